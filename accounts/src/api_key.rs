@@ -28,27 +28,27 @@ pub struct ApiKey {
     /// The user in whose name it acts.
     pub owner: Arc<str>,
     pub(crate) hash: Hash,
-    /// When it was made, in milliseconds since the epoch.
+    /// Time of its creation, in milliseconds since the epoch.
     pub created_ms: i64,
-    /// When it ends; never without it.
+    /// Time at which it expires; never without it.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub expires_ms: Option<i64>,
-    /// When it was revoked; from then on it has neither roles nor metadata.
+    /// Time of its revocation; from then on it has neither roles nor metadata.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub invalidated_ms: Option<i64>,
-    /// What it may do of what the owner may; the same as the owner where there is none.
+    /// Roles that narrow the owner's; without any, the key has the owner's.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub roles: BTreeMap<String, Role>,
-    /// What whoever made it has noted.
+    /// Notes of its creator.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
-    /// What it takes in memory.
+    /// Bytes that it takes in memory.
     #[serde(skip)]
     pub(crate) bytes: usize,
 }
 
 impl ApiKey {
-    /// What it takes in memory, in bytes, with a record of so many: a value that is kept as it was said is more than its text.
+    /// Returns its bytes in memory, with a record of so many: a value that is kept as it was sent is more than its text.
     pub(crate) fn weight(&self, record: usize) -> usize {
         const VALUE: usize = 128;
         fn values(value: &Value) -> usize {
@@ -96,44 +96,44 @@ impl ApiKey {
         left.weighed()
     }
 
-    /// Whether it is over.
+    /// Returns whether it is over.
     pub fn is_expired(&self, now_ms: i64) -> bool {
         self.expires_ms.is_some_and(|end| end <= now_ms)
     }
 
-    /// Whether it lets its bearer in, where the owner may come in.
+    /// Returns whether it lets its bearer in, where the owner may come in.
     pub fn is_active(&self, now_ms: i64) -> bool {
         self.invalidated_ms.is_none() && !self.is_expired(now_ms)
     }
 
-    /// When it ended, if it has.
+    /// Returns the time at which it ended, if it has.
     pub(crate) fn ended_ms(&self, now_ms: i64) -> Option<i64> {
         let expired = self.expires_ms.filter(|end| *end <= now_ms);
         [self.invalidated_ms, expired].into_iter().flatten().min()
     }
 }
 
-/// What an API key is made of.
+/// Request for a new API key.
 #[derive(Clone, Debug, Default)]
 pub struct NewApiKey {
     /// Its name.
     pub name: String,
-    /// What it may do of what its owner may; the same where there is none.
+    /// Roles that narrow the owner's; without any, the key has the owner's.
     pub roles: BTreeMap<String, Role>,
-    /// How long it lives; forever without it.
+    /// Lifetime of the key; forever without it.
     pub expires_in: Option<Duration>,
     /// Notes.
     pub metadata: Map<String, Value>,
 }
 
-/// What of an API key is changed; `None` leaves it as it is.
+/// Change of an API key; `None` leaves a member as it is.
 #[derive(Clone, Debug, Default)]
 pub struct ApiKeyChange {
-    /// What it may do.
+    /// New roles.
     pub roles: Option<BTreeMap<String, Role>>,
     /// Notes.
     pub metadata: Option<Map<String, Value>>,
-    /// How long it lives from now on.
+    /// Lifetime from now on.
     pub expires_in: Option<Duration>,
 }
 
@@ -144,7 +144,7 @@ pub struct CreatedApiKey {
     pub key: Arc<ApiKey>,
     /// The secret.
     pub secret: String,
-    /// What `Authorization: ApiKey` takes: id and secret, in base64.
+    /// Value for `Authorization: ApiKey`: id and secret, in base64.
     pub encoded: String,
 }
 
@@ -154,7 +154,7 @@ impl std::fmt::Debug for CreatedApiKey {
     }
 }
 
-/// Which API keys are meant: those of which all is true that is said.
+/// Selection of API keys: those that match all members.
 #[derive(Clone, Debug, Default)]
 pub struct ApiKeyQuery {
     /// They have one of these ids.
@@ -165,7 +165,7 @@ pub struct ApiKeyQuery {
     pub owner: Option<String>,
     /// They neither expired nor were revoked.
     pub active_only: bool,
-    /// Who asks manages the keys of all, and waits for no search of who does not.
+    /// The caller manages all keys, and does not wait for searches of callers that do not.
     pub by_manager: bool,
 }
 
@@ -183,7 +183,7 @@ impl ApiKeyQuery {
         Ok(())
     }
 
-    /// Whether a key is one of them, whatever its id is.
+    /// Returns whether a key is one of them, whatever its id is.
     pub(crate) fn takes(&self, key: &ApiKey, now_ms: i64) -> bool {
         self.name.as_ref().is_none_or(|name| matches(name, &key.name))
             && self.owner.as_ref().is_none_or(|owner| **owner == *key.owner)
@@ -191,7 +191,7 @@ impl ApiKeyQuery {
     }
 }
 
-/// What became of API keys that were to be revoked.
+/// Report of the revocation of API keys.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct InvalidationReport {
     /// Ids of those that now are.

@@ -19,7 +19,7 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// What a request shows.
+/// Credentials of a request.
 #[derive(Clone, PartialEq, Eq)]
 pub enum Credentials {
     /// `Authorization: Basic`.

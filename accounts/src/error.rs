@@ -11,7 +11,7 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 /// Why accounts cannot be read or changed as asked.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// What was sent cannot be used.
+    /// The request's content cannot be used.
     #[error("{0}")]
     Invalid(String),
     /// There is no such thing.
@@ -32,26 +32,26 @@ pub enum Error {
         what: &'static str,
         /// Its name.
         name: String,
-        /// What was to be done to it, such as `deleted`.
+        /// Attempted change, such as `deleted`.
         change: &'static str,
     },
-    /// Whoever asks cannot have that.
+    /// The caller may not have that.
     #[error("{0}")]
     Forbidden(String),
     /// A bound on what there may be is reached.
     #[error("there are more {what} than the limit of [{limit}]")]
     TooMany {
-        /// What there is too much of.
+        /// Things that exceed the limit.
         what: &'static str,
-        /// How many there may be.
+        /// Largest number that is allowed.
         limit: usize,
     },
     /// There is no place for it now: try again later.
     #[error("{reason}")]
     Later {
-        /// What there is too much of.
+        /// Exhausted resource.
         reason: &'static str,
-        /// When to try again.
+        /// Time after which to try again.
         after: Duration,
     },
     /// The store failed.
@@ -91,9 +91,9 @@ pub enum Refusal {
     /// There is no telling now: try again later.
     #[error("{reason}")]
     Later {
-        /// What there is too much of.
+        /// Exhausted resource.
         reason: &'static str,
-        /// When to try again, in whole seconds.
+        /// Time after which to try again, in whole seconds.
         after: Duration,
     },
     /// The check itself failed. The text is for the log.

@@ -1,5 +1,5 @@
-//! Which failed authentications are in the log: a few a second, each with how many there were since the one before. They are made
-//! by whoever likes, and a line is written while others wait.
+//! Log of failed authentications: a few lines a second, each with the number of failures since the one before. Anybody can cause
+//! failures, and others wait while a line is written.
 
 use parking_lot::Mutex;
 

@@ -1,4 +1,4 @@
-//! What fuzzers feed: bytes go through a parser of this crate and what it made is used, as a request would.
+//! Entry points of fuzzers: bytes go through a parser of this crate, and its result is used as a request would use it.
 
 use http::{HeaderMap, HeaderValue};
 

@@ -1,4 +1,4 @@
-//! Who may ask: users, roles, API keys and login tokens, and the one layer that finds out who sent a request.
+//! Access control: users, roles, API keys and login tokens, and the one layer that authenticates requests.
 //!
 //! [`Accounts`] is the whole of it. It keeps everything in memory, writes changes through to a [`Store`] (the engine's
 //! catalog), and turns the headers of a request into an [`Authenticated`] principal with its privileges, or refuses it

@@ -1,4 +1,4 @@
-//! How much there may be of everything.
+//! Limits on the number and size of everything.
 
 use std::io;
 

@@ -1,5 +1,5 @@
-//! What users and API keys may do, made of a state and remembered: users of the same roles share privileges, and what is
-//! remembered counts for the state that it was made of only.
+//! Cache of privileges of users and API keys. Users of the same roles share privileges, and an entry counts for the state that it
+//! was made of only.
 
 use std::collections::HashMap;
 use std::net::IpAddr;

@@ -20,7 +20,7 @@ impl Hash {
         Self(bytes)
     }
 
-    /// Whether a secret has this hash, in a time that says nothing about it.
+    /// Returns whether a secret has this hash, in a time that says nothing about it.
     pub(crate) fn is_of(&self, secret: &str) -> bool {
         self.0.ct_eq(&Self::new(secret).0).into()
     }

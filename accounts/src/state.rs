@@ -39,7 +39,7 @@ impl std::fmt::Debug for Account {
 }
 
 impl Account {
-    /// Whether it is built in: it cannot be deleted or disabled.
+    /// Returns whether it is built in: it cannot be deleted or disabled.
     pub fn is_reserved(&self) -> bool {
         *self.name == *builtin::ADMIN
     }
@@ -93,7 +93,7 @@ pub(crate) struct State {
     subjects: HashTrieMapSync<Arc<str>, Arc<str>>,
     /// Hosts of all role mappings, with the role.
     hosts: Arc<[(String, Arc<str>)]>,
-    /// What all keys take in memory, in bytes.
+    /// Bytes that all keys take in memory.
     pub(crate) key_bytes: usize,
     /// The same of the keys of each user.
     key_bytes_of: HashTrieMapSync<Arc<str>, usize>,
@@ -308,12 +308,12 @@ impl State {
         ids.filter_map(|id| self.keys.get(id))
     }
 
-    /// How many keys a user has, those that are over included.
+    /// Returns the number of a user's keys, including those that have ended.
     pub(crate) fn count_keys_of(&self, user: &str) -> usize {
         self.keys_of.get(user).map_or(0, HashTrieSetSync::size)
     }
 
-    /// What the keys of a user take in memory, in bytes, those that are over included.
+    /// Returns the bytes in memory of a user's keys, including those that have ended.
     pub(crate) fn key_bytes_of(&self, user: &str) -> usize {
         self.key_bytes_of.get(user).copied().unwrap_or_default()
     }
@@ -324,7 +324,7 @@ impl State {
         hashes.filter_map(|hash| self.tokens.get(hash))
     }
 
-    /// How many tokens a user has.
+    /// Returns the number of a user's tokens.
     pub(crate) fn count_tokens_of(&self, user: &str) -> usize {
         self.tokens_of.get(user).map_or(0, HashTrieSetSync::size)
     }
@@ -335,7 +335,7 @@ impl State {
         self.users.get(name)
     }
 
-    /// Whether role mappings name hosts at all.
+    /// Returns whether role mappings name hosts at all.
     pub(crate) fn has_hosts(&self) -> bool {
         !self.hosts.is_empty()
     }
@@ -347,7 +347,7 @@ impl State {
         of.map(|(_, role)| role.to_string()).collect()
     }
 
-    /// How many patterns the roles of a user have, and those of where it comes from.
+    /// Returns the number of patterns of a user's roles, and of those of its host.
     pub(crate) fn patterns_of(&self, account: &Account, of_host: &[String]) -> usize {
         let roles = self.roles_of(account);
         roles

@@ -1,4 +1,4 @@
-//! Where accounts are kept, and in which form.
+//! Storage of accounts, and its format.
 
 use async_trait::async_trait;
 use millrace_storage::Engine;

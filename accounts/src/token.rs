@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::secret::Hash;
 
-/// How long a login token counts.
+/// Lifetimes of a login token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TokenLifetimes {
     /// After its last use.
@@ -32,7 +32,7 @@ impl TokenLifetimes {
         i64::try_from(self.absolute.as_millis()).unwrap_or(i64::MAX)
     }
 
-    /// How much later a last use has to be to be written again.
+    /// Returns the delay after which a later last use is written again.
     fn noted_ms(self) -> i64 {
         (self.idle_ms() / 10).max(1)
     }
@@ -44,7 +44,7 @@ pub(crate) struct Token {
     pub(crate) hash: Hash,
     pub(crate) user: Arc<str>,
     pub(crate) created_ms: i64,
-    /// When it was used last, in memory.
+    /// Time of its last use, in memory.
     used_ms: AtomicI64,
     /// The same, in the store.
     stored_ms: AtomicI64,
@@ -77,7 +77,7 @@ impl Token {
             && now_ms < self.used_ms().saturating_add(lifetimes.idle_ms())
     }
 
-    /// Whether its last use is to be stored.
+    /// Returns whether its last use is to be stored.
     pub(crate) fn is_to_be_noted(&self, lifetimes: TokenLifetimes) -> bool {
         self.used_ms().saturating_sub(self.stored_ms.load(Ordering::Relaxed)) >= lifetimes.noted_ms()
     }

@@ -26,25 +26,25 @@ pub struct User {
     /// The role that the console shows it first.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub default_role: Option<String>,
-    /// What it belongs to elsewhere, for role mappings.
+    /// Groups of the user elsewhere, for role mappings.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub backend_roles: Vec<String>,
-    /// Where to write to.
+    /// Mail address of the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub email: Option<String>,
     /// Name among people.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub full_name: Option<String>,
-    /// What it is for.
+    /// Purpose of the user.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
-    /// What whoever manages users has noted.
+    /// Notes of its manager.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
     /// Further facts; [`CERTIFICATE_SUBJECT`] among them is looked at.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     pub attributes: BTreeMap<String, String>,
-    /// Whether it may come in.
+    /// `true` if it may come in.
     pub enabled: bool,
 }
 
@@ -111,11 +111,11 @@ pub fn check_password(password: &str) -> Result<()> {
     Ok(())
 }
 
-/// Who has a role beside those whose record says so.
+/// Users that have a role beside those whose record says so.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Mapping {
-    /// What it is for.
+    /// Purpose of the mapping.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub description: Option<String>,
     /// Users, by names with wildcards.
@@ -127,7 +127,7 @@ pub struct Mapping {
     /// Users of all of these backend roles, with wildcards.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub and_backend_roles: Vec<String>,
-    /// Whoever comes from one of these addresses, with wildcards.
+    /// Addresses, with wildcards, whose users have the role.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub hosts: Vec<String>,
 }
@@ -158,7 +158,7 @@ impl Mapping {
         self
     }
 
-    /// Whether a user has the role by this, wherever it comes from.
+    /// Returns whether a user has the role by this, wherever it comes from.
     pub(crate) fn takes(&self, name: &str, user: &User) -> bool {
         let has = |pattern: &String| user.backend_roles.iter().any(|role| matches(pattern, role));
         self.users.iter().any(|pattern| matches(pattern, name))
@@ -166,7 +166,7 @@ impl Mapping {
             || (!self.and_backend_roles.is_empty() && self.and_backend_roles.iter().all(has))
     }
 
-    /// How many entries it has.
+    /// Returns the number of its entries.
     pub(crate) fn entries(&self) -> usize {
         self.users.len() + self.backend_roles.len() + self.and_backend_roles.len() + self.hosts.len()
     }

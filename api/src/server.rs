@@ -21,12 +21,12 @@ use millrace_pipelines::Manager;
 use millrace_query::SearchService;
 use millrace_storage::Engine;
 
-/// What the listeners are and who may use them.
+/// Configuration of the listeners and their users.
 #[derive(Clone, Debug)]
 pub struct ServerConfig {
     /// Addresses of the data API.
     pub listen: Vec<SocketAddr>,
-    /// Whether requests need no credentials; for loopback only.
+    /// `true` if requests need no credentials; for loopback only.
     pub insecure: bool,
     /// Certificate and key for HTTPS, and who certifies clients.
     pub tls: Option<TlsFiles>,
@@ -34,11 +34,11 @@ pub struct ServerConfig {
     pub admin_password: Option<String>,
     /// File that a generated password is written to before it is valid.
     pub password_file: Option<PathBuf>,
-    /// How long login tokens count.
+    /// Lifetimes of login tokens.
     pub tokens: TokenLifetimes,
-    /// What the audit tells and keeps.
+    /// Scope and retention of the audit.
     pub audit: AuditConfig,
-    /// Where notifications of alerts may go, and how.
+    /// Destinations and channels of notifications.
     pub notifications: millrace_notifications::Config,
     /// Greatest body accepted, in bytes.
     pub max_content_length: u64,
@@ -59,7 +59,7 @@ pub enum StartError {
     /// The rules that are stored cannot be read.
     #[error("rules: {0}")]
     Rules(millrace_alerting::Error),
-    /// What is configured of notifications cannot be used.
+    /// The configuration of notifications cannot be used.
     #[error("{0}")]
     Notifications(millrace_notifications::Error),
     /// The AI rules that are stored cannot be read.

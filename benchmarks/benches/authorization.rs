@@ -1,5 +1,5 @@
-//! What finding out who asks, and what they may do, adds to each request: credentials of every kind that were seen before, alone and
-//! beside 100,000 API keys and as many login tokens, and an index expression under 1,000 roles of 1,000 patterns each.
+//! Cost of authentication and authorization per request: credentials of every kind that were seen before, alone and beside
+//! 100,000 API keys and as many login tokens, and an index expression under 1,000 roles of 1,000 patterns each.
 //!
 //! Accounts are kept in memory, as they are in a server; what is measured never asks the store. Beside the means of Criterion it tells
 //! percentiles of single requests, with the goals: 99 of 100 are authenticated within 50 µs, and authorized within a millisecond.
@@ -29,12 +29,12 @@ const KEYS: usize = 100_000;
 const TOKENS: usize = 100_000;
 /// Users that have them, each as many as the others: of tokens as many as one may have.
 const USERS: usize = 100;
-/// How far behind one another credentials are shown: it has no divisor in common with their numbers.
+/// Distance between consecutive credentials: it has no divisor in common with their numbers.
 const STEP: usize = 7_919;
 /// Requests of which percentiles are told: those that are authenticated, and those that are authorized.
 const AUTHENTICATED: usize = 100_000;
 const AUTHORIZED: usize = 10_000;
-/// What 99 of 100 of them are to take at most.
+/// Goal for the 99th percentile of them.
 const GOAL_AUTHENTICATED: Duration = Duration::from_micros(50);
 const GOAL_AUTHORIZED: Duration = Duration::from_millis(1);
 /// Roles of the user with many.
@@ -200,8 +200,8 @@ async fn many_patterns() -> Result<Accounts> {
     Ok(accounts)
 }
 
-/// What a million patterns are made into, and an expression resolved under them; requests from their credentials to that, and by names
-/// that nobody has asked for before.
+/// Measures the compilation of a million patterns, and the resolution of an expression under them; requests from their
+/// credentials to that, and by names that nobody has asked for before.
 fn resolve(criterion: &mut Criterion, runtime: &Runtime) -> Result<()> {
     let directory = tempfile::tempdir()?;
     let config = millrace_storage::Config {

@@ -1,4 +1,4 @@
-//! How many documents a second are matched against the filters of rules: 100, 1,000 and 10,000 of them, all different.
+//! Rate of matching documents against the filters of rules: 100, 1,000 and 10,000 of them, all different.
 //!
 //! Documents are access lines in the shape of `http_logs`, in batches of 500; building a batch is part of what is measured. Of the filters
 //! half are one term, a fifth terms and ranges, a fifth words and phrases, a tenth wildcards; about one document in a thousand

@@ -26,12 +26,12 @@ use crate::shape::DocumentKind;
 use crate::suite::{commit, own_version, say};
 use crate::target::Target;
 
-/// What Filebeat, Logstash and others ask of each bulk request's answer.
+/// Filter that Filebeat, Logstash and others set on each bulk request's answer.
 const FILTER_PATH: &str = "errors,items.*.error";
 /// The index that is made anew each time.
 const INDEX: &str = "bench-bulk";
 
-/// What is measured, and on what.
+/// Arguments of the bulk benchmark.
 #[derive(Debug, Args)]
 pub(crate) struct BulkArgs {
     #[command(flatten)]
@@ -41,7 +41,7 @@ pub(crate) struct BulkArgs {
     /// Directory for corpora and data: on the disk to be measured
     #[arg(long, default_value = "target/benchmarks")]
     directory: PathBuf,
-    /// Where to write, without the extension
+    /// File to write, without the extension
     #[arg(long, default_value = "target/benchmarks/bulk")]
     out: PathBuf,
     /// Documents

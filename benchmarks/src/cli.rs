@@ -46,7 +46,7 @@ The same shape, number, seed and ids give the same bytes. A corpus that exists i
     Generate {
         #[command(flatten)]
         corpus: CorpusArgs,
-        /// Whose ids the documents get
+        /// Origin of the documents' ids
         #[arg(long, value_enum, default_value_t = IdsArg::Generated)]
         ids: IdsArg,
     },
@@ -104,7 +104,7 @@ Examples:
         /// Gets a second
         #[arg(long, default_value_t = 100, value_parser = clap::value_parser!(u32).range(1..=100_000))]
         rate: u32,
-        /// How long
+        /// Duration of the run
         #[arg(long, default_value_t = 30)]
         seconds: u64,
     },

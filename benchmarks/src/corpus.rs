@@ -17,7 +17,7 @@ use serde::{Deserialize, Serialize};
 use crate::random::Random;
 use crate::shape::DocumentKind;
 
-/// Whose ids the documents get.
+/// Origin of the documents' ids.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Ids {
@@ -32,7 +32,7 @@ pub(crate) enum Ids {
     },
 }
 
-/// What a corpus is made from. The same specification gives the same bytes.
+/// Specification of a corpus. The same specification gives the same bytes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Spec {
     /// Name of the shape.
@@ -50,7 +50,7 @@ pub(crate) struct Spec {
 /// One bulk request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Body {
-    /// Where it begins in the file.
+    /// Offset in the file.
     pub(crate) offset: u64,
     /// Its length.
     pub(crate) bytes: u64,
@@ -69,7 +69,7 @@ struct Index {
 /// An open corpus.
 #[derive(Debug)]
 pub(crate) struct Corpus {
-    /// What it was made from.
+    /// Specification of the corpus.
     pub(crate) spec: Spec,
     /// Its bodies in order.
     pub(crate) bodies: Vec<Body>,

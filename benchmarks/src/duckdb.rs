@@ -34,7 +34,7 @@ struct DuckDbAnswer {
     sum: f64,
 }
 
-/// How DuckDB answered a question.
+/// DuckDB's answer to a question.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct DuckDbQuestion {
     /// Latencies.

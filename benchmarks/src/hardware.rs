@@ -1,4 +1,4 @@
-//! What a report must say of the machine, or its figures mean nothing.
+//! Description of the machine: figures of a report mean nothing without it.
 
 use std::fs::{self, File};
 use std::io::Write;

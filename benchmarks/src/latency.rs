@@ -18,7 +18,7 @@ pub(crate) struct Histogram {
     max_us: u64,
 }
 
-/// What a report says of latencies, in milliseconds.
+/// Latencies of a report, in milliseconds.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct Summary {
     /// Number of operations.

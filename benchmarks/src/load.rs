@@ -23,7 +23,7 @@ use crate::target::{Target, reason};
 /// Longest time for which one body is retried while the server says that it is busy.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(300);
 
-/// What a load brought to light.
+/// Result of a load.
 #[derive(Clone, Debug, Default, Serialize)]
 pub(crate) struct LoadReport {
     /// Clients.

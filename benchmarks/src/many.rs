@@ -30,7 +30,7 @@ const FIELDS_A_DOCUMENT: u64 = 100;
 /// Parts of which the first and the last are compared.
 const PARTS: u64 = 10;
 
-/// What is made, and how many.
+/// Arguments: the objects to make, and their numbers.
 #[derive(Debug, Args)]
 pub(crate) struct ManyArgs {
     #[command(flatten)]
@@ -38,7 +38,7 @@ pub(crate) struct ManyArgs {
     /// Directory for data: on the disk to be measured
     #[arg(long, default_value = "target/benchmarks")]
     directory: PathBuf,
-    /// Where to write, without the extension
+    /// File to write, without the extension
     #[arg(long, default_value = "target/benchmarks/many")]
     out: PathBuf,
     /// Indices of one document
@@ -56,7 +56,7 @@ pub(crate) struct ManyArgs {
     /// Flushes of one index
     #[arg(long, default_value_t = 200, value_parser = clap::value_parser!(u64).range(2..=10_000))]
     segments: u64,
-    /// How long the server's processor time is watched while nobody asks, in seconds
+    /// Seconds for which the server's processor time is watched without requests
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     idle_seconds: u64,
 }
@@ -68,7 +68,7 @@ struct ReportRow {
     what: String,
     value: f64,
     unit: &'static str,
-    /// What it has to stay below.
+    /// Upper bound of the figure.
     goal: Option<f64>,
 }
 
@@ -81,7 +81,7 @@ struct Report {
     figures: Vec<ReportRow>,
 }
 
-/// What a part reports to.
+/// Rows of a part's report.
 #[derive(Debug)]
 struct ReportRows {
     part: &'static str,

@@ -18,14 +18,14 @@ use crate::server::Launch;
 use crate::shape::DocumentKind;
 use crate::target::Target;
 
-/// How a load is driven.
+/// Options of a load.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LoadOptions {
     /// Bulk clients.
     pub(crate) clients: usize,
     /// Gets by id a second meanwhile; 0 is none.
     pub(crate) get_rate: u32,
-    /// Whether to merge to one segment at the end.
+    /// `true` if to merge to one segment at the end.
     pub(crate) force_merge: bool,
 }
 

@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use serde::Serialize;
 
-/// What `/proc` counts processor time in (`USER_HZ`), the same on all Linux systems of today.
+/// Unit of processor time in `/proc` (`USER_HZ`), the same on all Linux systems of today.
 const TICKS_PER_SECOND: f64 = 100.0;
 
 /// Memory at one moment, in bytes.

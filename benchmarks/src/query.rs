@@ -17,7 +17,7 @@ use crate::target::Target;
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Operation {
-    /// What reports call it.
+    /// Name in reports.
     pub(crate) name: String,
     /// Path with leading slash.
     pub(crate) path: String,
@@ -26,7 +26,7 @@ pub(crate) struct Operation {
     pub(crate) body: Value,
 }
 
-/// What an operation cost.
+/// Cost of an operation.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct OperationTiming {
     /// Name of the operation.
@@ -41,7 +41,7 @@ pub(crate) struct OperationTiming {
     pub(crate) error: Option<String>,
 }
 
-/// How often and by how many an operation is run.
+/// Repetitions of an operation, and its parallel clients.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RunPlan {
     /// Runs that are not counted.
@@ -115,7 +115,7 @@ pub(crate) async fn run(target: &Target, operations: &[Operation], effort: RunPl
     all
 }
 
-/// What a mix of operations cost, alone and while documents are taken in.
+/// Cost of a mix of operations, alone and while documents are taken in.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Mix {
     /// Latencies with nothing else to do.

@@ -138,7 +138,7 @@ fn shape_section(out: &mut String, shape: &ShapeReport) {
     runs.iter().for_each(|run| hour_table(out, run));
 }
 
-/// What an hour costs among few and among many documents.
+/// Writes the cost of an hour's query among few and among many documents.
 fn hour_table(out: &mut String, run: &ShapeRun) {
     let hour = match &run.hour {
         Outcome::Measured(hour) => hour,

@@ -12,7 +12,7 @@ use serde_json::Value;
 
 use crate::target::Target;
 
-/// How a server is started.
+/// Launch options of a server.
 #[derive(Clone, Debug)]
 pub(crate) struct Launch {
     /// The binary.
@@ -21,13 +21,13 @@ pub(crate) struct Launch {
     pub(crate) data: PathBuf,
     /// Its port.
     pub(crate) port: u16,
-    /// Where its output goes.
+    /// File of its output.
     pub(crate) log: PathBuf,
     /// Environment variables beside ours.
     pub(crate) environment: Vec<(String, String)>,
     /// Password of its administrator; without one, requests need no credentials.
     pub(crate) password: Option<String>,
-    /// How long it may take to answer.
+    /// Time that it may take to answer.
     pub(crate) timeout: Duration,
 }
 
@@ -35,7 +35,7 @@ pub(crate) struct Launch {
 #[derive(Debug)]
 pub(crate) struct Server {
     child: Child,
-    /// How it is spoken to.
+    /// Target to speak to.
     pub(crate) target: Target,
     /// Time from the start of the process to its first answer.
     pub(crate) started_in: Duration,

@@ -33,7 +33,7 @@ pub(crate) const CROWD: usize = 8;
 /// Rounds of the mix of searches without an ingest.
 const MIX_ROUNDS: u32 = 20;
 
-/// What to run.
+/// Plan of a run.
 #[derive(Clone, Debug)]
 struct Plan {
     /// The server's binary.
@@ -66,7 +66,7 @@ struct Plan {
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub(crate) enum Outcome<T> {
-    /// What was measured.
+    /// Measured value.
     Measured(T),
     /// Why it was not.
     Failed(String),
@@ -136,13 +136,13 @@ pub(crate) struct ShapeReport {
 /// A statement in SQL on Millrace.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct SqlStatement {
-    /// What it cost.
+    /// Cost of the operation.
     pub(crate) timed: OperationTiming,
     /// Rows, and the sum of all numbers in them; `None` where it failed.
     pub(crate) digest: Option<(u64, f64)>,
 }
 
-/// What a process costs before it does anything.
+/// Cost of a process before it does anything.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct ColdStart {
     /// Seconds from the start of the process to its first answer, on an empty directory.

@@ -8,21 +8,21 @@ use serde_json::{Value, json};
 
 use crate::process;
 
-/// How long merges may take to come to rest.
+/// Time that merges may take to come to rest.
 const MERGE_TIMEOUT: Duration = Duration::from_secs(1_800);
 
 /// A server that runs.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
-    /// What reports call it.
+    /// Name in reports.
     pub(crate) name: String,
     /// Base URL without trailing slash.
     pub(crate) url: String,
     /// Its process, where it is on this machine and was found.
     pub(crate) pid: Option<u32>,
-    /// Whether it is what Millrace is compared with.
+    /// `true` if it is what Millrace is compared with.
     pub(crate) is_peer: bool,
-    /// Whether it is a console, whose changes need a header of their own.
+    /// `true` if it is a console, whose changes need a header of their own.
     pub(crate) is_console: bool,
     credentials: Option<(String, String)>,
     client: Client,

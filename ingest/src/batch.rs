@@ -1,4 +1,4 @@
-//! What a source hands on at once: events, the position that they move, and who waits for it.
+//! Batches of a source: events, the position that they move, and the waiting acknowledgement.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -16,7 +16,7 @@ pub struct Batch {
     pub events: Vec<Event>,
     /// Move of the source's position, committed in one frame with the events.
     pub position: Option<Move>,
-    /// Who is told when all events are durable.
+    /// Acknowledgement once all events are durable.
     pub ack: Ack,
     /// Room in memory that the events take, until what became of them was told.
     pub held: Reservation,
@@ -56,7 +56,7 @@ pub enum NotStored {
 #[derive(Debug, Default)]
 pub struct Ack {
     told: Option<oneshot::Sender<Result<(), NotStored>>>,
-    /// Where the source may withdraw the batch.
+    /// State by which the source may withdraw the batch.
     state: Option<Arc<AtomicU8>>,
 }
 
@@ -104,7 +104,7 @@ impl Ack {
         }
     }
 
-    /// Whether the source has withdrawn the batch.
+    /// Returns whether the source has withdrawn the batch.
     pub fn is_withdrawn(&self) -> bool {
         self.state.as_ref().is_some_and(|state| state.load(Ordering::Acquire) == WITHDRAWN)
     }

@@ -33,7 +33,7 @@ struct Inner {
     released: Notify,
 }
 
-/// What one pipeline has of a budget; clones are the same one.
+/// Share of one pipeline in a budget; clones are the same one.
 #[derive(Clone, Debug)]
 pub struct PipelineShare(Arc<ShareState>);
 

@@ -44,7 +44,7 @@ const PAGE_BYTES: u64 = 16 << 20;
 /// Time that a replayed write may wait for memory.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// Whose event it is that became a letter.
+/// Origin of an event that became a dead letter.
 #[derive(Clone, Copy, Debug)]
 pub struct Sender<'a> {
     /// Pipeline.
@@ -58,7 +58,7 @@ pub struct Sender<'a> {
 pub struct StoredDeadLetter {
     /// Its id.
     pub id: String,
-    /// When it was written, in ISO 8601.
+    /// Time of writing, in ISO 8601.
     pub time: String,
     /// Pipeline of the event.
     pub pipeline: String,
@@ -66,24 +66,24 @@ pub struct StoredDeadLetter {
     pub plugin: String,
     /// Why.
     pub reason: String,
-    /// What was to be done: `index`, `create`, `update`, `delete`; empty for an event that became no operation.
+    /// Attempted action: `index`, `create`, `update`, `delete`; empty for an event that became no operation.
     pub action: String,
     /// Index that it was for, where it got that far.
     pub index: Option<String>,
-    /// When it was written, as it is ordered.
+    /// Time of writing, by which letters are ordered.
     time_ms: i64,
     /// The rest of the stored document: id, routing, version, payload.
     document: Map<String, Value>,
 }
 
-/// What became of a replay.
+/// Report of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplayReport {
     /// Letters whose events are stored now; they are gone.
     pub stored: u64,
     /// Letters that stay, with the reason.
     pub left: Vec<(String, String)>,
-    /// Where to go on behind those that were tried; `None` where there were no more.
+    /// Cursor behind the replayed letters; `None` where there were no more.
     pub next: Option<Cursor>,
 }
 
@@ -130,7 +130,7 @@ impl fmt::Display for Cursor {
     }
 }
 
-/// Which letters are wanted.
+/// Selection of dead letters.
 #[derive(Clone, Debug, Default)]
 pub struct DeadLetterFilter<'a> {
     /// Of this pipeline; `None` for all.
@@ -146,7 +146,7 @@ pub struct DeadLetterFilter<'a> {
 pub struct Page {
     /// The letters.
     pub letters: Vec<StoredDeadLetter>,
-    /// Where to go on; `None` where there are no more.
+    /// Cursor of the next page; `None` where there are no more.
     pub next: Option<Cursor>,
 }
 
@@ -268,7 +268,7 @@ impl StoredDeadLetter {
         })
     }
 
-    /// Where a listing goes on behind it.
+    /// Returns the cursor of a listing that goes on behind it.
     pub fn cursor(&self) -> Cursor {
         Cursor { time_ms: self.time_ms, id: self.id.clone() }
     }
@@ -277,7 +277,7 @@ impl StoredDeadLetter {
         self.document.get(name).and_then(Value::as_str).map(str::to_owned)
     }
 
-    /// What could not be stored: the event as JSON, the parts of an update, nothing for a deletion.
+    /// Returns the content that could not be stored: the event as JSON, the parts of an update, nothing for a deletion.
     ///
     /// # Errors
     /// The letter was changed by somebody.
@@ -413,7 +413,7 @@ struct Candidates {
     /// As old as the letter behind which the listing begins: only their ids tell.
     ties: Vec<UnreadDeadLetter>,
     later: Vec<UnreadDeadLetter>,
-    /// Whether there were more.
+    /// `true` if there were more.
     is_cut: bool,
 }
 

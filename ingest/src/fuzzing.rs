@@ -1,4 +1,4 @@
-//! What fuzzers feed.
+//! Entry points of fuzzers.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -39,7 +39,7 @@ impl Glob {
         Ok(Self { alternatives: alternatives.into_iter().map(components).collect() })
     }
 
-    /// Whether a file's name (or its path, for a pattern with a slash) matches.
+    /// Returns whether a file's name (or its path, for a pattern with a slash) matches.
     pub(crate) fn matches(&self, path: &Path) -> bool {
         let components: Vec<_> =
             path.components().filter_map(|c| c.as_os_str().to_str()).filter(|c| *c != "/").collect();
@@ -155,7 +155,7 @@ fn match_path(pattern: &[String], path: &[&str]) -> bool {
     }
 }
 
-/// Whether a name matches a pattern without slashes. A leading dot is matched by a dot only.
+/// Returns whether a name matches a pattern without slashes. A leading dot is matched by a dot only.
 pub(crate) fn matches(pattern: &str, name: &str) -> bool {
     if name.starts_with('.') && !pattern.starts_with('.') {
         return false;

@@ -28,12 +28,12 @@ impl fmt::Display for Location {
     }
 }
 
-/// What is wrong in a pipeline, and where.
+/// Fault in the definition of a pipeline, with its location.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Fault {
-    /// Where.
+    /// Location of the fault.
     pub at: Location,
-    /// What, with what to do about it.
+    /// Description of the fault, with a remedy.
     pub message: String,
 }
 
@@ -149,12 +149,12 @@ impl Options {
         &self.plugin
     }
 
-    /// Where the plugin is.
+    /// Returns the location of the plugin.
     pub fn at(&self) -> Location {
         self.at
     }
 
-    /// What was given and not taken yet, in the order written.
+    /// Returns the options that were given and not taken yet, in the order written.
     pub fn given(&self) -> impl Iterator<Item = (&str, &Setting)> {
         self.given.iter().map(|(name, _, setting)| (name.as_str(), setting))
     }

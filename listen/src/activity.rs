@@ -1,4 +1,4 @@
-//! What a connection is doing: which requests are under way, and whether their answers get on.
+//! Activity of a connection: its requests in flight, and the progress of their answers.
 //!
 //! The connection's task, its requests and the table of all connections look at one [`Activity`]. A request is
 //! under way from its head until its answer's body is taken, so a client that reads slowly is not idle.
@@ -22,24 +22,24 @@ const PART_BYTES: usize = 64 << 10;
 /// State of a connection; see the module.
 #[derive(Debug)]
 pub(crate) struct Activity {
-    /// What times are relative to; that of all connections of a table.
+    /// Origin of times; that of all connections of a table.
     epoch: Instant,
     requests: AtomicUsize,
-    /// When the last request ended, or the connection began, in milliseconds.
+    /// End of the last request, or begin of the connection, in milliseconds.
     idle_since: AtomicU64,
     /// Bytes read from the socket, and how many when the connection became idle.
     read: AtomicU64,
     read_when_idle: AtomicU64,
     /// Bytes written to the socket.
     written: AtomicU64,
-    /// Whether the socket did not take what was to be written.
+    /// Set while the socket does not take the bytes to be written.
     blocked: AtomicBool,
     http2: AtomicBool,
     answers: Mutex<Answers>,
     evicted: Notify,
 }
 
-/// When the last part of each answer was taken; `None` while the answer itself is waited for.
+/// Times at which the last part of each answer was taken; `None` while the answer itself is waited for.
 #[derive(Debug, Default)]
 struct Answers {
     next: u64,

@@ -1,4 +1,4 @@
-//! Which connections there are: a bound on all of them and one for each address.
+//! Table of connections: a bound on all of them and one for each address.
 //!
 //! Where a bound is reached, the connection that is idle longest goes for the new one. Where none is idle, one
 //! more of the same address is refused, and one beyond the bound on all waits.
@@ -16,7 +16,7 @@ use crate::activity::Activity;
 
 /// Connections beyond the bound that may still be on their way out.
 const LEAVING: usize = 64;
-/// How often who waits looks whether a connection has become idle.
+/// Interval at which a waiting connection looks for an idle one.
 const LOOK: Duration = Duration::from_millis(100);
 
 /// The connections of some listeners; its clones are the same.
@@ -56,7 +56,7 @@ pub(crate) struct ConnectionPermit {
     pub(crate) activity: Arc<Activity>,
 }
 
-/// Who a client is taken for: its address, of IPv6 the network of 64 bits, which one client has for itself.
+/// Returns the identity of a client: its address, of IPv6 the network of 64 bits, which one client has for itself.
 pub fn client(address: IpAddr) -> IpAddr {
     match address.to_canonical() {
         IpAddr::V6(address) => IpAddr::V6(Ipv6Addr::from_bits(address.to_bits() & !u128::from(u64::MAX))),

@@ -22,7 +22,7 @@ const TRUSTED_BYTES: usize = 16 << 20;
 /// Compressed bodies up to this length are inflated where they are: they become a thousand times it at most,
 /// which takes a millisecond.
 const SMALL_BYTES: usize = 1 << 10;
-/// What a field of a head takes beside its text.
+/// Bytes of a head's field beside its text.
 const FIELD_BYTES: usize = 64;
 /// Time given to the rest of a body whose request is refused already.
 const DISCARD_TIMEOUT: Duration = Duration::from_secs(5);
@@ -41,7 +41,7 @@ pub struct BodyReader {
 pub struct ReservedBody<R = Reservation> {
     /// The body, inflated.
     pub bytes: Bytes,
-    /// What is reserved: the length of the body.
+    /// Reservation: the length of the body.
     pub reservation: R,
 }
 
@@ -53,7 +53,7 @@ pub enum BodyError<R = BudgetExceeded> {
     TooLong {
         /// Greatest length in bytes.
         limit: u64,
-        /// Whether it is so after decompression.
+        /// `true` if it is so after decompression.
         inflated: bool,
     },
     /// It does not fit beside the others.
@@ -76,7 +76,7 @@ pub enum BodyError<R = BudgetExceeded> {
     Invalid {
         /// The coding, as the header names it.
         coding: String,
-        /// What is wrong.
+        /// Problem of it.
         reason: std::io::Error,
     },
     /// Inflating it ended without a result, by a defect.

@@ -58,7 +58,7 @@ pub trait Reserve: Send + 'static {
     /// Gives back what exceeds `bytes`.
     fn shrink_to(&mut self, bytes: u64);
 
-    /// Whether more than half of all that can be reserved is.
+    /// Returns whether more than half of all that can be reserved is.
     fn is_scarce(&self) -> bool;
 }
 

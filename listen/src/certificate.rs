@@ -1,4 +1,4 @@
-//! Who a client's certificate is of: the subject, as text for people and rules.
+//! Subject of a client's certificate, as text for people and rules.
 //!
 //! The certificate was verified before. Its subject is read here, from the DER of RFC 5280, and written as RFC 4514
 //! has it. Only the few forms that DER allows are read, without recursion.

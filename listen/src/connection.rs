@@ -160,7 +160,7 @@ impl<S: Service> Connection<'_, S> {
     }
 }
 
-/// What becomes of a connection.
+/// Fate of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Action {
     Keep,
@@ -172,7 +172,7 @@ enum Action {
     Cut(&'static str),
 }
 
-/// What was seen of a connection.
+/// Observations of a connection.
 #[derive(Debug)]
 struct Watch {
     closing: Option<Instant>,
@@ -180,7 +180,7 @@ struct Watch {
     head: Option<Instant>,
     /// Bytes written when it was last seen to send, and when that was.
     sent: (u64, Instant),
-    /// How long an answer may stay unread.
+    /// Time that an answer may stay unread.
     patience: Duration,
 }
 

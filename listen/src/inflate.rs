@@ -15,7 +15,7 @@ const FIRST_SEGMENT: usize = 32 << 10;
 /// Size up to which segments grow.
 const LARGEST_SEGMENT: usize = 1 << 20;
 
-/// How a body is compressed.
+/// Compression of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Coding {
     /// Not at all.

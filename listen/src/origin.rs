@@ -1,4 +1,4 @@
-//! Whether a request comes from a web page of somewhere else.
+//! Detects requests from web pages of another origin.
 //!
 //! A listener on loopback without credentials trusts everybody on the machine, and a browser there lets any page
 //! send requests to it. The browser says whose they are: in `Origin`, and by the name in `Host` that the page
@@ -78,7 +78,7 @@ pub fn check_same_origin(uri: &Uri, headers: &HeaderMap) -> Result<(), ForeignHe
     Ok(())
 }
 
-/// Whether an origin is the one of a host, which may go without the port that its scheme has.
+/// Returns whether an origin is the one of a host, which may go without the port that its scheme has.
 fn is_origin_of(origin: &str, host: &str) -> bool {
     let Some((_, authority)) = origin.split_once("://") else { return false };
     let usual = if is_https(origin) { 443 } else { 80 };

@@ -1,5 +1,5 @@
-//! What is logged of TLS handshakes that fail. Strangers fail them all day, which is told at the level `debug`; a client certificate that is refused is
-//! somebody's who should be let in, and is a warning, at most one a second.
+//! Log of failed TLS handshakes. Handshakes of strangers fail all day: they are logged at the level `debug`. A refused client
+//! certificate is most likely one of a user: it is a warning, at most one a second.
 
 use std::io;
 use std::net::SocketAddr;
@@ -34,7 +34,7 @@ fn is_due() -> bool {
     due
 }
 
-/// What is wrong with a certificate, if a handshake failed for one.
+/// Returns the fault of a certificate, if a handshake failed for one.
 fn certificate_fault(error: &io::Error) -> Option<String> {
     let error = error.get_ref()?.downcast_ref::<Error>()?;
     let Error::InvalidCertificate(fault) = error else { return None };

@@ -87,7 +87,7 @@ impl Config {
         self
     }
 
-    /// How often a connection is looked at.
+    /// Returns the interval between two looks at a connection.
     pub(crate) fn tick(&self) -> Duration {
         let shortest = self.head_timeout.min(self.idle_timeout).min(self.write_timeout);
         (shortest / 4).max(Duration::from_millis(1))
@@ -107,7 +107,8 @@ pub trait Service: Send + Sync + 'static {
     /// that TLS verified, if any. The future is dropped where the client goes away.
     fn call(&self, request: Request<Incoming>) -> impl Future<Output = Response<Self::Body>> + Send;
 
-    /// How long a client may leave an answer unread that has begun, where that is longer than [`Config::write_timeout`].
+    /// Returns the time that a client may leave an answer unread that has begun, where that is longer than
+    /// [`Config::write_timeout`].
     fn patience(&self) -> Duration {
         Duration::ZERO
     }

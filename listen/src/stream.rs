@@ -18,7 +18,7 @@ use crate::activity::Activity;
 
 /// Bytes that the peer must acknowledge in each period.
 const PROGRESS_BYTES: u64 = 1 << 10;
-/// What HTTP/2 without TLS begins with.
+/// Bytes that HTTP/2 without TLS begins with.
 const PREFACE: &[u8] = b"PRI";
 
 /// The socket of a connection; see the module.

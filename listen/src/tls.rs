@@ -22,7 +22,7 @@ const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
 /// Time between looks for changed files.
 const LOOK: Duration = Duration::from_secs(10);
 
-/// Whether clients are asked for certificates.
+/// Policy for client certificates.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ClientCertificates {
     /// No.
@@ -34,7 +34,7 @@ pub enum ClientCertificates {
     Required,
 }
 
-/// What TLS is made of.
+/// Files of the TLS configuration.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TlsFiles {
     /// PEM file of the certificate chain, leaf first.
@@ -43,11 +43,11 @@ pub struct TlsFiles {
     pub key: PathBuf,
     /// PEM files of those who certify clients.
     pub authorities: Vec<PathBuf>,
-    /// Whether clients are asked for certificates.
+    /// Policy for client certificates.
     pub clients: ClientCertificates,
-    /// Whether TLS 1.2 is spoken.
+    /// `true` if TLS 1.2 is spoken.
     pub tls12: bool,
-    /// Whether TLS 1.3 is spoken.
+    /// `true` if TLS 1.3 is spoken.
     pub tls13: bool,
 }
 
@@ -77,7 +77,7 @@ pub(crate) struct LoadedFiles {
     stamps: Mutex<Vec<Stamp>>,
 }
 
-/// What tells that a file has changed: time and size, of one that is there.
+/// Stamp by which a change of a file is detected: time and size, of one that is there.
 type Stamp = Option<(SystemTime, u64)>;
 /// All TLS that is in use, as many as there are listeners with it.
 pub(crate) type InUse = Mutex<Vec<Weak<LoadedFiles>>>;

@@ -1,4 +1,4 @@
-//! How fast what a request sends arrives, and when that is too slow.
+//! Rate at which a request's body arrives, and its lower bound.
 //!
 //! Silence ends it, and so does slowness: always that of who keeps a connection busy for nearly nothing, and where more than half of the
 //! memory for requests is in use, that of few senders who could keep it from all others. Only time for which somebody waits for
@@ -17,7 +17,7 @@ const LEAST_WINDOW: Duration = Duration::from_secs(60);
 /// Bytes that must arrive in that time: 1 KiB a second.
 const LEAST_BYTES: u64 = 60 << 10;
 
-/// How much of a request came in which time.
+/// Bytes of a request over time.
 ///
 /// Before each part, [`TransferRate::waits`] says until when it may be waited for; then either the part has come ([`TransferRate::came`]), or
 /// [`TransferRate::look`] decides whether it is still waited for.
@@ -27,13 +27,13 @@ pub struct TransferRate {
     silence: Duration,
     /// Time of all waits but the one under way.
     waited: Duration,
-    /// When that one began.
+    /// Begin of that window.
     since: Option<Instant>,
     scarce: Window,
     least: Window,
 }
 
-/// What came since a window began, and when in the time of waits it ends.
+/// Bytes since a window began, and its end in the time of waits.
 #[derive(Debug)]
 struct Window {
     ends: Duration,

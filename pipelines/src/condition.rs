@@ -74,7 +74,7 @@ impl Comparison {
     pub(crate) const ALL: [Self; 6] =
         [Self::Equal, Self::NotEqual, Self::AtMost, Self::AtLeast, Self::Less, Self::Greater];
 
-    /// How it is written.
+    /// Returns its sign in the language.
     pub fn sign(self) -> &'static str {
         match self {
             Self::Equal => "==",
@@ -155,7 +155,7 @@ impl Condition {
         out.push(')');
     }
 
-    /// Whether an event meets the condition.
+    /// Returns whether an event meets the condition.
     ///
     /// # Errors
     /// Values that have no order, or an expression that takes longer than a second.
@@ -237,7 +237,7 @@ fn compare(
     ordering.map(|ordering| comparison.holds(ordering)).ok_or_else(undecided)
 }
 
-/// Whether texts are the same, in a time that depends on their lengths only: conditions compare tokens.
+/// Returns whether texts are the same, in a time that depends on their lengths only: conditions compare tokens.
 fn is_same_text(a: &str, b: &str) -> bool {
     let differing = a.bytes().zip(b.bytes()).fold(0, |differing, (a, b)| differing | (a ^ b));
     a.len() == b.len() && std::hint::black_box(differing) == 0

@@ -1,4 +1,4 @@
-//! What fuzzers feed.
+//! Entry points of fuzzers.
 
 use millrace_ingest::{Event, Options, Setting};
 use serde_json::Value;

@@ -3,7 +3,7 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-/// What went through a plugin or a pipeline since its start.
+/// Counters of a plugin or a pipeline since its start.
 #[derive(Debug, Default)]
 pub struct Meter {
     events_in: AtomicU64,

@@ -1,4 +1,4 @@
-//! What pipelines may write in this server: no more than the names that their definitions say.
+//! Rights of pipelines in this server: they write no more than the names that their definitions say.
 //!
 //! Events come from anywhere and often choose the index that they are stored in. The principal of a pipeline
 //! ([`of_graph`]) is made of the [`index`](millrace_ingest::output::Local::names) options of its outputs, so that an event cannot
@@ -14,7 +14,7 @@ use millrace_storage::access::{Action, ActionSet, Caller, Grant, NamePattern, Pr
 use crate::Graph;
 use crate::graph::{OutputNode, each_plugin};
 
-/// What is done to the indices of outputs.
+/// Actions on the indices of outputs.
 const WRITES: ActionSet = ActionSet::WRITES.with(Action::AutoCreate).with(Action::AutoPutMapping);
 
 /// Makes the principal of a pipeline with a definition.

@@ -1,4 +1,4 @@
-//! How a pipeline runs: workers, batches, order.
+//! Settings of a pipeline: workers, batches, order.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ pub const BATCH_SIZE: usize = 4_000;
 /// Time that a worker waits for more events where nothing else is said.
 pub const BATCH_DELAY: Duration = Duration::from_millis(50);
 
-/// How a pipeline runs.
+/// Settings of a pipeline.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
     /// Batches that are filtered at the same time.
@@ -22,11 +22,11 @@ pub struct Settings {
     pub batch_size: usize,
     /// Time that a worker waits for more events while others are under way.
     pub batch_delay: Duration,
-    /// Whether the order of all events is kept.
+    /// Order of the events.
     pub ordered: EventOrder,
 }
 
-/// Whether events leave a pipeline in the order in which they came. Those of one partition of a source always do.
+/// Order in which events leave a pipeline. Events of one partition of a source always keep their order.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum EventOrder {
     /// With one worker.
@@ -46,7 +46,7 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Whether all events leave in the order in which they came.
+    /// Returns whether all events leave in the order in which they came.
     pub fn keeps_order(&self) -> bool {
         match self.ordered {
             EventOrder::Auto => self.workers == 1,

@@ -29,12 +29,12 @@ Exit codes:
 #[derive(Debug, Parser)]
 #[command(name = "millrace", version, after_help = EXIT_CODES, arg_required_else_help = true)]
 pub(crate) struct Cli {
-    /// What to do.
+    /// Command to run.
     #[command(subcommand)]
     pub(crate) command: Command,
 }
 
-/// What the binary can do.
+/// Commands of the binary.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run the server until SIGTERM or SIGINT
@@ -149,7 +149,7 @@ Built-in roles are admin, reader, ingest, monitor, alert and intelligence. `mill
     User(UserCommand),
 }
 
-/// What can be done with pipelines.
+/// Commands on pipelines.
 #[derive(Debug, Subcommand)]
 pub(crate) enum PipelineCommand {
     /// Report everything that is wrong in files of pipelines

@@ -13,7 +13,7 @@ use crate::cli::HealthArgs;
 use crate::config::Config;
 use crate::exit::Failure;
 
-/// Where servers answer it, without credentials.
+/// Path where servers answer it, without credentials.
 const PATH: &str = "/_health/ready";
 
 /// Asks, and says on stdout what the answer was.

@@ -1,5 +1,5 @@
-//! What the supervisor is told of the process's state, in systemd's protocol (`sd_notify(3)`): datagrams of `NAME=value`
-//! lines to the socket that `NOTIFY_SOCKET` names.
+//! Notifies the supervisor of the process's state by systemd's protocol (`sd_notify(3)`): datagrams of `NAME=value` lines to the
+//! socket that `NOTIFY_SOCKET` names.
 //!
 //! Without the variable nothing is sent. What cannot be sent is logged and given up: the supervisor is no reason not to
 //! serve.
@@ -21,7 +21,7 @@ const VARIABLE: &str = "NOTIFY_SOCKET";
 #[derive(Debug, Default)]
 pub(crate) struct Supervisor {
     socket: Option<(UnixDatagram, SocketAddr)>,
-    /// What was told when requests began to be taken.
+    /// Message that was sent when requests began to be taken.
     serving: OnceLock<String>,
 }
 

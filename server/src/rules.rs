@@ -31,7 +31,7 @@ fn read(file: &Path) -> Result<String> {
     std::fs::read_to_string(file).with_context(|| format!("cannot read [{}]", file.display()))
 }
 
-/// Whether a file has cases of a rule, by its name.
+/// Returns whether a file has cases of a rule, by its name.
 fn has_cases(file: &Path) -> bool {
     file.file_name()
         .and_then(|name| name.to_str())

@@ -137,7 +137,7 @@ pub(crate) const PASSWORD_FILE: &str = "admin-password";
 const FLUSH_TIME: Duration = Duration::from_secs(5);
 /// Time between messages to the supervisor while the store is opened.
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
-/// What listeners of Arrow Flight SQL are called.
+/// Name of the listeners of Arrow Flight SQL.
 const FLIGHT: &str = "Arrow Flight SQL";
 /// File in the data directory that keeps what the management API has set.
 const PIPELINE_SETTINGS: &str = "pipelines-settings.json";

@@ -31,7 +31,7 @@ struct UserRow {
     email: Option<String>,
 }
 
-/// What a user is made of, but for name and password.
+/// Members of a new user, but for name and password.
 #[derive(Debug)]
 struct NewUser<'a> {
     roles: Vec<String>,
@@ -53,7 +53,7 @@ trait Users {
     async fn set_roles(&self, name: &str, roles: Vec<String>) -> Result<()>;
     /// Deletes one.
     async fn delete(&self, name: &str) -> Result<()>;
-    /// Whether there is a role.
+    /// Returns whether there is a role.
     async fn has_role(&self, role: &str) -> Result<bool>;
 }
 

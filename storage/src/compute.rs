@@ -53,14 +53,14 @@ thread_local! {
     static SET: RefCell<Option<Arc<Set>>> = const { RefCell::new(None) };
 }
 
-/// Which threads run a job.
+/// Priority of a job, which selects its threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Priority {
     /// Reads: short jobs that somebody waits for.
     Foreground,
     /// Writes: jobs of some ten milliseconds that somebody waits for.
     Ingest,
-    /// What follows the change feed: nobody waits for it, but it is to keep up.
+    /// Work behind the change feed: nobody waits for it, but it is to keep up.
     Follow,
     /// Refreshes and flushes: what readers wait to see, and writers to have room.
     Flush,
@@ -115,7 +115,7 @@ impl Set {
         Ok(())
     }
 
-    /// Whether the thread that asks is one too many, and ends.
+    /// Returns whether the thread that asks is one too many, and ends.
     fn leaves(&self) -> bool {
         let mut threads = self.threads.lock();
         let leaves = threads.living - threads.waiting > self.size;
@@ -200,7 +200,7 @@ impl Queue {
         self.ready.notify_one();
     }
 
-    /// Whether a job and a thread for it are there, and only a core is missing.
+    /// Returns whether a job and a thread for it are there, and only a core is missing.
     fn wants_core(&self) -> bool {
         self.queued.load(Ordering::Relaxed) > 0 && self.idle.load(Ordering::Relaxed) > 0
     }

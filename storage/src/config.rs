@@ -4,13 +4,13 @@ use std::path::PathBuf;
 
 use serde::{Deserialize, Serialize};
 
-/// Where and within which bounds the store keeps its data.
+/// Location of the store's data, and its bounds.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 #[serde(default, deny_unknown_fields)]
 pub struct Config {
     /// Directory of log, catalog, cache and (with the local object store) segments.
     pub data_dir: PathBuf,
-    /// Where segment files live.
+    /// Object store of segment files.
     pub object_store: ObjectStoreConfig,
     /// Bytes of unflushed documents over all shards; beyond it writers wait, then are refused.
     pub memtable_max_bytes: u64,
@@ -24,7 +24,7 @@ pub struct Config {
     pub cache_bytes: u64,
     /// Threads for parsing, searching, flushing and compacting; 0 means one a core.
     pub compute_threads: usize,
-    /// Whether the disk's watermarks have their effect, unless the cluster setting
+    /// `true` if the disk's watermarks have their effect, unless the cluster setting
     /// `cluster.routing.allocation.disk.threshold_enabled` says otherwise.
     pub disk_threshold_enabled: bool,
 }
@@ -71,7 +71,7 @@ pub enum ObjectStoreConfig {
         /// Secret access key.
         #[serde(default)]
         secret_access_key: Option<String>,
-        /// Whether plain HTTP is allowed.
+        /// `true` if plain HTTP is allowed.
         #[serde(default)]
         allow_http: bool,
     },

@@ -9,7 +9,7 @@ use std::io;
 /// Result of a storage operation.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
-/// What a caller can do about an [`Error`].
+/// Remedy of a caller for an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The request is wrong and will stay wrong: change it.
@@ -24,7 +24,7 @@ pub enum Kind {
     Overloaded,
     /// The request is well formed but forbidden by a block or a setting.
     Forbidden,
-    /// Whoever asks may not do that: ask whoever gives roles.
+    /// The caller may not do that: ask an administrator of roles.
     Unauthorized,
     /// Stored bytes are not what was written: restore them; never retried.
     Corrupt,
@@ -64,7 +64,7 @@ pub enum Error {
     Unauthorized {
         /// Name of the action.
         action: &'static str,
-        /// Who asks, as `user [ann]`.
+        /// Caller, as `user [ann]`.
         caller: String,
         /// Index or expression as the caller gave it; `None` where it is not allowed on any.
         index: Option<String>,
@@ -123,7 +123,7 @@ pub enum Error {
     /// A mapping or a document does not fit: the message names the field.
     #[error("{reason}")]
     MapperParsing {
-        /// What does not fit, with the field's name.
+        /// Mismatch, with the field's name.
         reason: String,
         /// The cause below, as `(type, reason)`.
         caused_by: Option<(String, String)>,
@@ -161,7 +161,7 @@ pub enum Error {
         /// Part of the source.
         partition: String,
     },
-    /// What stands for a refused operation is refused as well.
+    /// The substitute of a refused operation is refused as well.
     #[error("dead letter cannot be written: {0}")]
     DeadLetterRefused(String),
     /// An update of a document that does not exist.
@@ -213,15 +213,15 @@ pub enum Error {
         file: String,
         /// Byte offset of the damage, 0 where only the file is known.
         offset: u64,
-        /// What was expected and what was found.
+        /// Expected and actual content.
         reason: String,
     },
     /// Catalog, log and object store are not of one store, or not of one time. Nothing was changed.
     #[error("{what}; {remedy}; nothing was changed")]
     Mismatch {
-        /// What differs, with names and ids.
+        /// Difference, with names and ids.
         what: String,
-        /// What to do about it.
+        /// Remedy of the problem.
         remedy: String,
     },
     /// The data directory belongs to another running process.
@@ -230,7 +230,7 @@ pub enum Error {
     /// A file operation failed.
     #[error("{operation} [{path}]: {source}")]
     Io {
-        /// What was attempted.
+        /// Attempted operation.
         operation: &'static str,
         /// The path it was attempted on.
         path: String,

@@ -1,4 +1,4 @@
-//! What fuzzers feed: bytes go through a parser of this crate and what it made is used, as a request would.
+//! Entry points of fuzzers: bytes go through a parser of this crate, and its result is used as a request would use it.
 //!
 //! Input may be refused; a panic, a slow run or a broken promise that is asserted here is a fault. The
 //! targets of `fuzz/` call these functions, and so does a test of `millrace-api` with mutated seeds.

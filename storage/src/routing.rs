@@ -1,5 +1,4 @@
-//! Which shard a document belongs to, exactly as OpenSearch decides it, and the ids that the
-//! server generates.
+//! Routing of documents to shards, exactly as OpenSearch decides it, and the ids that the server generates.
 //!
 //! A shard is `floor_mod(murmur3(routing), routing_shards) / routing_factor` with Murmur3 (x86, 32
 //! bit, seed 0) over the UTF-16LE form of the routing value, which is `_id` where none was given.
@@ -102,7 +101,7 @@ impl IdGenerator {
     }
 }
 
-/// Whether a string has the form of a generated id; a client may have made it up.
+/// Returns whether a string has the form of a generated id; a client may have made it up.
 pub(crate) fn looks_generated(id: &str) -> bool {
     id.len() == GENERATED_ID_LEN && id.bytes().all(|b| ALPHABET.contains(&b))
 }

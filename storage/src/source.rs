@@ -15,16 +15,16 @@ pub use scan::Scanner;
 /// Deepest nesting of a text that is looked into: documents nest less deep.
 const MAX_DEPTH: usize = 1_000;
 
-/// What stays of the value at a path.
+/// Projection of the value at a path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PathProjection {
     /// All of it.
     Whole,
     /// Nothing.
     Nothing,
-    /// What stays of its members; `itself`: the value does so even where none of them do.
+    /// Projection of its members; `itself`: the value remains even where none of them do.
     Inside {
-        /// Whether the path is wanted itself.
+        /// `true` if the path is wanted itself.
         itself: bool,
     },
 }

@@ -1,4 +1,4 @@
-//! What is made once and kept, within a bound over all of it.
+//! Cache of values that are made once, within a bound over all of it.
 
 use std::hash::Hash;
 use std::sync::Arc;

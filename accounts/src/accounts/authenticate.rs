@@ -1,4 +1,4 @@
-//! Who sent a request.
+//! Authentication of requests.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::state::Account;
 /// Longest path in the log, in bytes.
 const MAX_LOGGED: usize = 512;
 
-/// What a caller has shown.
+/// Scheme of the credentials.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scheme {
     /// A user's password.
@@ -33,12 +33,12 @@ pub enum Scheme {
     Insecure,
 }
 
-/// Who sent a request.
+/// Authenticated sender of a request.
 #[derive(Clone, Debug)]
 pub struct Authenticated {
     /// The caller with what it may do.
     pub principal: Principal,
-    /// How it is known.
+    /// Scheme of the credentials.
     pub scheme: Scheme,
 }
 

@@ -16,7 +16,7 @@ pub enum Edit {
     PutUser {
         /// Its name.
         name: String,
-        /// What is said of it.
+        /// New record of the user.
         user: User,
         /// Another password.
         password: Option<NewPassword>,

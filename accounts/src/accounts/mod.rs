@@ -67,7 +67,7 @@ struct Inner {
     /// The same for those who manage the keys of all.
     managing: Arc<Semaphore>,
     verifier: Verifier,
-    /// What passwords of unknown users are checked against, so that they cost the same.
+    /// Hash that passwords of unknown users are checked against, so that they cost the same.
     decoy: Arc<str>,
     failures: Failures,
     insecure: bool,
@@ -98,7 +98,7 @@ impl std::fmt::Debug for Accounts {
 }
 
 impl Accounts {
-    /// Whether every request is the administrator's.
+    /// Returns whether every request is the administrator's.
     pub fn is_insecure(&self) -> bool {
         self.0.insecure
     }
@@ -229,7 +229,7 @@ impl Accounts {
     }
 }
 
-/// Who sets passwords by commands.
+/// User that sets passwords by commands.
 const OWN: &str = "_system";
 
 async fn hash_password(password: String) -> Result<Arc<str>> {

@@ -19,10 +19,10 @@ use crate::store::Store;
 use crate::token::TokenLifetimes;
 use crate::user::check_password;
 
-/// Where versions before kept the hash of the administrator's password.
+/// Key under which earlier versions kept the hash of the administrator's password.
 const ADMIN_KEY: &str = "auth/admin";
 
-/// How accounts are opened.
+/// Configuration of accounts.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// The administrator's password where there is none yet: one that is stored stays.
@@ -31,7 +31,7 @@ pub struct Config {
     pub password_file: Option<PathBuf>,
     /// Takes every request for the administrator's. Only for listeners on loopback.
     pub insecure: bool,
-    /// How long login tokens count.
+    /// Lifetimes of login tokens.
     pub lifetimes: TokenLifetimes,
 }
 

@@ -1,4 +1,4 @@
-//! What is over is forgotten, and last uses are stored.
+//! Removes records that have ended, and stores last uses.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -7,7 +7,7 @@ use super::{Accounts, Inner};
 use crate::error::Result;
 use crate::state::Change;
 
-/// How long an API key that ended can be listed.
+/// Time for which an API key that ended can be listed.
 const KEPT_MS: i64 = 7 * 24 * 60 * 60 * 1000;
 /// Changes of one transaction.
 const BATCH: usize = 10_000;

@@ -112,7 +112,7 @@ impl Server {
         self.accounts.authenticate(headers, "/", HERE).await
     }
 
-    /// Whether who shows this may do something with an index.
+    /// Returns whether who shows this may do something with an index.
     async fn may(&self, headers: &HeaderMap, action: Action, index: &str) -> bool {
         let principal = self.ask(headers).await.unwrap().principal;
         principal.privileges().on(index).allows(action)

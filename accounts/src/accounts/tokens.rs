@@ -19,7 +19,7 @@ pub struct Login {
     pub token: String,
     /// The user.
     pub account: Arc<Account>,
-    /// What it may do.
+    /// Principal of the token.
     pub principal: Principal,
 }
 

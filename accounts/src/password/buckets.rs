@@ -1,4 +1,4 @@
-//! How often something may be tried: a bucket of tokens for each who tries.
+//! Rate limit: a token bucket for each caller.
 
 use std::collections::HashMap;
 use std::hash::Hash;
@@ -12,7 +12,7 @@ const MAX_BUCKETS: usize = 4096;
 pub(super) struct Buckets<K> {
     tokens: i64,
     interval_ms: i64,
-    /// When each bucket that is not full will be, in milliseconds.
+    /// Time at which each bucket that is not full will be, in milliseconds.
     full_at: HashMap<K, i64>,
 }
 

@@ -1,5 +1,5 @@
-//! Which credentials were right and which were wrong lately, as digests with a key of this process: what a memory
-//! dump shows cannot be checked against guesses elsewhere.
+//! Cache of verified and refused credentials, as digests with a key of this process. A memory dump shows nothing that can be
+//! checked against guesses elsewhere.
 
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::net::IpAddr;
@@ -8,11 +8,11 @@ use std::sync::atomic::{AtomicI64, Ordering};
 use parking_lot::RwLock;
 use ring::hmac;
 
-/// How long a verification counts after its last use.
+/// Time that a verification counts after its last use.
 const VERIFIED_MS: i64 = 60 * 60 * 1000;
 /// Most verified credentials; beyond it those unused longest are forgotten.
 const MAX_VERIFIED: usize = 4096;
-/// How long a refusal counts.
+/// Time that a refusal counts.
 const REFUSED_MS: i64 = 30 * 1000;
 /// Most refused credentials; beyond it the oldest are forgotten.
 const MAX_REFUSED: usize = 4096;
@@ -58,7 +58,7 @@ impl Digests {
 pub(super) struct VerifiedCredentials(RwLock<HashMap<Digest, AtomicI64>>);
 
 impl VerifiedCredentials {
-    /// Whether these are among them, which makes them count for longer.
+    /// Returns whether these are among them, which makes them count for longer.
     pub(super) fn contains(&self, digest: &Digest, now_ms: i64) -> bool {
         let ends_ms = self.0.read();
         let end = ends_ms.get(digest).filter(|end| now_ms < end.load(Ordering::Relaxed));

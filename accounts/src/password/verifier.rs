@@ -41,7 +41,7 @@ const RESERVE_TOKENS: (u32, Duration) = (4, Duration::from_secs(10));
 const MAX_MADE_FOR_ONE: usize = 12;
 /// The same of all of them together: however many set passwords, most places are those of who comes in.
 const MAX_MADE: usize = 48;
-/// When to come back if there is no place.
+/// Time after which to come back if there is no place.
 const RETRY: Duration = Duration::from_secs(1);
 
 /// Checks passwords; see the module.
@@ -56,16 +56,16 @@ pub(crate) struct Attempt<'a> {
     pub(crate) password: &'a str,
     /// Hash to check against. An unknown name has one, too, so that it costs the same.
     pub(crate) hash: &'a Arc<str>,
-    /// Whether there is such an account, and it may come in.
+    /// `true` if there is such an account, and it may come in.
     pub(crate) known: bool,
 }
 
-/// Who sets a password.
+/// Requester of a new password.
 #[derive(Clone, Copy, Debug)]
 pub struct Setter<'a> {
     /// The user.
     pub name: &'a str,
-    /// Where the request comes from.
+    /// Address of the request.
     pub address: IpAddr,
 }
 
@@ -76,9 +76,9 @@ pub(crate) enum AttemptRefusal {
     Wrong,
     /// There is no telling now.
     Later {
-        /// What there is too much of.
+        /// Exhausted resource.
         reason: &'static str,
-        /// When to try again.
+        /// Time after which to try again.
         after: Duration,
     },
     /// The check itself failed.
@@ -100,20 +100,20 @@ struct VerifierState {
 
 struct State {
     queue: VecDeque<Job>,
-    /// Where to tell the outcome of each job, waiting and under way.
+    /// Senders of the outcome of each job, waiting and in flight.
     jobs: HashMap<Digest, watch::Sender<Option<Outcome>>>,
     of_address: HashMap<IpAddr, usize>,
     /// Those that make hashes, by who wants them.
     made_for: HashMap<HashPurpose, usize>,
-    /// How many make hashes.
+    /// Number of jobs that make hashes.
     made: usize,
     refused: RejectedCredentials,
     addresses: Buckets<IpAddr>,
     pairs: Buckets<(IpAddr, Digest)>,
-    /// Who came in from where.
+    /// Verified credentials and the addresses that they came from.
     came_in: CameIn,
     accounts: Buckets<Digest>,
-    /// What addresses have beside the account's.
+    /// Reserves of addresses beside the account's.
     reserves: Buckets<(IpAddr, Digest)>,
     ended: bool,
     #[cfg(test)]
@@ -138,7 +138,7 @@ enum HashJob {
     Make([HashPurpose; 2]),
 }
 
-/// What an attempt is charged to beside its address and account as a pair.
+/// Buckets that an attempt is charged to, beside the pair of its address and account.
 #[derive(Clone, Copy, Debug)]
 struct ChargedShares {
     address: bool,
@@ -378,7 +378,7 @@ impl Job {
 }
 
 impl State {
-    /// Whether nobody waits for a job.
+    /// Returns whether nobody waits for a job.
     fn is_abandoned(&self, job: &Job) -> bool {
         self.jobs.get(&job.digest).is_none_or(|told| told.receiver_count() == 0)
     }

@@ -18,11 +18,11 @@ const ALL: &str = "all";
 pub(crate) struct CompiledRole {
     cluster: ActionSet,
     grants: Vec<Grant>,
-    /// Whether a query says who asks.
+    /// `true` if a query says who asks.
     pub(crate) personal: bool,
-    /// How many patterns it has.
+    /// Number of its patterns.
     pub(crate) patterns: usize,
-    /// Whether it grants everything.
+    /// `true` if it grants everything.
     pub(crate) full: bool,
 }
 
@@ -64,7 +64,7 @@ fn grant(grant: &IndexGrant) -> Result<Grant> {
     })
 }
 
-/// Whether a grant is everything on all indices.
+/// Returns whether a grant is everything on all indices.
 fn is_full((written, grant): (&IndexGrant, &Grant)) -> bool {
     written.names.iter().any(|name| name == "*")
         && privilege(PrivilegeScope::Indices, ALL).is_ok_and(|all| grant.actions == all)

@@ -10,7 +10,7 @@ use millrace_storage::metadata::{did_you_mean, matches, similar};
 use crate::error::{Error, Result};
 use crate::limits::{MAX_NAME_BYTES, shorten};
 
-/// Where privileges are granted.
+/// Scope of a privilege.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PrivilegeScope {
     /// The cluster.
@@ -170,7 +170,7 @@ const ABSENT_INDICES: &[&str] = &[
     "suggest",
 ];
 
-/// What names of actions begin with that the products have and this server has not, or not under a name of its own.
+/// Prefixes of action names that the products have and this server lacks, or has not under a name of its own.
 const ABSENT_ACTIONS: &[&str] = &[
     "cluster:admin/indices/",
     "cluster:admin/ingest/",
@@ -289,7 +289,7 @@ mod tests {
         );
     }
 
-    /// What each name means, a line each. A change of it is a change of what roles grant.
+    /// Tests the meaning of each name, a line each. A change of this table changes the grants of roles.
     #[test]
     fn names_mean_what_the_table_says() {
         let mut table = String::new();

@@ -64,7 +64,7 @@ pub(crate) fn check(text: &str, meaning: &dyn QueryCheck) -> Result<()> {
     meaning.check(&query).or_else(invalid)
 }
 
-/// Whether what a query says depends on who asks.
+/// Returns whether what a query says depends on who asks.
 pub(super) fn is_personal(text: &str) -> bool {
     text.contains(USER) || text.contains(ROLES)
 }

@@ -56,7 +56,7 @@ pub(crate) fn roles() -> Vec<(&'static str, Role)> {
     ]
 }
 
-/// Whether a role is built in.
+/// Returns whether a role is built in.
 pub(crate) fn is_reserved(name: &str) -> bool {
     ["admin", "superuser", "all_access", "alert", "intelligence", "reader", "ingest", "monitor"]
         .contains(&name)

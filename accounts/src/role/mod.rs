@@ -19,13 +19,13 @@ const MAX_WARNINGS: usize = 10;
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Role {
-    /// What it is for.
+    /// Purpose of the role.
     #[serde(skip_serializing_if = "String::is_empty")]
     pub description: String,
     /// Privileges over the cluster, by name.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub cluster: Vec<String>,
-    /// What is granted on indices.
+    /// Grants on indices.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub indices: Vec<IndexGrant>,
     /// Privileges of applications beside the server, which are kept for them.
@@ -34,15 +34,15 @@ pub struct Role {
     /// Tenants of dashboards, which are kept for them.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub tenants: Vec<Value>,
-    /// What whoever manages roles has noted.
+    /// Notes of its manager.
     #[serde(skip_serializing_if = "Map::is_empty")]
     pub metadata: Map<String, Value>,
-    /// Whether it is built in, and not to be changed.
+    /// `true` if it is built in, and not to be changed.
     #[serde(skip)]
     pub reserved: bool,
 }
 
-/// What a role grants on some indices.
+/// Grant of a role on some indices.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(default)]
 pub struct IndexGrant {
@@ -50,7 +50,7 @@ pub struct IndexGrant {
     pub names: Vec<String>,
     /// Privileges, by name.
     pub privileges: Vec<String>,
-    /// Whether system indices are among them.
+    /// `true` if system indices are among them.
     #[serde(skip_serializing_if = "std::ops::Not::not")]
     pub allow_restricted_indices: bool,
     /// The documents that are shown, as a query; all of them without one.
@@ -147,7 +147,7 @@ fn check_privileges(over: PrivilegeScope, names: &[String]) -> Result<()> {
     names.iter().try_for_each(|name| privilege(over, name).map(drop))
 }
 
-/// Whether a pattern of index names is a regular expression.
+/// Returns whether a pattern of index names is a regular expression.
 pub(crate) fn is_expression(pattern: &str) -> bool {
     pattern.len() > 1 && pattern.starts_with('/') && pattern.ends_with('/')
 }

@@ -1,4 +1,4 @@
-//! What becomes of alerts: what people say of them, tests of the channels of rules, and the secrets that channels need.
+//! Follow-up of alerts: the status that people set, tests of the channels of rules, and the secrets that channels need.
 
 use millrace_alerting::AlertStatus;
 use serde_json::{Value, json};

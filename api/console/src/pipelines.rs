@@ -26,7 +26,7 @@ const MAX_LETTERS: usize = 10_000;
 /// Renders one side of a pipeline.
 pub(crate) type SideRenderer = fn(&Status) -> Map<String, Value>;
 
-/// What the management listener serves.
+/// State that the management listener serves.
 #[derive(Debug)]
 pub struct Management {
     pipelines: Arc<Manager>,
@@ -145,7 +145,7 @@ impl Management {
     }
 }
 
-/// Which dead letters are meant: of one pipeline or all, and how many of the oldest.
+/// Reads the selection of dead letters: of one pipeline or all, and how many of the oldest.
 fn wanted(request: &mut Request, size: usize) -> Result<(Option<String>, Option<Cursor>, usize), Error> {
     let pipeline = request.params.take("pipeline");
     let after = request.params.take("after").map(|after| Cursor::parse(&after));
@@ -182,7 +182,7 @@ fn letter(letter: &StoredDeadLetter) -> Value {
     })
 }
 
-/// How a pipeline runs.
+/// Renders the condition of a pipeline.
 pub(crate) fn how(status: &Status) -> Map<String, Value> {
     let entry = json!({
         "ephemeral_id": status.ephemeral_id.to_string(),
@@ -197,7 +197,7 @@ pub(crate) fn how(status: &Status) -> Map<String, Value> {
     into_map(entry)
 }
 
-/// What went through a pipeline.
+/// Renders the event counts of a pipeline.
 pub(crate) fn stats(status: &Status) -> Map<String, Value> {
     let figures = &status.figures;
     let reloads = &status.reloads;

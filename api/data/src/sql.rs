@@ -5,7 +5,7 @@ use crate::error::Error;
 use crate::http::{Request, Response};
 use crate::search::response;
 
-/// What is asked of statements.
+/// Action that a request wants on statements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum StatementAction {
     /// The answer, or the next page of it.

@@ -1,4 +1,4 @@
-//! Whether the client of a request still waits for its answer, for what handlers of changes do before they change anything.
+//! Tells handlers of changes whether the client of a request still waits for its answer, before they change anything.
 
 use std::future::Future;
 

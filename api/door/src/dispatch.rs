@@ -29,10 +29,10 @@ use crate::http::{AnswerBody, MemoryAllowance, Params, Request, Response, conten
 use crate::node::{Api, Node, Requester};
 use crate::route::{Call, RouteMatch, Router, Spec};
 
-/// Where a supervisor asks whether the process answers; needs no credentials.
+/// Probe that tells supervisors whether the process answers; needs no credentials.
 const LIVENESS: &str = "/_health/live";
-/// Where a load balancer asks whether requests are taken; needs no credentials. Listeners open when all that was
-/// acknowledged before has been replayed, so that whoever is answered is answered by a server that has it.
+/// Probe that tells load balancers whether the server takes requests; needs no credentials. Listeners open once all acknowledged
+/// writes have been replayed: a server that answers has them.
 const READINESS: &str = "/_health/ready";
 
 /// Bytes that inflating takes beyond those of the two forms of a body.
@@ -307,12 +307,12 @@ impl Service {
         self.router.find(&parts.method, &path, &Params::default()).ok().map(|found| found.spec)
     }
 
-    /// Whether a request has a route that needs no credentials.
+    /// Returns whether a request has a route that needs no credentials.
     fn is_open(&self, parts: &http::request::Parts) -> bool {
         self.route_of(parts).is_some_and(|route| route.open)
     }
 
-    /// Whether a request changes nothing: some that `GET` do.
+    /// Returns whether a request changes nothing: some that `GET` do.
     fn is_safe(&self, parts: &http::request::Parts) -> bool {
         parts.method.is_safe() && self.route_of(parts).is_none_or(|route| route.reads)
     }

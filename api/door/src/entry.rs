@@ -19,7 +19,7 @@ use crate::audit::AuditTrail;
 use crate::error::Error;
 use crate::node::{Node, Requester};
 
-/// What a listener of another protocol shares with the data API.
+/// Services that a listener of another protocol shares with the data API.
 #[derive(Clone, Debug)]
 pub struct ListenerContext {
     /// Store, searches and accounts.
@@ -37,7 +37,7 @@ pub struct Entry {
     head: Arc<Parts>,
     listener: &'static str,
     asker: Requester,
-    /// What is refused of all that it begins.
+    /// Refusals of everything that it begins.
     refusals: Refusals,
 }
 

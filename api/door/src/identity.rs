@@ -14,7 +14,7 @@ const UUID_KEY: &str = "cluster/uuid";
 /// Version of the data API that is spoken.
 pub const API_VERSION: &str = "7.10.2";
 
-/// How the server presents itself.
+/// Identity that the server presents.
 #[derive(Clone, Debug)]
 pub struct Identity {
     /// Name of this node.

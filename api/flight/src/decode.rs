@@ -28,7 +28,7 @@ use crate::upload::{ReceivedBytes, UploadReservation};
 const MAX_ROWS: i64 = 8 << 20;
 /// Most fields of a schema, those in others included.
 const MAX_FIELDS: usize = 10_000;
-/// How deep fields may be in others.
+/// Bound on the nesting depth of fields.
 const MAX_DEPTH: usize = 20;
 /// Bytes of all dictionaries that are kept for the batches behind them.
 const MAX_DICTIONARY_BYTES: usize = 64 << 20;
@@ -41,7 +41,7 @@ const MAX_TABLES: usize = 12 * MAX_FIELDS;
 /// Bytes that metadata may stand for beside twice their own: parts of them may be shared.
 const SHARED_BYTES: usize = 64 << 10;
 
-/// What a message was.
+/// Kind of a decoded message.
 #[derive(Debug)]
 pub(crate) enum DecodedMessage {
     /// Nothing to look at: a dictionary, or no message at all.
@@ -58,9 +58,9 @@ pub(crate) struct Decoder {
     received: ReceivedBytes,
     schema: Option<SchemaRef>,
     dictionaries: HashMap<i64, ArrayRef>,
-    /// What each dictionary holds.
+    /// Reservations of dictionaries.
     held: HashMap<i64, UploadReservation>,
-    /// What the message of the schema held: the schema is about as much.
+    /// Reservation of the schema's message: the schema takes about as much.
     of_schema: Option<Arc<UploadReservation>>,
 }
 
@@ -189,13 +189,13 @@ struct MetadataStripper {
     types: usize,
 }
 
-/// Where a type is.
+/// Path of a type within a schema.
 #[derive(Clone, Copy, Debug)]
 struct TypePath {
     depth: usize,
-    /// Whether it is within a dictionary, at any depth.
+    /// `true` if it is within a dictionary, at any depth.
     in_dictionary: bool,
-    /// Whether it is that of the entries of a map.
+    /// `true` if it is that of the entries of a map.
     is_entries: bool,
 }
 

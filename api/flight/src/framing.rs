@@ -10,7 +10,7 @@ use tonic::Status;
 
 use crate::limits::{MAX_STATEMENT, MAX_TAKEN};
 
-/// How long a message may be waited for once it has begun, and how much of it is to arrive in each second beyond.
+/// Time that a message may take once it has begun, and the bytes that have to arrive in each second beyond.
 const PATIENCE: Duration = Duration::from_secs(30);
 const BYTES_A_SECOND: u64 = 256 << 10;
 /// Bytes before a message: whether it is compressed, and its length.
@@ -20,7 +20,7 @@ const MAX_DESCRIPTOR: u64 = (MAX_STATEMENT + (1 << 10)) as u64;
 /// Number of the field that is the descriptor, of the messages of batches.
 const DESCRIPTOR: u64 = 1;
 
-/// How far the message of batches has come that is arriving.
+/// Progress of the batch message that is arriving.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     prefix: [u8; PREFIX],
@@ -28,12 +28,12 @@ pub(crate) struct Progress {
     begun: usize,
     /// Bytes that are to come behind a whole prefix.
     left: u64,
-    /// How long it may still be waited for.
+    /// Time that it may still take.
     patience: Duration,
     fields: Fields,
 }
 
-/// Which field of a message is arriving.
+/// Field of a message that is arriving.
 #[derive(Debug, Default)]
 struct Fields {
     at: FrameState,

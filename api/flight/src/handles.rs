@@ -23,9 +23,9 @@ const MOST_BYTES: usize = 64 << 20;
 const MOST_BYTES_OF_USER: usize = MOST_BYTES / SHARES;
 /// Parts of the bytes of all of which one user may have one.
 const SHARES: usize = 4;
-/// How long a statement is kept after its last use.
+/// Time that a statement is kept after its last use.
 const LIFE: Duration = Duration::from_secs(600);
-/// What a statement takes beside texts and values, and what a parameter does.
+/// Bytes of a statement beside texts and values, and bytes of a parameter.
 const STATEMENT_BYTES: usize = 1 << 10;
 const PARAMETER_BYTES: usize = 256;
 /// Least time between two looks for statements that have had their time, in milliseconds.
@@ -63,13 +63,13 @@ struct StatementEntry {
 pub(crate) struct PreparedStatement {
     /// Its text.
     pub(crate) query: Arc<str>,
-    /// Whether it changes something and answers a count.
+    /// `true` if it changes something and answers a count.
     pub(crate) update: bool,
     /// A field a parameter.
     pub(crate) parameters: SchemaRef,
     /// The rows that are bound.
     pub(crate) bound: Option<RecordBatch>,
-    /// How often something was bound.
+    /// Number of bindings so far.
     pub(crate) binding: u64,
 }
 

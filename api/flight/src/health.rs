@@ -1,4 +1,4 @@
-//! Whether the server takes calls, as `grpc.health.v1.Health` tells it to load balancers and probes, which have no credentials.
+//! Reports by `grpc.health.v1.Health` whether the server takes calls: load balancers and probes have no credentials.
 //!
 //! It is told of the server as a whole, whose name is empty, and of the one service that there is, which are the same. Of any other name
 //! nothing is known.

@@ -1,4 +1,4 @@
-//! What a listener serves: heads of requests are looked at here, methods are answered by [`Service`](crate::service::Service).
+//! Serves a listener: request heads are checked here, [`Service`](crate::service::Service) answers methods.
 //!
 //! Nobody gets further without credentials but for a handshake, which is for showing them: it logs in here, too, because all that it
 //! needs is in the head; and but for what [`health`](crate::health) tells.
@@ -34,9 +34,9 @@ const METHODS: &str = "/arrow.flight.protocol.FlightService/";
 const HANDSHAKE: &str = "Handshake";
 /// Those whose requests are as long as their clients want.
 const UPLOADS: [&str; 2] = ["DoPut", "DoExchange"];
-/// What the audit calls the listener.
+/// Name of the listener in the audit.
 const LISTENER: &str = "flight";
-/// What a login answers where nobody has to log in: clients insist on something to show.
+/// Token that a login answers where nobody has to log in: clients insist on one.
 const NO_TOKEN: &str = "0000000000000000000000000000000000000000000000000000000000000000";
 
 /// Arrow Flight SQL over the store of a node, for its users.
@@ -115,7 +115,8 @@ impl millrace_listen::Service for Flight {
     }
 }
 
-/// Whether a request is one of gRPC. Browsers do not send this for a page of elsewhere unless they are told that they may.
+/// Returns whether a request is one of gRPC. Browsers do not send this for a page of elsewhere unless they are told that they
+/// may.
 fn is_grpc(headers: &HeaderMap) -> bool {
     let kind = headers.get(CONTENT_TYPE).and_then(|kind| kind.to_str().ok()).unwrap_or_default();
     matches!(kind.strip_prefix("application/grpc"), Some(rest) if rest.is_empty() || rest.starts_with(['+', ';']))

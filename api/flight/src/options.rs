@@ -13,7 +13,7 @@ pub(crate) struct OptionValue {
     pub(crate) value: Option<Value>,
 }
 
-/// What a value may be.
+/// Type of an option's value.
 #[derive(Clone, PartialEq, Oneof)]
 pub(crate) enum Value {
     #[prost(string, tag = "1")]

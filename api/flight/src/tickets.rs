@@ -1,4 +1,4 @@
-//! What clients come back with: tickets of answers, and handles of prepared statements.
+//! State that clients come back to: tickets of answers, and handles of prepared statements.
 //!
 //! Both are sealed: a key that is made at the start authenticates them together with who got them, so that nothing that somebody
 //! else got, or made up, or changed, is taken. They say what they stand for, so that nothing is kept for a ticket.
@@ -26,7 +26,7 @@ pub(crate) type Id = [u8; 16];
 /// Tells schemas apart.
 pub(crate) type Fingerprint = [u8; 16];
 
-/// Who something belongs to.
+/// Owner of a ticket or handle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct Owner([u8; 32]);
 
@@ -54,7 +54,7 @@ impl Owner {
     }
 }
 
-/// Whose bounds something counts against: a user's, with all of its API keys. What belongs to one of these belongs to no other.
+/// User whose bounds something counts against, with all of its API keys. Tickets and handles of one user belong to no other.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) struct User(Owner);
 
@@ -65,7 +65,7 @@ impl User {
     }
 }
 
-/// What a ticket stands for.
+/// Kind of a ticket.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// The answer to a statement, which is its text.
@@ -99,7 +99,7 @@ impl Kind {
 pub(crate) struct Ticket {
     pub(crate) kind: Kind,
     pub(crate) id: Id,
-    /// When it ends.
+    /// Time at which it ends.
     pub(crate) ends_ms: i64,
     /// The schema that was told with it.
     pub(crate) schema: Fingerprint,

@@ -30,7 +30,7 @@ const MAX_MESSAGE: u64 = 1 << 20;
 const MAX_OPEN: u64 = 16 << 10;
 /// Time for such a request to arrive, and longest silence within a longer one.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// How long room is waited for, and how long who was told of some and got none does not listen: many may wait.
+/// Time that a request waits for memory. Every second wait is a short pause that ignores notifications: many may wait.
 const ROOM_PATIENCE: Duration = Duration::from_secs(30);
 const ROOM_PAUSE: Duration = Duration::from_millis(20);
 /// Parts of the room of all of which one user may hold one.
@@ -44,7 +44,7 @@ pub(crate) struct Shares {
     users: Mutex<HashMap<Option<User>, Weak<UserShare>>>,
 }
 
-/// What one user may hold.
+/// Memory that one user may hold.
 #[derive(Debug)]
 struct UserShare {
     room: Budget,
@@ -70,7 +70,7 @@ pub(crate) struct UploadReservation {
     share: Arc<UserShare>,
 }
 
-/// What has arrived of a request and is not worked off yet; its clones are the same.
+/// Received bytes of a request that are not processed yet; its clones are the same.
 #[derive(Clone, Debug)]
 pub(crate) struct ReceivedBytes {
     share: Arc<UserShare>,
@@ -136,7 +136,7 @@ impl ReceivedBytes {
         std::mem::replace(&mut *self.held.lock(), UploadReservation::nothing(&self.share))
     }
 
-    /// Whether more than half of the room of all is in use.
+    /// Returns whether more than half of the room of all is in use.
     fn is_scarce(&self) -> bool {
         self.held.lock().all.is_scarce()
     }
@@ -193,7 +193,7 @@ fn full(exceeded: &BudgetExceeded) -> Status {
     Status::resource_exhausted(format!("too much is sent at once, try again: {exceeded}"))
 }
 
-/// How much a request may send.
+/// Bound on the length of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Length {
     /// One message of somebody who is not known.
@@ -211,7 +211,7 @@ pub(crate) struct Upload<B> {
     length: Length,
     received: ReceivedBytes,
     bytes: u64,
-    /// When to look whether it has come far enough.
+    /// Timer of the next check of progress.
     timer: Pin<Box<Sleep>>,
     pace: TransferRate,
     progress: Progress,

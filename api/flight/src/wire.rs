@@ -31,7 +31,7 @@ const FEW_COLUMNS: usize = 64;
 /// Rows of a listing.
 pub(crate) type Batches = BoxStream<'static, Result<RecordBatch, Status>>;
 
-/// What is sent behind a schema.
+/// Messages that follow a schema.
 pub(crate) enum Answer {
     /// Rows of a statement, which its own threads have encoded.
     Encoded(BoxStream<'static, Result<millrace_query::Messages, Status>>),
@@ -120,7 +120,7 @@ struct AnswerStream {
     made: vec::IntoIter<EncodedData>,
     /// Memory of what was made.
     hold: Option<MemoryHold>,
-    /// What tells jobs that somebody waits for them.
+    /// Shared reference that tells jobs that a caller still waits for them.
     wanted: Arc<()>,
 }
 

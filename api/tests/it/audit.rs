@@ -1,4 +1,4 @@
-//! What is told of requests, read as an auditor reads it.
+//! Audit events, read as an auditor reads them.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;

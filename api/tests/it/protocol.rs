@@ -1,4 +1,4 @@
-//! What holds for every request, whatever it is about.
+//! Tests that hold for every request, whatever it is about.
 
 use std::io::Write;
 

@@ -1,4 +1,4 @@
-//! What holds for every route: the requests are made from the tables.
+//! Tests that hold for every route: the requests are made from the tables.
 
 use std::fmt::{Debug, Write as _};
 use std::path::Path;

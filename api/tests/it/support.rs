@@ -92,7 +92,7 @@ pub(crate) struct Node {
     data: TempDir,
 }
 
-/// What came back.
+/// Answer of the server.
 pub(crate) struct Answer {
     pub(crate) status: u16,
     pub(crate) headers: http::HeaderMap,

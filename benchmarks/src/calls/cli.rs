@@ -9,12 +9,12 @@ use clap::Args;
 use super::Plan;
 use crate::arguments::{ServerArgs, temporary};
 
-/// Who calls for how long, and how long a call may take.
+/// Arguments: the clients, the duration, and the time that a call may take.
 #[derive(Debug, Args)]
 pub(crate) struct CallsArgs {
     #[command(flatten)]
     server: ServerArgs,
-    /// How long
+    /// Duration of the run
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     seconds: u64,
     /// Clients

@@ -31,14 +31,14 @@ const RUSH: u64 = 5;
 /// Documents a client writes under ids of its own.
 const IDS: u64 = 200;
 
-/// What to run.
+/// Plan of a run.
 #[derive(Clone, Debug)]
 struct Plan {
     /// The server's binary.
     server: PathBuf,
     /// Directory for data and log; removed after success.
     directory: PathBuf,
-    /// How long.
+    /// Duration of the run.
     time: Duration,
     /// Clients.
     clients: usize,
@@ -48,14 +48,14 @@ struct Plan {
     seed: u64,
 }
 
-/// What all clients saw of each call.
+/// Calls of all clients, by their results.
 #[derive(Debug, Default)]
 struct CallTally {
     latencies: BTreeMap<&'static str, Histogram>,
     violations: Vec<String>,
 }
 
-/// What a client's document must be: its number, or that it is deleted; `None` where a write was not answered with success.
+/// Expected document of a client: its number, or that it is deleted; `None` where a write was not answered with success.
 type Model = BTreeMap<(usize, u64), Option<DocumentState>>;
 
 /// The state of a document after its last acknowledged write.

@@ -16,7 +16,7 @@ const MOST_FIELDS: u64 = 900;
 pub(super) struct Call {
     /// Method and path as the documentation writes them.
     pub(super) name: &'static str,
-    /// Whether it changes an index itself: its mapping, its settings, its files.
+    /// `true` if it changes an index itself: its mapping, its settings, its files.
     pub(super) changes_index: bool,
     body: fn(&mut Random) -> Body,
 }

@@ -9,7 +9,7 @@ use clap::Args;
 use super::Plan;
 use crate::arguments::{ServerArgs, parse_variable, temporary};
 
-/// How often the server is killed, and what it is doing then.
+/// Arguments: the number of kills, and the load at that time.
 #[derive(Debug, Args)]
 pub(crate) struct CrashArgs {
     #[command(flatten)]

@@ -27,7 +27,7 @@ use writer::{COUNTERS, Counters, INDEX, Writer, WriterEnd};
 /// Number of shared counters.
 const SHARED: usize = 3;
 
-/// What to run.
+/// Plan of a run.
 #[derive(Clone, Debug)]
 struct Plan {
     /// The server's binary.

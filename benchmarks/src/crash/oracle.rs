@@ -1,4 +1,4 @@
-//! What must be there after a crash, decided without a server.
+//! Oracle of a crash: the documents that must be there, decided without a server.
 //!
 //! A [`Model`] belongs to one writer, which alone touches its ids and has one request in flight. It is
 //! told what was acknowledged ([`Model::acknowledge`]) and which request was cut off by the crash
@@ -12,7 +12,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// What one operation of a request does.
+/// Change of one operation of a request.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Change {
     /// Creates or replaces.
@@ -37,7 +37,7 @@ pub(super) enum Change {
 pub(super) struct Operation {
     /// Id that the writer chose.
     pub(super) id: Option<String>,
-    /// What it does.
+    /// Change of the operation.
     pub(super) change: Change,
 }
 
@@ -69,14 +69,14 @@ pub(super) struct Answer {
     pub(super) primary_term: u64,
 }
 
-/// What may be there. Figures that no answer told are `None`.
+/// State that may be there. Figures without an answer are `None`.
 #[derive(Clone, Debug, PartialEq)]
 enum State {
     Absent,
     Present { version: Option<u64>, seq_no: Option<u64>, source: Value },
 }
 
-/// What one writer knows of its documents.
+/// Documents of one writer, as it knows them.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Model {
     documents: BTreeMap<String, Document>,
@@ -86,7 +86,7 @@ pub(super) struct Model {
 
 #[derive(Clone, Debug)]
 struct Document {
-    /// What may be there; one state unless a request was cut off.
+    /// States that may be there; one unless a request was cut off.
     states: Vec<State>,
     /// Greatest sequence number and term that an answer told.
     last: (u64, u64),

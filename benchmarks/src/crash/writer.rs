@@ -35,7 +35,7 @@ pub(super) type Counters = Arc<Vec<Mutex<Counter>>>;
 #[derive(Debug)]
 pub(super) struct Writer {
     number: usize,
-    /// What it knows.
+    /// Model of the writer's documents.
     pub(super) model: Model,
     random: Random,
     sent: u64,
@@ -58,7 +58,7 @@ impl From<String> for WriterEnd {
     }
 }
 
-/// Whether the writer chose the id itself.
+/// Returns whether the writer chose the id itself.
 pub(super) fn is_generated(id: &str) -> bool {
     !id.starts_with("w-")
 }

@@ -20,11 +20,11 @@ pub(super) struct DuckDbRead {
     pub(super) rows: u64,
     /// Bytes of the arrays.
     pub(super) bytes: u64,
-    /// How long it took.
+    /// Seconds that it took.
     pub(super) seconds: f64,
 }
 
-/// What DuckDB read.
+/// Reads of DuckDB.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub(super) struct DuckDbReads {
     /// Its version.

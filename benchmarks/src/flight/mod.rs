@@ -39,12 +39,12 @@ const INDEX: &str = "bench-flight";
 const BULK_ROWS: u64 = 30_000;
 /// Rows of an Arrow batch.
 const BATCH_ROWS: u64 = 65_536;
-/// How long a bulk request that is refused for want of memory is sent again.
+/// Time for which a bulk request that is refused for want of memory is sent again.
 const BUSY: Duration = Duration::from_secs(120);
 /// Smallest statements that are not counted.
 const WARMUP: u32 = 200;
 
-/// What is measured, and on what.
+/// Arguments of the Flight benchmark.
 #[derive(Debug, Args)]
 pub(crate) struct FlightArgs {
     #[command(flatten)]
@@ -52,7 +52,7 @@ pub(crate) struct FlightArgs {
     /// Directory for data: on the disk to be measured
     #[arg(long, default_value = "target/benchmarks")]
     directory: PathBuf,
-    /// Where to write, without the extension
+    /// File to write, without the extension
     #[arg(long, default_value = "target/benchmarks/flight")]
     out: PathBuf,
     /// Rows that are read; 0 leaves reading out

@@ -154,7 +154,7 @@ pub(super) fn ranges(count: u64, length: u64) -> impl Iterator<Item = Range<u64>
     (0..count).step_by(length as usize).map(move |first| first..(first + length).min(count))
 }
 
-/// What was read of the rows: enough to know that each came once.
+/// Tally of the rows that were read: enough to know that each came once.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     /// Rows.

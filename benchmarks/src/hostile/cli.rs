@@ -9,21 +9,21 @@ use clap::Args;
 use super::{Plan, bound};
 use crate::arguments::{ServerArgs, temporary};
 
-/// What is played, and what the server must keep to meanwhile.
+/// Arguments: the attacks, and the server's goals meanwhile.
 #[derive(Debug, Args)]
 pub(crate) struct HostileArgs {
     #[command(flatten)]
     server: ServerArgs,
-    /// How long the client is watched alone, in seconds
+    /// Seconds for which the client is watched alone
     #[arg(long, default_value_t = 20, value_parser = clap::value_parser!(u64).range(1..=600))]
     calm_seconds: u64,
     /// Only requests with this in their name
     #[arg(long, value_name = "TEXT")]
     only: Option<String>,
-    /// How long one hostile request is waited for, in seconds; then its connection is closed
+    /// Seconds that one hostile request may take; then its connection is closed
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..=600))]
     patience_seconds: u64,
-    /// How many times as long as alone the client's slowest hundredth may take
+    /// Bound on the client's slowest hundredth, as a multiple of the time alone
     #[arg(long, default_value_t = 3.0)]
     slower: f64,
     /// Memory in MB that the server may take beyond what it was given

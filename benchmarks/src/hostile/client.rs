@@ -34,7 +34,7 @@ pub(super) struct Client {
     ended: oneshot::Receiver<Result<AcknowledgedWrites>>,
 }
 
-/// What was acknowledged: all numbers below.
+/// Acknowledged writes: all numbers below.
 #[derive(Debug)]
 pub(super) struct AcknowledgedWrites(u64);
 

@@ -39,20 +39,20 @@ const VICTIM: &str = "victim";
 /// Password of the server's administrator.
 const PASSWORD: &str = "hostile-benchmark";
 
-/// What to run.
+/// Plan of a run.
 #[derive(Clone, Debug)]
 struct Plan {
     /// The server's binary.
     server: PathBuf,
     /// Directory for data and log; removed after success.
     directory: PathBuf,
-    /// How long the client is watched alone.
+    /// Time for which the client is watched alone.
     calm: Duration,
     /// Only attacks whose name has this in it.
     only: Option<String>,
-    /// How long one request that means harm is waited for; then its connection is closed.
+    /// Time that one request that means harm may take; then its connection is closed.
     patience: Duration,
-    /// How many times as long as alone the slowest hundredth of the client's requests may take.
+    /// Bound on the slowest hundredth of the client's requests, as a multiple of the time alone.
     slower: f64,
     /// Most resident memory of the server, in bytes.
     bound: u64,
@@ -68,7 +68,7 @@ fn bound(beside_mb: u64) -> u64 {
 pub(crate) enum HostileLoad {
     /// A request, so many times side by side.
     Request(Request),
-    /// What no HTTP library sends.
+    /// Bytes that no HTTP library sends.
     Socket(sockets::Socket),
 }
 
@@ -81,7 +81,7 @@ impl HostileLoad {
     }
 }
 
-/// Where attacks find the server.
+/// Addresses of the server for attacks.
 #[derive(Clone, Debug)]
 pub(crate) struct ListenerAddresses {
     /// The data API.
@@ -90,17 +90,17 @@ pub(crate) struct ListenerAddresses {
     pub(crate) port: u16,
     /// Port of a pipeline's `http` input.
     pub(crate) input: u16,
-    /// How long an answer is waited for.
+    /// Time that an answer may take.
     pub(crate) patience: Duration,
 }
 
-/// What an attack led to.
+/// Outcome of an attack.
 #[derive(Debug)]
 struct Outcome {
     name: &'static str,
     answers: String,
     seconds: f64,
-    /// What the server held already.
+    /// Memory of the server before.
     before: Memory,
     most: Memory,
     /// Slowest request of the client meanwhile.

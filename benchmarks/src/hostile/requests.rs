@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 
 use super::{HostileLoad, ListenerAddresses, PASSWORD, VICTIM, counted};
 
-/// Which listener a request goes to.
+/// Listener that a request goes to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TargetListener {
     /// The data API.
@@ -25,7 +25,7 @@ enum TargetListener {
     Input,
 }
 
-/// Whether a body is compressed.
+/// Compression of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Gzip {
     No,
@@ -37,7 +37,7 @@ enum Gzip {
 /// A request that means harm.
 #[derive(Debug)]
 pub(crate) struct Request {
-    /// What reports call it.
+    /// Name in reports.
     pub(super) name: &'static str,
     door: TargetListener,
     method: Method,

@@ -1,4 +1,4 @@
-//! What no HTTP library sends: connections that say nothing or little, bodies that never come, streams that are reset.
+//! Attacks that no HTTP library sends: connections that say nothing or little, bodies that never come, streams that are reset.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use tokio::time::timeout;
 
 use super::{HostileLoad, ListenerAddresses, PASSWORD, VICTIM};
 
-/// How long connections are held.
+/// Time that connections are held.
 const HELD: Duration = Duration::from_secs(5);
-/// How long a connection may take to be accepted by the system.
+/// Time that the system may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(2);
 
 /// A way to use connections.

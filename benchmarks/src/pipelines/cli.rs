@@ -11,7 +11,7 @@ use super::{Plan, markdown};
 use crate::arguments::ServerArgs;
 use crate::report;
 
-/// What is measured, and on what.
+/// Arguments of the pipeline benchmark.
 #[derive(Debug, Args)]
 pub(crate) struct PipelinesArgs {
     #[command(flatten)]
@@ -25,7 +25,7 @@ pub(crate) struct PipelinesArgs {
     /// Directory for feeds and data: on the disk to be measured
     #[arg(long, default_value = "target/benchmarks")]
     directory: PathBuf,
-    /// Where to write, without the extension
+    /// File to write, without the extension
     #[arg(long, default_value = "target/benchmarks/pipelines")]
     out: PathBuf,
     /// Events through each pipeline
@@ -46,7 +46,7 @@ pub(crate) struct PipelinesArgs {
     /// Events in a post of the webhook
     #[arg(long, default_value_t = 10, value_parser = clap::value_parser!(u64).range(1..=1_000))]
     webhook_batch: u64,
-    /// How long the webhook is driven
+    /// Seconds for which the webhook is driven
     #[arg(long, default_value_t = 30, value_parser = clap::value_parser!(u64).range(1..))]
     webhook_seconds: u64,
     /// Clients of the webhook

@@ -1,5 +1,5 @@
-//! What is sent through pipelines: requests of a web site, as JSON or as lines of an access log in the combined
-//! format, with the distributions of the shape `http-logs`.
+//! Events for pipelines: requests of a web site, as JSON or as lines of an access log in the combined format, with the
+//! distributions of the shape `http-logs`.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -27,7 +27,7 @@ const AGENTS: [&str; 6] = [
 const MONTHS: [&str; 12] =
     ["Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec"];
 
-/// How requests are written.
+/// Format of requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Format {
     /// An object each.

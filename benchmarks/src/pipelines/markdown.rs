@@ -1,4 +1,4 @@
-//! What was found of pipelines, as Markdown.
+//! Renders results of pipelines as Markdown.
 
 use std::fmt::Write;
 
@@ -8,7 +8,7 @@ use crate::process::Memory;
 use crate::report::{failed, grouped, machine};
 use crate::suite::Outcome;
 
-/// What is published of Logstash, in MiB/s for each core: the figures that the goals name.
+/// Published rate of Logstash, in MiB/s for each core: the figures that the goals name.
 const LOGSTASH: &str = "2.7 to 4.6";
 
 /// Writes the report.

@@ -44,7 +44,7 @@ const LOOK: Duration = Duration::from_millis(20);
 /// Longest time without progress.
 const STUCK: Duration = Duration::from_secs(120);
 
-/// What to run.
+/// Plan of a run.
 #[derive(Debug)]
 pub(crate) struct Plan {
     /// The server's binary.
@@ -65,7 +65,7 @@ pub(crate) struct Plan {
     pub(crate) webhook: WebhookLoad,
 }
 
-/// Where events come from.
+/// Source of events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Source {
     Http,
@@ -121,7 +121,7 @@ pub(crate) struct ThroughputReport {
     pub(crate) bytes: u64,
     /// Most memory of the server.
     pub(crate) memory_max: Option<Memory>,
-    /// What the clients of `http` saw.
+    /// Report of the clients of `http`.
     pub(crate) posted: Option<PostReport>,
 }
 
@@ -388,7 +388,7 @@ struct PipelineServer {
     management: Target,
     definition: String,
     directory: PathBuf,
-    /// Where `http` listens.
+    /// Port of `http`.
     port: u16,
 }
 

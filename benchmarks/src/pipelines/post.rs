@@ -16,7 +16,7 @@ const BUSY_TIMEOUT: Duration = Duration::from_secs(300);
 /// Longest time until the input listens.
 const LISTEN_TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What posting brought to light.
+/// Result of posting.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct PostReport {
     /// Seconds from the first request to the last answer.

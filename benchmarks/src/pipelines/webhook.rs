@@ -31,7 +31,7 @@ const PAYLOADS: u64 = 5_000;
 /// Longest time until the last probe is found.
 const LAST: Duration = Duration::from_secs(60);
 const INDEX: &str = "webhook-events-*";
-/// What the requests bear, as the pipeline asks for it.
+/// Token of the requests, as the pipeline asks for it.
 pub(crate) const TOKEN: &str = "benchmark";
 /// The ready pipeline.
 pub(crate) const DEFINITION: &str = include_str!("../../../deploy/pipelines/webhook.conf");
@@ -43,13 +43,13 @@ pub(crate) struct WebhookLoad {
     pub(crate) rate: u64,
     /// Events in a post.
     pub(crate) batch: u64,
-    /// How long.
+    /// Duration of the run.
     pub(crate) seconds: u64,
     /// Clients.
     pub(crate) clients: u64,
 }
 
-/// What was found.
+/// Result of the webhook.
 #[derive(Clone, Debug, Serialize)]
 pub(crate) struct Webhook {
     /// The load.

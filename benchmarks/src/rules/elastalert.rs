@@ -12,7 +12,7 @@ use millrace_rules::{Bounds, Event, Origin, Time, Times, Timing};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 
-/// What ElastAlert is run with.
+/// Script that runs ElastAlert.
 const SCRIPT: &str = include_str!("counting.py");
 /// Distinct keys.
 const KEYS: u64 = 1_000;
@@ -21,7 +21,7 @@ const BATCH: u64 = 500;
 /// 10 December 2026.
 const START_MS: i64 = 1_796_860_800_000;
 
-/// What both took.
+/// Times of both.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct ElastAlertComparison {
     pub(super) events: u64,

@@ -16,7 +16,7 @@ pub(super) const EVERY: u64 = 1_000;
 /// Values of the key of rules that count.
 const KEYS: u64 = 10;
 
-/// What events are like.
+/// Kind of the events.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ValueEnum)]
 #[serde(rename_all = "kebab-case")]
 pub(crate) enum Events {
@@ -84,7 +84,7 @@ impl Mix {
         shapes[(rule / 10) as usize % shapes.len()]
     }
 
-    /// Whether a rule counts events of a key.
+    /// Returns whether a rule counts events of a key.
     pub(super) fn is_keyed(rule: u64) -> bool {
         (rule + rule / 10) % 10 < 3
     }

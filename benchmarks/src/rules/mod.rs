@@ -60,7 +60,7 @@ pub(crate) enum Experiment {
     Elastalert,
 }
 
-/// What is measured, and on what.
+/// Arguments of the rule benchmark.
 #[derive(Debug, Args)]
 pub(crate) struct RulesArgs {
     #[command(flatten)]
@@ -68,16 +68,16 @@ pub(crate) struct RulesArgs {
     /// Directory for corpora and data: on the disk to be measured
     #[arg(long, default_value = "target/benchmarks")]
     directory: PathBuf,
-    /// Where to write, without the extension
+    /// File to write, without the extension
     #[arg(long, default_value = "target/benchmarks/rules")]
     out: PathBuf,
     /// Parts to measure; all when not given
     #[arg(long, value_enum, value_delimiter = ',')]
     parts: Vec<Experiment>,
-    /// What events are like
+    /// Kind of the events
     #[arg(long, value_enum, default_value_t = Events::Mixed)]
     events: Events,
-    /// How long events are sent at a set rate
+    /// Seconds for which events are sent at a set rate
     #[arg(long, default_value_t = 600, value_parser = clap::value_parser!(u64).range(20..=86_400))]
     seconds: u64,
     /// Rules and events a second, as RULES:RATE
@@ -134,7 +134,7 @@ fn parse_load(text: &str) -> Result<(u64, u64), String> {
     Ok((rules, rate))
 }
 
-/// What was found of a part that needs something that may be missing.
+/// Report of a part that needs something that may be missing.
 #[derive(Clone, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 enum OptionalReport<T> {
@@ -142,7 +142,7 @@ enum OptionalReport<T> {
     Skipped(String),
 }
 
-/// What was found.
+/// Report of all parts.
 #[derive(Debug, Serialize)]
 struct Report {
     hardware: Hardware,

@@ -1,4 +1,4 @@
-//! What rules take beside their speed: memory of many keys, the time to go on after a crash, and a test over what is stored.
+//! Costs of rules beside their speed: memory of many keys, the time to go on after a crash, and a test over stored events.
 
 use std::path::Path;
 use std::sync::Arc;

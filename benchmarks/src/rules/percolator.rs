@@ -18,7 +18,7 @@ const INDEX: &str = "bench-percolator";
 const BATCH: u64 = 500;
 const CLIENTS: usize = 4;
 
-/// What was found.
+/// Report of the percolator.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct PercolatorReport {
     pub(super) version: String,

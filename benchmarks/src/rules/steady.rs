@@ -26,7 +26,7 @@ const LOOK: Duration = Duration::from_millis(25);
 const LAG_EACH: Duration = Duration::from_millis(50);
 /// The beginning, which warms up, counts for nothing.
 const WARM_UP: Duration = Duration::from_secs(5);
-/// How long after the last answer an alert may be found.
+/// Time after the last answer within which an alert may come.
 const LAST: Duration = Duration::from_secs(60);
 /// Alerts of one search.
 const HITS: usize = 10_000;
@@ -39,7 +39,7 @@ pub(super) struct SteadyLoad {
     pub(super) seconds: u64,
 }
 
-/// What was found.
+/// Report of a steady rate.
 #[derive(Clone, Debug, Serialize)]
 pub(super) struct Steady {
     pub(super) rules: u64,
@@ -48,7 +48,7 @@ pub(super) struct Steady {
     pub(super) events_per_second: f64,
     /// From when a bulk was due to its answer.
     pub(super) bulks: Summary,
-    /// How long the oldest frame that was not evaluated had been waiting, looked at all the time.
+    /// Age of the oldest frame that was not evaluated, sampled all the time.
     pub(super) lag: Summary,
     /// The mean of the first and of the last quarter, in milliseconds.
     pub(super) lag_first_ms: f64,
@@ -61,7 +61,7 @@ pub(super) struct Steady {
     pub(super) memory_max: Option<Memory>,
 }
 
-/// When something happened, by number.
+/// Times of events, by number.
 type TimesByNumber = Arc<Mutex<HashMap<u64, Instant>>>;
 
 fn lock(moments: &TimesByNumber) -> std::sync::MutexGuard<'_, HashMap<u64, Instant>> {
@@ -125,7 +125,7 @@ pub(super) async fn run(site: &Site, mix: Mix, pace: SteadyLoad) -> Result<Stead
     })
 }
 
-/// What was sent.
+/// Report of the sender.
 #[derive(Debug, Default)]
 pub(super) struct SentReport {
     pub(super) docs: u64,

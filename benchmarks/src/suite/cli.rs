@@ -10,7 +10,7 @@ use crate::arguments::{EffortArgs, PeerArgs, ServerArgs};
 use crate::duckdb::DuckDb;
 use crate::report;
 
-/// What is measured, and on what.
+/// Arguments of the report.
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
     #[command(flatten)]
@@ -23,7 +23,7 @@ pub(crate) struct ReportArgs {
     /// Directory for corpora and data: on the disk to be measured
     #[arg(long, default_value = "target/benchmarks")]
     directory: PathBuf,
-    /// Where to write, without the extension
+    /// File to write, without the extension
     #[arg(long, default_value = "target/benchmarks/report")]
     out: PathBuf,
     /// Scale of everything: documents of the http_logs shape and ids of the update workload; a fifth of

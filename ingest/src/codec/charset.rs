@@ -7,7 +7,7 @@ use crate::Options;
 /// A character set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Charset {
-    /// What is none is replaced by U+FFFD.
+    /// Invalid sequences are replaced by U+FFFD.
     #[default]
     Utf8,
     /// As UTF-8, of which bytes from 128 on are replaced.

@@ -1,4 +1,4 @@
-//! Where decoders put their events: a list that counts its bytes, and ends where there is no room for them.
+//! Events of decoders: a list that counts its bytes, and ends where there is no memory for them.
 
 use std::ops::{Deref, DerefMut};
 
@@ -12,21 +12,21 @@ const STEP: u64 = 256 << 10;
 #[derive(Debug, Default)]
 pub struct Events {
     list: Vec<Event>,
-    /// What all of them take ([`Event::bytes`]), with what their input adds.
+    /// Bytes of all of them ([`Event::bytes`]), with those that their input adds.
     bytes: u64,
-    /// What their input adds to each.
+    /// Bytes that their input adds to each.
     each: u64,
     bound: Bound,
-    /// Where the next event is from, where the source can tell.
+    /// Provenance of the next event, where the source can tell.
     next: Option<Provenance>,
     /// Why events were dropped.
     exceeded: Option<ShareExceeded>,
 }
 
-/// What bounds the events.
+/// Bound of the events.
 #[derive(Debug, Default)]
 enum Bound {
-    /// Who decodes looks at [`Events::bytes`] by itself.
+    /// The decoder watches [`Events::bytes`] by itself.
     #[default]
     None,
     /// A reservation that grows with them, and the bytes of it that are for something else.
@@ -48,7 +48,7 @@ impl Events {
         self.next = Some(Provenance::new(record, incarnation));
     }
 
-    /// Where an event is from that begins now.
+    /// Returns the provenance of an event that begins now.
     pub(super) fn here(&mut self) -> Option<Provenance> {
         let here = self.next;
         self.next = here.map(Provenance::next);
@@ -85,7 +85,7 @@ impl Events {
         }
     }
 
-    /// Whether there is room for so many bytes more; if not, events are dropped from now on.
+    /// Returns whether there is room for so many bytes more; if not, events are dropped from now on.
     pub(super) fn has_room(&mut self, bytes: u64) -> bool {
         if self.exceeded.is_some() {
             return false;
@@ -106,7 +106,7 @@ impl Events {
         self.exceeded.is_none()
     }
 
-    /// Whether events were dropped for want of room: what is decoded further is dropped too.
+    /// Returns whether events were dropped for want of room: what is decoded further is dropped too.
     pub fn is_full(&self) -> bool {
         self.exceeded.is_some()
     }

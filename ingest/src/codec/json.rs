@@ -24,7 +24,7 @@ const VALUE: u64 = 80;
 /// Space between values.
 const SPACE: [char; 4] = [' ', '\n', '\r', '\t'];
 
-/// What a text begins with.
+/// Value that a text begins with.
 enum LeadingValue {
     /// Nothing but space.
     Nothing,

@@ -11,7 +11,7 @@ pub(super) struct Lines {
     delimiter: Vec<u8>,
     max_bytes: usize,
     kept: Vec<u8>,
-    /// How far what is kept was searched.
+    /// Length of the kept bytes that was searched.
     searched: usize,
 }
 

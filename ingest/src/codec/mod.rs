@@ -53,8 +53,8 @@ pub trait Decoder: Send {
     /// Ends the stream, or a pause of it: appends what was kept.
     fn finish(&mut self, events: &mut Events);
 
-    /// Whether something is kept that is in no event yet. What made events in the call before this one
-    /// is not: after events, only bytes of the last call are kept.
+    /// Returns whether something is kept that is in no event yet. What made events in the call before this one is not: after
+    /// events, only bytes of the last call are kept.
     fn holds(&self) -> bool {
         false
     }

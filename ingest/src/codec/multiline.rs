@@ -24,7 +24,7 @@ struct Multiline {
     joining: Arc<JoinOptions>,
 }
 
-/// Which lines are joined, and how many.
+/// Options for the joined lines, and their number.
 #[derive(Debug)]
 struct JoinOptions {
     charset: Charset,
@@ -127,7 +127,7 @@ struct Open {
     text: String,
     lines: usize,
     begun: DateTime<Utc>,
-    /// Where its first line is from.
+    /// Provenance of its first line.
     provenance: Option<Provenance>,
 }
 

@@ -1,4 +1,4 @@
-//! How much dead letters may take: a bound of each pipeline in bytes, and an age.
+//! Bounds of dead letters: for each pipeline in bytes, and by age.
 //!
 //! [`RetentionTask::admit`] decides at each letter, by what was counted last and what came since. [`RetentionTask::sweep`] counts anew, from what
 //! the index has, and removes what is too old, or too much where the oldest are to go. So nothing that is written
@@ -24,7 +24,7 @@ const AT_ONCE: usize = 1_000;
 /// Of so many letters that find no place one is logged.
 const LOGGED: u64 = 1_000;
 
-/// What happens at the bound.
+/// Policy at the bound.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Policy {
     /// New letters are not written: their events end there, and the log says so.
@@ -39,9 +39,9 @@ pub enum Policy {
 pub struct Limits {
     /// Bytes.
     pub max_bytes: u64,
-    /// What happens there.
+    /// Policy at the bound.
     pub policy: Policy,
-    /// How long letters are kept; `None` for as long as there is room.
+    /// Time for which letters are kept; `None` for as long as there is space.
     pub retain: Option<Duration>,
 }
 
@@ -81,9 +81,9 @@ struct State {
     limits: HashMap<String, Limits>,
     /// By pipeline; what the last sweep counted and what was admitted since.
     bytes: HashMap<String, u64>,
-    /// What was admitted since the sweep that is under way began.
+    /// Bytes admitted since the running sweep began.
     since: HashMap<String, u64>,
-    /// What the last sweep counted, and in what.
+    /// Bytes that the last sweep counted by pipeline, and the contents that it read.
     counted: HashMap<Arc<str>, u64>,
     counted_in: Option<Contents>,
     /// Letters that found no place.
@@ -97,7 +97,7 @@ impl RetentionTask {
         self.full.notify_one();
     }
 
-    /// Whether a letter of so many bytes may be written; it is counted then.
+    /// Returns whether a letter of so many bytes may be written; it is counted then.
     pub fn admit(&self, pipeline: &str, bytes: u64) -> bool {
         let mut state = self.state.lock();
         let limits = state.limits.get(pipeline).copied().unwrap_or_default();

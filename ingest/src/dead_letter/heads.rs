@@ -1,4 +1,4 @@
-//! What is known of letters without reading them, from three columns: their time, pipeline and length.
+//! Heads of letters: time, pipeline and length from three columns, without reading the letters.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use roaring::RoaringBitmap;
 
 use super::INDEX;
 
-/// What a letter takes where an earlier version did not say it.
+/// Assumed length of a letter where an earlier version did not record it.
 pub(super) const UNKNOWN_BYTES: u64 = 4 << 10;
 /// Letters whose ids are read at once.
 const IDS_AT_ONCE: usize = 1_000;
@@ -21,7 +21,7 @@ const IDS_AT_ONCE: usize = 1_000;
 /// A letter that was not read.
 #[derive(Clone, Debug)]
 pub(super) struct UnreadDeadLetter {
-    /// When it was written; 0 where that is unknown.
+    /// Time of writing; 0 where that is unknown.
     pub(super) time_ms: i64,
     /// `None` where it can only be told from the letter.
     pub(super) pipeline: Option<Arc<str>>,

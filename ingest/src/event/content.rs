@@ -115,7 +115,7 @@ impl Content {
         self.map().get(name).map(Cow::Borrowed)
     }
 
-    /// Whether there is a field.
+    /// Returns whether there is a field.
     pub(super) fn contains(&self, name: &str) -> bool {
         match self {
             Self::Text(members, _) => members.contains(name),

@@ -21,7 +21,7 @@ pub(super) struct Members {
     places: Vec<MemberSpan>,
 }
 
-/// Where a member is.
+/// Range of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct MemberSpan {
     /// Of its comma. It ends where the next one begins.
@@ -46,7 +46,7 @@ impl Members {
         self.text.get(place.value as usize..self.end(at))
     }
 
-    /// Whether there is a member.
+    /// Returns whether there is a member.
     pub(super) fn contains(&self, name: &str) -> bool {
         self.find(name).is_some()
     }
@@ -126,7 +126,7 @@ impl Members {
         Some((at, *self.places.get(at)?))
     }
 
-    /// Where the member with a number ends.
+    /// Returns the end of the member with a number.
     fn end(&self, at: usize) -> usize {
         self.places.get(at + 1).map_or(self.text.len(), |next| next.at as usize)
     }

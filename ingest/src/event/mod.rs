@@ -1,4 +1,4 @@
-//! What flows through a pipeline: a JSON object with a time of its own and metadata that is not stored.
+//! Events of pipelines: a JSON object with a time of its own and metadata that is not stored.
 
 mod content;
 mod members;
@@ -28,7 +28,7 @@ pub const TIMESTAMP: &str = "@timestamp";
 /// Name under which metadata is addressed.
 pub const METADATA: &str = "@metadata";
 const TAGS: &str = "tags";
-/// What an event takes besides its fields, from the input to the store: itself, its places in lists, its operation.
+/// Bytes of an event besides its fields, from the input to the store: itself, its places in lists, its operation.
 const OVERHEAD: u64 = 1024;
 
 /// One event.
@@ -104,7 +104,7 @@ impl Event {
         self.timestamp = timestamp;
     }
 
-    /// Where it is from, where its source can tell.
+    /// Returns its provenance, where its source can tell.
     pub fn provenance(&self) -> Option<Provenance> {
         self.provenance
     }
@@ -125,7 +125,7 @@ impl Event {
         self.fields.map_mut()
     }
 
-    /// Whether there is a field of a name, which is no reference.
+    /// Returns whether there is a field of a name, which is no reference.
     pub fn has_field(&self, name: &str) -> bool {
         self.fields.contains(name)
     }

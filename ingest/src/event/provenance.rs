@@ -1,4 +1,4 @@
-//! Where an event is from, as its source knows it again.
+//! Provenance of an event, by which its source knows it again.
 
 /// The record of a source that an event begins in: the same whenever it is read again, however reading is cut into batches.
 /// Events of one part of a source have it to themselves.
@@ -8,7 +8,7 @@ pub struct Provenance {
     pub record: u128,
     /// Tells contents apart that have such a record each, because the source was cut or made again in between.
     pub incarnation: u64,
-    /// Which of the events that begin in the record; which of the rows that are equal.
+    /// Number of the event among those that begin in the record; number of the row among equal ones.
     pub ordinal: u32,
 }
 

@@ -5,7 +5,7 @@ use std::fmt;
 /// Longest reference in names.
 const MAX_DEPTH: usize = 64;
 
-/// Where in an event a value is.
+/// Path of a value in an event.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FieldReference {
     /// At least one name.

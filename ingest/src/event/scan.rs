@@ -74,7 +74,7 @@ fn significant_digits(number: &[u8]) -> usize {
     counted
 }
 
-/// Whether a byte ends a run of plain characters in a string: a quote, a backslash, a control character.
+/// Table of the bytes that end a run of plain characters in a string: a quote, a backslash, a control character.
 const SPECIAL: [bool; 256] = {
     let mut special = [false; 256];
     let mut byte = 0;
@@ -94,7 +94,7 @@ struct Scanner<'a> {
     copied: usize,
     out: &'a mut Vec<u8>,
     places: &'a mut Vec<MemberSpan>,
-    /// Where the names are of the objects that are open.
+    /// Ranges of the names of open objects.
     names: &'a mut Vec<(usize, usize)>,
 }
 
@@ -148,7 +148,7 @@ impl Scanner<'_> {
         Some(timestamp)
     }
 
-    /// Where the next byte will be in what is written.
+    /// Returns the output offset of the next byte.
     fn written(&self) -> usize {
         self.out.len() + (self.at - self.copied)
     }

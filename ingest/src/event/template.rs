@@ -64,7 +64,7 @@ impl Template {
         &self.text
     }
 
-    /// Whether all events get the same text.
+    /// Returns whether all events get the same text.
     pub fn is_constant(&self) -> bool {
         self.parts.iter().all(|part| matches!(part, TemplateItem::Text(_)))
     }
@@ -104,7 +104,7 @@ impl Template {
     }
 }
 
-/// What a text from `%{` to its closing brackets means.
+/// Parses a text from `%{` to its closing brackets.
 fn part(written: &str) -> Option<TemplateItem> {
     if let Some(pattern) = written.strip_prefix("%{{").and_then(|rest| rest.strip_suffix("}}")) {
         return match pattern {

@@ -198,7 +198,7 @@ fn numbers_that_values_cannot_hold_stay_as_they_are_written() {
     assert!(written(&event).contains(&format!("[{numbers}]")), "{}", written(&event));
 }
 
-/// What may be done to an event.
+/// Applies one of the changes that an event allows.
 fn change(event: &mut Event, kind: u8, name: &str, value: &Value) {
     let reference = reference(name);
     match kind {

@@ -17,7 +17,7 @@ use crate::budget::Budget;
 use crate::options::Location;
 use crate::{Batch, Event, Fault, Move, Options, Provenance, Setting};
 
-/// How long a test waits for what must come.
+/// Time that a test waits for a condition.
 const PATIENCE: Duration = Duration::from_secs(60);
 
 /// Positions and events.

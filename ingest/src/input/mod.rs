@@ -31,10 +31,10 @@ pub const NAMES: &[&str] = &["file", "generator", "http", "jdbc", "kafka", "stdi
 /// A configured source. It is run by the pipeline, again after a failure, until it is told to stop.
 #[async_trait]
 pub trait Input: fmt::Debug + Send + Sync {
-    /// What the source is by nature (topics and group, address, file), so that a reload knows it again.
+    /// Returns the identity of the source (topics and group, address, file), so that a reload knows it again.
     fn identity(&self) -> String;
 
-    /// Whether its positions are told from those of other inputs by [`Context::source`] alone.
+    /// Returns whether its positions are told from those of other inputs by [`Context::source`] alone.
     fn needs_name(&self) -> bool {
         false
     }
@@ -60,10 +60,10 @@ pub fn source_name(identity: &str, id: Option<&str>) -> String {
     }
 }
 
-/// What a running input has.
+/// Context of a running input.
 #[derive(Clone)]
 pub struct Context {
-    /// Where batches go. Sending waits while the pipeline is behind; `try_send` tells that it is.
+    /// Sender of batches. Sending waits while the pipeline is behind; `try_send` tells that it is.
     pub batches: mpsc::Sender<Batch>,
     /// Name of the input ([`source_name`]), the same over reloads and restarts.
     pub source: Arc<str>,

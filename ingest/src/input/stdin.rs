@@ -23,8 +23,7 @@ const CHUNKS: usize = 4;
 /// Pause of the input after which events are handed on though more would fit into the batch.
 const LINGER: Duration = Duration::from_millis(20);
 
-/// What a thread of its own has read: the standard input cannot be waited for, and a thread that waits for
-/// it cannot be stopped; so there is one for the process, whose chunks the inputs take in turns.
+/// Chunks that a thread of its own has read.
 static CHUNKS_READ: OnceLock<Mutex<mpsc::Receiver<std::io::Result<Bytes>>>> = OnceLock::new();
 
 fn chunks() -> &'static Mutex<mpsc::Receiver<std::io::Result<Bytes>>> {

@@ -18,7 +18,7 @@ const MAX_ENTRIES: u32 = 10_000;
 /// Object identifier of the encryption of keys, 1.3.6.1.4.1.42.2.17.1.1.
 const PROTECTOR: [u8; 10] = [0x2b, 0x06, 0x01, 0x04, 0x01, 0x2a, 0x02, 0x11, 0x01, 0x01];
 
-/// What a store has, as DER.
+/// Content of a store, as DER.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct KeyStore {
     /// Certificates that are trusted.
@@ -123,7 +123,7 @@ fn sha1(parts: &[&[u8]]) -> Vec<u8> {
     context.finish().as_ref().to_vec()
 }
 
-/// What is still to be read.
+/// Rest of the input.
 struct Input<'a>(&'a [u8]);
 
 impl<'a> Input<'a> {

@@ -1,4 +1,4 @@
-//! What the Kafka input and output have in common: how a client reaches its brokers and proves who it is.
+//! Common part of the Kafka input and output: connection and authentication of a client.
 //!
 //! Options have the names of Logstash's, which are those of Kafka's Java client; librdkafka, which does the
 //! work, has others and reads fewer formats of key stores ([`stores`] converts them).
@@ -19,7 +19,7 @@ use crate::{Options, Secret};
 /// Longest file with a login.
 const MAX_JAAS: u64 = 64 << 10;
 
-/// How brokers are reached.
+/// Connection settings of a client.
 #[derive(Clone)]
 pub(crate) struct Client {
     /// Settings of librdkafka that do not depend on files.

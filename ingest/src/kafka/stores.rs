@@ -11,12 +11,12 @@ use super::jks::{self, KeyStore};
 /// Longest store.
 const MAX_STORE: u64 = 16 << 20;
 
-/// Who a client is.
+/// Identity of a client.
 pub(super) struct Identity {
     /// Its certificate and those that lead to its issuer.
     pub(super) certificates: String,
     pub(super) key: String,
-    /// Where the key is encrypted still.
+    /// Password of the key, where that is encrypted still.
     pub(super) key_password: Option<String>,
 }
 

@@ -47,12 +47,12 @@ struct Files {
 #[derive(Debug)]
 struct FileOutputState {
     path: Template,
-    /// What all paths begin with: nothing is written elsewhere.
+    /// Directory of all paths: nothing is written elsewhere.
     root: PathBuf,
     failures: String,
     codec: Arc<dyn Codec>,
     gzip: bool,
-    /// Whether only the last event stays in a file.
+    /// `true` if only the last event stays in a file.
     overwrite: bool,
     create_if_deleted: bool,
     /// Permissions of what is made; without, the system's.
@@ -146,7 +146,7 @@ impl FileOutputState {
         if stays { path } else { self.root.join(&self.failures) }
     }
 
-    /// What goes into each file, the first last.
+    /// Returns the text for each file, the first last.
     fn texts(&self, events: &[(Arc<Event>, Option<String>)]) -> Vec<(PathBuf, Vec<u8>)> {
         let mut texts: Vec<(PathBuf, Vec<u8>)> = Vec::new();
         let mut places: HashMap<PathBuf, usize> = HashMap::new();

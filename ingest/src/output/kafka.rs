@@ -20,8 +20,8 @@ use crate::codec::{self, Codec};
 use crate::kafka::{Client, Log};
 use crate::{Event, Fault, Options, Template};
 
-/// How long records wait for others where nothing else is said: a portion of events comes within that time, and each
-/// request costs the broker more than its records.
+/// Time that records wait for others where nothing else is said. A portion of events comes within that time, and each request
+/// costs the broker more than its records.
 const LINGER_MS: i64 = 5;
 /// Pause while the producer's queue is full.
 const FULL: Duration = Duration::from_millis(5);
@@ -47,7 +47,7 @@ struct Kafka {
     key: Option<Template>,
     headers: Vec<(String, Template)>,
     codec: Arc<dyn Codec>,
-    /// How often a record is tried again; without end where `None`.
+    /// Number of retries of a record; without end where `None`.
     retries: Option<i64>,
     producer: Mutex<Option<FutureProducer<Log>>>,
 }
@@ -298,7 +298,7 @@ impl Sink for Kafka {
     }
 }
 
-/// Whether a topic is not there, yet.
+/// Returns whether a topic is not there, yet.
 fn is_missing_topic(error: &KafkaError) -> bool {
     matches!(
         error.rdkafka_error_code(),
@@ -306,7 +306,7 @@ fn is_missing_topic(error: &KafkaError) -> bool {
     )
 }
 
-/// Whether a record is refused whenever it is sent.
+/// Returns whether a record is refused whenever it is sent.
 fn is_permanent(error: &KafkaError) -> bool {
     matches!(
         error.rdkafka_error_code(),

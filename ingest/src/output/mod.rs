@@ -79,7 +79,7 @@ impl OrderTicket {
 /// An event that a sink refuses for good.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RefusedEvent {
-    /// Which one of the events sent.
+    /// Index of the event among those sent.
     pub event: usize,
     /// Why.
     pub reason: String,

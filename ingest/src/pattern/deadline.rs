@@ -1,4 +1,4 @@
-//! How long matching may take.
+//! Deadline of matching.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -17,7 +17,7 @@ impl Deadline {
         Self { time, end: Cell::new(None) }
     }
 
-    /// Whether the time is over.
+    /// Returns whether the time is over.
     pub fn is_over(&self) -> bool {
         let now = Instant::now();
         match self.end.get() {

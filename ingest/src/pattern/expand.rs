@@ -8,7 +8,7 @@ use super::{Capture, Library};
 
 /// Longest expression that definitions may make, in bytes.
 const MAX_BYTES: usize = 1 << 20;
-/// How deep definitions may name one another.
+/// Depth to which definitions may name one another.
 const MAX_DEPTH: usize = 64;
 /// Most fields of a pattern.
 const MAX_CAPTURES: usize = 2_000;
@@ -51,7 +51,7 @@ pub(super) fn expand_shared(
         .then_some((expansion.out, definitions))
 }
 
-/// Whether a definition means the same wherever it stands: it captures nothing and refers to no group.
+/// Returns whether a definition means the same wherever it stands: it captures nothing and refers to no group.
 fn stands_alone(expanded: &str) -> bool {
     let mut letters = expanded.chars();
     let mut before = ['\0'; 2];

@@ -28,7 +28,7 @@ impl fmt::Debug for Expression {
     }
 }
 
-/// What a match is replaced by: text, and groups as `\1`, `\0` and `\k<name>`.
+/// Replacement of a match: text, and groups as `\1`, `\0` and `\k<name>`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Replacement {
     parts: Vec<ExpressionItem>,
@@ -55,12 +55,12 @@ impl Expression {
         Ok(Self { text: expression.to_owned(), regex, names })
     }
 
-    /// How it is written.
+    /// Returns its source text.
     pub fn as_str(&self) -> &str {
         &self.text
     }
 
-    /// Whether a text has a match.
+    /// Returns whether a text has a match.
     ///
     /// # Errors
     /// [`MatchStopped`] when the time is over.

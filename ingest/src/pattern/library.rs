@@ -114,7 +114,7 @@ fn definitions(text: &str) -> impl Iterator<Item = (&str, &str)> {
     })
 }
 
-/// Whether a byte can be part of a pattern's name.
+/// Returns whether a byte can be part of a pattern's name.
 pub(super) fn is_name(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || byte == b'_'
 }

@@ -7,7 +7,7 @@ use super::expand::{expand, expand_shared};
 use super::regex::{LocationsGuard, Regex};
 use super::{Deadline, Library};
 
-/// What the text of a capture is turned into.
+/// Type that a capture is converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// Text, as it is.
@@ -34,7 +34,7 @@ impl Kind {
 pub struct Capture {
     /// Name of the field.
     pub name: String,
-    /// What it is turned into.
+    /// Type that it is converted to.
     pub kind: Kind,
     /// Number of the group.
     pub(super) group: usize,
@@ -72,12 +72,12 @@ impl Pattern {
         Ok(Self { regex, captures })
     }
 
-    /// What the pattern hands out, in the order that [`Captures::range`] counts.
+    /// Returns the captures of the pattern, in the order that [`Captures::range`] counts.
     pub fn captures(&self) -> &[Capture] {
         &self.captures
     }
 
-    /// Whether a text has a match.
+    /// Returns whether a text has a match.
     ///
     /// # Errors
     /// [`MatchStopped`] when the time is over.
@@ -109,12 +109,12 @@ impl fmt::Debug for Captures<'_> {
 }
 
 impl Captures<'_> {
-    /// Where a capture of the pattern is in the text, in bytes; `None` where its group took no part.
+    /// Returns the range of a capture in the text, in bytes; `None` where its group took no part.
     pub fn range(&self, capture: usize) -> Option<Range<usize>> {
         self.locations.get(self.pattern.captures.get(capture)?.group)
     }
 
-    /// Where the whole match is.
+    /// Returns the range of the whole match.
     pub fn whole(&self) -> Range<usize> {
         self.locations.get(0).unwrap_or_default()
     }

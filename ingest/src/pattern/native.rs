@@ -48,7 +48,7 @@ unsafe extern "C" {
     ) -> c_int;
 }
 
-/// How a match ended.
+/// End of a match.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum MatchEnd {
     Found,
@@ -59,14 +59,14 @@ pub(super) enum MatchEnd {
     Stopped,
 }
 
-/// How the expression is compiled.
+/// Compilation mode of the expression.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Mode {
-    /// Whether groups without a name do not capture.
+    /// `true` if groups without a name do not capture.
     pub(super) named: bool,
-    /// Whether each part of the expression looks at the clock.
+    /// `true` if each part of the expression looks at the clock.
     pub(super) watched: bool,
-    /// Whether `.` matches ends of lines.
+    /// `true` if `.` matches ends of lines.
     pub(super) dot_all: bool,
 }
 
@@ -237,7 +237,7 @@ impl Drop for Code {
     }
 }
 
-/// Where a match of one expression writes what its groups found.
+/// Buffer in which a match of one expression records its groups.
 pub(super) struct Locations(NonNull<pcre2::pcre2_match_data_8>);
 
 // SAFETY: nothing in it belongs to a thread; it is written only by who has it for himself.
@@ -251,7 +251,7 @@ impl Locations {
         Self(NonNull::new(data).expect("memory for the groups of an expression"))
     }
 
-    /// What a group found; `None` where it took no part or there is none.
+    /// Returns the range of a group; `None` where it took no part or there is none.
     pub(super) fn get(&self, group: usize) -> Option<Range<usize>> {
         // SAFETY: the vector has two numbers for each of the groups that are counted, and lives as long as the data.
         let (start, end) = unsafe {
@@ -274,7 +274,7 @@ impl Drop for Locations {
     }
 }
 
-/// What a match looks at while it goes on.
+/// Watch of a running match.
 struct Watch<'a> {
     deadline: &'a Deadline,
     calls: usize,
@@ -293,7 +293,7 @@ unsafe extern "C" fn check_deadline(_block: *mut c_void, data: *mut c_void) -> c
     }
 }
 
-/// What a thread needs to match, whatever the expression.
+/// Matching state of a thread, whatever the expression.
 struct Machine {
     context: NonNull<pcre2::pcre2_match_context_8>,
     stack: *mut pcre2::pcre2_jit_stack_8,

@@ -54,7 +54,7 @@ impl std::fmt::Debug for IdleLocations {
     }
 }
 
-/// What one place may cost at most, in bytes that are looked at.
+/// Bound on the cost of one start position, in bytes that are looked at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Cost {
     /// The same on all texts: nothing is repeated.
@@ -238,8 +238,8 @@ impl Cost {
         }
     }
 
-    /// How many places of a text of a length are searched at once, and with how many steps each, if so many are left. `None` where
-    /// it cannot be done without a clock.
+    /// Returns the number of start positions that a text of a length allows at once, and the steps of each, if so many are left.
+    /// `None` where the search needs a clock.
     fn allowance(self, length: usize, left: usize) -> Option<Allowance> {
         let length = length.max(1);
         let bounded = |cost: usize| {

@@ -51,13 +51,13 @@ struct Translation<'a> {
     made: Vec<Capture>,
     /// Captures in the order of their groups; the group of the first is 1.
     captures: Vec<Capture>,
-    /// Where the groups begin that are not closed.
+    /// Begins of the groups that are not closed.
     open: Vec<usize>,
-    /// Where what a quantifier would repeat begins.
+    /// Begin of the atom that a quantifier would repeat.
     atom: Option<usize>,
-    /// How it is quantified already.
+    /// Quantifier that it has already.
     quantified: Option<QuantifierTarget>,
-    /// Whether it is a place in the text, which PCRE2 repeats in a group only.
+    /// `true` if it is a place in the text, which PCRE2 repeats in a group only.
     is_place: bool,
 }
 
@@ -187,7 +187,7 @@ impl<'a> Translation<'a> {
         Some(if low.is_empty() { format!("{{0{inner}}}") } else { format!("{{{inner}}}") })
     }
 
-    /// What stands behind a backslash, outside of sets.
+    /// Translates the character behind a backslash, outside of sets.
     fn escape(&mut self) -> Result<(), String> {
         let Some(letter) = self.rest.next() else {
             return Err("a regular expression ends with a backslash".to_owned());
@@ -247,7 +247,7 @@ impl<'a> Translation<'a> {
         at.map(group_name).ok_or_else(|| format!("there is no group [{name}] before what refers to it"))
     }
 
-    /// What stands behind an opening bracket.
+    /// Translates the text behind an opening bracket.
     fn group(&mut self) -> Result<(), String> {
         self.out.push('(');
         match self.rest.peek() {

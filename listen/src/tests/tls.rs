@@ -49,7 +49,7 @@ fn files(dir: &Path) -> TlsFiles {
     TlsFiles::new(dir.join("cert.pem"), dir.join("key.pem"))
 }
 
-/// Who certifies clients.
+/// Authority that certifies clients.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {

@@ -24,7 +24,7 @@ struct Dissect {
 /// Fields of a text with the delimiters between them.
 #[derive(Debug)]
 struct Mapping {
-    /// What the text begins with.
+    /// Text before the first field.
     start: String,
     fields: Vec<Field>,
     /// Positions of fields whose values are put into the event directly or joined, each with those that are appended
@@ -38,11 +38,11 @@ struct Mapping {
 struct Field {
     /// Name for [`Mapping::indirect`].
     name: String,
-    /// What stands behind it; empty at the end of the mapping.
+    /// Delimiter behind it; empty at the end of the mapping.
     delimiter: String,
     /// Finds it.
     finder: Finder<'static>,
-    /// Whether the delimiter may be repeated.
+    /// `true` if the delimiter may be repeated.
     padded: bool,
 }
 
@@ -81,7 +81,7 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>>
     Ok(Arc::new(Dissect { mappings, conversions, tags_on_failure }))
 }
 
-/// How a field of a mapping is written.
+/// Notation of a field of a mapping.
 struct FieldSpec<'a> {
     kind: Kind,
     name: &'a str,

@@ -46,7 +46,7 @@ enum Method {
     Murmur32,
     Murmur128,
     Uuid,
-    /// What is neither punctuation nor a symbol is taken away.
+    /// Characters that are neither punctuation nor a symbol are removed.
     Punctuation(Expression),
     /// Network of an address, by so many bits.
     Network(u32),
@@ -136,7 +136,7 @@ fn method(options: &mut Options) -> Option<Method> {
 }
 
 impl Method {
-    /// Whether it digests any text, also one of several fields.
+    /// Returns whether it digests any text, also one of several fields.
     fn is_hash(&self) -> bool {
         !matches!(self, Self::Uuid | Self::Punctuation(_) | Self::Network(_))
     }
@@ -215,7 +215,7 @@ pub(super) fn inspected(value: &Value) -> String {
     }
 }
 
-/// What [`Concatenate`] makes of names and values.
+/// Joins names and values as [`Concatenate`] says.
 fn joined<'a>(parts: impl Iterator<Item = (&'a str, String)>) -> Value {
     let mut text: String = parts.map(|(name, value)| format!("|{name}|{value}")).collect();
     text.push('|');

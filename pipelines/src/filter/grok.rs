@@ -54,7 +54,7 @@ struct Target {
     overwrite: bool,
 }
 
-/// What a text gave.
+/// Result of one attempt on a text.
 #[derive(Clone, Copy, PartialEq)]
 enum Attempt {
     Matched,
@@ -110,7 +110,7 @@ fn library(options: &mut Options) -> Library {
     library
 }
 
-/// What patterns are compiled with.
+/// Options that patterns are compiled with.
 struct Reader {
     library: Library,
     named_only: bool,

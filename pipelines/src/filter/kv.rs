@@ -20,7 +20,7 @@ use scan::{Separator, Syntax};
 const DEFAULT_TIMEOUT_MILLIS: i64 = 30_000;
 /// Longest time that can be given.
 const MAX_TIMEOUT_MILLIS: i64 = 86_400_000;
-/// How deep values are searched for pairs.
+/// Depth to which values are searched for pairs.
 const MAX_DEPTH: usize = 16;
 /// Pairs between looks at the clock.
 const PAIRS_PER_LOOK: usize = 256;
@@ -44,7 +44,7 @@ struct Kv {
     tags_on_timeout: Vec<String>,
 }
 
-/// What is done to keys, or to values.
+/// Change of keys, or of values.
 #[derive(Debug)]
 struct Change {
     trim: Option<Characters>,
@@ -156,7 +156,7 @@ impl Change {
     }
 }
 
-/// What an event decides.
+/// Options that depend on the event.
 struct EventOptions {
     include: Vec<String>,
     exclude: Vec<String>,

@@ -30,7 +30,7 @@ pub trait Filter: fmt::Debug + Send + Sync {
     fn apply(&self, event: &mut Event, made: &mut Vec<Event>) -> Outcome;
 }
 
-/// What a filter did.
+/// Outcome of a filter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outcome {
     /// It did what it is for.

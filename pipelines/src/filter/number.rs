@@ -45,7 +45,7 @@ pub(super) fn float(text: &str) -> f64 {
     text.get(..signed).unwrap_or_default().replace('_', "").parse().unwrap_or(0.0)
 }
 
-/// How many bytes of digits a text begins with; single underscores between digits count.
+/// Returns the number of digit bytes that a text begins with; single underscores between digits count.
 fn run(text: &str) -> usize {
     let bytes = text.as_bytes();
     let mut length = 0;

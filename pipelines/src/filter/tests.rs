@@ -57,7 +57,7 @@ fn fields(event: &Event, wanted: &Map<String, Value>) -> Value {
     Value::Object(fields)
 }
 
-/// What does not hold in a case.
+/// Runs a case; the error names the difference.
 fn run(filter: &str, case: Case) -> Result<(), String> {
     let built = match (build(options(filter, case.options)), case.fault) {
         (Ok(built), None) => built,

@@ -3,7 +3,7 @@
 use millrace_ingest::{Event, FieldReference, Options, Setting, Template};
 use serde_json::Value;
 
-/// What is done to events beside what the plugin is for.
+/// Common changes of events beside the plugin's own work.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct Decoration {
     kind: Option<String>,
@@ -13,7 +13,7 @@ pub(crate) struct Decoration {
     remove_tag: Vec<Template>,
 }
 
-/// Which field is meant.
+/// Target field.
 #[derive(Clone, Debug, PartialEq)]
 enum DecoratedField {
     /// The same one in all events.
@@ -32,7 +32,7 @@ impl DecoratedField {
     }
 }
 
-/// How a plugin is called and shown.
+/// Name and label of a plugin.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct PluginLabel {
     pub(crate) id: Option<String>,

@@ -29,9 +29,9 @@ use naming::{Names, Section};
 pub struct Graph {
     /// Sources.
     pub(crate) inputs: Vec<Arc<InputNode>>,
-    /// What changes events.
+    /// Filters, which change events.
     pub(crate) filters: Block<FilterNode>,
-    /// Where they go.
+    /// Outputs, which send events.
     pub(crate) outputs: Block<Arc<OutputNode>>,
 }
 
@@ -54,12 +54,12 @@ pub(crate) struct Arms<N> {
     pub(crate) otherwise: Block<N>,
 }
 
-/// What the figures of a plugin are kept under.
+/// Label of a plugin's figures.
 #[derive(Clone, Debug)]
 pub(crate) struct Label {
     pub(crate) id: Arc<str>,
     pub(crate) name: Arc<str>,
-    /// Whether it is in the figures.
+    /// `true` if it is in the figures.
     pub(crate) shown: bool,
     pub(crate) meter: Arc<Meter>,
 }
@@ -68,7 +68,7 @@ pub(crate) struct Label {
 pub(crate) struct InputNode {
     pub(crate) label: Label,
     pub(crate) input: Box<dyn Input>,
-    /// What it is by nature and how it was written: an input that has both from an earlier graph goes on.
+    /// Identity of an input and its text: an input that has both from an earlier graph goes on.
     pub(crate) identity: String,
     /// Its name in positions.
     pub(crate) source: Arc<str>,
@@ -126,7 +126,7 @@ impl Graph {
         Err(faults)
     }
 
-    /// Whether an output writes into indices of this server.
+    /// Returns whether an output writes into indices of this server.
     pub fn writes_here(&self) -> bool {
         let mut found = false;
         each_plugin(&self.outputs, &mut |node: &Arc<OutputNode>| {

@@ -30,7 +30,7 @@ impl Section {
     }
 }
 
-/// What the id of a branch says of it.
+/// Identity of a branch.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BranchId<'a> {
     pub(super) section: Section,
@@ -65,7 +65,7 @@ fn digest(parts: &[&[u8]], bytes: usize) -> String {
     digest.as_ref().iter().take(bytes).map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What is done in a branch, as a text that does not depend on how it was laid out.
+/// Writes the statements of a branch as a text that does not depend on its layout.
 fn bodies(branch: &Branch, out: &mut String) {
     let blocks = branch.arms.iter().map(|arm| &arm.body).chain([&branch.otherwise]);
     for block in blocks {

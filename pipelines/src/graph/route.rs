@@ -1,4 +1,4 @@
-//! Where an event goes that was refused before, and is sent again: only what refused it has not had it.
+//! Routes of events that were refused before, and are sent again: only the output that refused an event gets it.
 
 use std::sync::Arc;
 

@@ -14,15 +14,15 @@ use super::{Block, FilterNode, Node};
 use crate::condition::Condition;
 use crate::filter::Outcome;
 
-/// Where an event comes from.
+/// Origin of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Origin {
-    /// Which of the batches taken together.
+    /// Index of the batch among those taken together.
     pub(crate) batch: usize,
-    /// Where it is from, where its source can tell.
+    /// Provenance of the event, where its source can tell.
     pub(crate) provenance: Option<Provenance>,
-    /// Which of those made of this event; 0 is the event itself. It does not depend on what other events are
-    /// under way, so that it is the same when the event comes again.
+    /// Number among those made of this event; 0 is the event itself. The number does not depend on other events in flight: it is
+    /// the same when the event comes again.
     pub(crate) made: u64,
 }
 

@@ -9,7 +9,7 @@ const SHOWN: usize = 24;
 pub(super) struct Cursor<'t> {
     text: &'t str,
     offset: usize,
-    /// Where lines begin.
+    /// Begins of lines.
     lines: Vec<usize>,
 }
 
@@ -103,7 +103,7 @@ impl<'t> Cursor<'t> {
         Location { line: count(line.max(1)), column: count(column + 1) }
     }
 
-    /// What is next, for a fault.
+    /// Describes the next token, for a fault.
     pub(super) fn describe(&self) -> String {
         let rest = self.rest();
         let Some(first) = rest.chars().next() else { return "the end of the definition".to_owned() };
@@ -125,7 +125,7 @@ fn count(number: usize) -> u32 {
     u32::try_from(number).unwrap_or(u32::MAX)
 }
 
-/// Whether a character can be in the name of a plugin or an option.
+/// Returns whether a character can be in the name of a plugin or an option.
 pub(super) fn is_name(c: char) -> bool {
     c.is_ascii_alphanumeric() || c == '_' || c == '-'
 }

@@ -1,4 +1,4 @@
-//! What a text defines, before any plugin is built of it.
+//! Definition that a text contains, before any plugin is built of it.
 
 use std::fmt;
 
@@ -55,10 +55,10 @@ pub struct Branch {
 /// A condition and what is done with events that meet it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Arm {
-    /// Where it begins.
+    /// Begin of the branch.
     pub at: Location,
     /// The condition.
     pub condition: Condition,
-    /// What is done.
+    /// Statements of the branch.
     pub body: Vec<Statement>,
 }

@@ -29,12 +29,12 @@ const MAX_DEPTH: usize = 64;
 /// Most faults reported.
 const MAX_FAULTS: usize = 100;
 
-/// What the meaning of a text depends on beside itself.
+/// Context of a text that its meaning depends on.
 #[derive(Clone, Debug, Default)]
 pub struct Dialect {
     /// Variables that it may refer to.
     pub environment: Environment,
-    /// Whether `\n`, `\r`, `\t`, `\\`, `\"`, `\'` and `\/` in texts stand for characters (`config.support_escapes`).
+    /// `true` if `\n`, `\r`, `\t`, `\\`, `\"`, `\'` and `\/` in texts stand for characters (`config.support_escapes`).
     pub support_escapes: bool,
 }
 

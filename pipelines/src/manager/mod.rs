@@ -44,7 +44,7 @@ const RELOAD_PATIENCE: Duration = Duration::from_secs(10);
 /// Dead letters that are replayed at the same time: their frames become durable together.
 const REPLAYS: usize = 16;
 
-/// Where pipelines come from and how they are looked after.
+/// Configuration of the manager: the sources of pipelines and their reloads.
 #[derive(Clone, Debug)]
 pub struct Config {
     /// Directory of `*.conf` and `pipelines.yml`.
@@ -61,7 +61,7 @@ pub struct Config {
     pub memory_bytes: u64,
 }
 
-/// What a pipeline is doing.
+/// State of a pipeline.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum State {
     /// It runs.
@@ -86,16 +86,16 @@ impl State {
     }
 }
 
-/// What became of changed files.
+/// Results of reloads.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Reloads {
     /// Reloads that took effect.
     pub successes: u64,
     /// Files that were refused.
     pub failures: u64,
-    /// When the last one took effect.
+    /// Time of the last one that took effect.
     pub last_success: Option<DateTime<Utc>>,
-    /// When the last one was refused.
+    /// Time of the last one that was refused.
     pub last_failure: Option<DateTime<Utc>>,
     /// Why; `None` after one that took effect.
     pub last_error: Option<String>,
@@ -108,7 +108,7 @@ pub struct PluginFigures {
     pub id: Arc<str>,
     /// Its name.
     pub name: Arc<str>,
-    /// What went through it.
+    /// Counters of the pipeline.
     pub figures: CounterSnapshot,
 }
 
@@ -117,7 +117,7 @@ pub struct PluginFigures {
 pub struct Status {
     /// Id.
     pub id: String,
-    /// What it is doing.
+    /// State of the pipeline.
     pub state: State,
     /// The last trouble within the last minutes.
     pub warning: Option<String>,
@@ -125,11 +125,11 @@ pub struct Status {
     pub hash: String,
     /// Other at each start.
     pub ephemeral_id: Uuid,
-    /// How it runs, or would.
+    /// Settings of the pipeline, running or not.
     pub settings: Settings,
     /// Addresses that its inputs listen on.
     pub addresses: Vec<std::net::SocketAddr>,
-    /// What became of changed files.
+    /// Results of reloads.
     pub reloads: Reloads,
     /// Figures of the whole.
     pub figures: CounterSnapshot,
@@ -174,7 +174,7 @@ pub struct Manager {
     unreadable: Mutex<Option<String>>,
     stopping: watch::Sender<bool>,
     watching: Mutex<Option<JoinHandle<()>>>,
-    /// What looks after dead letters.
+    /// Task that maintains dead letters.
     keeping: Mutex<Option<JoinHandle<()>>>,
 }
 
@@ -184,7 +184,7 @@ struct ManagedPipeline {
     state: Mutex<PipelineRecord>,
 }
 
-/// What is known of a pipeline.
+/// Record of a pipeline.
 #[derive(Debug)]
 struct PipelineRecord {
     /// The files last looked at.
@@ -403,7 +403,7 @@ impl Manager {
         }
     }
 
-    /// Where a pipeline keeps what no source holds, if it is to, or left something there.
+    /// Returns the options of a pipeline's queue on disk, if it has one or left events there.
     fn persisted(&self, found: &PipelineSource) -> Option<PersistedQueueOptions> {
         // Ids may be more than names of files can.
         let name: String = found.id.bytes().fold(String::new(), |name, byte| match byte {
@@ -415,7 +415,7 @@ impl Manager {
         wanted.then_some(PersistedQueueOptions { directory, max_bytes: found.persisted })
     }
 
-    /// Whether changed files are looked for, and how often.
+    /// Returns whether changed files are looked for, and how often.
     pub fn reload_interval(&self) -> Duration {
         self.config.reload_interval
     }

@@ -1,5 +1,5 @@
-//! Which pipelines there are: `*.conf` in a directory, each a pipeline of its name, and those that `pipelines.yml`
-//! there describes. A file that `pipelines.yml` names is no pipeline by itself.
+//! Source files of pipelines: `*.conf` in a directory, each a pipeline of its name, and those that `pipelines.yml` there
+//! describes. A file that `pipelines.yml` names is no pipeline by itself.
 
 use std::collections::{BTreeMap, HashSet};
 use std::io::Read;
@@ -58,7 +58,7 @@ const KEYS: [&str; 26] = [
 const MIN_LETTER_BYTES: u64 = 1 << 20;
 /// Smallest bound of a queue on disk.
 const MIN_QUEUE_BYTES: u64 = 1 << 20;
-/// How Logstash keeps the files of its queue and its dead letters.
+/// Logstash's settings for the files of its queue and its dead letters.
 const WITHOUT_EFFECT: [&str; 10] = [
     "dead_letter_queue.enable",
     "dead_letter_queue.flush_interval",
@@ -83,9 +83,9 @@ pub(crate) struct PipelineSource {
     pub(crate) enabled: bool,
     /// Bytes of a queue on disk (`queue.type: persisted`).
     pub(crate) persisted: Option<u64>,
-    /// What its dead letters may take.
+    /// Limits of its dead letters.
     pub(crate) letters: Limits,
-    /// What cannot be read or is set wrong.
+    /// Problems: unreadable files and wrong settings.
     pub(crate) problems: Vec<String>,
     /// Changes with everything above.
     pub(crate) hash: String,

@@ -41,7 +41,7 @@ enum GaveUp {
     GraphEnded,
 }
 
-/// What was written, and when that began. Nothing of it where there was nothing to write.
+/// Result of a commit, and its begin. It is empty where there was nothing to write.
 struct CommitReport {
     ops: Vec<PlannedOperation>,
     durable: Option<(Durable, Instant)>,
@@ -99,7 +99,7 @@ pub(super) async fn redeliver(
     }
 }
 
-/// What sources are told.
+/// Returns the outcome that sources get.
 fn outcome<T>(shared: &RuntimeContext, stored: Result<T, GaveUp>) -> Result<(), NotStored> {
     stored.map(drop).map_err(|why| match why {
         GaveUp::NotStored(why) => why,
@@ -350,7 +350,7 @@ fn count(
     }
 }
 
-/// What is stored in place of operations that the store refuses for good.
+/// Returns the substitutes of operations that the store refuses for good.
 fn replacement(shared: &Arc<RuntimeContext>, ops: &[PlannedOperation], again: bool) -> Replace {
     let mut ids: Vec<Arc<str>> = Vec::new();
     for output in ops.iter().filter_map(|planned| planned.output.as_ref()) {

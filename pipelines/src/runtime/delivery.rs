@@ -21,13 +21,13 @@ pub(super) struct Delivery {
     places: Vec<usize>,
     /// Batches that it is of.
     batches: Vec<usize>,
-    /// What ends as dead letters whatever outputs say: filters or sinks refused it.
+    /// Events that end as dead letters whatever outputs say: filters or sinks refused them.
     rejected: Vec<RejectedEvent>,
     taken: AcceptedPositions,
     /// The graph that the plan is of.
     pub(super) generation: Arc<Generation>,
     pub(super) plan: Plan,
-    /// Whether it is of a dead letter that is sent again.
+    /// `true` if it is of a dead letter that is sent again.
     pub(super) is_letter: bool,
 }
 
@@ -58,7 +58,7 @@ impl Delivery {
         self.batches.iter().filter_map(|batch| self.filtered.moves.get(*batch)?.as_ref())
     }
 
-    /// What ends as dead letters.
+    /// Returns the events that end as dead letters.
     pub(super) fn rejected(&self) -> impl Iterator<Item = &RejectedEvent> {
         self.rejected.iter().chain(&self.plan.rejected)
     }

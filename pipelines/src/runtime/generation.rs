@@ -16,7 +16,7 @@ use crate::{Graph, rights};
 #[derive(Debug)]
 pub(super) struct Generation {
     pub(super) graph: Arc<Graph>,
-    /// Who its outputs write as.
+    /// Principal of its outputs.
     pub(super) writer: Principal,
     /// Becomes `true` when nothing is waited for any more that goes through this graph.
     ended: watch::Sender<bool>,
@@ -33,7 +33,7 @@ impl Generation {
         self.ended.send_replace(true);
     }
 
-    /// Whether it has ended.
+    /// Returns whether it has ended.
     pub(super) fn has_ended(&self) -> bool {
         *self.ended.borrow()
     }

@@ -27,7 +27,7 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// Longest pause. An input that ran for as long before it failed starts from the first pause again.
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 
-/// What a task of an input is for.
+/// Purpose of an input's task.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     /// An input of the definition.

@@ -59,40 +59,40 @@ const WAITING: usize = 4;
 /// Time that what is cut off has to tell its sources.
 const CUT: Duration = Duration::from_secs(2);
 
-/// What the parts of a running pipeline share.
+/// Context that the parts of a running pipeline share.
 pub(crate) struct RuntimeContext {
     id: Arc<str>,
     store: Arc<dyn Store>,
     compute: Compute,
     generations: Generations,
     settings: watch::Sender<Settings>,
-    /// What inputs know of the settings.
+    /// Batch sizes, the part of the settings that inputs know.
     batch_size: BatchSize,
-    /// What events of this pipeline may take in memory.
+    /// Memory that events of this pipeline may take.
     budget: PipelineShare,
     meter: Arc<Meter>,
     /// Inputs that run.
     running: watch::Sender<usize>,
-    /// Whether nothing is waited for any more.
+    /// Set once nothing is waited for any more.
     cutting: AtomicBool,
     /// The last trouble, and when.
     trouble: Arc<Mutex<LastFault>>,
     queue_on_disk: Option<QueueOnDisk>,
 }
 
-/// What went wrong last, and when.
+/// Last fault, and its time.
 type LastFault = Option<(String, DateTime<Utc>)>;
 
-/// Where events wait that no source holds.
+/// Queue on disk of events that no source holds.
 struct QueueOnDisk {
     spool: Arc<Spool>,
     /// The input that reads it.
     node: Arc<InputNode>,
-    /// Whether it takes new events, or is only to become empty.
+    /// `true` if it takes new events, or is only to become empty.
     takes: bool,
 }
 
-/// Where a pipeline keeps what no source holds, and how much of it.
+/// Location and bound of a pipeline's queue on disk, for events that no source holds.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct PersistedQueueOptions {
     /// Directory of its own.
@@ -134,7 +134,7 @@ pub struct Pipeline {
     shared: Arc<RuntimeContext>,
     /// Inputs and the way to the queue; `None` when it was stopped.
     intake: AsyncMutex<Option<(Vec<RunningInput>, QueueSender)>>,
-    /// What reads the queue on disk.
+    /// Input that reads the queue on disk.
     from_disk: Mutex<Option<RunningInput>>,
     dispatcher: Mutex<Option<JoinHandle<()>>>,
     waiting: QueueSender,
@@ -324,7 +324,7 @@ impl Pipeline {
         false
     }
 
-    /// How it runs.
+    /// Returns its settings.
     pub fn settings(&self) -> Settings {
         self.shared.settings.borrow().clone()
     }
@@ -345,7 +345,7 @@ impl Pipeline {
         self.waiting.events()
     }
 
-    /// What waits on disk, where a queue there takes events.
+    /// Returns the usage of the queue on disk, where one takes events.
     pub(crate) fn on_disk(&self) -> Option<QueueUsage> {
         let disk = self.shared.queue_on_disk.as_ref().filter(|disk| disk.takes);
         disk.map(|disk| disk.spool.fill())

@@ -64,7 +64,7 @@ pub(super) enum SendOutcome {
 pub(super) struct Queue {
     entries: mpsc::UnboundedReceiver<Entry>,
     closed: watch::Receiver<bool>,
-    /// What was too much for the last delivery, or goes through another graph.
+    /// Entry that was too much for the last delivery, or goes through another graph.
     held: Option<Entry>,
 }
 

@@ -13,7 +13,7 @@ use super::generation::Generation;
 /// Partitions remembered before those are forgotten that nobody waits for.
 const REMEMBERED: usize = 1_024;
 
-/// Who is last for each partition, and over all.
+/// Last ticket of each partition, and over all.
 #[derive(Debug, Default)]
 pub(super) struct Sequence {
     /// By source and partition.
@@ -21,7 +21,7 @@ pub(super) struct Sequence {
     last_of_all: Option<TicketRelease>,
 }
 
-/// What closes when the places of a ticket are left, and which graph its events go through.
+/// Signals that close when the places of a ticket are left, and the graph of its events.
 #[derive(Clone, Debug)]
 struct TicketRelease {
     generation: Weak<Generation>,

@@ -155,7 +155,7 @@ impl Store for Memory {
     }
 }
 
-/// Whether one of the positions is another owner's in any case.
+/// Returns whether one of the positions is another owner's in any case.
 fn moved_elsewhere(moves: &[PositionDelta]) -> bool {
     moves.iter().any(|delta| delta.source == "other")
 }

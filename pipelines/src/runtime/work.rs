@@ -19,10 +19,10 @@ use crate::graph::walk::{Flow, Origin, RejectedEvent};
 use crate::graph::{Label, Node, OutputNode};
 use crate::meter::Meter;
 
-/// What became of a delivery in the filters.
+/// Result of the filters for a delivery.
 #[derive(Debug)]
 pub(super) struct FilteredDelivery {
-    /// Who waits, by batch.
+    /// Waiting acknowledgements, by batch.
     pub(super) acks: Vec<Ack>,
     /// Room that the events of the batches take.
     pub(super) held: Vec<Reservation>,
@@ -38,14 +38,14 @@ pub(super) struct Filtered {
     pub(super) moves: Vec<Option<Move>>,
 }
 
-/// What outputs want done with a delivery.
+/// Plan of the outputs for a delivery.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     /// Operations on this server's indices.
     pub(super) ops: Vec<PlannedOperation>,
-    /// What goes elsewhere.
+    /// Events that go elsewhere.
     pub(super) sends: Vec<SinkEvents>,
-    /// What ends here.
+    /// Events that end here.
     pub(super) rejected: Vec<RejectedEvent>,
 }
 
@@ -133,7 +133,7 @@ pub(super) fn run_letter(
     Ok(delivery)
 }
 
-/// What came through the filters, and what they rejected.
+/// Splits the result of the filters: events that passed, and events that were rejected.
 fn end_of_filters(flow: Flow, moves: Vec<Option<Move>>) -> (Filtered, Vec<RejectedEvent>) {
     let slots = flow.slots.into_iter();
     let events = slots.map(|slot| slot.map(|slot| (Arc::new(slot.event), slot.origin))).collect();

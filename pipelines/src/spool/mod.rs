@@ -41,7 +41,7 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Bytes that wait at most where nothing is said, as in Logstash.
 pub(crate) const MAX_BYTES: u64 = 1 << 30;
 
-/// How much waits in a queue on disk.
+/// Usage of a queue on disk.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct QueueUsage {
     pub(crate) bytes: u64,
@@ -53,15 +53,15 @@ pub(crate) struct Spool {
     directory: PathBuf,
     max_bytes: u64,
     state: Mutex<State>,
-    /// Where the last synced record ends. Changes with each append.
+    /// End of the last synced record. It changes with each append.
     end: watch::Sender<RecordPosition>,
-    /// Where the first record that is not stored begins.
+    /// Begin of the first record that is not stored.
     floor: watch::Sender<RecordPosition>,
     appends: mpsc::Sender<Append>,
     writer: Mutex<Option<JoinHandle<()>>>,
-    /// Whether the writer is to end.
+    /// Set once the writer is to end.
     ending: watch::Sender<bool>,
-    /// Where damage ends that was told.
+    /// End of the damage that was reported.
     told: Mutex<RecordPosition>,
     note: FaultReporter,
 }
@@ -121,7 +121,7 @@ impl Spool {
         Ok(spool)
     }
 
-    /// Whether a directory holds events of a queue.
+    /// Returns whether a directory holds events of a queue.
     pub(crate) fn is_left(directory: &Path) -> bool {
         segment::files(directory).is_ok_and(|files| {
             files.iter().any(|(_, path)| fs::metadata(path).is_ok_and(|about| about.len() > 0))
@@ -153,7 +153,7 @@ impl Spool {
         Ok(())
     }
 
-    /// How much waits.
+    /// Returns the usage of the queue.
     pub(crate) fn fill(&self) -> QueueUsage {
         let floor = *self.floor.borrow();
         let state = self.state.lock();

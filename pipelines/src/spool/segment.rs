@@ -26,7 +26,7 @@ use serde_json::{Map, Value};
 const HEAD: usize = 8;
 /// Longest payload: what is longer might not fit into one frame of the log.
 const MAX_PAYLOAD: usize = 16 << 20;
-/// How deep fields may be: what is deeper could not be read back as JSON.
+/// Bound on the depth of fields: deeper ones could not be read back as JSON.
 const MAX_DEPTH: usize = 120;
 const EXTENSION: &str = "events";
 
@@ -88,7 +88,7 @@ pub(super) fn files(directory: &Path) -> io::Result<Vec<(u64, PathBuf)>> {
     Ok(files)
 }
 
-/// Where the records of a file end. What a crash cut off behind them does not count, what is damaged does.
+/// Returns the end of the records of a file. A record that a crash cut off does not count; a damaged one does.
 fn whole(path: &Path) -> io::Result<u64> {
     let file = File::open(path)?;
     let length = file.metadata()?.len();
@@ -106,7 +106,7 @@ fn whole(path: &Path) -> io::Result<u64> {
     Ok(offset)
 }
 
-/// What begins at an offset of a file.
+/// Item that begins at an offset of a file.
 #[derive(Debug)]
 pub(super) enum Item {
     /// A whole record: its payload, and its length with everything.
@@ -171,8 +171,8 @@ pub(super) fn next(file: &File, offset: u64, end: u64) -> io::Result<Item> {
     }))
 }
 
-/// Whether the last bytes of a file are what a crash left of a write, rather than a record that was damaged: a beginning of a record, or
-/// zeros, which some file systems leave.
+/// Returns whether the last bytes of a file are what a crash left of a write, rather than a record that was damaged: a beginning
+/// of a record, or zeros, which some file systems leave.
 fn is_torn(file: &File, offset: u64, end: u64) -> io::Result<bool> {
     let Some(head) = head(file, offset)? else { return Ok(true) };
     let payload_at = offset + HEAD as u64;
@@ -190,7 +190,7 @@ fn is_torn(file: &File, offset: u64, end: u64) -> io::Result<bool> {
     Ok(count(&payload(file, payload_at, left)?).is_none())
 }
 
-/// What stands before a payload.
+/// Header before a payload.
 struct RecordHeader {
     length: u32,
     sum: u32,

@@ -39,12 +39,12 @@ struct InFlightBatch {
     stored: oneshot::Receiver<Result<(), NotStored>>,
 }
 
-/// What a look at the files gave.
+/// Result of one scan of the files.
 struct QueueScan {
     /// None, if all that there was is damaged.
     events: Vec<Event>,
     after: RecordPosition,
-    /// What was passed over on the way.
+    /// Records that were skipped on the way.
     lost: Vec<DamagedRecord>,
 }
 
@@ -177,7 +177,7 @@ impl Source {
         (self.spool.note)(what);
     }
 
-    /// Whether something may lie behind a place.
+    /// Returns whether something may lie behind a place.
     fn is_behind(&self, place: RecordPosition) -> bool {
         place < *self.spool.end.borrow()
     }
@@ -198,7 +198,7 @@ impl Source {
     }
 }
 
-/// What becomes of the first batch that is under way; never, if none is.
+/// Awaits the outcome of the first batch in flight; never ends if there is none.
 async fn first(sent: &mut VecDeque<InFlightBatch>) -> Result<Result<(), NotStored>, RecvError> {
     match sent.front_mut() {
         Some(first) => (&mut first.stored).await,

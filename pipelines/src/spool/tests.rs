@@ -35,7 +35,7 @@ impl Positions for StoredPositions {
 }
 
 impl StoredPositions {
-    /// What the store does with a batch.
+    /// Applies a batch as the store does.
     fn take(&self, batch: Batch) {
         let mut position = self.position.lock();
         let moved = batch.position.expect("the queue has positions");

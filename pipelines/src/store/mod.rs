@@ -1,5 +1,4 @@
-//! What a pipeline needs of the store: committing events with the positions of their sources, and knowing
-//! these positions.
+//! Interface of a pipeline to the store: it commits events with the positions of their sources, and reads these positions.
 //!
 //! [`Volatile`] stands in where a pipeline is tried in the foreground without a store.
 
@@ -20,14 +19,14 @@ use parking_lot::Mutex;
 
 pub use engine::of_engine;
 
-/// Who could not do with an event.
+/// Plugin that refused an event.
 #[derive(Clone, Copy, Debug)]
 pub struct Sender<'a> {
     /// Pipeline.
     pub pipeline: &'a str,
     /// Id of the plugin.
     pub plugin: &'a str,
-    /// Whether the event is a dead letter already, whose place the new one takes.
+    /// `true` if the event is a dead letter already, whose place the new one takes.
     pub again: bool,
 }
 

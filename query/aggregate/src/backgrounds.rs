@@ -12,7 +12,7 @@ use super::ordinals;
 use super::source::{Question, Sink, SourceQuery};
 use super::term_filter::TermFilter;
 
-/// What is counted.
+/// Plan of the counts.
 #[derive(Debug)]
 pub(crate) struct BackgroundPlan {
     scope: usize,

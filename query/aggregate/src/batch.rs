@@ -1,5 +1,4 @@
-//! What collectors are fed with: rows of a segment with the columns that the tree reads, and which of
-//! them belong to which bucket.
+//! Input of collectors: rows of a segment with the columns that the tree reads, and the buckets of the rows.
 //!
 //! A [`Batch`] lies in a scope: documents, or the elements of a nested path, whose rows are numbered by
 //! themselves; the batch of the scope around it is at hand for the way back. A [`Selection`] picks rows
@@ -80,7 +79,7 @@ fn read_whole(source: &Source, paths: &[PathId], rows: &[u32]) -> Result<Vec<Opt
 /// Rows of a batch and the buckets that they belong to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Selection<'a> {
-    /// Which rows.
+    /// Positions of the rows.
     pub positions: Positions<'a>,
     /// Their buckets.
     pub ordinals: Ordinals<'a>,
@@ -172,12 +171,12 @@ impl Column {
         self.array.clone()
     }
 
-    /// Whether every row has exactly one value.
+    /// Returns whether every row has exactly one value.
     pub(crate) fn is_plain(&self) -> bool {
         self.offsets.is_none() && self.nulls.is_none()
     }
 
-    /// Whether a row may have several values.
+    /// Returns whether a row may have several values.
     pub(crate) fn is_list(&self) -> bool {
         self.offsets.is_some()
     }

@@ -1,4 +1,4 @@
-//! What every aggregation over documents does: collect, merge, reduce.
+//! Collector: the common steps of aggregations over documents are collect, merge, reduce.
 //!
 //! A [`Collector`] keeps the state of one aggregation for all buckets of the level above at once, by
 //! their numbers; so a tree of aggregations is as many collectors as it has nodes, however many buckets
@@ -77,7 +77,7 @@ const RESULT_BYTES: usize = 256;
 /// Bytes of a result that is added to a bucket.
 pub(crate) const ADDED_RESULT_BYTES: usize = size_of::<Entry>() + RESULT_BYTES;
 
-/// What results are made with.
+/// Context in which results are made.
 pub(crate) struct Reduction<'a> {
     /// Most buckets of an answer.
     pub max_buckets: u64,
@@ -139,7 +139,7 @@ pub(crate) struct SubCollector {
 pub(crate) struct SubCollectors(pub Vec<SubCollector>);
 
 impl SubCollectors {
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -66,9 +66,9 @@ pub(crate) fn compile(
 /// An aggregation that has met the mappings.
 struct CompiledAggregation {
     kind: NodeKind,
-    /// How its keys and values are written.
+    /// Format of its keys and values.
     format: Format,
-    /// Where those below it stand.
+    /// Context of its sub-aggregations.
     inner: Context,
 }
 

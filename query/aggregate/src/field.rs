@@ -24,7 +24,7 @@ pub(crate) const EVERY_INDEX: usize = usize::MAX;
 /// Format of dates whose mapping names none. Bounds of buckets may be texts of milliseconds.
 const DEFAULT_DATE_FORMAT: &str = "strict_date_optional_time||epoch_millis";
 
-/// What values are.
+/// Kind of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ValueKind {
     /// Whole numbers, dates as milliseconds, booleans as 0 and 1.
@@ -53,13 +53,13 @@ impl ValueKind {
         }
     }
 
-    /// Whether values are numbers.
+    /// Returns whether values are numbers.
     pub(crate) fn is_number(self) -> bool {
         matches!(self, Self::Long | Self::Unsigned | Self::Double)
     }
 }
 
-/// Which fields an aggregation works on.
+/// Field types that an aggregation works on.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum AcceptedTypes {
     /// Those with any values that can be told apart.
@@ -103,18 +103,18 @@ pub(crate) enum MissingValue {
     Point(f64, f64),
 }
 
-/// Where one index has the values.
+/// Source of the values in one index.
 #[derive(Clone, Debug)]
 pub(crate) struct FieldSource {
     /// Place of the column among those of its scope.
     pub slot: usize,
     /// The field.
     pub field: Arc<Field>,
-    /// What values are in this index.
+    /// Kind of the values in this index.
     pub kind: ValueKind,
-    /// Whether dates are nanoseconds here.
+    /// `true` if dates are nanoseconds here.
     pub nanos: bool,
-    /// What strings start with that are meant, in the column of a flat_object.
+    /// Prefix of the selected strings, in the column of a flat_object.
     inside: Option<Arc<str>>,
 }
 
@@ -128,11 +128,11 @@ enum Source {
 /// The values of a field over the indices of a table.
 #[derive(Clone, Debug)]
 pub(crate) struct Values {
-    /// What values are; `None` where no index has the field.
+    /// Kind of the values; `None` where no index has the field.
     pub kind: Option<ValueKind>,
-    /// Whether indices have values that cannot be compared.
+    /// `true` if indices have values that cannot be compared.
     pub mixed: bool,
-    /// How keys are written.
+    /// Format of keys.
     pub format: Format,
     /// The type of the first index that has the field.
     pub field_type: Option<FieldType>,
@@ -140,15 +140,15 @@ pub(crate) struct Values {
     missing: Option<MissingValue>,
 }
 
-/// What resolving a field needs to know.
+/// Context of the resolution of a field.
 pub(crate) struct FieldResolution<'a> {
     /// The indices.
     pub indices: &'a [TableIndex],
     /// The aggregation's name in the language, for messages.
     pub aggregation: &'a str,
-    /// Which fields it works on.
+    /// Field types that it works on.
     pub accepts: AcceptedTypes,
-    /// What `now` means.
+    /// Value of `now`.
     pub now_ms: i64,
     /// Errors of single indices.
     pub failed: &'a mut Vec<(usize, Error)>,
@@ -407,12 +407,12 @@ impl FieldSource {
         is_metadata_column(self.field.column)
     }
 
-    /// Whether values are those at a place inside of a flat_object.
+    /// Returns whether values are those at a place inside of a flat_object.
     pub(crate) fn is_inside(&self) -> bool {
         self.inside.is_some()
     }
 
-    /// Whether every string of a batch's column counts as it is.
+    /// Returns whether every string of a batch's column counts as it is.
     pub(crate) fn is_verbatim(&self, column: &Column) -> Result<bool> {
         if self.inside.is_some() {
             return Ok(false);

@@ -23,18 +23,18 @@ use super::result::Key;
 use super::term_filter::TermFilter;
 use several::SeveralKeys;
 
-/// How rows get keys.
+/// Rule that gives rows their keys.
 #[derive(Debug)]
 pub(crate) struct KeyRule {
     /// The field.
     pub values: Values,
-    /// What is made of values.
+    /// Form of the keys.
     pub form: KeyForm,
-    /// Whether rows without a value have the key null.
+    /// `true` if rows without a value have the key null.
     pub null: bool,
 }
 
-/// What is made of values.
+/// Form of keys that values make.
 #[derive(Debug)]
 pub(crate) enum KeyForm {
     /// RowKeys, where they are wanted.
@@ -43,7 +43,7 @@ pub(crate) enum KeyForm {
     Interval {
         /// Width.
         interval: f64,
-        /// Where boundaries begin.
+        /// Offset of boundaries.
         offset: f64,
         /// Least and greatest key.
         bounds: Option<(f64, f64)>,
@@ -62,15 +62,15 @@ pub(crate) enum KeyForm {
 pub(crate) struct KeyedRows {
     /// Places of rows.
     pub positions: Vec<u32>,
-    /// What was selected with each: its bucket.
+    /// Bucket that was selected with each.
     pub parents: Vec<u32>,
     /// Keys.
     pub keys: Vec<u64>,
-    /// Whether these are all rows of the batch in order, each once.
+    /// `true` if these are all rows of the batch in order, each once.
     pub whole: bool,
     /// Places among the keys of those that are null, ascending.
     nulls: Vec<u32>,
-    /// Whether rows without a value have the key null.
+    /// `true` if rows without a value have the key null.
     null: bool,
 }
 
@@ -133,7 +133,7 @@ pub(crate) struct KeyReader {
     rule: Arc<KeyRule>,
     strings: Interner,
     addresses: Addresses,
-    /// Whether a string or an address is wanted, by its number: unknown, yes, no.
+    /// State of each string or address by its number: unknown, selected, not selected.
     wanted: Vec<u8>,
     /// Long texts of keys that were shown, which all buckets share.
     shown: RefCell<HashMap<u32, Arc<str>>>,
@@ -315,7 +315,7 @@ impl KeyReader {
         self.wants(key).then_some(key)
     }
 
-    /// Whether a key is wanted.
+    /// Returns whether a key is wanted.
     pub(crate) fn wants(&mut self, key: u64) -> bool {
         let rule = Arc::clone(&self.rule);
         self.is_wanted(&rule, key)

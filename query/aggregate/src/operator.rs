@@ -79,21 +79,21 @@ impl States {
     }
 }
 
-/// What partitions leave behind, by their numbers.
+/// States that partitions leave behind, by their numbers.
 pub(crate) type PartitionStates = Mutex<Vec<Option<(States, MemoryReservation)>>>;
 
-/// What the partitions share.
+/// State that the partitions share.
 #[derive(Debug)]
 pub(crate) struct OperatorState {
     /// The table.
     pub table: Arc<TableState>,
     /// The compiled tree.
     pub tree: Arc<Tree>,
-    /// What matches, for display.
+    /// Matching predicate, for display.
     pub predicate: Predicate,
-    /// What matches.
+    /// Openings of the matching predicate.
     pub matching: Openings,
-    /// What is searched at all: filters of aliases, slices.
+    /// Openings of the searched rows: filters of aliases, slices.
     pub everything: Openings,
     /// Rows of filters and elements, of segments that several partitions share.
     pub sets: Vec<Arc<SegmentSets>>,

@@ -271,7 +271,7 @@ pub(crate) struct Views<'a> {
     array: &'a StringViewArray,
     /// Numbers of strings that lie in the array's buffers.
     long: HashMap<u128, u32, FixedState>,
-    /// How many were looked for there.
+    /// Number of lookups there.
     sought: usize,
     last: Option<(u128, u32)>,
 }

@@ -23,7 +23,7 @@ pub(crate) struct PartRows<'a> {
     pub rows: &'a Rows,
     /// Their scores, where these are wanted.
     pub scores: &'a [f32],
-    /// Where groups come from.
+    /// Sources of groups.
     pub sources: &'a [&'a dyn source::Source],
     /// Accounts for the memory of states.
     pub reservation: &'a MemoryReservation,

@@ -1,4 +1,4 @@
-//! How long aggregations take, for `profile`: a collector around each that measures it, shard by shard.
+//! Timings of aggregations, for `profile`: a collector around each measures it, shard by shard.
 //!
 //! As in OpenSearch, the time of an aggregation contains that of the ones below it.
 
@@ -41,14 +41,14 @@ impl TimeAndCount {
     }
 }
 
-/// What one aggregation measured.
+/// Timings of one aggregation.
 #[derive(Debug)]
 pub(crate) struct Timings {
     /// Collecting batches of rows, by shard of the search.
     collect: Vec<TimeAndCount>,
     /// Adding what sources know without a pass over rows, by shard.
     ask: Vec<TimeAndCount>,
-    /// What is decided at the end of a shard; over all shards.
+    /// Time of decisions at the end of a shard; over all shards.
     end: TimeAndCount,
     /// Merging the states of partitions.
     merge: TimeAndCount,

@@ -33,14 +33,14 @@ use super::result::{Entry, Outcome, Results};
 use super::segment::SegmentSets;
 use super::tree::{Root, Tree};
 
-/// What is aggregated.
+/// Request of an aggregation.
 #[derive(Debug)]
 pub struct Request<'a> {
-    /// What is searched.
+    /// Snapshot that is searched.
     pub snapshot: Arc<TableSnapshot>,
-    /// What matches.
+    /// Query that rows match.
     pub query: &'a Query,
-    /// How rows are found.
+    /// Options of the scan.
     pub options: ScanOptions,
     /// Milliseconds after which what was collected so far is the result.
     pub timeout_ms: Option<u64>,
@@ -50,12 +50,12 @@ pub struct Request<'a> {
     pub work: QueryContext,
 }
 
-/// What aggregations came to.
+/// Results of aggregations.
 #[derive(Debug)]
 pub struct AggregationResults {
     /// The results.
     pub results: Results,
-    /// Whether time was over.
+    /// `true` if time was over.
     pub timed_out: bool,
     /// Holds the results.
     pub work: QueryContext,

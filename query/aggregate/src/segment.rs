@@ -77,7 +77,7 @@ impl Rows {
         }
     }
 
-    /// Whether a row is among them.
+    /// Returns whether a row is among them.
     pub(crate) fn contains(&self, row: u32) -> bool {
         match self {
             Self::All(rows) => rows.contains(&row),
@@ -96,8 +96,8 @@ impl Rows {
         }
     }
 
-    /// Where these are all rows of a segment or of a part of it, whether they have the first: what is told of the segment
-    /// as a whole is counted there.
+    /// Returns whether the rows include the first of a segment, where they are all of it or of a part: counts of the whole
+    /// segment belong there.
     pub(crate) fn lead(&self) -> Option<bool> {
         match self {
             Self::All(rows) => Some(rows.start == 0),
@@ -126,7 +126,7 @@ impl RowBits {
         }
     }
 
-    /// Whether a row is among them.
+    /// Returns whether a row is among them.
     #[inline]
     pub(crate) fn contains(&self, row: u32) -> bool {
         self.0.get(row as usize / 64).is_some_and(|word| word >> (row % 64) & 1 == 1)
@@ -171,7 +171,7 @@ impl SegmentSets {
     }
 }
 
-/// What is made once, when it is asked for first; who comes meanwhile waits.
+/// Value that is made once, at its first use; concurrent callers wait for it.
 #[derive(Debug)]
 struct OnceShared<T> {
     made: OnceLock<T>,

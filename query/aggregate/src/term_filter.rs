@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use millrace_scoring::automaton::Pattern;
 use millrace_storage::murmur::hash32;
 
-/// Which terms are wanted.
+/// Selection of terms.
 #[derive(Debug, Default)]
 pub(crate) struct TermFilter {
     /// Those that do.
@@ -30,12 +30,12 @@ pub(crate) enum TermSet {
 }
 
 impl TermFilter {
-    /// Whether all are wanted.
+    /// Returns whether all are wanted.
     pub(crate) fn is_open(&self) -> bool {
         self.include.is_none() && self.exclude.is_none() && self.partition.is_none()
     }
 
-    /// Whether a text is.
+    /// Returns whether a text is.
     pub(super) fn text(&self, text: &str) -> bool {
         let has = |set: &TermSet| match set {
             TermSet::Pattern(pattern) => pattern.matches(text),
@@ -49,13 +49,13 @@ impl TermFilter {
             })
     }
 
-    /// Whether an address is.
+    /// Returns whether an address is.
     pub(super) fn address(&self, address: &[u8; 16]) -> bool {
         let has = |set: &TermSet| matches!(set, TermSet::Addresses(set) if set.contains(address));
         self.include.as_ref().is_none_or(has) && !self.exclude.as_ref().is_some_and(has)
     }
 
-    /// Whether a number is, as a key.
+    /// Returns whether a number is, as a key.
     pub(super) fn number(&self, key: u64) -> bool {
         let has = |set: &TermSet| matches!(set, TermSet::Numbers(set) if set.contains(&key));
         self.include.as_ref().is_none_or(has)

@@ -30,9 +30,9 @@ pub(crate) struct Tree {
     pub scan: ScanPlan,
     /// Counts over other documents.
     pub backgrounds: Vec<BackgroundPlan>,
-    /// Whether scores are read.
+    /// `true` if scores are read.
     pub scores: bool,
-    /// Whether something is decided shard by shard.
+    /// `true` if something is decided shard by shard.
     pub by_shard: bool,
     /// Indices that refuse an aggregation.
     pub failed: Vec<(usize, Error)>,
@@ -57,11 +57,11 @@ pub(crate) struct Node {
     pub(super) subs: Vec<Node>,
     /// By index, the columns of [`Node::numbers`] of all below.
     pub(super) below: Arc<[Option<Vec<usize>>]>,
-    /// Where its times go, if they are asked for.
+    /// Timings of the node, where `profile` asks for them.
     pub(super) timings: Option<Arc<Timings>>,
 }
 
-/// What an aggregation collects with.
+/// Kind of an aggregation's collector.
 #[derive(Debug)]
 pub(super) enum NodeKind {
     AutoDateHistogram(Arc<auto_date_histogram::AutoDateHistogramSpec>),

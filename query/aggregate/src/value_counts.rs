@@ -31,7 +31,7 @@ const MOST_TERMS: u64 = 1 << 20;
 /// The milliseconds of the years 0 to 9999, which units of the calendar are told of.
 const YEARS: RangeInclusive<i64> = -62_167_219_200_000..=253_402_300_799_999;
 
-/// What rows are counted by.
+/// Key by which rows are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CountKey {
     /// A value.
@@ -40,7 +40,7 @@ pub enum CountKey {
     Span(CalendarUnit),
 }
 
-/// What some of the rows have.
+/// Value of some of the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Value<'a> {
     /// A string.
@@ -53,7 +53,7 @@ pub enum Value<'a> {
     Unsigned(u64),
 }
 
-/// Which rows of a part are counted.
+/// Rows of a part that are counted.
 pub enum CountedRows<'a> {
     /// All, none of which is deleted.
     All,
@@ -182,7 +182,7 @@ impl ValueCounts {
         Ok((!table.handle.stop.requested()).then_some(asked.saturating_sub(rows)))
     }
 
-    /// Whether the rows of a segment have at most one value each, as terms or times that are told of.
+    /// Returns whether the rows of a segment have at most one value each, as terms or times that are told of.
     fn is_told(
         &self,
         place: &FieldSource,

@@ -16,7 +16,7 @@ use super::{json, sort};
 /// A parsed `_search` body; absent members are `None`.
 #[derive(Clone, Debug, Default)]
 pub struct SearchBody {
-    /// What matches; everything where absent.
+    /// Query of the hits; everything where absent.
     pub query: Option<Query>,
     /// Hits to skip.
     pub from: Option<usize>,
@@ -24,9 +24,9 @@ pub struct SearchBody {
     pub size: Option<usize>,
     /// The order; by score where empty.
     pub sort: Vec<sort::SortKey>,
-    /// Which part of the source hits show.
+    /// Parts of the source that hits show.
     pub source: Option<SourceFilter>,
-    /// Which stored fields hits show.
+    /// Stored fields that hits show.
     pub stored_fields: Option<StoredFields>,
     /// Fields that hits show by their values in the source.
     pub fields: Vec<FieldAndFormat>,
@@ -34,21 +34,21 @@ pub struct SearchBody {
     pub docvalue_fields: Vec<FieldAndFormat>,
     /// Number of computed fields asked for.
     pub script_fields: usize,
-    /// What hits show marked up.
+    /// Highlights that hits show.
     pub highlight: Option<Highlight>,
-    /// What is computed of all matches.
+    /// Aggregations over all matches.
     pub aggregations: Option<Aggregations>,
     /// Groups of hits.
     pub collapse: Option<Collapse>,
-    /// How far hits are counted.
+    /// Bound up to which hits are counted.
     pub track_total_hits: Option<TrackHits>,
-    /// Whether scores are computed though they do not order.
+    /// `true` if scores are computed though they do not order.
     pub track_scores: bool,
     /// Sort values to go on after.
     pub search_after: Option<Vec<Value>>,
-    /// Whether hits show their version.
+    /// `true` if hits show their version.
     pub version: bool,
-    /// Whether hits show sequence number and primary term.
+    /// `true` if hits show sequence number and primary term.
     pub seq_no_primary_term: bool,
     /// Time after which the hits so far are returned, in milliseconds; the greatest number is never.
     pub timeout_ms: Option<u64>,
@@ -56,7 +56,7 @@ pub struct SearchBody {
     pub terminate_after: u64,
     /// Part of a sliced scroll.
     pub slice: Option<Slice>,
-    /// What hits must match too.
+    /// Query that hits must match too.
     pub post_filter: Option<Query>,
     /// Least score of hits.
     pub min_score: Option<f32>,
@@ -64,11 +64,11 @@ pub struct SearchBody {
     pub rescore: Vec<Rescore>,
     /// Factors of scores by index expression; the first that fits an index counts.
     pub indices_boost: Vec<(String, f32)>,
-    /// Whether hits say how they got their score.
+    /// `true` if hits say how they got their score.
     pub explain: bool,
-    /// Whether the answer says where the time went.
+    /// `true` if the answer says where the time went.
     pub profile: bool,
-    /// Whether hits show the scores of named clauses.
+    /// `true` if hits show the scores of named clauses.
     pub matched_scores: bool,
     /// The point in time that is searched.
     pub point_in_time: Option<PointInTime>,
@@ -81,11 +81,11 @@ pub struct SearchBody {
 pub struct PointInTime {
     /// Its id.
     pub id: String,
-    /// How much longer it is kept alive.
+    /// Extension of its life.
     pub keep_alive: Option<String>,
 }
 
-/// How far hits are counted.
+/// Bound up to which hits are counted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TrackHits {
     /// Exactly.
@@ -170,7 +170,7 @@ impl SearchBody {
         Ok(body)
     }
 
-    /// Whether the request asks for suggestions and nothing else.
+    /// Returns whether the request asks for suggestions and nothing else.
     pub fn only_suggests(&self) -> bool {
         self.suggestions.is_some() && self.query.is_none() && self.aggregations.is_none()
     }

@@ -14,7 +14,7 @@ const MAX_INNER_HITS: usize = 64;
 pub struct Collapse {
     /// The field by whose values hits are grouped.
     pub field: String,
-    /// What is shown of each group beside its best hit.
+    /// Hits of each group that are shown beside its best one.
     pub inner_hits: Vec<InnerHits>,
 }
 

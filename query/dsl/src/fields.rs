@@ -13,7 +13,7 @@ const MAX_FIELDS: usize = 10_000;
 pub struct FieldAndFormat {
     /// Name or pattern.
     pub field: String,
-    /// How values are written.
+    /// Format of values.
     pub format: Option<String>,
 }
 

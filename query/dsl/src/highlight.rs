@@ -35,14 +35,14 @@ const KNOWN: &[&str] = &[
 /// Opening tags of the schema `styled`; only the first is ever used by the highlighters built here.
 const STYLED: &str = "<em class=\"hlt1\">";
 
-/// What is marked up, field by field.
+/// Highlights, field by field.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Highlight {
     /// Names or patterns, each with what holds for it.
     pub fields: Vec<(String, Options)>,
 }
 
-/// Where fragments end, for the unified highlighter.
+/// Ends of fragments, for the unified highlighter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Scanner {
@@ -51,36 +51,36 @@ pub enum Scanner {
     Sentence,
 }
 
-/// How one field is marked up.
+/// Highlighting options of one field.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     /// Name of the highlighter.
     pub kind: String,
-    /// What is put before a match.
+    /// Text before a match.
     pub pre_tag: String,
-    /// What is put behind it.
+    /// Text behind it.
     pub post_tag: String,
-    /// Whether the best fragments come first.
+    /// `true` if the best fragments come first.
     pub by_score: bool,
     /// Length of fragments, in UTF-16 code units.
     pub fragment_size: i32,
     /// Most fragments; with 0 the whole values are one.
     pub fragments: usize,
-    /// Whether only what the query asks of this field is marked.
+    /// `true` if only what the query asks of this field is marked.
     pub require_field_match: bool,
-    /// Where fragments end.
+    /// Ends of fragments.
     pub scanner: Option<Scanner>,
-    /// How the plain highlighter cuts.
+    /// Fragmenter of the plain highlighter.
     pub fragmenter: Option<String>,
-    /// How much of a field without matches is shown.
+    /// Length of the text that a field without matches shows.
     pub no_match_size: i32,
-    /// Whether values come from the source though the field is stored.
+    /// `true` if values come from the source though the field is stored.
     pub force_source: bool,
-    /// What is marked, in the place of the search's query.
+    /// Query whose matches are marked, in the place of the search's query.
     pub query: Option<Query>,
-    /// Whether text is escaped for HTML.
+    /// `true` if text is escaped for HTML.
     pub html: bool,
-    /// Where analysis of a value stops, in place of the index's limit.
+    /// Offset at which analysis of a value stops, in place of the index's limit.
     pub max_analyzer_offset: Option<i64>,
 }
 

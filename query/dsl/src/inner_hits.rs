@@ -35,9 +35,9 @@ const KNOWN: &[&str] = &[
 pub struct InnerHits {
     /// Name under which the hits are shown.
     pub name: Option<String>,
-    /// Whether a path that an index does not have is no error.
+    /// `true` if a path that an index does not have is no error.
     pub ignore_unmapped: bool,
-    /// What is shown, in which order; never with a query.
+    /// Content and order of the hits; never with a query.
     pub body: SearchBody,
     /// Groups of the inner hits.
     pub collapse: Option<Box<Collapse>>,

@@ -11,10 +11,10 @@ use crate::query::{self, Query};
 const RENDERING: &[&str] =
     &["pretty", "human", "error_trace", "filter_path", "format", "source_content_type"];
 
-/// Which indices a request is about, and which of their shards.
+/// Indices of a request, and the selection of their shards.
 #[derive(Clone, Debug)]
 pub struct Scope {
-    /// What the expression may stand for.
+    /// Options for the resolution of the expression.
     pub options: IndicesOptions,
     /// Routing values that restrict shards.
     pub routing: Option<Vec<String>>,

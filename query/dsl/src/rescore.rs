@@ -16,17 +16,17 @@ const MAX_RESCORES: usize = 100;
 pub struct Rescore {
     /// Best hits of each shard that are scored again.
     pub window: usize,
-    /// What gives the second score.
+    /// Query of the second score.
     pub query: Query,
     /// Factor of the first score.
     pub query_weight: f32,
     /// Factor of the second score.
     pub rescore_query_weight: f32,
-    /// How the scores of hits that match the query are combined.
+    /// Mode that combines the scores of hits that match the query.
     pub mode: ScoreMode,
 }
 
-/// How two scores become one.
+/// Mode that combines two scores.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum ScoreMode {

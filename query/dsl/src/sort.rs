@@ -17,13 +17,13 @@ const MAX_KEYS: usize = 64;
 /// One key of the order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SortKey {
-    /// What is compared.
+    /// Compared value.
     pub by: SortBy,
-    /// Whether greater values come first.
+    /// `true` if greater values come first.
     pub descending: bool,
 }
 
-/// What a sort key compares.
+/// Value that a sort key compares.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SortBy {
     /// The score.
@@ -36,14 +36,14 @@ pub enum SortBy {
     Distance(GeoDistanceSort),
 }
 
-/// How a field is compared.
+/// Comparison of a field.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct FieldSort {
     /// Field path.
     pub field: String,
-    /// Where documents without a value go.
+    /// Position of documents without a value.
     pub missing: Missing,
-    /// Which of several values counts; the least when ascending, the greatest when descending.
+    /// Mode that picks one of several values; the least when ascending, the greatest when descending.
     pub mode: Option<Mode>,
     /// Type that an index without the field is taken to have.
     pub unmapped_type: Option<String>,
@@ -55,7 +55,7 @@ pub struct FieldSort {
     pub nested: Option<NestedSort>,
 }
 
-/// Where documents without a value go.
+/// Position of documents without a value.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub enum Missing {
     /// Behind all others.
@@ -63,11 +63,11 @@ pub enum Missing {
     Last,
     /// Before all others.
     First,
-    /// Where this value would be.
+    /// Position of this value.
     Value(Value),
 }
 
-/// Which of several values counts.
+/// Mode that picks one of several values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Mode {
@@ -100,7 +100,7 @@ impl SortKey {
         Ok(Self { descending: by == SortBy::Score, by })
     }
 
-    /// Whether scores are compared.
+    /// Returns whether scores are compared.
     pub fn is_score(&self) -> bool {
         self.by == SortBy::Score
     }

@@ -13,7 +13,7 @@ use super::json;
 /// Most patterns of one filter.
 const MAX_PATTERNS: usize = 1_024;
 
-/// Which part of the source a hit shows.
+/// Part of the source that a hit shows.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SourceFilter {
     /// All of it, byte for byte.
@@ -27,7 +27,7 @@ pub enum SourceFilter {
         /// Patterns of paths to leave out.
         excludes: Vec<String>,
     },
-    /// What a filter leaves, and all of some rules show.
+    /// Parts that a filter leaves, and all of some rules show.
     Ruled(Box<SourceFilter>, Arc<[Arc<FieldRules>]>),
 }
 
@@ -149,12 +149,12 @@ impl Patterns {
         Self(patterns.iter().map(expand).collect())
     }
 
-    /// Whether a pattern names the path or something above it.
+    /// Returns whether a pattern names the path or something above it.
     fn accepts(&self, path: &str) -> bool {
         self.0.iter().any(|(own, below)| run(own, path).1 || run(below, path).1)
     }
 
-    /// Whether a pattern may name something below the path.
+    /// Returns whether a pattern may name something below the path.
     fn reaches_below(&self, path: &str) -> bool {
         let inside = format!("{path}.");
         self.0.iter().any(|(own, _)| run(own, &inside).0)

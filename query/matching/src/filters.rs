@@ -51,7 +51,7 @@ pub use self::matcher::{FilterMatches, Matcher};
 pub use self::names::Changes;
 pub use self::view::IndexView;
 
-/// What a clause takes at least, and how many times the length of its text it takes beside that.
+/// Smallest size of a clause, and the multiple of its text's length that it takes beside that.
 const CLAUSE_BYTES: usize = 4 << 10;
 const WRITTEN_TIMES: usize = 8;
 
@@ -89,7 +89,8 @@ impl Filter {
         Ok(Self { tree, clauses, fields, names })
     }
 
-    /// Whether the filter means the same for each index that is alike ([`IndexView::is_like`]): it does not ask which index it is.
+    /// Returns whether the filter means the same for each index that is alike ([`IndexView::is_like`]): it does not ask which
+    /// index it is.
     pub fn is_of_any_index(&self) -> bool {
         !self.names.may_ask_index()
     }
@@ -101,7 +102,7 @@ impl Filter {
         self.clauses.iter().map(of).fold(0, usize::saturating_add)
     }
 
-    /// Whether the filter may mean something else after changes of the index than what it was compiled to.
+    /// Returns whether the filter may mean something else after changes of the index than what it was compiled to.
     pub fn needs_recompile(&self, changes: &Changes) -> bool {
         self.names.are_changed(changes)
     }

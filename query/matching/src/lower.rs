@@ -30,7 +30,7 @@ pub fn lower_boosted(query: &Query, boost: f32) -> Predicate {
     predicate(query, boost, true)
 }
 
-/// Whether the query matches every document with score 1, so that no filter is needed.
+/// Returns whether the query matches every document with score 1, so that no filter is needed.
 pub fn is_everything(query: &Query) -> bool {
     matches!(query, Query::MatchAll(all) if all.common.boost == 1.0)
 }

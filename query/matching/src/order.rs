@@ -43,7 +43,7 @@ fn taken<T>(made: Result<T>, at: usize, failed: &mut Vec<(usize, Error)>) -> Opt
     }
 }
 
-/// What one sort key compares.
+/// Kind of one sort key.
 #[derive(Clone, Debug)]
 enum SortKeyKind {
     Score,
@@ -58,7 +58,7 @@ pub struct Order {
     parts: Vec<(SortKeyKind, bool)>,
     /// Sort keys of the table.
     pub keys: Vec<Key>,
-    /// Whether the request asked for an order of its own.
+    /// `true` if the request asked for an order of its own.
     pub explicit: bool,
 }
 
@@ -118,12 +118,12 @@ impl Order {
         Ok((order, failed))
     }
 
-    /// Whether scores are compared.
+    /// Returns whether scores are compared.
     pub fn by_score(&self) -> bool {
         self.parts.iter().any(|(part, _)| matches!(part, SortKeyKind::Score))
     }
 
-    /// Whether the scan itself can find the first rows: best scores first, or address.
+    /// Returns whether the scan itself can find the first rows: best scores first, or address.
     fn by_scan(&self) -> Option<bool> {
         match self.parts.as_slice() {
             [(SortKeyKind::Score, true)] => Some(true),

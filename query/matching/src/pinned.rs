@@ -1,5 +1,5 @@
-//! What open contexts keep: in memory, segments that were not flushed when they were taken, rows that are deleted or
-//! listed in them, queries of scrolls; on disk, files of segments that were replaced meanwhile.
+//! Resources that open contexts keep. In memory: segments that were not flushed at their opening, rows that are deleted or listed
+//! in them, queries of scrolls. On disk: files of segments that were replaced meanwhile.
 //!
 //! A snapshot that waits for its next page keeps its segments, also when the shard has flushed them. So whoever keeps one takes
 //! it through [`PinnedMemory::hold`], which counts each part once, however many contexts have it, takes its bytes from
@@ -51,7 +51,7 @@ struct PinHolders {
     bytes: usize,
 }
 
-/// What contexts hold, and may hold, in bytes.
+/// Bytes that contexts hold, and may hold.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PinnedFigures {
     /// Held now.
@@ -67,14 +67,14 @@ pub struct PinnedFigures {
 /// Bytes of replaced segments that contexts may always keep.
 const KEPT_ALWAYS: u64 = 1 << 30;
 
-/// Whether one more context may keep files, where so many bytes are kept of replaced segments and so many are free: no more than
-/// half of what there would be without them.
+/// Returns whether one more context may keep files, where so many bytes are kept of replaced segments and so many are free: no
+/// more than half of what there would be without them.
 pub fn may_keep_more(replaced: u64, free: u64) -> bool {
     replaced <= KEPT_ALWAYS.max(free)
 }
 
 impl PinnedFigures {
-    /// Whether so much is kept that it depends on what is free whether there may be more.
+    /// Returns whether so much is kept that it depends on what is free whether there may be more.
     pub fn keeps_much(&self) -> bool {
         self.replaced > KEPT_ALWAYS
     }
@@ -134,7 +134,8 @@ impl PinnedMemory {
         Ok(PinnedSnapshot { snapshot: Arc::clone(snapshot), parts, files, asked, pins: self.clone() })
     }
 
-    /// Whether a snapshot may be kept, with so many bytes of what is to be asked of it, once its segments in memory are files.
+    /// Returns whether a snapshot may be kept, with so many bytes of what is to be asked of it, once its segments in memory are
+    /// files.
     pub fn fits_flushed(&self, snapshot: &TableSnapshot, asked: usize) -> bool {
         let mut wanted = wanted(snapshot);
         wanted.retain(|part, _| !matches!(part, PinnedPart::Segment(_)));

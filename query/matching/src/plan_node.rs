@@ -1,5 +1,4 @@
-//! What all nodes of physical plans say in the same words: of their inputs, and that no rule looks into their
-//! expressions.
+//! Common implementation of physical plan nodes: their inputs, and that no rule looks into their expressions.
 
 /// Methods of an [`ExecutionPlan`](datafusion::physical_plan::ExecutionPlan) without inputs.
 #[macro_export]

@@ -27,7 +27,7 @@ pub(super) fn count(bits: &WindowBits) -> u32 {
     bits.iter().map(|word| word.count_ones()).sum()
 }
 
-/// Whether no bit is set.
+/// Returns whether no bit is set.
 pub(super) fn is_empty(bits: &WindowBits) -> bool {
     bits.iter().fold(0, |any, word| any | word) == 0
 }
@@ -82,7 +82,7 @@ pub(super) fn set(bits: &mut WindowBits, at: u32) {
     }
 }
 
-/// Whether the bit of a row is set, counted from the first of the window.
+/// Returns whether the bit of a row is set, counted from the first of the window.
 pub(super) fn has(bits: &WindowBits, at: u32) -> bool {
     bits.get(at as usize / 64).is_some_and(|word| word >> (at % 64) & 1 == 1)
 }

@@ -1,9 +1,9 @@
 //! BM25 as Lucene's `LegacyBM25Similarity` computes it, which OpenSearch 2 scores with:
 //! `boost · (k1+1) · idf · tf / (tf + k1 · (1 − b + b · dl/avgdl))`.
 
-/// How soon more occurrences of a term cease to count.
+/// Saturation of term frequency: how soon more occurrences cease to count.
 pub const K1: f32 = 1.2;
-/// How much the length of a field counts.
+/// Weight of the length of a field.
 pub const B: f32 = 0.75;
 /// Lengths whose part of the formula is computed ahead.
 const TABLE: usize = 256;

@@ -10,9 +10,9 @@ use crate::{BoxScorer, Scorer};
 /// A condition with its scores multiplied.
 #[derive(Debug)]
 pub(crate) struct Boosting {
-    /// What matches.
+    /// Condition that matches.
     pub positive: SharedCondition,
-    /// Where the second factor applies too.
+    /// Condition whose matches get the second factor.
     pub negative: SharedCondition,
     /// Factors of all scores, and where `negative` matches.
     pub factors: (f32, f32),

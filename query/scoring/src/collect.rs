@@ -45,7 +45,7 @@ pub struct SegmentPass<'a> {
     pub rows: u32,
     /// Those of the pass; where they are not all, they begin and end at windows or with the segment.
     pub range: Range<u32>,
-    /// What matches.
+    /// Condition that matches.
     pub prepared: &'a dyn Condition,
     /// The inverted index.
     pub inverted: &'a dyn InvertedIndex,
@@ -59,7 +59,7 @@ pub struct SegmentPass<'a> {
     pub stop: &'a Stop,
 }
 
-/// What counts nothing.
+/// Totals that count nothing.
 static UNCOUNTED: Totals = Totals::new(None);
 
 impl<'a> SegmentPass<'a> {

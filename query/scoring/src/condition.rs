@@ -21,7 +21,7 @@ use crate::windows::{BoxFilter, ScorerRows};
 /// A condition, shared by those it is a part of.
 pub type SharedCondition = Arc<dyn Condition>;
 
-/// What matches in one segment. Its methods are called once a segment, or once a part of one.
+/// Condition on the rows of one segment. Its methods are called once a segment, or once a part of one.
 pub trait Condition: fmt::Debug + Send + Sync {
     /// Opens a scorer over a segment of `rows` rows.
     fn scorer<'a>(&'a self, inverted: &'a dyn InvertedIndex, rows: u32) -> Result<BoxScorer<'a>>;
@@ -42,7 +42,7 @@ pub trait Condition: fmt::Debug + Send + Sync {
         Ok(Box::new(ScorerRows(self.scorer(inverted, rows)?)))
     }
 
-    /// Whether the rows of the filter are found by a scorer, one by one.
+    /// Returns whether the rows of the filter are found by a scorer, one by one.
     fn by_scorer(&self) -> bool {
         false
     }
@@ -57,12 +57,12 @@ pub trait Condition: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Whether it adds nothing to scores, and finds its rows without scoring them.
+    /// Returns whether it adds nothing to scores, and finds its rows without scoring them.
     fn is_unscored(&self) -> bool {
         false
     }
 
-    /// Whether every row matches.
+    /// Returns whether every row matches.
     fn is_everything(&self) -> bool {
         false
     }
@@ -93,7 +93,7 @@ pub trait Condition: fmt::Debug + Send + Sync {
     }
 }
 
-/// What a part of a conjunction does.
+/// Role of a part in a conjunction.
 #[derive(Clone, Copy, Debug)]
 pub enum Role<'a> {
     /// It must match.
@@ -111,7 +111,7 @@ pub struct ScoredTerm<'a> {
     pub path: PathId,
     /// Term.
     pub term: &'a String,
-    /// How it scores.
+    /// Scoring function.
     pub function: &'a Bm25,
 }
 
@@ -124,7 +124,7 @@ pub struct RowCount<'a> {
     pub rows: u32,
     /// Deleted rows.
     pub deleted: &'a RoaringBitmap,
-    /// Whether else all would be visited, so that a column may be read for it.
+    /// `true` if else all would be visited, so that a column may be read for it.
     pub all: bool,
 }
 

@@ -159,7 +159,7 @@ pub(super) fn filter<'a>(
 struct Conjunction<'a> {
     parts: Vec<BoxScorer<'a>>,
     doc: u32,
-    /// What scores must exceed, and the last row for which that was found possible.
+    /// Threshold that scores must exceed, and the last row for which that was found possible.
     threshold: f32,
     window: Option<u32>,
 }
@@ -250,7 +250,7 @@ impl Scorer for Conjunction<'_> {
     }
 }
 
-/// What all of some parts match, and none of others.
+/// Filter of the rows that all of some parts match, and none of others.
 struct AllFilter<'a> {
     /// At least one; the one with the fewest rows first.
     parts: Vec<BoxFilter<'a>>,

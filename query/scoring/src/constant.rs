@@ -12,7 +12,7 @@ use crate::{BoxScorer, Scorer};
 pub(crate) struct Constant {
     /// Score.
     pub score: f32,
-    /// What matches.
+    /// Condition that matches.
     pub part: SharedCondition,
 }
 

@@ -122,7 +122,7 @@ impl ScoreCombiner for Sum {
     }
 }
 
-/// What any of some parts matches.
+/// Scorer of the rows that any of some parts matches.
 pub(super) struct DisjunctionScorer<'a>(pub Vec<BoxFilter<'a>>);
 
 impl RowFilter for DisjunctionScorer<'_> {
@@ -146,7 +146,7 @@ impl RowFilter for DisjunctionScorer<'_> {
     }
 }
 
-/// What at least so many of some parts match.
+/// Scorer of the rows that at least so many of some parts match.
 struct MinimumShouldMatch<'a> {
     required: usize,
     parts: Vec<BoxFilter<'a>>,

@@ -112,7 +112,7 @@ pub(super) fn prepare_exists(paths: &[PathId], score: f32) -> SharedCondition {
     }
 }
 
-/// Whether the value is a term here; strings, booleans and addresses always are.
+/// Returns whether the value is a term here; strings, booleans and addresses always are.
 fn is_term(source: &Source, path: PathId, value: &ExactValue) -> bool {
     matches!(value.value, Scalar::Str(_) | Scalar::Bool(_) | Scalar::Ip(_))
         || value.range.is_none()

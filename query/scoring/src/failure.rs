@@ -55,7 +55,7 @@ impl<'a> Watch<'a> {
         !self.ended
     }
 
-    /// Whether the pass has ended before its last row.
+    /// Returns whether the pass has ended before its last row.
     #[inline]
     pub(super) fn ended(&self) -> bool {
         self.ended

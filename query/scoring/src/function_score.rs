@@ -24,7 +24,7 @@ use crate::{BoxScorer, END, Scorer};
 /// A condition with scores combined with functions.
 #[derive(Debug)]
 struct FunctionScoreCondition {
-    /// What matches.
+    /// Condition that matches.
     base: SharedCondition,
     functions: Vec<FilteredFunction>,
     combination: Combination,

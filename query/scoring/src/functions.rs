@@ -1,4 +1,4 @@
-//! What a shard's segments share while they are scored: functions of terms, and terms found ahead.
+//! Scoring state that a shard's segments share: functions of terms, and terms found ahead.
 
 use std::sync::Arc;
 
@@ -25,7 +25,7 @@ impl LeafScore {
 pub struct ExpandedTerm {
     /// The term.
     pub term: String,
-    /// How it scores.
+    /// Score of the leaf.
     pub score: LeafScore,
 }
 
@@ -34,7 +34,7 @@ pub struct ExpandedTerm {
 pub struct ExpandedTerms {
     /// Field.
     pub path: millrace_storage::mapping::PathId,
-    /// Whether terms of the text index are meant.
+    /// `true` if terms of the text index are meant.
     pub text: bool,
     /// The terms, ascending.
     pub terms: Vec<ExpandedTerm>,

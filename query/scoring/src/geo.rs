@@ -62,7 +62,7 @@ impl GeoArea {
         Self::Box { lat, lon }
     }
 
-    /// Whether a stored point is in the area.
+    /// Returns whether a stored point is in the area.
     pub fn contains(&self, lat: f64, lon: f64) -> bool {
         match self {
             Self::Circle { lat: center_lat, lon: center_lon, metres } => {
@@ -111,8 +111,7 @@ pub fn haversine(lat: f64, lon: f64, other_lat: f64, other_lon: f64) -> f64 {
     2.0 * EARTH_RADIUS * (h * 0.5).max(0.0).sqrt().min(1.0).asin()
 }
 
-/// Whether a point is in a polygon or on its edge: it is if a ray from it crosses the edge an odd
-/// number of times.
+/// Returns whether a point is in a polygon or on its edge: it is if a ray from it crosses the edge an odd number of times.
 fn in_polygon(corners: &[(f64, f64)], lat: f64, lon: f64) -> bool {
     let mut inside = false;
     for edge in corners.windows(2) {

@@ -60,7 +60,7 @@ pub struct IntervalsLeaf {
     pub terms: LeafTerms,
 }
 
-/// What is looked for.
+/// Intervals that are searched.
 #[derive(Clone, Debug)]
 pub struct Intervals {
     /// The expression.

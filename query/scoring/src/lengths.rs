@@ -1,4 +1,4 @@
-//! What rows of a text field can score by their lengths.
+//! Bounds on scores of a text field's rows by their lengths.
 //!
 //! Most rows have a term once, and then its score is a function of the row's length. Where it is known that no row of a
 //! window has a term more often, the window's lengths tell which rows can pass a threshold before postings are decoded. And
@@ -19,10 +19,10 @@ const ONE: u8 = 1;
 /// Runs ahead that are looked at one by one: a window of rows of a frequent term has that many.
 const NEAR_RUNS: usize = 64;
 
-/// What bounds the scores of a term in some rows.
+/// Bounds on the scores of a term in some rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bounds {
-    /// How often rows have it at most.
+    /// Bound on the frequency in the rows.
     pub(super) often: FrequencyBound,
     /// An encoded length that no row that has it falls below.
     pub(super) shortest: u8,
@@ -115,7 +115,7 @@ fn not_longer(ids: &[u8], longest: u8) -> u64 {
     rest.iter().enumerate().fold(found, |found, (at, id)| found | u64::from(*id <= longest) << (start + at))
 }
 
-/// How often rows have a term at most, and how short they are at least, run by run.
+/// Bounds on the frequency of a term and on the length of rows, run by run.
 #[derive(Debug)]
 pub(super) struct ImpactRuns {
     lasts: Vec<u32>,
@@ -165,7 +165,7 @@ impl ImpactRuns {
     }
 }
 
-/// What frequencies are divided by for the length of the field: the greater what comes out, the greater the score.
+/// Divisors of frequencies for the length of the field: the greater the quotient, the greater the score.
 struct Weights {
     average: f32,
     /// By encoded length, ascending.

@@ -100,8 +100,8 @@ pub trait Scorer: Send {
     fn cost(&self) -> u64;
 }
 
-/// Whether scores that no more than add up to `sum` may exceed a threshold. Sums of a few scores are exact but
-/// for the last bits of a double.
+/// Returns whether scores that no more than add up to `sum` may exceed a threshold. Sums of a few scores are exact but for the
+/// last bits of a double.
 fn may_exceed(sum: f64, threshold: f32) -> bool {
     bound_of(sum) > threshold
 }

@@ -31,7 +31,7 @@ struct ScoredClause<'a> {
     bound: f64,
     /// Bound of the scores of it and all before it.
     sum: f64,
-    /// Where it was before parts were sorted, so that scores always add up in one order.
+    /// Original position of the part, so that scores always add up in one order.
     place: usize,
     /// Its score of the current row; 0 where it does not match.
     score: f32,

@@ -13,7 +13,7 @@ use crate::path_values::has_value_at;
 use crate::source::Source;
 use crate::steps::in_steps;
 
-/// What is asked of a row's metadata.
+/// Condition on a row's metadata.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Metadata {
     /// A routing value: one of these, or any.
@@ -22,7 +22,7 @@ pub enum Metadata {
     Ignored {
         /// One of these, or any.
         any_of: Option<Vec<String>>,
-        /// What they are seen under.
+        /// Field rules under which they are seen.
         rules: Arc<[Arc<FieldRules>]>,
     },
     /// A sequence number from one to another.

@@ -152,7 +152,7 @@ impl Elements {
     }
 }
 
-/// Which row an element is in.
+/// Mapping from elements to their rows.
 #[derive(Clone, Debug)]
 enum Join {
     /// The document.
@@ -207,7 +207,7 @@ impl Join {
 /// A condition on the elements of a path.
 #[derive(Debug)]
 struct NestedCondition {
-    /// What elements match.
+    /// Condition on elements.
     inner: SharedCondition,
     inverted: Arc<dyn InvertedIndex>,
     elements: u32,
@@ -220,11 +220,11 @@ struct NestedCondition {
 pub struct NestedNode {
     /// The path, and the nested paths around it from the inside out, as far as the enclosing clause's.
     pub chain: Vec<PathId>,
-    /// Whether elements are joined to documents, not to elements of an enclosing clause's path.
+    /// `true` if elements are joined to documents, not to elements of an enclosing clause's path.
     pub to_document: bool,
-    /// What elements match.
+    /// Condition on elements.
     pub inner: Node,
-    /// How the scores of a row's elements become one.
+    /// Mode that combines the scores of a row's elements.
     pub mode: NestedScore,
 }
 

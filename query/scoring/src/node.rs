@@ -99,7 +99,7 @@ pub enum Node {
     Matching {
         /// Field.
         path: PathId,
-        /// Whether terms of the text index are meant.
+        /// `true` if terms of the text index are meant.
         text: bool,
         /// The pattern.
         pattern: Arc<Pattern>,
@@ -123,7 +123,7 @@ pub enum Node {
     ManyExpanded {
         /// The expansions.
         slots: Vec<usize>,
-        /// How many.
+        /// Number of clauses that have to match.
         minimum: MinimumShouldMatch,
     },
     /// Rows with any of several terms of a text field, scored as if they were one.
@@ -164,7 +164,7 @@ pub enum Node {
     Intervals {
         /// Field.
         path: PathId,
-        /// What is looked for.
+        /// Intervals that are searched.
         intervals: Arc<Intervals>,
         /// Score.
         weight: Weight,
@@ -173,14 +173,14 @@ pub enum Node {
     Spans {
         /// Field whose lengths count.
         path: PathId,
-        /// What is looked for.
+        /// Spans that are searched.
         spans: Arc<Spans>,
         /// Score.
         weight: Weight,
     },
     /// Rows by metadata that is not indexed.
     Metadata {
-        /// What is asked.
+        /// Condition on the metadata.
         metadata: Arc<Metadata>,
         /// Score.
         weight: Weight,
@@ -197,9 +197,9 @@ pub enum Node {
     Constant(f32, Box<Node>),
     /// This, with its score multiplied.
     Boosting {
-        /// What matches.
+        /// Clause that matches.
         positive: Box<Node>,
-        /// Where the second factor applies too.
+        /// Clause whose matches get the second factor.
         negative: Box<Node>,
         /// Factors of all scores, and where `negative` matches.
         factors: (f32, f32),
@@ -208,11 +208,11 @@ pub enum Node {
     DisMax(f32, Vec<Node>),
     /// This, with scores combined with functions.
     FunctionScore {
-        /// What matches.
+        /// Clause that matches.
         base: Box<Node>,
         /// The functions.
         functions: Vec<NodeFunction>,
-        /// How scores and functions are combined.
+        /// Combination of scores and functions.
         combination: Combination,
     },
     /// Rows with elements of a nested path that match.
@@ -251,7 +251,7 @@ impl Node {
         }
     }
 
-    /// Whether finding the rows needs more of a segment than its inverted index.
+    /// Returns whether finding the rows needs more of a segment than its inverted index.
     pub fn reads_columns(&self) -> bool {
         match self {
             Node::ColumnMatching { .. }
@@ -264,7 +264,7 @@ impl Node {
         }
     }
 
-    /// Whether a score decides which rows match.
+    /// Returns whether a score decides which rows match.
     pub fn scores_decide(&self) -> bool {
         match self {
             Node::FunctionScore { combination, .. } if combination.min_score.is_some() => true,
@@ -272,7 +272,7 @@ impl Node {
         }
     }
 
-    /// Whether any of the nodes that this one is made of is such.
+    /// Returns whether any of the nodes that this one is made of is such.
     fn any_part(&self, is_such: fn(&Node) -> bool) -> bool {
         match self {
             Node::And(parts) | Node::AtLeast(_, parts) | Node::DisMax(_, parts) => parts.iter().any(is_such),
@@ -288,7 +288,7 @@ impl Node {
     }
 }
 
-/// What the statistics of several terms make.
+/// Combination of the statistics of several terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Join {
     /// One term, as frequent as the most frequent.
@@ -310,7 +310,7 @@ pub struct TermStatistics {
     pub field: Arc<str>,
     /// The terms.
     pub terms: Vec<StatisticsTerm>,
-    /// What they make together.
+    /// Combination of the terms.
     pub join: Join,
     /// Boost of the clause.
     pub boost: f32,
@@ -333,7 +333,7 @@ pub enum StatisticsTerm {
     },
 }
 
-/// Which of the terms that a pattern finds in a shard are kept.
+/// Selection of the terms that a pattern finds in a shard.
 #[derive(Clone, Debug)]
 pub enum ExpansionSelection {
     /// So many of the greatest boosts, and among equals the least.
@@ -346,7 +346,7 @@ pub enum ExpansionSelection {
     InterestingTerms(Arc<InterestingTerms>),
 }
 
-/// How the terms of an expansion score.
+/// Scores of the terms of an expansion.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum ExpandedScore {
     /// Each by its own statistics.
@@ -368,15 +368,15 @@ pub struct Expansion {
     pub nested: Option<PathId>,
     /// Field's name.
     pub field: Arc<str>,
-    /// Whether terms of the text index are meant.
+    /// `true` if terms of the text index are meant.
     pub text: bool,
-    /// What terms are found.
+    /// Pattern of the terms.
     pub pattern: Arc<Pattern>,
-    /// What was put before the pattern, inside of a flat_object.
+    /// Prefix before the pattern, inside of a flat_object.
     pub lead: String,
-    /// Which of them are kept.
+    /// Selection of the terms.
     pub keep: ExpansionSelection,
-    /// How they score.
+    /// Scores of the terms.
     pub score: ExpandedScore,
     /// Boost of the clause.
     pub boost: f32,
@@ -385,7 +385,7 @@ pub struct Expansion {
 }
 
 impl Expansion {
-    /// Whether which terms it stands for hangs on what other terms there are: it stands for others in a part of a shard.
+    /// Returns whether which terms it stands for hangs on what other terms there are: it stands for others in a part of a shard.
     pub fn is_chosen(&self) -> bool {
         matches!(
             self.keep,

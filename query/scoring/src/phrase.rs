@@ -49,7 +49,7 @@ pub struct PhrasePosition {
     pub terms: PlaceTerms,
 }
 
-/// What is looked for.
+/// Phrase that is searched.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Phrase {
     /// Terms at places, which may be moved by so many positions in all.
@@ -157,7 +157,7 @@ impl Condition for PhraseCondition {
     }
 }
 
-/// How the rows of a phrase score.
+/// Score of the rows of a phrase.
 #[derive(Debug)]
 pub enum PhraseScore<'a> {
     /// All alike.
@@ -313,7 +313,7 @@ struct PhrasePositions<'a> {
     asked: Option<u32>,
     /// Positions in the current row, by place, where all of them were read.
     positions: Vec<Vec<u32>>,
-    /// Where the phrase may begin in the current row, and room for those that are left.
+    /// Candidate starts of the phrase in the current row, and a buffer for those that remain.
     starts: (Vec<i64>, Vec<i64>),
 }
 

@@ -12,7 +12,7 @@ use crate::reader::TextReader;
 /// Rows of a window that have all terms, from which on it is worth it: the positions of all rows that have any are read.
 pub(super) const MANY: u32 = WINDOW_ROWS / 8;
 
-/// Where a phrase begins in the rows of a window.
+/// Starts of a phrase in the rows of a window.
 pub(super) struct PhraseWindows {
     /// The positions of each place, and how far behind the beginning it is.
     places: Vec<(Box<dyn RowPositions>, u32)>,

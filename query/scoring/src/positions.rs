@@ -1,5 +1,4 @@
-//! Where terms stand in rows, read for many rows at a time: phrases ask for those of nearly every row that has their
-//! terms.
+//! Positions of terms in rows, read for many rows at a time: phrases need those of nearly every row that has their terms.
 
 use std::ops::Range;
 
@@ -59,10 +58,10 @@ impl RowPositions for PostingsUnion {
 /// The positions in some rows of a window.
 #[derive(Debug, Default)]
 pub struct ReadPositions {
-    /// What was read: all the rows that were asked for in here.
+    /// Rows that were read: all requested ones in this range.
     range: Range<u32>,
     rows: Vec<u32>,
-    /// Where the positions of each row end.
+    /// Ends of the positions of each row.
     ends: Vec<usize>,
     values: Vec<u32>,
     /// Place of the row that was asked for last.

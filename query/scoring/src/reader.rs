@@ -1,5 +1,4 @@
-//! What searching needs of a segment, as traits: the store's segments implement them, and tests
-//! build small ones by hand.
+//! Interface of segments for searches, as traits: the store's segments implement them, and tests build small ones by hand.
 
 use std::fmt;
 use std::ops::ControlFlow;
@@ -78,7 +77,7 @@ pub trait SegmentReader: fmt::Debug + Send + Sync {
         columns: &[PathId],
         rows: Option<RoaringBitmap>,
     ) -> BoxStream<'static, Result<ColumnBatch>>;
-    /// Whether a row may have several values of a column.
+    /// Returns whether a row may have several values of a column.
     fn is_list(&self, _column: PathId) -> bool {
         true
     }
@@ -119,7 +118,7 @@ pub trait InvertedIndex: fmt::Debug + Send + Sync {
     }
     /// Counts the rows with an exact value.
     fn exact_count(&self, path: PathId, value: &Scalar) -> Result<u32>;
-    /// Whether the exact values of a path are terms.
+    /// Returns whether the exact values of a path are terms.
     fn has_exact(&self, path: PathId) -> bool;
     /// Finds the rows with an exact value of a pattern; some of them once it is told to stop.
     fn matching_rows(&self, path: PathId, pattern: CancellablePattern<'_>) -> Result<RoaringBitmap>;
@@ -213,7 +212,7 @@ pub trait TextReader: Send + Sync {
     ) -> Result<()>;
     /// Finds the rows with a term between two; some of them once it is told to stop.
     fn range_rows(&self, from: &TextBound, to: &TextBound, stop: &Stop) -> Result<RoaringBitmap>;
-    /// Whether norms are kept.
+    /// Returns whether norms are kept.
     fn has_norms(&self) -> bool;
     /// Returns the field's length in a row.
     fn norm(&self, row: u32) -> u32 {

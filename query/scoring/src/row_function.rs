@@ -24,25 +24,25 @@ pub enum RowFunction {
         column: Option<(PathId, f64)>,
         /// Factor of the value.
         factor: f32,
-        /// What is made of the product.
+        /// Modifier of the product.
         modifier: Modifier,
         /// Value of rows without any.
         missing: Option<f64>,
     },
     /// The distance of a column's values from an origin.
     Decay {
-        /// Where distances come from.
+        /// Origin of distances.
         from: Origin,
         /// Distance up to which nothing decays.
         offset: f64,
         /// The curve.
         curve: Curve,
-        /// How the distances of several values become one.
+        /// Mode that combines the distances of several values.
         mode: MultiValueMode,
     },
-    /// How near a column's nearest value is to an origin: `pivot / (pivot + distance)`.
+    /// Nearness of a column's nearest value to an origin: `pivot / (pivot + distance)`.
     Nearness {
-        /// Where distances come from.
+        /// Origin of distances.
         from: Origin,
         /// Distance at which one half is left.
         pivot: f64,
@@ -51,19 +51,19 @@ pub enum RowFunction {
     Random {
         /// The seed and Java's hash of the index's name.
         seed: (i32, i32),
-        /// What decides the number; the row itself where absent.
+        /// Input of the hash that decides the number; the row itself where absent.
         of: Option<HashInput>,
     },
 }
 
-/// What distances are measured from.
+/// Origin of distances.
 #[derive(Clone, Debug)]
 pub enum Origin {
     /// A number; values of the column are divided by `unit` first.
     Number {
         /// The column.
         column: PathId,
-        /// What values are divided by.
+        /// Divisor of values.
         unit: f64,
         /// The number.
         origin: f64,
@@ -106,7 +106,7 @@ impl Curve {
     }
 }
 
-/// Where the functions of a prepared predicate are evaluated.
+/// Scope in which the functions of a prepared predicate are evaluated.
 #[derive(Clone, Debug)]
 pub struct FunctionScope {
     /// The segment.

@@ -15,7 +15,7 @@ pub struct Scaled {
     factor: f32,
     /// Least score.
     least: Option<f32>,
-    /// What is scaled.
+    /// Condition that is scaled.
     part: SharedCondition,
     work: QueryContext,
     /// The error that ended a pass over its rows.

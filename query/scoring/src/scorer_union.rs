@@ -5,9 +5,9 @@ use std::collections::BinaryHeap;
 
 use crate::{BoxScorer, END, Scorer};
 
-/// How the scores of the parts on a row become one.
+/// Combination of the scores of the parts on a row.
 pub(super) trait ScoreCombiner: Default {
-    /// What it goes by.
+    /// Key of the combination.
     type Key: Copy + Send;
 
     /// Takes the score of a part.

@@ -1,5 +1,5 @@
-//! How often a phrase occurs where its terms may be moved: the sum of `1 / (1 + distance)` over the
-//! matches, found as Lucene's `SloppyPhraseMatcher` finds them.
+//! Frequency of a phrase whose terms may be moved: the sum of `1 / (1 + distance)` over the matches, found as Lucene's
+//! `SloppyPhraseMatcher` finds them.
 //!
 //! A cursor stands on each place's terms at `position - offset`, so that cursors agree where the
 //! terms are in their places. The least is moved on until it passes the next; how far the greatest
@@ -27,7 +27,7 @@ pub(super) struct Sloppy {
     slop: i64,
     cursors: Vec<Cursor>,
     groups: Vec<Vec<usize>>,
-    /// Whether places of a group may have other terms too.
+    /// `true` if places of a group may have other terms too.
     alternatives: bool,
     queue: Vec<usize>,
     end: i64,

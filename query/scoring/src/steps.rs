@@ -1,4 +1,4 @@
-//! How many rows are read with their sources at once: as many as a few megabytes hold.
+//! Number of rows that are read with their sources at once: as many as a few megabytes hold.
 //!
 //! What rows take is known once they are there, and what is beside them is not accounted for until then. So reading
 //! begins with few rows, or with fewer where those of the segment are large on average, and goes on by what it has found.
@@ -14,7 +14,7 @@ const MOST_ROWS: usize = 1_000;
 const BARE_ROWS: usize = 8_192;
 /// Most rows that are read at once while none has been seen.
 const FIRST_ROWS: usize = 64;
-/// How many times as many rows as before are read at most.
+/// Largest growth of the number of rows from one read to the next.
 const GROWTH: usize = 8;
 /// Bytes of sources that are read at once, about.
 const STEP_BYTES: usize = 4 << 20;

@@ -113,7 +113,7 @@ impl Condition for Exists {
     }
 }
 
-/// How the rows of a posting list score.
+/// Score of the rows of a posting list.
 pub(super) enum TermScore<'a> {
     /// All alike.
     Flat(f32),

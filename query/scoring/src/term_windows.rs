@@ -17,12 +17,12 @@ use crate::reader::{RowPostings, TextReader};
 use crate::windows::BoxFilter;
 use crate::{END, bound_of};
 
-/// Where it is kept what can pass of rows that have the leading terms once, all, and each.
+/// Indices of length bounds: for rows that have the leading terms once, all of them, and each.
 const LEAD: usize = 0;
 const ALL: usize = 1;
 const EACH: usize = 2;
 
-/// Which rows match.
+/// Condition on rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RowCondition {
     /// Those with any of the terms.
@@ -31,7 +31,7 @@ pub(super) enum RowCondition {
     All,
 }
 
-/// How rows score.
+/// Score of rows.
 pub(super) enum Ranking<'a> {
     /// All alike: there is no threshold.
     Flat,
@@ -46,7 +46,7 @@ pub(super) struct TermWindows<'a> {
     terms: Vec<Term>,
     wanted: RowCondition,
     ranking: Ranking<'a>,
-    /// What else rows must match.
+    /// Further condition on rows.
     filter: Option<BoxFilter<'a>>,
     failure: Failure,
     lengths: Lengths<'a>,
@@ -59,12 +59,12 @@ pub(super) struct TermWindows<'a> {
     behind: u32,
     bits: WindowBits,
     threshold: f32,
-    /// What can pass the threshold, and what can of rows that have some terms once: those that lead, all, and each.
+    /// Lengths that can pass the threshold, and those of rows that have some terms once: the leading ones, all, and each.
     passing: LengthThresholds,
     passing_once: Vec<LengthThresholds>,
 }
 
-/// How long rows can be that pass a threshold, where they have the terms no more often than said.
+/// Bounds on the lengths of rows that pass a threshold, where they have the terms no more often than given.
 struct LengthThresholds {
     threshold: f32,
     bounds: Vec<Bounds>,

@@ -204,7 +204,7 @@ fn totals_stop_beyond_what_is_tracked() {
     assert_eq!(totals.read(), (2, true));
 }
 
-/// What is left out for its score is never what is wanted.
+/// Tests that rows which are skipped for their score are never among the best.
 #[test]
 fn the_best_are_found_without_visiting_all() {
     let mut rng = StdRng::seed_from_u64(17);

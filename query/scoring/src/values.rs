@@ -23,14 +23,14 @@ const WINDOW_MIN: u32 = 1_024;
 /// Rows of the greatest window.
 const WINDOW_MAX: u32 = 65_536;
 
-/// What numbers are wanted of a row.
+/// Selection of the numbers of a row.
 #[derive(Clone, Debug)]
 pub(crate) enum RequestedNumbers {
     /// The values of a numeric column, divided by a number.
     Numbers {
         /// The column.
         column: PathId,
-        /// What values are divided by.
+        /// Divisor of values.
         unit: f64,
     },
     /// The distances in metres of a column's points from a point.
@@ -44,14 +44,14 @@ pub(crate) enum RequestedNumbers {
     },
     /// One hash of what identifies the row.
     Hashes {
-        /// What is hashed.
+        /// Input of the hash.
         of: HashInput,
         /// Start of the hash.
         seed: u32,
     },
 }
 
-/// What a row's hash is computed of.
+/// Input of a row's hash.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum HashInput {
     /// The document's id.

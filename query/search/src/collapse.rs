@@ -43,7 +43,7 @@ const MOST_FIRST_GROUPS: usize = 64;
 #[derive(Clone, Debug)]
 pub struct GroupBy {
     kind: KeyKind,
-    /// Whether floating point numbers print at single precision.
+    /// `true` if floating point numbers print at single precision.
     single: bool,
     sources: Vec<Option<KeySource>>,
 }
@@ -132,7 +132,7 @@ impl GroupBy {
         LEAST
     }
 
-    /// Whether the best rows of the groups that a search wants are looked for among the first: not of so many groups that
+    /// Returns whether the best rows of the groups that a search wants are looked for among the first: not of so many groups that
     /// looking through what is kept of them costs more, nor where rows that are never looked at might be refused or counted.
     pub(crate) fn is_told(&self, search: &Search<'_>) -> bool {
         let wanted = search.from.saturating_add(search.size);
@@ -282,16 +282,16 @@ fn several(row: u32) -> Error {
     Error::SearchPhase { failures: vec![failure] }
 }
 
-/// What the searches for inner hits share with the search whose hits they are of.
+/// State that the searches for inner hits share with the search whose hits they are of.
 #[derive(Clone, Copy, Debug)]
 pub struct Expansion<'a> {
-    /// What is searched.
+    /// Snapshot that is searched.
     pub snapshot: &'a Arc<TableSnapshot>,
     /// The request's query, if it has one.
     pub query: Option<&'a Query>,
-    /// Whether statistics of all shards are joined.
+    /// `true` if statistics of all shards are joined.
     pub global_statistics: bool,
-    /// What `now` means.
+    /// Value of `now`.
     pub now_ms: i64,
     /// The work that it is done for.
     pub work: &'a QueryContext,

@@ -28,16 +28,16 @@ use crate::response::{Hit, RenderOptions};
 /// Bytes of the hit of an element beside its source and its id.
 const HIT_BYTES: usize = 1_024;
 
-/// How elements are shown.
+/// Rendering of elements.
 #[derive(Clone, Copy, Debug)]
 pub struct ElementRendering<'a> {
-    /// Which parts.
+    /// Parts that are shown.
     pub shown: &'a RenderOptions,
-    /// What is highlighted.
+    /// Query whose matches are highlighted.
     pub query: &'a Query,
-    /// Whether scores are shown.
+    /// `true` if scores are shown.
     pub scored: bool,
-    /// What `now` means.
+    /// Value of `now`.
     pub now_ms: i64,
     /// The work that holds them.
     pub work: &'a QueryContext,
@@ -232,7 +232,7 @@ impl<'t> Document<'t> {
     }
 }
 
-/// What elements lie in: a document, perhaps an element of it.
+/// Container of elements: a document, perhaps an element of it.
 #[derive(Clone, Debug)]
 pub struct Outer<'a> {
     /// The document's source.

@@ -1,4 +1,4 @@
-//! How a row gets its score: a tree of numbers and the words that Lucene has for them.
+//! Explanations of scores: a tree of numbers and the words that Lucene has for them.
 //!
 //! An [`Explainer`] is made once for a query over a snapshot and explains any of its rows. Compound
 //! clauses are walked as the query has them; a leaf is resolved for each index and explained by
@@ -36,13 +36,13 @@ const NUMBER_BYTES: usize = 768;
 /// A number, what it is, and what it was made of.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
-    /// Whether the row matches.
+    /// `true` if the row matches.
     pub matched: bool,
     /// The number.
     pub value: Number,
-    /// What it is.
+    /// Description of the number.
     pub description: String,
-    /// What it was made of.
+    /// Explanations of its components.
     pub details: Vec<Explanation>,
 }
 
@@ -102,7 +102,7 @@ impl Explanation {
     }
 }
 
-/// How a clause takes part in a `bool`.
+/// Occurrence of a clause in a `bool`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Occur {
     Must,
@@ -134,9 +134,9 @@ struct Clause {
 enum ScoreShape {
     Bool {
         clauses: Vec<(Occur, Clause)>,
-        /// How many optional clauses must match.
+        /// Number of optional clauses that must match.
         required: usize,
-        /// Whether the request said so.
+        /// `true` if the request said so.
         explicit: bool,
     },
     /// One score, the product of the boosts down to here.
@@ -372,7 +372,7 @@ impl Clause {
         }
     }
 
-    /// Whether a leaf became several clauses, as a `match` of several terms does.
+    /// Returns whether a leaf became several clauses, as a `match` of several terms does.
     fn is_compound(&self, index: usize) -> bool {
         match &self.shape {
             ScoreShape::Leaf(leaf) => leaf.resolved.get(index).and_then(Option::as_ref).is_some_and(|resolved| {

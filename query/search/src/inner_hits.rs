@@ -64,7 +64,7 @@ impl Definitions {
         Ok(definitions)
     }
 
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub(crate) fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -127,7 +127,7 @@ struct Plan {
     definition: Arc<Definition>,
     shown: Arc<RenderOptions>,
     order: Order,
-    /// Whether scores are computed.
+    /// `true` if scores are computed.
     scored: bool,
     /// By index; none where the index lacks the path.
     resolved: Vec<Option<ResolvedPredicate>>,

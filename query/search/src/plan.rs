@@ -44,13 +44,13 @@ pub struct Planner {
 /// The shape of one search's plan.
 #[derive(Debug)]
 pub struct PlanShape<'a> {
-    /// What matches; everything where absent.
+    /// Predicate that rows match; everything where absent.
     pub filter: Option<Expr>,
-    /// What comes behind the point where a continued search goes on.
+    /// Predicate for rows behind the point where a continued search goes on.
     pub behind: Option<Expr>,
     /// The order of rows.
     pub order: &'a Order,
-    /// Whether scores are computed.
+    /// `true` if scores are computed.
     pub scores: bool,
     /// Rows to skip.
     pub from: usize,

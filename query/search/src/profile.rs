@@ -17,7 +17,7 @@ use crate::response::NODE;
 /// Longest text of a query that is told for each shard, in bytes.
 const MAX_DESCRIPTION_BYTES: usize = 16 << 10;
 
-/// What a search measured of itself.
+/// Measurements of a search.
 #[derive(Clone, Debug)]
 pub struct SearchProfile {
     /// The physical plan.

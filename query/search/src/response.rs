@@ -22,7 +22,7 @@ pub(crate) const NODE: &str = "millrace";
 pub struct Hit {
     /// Concrete index.
     pub index: String,
-    /// Which element of the document it is, if it is one.
+    /// Element of the document that it is, if it is one.
     pub nested: Option<Value>,
     /// Id, version, source and the like.
     pub row: StoredRow,
@@ -36,26 +36,26 @@ pub struct Hit {
     pub extras: Extras,
     /// Hits below this one.
     pub inner_hits: Vec<InnerHitList>,
-    /// How it got its score, and the shard that it comes from, where asked for.
+    /// Explanation of its score, and the shard that it comes from, where requested.
     pub explanation: Option<(Value, String)>,
 }
 
-/// Which parts of a hit are shown.
+/// Parts of a hit that are shown.
 #[derive(Clone, Debug)]
 pub struct RenderOptions {
     /// Part of the source.
     pub source: SourceFilter,
-    /// Whether ids are shown.
+    /// `true` if ids are shown.
     pub id: bool,
-    /// Whether versions are shown.
+    /// `true` if versions are shown.
     pub version: bool,
-    /// Whether sequence number and primary term are shown.
+    /// `true` if sequence number and primary term are shown.
     pub seq_no: bool,
     /// The filter of hits, whose names are shown too.
     pub post_filter: Option<Query>,
-    /// Whether the scores of named clauses are shown.
+    /// `true` if the scores of named clauses are shown.
     pub matched_scores: bool,
-    /// What else is.
+    /// Further parts.
     pub phases: Phases,
 }
 
@@ -92,7 +92,7 @@ pub struct InnerHitList {
     pub name: Arc<str>,
     /// They.
     pub list: HitList,
-    /// Which parts of them are shown.
+    /// Parts of the hits that are shown.
     pub shown: Arc<RenderOptions>,
 }
 
@@ -101,15 +101,15 @@ pub struct InnerHitList {
 pub struct Answer {
     /// Milliseconds it took.
     pub took_ms: i64,
-    /// Whether time was over before the end.
+    /// `true` if time was over before the end.
     pub timed_out: bool,
-    /// Whether shards stopped early; absent where not asked for.
+    /// Set if shards stopped early; absent where not requested.
     pub terminated_early: Option<bool>,
     /// Number of shards.
     pub shards: u32,
     /// Shards that could not answer.
     pub failures: Vec<ShardFailure>,
-    /// Whether totals are bare numbers.
+    /// `true` if totals are bare numbers.
     pub total_as_int: bool,
     /// The hits.
     pub list: HitList,
@@ -119,9 +119,9 @@ pub struct Answer {
     pub point_in_time: Option<String>,
     /// Shards that were known to have no match.
     pub skipped: u32,
-    /// Where the time went, where asked for.
+    /// Profile, where requested.
     pub profile: Option<Value>,
-    /// How long each phase took, where asked for.
+    /// Duration of each phase, where requested.
     pub phase_took: Option<Value>,
     /// Results of aggregations, where asked for.
     pub aggregations: Option<Box<dyn WriteAnswer>>,
@@ -150,7 +150,7 @@ impl Answer {
         }
     }
 
-    /// Whether it is written in no time: few hits and nothing else.
+    /// Returns whether it is written in no time: few hits and nothing else.
     pub fn is_small(&self) -> bool {
         let others = [&self.suggestions, &self.profile];
         self.aggregations.is_none()

@@ -51,18 +51,18 @@ const SLICE_STEP: usize = 10_000;
 pub struct Searcher {
     /// Plans and runs.
     pub planner: Planner,
-    /// Where work is done.
+    /// Threads for the work.
     pub compute: Compute,
 }
 
 /// One search over a snapshot.
 #[derive(Clone, Debug)]
 pub struct Search<'a> {
-    /// What is searched.
+    /// Snapshot that is searched.
     pub snapshot: Arc<TableSnapshot>,
-    /// What matches.
+    /// Query that rows match.
     pub query: &'a Query,
-    /// What must match too, without a score.
+    /// Query that must match too, without a score.
     pub post_filter: Option<&'a Query>,
     /// Least score of hits.
     pub min_score: Option<f32>,
@@ -72,23 +72,23 @@ pub struct Search<'a> {
     pub from: usize,
     /// Hits to return.
     pub size: usize,
-    /// Where to go on.
+    /// Point after which the search goes on.
     pub after: Option<Point>,
-    /// Whether scores are computed though they do not order.
+    /// `true` if scores are computed though they do not order.
     pub track_scores: bool,
-    /// How many matches are counted.
+    /// Number up to which matches are counted.
     pub track: Option<u64>,
-    /// Whether statistics of all shards are joined.
+    /// `true` if statistics of all shards are joined.
     pub global_statistics: bool,
     /// Matches after which a shard stops.
     pub terminate_after: u64,
     /// Milliseconds after which what was found so far is the result.
     pub timeout_ms: Option<u64>,
-    /// What `now` means.
+    /// Value of `now`.
     pub now_ms: i64,
     /// By what matches are grouped, if they are.
     pub collapse: Option<&'a GroupBy>,
-    /// Whether the time that shards take is measured.
+    /// `true` if the time that shards take is measured.
     pub profile: bool,
     /// The work that it is done for.
     pub work: QueryContext,
@@ -134,26 +134,26 @@ impl<'a> Search<'a> {
     }
 }
 
-/// What a search found.
+/// Hits of a search.
 #[derive(Debug)]
 pub struct SearchHits {
     /// Rows in order.
     pub rows: FoundRows,
     /// The order.
     pub order: Order,
-    /// Whether scores were computed.
+    /// `true` if scores were computed.
     pub scored: bool,
     /// Matches and whether there are more, where counted.
     pub total: Option<(u64, bool)>,
     /// Greatest score.
     pub max_score: Option<f32>,
-    /// Whether time was over.
+    /// `true` if time was over.
     pub timed_out: bool,
-    /// Whether shards stopped early, where they could.
+    /// Set if shards stopped early, where they could.
     pub terminated_early: Option<bool>,
     /// Shards that could not answer.
     pub failures: Vec<ShardFailure>,
-    /// Where the time went, where measured.
+    /// Profile, where measured.
     pub profile: Option<SearchProfile>,
 }
 

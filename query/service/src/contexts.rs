@@ -41,9 +41,9 @@ pub(crate) struct Contexts<T> {
 pub(crate) struct ContextInfo {
     /// Id.
     pub id: String,
-    /// When it was opened.
+    /// Time of its opening.
     pub created_ms: i64,
-    /// How long it lives without being asked for.
+    /// Time that it lives without use.
     pub keep_alive_ms: u64,
 }
 
@@ -58,7 +58,7 @@ struct Entry<T> {
     _counted: Vec<OpenContext>,
 }
 
-/// Who uses a context, and when that was last.
+/// User of a context, and the time of the last use.
 #[derive(Debug)]
 struct Usage {
     users: usize,

@@ -40,7 +40,7 @@ const MAX_FAILURES: usize = 100;
 
 /// Longest pause between two batches, in milliseconds.
 const MAX_PAUSE_MS: f64 = 86_400_000.0;
-/// How often is looked within a pause whether the operation may go on.
+/// Interval within a pause at which the operation checks whether it may go on.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
 
 /// Counters of the operation or of one slice.
@@ -236,14 +236,14 @@ fn per_second(text: Option<&str>) -> Result<f64> {
     }
 }
 
-/// What came of an operation.
+/// Tally of an operation.
 #[derive(Debug)]
 struct Tally {
     sum: Counters,
     slices: Vec<Counters>,
     failures: Vec<Value>,
     status: u16,
-    /// Whether a failure is a matter of rights.
+    /// `true` if a failure is a matter of rights.
     denied: bool,
 }
 

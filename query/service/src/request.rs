@@ -51,25 +51,25 @@ pub(crate) struct ContextLifetimes {
 pub(crate) struct SearchRequest {
     /// The body, with what parameters put in its place.
     pub body: SearchBody,
-    /// Which indices and shards are searched.
+    /// Indices and shards that are searched.
     pub scope: Scope,
-    /// Whether statistics of all shards are joined before scoring.
+    /// `true` if statistics of all shards are joined before scoring.
     pub global_statistics: bool,
-    /// Whether `hits.total` is a number.
+    /// `true` if `hits.total` is a number.
     pub totals_as_int: bool,
-    /// How long a scroll is kept alive, in milliseconds; no scroll where absent.
+    /// Time that a scroll is kept alive, in milliseconds; no scroll where absent.
     pub scroll_ms: Option<u64>,
-    /// How much longer the point in time is kept alive, where the request says so.
+    /// Extension of the point in time's life, where the request has one.
     pub point_in_time_ms: Option<u64>,
-    /// Whether partial results are wanted.
+    /// `true` if partial results are wanted.
     pub allow_partial: bool,
     /// Shards from which those without a match are told.
     pub pre_filtered: u64,
-    /// Whether the answer says how long each phase took.
+    /// `true` if the answer says how long each phase took.
     pub phase_took: bool,
     /// Time after which the search is given up, in milliseconds.
     pub cancel_after_ms: Option<u64>,
-    /// Whether names of aggregations tell their types.
+    /// `true` if names of aggregations tell their types.
     pub typed_keys: bool,
     /// Bytes of the body's values, where a scroll keeps what is made of them.
     pub body_bytes: usize,

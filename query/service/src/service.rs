@@ -129,14 +129,14 @@ pub struct SearchService {
     pins: Option<PinnedMemory>,
     pub(crate) throttled: Throttled,
     config: Config,
-    /// What the engine asks for documents by id, for as long as there is this service.
+    /// Visibility of documents by id for the engine, for as long as this service lives.
     _visibility: Option<Arc<dyn Visibility>>,
 }
 
 /// A request as every endpoint opens it.
 #[derive(Debug)]
 pub(crate) struct OpenedRequest<'a> {
-    /// Who asks.
+    /// Session of the caller.
     pub session: &'a Session,
     /// Index expression of the path; empty where it names none.
     pub expression: &'a str,
@@ -144,7 +144,7 @@ pub(crate) struct OpenedRequest<'a> {
     pub params: Params,
     /// The body, or the parameter `source` in its place.
     pub body: Option<Value>,
-    /// When the request came, and what `now` means in it.
+    /// Time of the request, and value of `now` in it.
     pub now_ms: i64,
 }
 

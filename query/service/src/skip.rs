@@ -1,4 +1,4 @@
-//! Which shards cannot have a match, by the bounds of their values.
+//! Skips shards that cannot have a match, by the bounds of their values.
 //!
 //! Bounds of stored segments are known without reading them. What is still in memory has none, but is
 //! small, so that its values are looked at. Blocks; runs on compute threads.
@@ -30,7 +30,7 @@ pub(crate) async fn skipped(
     Ok(count.min(snapshot.shards.saturating_sub(1)))
 }
 
-/// Whether no shard of an index, by its place in the snapshot, can have a match.
+/// Returns whether no shard of an index, by its place in the snapshot, can have a match.
 pub(crate) fn index_has_none(without: &[bool], snapshot: &TableSnapshot, place: usize) -> bool {
     let before: usize = snapshot.indices[..place].iter().map(|index| index.shards.len()).sum();
     let own = snapshot.indices[place].shards.len();
@@ -89,7 +89,7 @@ fn cannot_match(
     Ok(without)
 }
 
-/// Whether a segment can have a match; without one, whether something other than values decides.
+/// Returns whether a segment can have a match; without one, whether something other than values decides.
 fn can_match(node: &Node, segment: Option<&TableSegment>, work: &QueryContext) -> bool {
     match node {
         Node::None => false,

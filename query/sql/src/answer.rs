@@ -22,17 +22,17 @@ pub(super) struct Answer {
     pub(super) columns: Arc<[OutColumn]>,
     /// The rows.
     pub(super) rows: Rows,
-    /// Where the number of matching rows comes from.
+    /// Source of the number of matching rows.
     pub(super) total: Total,
     /// Rows that are skipped, and most that are answered.
     pub(super) cut: (usize, Option<usize>),
-    /// Whether it may be paged: lists of metadata are short.
+    /// `true` if it may be paged: lists of metadata are short.
     pub(super) pages: bool,
-    /// Whether rows come as they are read, not after all have been.
+    /// `true` if rows come as they are read, not after all have been.
     pub(super) streams: bool,
-    /// What they are read from.
+    /// Snapshots that the rows are read from.
     pub(super) snapshots: Vec<Arc<TableSnapshot>>,
-    /// What it is made for.
+    /// Context of the statement.
     pub(super) work: QueryContext,
     /// Stops the scans when nobody waits any more.
     pub(super) stop: StopOnDrop,

@@ -187,11 +187,11 @@ impl Runner {
 #[derive(Debug)]
 struct BatchCollector {
     exporter: Exporter,
-    /// What is not taken yet.
+    /// Batches that are not taken yet.
     pieces: Vec<RecordBatch>,
     rows: usize,
     bytes: usize,
-    /// Whether the next rows have no room.
+    /// `true` if the next rows have no room.
     full: bool,
     held: TextReservation,
 }

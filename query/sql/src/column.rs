@@ -24,7 +24,7 @@ use serde_json::{Map, Value};
 use super::functions::address::{BITS, bits_of};
 use super::types::{NANOS, SqlType};
 
-/// What is behind the name of a column of the bits of addresses.
+/// Suffix of the name of a column of the bits of addresses.
 const BITS_SUFFIX: &str = " (bits)";
 
 /// A column of a table.
@@ -34,26 +34,26 @@ pub(crate) struct SqlColumn {
     pub name: String,
     /// Type of its values.
     pub ty: SqlType,
-    /// Whether a row may have several values.
+    /// `true` if a row may have several values.
     pub list: bool,
-    /// Whether addresses are held as their bits: as what groups are told apart by.
+    /// `true` if addresses are held as their bits: as what groups are told apart by.
     pub bits: bool,
     /// By index of the snapshot.
     pub sources: Vec<ColumnSource>,
 }
 
-/// What a segment knows of a column.
+/// Bounds of a column in a segment.
 #[derive(Clone, Debug)]
 pub(crate) struct ColumnBounds {
     /// The least value; null where there is none.
     pub least: ScalarValue,
     /// The greatest.
     pub most: ScalarValue,
-    /// Whether every row has a value.
+    /// `true` if every row has a value.
     pub full: bool,
 }
 
-/// Where an index has the values of a column.
+/// Source of a column's values in an index.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ColumnSource {
     /// It has none.

@@ -21,10 +21,10 @@ use super::bind::OutColumn;
 use super::error::{Result, SqlError};
 use super::rows::Rows;
 
-/// What tokens begin with.
+/// Prefix of tokens.
 const PREFIX: &str = "n";
 
-/// Where a cursor is read on.
+/// Token by which a cursor is read on.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Token {
     /// The context.
@@ -62,15 +62,15 @@ pub struct Cursor {
     pub size: usize,
     /// The indices that the statement reads, as they were.
     pub indices: Vec<(Arc<IndexMeta>, AccessSnapshot)>,
-    /// What is left. Held while a page is made: requests for the same page get the same one.
+    /// Progress of the statement. Held while a page is made: requests for the same page get the same one.
     pub progress: Mutex<Progress>,
-    /// What its rows are read from.
+    /// Snapshots that its rows are read from.
     pub _pinned: Vec<PinnedSnapshot>,
     /// Stops the scans with the cursor.
     pub _stop: StopOnDrop,
 }
 
-/// What is left of a statement.
+/// Rest of a statement.
 #[derive(Debug)]
 pub struct Progress {
     /// The rows.
@@ -82,7 +82,7 @@ pub struct Progress {
 }
 
 impl Cursor {
-    /// Whether the indices are still there, open, and the same.
+    /// Returns whether the indices are still there, open, and the same.
     pub fn alive(&self, metadata: &Metadata) -> bool {
         self.indices.iter().all(|(index, _)| {
             metadata.index(&index.name).is_some_and(|now| now.open && now.uuid == index.uuid)

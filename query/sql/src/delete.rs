@@ -29,7 +29,7 @@ use super::types::SqlType;
 
 /// Documents of one batch.
 pub(super) const DELETED_AT_A_TIME: usize = 1_000;
-/// How long a batch may take to be durable.
+/// Time that a batch may take to be durable.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl Runner {

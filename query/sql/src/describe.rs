@@ -1,4 +1,5 @@
-//! What a statement answers and asks for, found by binding it without running it: what clients of prepared statements want to know.
+//! Describes the columns and parameters of a statement, found by binding it without running it: clients of prepared statements
+//! need them.
 //!
 //! A statement runs with types of its own, which values of parameters may change (`SELECT ?`). Who reads batches gets the types that
 //! were described, whatever the values are; see [`export`](super::export).
@@ -21,7 +22,7 @@ use super::run::{Bounds, Runner, StatementRequest};
 use super::statement::{self, Names, Statement};
 use super::types::SqlType;
 
-/// What a statement answers, and what it asks for.
+/// Columns and parameters of a statement.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StatementDescription {
     /// Columns of the answer; `None` for a statement that changes documents.

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 /// Result of planning or running a statement.
 pub type Result<T, E = SqlError> = std::result::Result<T, E>;
 
-/// What is wrong with a statement.
+/// Error of a statement.
 #[derive(Debug)]
 pub enum SqlError {
     /// It is not SQL.
@@ -29,7 +29,7 @@ pub enum SqlError {
     TooLarge(String),
     /// Its answer was not read in time.
     Unread(String),
-    /// What it reads failed.
+    /// A read of the statement failed.
     Query(Error),
 }
 
@@ -64,7 +64,7 @@ impl From<millrace_storage::Error> for SqlError {
     }
 }
 
-/// What functions call a value that they cannot take; rides through DataFusion.
+/// Prefix of errors about values that functions cannot take; it passes through DataFusion.
 const EVALUATION: &str = "cannot evaluate: ";
 
 /// Makes the error of a function that cannot take a value.

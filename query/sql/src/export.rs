@@ -116,7 +116,7 @@ impl Exporter {
     }
 }
 
-/// Whether the values of a column become those of the type that was described.
+/// Returns whether the values of a column become those of the type that was described.
 fn becomes(own: &OutColumn, described: &OutColumn) -> bool {
     let (from, to) = (own.ty, described.ty);
     let fits = from == to

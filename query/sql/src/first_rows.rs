@@ -56,7 +56,7 @@ fn mapped_type(column: &SqlColumn) -> Option<&'static str> {
     })
 }
 
-/// Whether a key has the values of a column in every index, of the column's own type.
+/// Returns whether a key has the values of a column in every index, of the column's own type.
 fn is_of(key: &Key, column: &SqlColumn) -> bool {
     key.sources.len() == column.sources.len()
         && key.sources.iter().zip(&column.sources).all(|sources| match sources {
@@ -68,7 +68,7 @@ fn is_of(key: &Key, column: &SqlColumn) -> bool {
         })
 }
 
-/// Whether every row is known to have a value.
+/// Returns whether every row is known to have a value.
 fn is_full(column: &SqlColumn, snapshot: &TableSnapshot) -> bool {
     column.known(snapshot).is_some_and(|known| known.null_count == Precision::Exact(0))
 }

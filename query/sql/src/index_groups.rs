@@ -68,7 +68,7 @@ struct IndexGroupsExec {
 
 #[derive(Debug)]
 struct GroupsState {
-    /// What makes states of rows.
+    /// Plan that makes states of rows.
     first: Arc<dyn ExecutionPlan>,
     scan: SqlScanExec,
     shape: StateAggregate,

@@ -108,7 +108,7 @@ fn scan_below<'p>(node: &'p Arc<dyn ExecutionPlan>, wanted: &mut BTreeSet<usize>
     scan_below(child??, wanted)
 }
 
-/// Whether all rows of a scan come to a node as they are, and nothing looks at them on their way.
+/// Returns whether all rows of a scan come to a node as they are, and nothing looks at them on their way.
 fn is_direct(node: &Arc<dyn ExecutionPlan>) -> bool {
     match node.downcast_ref::<RepartitionExec>() {
         Some(spread) => is_direct(spread.input()),
@@ -132,7 +132,7 @@ fn over(node: &Arc<dyn ExecutionPlan>, scan: Arc<dyn ExecutionPlan>) -> PlanResu
 /// Reads the columns of rows whose addresses its input has, in its order.
 #[derive(Clone, Debug)]
 struct LateColumnsExec {
-    /// What reads them.
+    /// Scan that reads them.
     scan: SqlScanExec,
     input: Arc<dyn ExecutionPlan>,
     properties: Arc<PlanProperties>,

@@ -20,7 +20,7 @@ pub const MESSAGE_BYTES: usize = 2 << 20;
 #[derive(Debug)]
 pub struct Encoder {
     schema: SchemaRef,
-    /// What is not encoded yet: whole batches, or what is left of one. The next one is the last.
+    /// Batches that are not encoded yet: whole ones, or the rest of one. The next one is the last.
     left: Vec<RecordBatch>,
 }
 
@@ -41,7 +41,7 @@ impl Encoder {
         self.left.push(batch);
     }
 
-    /// Whether everything is encoded.
+    /// Returns whether everything is encoded.
     pub fn is_done(&self) -> bool {
         self.left.is_empty()
     }

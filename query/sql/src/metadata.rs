@@ -159,7 +159,7 @@ fn listing(columns: Vec<OutColumn>, rows: &[Vec<Cell>]) -> Result<Listing> {
     Ok(Listing { columns, batch })
 }
 
-/// Whether a name is of a pattern, in which `%` and `*` stand for anything and `_` and `?` for a letter.
+/// Returns whether a name is of a pattern, in which `%` and `*` stand for anything and `_` and `?` for a letter.
 fn like(pattern: &str, name: &str) -> bool {
     let (pattern, name): (Vec<char>, Vec<char>) = (pattern.chars().collect(), name.chars().collect());
     let (mut at, mut place) = (0, 0);

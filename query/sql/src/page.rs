@@ -23,11 +23,11 @@ use super::run::Runner;
 /// The first page of an answer, but for its end.
 #[derive(Debug)]
 pub struct Page {
-    /// What is written.
+    /// Writer of the page.
     pub writer: Writer,
     /// Rows that match.
     pub total: u64,
-    /// What is left for later pages.
+    /// Cursor of later pages.
     pub left: Option<Cursor>,
 }
 

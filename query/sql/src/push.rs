@@ -43,9 +43,9 @@ pub(crate) enum Clause {
 pub(crate) struct PushedPredicate {
     /// Place of the source among those of the SELECT.
     pub source: usize,
-    /// Where it is true.
+    /// Clause that is true where the predicate is.
     pub truth: Clause,
-    /// Where it is false.
+    /// Clause that is true where the predicate is false.
     pub falsity: Clause,
 }
 
@@ -134,7 +134,7 @@ fn combined(parts: &[Clause], scores: bool, with: fn(Expr, Expr) -> Expr) -> Res
     }
 }
 
-/// How a field is compared by the index.
+/// Kind of the comparison of a field by the index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Keyword,
@@ -160,7 +160,7 @@ pub(crate) struct Comparable {
     whole: String,
     kind: Kind,
     ignore_above: Option<usize>,
-    /// Whether a normalizer makes the values of an index.
+    /// `true` if a normalizer makes the values of an index.
     normalized: bool,
     /// The least and the greatest integer that every index takes.
     limits: (i64, i64),
@@ -220,7 +220,7 @@ impl Comparable {
         PushedPredicate::of_field(self.source, &self.whole, clause)
     }
 
-    /// Whether the field has all the values, whatever they are.
+    /// Returns whether the field has all the values, whatever they are.
     fn is_whole(&self) -> bool {
         self.path == self.whole || self.ignore_above.is_none()
     }
@@ -343,7 +343,7 @@ impl Comparable {
         }
     }
 
-    /// Whether patterns are met by terms of a text, which only the index has.
+    /// Returns whether patterns are met by terms of a text, which only the index has.
     pub(crate) fn is_of_terms(&self) -> bool {
         self.kind == Kind::Text
     }
@@ -354,7 +354,7 @@ pub(crate) fn is_null(source: usize, path: &str) -> PushedPredicate {
     PushedPredicate::certain(source, Clause::Leaf(json!({"exists": {"field": path}}))).not()
 }
 
-/// Whether `exists` means a value of the path in every index.
+/// Returns whether `exists` means a value of the path in every index.
 pub(crate) fn has_exists(snapshot: &TableSnapshot, path: &str) -> bool {
     snapshot.indices.iter().all(|index| match index.mapping.field(path) {
         Some(field) => {

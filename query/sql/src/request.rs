@@ -19,7 +19,7 @@ pub struct SqlRequest {
     pub parameters: Parameters,
     /// Rows of a page; 0 is one page with all of them.
     pub fetch_size: Option<usize>,
-    /// Where an earlier answer is read on; then there is no statement.
+    /// Cursor of an earlier answer to read on; then there is no statement.
     pub cursor: Option<String>,
 }
 

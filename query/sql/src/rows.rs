@@ -23,14 +23,14 @@ use millrace_work::error::Error;
 use super::error::Result;
 use super::threads::{StatementThreads, ThreadDropped};
 
-/// What is cut out of the rows of a plan.
+/// Slice of the rows of a plan.
 #[derive(Clone, Copy, Debug)]
 pub struct RowSlice {
     /// Rows that are left out first.
     pub skip: usize,
     /// Rows that are taken then.
     pub rows: usize,
-    /// Whether the rows behind are run through, so that they are counted.
+    /// `true` if the rows behind are run through, so that they are counted.
     pub to_the_end: bool,
 }
 

@@ -78,11 +78,11 @@ pub struct Runner {
 pub(super) struct StatementRequest {
     pub(super) session: Session,
     pub(super) request: SqlRequest,
-    /// When the request came.
+    /// Time of the request.
     pub(super) now_ms: i64,
-    /// What ends it, and the memory that it holds.
+    /// Context that ends it, and holds its memory.
     pub(super) work: QueryContext,
-    /// What it reads.
+    /// Indices that it reads.
     pub(super) read: ReadIndices,
 }
 
@@ -97,7 +97,7 @@ pub(super) struct ReadyStatement {
     pub(super) snapshots: Vec<Arc<TableSnapshot>>,
 }
 
-/// Which rows of a statement are counted.
+/// Mode of counting the rows of a statement.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RowCountMode {
     /// All that match.
@@ -106,16 +106,16 @@ pub(super) enum RowCountMode {
     Answered,
 }
 
-/// How a statement is answered.
+/// Bounds of a statement's answer.
 #[derive(Clone, Copy, Debug)]
 pub struct Bounds {
-    /// When the request came.
+    /// Time of the request.
     pub now_ms: i64,
     /// Rows that are answered where the statement does not say; all where absent.
     pub rows: Option<usize>,
-    /// How long it may take.
+    /// Time that it may take.
     pub timeout_ms: Option<u64>,
-    /// Whether documents may be deleted.
+    /// `true` if documents may be deleted.
     pub deletes: bool,
 }
 
@@ -426,8 +426,7 @@ impl Runner {
     }
 }
 
-/// What index expressions of statements stand for: an index that is not there is an error, unless a pattern
-/// stands for none.
+/// Returns the options of a statement's index expressions: a missing index is an error, unless a pattern stands for none.
 fn pinned() -> Scope {
     Scope { options: IndicesOptions::open_only(), routing: None, shards: None, said: Vec::new() }
 }

@@ -1,4 +1,4 @@
-//! What FROM names, and how names of columns are found in it.
+//! Sources of FROM, and the lookup of column names in them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,11 +23,11 @@ pub(crate) struct Source {
     pub qualifier: String,
     /// Names by which the statement may qualify its columns.
     pub names: Vec<String>,
-    /// What it is.
+    /// Kind of the source.
     pub kind: SourceKind,
 }
 
-/// What a source is.
+/// Kind of a source.
 #[derive(Debug)]
 pub(crate) enum SourceKind {
     /// Indices.
@@ -47,7 +47,7 @@ pub(crate) struct DerivedColumn {
     pub name: String,
     /// Type.
     pub ty: SqlType,
-    /// Whether it holds several values.
+    /// `true` if it holds several values.
     pub list: bool,
 }
 
@@ -118,7 +118,7 @@ impl IndexSource {
 }
 
 impl Source {
-    /// Whether a qualifier names this source.
+    /// Returns whether a qualifier names this source.
     fn unqualified<'p>(&self, path: &'p str) -> Option<&'p str> {
         self.names
             .iter()
@@ -245,7 +245,7 @@ fn source_of(mapping: &Mapping, index: &str, path: &str) -> Option<(SqlType, Col
     mapping.flat_object(path).map(|_| (SqlType::Array, parts()))
 }
 
-/// Whether a field's values are in a column.
+/// Returns whether a field's values are in a column.
 fn has_column(field: &Field) -> bool {
     let own = field.index || field.doc_values || field.column_kind() == ColumnKind::Str;
     match field.field_type {

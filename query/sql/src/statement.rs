@@ -25,7 +25,7 @@ pub(crate) use self::source::{MAX_SOURCES, too_many_sources};
 
 /// Longest statement, in bytes.
 pub(crate) const MAX_BYTES: usize = 256 << 10;
-/// What is read of the documents that are to be deleted.
+/// Query of the documents that are to be deleted.
 const FOUND_BY_DELETE: &str = "SELECT _index, _id, _routing, _seq_no, _primary_term FROM t";
 /// A parsed statement.
 #[derive(Debug)]
@@ -110,7 +110,8 @@ pub(crate) fn counted(text: &str) -> Result<(Statement, usize)> {
     }
 }
 
-/// Whether a statement begins as one does that is supported: the parser knows many more, and how deep these can be is not known.
+/// Returns whether a statement begins as one does that is supported: the parser knows many more, and how deep these can be is not
+/// known.
 fn is_query(tokens: &[TokenWithSpan]) -> bool {
     match tokens.get(solid(tokens, 0)).map(|token| &token.token) {
         Some(Token::Word(word)) => matches!(
@@ -343,7 +344,7 @@ mod tests {
         }
     }
 
-    /// What the parser reads twice, and within that twice again, would keep it for hours.
+    /// Tests the bound on texts that the parser reads twice, and within that twice again: they would keep it for hours.
     #[test]
     fn what_is_read_again_and_again_is_bounded() {
         let columns = vec!["*"; 50_000].join(",");

@@ -94,7 +94,7 @@ impl TableProvider for SqlTable {
     }
 }
 
-/// Whether a predicate gives scores: those of statements do where a relevance function asks for it.
+/// Returns whether a predicate gives scores: those of statements do where a relevance function asks for it.
 fn scores(predicate: &Predicate) -> bool {
     match predicate {
         Predicate::Leaf(leaf) => leaf.scored,

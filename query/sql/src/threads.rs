@@ -179,9 +179,9 @@ pub(crate) struct AbortOnDrop<T> {
     limit: Limit,
 }
 
-/// How long may be waited for a part of a statement.
+/// Deadline of one wait of a statement.
 struct Limit {
-    /// What is left of it; `None` for as long as it takes.
+    /// Rest of it; `None` without a deadline.
     left: Option<Duration>,
     stop: Option<Arc<Stop>>,
 }

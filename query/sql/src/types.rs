@@ -165,27 +165,27 @@ impl SqlType {
         }
     }
 
-    /// Whether values are integers.
+    /// Returns whether values are integers.
     pub(crate) fn is_integer(self) -> bool {
         matches!(self, Self::Byte | Self::Short | Self::Integer | Self::Long | Self::UnsignedLong)
     }
 
-    /// Whether values are numbers.
+    /// Returns whether values are numbers.
     pub(crate) fn is_number(self) -> bool {
         self.is_integer() || matches!(self, Self::Float | Self::Double)
     }
 
-    /// Whether values are strings that can be compared as such.
+    /// Returns whether values are strings that can be compared as such.
     pub(crate) fn is_string(self) -> bool {
         matches!(self, Self::Keyword | Self::Text)
     }
 
-    /// Whether values are dates, times or timestamps.
+    /// Returns whether values are dates, times or timestamps.
     pub(crate) fn is_temporal(self) -> bool {
         matches!(self, Self::Date | Self::Time | Self::Timestamp(_))
     }
 
-    /// Whether values are held as the text of a JSON value.
+    /// Returns whether values are held as the text of a JSON value.
     pub(crate) fn is_json(self) -> bool {
         matches!(self, Self::Object | Self::Nested | Self::Array | Self::GeoPoint)
     }

@@ -1,5 +1,4 @@
-//! Where work that keeps a core busy is done: on the store's compute threads, off the asynchronous
-//! runtime.
+//! Threads for CPU-bound work: the store's compute threads, off the asynchronous runtime.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
@@ -62,7 +61,7 @@ impl Stop {
         Arc::new(Self { state: AtomicU8::new(0), outer: Some(Arc::clone(outer)) })
     }
 
-    /// Whether work should end.
+    /// Returns whether work should end.
     #[inline]
     pub fn requested(&self) -> bool {
         self.state.load(Ordering::Relaxed) & (CANCELLED | TIMED_OUT) != 0
@@ -74,7 +73,7 @@ impl Stop {
         self.state.fetch_or(LIMITED, Ordering::Relaxed);
     }
 
-    /// Whether time is limited.
+    /// Returns whether time is limited.
     pub fn is_limited(&self) -> bool {
         self.state.load(Ordering::Relaxed) & LIMITED != 0
             || self.outer.as_ref().is_some_and(|outer| outer.is_limited())
@@ -85,7 +84,7 @@ impl Stop {
         self.state.fetch_or(TIMED_OUT, Ordering::Relaxed);
     }
 
-    /// Whether time was over.
+    /// Returns whether time was over.
     pub fn timed_out(&self) -> bool {
         self.state.load(Ordering::Relaxed) & TIMED_OUT != 0
             || self.outer.as_ref().is_some_and(|outer| outer.timed_out())

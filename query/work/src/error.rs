@@ -30,7 +30,7 @@ pub struct ShardFailure {
     pub shard: u32,
     /// Exception name, such as `query_shard_exception`.
     pub error_type: String,
-    /// What went wrong.
+    /// Reason of the failure.
     pub reason: String,
     /// Cause below, as `(type, reason)`.
     pub caused_by: Option<(String, String)>,
@@ -86,7 +86,7 @@ pub enum Error {
     /// A parameter has a value that cannot be used.
     #[error("{0}")]
     IllegalArgument(String),
-    /// What the request asks cannot be done in its context; the shards say so.
+    /// The request cannot be executed in its context; the shards report it.
     #[error("{0}")]
     SearchContext(String),
     /// The request contradicts itself.
@@ -107,7 +107,7 @@ pub enum Error {
     /// A value does not fit its field; becomes a failure of the shards of that index.
     #[error("{reason}")]
     QueryShard {
-        /// What does not fit.
+        /// Mismatch that is reported.
         reason: String,
         /// Cause below, as `(type, reason)`.
         caused_by: Option<(String, String)>,
@@ -115,9 +115,9 @@ pub enum Error {
     /// A body cannot be read at some member of it.
     #[error("{reason}")]
     Content {
-        /// What member it is.
+        /// Unknown member, in a sentence.
         reason: String,
-        /// What is wrong with its value, where that is an error of its own.
+        /// Error of its value, where that is an error of its own.
         cause: Option<Box<Error>>,
     },
     /// An exception of another name, such as `parse_exception`; met with a mapping or a row, it becomes
@@ -128,7 +128,7 @@ pub enum Error {
         kind: &'static str,
         /// HTTP status.
         status: u16,
-        /// What went wrong.
+        /// Reason of the failure.
         reason: String,
     },
     /// One shard was asked and failed.
@@ -232,7 +232,7 @@ impl Error {
         }
     }
 
-    /// Whether it is a defect or a damage, which its text would not explain to a client.
+    /// Returns whether it is a defect or a damage, which its text would not explain to a client.
     pub fn is_internal(&self) -> bool {
         let internal = |failure: &ShardFailure| {
             failure.status == 500 && failure.error_type != "aggregation_execution_exception"

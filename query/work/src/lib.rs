@@ -88,12 +88,12 @@ impl QueryContext {
         if self.stop.requested() { Err(Error::TimedOut) } else { Ok(()) }
     }
 
-    /// Whether its time was over.
+    /// Returns whether its time was over.
     pub fn timed_out(&self) -> bool {
         self.stop.timed_out()
     }
 
-    /// Whether it has a time limit: what is done then should be done in steps, for the first of them to count.
+    /// Returns whether it has a time limit: what is done then should be done in steps, for the first of them to count.
     pub fn is_limited(&self) -> bool {
         self.stop.is_limited()
     }

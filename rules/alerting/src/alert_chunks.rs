@@ -19,9 +19,9 @@ const MAX_TOGETHER: usize = 5_000;
 #[derive(Debug, Default)]
 pub(crate) struct Matches {
     frames: VecDeque<Evaluable>,
-    /// How many seconds finding that took.
+    /// Seconds that finding them took.
     pub(crate) seconds: f64,
-    /// Whether any of the frames was evaluated.
+    /// `true` if any of the frames was evaluated.
     begun: bool,
     amid: Option<FrameInEvaluation>,
 }
@@ -41,10 +41,10 @@ struct FrameInEvaluation {
 pub(crate) struct AlertChunk {
     pub(crate) frame: u64,
     pub(crate) time: Time,
-    /// How many operations of the frame came before.
+    /// Number of operations of the frame that came before.
     pub(crate) before: usize,
     pub(crate) operations: Vec<Operation>,
-    /// Whether rules have seen the frame whole now.
+    /// `true` if rules have seen the frame whole now.
     pub(crate) ends: bool,
 }
 
@@ -89,7 +89,7 @@ impl Matches {
         is_between.then_some(self.frames.len())
     }
 
-    /// Whether everything is evaluated.
+    /// Returns whether everything is evaluated.
     pub(crate) fn is_empty(&self) -> bool {
         self.frames.is_empty() && self.amid.is_none()
     }

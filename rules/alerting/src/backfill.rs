@@ -50,11 +50,11 @@ const SHORT: Duration = Duration::from_millis(250);
 /// For how long the others are held at most for a rest, the step at its end not counted, and for how many documents of it.
 const MAX_HELD: Duration = Duration::from_secs(1);
 const MAX_HELD_ROWS: usize = 20_000;
-/// What may have been raised in that time: one write.
+/// Bound on the pending operations that backfills hold: one write.
 const MAX_HELD_PENDING: usize = 1_000;
-/// How long a rule waits that could not go on.
+/// Time after which a rule that could not go on tries again.
 const RETRY: Duration = Duration::from_secs(2);
-/// How long what was raised waits that could not be written.
+/// Time after which a failed write of raised alerts is tried again.
 const WRITE_AGAIN: Duration = Duration::from_millis(500);
 
 /// Has rules catch up that have to, until it is told to stop.
@@ -132,9 +132,9 @@ struct BackfillingRule<'a> {
     from: CatchUp,
     /// `None` while a step is on its way.
     evaluating: Option<(Matching, Rules)>,
-    /// What of a step is not evaluated before that is written which was raised.
+    /// Matches of a step that are evaluated once the raised alerts are written.
     left: Matches,
-    /// What is to be written.
+    /// Operations that are to be written.
     pending: VecDeque<Pending>,
     /// The first frame that it has not seen.
     next: u64,
@@ -144,11 +144,11 @@ struct BackfillingRule<'a> {
     quiet: Vec<SilenceOrder>,
     /// Why it is paused.
     paused: Option<String>,
-    /// What is told of rests that do not get shorter.
+    /// Message about rests that do not get shorter.
     lags: Option<String>,
 }
 
-/// Whether a rule went on to the end of what it was to see.
+/// Result of a step of a backfill: whether the rule saw all that it has to see.
 #[derive(PartialEq, Eq)]
 enum BackfillOutcome {
     On,
@@ -226,7 +226,7 @@ async fn catch_up(shared: &RunnerState, kept: &Arc<StoredRule>, waiting: &Waitin
     }
 }
 
-/// Whether a rule is live.
+/// Result of the attempt to make a rule live.
 enum LiveTransition {
     Yes,
     Away,
@@ -237,7 +237,7 @@ enum LiveTransition {
 }
 
 impl BackfillingRule<'_> {
-    /// Whether the rule is still this one, and the server goes on.
+    /// Returns whether the rule is still this one, and the server goes on.
     fn is_wanted(&self) -> bool {
         let now = self.shared.store.get(&self.kept.rule.id);
         let same =
@@ -576,7 +576,7 @@ impl BackfillingRule<'_> {
     }
 }
 
-/// Which rows are wanted, and the work of choosing them.
+/// Requested rows, and the work of choosing them.
 struct SelectedRows {
     choice: Choice,
     work: QueryContext,

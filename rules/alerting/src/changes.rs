@@ -30,13 +30,13 @@ use crate::store::StoredRule;
 
 /// Orders to be quiet of one rule.
 const MAX_QUIET: usize = 1_000;
-/// How long a change waits for the end of a start, or of what is evaluated of a frame.
+/// Time that a change waits for the end of a start, or for the evaluation of a frame.
 const PATIENCE: Duration = Duration::from_secs(15);
 
 type StateGuard = OwnedMutexGuard<Option<Core>>;
 
-/// Whether somebody may see a rule: its owner, who has full rights, and the roles that it names, all where it names none. Its
-/// alerts are seen by these roles as well (`Privileges::showing_of_rules`), but by its owner only with one of them.
+/// Returns whether somebody may see a rule: its owner, who has full rights, and the roles that it names, all where it names none.
+/// Its alerts are seen by these roles as well (`Privileges::showing_of_rules`), but by its owner only with one of them.
 pub(crate) fn may_see(asker: &Principal, rule: &Rule) -> bool {
     let named = &rule.definition.roles;
     named.is_empty()
@@ -45,7 +45,7 @@ pub(crate) fn may_see(asker: &Principal, rule: &Rule) -> bool {
         || asker.roles().iter().any(|role| named.contains(role))
 }
 
-/// Whether somebody sees all rules.
+/// Returns whether somebody sees all rules.
 pub(crate) fn sees_all(asker: &Principal) -> bool {
     asker.privileges().sees_all_of_rules()
 }

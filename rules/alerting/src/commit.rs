@@ -1,4 +1,4 @@
-//! What rules have raised, as writes: alerts, what is told of rules, and the position, in one frame.
+//! Writes of that which rules raise: alerts, status events of rules, and the position, in one frame.
 //!
 //! An alert that is there already is no error: it was written before a crash that the position did not live to see. What the store
 //! refuses for good stands in `alert_error` in its place, so that nothing is lost without a word.
@@ -28,7 +28,7 @@ const MAX_OPERATIONS: usize = 2_000;
 const MAX_BYTES: usize = 8 << 20;
 /// Alerts that are asked for at once.
 const ASKED_AT_ONCE: usize = 64;
-/// How long a write may wait for memory.
+/// Time that a write may wait for memory.
 const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Something to be written.
@@ -148,7 +148,7 @@ impl Pending {
     }
 }
 
-/// What becomes of an alert whose condition has ended.
+/// Returns the update of an alert whose condition has ended.
 pub(crate) fn recovered(time: Time) -> Value {
     json!({"recovered": true, "recovered_at": time.iso()})
 }
@@ -170,7 +170,7 @@ async fn tell_no_more(engine: &Arc<Engine>, pending: &mut [Pending]) {
     }
 }
 
-/// Whether an alert, or the end of its condition, is known to be there already.
+/// Returns whether an alert, or the end of its condition, is known to be there already.
 async fn is_there(session: &Session, Pending { ops, .. }: &Pending) -> bool {
     let Some((alert, id)) = ops.first().and_then(|op| Some((op, op.id.as_deref()?))) else { return false };
     let Ok(Some(found)) = session.get(ALERT, id, None, true).await else { return false };
@@ -221,7 +221,7 @@ async fn make_indices(engine: &Engine, operations: &[WriteOp]) -> Result<()> {
     Ok(())
 }
 
-/// Where rules are in the feed, as the store has it.
+/// Position of the rules in the change feed, as the store has it.
 #[derive(Debug)]
 pub(crate) struct Position {
     principal: Principal,
@@ -296,12 +296,12 @@ fn fitting(pending: &VecDeque<Pending>) -> usize {
     pending.iter().enumerate().take_while(fits).count()
 }
 
-/// Whether a refusal is nothing to be told: an alert that is there already, a change of one that somebody deleted.
+/// Returns whether a refusal is nothing to be told: an alert that is there already, a change of one that somebody deleted.
 fn is_expected(error: &Error) -> bool {
     matches!(error, Error::VersionConflict { .. } | Error::DocumentMissing { .. })
 }
 
-/// What stands for something that is refused: nothing for what is there already, else the reason.
+/// Returns the substitute of a refused operation: nothing for what is there already, else the reason.
 fn dead_letter<'a>(engine: &Engine, pending: impl Iterator<Item = &'a Pending>) -> DeadLetter {
     let of_changes = roles_of_changes(pending);
     let now_ms = engine.clock().now_ms();

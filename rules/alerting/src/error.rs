@@ -11,7 +11,7 @@ pub enum Error {
     /// The definition of a rule, or its stored state, cannot be used.
     #[error(transparent)]
     Rule(#[from] millrace_rules::Error),
-    /// What is asked of a rule cannot be done.
+    /// A request about a rule cannot be carried out.
     #[error("{0}")]
     Invalid(String),
     /// There is no such rule, or none that the asker may see.
@@ -29,7 +29,7 @@ pub enum Error {
     /// A filter cannot be compiled or asked.
     #[error("[search.request.body] {}", reason_of(.0))]
     Filter(#[from] millrace_query::Error),
-    /// What a rule says of notifications cannot be used, or is too much at once.
+    /// A rule's notifications cannot be used, or are too much at once.
     #[error(transparent)]
     Notifications(#[from] millrace_notifications::Error),
     /// The store refused or failed.

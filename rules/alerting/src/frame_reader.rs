@@ -26,7 +26,7 @@ pub(crate) struct Step {
     pub(crate) frames: Vec<Arc<AppliedFrame>>,
     /// The frame that follows on them.
     pub(crate) follows: Option<u64>,
-    /// How many documents they have.
+    /// Number of documents that they have.
     pub(crate) rows: usize,
 }
 
@@ -43,7 +43,7 @@ impl Step {
         Self { follows: self.follows, ..Self::new(frames) }
     }
 
-    /// Whether no piece follows on the frame or piece at a place.
+    /// Returns whether no piece follows on the frame or piece at a place.
     pub(crate) fn completes(&self, at: usize) -> bool {
         let next = self.frames.get(at + 1).map(|frame| frame.number).or(self.follows);
         self.frames.get(at).is_none_or(|frame| next != Some(frame.number))

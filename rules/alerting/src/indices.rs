@@ -10,18 +10,18 @@ use serde_json::{Value, json};
 pub(crate) const ALERT: &str = "alert";
 /// A document a rule: what it did last.
 pub(crate) const STATUS: &str = "alert_status";
-/// What went wrong.
+/// Error of an attempt.
 pub(crate) const ERROR: &str = "alert_error";
 pub(crate) use millrace_notifications::outbox::OUTBOX;
 /// Keys that are silent.
 pub(crate) const SILENCE: &str = "alert_silence";
 
-/// Whether the documents of an index are never events: the server's own indices, and what rules tell beside alerts.
+/// Returns whether the documents of an index are never events: the server's own indices, and what rules tell beside alerts.
 pub(crate) fn is_never_fed(index: &str) -> bool {
     index.starts_with('.') || matches!(index, STATUS | ERROR | SILENCE)
 }
 
-/// Who it names is who may read the document: see `accounts`.
+/// Roles that may read the document: see `accounts`.
 const ROLES: &str = "roles";
 /// A field that a version before did not have, of each index.
 fn newest(name: &str) -> &'static str {

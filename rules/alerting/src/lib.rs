@@ -72,7 +72,7 @@ impl fmt::Debug for Alerting {
     }
 }
 
-/// What follows the feed, and has rules catch up.
+/// Tasks that follow the feed and backfill rules.
 struct Tasks(Mutex<Vec<JoinHandle<()>>>);
 
 impl Drop for Tasks {
@@ -83,14 +83,14 @@ impl Drop for Tasks {
     }
 }
 
-/// What became of a rule that was saved.
+/// Effect of a saved change on a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Changed {
     /// Its id.
     pub id: String,
-    /// Whether there was none before.
+    /// `true` if there was none before.
     pub created: bool,
-    /// What it means to the rule's state, in words.
+    /// Effect on the rule's state, in words.
     pub message: String,
 }
 

@@ -22,7 +22,7 @@ use crate::commit::Pending;
 use crate::frame_reader::FrameReader;
 use crate::runner::{MaintenanceTimes, RunnerState, StateGuard, evaluate, hold, keep, write_pending};
 
-/// How long reading waits for its first other try; each time twice as long, up to the bound.
+/// Wait before the first retry of a read; each further wait is twice as long, up to the bound.
 const RETRY: Duration = Duration::from_millis(500);
 const RETRY_MAX: Duration = Duration::from_secs(30);
 /// Damaged indices that are named.
@@ -73,14 +73,14 @@ struct GapFrames {
     rows: usize,
     /// Operations that are not there any more.
     missing: u64,
-    /// How often reading failed, and how often since it got on.
+    /// Number of failed reads of this gap; `tries` counts those since the last progress.
     failures: u64,
     tries: u32,
     /// Why indices are passed over, with their names.
     damaged: BTreeMap<Uuid, String>,
 }
 
-/// How far reading went.
+/// Result of reading a gap.
 enum GapReadOutcome {
     Through,
     /// Rules are to end.
@@ -221,12 +221,12 @@ impl GapFrames {
     }
 }
 
-/// Whether an error is one that stays.
+/// Returns whether an error is one that stays.
 fn is_damage(error: &Error) -> bool {
     matches!(error.kind(), Kind::Corrupt | Kind::Internal)
 }
 
-/// How long reading waits that failed so many times before.
+/// Returns the wait after so many failed reads.
 fn wait(tries: u32) -> Duration {
     RETRY.saturating_mul(1 << tries.min(10)).min(RETRY_MAX)
 }

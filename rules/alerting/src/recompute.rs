@@ -1,4 +1,4 @@
-//! What rules raise of the log, computed at once: by whom alerts of rules at work are checked after crashes.
+//! Computes what rules raise of the log, at once: the check of alerts after crashes.
 //!
 //! The rules that there are begin with no state at a frame that the log still has, and see each frame from there once. Nothing of
 //! positions, snapshots or what was written before is looked at, so what rules at work have raised, however often they were

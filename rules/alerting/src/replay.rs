@@ -36,13 +36,13 @@ const STRIDE_WINDOWS: i64 = 10;
 const LEAST_STRIDE_MS: i64 = 60_000;
 /// Alerts of which a dry run may compare the ids.
 const MAX_COMPARED: usize = 200_000;
-/// What is answered of what went wrong.
+/// Bound on the problems that an answer lists.
 const MAX_PROBLEMS: usize = 100;
 
 /// Replays at a time, each of which may hold as much as a rule at work; others wait for their turn.
 static TURNS: Semaphore = Semaphore::const_new(2);
 
-/// What is tested.
+/// Rule that a replay tests.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ReplaySubject {
     /// A rule that is stored, by its id: with its owner's rights.
@@ -51,14 +51,14 @@ pub enum ReplaySubject {
     Written(Value),
 }
 
-/// What came of a run.
+/// Result of a replay.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ReplayReport {
     /// Alerts that the rule raises.
     pub alerts: u64,
     /// Those that were not there before.
     pub created: u64,
-    /// What went wrong: at most 100.
+    /// Problems: at most 100.
     pub problems: Vec<String>,
 }
 
@@ -238,11 +238,11 @@ async fn taken<T: Send + 'static>(
     Ok(engine.compute().run(Priority::Background, job).await?)
 }
 
-/// What is written of what a rule says.
+/// Output of a rule, as it is written.
 struct RuleOutput {
     /// Alerts that are to be there, with what is to be sent of them.
     alerts: VecDeque<Pending>,
-    /// What changes members of alerts, by their ids.
+    /// Changes of members of alerts, by the ids of the alerts.
     changes: Vec<(String, Pending)>,
 }
 
@@ -288,9 +288,9 @@ struct Replay {
     until: i64,
     /// `None` while a step is on its way.
     evaluating: Option<(Matching, Core)>,
-    /// What of a step is to come.
+    /// Matches of a step that are to come.
     left: Matches,
-    /// How much time passes at once: windows of a long silence are closed some at a time.
+    /// Time that passes at once: windows of a long silence are closed some at a time.
     stride: Span,
     problems: Vec<String>,
     _turn: SemaphorePermit<'static>,
@@ -414,20 +414,20 @@ impl Replay {
     }
 }
 
-/// What the rules at work know of the time that is evaluated again.
+/// Knowledge of live rules about the time that is evaluated again.
 pub(crate) struct LiveRuleKnowledge {
-    /// When the server was down.
+    /// Times at which the server was down.
     pub(crate) absences: Vec<(Time, Time)>,
-    /// How far time has come.
+    /// Current time of the replay.
     pub(crate) now: i64,
-    /// When the rule began, where it is at work.
+    /// Time at which the rule began, where it is live.
     begun: Option<i64>,
 }
 
 /// Windows without events that are looked at before the first one.
 const MAX_BEFORE: i64 = 10_000;
 
-/// Whether a rule can begin at a time, though nothing comes until another one.
+/// Returns whether a rule can begin at a time, though nothing comes until another one.
 pub(crate) fn can_begin(from: i64, until: i64, window: i64) -> bool {
     until.saturating_sub(from) / window.max(1_000) <= MAX_BEFORE
 }
@@ -447,8 +447,8 @@ impl LiveRuleKnowledge {
         }
     }
 
-    /// When a rule begins that is enabled at the first of some times: then, or where that is many windows ago, when the first document
-    /// came that it may match, or when it began itself.
+    /// Returns the time at which a rule begins that is enabled at the start of some times. That is the start itself. Where the
+    /// start is many windows ago, it is the first document that the rule may match, or the rule's own beginning.
     fn beginning(&self, times: &Range<i64>, until: i64, window: i64, first: Option<i64>) -> i64 {
         if can_begin(times.start, until, window) {
             return times.start;

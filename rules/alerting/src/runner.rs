@@ -24,20 +24,19 @@ use crate::status_reporter::RuleStatusReporter;
 use crate::store::Store;
 use crate::{log_gap, recovery};
 
-/// How long frames are gathered: many small ones are one batch.
+/// Time for which frames are gathered: many small ones are one batch.
 const GATHERED: Duration = Duration::from_millis(20);
 /// Frames that are gathered, and their operations: who is behind takes several large ones before it waits for a write again.
 const MAX_FRAMES: usize = 4_096;
 const MAX_ROWS: usize = 100_000;
-/// How many times as long as it took to find what rules match of frames these are evaluated, before who waits to change rules has it
-/// found again.
+/// Evaluation may run at most this many times longer than matching before a pending rule change forces a rematch.
 const SELDOM: u32 = 4;
-/// How often it is looked what is due.
+/// Interval between two checks for due work.
 const TICK: Duration = Duration::from_secs(1);
-/// How often the position is stored, where no alert takes it along. It is the heartbeat of rules that wait, and as such far shorter
-/// than what counts as time in which the server was down.
+/// Interval at which the position is stored, where no alert takes it along. It is the heartbeat of rules that wait, and as such
+/// far shorter than what counts as time in which the server was down.
 const POSITION_EVERY: Duration = Duration::from_secs(5);
-/// How often state is stored, and what its storing may cost: so many times as long it is not stored again.
+/// Interval at which state is stored, and the bound on its cost: storing pauses for so many times its duration.
 const SNAPSHOT_EVERY: Duration = Duration::from_secs(10);
 const SNAPSHOT_SHARE: u32 = 20;
 /// Bytes of frames behind which state is stored sooner: so much has to be evaluated again at a start, twice at most. It is this
@@ -46,17 +45,17 @@ const SNAPSHOT_BYTES: u64 = 32 << 20;
 const SNAPSHOT_LOG_SHARE: u64 = 10;
 /// Time of evaluation behind which state is stored sooner, for the same reason: also where a process never lives long.
 const SNAPSHOT_WORK: Duration = Duration::from_secs(2);
-/// How often `alert_status` is written, state that is forgotten freed, and a lease that does not move kept from growing old.
+/// Interval at which `alert_status` is written, forgotten state is freed, and an idle lease is renewed.
 const MINUTE: Duration = Duration::from_secs(60);
-/// How long a write that failed waits for its next try.
+/// Wait before a failed write is tried again.
 const RETRY: Duration = Duration::from_millis(500);
 
-/// What the runner and those who change rules share.
+/// State that the runner and changes of rules share.
 #[derive(Debug)]
 pub(crate) struct RunnerState {
     pub(crate) engine: Arc<Engine>,
     pub(crate) accounts: Arc<millrace_accounts::Accounts>,
-    /// What sends; `None` where nothing does.
+    /// Notifier; `None` where nothing is sent.
     pub(crate) notifications: Option<Notifications>,
     pub(crate) store: Store,
     pub(crate) snapshots: Snapshots,
@@ -84,7 +83,7 @@ impl RunnerState {
 }
 
 impl RunnerState {
-    /// Whether rules, or the server, are to end.
+    /// Returns whether rules, or the server, are to end.
     pub(crate) fn is_stopping(&self) -> bool {
         *self.stopping.borrow() || self.engine.is_stopping()
     }
@@ -97,14 +96,14 @@ enum FeedEnd {
     NoRules,
 }
 
-/// When things were done last.
+/// Times of the last maintenance work of each kind.
 pub(crate) struct MaintenanceTimes {
     position: Instant,
     snapshot: Instant,
     snapshot_took: Duration,
     /// Bytes that were evaluated since the last snapshot.
     pub(crate) bytes: usize,
-    /// How long that took.
+    /// Time that it took.
     pub(crate) worked: Duration,
     minute: Instant,
 }
@@ -179,7 +178,7 @@ async fn follow(shared: &Arc<RunnerState>) -> Result<FeedEnd> {
     }
 }
 
-/// Whether there are no rules; then nothing is held for them any more.
+/// Returns whether there are no rules; then nothing is held for them any more.
 async fn is_over(shared: &RunnerState) -> Result<bool> {
     // Who saves the first rule holds it, too.
     let mut core = shared.core.lock().await;

@@ -17,24 +17,25 @@ use crate::matching::{Evaluable, Matching};
 pub(crate) struct Core {
     pub(crate) rules: Rules,
     pub(crate) matching: Matching,
-    /// What is to be written, in the order of frames. Nothing is evaluated before it is.
+    /// Operations that are to be written, in the order of frames. Nothing is evaluated before it is.
     pub(crate) pending: VecDeque<Pending>,
     pub(crate) position: Position,
     /// The first frame that was not evaluated.
     pub(crate) next: u64,
-    /// Whether frames are read back that the log does not have: of the indices that the rules watched when that began, so
-    /// that no rule may join them before the end.
+    /// `true` if frames are read back that the log does not have: of the indices that the rules watched when that began, so that
+    /// no rule may join them before the end.
     pub(crate) reading_gap: bool,
-    /// Whether some of a batch of frames is evaluated and some is not: what rules match of the rest is known, so that none may change.
+    /// `true` if some of a batch of frames is evaluated and some is not: what rules match of the rest is known, so that none may
+    /// change.
     pub(crate) is_amid_step: bool,
-    /// Whether a rule matched anything behind the stored position.
+    /// `true` if a rule matched anything behind the stored position.
     pub(crate) has_matched: bool,
     /// For how long notifications are tried; `None` where none are sent.
     pub(crate) notifies: Option<i64>,
     /// Rules whose state may be another since it was asked last.
     pub(crate) touched: BTreeSet<String>,
     activity: BTreeMap<String, Activity>,
-    /// When it was told by notifications last that a rule does not watch what it is to watch.
+    /// Time of the last notification that a rule does not watch all that it has to watch.
     problems_told: BTreeMap<String, i64>,
 }
 
@@ -45,19 +46,18 @@ const MAX_PROBLEMS: usize = 50;
 /// Bytes of its text.
 const MAX_PROBLEM: usize = 2_000;
 
-/// What comes next where frames were evaluated.
+/// Next step after the evaluation of frames.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NextStep {
     /// Other frames.
     Frames,
     /// The rest of these, once what was raised is written.
     Rest,
-    /// What the end came early for, a change of rules mostly, and then the last ones of these: what rules match of them is to be
-    /// found again.
+    /// Evaluation ended early, mostly for a change of rules: the last frames of these are to be matched again.
     Early { left: usize },
 }
 
-/// What a rule did since `alert_status` was told.
+/// Activity of a rule since the last `alert_status`.
 #[derive(Debug)]
 struct Activity {
     start: Time,
@@ -138,12 +138,13 @@ impl Core {
         NextStep::Rest
     }
 
-    /// Whether rules are where they were before the start.
+    /// Returns whether rules are where they were before the start.
     fn has_caught_up(&self) -> bool {
         self.position.next().is_none_or(|committed| committed <= self.next)
     }
 
-    /// Whether rules may change: a change must not count for frames of the time before it that are only evaluated again, or in part.
+    /// Returns whether rules may change: a change must not count for frames of the time before it that are only evaluated again,
+    /// or in part.
     pub(crate) fn can_be_changed(&self) -> bool {
         self.has_caught_up() && !self.is_amid_step && self.rules.is_between_frames()
     }
@@ -184,7 +185,8 @@ impl Core {
         bytes
     }
 
-    /// Whether a rule may be taken over: all that was raised is written, no frame is there in part, and none is read back.
+    /// Returns whether a rule may be taken over: all that was raised is written, no frame is there in part, and none is read
+    /// back.
     pub(crate) fn can_be_joined(&self) -> bool {
         !self.reading_gap && !self.is_amid_step && self.pending.is_empty() && self.rules.is_between_frames()
     }

@@ -1,4 +1,4 @@
-//! What people say of alerts, and tests of the channels of rules.
+//! Status that people set on alerts, and tests of the channels of rules.
 //!
 //! Who says something of an alert changes its document, and no other: alerts of the same rule and key have documents of their own, so none
 //! is hidden. Revisions by late events have none of these fields.
@@ -17,14 +17,14 @@ use crate::replay::ReplaySubject;
 use crate::runner::RunnerState;
 use crate::store::StoredRule;
 
-/// How long a write may wait for memory.
+/// Time that a write may wait for memory.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes of a note.
 const MAX_NOTE: usize = 8 << 10;
 /// Bytes of an alert that is given for a test.
 const MAX_ALERT: usize = 256 << 10;
 
-/// What is the matter with an alert.
+/// Status of an alert.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AlertStatus {
     /// Nobody has looked at it.
@@ -101,7 +101,7 @@ impl RunnerState {
         Ok(())
     }
 
-    /// Whether somebody may see an alert: those who may see its rule, or whom it names where that is gone.
+    /// Returns whether somebody may see an alert: those who may see its rule, or whom it names where that is gone.
     fn may_see_alert(&self, asker: &Principal, document: &Value) -> bool {
         let rule = document["rule_id"].as_str().and_then(|id| self.store.get(id));
         if let Some(kept) = rule {

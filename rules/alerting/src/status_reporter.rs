@@ -1,4 +1,4 @@
-//! What is told of rules at work: how each is, how far they are, and what keeps them from going on.
+//! Status reports of live rules: condition, progress, and obstacles.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
@@ -18,7 +18,7 @@ use crate::store::StoredRule;
 /// A write that takes longer is a fault.
 const LONG_WRITE: Duration = Duration::from_secs(3);
 
-/// What is told of rules.
+/// Reports the status of rules.
 #[derive(Debug, Default)]
 pub(crate) struct RuleStatusReporter {
     rules: Mutex<HashMap<String, Status>>,
@@ -68,7 +68,7 @@ impl RuleStatusReporter {
         change(self.catching_up.lock().entry(rule.to_owned()).or_default());
     }
 
-    /// Whether a rule was paused while it caught up.
+    /// Returns whether a rule was paused while it caught up.
     pub(crate) fn is_paused(&self, rule: &str) -> bool {
         self.catching_up.lock().get(rule).is_some_and(|told| told.paused)
     }

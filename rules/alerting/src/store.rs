@@ -25,7 +25,7 @@ use crate::error::{Error, Result};
 const INDEX: &str = ".alertrules";
 /// Rules that there may be.
 const MAX_RULES: usize = 20_000;
-/// How long a write may wait for memory.
+/// Time that a write may wait for memory.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A rule with what belongs to it.
@@ -35,13 +35,13 @@ pub(crate) struct StoredRule {
     pub(crate) rule: Rule,
     /// Orders to be quiet.
     pub(crate) quiet: Vec<SilenceOrder>,
-    /// What it has to see of what is stored before it sees what arrives.
+    /// Stored documents that the rule has to see before it sees new ones.
     pub(crate) catching_up: Option<CatchUp>,
-    /// Which document it is; `None` before it is stored.
+    /// Version of the document; `None` before it is stored.
     pub(crate) version: Option<Version>,
 }
 
-/// Which version of a document it is.
+/// Version of a document.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Version {
     seq_no: u64,
@@ -54,7 +54,7 @@ pub(crate) struct Store {
     engine: Arc<Engine>,
     session: Session,
     rules: RwLock<BTreeMap<String, Arc<StoredRule>>>,
-    /// What was found in the index that is no rule, by id.
+    /// Documents of the index that are no rules, by id.
     unreadable: RwLock<BTreeMap<String, UnreadableRule>>,
 }
 
@@ -110,7 +110,7 @@ impl Store {
         rules.values().filter(catching_up).cloned().collect()
     }
 
-    /// Whether there is no rule.
+    /// Returns whether there is no rule.
     pub(crate) fn is_empty(&self) -> bool {
         self.rules.read().is_empty()
     }

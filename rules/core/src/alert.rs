@@ -24,7 +24,7 @@ const MAX_BODY: usize = 32 << 10;
 /// Levels of what an alert shows: with its own it is to be indexed and read again.
 const MAX_LEVELS: usize = 16;
 
-/// Whose alert it is.
+/// Author of an alert.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Author<'a> {
     pub(crate) id: &'a str,
@@ -33,7 +33,7 @@ pub(crate) struct Author<'a> {
     pub(crate) definition: &'a Definition,
 }
 
-/// Whether the index of alerts takes a value: it is not too deep, and no member is without a name.
+/// Returns whether the index of alerts takes a value: it is not too deep, and no member is without a name.
 fn is_shown(value: &Value, level: usize) -> bool {
     match value {
         Value::Array(items) => level < MAX_LEVELS && items.iter().all(|item| is_shown(item, level + 1)),
@@ -239,7 +239,7 @@ pub fn for_roles(mut document: Value, roles: &[String]) -> Value {
     document
 }
 
-/// What an alert of a window shows: the end of the window as its time, the key, and what the type adds.
+/// Returns the members of a window's alert: the end of the window as its time, the key, and those that the type adds.
 fn window_body(rule: &Definition, closing: &ClosedWindow<'_>) -> Value {
     let mut body = Map::new();
     body.insert(rule.timestamp_field.clone(), closing.end.iso().into());
@@ -283,7 +283,7 @@ pub(crate) fn revision(author: Author<'_>, closing: &ClosedWindow<'_>) -> Value 
     document
 }
 
-/// What late events may change.
+/// Returns the members that late events may change.
 fn told(author: Author<'_>, closing: &ClosedWindow<'_>) -> Value {
     let rule = author.definition;
     let body = window_body(rule, closing);
@@ -297,7 +297,7 @@ fn told(author: Author<'_>, closing: &ClosedWindow<'_>) -> Value {
     })
 }
 
-/// What the type says of a window.
+/// Returns the type's text about a window.
 fn said_of_window(rule: &Definition, closing: &ClosedWindow<'_>) -> String {
     let between = format!("between {} and {}", closing.start.iso(), closing.end.iso());
     let count = closing.verdict.count;
@@ -375,7 +375,7 @@ pub(crate) fn silence(author: Author<'_>, key: &Key, silence: Silence, now: Time
     for_roles(document, &author.definition.roles)
 }
 
-/// What the type says of an alert.
+/// Returns the type's text about an alert.
 fn said(rule: &Definition, finding: &Finding) -> String {
     match &rule.rule_type {
         RuleType::Frequency { num_events, timeframe, .. } => format!(

@@ -48,12 +48,12 @@ struct Case {
     expected: Vec<Map<String, Value>>,
 }
 
-/// What came of a case.
+/// Outcome of a case.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Outcome {
     /// Its name.
     pub name: String,
-    /// What is not as it is expected; nothing where the case holds.
+    /// Differences from the expectation; nothing where the case holds.
     pub failures: Vec<String>,
 }
 
@@ -245,7 +245,7 @@ fn merge(alerts: &mut [Value], id: &str, members: Value) {
 /// Bytes of a value that is shown where it is another one than expected.
 const MAX_SHOWN: usize = 1_000;
 
-/// Whether a value has all members of another one, by their texts.
+/// Returns whether a value has all members of another one, by their texts.
 fn contains(value: &Value, wanted: &Value) -> bool {
     match (value, wanted) {
         (Value::Object(members), Value::Object(wanted)) => wanted.iter().all(|(name, wanted)| {

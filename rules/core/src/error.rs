@@ -1,6 +1,6 @@
 //! The crate's one error type, and what a caller should do about each kind of it.
 
-/// What a caller can do about an [`Error`].
+/// Remedy of a caller for an [`Error`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
     /// The rule is wrong and will stay wrong: change it.
@@ -19,7 +19,7 @@ pub enum Error {
     Invalid {
         /// Name of the field, as users write it.
         field: String,
-        /// What is wrong with it, and what is allowed.
+        /// Problem of it, and the allowed values.
         reason: String,
     },
     /// A part of a rule is larger than its bound.
@@ -29,7 +29,7 @@ pub enum Error {
         field: String,
         /// Its size.
         size: usize,
-        /// What is counted: bytes, entries.
+        /// Counted unit: bytes, entries.
         unit: &'static str,
         /// The bound.
         bound: usize,

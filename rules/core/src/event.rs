@@ -1,4 +1,4 @@
-//! What rules evaluate: events of the change feed, and how they are ordered.
+//! Events of the change feed that rules evaluate, and their order.
 //!
 //! The reader of the feed hands over frames, whole or in pieces (`engine`). Within a frame events go by event time, index
 //! uuid, shard and `seq_no`; event time is a rule's own matter, since it names the field.
@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::fields;
 use crate::time::Time;
 
-/// Who wrote a frame.
+/// Writer of a frame.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Origin {
     /// A request.
@@ -38,7 +38,7 @@ pub struct Event {
     pub seq_no: u64,
     /// Its `_id`.
     pub id: Arc<str>,
-    /// Whether the write created the document: also after it had been deleted.
+    /// `true` if the write created the document: also after it had been deleted.
     pub created: bool,
     /// The source.
     pub source: Arc<Value>,
@@ -102,7 +102,7 @@ impl Event {
     }
 }
 
-/// Which document an alert tells of.
+/// Document that an alert refers to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Reference {
     pub(crate) index: Arc<str>,

@@ -117,7 +117,7 @@ mutations! {
     ObserveAgain,
     /// Windows that late events belong to are not looked at again where there was enough to be written.
     ForgetLate,
-    /// What was found at an event is not raised any more where there was enough to be written.
+    /// The findings of an event are not raised any more, once a full write batch has been made.
     ForgetFound,
 }
 

@@ -51,7 +51,7 @@ static ENVIRONMENT: LazyLock<Environment<'static>> = LazyLock::new(|| {
 });
 
 thread_local! {
-    /// What filters may still make, in the run of a template that this thread is at.
+    /// Bytes that filters may still make, in the template run of this thread.
     static LEFT: Cell<usize> = const { Cell::new(0) };
 }
 

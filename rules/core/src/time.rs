@@ -128,7 +128,7 @@ fn digits(text: &[u8], width: usize) -> Option<(u32, &[u8])> {
     Some((number, rest))
 }
 
-/// What follows a separator, as digits; `Some(None)` where there is no separator.
+/// Parses the digits behind a separator; `Some(None)` where there is no separator.
 #[allow(clippy::option_option, reason = "missing and malformed are two things")]
 fn part(text: &[u8], separator: u8) -> Option<Option<(u32, &[u8])>> {
     match text.strip_prefix(&[separator]) {

@@ -177,7 +177,7 @@ fn push_node(out: &mut Vec<u8>, node: &Node) {
     out.extend_from_slice(&right.to_le_bytes());
 }
 
-/// What is left of bytes that are read.
+/// Reader of an artefact: the rest of its bytes.
 struct ArtefactReader<'a>(&'a [u8]);
 
 impl<'a> ArtefactReader<'a> {

@@ -19,11 +19,11 @@ pub enum Error {
     /// There is more than the algorithm takes.
     #[error("{what} may be {limit} at most, not {there}")]
     TooMany {
-        /// What there is.
+        /// Name of the excess.
         what: &'static str,
-        /// How many there may be.
+        /// Largest number that is allowed.
         limit: usize,
-        /// How many there are.
+        /// Number that is there.
         there: usize,
     },
     /// A sample or a forecast is no finite number.
@@ -31,7 +31,7 @@ pub enum Error {
         "{what} leaves what numbers can hold: the series is too large, or grows too fast for this algorithm"
     )]
     NotFinite {
-        /// What it is.
+        /// Kind of the number.
         what: &'static str,
     },
     /// Stored bytes are no model, or one of another version.

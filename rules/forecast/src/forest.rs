@@ -21,11 +21,11 @@ const MAX_DEPTH: u32 = 48;
 /// A node of a tree: that to the left is the next one.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Node {
-    /// What it answers.
+    /// Forecast of the leaf.
     Leaf(f64),
     /// Goes on to the left where a lag is at most this, else to the node at `right`.
     Split {
-        /// Which lag: 0 is the latest sample.
+        /// Number of the lag: 0 is the latest sample.
         lag: u16,
         at_most: f64,
         right: u32,
@@ -88,7 +88,7 @@ fn answer(tree: &[Node], lags: &VecDeque<f64>) -> f64 {
     }
 }
 
-/// What trees are grown from.
+/// Samples that trees are grown from.
 struct Rows {
     /// Lag by lag, a value for each row.
     values: Vec<Vec<f64>>,
@@ -106,7 +106,7 @@ struct RowPartition {
     right_of: Option<usize>,
 }
 
-/// Where a part is cut.
+/// Split of a partition.
 struct SplitPoint {
     gain: f64,
     lag: usize,

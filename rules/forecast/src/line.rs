@@ -5,9 +5,9 @@ use crate::sum::{Sum, mean, sum};
 /// A line over the places of a window: its first sample is at 0, the next at 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Line {
-    /// What a bucket adds: `a` in `y = a·x + b`.
+    /// Slope per bucket: `a` in `y = a·x + b`.
     pub slope: f64,
-    /// Where it begins: `b`.
+    /// Intercept: `b`.
     pub intercept: f64,
 }
 

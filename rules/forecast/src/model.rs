@@ -10,7 +10,7 @@ use crate::regression::{LEAST, Regression};
 use crate::score::{Score, score};
 use crate::series::Series;
 
-/// How the future is told from the past.
+/// Algorithm of a forecast.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Algorithm {
     /// Geometric moving average.
@@ -55,7 +55,7 @@ impl Algorithm {
         Self::ALL.into_iter().find(|algorithm| algorithm.name() == name)
     }
 
-    /// Whether it goes by the window's line, which it can tell then.
+    /// Returns whether it goes by the window's line, which it can tell then.
     pub fn has_line(self) -> bool {
         matches!(self, Self::Tl | Self::Lrst | Self::Smal)
     }
@@ -84,7 +84,7 @@ impl fmt::Display for Algorithm {
     }
 }
 
-/// What a fitted algorithm forecasts from.
+/// Input that a fitted algorithm forecasts from.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ForecastInput {
     /// The mean of these samples, rolled forward.
@@ -192,7 +192,7 @@ impl TrainedModel {
         self.algorithm
     }
 
-    /// Whether training with all this would make the same model.
+    /// Returns whether training with all this would make the same model.
     pub fn is_of(&self, algorithm: Algorithm, series: &Series, predictions: usize, seed: u64) -> bool {
         self.algorithm == algorithm && self.fingerprint == fingerprint(algorithm, series, predictions, seed)
     }

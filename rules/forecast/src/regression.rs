@@ -21,7 +21,7 @@ pub(crate) fn most_lags(samples: usize) -> usize {
 /// A regression with what its next forecast needs.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Regression {
-    /// What all samples are taken relative to: their mean.
+    /// Mean of all samples, to which they are taken relative.
     pub(crate) level: f64,
     pub(crate) intercept: f64,
     /// Coefficients, that of the latest sample first.

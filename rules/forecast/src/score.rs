@@ -1,4 +1,4 @@
-//! How good a model is: what it would have forecast of the end of its own window, against what is there.
+//! Score of a model: its forecast of the end of its own window, against the samples there.
 
 use crate::error::Result;
 use crate::line::mean_squared;
@@ -9,7 +9,7 @@ use crate::sum::{mean, sum};
 /// Samples that are held out, at least, where a fifth of the window has as many.
 const LEAST_HELD_OUT: usize = 10;
 
-/// What became of the held-out end of a window. All is `None` where there are too few samples to tell.
+/// Score over the held-out end of a window. All is `None` where there are too few samples to tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Score {
     /// Root of the mean squared error.

@@ -43,7 +43,7 @@ impl Series {
         self.samples.len()
     }
 
-    /// Whether there is no sample.
+    /// Returns whether there is no sample.
     pub fn is_empty(&self) -> bool {
         self.samples.is_empty()
     }

@@ -1,4 +1,4 @@
-//! What a rule says: its fields, read from requests and stored documents, and written back.
+//! Fields of a rule, read from requests and stored documents, and written back.
 //!
 //! Every field is checked by its name. Fields that runs maintain may be sent, as a client does that sends back what it was shown, and are
 //! not read here.
@@ -69,13 +69,13 @@ const MAINTAINED: [&str; 19] = [
     "state",
 ];
 
-/// How the documents of a bucket become a number.
+/// Aggregation that turns the documents of a bucket into a number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ValueType {
     Min,
     Max,
     Avg,
-    /// How many documents have the field.
+    /// Number of documents that have the field.
     Count,
 }
 
@@ -98,7 +98,7 @@ pub(crate) enum ForecastStart {
     At(i64),
 }
 
-/// What a rule says.
+/// Definition of a rule.
 #[derive(Clone, Debug)]
 pub(crate) struct Definition {
     pub(crate) name: String,
@@ -239,7 +239,7 @@ impl Definition {
         self.search.strip_prefix("search:").unwrap_or(&self.search)
     }
 
-    /// Whether it runs by its schedule.
+    /// Returns whether it runs by its schedule.
     pub(crate) fn is_scheduled(&self) -> bool {
         self.enable && self.automatic
     }

@@ -19,7 +19,7 @@ pub(crate) const BATCH: usize = 500;
 /// Times before and after year 9999 are not written.
 const MAX_MS: f64 = 253_402_300_800_000.0;
 
-/// What was measured: the buckets of a value.
+/// Measured values: the buckets of a value.
 #[derive(Clone, Debug)]
 pub(crate) struct MeasuredSeries {
     /// The start of the first.
@@ -34,7 +34,7 @@ pub(crate) struct MeasuredSeries {
 pub(crate) struct Documents {
     definition: Arc<Definition>,
     pub(crate) machine_state_uid: String,
-    /// When the trend line comes to the threshold.
+    /// Time at which the trend line reaches the threshold.
     pub(crate) threshold_time: Option<String>,
     origin_ms: i64,
     measured: MeasuredSeries,
@@ -127,7 +127,7 @@ impl Documents {
         documents.collect()
     }
 
-    /// What the bucket at a time was, if it is over for good.
+    /// Returns the value of the bucket at a time, if the bucket is over for good.
     fn current(&self, at_ms: i64) -> Option<f64> {
         let MeasuredSeries { from_ms, settled_ms, buckets } = &self.measured;
         let place = usize::try_from(self.definition.frame.between(*from_ms, at_ms)).ok()?;

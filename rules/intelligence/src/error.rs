@@ -15,7 +15,7 @@ pub enum Error {
     Invalid {
         /// Its name.
         field: String,
-        /// What is wrong with it.
+        /// Problem of it.
         reason: String,
     },
     /// There is no such rule, or none that the asker may see.
@@ -24,7 +24,7 @@ pub enum Error {
     /// Somebody else has changed the rule meanwhile, it runs already, or its name is another one's.
     #[error("{0}")]
     Conflict(String),
-    /// Who asks may not do that.
+    /// The caller may not do that.
     #[error("{0}")]
     Forbidden(String),
     /// There are as many as there may be.
@@ -33,7 +33,7 @@ pub enum Error {
     /// A run cannot be done: its rule or what it reads has to be another.
     #[error("{0}")]
     Run(String),
-    /// What was predicted cannot be stored.
+    /// The predictions cannot be stored.
     #[error("{0}")]
     Stored(String),
     /// The series cannot be forecast.

@@ -14,7 +14,7 @@ use crate::samples::{MAX_BUCKETS, Reader};
 use crate::source::Source;
 use crate::store::StoredRule;
 
-/// How long after its end a bucket counts as over: documents come a moment after their time.
+/// Time after its end at which a bucket counts as over: documents come a moment after their time.
 const GRACE_MS: i64 = 30_000;
 /// Predictions of a page.
 const PAGE: usize = 1_000;

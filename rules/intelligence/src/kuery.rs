@@ -53,7 +53,7 @@ struct Parser<'a> {
     name_bytes: usize,
 }
 
-/// What stands between `and` and `or`.
+/// Parser of the operands of `and` and `or`.
 type Leaf<'a, 'b> = &'b mut dyn FnMut(&mut Parser<'a>) -> Result<Clause, String>;
 
 impl<'a> Parser<'a> {
@@ -152,7 +152,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What one element of a nested object has, behind the brace, up to the one that closes it.
+    /// Parses the conditions on one element of a nested object, behind the brace, up to the one that closes it.
     fn elements(&mut self, name: &Literal) -> Result<Clause, String> {
         if name.is_pattern() {
             let name = short(&name.to_string());
@@ -170,7 +170,7 @@ impl<'a> Parser<'a> {
         within.of_elements(&path)
     }
 
-    /// What a field is asked for.
+    /// Parses the values that a field is compared with.
     fn value(&mut self, field: &Field) -> Result<Clause, String> {
         match self.take() {
             None => Err(format!("ends where a value of {field} is expected")),
@@ -179,7 +179,7 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// What a field is compared with.
+    /// Parses the bound of a comparison of a field.
     fn compared(&mut self, field: &Field, of: &str) -> Result<Clause, String> {
         match self.take() {
             Some(Token::Literal(value)) if value.is_pattern() => {

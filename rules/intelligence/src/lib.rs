@@ -78,7 +78,7 @@ impl fmt::Debug for Intelligence {
     }
 }
 
-/// What follows schedules.
+/// Task that follows schedules.
 struct Task(Mutex<Option<JoinHandle<()>>>);
 
 impl Drop for Task {
@@ -89,7 +89,7 @@ impl Drop for Task {
     }
 }
 
-/// What the parts share.
+/// Context that the parts share.
 #[derive(Debug)]
 pub(crate) struct IntelligenceContext {
     pub(crate) engine: Arc<Engine>,
@@ -111,12 +111,12 @@ pub(crate) struct IntelligenceContext {
     pub(crate) stopping: watch::Sender<bool>,
 }
 
-/// Whether somebody may do everything with rules.
+/// Returns whether somebody may do everything with rules.
 fn is_admin(asker: &Principal) -> bool {
     asker.privileges().is_unrestricted() || asker.roles().iter().any(|role| role == ADMIN)
 }
 
-/// Whether somebody may see and run a rule.
+/// Returns whether somebody may see and run a rule.
 fn may_run(asker: &Principal, kept: &StoredRule) -> bool {
     is_admin(asker) || asker.roles().iter().any(|role| kept.definition.roles.contains(role))
 }

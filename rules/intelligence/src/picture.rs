@@ -16,7 +16,7 @@ use crate::store::StoredRule;
 /// Samples before the predictions that are drawn for each of them, and at least.
 const SAMPLES_EACH: usize = 4;
 const LEAST_SAMPLES: usize = 100;
-/// How many deviations lie around 95 % of what is normally distributed.
+/// Standard deviations around the mean that hold 95 % of a normal distribution.
 const DEVIATIONS: f64 = 1.96;
 
 /// A prediction as it was stored.

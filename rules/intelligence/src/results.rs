@@ -52,7 +52,7 @@ pub(crate) const MAX_PARTS: usize = 20;
 const MAX_FIELDS: usize = 20_000;
 /// Documents of a write.
 const BATCH: usize = 2_000;
-/// How long a write may wait for memory.
+/// Time that a write may wait for memory.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 fn limits() -> Value {

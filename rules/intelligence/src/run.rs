@@ -26,7 +26,7 @@ const FOREST_WEIGHT: i64 = 10;
 /// Values of which is told why they were not predicted.
 const MAX_TOLD: usize = 10;
 
-/// What came of a run, also of one that failed on its way.
+/// Report of a run, also of one that failed on its way.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct RunReport {
     /// Predictions that were written.
@@ -35,7 +35,7 @@ pub(crate) struct RunReport {
     pub(crate) samples: usize,
     /// Models that were taken up again.
     pub(crate) reused: usize,
-    /// What of a rule's record it gives.
+    /// Time of preparation that goes into the rule's record.
     pub(crate) prepared_ms: Option<i64>,
     pub(crate) machine_state_uid: Option<String>,
     pub(crate) path: Option<String>,
@@ -52,14 +52,14 @@ pub(crate) struct RunReport {
 /// One window of a run: what is predicted from when.
 struct Step {
     series: Series,
-    /// Whether it is the last of the run, whose model is kept.
+    /// `true` if it is the last of the run, whose model is kept.
     is_last: bool,
 }
 
 /// Predictions that are to be written, by their ids: a batch or two at most.
 type PendingPredictions = Vec<(String, Bytes)>;
 
-/// What a run goes over, for each value.
+/// Inputs of a run, for each value.
 #[derive(Clone, Copy)]
 struct RunInputs<'a> {
     shared: &'a IntelligenceContext,
@@ -223,7 +223,7 @@ fn changed(kept: &StoredRule) -> Error {
     Error::Conflict(format!("AI rule [{}] was changed while it ran", kept.id))
 }
 
-/// Whether an error is of what was found with a value, so that others may do better.
+/// Returns whether an error is of what was found with a value, so that others may do better.
 pub(crate) fn is_of_value(error: &Error) -> bool {
     match error {
         Error::Run(_) | Error::Forecast(_) => true,
@@ -327,7 +327,7 @@ async fn trained(
     Ok(trained)
 }
 
-/// What a bucket that is over was.
+/// Returns the actual value of a bucket that is over.
 pub(crate) fn became(definition: &Definition, bucket: Option<f64>) -> Option<f64> {
     match definition.value_type {
         ValueType::Count => Some(bucket.unwrap_or(0.0)),

@@ -1,4 +1,4 @@
-//! What of a run stands on its rule's record: before it writes, which times it predicts, and when it has ended, what came of it.
+//! Run records: the times that a run predicts are recorded before it writes, its outcome when it has ended.
 
 use crate::error::{Error, Result};
 use crate::run::RunReport;
@@ -8,14 +8,14 @@ use crate::time;
 /// Longest text of an error on a record, in characters.
 const MAX_MESSAGE: usize = 2_000;
 
-/// What is noted of a run that has ended.
+/// Recorded outcome of a run that has ended.
 #[derive(Debug)]
 pub(crate) struct RunOutcome {
     pub(crate) done: RunReport,
     pub(crate) outcome: Result<()>,
-    /// How long it took.
+    /// Seconds that it took.
     pub(crate) seconds: f64,
-    /// Which revision of its rule ran, where that is known.
+    /// Revision of the rule that ran, where it is known.
     pub(crate) revision: Option<u64>,
     /// The time of the schedule that it has seen to.
     pub(crate) handled_ms: Option<i64>,

@@ -19,7 +19,7 @@ const LEAST_PAGE: i64 = 100;
 /// Buckets of a series, at most: those of a window, and of history that is gone over.
 pub(crate) const MAX_BUCKETS: i64 = 200_000;
 
-/// Who reads samples, and by what.
+/// Reader of samples: its principal and its sources.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a> {
     pub(crate) search: &'a SearchService,
@@ -27,7 +27,7 @@ pub(crate) struct Reader<'a> {
     pub(crate) session: &'a Session,
     pub(crate) source: &'a Source,
     pub(crate) definition: &'a Definition,
-    /// Which threads read answers.
+    /// Priority of the threads that read answers.
     pub(crate) priority: Priority,
 }
 
@@ -193,7 +193,7 @@ impl Reader<'_> {
     }
 }
 
-/// Whether the cluster's bound of buckets is lower than a page.
+/// Returns whether the cluster's bound of buckets is lower than a page.
 fn is_too_many(error: &millrace_query::Error) -> bool {
     use millrace_query::Error;
     match error {

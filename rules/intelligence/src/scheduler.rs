@@ -1,4 +1,4 @@
-//! When rules run: each by its schedule, at most two at a time, and never one twice at once.
+//! Runs rules by their schedules: at most two at a time, and never one twice at once.
 //!
 //! [`due`] says what is due; the task around it looks once a second. A rule that was due while the server was down, or while it ran still, runs
 //! once, for the latest of those times. A time counts as seen to when its run has ended, so that one that the server did
@@ -20,7 +20,7 @@ use crate::in_flight::InFlightGuard;
 use crate::store::{State, StoredRule};
 use crate::{IntelligenceContext, TURNS, to_its_end};
 
-/// How often it is looked what is due.
+/// Interval between two checks for due runs.
 const TICK: Duration = Duration::from_secs(1);
 /// The place of a run stays empty for so many times as long as it took, but no longer than this: many of them one after another would slow
 /// down what is ingested.
@@ -32,10 +32,10 @@ const AGAIN_MS: i64 = 60_000;
 /// The longest of these times, of runs and of fills.
 const MAX_RUN_AGAIN_MS: i64 = 600_000;
 const MAX_FILL_AGAIN_MS: i64 = 3_600_000;
-/// What it means where a rule cannot be set back.
+/// Message for a rule that cannot be set back.
 const WAITS: &str = "an AI rule waits for a time that a clock was ahead to";
 
-/// When rules come next: asking a schedule takes long enough not to be done for each rule each second.
+/// Times of the next runs of rules: computing one takes too long to be done for each rule each second.
 #[derive(Debug, Default)]
 struct UpcomingRuns(HashMap<String, NextRun>);
 
@@ -48,7 +48,7 @@ struct NextRun {
 }
 
 impl UpcomingRuns {
-    /// Whether a time of the schedule has come that was not seen to.
+    /// Returns whether a time of the schedule has come that was not seen to.
     fn has_come(&mut self, kept: &StoredRule, now_ms: i64) -> bool {
         let State { revision, handled_ms, .. } = kept.state;
         let known = self.0.get(&kept.id).copied();
@@ -88,7 +88,7 @@ impl FailureBackoff {
         self.rules.retain(|id, _| shared.store.get(id).is_some());
     }
 
-    /// Whether a rule may be tried now: one that was saved anew need not wait.
+    /// Returns whether a rule may be tried now: one that was saved anew need not wait.
     fn is_time(&self, kept: &StoredRule, now_ms: i64) -> bool {
         let failed = self.rules.get(&kept.id).filter(|failed| failed.revision == kept.state.revision);
         // A clock that was put back keeps none waiting.

@@ -1,4 +1,4 @@
-//! Where a rule reads: a saved search of the console, with its index pattern, as an expression, a time field and a query.
+//! Source of a rule: a saved search of the console with its index pattern, as an expression, a time field and a query.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use crate::error::{Error, Result};
 use crate::kuery;
 use crate::store::StoredRule;
 
-/// Where the console keeps its objects.
+/// Index of the console's objects.
 const INDEX: &str = ".console";
 /// Name of the reference from a saved search to its index pattern.
 const REFERENCE: &str = "kibanaSavedObjectMeta.searchSourceJSON.index";
@@ -23,14 +23,14 @@ const MAX_FILTERS: usize = 200;
 /// The time field of a pattern that names none.
 const TIME_FIELD: &str = "@timestamp";
 
-/// Where a rule reads.
+/// Source that a rule reads.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Source {
     /// Indices.
     pub(crate) expression: String,
     /// The field that puts documents into buckets.
     pub(crate) time_field: String,
-    /// What documents match.
+    /// Query that documents match.
     pub(crate) query: Value,
     /// The search source as it is saved.
     pub(crate) text: String,
@@ -103,7 +103,7 @@ pub(crate) fn digest_of(value: &Value) -> String {
     bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-/// What is read of a saved object; what else it has is passed over.
+/// Members of a saved object that are read; others are skipped.
 #[derive(Debug, Default, Deserialize)]
 #[serde(default)]
 struct Object {
@@ -155,7 +155,7 @@ struct Search {
     text: String,
     pattern: PatternReference,
     query: Value,
-    /// What `query` is made of.
+    /// Parts that `query` is made of.
     saved: Value,
 }
 
@@ -239,7 +239,7 @@ fn condition(members: &Map<String, Value>) -> Option<Value> {
     (rest.len() == 1).then_some(Value::Object(rest))
 }
 
-/// What was typed, in the language that it names.
+/// Parses typed query text, in the language that it names.
 fn typed(query: &Value) -> Result<Option<Value>, String> {
     let language = query["language"].as_str().unwrap_or("lucene");
     let text = match &query["query"] {

@@ -23,14 +23,14 @@ use crate::error::{Error, Result};
 pub(crate) const INDEX: &str = ".intelligence_rules";
 /// Rules that there may be.
 const MAX_RULES: usize = 5_000;
-/// How long a write may wait for memory.
+/// Time that a write may wait for memory.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What runs maintain: shown beside the definition, and never set by who saves it.
+/// Members that runs maintain: shown beside the definition, and never set by a caller that saves it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct RunRecord {
-    /// When the samples of the last run were there.
+    /// Time at which the samples of the last run were ready.
     pub(crate) preparation_date: Option<String>,
     pub(crate) machine_state_uid: Option<String>,
     /// There are none apart from the server's log.
@@ -51,17 +51,18 @@ pub(crate) struct RunRecord {
     pub(crate) exit_code: Option<i32>,
     pub(crate) error_description: Option<String>,
     pub(crate) error_message: Option<String>,
-    /// When the trend line comes to the threshold.
+    /// Time at which the trend line reaches the threshold.
     pub(crate) threshold_time: Option<String>,
 }
 
-/// What the server knows of a rule beside that.
+/// State that the server keeps of a rule beside that.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(crate) struct State {
-    /// Who saved it last: it runs with the rights of this user.
+    /// User that saved it last: it runs with the rights of this user.
     pub(crate) owner: String,
-    /// What the saved search said then ([`crate::source::Source::digest`]); empty in rules of a version before, until they are loaded.
+    /// Digest of the saved search at that time ([`crate::source::Source::digest`]); empty in rules of a version before, until
+    /// they are loaded.
     pub(crate) search_digest: String,
     /// Grows by one with each change of the definition.
     pub(crate) revision: u64,
@@ -93,7 +94,7 @@ pub(crate) struct StoredRule {
     pub(crate) definition: Arc<Definition>,
     pub(crate) ran: RunRecord,
     pub(crate) state: State,
-    /// Which document it is; `None` before it is stored.
+    /// Version of the document; `None` before it is stored.
     version: Option<Version>,
 }
 
@@ -141,7 +142,7 @@ pub(crate) struct Store {
     rules: RwLock<BTreeMap<String, Arc<StoredRule>>>,
     /// Held by a change from its reading to its writing.
     changing: tokio::sync::Mutex<()>,
-    /// What was found in the index that is no rule, by id.
+    /// Documents of the index that are no rules, by id.
     unreadable: RwLock<BTreeMap<String, UnreadableRule>>,
 }
 
@@ -207,7 +208,7 @@ impl Store {
         said.collect()
     }
 
-    /// Whether what has an id is no rule.
+    /// Returns whether what has an id is no rule.
     pub(crate) fn is_unreadable(&self, id: &str) -> bool {
         self.unreadable.read().contains_key(id)
     }

@@ -15,7 +15,7 @@ const MAX_WORK: i64 = 10_000_000;
 /// Predictions of a run, all values together, at most.
 const MAX_PREDICTIONS: i64 = 1_000_000;
 
-/// What is walked.
+/// State of the walk over a query.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Walk {
     pub(crate) start: ForecastStart,

@@ -1,4 +1,4 @@
-//! Where notifications may go.
+//! Destinations that notifications may have.
 //!
 //! An entry of the list is a host (`hooks.example.com`), all hosts below one (`*.example.com`), any public host (`*`), or an address
 //! or network (`10.1.0.0/16`, `127.0.0.1`); each may have a port behind it (`[::1]:8080`), and `http://` before it where the
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use reqwest::Url;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 
-/// Where notifications may go.
+/// Destinations that notifications may have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allow(Arc<Vec<Entry>>);
 
@@ -32,7 +32,7 @@ enum Target {
     Network(IpAddr, u8),
 }
 
-/// What an address is.
+/// Class of an address.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AddressClass {
     Public,
@@ -97,7 +97,7 @@ impl Entry {
         Ok(Self { target, port, plain })
     }
 
-    /// Whether it is for a host by its name, port and scheme; an address or network may be, by what the name resolves to.
+    /// Returns whether it is for a host by its name, port and scheme; an address or network may be, by what the name resolves to.
     fn may_be_for(&self, scheme: &str, host: &str, port: u16) -> bool {
         if self.port.is_some_and(|allowed| allowed != port) || (scheme == "http" && !self.plain) {
             return false;
@@ -109,7 +109,7 @@ impl Entry {
         }
     }
 
-    /// Whether it is for a host at an address.
+    /// Returns whether it is for a host at an address.
     fn is_for(&self, scheme: &str, host: &str, port: u16, ip: IpAddr) -> bool {
         let ip = ip.to_canonical();
         self.may_be_for(scheme, host, port)
@@ -197,7 +197,7 @@ fn reach_v6(ip: Ipv6Addr) -> AddressClass {
 }
 
 impl Allow {
-    /// Whether nothing is allowed.
+    /// Returns whether nothing is allowed.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -234,7 +234,7 @@ impl Allow {
         }
     }
 
-    /// Whether one entry allows a connection: all of its scheme, its host as the URL has it, its port and its address.
+    /// Returns whether one entry allows a connection: all of its scheme, its host as the URL has it, its port and its address.
     fn permits(&self, scheme: &str, host: &str, port: u16, ip: IpAddr) -> bool {
         let host = host.to_ascii_lowercase();
         let host = host.strip_suffix('.').unwrap_or(&host);

@@ -1,5 +1,5 @@
-//! Whether a rule's channels can be used: what is wrong whatever the configuration is refused when the rule is saved, what the
-//! configuration would have to allow is told with the rule.
+//! Check of a rule's channels. Errors under any configuration refuse the rule; missing permissions of this configuration are
+//! reported with the rule.
 
 use millrace_rules::definition::Definition;
 use millrace_rules::definition::notification::{Channel, Method};

@@ -1,4 +1,4 @@
-//! What the server's configuration says of notifications.
+//! Configuration of notifications.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use crate::allow::Allow;
 /// The section `notifications`.
 #[derive(Clone)]
 pub struct Config {
-    /// Where notifications may go; nowhere unless it says so.
+    /// Allowed destinations; none by default.
     pub allow: Allow,
     /// The key that secrets are encrypted with; without one there are none.
     pub secret_key: Option<[u8; 32]>,
@@ -21,7 +21,7 @@ pub struct Config {
     pub authorities: Option<PathBuf>,
     /// Notifications a minute of a channel beyond which a digest tells of the rest.
     pub per_minute: u32,
-    /// How long a notification is tried again.
+    /// Time for which a notification is tried again.
     pub give_up_after: Duration,
 }
 
@@ -61,7 +61,7 @@ pub struct Smtp {
     pub host: String,
     /// Its port.
     pub port: u16,
-    /// How the connection is encrypted.
+    /// Encryption of the connection.
     pub tls: SmtpTls,
     /// Name and password.
     pub credentials: Option<(String, String)>,
@@ -83,7 +83,7 @@ impl fmt::Debug for Smtp {
     }
 }
 
-/// How a connection to a server of mail is encrypted.
+/// Encryption of a connection to a mail server.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SmtpTls {
     /// From the command STARTTLS on, which the server has to have.

@@ -13,7 +13,7 @@ pub enum Error {
     Invalid {
         /// The field.
         field: String,
-        /// What is wrong with it.
+        /// Problem of it.
         reason: String,
     },
     /// Secrets cannot be kept.

@@ -62,7 +62,7 @@ impl fmt::Debug for Notifications {
     }
 }
 
-/// What sends.
+/// Task that sends.
 struct Task(Mutex<Option<JoinHandle<()>>>);
 
 impl Drop for Task {
@@ -73,7 +73,7 @@ impl Drop for Task {
     }
 }
 
-/// What the task and those who ask share.
+/// State that the task and its callers share.
 pub(crate) struct NotifierState {
     pub(crate) engine: Arc<Engine>,
     pub(crate) session: Session,
@@ -224,7 +224,7 @@ impl Notifications {
     }
 }
 
-/// What stands for a channel wherever it has to be told from others: its method and options.
+/// Returns the identity of a channel wherever it has to be told from others: its method and options.
 pub(crate) fn identity(channel: &Channel) -> String {
     let options = serde_json::to_string(&channel.options).unwrap_or_default();
     hash(&[&format!("{}\u{0}{options}", channel.method.name())])

@@ -1,4 +1,5 @@
-//! What a notification says: of one alert, of several that were gathered, of the end of a condition, of an alert that nobody looked at.
+//! Text of a notification: of one alert, of several that were gathered, of the end of a condition, of an alert that nobody looked
+//! at.
 
 use millrace_rules::{Time, cut};
 use serde_json::{Map, Value, json};
@@ -11,10 +12,10 @@ const MAX_TEXT: usize = 64 << 10;
 const MAX_SUBJECT: usize = 2_048;
 /// Bytes of the documents of several alerts; of those beyond only the heads are told.
 const MAX_DOCUMENTS: usize = 512 << 10;
-/// What is left of an alert beyond that.
+/// Members that remain of an alert beyond that bound.
 const HEAD: [&str; 7] = ["@timestamp", "alert_id", "alert_subject", "rule_id", "rule_name", "key", "status"];
 
-/// What is told of one alert.
+/// Content of a message about one alert.
 #[derive(Clone, Debug)]
 pub(crate) struct Item {
     /// Key of the notification of this alert.

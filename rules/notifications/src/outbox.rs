@@ -22,7 +22,7 @@ const MAX_ABOUT: usize = 1_024;
 /// Fields of an alert that a row repeats, for notifications whose alert is gone.
 const REPEATED: [&str; 5] = ["@timestamp", "alert_subject", "rule_name", "rule_id", "key"];
 
-/// What is told.
+/// Reason of a notification.
 #[derive(Clone, Copy, Debug)]
 pub enum NotificationReason<'a> {
     /// An alert, with its document.
@@ -31,7 +31,7 @@ pub enum NotificationReason<'a> {
     Recovery {
         /// The key.
         key: &'a str,
-        /// When it ended.
+        /// Time at which it ended.
         time: Time,
     },
     /// That a rule does not watch what it is to watch, with a document that says so as an alert does. It is told at once, whatever
@@ -138,14 +138,14 @@ impl NotificationBuilder<'_> {
         &self.rule.definition
     }
 
-    /// When an alert may be told, by `limit_execution`; `None` where it is not told at all.
+    /// Returns the time at which an alert may be sent, by `limit_execution`; `None` where it is never sent.
     fn first_time(&self) -> Option<i64> {
         let Some(limit) = &self.definition().notification.limit else { return Some(self.now_ms) };
         let at = limit.minutes.allows(self.now_ms).unwrap_or(self.now_ms);
         (at == self.now_ms || !limit.drops).then_some(at)
     }
 
-    /// When it is told with the others of its group, and the group.
+    /// Returns the time at which it is sent with the others of its group, and the group.
     fn gathered(
         &self,
         channel: &Channel,

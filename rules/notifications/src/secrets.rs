@@ -31,7 +31,7 @@ const MAX_VALUE: usize = 16 << 10;
 const MAX_SECRETS: usize = 5_000;
 /// Hosts of a secret.
 const MAX_HOSTS: usize = 20;
-/// How long a write may wait for memory.
+/// Time that a write may wait for memory.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// A secret that was opened.

@@ -28,30 +28,30 @@ pub type Result<T, E = Error> = std::result::Result<T, E>;
 #[error("the picture cannot be drawn: {0}")]
 pub struct Error(String);
 
-/// How a line is drawn.
+/// Style of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineStyle {
-    /// What was measured.
+    /// Measured values.
     Measured,
-    /// What was predicted.
+    /// Predicted values.
     Predicted,
 }
 
 /// A line over time.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Series {
-    /// What it is, for the legend.
+    /// Name in the legend.
     pub name: String,
-    /// How it is drawn.
+    /// Style of the line.
     pub look: LineStyle,
     /// Times in milliseconds since the epoch, ascending, and values; the line is broken where there is none.
     pub points: Vec<(i64, Option<f64>)>,
 }
 
-/// What lies between two lines.
+/// Area between two lines.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Band {
-    /// What it is, for the legend.
+    /// Name in the legend.
     pub name: String,
     /// Times, ascending, with the lower and the upper value.
     pub points: Vec<(i64, f64, f64)>,
@@ -60,27 +60,27 @@ pub struct Band {
 /// A level line.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Level {
-    /// What it is, for the legend.
+    /// Name in the legend.
     pub name: String,
-    /// Where it is.
+    /// Value of the line.
     pub value: f64,
 }
 
 /// A moment that something happened at.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EventMarker {
-    /// When, in milliseconds since the epoch.
+    /// Time, in milliseconds since the epoch.
     pub time: i64,
-    /// What, shown where one points at it.
+    /// Text, shown where one points at it.
     pub text: String,
 }
 
-/// What is to be seen.
+/// Content of a picture.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Plot {
     /// Above the picture.
     pub title: String,
-    /// What values are.
+    /// Name of the values.
     pub values: String,
     /// Lines: the first 20.
     pub series: Vec<Series>,
@@ -90,7 +90,7 @@ pub struct Plot {
     pub levels: Vec<Level>,
     /// Moments: the first 200.
     pub marks: Vec<EventMarker>,
-    /// What moments are, for the legend.
+    /// Name of moments in the legend.
     pub marks_name: String,
 }
 

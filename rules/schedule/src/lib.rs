@@ -21,7 +21,7 @@ const MAX_STEPS: usize = 8;
 /// Longer than any change of a clock: zones have left out a day, or had one twice.
 const LONGEST_CHANGE: TimeDelta = TimeDelta::hours(26);
 
-/// What a line consists of.
+/// Values that a line consists of.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fields {
     /// Minute, hour, day, month, weekday.

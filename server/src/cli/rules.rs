@@ -6,7 +6,7 @@ use clap::{Args, Subcommand};
 
 use super::EXIT_CODES;
 
-/// What can be done with files of rules.
+/// Commands on files of rules.
 #[derive(Debug, Subcommand)]
 pub(crate) enum RulesCommand {
     /// Read rule files of ElastAlert, and print them as rules of Millrace or save them in a server

@@ -14,7 +14,7 @@ const PASSWORD: &str = "\
 A password to be set is not taken from the command line, where others could read it: without --password-file and --generate it
 is asked for on a terminal, which does not show it, and otherwise read from standard input.";
 
-/// What can be done with users.
+/// Commands on users.
 #[derive(Debug, Subcommand)]
 pub(crate) enum UserCommand {
     /// Make a user
@@ -45,7 +45,7 @@ A user that is there already is left as it is, and a role that nobody has made i
         /// The password.
         #[command(flatten)]
         password: PasswordArgs,
-        /// Where users are.
+        /// Location of the users.
         #[command(flatten)]
         place: PlaceArgs,
     },
@@ -69,7 +69,7 @@ MILLRACE_ADMIN_PASSWORD counts at the first start only. {PASSWORD}
         /// The password.
         #[command(flatten)]
         password: PasswordArgs,
-        /// Where users are.
+        /// Location of the users.
         #[command(flatten)]
         place: PlaceArgs,
     },
@@ -92,7 +92,7 @@ Shows a role a line, after the change if there is one. Role mappings may give mo
         /// The change.
         #[command(flatten)]
         change: RolesArgs,
-        /// Where users are.
+        /// Location of the users.
         #[command(flatten)]
         place: PlaceArgs,
     },
@@ -106,7 +106,7 @@ Examples:
 
 {EXIT_CODES}"))]
     List {
-        /// Where users are.
+        /// Location of the users.
         #[command(flatten)]
         place: PlaceArgs,
     },
@@ -123,7 +123,7 @@ Examples:
         /// Name of the user
         #[arg(value_name = "NAME", value_parser = NonEmptyStringValueParser::new())]
         name: String,
-        /// Where users are.
+        /// Location of the users.
         #[command(flatten)]
         place: PlaceArgs,
     },
@@ -142,13 +142,13 @@ impl UserCommand {
     }
 }
 
-/// Where users are.
+/// Location of the users.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PlaceArgs {
     /// Server to ask
     #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9200")]
     pub(crate) url: String,
-    /// Who asks it, with the password behind a colon or in MILLRACE_PASSWORD
+    /// User of the requests, with the password behind a colon or in MILLRACE_PASSWORD
     #[arg(long, value_name = "USER[:PASSWORD]")]
     pub(crate) user: Option<String>,
     /// Accept any certificate of --url
@@ -159,7 +159,7 @@ pub(crate) struct PlaceArgs {
     pub(crate) data: Option<String>,
 }
 
-/// Where a password comes from.
+/// Source of a password.
 #[derive(Clone, Debug, Args)]
 #[group(multiple = false)]
 pub(crate) struct PasswordArgs {
@@ -171,7 +171,7 @@ pub(crate) struct PasswordArgs {
     pub(crate) generate: bool,
 }
 
-/// How the roles of a user change.
+/// Change of a user's roles.
 #[derive(Clone, Debug, Args)]
 #[group(multiple = false)]
 pub(crate) struct RolesArgs {

@@ -8,7 +8,7 @@
 
 use super::keys::{KEYS, Key, distance, nearest};
 
-/// Whether the rest of a name behind `MILLRACE_` is of a form that others set: container platforms for a service, the
+/// Returns whether the rest of a name behind `MILLRACE_` is of a form that others set: container platforms for a service, the
 /// shell of SQL, and our own tests.
 pub(super) fn is_foreign(name: &str) -> bool {
     // Names of services have no such part; keys below others do.
@@ -55,13 +55,13 @@ fn words(name: &str) -> impl Iterator<Item = &str> {
     name.split(['_', '.']).filter(|word| !word.is_empty())
 }
 
-/// Whether a name begins with all of a key's.
+/// Returns whether a name begins with all of a key's.
 fn goes_on(name: &str, key: &str) -> bool {
     let mut name = words(name);
     words(key).all(|word| name.next() == Some(word))
 }
 
-/// How many words of a name are those of a key for credentials or TLS; none where it is for something else.
+/// Returns the number of words of a name that match a key for credentials or TLS; none where it is for something else.
 fn guarded_words(name: &str, key: &Key) -> usize {
     let of_key: Vec<&str> = match key.name.rsplit_once('.') {
         _ if key.name.starts_with("tls.") => words(key.name).collect(),
@@ -76,7 +76,7 @@ fn guarded_words(name: &str, key: &Key) -> usize {
     words(name).filter(is_of_key).count()
 }
 
-/// Whether a name is made of words of a key's, each misspelt or cut a little.
+/// Returns whether a name is made of words of a key's, each misspelt or cut a little.
 fn of_words(name: &str, key: &str) -> bool {
     let mut words = name.split(['_', '.']).filter(|word| !word.is_empty()).peekable();
     let is_word = |word: &str| {

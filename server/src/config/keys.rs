@@ -8,11 +8,11 @@ use super::value::Kind;
 pub(crate) struct Key {
     /// Dotted name, as in the file.
     pub(crate) name: &'static str,
-    /// What it takes.
+    /// Kind of its value.
     pub(crate) kind: Kind,
     /// Its value where nothing else is said; `None` for keys that may stay unset.
     pub(crate) default: Option<&'static str>,
-    /// Whether it is shown masked.
+    /// `true` if it is shown masked.
     pub(crate) secret: bool,
     /// Part of the memory that the process may have, such as 4 for a quarter, that its default does not go beyond.
     pub(crate) share: Option<u64>,

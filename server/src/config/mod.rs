@@ -26,14 +26,14 @@ use keys::{KEYS, Key, nearest};
 pub(crate) use value::parse_span;
 use value::{Kind, Value};
 
-/// What the names of our environment variables begin with.
+/// Prefix of our environment variables.
 const PREFIX: &str = "MILLRACE_";
-/// What a secret is shown as.
+/// Text that stands for a secret.
 const MASK: &str = "********";
 /// Greatest configuration file read, in bytes.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// Where a value came from.
+/// Source of a value.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Source {
     /// Nothing was said.
@@ -57,7 +57,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// What the command line sets.
+/// Values of the command line.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Flags {
     /// `--config`.
@@ -85,19 +85,19 @@ pub(crate) struct Config {
     pub(crate) query_spill_bytes: u64,
     /// Section of the protocols.
     pub(crate) api: millrace_api::ServerConfig,
-    /// Where the console is.
+    /// Listener of the console.
     pub(crate) console: Listen,
-    /// Where Arrow Flight SQL is.
+    /// Listener of Arrow Flight SQL.
     pub(crate) flight: Listen,
     /// Section of the pipelines.
     pub(crate) pipelines: PipelinesConfig,
     /// Threads of the request runtime, 0 for one a core.
     pub(crate) threads: usize,
-    /// How long a drain may take.
+    /// Time that a drain may take.
     pub(crate) drain_timeout: Duration,
     /// Log filter.
     pub(crate) log_level: String,
-    /// Whether log lines are JSON.
+    /// `true` if log lines are JSON.
     pub(crate) log_json: bool,
     /// Environment variables that begin like ours and set nothing.
     pub(crate) strangers: Vec<String>,
@@ -108,16 +108,16 @@ pub(crate) struct Config {
 pub(crate) struct Listen {
     /// The addresses.
     pub(crate) addresses: Vec<SocketAddr>,
-    /// Whether nobody named those: then a port behind them will do as well.
+    /// `true` if nobody named those: then a port behind them will do as well.
     pub(crate) anywhere: bool,
 }
 
-/// Where pipelines are and how they are looked after.
+/// Configuration of pipelines: their directory and their management.
 #[derive(Clone, Debug)]
 pub(crate) struct PipelinesConfig {
     /// Directory of definitions.
     pub(crate) dir: PathBuf,
-    /// Where they are managed.
+    /// Listener of their management.
     pub(crate) listen: Listen,
     /// Bytes of events in memory.
     pub(crate) memory_bytes: u64,

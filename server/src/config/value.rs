@@ -7,7 +7,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::time::Duration;
 
-/// What a key takes.
+/// Kind of a key's value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Kind {
     /// `true` or `false`.
@@ -28,7 +28,7 @@ pub(crate) enum Kind {
     AddressesOrNone,
 }
 
-/// What a key was given.
+/// Value of a key.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Value {
     /// A switch.

@@ -9,9 +9,9 @@ use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
-/// Where the attack comes from (a documentation address).
+/// Source of the attack (a documentation address).
 pub(super) const ATTACKER: &str = "203.0.113.66";
-/// Whose password it finds.
+/// User whose password the attack finds.
 pub(super) const VICTIM: &str = "deploy";
 /// The host that it enters.
 pub(super) const TARGET: &str = "bastion-1";

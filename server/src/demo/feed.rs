@@ -29,7 +29,7 @@ pub(super) struct Target {
     any_certificate: bool,
 }
 
-/// What was fed.
+/// Report of the feed.
 #[derive(Debug)]
 pub(super) struct FeedReport {
     /// Events sent.

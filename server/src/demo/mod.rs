@@ -113,7 +113,7 @@ fn target(args: &DemoArgs, address: Option<SocketAddr>, password: Option<String>
     Target::new(&format!("http://{address}"), Some((args.user.clone(), password)), false)
 }
 
-/// What only a server of ours has: the webhook, and where its rules are saved.
+/// Parts of a server that the demo starts itself: the webhook, and the address of the console.
 struct DemoServer {
     webhook: Webhook,
     console: Option<SocketAddr>,

@@ -11,7 +11,7 @@ use serde_json::json;
 
 use super::feed::Target;
 
-/// What callers must show.
+/// Token that callers must show.
 const TOKEN: &str = "demo-token";
 /// Time for an event to arrive.
 const PATIENCE: Duration = Duration::from_secs(30);

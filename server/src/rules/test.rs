@@ -21,7 +21,7 @@ use crate::cli::RulesTestArgs;
 use crate::exit::Failure;
 use crate::serve::runtime;
 
-/// How long a write may wait.
+/// Time that a write may wait.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Runs the command.

@@ -55,7 +55,7 @@ impl Statements {
         self.quote = None;
     }
 
-    /// Whether a statement is begun.
+    /// Returns whether a statement is begun.
     pub(super) fn is_open(&self) -> bool {
         !self.open.trim().is_empty()
     }

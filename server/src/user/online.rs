@@ -12,7 +12,7 @@ use crate::remote::{Remote, refusal};
 
 /// Time to wait for an answer: as long as a server has to sync its catalog.
 const TIMEOUT: Duration = Duration::from_secs(60);
-/// What a user is put with beside its roles.
+/// Members of a user that a request keeps beside its roles.
 const KEPT: [&str; 4] = ["email", "full_name", "metadata", "enabled"];
 
 /// A server that is asked.

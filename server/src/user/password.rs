@@ -1,4 +1,4 @@
-//! Where a password comes from: a file, the terminal, standard input, or chance.
+//! Source of a password: a file, the terminal, standard input, or chance.
 
 use std::fs::File;
 use std::io::{IsTerminal, Read};

@@ -1,4 +1,4 @@
-//! What is wrong is said in one line on stderr, with an exit code of its own.
+//! A configuration error is reported in one line on stderr, with an exit code of its own.
 
 use std::net::TcpListener;
 

@@ -117,7 +117,7 @@ async fn tls_by_certificate_and_key() {
     server.stop();
 }
 
-/// Whether a directory has a file of that name somewhere below it.
+/// Returns whether a directory has a file of that name somewhere below it.
 fn holds(directory: &Path, name: &str) -> bool {
     std::fs::read_dir(directory)
         .unwrap()

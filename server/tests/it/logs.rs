@@ -48,7 +48,7 @@ fn holding<'a>(lines: &'a [String], word: &str) -> Vec<&'a String> {
     lines.iter().filter(|line| line.contains(word)).collect()
 }
 
-/// What people look for in these files; the expected numbers are those of a plain text search.
+/// Runs typical searches over these files; the expected numbers are those of a plain text search.
 async fn searches(server: &Server) {
     let all = |words: &str| json!({"match": {"message": {"query": words, "operator": "and"}}});
 

@@ -1,4 +1,4 @@
-//! What supervisors and operators see: states, probes, permissions.
+//! States, probes and permissions, as supervisors and operators see them.
 
 use std::fs;
 use std::os::unix::fs::PermissionsExt;

@@ -33,7 +33,7 @@ pub(crate) fn command(data: &Path) -> Command {
     command
 }
 
-/// Where the server manages its pipelines.
+/// Returns the URL of the server's management of pipelines.
 fn management(server: &Server) -> String {
     let line = server.greeting.lines().find_map(|line| line.strip_prefix("pipelines are managed on "));
     line.unwrap().to_owned()

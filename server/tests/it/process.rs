@@ -35,7 +35,7 @@ pub(crate) fn run(command: &mut Command) -> (Option<i32>, String, String) {
 pub(crate) struct Server {
     child: Child,
     log: BufReader<ChildStderr>,
-    /// What it printed up to its ready line.
+    /// Output up to its ready line.
     pub(crate) greeting: String,
     /// Its address.
     pub(crate) url: String,

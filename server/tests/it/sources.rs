@@ -47,7 +47,7 @@ fn lines(log: &str) -> Vec<String> {
     text.lines().map(str::to_owned).collect()
 }
 
-/// How many values a keyword field has in an index.
+/// Returns the number of values that a keyword field has in an index.
 async fn distinct(server: &Server, index: &str, field: &str) -> u64 {
     let distinct = json!({"cardinality": {"field": field, "precision_threshold": 40_000}});
     let answer = server.search(index, &json!({"size": 0, "aggs": {"values": distinct}})).await;

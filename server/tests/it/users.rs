@@ -22,7 +22,7 @@ fn user(data: &Path, args: &[&str]) -> String {
     out
 }
 
-/// Which of these passwords the accounts in a data directory take.
+/// Returns which of these passwords the accounts in a data directory accept.
 async fn taken(data: &Path, passwords: &[(&str, &str)]) -> Vec<bool> {
     let config =
         millrace_storage::Config { data_dir: data.to_owned(), ..millrace_storage::Config::default() };

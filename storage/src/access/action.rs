@@ -1,4 +1,4 @@
-//! What can be done, by the names that OpenSearch and Elasticsearch give it.
+//! Actions, by the names that OpenSearch and Elasticsearch give them.
 //!
 //! Every route of the server declares one [`Action`]; roles grant sets of them ([`ActionSet`]). The list is closed: a
 //! pattern of a role is a set of these when the role is read, so that asking costs a bit.
@@ -29,10 +29,10 @@ macro_rules! actions {
     };
 }
 
-/// What an action is done to.
+/// Scope of an action.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Scope {
-    /// Whoever is authenticated may: it concerns the caller alone.
+    /// Every authenticated caller may: the action concerns the caller alone.
     Own,
     /// The node and the cluster: granted as a cluster privilege.
     Cluster,
@@ -41,7 +41,7 @@ pub enum Scope {
 }
 
 actions! {
-    /// Who am I, and what may I; logging out; changing one's own password.
+    /// Own identity and privileges; logging out; changing one's own password.
     Own = Own "cluster:admin/opensearch/security/own",
     /// The root.
     Main = Cluster "cluster:monitor/main",
@@ -75,7 +75,7 @@ actions! {
     PutIndexTemplates = Cluster "indices:admin/index_template/put",
     /// Deleting index templates.
     DeleteIndexTemplates = Cluster "indices:admin/index_template/delete",
-    /// What templates would make of an index.
+    /// Simulation of templates for an index.
     SimulateTemplates = Cluster "indices:admin/index_template/simulate",
     /// Reading component templates.
     GetComponentTemplates = Cluster "cluster:admin/component_template/get",
@@ -168,7 +168,7 @@ actions! {
     DeleteIndex = Index "indices:admin/delete",
     /// Reading an index's settings, mapping and aliases at once.
     GetIndex = Index "indices:admin/get",
-    /// Which indices an expression means.
+    /// Resolution of an index expression.
     ResolveIndex = Index "indices:admin/resolve/index",
     /// Opening an index.
     OpenIndex = Index "indices:admin/open",
@@ -205,12 +205,12 @@ actions! {
 }
 
 impl Action {
-    /// Whether it changes documents that its request names.
+    /// Returns whether it changes documents that its request names.
     pub fn writes(self) -> bool {
         ActionSet::WRITES.contains(self)
     }
 
-    /// Whether it may go on for long, so that it is asked on the way who sends it by then.
+    /// Returns whether it may go on for long, so that it is asked on the way who sends it by then.
     pub fn lasts(self) -> bool {
         ActionSet::LASTING.contains(self)
     }
@@ -287,12 +287,12 @@ impl ActionSet {
         Self(self.0 & !other.0)
     }
 
-    /// Whether an action is among them.
+    /// Returns whether an action is among them.
     pub const fn contains(self, action: Action) -> bool {
         self.0 >> (action as u8) & 1 == 1
     }
 
-    /// Whether there is none.
+    /// Returns whether there is none.
     pub const fn is_empty(self) -> bool {
         self.0 == 0
     }

@@ -1,4 +1,4 @@
-//! What settings and aliases of an index tell where rules hide fields.
+//! Settings and aliases of an index under rules that hide fields.
 
 use std::borrow::Cow;
 

@@ -1,4 +1,4 @@
-//! Which fields of documents may be seen.
+//! Visible fields of documents.
 
 use std::sync::Arc;
 
@@ -42,14 +42,14 @@ impl FieldRules {
         Arc::new(Self { any })
     }
 
-    /// Whether the field of a path (dotted) is shown.
+    /// Returns whether the field of a path (dotted) is shown.
     pub fn shows(&self, path: &str) -> bool {
         ALWAYS.contains(&path) || self.any.iter().any(|shown| shown.shows(path))
     }
 }
 
 impl FieldRules {
-    /// Whether a field is shown with all that may be below it.
+    /// Returns whether a field is shown with all that may be below it.
     pub fn shows_whole(&self, path: &str) -> bool {
         let below = format!("{path}.*");
         let reaches = |name: &str| covers(name, path) || crate::metadata::overlap(name, &below);
@@ -65,7 +65,7 @@ impl VisibleFields {
     }
 }
 
-/// Whether a pattern names a field or an object that it is in.
+/// Returns whether a pattern names a field or an object that it is in.
 fn covers(pattern: &str, path: &str) -> bool {
     let ends = path.match_indices('.').map(|(end, _)| end).chain([path.len()]);
     ends.into_iter().any(|end| crate::metadata::matches(pattern, &path[..end]))

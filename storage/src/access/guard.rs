@@ -1,4 +1,4 @@
-//! What metadata shows to who does something.
+//! Guard of metadata: it shows each caller only permitted parts.
 
 use super::system::{NameClass, names_system};
 use super::{Action, ActionSet, Principal, Scope};
@@ -31,12 +31,12 @@ impl Guard {
         restricted.then(|| Self { principal: principal.clone(), action, any })
     }
 
-    /// Whether the action is allowed on an index of this name.
+    /// Returns whether the action is allowed on an index of this name.
     pub(crate) fn sees(&self, index: &str) -> bool {
         !self.principal.privileges().on(index).actions().and(self.any).is_empty()
     }
 
-    /// Whether a wildcard stands for an index: for system indices only where it names them.
+    /// Returns whether a wildcard stands for an index: for system indices only where it names them.
     pub(crate) fn reaches(&self, pattern: &str, index: &str) -> bool {
         (NameClass::new(index) != NameClass::System || names_system(pattern)) && self.sees(index)
     }

@@ -48,7 +48,7 @@ impl NamePattern {
         &self.text
     }
 
-    /// Whether a name is one of those that it stands for.
+    /// Returns whether a name is one of those that it stands for.
     pub fn matches(&self, name: &str) -> bool {
         match &self.expression {
             Some(expression) => expression.is_match(name),
@@ -57,7 +57,7 @@ impl NamePattern {
     }
 }
 
-/// Whether a pattern with `*` and `?` matches all of a name.
+/// Returns whether a pattern with `*` and `?` matches all of a name.
 fn glob(pattern: &[u8], name: &[u8]) -> bool {
     let (mut p, mut n) = (0, 0);
     let mut retry: Option<(usize, usize)> = None;

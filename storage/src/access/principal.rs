@@ -1,11 +1,11 @@
-//! Who a request comes from.
+//! Principals: the authenticated callers of requests.
 
 use std::fmt;
 use std::sync::Arc;
 
 use super::privileges::Privileges;
 
-/// What kind of caller it is, with what names it. Scrolls, points in time and cursors belong to one of these.
+/// Kind of a caller, with its name. Scrolls, points in time and cursors belong to one of these.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Caller {
     /// A user, by name.
@@ -27,7 +27,7 @@ pub enum Caller {
     System,
 }
 
-/// Where writes come from, as the log notes it with each frame.
+/// Origin of writes, as the log notes it with each frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Origin {
     /// The frame is of a version that noted none.
@@ -75,7 +75,7 @@ impl Caller {
         }
     }
 
-    /// Where its writes come from, unless they say otherwise.
+    /// Returns the origin of its writes, unless they have another.
     fn origin(&self) -> Origin {
         match self {
             Self::User(_) | Self::ApiKey { .. } => Origin::User,

@@ -1,4 +1,4 @@
-//! What a principal may do: cluster actions, and grants on patterns of index names.
+//! Privileges of a principal: cluster actions, and grants on patterns of index names.
 //!
 //! [`Privileges`] are made of roles once and shared by all who have the same roles. What they say of one index
 //! ([`IndexAccess`]) is found by an index over the patterns (`patterns`) and remembered, so that a request costs the same
@@ -27,14 +27,14 @@ const NAME_BYTES: usize = 64;
 /// Longest name that is remembered, in bytes: that of an index at most.
 const REMEMBERED_BYTES: usize = 255;
 
-/// What a role grants on the indices that patterns name.
+/// Grant of a role on the indices that patterns name.
 #[derive(Clone, Debug)]
 pub struct Grant {
     /// Names of indices.
     pub names: Vec<NamePattern>,
-    /// What may be done.
+    /// Actions that are allowed.
     pub actions: ActionSet,
-    /// Whether it reaches system indices, too, where they are named.
+    /// `true` if it reaches system indices, too, where they are named.
     pub system: bool,
     /// The documents that may be seen, as a query of the search language; all of them where there is none.
     pub documents: Option<Arc<str>>,
@@ -42,7 +42,7 @@ pub struct Grant {
     pub fields: Option<Arc<FieldRules>>,
 }
 
-/// What a principal may do. Cheap to share, never changed: a change of roles makes new ones.
+/// Privileges of a principal. Cheap to share, never changed: a change of roles makes new ones.
 #[derive(Debug)]
 pub struct Privileges {
     version: u64,
@@ -51,11 +51,11 @@ pub struct Privileges {
     patterns: Patterns,
     /// Actions that some grant allows on some index.
     somewhere: ActionSet,
-    /// Whether some grant has rules for documents or fields: most have none, and need not be asked for each index.
+    /// `true` if some grant has rules for documents or fields: most have none, and need not be asked for each index.
     ruled: bool,
     /// Nothing is refused, system indices included: the server's own work.
     unrestricted: bool,
-    /// Whether what is granted on the name of an alias holds for writes through it.
+    /// `true` if what is granted on the name of an alias holds for writes through it.
     through_aliases: bool,
     /// The documents of indices that rules write which may be seen, as a query; all of them where there is none.
     of_rules: Option<Arc<str>>,
@@ -64,7 +64,7 @@ pub struct Privileges {
     remembered: RwLock<GenerationalCache<Arc<str>, Arc<IndexAccess>>>,
 }
 
-/// What may be done with one index.
+/// Access to one index.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndexAccess {
     actions: ActionSet,
@@ -140,7 +140,7 @@ impl Privileges {
         Self { through_aliases: true, ..self }
     }
 
-    /// Whether writes are allowed by the names that they are to, those of aliases included.
+    /// Returns whether writes are allowed by the names that they are to, those of aliases included.
     pub(crate) fn are_through_aliases(&self) -> bool {
         self.through_aliases
     }
@@ -162,12 +162,12 @@ impl Privileges {
         Self { of_rules: Some(query), ..self }
     }
 
-    /// Whether what is granted on indices that rules write shows all of their documents: whoever has full rights.
+    /// Returns whether what is granted on indices that rules write shows all of their documents: whoever has full rights.
     pub fn sees_all_of_rules(&self) -> bool {
         self.of_rules.is_none() && self.within.as_ref().is_none_or(|owner| owner.sees_all_of_rules())
     }
 
-    /// Whether some grant has rules for documents or fields.
+    /// Returns whether some grant has rules for documents or fields.
     pub(crate) fn has_rules(&self) -> bool {
         self.ruled || self.within.as_ref().is_some_and(|owner| owner.has_rules())
     }
@@ -181,7 +181,7 @@ impl Privileges {
         rules
     }
 
-    /// Whether some grant has rules for documents.
+    /// Returns whether some grant has rules for documents.
     pub(crate) fn has_document_rules(&self) -> bool {
         let within = self.within.as_ref().is_some_and(|owner| owner.has_document_rules());
         within || self.grants.iter().any(|grant| grant.documents.is_some())
@@ -192,13 +192,13 @@ impl Privileges {
         self.version
     }
 
-    /// Whether nothing is refused.
+    /// Returns whether nothing is refused.
     pub fn is_unrestricted(&self) -> bool {
         self.unrestricted
     }
 
-    /// Whether an action is allowed at all: one of the cluster's, or one that is allowed on some index. What it may be done
-    /// to is asked with [`Privileges::on`].
+    /// Returns whether an action is allowed at all: one of the cluster's, or one that is allowed on some index. What it may be
+    /// done to is asked with [`Privileges::on`].
     pub fn allows(&self, action: Action) -> bool {
         let here = match action.scope() {
             Scope::Own => true,
@@ -283,12 +283,12 @@ impl Privileges {
 }
 
 impl IndexAccess {
-    /// How much memory it takes: one, and one for each grant that rules are of.
+    /// Returns its weight in a cache: one, and one for each grant with rules.
     fn weight(&self) -> usize {
         1 + self.rules.iter().map(|rules| rules.grants.len()).sum::<usize>()
     }
 
-    /// Whether an action is allowed.
+    /// Returns whether an action is allowed.
     pub fn allows(&self, action: Action) -> bool {
         self.actions.contains(action)
     }
@@ -307,7 +307,8 @@ impl IndexAccess {
         self.rules.iter().filter_map(of).collect()
     }
 
-    /// Whether an action sees by these the same documents and fields as by others: in whatever order, and how often, roles say so.
+    /// Returns whether an action sees by these the same documents and fields as by others: in whatever order, and how often,
+    /// roles say so.
     pub fn shows_as(&self, other: &Self, action: Action) -> bool {
         let documents = |access: &Self| {
             let mut rules = access.documents(action);
@@ -341,7 +342,7 @@ impl IndexAccess {
         if self.allows(Action::Search) { self.fields(Action::Search) } else { Vec::new() }
     }
 
-    /// Whether an action may see all documents with all their fields.
+    /// Returns whether an action may see all documents with all their fields.
     pub fn sees_all(&self, action: Action) -> bool {
         self.rules.is_empty() || (self.documents(action).is_empty() && self.fields(action).is_empty())
     }

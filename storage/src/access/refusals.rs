@@ -1,4 +1,4 @@
-//! What a request was refused in parts while the rest of it was done: items of bulks, documents and searches of many.
+//! Refusals of parts of a request while the rest of it was done: items of bulks, documents and searches of many.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ pub struct RepeatedRefusal {
     pub action: &'static str,
     /// Index or expression as the caller gave it, the beginning of a long one; `None` where the action is not allowed on any.
     pub index: Option<String>,
-    /// How many there are.
+    /// Number of refusals.
     pub count: u64,
 }
 
@@ -30,7 +30,7 @@ pub struct Refusals(Arc<Mutex<RefusalRecord>>);
 struct RefusalRecord {
     told: Vec<RepeatedRefusal>,
     others: u64,
-    /// Whether an index refuses everybody.
+    /// `true` if an index refuses everybody.
     blocked: bool,
 }
 
@@ -64,7 +64,7 @@ impl Refusals {
         (noted.told.clone(), noted.others)
     }
 
-    /// Whether nothing was refused but by blocks of indices, which are no matter of rights.
+    /// Returns whether nothing was refused but by blocks of indices, which are no matter of rights.
     pub fn are_blocks(&self) -> bool {
         let noted = self.0.lock();
         noted.blocked && noted.told.is_empty()

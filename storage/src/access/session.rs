@@ -16,7 +16,7 @@ use crate::{
     WriteOutcome,
 };
 
-/// Whoever sends what a session does.
+/// Sender of a session's work.
 pub trait Sender: Send + Sync {
     /// Finds out anew who it is; nobody where its credentials are not good any more.
     ///
@@ -361,7 +361,7 @@ impl Session {
         self.engine.free_space().await
     }
 
-    /// Whether the engine is being shut down, or has been.
+    /// Returns whether the engine is being shut down, or has been.
     pub fn is_stopping(&self) -> bool {
         self.engine.is_stopping()
     }

@@ -2,7 +2,7 @@
 
 use super::{Action, ActionSet, Grant};
 
-/// What a name of an index is, whatever roles say.
+/// Class of an index name, whatever roles say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NameClass {
     /// Anybody's, as roles say.
@@ -25,10 +25,10 @@ const SYSTEM: [&str; 7] = [
     ".security",
     ".dead-letters",
 ];
-/// What names of further system indices begin with.
+/// Prefixes of further system indices.
 const SYSTEM_PREFIXES: [&str; 3] = [".audit-", ".security-", ".dead-letters-"];
 
-/// What roles may grant on a system index: it is changed through its own API alone.
+/// Actions that roles may grant on a system index: it is changed through its own API alone.
 const READ_BY_NAME: ActionSet = ActionSet::new(&[
     Action::Search,
     Action::MultiSearch,
@@ -50,12 +50,12 @@ const READ_BY_NAME: ActionSet = ActionSet::new(&[
     Action::Refresh,
 ]);
 
-/// What removes documents from an index that rules write: granted by its name, or by a grant that reaches system indices, never by a
-/// wildcard alone. No document is put in their place.
+/// Actions that remove documents from an index that rules write. They are granted by its name, or by a grant that reaches system
+/// indices, never by a wildcard alone. These actions put no document in their place.
 pub(super) const REMOVES: ActionSet =
     ActionSet::new(&[Action::DeleteByQuery, Action::DeleteDocument, Action::Bulk]);
 
-/// What roles may grant on an index that rules write: all but changing documents or what they mean.
+/// Actions that roles may grant on an index that rules write: all but changing documents or their meaning.
 const OF_RULES_GRANTED: ActionSet = READ_BY_NAME
     .or(ActionSet::new(&[Action::Flush, Action::ForceMerge, Action::ClearCache, Action::Analyze]))
     .or(REMOVES);
@@ -90,12 +90,12 @@ impl NameClass {
     }
 }
 
-/// Whether an index is written until the disk is full: what it tells cannot be told later.
+/// Returns whether an index is written until the disk is full: what it tells cannot be told later.
 pub(crate) fn is_written_last(index: &str) -> bool {
     index.starts_with(".audit-") || index == ".alert_outbox"
 }
 
-/// Whether a pattern asks for system indices by name: what is before its first wildcard begins the name of some.
+/// Returns whether a pattern asks for system indices by name: what is before its first wildcard begins the name of some.
 pub(crate) fn names_system(pattern: &str) -> bool {
     let literal = pattern.split(['*', '?']).next().unwrap_or_default();
     SYSTEM_PREFIXES.iter().any(|prefix| literal.starts_with(prefix)) || SYSTEM.contains(&literal)

@@ -1,4 +1,4 @@
-//! What principals see of a store, and may change in it.
+//! Visibility and changes of a store by principals.
 
 use std::sync::Arc;
 use std::time::Duration;

@@ -50,7 +50,7 @@ pub struct DocumentLookup<'a> {
     pub ids: &'a [&'a str],
     /// The shards that may have them.
     pub shards: &'a [u32],
-    /// Whether their sources are read, too.
+    /// `true` if their sources are read, too.
     pub sources: bool,
 }
 

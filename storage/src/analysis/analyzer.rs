@@ -15,19 +15,19 @@ pub struct Token {
     pub text: String,
     /// Position; the first token has 0; gaps where a filter removed tokens.
     pub position: u32,
-    /// How many positions the token spans: more than one where other tokens of the graph lie beside it.
+    /// Number of positions that the token spans: more than one where other tokens of the graph lie beside it.
     pub position_length: u32,
-    /// Where the token starts in the text that was given, in UTF-16 code units.
+    /// Start of the token in the text that was given, in UTF-16 code units.
     pub start: u32,
-    /// Where it ends, in UTF-16 code units.
+    /// End of the token, in UTF-16 code units.
     pub end: u32,
     /// The type, as Lucene names it: `<ALPHANUM>`, `word`, `SYNONYM`.
     pub kind: &'static str,
-    /// Whether stemmers leave the token alone.
+    /// `true` if stemmers leave the token alone.
     pub keyword: bool,
-    /// What a filter attached to the token, shown by `_analyze`; it is not indexed.
+    /// Payload that a filter attached to the token, shown by `_analyze`; it is not indexed.
     pub payload: Option<Box<[u8]>>,
-    /// How often the token counts.
+    /// Number of times that the token counts.
     pub frequency: u32,
 }
 
@@ -73,17 +73,17 @@ pub struct AnalyzerComponents {
     pub filters: Vec<String>,
 }
 
-/// What is known once a text has been analyzed.
+/// Outcome of analyzing a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Outcome {
     /// Positions that the text took, removed tokens included: the next value of the field goes on
     /// behind them.
     pub positions: u32,
-    /// Whether a token was cut for its length, or the text.
+    /// `true` if a token was cut for its length, or the text.
     pub cut: bool,
     /// True if the end of the text was left out, since too much would come of it.
     pub text_cut: bool,
-    /// Where the text ends, in UTF-16 code units.
+    /// End of the text, in UTF-16 code units.
     pub end: u32,
 }
 
@@ -138,7 +138,7 @@ impl Analyzer {
         self.position_increment_gap
     }
 
-    /// Whether Lucene would report the keyword mark of tokens behind the first `filters` filters.
+    /// Returns whether Lucene would report the keyword mark of tokens behind the first `filters` filters.
     pub fn reports_keywords(&self, filters: usize) -> bool {
         self.filters.iter().take(filters).any(|filter| filter.reports_keywords())
     }
@@ -148,7 +148,7 @@ impl Analyzer {
         self.filters.iter().any(|filter| filter.disables_graph())
     }
 
-    /// What neighbouring tokens it joins, if it does.
+    /// Returns the neighbouring tokens that it joins, if it does.
     pub fn shingles(&self) -> Option<Shingles> {
         self.filters.iter().find_map(|filter| filter.shingles())
     }
@@ -299,7 +299,7 @@ pub(super) fn chain<'a>(filters: &'a [Arc<dyn Filter>], last: Box<dyn Stage + 'a
 
 /// The end of a chain.
 trait TokenSink: Stage {
-    /// Whether a token was cut for its length.
+    /// Returns whether a token was cut for its length.
     fn cut(&self) -> bool;
 }
 

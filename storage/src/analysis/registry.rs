@@ -106,7 +106,7 @@ impl Analyzers {
         self.scope.request(tokenizer, char_filters, filters)
     }
 
-    /// Whether there is a normalizer of that name.
+    /// Returns whether there is a normalizer of that name.
     pub fn has_normalizer(&self, name: &str) -> bool {
         self.normalizers.contains_key(name)
     }

@@ -63,7 +63,7 @@ impl Params {
         params
     }
 
-    /// Whether nothing at all was said about the component.
+    /// Returns whether nothing at all was said about the component.
     pub(crate) fn is_unconfigured(&self) -> bool {
         self.values.is_empty()
     }

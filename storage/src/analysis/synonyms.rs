@@ -10,12 +10,12 @@ use crate::{Error, Result};
 const MAX_RULES: usize = 1_000_000;
 const MAX_TERMS: usize = 1_000;
 
-/// What a sequence of terms stands for.
+/// Entry of a sequence of terms.
 #[derive(Debug, Default)]
 pub(crate) struct Entry {
     /// Sequences of terms, none empty.
     pub(crate) outputs: Vec<Vec<String>>,
-    /// Whether the terms themselves stay.
+    /// `true` if the terms themselves stay.
     pub(crate) keep_original: bool,
 }
 
@@ -52,7 +52,7 @@ impl Rules {
         self.entries.get(key)
     }
 
-    /// Whether a longer rule begins with the terms of `key`.
+    /// Returns whether a longer rule begins with the terms of `key`.
     pub(crate) fn is_prefix(&self, key: &str) -> bool {
         let longer = format!("{key}\0");
         self.entries

@@ -378,7 +378,7 @@ fn chains() -> &'static [(String, Analyzer)] {
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(6))]
 
-    /// Whatever the text, tokens lie within it, in order of their positions.
+    /// Tests that tokens lie within any text, in order of their positions.
     #[test]
     fn every_chain_survives_any_text(text in "[a-cA-C0-2 .,'&<>;/@_éßİıΣ日本カ한ส😀\u{200d}🇫\u{301}\u{ffff}-]{0,40}|\\PC{0,40}") {
         let units = u32::try_from(text.encode_utf16().count()).unwrap();

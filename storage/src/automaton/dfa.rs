@@ -11,7 +11,7 @@ pub(super) struct State {
     /// Transitions over disjoint ranges, ascending. They lead to states from which something
     /// matches, and nowhere else.
     pub(super) moves: Vec<Transition>,
-    /// Whether what has been read matches.
+    /// `true` if what has been read matches.
     pub(super) accepts: bool,
 }
 
@@ -25,7 +25,7 @@ pub struct Dfa {
 /// automaton that each new state stands for.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct DeterminizeBudget {
-    /// What the caller allowed, for messages.
+    /// Limit of the caller, for messages.
     pub(super) limit: i64,
     left: i64,
 }
@@ -215,7 +215,7 @@ impl Dfa {
         moves.get(at).filter(|(first, _, _)| *first <= character).map(|(_, _, to)| *to)
     }
 
-    /// Whether what led to a state matches.
+    /// Returns whether what led to a state matches.
     #[inline]
     pub fn accepts(&self, state: u32) -> bool {
         self.states.get(state as usize).is_some_and(|state| state.accepts)

@@ -38,7 +38,7 @@ impl Flags {
     /// None of them.
     pub const NONE: Self = Self(0);
 
-    /// Whether an operator is on.
+    /// Returns whether an operator is on.
     pub fn has(self, flag: Self) -> bool {
         self.0 & flag.0 != 0
     }

@@ -5,7 +5,7 @@ use super::case;
 use super::dfa::Dfa;
 use super::nfa::Nfa;
 
-/// What a pattern consists of.
+/// Component of a pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum WildcardItem {
     /// Any characters.

@@ -43,7 +43,7 @@ pub(super) struct Text {
     pub(super) total_tokens: u64,
     /// Average length for which the block maxima of the postings were computed.
     pub(super) block_max_average: f32,
-    /// Where its norms lie, if they are kept.
+    /// Location of its norms, if they are kept.
     pub(super) norms: Option<Location>,
 }
 

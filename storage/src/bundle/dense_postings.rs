@@ -122,7 +122,7 @@ impl FrequentTerms {
         Self { cache: Arc::clone(cache), segment }
     }
 
-    /// Whether the rows of a term are worth it, and leave room for those of others.
+    /// Returns whether the rows of a term are worth it, and leave room for those of others.
     pub(super) fn are_worth_it(count: u32, rows: u32) -> bool {
         rows >= LEAST_ROWS && count >= rows / SHARE && rows as usize / 4 <= MAX_BYTES / 8
     }

@@ -55,7 +55,7 @@ static META: LazyLock<Vec<u8>> = LazyLock::new(|| {
     directory.atomic_read(Path::new("meta.json")).expect("a created index has metadata")
 });
 
-/// What tantivy appends to every file. Its checksum is not looked at: the bundle has one of its own.
+/// Footer that tantivy appends to every file. Readers skip its checksum: the bundle has one of its own.
 static FOOTER: LazyLock<Vec<u8>> = LazyLock::new(|| {
     const FOOTER_MAGIC: u32 = 1337;
     let footer = Footer { version: tantivy::version().clone(), crc: 0 };

@@ -37,7 +37,7 @@ impl Dictionary<'_> {
     }
 }
 
-/// Which values of a column became terms.
+/// Values of a column that became terms.
 pub(super) enum IndexedValues {
     /// All: the rows of the field are the rows of the column.
     All,

@@ -1,4 +1,4 @@
-//! What the builder needs to know of a mapped field.
+//! Properties of a mapped field that the builder needs.
 
 use crate::analysis::{Analyzer, Analyzers};
 use crate::mapping::{Field, FieldType, Mapping, PathId};
@@ -15,11 +15,11 @@ pub struct FieldSpec<'a> {
     pub path: &'a str,
     /// The column that holds its values, its own or its parent's.
     pub column: PathId,
-    /// How it is indexed.
+    /// Indexing of the field.
     pub indexing: Indexing<'a>,
 }
 
-/// How a field is indexed.
+/// Indexing of a field.
 #[derive(Clone, Copy, Debug)]
 pub enum Indexing<'a> {
     /// Every distinct value is a term.
@@ -33,9 +33,9 @@ pub enum Indexing<'a> {
     Text {
         /// Cuts the text.
         analyzer: &'a Analyzer,
-        /// What a posting says beside the row.
+        /// Content of a posting beside the row.
         record: Record,
-        /// Whether lengths are kept.
+        /// `true` if lengths are kept.
         norms: bool,
         /// Positions between two values of a row.
         gap: u32,

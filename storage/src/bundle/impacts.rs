@@ -1,4 +1,4 @@
-//! How well the rows of a term can score, block by block.
+//! Bounds on the scores of a term's rows, block by block.
 
 use super::skips::Skips;
 use super::text_index::TextIndex;
@@ -15,7 +15,7 @@ pub struct Impact {
     pub length: u32,
     /// Frequency of the term in that row; `u32::MAX` where it is not known.
     pub freq: u32,
-    /// What no frequency in the run exceeds.
+    /// Bound on the frequencies of the run.
     pub most: u32,
 }
 

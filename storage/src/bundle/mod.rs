@@ -80,9 +80,8 @@ const SMALL_SEGMENT_ROWS: u32 = 1024;
 /// Distinct integers of a path that become terms in any case.
 const FEW_DISTINCT_NUMBERS: usize = 64;
 
-/// Whether the integers of a path become terms: few distinct values, each in many of the `present`
-/// rows that have one. Otherwise Parquet's statistics find them, and a term for nearly every value
-/// would only cost.
+/// Returns whether the integers of a path become terms: few distinct values, each in many of the `present` rows that have one.
+/// Otherwise Parquet's statistics find them, and a term for nearly every value would only cost.
 ///
 /// A small segment takes them all: what is not a term in one input of a merge is a term in none of
 /// its output, so a field must not lose its terms because a segment happened to be small. For the same

@@ -31,7 +31,7 @@ const ENTRY_BYTES: usize = 4 + 4 + 4 + 8 + 8 + 4;
 /// Says that a path lies in no other nested path.
 const NO_OUTER: u32 = u32::MAX;
 
-/// Where the elements of a nested path belong.
+/// Positions of the elements of a nested path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NestedPositions {
     /// Number of the nested path.
@@ -47,7 +47,7 @@ pub struct NestedPositions {
 /// The index of a nested path: its rows are elements.
 #[derive(Clone, Debug)]
 pub struct NestedBundle {
-    /// Where the elements belong.
+    /// Positions of the elements.
     pub places: Arc<NestedPositions>,
     /// Their inverted index.
     pub bundle: Arc<Bundle>,
@@ -97,7 +97,7 @@ impl<'a> NestedWriter<'a> {
         self.out.write_all(&end).map_err(unwritable)
     }
 
-    /// Where to write the next bundle.
+    /// Returns the output of the next bundle.
     pub(super) fn out(&mut self) -> &mut dyn Write {
         self.out
     }
@@ -125,7 +125,7 @@ fn unwritable(error: std::io::Error) -> Error {
     Error::io("write", "bundle", error)
 }
 
-/// Whether a file has nested paths.
+/// Returns whether a file has nested paths.
 pub(super) fn is_nested(bytes: &[u8]) -> bool {
     bytes.ends_with(&MAGIC)
 }
@@ -265,7 +265,7 @@ fn decode_ascending(count: u32, input: &mut &[u8]) -> Option<Vec<u32>> {
     Some(list)
 }
 
-/// What becomes of an element of one input.
+/// Fate of an element of one input.
 #[derive(Clone, Copy)]
 struct RemappedElement {
     parent: u32,
@@ -356,7 +356,7 @@ fn elements(inputs: &[(&Bundle, RowMap)], path: PathId) -> Vec<RemappedElement> 
     moved
 }
 
-/// Where the elements of each input go.
+/// Returns the maps from the elements of each input to the output.
 fn element_maps(inputs: &[(&Bundle, RowMap)], path: PathId, moved: &[RemappedElement]) -> Vec<Vec<u32>> {
     let mut maps: Vec<Vec<u32>> = inputs
         .iter()

@@ -13,7 +13,7 @@ use crate::{Error, Result};
 /// Bytes that a row costs in the sparse form.
 const SPARSE_ROW_BYTES: usize = 5;
 
-/// Where the norms of a field lie in the norms section.
+/// Location of a field's norms in the norms section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Location {
     pub(super) offset: u64,

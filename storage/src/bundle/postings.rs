@@ -11,7 +11,7 @@ use tantivy::schema::IndexRecordOption;
 
 use super::dictionary::DictionaryWriter;
 
-/// What a posting says beside the row: each has a dictionary of its own in the bundle.
+/// Content of a posting beside the row: each has a dictionary of its own in the bundle.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Record {
     /// Rows alone: exact values, presence, and text without scores.

@@ -35,7 +35,7 @@ pub struct Bundle {
     readers: [Arc<InvertedIndexReader>; 3],
     dictionaries: [Arc<Dictionary>; 3],
     texts: Vec<TextIndex>,
-    /// What [`Bundle::value_count`] has counted, a number a path.
+    /// Counts of [`Bundle::value_count`], a number a path.
     value_counts: Mutex<HashMap<PathId, u64>>,
     nested: Vec<NestedBundle>,
     /// Bytes of the file, those of nested paths included.
@@ -52,7 +52,7 @@ impl fmt::Debug for Bundle {
     }
 }
 
-/// What becomes of a value on a walk over all.
+/// Continuation of a walk over all values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Walk {
     /// It is passed over.
@@ -221,14 +221,14 @@ impl Bundle {
         }
     }
 
-    /// Whether a lookup by exact value answers for the path: its values are terms here, or it has
-    /// none here. Otherwise (text, dates, floating point, integers of high cardinality, fields that
-    /// are not indexed) [`Segment::range_rows`](crate::segment::Segment::range_rows) finds them.
+    /// Returns whether a lookup by exact value answers for the path: its values are terms here, or it has none here. Otherwise
+    /// (text, dates, floating point, integers of high cardinality, fields that are not indexed)
+    /// [`Segment::range_rows`](crate::segment::Segment::range_rows) finds them.
     pub fn has_exact(&self, path: PathId) -> bool {
         !self.contents.is_inexact(path) && self.contents.text(path).is_none()
     }
 
-    /// Whether the path has values here that are not terms.
+    /// Returns whether the path has values here that are not terms.
     pub(crate) fn is_inexact(&self, path: PathId) -> bool {
         self.contents.is_inexact(path)
     }

@@ -90,7 +90,7 @@ enum PrefixedState<S> {
     Start(usize),
     /// Behind it.
     Inner(S),
-    /// Where nothing matches.
+    /// State from which nothing matches.
     Nowhere,
 }
 

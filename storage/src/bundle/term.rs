@@ -1,4 +1,4 @@
-//! How values are written as terms: the number of the path, then the value.
+//! Encoding of values as terms: the number of the path, then the value.
 //!
 //! The number comes first as 4 big-endian bytes, so the terms of a path lie together, in the order
 //! of their values: strings as UTF-8, addresses as 16 bytes, booleans as one byte, `i64` as 8

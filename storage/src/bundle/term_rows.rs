@@ -20,7 +20,7 @@ pub struct TermRows {
     form: RowsEncoding,
 }
 
-/// Where rows are from.
+/// Source of the rows.
 enum RowsEncoding {
     /// The postings: the term is not frequent enough.
     List,

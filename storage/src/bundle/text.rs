@@ -24,14 +24,14 @@ use crate::{Error, Result};
 struct Entry {
     term: u32,
     frequency: u32,
-    /// Where its positions start in `deltas`.
+    /// Begin of its positions in `deltas`.
     deltas: u32,
 }
 
-/// What a value (or all values of a row) is to the index.
+/// Statistics of a value (or all values of a row) in the index.
 #[derive(Clone, Copy)]
 struct ValueStatistics {
-    /// Where its terms end in `entries`.
+    /// End of its terms in `entries`.
     end: u32,
     /// Tokens, repeated ones counted.
     tokens: u32,

@@ -38,7 +38,7 @@ pub struct TextIndex {
     pub(super) postings: OwnedBytes,
     /// The positions of all fields that keep them.
     pub(super) positions: OwnedBytes,
-    /// Where the rows of frequent terms are kept, if they are.
+    /// Rows of frequent terms, if they are kept.
     pub(super) frequent: Option<FrequentTerms>,
 }
 
@@ -252,7 +252,7 @@ impl TextIndex {
         Ok(joined.finish())
     }
 
-    /// Whether norms are kept.
+    /// Returns whether norms are kept.
     pub fn has_norms(&self) -> bool {
         self.field.norms.is_some()
     }

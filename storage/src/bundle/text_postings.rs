@@ -136,9 +136,9 @@ pub(super) struct Positions {
     /// The current block, and how many positions lie before it.
     block: usize,
     before: u64,
-    /// Whether what follows is of the current block.
+    /// `true` if what follows is of the current block.
     open: bool,
-    /// Where the positions of its rows begin in it, and where the last ones end.
+    /// Begins of the positions of its rows in it, and the end of the last ones.
     starts: Vec<usize>,
     /// All positions of the block, or those of one row.
     values: Vec<u32>,

@@ -61,7 +61,7 @@ pub struct SegmentRecord {
     pub delete_generation: u64,
     /// Rows that file marks.
     pub deleted_rows: u32,
-    /// How often its rows have been compacted.
+    /// Number of compactions of its rows.
     pub level: u32,
     /// Other facts, added to the format without a migration.
     pub extra: Value,
@@ -72,7 +72,7 @@ pub struct SegmentRecord {
 pub struct ColumnRecord {
     /// The column's path number.
     pub column: u32,
-    /// Whether a row has several values.
+    /// `true` if a row has several values.
     pub list: bool,
     /// Rows with a value.
     pub present: u32,
@@ -82,7 +82,7 @@ pub struct ColumnRecord {
     pub max: Value,
 }
 
-/// How far a shard's operations are in committed segments.
+/// Progress of a shard's operations in committed segments.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ShardCheckpoint {
     /// Index of the shard.
@@ -120,8 +120,8 @@ pub struct Commit {
     pub released: Vec<String>,
 }
 
-/// What a commit does to the tombstones of a shard. They lie in groups, each known by a sequence number: those of its
-/// tombstones are from it to before that of the next group.
+/// Change of a shard's tombstones by a commit. They lie in groups, each known by a sequence number: those of its tombstones are
+/// from it to before that of the next group.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TombstoneChange {
     /// Index of the shard.
@@ -147,16 +147,16 @@ pub struct TombstoneChunk {
     pub encoded: Bytes,
 }
 
-/// What the catalog knows of the store that it belongs to.
+/// Record of the store that the catalog belongs to.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct StoreRecord {
     /// The store's id; `None` where it has none yet.
     pub id: Option<Uuid>,
-    /// Whether log and object store are known to carry that id durably.
+    /// `true` if log and object store are known to carry that id durably.
     pub claimed: bool,
     /// Counts the transactions that changed what is stored.
     pub generation: u64,
-    /// Whether the catalog was made by a version that gave stores no id.
+    /// `true` if the catalog was made by a version that gave stores no id.
     pub unnamed: bool,
 }
 
@@ -188,11 +188,11 @@ pub struct LeaseRecord {
     pub name: String,
     /// First frame that it holds.
     pub frame: FrameNumber,
-    /// When it was moved last, in milliseconds since the epoch.
+    /// Time of its last move, in milliseconds since the epoch.
     pub moved_ms: i64,
 }
 
-/// How far a part of a source has been read.
+/// Read position of a part of a source.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Position {
     /// Pipeline that the source belongs to.
@@ -212,7 +212,7 @@ pub struct Position {
 /// A user, role, role mapping, API key or login token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AccountRecord {
-    /// What it is.
+    /// Kind of the record.
     pub kind: String,
     /// Its name, unique among those of the kind.
     pub name: String,
@@ -227,7 +227,7 @@ pub enum AccountChange {
     Put(AccountRecord),
     /// Deletes one, if it is there.
     Delete {
-        /// What it is.
+        /// Kind of the record.
         kind: String,
         /// Its name.
         name: String,

@@ -29,7 +29,7 @@ use super::{
 use crate::metadata::{IndexMeta, MetadataChange};
 use crate::{Error, Result};
 
-/// How long a transaction waits for a program that holds the file.
+/// Time that a transaction waits for a program that holds the file.
 const BUSY_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Identity in the header of catalogs made since stores have an id: "Mill".
@@ -44,7 +44,7 @@ const SQLITE_NOTADB: u32 = 26;
 pub(super) struct SqliteCatalog {
     pub(super) pool: SqlitePool,
     file: String,
-    /// Whether it was made by a version that gave stores no id.
+    /// `true` if it was made by a version that gave stores no id.
     pub(super) unnamed: bool,
     generation: AtomicU64,
     /// The last failure, until a transaction that writes succeeds.
@@ -99,8 +99,8 @@ pub async fn open_sqlite(path: &Path) -> Result<Arc<dyn Catalog>> {
     Ok(Arc::new(catalog))
 }
 
-/// Whether a version that gave stores no id has made the file. One without tables is marked first, so that a crash
-/// before its store has an id does not make it look like such a file.
+/// Returns whether a version that gave stores no id has made the file. One without tables is marked first, so that a crash before
+/// its store has an id does not make it look like such a file.
 async fn is_unnamed(pool: &SqlitePool) -> Result<bool, sqlx::Error> {
     let tables: i64 = sqlx::query("SELECT count(*) FROM sqlite_master").fetch_one(pool).await?.try_get(0)?;
     if tables == 0 {

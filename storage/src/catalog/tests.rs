@@ -74,7 +74,7 @@ fn chunk(index: &IndexMeta, first_seq_no: u64, encoded: &[u8]) -> TombstoneChunk
     TombstoneChunk { index: index.uuid, shard: 1, first_seq_no, encoded: encoded.to_vec().into() }
 }
 
-/// What every catalog does. `reopen` closes it and opens the same one again.
+/// Tests the contract of every catalog. `reopen` closes it and opens the same one again.
 async fn conforms<R, F>(catalog: Arc<dyn Catalog>, reopen: R)
 where
     R: Fn(Arc<dyn Catalog>) -> F,

@@ -51,7 +51,7 @@ impl Transaction {
     }
 }
 
-/// Whether a `ROLLBACK` found no transaction: SQLite has no code of its own for it.
+/// Returns whether a `ROLLBACK` found no transaction: SQLite has no code of its own for it.
 fn says_there_is_none(error: &sqlx::Error) -> bool {
     error.as_database_error().is_some_and(|error| error.message().contains("no transaction is active"))
 }

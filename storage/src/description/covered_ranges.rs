@@ -34,7 +34,7 @@ impl CoveredRanges {
         sets.into_iter().flat_map(|set| set.0.iter().copied()).collect::<Vec<_>>().into()
     }
 
-    /// What of the numbers below `below` is missing.
+    /// Returns the missing numbers below `below`.
     pub(crate) fn missing(&self, below: u64) -> Self {
         let mut missing = Vec::new();
         let mut at = 0;
@@ -46,7 +46,7 @@ impl CoveredRanges {
         missing.into()
     }
 
-    /// Whether a number is in both.
+    /// Returns whether a number is in both.
     pub(crate) fn overlaps(&self, other: &Self) -> bool {
         let mut others = other.0.iter().peekable();
         self.0.iter().any(|(from, below)| {

@@ -1,4 +1,4 @@
-//! What objects say of themselves, so that a catalog that is lost can be made again of them.
+//! Descriptions of objects, from which a lost catalog can be made again.
 //!
 //! A [`SegmentDescription`] lies beside the files of a segment, and is written last of them: a segment that has one was whole,
 //! and every operation in it was durable in the log. An [`IndexDescription`] lies in the directory of its index, from before the
@@ -90,7 +90,7 @@ impl IndexDescription {
     }
 }
 
-/// Which operations of its shard a segment stands for.
+/// Operations of its shard that a segment stands for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Account {
     /// Their sequence numbers. Those of segments that are there at the same time are disjoint; what has no row left in any
@@ -150,7 +150,7 @@ impl SegmentDescription {
         Self { format: FORMAT, index, shard, id, account, primary_term, replaces, deletes, record }
     }
 
-    /// Where it lies.
+    /// Returns its path.
     pub(crate) fn path(&self) -> Path {
         segment_path(self.index.uuid, self.shard, self.id)
     }

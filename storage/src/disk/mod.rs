@@ -120,12 +120,12 @@ pub trait DiskFile: fmt::Debug + Send + Sync {
 /// Holds an advisory lock until dropped.
 pub trait LockGuard: fmt::Debug + Send + Sync {}
 
-/// What a disk knows of a name.
+/// Metadata of a name on a disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Metadata {
     /// Bytes of a file; unspecified for a directory.
     pub len: u64,
-    /// Whether it is a directory.
+    /// `true` if it is a directory.
     pub is_dir: bool,
     /// Time of the last change in milliseconds since the Unix epoch. A simulated disk counts its
     /// operations instead, so everything on it is old.
@@ -135,23 +135,23 @@ pub struct Metadata {
 /// Space of a file system, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Space {
-    /// What this process may still write.
+    /// Bytes that this process may still write.
     pub free: u64,
     /// Size of the file system.
     pub total: u64,
 }
 
-/// Whether an operation failed because its file does not exist.
+/// Returns whether an operation failed because its file does not exist.
 pub fn is_not_found(error: &Error) -> bool {
     io_kind(error) == Some(io::ErrorKind::NotFound)
 }
 
-/// Whether an operation failed because its file exists already.
+/// Returns whether an operation failed because its file exists already.
 pub fn is_already_exists(error: &Error) -> bool {
     io_kind(error) == Some(io::ErrorKind::AlreadyExists)
 }
 
-/// Whether an operation failed for want of space or quota: it can succeed later.
+/// Returns whether an operation failed for want of space or quota: it can succeed later.
 pub fn is_full(error: &Error) -> bool {
     matches!(io_kind(error), Some(io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded))
 }

@@ -61,7 +61,7 @@ impl SimulatedDisk {
         state.crash_after = Some(state.operations + operations);
     }
 
-    /// Whether the power has failed.
+    /// Returns whether the power has failed.
     pub fn crashed(&self) -> bool {
         self.state.lock().crashed
     }

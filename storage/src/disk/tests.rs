@@ -4,7 +4,7 @@ use std::sync::Arc;
 use super::{Disk, SimulatedDisk, SystemDisk, is_already_exists, is_full, is_not_found};
 use crate::Error;
 
-/// What every disk does, whatever it is made of.
+/// Tests the contract of every disk.
 fn conforms(disk: &dyn Disk, root: &Path) {
     let dir = root.join("a/b");
     disk.create_dir_all(&dir).unwrap();
@@ -89,7 +89,7 @@ fn a_lock_names_its_holder() {
     assert!(refused.contains(&format!("(process {})", std::process::id())), "{refused}");
 }
 
-/// What a power loss leaves of one file with the given preparation, over many seeds.
+/// Returns the states that a power loss leaves of one file with the given preparation, over many seeds.
 fn survivors(prepare: impl Fn(&SimulatedDisk)) -> Vec<Option<Vec<u8>>> {
     let after = |seed| {
         let disk = SimulatedDisk::new(seed);

@@ -41,7 +41,7 @@ fn point_fields() -> Fields {
     ])
 }
 
-/// Where the values go in an array: one after another, or each to its row with gaps that are null.
+/// Layout of the values in an array: one after another, or each to its row with gaps that are null.
 enum Layout<'a> {
     Dense,
     Scattered { rows: &'a [u32], len: usize, nulls: NullBuffer },
@@ -157,7 +157,7 @@ impl Column {
     }
 }
 
-/// Which rows have a value.
+/// Returns the presence of values by row.
 fn presence(rows: &[u32], len: usize) -> NullBuffer {
     let mut bits = vec![0u8; len.div_ceil(8)];
     for row in rows {

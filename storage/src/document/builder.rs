@@ -30,11 +30,11 @@ pub struct ChunkBuilder {
     /// Buffer of unescaped strings, kept between documents.
     tape: Vec<u8>,
     pub(super) keys: Keys,
-    /// Whether what does not fit is kept in the source only, whatever the settings say.
+    /// `true` if what does not fit is kept in the source only, whatever the settings say.
     pub(super) lenient: bool,
-    /// Whether names that the mapping does not have become fields of it.
+    /// `true` if names that the mapping does not have become fields of it.
     pub(super) grows: bool,
-    /// Where `lenient`: the member of the document that is being parsed, counted from 1, or 0 behind them.
+    /// Member of the document that is being parsed, where `lenient`: counted from 1, or 0 behind them.
     pub(super) member: usize,
     /// Members that are kept in the source only.
     pub(super) given_up: Vec<usize>,
@@ -47,7 +47,7 @@ pub struct ChunkBuilder {
     pub(super) flat_leaf: String,
     /// Inputs of completions that wait for the end of the document.
     pub(super) completions: Vec<(u32, Vec<Input>)>,
-    /// What is looked at, where that is not all.
+    /// Projection of the document, where it is not all.
     pub(super) wanted: Option<Projection>,
     /// The mapping before the current document.
     before: GrowthMark,

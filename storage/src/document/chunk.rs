@@ -38,7 +38,7 @@ pub struct Elements {
 pub struct Column {
     /// The column's path number.
     pub id: PathId,
-    /// How values are held.
+    /// Kind of the column.
     pub kind: ColumnKind,
     /// Row of each value.
     pub rows: Vec<u32>,
@@ -112,7 +112,7 @@ impl Column {
         values + self.rows.capacity() * 4
     }
 
-    /// Whether any row has several values.
+    /// Returns whether any row has several values.
     pub fn is_multi_valued(&self) -> bool {
         self.rows.windows(2).any(|pair| pair[0] == pair[1])
     }

@@ -73,7 +73,7 @@ struct Slot {
     touched: u32,
 }
 
-/// What a column was before the current document touched it.
+/// State of a column before the current document touched it.
 #[derive(Clone, Copy, Debug)]
 struct Undo {
     slot: u32,

@@ -8,7 +8,7 @@ use crate::{Error, Result};
 /// Marks a row that is left out, and a key that is not translated yet.
 const NONE: u32 = u32::MAX;
 
-/// Where the rows of one input go.
+/// Target of the rows of one input.
 enum Rows {
     /// All of them, from here on.
     From(u32),

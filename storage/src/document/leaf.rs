@@ -11,7 +11,7 @@ use super::scopes::Scopes;
 use crate::bundle::{check_term, check_wildcard};
 use crate::mapping::{Cause, Child, Field, FieldType, Leaf, Mapping, NullValue, Scope, Token, values};
 
-/// What became of a value.
+/// Outcome of storing a value.
 enum StoreOutcome {
     Yes,
     /// It is not indexed, or not to its end: the row says so.

@@ -1,4 +1,4 @@
-//! Which members of documents are looked at, where only some columns are asked for.
+//! Projection of documents: the members that are read, where only some columns are requested.
 
 use std::collections::BTreeSet;
 
@@ -19,7 +19,7 @@ impl Projection {
         wanted
     }
 
-    /// Whether a value of a leaf is wanted, or one of its multi-fields.
+    /// Returns whether a value of a leaf is wanted, or one of its multi-fields.
     pub(super) fn leaf(&self, leaf: u32) -> bool {
         self.leaves.get(leaf as usize).copied().unwrap_or(false)
     }
@@ -48,7 +48,7 @@ impl Projection {
         any
     }
 
-    /// Whether anything below an object is wanted.
+    /// Returns whether anything below an object is wanted.
     pub(super) fn below(&self, object: u32) -> bool {
         self.objects.get(object as usize).copied().unwrap_or(false)
     }

@@ -104,7 +104,7 @@ impl Scopes {
         Ok(())
     }
 
-    /// Whether a column has a string in the current row of a scope that `is` says so of.
+    /// Returns whether a column has a string in the current row of a scope that `is` says so of.
     pub(super) fn has_str(&self, scope: Scope, id: PathId, is: impl Fn(&[u8]) -> bool) -> bool {
         let columns = match scope.nested() {
             None => Some(&self.documents),

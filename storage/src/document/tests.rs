@@ -1,4 +1,4 @@
-//! What documents become: columns, new fields, refusals; and properties over arbitrary input.
+//! Columns, new fields and refusals of documents; and properties over arbitrary input.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -115,7 +115,7 @@ impl Keys {
     }
 }
 
-/// What a key leads to.
+/// Target that a key leads to.
 enum Target {
     Leaf(u32),
     Object(u32),
@@ -332,8 +332,8 @@ impl ChunkBuilder {
         }
     }
 
-    /// Whether what does not fit is kept in the source instead of refused
-    /// (`index.mapping.overflow: store`, where dynamic mapping is on).
+    /// Returns whether what does not fit is kept in the source instead of refused (`index.mapping.overflow: store`, where dynamic
+    /// mapping is on).
     pub(super) fn overflows(&self, object: u32) -> bool {
         self.lenient || self.mapping.settings().overflow && self.mapping.dynamic(object) == Dynamic::True
     }

@@ -38,7 +38,7 @@ pub(super) struct DamagedShard {
     pub(super) index: Arc<Index>,
     pub(super) shard: Arc<Shard>,
     pub(super) segments: Vec<SegmentRecord>,
-    /// Whether the shard has its segments, and takes up its part of the log.
+    /// `true` if the shard has its segments, and takes up its part of the log.
     pub(super) loaded: bool,
 }
 

@@ -27,17 +27,17 @@ fn index_of(path: &Path) -> Option<Uuid> {
     path.parts().next().and_then(|part| Uuid::try_parse(part.as_ref()).ok())
 }
 
-/// Whether an object is a description.
+/// Returns whether an object is a description.
 pub(super) fn is_description(path: &Path) -> bool {
     path.filename().is_some_and(|name| name == SEGMENT || name == INDEX)
 }
 
-/// Whether an object is the description of an index.
+/// Returns whether an object is the description of an index.
 pub(super) fn is_index_description(path: &Path) -> bool {
     segment_of(path).is_none() && is_description(path)
 }
 
-/// What a start finds described.
+/// Descriptions that a start finds.
 #[derive(Debug)]
 pub(super) struct LoadedDescriptions {
     /// Indices and segments that the catalog knows.
@@ -45,7 +45,7 @@ pub(super) struct LoadedDescriptions {
     segments: HashSet<Uuid>,
     /// Directories with a description and nothing else.
     rests: HashSet<Uuid>,
-    /// What the catalog knows and no description tells of.
+    /// Indices and segments of the catalog without a description.
     undescribed: MissingDescriptions,
 }
 
@@ -102,7 +102,7 @@ impl LoadedDescriptions {
         found
     }
 
-    /// Whether an object is left of what the catalog does not know.
+    /// Returns whether an object is left of what the catalog does not know.
     pub(super) fn is_orphan(&self, path: &Path) -> bool {
         match (segment_of(path), index_of(path)) {
             (Some(segment), _) => !self.segments.contains(&segment) && !self.rests.contains(&segment),
@@ -173,7 +173,7 @@ impl Inner {
         }
     }
 
-    /// Whether an index was not deleted.
+    /// Returns whether an index was not deleted.
     fn is_running(&self, index: &Arc<Index>) -> bool {
         self.indices.read().get(&index.meta().name).is_some_and(|running| Arc::ptr_eq(running, index))
     }

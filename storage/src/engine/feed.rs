@@ -83,7 +83,7 @@ impl DecodedFrameCache {
     }
 }
 
-/// What a reader of the feed gets.
+/// Item of the feed.
 #[derive(Clone, Debug, PartialEq)]
 pub enum FeedItem {
     /// A committed frame.

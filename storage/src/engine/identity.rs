@@ -1,5 +1,5 @@
-//! Which store this is. Catalog, log and object store carry one id; what carries another, or none where it should, is
-//! not started with.
+//! Identity of a store. Catalog, log and object store carry one id; the server refuses to start with a part that carries another,
+//! or none where it should.
 //!
 //! The catalog draws the id. The object store has it in [`STORE_OBJECT`], of which there can be one only, whoever
 //! else writes to the bucket; the log in stamps, which also say how far the catalog was: one that is behind its
@@ -37,13 +37,13 @@ const RESTORE: &str = "restore the catalog that belongs to them from a backup, m
 
 pub(super) const RESTORE_NEWEST: &str = "start with the newest data directory, or make a catalog of what is there with `millrace repair --replace`; for an older one, name a bucket or prefix that was restored to the same time";
 
-/// What [`STORE_OBJECT`] holds.
+/// Content of [`STORE_OBJECT`].
 #[derive(Debug, Serialize, Deserialize)]
 struct StoreObject {
     store: Uuid,
 }
 
-/// What is there beside the catalog.
+/// Traces of a store beside the catalog.
 #[derive(Debug)]
 pub(super) struct StoreTraces {
     /// The catalog, for messages.
@@ -52,11 +52,11 @@ pub(super) struct StoreTraces {
     objects: String,
     /// The directory of the log.
     wal: PathBuf,
-    /// Whose the object store is.
+    /// Owner of the object store.
     owner: Option<Uuid>,
     /// Generation of the catalog that the object store was written beside, and of which store.
     noted: Option<(Uuid, u64)>,
-    /// Whether there are segments in it.
+    /// `true` if there are segments in it.
     segments: bool,
     log: Origin,
 }
@@ -215,7 +215,7 @@ async fn read_object<T: DeserializeOwned>(objects: &Objects, name: &str) -> Resu
 #[derive(Debug)]
 pub(super) struct Identity {
     id: Uuid,
-    /// Whether the catalog knows that log and object store carry the id.
+    /// `true` if the catalog knows that log and object store carry the id.
     claimed: bool,
     stamped: Mutex<LogStamp>,
     pub(super) ownership: Arc<Ownership>,

@@ -241,13 +241,13 @@ fn idle_after_ms(meta: &IndexMeta) -> i64 {
     after.and_then(|after| i64::try_from(after.as_millis()).ok()).unwrap_or(i64::MAX)
 }
 
-/// Whether acknowledgements of the index wait for the fsync.
+/// Returns whether acknowledgements of the index wait for the fsync.
 pub(super) fn durable_acknowledgement(meta: &IndexMeta) -> bool {
     meta.setting("index.translog.durability")
         .is_none_or(|durability| !durability.eq_ignore_ascii_case("async"))
 }
 
-/// How long tombstones are remembered, in milliseconds.
+/// Returns the time for which tombstones are kept, in milliseconds.
 pub(super) fn gc_deletes_ms(meta: &IndexMeta) -> i64 {
     let kept = meta.duration("index.gc_deletes").unwrap_or(DEFAULT_GC_DELETES);
     i64::try_from(kept.as_millis()).unwrap_or(i64::MAX)

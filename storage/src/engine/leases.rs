@@ -32,7 +32,7 @@ const MAX_NAME_BYTES: usize = 256;
 pub struct Lease {
     /// First frame that it is about.
     pub position: FrameNumber,
-    /// Whether it holds nothing any more, and frames from its position on may be gone.
+    /// `true` if it holds nothing any more, and frames from its position on may be gone.
     pub lapsed: bool,
 }
 
@@ -41,18 +41,18 @@ struct NamedLease {
     position: FrameNumber,
     moved_ms: i64,
     lapsed: bool,
-    /// What the catalog has: position, and when it was moved.
+    /// Position in the catalog, and the time of its move.
     saved: Option<(FrameNumber, i64)>,
 }
 
 impl NamedLease {
-    /// Whether the catalog is to be told. Of one that is only moved to where it is, it is now and then: what does not grow old
-    /// is not to be older after a restart.
+    /// Returns whether the catalog is to be told. Of one that is only moved to where it is, it is now and then: what does not
+    /// grow old is not to be older after a restart.
     fn is_unsaved(&self) -> bool {
         self.is_overdue() || self.saved.is_none_or(|(position, _)| position != self.position)
     }
 
-    /// Whether what the catalog has of when it was moved is too old.
+    /// Returns whether what the catalog has of when it was moved is too old.
     fn is_overdue(&self) -> bool {
         self.saved.is_some_and(|(_, moved_ms)| moved_ms.abs_diff(self.moved_ms) > MOVED_SAVED_MS)
     }
@@ -153,7 +153,7 @@ impl Leases {
         true
     }
 
-    /// Whether the catalog is to be told of something.
+    /// Returns whether the catalog is to be told of something.
     pub(super) fn has_unsaved(&self) -> bool {
         !self.released.is_empty() || self.named.values().any(NamedLease::is_unsaved)
     }

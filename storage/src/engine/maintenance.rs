@@ -68,14 +68,14 @@ impl Compactions {
     }
 }
 
-/// What a task works on.
+/// Items that tasks work on.
 #[derive(Debug, Default)]
 pub(super) struct BusySet {
     /// Shards, by identity, and kinds of work.
     shards: HashSet<(usize, MaintenanceKind)>,
-    /// Whether the log is being cut.
+    /// `true` if the log is being cut.
     cut: bool,
-    /// Whether it is found out what works again.
+    /// `true` if it is found out what works again.
     pub(super) probes: bool,
     /// True if damaged files are read again.
     pub(super) damage_probes: bool,

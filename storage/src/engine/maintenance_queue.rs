@@ -1,4 +1,4 @@
-//! Which shards have something due, and when: background work looks at these alone.
+//! Queue of shards with due work, and its times: background work looks at these alone.
 //!
 //! Whoever may have made something due reports the shard ([`MaintenanceQueue::report`]): a write, a search that found its index
 //! idle, a refresh or flush that ended, a change of settings. `upkeep.rs` looks at the shards that were reported and at those
@@ -81,10 +81,10 @@ fn key(shard: &Shard) -> Key {
     (shard.index, shard.number)
 }
 
-/// What is to come of a shard.
+/// Forecast of a shard's work.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Outlook {
-    /// When to look again though nobody reports it, in milliseconds.
+    /// Time of the next look without a report, in milliseconds.
     pub(super) again_ms: Option<i64>,
     /// Bytes of documents that a flush would let go.
     pub(super) bytes: u64,
@@ -137,7 +137,7 @@ impl Entries {
         due.filter_map(|(_, key)| self.item(key)).cloned().collect()
     }
 
-    /// When the next shard's time comes.
+    /// Returns the time of the next shard.
     pub(super) fn next_ms(&self) -> Option<i64> {
         self.by_time.first().map(|(time, _)| *time)
     }

@@ -85,7 +85,7 @@ pub struct Engine {
     views: Views,
 }
 
-/// What the engine's parts share.
+/// State that the engine's parts share.
 #[derive(Debug)]
 struct Inner {
     config: Config,
@@ -100,16 +100,16 @@ struct Inner {
     indices: RwLock<HashMap<Arc<str>, Arc<Index>>>,
     budget: Budget,
     ids: Mutex<IdGenerator>,
-    /// What the background work is to look at.
+    /// Queue of the background work.
     agenda: Arc<MaintenanceQueue>,
     /// Permits of flushes; a large one takes several.
     flushes: Semaphore,
     compactions: maintenance::Compactions,
     busy: Mutex<maintenance::BusySet>,
-    /// Whether the log may have a file that is needed no more.
+    /// Set where the log may have a file that is needed no more.
     wants_cut: AtomicBool,
     leases: sync::Mutex<leases::Leases>,
-    /// What readers of the log have decoded last.
+    /// Frames that readers of the log decoded last.
     decoded: feed::DecodedFrameCache,
     positions: positions::Positions,
     identity: identity::Identity,
@@ -220,7 +220,7 @@ impl Engine {
         &self.views
     }
 
-    /// Whether the engine is being shut down, or has been.
+    /// Returns whether the engine is being shut down, or has been.
     pub fn is_stopping(&self) -> bool {
         self.inner.stopping.load(Ordering::Relaxed)
     }

@@ -1,5 +1,4 @@
-//! What keeps the whole node from its work: told to probes and to the health of the cluster, and looked at again until it
-//! is over.
+//! Faults of the whole node: probes and the health of the cluster report them, and the node checks them until they are over.
 
 use std::fmt;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Which process writes to an object store: one at a time, although nothing but the store itself could tell two of them
+//! Ownership of an object store: one process writes to it at a time, although nothing but the store itself could tell two of them
 //! of each other.
 //!
 //! [`GENERATION_OBJECT`] names the process that writes, with an *epoch* that each start raises, and the generation of its
@@ -33,7 +33,7 @@ pub(super) const GENERATION_OBJECT: &str = "generation.json";
 /// Attempts to write the object while another process does.
 const ATTEMPTS: usize = 8;
 
-/// What [`GENERATION_OBJECT`] holds.
+/// Content of [`GENERATION_OBJECT`].
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(super) struct GenerationObject {
     pub(super) store: Uuid,
@@ -44,7 +44,7 @@ pub(super) struct GenerationObject {
     /// Id of the process.
     #[serde(default)]
     pub(super) writer: Option<Uuid>,
-    /// When the process started, in milliseconds since the Unix epoch.
+    /// Time of the process's start, in milliseconds since the Unix epoch.
     #[serde(default)]
     started_ms: Option<i64>,
     /// Checksum of the others; versions that did not count wrote none.

@@ -1,4 +1,4 @@
-//! How far sources have been read: a position for each part of each source of each pipeline.
+//! Read positions of sources: one for each part of each source of each pipeline.
 //!
 //! A position moves by compare-and-set in the frame that holds what was read up to it
 //! ([`super::source`]), so it is there exactly if its documents are. All of them are in memory. The
@@ -48,7 +48,7 @@ impl Key {
     }
 }
 
-/// Where a part of a source is, and whose it is.
+/// Position of a part of a source, and its owner.
 #[derive(Clone, Debug, Default, PartialEq)]
 struct SourcePosition {
     /// `None` where it was taken over and nothing was read yet.
@@ -180,7 +180,7 @@ impl Positions {
             .collect()
     }
 
-    /// What the catalog is to be told; `None` where it knows all.
+    /// Returns the positions that the catalog lacks; `None` where it has all.
     pub(super) fn unsaved(&self) -> Option<UnsavedPositions> {
         let state = self.0.lock();
         let last_frame = state.unsaved.values().copied().max()?;

@@ -48,8 +48,8 @@ pub struct Missing {
     pub index: Uuid,
     /// Shard number.
     pub shard: u32,
-    /// How many sequence numbers have no row: deletions, and documents that were deleted or replaced since. Of which frame
-    /// one was is not known any more: it counts for that of the next row that is there, or, behind the last one, for the last.
+    /// Number of sequence numbers without a row: deletions, and documents that were deleted or replaced since. The frame of each
+    /// is not known any more: the number counts for the frame of the next row, or, behind the last row, for that of the last.
     /// Rows that are deleted are there until a compaction: of two readings one after another, both may count some.
     pub count: u64,
 }
@@ -296,7 +296,7 @@ struct Cursor {
     missing: u64,
     /// Sequence number behind the last row of these frames or earlier ones.
     end: u64,
-    /// Whether there is a row of a later frame.
+    /// `true` if there is a row of a later frame.
     behind: bool,
 }
 

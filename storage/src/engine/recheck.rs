@@ -1,4 +1,4 @@
-//! Whether a change of the metadata still holds that was decided before others took effect.
+//! Rechecks a change of the metadata that was decided before others took effect.
 //!
 //! A change that makes or deletes indices writes to the object store between its decision and its effect, and nobody waits
 //! for that. What others changed meanwhile is compared with what the change is about.

@@ -343,7 +343,7 @@ fn apply_frame(
     Ok(applied)
 }
 
-/// What operations are applied for.
+/// Purpose of applying operations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Replay {
     /// The start, which leaves out damaged shards.

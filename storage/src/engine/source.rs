@@ -30,10 +30,10 @@ const RACES: usize = 16;
 /// Bytes that a move of a position needs in the log beyond its names and positions.
 const MOVE_BYTES: u64 = 64;
 
-/// What a source writes at once.
+/// Write of a source at once.
 #[derive(Debug, Default)]
 pub struct SourceWrite {
-    /// What its events ask for, with the rights of the principal that writes.
+    /// Operations of its events, with the rights of the principal that writes.
     pub ops: Vec<WriteOp>,
     /// The server's own, with its rights: dead letters and the removal of them. They follow the others.
     pub own: Vec<WriteOp>,
@@ -44,7 +44,7 @@ pub struct SourceWrite {
 /// Says what takes the place of an operation that is refused for good, with the reason.
 pub type DeadLetter = Arc<dyn Fn(&WriteOp, &Error) -> OnReject + Send + Sync>;
 
-/// What takes the place of an operation that is refused for good.
+/// Substitute of an operation that is refused for good.
 #[derive(Debug)]
 pub enum OnReject {
     /// A dead letter, written with the rights of the server: nothing in it but its contents may be the event's choice.
@@ -91,19 +91,19 @@ impl UnsyncedWrite {
     }
 }
 
-/// What a source writes at once.
+/// Write of a source at once.
 struct Load {
     /// The operations, dead letters in the place of theirs; `None` for those left out.
     ops: Vec<Option<WriteOp>>,
     /// Why the operation that was there first was refused; what took its place is the server's own.
     refused: Vec<Option<Error>>,
-    /// How many are with the rights of the principal; those behind them are the server's own.
+    /// Number of operations with the rights of the principal; those behind them are the server's own.
     asked: usize,
     moves: Vec<PositionDelta>,
     origin: Origin,
 }
 
-/// How a try ended.
+/// Outcome of a try.
 enum AttemptOutcome {
     /// The frame, if there is anything in it, and what became of the operations.
     Done(Option<FrameNumber>, Vec<Outcome>),
@@ -117,7 +117,7 @@ type ReadyOperations = std::result::Result<ParsedBatch, Vec<Refusal>>;
 struct Refusal {
     item: usize,
     error: Error,
-    /// Whether somebody else's change may be the reason, so that another try may do.
+    /// `true` if somebody else's change may be the reason, so that another try may do.
     race: bool,
 }
 
@@ -388,7 +388,7 @@ fn tried(frame: Option<FrameNumber>, outcomes: Vec<Outcome>, updates: &[usize]) 
     AttemptOutcome::Refused(refusals.collect())
 }
 
-/// Where the operations of a load go.
+/// Targets of the operations of a load.
 struct SourceTargets {
     asked: Targets,
     own: Targets,
@@ -407,7 +407,7 @@ impl Load {
         Self { refused: ops.iter().map(|_| None).collect(), ops, asked, moves, origin }
     }
 
-    /// Whether an operation is the server's own.
+    /// Returns whether an operation is the server's own.
     fn is_own(&self, item: usize) -> bool {
         item >= self.asked || self.refused.get(item).is_some_and(Option::is_some)
     }
@@ -464,7 +464,7 @@ impl Load {
     }
 }
 
-/// Whether trying again can never help.
+/// Returns whether trying again can never help.
 fn is_permanent(error: &Error) -> bool {
     use Kind::{Conflict, InvalidInput, NotFound, TooLarge, Unauthorized};
     matches!(error.kind(), InvalidInput | NotFound | Conflict | TooLarge | Unauthorized)

@@ -1,4 +1,4 @@
-//! Where writes go: the index that each name of a request means, created where it is missing and may be.
+//! Targets of writes: the index that each name of a request means, created where it is missing and may be.
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use crate::access::{self, DocumentRules, Guard, IndexAccess, Principal, refusal}
 use crate::metadata::{self, BlockLevel};
 use crate::{Error, Result};
 
-/// What must be known of a request's operations before they are executed.
+/// Facts about a request's operations that are needed before they are executed.
 pub(super) struct RequestSummary {
     pub(super) bytes: u64,
     pub(super) has_updates: bool,
@@ -24,7 +24,7 @@ pub(super) struct RequestSummary {
 pub(super) struct TargetName {
     index: Arc<str>,
     require_alias: bool,
-    /// Whether a missing index is created.
+    /// `true` if a missing index is created.
     create: bool,
 }
 
@@ -63,36 +63,36 @@ impl RequestSummary {
     }
 }
 
-/// Where writes go, by the name given and whether it must be an alias.
+/// Targets of writes, by the name given and whether it must be an alias.
 pub(super) type Targets = HashMap<(Arc<str>, bool), Result<Target>>;
 
-/// Where writes to a name go.
+/// Target of writes to a name.
 pub(super) struct Target {
     index: Arc<Index>,
     /// The alias and the routing that it gives to every write.
     routing: Option<(Arc<str>, String)>,
-    /// What the writer may do with the index.
+    /// Access of the writer to the index.
     access: Arc<IndexAccess>,
     writer: Arc<Writer>,
     /// Rules that hide documents from the writer, if any do.
     documents: Option<Arc<DocumentRules>>,
-    /// Whether the writer sees all fields.
+    /// `true` if the writer sees all fields.
     sees_fields: bool,
 }
 
-/// Who writes to a name.
+/// Writer to a name.
 #[derive(Debug)]
 struct Writer {
     principal: Principal,
     name: Arc<str>,
 }
 
-/// What the writer of an operation may not do; most may do all of it.
+/// Limits of the writer of an operation; most have none.
 #[derive(Clone, Debug)]
 pub(super) struct Limits {
     writer: Arc<Writer>,
     action: access::Action,
-    /// Whether the document may bring fields that the mapping lacks.
+    /// `true` if the document may bring fields that the mapping lacks.
     pub(super) maps: bool,
 }
 
@@ -181,8 +181,7 @@ impl Target {
     }
 }
 
-/// Whether an operation creates the index that it names: a deletion leaves something only by an
-/// external version.
+/// Returns whether an operation creates the index that it names: a deletion leaves something only by an external version.
 fn may_create(op: &WriteOp) -> bool {
     !matches!(op.action, Action::Delete) || op.version.is_some()
 }

@@ -1,4 +1,4 @@
-//! What only small bounds show.
+//! Tests that need small bounds.
 
 mod feed;
 mod remote;

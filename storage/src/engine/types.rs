@@ -11,7 +11,7 @@ use crate::segment::SegmentView;
 use crate::shard::ContextFigures;
 use crate::source::ObjectText;
 
-/// What to do to one document.
+/// Write of one document.
 #[derive(Clone, Debug)]
 pub struct WriteOp {
     /// Index or alias, as the request named it.
@@ -20,7 +20,7 @@ pub struct WriteOp {
     pub id: Option<String>,
     /// Routing value.
     pub routing: Option<String>,
-    /// What to do.
+    /// Action of the write.
     pub action: Action,
     /// External version, or expected internal version.
     pub version: Option<(u64, VersionType)>,
@@ -28,7 +28,7 @@ pub struct WriteOp {
     pub if_seq_no: Option<u64>,
     /// Expected `_primary_term`.
     pub if_primary_term: Option<u64>,
-    /// Whether the name must be an alias.
+    /// `true` if the name must be an alias.
     pub require_alias: bool,
     /// Type segment that the request named, for messages; `_doc` otherwise.
     pub doc_type: Arc<str>,
@@ -87,7 +87,7 @@ pub enum Action {
     Update(Box<Update>),
 }
 
-/// What an [`Action`] is, without its document.
+/// Kind of an [`Action`], without its document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ActionKind {
     /// Creates or replaces.
@@ -101,7 +101,7 @@ pub enum ActionKind {
 }
 
 impl Action {
-    /// What it is.
+    /// Returns its kind.
     pub fn kind(&self) -> ActionKind {
         match self {
             Self::Index(_) => ActionKind::Index,
@@ -142,13 +142,13 @@ pub struct Update {
     pub doc: Option<ObjectText>,
     /// Document stored where none exists.
     pub upsert: Option<ObjectText>,
-    /// Whether `doc` doubles as `upsert`.
+    /// `true` if `doc` doubles as `upsert`.
     pub doc_as_upsert: bool,
-    /// Whether an update that changes nothing is a no-op.
+    /// `true` if an update that changes nothing is a no-op.
     pub detect_noop: bool,
     /// Attempts after a version conflict with a concurrent writer.
     pub retry_on_conflict: u32,
-    /// Whether the outcome carries the source after the update.
+    /// `true` if the outcome carries the source after the update.
     pub returns_source: bool,
 }
 
@@ -159,7 +159,7 @@ impl Update {
     }
 }
 
-/// How a given version is compared.
+/// Comparison of a given version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum VersionType {
     /// Equal to the current version.
@@ -191,7 +191,7 @@ impl VersionType {
     }
 }
 
-/// When writes become visible to search.
+/// Time at which writes become visible to search.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum RefreshPolicy {
     /// At the next scheduled refresh.
@@ -203,7 +203,7 @@ pub enum RefreshPolicy {
     WaitFor,
 }
 
-/// What happened to a document.
+/// Result of a write for a document.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DocResult {
     /// It is new.
@@ -231,7 +231,7 @@ pub struct WriteOutcome {
     pub seq_no: u64,
     /// Primary term of the operation.
     pub primary_term: u64,
-    /// What happened.
+    /// Result of the write.
     pub result: DocResult,
     /// Copies that the index is configured for: 1 + number_of_replicas.
     pub shard_copies: u32,
@@ -265,7 +265,7 @@ pub struct IndexFigures {
     pub shards: Vec<ShardFigures>,
 }
 
-/// What a shard cannot do.
+/// Fault of a shard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ShardFault {
     /// Its files are damaged: it answers nothing and takes nothing.
@@ -310,7 +310,7 @@ pub struct ShardFigures {
     pub log_operations: u64,
     /// Bytes of their documents.
     pub log_bytes: u64,
-    /// When the oldest of them arrived, in milliseconds.
+    /// Time at which the oldest of them arrived, in milliseconds.
     pub log_since_ms: Option<i64>,
     /// Compactions since start.
     pub merge_total: u64,
@@ -337,7 +337,7 @@ pub struct SegmentFigures {
     pub store_bytes: u64,
     /// Bytes held in memory.
     pub memory_bytes: u64,
-    /// Whether it is stored.
+    /// `true` if it is stored.
     pub committed: bool,
 }
 

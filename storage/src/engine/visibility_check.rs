@@ -19,7 +19,7 @@ use crate::{Error, Priority, Result};
 /// Ids that are looked up by one search.
 const MAX_IDS: usize = 10_000;
 
-/// What the writer of a request has seen of the documents that it names, by index; those of other indices are all seen.
+/// Documents that the writer of a request has seen, by index; those of other indices are all seen.
 #[derive(Debug, Default)]
 pub(super) struct VisibilityChecks(HashMap<Uuid, VisibilityCheck>);
 

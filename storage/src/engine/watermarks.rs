@@ -17,14 +17,14 @@ use crate::{Result, sync};
 
 /// Time between two looks at the disk: what is written in it is to be little beside what the watermarks leave free.
 const LOOK: Duration = Duration::from_secs(1);
-/// What the names of the settings begin with.
+/// Prefix of the settings.
 const SETTINGS: &str = "cluster.routing.allocation.disk";
-/// What has to be free beyond the flood stage for the server's own indices, whatever is set.
+/// Watermark of the server's own indices beyond the flood stage, whatever is set.
 const TIGHT: Watermark = Watermark::Share { free: 0.02, most: 2 << 30 };
 /// The same for those that are written to the last, so that nobody who may write another one uses up their room.
 const FULL: Watermark = Watermark::Share { free: 0.01, most: 1 << 30 };
 
-/// What has to be free.
+/// Space that has to be free.
 #[derive(Clone, Copy, Debug, PartialEq)]
 enum Watermark {
     /// So many bytes.
@@ -70,8 +70,8 @@ impl Watermark {
     }
 }
 
-/// Whether a disk is at the flood stage, where it was or was not before. `enabled` counts where no setting says
-/// whether watermarks do.
+/// Returns whether a disk is at the flood stage, where it was or was not before. `enabled` counts where no setting says whether
+/// watermarks do.
 fn is_flooded(metadata: &Metadata, enabled: bool, space: Space) -> bool {
     let exceeded = |name| Watermark::new(metadata, name).is_some_and(|mark| mark.is_exceeded(space));
     let setting = metadata.explicit_cluster_setting(&format!("{SETTINGS}.threshold_enabled"));

@@ -42,9 +42,9 @@ pub(super) struct PreparedOperation {
     /// `None` for a delete.
     pub(super) source: Option<Bytes>,
     pub(super) wanted: VersionCondition,
-    /// What its writer may not do, if anything.
+    /// Limits of its writer, if any.
     pub(super) limits: Option<Limits>,
-    /// Whether the outcome carries the source.
+    /// `true` if the outcome carries the source.
     pub(super) returns_source: bool,
 }
 
@@ -431,12 +431,12 @@ fn share(part: &mut ShardOps, applied: &[AppliedOperation], sources: &StringBuff
     if copy.is_some() { 0 } else { pinned - accepted }
 }
 
-/// What was decided about a batch.
+/// Decision about a batch.
 struct BatchDecision {
     ops: Option<ShardOps>,
     rows: Option<RowMeta>,
     applied: Vec<AppliedOperation>,
-    /// Whether all its ids are generated.
+    /// `true` if all its ids are generated.
     generated: bool,
     primary_term: u64,
 }

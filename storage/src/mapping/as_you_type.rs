@@ -44,7 +44,7 @@ fn part_of(field: &Field, part: AsYouTypeSubfield) -> LeafSpec {
 }
 
 impl AsYouType {
-    /// Whether the mapping shows the field, rather than another one bringing it along.
+    /// Returns whether the mapping shows the field, rather than another one bringing it along.
     pub(super) fn is_own(self) -> bool {
         matches!(self, Self::Whole { .. })
     }

@@ -1,4 +1,4 @@
-//! What a later mapping of an index says otherwise than an earlier one, for whoever keeps what it made of a mapping.
+//! Changes between an earlier mapping of an index and a later one, for holders of values that were made of the earlier.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;

@@ -100,7 +100,7 @@ impl Mapping {
     }
 }
 
-/// Whether an object's path is another's, or below it.
+/// Returns whether an object's path is another's, or below it.
 fn is_within(path: &str, above: &str) -> bool {
     path.strip_prefix(above).is_some_and(|rest| rest.is_empty() || rest.starts_with('.'))
 }

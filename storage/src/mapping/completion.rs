@@ -19,13 +19,13 @@ pub struct Contexts(Arc<[Context]>);
 pub struct Context {
     /// Its name.
     pub name: String,
-    /// What its values are.
+    /// Kind of its values.
     pub kind: ContextKind,
     /// The field of the document that has its values, if it is not given with the input alone.
     pub path: Option<String>,
 }
 
-/// What the values of a context are.
+/// Kind of a context's values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContextKind {
     /// Words.
@@ -200,17 +200,17 @@ fn refused(reason: &str) -> Error {
     }
 }
 
-/// How a field makes a key of an input.
+/// Conversion of a field's inputs to keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct CompletionKeys {
-    /// Whether terms stay apart.
+    /// `true` if terms stay apart.
     pub separators: bool,
-    /// Whether positions without a term count.
+    /// `true` if positions without a term count.
     pub increments: bool,
 }
 
 impl Field {
-    /// How keys of a `completion` field are made.
+    /// Returns the conversion of inputs to keys of a `completion` field.
     pub fn completion_keys(&self) -> CompletionKeys {
         let flag = |key: &str| self.params.get(key).and_then(Value::as_bool).unwrap_or(true);
         CompletionKeys {

@@ -152,13 +152,13 @@ impl FieldType {
         }
     }
 
-    /// Whether values are full text, cut into tokens.
+    /// Returns whether values are full text, cut into tokens.
     pub fn is_text(&self) -> bool {
         matches!(self, Self::Text | Self::MatchOnlyText | Self::SearchAsYouType(_))
     }
 }
 
-/// How the values of a column are held in memory and in Parquet.
+/// Representation of a column's values in memory and in Parquet.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnKind {
     /// `Utf8View`: text, keyword, wildcard, constant_keyword, flat_object leaves, binary (base64 as sent),
@@ -196,9 +196,9 @@ pub struct Field {
     /// The column that holds its values: its own, or its parent's for a string multi-field without
     /// normalizer and `null_value` of a text field (then `ignore_above` is rechecked on reading).
     pub column: PathId,
-    /// Whether it is searchable by the inverted index.
+    /// `true` if it is searchable by the inverted index.
     pub index: bool,
-    /// Whether its values are held in a column for sorting and aggregating.
+    /// `true` if its values are held in a column for sorting and aggregating.
     pub doc_values: bool,
     /// Longest string indexed, in UTF-16 code units as OpenSearch counts.
     pub ignore_above: Option<usize>,
@@ -208,7 +208,7 @@ pub struct Field {
     pub search_analyzer: Arc<str>,
     /// Normalizer name (keyword).
     pub normalizer: Option<Arc<str>>,
-    /// Whether norms are kept (text).
+    /// `true` if norms are kept (text).
     pub norms: bool,
     /// Parameters as given, for rendering.
     pub params: Map<String, Value>,
@@ -225,7 +225,7 @@ impl Field {
         self.field_type.name()
     }
 
-    /// Whether a string is longer than `ignore_above` lets into the index.
+    /// Returns whether a string is longer than `ignore_above` lets into the index.
     pub fn ignores(&self, value: &str) -> bool {
         exceeds(value, self.ignore_above)
     }

@@ -168,7 +168,7 @@ impl Mapping {
         self.aliases.iter().map(|alias| (alias.path.as_ref(), alias.target.as_ref()))
     }
 
-    /// Whether the path names an object (not a leaf), as `exists` accepts it.
+    /// Returns whether the path names an object (not a leaf), as `exists` accepts it.
     pub fn is_object(&self, path: &str) -> bool {
         matches!(self.lookup(path), Some(Child::Object(_)))
     }
@@ -215,7 +215,7 @@ impl Mapping {
         }
     }
 
-    /// Whether `_source` is kept.
+    /// Returns whether `_source` is kept.
     pub fn source_enabled(&self) -> bool {
         self.root.source.get("enabled").and_then(Value::as_bool).unwrap_or(true)
     }
@@ -230,7 +230,7 @@ impl Mapping {
         (patterns("includes"), patterns("excludes"))
     }
 
-    /// Whether documents need a routing value (`_routing: {required: true}`).
+    /// Returns whether documents need a routing value (`_routing: {required: true}`).
     pub fn routing_required(&self) -> bool {
         self.root.routing_required
     }

@@ -1,4 +1,4 @@
-//! Which parameters a field type knows, their defaults, and which of them a mapping update may change.
+//! Parameters of field types, their defaults, and those that a mapping update may change.
 
 use serde_json::{Map, Value};
 
@@ -9,11 +9,11 @@ use super::{FieldType, java};
 pub(super) struct Param {
     pub(super) name: &'static str,
     pub(super) kind: Kind,
-    /// Whether a mapping update may change it.
+    /// `true` if a mapping update may change it.
     pub(super) updatable: bool,
 }
 
-/// What values a parameter takes.
+/// Kind of a parameter's values.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Kind {
     /// A boolean and its default.

@@ -160,7 +160,7 @@ impl Mapping {
     }
 }
 
-/// Whether a number given as a float or a string lies outside of `[least, beyond)`.
+/// Returns whether a number given as a float or a string lies outside of `[least, beyond)`.
 fn is_beyond(value: &Value, least: f64, beyond: f64) -> bool {
     let number = match value {
         // Exact integers need no detour over floats, which round.

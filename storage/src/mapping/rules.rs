@@ -1,4 +1,4 @@
-//! What a leaf's parameters mean: its [`Field`], and the [`Rules`] by which documents are read.
+//! Parameters of a leaf: its [`Field`], and the [`Rules`] by which documents are read.
 
 use std::sync::Arc;
 
@@ -12,7 +12,7 @@ use super::spec::LeafSpec;
 use super::{ColumnKind, Field, FieldType, PathId, java};
 use crate::Result;
 
-/// How a leaf treats the values of documents.
+/// Rules by which a leaf treats the values of documents.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Rules {
     pub(crate) coerce: bool,
@@ -47,8 +47,8 @@ impl NullValue {
     }
 }
 
-/// Whether a multi-field reads its parent's column: strings as sent serve any string field that does
-/// not change them. Keyword parents leave long strings out, so that only text parents serve.
+/// Returns whether a multi-field reads its parent's column: strings as sent serve any string field that does not change them.
+/// Keyword parents leave long strings out, so that only text parents serve.
 pub(super) fn shares_column(parent: &FieldType, spec: &LeafSpec) -> bool {
     parent.is_text()
         && matches!(
@@ -63,7 +63,7 @@ pub(super) fn shares_column(parent: &FieldType, spec: &LeafSpec) -> bool {
         && !spec.params.contains_key("null_value")
 }
 
-/// Whether a field's values go into a column of its own.
+/// Returns whether a field's values go into a column of its own.
 pub(super) fn fills_column(field: &Field) -> bool {
     field.column == field.id
         && (field.index || field.doc_values || field.column_kind() == ColumnKind::Str)

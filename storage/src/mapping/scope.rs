@@ -41,7 +41,7 @@ impl Mapping {
         self.objects.get(at as usize).map(|object| object.path.as_ref())
     }
 
-    /// Whether a number is that of a nested path, not of a leaf.
+    /// Returns whether a number is that of a nested path, not of a leaf.
     pub fn is_nested_id(id: PathId) -> bool {
         id.0 >= FIRST_NESTED_ID
     }

@@ -26,11 +26,11 @@ pub(crate) struct Settings {
     pub(crate) coerce: bool,
     /// `index.mapping.overflow: store`.
     pub(crate) overflow: bool,
-    /// Whether `index.sort.field` names any: rows of such an index have no nested objects.
+    /// `true` if `index.sort.field` names any: rows of such an index have no nested objects.
     pub(crate) sorted: bool,
-    /// Whether `index.analysis` defines an analyzer called `default`.
+    /// `true` if `index.analysis` defines an analyzer called `default`.
     pub(crate) default_analyzer: bool,
-    /// Whether it defines one called `default_search`.
+    /// `true` if it defines one called `default_search`.
     pub(crate) default_search_analyzer: bool,
 }
 

@@ -19,7 +19,7 @@ const MAX_BODY_DEPTH: usize = 128;
 /// Format of dates where a mapping names none.
 pub(super) const DEFAULT_DATE_FORMAT: &str = "strict_date_optional_time||epoch_millis";
 
-/// What happens to fields that a mapping does not know.
+/// Treatment of fields that a mapping does not have.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Dynamic {
     True,
@@ -47,7 +47,7 @@ pub(crate) struct Nested {
     pub(crate) include_in_root: bool,
 }
 
-/// What a body says of one name.
+/// Specification of one name in a body.
 #[derive(Clone, Debug)]
 pub(crate) enum Spec {
     Leaf(LeafSpec),
@@ -56,7 +56,7 @@ pub(crate) enum Spec {
 }
 
 impl Spec {
-    /// Whether it is a leaf of a type.
+    /// Returns whether it is a leaf of a type.
     pub(crate) fn is_leaf_of(&self, field_type: &FieldType) -> bool {
         matches!(self, Self::Leaf(leaf) if leaf.field_type == *field_type)
     }
@@ -96,13 +96,13 @@ pub(crate) struct RootSpec {
     pub(crate) meta: Option<Map<String, Value>>,
 }
 
-/// What parsing a body needs to know of the index.
+/// Context of parsing a body.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context<'a> {
     pub(crate) analyzers: &'a dyn AnalyzerNames,
 }
 
-/// Which analyzers and normalizers an index has.
+/// Names of the analyzers and normalizers of an index.
 pub(crate) trait AnalyzerNames: std::fmt::Debug {
     fn has_analyzer(&self, name: &str) -> bool;
     fn has_normalizer(&self, name: &str) -> bool;

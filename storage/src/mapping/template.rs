@@ -11,7 +11,7 @@ use crate::analysis::JavaPattern;
 use crate::metadata::matches;
 use crate::{Error, Result};
 
-/// What a value looks like, as `match_mapping_type` names it.
+/// Type of a value, as `match_mapping_type` names it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum DetectedType {
     Object,
@@ -270,7 +270,7 @@ fn substitute(map: &Map<String, Value>, name: &str, dynamic_type: &str) -> Map<S
     map.iter().map(|(key, from)| (text(key), value(from, &text))).collect()
 }
 
-/// Whether a template applies to a new field.
+/// Returns whether a template applies to a new field.
 pub(crate) fn is_templated(templates: &[Template], path: &str, name: &str, seen: DetectedType) -> bool {
     templates.iter().any(|template| template.applies(path, name, seen))
 }

@@ -23,7 +23,7 @@ use crate::{Error, Result};
 
 pub(super) type Hasher = foldhash::fast::RandomState;
 
-/// What a name stands for: the place of an object, a leaf or an alias.
+/// Child of an object: the place of an object, a leaf or an alias.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Child {
     Object(u32),
@@ -51,11 +51,11 @@ pub struct Mapping {
     pub(super) order: Vec<u32>,
     /// Leaves of type constant_keyword, which every row of their scopes has.
     pub(super) constants: Vec<u32>,
-    /// What is shown of sources under this mapping; everything where there is none.
+    /// Field rules for sources under this mapping; everything is shown where there is none.
     pub(super) field_rules: Arc<[Arc<FieldRules>]>,
 }
 
-/// What is said at the root, apart from its properties.
+/// Settings of the root, apart from its properties.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Root {
     pub(super) templates: Vec<Template>,
@@ -82,8 +82,8 @@ pub(crate) struct Object {
     pub(crate) nested: Option<Nested>,
     /// Number of the nested path that it is.
     pub(crate) nested_id: Option<PathId>,
-    /// What the values below belong to: the elements of the nearest nested object or, outside of any,
-    /// the document; and what that is included in.
+    /// Scopes of the values below: the elements of the nearest nested object or, outside of any, the document; and the scope that
+    /// includes these.
     pub(crate) scopes: Box<[Scope]>,
     pub(crate) children: HashMap<Arc<str>, Child, Hasher>,
 }
@@ -98,7 +98,7 @@ pub(crate) struct Leaf {
     /// The leaf that it is a multi-field of.
     pub(super) parent: Option<u32>,
     pub(crate) rules: Rules,
-    /// Whether its values are put into a column of its own.
+    /// `true` if its values are put into a column of its own.
     pub(crate) fills: bool,
     /// Multi-fields by name.
     pub(crate) multi: Vec<u32>,
@@ -153,7 +153,7 @@ impl AnalyzerNames for Analysis {
     }
 }
 
-/// How far a mapping had grown at some moment.
+/// Growth of a mapping up to some moment.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct GrowthMark {
     pub(super) objects: usize,
@@ -250,12 +250,12 @@ impl Mapping {
         &self.root.templates
     }
 
-    /// Whether strings are tried as dates.
+    /// Returns whether strings are tried as dates.
     pub(crate) fn date_detection(&self) -> bool {
         self.root.date_detection.unwrap_or(true)
     }
 
-    /// Whether strings are tried as numbers.
+    /// Returns whether strings are tried as numbers.
     pub(crate) fn numeric_detection(&self) -> bool {
         self.root.numeric_detection.unwrap_or(false)
     }
@@ -279,7 +279,7 @@ impl Mapping {
         self.leaves.len() + self.aliases.len() + self.objects.len() - 1
     }
 
-    /// Whether no field can be added any more.
+    /// Returns whether no field can be added any more.
     pub(crate) fn is_full(&self) -> bool {
         self.total_fields() >= self.settings.total_fields
     }
@@ -307,7 +307,7 @@ impl Mapping {
         }
     }
 
-    /// Whether anything was added since a mark.
+    /// Returns whether anything was added since a mark.
     pub(crate) fn grown_since(&self, mark: GrowthMark) -> bool {
         self.total_fields() + 1 != mark.objects + mark.leaves + mark.aliases
     }

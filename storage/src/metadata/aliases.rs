@@ -13,7 +13,7 @@ use crate::{Error, Result};
 /// Most actions in one request.
 const MAX_ACTIONS: usize = 10_000;
 
-/// How the `index` of an action is resolved: names and wildcards, but no aliases.
+/// Options for the `index` of an action: names and wildcards, but no aliases.
 const ACTION_OPTIONS: IndicesOptions = IndicesOptions {
     ignore_unavailable: false,
     allow_no_indices: false,
@@ -42,8 +42,8 @@ pub enum AliasAction {
         indices: Vec<String>,
         /// Alias names or wildcards.
         aliases: Vec<String>,
-        /// Whether a missing alias is refused (true), passed over (false), or refused only where
-        /// the request as a whole would do nothing.
+        /// Treatment of a missing alias: refused (true), passed over (false), or refused only where the request as a whole would
+        /// do nothing.
         must_exist: Option<bool>,
     },
     /// Deletes indices, so that an alias can take their name.
@@ -369,7 +369,7 @@ impl Metadata {
     }
 }
 
-/// Whether a list of names, wildcards and exclusions selects an alias.
+/// Returns whether a list of names, wildcards and exclusions selects an alias.
 fn selects(asked: &[&str], alias: &str) -> bool {
     asked.iter().fold(false, |selected, item| match item.strip_prefix('-') {
         Some(excluded) if selected => !(excluded == "_all" || pattern::matches(excluded, alias)),

@@ -1,4 +1,4 @@
-//! What `index.blocks.*` forbid.
+//! Effects of `index.blocks.*`.
 
 use serde_json::Value;
 
@@ -6,7 +6,7 @@ use super::{IndexMeta, Metadata};
 use crate::access::{NameClass, is_written_last};
 use crate::{Error, Result};
 
-/// What an operation does to an index.
+/// Level of an operation on an index.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BlockLevel {
     /// Reads documents.
@@ -27,9 +27,9 @@ pub struct Block {
     setting: &'static str,
     /// OpenSearch's number of it.
     pub id: u32,
-    /// What it is, in OpenSearch's words.
+    /// Description in OpenSearch's words.
     pub description: &'static str,
-    /// Whether clients should try again later.
+    /// `true` if clients should try again later.
     pub retryable: bool,
     /// Levels in OpenSearch's words.
     pub levels: &'static [&'static str],
@@ -84,7 +84,7 @@ const BLOCKS: [Block; 5] = [
 /// Name of the setting whose block indices carry at the flood stage.
 const FLOOD: &str = "index.blocks.read_only_allow_delete";
 
-/// Whether the settings of an index have a block.
+/// Returns whether the settings of an index have a block.
 fn is_set(index: &IndexMeta, block: &Block) -> bool {
     index.settings.get(block.setting).and_then(Value::as_str) == Some("true")
 }
@@ -104,8 +104,8 @@ impl Metadata {
         BLOCKS.iter().filter(move |block| is_set(index, block) || flooded && block.setting == FLOOD)
     }
 
-    /// Whether the disk is too full for what is written to an index. What the server writes itself has room beyond the flood stage, or
-    /// whoever sets that could keep the audit from being written.
+    /// Returns whether the disk is too full for what is written to an index. What the server writes itself has room beyond the
+    /// flood stage, or whoever sets that could keep the audit from being written.
     pub fn is_flooded(&self, index: &str) -> bool {
         let is_out = match NameClass::new(index) {
             NameClass::Ordinary => true,

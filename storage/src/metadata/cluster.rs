@@ -163,7 +163,7 @@ impl Metadata {
         refuse(format!("and [action.auto_create_index] ([{setting}]) doesn't match"))
     }
 
-    /// Whether deletion of many things at once has to name each.
+    /// Returns whether deletion of many things at once has to name each.
     pub fn destructive_requires_name(&self) -> bool {
         self.cluster_setting("action.destructive_requires_name").is_some_and(|value| value == "true")
     }

@@ -14,7 +14,7 @@ use crate::access::{Action, NameClass};
 use crate::mapping::Mapping;
 use crate::{Error, Result};
 
-/// What `index.version.created` shows: the 7.10 line that the data API speaks.
+/// Value of `index.version.created`: the 7.10 line that the data API speaks.
 pub const VERSION_CREATED: &str = "7100299";
 
 /// A parsed request to create an index.

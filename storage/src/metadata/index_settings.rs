@@ -11,7 +11,7 @@ use crate::{Error, Result};
 use Kind::{Any, Bool, Bytes, Float, Int, List, OneOf, Text, Time};
 use Scope::{Closed, Dynamic, Final, Private};
 
-/// When a setting may be written.
+/// Time at which a setting may be written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Scope {
     /// At any time.
@@ -29,9 +29,9 @@ pub(super) enum Scope {
 pub(super) struct IndexSetting {
     /// Its key; one that ends in `*` stands for a group.
     pub(super) key: &'static str,
-    /// What values it takes.
+    /// Kind of its values.
     pub(super) kind: Kind,
-    /// When it may be written.
+    /// Time at which it may be written.
     pub(super) scope: Scope,
     /// The value that holds where none is set; empty where there is none to show.
     pub(super) default: &'static str,
@@ -42,7 +42,7 @@ const fn setting(key: &'static str, kind: Kind, scope: Scope, default: &'static 
 }
 
 impl IndexSetting {
-    /// Whether there is a value to show where none is set: one that is empty must be a word of its own.
+    /// Returns whether there is a value to show where none is set: one that is empty must be a word of its own.
     fn has_default(&self) -> bool {
         !self.default.is_empty() || matches!(self.kind, OneOf(words) if words.contains(&""))
     }
@@ -275,7 +275,7 @@ pub(super) fn check_update(key: &str, value: &Value) -> Result<bool> {
     Ok(setting.scope == Dynamic)
 }
 
-/// Whether a setting is fixed for the life of an index.
+/// Returns whether a setting is fixed for the life of an index.
 pub(super) fn is_final(key: &str) -> bool {
     find(key).is_some_and(|setting| setting.scope == Final)
 }

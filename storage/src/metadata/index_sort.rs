@@ -16,11 +16,11 @@ pub(crate) const SEQ_NO: &str = "_seq_no";
 pub struct SortField {
     /// Path of the field, possibly an alias.
     pub path: String,
-    /// Whether great values come first.
+    /// `true` if great values come first.
     pub descending: bool,
-    /// Whether the greatest of several values counts, not the least.
+    /// `true` if the greatest of several values counts, not the least.
     pub greatest: bool,
-    /// Whether rows without a value come first.
+    /// `true` if rows without a value come first.
     pub missing_first: bool,
 }
 
@@ -140,7 +140,7 @@ fn words(list: &[bool], word: impl Fn(&bool) -> &'static str) -> Vec<&'static st
     list.iter().map(word).collect()
 }
 
-/// Whether an order descends.
+/// Returns whether an order descends.
 fn order(word: &str) -> Result<bool, String> {
     match word.to_ascii_lowercase().as_str() {
         "asc" => Ok(false),
@@ -149,7 +149,7 @@ fn order(word: &str) -> Result<bool, String> {
     }
 }
 
-/// Whether a mode is that of the greatest value.
+/// Returns whether a mode is that of the greatest value.
 fn mode(word: &str) -> Result<bool, String> {
     match word.to_ascii_uppercase().as_str() {
         "MIN" => Ok(false),
@@ -161,7 +161,7 @@ fn mode(word: &str) -> Result<bool, String> {
     }
 }
 
-/// Whether rows without a value come first.
+/// Returns whether rows without a value come first.
 fn missing(word: &str) -> Result<bool, String> {
     match word {
         "_last" => Ok(false),

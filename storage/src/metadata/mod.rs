@@ -60,8 +60,7 @@ pub use templates::{
     Layers, TemplateKind, parse_component_template, parse_index_template, parse_legacy_template,
 };
 
-/// What the cluster knows, as of one moment. Shared as `Arc<Metadata>`, replaced as a whole by
-/// [`Metadata::apply`].
+/// Metadata of the cluster, as of one moment. Shared as `Arc<Metadata>`, replaced as a whole by [`Metadata::apply`].
 #[derive(Clone, Debug, Default)]
 pub struct Metadata {
     /// Indices by name. States share what a change leaves alone, so that a change costs the same whatever their number.
@@ -76,11 +75,11 @@ pub struct Metadata {
     pub persistent: Arc<Map<String, Value>>,
     /// Transient cluster settings, flattened; not stored.
     pub transient: Arc<Map<String, Value>>,
-    /// Whether the disk is at the flood stage: indices but for the server's own can be read and deleted only. Not stored.
+    /// `true` if the disk is at the flood stage: indices but for the server's own can be read and deleted only. Not stored.
     pub flood_stage: bool,
-    /// Whether it is so full then that of the server's own only those are written that are to the last. Not stored.
+    /// `true` if it is so full then that of the server's own only those are written that are to the last. Not stored.
     pub disk_tight: bool,
-    /// Whether it is so full that these cannot be written, either. Not stored.
+    /// `true` if it is so full that these cannot be written, either. Not stored.
     pub disk_full: bool,
     /// Counts the times that changes were applied.
     pub version: u64,
@@ -88,7 +87,7 @@ pub struct Metadata {
     by_alias: RedBlackTreeMapSync<Arc<str>, Arc<Vec<Arc<str>>>>,
     /// Shards of open indices, derived as well.
     open_shards: u64,
-    /// Who looks: indices on which its action is not allowed are not shown.
+    /// Guard of the caller: indices on which its action is not allowed are not shown.
     guard: Option<Guard>,
 }
 
@@ -104,7 +103,7 @@ pub struct IndexMeta {
     pub settings: Map<String, Value>,
     /// Aliases by name: filter, index_routing, search_routing, is_write_index, is_hidden as given.
     pub aliases: BTreeMap<String, Value>,
-    /// Whether the index is open.
+    /// `true` if the index is open.
     pub open: bool,
     /// Creation time in milliseconds.
     pub created_ms: i64,
@@ -138,7 +137,7 @@ impl IndexMeta {
         self.setting(key).and_then(|text| parse_time(text).ok()).flatten()
     }
 
-    /// Whether wildcards leave it out unless they ask for hidden indices.
+    /// Returns whether wildcards leave it out unless they ask for hidden indices.
     pub fn hidden(&self) -> bool {
         self.flag("index.hidden")
     }
@@ -223,7 +222,7 @@ impl MetadataChange {
     }
 }
 
-/// Which indices an expression may stand for.
+/// Options for the indices that an expression may stand for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct IndicesOptions {
     /// Missing concrete names are left out instead of refused.
@@ -337,7 +336,7 @@ impl Metadata {
         Self { guard, ..self.clone() }
     }
 
-    /// Whether an index of this name would be shown.
+    /// Returns whether an index of this name would be shown.
     fn sees(&self, index: &str) -> bool {
         self.guard.as_ref().is_none_or(|guard| guard.sees(index))
     }

@@ -1,4 +1,4 @@
-//! Which names indices, aliases and templates may have.
+//! Valid names of indices, aliases and templates.
 //!
 //! The refusals are in OpenSearch's own words, because clients match on them.
 

@@ -2,12 +2,12 @@
 //!
 //! Index expressions, template patterns, names of fields and of files, alias names and `action.auto_create_index` all use them.
 
-/// Whether the text has a wildcard.
+/// Returns whether the text has a wildcard.
 pub fn is_wildcard(text: &str) -> bool {
     text.contains('*')
 }
 
-/// Whether a pattern matches all of a text. Runs in time proportional to the sum of both lengths.
+/// Returns whether a pattern matches all of a text. Runs in time proportional to the sum of both lengths.
 pub fn matches(pattern: &str, text: &str) -> bool {
     let Some((start, rest)) = pattern.split_once('*') else { return pattern == text };
     let (pieces, end) = rest.rsplit_once('*').unwrap_or(("", rest));
@@ -23,7 +23,7 @@ pub fn matches(pattern: &str, text: &str) -> bool {
     })
 }
 
-/// Whether some text is matched by both patterns.
+/// Returns whether some text is matched by both patterns.
 pub(crate) fn overlap(left: &str, right: &str) -> bool {
     let (left, right) = (left.as_bytes(), right.as_bytes());
     let width = right.len() + 1;

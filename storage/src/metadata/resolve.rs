@@ -1,4 +1,4 @@
-//! Which indices an expression stands for, and which one a write goes to.
+//! Resolves the indices that an expression stands for, and the target of a write.
 
 use std::collections::HashSet;
 use std::sync::Arc;

@@ -201,7 +201,7 @@ pub fn parse_bytes(text: &str) -> Result<Option<u64>, &'static str> {
     if bytes.is_finite() && bytes < 9e18 { Ok(Some(bytes as u64)) } else { Err("too large") }
 }
 
-/// What values a setting takes.
+/// Kind of a setting's values.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) enum Kind {
     /// An integer within bounds.
@@ -222,7 +222,7 @@ pub(super) enum Kind {
     Text,
     /// A list of strings, given as an array or comma-separated.
     List,
-    /// Whatever plain value there is, as in groups of settings.
+    /// Any plain value, as in groups of settings.
     Any,
 }
 

@@ -45,7 +45,7 @@ impl TemplateKind {
     }
 }
 
-/// What templates contribute to a new index.
+/// Layers of templates for a new index.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Layers {
     /// Settings, flat.

@@ -58,7 +58,7 @@ impl CountingStore {
         self.state.lock().failing = failing;
     }
 
-    /// How often whole objects were asked for, of those whose path ends so.
+    /// Returns the number of reads of whole objects, of those whose path ends so.
     pub(crate) fn gets(&self, end: &str) -> Vec<usize> {
         self.state.lock().gets.iter().filter(|(path, _)| path.ends_with(end)).map(|(_, gets)| *gets).collect()
     }

@@ -56,7 +56,7 @@ pub struct Objects {
     store: Arc<dyn ObjectStore>,
     local: Option<DurableLocal>,
     disk: Arc<dyn Disk>,
-    /// How reads of a remote store have ended.
+    /// Health of reads of a remote store.
     reads: Arc<steady::ReadHealth>,
     writing: Arc<WriteAccess>,
 }
@@ -71,7 +71,7 @@ pub(crate) trait DeletionGuard: std::fmt::Debug + Send + Sync {
     async fn permit(&self) -> Result<()>;
 }
 
-/// What this process may do to the objects.
+/// Write access of this process to the objects.
 #[derive(Debug, Default)]
 struct WriteAccess {
     guard: OnceLock<Arc<dyn DeletionGuard>>,
@@ -115,7 +115,7 @@ impl Objects {
         Self { store, local: None, disk, reads, writing: Arc::default() }
     }
 
-    /// Whether reads of the store have been failing, all of them.
+    /// Returns whether reads of the store have been failing, all of them.
     pub(crate) fn reads_fail(&self) -> bool {
         self.reads.suspect().is_some()
     }
@@ -147,7 +147,7 @@ impl Objects {
         self.writing.closed.store(true, Ordering::Release);
     }
 
-    /// Whether another process has taken the objects over.
+    /// Returns whether another process has taken the objects over.
     pub(crate) fn is_closed_to_writes(&self) -> bool {
         self.writing.closed.load(Ordering::Acquire)
     }
@@ -449,7 +449,7 @@ impl Objects {
         Ok(self.store.list_with_delimiter(prefix).await.map_err(lift)?.common_prefixes)
     }
 
-    /// Whether objects are files of this machine.
+    /// Returns whether objects are files of this machine.
     pub fn is_local(&self) -> bool {
         self.local.is_some()
     }
@@ -506,7 +506,7 @@ impl Objects {
     }
 }
 
-/// Whether an error says that there is no such object.
+/// Returns whether an error says that there is no such object.
 pub fn is_missing(error: &Error) -> bool {
     matches!(error, Error::ObjectStore(object_store::Error::NotFound { .. }))
         || crate::disk::is_not_found(error)

@@ -13,9 +13,9 @@ use super::steady::{ReadHealth, Steady};
 
 use crate::{Error, ObjectStoreConfig, Result};
 
-/// How long a small request may take.
+/// Time that a small request may take.
 const REQUEST_TIME: Duration = Duration::from_secs(30);
-/// How long one request is tried again before its caller hears of it.
+/// Retries of one request before its caller gets the error.
 const RETRY: RetryConfig = RetryConfig {
     backoff: object_store::BackoffConfig {
         init_backoff: Duration::from_millis(100),

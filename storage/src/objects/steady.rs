@@ -25,7 +25,7 @@ use tokio::time::timeout;
 
 use super::local::StoreResult;
 
-/// How long no byte may come before a download is tried anew.
+/// Time without a byte after which a download is tried anew.
 const STALL: Duration = Duration::from_secs(30);
 /// Tries without a byte until a download fails.
 const TRIES: u32 = 2;
@@ -33,12 +33,12 @@ const TRIES: u32 = 2;
 const SMALL_BODY: usize = 256 << 10;
 /// Bytes a second of the slowest upload.
 const LEAST_RATE: u64 = 32 << 10;
-/// How long a service may take to put the parts of an upload together.
+/// Time that a service may take to put the parts of an upload together.
 const COMPLETION: Duration = Duration::from_secs(300);
 /// Reads that fail one after another until the store counts as failing.
 const FAILING_AFTER: u32 = 3;
 
-/// How reads of the store have ended.
+/// Results of reads of the store.
 #[derive(Debug, Default)]
 pub(super) struct ReadHealth {
     /// Failures since the last success.
@@ -86,7 +86,7 @@ struct Download {
     store: Steady,
     path: Path,
     options: GetOptions,
-    /// What is still to come.
+    /// Range that is still to come.
     left: Range<u64>,
     pieces: Option<BoxStream<'static, StoreResult<Bytes>>>,
     /// Tries since the last byte.

@@ -22,7 +22,7 @@ fn pattern(len: usize) -> Bytes {
     (0..len).map(|at| (at * 31 + at / 251) as u8).collect()
 }
 
-/// What every object store does. `scratch` is a directory on `disk`.
+/// Tests the contract of every object store. `scratch` is a directory on `disk`.
 async fn conforms(objects: &Objects, disk: &dyn Disk, scratch: &FilePath) {
     let names = async |prefix: Option<&Path>| {
         let mut names: Vec<String> = objects
@@ -104,7 +104,7 @@ async fn conforms(objects: &Objects, disk: &dyn Disk, scratch: &FilePath) {
     assert!(names(None).await.is_empty() && objects.list_dirs(None).await.unwrap().is_empty());
 }
 
-/// What users of the trait behind [`Objects`] rely on beyond it.
+/// Tests the further contract of the trait behind [`Objects`], on which its users rely.
 async fn store_conforms(store: &Arc<dyn ObjectStore>) {
     let (a, b) = (path("store/a"), path("store/b"));
     let create = PutOptions::from(PutMode::Create);
@@ -269,7 +269,7 @@ async fn a_full_disk_is_told_apart() {
     objects.put(&path("a/b"), pattern(5000)).await.unwrap();
 }
 
-/// Whatever a power loss interrupts: objects that were put are there whole, others whole or absent.
+/// Tests power losses at every operation: objects that were put are there whole, others whole or absent.
 #[tokio::test]
 async fn power_loss_at_every_operation_keeps_puts() {
     for crash in 0.. {

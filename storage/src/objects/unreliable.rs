@@ -64,7 +64,7 @@ enum DelayedRequest {
     Delete(Path),
 }
 
-/// What goes wrong with a request.
+/// Fault of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Fault {
     None,
@@ -82,7 +82,7 @@ enum Fault {
     Slow,
 }
 
-/// What goes wrong with an answer.
+/// Fault of an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AnswerFault {
     Missing,

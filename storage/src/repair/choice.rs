@@ -1,4 +1,4 @@
-//! Which of a shard's segments hold, decided from their descriptions alone.
+//! Choice of a shard's valid segments, decided from their descriptions alone.
 //!
 //! Of segments that cover the same operations the one of the greater generation holds: it replaced the others, or a commit that came
 //! to nothing was made again. So the newest is taken first, and whatever overlaps one that was taken is not. What is taken
@@ -13,7 +13,7 @@ use crate::description::{Account, CoveredRanges};
 pub(super) struct Candidate {
     pub(super) id: Uuid,
     pub(super) account: Account,
-    /// Whether all files that it names are there, in their length.
+    /// `true` if all files that it names are there, in their length.
     pub(super) whole: bool,
     /// Generation of its newest deletes file, 0 for none.
     pub(super) deletes: u64,
@@ -21,7 +21,7 @@ pub(super) struct Candidate {
     pub(super) needs: Vec<(Uuid, u64)>,
 }
 
-/// What became of a candidate.
+/// Verdict on a candidate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
     /// It is taken.

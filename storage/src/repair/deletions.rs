@@ -1,5 +1,5 @@
-//! Which rows of the segments taken are deleted: by their own deletes files, and by those of segments that they stand for or that
-//! stand beside them. A deletion is never undone.
+//! Deleted rows of the chosen segments: by their own deletes files, and by those of segments that they stand for or that stand
+//! beside them. A deletion is never undone.
 
 use arrow::array::AsArray;
 use arrow::datatypes::UInt64Type;

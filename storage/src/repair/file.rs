@@ -10,7 +10,7 @@ use crate::{Error, Result};
 /// Files of SQLite beside a database's own.
 const BESIDE: [&str; 2] = ["-wal", "-shm"];
 
-/// Where the new catalog goes.
+/// Target of the new catalog.
 #[derive(Debug)]
 pub(super) struct Target {
     dir: PathBuf,
@@ -25,7 +25,7 @@ impl Target {
         self.dir.join(format!("catalog.sqlite{name}"))
     }
 
-    /// Whether there is a catalog with something in it.
+    /// Returns whether there is a catalog with something in it.
     fn exists(&self) -> bool {
         std::fs::metadata(self.path("")).is_ok_and(|metadata| metadata.len() > 0)
     }

@@ -1,4 +1,4 @@
-//! Where the log goes on from what segments have.
+//! Resumes the log behind the operations that segments have.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::path::Path;
@@ -10,7 +10,7 @@ use crate::disk::Disk;
 use crate::wal::{self, Entry, FrameNumber, ShardOps};
 use crate::{Error, Result};
 
-/// Where the replay of a shard begins.
+/// Begin of a shard's replay.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Resume {
     pub(super) next_seq_no: u64,
@@ -18,7 +18,7 @@ pub(super) struct Resume {
     pub(super) primary_term: u64,
 }
 
-/// What the log has of the shards that are rebuilt.
+/// Log of the shards that are rebuilt.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     /// Number of the next frame; `None` where there is no log.

@@ -37,12 +37,12 @@ use crate::{Compute, Config, Error, Result, wal};
 /// Object that says when the store was repaired last: what was left out is kept for a day from then on.
 pub(crate) const REPAIRED: &str = "repair.json";
 
-/// What a repair may do.
+/// Options of a repair.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Options {
-    /// Whether a catalog that is there is moved aside.
+    /// `true` if a catalog that is there is moved aside.
     pub replace: bool,
-    /// Whether nothing is to be written.
+    /// `true` if nothing is to be written.
     pub dry_run: bool,
 }
 
@@ -87,7 +87,7 @@ pub async fn rebuild(config: Config, disk: Arc<dyn Disk>, catalog: Arc<dyn Catal
     Ok(plan.report)
 }
 
-/// What is to be written.
+/// Plan of the writes.
 #[derive(Debug)]
 struct Plan {
     objects: Objects,

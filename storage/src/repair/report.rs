@@ -1,4 +1,4 @@
-//! What a repair did, for people.
+//! Report of a repair, for people.
 
 use std::fmt;
 
@@ -23,28 +23,28 @@ pub struct RebuiltIndex {
     pub replayed: u64,
 }
 
-/// What was rebuilt, and what was not.
+/// Report of a repair: the rebuilt parts, and the others.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// Id of the store, where it had one.
     pub store: Option<Uuid>,
     /// Indices rebuilt, by name.
     pub indices: Vec<RebuiltIndex>,
-    /// Whether there was a log.
+    /// `true` if there was a log.
     pub log: bool,
     /// Parts of sources whose positions the log has.
     pub positions: u64,
-    /// What could not be rebuilt, a sentence each.
+    /// Parts that could not be rebuilt, a sentence each.
     pub lost: Vec<String>,
     /// Segments that newer ones stand for.
     pub replaced: u64,
-    /// Where the catalog from before is now.
+    /// Path of the catalog from before.
     pub moved_to: Option<String>,
-    /// Whether nothing was written.
+    /// `true` if nothing was written.
     pub dry_run: bool,
 }
 
-/// What no object and no log tells of.
+/// Data that no object and no log holds.
 const NEVER: &str = "\
 aliases, index templates and component templates
 persistent cluster settings

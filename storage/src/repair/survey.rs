@@ -1,4 +1,4 @@
-//! What is in the object store: descriptions, and whether the files that they name are there.
+//! Survey of the object store: descriptions, and whether the files that they name are there.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, HashMap};
@@ -29,7 +29,7 @@ pub(super) struct DescribedSegment {
     pub(super) attempts: Vec<Option<Uuid>>,
 }
 
-/// What the object store has.
+/// Inventory of the object store.
 #[derive(Debug, Default)]
 pub(super) struct StoreInventory {
     /// Indices that were not deleted.

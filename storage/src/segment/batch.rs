@@ -17,7 +17,7 @@ use super::rows::Rows;
 use crate::mapping::{Mapping, PathId};
 use crate::{Error, Result};
 
-/// What an input has of a field.
+/// Content of a field in an input.
 #[derive(Clone, Debug)]
 pub(crate) enum Content {
     /// Nothing: every row is null.

@@ -33,7 +33,7 @@ pub(super) struct FileRequest<'a> {
     pub(super) path: &'a Path,
     /// Bytes that the catalog says it has.
     pub(super) bytes: u64,
-    /// When it was used last.
+    /// Time of its last use.
     pub(super) used: &'a LastUse,
 }
 
@@ -41,7 +41,7 @@ pub(super) struct FileRequest<'a> {
 #[derive(Debug)]
 pub(super) struct LocalFile {
     pub(super) bytes: Bytes,
-    /// Whether somebody has found all of it to be as it was written.
+    /// Set once all of it was found to be as it was written.
     pub(super) verified: Arc<AtomicBool>,
 }
 
@@ -97,7 +97,7 @@ struct FetchedFile {
 struct FetchGuard {
     cache: Arc<FileCache>,
     file: FetchedFile,
-    /// What is written; none once it is in place.
+    /// Path of the partial file; none once it is in place.
     partial: Option<PathBuf>,
 }
 
@@ -131,7 +131,7 @@ struct Map {
 }
 
 thread_local! {
-    /// Whether this thread makes room, and has the lock.
+    /// Set while this thread makes room, and has the lock.
     static MAKES_ROOM: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -300,7 +300,7 @@ impl FileCache {
         MAKES_ROOM.set(false);
     }
 
-    /// Whether files in use take up more than the bound: what is opened then is not to be kept.
+    /// Returns whether files in use take up more than the bound: what is opened then is not to be kept.
     pub(super) fn is_over(&self) -> bool {
         self.files.lock().bytes > self.max_bytes
     }

@@ -56,7 +56,7 @@ impl Sparse {
         self.values.len()
     }
 
-    /// Whether no row has a value.
+    /// Returns whether no row has a value.
     pub(crate) fn is_empty(&self) -> bool {
         self.values.is_empty()
     }
@@ -206,7 +206,7 @@ impl ColumnChunk<'_> {
         Ok(compute::take(&self.values, &positions, None)?)
     }
 
-    /// Which rows of the run have a value.
+    /// Returns the presence of values in the rows of the run.
     fn presence(&self, rows: &[u32]) -> NullBuffer {
         let mut bits = vec![0u8; self.len.div_ceil(8)];
         for row in rows {

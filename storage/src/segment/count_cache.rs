@@ -1,5 +1,5 @@
-//! What was counted of columns of stored segments: rows by minute, rows by value. Counted once and kept, within a bound over
-//! all segments.
+//! Cache of counts over columns of stored segments: rows by minute, rows by value. Counted once and kept, within a bound over all
+//! segments.
 
 use std::sync::Arc;
 
@@ -18,7 +18,7 @@ use crate::weighted_lru::{CachedValue, KeptCache, MAX_BYTES};
 /// Bytes of the counts of one column of a segment, at most: whatever has more is not counted.
 pub(super) const MAX_COUNTS_BYTES: usize = MAX_BYTES / 8;
 
-/// What is counted of a column.
+/// Subject of a count over a column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum CountSubject {
     /// Rows by minute.

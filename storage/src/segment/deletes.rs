@@ -26,7 +26,7 @@ pub(crate) struct DeletesFile {
     pub(crate) generation: u64,
     /// Rows that the file marks.
     pub(crate) rows: u32,
-    /// What the catalog says of files of this version; those of the version before have nothing.
+    /// Contents of files of this version in the catalog; those of the version before have nothing.
     contents: Option<Contents>,
 }
 

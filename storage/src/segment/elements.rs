@@ -18,7 +18,7 @@ use crate::{Error, Result};
 /// Key of the records in a segment's `extra`.
 pub(crate) const RECORDS: &str = "nested";
 
-/// What the catalog knows of a nested path in a segment.
+/// Record of a nested path in a segment, as the catalog has it.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub(crate) struct NestedRecord {
     pub(crate) path: u32,

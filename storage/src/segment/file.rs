@@ -1,5 +1,5 @@
-//! Where the bytes of a stored segment come from: a memory map of the local store, or verified
-//! blocks of a remote object behind a bounded cache.
+//! Sources of the bytes of a stored segment: a memory map of the local store, or verified blocks of a remote object behind a
+//! bounded cache.
 
 use std::io;
 use std::num::NonZeroUsize;

@@ -26,7 +26,7 @@ pub(crate) struct FrameRangeRows {
     pub(crate) before: u64,
     /// Sequence number behind the last row before the end of the range.
     pub(crate) below_end: u64,
-    /// Whether there is a row behind the range.
+    /// `true` if there is a row behind the range.
     pub(crate) behind: bool,
 }
 
@@ -51,7 +51,7 @@ pub(crate) struct RequestedRows<'a> {
     pub(crate) deleted: &'a RoaringBitmap,
     /// Rows with smaller sequence numbers are left out.
     pub(crate) from: u64,
-    /// How many, at most.
+    /// Largest number.
     pub(crate) most: usize,
     /// Rows of which some are wanted; all are where nothing is said.
     pub(crate) among: Option<&'a RoaringBitmap>,
@@ -59,7 +59,7 @@ pub(crate) struct RequestedRows<'a> {
     pub(crate) times: &'a Range<i64>,
 }
 
-/// How a row came.
+/// Origin of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct RowOrigin {
     pub(crate) seq_no: u64,
@@ -175,7 +175,7 @@ struct Group {
 }
 
 impl Group {
-    /// Whether any of some rows of the segment is in it.
+    /// Returns whether any of some rows of the segment is in it.
     fn has_any(&self, rows: &RoaringBitmap) -> bool {
         rows.range_cardinality(self.first_row..self.first_row.saturating_add(self.rows)) > 0
     }
@@ -191,7 +191,7 @@ struct Bounds {
 }
 
 impl Bounds {
-    /// Whether rows may be of wanted times. What the version before wrote has no time, and is of none.
+    /// Returns whether rows may be of wanted times. What the version before wrote has no time, and is of none.
     fn may_be_of(&self, times: &Range<i64>) -> bool {
         self.times.is_none_or(|(first, last)| first < times.end && last >= times.start)
     }

@@ -47,7 +47,7 @@ impl Fingerprint {
     }
 }
 
-/// What a sidecar knows of a document.
+/// Record of a document in a sidecar.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Entry {
     pub(crate) fingerprint: Fingerprint,

@@ -51,7 +51,7 @@ impl<'a> Open<'a> {
         Ok(Self { source: Source::open(input, map, schema)?, rows, batch, targets: Vec::new(), used: 0 })
     }
 
-    /// Whether there are rows left; reads on where need be.
+    /// Returns whether there are rows left; reads on where need be.
     fn ready(&mut self, schema: &SchemaRef) -> Result<bool> {
         while self.used == self.batch.rows {
             let Some(batch) = self.source.next(schema)? else { return Ok(false) };

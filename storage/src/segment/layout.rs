@@ -101,7 +101,7 @@ pub(crate) struct NestedShape {
     pub(crate) columns: Vec<ColumnShape>,
 }
 
-/// What a segment's file has beside the columns that all have.
+/// Columns of a segment's file beside those that all have.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct SegmentSchema {
     /// Ascending.
@@ -111,13 +111,13 @@ pub(crate) struct SegmentSchema {
     pub(crate) optional: Optional,
 }
 
-/// Which optional metadata columns a segment has.
+/// Optional metadata columns of a segment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Optional {
     pub(crate) routing: bool,
     pub(crate) ignored: bool,
-    /// How rows came: time and origin of their frame, and whether they created their document. Segments of the version
-    /// before have none of the three.
+    /// Arrival of rows: time and origin of their frame, and whether they created their document. Segments of the version before
+    /// have none of the three.
     pub(crate) arrival: bool,
 }
 
@@ -212,7 +212,7 @@ pub(crate) fn metadata_root(fields: &Fields, name: &str) -> Option<usize> {
     fields.iter().position(|field| field.name() == name && number_of(field).is_none())
 }
 
-/// Whether a field holds the elements of a nested path.
+/// Returns whether a field holds the elements of a nested path.
 pub(crate) fn elements_of(field: &Field) -> Option<&Fields> {
     match field.data_type() {
         DataType::List(item) if number_of(field).is_some_and(Mapping::is_nested_id) => {

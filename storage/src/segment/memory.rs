@@ -26,7 +26,7 @@ pub(crate) struct Memory {
     pub(crate) bundle: Arc<Bundle>,
     /// The bundle's bytes, which a flush of this segment alone writes as they are.
     pub(crate) bundle_bytes: Bytes,
-    /// Whether all ids were generated here and ascend.
+    /// `true` if all ids were generated here and ascend.
     pub(crate) generated: bool,
     /// Rows with generated ids, in runs in which they ascend.
     runs: Vec<Range<usize>>,
@@ -86,7 +86,7 @@ impl Memory {
         self.rows.metadata(column).map_or(0, |a| a.as_primitive::<UInt64Type>().value(row))
     }
 
-    /// Whether a deleted row is that of an operation that was refused: it never had a version.
+    /// Returns whether a deleted row is that of an operation that was refused: it never had a version.
     pub(crate) fn is_refused(&self, row: u32) -> bool {
         self.u64_at(layout::VERSION, row as usize) == 0
     }

@@ -55,7 +55,7 @@ pub(crate) struct Output {
     pub(crate) record: SegmentRecord,
     /// Object path and scratch file of each file.
     pub(crate) files: Vec<(object_store::path::Path, PathBuf)>,
-    /// Where the rows of each input went.
+    /// Maps of the rows of each input.
     pub(crate) maps: Vec<RowMap>,
     /// Removes what was not uploaded.
     pub(crate) _scratch: ScratchFiles,
@@ -78,7 +78,7 @@ impl Drop for ScratchFiles {
     }
 }
 
-/// Where a new segment belongs and how it is written.
+/// Target of a new segment, and its options.
 #[derive(Clone, Debug)]
 pub(crate) struct Target {
     pub(crate) index: Uuid,
@@ -195,7 +195,7 @@ fn merge_bundles(inputs: &[Input], maps: &[RowMap], rows: u32, scratch: &Path, o
     written(file)
 }
 
-/// What the file of the rows looks like.
+/// Layout of the file of the rows.
 struct Layout<'a> {
     schema: SchemaRef,
     shape: &'a SegmentSchema,

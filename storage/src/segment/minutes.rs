@@ -1,4 +1,4 @@
-//! How many rows of a segment have a time in each minute.
+//! Counts of the rows of a segment by the minute of a time.
 //!
 //! Histograms over all rows ask for nothing else, whatever their interval and zone: so the minutes are counted once a
 //! segment and kept ([`super::count_cache`]), as long as they are few beside its rows.
@@ -18,7 +18,7 @@ const MINUTE: i64 = 60_000;
 /// Rows a minute on average, below which minutes are not counted: four bytes each are then a quarter of a byte a row.
 const LEAST_ROWS: u64 = 16;
 
-/// How many rows have a time in each minute.
+/// Counts of rows by the minute of a time.
 #[derive(Debug)]
 pub struct Minutes {
     first: i64,

@@ -111,7 +111,7 @@ pub struct StoredFiles {
 }
 
 impl StoredFiles {
-    /// Whether only those who still use them keep them: another segment has taken their place, or the index is deleted.
+    /// Returns whether only those who still use them keep them: another segment has taken their place, or the index is deleted.
     pub fn are_replaced(&self) -> bool {
         let kind = self.kind.upgrade();
         kind.is_some_and(|kind| matches!(&*kind, Kind::Stored(stored) if stored.is_discarded()))
@@ -143,7 +143,7 @@ pub struct ColumnBatch {
     pub columns: Vec<ArrayRef>,
 }
 
-/// Which parts of a row are read beside `_id`, `_routing` and `_ignored`.
+/// Parts of a row that are read beside `_id`, `_routing` and `_ignored`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RowParts {
     /// `_source`.
@@ -178,7 +178,7 @@ pub struct StoredRow {
     pub ignored: Vec<String>,
 }
 
-/// Where a document is and which version it has.
+/// Location of a document, and its version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct DocumentLocation {
     pub(crate) row: u32,
@@ -415,7 +415,7 @@ impl Segment {
         self.compute.run(Priority::Foreground, move || this.id_rows_blocking(&ids)).await
     }
 
-    /// Whether a row may have several values of a column.
+    /// Returns whether a row may have several values of a column.
     pub fn is_list(&self, column: PathId) -> bool {
         match &*self.kind {
             Kind::Memory(memory) => memory.rows.column(column).is_some_and(|found| found.shape.list),

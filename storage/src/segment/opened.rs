@@ -25,7 +25,7 @@ const ENTRY_BYTES: usize = 512;
 /// A file of a segment.
 pub(super) type FileKey = (Uuid, FileKind);
 
-/// Which file of a segment it is.
+/// Kind of a segment's file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum FileKind {
     /// `data.parquet`, of which the footer is kept.
@@ -40,10 +40,10 @@ impl FileKind {
     pub(super) const ALL: [Self; 3] = [Self::Data, Self::Bundle, Self::Ids];
 }
 
-/// When something was used last, by the clock of an [`OpenedCache`].
+/// Time of the last use, by the clock of an [`OpenedCache`].
 pub(super) type LastUse = Arc<AtomicU64>;
 
-/// Where a segment finds the opened form of a file while anybody keeps it.
+/// Slot through which a segment finds the opened form of a file while anybody keeps it.
 pub(super) struct Slot<T> {
     opened: Mutex<Weak<T>>,
     /// One opens at a time.
@@ -64,7 +64,7 @@ impl<T> fmt::Debug for Slot<T> {
 }
 
 impl<T> Slot<T> {
-    /// When the file was used last.
+    /// Returns the time of the file's last use.
     pub(super) fn used(&self) -> &LastUse {
         &self.used
     }

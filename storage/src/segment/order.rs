@@ -1,4 +1,4 @@
-//! Where the rows of a merge go: one input after another, or in the order that `index.sort.*` asks for.
+//! Order of the rows of a merge: one input after another, or by `index.sort.*`.
 //!
 //! [`arrange`] reads the sort keys of all inputs side by side, never the rows, and says for each row which
 //! one it becomes. Segments in memory are sorted for it; stored segments of a sorted index are in order
@@ -88,7 +88,7 @@ impl Order {
     }
 }
 
-/// Where the rows of each input go.
+/// Order of the rows of each input.
 #[derive(Debug)]
 pub(super) struct RowOrder {
     pub(super) maps: Vec<RowMap>,
@@ -186,12 +186,12 @@ struct SortedRun<'a> {
     more: Option<StoredKeys<'a>>,
 }
 
-/// What a stored segment has beyond the keys at hand.
+/// Keys of a stored segment beyond those at hand.
 struct StoredKeys<'a> {
     stored: &'a StoredSegment,
     deleted: &'a RoaringBitmap,
     reader: ParquetRecordBatchReader,
-    /// Where the column of each key is in a batch.
+    /// Index of each key's column in a batch.
     places: Vec<Option<usize>>,
     /// First row of the next batch.
     base: u32,
@@ -248,7 +248,7 @@ impl<'a> SortedRun<'a> {
         })
     }
 
-    /// Whether there is a next row; reads on where need be.
+    /// Returns whether there is a next row; reads on where need be.
     fn ready(&mut self, order: &Order, converter: &RowConverter) -> Result<bool> {
         while self.next == self.places.len() {
             let Some(more) = &mut self.more else { return Ok(false) };

@@ -33,7 +33,7 @@ const MAX_AHEAD: usize = 32;
 struct Page {
     number: u32,
     rows: Range<u32>,
-    /// Whether all its rows match.
+    /// `true` if all its rows match.
     whole: bool,
 }
 
@@ -177,7 +177,7 @@ impl PagedRange {
         }
     }
 
-    /// Whether every row of the segment matches.
+    /// Returns whether every row of the segment matches.
     pub fn is_everything(&self) -> bool {
         let mut end = 0;
         self.pages.iter().all(|page| {

@@ -1,5 +1,5 @@
-//! What a stored segment's statistics tell without decoding: bounds of pages, ranges over them,
-//! and columns that have one value throughout.
+//! Statistics of a stored segment, without decoding: bounds of pages, ranges over them, and columns that have one value
+//! throughout.
 
 use arrow::datatypes::DataType;
 use parquet::arrow::arrow_reader::ArrowReaderMetadata;

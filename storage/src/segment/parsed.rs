@@ -21,7 +21,7 @@ pub struct ParsedDocuments {
     chunk: Chunk,
 }
 
-/// What is looked at: a field or a column, of documents or of the elements of a nested path.
+/// Path of a field or a column, of documents or of the elements of a nested path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct ColumnPath {
     /// Number of the nested path.

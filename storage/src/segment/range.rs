@@ -76,18 +76,18 @@ impl From<&Bounds<'_>> for NumberBounds {
     }
 }
 
-/// What is known of a column over a run of rows without decoding it.
+/// Bounds of a column over a run of rows, without decoding it.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PageBounds {
     /// The rows.
     pub rows: std::ops::Range<u32>,
     /// Least and greatest of all their values.
     pub values: NumberBounds,
-    /// Whether every row is known to have a value.
+    /// `true` if every row is known to have a value.
     pub full: bool,
 }
 
-/// How a range lies to an interval of values.
+/// Relation of a range to an interval of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Relation {
     /// No value of the interval is in the range.
@@ -111,7 +111,7 @@ pub(crate) enum Bounds<'a> {
 }
 
 impl ValueRange {
-    /// Whether no value can be in the range.
+    /// Returns whether no value can be in the range.
     pub(crate) fn is_empty(&self) -> bool {
         match self {
             Self::I64(low, high) => low > high,
@@ -189,7 +189,7 @@ impl ValueRange {
         }
     }
 
-    /// Whether a string is in a range of strings.
+    /// Returns whether a string is in a range of strings.
     fn has_str(low: Option<&(String, bool)>, high: Option<&(String, bool)>, value: &str) -> bool {
         low.is_none_or(|(low, included)| match value.cmp(low.as_str()) {
             Ordering::Less => false,

@@ -124,7 +124,7 @@ fn present(array: &ArrayRef, nulls: &NullBuffer) -> Result<ArrayRef> {
     Ok(compute::filter(array, &mask)?)
 }
 
-/// Whether a column of this element type can be encoded here.
+/// Returns whether a column of this element type can be encoded here.
 pub(super) fn takes(element: &DataType) -> bool {
     matches!(
         element,

@@ -45,7 +45,7 @@ const VIEW_BYTES: u64 = 16;
 /// Bytes that a root column takes in the schema of an open file, about.
 const FIELD_BYTES: usize = 512;
 
-/// What stored segments share: where files come from and who decodes them.
+/// Environment that stored segments share: the source of files and their decoders.
 #[derive(Clone, Debug)]
 pub(crate) struct Env {
     pub(crate) objects: Arc<Objects>,
@@ -95,14 +95,14 @@ pub(crate) struct StoredSegment {
     data: Slot<Data>,
     bundle: Slot<Bundle>,
     ids: Slot<Ids>,
-    /// Whether the bundle of a local store was found to be as it was written.
+    /// Set once the bundle of a local store was found to be as it was written.
     verified: Arc<AtomicBool>,
     pub(super) nested: OnceLock<Vec<NestedRecord>>,
     /// `_version` and `_primary_term` where all rows have the same.
     pub(super) constants: OnceLock<[Option<u64>; 2]>,
     /// Bytes of a decoded row, about.
     row_bytes: OnceLock<u64>,
-    /// Whether the files are to go with the last user of the segment.
+    /// Set if the files are to go with the last user of the segment.
     discarded: AtomicBool,
     pub(super) damage: DamageRecord,
 }
@@ -168,7 +168,7 @@ impl StoredSegment {
         self.discarded.store(true, Ordering::Relaxed);
     }
 
-    /// Whether the files go with the last search that uses them.
+    /// Returns whether the files go with the last search that uses them.
     pub(crate) fn is_discarded(&self) -> bool {
         self.discarded.load(Ordering::Relaxed)
     }
@@ -325,7 +325,7 @@ impl StoredSegment {
         Ok(self.data()?.metadata.schema().field(root).data_type().clone())
     }
 
-    /// What was counted before.
+    /// Returns the cache of counts.
     pub(super) fn counts(&self) -> &CountCache {
         &self.env.counts
     }
@@ -335,7 +335,7 @@ impl StoredSegment {
         &self.env.values
     }
 
-    /// Whether the file has a metadata column.
+    /// Returns whether the file has a metadata column.
     pub(crate) fn has_column(&self, name: &str) -> Result<bool> {
         Ok(self.named_root(name)?.is_some())
     }

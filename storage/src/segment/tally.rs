@@ -1,4 +1,4 @@
-//! How many rows of a segment have each integer of a column.
+//! Counts of the rows of a segment by the integer of a column.
 //!
 //! Where every page has values on both sides of a bound, counting the rows of a range is to compare them all. So the
 //! rows of each value are counted once a segment, and kept as sums ([`super::count_cache`]), as long as there are few values
@@ -22,12 +22,12 @@ const LEAST_ROWS: usize = 16;
 /// Bytes of a value and its sum.
 const VALUE_BYTES: usize = size_of::<i64>() + size_of::<u32>();
 
-/// How many rows have each value.
+/// Counts of rows by value.
 #[derive(Debug)]
 pub struct Tally {
     /// The values, ascending.
     values: Vec<i64>,
-    /// How many rows have these values and those before them.
+    /// Numbers of rows with these values and those before them.
     sums: Vec<u32>,
 }
 

@@ -1,4 +1,4 @@
-//! What the file of a merge has: the columns of all inputs, and how those are best encoded.
+//! Schema of a merge's file: the columns of all inputs, and their best encodings.
 
 use std::collections::{BTreeMap, HashSet};
 

@@ -59,7 +59,7 @@ impl ValueCache {
         self.kept.lock().pages.get(&key).cloned()
     }
 
-    /// Whether a page is kept; it does not count as used.
+    /// Returns whether a page is kept; it does not count as used.
     pub(super) fn has(&self, key: PageKey) -> bool {
         self.kept.lock().pages.contains(&key)
     }
@@ -98,7 +98,7 @@ enum Numbers {
 }
 
 impl PageValues {
-    /// Whether columns of a type, which have no lists, are kept.
+    /// Returns whether columns of a type, which have no lists, are kept.
     pub(super) fn supports(kind: &DataType) -> bool {
         matches!(
             kind,
@@ -296,7 +296,7 @@ fn offsets(low: i64, high: i64, base: i64, most: i64) -> Option<(i64, i64)> {
     (low <= high).then_some((low, high))
 }
 
-/// Where the bits of a run of rows go.
+/// Target of the bits of a run of rows.
 struct BitRun<'a> {
     valid: Option<&'a [u64]>,
     from: usize,

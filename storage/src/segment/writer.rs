@@ -50,7 +50,7 @@ const SOURCE_PAGE_BYTES: usize = 96 << 10;
 /// Bytes of a dictionary page, at most.
 const DICTIONARY_BYTES: usize = 512 << 10;
 
-/// What was written.
+/// Result of writing a segment.
 #[derive(Debug)]
 pub(crate) struct WrittenSegment {
     pub(crate) rows: u32,
@@ -257,8 +257,8 @@ impl<W: Write + Send> Writer<W> {
         Ok(())
     }
 
-    /// Whether the row groups of a segment without deleted rows are worth being taken over as they are: the
-    /// schema is this one, and neither they nor the open one are small.
+    /// Returns whether the row groups of a segment without deleted rows are worth being taken over as they are: the schema is
+    /// this one, and neither they nor the open one are small.
     pub(crate) fn takes(&self, stored: &StoredSegment) -> Result<bool> {
         let data = stored.data()?;
         let (_, metadata) = data.parts();

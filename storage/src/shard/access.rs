@@ -45,16 +45,16 @@ pub(crate) struct AppliedOperation {
     /// The older row that it deletes: what it replaces, or, where a later operation of the batch
     /// replaces it in turn, its own.
     pub(crate) deletes: Option<Location>,
-    /// Whether a later operation of the batch is on the same document.
+    /// `true` if a later operation of the batch is on the same document.
     pub(crate) superseded: bool,
 }
 
-/// What a batch does to a shard.
+/// Change of a shard by a batch.
 #[derive(Debug)]
 pub(crate) struct Change {
     /// Operations in order, without gaps in their sequence numbers.
     pub(crate) applied: Vec<AppliedOperation>,
-    /// Whether the server generated all ids of the batch.
+    /// `true` if the server generated all ids of the batch.
     pub(crate) generated: bool,
     pub(crate) chunk: Option<MemChunk>,
     /// Rows of the chunk that never became documents: their operations were refused.
@@ -284,7 +284,7 @@ impl StateReadGuard<'_> {
         self.state.committed_below.1
     }
 
-    /// What the catalog is to know of how far the shard's operations are in segments.
+    /// Returns the checkpoint of the shard's operations in segments, for the catalog.
     pub(crate) fn checkpoint(&self) -> ShardCheckpoint {
         self.shard.checkpoint(&self.state, self.state.committed_below)
     }
@@ -299,28 +299,28 @@ impl StateReadGuard<'_> {
         self.state.check()
     }
 
-    /// Whether anything is unknown to searches.
+    /// Returns whether anything is unknown to searches.
     pub(crate) fn dirty(&self) -> bool {
         self.state.dirty() || self.state.frozen_below.0 < self.state.next_seq_no
     }
 
-    /// Whether a flush has anything to do.
+    /// Returns whether a flush has anything to do.
     pub(crate) fn needs_flush(&self) -> bool {
         self.dirty() || self.first_uncommitted_frame().is_some()
     }
 
-    /// Whether versions of ids are kept in memory.
+    /// Returns whether versions of ids are kept in memory.
     pub(crate) fn has_versions(&self) -> bool {
         self.state.versions.stripes() > 0
     }
 
-    /// Whether somebody waits for a refresh, and milliseconds since the last one.
+    /// Returns whether somebody waits for a refresh, and milliseconds since the last one.
     pub(crate) fn refresh_wanted(&self, now_ms: i64) -> (bool, i64) {
         let waited = self.shard.waiting.load(Ordering::Acquire) > 0;
         (waited, now_ms - self.shard.last_refresh_ms.load(Ordering::Relaxed))
     }
 
-    /// Whether the index was deleted: its operations go nowhere.
+    /// Returns whether the index was deleted: its operations go nowhere.
     pub(crate) fn closed(&self) -> bool {
         self.state.closed
     }
@@ -330,8 +330,8 @@ impl StateReadGuard<'_> {
         self.state.first_uncommitted_frame()
     }
 
-    /// Whether there is too much besides bytes: segments that every search visits, or ids whose
-    /// versions are kept in memory.
+    /// Returns whether there is too much besides bytes: segments that every search visits, or ids whose versions are kept in
+    /// memory.
     pub(crate) fn crowded(&self) -> bool {
         // Tombstones that are remembered behind a flush are no reason for another one.
         let operations = self.state.next_seq_no.saturating_sub(self.state.committed_below.0);
@@ -341,7 +341,7 @@ impl StateReadGuard<'_> {
                 && self.state.first_uncommitted_frame().is_some())
     }
 
-    /// When the first tombstone came that a clean-up could remove, or one that is gone since the last.
+    /// Returns the time of the first tombstone that a clean-up could remove, or one that is gone since the last.
     pub(crate) fn oldest_tombstone_ms(&self) -> Option<i64> {
         let (seq_no, deleted_at_ms) = self.state.versions.first_tombstone()?;
         (seq_no < self.state.committed_below.0).then_some(deleted_at_ms)

@@ -34,7 +34,7 @@ const COMPACT_ZSTD: i32 = 3;
 /// Rows of a segment from which on it is opened before anybody asks it.
 const WARM_ROWS: u32 = 1_024;
 
-/// What commits need of the engine.
+/// Services of the engine for commits.
 #[derive(Clone, Debug)]
 pub(crate) struct Services {
     pub(crate) env: Env,
@@ -68,7 +68,7 @@ pub(crate) struct ForceMerge {
 /// A segment with deletions that no file has yet, the generation of the file to be, the deletions.
 type UnsavedDeletions = (SegmentRecord, u64, RoaringBitmap);
 
-/// What commits left that failed without telling whether they happened.
+/// Commits that failed without telling whether they happened.
 #[derive(Clone, Debug, Default)]
 pub(super) struct UncertainCommits {
     /// Their new segments.
@@ -77,7 +77,7 @@ pub(super) struct UncertainCommits {
     deletes: Vec<object_store::path::Path>,
 }
 
-/// What a commit changed in memory.
+/// Changes of a commit in memory.
 struct InstalledCommit {
     /// Deletes files that are stale now.
     stale: Vec<object_store::path::Path>,
@@ -93,16 +93,16 @@ struct CommitInputs {
     level: u32,
     /// `(seq_no, frame)` below which everything is covered, for a flush.
     below: Option<(u64, u64)>,
-    /// What a flush does to the tombstones in the catalog.
+    /// Change of the catalog's tombstones by a flush.
     tombstones: Option<TombstoneChange>,
     /// Bytes that are accounted for the deletions that a flush stores.
     deletion_bytes: u64,
-    /// When a flush began: what is not below came later.
+    /// Begin of a flush: operations that are not below came later.
     at_ms: i64,
 }
 
 impl CommitInputs {
-    /// Which threads work on it.
+    /// Returns the priority of its work.
     fn priority(&self) -> Priority {
         match self.below {
             Some(_) => Priority::Flush,

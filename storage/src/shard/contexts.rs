@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use crate::SharedClock;
 
-/// What is kept open.
+/// Kind of an open context.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ContextKind {
     /// A scroll.
@@ -25,7 +25,7 @@ pub struct ContextFigures {
     pub current: u64,
     /// Closed since start.
     pub total: u64,
-    /// How long those were open together, in milliseconds.
+    /// Time for which those were open together, in milliseconds.
     pub time_ms: u64,
 }
 

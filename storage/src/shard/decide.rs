@@ -1,4 +1,4 @@
-//! Whether an operation on a document may happen and which version results: a pure decision.
+//! Decides whether an operation on a document may happen and which version results: a pure decision.
 
 use crate::{DocResult, VersionType};
 
@@ -11,7 +11,7 @@ pub(crate) struct Current {
     pub(crate) primary_term: u64,
 }
 
-/// What a request asks of the current state.
+/// Condition of a request on the current state.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct VersionCondition {
     pub(crate) delete: bool,
@@ -19,11 +19,11 @@ pub(crate) struct VersionCondition {
     pub(crate) version: Option<(u64, VersionType)>,
     pub(crate) if_seq_no: Option<u64>,
     pub(crate) if_primary_term: Option<u64>,
-    /// What its writer has seen of the document, where rules hide documents from it.
+    /// Version that its writer has seen of the document, where rules hide documents from it.
     pub(crate) seen: Option<ObservedVersion>,
 }
 
-/// What a writer has seen of a document.
+/// Version of a document that a writer has seen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ObservedVersion {
     /// This state of it.

@@ -1,4 +1,4 @@
-//! What a commit says of itself in the object store ([`crate::description`]).
+//! Description of a commit in the object store ([`crate::description`]).
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -13,7 +13,7 @@ use crate::catalog::{Commit, SegmentRecord};
 use crate::description::{self, Account, CoveredRanges, IndexDescription, SegmentDescription};
 use crate::metadata::IndexMeta;
 
-/// What an index and its shards know of what is described.
+/// Inputs of a description: the state of an index and its shards.
 #[derive(Debug)]
 pub(crate) struct DescriptionInputs {
     pub(crate) meta: ArcSwap<IndexMeta>,
@@ -30,7 +30,7 @@ pub(super) struct WrittenDescription {
 }
 
 impl Shard {
-    /// Which operations a commit accounts for: a compaction with rows for those of the segments that it takes
+    /// Returns the operations that a commit accounts for. A compaction with rows accounts for those of the segments that it takes
     /// (`keys`), everything else for all that no segment that stays accounts for.
     pub(super) fn account(
         &self,

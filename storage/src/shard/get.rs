@@ -12,7 +12,7 @@ use super::state::{Location, State};
 use crate::Result;
 use crate::segment::{Fingerprint, MemChunk, RowParts, Segment, StoredRow};
 
-/// Where a document was found: what holds its row stays there however the shard goes on.
+/// Source of a document: the holder of its row stays there however the shard goes on.
 enum DocumentSource {
     Tail(Arc<MemChunk>, u32),
     Segment(Arc<Segment>, u32),

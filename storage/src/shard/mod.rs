@@ -76,7 +76,7 @@ pub(crate) struct Counters {
     pub(crate) periodic_flush: AtomicU64,
     pub(crate) merge: AtomicU64,
     pub(crate) query: AtomicU64,
-    /// How the last attempts at each kind of work ended.
+    /// Results of the last attempts at each kind of work.
     attempts: [Attempts; 3],
 }
 
@@ -100,7 +100,7 @@ impl MaintenanceKind {
 struct Attempts {
     /// Failures since the last success.
     failures: AtomicU32,
-    /// When the last one was.
+    /// Time of the last one.
     failed_ms: AtomicI64,
 }
 
@@ -125,12 +125,12 @@ impl Counters {
         if (0..pause).contains(&since) { pause - since } else { 0 }
     }
 
-    /// Whether the last attempt at a kind of work failed.
+    /// Returns whether the last attempt at a kind of work failed.
     pub(crate) fn has_failed(&self, work: MaintenanceKind) -> bool {
         self.attempts[work as usize].failures.load(Ordering::Relaxed) > 0
     }
 
-    /// Whether the last attempt at any kind of work failed.
+    /// Returns whether the last attempt at any kind of work failed.
     fn is_failing(&self) -> bool {
         self.attempts.iter().any(|attempts| attempts.failures.load(Ordering::Relaxed) > 0)
     }
@@ -172,7 +172,7 @@ pub(crate) struct Shard {
     /// Sequence number below which everything is searchable.
     searchable: watch::Sender<u64>,
     waiting: AtomicU64,
-    /// Whether background work was asked to look at it, and has not yet.
+    /// Set while background work was asked to look at it, and has not yet.
     reported: AtomicBool,
     last_refresh_ms: AtomicI64,
     pub(crate) counters: Counters,
@@ -443,7 +443,7 @@ impl Shard {
             .collect()
     }
 
-    /// What the shard cannot do, if anything.
+    /// Returns the fault of the shard, if any.
     pub(crate) fn fault(&self) -> Option<ShardFault> {
         {
             let state = self.state.read();

@@ -1,4 +1,4 @@
-//! When a shard refreshes, flushes and compacts: pure decisions over plain figures.
+//! Policies of refresh, flush and compaction of a shard: pure decisions over plain figures.
 
 use std::ops::Range;
 
@@ -98,7 +98,7 @@ pub(crate) fn choose_force_merge(
 /// Pause after the first failure of a kind of work, in milliseconds; each further failure in a row doubles it.
 const FIRST_PAUSE_MS: i64 = 2_000;
 
-/// How long work is not tried again after so many failures in a row, in milliseconds, at most `longest_ms`.
+/// Returns the pause after so many failures in a row, in milliseconds, at most `longest_ms`.
 pub(crate) fn pause_ms(failures: u32, longest_ms: i64) -> i64 {
     match failures.checked_sub(1) {
         None => 0,
@@ -106,16 +106,16 @@ pub(crate) fn pause_ms(failures: u32, longest_ms: i64) -> i64 {
     }
 }
 
-/// What a shard's refresh depends on.
+/// Facts that a shard's refresh depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct RefreshFacts {
-    /// Whether anything is unpublished.
+    /// `true` if anything is unpublished.
     pub(crate) dirty: bool,
-    /// Whether somebody waits for it (`refresh=wait_for`).
+    /// `true` if somebody waits for it (`refresh=wait_for`).
     pub(crate) waited_for: bool,
     /// `index.refresh_interval` in milliseconds; negative: never by itself.
     pub(crate) interval_ms: i64,
-    /// Whether the interval was set by the user: then it holds without searches, too.
+    /// `true` if the interval was set by the user: then it holds without searches, too.
     pub(crate) explicit: bool,
     /// Milliseconds since the last refresh.
     pub(crate) since_refresh_ms: i64,
@@ -144,7 +144,7 @@ pub(crate) fn refresh_in_ms(facts: &RefreshFacts) -> Option<i64> {
     }
 }
 
-/// What a shard's flush depends on.
+/// Facts that a shard's flush depends on.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct FlushFacts {
     /// Bytes of unflushed documents.
@@ -155,7 +155,7 @@ pub(crate) struct FlushFacts {
     pub(crate) age_ms: Option<i64>,
     /// Age that starts a flush.
     pub(crate) max_age_ms: i64,
-    /// Whether there is too much besides bytes.
+    /// `true` if there is too much besides bytes.
     pub(crate) crowded: bool,
 }
 

@@ -1,5 +1,5 @@
-//! What the shard's lock guards: the memtable, the versions of unflushed ids, and the deletions of
-//! every segment ahead of what searches see. [`super::access`] says who may hold it, and for how long.
+//! State behind the shard's lock: the memtable, the versions of unflushed ids, and the deletions of every segment ahead of the
+//! visible ones. [`super::access`] says who may hold it, and for how long.
 
 use std::sync::Arc;
 
@@ -19,7 +19,7 @@ use crate::segment::{
 };
 use crate::{Error, Result};
 
-/// Where a row is: a segment (or a tail that will become one) and a row number in it.
+/// Location of a row: a segment (or a tail that will become one) and a row number in it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Location {
     pub(crate) segment: u64,
@@ -39,7 +39,7 @@ pub(crate) struct Tail {
     pub(crate) deleted: RoaringBitmap,
     /// First frame with an operation in it, deletions included.
     pub(crate) first_frame: Option<u64>,
-    /// When its first operation arrived.
+    /// Time at which its first operation arrived.
     pub(crate) since_ms: i64,
 }
 
@@ -114,7 +114,7 @@ pub(crate) struct SegmentState {
 pub(crate) struct LoadedSegment {
     pub(crate) record: SegmentRecord,
     pub(crate) deletes: DeletesFile,
-    /// What that file has.
+    /// Rows of that file.
     pub(crate) deleted: RoaringBitmap,
 }
 
@@ -163,8 +163,8 @@ impl SegmentState {
     }
 }
 
-/// What stored segments say of ids, asked without the shard's lock: sidecars may lie on disk or in a
-/// remote store, and nobody is to wait for them under the lock.
+/// Lookups of ids in stored segments, without the shard's lock: sidecars may lie on disk or in a remote store, and nobody is to
+/// wait for them under the lock.
 #[derive(Debug, Default)]
 pub(crate) struct SegmentLookups {
     /// Segments that were asked, and whether they could answer.
@@ -313,12 +313,12 @@ pub(crate) struct State {
     pub(super) loaded_below: u64,
     /// Bytes that are accounted for deletions that are not in committed segments.
     pub(super) deletions: DeletionBytes,
-    /// Whether a deletion is not published yet.
+    /// `true` if a deletion is not published yet.
     pub(crate) dirty_deletes: bool,
-    /// Whether the index was deleted: nothing is applied any more, and no memory is accounted.
+    /// `true` if the index was deleted: nothing is applied any more, and no memory is accounted.
     pub(crate) closed: bool,
-    /// What is damaged in a shard that cannot be used: it answers nothing, takes nothing, and keeps
-    /// its part of the log for the day when the file is restored.
+    /// Damage of a shard that cannot be used: it answers nothing, takes nothing, and keeps its part of the log for the day when
+    /// the file is restored.
     pub(crate) damage: Option<Damage>,
 }
 
@@ -349,8 +349,8 @@ impl State {
         }
     }
 
-    /// Whether it is a tombstone from the catalog, which may know of an older deletion of an id that lives in a stored segment. A
-    /// row of it there that is not deleted is newer: the deletions of rows are committed with the tombstones.
+    /// Returns whether it is a tombstone from the catalog, which may know of an older deletion of an id that lives in a stored
+    /// segment. A row of it there that is not deleted is newer: the deletions of rows are committed with the tombstones.
     pub(crate) fn is_doubtful(&self, found: &FoundDocument) -> bool {
         found.location.is_none() && found.current.seq_no < self.loaded_below
     }
@@ -425,7 +425,7 @@ impl State {
         }
     }
 
-    /// Whether anything is unknown to searches.
+    /// Returns whether anything is unknown to searches.
     pub(crate) fn dirty(&self) -> bool {
         self.tail.rows > 0 || !self.frozen.is_empty() || self.dirty_deletes
     }
@@ -459,7 +459,7 @@ impl State {
         memory + tails + self.deletions.all()
     }
 
-    /// When the oldest operation that is not in committed segments arrived.
+    /// Returns the arrival time of the oldest operation that is not in committed segments.
     pub(crate) fn unflushed_since_ms(&self) -> Option<i64> {
         let memory = self.segments.iter().filter(|s| s.first_frame.is_some()).map(|s| s.since_ms);
         let tails =

@@ -93,14 +93,14 @@ impl Groups {
         }
     }
 
-    /// How many of the first groups nobody needs: all of their tombstones come before the first that is remembered.
+    /// Returns the number of the first groups that nobody needs: all of their tombstones come before the first that is kept.
     fn forgotten(&self, committed_below: u64, first_remembered: Option<u64>) -> usize {
         let ends = self.0.iter().skip(1).map(|group| group.first_seq_no).chain([committed_below]);
         ends.take_while(|end| first_remembered.is_none_or(|first| *end <= first)).count().min(self.0.len())
     }
 
-    /// Which of the last groups, from the one returned on, are to be written once more with so many bytes: those that are
-    /// not larger than what comes behind them. So each time a tombstone is written, its group has doubled.
+    /// Returns the first of the last groups that are to be written once more with so many bytes: those that are not larger than
+    /// the bytes behind them. So each time a tombstone is written, its group has doubled.
     fn merged(&self, bytes: usize) -> usize {
         let (mut from, mut total) = (self.0.len(), bytes);
         while let Some(before) = from.checked_sub(1).map(|at| self.0[at])
@@ -113,7 +113,7 @@ impl Groups {
         from
     }
 
-    /// What brings a catalog back to these groups.
+    /// Returns the change that brings a catalog back to these groups.
     pub(super) fn to_commit(&self, index: Uuid, shard: u32, committed_below: u64) -> TombstoneChange {
         TombstoneChange { index, shard, kept: 0..committed_below, added: Vec::new() }
     }

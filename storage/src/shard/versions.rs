@@ -25,9 +25,9 @@ pub(crate) struct VersionEntry {
     pub(crate) version: u64,
     pub(crate) seq_no: u64,
     pub(crate) primary_term: u64,
-    /// Where the document is; `None` for a tombstone.
+    /// Location of the document; `None` for a tombstone.
     pub(crate) location: Option<Location>,
-    /// When it was deleted, for tombstones.
+    /// Time of the deletion, for tombstones.
     pub(crate) deleted_at_ms: i64,
 }
 
@@ -136,7 +136,8 @@ impl Versions {
         }
     }
 
-    /// Whether a clean-up finds anything to remove in a stripe, apart from tombstones that are not to be found by their time.
+    /// Returns whether a clean-up finds anything to remove in a stripe, apart from tombstones that are not to be found by their
+    /// time.
     pub(super) fn needs_cleaning(&self, stripe: usize, oldest_ms: i64) -> bool {
         self.stripes.get(stripe).is_some_and(|stripe| {
             stripe.entries.len() > stripe.tombstones

@@ -61,7 +61,7 @@ pub struct Member<'t> {
     inside: Option<Box<Members<'t>>>,
 }
 
-/// Which objects are looked into while members are read.
+/// Objects that a walk enters while members are read.
 #[derive(Clone, Copy)]
 enum Inside<'a, 't> {
     /// None.
@@ -205,8 +205,9 @@ fn merge(target: &Members<'_>, patch: &Members<'_>, out: &mut Vec<u8>) -> Option
     Some(changed)
 }
 
-/// Whether two texts say the same: objects whatever the order of their members, numbers by their exact value, whole numbers apart
-/// from others. Each level is read once more, so that what nests deeper than [`MAX_COMPARED_DEPTH`] is compared as it is written.
+/// Returns whether two texts say the same: objects whatever the order of their members, numbers by their exact value, whole
+/// numbers apart from others. Each level is read once more, so that what nests deeper than [`MAX_COMPARED_DEPTH`] is compared as
+/// it is written.
 fn same(left: &[u8], right: &[u8], depth: usize) -> Option<bool> {
     if left == right {
         return Some(true);

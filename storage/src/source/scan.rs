@@ -119,7 +119,7 @@ impl<'t> Scanner<'t> {
         Some(&self.text[start..self.at])
     }
 
-    /// Whether nothing but white space is left.
+    /// Returns whether nothing but white space is left.
     pub fn is_at_end(&mut self) -> bool {
         self.peek().is_none()
     }

@@ -26,7 +26,7 @@ pub(crate) use self::blocking::{Condvar, Mutex, RwLock, RwLockReadGuard, RwLockW
 pub(crate) use self::order::{LockRank, scope};
 pub(crate) use self::tasks::{Thread, block_on, blocking, detached, spawn_thread, uninterrupted};
 
-/// Which lock it is. Locks are taken in ascending order; the fields that they guard say more.
+/// Rank of a lock. Locks are taken in ascending order; the fields that they guard say more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Rank {
     /// One change of indices, aliases, templates or cluster settings.
@@ -47,9 +47,9 @@ pub(crate) enum Rank {
     ShardWrite,
     /// A shard's state itself.
     State,
-    /// Where sources are.
+    /// Positions of sources.
     Positions,
-    /// Where readers of the log are.
+    /// Positions of readers of the log.
     Leases,
     /// Frames on their way into the log.
     LogQueue,
@@ -59,7 +59,7 @@ pub(crate) enum Rank {
     Threads,
 }
 
-/// Whether a model checker runs the calling code.
+/// Returns whether a model checker runs the calling code.
 #[cfg(not(test))]
 pub(crate) const fn modelled() -> bool {
     false

@@ -27,7 +27,7 @@ thread_local! {
     static MUTANT: Cell<Option<Mutant>> = const { Cell::new(None) };
 }
 
-/// Whether a defect is in place.
+/// Returns whether a defect is in place.
 pub(crate) fn is(mutant: Mutant) -> bool {
     MUTANT.get() == Some(mutant)
 }
@@ -45,7 +45,7 @@ pub(crate) fn with_mutant<T>(mutant: Mutant, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// Whether the checker runs the calling code.
+/// Returns whether the checker runs the calling code.
 pub(crate) fn modelled() -> bool {
     shuttle::current::try_get_current_task().is_some()
 }
@@ -57,7 +57,7 @@ pub(crate) fn point() {
     }
 }
 
-/// What comes before a task waits for an asynchronous lock.
+/// Model hook before a task waits for an asynchronous lock.
 pub(super) fn before(place: LockRank, lock: &tokio::sync::Mutex<()>) {
     if !modelled() {
         return;

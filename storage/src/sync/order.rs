@@ -4,7 +4,7 @@ use uuid::Uuid;
 
 use super::Rank;
 
-/// Where a lock is in the order.
+/// Place of a lock in the order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct LockRank {
     rank: Rank,
@@ -18,7 +18,7 @@ impl LockRank {
         Self { rank, index: Uuid::nil(), shard: 0 }
     }
 
-    /// Whether it is that of the lock of an index's mapping.
+    /// Returns whether it is that of the lock of an index's mapping.
     #[cfg(test)]
     pub(super) fn is_mapping_change(self) -> bool {
         self.rank == Rank::MappingChange

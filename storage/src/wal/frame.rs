@@ -1,4 +1,4 @@
-//! What a frame holds.
+//! Content of a frame.
 
 use bytes::Bytes;
 use uuid::Uuid;
@@ -11,10 +11,10 @@ pub type FrameNumber = u64;
 /// Everything that one request or source batch changes, atomically.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Frame {
-    /// When it was appended, in milliseconds since the epoch: no less than the frame before it has. 0 in a frame of a version
-    /// that noted none.
+    /// Time of its append, in milliseconds since the epoch: no less than that of the frame before. 0 in a frame of a version that
+    /// noted none.
     pub time_ms: i64,
-    /// Whose writes they are.
+    /// Origin of the writes.
     pub origin: Origin,
     /// Its parts in order.
     pub entries: Vec<Entry>,
@@ -34,7 +34,7 @@ pub enum Entry {
     Ops(ShardOps),
     /// The position delta of the frame's source, applied by compare-and-set.
     Position(PositionDelta),
-    /// Which store the log belongs to, and how far its catalog was.
+    /// Store that the log belongs to, and the position of its catalog.
     Store(StoreStamp),
 }
 
@@ -67,9 +67,9 @@ pub struct ShardOps {
 pub struct Op {
     /// Document id.
     pub id: Bytes,
-    /// Whether the server generated the id (then no older version can exist).
+    /// `true` if the server generated the id (then no older version can exist).
     pub generated: bool,
-    /// Whether no document with the id was alive before. In a frame of a version that noted none: whether the version is 1.
+    /// `true` if no document with the id was alive before. In a frame of a version that noted none: whether the version is 1.
     pub created: bool,
     /// Version after the operation.
     pub version: u64,
@@ -101,9 +101,9 @@ pub struct PositionDelta {
 pub struct AppliedFrame {
     /// Its number.
     pub number: FrameNumber,
-    /// When it was appended; see [`Frame::time_ms`].
+    /// Time of its append; see [`Frame::time_ms`].
     pub time_ms: i64,
-    /// Whose writes they are.
+    /// Origin of the writes.
     pub origin: Origin,
     /// Its operations, by index and shard. A frame may have none.
     pub parts: Vec<ShardOps>,

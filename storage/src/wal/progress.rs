@@ -1,4 +1,4 @@
-//! How far the log has been read at the start, for whoever waits for it.
+//! Progress of reading the log at the start, for tasks that wait for it.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

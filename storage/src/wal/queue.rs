@@ -1,4 +1,4 @@
-//! What appenders, waiters and the writer thread share: frames on their way, and how far they are.
+//! State that appenders, waiters and the writer thread share: frames on their way, and their progress.
 
 use std::collections::{BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -55,12 +55,12 @@ struct State {
     stopped: Option<Arc<str>>,
 }
 
-/// How far the log is.
+/// Progress of the log.
 #[derive(Clone, Debug)]
 pub(super) struct Progress {
     /// All frames below this number are durable.
     pub(super) next: FrameNumber,
-    /// Whether the writer waits for room on the disk.
+    /// `true` if the writer waits for room on the disk.
     pub(super) full: bool,
     /// Why nothing more will become durable.
     pub(super) stopped: Option<Arc<str>>,
@@ -152,7 +152,7 @@ impl Queue {
         self.applications.subscribe()
     }
 
-    /// Whether somebody reads the change feed.
+    /// Returns whether somebody reads the change feed.
     pub(super) fn is_followed(&self) -> bool {
         self.followers.load(Ordering::Acquire) > 0
     }
@@ -235,7 +235,7 @@ impl Queue {
         Some(state.frames.drain(..count).collect())
     }
 
-    /// Whether the writer has nothing to do.
+    /// Returns whether the writer has nothing to do.
     pub(super) fn is_idle(&self) -> bool {
         self.state.lock().frames.is_empty()
     }

@@ -35,7 +35,7 @@ impl Kind {
     }
 }
 
-/// What the header of a file says.
+/// Content of a file's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct FileHeader {
     /// Random identity, part of every checksum in the file.
@@ -88,7 +88,7 @@ pub(super) struct Record<'a> {
 }
 
 impl Record<'_> {
-    /// How much of the file a mark says is durable.
+    /// Returns the length of the file that a mark records as durable.
     pub(super) fn durable_len(&self) -> Option<u64> {
         (self.kind == Kind::Mark && self.payload.len() == 8).then(|| u64_at(self.payload, 0))
     }

@@ -15,7 +15,7 @@ use crate::disk::Disk;
 /// Bytes of a frame with a stamp, at most.
 const MAX_STAMP: usize = 64;
 
-/// What recovery found, all of it durable.
+/// Result of recovery, all of it durable.
 #[derive(Debug)]
 pub(super) struct RecoveredLog {
     pub(super) files: Vec<LogFile>,
@@ -25,10 +25,10 @@ pub(super) struct RecoveredLog {
     pub(super) last_ms: i64,
 }
 
-/// Where a log comes from, as far as it says so itself.
+/// Origin of a log, as far as its own records tell.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Origin {
-    /// Whether there was ever a frame in it.
+    /// `true` if there was ever a frame in it.
     pub used: bool,
     /// The newest stamp of a store.
     pub stamp: Option<StoreStamp>,

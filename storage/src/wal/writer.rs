@@ -14,7 +14,7 @@ use crate::{Error, Result};
 const GROUP_BYTES: usize = 32 << 20;
 /// Frames up to this size are copied together, so that small ones cost one write a group.
 const COPIED_BYTES: usize = 256 << 10;
-/// How often a full disk is tried again.
+/// Interval between two tries on a full disk.
 const FULL_PAUSE: Duration = Duration::from_millis(100);
 
 pub(super) struct Writer {

@@ -1,4 +1,4 @@
-//! What frames say, one reading for many readers, leases that outlive the process, and the feed read back from segments.
+//! Frames of the feed, one reading for many readers, leases that outlive the process, and the feed read back from segments.
 
 use std::collections::BTreeMap;
 use std::path::Path;

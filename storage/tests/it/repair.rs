@@ -38,7 +38,7 @@ fn lose(dir: &Path) {
     }
 }
 
-/// What searches see of all indices; no id is there twice.
+/// Returns the visible documents of all indices; no id is there twice.
 async fn documents(engine: &Engine) -> Documents {
     let mut found = Documents::new();
     let indices = engine.resolve("*", &IndicesOptions::open_only()).unwrap();
@@ -371,7 +371,7 @@ async fn work(engine: Arc<Engine>, task: u64) {
     }
 }
 
-/// What the child said: documents acknowledged, and of each index the operation that was under way.
+/// Report of the child: documents acknowledged, and of each index the operation that was in flight.
 #[derive(Default)]
 struct ChildReport {
     documents: BTreeMap<String, BTreeMap<String, (u64, String)>>,

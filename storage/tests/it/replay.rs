@@ -1,4 +1,4 @@
-//! What was accepted once is replayed, whatever the settings and the mapping say since.
+//! Accepted writes are replayed, whatever the settings and the mapping are since.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::documents::{index_op, open, reopen, write};
 
-/// What is changed after documents were accepted.
+/// Change after documents were accepted.
 enum LaterChange {
     Settings(Value),
     Mapping(Value),

@@ -166,7 +166,7 @@ fn check_segment(mapping: &Mapping, view: &SegmentView, sources: &[Value]) {
     }
 }
 
-/// What an index must have: by id, the version and number of each document.
+/// Expected documents of an index: by id, the version and number of each document.
 type ExpectedDocuments = BTreeMap<String, (u64, u32)>;
 
 async fn check(engine: &Engine, name: &str, expected: &ExpectedDocuments) {

@@ -69,7 +69,7 @@ fn text(array: &ArrayRef, at: usize) -> String {
     array_value_to_string(&value, 0).unwrap()
 }
 
-/// What a column has in a row, whether it is a list in the segment or not.
+/// Returns the value of a column in a row, whether it is a list in the segment or not.
 fn shown(array: &ArrayRef, at: usize) -> Option<String> {
     match array.data_type() {
         DataType::Null => None,

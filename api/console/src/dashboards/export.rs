@@ -13,7 +13,7 @@ use crate::saved_objects::object::{Draft, Key, Kind};
 /// Bytes that an object takes beside its text, and one that is still to come.
 const OBJECT_BYTES: usize = 512;
 
-/// What is exported, each object once.
+/// Selection of an export, each object once.
 #[derive(Debug, Default)]
 struct ExportSelection {
     seen: HashSet<Target>,

@@ -15,7 +15,7 @@ use crate::http::json::without_mark;
 /// An object of a file.
 #[derive(Clone, Debug)]
 pub(super) struct FileObject<'a> {
-    /// Where it is, for messages.
+    /// Location in the file, for messages.
     pub(super) place: String,
     pub(super) text: &'a [u8],
 }

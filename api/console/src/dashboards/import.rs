@@ -26,7 +26,7 @@ const REFERENCE_BYTES: usize = 512;
 #[derive(Debug, Default)]
 struct CheckedFile {
     objects: Vec<PreparedObject>,
-    /// What each of them refers to.
+    /// References of each object.
     targets: Vec<Vec<Target>>,
     /// Objects of types that are not known.
     unknown: Vec<Target>,

@@ -1,4 +1,4 @@
-//! What an object refers to: its references, and what older versions of Kibana wrote within attributes instead.
+//! References of an object: its list, and those that older versions of Kibana wrote within attributes instead.
 
 use serde_json::Value;
 

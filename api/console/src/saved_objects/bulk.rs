@@ -16,7 +16,7 @@ pub(crate) const MAX_OBJECTS: usize = 10_000;
 const OBJECT_BYTES: usize = 512;
 /// Bytes that an object takes in an answer beside its text.
 const VERSION_BYTES: usize = 64;
-/// What is before the objects of an answer.
+/// Text before the objects of an answer.
 const HEAD: &str = "{\"saved_objects\":";
 
 /// An object that was checked, as it will be stored.

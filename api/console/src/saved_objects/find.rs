@@ -28,7 +28,7 @@ const ALWAYS: [&str; 9] = [
     "namespaces",
 ];
 
-/// What a search found.
+/// Results of a search.
 #[derive(Debug, Deserialize)]
 struct FindResults<'a> {
     #[serde(borrow)]

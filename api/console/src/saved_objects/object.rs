@@ -1,4 +1,4 @@
-//! What a saved object is: its type and id, its members and the rules for them.
+//! Saved objects: type and id, members and the rules for them.
 //!
 //! A [`Draft`] is one that was sent and checked. The [`Document`] that is stored has it as the text that is answered, but for the
 //! version, which the store alone knows ([`StoredObject::write`]): what dashboards keep in `attributes` goes through the server as it
@@ -120,7 +120,7 @@ impl fmt::Display for Key {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct Reference {
-    /// What the object calls it.
+    /// Name of the reference within the object.
     pub(crate) name: String,
     #[serde(rename = "type")]
     pub(crate) kind: String,
@@ -300,12 +300,12 @@ impl Draft {
     }
 }
 
-/// What is stored of an object: itself, and beside it the words that it is found by.
+/// Stored form of an object: itself, and beside it the words that it is found by.
 #[derive(Clone, Debug)]
 pub(crate) struct Document {
     /// `{"title": …, "description": …, "object": …}`.
     pub(crate) text: Bytes,
-    /// Where the object begins.
+    /// Offset of the object.
     object: usize,
 }
 

@@ -21,7 +21,7 @@ use crate::error::Error;
 
 /// The index.
 const INDEX: &str = ".console";
-/// How long a write may wait for memory.
+/// Time that a write may wait for memory.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Keeps saved objects; cheap to clone.
@@ -32,14 +32,14 @@ pub(crate) struct Store {
     search: Arc<SearchService>,
 }
 
-/// What becomes of an object.
+/// Write of an object.
 #[derive(Clone, Debug)]
 pub(crate) struct Write {
     pub(crate) key: Key,
     pub(crate) change: Change,
 }
 
-/// How it is changed.
+/// Change of the object.
 #[derive(Clone, Debug)]
 pub(crate) enum Change {
     /// Stored where there is none.

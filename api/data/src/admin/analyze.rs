@@ -13,7 +13,7 @@ use crate::http::{Request, Response, json as syntax, offload};
 /// `index.analyze.max_token_count` where no index says otherwise.
 const MAX_TOKENS: usize = 10_000;
 
-/// What is asked.
+/// Request of `_analyze`.
 #[derive(Debug, Default)]
 struct AnalyzeRequest {
     text: Vec<String>,
@@ -257,7 +257,7 @@ impl AnalyzeRequest {
         if problems.is_empty() { Ok(()) } else { Err(Error::validation(&problems)) }
     }
 
-    /// Whether the request describes its analyzer by its parts.
+    /// Returns whether the request describes its analyzer by its parts.
     fn is_custom(&self) -> bool {
         self.tokenizer.is_some() || !self.filters.is_empty() || !self.char_filters.is_empty()
     }
@@ -292,9 +292,9 @@ const MAX_TOKEN_BYTES: usize = 8 << 20;
 /// The tokens of several texts, one behind the other.
 struct Tokens<'a> {
     asked: &'a AnalyzeRequest,
-    /// Whether attributes beyond the usual ones are shown.
+    /// `true` if attributes beyond the usual ones are shown.
     extended: bool,
-    /// Whether the keyword mark is among them.
+    /// `true` if the keyword mark is among them.
     keywords: bool,
     limit: usize,
     tokens: Vec<Value>,

@@ -1,4 +1,4 @@
-//! How much memory the process may have: the machine's, or less where a control group of Linux says so.
+//! Memory limit of the process: the machine's, or less where a control group of Linux says so.
 
 use std::fs;
 use std::path::{Component, Path, PathBuf};

@@ -232,7 +232,7 @@ fn index_state(api: &Api, meta: &IndexMeta, flat: bool) -> Result<Value, Error> 
     }))
 }
 
-/// What analyzers are made of, each of which `_cluster/stats` could count.
+/// Kinds of analyzer components, each of which `_cluster/stats` could count.
 const ANALYSIS_PARTS: [&str; 8] = [
     "char_filter_types",
     "tokenizer_types",

@@ -21,10 +21,10 @@ use crate::http::{Request, Response};
 
 /// Damaged shards that are told of by name.
 const MOST_TOLD: usize = 20;
-/// How often a request that waits looks again.
+/// Interval between two looks of a waiting request.
 const LOOK_AGAIN: Duration = Duration::from_millis(50);
 
-/// What a request waits for.
+/// Condition that a request waits for.
 #[derive(Debug, Default)]
 struct HealthCondition {
     status: Option<Status>,
@@ -32,7 +32,7 @@ struct HealthCondition {
     active_shards: Option<u64>,
 }
 
-/// How well shards are served, the best first.
+/// Health of shards, the best first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Status {
     Green,
@@ -253,7 +253,7 @@ fn find_indices(
     Ok((!missing, metas))
 }
 
-/// Whether a count of nodes satisfies `3`, `>=2`, `ge(2)` and the like.
+/// Returns whether a count of nodes satisfies `3`, `>=2`, `ge(2)` and the like.
 fn satisfies(condition: &str, nodes: u64) -> Result<bool, Error> {
     let wrong = || Error::illegal_argument(format!("failed to parse wait_for_nodes [{condition}]"));
     let condition = condition.trim();

@@ -22,7 +22,7 @@ pub(super) fn render(api: &Api, meta: &IndexMeta, include_type_name: bool) -> Re
     Ok(json!({ meta.mapping_type(): mapping }))
 }
 
-/// Whether the index has a mapping that a client with types would see.
+/// Returns whether the index has a mapping that a client with types would see.
 pub(super) fn has_type(meta: &IndexMeta, mapping: &Value) -> bool {
     meta.doc_type.is_some() || mapping.as_object().is_some_and(|mapping| !mapping.is_empty())
 }

@@ -38,8 +38,7 @@ pub(super) fn ip(api: &Api) -> &str {
     host.trim_start_matches('[').trim_end_matches(']')
 }
 
-/// Whether a node filter such as `_all`, `_local`, `_master`, an id, a name or an address selects
-/// this node.
+/// Returns whether a node filter such as `_all`, `_local`, `_master`, an id, a name or an address selects this node.
 pub(super) fn selected(api: &Api, filter: &str) -> bool {
     filter.split(',').any(|part| match part {
         "_all" | "_local" | "_master" | "_cluster_manager" | "" => true,

@@ -63,7 +63,7 @@ const STATS_METRICS: [&str; 30] = [
     "ingestion",
 ];
 
-/// Whether a segment of a path is a list of metrics, and not of nodes.
+/// Returns whether a segment of a path is a list of metrics, and not of nodes.
 pub(crate) fn is_metrics(part: &str) -> bool {
     part.split(',').all(|part| INFO_METRICS.contains(&part) || matches!(part, "_all" | "_none"))
 }

@@ -1,4 +1,4 @@
-//! What the operating system says about this process and its machine, read from `/proc`.
+//! Figures of the operating system about this process and its machine, read from `/proc`.
 //!
 //! Where `/proc` is missing, figures are absent rather than invented.
 

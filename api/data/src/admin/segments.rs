@@ -9,7 +9,7 @@ use crate::Api;
 use crate::error::Error;
 use crate::http::{Request, Response};
 
-/// What wrote the segments.
+/// Version that wrote the segments.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Lists the segments of an index by shard; a closed one has none that are searched.

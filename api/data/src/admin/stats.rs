@@ -34,7 +34,7 @@ const METRICS: [(&str, &str); 16] = [
     ("recovery", "recovery"),
 ];
 
-/// Which sections to show.
+/// Selection of the sections to show.
 #[derive(Clone, Debug)]
 pub(super) struct Sections {
     shown: Vec<&'static str>,

@@ -184,7 +184,7 @@ fn check(
 }
 
 impl Item {
-    /// Whether the item's acknowledgement carries `created`.
+    /// Returns whether the item's acknowledgement carries `created`.
     fn answers_created(&self) -> bool {
         self.doc_type.is_some() && matches!(self.kind, ActionKind::Index | ActionKind::Create)
     }

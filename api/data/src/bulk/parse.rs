@@ -28,7 +28,7 @@ pub(super) const REFUSAL_BYTES: usize = 768;
 /// Most attempts after a conflict.
 const MAX_RETRIES: i64 = 1_000_000;
 
-/// What the request says for all items.
+/// Defaults of the request for all items.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Defaults<'a> {
     pub(super) index: Option<&'a str>,
@@ -58,14 +58,14 @@ pub(super) struct Item {
     pub(super) index: Arc<str>,
     /// Type segment that was named, other than the default one.
     pub(super) doc_type: Option<Arc<str>>,
-    /// Where the action line is: a failed item's id is read from it again.
+    /// Range of the action line: a failed item's id is read from it again.
     pub(super) line: Range<usize>,
-    /// What of the source an update answers.
+    /// Filter of the source that an update returns.
     pub(super) source: Option<Box<SourceFilter>>,
     pub(super) outcome: Outcome,
 }
 
-/// Where an item's result comes from.
+/// Origin of an item's result.
 #[derive(Debug)]
 pub(super) enum Outcome {
     /// The engine has it.

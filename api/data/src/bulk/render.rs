@@ -11,7 +11,7 @@ use crate::http::MemoryAllowance;
 use crate::http::filter_path::FilterPath;
 use crate::http::json::push_u64;
 
-/// What is before the items.
+/// Text before the items.
 const ITEMS: &[u8] = b",\"items\":[";
 /// Bytes of a usual item.
 pub(super) const ITEM_BYTES: usize = 220;
@@ -36,16 +36,16 @@ const DONE: [&str; 12] = [
 /// Members of an item that failed.
 const FAILED: [&str; 5] = ["_id", "_index", "_type", "error", "status"];
 
-/// What is answered of a bulk.
+/// Rendering options of a bulk's answer.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BulkRenderOptions<'a> {
     pub(super) took_ms: u64,
     pub(super) forced_refresh: bool,
-    /// What of the answer is kept of it in the end.
+    /// Final filter of the answer.
     pub(super) filter: &'a FilterPath,
 }
 
-/// Which items are written, by kind of action.
+/// Selection of the items to write, by kind of action.
 struct ItemFilter([(bool, bool); 4]);
 
 impl ItemFilter {

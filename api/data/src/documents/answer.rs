@@ -1,18 +1,18 @@
-//! What acknowledgements of writes share, written straight as JSON text.
+//! Members that acknowledgements of writes share, written straight as JSON text.
 
 use millrace_storage::{DocResult, WriteOutcome};
 
 use crate::documents::DEFAULT_TYPE;
 use crate::http::json::{push_str, push_u64};
 
-/// How an acknowledgement is dressed.
+/// Format of an acknowledgement.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct AcknowledgementFormat<'a> {
     /// Type segment that the request named.
     pub(crate) doc_type: Option<&'a str>,
-    /// Whether a refresh was forced.
+    /// `true` if a refresh was forced.
     pub(crate) forced_refresh: bool,
-    /// Whether `created` is answered: typed index and create operations.
+    /// `true` if `created` is answered: typed index and create operations.
     pub(crate) created: bool,
 }
 

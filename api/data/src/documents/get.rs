@@ -15,7 +15,7 @@ use crate::error::Error;
 use crate::http::json::{push_str, push_u64};
 use crate::http::{MemoryAllowance, Request, Response};
 
-/// What a read of one document asks for.
+/// Parameters of a read of one document.
 #[derive(Clone, Debug, Default)]
 pub(super) struct GetParams {
     pub(super) routing: Option<String>,

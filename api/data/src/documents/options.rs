@@ -10,7 +10,7 @@ use crate::http::Params;
 /// Time that writes wait for room by default.
 pub(crate) const TIMEOUT: Duration = Duration::from_secs(60);
 
-/// What single writes and bulks accept alike.
+/// Options that single writes and bulks share.
 #[derive(Clone, Debug)]
 pub(crate) struct WriteOptions {
     pub(crate) refresh: RefreshPolicy,

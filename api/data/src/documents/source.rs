@@ -17,7 +17,7 @@ use crate::http::{Params, offload};
 /// Most patterns of one request.
 const MAX_PATTERNS: usize = 1024;
 
-/// Which part of a source is answered.
+/// Selection of the parts of a source that are returned.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) enum SourceFilter {
     /// The whole source, byte for byte.
@@ -27,7 +27,7 @@ pub(crate) enum SourceFilter {
     None,
     /// Members by pattern; no includes means all.
     Some { includes: Vec<String>, excludes: Vec<String> },
-    /// What a filter leaves, and all of some rules show.
+    /// Parts that a filter leaves, and all of some rules show.
     Ruled(Box<SourceFilter>, Arc<[Arc<FieldRules>]>),
 }
 

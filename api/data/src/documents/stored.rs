@@ -5,11 +5,11 @@ use serde_json::{Map, Value};
 
 use crate::error::Error;
 
-/// What `stored_fields` asked for.
+/// Fields of `stored_fields`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct StoredFields {
     names: Vec<String>,
-    /// Whether `_source` is among them.
+    /// `true` if `_source` is among them.
     pub(crate) source: bool,
 }
 

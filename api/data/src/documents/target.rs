@@ -1,4 +1,4 @@
-//! Which index a document request is about: a name or an alias stands for exactly one index.
+//! Target of a document request: a name or an alias stands for exactly one index.
 
 use std::sync::Arc;
 

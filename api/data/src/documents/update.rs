@@ -133,7 +133,7 @@ pub(crate) fn push_get(
     Ok(())
 }
 
-/// Whether a filter of an update shows anything of the source.
+/// Returns whether a filter of an update shows anything of the source.
 pub(crate) fn returns_source(filter: Option<&SourceFilter>) -> bool {
     filter.is_some_and(|filter| *filter != SourceFilter::None)
 }

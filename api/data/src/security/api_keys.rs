@@ -109,7 +109,7 @@ fn expiration(form: &mut BodyMembers) -> Result<Option<Duration>, Error> {
     form.text("expiration")?.map(|text| parse_time("expiration", &text)).transpose()
 }
 
-/// Which API keys a request means.
+/// Selection of API keys.
 #[derive(Debug, Default)]
 struct ApiKeySelection {
     ids: Option<Vec<String>>,

@@ -7,7 +7,7 @@ use crate::http::Request;
 
 /// The members of a body that nobody has taken yet.
 pub(super) struct BodyMembers {
-    /// What the body is of, for messages.
+    /// Subject of the body, for messages.
     of: &'static str,
     members: Map<String, Value>,
 }

@@ -30,7 +30,7 @@ pub(crate) enum Kind {
     Mappings,
 }
 
-/// What somebody says of something.
+/// Statement of a request about an object.
 enum Statement {
     User(Box<User>, Option<String>),
     Role(Role),
@@ -290,7 +290,7 @@ pub(crate) async fn get(
     })
 }
 
-/// What becomes of what there is of a kind.
+/// Plan for the objects of a kind.
 #[derive(Default)]
 struct Plan {
     said: Vec<(String, Statement)>,

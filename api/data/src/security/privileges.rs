@@ -1,4 +1,4 @@
-//! What callers and users may do, in Elasticsearch's form.
+//! Privileges of callers and users, in Elasticsearch's form.
 
 use std::collections::{BTreeSet, HashSet};
 use std::sync::Arc;
@@ -22,8 +22,7 @@ const MAX_TEXT: usize = 512;
 /// Most answers to one question of what is allowed.
 const MAX_ASKED: usize = 10_000;
 
-/// What a wildcard of a pattern is taken for, to find whether all that it stands for is allowed: nothing, itself, and a name
-/// that nobody has thought of.
+/// Samples for a wildcard of a pattern, to find whether all that it stands for is allowed: nothing, itself, and an unlikely name.
 const STANDS_FOR: [&str; 3] = ["", "*", "zq0_7-x.k9"];
 
 /// Lists what the roles of the caller grant.
@@ -130,7 +129,7 @@ pub(crate) async fn has(api: &Api, request: &mut Request, user: Option<&str>) ->
     Ok(Response::json(200, api.session.compute().run(Priority::Foreground, answers).await??))
 }
 
-/// What is asked, each with its privileges.
+/// Questions about privileges, each with its privileges.
 #[derive(Default)]
 struct Questions {
     /// Privileges of the cluster.
@@ -180,9 +179,9 @@ fn merge(to: &mut Map<String, Value>, name: String, answers: Map<String, Value>)
 struct PrivilegeCheck {
     principal: Principal,
     accounts: Accounts,
-    /// How many more may be asked.
+    /// Number of questions that may follow.
     left: usize,
-    /// Whether the answer was yes so far.
+    /// `true` if the answer was yes so far.
     all: bool,
 }
 

@@ -1,4 +1,4 @@
-//! What happens while a password is hashed.
+//! Tests of requests while a password is hashed.
 
 use std::net::{IpAddr, Ipv4Addr};
 

@@ -1,4 +1,5 @@
-//! What is told of a request: who, what, from where, and how it ended. Never a body, a query string or a credential.
+//! Audit events of requests: the caller, the action, the address, and the result. Events never hold a body, a query string or a
+//! credential.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,7 +25,7 @@ const DOCUMENT_BYTES: usize = 512;
 /// Bytes that a part which was refused takes beside its index.
 const REFUSED_BYTES: usize = 128;
 
-/// How a request ended.
+/// Result of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Outcome {
     /// It is known who asks: a login, or something that was read.
@@ -33,7 +34,7 @@ pub(super) enum Outcome {
     AuthenticationFailed,
     /// The caller may not.
     AccessDenied,
-    /// What the caller has run may not, by the rights of who has saved it.
+    /// The stored rule that the caller ran may not do that, by the rights of the user that saved it.
     RuleDenied,
     /// Users, roles, mappings, keys, tokens, passwords or cluster settings were changed.
     Changed,
@@ -51,7 +52,7 @@ impl Outcome {
     }
 }
 
-/// What only the handler of a request knows of it.
+/// Notes that only the handler of a request can make.
 #[derive(Debug, Default)]
 pub struct HandlerNotes {
     /// The user of a login, which is read from the body.
@@ -73,7 +74,7 @@ pub struct DeniedRule {
     pub owner: String,
 }
 
-/// What is known of a request on its way, to be told once it has ended.
+/// Facts about a request in flight; an audit event records them once it has ended.
 #[derive(Debug)]
 pub(crate) struct AuditTrail {
     method: Method,
@@ -82,18 +83,18 @@ pub(crate) struct AuditTrail {
     listener: &'static str,
     opaque_id: Option<HeaderValue>,
     principal: Option<Principal>,
-    /// Who somebody says to be that is not known: kind and name.
+    /// Claimed identity that is not known: kind and name.
     claimed: Option<(&'static str, String)>,
     /// Path of the route.
     route: Option<&'static str>,
     action: Option<Action>,
-    /// Whether it reads, and whether it changes users, roles, mappings, keys, tokens, passwords or cluster settings.
+    /// `true` if it reads, and whether it changes users, roles, mappings, keys, tokens, passwords or cluster settings.
     reads: bool,
     changes_security: bool,
     indices: Option<String>,
-    /// What its handler notes.
+    /// Notes of its handler.
     noted: Arc<HandlerNotes>,
-    /// What is refused while the rest is done.
+    /// Refusals of parts, while the rest is done.
     refusals: Refusals,
 }
 
@@ -141,12 +142,12 @@ impl AuditTrail {
         self.indices = captured.find("index").or_else(|| captured.find("expression")).map(cut);
     }
 
-    /// Where it is noted what of a request is refused while the rest is done.
+    /// Attaches the notes of parts that are refused while the rest is done.
     pub(crate) fn may_be_refused_in_parts(&mut self, refusals: &Refusals) {
         self.refusals = refusals.clone();
     }
 
-    /// Whether nothing of it was refused but by blocks of indices.
+    /// Returns whether nothing of it was refused but by blocks of indices.
     pub(super) fn is_blocked(&self) -> bool {
         self.refusals.are_blocks()
     }
@@ -166,7 +167,7 @@ impl AuditTrail {
         self.changes_security = true;
     }
 
-    /// Where the handler notes what only it knows.
+    /// Returns the notes for its handler.
     pub(crate) fn noted(&self) -> Arc<HandlerNotes> {
         Arc::clone(&self.noted)
     }
@@ -259,7 +260,7 @@ impl AuditTrail {
     }
 }
 
-/// Whether a route changes users, roles, mappings, keys, tokens, passwords or cluster settings.
+/// Returns whether a route changes users, roles, mappings, keys, tokens, passwords or cluster settings.
 fn changes_security(route: &Spec) -> bool {
     use Action::{CreateApiKey, InvalidateOwnApiKeys, ManageApiKeys, Own, PutClusterSettings, PutSecurity};
     let concerns = match route.action {
@@ -290,11 +291,11 @@ pub(super) struct Event {
     opaque_id: Option<String>,
     /// Names the document, too, so that one that is written again is there once.
     pub(super) id: String,
-    /// Whether something was read, which is told of each request.
+    /// `true` if something was read, which is told of each request.
     is_read: bool,
     /// Parts of the request that were refused, by action and index.
     refused: Vec<RepeatedRefusal>,
-    /// How many there are of further kinds.
+    /// Number of refusals of further kinds.
     more_refused: u64,
     /// Requests that it stands for.
     pub(super) count: u64,
@@ -304,14 +305,14 @@ pub(super) struct Event {
 }
 
 impl Event {
-    /// Whether it is one of those that anybody can cause as often as there is time for. What was read while parts were
+    /// Returns whether it is one of those that anybody can cause as often as there is time for. What was read while parts were
     /// refused is told like all that is read.
     pub(super) fn is_refusal(&self) -> bool {
         use Outcome::{AccessDenied, AuthenticationFailed, RuleDenied};
         matches!(self.outcome, AuthenticationFailed | AccessDenied | RuleDenied) && !self.is_read
     }
 
-    /// Whose it is, where it is known who asks.
+    /// Returns its user, where the caller is known.
     pub(super) fn user(&self) -> &str {
         let told = |name: &str| self.who.get(name).and_then(Value::as_str);
         told("user").or_else(|| told("caller")).unwrap_or_default()
@@ -321,7 +322,7 @@ impl Event {
         self.time_ms.div_euclid(1_000)
     }
 
-    /// Whether it says the same of the same caller. Of what is read and of what is done, each thing is told.
+    /// Returns whether it says the same of the same caller. Of what is read and of what is done, each thing is told.
     pub(super) fn is_like(&self, other: &Self) -> bool {
         let is_same = (&self.method, &self.path, self.action, self.address)
             == (&other.method, &other.path, other.action, other.address);

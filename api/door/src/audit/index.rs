@@ -6,7 +6,7 @@ use chrono::{DateTime, Days, NaiveDate};
 use millrace_storage::hidden_index;
 use serde_json::{Value, json};
 
-/// What their names begin with.
+/// Prefix of their names.
 const PREFIX: &str = ".audit-";
 const DATE: &str = "%Y.%m.%d";
 const DAY: Duration = Duration::from_secs(24 * 60 * 60);
@@ -20,7 +20,7 @@ pub(super) fn name(time_ms: i64) -> String {
     format!("{PREFIX}{}", day_of(time_ms).format(DATE))
 }
 
-/// Whether an index is of a day so long ago that it is not kept.
+/// Returns whether an index is of a day so long ago that it is not kept.
 pub(super) fn is_expired(index: &str, now_ms: i64, retention: Duration) -> bool {
     let day = index.strip_prefix(PREFIX).and_then(|day| NaiveDate::parse_from_str(day, DATE).ok());
     // What is of the first day has its whole time.

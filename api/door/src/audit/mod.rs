@@ -42,17 +42,17 @@ const AT_ONCE: usize = 512;
 const GATHERING: Duration = Duration::from_secs(1);
 /// Longest pause between tries.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
-/// What stands for the listener where a command tells.
+/// Name that stands for the listener of a command.
 const COMMAND: &str = "command";
 /// Time that one write may wait for room.
 const TIMEOUT: Duration = Duration::from_secs(10);
 
-/// What the audit tells and keeps.
+/// Scope and retention of the audit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Config {
-    /// Whether it tells what is read, too.
+    /// `true` if it tells what is read, too.
     pub reads: bool,
-    /// How long a day is kept.
+    /// Time for which a day is kept.
     pub retention: Duration,
 }
 
@@ -281,7 +281,7 @@ fn operation(event: &Event, lost: u64, identity: &Identity) -> WriteOp {
     )
 }
 
-/// Whether another try may do: an index that is gone is made again, a closed one may be opened.
+/// Returns whether another try may do: an index that is gone is made again, a closed one may be opened.
 fn passes(error: &StoreError) -> bool {
     use Kind::{Forbidden, NotFound, Overloaded, Unavailable};
     matches!(error.kind(), Overloaded | Unavailable | Forbidden | NotFound)

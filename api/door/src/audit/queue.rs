@@ -1,5 +1,5 @@
-//! What waits to be written: bounded, so that neither a store that stands still nor a flood of refusals takes memory or disk, and shared, so
-//! that neither a user nor refusals keep out what is told of others.
+//! Queue of audit events. It is bounded, so that neither a stalled store nor a flood of refusals takes memory or disk. It is
+//! shared, so that neither a user nor refusals displace the events of others.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -19,7 +19,7 @@ const REFUSALS: usize = 50;
 /// Refusals that are told of one client in one second.
 const OF_CLIENT: usize = 5;
 
-/// What waits to be written, and what was lost.
+/// Waiting and lost events of the queue.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct QueueStats {
     /// Bytes of the events that wait.
@@ -46,11 +46,11 @@ pub(super) struct Queue {
     refusals: HashMap<IpAddr, Vec<usize>>,
     /// Refusals that wait, those of earlier seconds included.
     refused: QueueShare,
-    /// What else waits, by user.
+    /// Other waiting events, by user.
     held: HashMap<String, QueueShare>,
 }
 
-/// What waits of a user, or of refusals.
+/// Waiting events of a user, or of refusals.
 #[derive(Debug, Default)]
 struct QueueShare {
     places: Vec<usize>,
@@ -110,7 +110,7 @@ impl Queue {
         }
     }
 
-    /// Whether an event's user may have so many bytes more: as long as it has no more than what is left for others.
+    /// Returns whether an event's user may have so many bytes more: as long as it has no more than what is left for others.
     fn has_share(&self, event: &Event, bytes: usize) -> bool {
         self.held.get(event.user()).is_none_or(|held| {
             held.places.len() < MAX_EVENTS - self.events.len()

@@ -100,7 +100,7 @@ fn accepted(headers: &HeaderMap) -> Option<MediaType> {
     headers.get(ACCEPT)?.to_str().ok()?.split(',').find_map(MediaType::parse)
 }
 
-/// Whether the client takes gzip.
+/// Returns whether the client takes gzip.
 pub(crate) fn takes_gzip(headers: &HeaderMap) -> bool {
     headers.get_all(ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok()).any(|text| {
         text.split(',').any(|coding| {

@@ -111,12 +111,12 @@ fn split(pattern: &str) -> Vec<String> {
     names
 }
 
-/// What is kept of a member.
+/// Selection of a member.
 #[derive(Clone, Debug)]
 enum MemberSelection<'f> {
     Nothing,
     Everything,
-    /// What its own members decide.
+    /// Its own members decide.
     Part(Rc<PatternPath<'f>>),
 }
 
@@ -167,7 +167,7 @@ impl<'f> PatternPath<'f> {
     }
 }
 
-/// What is left of the patterns below a member of this name, and whether one ends at it.
+/// Returns the rest of the patterns below a member of this name, and a flag for patterns that end at it.
 fn descend<'p>(patterns: &[&'p [String]], name: &str) -> (bool, Vec<&'p [String]>) {
     let mut ends = false;
     let mut below: Vec<&'p [String]> = Vec::new();

@@ -1,5 +1,5 @@
-//! What a request takes in memory beyond its body: the values made of it and the answer, charged as they are
-//! made against the bytes in flight.
+//! Memory of a request beyond its body: the values made of it and the answer, charged as they are made against the bytes in
+//! flight.
 //!
 //! A body of a few KB can be compressed millions of values, and values take many times the bytes that they are
 //! written in. So whoever makes them asks the request's [`MemoryAllowance`] first, value by value
@@ -27,7 +27,7 @@ pub struct MemoryAllowance(Arc<AllowanceState>);
 
 #[derive(Debug)]
 struct AllowanceState {
-    /// What all requests share: one can have all of it at most.
+    /// Budget that all requests share: one can have all of it at most.
     budget: Budget,
     /// Bytes of the budget that the request holds beside this: its head and body.
     own: u64,

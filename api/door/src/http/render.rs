@@ -38,7 +38,7 @@ enum Content {
     Parts(BodyChunks),
 }
 
-/// How one request wants its answer.
+/// Style in which one request wants its answer.
 #[derive(Clone, Debug)]
 pub(crate) struct Style {
     media: MediaType,
@@ -99,7 +99,7 @@ impl Style {
         Arc::clone(&self.filter)
     }
 
-    /// Whether rendering an answer takes long enough to keep it from the threads that serve connections.
+    /// Returns whether rendering an answer takes long enough to keep it from the threads that serve connections.
     pub(crate) fn works_on(&self, body: &Body) -> bool {
         match body {
             Body::Json(value) => is_large(value),
@@ -114,7 +114,7 @@ impl Style {
         self.tells_change = true;
     }
 
-    /// Whether serialized JSON is answered as it is.
+    /// Returns whether serialized JSON is answered as it is.
     fn is_plain(&self) -> bool {
         !self.pretty
             && !self.human
@@ -301,7 +301,7 @@ fn cut(text: Bytes) -> BodyChunks {
     BodyChunks::new(futures::stream::iter(cuts.map(Ok::<_, Infallible>)))
 }
 
-/// Whether the text of a value is likely to have more than [`LARGE`] bytes: counts no further than that.
+/// Returns whether the text of a value is likely to have more than [`LARGE`] bytes: counts no further than that.
 fn is_large(value: &Value) -> bool {
     fn count(value: &Value, left: usize) -> Option<usize> {
         let left = left.checked_sub(8)?;

@@ -1,4 +1,4 @@
-//! Which route a request means.
+//! Table of routes: finds the route of a request.
 //!
 //! Paths are a tree of segments, so that finding one costs as much as the path is long, however many there are. At each
 //! segment its word is tried first and then the parameter; where the rest does not fit, or what stands for a parameter may

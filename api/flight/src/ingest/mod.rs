@@ -43,7 +43,7 @@ const PART_HELD: u64 = (PART_BYTES + PART_ROWS * OP_BYTES) as u64;
 const OP_BYTES: usize = size_of::<WriteOp>();
 /// Parts that are written at the same time, where their order does not matter.
 const WRITES: usize = 4;
-/// How long a part may wait for room in the store.
+/// Time that a part may wait for memory of the store.
 const TIMEOUT: Duration = Duration::from_secs(60);
 /// Rows between two looks for reads that wait for a core.
 const SLICE: usize = 256;
@@ -61,7 +61,7 @@ struct Batch {
     held: Arc<(Arc<UploadReservation>, UploadReservation)>,
 }
 
-/// What was written, and the first refusal, or the first that is a matter of rights.
+/// Numbers of written rows, and the first refusal; one for rights takes precedence.
 #[derive(Debug, Default)]
 struct Tally {
     written: u64,
@@ -200,7 +200,7 @@ async fn batch_of_rows(
 /// Documents of some rows.
 struct ConvertedRows {
     ops: Vec<WriteOp>,
-    /// What they hold.
+    /// Bytes that they hold.
     bytes: u64,
     /// The row behind them.
     end: usize,
@@ -260,10 +260,10 @@ type ChunkWriteResult = (usize, Result<Vec<Result<Arc<str>, Status>>, Status>);
 /// Parts that are being written.
 #[derive(Default)]
 struct Writes {
-    /// Who has written last.
+    /// Session of the last write.
     session: Option<Session>,
     under_way: VecDeque<JoinHandle<ChunkWriteResult>>,
-    /// How many may be under way.
+    /// Bound on the parts that are in flight.
     most: usize,
     tally: Tally,
 }

@@ -1,4 +1,4 @@
-//! Where rows go: the index of a command, created, replaced or appended to as the command says.
+//! Target of rows: the index of a command, created, replaced or appended to as the command says.
 
 use std::sync::Arc;
 
@@ -22,7 +22,7 @@ use crate::limits::refuse_transaction;
 use crate::status;
 use crate::wire::computed;
 
-/// What becomes of an index that is there.
+/// Fate of an index that exists already.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum IfExists {
     Fail,
@@ -30,13 +30,13 @@ enum IfExists {
     Replace,
 }
 
-/// Where rows go.
+/// Target of rows.
 #[derive(Debug)]
 pub(super) struct Target {
     pub(super) index: Arc<str>,
     existing: IfExists,
     creates: bool,
-    /// What makes the index what it is to be; none where it is.
+    /// Definition of the index to create; none where it exists.
     wanted: Option<NewIndex>,
 }
 

@@ -1,4 +1,4 @@
-//! What the server and its SQL can do, as `GetSqlInfo` asks it.
+//! Abilities of the server and its SQL, as `GetSqlInfo` lists them.
 
 use std::collections::BTreeMap;
 use std::sync::OnceLock;

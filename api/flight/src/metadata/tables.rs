@@ -19,7 +19,7 @@ use crate::{statement, status};
 
 /// Name of the one schema.
 const SCHEMA: &str = "";
-/// What `SHOW TABLES` calls a table.
+/// Table type of `SHOW TABLES`.
 const TABLE: &str = "BASE TABLE";
 /// Tables of a batch, and columns of them beyond which there are no more in it: schemas take memory, of which there is no more than
 /// that of a batch.

@@ -1,4 +1,4 @@
-//! What a descriptor asks for.
+//! Commands of descriptors.
 
 use arrow_flight::FlightDescriptor;
 use arrow_flight::flight_descriptor::DescriptorType;

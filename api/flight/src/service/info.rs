@@ -1,4 +1,4 @@
-//! What there is to fetch: schemas, and tickets to come back with.
+//! Schemas of answers, and the tickets that fetch them.
 
 use std::sync::Arc;
 
@@ -21,7 +21,7 @@ use crate::statement;
 use crate::tickets::{Id, Kind, Ticket};
 use crate::{status, wire};
 
-/// What a descriptor stands for.
+/// Answer that a descriptor stands for.
 struct Answer {
     schema: SchemaRef,
     kind: Kind,
@@ -145,7 +145,7 @@ pub(super) async fn list(call: &Call, criteria: &Criteria) -> Result<Messages<Fl
     Ok(place.watch(infos.boxed()).boxed())
 }
 
-/// Whether an error is more than that a table is not there any more, or is none.
+/// Returns whether an error is more than that a table is not there any more, or is none.
 fn is_serious(error: &Status) -> bool {
     !matches!(error.code(), Code::NotFound | Code::InvalidArgument | Code::FailedPrecondition)
 }

@@ -1,4 +1,4 @@
-//! What is sent: values for parameters, statements that change something, and rows to be ingested.
+//! Uploads: values for parameters, statements that change something, and rows to be ingested.
 
 use std::sync::Arc;
 

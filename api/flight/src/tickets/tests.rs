@@ -45,7 +45,7 @@ fn an_api_key_has_things_of_its_own_and_the_bounds_of_its_user() {
     assert_ne!(Owner::new(&keys[0]), Owner::new(&keys[1]));
 }
 
-/// How many changed tickets are tried: a few seconds of a debug build.
+/// Number of mutated tickets that the test tries: a few seconds of a debug build.
 const MUTATIONS: u64 = 1_000_000;
 
 /// Numbers that look random and are the same each time (SplitMix64).

@@ -1,4 +1,4 @@
-//! Who is let in, and who is not.
+//! Credentials that are accepted, and those that are not.
 
 use std::sync::Arc;
 

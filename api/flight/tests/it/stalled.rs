@@ -1,4 +1,4 @@
-//! What a reader costs that opens a long answer and does not read it, as the system sees the server's process.
+//! Memory cost of a reader that opens a long answer and does not read it, as the system sees the server's process.
 
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
@@ -15,11 +15,11 @@ use crate::support::{Client, Node, long, run, ticket};
 
 /// Tells the process that it is the server.
 const CHILD: &str = "MILLRACE_TEST_STALLED_CHILD";
-/// What a reader may cost.
+/// Bound on the cost of a reader.
 const BOUND: u64 = 64 << 20;
 /// Readers that stall at once.
 const READERS: u64 = 6;
-/// How long memory is to have stayed as it is for it to be what it comes to.
+/// Time of constant memory after which it counts as final.
 const CALM: Duration = Duration::from_secs(2);
 /// Columns of the answer, each of 20 MB.
 const COLUMNS: usize = 20;

@@ -38,7 +38,7 @@ pub(crate) struct Node {
     _data: TempDir,
 }
 
-/// How a server is started.
+/// Setup of a test server.
 #[derive(Default)]
 pub(crate) struct Setup {
     pub(crate) insecure: bool,

@@ -34,7 +34,7 @@ fn files(dir: &Path) -> TlsFiles {
     files
 }
 
-/// Who certifies clients.
+/// Authority that certifies clients.
 struct Authority(CertifiedIssuer<'static, KeyPair>);
 
 impl Authority {
@@ -167,7 +167,7 @@ async fn where_certificates_are_asked_of_all_nobody_talks_without() {
     assert_eq!(lines(&run(&mut shipper, "SELECT n FROM logs").await.unwrap()), ["|1|"]);
 }
 
-/// Whether a client is not talked to. With TLS 1.3 it takes the handshake for done before the server has refused it.
+/// Returns whether a client is not talked to. With TLS 1.3 it takes the handshake for done before the server has refused it.
 async fn refuses(node: &Node, files: &TlsFiles, identity: Option<Identity>) -> bool {
     match connect(node, files, identity).await {
         Err(_) => true,

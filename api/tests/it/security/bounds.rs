@@ -1,4 +1,4 @@
-//! What must not happen: a certificate that has ended, half a change, rights that nobody said, work for clients that have gone.
+//! Refused requests: an expired certificate, half a change, rights that nobody granted, work for clients that have gone.
 
 use futures::FutureExt;
 use futures::future::{Either, select};

@@ -1,4 +1,4 @@
-//! What is told of indices to who may see some of their fields, or some of the indices, only.
+//! Visibility of indices for callers who may see some of their fields, or some of the indices, only.
 
 use super::*;
 

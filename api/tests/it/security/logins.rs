@@ -1,4 +1,4 @@
-//! How who sends a request shows who it is: logins and their tokens, passwords, certificates.
+//! Authentication of requests: logins and their tokens, passwords, certificates.
 
 use base64::engine::general_purpose::STANDARD_NO_PAD;
 use http_body_util::BodyExt;

@@ -8,7 +8,7 @@ use crate::query::Operation;
 /// A statement over a table `docs`, names in double quotes.
 #[derive(Clone, Debug)]
 pub(crate) struct Statement {
-    /// What reports call it.
+    /// Name in reports.
     pub(crate) name: String,
     sql: String,
 }
@@ -30,7 +30,7 @@ impl Statement {
     }
 }
 
-/// What an answer says in short, to compare the answers of two engines: its rows, and the sum of all numbers in them.
+/// Returns a digest of an answer, to compare the answers of two engines: its rows, and the sum of all numbers in them.
 pub(crate) fn digest(answer: &Value) -> (u64, f64) {
     let rows = answer["datarows"].as_array().map_or(&[][..], Vec::as_slice);
     let cells = rows.iter().flat_map(|row| row.as_array().into_iter().flatten());

@@ -33,7 +33,7 @@ enum Item {
     Field(Field, usize),
 }
 
-/// What a letter of a pattern means, in either notation.
+/// Field that a letter of a pattern means, in either notation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Field {
     Era,
@@ -84,7 +84,7 @@ enum Field {
 }
 
 impl Field {
-    /// Whether it is read as a number, so that digits before it do not run into it.
+    /// Returns whether it is read as a number, so that digits before it do not run into it.
     fn is_numeric(self) -> bool {
         use Field::{
             Century, ClockHour, DayOfMonth, DayOfWeek, DayOfYear, Fraction, HalfDayClockHour, HalfDayHour,
@@ -235,14 +235,14 @@ impl TimeFormat {
         Ok(Self { items })
     }
 
-    /// Whether the pattern has names that languages have of their own: of months, days, eras, halves of a day.
+    /// Returns whether the pattern has names that languages have of their own: of months, days, eras, halves of a day.
     pub fn has_names(&self) -> bool {
         let is_name =
             |field: &Field| matches!(field, Field::MonthText | Field::DayText | Field::Era | Field::HalfDay);
         self.items.iter().any(|item| matches!(item, Item::Field(field, _) if is_name(field)))
     }
 
-    /// Whether the pattern has a year, of any kind.
+    /// Returns whether the pattern has a year, of any kind.
     pub fn has_year(&self) -> bool {
         self.items
             .iter()

@@ -47,7 +47,7 @@ impl TimeFormat {
         rest.is_empty().then_some(parsed)
     }
 
-    /// Whether times can be read with the pattern.
+    /// Returns whether times can be read with the pattern.
     ///
     /// # Errors
     /// What cannot be read.

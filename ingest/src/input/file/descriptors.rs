@@ -1,5 +1,5 @@
-//! How many files all inputs of the process may have open at once: a part of what the system allows, so that connections, segments
-//! and everything else go on, however many files there are.
+//! Bound on the files that all inputs of the process may have open at once. It is a part of the system's limit, so that
+//! connections, segments and everything else go on, however many files there are.
 
 use std::sync::atomic::{AtomicUsize, Ordering};
 
@@ -31,7 +31,7 @@ impl Drop for Permit {
     }
 }
 
-/// Whether an input that has some files may open one more, where all have so many and the process may have `limit`.
+/// Returns whether an input that has some files may open one more, where all have so many and the process may have `limit`.
 fn is_allowed(open: usize, have: usize, limit: u64) -> bool {
     have < LEAST || (open as u64) < limit / SHARE
 }

@@ -37,7 +37,7 @@ pub(super) struct Tail {
     settings: Arc<Settings>,
 }
 
-/// What is read, and how.
+/// Settings of the file input.
 #[derive(Debug)]
 struct Settings {
     paths: Vec<String>,
@@ -55,7 +55,7 @@ struct Settings {
     ignore_older: Option<Duration>,
     clean_after: Duration,
     max_open_files: usize,
-    /// Whether positions are stored.
+    /// `true` if positions are stored.
     stored: bool,
     sort_by_path: bool,
     descending: bool,
@@ -64,7 +64,7 @@ struct Settings {
     completed: CompletionOptions,
 }
 
-/// What is done with a file that was read to its end.
+/// Actions on a file that was read to its end.
 #[derive(Debug, Default)]
 struct CompletionOptions {
     delete: bool,

@@ -1,4 +1,4 @@
-//! What a file is, and how far it was read.
+//! Identity of a file, and its read position.
 //!
 //! The part of a source that a position belongs to is a file, and the input that reads it (`<file>@<input>`): two inputs of
 //! a pipeline never know of each other's files. Positions of earlier versions have no input.
@@ -71,11 +71,11 @@ pub(super) struct Position {
     pub(super) offset: u64,
     /// Hash of the bytes before the offset; 0 where they cannot be read again.
     pub(super) before: u64,
-    /// Whether a file that is read once was read to its end.
+    /// `true` if a file that is read once was read to its end.
     pub(super) complete: bool,
-    /// When it was made, in seconds.
+    /// Time of its creation, in seconds.
     pub(super) seconds: i64,
-    /// How often the file was truncated, as far as was seen.
+    /// Number of observed truncations of the file.
     pub(super) truncations: u64,
 }
 
@@ -114,7 +114,7 @@ impl Position {
         })
     }
 
-    /// Whether the file still has what it had before the position.
+    /// Returns whether the file still has what it had before the position.
     pub(super) fn fits(&self, file: &File) -> io::Result<bool> {
         if file.metadata()?.len() < self.offset {
             return Ok(false);
@@ -152,7 +152,7 @@ pub(super) fn first_bytes(file: &File, delimiter: &[u8], whole: bool) -> io::Res
     Ok((length == FIRST_BYTES || whole).then_some(bytes))
 }
 
-/// Where a delimiter is.
+/// Returns the offset of a delimiter.
 pub(super) fn find(bytes: &[u8], delimiter: &[u8]) -> Option<usize> {
     match delimiter {
         [one] => bytes.iter().position(|byte| byte == one),

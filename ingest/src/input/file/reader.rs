@@ -27,7 +27,7 @@ pub(super) struct Reader {
     source: Source,
     decoder: Box<dyn Decoder>,
     delimiter: Vec<u8>,
-    /// What was read and is in no line yet, from `line` on.
+    /// Read bytes that belong to no line yet, from `line` on.
     buffer: Vec<u8>,
     /// Offset behind the last whole line.
     line: u64,
@@ -38,9 +38,9 @@ pub(super) struct Reader {
     at_end: bool,
     /// Bytes that the events of one line may take.
     most_of_line: u64,
-    /// How often the file was truncated, as far as was seen.
+    /// Number of observed truncations of the file.
     truncations: u64,
-    /// What tells its lines from those that were at the same offsets before.
+    /// Number that tells its lines from those that were at the same offsets before.
     incarnation: u64,
 }
 
@@ -50,11 +50,11 @@ enum Source {
     Gzip(Box<MultiGzDecoder<BufReader<File>>>),
 }
 
-/// What a look at a file gave.
+/// Result of one read of a file.
 #[derive(Debug, Default)]
 pub(super) struct Chunk {
     pub(super) events: Events,
-    /// Whether there is nothing more for now.
+    /// `true` if there is nothing more for now.
     pub(super) at_end: bool,
 }
 
@@ -204,12 +204,12 @@ impl Reader {
         self.safe = self.line;
     }
 
-    /// Whether the decoder holds something.
+    /// Returns whether the decoder holds something.
     pub(super) fn holds(&self) -> bool {
         self.decoder.holds()
     }
 
-    /// Whether the last look came to the end.
+    /// Returns whether the last look came to the end.
     pub(super) fn at_end(&self) -> bool {
         self.at_end
     }
@@ -219,12 +219,12 @@ impl Reader {
         self.line + self.buffer.len() as u64
     }
 
-    /// How long the file was as far as it was read, where it is read as it is.
+    /// Returns the length of the file as far as it was read, where it is not decompressed.
     pub(super) fn read_length(&self) -> Option<u64> {
         matches!(self.source, Source::Plain(_)).then(|| self.end())
     }
 
-    /// How often the file was truncated, as far as was seen.
+    /// Returns the number of observed truncations of the file.
     pub(super) fn truncations(&self) -> u64 {
         self.truncations
     }
@@ -252,7 +252,7 @@ impl Reader {
         }
     }
 
-    /// Whether the file has become shorter, or other than what was read of it.
+    /// Returns whether the file has become shorter, or other than what was read of it.
     pub(super) fn was_replaced(&self) -> io::Result<bool> {
         let Source::Plain(file) = &self.source else { return Ok(false) };
         let end = self.end();
@@ -283,7 +283,7 @@ fn bytes_before(file: &File, offset: u64) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-/// Where the last line that is not whole begins.
+/// Returns the begin of the last line that is not whole.
 pub(super) fn last_line(file: &File, delimiter: &[u8]) -> io::Result<u64> {
     let end = file.metadata()?.len();
     let mut from = end;

@@ -1,5 +1,4 @@
-//! What is done with files, on threads that may block: finding them, telling what they are, opening, reading, and
-//! what follows when they are read to their end.
+//! Steps on files, on threads that may block: discovery, identification, opening, reading, and the actions after their end.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -17,7 +16,7 @@ use super::reader::{Chunk, Reader, last_line};
 use crate::codec::Events;
 use crate::input::InputError;
 
-/// Where reading begins that has no stored position.
+/// Start of reading where no position is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StartPosition {
     Beginning,
@@ -26,7 +25,7 @@ pub(super) enum StartPosition {
     At(u64),
 }
 
-/// What a look at a file found out about it.
+/// Facts that one look at a file found.
 pub(super) enum FileIdentity {
     NotYet(File),
     Known {
@@ -205,7 +204,7 @@ pub(super) fn examine(
     })
 }
 
-/// Whether no name leads to a file any more.
+/// Returns whether no name leads to a file any more.
 pub(super) fn is_gone(file: &File) -> bool {
     file.metadata().is_ok_and(|metadata| metadata.nlink() == 0)
 }
@@ -218,11 +217,11 @@ pub(super) struct Complete {
     /// Name of the file.
     pub(super) name: String,
     pub(super) position: Position,
-    /// Whether it was so before this start.
+    /// `true` if it was so before this start.
     pub(super) before: bool,
 }
 
-/// What a name leads to.
+/// Target of a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum NameTarget {
     /// The file, with nothing in it that was not read.
@@ -233,7 +232,7 @@ enum NameTarget {
     Other,
 }
 
-/// What became of a file that was read to its end.
+/// Result of the actions on a file that was read to its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum CompletionResult {
     Done,
@@ -293,7 +292,7 @@ fn now(settings: &Settings, of: &Complete) -> io::Result<NameTarget> {
     Ok(if same { NameTarget::Same } else { NameTarget::Other })
 }
 
-/// Whether there is more in a file than what was read of it. Nobody knows of archives.
+/// Returns whether there is more in a file than what was read of it. Nobody knows of archives.
 pub(super) fn has_grown(
     settings: &Settings,
     path: &Path,

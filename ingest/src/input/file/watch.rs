@@ -50,10 +50,10 @@ pub(super) struct Watch {
     /// input that was written otherwise. Who finds the file goes on from there.
     left_behind: LeftBehind,
     discovered: Option<Instant>,
-    /// Whether files are looked for the first time.
+    /// `true` if files are looked for the first time.
     looks_first: bool,
     generations: u64,
-    /// Where events have the path of their file and the name of this machine besides.
+    /// Fields of events for the path of their file and the name of this machine.
     metadata: [FieldReference; 2],
 }
 

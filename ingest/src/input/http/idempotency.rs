@@ -26,7 +26,7 @@ const FORGOTTEN_AT_ONCE: usize = 4;
 /// Part of the source that is taken over to wait until all before it is durable.
 const BARRIER: &str = "barrier";
 
-/// How long keys are remembered, and how many.
+/// Bounds on the age and number of remembered keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Bounds {
     pub(super) age: Duration,
@@ -56,7 +56,7 @@ enum KeyState {
     OnItsWay,
 }
 
-/// What a key says about its request.
+/// Verdict of a key on its request.
 pub(super) enum Verdict {
     /// It is new: its batch moves this position.
     New(Move),
@@ -154,7 +154,7 @@ impl Keys {
         }
     }
 
-    /// Whether keys are remembered at all.
+    /// Returns whether keys are remembered at all.
     pub(super) fn are_kept(&self) -> bool {
         self.bounds.keys > 0
     }

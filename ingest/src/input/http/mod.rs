@@ -40,7 +40,7 @@ pub(super) struct Listener {
     settings: Arc<Settings>,
 }
 
-/// How requests are taken and answered.
+/// Settings for taking and answering requests.
 #[derive(Debug)]
 struct Settings {
     host: String,
@@ -58,7 +58,7 @@ struct Settings {
     headers_field: FieldReference,
     host_field: FieldReference,
     idempotency: idempotency::Bounds,
-    /// Where it listens, once it does.
+    /// Bound address, once it listens.
     address: watch::Sender<Option<SocketAddr>>,
 }
 

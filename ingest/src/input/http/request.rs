@@ -38,7 +38,7 @@ const BEHIND: &str = "the pipeline is behind";
 
 type Answer = Response<Full<Bytes>>;
 
-/// What requests share.
+/// State that requests share.
 pub(super) struct Service {
     pub(super) settings: Arc<Settings>,
     context: Context,
@@ -103,7 +103,7 @@ impl From<BodyError<ShareExceeded>> for Refusal {
     }
 }
 
-/// Whether an address to listen on is this machine's alone.
+/// Returns whether an address to listen on is this machine's alone.
 fn is_loopback(host: &str) -> bool {
     let host = host.trim_start_matches('[').trim_end_matches(']');
     host.eq_ignore_ascii_case("localhost")
@@ -366,7 +366,7 @@ fn behind() -> Refusal {
     refusal(NotStored::Overloaded(BEHIND.to_owned()))
 }
 
-/// What is answered to events that are not stored.
+/// Returns the answer to events that are not stored.
 fn refusal(why: NotStored) -> Refusal {
     match why {
         NotStored::Overloaded(reason) => Refusal::busy(format!("{reason}, send it again later")),
@@ -376,8 +376,8 @@ fn refusal(why: NotStored) -> Refusal {
     }
 }
 
-/// What an event tells of its request, by the names that Logstash gives. Credentials that the input has
-/// `checked` are nobody's to store; others are the pipeline's to check.
+/// Returns the members of an event that describe its request, by the names that Logstash gives. The event never holds credentials
+/// that the input has `checked`; the pipeline checks others.
 fn described(head: &http::request::Parts, checked: bool) -> Map<String, Value> {
     let mut described = Map::new();
     described.insert("request_method".to_owned(), Value::from(head.method.as_str()));

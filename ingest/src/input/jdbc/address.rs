@@ -57,12 +57,12 @@ impl fmt::Display for Kind {
     }
 }
 
-/// How a connection is secured, the weakest first.
+/// TLS modes of a connection, the weakest first.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Tls {
     /// Not at all.
     Off,
-    /// Where the server says that it can: who is between may say that it cannot.
+    /// TLS where the server says that it can: a host in between may deny that.
     #[default]
     Preferred,
     /// Encrypted, the certificate unchecked.
@@ -73,7 +73,7 @@ pub(super) enum Tls {
     VerifyFull,
 }
 
-/// Where a database is.
+/// Address of a database.
 #[derive(Clone, PartialEq, Eq)]
 pub(super) struct Address {
     pub(super) kind: Kind,
@@ -94,7 +94,7 @@ pub(super) struct Address {
     pub(super) schema: Option<String>,
 }
 
-/// What the parameters say of TLS, in whatever order.
+/// TLS parameters, in whatever order.
 #[derive(Debug, Default)]
 struct TlsParameters {
     mode: Option<Tls>,

@@ -17,7 +17,7 @@ use super::zone::Zone;
 use super::{mysql, postgres, sqlite};
 use crate::Secret;
 
-/// How long SQLite waits for another writer.
+/// Time that SQLite waits for another writer.
 const BUSY: Duration = Duration::from_secs(30);
 /// Rows that SQLite's thread reads ahead.
 const SQLITE_AHEAD: usize = 64;

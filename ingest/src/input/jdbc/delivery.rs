@@ -19,14 +19,14 @@ use crate::{Ack, Batch, Event, Move};
 /// The one part that a statement had in earlier versions.
 const FORMER_PARTITION: &str = "rows";
 
-/// What positions of a statement are kept under.
+/// Names under which positions of a statement are kept.
 #[derive(Debug)]
 pub(super) struct Names {
     /// The source.
     pub(super) source: String,
     /// The source in earlier versions.
     pub(super) former: String,
-    /// Whether positions are stored.
+    /// `true` if positions are stored.
     pub(super) record: bool,
 }
 
@@ -74,7 +74,7 @@ impl Rows {
         self.events.is_empty()
     }
 
-    /// Whether they are a batch of so many events, or take what was reserved.
+    /// Returns whether they are a batch of so many events, or take what was reserved.
     pub(super) fn is_full(&self, size: usize) -> bool {
         self.events.len() >= size || self.bytes >= self.held.bytes()
     }

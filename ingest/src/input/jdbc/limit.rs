@@ -82,7 +82,7 @@ pub(super) fn lift(kind: Kind, sql: &str) -> Option<UnlimitedStatement> {
     }
 }
 
-/// Whether a statement may have a limit somewhere: it has a word that makes one.
+/// Returns whether a statement may have a limit somewhere: it has a word that makes one.
 pub(super) fn may_limit(kind: Kind, sql: &str) -> bool {
     let mut found = false;
     each_token(kind, sql, |token, _| {
@@ -91,12 +91,12 @@ pub(super) fn may_limit(kind: Kind, sql: &str) -> bool {
     found
 }
 
-/// Whether `FOR UPDATE` and the like begin here.
+/// Returns whether `FOR UPDATE` and the like begin here.
 fn is_lock(tokens: &[Token<'_>]) -> bool {
     tokens.first().is_some_and(|token| token.is("for") || token.is("lock"))
 }
 
-/// What stands outside of parentheses and comments.
+/// Returns the tokens outside of parentheses and comments.
 fn tokens(kind: Kind, sql: &str) -> Vec<Token<'_>> {
     let mut tokens = Vec::new();
     each_token(kind, sql, |token, depth| {

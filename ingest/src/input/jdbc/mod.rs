@@ -47,9 +47,9 @@ use self::tracking::{Window, restore_run, store_run};
 use crate::input::{Context, Input, InputError, mark_version};
 use crate::{Event, Fault, Options};
 
-/// How long a database may take to say goodbye.
+/// Time that a database may take to close a connection.
 const CLOSE: Duration = Duration::from_secs(5);
-/// How often the clock is looked at while waiting: it may be set.
+/// Interval between two looks at the clock while waiting: it may be set.
 const CLOCK: Duration = Duration::from_secs(30);
 
 /// Makes the input.
@@ -65,20 +65,20 @@ pub(super) fn build(options: Options) -> Result<Box<dyn Input>, Vec<Fault>> {
 #[derive(Debug)]
 struct Jdbc {
     settings: Settings,
-    /// Whether the next start begins anew.
+    /// Set where the next start begins anew.
     clean: AtomicBool,
-    /// Whether a run is owed: the last one failed.
+    /// Set where a run is owed: the last one failed.
     due: AtomicBool,
-    /// How far it came, where positions are not stored.
+    /// Progress, where positions are not stored.
     unrecorded: Mutex<Option<Progress>>,
 }
 
-/// How far the statement was read.
+/// Progress of reading the statement.
 #[derive(Clone, Debug)]
 struct Progress {
-    /// When the last run began.
+    /// Begin of the last run.
     ran: Option<DateTime<Utc>>,
-    /// Where there is a tracking column.
+    /// Window of a statement with a tracking column.
     window: Option<Window>,
 }
 
@@ -158,7 +158,7 @@ fn next(schedule: &Schedule, after: DateTime<Utc>) -> Option<DateTime<Utc>> {
     DateTime::from_timestamp_millis(schedule.after(after.timestamp_millis())?)
 }
 
-/// Whether a time of the schedule lies between the last run and now.
+/// Returns whether a time of the schedule lies between the last run and now.
 fn missed(schedule: &Schedule, ran: DateTime<Utc>) -> bool {
     next(schedule, ran).is_some_and(|next| next <= Utc::now())
 }
@@ -203,7 +203,7 @@ impl Jdbc {
         format!("jdbc {} statement {hash:016x}", self.settings.address.identity())
     }
 
-    /// How far the statement was read, from the stored position.
+    /// Returns the progress of the statement, from the stored position.
     fn progress(&self, stored: Option<&[u8]>) -> Result<Progress, InputError> {
         let settings = &self.settings;
         if !settings.record

@@ -18,12 +18,12 @@ pub(super) struct Row {
     pub(super) tracked: Option<String>,
 }
 
-/// How rows are read.
+/// Options of reading rows.
 #[derive(Clone, Debug)]
 pub(super) struct RowReadOptions {
     /// Zone of times without one.
     pub(super) zone: Zone,
-    /// Whether names become lower case.
+    /// `true` if names become lower case.
     pub(super) lowercase: bool,
     /// Character sets of binary columns that hold text, by name.
     pub(super) charsets: HashMap<String, Charset>,

@@ -23,7 +23,7 @@ const DEFAULT_PAGE: usize = 100_000;
 pub(super) const SIZE: &str = "size";
 pub(super) const OFFSET: &str = "offset";
 
-/// How statements are logged.
+/// Level at which statements are logged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum LogLevel {
     Error,
@@ -40,7 +40,7 @@ pub(super) struct Tracking {
     pub(super) lag: Lag,
 }
 
-/// What a user says of a database to read.
+/// Settings of a database input.
 #[derive(Debug)]
 pub(super) struct Settings {
     pub(super) address: Address,
@@ -59,7 +59,7 @@ pub(super) struct Settings {
     pub(super) reading: RowReadOptions,
     pub(super) target: Option<FieldReference>,
     pub(super) page: usize,
-    /// Whether the statement pages itself, by `:size` and `:offset`.
+    /// `true` if the statement pages itself, by `:size` and `:offset`.
     pub(super) explicit: bool,
     pub(super) connect_attempts: i64,
     pub(super) connect_wait: Duration,
@@ -71,7 +71,7 @@ pub(super) struct Settings {
 }
 
 impl Settings {
-    /// Whether the statement asks for how far the last run came.
+    /// Returns whether the statement asks for how far the last run came.
     pub(super) fn uses_last_value(&self) -> bool {
         let is_last = |value: &Literal| matches!(value, Literal::Text(text) if text.strip_prefix(':') == Some(LAST_VALUE));
         self.statement.names(LAST_VALUE) || self.positions.iter().any(is_last)

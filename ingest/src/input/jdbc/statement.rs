@@ -98,17 +98,17 @@ impl Statement {
         Self { kind, parts }
     }
 
-    /// How many `?` there are.
+    /// Returns the number of `?` in it.
     pub(super) fn positions(&self) -> usize {
         self.parts.iter().filter(|part| matches!(part, StatementItem::Positional(_))).count()
     }
 
-    /// Whether a parameter occurs.
+    /// Returns whether a parameter occurs.
     pub(super) fn names(&self, wanted: &str) -> bool {
         self.parts.iter().any(|part| matches!(part, StatementItem::Named(name) if name == wanted))
     }
 
-    /// Whether it reads rows, so that it can be wrapped.
+    /// Returns whether it reads rows, so that it can be wrapped.
     pub(super) fn is_query(&self) -> bool {
         let text = self.fill(&|_| None, &[]);
         let mut rest = text.as_str();
@@ -156,7 +156,7 @@ pub(super) struct OrderedStatement<'a> {
     pub(super) sql: &'a str,
     /// Name of the column as the database spells it.
     pub(super) column: &'a str,
-    /// Which values are wanted.
+    /// Selected values.
     pub(super) values: Values<'a>,
     /// Greatest number of rows.
     pub(super) limit: usize,

@@ -317,14 +317,14 @@ impl Jdbc {
     }
 }
 
-/// What is read of a statement with a tracking column.
+/// Read of a statement with a tracking column.
 #[derive(Clone, Copy, Debug)]
 struct TrackedRead<'a> {
     /// The statement, filled in.
     sql: &'a str,
     /// The tracking column as the database spells it.
     column: &'a str,
-    /// When the run began.
+    /// Begin of the run.
     began: DateTime<Utc>,
 }
 
@@ -332,11 +332,11 @@ struct TrackedRead<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Page {
     next: AfterPage,
-    /// How many rows were new.
+    /// Number of new rows.
     new: usize,
 }
 
-/// What follows a page.
+/// Step that follows a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum AfterPage {
     More,

@@ -1,5 +1,5 @@
-//! How far a statement has been read: the greatest value of its tracking column, and which rows at that
-//! value, or within the lag before it, were read.
+//! Progress of a statement: the greatest value of its tracking column, and the rows at that value, or within the lag before it,
+//! that were read.
 //!
 //! Rows of one value of the tracking column have no order, and a transaction that commits late adds rows
 //! at values that were passed already. So reading begins again at the lower end of a window of values, and
@@ -28,7 +28,7 @@ const HASH_BYTES: usize = 16;
 /// Longest number in a tracking column.
 const MAX_DIGITS: usize = 1000;
 
-/// What a tracking column holds.
+/// Type of a tracking column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum TrackingType {
     Numeric,
@@ -36,7 +36,7 @@ pub(super) enum TrackingType {
 }
 
 impl TrackingType {
-    /// How it is written.
+    /// Returns its name in the options.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::Numeric => "numeric",
@@ -45,7 +45,7 @@ impl TrackingType {
     }
 }
 
-/// How far before the greatest value rows are looked for again.
+/// Distance before the greatest value at which rows are read again.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Lag {
     Number(BigDecimal),
@@ -84,7 +84,7 @@ struct Group {
     hashes: Vec<u128>,
 }
 
-/// What became of a row.
+/// Fate of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RowOutcome {
     /// It is new; so many equal rows were there before it.
@@ -104,16 +104,16 @@ pub(super) enum TrackingError {
     Type(String, &'static str),
 }
 
-/// How far a statement has been read.
+/// Progress of a statement.
 #[derive(Clone, Debug)]
 pub(super) struct Window {
     of: TrackingType,
     lag: Lag,
     groups: BTreeMap<Key, Group>,
     rows: usize,
-    /// How many rows of the window have a hash.
+    /// Number of rows of the window by hash.
     counts: HashMap<u128, u32>,
-    /// What of the window this reading has not met yet.
+    /// Rows of the window that this reading has not met yet.
     expected: HashMap<u128, u32>,
     narrowed: bool,
     /// A value up to which everything counts as read.
@@ -123,12 +123,12 @@ pub(super) struct Window {
 /// The form in which a position is stored.
 #[derive(Debug, Default, Serialize, Deserialize)]
 struct StoredPosition {
-    /// When the run that stored it began, in milliseconds.
+    /// Begin of the run that stored it, in milliseconds.
     ran: i64,
     /// Values, each with the hashes of its rows; empty where there is no tracking column.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     rows: Vec<(String, String)>,
-    /// Whether rows within the lag are missing, because they were too many.
+    /// `true` if rows within the lag are missing, because they were too many.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     narrowed: bool,
     /// A value up to which everything counts as read.
@@ -142,7 +142,7 @@ impl Window {
         Self { of, lag, groups: BTreeMap::new(), rows: 0, counts, expected, narrowed: false, passed: None }
     }
 
-    /// How many rows a reading from the window's lower end meets again.
+    /// Returns the number of rows that a reading from the window's lower end meets again.
     pub(super) fn rows(&self) -> usize {
         self.rows
     }
@@ -264,7 +264,7 @@ impl Window {
         Ok(RowOutcome::New { occurrence })
     }
 
-    /// Whether a row was read before; each that was counts once.
+    /// Returns whether a row was read before; each that was counts once.
     pub(super) fn expects(&mut self, hash: u128) -> bool {
         let count = self.expected.get_mut(&hash).filter(|count| **count > 0);
         count.is_some_and(|count| {
@@ -273,7 +273,7 @@ impl Window {
         })
     }
 
-    /// Whether the lag covers more rows than a window may have, so that it is shorter than wanted.
+    /// Returns whether the lag covers more rows than a window may have, so that it is shorter than wanted.
     pub(super) fn narrowed(&self) -> bool {
         self.narrowed
     }
@@ -375,7 +375,7 @@ pub(super) fn restore_run(position: &[u8]) -> Result<DateTime<Utc>, String> {
     Window::new(TrackingType::Numeric, Lag::Number(0.into())).restore(position)
 }
 
-/// When the run began that stored a position, in milliseconds; the least where it is none.
+/// Returns the begin of the run that stored a position, in milliseconds; the least where it is none.
 pub(super) fn ran_ms(position: &[u8]) -> i64 {
     serde_json::from_slice::<StoredPosition>(position).map_or(i64::MIN, |stored| stored.ran)
 }

@@ -1,4 +1,4 @@
-//! How the values of databases become JSON: what all of them share.
+//! Conversion of database values to JSON: the part that all databases share.
 
 use std::str::FromStr;
 
@@ -73,7 +73,7 @@ pub(super) struct DatabaseTimestamp {
     /// Date and time as written.
     local: NaiveDateTime,
     offset: Option<FixedOffset>,
-    /// What stands between date and time; `None` for a date alone.
+    /// Separator of date and time; `None` for a date alone.
     separator: Option<char>,
     digits: usize,
     suffix: String,

@@ -11,7 +11,7 @@ const MAX_GAP_HOURS: i64 = 26;
 pub(super) struct Zone {
     /// `None` is the zone of this machine.
     name: Option<Tz>,
-    /// Whether the first of the two, that of daylight-saving time, is meant.
+    /// `true` if the first of the two, that of daylight-saving time, is meant.
     first_on_overlap: bool,
 }
 

@@ -24,16 +24,16 @@ use crate::batch::NotStored;
 use crate::input::{InputError, Positions};
 use crate::kafka::{log, log_error};
 
-/// How long a broker may take to answer while partitions change hands.
+/// Time that a broker may take to answer while partitions change hands.
 pub(super) const ANSWER: Duration = Duration::from_secs(15);
 /// Time for the ids of topics: brokers that know of none may not answer at all, and the group waits meanwhile.
 const IDS_ANSWER: Duration = Duration::from_secs(3);
-/// How long revoked partitions wait for what is on its way.
+/// Time that revoked partitions wait for batches in flight.
 const LET_GO: Duration = Duration::from_secs(3);
 
 /// Topic and number of a partition.
 pub(super) type Key = (String, i32);
-/// What becomes of a batch.
+/// Receiver of the outcome of a batch.
 pub(super) type BatchOutcome = oneshot::Receiver<Result<(), NotStored>>;
 
 /// A partition that is ours.
@@ -57,7 +57,7 @@ pub(super) struct AssignedPartition {
     pub(super) exported: Option<i64>,
 }
 
-/// What became of the batches of all partitions.
+/// Outcome of the batches of all partitions.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(super) struct AssignmentUpdate {
     /// The pipeline ended before it stored one.
@@ -96,7 +96,7 @@ impl Assignment {
         self.state.lock().source.clone()
     }
 
-    /// Whether partitions that are assigned from now on are not to be fetched yet.
+    /// Returns whether partitions that are assigned from now on are not to be fetched yet.
     pub(super) fn set_paused(&self, paused: bool) {
         self.state.lock().paused = paused;
     }

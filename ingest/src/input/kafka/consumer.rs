@@ -25,11 +25,11 @@ use crate::event::value_bytes;
 use crate::input::{Context, InputError, mark_version};
 use crate::{Ack, Batch, FieldReference, Move};
 
-/// How long the brokers may take to answer for the first time.
+/// Time that the brokers may take for their first answer.
 const FIRST_ANSWER: Duration = Duration::from_secs(30);
-/// How long a look at a full pipeline waits for room.
+/// Time that a look at a full pipeline waits for memory.
 const ROOM: Duration = Duration::from_millis(200);
-/// How long the pipeline may be full until fetching pauses; the group is served meanwhile.
+/// Time after which a full pipeline pauses fetching; the group is served meanwhile.
 const STALL: Duration = Duration::from_secs(3);
 /// Pause after the store refused for lack of room.
 const BACK_OFF: Duration = Duration::from_millis(500);
@@ -95,7 +95,7 @@ struct Reader<'a> {
     runtime: Handle,
     consumer: &'a BaseConsumer<Assignment>,
     decoder: Box<dyn Decoder>,
-    /// Where an event tells of its record.
+    /// Field of an event that describes its record.
     kafka: FieldReference,
     open: Vec<Open>,
     /// Bytes of what this round took.
@@ -248,8 +248,8 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// Whether a record that lies behind the position belongs to a topic that was made again: then the
-    /// position is beyond the partition's end. Otherwise it was read already.
+    /// Returns whether a record that lies behind the position belongs to a topic that was made again: then the position is beyond
+    /// the partition's end. Otherwise it was read already.
     fn made_again(
         &self,
         topic: &str,
@@ -401,7 +401,7 @@ impl Reader<'_> {
         Ok(())
     }
 
-    /// What librdkafka reports; it retries by itself whatever may pass.
+    /// Handles an error of librdkafka, which retries transient ones by itself.
     fn error(&mut self, error: KafkaError) -> Result<(), InputError> {
         if let Some((_, reason)) = self.consumer.client().fatal_error() {
             return Err(InputError(format!("the consumer cannot go on: {reason}")));
@@ -425,7 +425,7 @@ fn failed(error: KafkaError) -> InputError {
     InputError(format!("the consumer failed: {error}"))
 }
 
-/// What an event tells of its record.
+/// Returns the members of an event that describe its record.
 fn about(message: &BorrowedMessage<'_>, settings: &Settings) -> Map<String, Value> {
     let text = |bytes: &[u8]| Value::String(String::from_utf8_lossy(bytes).into_owned());
     let mut about = Map::new();

@@ -1,5 +1,5 @@
-//! Where reading a partition begins: decided from the stored position, the group's offset in the broker and
-//! what the partition has.
+//! Start of reading a partition: decided from the stored position, the group's offset in the broker and the extent of the
+//! partition.
 //!
 //! Positions live with the data. The group's offset is only an export of them, for tools that show how far a
 //! group is; it bears a mark, so that one that an operator has set (or another consumer, before the group
@@ -53,7 +53,7 @@ pub(super) fn mark(adopted: Option<u64>) -> String {
     adopted.map_or_else(|| MARK.to_owned(), |epoch| format!("{MARK} adopted {epoch}"))
 }
 
-/// What is done where there is neither position nor offset.
+/// Start where there is neither position nor offset.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Reset {
     Earliest,
@@ -62,7 +62,7 @@ pub(super) enum Reset {
     None,
 }
 
-/// Where to begin, and why.
+/// Start offset, and its reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum StartOffset {
     /// At the stored position.

@@ -13,7 +13,7 @@ use crate::{Fault, Options, Setting};
 
 /// Records that librdkafka fetches ahead, in KiB.
 const FETCH_AHEAD_KIB: &str = "16384";
-/// How long nothing is fetched once so much is there. The library's own second would leave the pipeline without work.
+/// Pause of fetching once so much is there. The library's own second would leave the pipeline without work.
 const FETCH_AGAIN_MS: &str = "5";
 const DEFAULT_POLL_RECORDS: i64 = 500;
 /// Options for registries of schemas, which are not supported.
@@ -31,7 +31,7 @@ const SCHEMAS: &[&str] = &[
     "schema_registry_ssl_truststore_type",
 ];
 
-/// What of a record goes into the metadata of its event.
+/// Members of a record that go into the metadata of its event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum RecordDecoration {
     Nothing,
@@ -40,7 +40,7 @@ pub(super) enum RecordDecoration {
     Extended,
 }
 
-/// What a user says of topics to read.
+/// Settings of a topic input.
 #[derive(Debug)]
 pub(super) struct Settings {
     pub(super) client: Client,
@@ -49,7 +49,7 @@ pub(super) struct Settings {
     pub(super) group: String,
     pub(super) threads: usize,
     pub(super) reset: Reset,
-    /// How often offsets are exported; at once where `None`.
+    /// Interval of the export of offsets; at once where `None`.
     pub(super) export: Option<Duration>,
     pub(super) max_records: usize,
     pub(super) poll: Duration,

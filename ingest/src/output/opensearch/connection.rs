@@ -1,4 +1,4 @@
-//! How another server is reached: addresses, credentials, TLS, compression, pauses.
+//! Connection to another server: addresses, credentials, TLS, compression, pauses.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ const BULK_BYTES: usize = 20 << 20;
 /// Port where an address has none.
 const PORT: u16 = 9200;
 
-/// Where events are sent, and how.
+/// Settings of the connection and its addresses.
 #[derive(Debug)]
 pub(super) struct Settings {
     /// They may have credentials.

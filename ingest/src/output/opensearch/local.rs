@@ -33,7 +33,7 @@ impl Indices {
     }
 }
 
-/// What names with date math stand for, as a pattern: `<logs-{now/d}>` is a `logs-*`.
+/// Returns the pattern that names with date math stand for: `<logs-{now/d}>` is a `logs-*`.
 fn without_date_math(pattern: &str) -> String {
     let Some(inner) = pattern.strip_prefix('<').and_then(|rest| rest.strip_suffix('>')) else {
         return pattern.to_owned();

@@ -1,4 +1,4 @@
-//! What an event becomes: an action on a document of an index.
+//! Operations of events: an action on a document of an index.
 
 use bytes::Bytes;
 use millrace_storage::{ActionKind, VersionType};
@@ -11,7 +11,7 @@ const INDEX: &str = "logstash-%{+yyyy.MM.dd}";
 /// Longest id of a document.
 const MAX_ID_BYTES: usize = 512;
 
-/// How operations are made of events.
+/// Builder of the operations of events.
 #[derive(Debug)]
 pub(super) struct Operations {
     action: Template,

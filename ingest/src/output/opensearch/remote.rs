@@ -50,15 +50,15 @@ impl fmt::Debug for Remote {
 
 /// An operation on its way.
 struct Item {
-    /// Which of the events it is.
+    /// Index of the event.
     event: usize,
     /// Its lines of the body.
     lines: Vec<u8>,
-    /// Whether a conflict means that it is there.
+    /// `true` if a conflict means that it is there.
     create: bool,
 }
 
-/// How one request ended.
+/// Outcome of one request.
 enum RequestOutcome {
     /// Items that were not taken and are to be sent again, with why.
     Again(Vec<Item>, String),
@@ -209,7 +209,7 @@ impl Remote {
     }
 }
 
-/// What events become; what cannot is refused.
+/// Builds the items of events; an event without one is refused.
 fn items(
     operations: &Operations,
     events: &[(Arc<Event>, Option<String>)],

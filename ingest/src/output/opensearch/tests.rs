@@ -132,7 +132,7 @@ fn options_are_checked() {
     }
 }
 
-/// What the server is to answer next.
+/// Next answer of the server.
 #[derive(Clone, Debug)]
 enum Reply {
     Status(u16),

@@ -10,7 +10,7 @@ use millrace_ingest::pattern::{Deadline, Expression, MatchStopped};
 
 use crate::filter::characters::Characters;
 
-/// What separates.
+/// Separator of keys and values, or of pairs.
 #[derive(Debug)]
 pub(super) enum Separator {
     /// One of some characters.
@@ -60,12 +60,12 @@ impl Separator {
     }
 }
 
-/// How pairs are written.
+/// Syntax of pairs.
 #[derive(Debug)]
 pub(super) struct Syntax {
     pub(super) fields: Separator,
     pub(super) values: Separator,
-    /// Whether white space around what splits keys from values means nothing.
+    /// `true` if white space around what splits keys from values means nothing.
     pub(super) lenient: bool,
     pub(super) brackets: bool,
 }
@@ -74,7 +74,7 @@ pub(super) struct Syntax {
 struct SeparatorLookahead<'a> {
     separator: &'a Separator,
     deadline: &'a Deadline,
-    /// Where the search began, and what it found.
+    /// Begin of the last search, and its result.
     known: Option<(usize, Option<Range<usize>>)>,
 }
 
@@ -139,7 +139,7 @@ impl Syntax {
         Ok(())
     }
 
-    /// Where the key ends and the value begins, if the splitter follows the key, which ends before `end`.
+    /// Returns the end of the key and the begin of the value, if the splitter follows the key, which ends before `end`.
     fn splitter_behind(&self, text: &str, end: usize, splitter: &Range<usize>) -> Option<(usize, usize)> {
         if !self.lenient {
             return (splitter.start == end).then_some((end, splitter.end));

@@ -127,7 +127,7 @@ fn whole(number: f64) -> Value {
     }
 }
 
-/// What stands for true and false; anything else is neither.
+/// Parses true and false; anything else is neither.
 fn boolean(value: &Value) -> Option<bool> {
     match text_of(value).to_ascii_lowercase().as_str() {
         "true" | "t" | "yes" | "y" | "1" | "1.0" => Some(true),

@@ -14,7 +14,7 @@ pub(super) struct Gsub {
     fixed: Option<Replacement>,
 }
 
-/// What is the same for all events, or made for each.
+/// Operand that is the same for all events, or made for each.
 #[derive(Debug)]
 enum Operand<T> {
     Fixed(T),

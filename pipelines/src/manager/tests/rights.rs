@@ -1,4 +1,4 @@
-//! What events may choose against a real store, and what stays the server's.
+//! Choices of events against a real store, and the rights that stay the server's.
 
 use millrace_storage::metadata::{Metadata, Uuid, parse_alias_actions};
 use millrace_storage::{Engine, Session};

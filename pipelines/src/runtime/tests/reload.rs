@@ -1,8 +1,8 @@
-//! What is under way when another graph takes the place of the running one.
+//! Events in flight while another graph takes the place of the running one.
 
 use super::*;
 
-/// Where numbers are sent to, down until it is opened.
+/// Returns the target of numbers, down until it is opened.
 fn elsewhere(down: bool) -> Arc<Elsewhere> {
     Arc::new(Elsewhere { seen: Mutex::default(), down: watch::Sender::new(down) })
 }
@@ -20,7 +20,7 @@ fn source(total: u64) -> Arc<InputNode> {
     input(Numbers { name: "numbers", partitions: vec!["a"], total, ends: false })
 }
 
-/// What every number but 13, which [`Elsewhere`] refuses, is.
+/// Returns every number but 13, which [`Elsewhere`] refuses.
 fn all_but_unlucky(total: u64) -> Vec<u64> {
     (0..total).filter(|n| *n != 13).collect()
 }

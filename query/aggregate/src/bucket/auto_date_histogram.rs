@@ -37,7 +37,7 @@ const MAX_KEPT: usize = 20_000;
 #[derive(Debug)]
 pub(crate) struct AutoDateHistogramSpec {
     auto: Arc<AutoDateHistogram>,
-    /// How rows get keys: instants, rounded to milliseconds.
+    /// Rule for keys: instants, rounded to milliseconds.
     pub rule: Arc<KeyRule>,
     zone: Zone,
     /// Place of the least interval.
@@ -266,7 +266,7 @@ impl Collector for AutoCollector {
 /// The buckets of an answer.
 struct Plan {
     rounding: Rounding,
-    /// How many intervals a bucket has.
+    /// Number of intervals of a bucket.
     multiple: usize,
     /// The first and the last instant; none without documents.
     ends: Option<(i64, i64)>,

@@ -20,7 +20,7 @@ use crate::result::{self, Format, Key, Outcome};
 use crate::source::{FirstValues, Question};
 use crate::term_filter::TermFilter;
 
-/// What the answer is made with.
+/// Specification of the answer.
 #[derive(Debug)]
 pub(crate) struct CompositeSpec {
     composite: Arc<Composite>,

@@ -17,7 +17,7 @@ use crate::keys::{KeyForm, KeyRule};
 use crate::ordinals::Children;
 use crate::result::{self, Format, Key, Outcome};
 
-/// What the answer is made with.
+/// Specification of the answer.
 #[derive(Debug)]
 pub(crate) struct DateHistogramSpec {
     histogram: Arc<DateHistogram>,

@@ -1,4 +1,4 @@
-//! What histograms have in common: buckets at places that follow one another, with empty ones in the gaps.
+//! Common part of histograms: buckets at places that follow one another, with empty ones in the gaps.
 
 use millrace_dsl::aggs::BucketOrder;
 use millrace_work::error::Result;
@@ -11,7 +11,7 @@ use crate::result::{BucketsKind, Key, Outcome};
 
 /// The places of a histogram's buckets.
 pub(super) trait BucketPositions {
-    /// Where a bucket is.
+    /// Position of a bucket.
     type Position: Copy + PartialOrd;
 
     /// Returns the place of a key; `None` of a key of another kind.
@@ -35,15 +35,15 @@ pub(super) trait BucketPositions {
     ) -> Result<impl Iterator<Item = Self::Position>>;
 }
 
-/// What the answer of a histogram is made with.
+/// Layout of a histogram's answer.
 pub(super) struct Layout<'a> {
     /// Least documents of a bucket; gaps are filled where it is 0.
     pub min_doc_count: u64,
-    /// How buckets are ordered.
+    /// Order of the buckets.
     pub order: &'a BucketOrder,
-    /// Whether they are members of an object.
+    /// `true` if they are members of an object.
     pub keyed: bool,
-    /// Which histogram it is.
+    /// Kind of the histogram.
     pub shape: BucketsKind,
 }
 

@@ -14,7 +14,7 @@ use crate::keys::{KeyForm, KeyRule};
 use crate::ordinals::Children;
 use crate::result::{self, Key, Outcome};
 
-/// What the answer is made with.
+/// Specification of the answer.
 #[derive(Debug)]
 pub(crate) struct HistogramSpec {
     histogram: Arc<Histogram>,
@@ -51,7 +51,7 @@ pub(crate) fn reduce(
 }
 
 impl HistogramSpec {
-    /// How many intervals a number is above the offset.
+    /// Returns the number of intervals from the offset to a number.
     fn intervals(&self, number: f64) -> f64 {
         (number - self.histogram.offset) / self.histogram.interval
     }

@@ -25,16 +25,16 @@ const SPARE_BUCKETS: usize = 16_384;
 /// An aggregation whose buckets come of values.
 #[derive(Debug)]
 pub(crate) struct KeyedAggregation {
-    /// How rows get keys.
+    /// Rules for keys.
     pub rules: Vec<Arc<KeyRule>>,
-    /// Whether keys are lists, though there be one rule.
+    /// `true` if keys are lists, though there be one rule.
     pub list: bool,
-    /// Which aggregation it is.
+    /// Kind of the aggregation.
     pub kind: Kind,
 }
 
 impl KeyedAggregation {
-    /// Whether rows are counted by the bucket of the level above, too.
+    /// Returns whether rows are counted by the bucket of the level above, too.
     pub(crate) fn counts_rows(&self) -> bool {
         matches!(self.kind, Kind::SignificantTerms(_))
     }
@@ -62,7 +62,7 @@ pub(crate) struct Candidate {
     pub doc_count: u64,
     /// Its number; [`ordinals::NONE`] where it has no documents.
     pub ordinal: u32,
-    /// What it shows besides.
+    /// Details of a bucket.
     pub detail: Detail,
 }
 

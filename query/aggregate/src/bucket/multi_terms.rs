@@ -15,7 +15,7 @@ use crate::ordinals::Children;
 use crate::result::{self, Format, Outcome};
 use crate::term_filter::TermFilter;
 
-/// What the answer is made with.
+/// Specification of the answer.
 #[derive(Debug)]
 pub(crate) struct MultiTermsSpec {
     terms: Arc<MultiTerms>,

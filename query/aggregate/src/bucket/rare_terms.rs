@@ -14,7 +14,7 @@ use crate::keys::{KeyForm, KeyRule};
 use crate::ordinals::Children;
 use crate::result::{self, KeyType, Outcome};
 
-/// What the answer is made with.
+/// Specification of the answer.
 #[derive(Debug)]
 pub(crate) struct RareTermsSpec {
     most: u64,

@@ -16,7 +16,7 @@ use crate::collector::{Collector, Reduction, ShardReader, SubCollectors, same};
 use crate::metric::Ordinals;
 use crate::result::{Outcome, SingleKind};
 
-/// What is sampled.
+/// Specification of the sample.
 #[derive(Debug)]
 pub(crate) struct SamplerSpec {
     /// Most documents of a shard.

@@ -18,7 +18,7 @@ use crate::result::{self, Detail, KeyType, Outcome};
 /// Bytes of a term of the background while an answer is made.
 const BACKGROUND_TERM_BYTES: usize = 64;
 
-/// What the answer is made with.
+/// Specification of the answer.
 #[derive(Debug)]
 pub(crate) struct SignificantTermsSpec {
     significant: Arc<SignificantTerms>,

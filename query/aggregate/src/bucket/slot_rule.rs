@@ -1,4 +1,4 @@
-//! Which rows belong to which of a fixed number of buckets.
+//! Assigns rows to a fixed number of buckets.
 
 use arrow::array::AsArray;
 use millrace_work::error::Result;
@@ -12,7 +12,7 @@ use crate::segment::RowBits;
 /// Numbers that are compared with one bound after the other: they stay in the nearest cache.
 const COMPARED_ROWS: usize = 1_024;
 
-/// Which rows belong to which bucket.
+/// Rule that assigns rows to buckets.
 #[derive(Debug)]
 pub(crate) enum Rule {
     /// All rows to the one.
@@ -21,7 +21,7 @@ pub(crate) enum Rule {
     Filters {
         /// Numbers of filters.
         filters: Vec<usize>,
-        /// Whether the last bucket is of those that no filter matches.
+        /// `true` if the last bucket is of those that no filter matches.
         other: bool,
     },
     /// Those of filters and of pairs of them, in the order 0, 0&1, 0&2, …, 1, 1&2, ….

@@ -19,15 +19,15 @@ use crate::source::{Question, Sink, SourceQuery, all_of};
 pub(crate) struct Slots {
     /// Number of buckets.
     pub slots: usize,
-    /// Which rows belong to which.
+    /// Rule that assigns rows to buckets.
     pub rule: Rule,
-    /// What the answer is made with.
+    /// Specification of the answer.
     pub answer: Answer,
-    /// How keys are written.
+    /// Format of keys.
     pub format: Format,
 }
 
-/// What the answer is made with.
+/// Specification of the answer.
 #[derive(Debug)]
 pub(crate) enum Answer {
     /// One bucket.
@@ -36,11 +36,11 @@ pub(crate) enum Answer {
     Several {
         /// Key and detail of each, in their order.
         buckets: Vec<(Key, Detail)>,
-        /// Which aggregation it is.
+        /// Kind of the aggregation.
         shape: BucketsKind,
-        /// Whether they are members of an object.
+        /// `true` if they are members of an object.
         keyed: bool,
-        /// Whether empty ones are shown.
+        /// `true` if empty ones are shown.
         empty: bool,
     },
 }
@@ -53,7 +53,7 @@ pub(crate) struct SlotCollector {
     subs: SubCollectors,
     positions: Vec<u32>,
     children: Vec<u32>,
-    /// Whether joining parts made more buckets than there are numbers.
+    /// `true` if joining parts made more buckets than there are numbers.
     overflown: bool,
 }
 

@@ -27,7 +27,7 @@ const MAX_STATES: i64 = 10_000;
 /// Bytes of a key in a set of keys, about.
 const KNOWN_KEY_BYTES: usize = 16;
 
-/// What the answer is made with.
+/// Specification of the answer.
 #[derive(Debug)]
 pub(crate) struct TermsSpec {
     terms: Arc<Terms>,

@@ -72,7 +72,7 @@ impl Tuples {
     }
 }
 
-/// Whether a key of a list is null.
+/// Returns whether a key of a list is null.
 fn is_null(tuple: &[u64], width: usize, place: usize) -> bool {
     tuple.get(width + place / 64).is_some_and(|word| word >> (place % 64) & 1 == 1)
 }

@@ -139,7 +139,7 @@ struct Table {
     len: usize,
 }
 
-/// What stands for the hash 0.
+/// Substitute of the hash 0.
 const ZERO: u64 = 0x9e37_79b9_7f4a_7c15;
 
 impl Table {

@@ -22,7 +22,7 @@ const HASHED_TERMS: usize = 65_536;
 /// A metric over the indices of a table.
 #[derive(Debug)]
 pub(crate) struct Measure {
-    /// What is computed.
+    /// Computed metric.
     pub metric: Arc<Metric>,
     /// The fields that it reads: one, value and weight, or those of `matrix_stats`.
     pub fields: Vec<Values>,

@@ -24,7 +24,7 @@ use crate::result;
 
 pub(crate) use hash::{hash_bytes, hash_double, hash_long};
 
-/// What a metric is fed with.
+/// Input of a metric.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Input {
     /// [`Values::Numbers`].
@@ -77,7 +77,7 @@ pub(crate) enum Ordinals<'a> {
     Each(&'a [u32]),
 }
 
-/// What [`Accumulator::merge`] maps an ordinal to whose bucket is dropped.
+/// Ordinal that [`Accumulator::merge`] gives to dropped buckets.
 pub(crate) const DROPPED: u32 = u32::MAX;
 
 /// Returns the number here of a bucket of another part, as a map of [`Accumulator::merge`] has it, unless it is dropped.
@@ -110,7 +110,7 @@ pub(crate) enum Accumulator {
     Matrix(matrix_stats::Matrix),
 }
 
-/// What is made of a sum.
+/// Result that a sum makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SumOf {
     /// The sum.

@@ -17,7 +17,7 @@ const MAX_COMPRESSION: f64 = 10_000.0;
 struct CentroidRun {
     mean: f64,
     weight: u64,
-    /// Whether all its values are equal.
+    /// `true` if all its values are equal.
     pure: bool,
 }
 

@@ -178,7 +178,7 @@ fn select(selector: &BucketExpression, of: &str, buckets: &mut Buckets) -> Resul
     Ok(())
 }
 
-/// What a bucket is ordered by.
+/// Value that buckets are ordered by.
 #[derive(Clone, Debug)]
 enum SortValue {
     Missing,

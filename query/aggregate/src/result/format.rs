@@ -1,4 +1,4 @@
-//! How keys and values are written.
+//! Formats of keys and values.
 
 use std::sync::Arc;
 
@@ -11,7 +11,7 @@ use serde_json::{Number, Value, json};
 
 use super::Key;
 
-/// How the keys and values of an aggregation are written.
+/// Format of an aggregation's keys and values.
 #[derive(Clone, Debug, Default)]
 pub enum Format {
     /// As JSON has them, without `key_as_string` and `value_as_string`.
@@ -39,7 +39,7 @@ impl Format {
         }
     }
 
-    /// Whether keys and values are not written a second time as text.
+    /// Returns whether keys and values are not written a second time as text.
     pub(crate) fn is_raw(&self) -> bool {
         matches!(self, Self::Raw)
     }

@@ -94,15 +94,15 @@ pub struct ExtendedStats {
 /// Values of percentiles, or ranks of values.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Percentiles {
-    /// How they were computed.
+    /// Method of their computation.
     pub method: PercentileMethod,
-    /// Whether they are members of an object.
+    /// `true` if they are members of an object.
     pub keyed: bool,
     /// Percents and their values, or values and their ranks.
     pub values: Vec<(f64, f64)>,
 }
 
-/// How percentiles were computed.
+/// Method of computing percentiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum PercentileMethod {

@@ -27,20 +27,20 @@ pub struct Results(pub Vec<Entry>);
 /// One named result.
 #[derive(Clone, Debug)]
 pub struct Entry {
-    /// What all results of this aggregation share, whichever bucket they are in.
+    /// Members that all results of this aggregation share, whichever bucket they are in.
     pub header: Arc<Header>,
     /// The result.
     pub outcome: Outcome,
 }
 
-/// What all results of one aggregation share.
+/// Members that all results of one aggregation share.
 #[derive(Clone, Debug, Default)]
 pub struct Header {
     /// Name of the aggregation.
     pub name: Arc<str>,
-    /// What the answer repeats.
+    /// Metadata that the answer repeats.
     pub meta: Option<Arc<Map<String, Value>>>,
-    /// How keys and values are written.
+    /// Format of keys and values.
     pub format: Format,
 }
 
@@ -65,7 +65,7 @@ pub enum Outcome {
 /// The bucket of an aggregation that has one.
 #[derive(Clone, Debug)]
 pub struct SingleBucket {
-    /// Which aggregation it is.
+    /// Kind of the aggregation.
     pub kind: SingleKind,
     /// Number of its documents.
     pub doc_count: u64,
@@ -88,9 +88,9 @@ pub enum SingleKind {
 /// Buckets in the order in which they are shown.
 #[derive(Clone, Debug)]
 pub struct Buckets {
-    /// Which aggregation it is, and what is shown beside the buckets.
+    /// Kind of the aggregation, and the members beside the buckets.
     pub shape: BucketsKind,
-    /// Whether they are members of an object, by their keys.
+    /// `true` if they are members of an object, by their keys.
     pub keyed: bool,
     /// The buckets.
     pub buckets: Vec<Bucket>,
@@ -101,27 +101,27 @@ pub struct Buckets {
 pub enum BucketsKind {
     /// `terms`.
     Terms {
-        /// What keys are.
+        /// Type of keys.
         key_type: KeyType,
         /// Number of documents of values that are not shown.
         other: u64,
-        /// Whether buckets show `doc_count_error_upper_bound`.
+        /// `true` if buckets show `doc_count_error_upper_bound`.
         show_error: bool,
     },
     /// `multi_terms`; keys are [`Key::List`].
     MultiTerms {
-        /// How the parts of keys are written.
+        /// Formats of the parts of keys.
         formats: Arc<[Format]>,
         /// Number of documents of values that are not shown.
         other: u64,
-        /// Whether buckets show `doc_count_error_upper_bound`.
+        /// `true` if buckets show `doc_count_error_upper_bound`.
         show_error: bool,
     },
     /// `rare_terms`.
     RareTerms(KeyType),
     /// `significant_terms`; buckets have [`Detail::Significant`].
     SignificantTerms {
-        /// What keys are.
+        /// Type of keys.
         key_type: KeyType,
         /// Documents in the foreground.
         doc_count: u64,
@@ -156,7 +156,7 @@ pub enum BucketsKind {
     AdjacencyMatrix,
 }
 
-/// What the keys of an aggregation over terms are.
+/// Type of the keys of an aggregation over terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum KeyType {
     /// [`Key::Text`] or [`Key::Ip`].
@@ -178,7 +178,7 @@ pub struct Bucket {
     pub key: Key,
     /// Number of its documents.
     pub doc_count: u64,
-    /// What it shows besides.
+    /// Details of a bucket.
     pub detail: Detail,
     /// Results of the sub-aggregations.
     pub subs: Results,
@@ -203,7 +203,7 @@ pub enum Key {
     List(Arc<[Key]>),
 }
 
-/// What a bucket shows besides key, count and results.
+/// Details of a bucket besides key, count and results.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Detail {
     /// Nothing.
@@ -222,7 +222,7 @@ pub enum Detail {
         /// Upper bound; open where absent.
         to: Option<[u8; 16]>,
     },
-    /// How significant a term is.
+    /// Significance of a term.
     Significant {
         /// Its score.
         score: f64,

@@ -5,7 +5,7 @@ use millrace_work::error::{Error, Result};
 use super::{Bucket, Buckets, Entry, ExtendedStats, Format, Metric, Outcome, Results, Stats};
 use crate::result::Key;
 
-/// What a path leads to.
+/// Property that a path leads to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Property<'a> {
     /// A number.
@@ -137,7 +137,7 @@ impl Metric {
         })
     }
 
-    /// Whether it has several values, of which a path must choose one.
+    /// Returns whether it has several values, of which a path must choose one.
     pub(crate) fn is_multiple(&self) -> bool {
         matches!(
             self,

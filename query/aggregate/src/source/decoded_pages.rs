@@ -15,7 +15,7 @@ const RUN_ROWS: u32 = 65_536;
 /// needed last does not drive out what is needed first, and is decoded again for the next.
 const NUMBER_BYTES: u64 = 4;
 const MOST_BYTES: u64 = 96 << 20;
-/// What a row costs beside one whose columns are read: where its numbers stay decoded, no more, and less the next time; where
+/// Cost of a row beside one whose columns are read. Where its numbers stay decoded it is no more, and less the next time; where
 /// they do not, they are decoded and let go.
 const STAYS: u64 = 1;
 const IS_DRIVEN_OUT: u64 = 2;

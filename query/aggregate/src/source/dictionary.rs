@@ -10,10 +10,10 @@ use crate::field::{FieldSource, ValueKind};
 use crate::keys::KeyForm;
 use crate::segment::SegmentContext;
 
-/// What a term costs whose rows are counted, in rows: of each row a pass would have to find the group.
+/// Cost of a term whose rows are counted, in rows: of each row a pass would have to find the group.
 const COUNTED_TERM: u64 = 1;
-/// What a term costs that is only told apart from others. Where the first terms have one row each, the column is read sooner
-/// than the dictionary (cardinality of nearly unique fields).
+/// Cost of a term that is only told apart from others. Where the first terms have one row each, the column is read sooner than
+/// the dictionary (cardinality of nearly unique fields).
 const DISTINCT_TERM: u64 = 2;
 /// Terms by which it is estimated how many there are.
 const SAMPLED_TERMS: u64 = 1_024;

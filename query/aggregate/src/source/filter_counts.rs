@@ -1,4 +1,4 @@
-//! How many documents of a segment match filters, as the lengths of posting lists tell it.
+//! Counts documents of a segment that match filters by the lengths of posting lists.
 
 use millrace_work::error::Result;
 

@@ -10,8 +10,8 @@ use crate::field::ValueKind;
 use crate::keys::KeyRule;
 use crate::result::Key;
 
-/// What a step of the walk costs, over a term or a row of it, in rows: where a quarter of the rows was walked over for a
-/// page, reading them all would have been the cheaper way.
+/// Cost of a step of the walk, over a term or a row of it, in rows. Where a quarter of the rows was walked over for a page,
+/// reading them all would have been the cheaper way.
 const STEP: u64 = 4;
 /// Steps that are made in any case: so many take less than to decide about them.
 const FREE_STEPS: u64 = 4_096;
@@ -104,8 +104,8 @@ fn walk(
     Ok((cost(steps) <= most).then_some((cost(steps), found)))
 }
 
-/// Whether every row has a key of a rule: else rows of a term may be none of the answer, and there are not enough of those that
-/// were wanted.
+/// Returns whether every row has a key of a rule: else rows of a term may be none of the answer, and there are not enough of
+/// those that were wanted.
 fn has_every_row(rule: &KeyRule, at: SegmentRows<'_>) -> Result<bool> {
     let values = &rule.values;
     if rule.null || values.missing().is_some() || values.constant_in(at.segment.index).is_some() {

@@ -6,7 +6,7 @@ use super::{Question, SegmentRows, Source, SourceCost};
 use crate::field::ValueKind;
 use crate::keys::KeyForm;
 
-/// What a minute costs that is put into its span, in rows: it is rounded as the time of one row is.
+/// Cost of a minute that is put into its span, in rows: it is rounded as the time of one row is.
 const COUNTED_MINUTE: u64 = 1;
 
 /// Rows by minute, which are told where all rows of a segment are asked about and no minute straddles spans. The first time

@@ -1,5 +1,4 @@
-//! Where the groups of rows come from: the sources that answer what is asked of the rows of a segment, what each costs,
-//! and the choice of the cheapest.
+//! Sources of groups: the sources that answer questions about the rows of a segment, their costs, and the choice of the cheapest.
 //!
 //! A [`Question`] says what is wanted of rows. A [`Source`] that can answer it there makes a [`SourceCost`]: what it would cost, in
 //! rows that a pass over all columns reads in the same time, and how it would go about it. [`choose`] takes the cheapest; what
@@ -84,21 +83,21 @@ pub(crate) fn all() -> &'static [&'static dyn Source] {
     &ALL
 }
 
-/// What is asked of the rows of a segment.
+/// Question about the rows of a segment.
 #[derive(Debug)]
 pub(crate) enum Question<'a> {
-    /// How many there are: [`Sink::group`] with 0.
+    /// Number of rows: [`Sink::group`] with 0.
     Count,
-    /// How many match each of some filters: [`Sink::group`] with their places.
+    /// Number of matches of each of some filters: [`Sink::group`] with their places.
     Filters(&'a [usize]),
-    /// How many have each key: [`Sink::group`] or [`Sink::term`], and [`Sink::batch`] with the rows of which it is not known.
+    /// Number of rows of each key: [`Sink::group`] or [`Sink::term`], and [`Sink::batch`] with the rows whose key is not known.
     Keys(&'a KeyRule),
-    /// How many have a number from, and before, of some ranges: [`Sink::group`] with their places, and [`Sink::batch`] with the
-    /// rows of which it is not known.
+    /// Number of rows with a number from, and before, of some ranges: [`Sink::group`] with their places, and [`Sink::batch`] with
+    /// the rows of which it is not known.
     Ranges(&'a Values, &'a [(f64, f64)]),
-    /// Which values there are: [`Sink::term`].
+    /// Distinct values: [`Sink::term`].
     Distinct(&'a Values),
-    /// How many values there are: [`Sink::group`] with 0.
+    /// Number of values: [`Sink::group`] with 0.
     ValueCount(&'a Values),
     /// The least and the greatest number: [`Sink::numbers`].
     Extremes(&'a Values),
@@ -115,11 +114,11 @@ pub(crate) enum Question<'a> {
 pub(crate) struct FirstValues<'a> {
     /// The field.
     pub values: &'a Values,
-    /// Whether they ascend.
+    /// `true` if they ascend.
     pub ascending: bool,
     /// The value at which they begin.
     pub from: Option<&'a Key>,
-    /// How many are wanted.
+    /// Number of groups that are requested.
     pub wanted: usize,
     /// Keys that rows must have besides.
     pub others: &'a [Arc<KeyRule>],
@@ -181,7 +180,7 @@ pub(crate) struct SegmentRows<'a> {
     pub segment: &'a SegmentContext<'a>,
     /// The rows.
     pub rows: &'a Rows,
-    /// Who is asked: [`all`].
+    /// Candidate sources: [`all`].
     pub sources: &'a [&'a dyn Source],
 }
 
@@ -210,7 +209,7 @@ impl<'a> SegmentRows<'a> {
         (plain && listed).then_some(place)
     }
 
-    /// Whether the work is to end.
+    /// Returns whether the work is to end.
     fn stopped(&self) -> bool {
         self.segment.table.handle.stop.requested()
     }
@@ -266,11 +265,11 @@ pub(crate) fn all_of(batch: &Batch<'_>) -> Selection<'static> {
 /// Tells a sink.
 type Feed<'a> = Box<dyn FnOnce(&mut dyn Sink) -> Result<()> + 'a>;
 
-/// What a source would do for a question.
+/// Cost of a source for a question.
 pub(crate) struct SourceCost<'a> {
-    /// What it costs, in rows of a pass over all.
+    /// Cost in rows of a pass over all.
     pub cost: u64,
-    /// Whether it tells of the segment as a whole, at the part that has its first row, and nothing at others.
+    /// `true` if it tells of the segment as a whole, at the part that has its first row, and nothing at others.
     pub of_segment: bool,
     feed: Feed<'a>,
 }
@@ -300,7 +299,7 @@ impl fmt::Debug for SourceCost<'_> {
     }
 }
 
-/// Where groups come from.
+/// Source of groups.
 pub(crate) trait Source: Sync {
     /// Names it.
     fn name(&self) -> &'static str;
@@ -317,7 +316,7 @@ pub(crate) trait Source: Sync {
     ) -> Result<Option<SourceCost<'a>>>;
 }
 
-/// What a pass over the rows costs, which answers everything.
+/// Returns the cost of a pass over the rows, which answers everything.
 fn cost_of_pass(question: &Question<'_>, at: SegmentRows<'_>) -> u64 {
     match question {
         // Told part by part.

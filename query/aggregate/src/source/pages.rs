@@ -77,8 +77,8 @@ fn of_ranges(ranges: &[(f64, f64)], (min, max): (f64, f64)) -> Option<Vec<u64>> 
     Some(own)
 }
 
-/// What a number of rows of straddling pages costs, in rows: a third more than in a pass, as they are read by themselves.
-/// So where less than a quarter of the rows is in pages that tell their bucket, a pass is the cheaper one.
+/// Returns the cost of a number of rows of straddling pages, in rows: a third more than in a pass, as they are read by
+/// themselves. So where less than a quarter of the rows is in pages that tell their bucket, a pass is the cheaper one.
 fn cost_of_reading(rows: u64) -> u64 {
     rows + rows / 3
 }

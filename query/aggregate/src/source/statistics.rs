@@ -1,4 +1,4 @@
-//! What statistics of a column tell of all rows of a segment.
+//! Answers from statistics of a column over all rows of a segment.
 
 use millrace_storage::segment::NumberBounds;
 use millrace_work::error::Result;

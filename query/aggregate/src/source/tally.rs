@@ -9,7 +9,7 @@ use super::{Question, SegmentRows, Source, SourceCost};
 use crate::field::{FieldSource, ValueKind, Values};
 use crate::keys::{KeyForm, interval_key};
 
-/// What an integer costs that is put into its interval, and a bound that is looked up, in rows: as much as one row, at most.
+/// Cost of an integer that is put into its interval, and of a bound that is looked up, in rows: as much as one row, at most.
 const COUNTED_VALUE: u64 = 1;
 
 /// Rows by value, which are told where all rows of a segment are asked about. The first time it reads the column, which is

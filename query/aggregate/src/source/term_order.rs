@@ -19,8 +19,8 @@ use crate::segment::{Rows, numbers};
 const ROWS_OF_A_TERM: u64 = 32;
 /// So many terms make a table of buckets that is slow to look into for each row.
 const MANY_TERMS: u64 = 16_384;
-/// What a row costs that is taken out of its place, among so many buckets that a pass would be slow to find its own, and among
-/// fewer, of which a pass finds it at once.
+/// Cost of a row that is taken out of its place. It is higher among so many buckets that a pass would be slow to find its own,
+/// and lower among fewer, of which a pass finds it at once.
 const AMONG_MANY: u64 = 1;
 const AMONG_FEW: u64 = 2;
 /// Most numbers that are held at once to be taken in the order of terms.

@@ -155,7 +155,7 @@ impl Store {
         results.to_value(false)
     }
 
-    /// Whether a source has an answer to something that is asked of one of the parts.
+    /// Returns whether a source has an answer to something that is asked of one of the parts.
     fn bids(&self, tree: &Tree, source: &dyn Source, parts: &[Rows]) -> bool {
         let sources = [source];
         parts.iter().any(|rows| {

@@ -14,7 +14,7 @@ const MAX_FILTERS: usize = 100;
 pub struct AdjacencyMatrix {
     /// The queries, ordered by name.
     pub filters: Vec<NamedFilter>,
-    /// What stands between the names of a pair, `&` by default.
+    /// Separator of the names of a pair, `&` by default.
     pub separator: String,
 }
 

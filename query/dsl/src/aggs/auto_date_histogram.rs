@@ -12,7 +12,7 @@ const MAX_BUCKETS: i64 = 2_184;
 /// An `auto_date_histogram` aggregation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct AutoDateHistogram {
-    /// What is read.
+    /// Source of values.
     pub source: ValuesSource,
     /// Most buckets, 10 by default.
     pub buckets: usize,

@@ -14,7 +14,7 @@ const MAX_THRESHOLD: u64 = 40_000;
 /// A `cardinality` aggregation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cardinality {
-    /// What is read.
+    /// Source of values.
     pub source: ValuesSource,
     /// Number of values up to which the count is exact at least.
     pub precision_threshold: u64,

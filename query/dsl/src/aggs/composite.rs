@@ -30,19 +30,19 @@ pub struct Composite {
 pub struct CompositeSource {
     /// Name in keys.
     pub name: String,
-    /// What is read.
+    /// Source of values.
     pub source: ValuesSource,
-    /// How values become keys.
+    /// Conversion from values to keys.
     pub kind: CompositeKind,
-    /// Whether less comes first.
+    /// `true` if less comes first.
     pub ascending: bool,
-    /// Whether documents without a value have the key null.
+    /// `true` if documents without a value have the key null.
     pub missing_bucket: bool,
-    /// Where null stands.
+    /// Position of null.
     pub missing_order: MissingOrder,
 }
 
-/// How values become keys.
+/// Conversion from values to keys.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CompositeKind {
     /// As they are.
@@ -61,7 +61,7 @@ pub enum CompositeKind {
     },
 }
 
-/// Where null stands among keys.
+/// Position of null among keys.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MissingOrder {
     /// First when ascending, last when descending.

@@ -32,17 +32,17 @@ const KNOWN: &[&str] = &[
 /// A `date_histogram` aggregation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DateHistogram {
-    /// What is read; its `time_zone` is that of rounding and keys.
+    /// Source of values; its `time_zone` is that of rounding and keys.
     pub source: ValuesSource,
     /// The interval.
     pub interval: Interval,
     /// Milliseconds added to every boundary.
     pub offset_ms: i64,
-    /// Whether buckets are members of an object.
+    /// `true` if buckets are members of an object.
     pub keyed: bool,
     /// Least documents of a bucket; with 0 (the default) gaps are filled with empty buckets.
     pub min_doc_count: u64,
-    /// How buckets are ordered; by key where the request does not say.
+    /// Order of buckets; by key where the request does not say.
     pub order: BucketOrder,
     /// Span that empty buckets fill at least.
     pub extended_bounds: Option<DateBounds>,

@@ -14,9 +14,9 @@ const KNOWN: &[&str] =
 /// A `date_range` aggregation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DateRange {
-    /// What is read; its `format` and `time_zone` read bounds and write keys.
+    /// Source of values; its `format` and `time_zone` read bounds and write keys.
     pub source: ValuesSource,
-    /// Whether buckets are members of an object.
+    /// `true` if buckets are members of an object.
     pub keyed: bool,
     /// The ranges, in the order of the request. Buckets come ordered by `from`, then `to`.
     pub ranges: Vec<DateRangeItem>,

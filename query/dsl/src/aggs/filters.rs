@@ -17,7 +17,7 @@ const MAX_FILTERS: usize = 1_024;
 pub struct Filters {
     /// The queries; named ones ordered by name.
     pub filters: Vec<NamedFilter>,
-    /// Whether they have names (and buckets are members of an object).
+    /// `true` if they have names (and buckets are members of an object).
     pub keyed: bool,
     /// Key of the bucket of documents that no query matches; no such bucket where absent.
     pub other: Option<String>,

@@ -27,17 +27,17 @@ const KNOWN: &[&str] = &[
 /// A `histogram` aggregation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Histogram {
-    /// What is read.
+    /// Source of values.
     pub source: ValuesSource,
     /// Width of a bucket, greater than 0.
     pub interval: f64,
-    /// Where boundaries begin, between 0 and `interval`.
+    /// Offset of boundaries, between 0 and `interval`.
     pub offset: f64,
-    /// Whether buckets are members of an object.
+    /// `true` if buckets are members of an object.
     pub keyed: bool,
     /// Least documents of a bucket; with 0 (the default) gaps are filled with empty buckets.
     pub min_doc_count: u64,
-    /// How buckets are ordered; by key where the request does not say.
+    /// Order of buckets; by key where the request does not say.
     pub order: BucketOrder,
     /// Span that empty buckets fill at least.
     pub extended_bounds: Option<Bounds>,

@@ -9,7 +9,7 @@ use crate::json;
 /// Most values of a list.
 const MAX_VALUES: usize = 65_536;
 
-/// Which terms make buckets.
+/// Selection of the terms that make buckets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct IncludeExclude {
     /// Terms that do; all where absent.

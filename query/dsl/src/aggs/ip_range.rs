@@ -12,9 +12,9 @@ use super::source::{AcceptedMembers, ValuesSource};
 /// An `ip_range` aggregation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct IpRange {
-    /// What is read.
+    /// Source of values.
     pub source: ValuesSource,
-    /// Whether buckets are members of an object.
+    /// `true` if buckets are members of an object.
     pub keyed: bool,
     /// The ranges, in the order of the request. Buckets come ordered by `from`, then `to`.
     pub ranges: Vec<IpRangeItem>,

@@ -16,13 +16,13 @@ const MAX_FIELDS: usize = 100;
 pub struct MatrixStats {
     /// The fields, in order and each once.
     pub fields: Vec<String>,
-    /// What documents without a value are taken to have, by field.
+    /// Values that stand for missing ones, by field.
     pub missing: BTreeMap<String, f64>,
-    /// Which of several values counts.
+    /// Mode that picks one of several values.
     pub mode: MatrixMode,
 }
 
-/// Which of several values of a document counts.
+/// Mode that picks one of several values of a document.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum MatrixMode {

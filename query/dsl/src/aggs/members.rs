@@ -5,7 +5,7 @@ use serde_json::Value;
 
 use crate::json::{self, token};
 
-/// What errors name: the kind of an aggregation, and its name.
+/// Label in errors: the kind of an aggregation, and its name.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ErrorLabel<'a> {
     /// Kind, such as `terms`.

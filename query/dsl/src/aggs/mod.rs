@@ -107,7 +107,7 @@ impl Aggregations {
         queries
     }
 
-    /// Whether documents that the query does not find have a part in the answer.
+    /// Returns whether documents that the query does not find have a part in the answer.
     pub fn visit_all(&self) -> bool {
         self.0.iter().any(|aggregation| match &aggregation.kind {
             Kind::Global => true,
@@ -122,15 +122,15 @@ impl Aggregations {
 pub struct Aggregation {
     /// Its name, unique beside its siblings.
     pub name: Arc<str>,
-    /// What is computed.
+    /// Kind of the aggregation.
     pub kind: Kind,
-    /// What the answer repeats.
+    /// Metadata that the answer repeats.
     pub meta: Option<Arc<Map<String, Value>>>,
-    /// What is computed of each bucket; empty for metrics and pipelines.
+    /// Sub-aggregations of each bucket; empty for metrics and pipelines.
     pub subs: Aggregations,
 }
 
-/// What an aggregation computes.
+/// Kind of an aggregation.
 #[derive(Clone, Debug)]
 #[allow(missing_docs)]
 pub enum Kind {
@@ -159,7 +159,7 @@ pub enum Kind {
 }
 
 impl Aggregations {
-    /// Whether there are none.
+    /// Returns whether there are none.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }

@@ -27,13 +27,13 @@ const MAX_TERMS: usize = 64;
 /// A `multi_terms` aggregation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MultiTerms {
-    /// What is read: at least two.
+    /// Sources of values: at least two.
     pub terms: Vec<ValuesSource>,
-    /// How buckets are ordered.
+    /// Order of buckets.
     pub order: BucketOrder,
-    /// How many buckets there are, and with how many documents.
+    /// Bounds on the number of buckets, and on their documents.
     pub thresholds: Thresholds,
-    /// Whether each bucket shows `doc_count_error_upper_bound`.
+    /// `true` if each bucket shows `doc_count_error_upper_bound`.
     pub show_error: bool,
     /// `collect_mode`; both give the same answer.
     pub collect_mode: Option<CollectMode>,

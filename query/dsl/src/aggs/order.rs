@@ -18,13 +18,13 @@ pub struct BucketOrder(pub Vec<PathOrder>);
 /// One criterion.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PathOrder {
-    /// What is compared.
+    /// Compared value.
     pub by: OrderBy,
-    /// Whether less comes first.
+    /// `true` if less comes first.
     pub ascending: bool,
 }
 
-/// What a criterion compares.
+/// Value that a criterion compares.
 #[derive(Clone, Debug, PartialEq)]
 pub enum OrderBy {
     /// The key (`_key`, `_term`, `_time`).
@@ -35,8 +35,8 @@ pub enum OrderBy {
     Path {
         /// Names of sub-aggregations, outermost first: all but the last are single-bucket ones.
         names: Vec<String>,
-        /// Which value of the last one: `avg` of `stats.avg`, `95` of `p[95]` or `p.95`; `value` of a
-        /// metric and `doc_count` of a bucket where absent.
+        /// Value of the last one: `avg` of `stats.avg`, `95` of `p[95]` or `p.95`; `value` of a metric and `doc_count` of a
+        /// bucket where absent.
         property: Option<String>,
     },
 }

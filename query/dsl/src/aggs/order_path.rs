@@ -1,4 +1,4 @@
-//! Whether what an order compares is there: paths through the sub-aggregations of the buckets.
+//! Checks that the value of an order exists: paths through the sub-aggregations of the buckets.
 
 use millrace_work::error::{Error, Result};
 
@@ -23,7 +23,7 @@ const EXTENDED: [&str; 13] = [
     "std_lower_sampling",
 ];
 
-/// What a path may end with.
+/// Possible end of a path.
 enum PathEnd<'a> {
     /// The documents of one bucket.
     Bucket,

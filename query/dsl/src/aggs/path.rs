@@ -11,7 +11,7 @@ pub struct Path(pub Vec<Element>);
 pub struct Element {
     /// Name of an aggregation, or of what a bucket has.
     pub name: String,
-    /// What stands in brackets, or, at the end of a path, behind the last dot.
+    /// Key in brackets, or, at the end of a path, behind the last dot.
     pub key: Option<String>,
 }
 

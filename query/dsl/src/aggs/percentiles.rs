@@ -17,30 +17,30 @@ const KNOWN: &[&str] =
 /// A `percentiles` aggregation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Percentiles {
-    /// What is read.
+    /// Source of values.
     pub source: ValuesSource,
     /// The percents, in the order in which they are shown.
     pub percents: Vec<f64>,
-    /// Whether values are members of an object.
+    /// `true` if values are members of an object.
     pub keyed: bool,
-    /// How they are computed.
+    /// Method of the computation.
     pub method: PercentileMethod,
 }
 
 /// A `percentile_ranks` aggregation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PercentileRanks {
-    /// What is read.
+    /// Source of values.
     pub source: ValuesSource,
     /// The values whose ranks are wanted, in the order in which they are shown.
     pub values: Vec<f64>,
-    /// Whether ranks are members of an object.
+    /// `true` if ranks are members of an object.
     pub keyed: bool,
-    /// How they are computed.
+    /// Method of the computation.
     pub method: PercentileMethod,
 }
 
-/// How percentiles are computed.
+/// Method of computing percentiles.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum PercentileMethod {
@@ -48,7 +48,7 @@ pub enum PercentileMethod {
     Hdr { significant_digits: u8 },
 }
 
-/// What both aggregations have.
+/// Members that both aggregations have.
 struct SharedMembers {
     source: ValuesSource,
     keyed: bool,

@@ -37,7 +37,7 @@ pub enum Pipeline {
     CumulativeSum {
         /// The summed value.
         path: String,
-        /// How sums are written.
+        /// Format of sums.
         format: Option<String>,
     },
     /// Parent of a histogram: `moving_fn`.
@@ -52,7 +52,7 @@ pub enum Pipeline {
     BucketScript(BucketExpression),
 }
 
-/// What stands for a bucket without a value.
+/// Substitute for a bucket without a value.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum GapPolicy {
     /// Nothing: the bucket is left out.

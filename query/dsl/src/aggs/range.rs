@@ -13,9 +13,9 @@ pub(super) const MAX_RANGES: usize = 10_000;
 /// A `range` aggregation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Range {
-    /// What is read.
+    /// Source of values.
     pub source: ValuesSource,
-    /// Whether buckets are members of an object.
+    /// `true` if buckets are members of an object.
     pub keyed: bool,
     /// The ranges, in the order of the request. Buckets come ordered by `from`, then `to`.
     pub ranges: Vec<NumericRange>,
@@ -43,7 +43,7 @@ impl Range {
 /// Members of aggregations over ranges.
 pub(super) const KNOWN: &[&str] = &["field", "format", "keyed", "missing", "ranges", "script", "value_type"];
 
-/// What aggregations over ranges have in common; each has ranges of its own.
+/// Common members of aggregations over ranges; each has ranges of its own.
 pub(super) struct Members<T> {
     pub(super) source: ValuesSource,
     pub(super) keyed: bool,

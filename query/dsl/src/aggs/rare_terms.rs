@@ -23,9 +23,9 @@ const KNOWN: &[&str] = &[
 /// A `rare_terms` aggregation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RareTerms {
-    /// What is read.
+    /// Source of values.
     pub source: ValuesSource,
-    /// Which terms make buckets.
+    /// Selection of the terms that make buckets.
     pub include: IncludeExclude,
     /// Most documents of a bucket, 1 to 100.
     pub max_doc_count: u64,

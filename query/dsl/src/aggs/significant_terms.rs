@@ -15,19 +15,19 @@ use crate::query::{self, Query};
 /// A `significant_terms` aggregation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SignificantTerms {
-    /// What is read.
+    /// Source of values.
     pub source: ValuesSource,
-    /// Which terms make buckets.
+    /// Selection of the terms that make buckets.
     pub include: IncludeExclude,
-    /// How many buckets there are, and with how many documents.
+    /// Bounds on the number of buckets, and on their documents.
     pub thresholds: Thresholds,
-    /// How terms are scored.
+    /// Heuristic that scores terms.
     pub heuristic: Heuristic,
-    /// What the background is; all documents where absent.
+    /// Filter of the background; all documents where absent.
     pub background_filter: Option<Arc<Query>>,
 }
 
-/// How much more frequent a term is.
+/// Heuristic for the significance of a term.
 #[derive(Clone, Copy, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum Heuristic {

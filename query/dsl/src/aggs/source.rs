@@ -1,4 +1,4 @@
-//! What an aggregation reads: a field, with a value for documents without one, and the form of keys.
+//! Source of an aggregation's values: a field, with a value for documents without one, and the form of keys.
 
 use millrace_time::Zone;
 use millrace_work::error::{Error, Result};
@@ -14,7 +14,7 @@ pub struct ValuesSource {
     pub field: Option<String>,
     /// Value that documents without one are taken to have, a JSON scalar.
     pub missing: Option<Value>,
-    /// How keys and values are written: a number pattern or a date format.
+    /// Format of keys and values: a number pattern or a date format.
     pub format: Option<String>,
     /// Type that a field is taken to have where it is not mapped.
     pub value_type: Option<ValueType>,
@@ -36,7 +36,7 @@ pub enum ValueType {
     UnsignedLong,
 }
 
-/// Which of the shared members an aggregation takes beside `field`, `missing` and `value_type`.
+/// Shared members that an aggregation takes beside `field`, `missing` and `value_type`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum AcceptedMembers {
     /// No others.

@@ -30,21 +30,21 @@ const KNOWN: &[&str] = &[
 /// A `terms` aggregation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Terms {
-    /// What is read.
+    /// Source of values.
     pub source: ValuesSource,
-    /// How buckets are ordered; by count, greatest first, where the request does not say.
+    /// Order of buckets; by count, greatest first, where the request does not say.
     pub order: BucketOrder,
-    /// Which terms make buckets.
+    /// Selection of the terms that make buckets.
     pub include: IncludeExclude,
-    /// How many buckets there are, and with how many documents.
+    /// Bounds on the number of buckets, and on their documents.
     pub thresholds: Thresholds,
-    /// Whether each bucket shows `doc_count_error_upper_bound`, here always 0.
+    /// `true` if each bucket shows `doc_count_error_upper_bound`, here always 0.
     pub show_error: bool,
     /// `collect_mode`; both give the same answer.
     pub collect_mode: Option<CollectMode>,
 }
 
-/// How many buckets are shown, and with how many documents.
+/// Bounds on the number of buckets, and on their documents.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Thresholds {
     /// Most buckets.

@@ -15,7 +15,7 @@ const MAX_WINDOW: usize = 100;
 /// A `top_hits` aggregation.
 #[derive(Clone, Debug)]
 pub struct TopHits {
-    /// What is shown, in which order: `from` and `size` (0 and 3 by default) are set; never a query.
+    /// Content and order of the hits: `from` and `size` (0 and 3 by default) are set; never a query.
     pub body: SearchBody,
 }
 

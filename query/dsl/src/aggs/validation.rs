@@ -1,4 +1,4 @@
-//! Whether pipelines can run where they stand.
+//! Checks that pipelines can run at their place.
 
 use millrace_work::error::{Error, Result};
 
@@ -73,7 +73,7 @@ fn unresolved(siblings: &Aggregations, path: &str) -> Result<Option<String>> {
     Ok(None)
 }
 
-/// Whether a pipeline reads itself, by way of others of its level.
+/// Returns whether a pipeline reads itself, by way of others of its level.
 fn cyclic(siblings: &Aggregations, start: &Aggregation) -> Result<bool> {
     let mut seen: Vec<&str> = Vec::new();
     let mut waiting: Vec<&Aggregation> = vec![start];
@@ -147,7 +147,7 @@ fn inner(kind: &str, name: &str, parent: Option<&Aggregation>) -> Option<String>
         .then(|| format!("{kind} aggregation [{name}] must be declared inside of another aggregation"))
 }
 
-/// What goes through buckets in their order needs a histogram without gaps.
+/// Returns the error of a sequential pipeline that has no histogram without gaps around it.
 fn sequential(kind: &str, name: &str, parent: Option<&Aggregation>) -> Option<String> {
     let histogram = "must have a histogram, date_histogram or auto_date_histogram as parent";
     let min_doc_count = match parent.map(|parent| &parent.kind) {

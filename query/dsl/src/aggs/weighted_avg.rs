@@ -11,13 +11,13 @@ use super::multi_terms::field_config;
 pub struct WeightedAvg {
     /// Field of the values.
     pub value: String,
-    /// What documents without a value are taken to have.
+    /// Value that stands for a missing one.
     pub value_missing: Option<Value>,
     /// Field of the weights; a document has at most one.
     pub weight: String,
-    /// What documents without a weight are taken to have.
+    /// Weight that stands for a missing one.
     pub weight_missing: Option<Value>,
-    /// How the result is written.
+    /// Format of the result.
     pub format: Option<String>,
 }
 

@@ -4,7 +4,7 @@ use millrace_work::error::Result;
 
 use super::{Binary, Expression, Function, Node, Val, runtime_error};
 
-/// What an expression is evaluated with.
+/// Scope of an expression's evaluation.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Scope<'a> {
     /// Values by name, found by `params.name`.

@@ -87,7 +87,7 @@ enum Binary {
     Remainder,
 }
 
-/// What can be called.
+/// Functions of expressions.
 #[derive(Clone, Copy, Debug)]
 enum Function {
     /// A function of one number.

@@ -303,7 +303,7 @@ impl Parser {
         }
     }
 
-    /// What stands behind `params`.
+    /// Parses the member behind `params`.
     fn param(&mut self) -> Result<Node> {
         if self.take(".") {
             let mut name = self.name()?;

@@ -18,17 +18,16 @@ pub struct BoolQuery {
     pub should: Vec<Query>,
     /// Must not match.
     pub must_not: Vec<Query>,
-    /// How many of `should` must match; by default one where nothing else must.
+    /// Number of `should` clauses that must match; by default one where nothing else must.
     pub minimum_should_match: Option<MinimumShouldMatch>,
-    /// Whether exclusions alone match nothing (`adjust_pure_negative: false`), instead of all that they
-    /// do not exclude.
+    /// `true` if exclusions alone match nothing (`adjust_pure_negative: false`), instead of all that they do not exclude.
     pub unadjusted: bool,
     /// Boost and name.
     pub common: Common,
 }
 
 impl BoolQuery {
-    /// Whether there is nothing but exclusions.
+    /// Returns whether there is nothing but exclusions.
     pub fn is_negative(&self) -> bool {
         self.must.is_empty() && self.filter.is_empty() && self.should.is_empty() && !self.must_not.is_empty()
     }

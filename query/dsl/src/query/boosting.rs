@@ -9,9 +9,9 @@ use crate::json;
 /// A `boosting` clause.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BoostingQuery {
-    /// What must match, and scores.
+    /// Query that must match, and scores.
     pub positive: Query,
-    /// What lowers the score.
+    /// Query that lowers the score.
     pub negative: Query,
     /// Factor of the score where `negative` matches.
     pub negative_boost: f32,

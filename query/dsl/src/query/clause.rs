@@ -1,4 +1,4 @@
-//! What every kind of clause is, whatever it comes to mean for an index.
+//! Common interface of all kinds of clauses, before they are lowered for an index.
 
 use std::fmt;
 
@@ -9,7 +9,7 @@ use super::size::written;
 use super::{Lookup, Parser, Query};
 use crate::json::{self, token};
 
-/// What every clause may carry.
+/// Members that every clause may carry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Common {
     /// Factor of the score.
@@ -43,13 +43,13 @@ impl Common {
 /// The part that a clause has in the one around it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Role {
-    /// What it matches makes what the clause around it matches.
+    /// Its matches are matches of the clause around it.
     Matching,
     /// So it is, for elements of the document or under functions: highlighters take no phrases out of it.
     Enclosed,
     /// It lowers the scores of what another clause matches.
     Lowering,
-    /// What it matches is left out, or scored otherwise.
+    /// Its matches are left out, or scored otherwise.
     Apart,
     /// It is a part of what the clause around it asks as a whole.
     Inner,
@@ -71,7 +71,7 @@ pub trait Clause: Clone + fmt::Debug + PartialEq {
         Ok(())
     }
 
-    /// Whether it is made of other clauses and means nothing without them.
+    /// Returns whether it is made of other clauses and means nothing without them.
     fn is_compound(&self) -> bool {
         false
     }
@@ -86,7 +86,7 @@ pub trait Clause: Clone + fmt::Debug + PartialEq {
         Vec::new()
     }
 
-    /// Whether it finds spans, and may stand in clauses about these.
+    /// Returns whether it finds spans, and may stand in clauses about these.
     fn is_span(&self) -> bool {
         false
     }

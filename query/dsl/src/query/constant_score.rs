@@ -8,7 +8,7 @@ use super::{Clause, Common, Parser, Query, Role};
 /// A `constant_score` clause.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ConstantScoreQuery {
-    /// What matches.
+    /// Query that matches.
     pub filter: Query,
     /// Boost (the score) and name.
     pub common: Common,

@@ -44,12 +44,12 @@ impl FieldBoosts {
         Ok(fields)
     }
 
-    /// Whether no field is named.
+    /// Returns whether no field is named.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// Whether all fields are meant.
+    /// Returns whether all fields are meant.
     pub fn all(&self) -> bool {
         self.0.iter().any(|(name, _)| name == "*")
     }

@@ -14,22 +14,22 @@ const FUNCTIONS: &[&str] =
 /// A `function_score` clause.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FunctionScoreQuery {
-    /// What matches.
+    /// Query that matches.
     pub query: Query,
     /// The functions; without any the score stays.
     pub functions: Vec<FilteredFunction>,
-    /// How the functions' values and the score are joined.
+    /// Combination of the functions' values with the score.
     pub combination: Combination,
     /// Boost and name.
     pub common: Common,
 }
 
-/// How the values of functions become one, and that and the score another.
+/// Combination of the values of functions with each other, and with the score.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Combination {
-    /// How the values of several functions are joined.
+    /// Mode that combines the values of several functions.
     pub score_mode: ScoreMode,
-    /// How their result and the score are joined.
+    /// Mode that combines their result with the score.
     pub boost_mode: BoostMode,
     /// Greatest result of the functions.
     pub max_boost: f32,
@@ -37,7 +37,7 @@ pub struct Combination {
     pub min_score: Option<f32>,
 }
 
-/// How the values of several functions are joined.
+/// Mode that combines the values of several functions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum ScoreMode {
@@ -49,7 +49,7 @@ pub enum ScoreMode {
     Multiply,
 }
 
-/// How the result of the functions and the score are joined.
+/// Mode that combines the result of the functions with the score.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum BoostMode {
@@ -92,13 +92,13 @@ pub struct FieldValueFactor {
     pub field: String,
     /// Factor of the value.
     pub factor: f32,
-    /// What is made of the product.
+    /// Modifier of the product.
     pub modifier: Modifier,
     /// Value of documents without any.
     pub missing: Option<f64>,
 }
 
-/// What `field_value_factor` makes of a value.
+/// Modifier of a value in `field_value_factor`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum Modifier {
@@ -123,7 +123,7 @@ pub struct Decay {
     pub field: String,
     /// `origin`, `scale`, `offset`, `decay`; what they may be depends on the field's type.
     pub params: Map<String, Value>,
-    /// Which of several values counts.
+    /// Mode that picks one of several values.
     pub mode: MultiValueMode,
 }
 
@@ -136,7 +136,7 @@ pub enum DecayShape {
     Linear,
 }
 
-/// How the distances of several values become one.
+/// Mode that combines the distances of several values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum MultiValueMode {
@@ -150,7 +150,7 @@ pub enum MultiValueMode {
 /// `random_score`.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RandomScore {
-    /// What makes the numbers the same again.
+    /// Seed that makes the numbers repeatable.
     pub seed: Option<i32>,
     /// Field whose value decides the number.
     pub field: Option<String>,

@@ -1,4 +1,4 @@
-//! How far a term may be from the one that is asked for, and what is done with the terms found.
+//! Fuzziness: the distance of a term from the requested one, and the treatment of the terms found.
 
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
@@ -88,16 +88,16 @@ impl Fuzziness {
     }
 }
 
-/// How terms near another are found; the defaults are OpenSearch's.
+/// Options for near terms; the defaults are OpenSearch's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FuzzyOptions {
     /// Characters at the start that must be the same.
     pub prefix_length: usize,
     /// Most terms found.
     pub max_expansions: usize,
-    /// Whether two characters swapped are one edit.
+    /// `true` if two characters swapped are one edit.
     pub transpositions: bool,
-    /// What the terms become; the best ones with blended frequencies where absent.
+    /// Rewrite of the terms; the best ones with blended frequencies where absent.
     pub rewrite: Option<Rewrite>,
 }
 

@@ -15,11 +15,11 @@ pub struct FuzzyQuery {
     pub field: String,
     /// The term asked for.
     pub value: String,
-    /// How the term is made fit for the field's terms.
+    /// Normalization of the term for the field's terms.
     pub normalize: Normalize,
     /// Edits allowed.
     pub fuzziness: Fuzziness,
-    /// How terms are found.
+    /// Options for near terms.
     pub options: FuzzyOptions,
     /// Boost and name.
     pub common: Common,

@@ -32,9 +32,9 @@ pub struct GeoPoint {
 /// The corner of a geohash's cell that it stands for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Corner {
-    /// Whether it is one of the upper ones.
+    /// `true` if it is one of the upper ones.
     pub top: bool,
-    /// Whether it is one of the right ones.
+    /// `true` if it is one of the right ones.
     pub right: bool,
 }
 
@@ -43,7 +43,7 @@ impl Corner {
     pub const POINT: Self = Self { top: false, right: false };
 }
 
-/// What is done about coordinates that are not on the earth.
+/// Treatment of coordinates that are not on the earth.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Validation {
     /// Refused.

@@ -17,9 +17,9 @@ pub struct GeoBoundingBoxQuery {
     pub field: String,
     /// The box.
     pub bounds: GeoBox,
-    /// What is done about corners that are not on the earth.
+    /// Treatment of corners that are not on the earth.
     pub validation: Validation,
-    /// Whether an unknown field matches nothing instead of being refused.
+    /// `true` if an unknown field matches nothing instead of being refused.
     pub ignore_unmapped: bool,
     /// Boost and name.
     pub common: Common,

@@ -18,9 +18,9 @@ pub struct GeoDistanceQuery {
     pub center: GeoPoint,
     /// Greatest distance, in metres.
     pub distance: f64,
-    /// What is done about a centre that is not on the earth.
+    /// Treatment of a centre that is not on the earth.
     pub validation: Validation,
-    /// Whether an unknown field matches nothing instead of being refused.
+    /// `true` if an unknown field matches nothing instead of being refused.
     pub ignore_unmapped: bool,
     /// Boost and name.
     pub common: Common,

@@ -19,9 +19,9 @@ pub struct GeoPolygonQuery {
     pub field: String,
     /// The corners in order; the last is the first again.
     pub corners: Vec<GeoPoint>,
-    /// What is done about corners that are not on the earth.
+    /// Treatment of corners that are not on the earth.
     pub validation: Validation,
-    /// Whether an unknown field matches nothing instead of being refused.
+    /// `true` if an unknown field matches nothing instead of being refused.
     pub ignore_unmapped: bool,
     /// Boost and name.
     pub common: Common,

@@ -14,13 +14,13 @@ use crate::json::{self, token};
 pub struct IntervalsQuery {
     /// Field path.
     pub field: String,
-    /// What is looked for.
+    /// Rule of the intervals.
     pub rule: IntervalRule,
     /// Boost and name.
     pub common: Common,
 }
 
-/// How the parts of a rule stand to each other.
+/// Mode that relates the parts of a rule.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum IntervalMode {
     /// One behind the other.
@@ -32,7 +32,7 @@ pub enum IntervalMode {
     NoOverlap,
 }
 
-/// What an interval has to do with those of another rule.
+/// Relation of an interval to those of another rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
 pub enum Relation {
@@ -55,7 +55,7 @@ pub struct IntervalFilter {
     pub rule: IntervalRule,
 }
 
-/// Where a rule's terms come from, where not from the clause's field and its analyzer.
+/// Source of a rule's terms, where it is not the clause's field and its analyzer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct TermSource {
     /// Another analyzer.
@@ -73,7 +73,7 @@ pub enum IntervalRule {
         query: String,
         /// Most positions between the terms that are none of theirs; any number where negative.
         max_gaps: i32,
-        /// How the terms stand to each other.
+        /// Mode that relates the terms.
         mode: IntervalMode,
         /// Field and analyzer.
         source: TermSource,
@@ -113,7 +113,7 @@ pub enum IntervalRule {
         term: String,
         /// Characters at the start that must be the same.
         prefix_length: usize,
-        /// Whether two characters swapped are one edit.
+        /// `true` if two characters swapped are one edit.
         transpositions: bool,
         /// Edits allowed.
         fuzziness: Fuzziness,
@@ -124,7 +124,7 @@ pub enum IntervalRule {
     AllOf {
         /// The rules.
         intervals: Vec<IntervalRule>,
-        /// How they stand to each other.
+        /// Mode that relates them.
         mode: IntervalMode,
         /// Most positions between them that are none of theirs; any number where negative.
         max_gaps: i32,

@@ -11,6 +11,6 @@ pub struct Lookup {
     pub path: Option<String>,
     /// Its routing value.
     pub routing: Option<String>,
-    /// Whether an index that does not exist has no such document, instead of being refused.
+    /// `true` if an index that does not exist has no such document, instead of being refused.
     pub lenient: bool,
 }

@@ -10,7 +10,7 @@ use super::{Clause, Common, Fuzziness, FuzzyOptions, Parser, Rewrite, single_fie
 use crate::json;
 use crate::minimum_should_match::MinimumShouldMatch;
 
-/// Whether any or all terms must match.
+/// Operator between terms: any or all must match.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Operator {
     /// Any.
@@ -34,7 +34,7 @@ impl Operator {
     }
 }
 
-/// What a text without terms matches.
+/// Result for a text without terms.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ZeroTerms {
     /// Nothing.
@@ -62,21 +62,21 @@ pub struct MatchQuery {
     pub field: String,
     /// The text or value, a JSON scalar.
     pub query: Value,
-    /// How terms combine.
+    /// Operator between terms.
     pub operator: Operator,
-    /// How many terms must match under [`Operator::Or`].
+    /// Number of terms that must match under [`Operator::Or`].
     pub minimum_should_match: Option<MinimumShouldMatch>,
     /// Analyzer instead of the field's search analyzer.
     pub analyzer: Option<String>,
     /// Edits that terms may be away, where they may.
     pub fuzziness: Option<Fuzziness>,
-    /// How near terms are found.
+    /// Options for near terms.
     pub fuzzy: FuzzyOptions,
-    /// What a text without terms matches.
+    /// Result for a text without terms.
     pub zero_terms: ZeroTerms,
-    /// Whether a value that does not fit the field matches nothing instead of being refused.
+    /// `true` if a value that does not fit the field matches nothing instead of being refused.
     pub lenient: bool,
-    /// Whether synonyms of several words are phrases.
+    /// `true` if synonyms of several words are phrases.
     pub synonym_phrases: bool,
     /// Boost and name.
     pub common: Common,

@@ -17,17 +17,17 @@ pub struct MatchBoolPrefixQuery {
     pub field: String,
     /// The text or value, a JSON scalar.
     pub query: Value,
-    /// How terms combine.
+    /// Operator between terms.
     pub operator: Operator,
-    /// How many terms must match under [`Operator::Or`].
+    /// Number of terms that must match under [`Operator::Or`].
     pub minimum_should_match: Option<MinimumShouldMatch>,
     /// Analyzer instead of the field's search analyzer.
     pub analyzer: Option<String>,
     /// Edits that all terms but the last may be away, where they may.
     pub fuzziness: Option<Fuzziness>,
-    /// How near terms are found.
+    /// Options for near terms.
     pub fuzzy: FuzzyOptions,
-    /// Whether a value that does not fit the field matches nothing instead of being refused.
+    /// `true` if a value that does not fit the field matches nothing instead of being refused.
     pub lenient: bool,
     /// Boost and name.
     pub common: Common,

@@ -19,11 +19,11 @@ pub struct MatchPhraseQuery {
     pub query: Value,
     /// Analyzer instead of the field's analyzer for phrases.
     pub analyzer: Option<String>,
-    /// How many positions terms may be moved in all.
+    /// Number of positions by which terms may be moved in all.
     pub slop: u32,
-    /// What a text without terms matches.
+    /// Result for a text without terms.
     pub zero_terms: ZeroTerms,
-    /// Whether a value that does not fit the field matches nothing instead of being refused.
+    /// `true` if a value that does not fit the field matches nothing instead of being refused.
     pub lenient: bool,
     /// Boost and name.
     pub common: Common,

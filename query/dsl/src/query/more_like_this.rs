@@ -12,7 +12,7 @@ use super::{Clause, Common, Lookup, Parser, span};
 use crate::json::{self, text, token};
 use crate::minimum_should_match::MinimumShouldMatch;
 
-/// How errors name the clause.
+/// Name of the clause in errors.
 const CLAUSE: &str = "mlt";
 /// Most texts and documents of one clause; more are refused.
 const MAX_EXAMPLES: usize = 4_096;
@@ -24,19 +24,19 @@ const MAX_LOOKUPS: usize = 4_097;
 pub struct MoreLikeThisQuery {
     /// Field paths; the default fields of the index where absent.
     pub fields: Option<Vec<String>>,
-    /// What the documents shall be like.
+    /// Examples that the documents shall be like.
     pub like: Examples,
-    /// What has terms that are not taken.
+    /// Examples whose terms are not taken.
     pub unlike: Examples,
-    /// Which terms are taken.
+    /// Selection of the terms.
     pub selection: TermSelection,
     /// Name of the analyzer of texts; that of the field where absent.
     pub analyzer: Option<String>,
-    /// How many of the terms must match.
+    /// Number of the terms that must match.
     pub minimum_should_match: MinimumShouldMatch,
-    /// Whether the documents that were given by their ids are found as well.
+    /// `true` if the documents that were given by their ids are found as well.
     pub include: bool,
-    /// Whether a field whose values are no strings is refused.
+    /// `true` if a field whose values are no strings is refused.
     pub fail_on_unsupported_field: bool,
     /// Boost and name.
     pub common: Common,
@@ -81,12 +81,12 @@ impl fmt::Debug for Sources {
     }
 }
 
-/// Which terms are taken.
+/// Selection of the terms.
 #[derive(Clone, Debug, PartialEq)]
 pub struct TermSelection {
     /// Most terms, of each field of documents and of all texts.
     pub max_query_terms: usize,
-    /// How often a term must be in what is given, at least.
+    /// Smallest frequency of a term in the examples.
     pub min_term_freq: i32,
     /// Fewest documents of a shard that have it.
     pub min_doc_freq: i32,
@@ -103,7 +103,7 @@ pub struct TermSelection {
 }
 
 impl TermSelection {
-    /// Whether a term is of no interest, whatever its frequency.
+    /// Returns whether a term is of no interest, whatever its frequency.
     pub fn is_noise(&self, term: &str) -> bool {
         let length = term.encode_utf16().count() as i64;
         (self.min_word_length > 0 && length < i64::from(self.min_word_length))

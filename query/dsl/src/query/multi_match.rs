@@ -12,7 +12,7 @@ use crate::json;
 
 const CLAUSE: &str = "multi_match";
 
-/// How the fields of a text are combined.
+/// Combination of the fields of a text.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum MatchType {
     /// The best field counts.
@@ -76,29 +76,29 @@ pub struct MultiMatchQuery {
     pub query: String,
     /// The fields; the default fields of the index where none is named.
     pub fields: FieldBoosts,
-    /// How the fields are combined.
+    /// Combination of the fields.
     pub match_type: MatchType,
-    /// How terms combine.
+    /// Operator between terms.
     pub operator: Operator,
     /// Analyzer instead of those of the fields.
     pub analyzer: Option<String>,
-    /// How many positions the terms of a phrase may be moved in all.
+    /// Number of positions by which the terms of a phrase may be moved in all.
     pub slop: u32,
     /// Edits that terms may be away, where they may.
     pub fuzziness: Option<Fuzziness>,
-    /// How near terms are found; `max_expansions` also bounds what the start of a term stands for.
+    /// Options for near terms; `max_expansions` also bounds the terms of a prefix.
     pub fuzzy: FuzzyOptions,
-    /// How many terms must match under [`Operator::Or`].
+    /// Number of terms that must match under [`Operator::Or`].
     pub minimum_should_match: Option<String>,
     /// Share of the score of fields that are not the best.
     pub tie_breaker: Option<f32>,
-    /// Whether a value that does not fit a field matches nothing instead of being refused.
+    /// Set where a value that does not fit a field matches nothing instead of being refused.
     pub lenient: Option<bool>,
-    /// What a text without terms matches.
+    /// Result for a text without terms.
     pub zero_terms: ZeroTerms,
-    /// Whether synonyms of several words are phrases.
+    /// `true` if synonyms of several words are phrases.
     pub synonym_phrases: bool,
-    /// Whether a bound between common terms and rare ones is given.
+    /// `true` if a bound between common terms and rare ones is given.
     cutoff: bool,
     /// Boost and name.
     pub common: Common,

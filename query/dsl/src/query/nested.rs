@@ -11,19 +11,19 @@ use crate::json;
 pub struct NestedQuery {
     /// Path of the nested object.
     pub path: String,
-    /// What an element must match.
+    /// Query that an element must match.
     pub query: Query,
-    /// How the scores of a document's elements become one.
+    /// Mode that combines the scores of a document's elements.
     pub score_mode: NestedScore,
-    /// Whether an unknown path matches nothing instead of being refused.
+    /// `true` if an unknown path matches nothing instead of being refused.
     pub ignore_unmapped: bool,
-    /// How matching elements are shown in hits, as asked.
+    /// Inner hits of matching elements, as requested.
     pub inner_hits: Option<Value>,
     /// Boost and name.
     pub common: Common,
 }
 
-/// How the scores of a document's elements become one.
+/// Mode that combines the scores of a document's elements.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub enum NestedScore {

@@ -12,13 +12,13 @@ use super::{Clause, Common, Normalize, Parser, Rewrite, single};
 pub struct PrefixQuery {
     /// Field path.
     pub field: String,
-    /// What values start with.
+    /// Prefix of the values.
     pub value: String,
-    /// How the value is made fit for the field's terms.
+    /// Normalization of the value for the field's terms.
     pub normalize: Normalize,
-    /// Whether ASCII letters match in either case.
+    /// `true` if ASCII letters match in either case.
     pub case_insensitive: bool,
-    /// What the terms become; one score for all where absent.
+    /// Rewrite of the terms; one score for all where absent.
     pub rewrite: Option<Rewrite>,
     /// Boost and name.
     pub common: Common,

@@ -25,45 +25,45 @@ pub struct QueryStringQuery {
     pub default_field: Option<String>,
     /// Fields of conditions that name none.
     pub fields: FieldBoosts,
-    /// How clauses combine that nothing joins.
+    /// Operator between clauses that nothing joins.
     pub operator: Operator,
     /// Analyzer instead of those of the fields.
     pub analyzer: Option<String>,
     /// Analyzer of quoted texts instead of those of the fields.
     pub quote_analyzer: Option<String>,
-    /// What is put behind the names of fields for quoted texts, where such fields exist.
+    /// Suffix of the names of fields for quoted texts, where such fields exist.
     pub quote_field_suffix: Option<String>,
-    /// Whether a word may begin with `*` or `?`.
+    /// `true` if a word may begin with `*` or `?`.
     pub allow_leading_wildcard: bool,
-    /// Whether the start of a term is cut into terms itself.
+    /// `true` if the start of a term is cut into terms itself.
     pub analyze_wildcard: bool,
-    /// Whether the positions of removed words count in phrases.
+    /// `true` if the positions of removed words count in phrases.
     pub position_increments: bool,
     /// Edits of words followed by `~` alone.
     pub fuzziness: Fuzziness,
-    /// How near terms are found.
+    /// Options for near terms.
     pub fuzzy: FuzzyOptions,
-    /// How the terms of a pattern score.
+    /// Scores of the terms of a pattern.
     pub rewrite: Option<Rewrite>,
-    /// How near terms would score; it is read only, as in OpenSearch.
+    /// Scores of near terms; it is read only, as in OpenSearch.
     pub fuzzy_rewrite: Option<Rewrite>,
-    /// Whether nothing in the text has a meaning beyond its words.
+    /// `true` if nothing in the text has a meaning beyond its words.
     pub escape: bool,
-    /// How far terms of phrases may be moved where the phrase does not say.
+    /// Distance by which terms of phrases may be moved where the phrase does not say.
     pub phrase_slop: i32,
-    /// How fields are combined.
+    /// Combination of the fields.
     pub match_type: MatchType,
     /// Share of the score of fields that are not the best.
     pub tie_breaker: Option<f32>,
-    /// How many optional clauses must match.
+    /// Number of optional clauses that must match.
     pub minimum_should_match: Option<String>,
-    /// Whether a value that does not fit a field matches nothing instead of being refused.
+    /// Set where a value that does not fit a field matches nothing instead of being refused.
     pub lenient: Option<bool>,
     /// Time zone of dates without one.
     pub time_zone: Option<String>,
     /// Bound of the work of making the automaton of a regular expression.
     pub max_determinized_states: usize,
-    /// Whether synonyms of several words are phrases.
+    /// `true` if synonyms of several words are phrases.
     pub synonym_phrases: bool,
     /// Boost and name.
     pub common: Common,

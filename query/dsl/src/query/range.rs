@@ -13,7 +13,7 @@ use crate::json;
 pub struct Bound {
     /// The value, a JSON scalar.
     pub value: Value,
-    /// Whether the value itself belongs to the range.
+    /// `true` if the value itself belongs to the range.
     pub included: bool,
 }
 

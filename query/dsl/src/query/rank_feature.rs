@@ -9,7 +9,7 @@ use super::{Clause, Common, Parser};
 use crate::json;
 
 const CLAUSE: &str = "rank_feature";
-/// What OpenSearch calls the clause in errors about its members.
+/// OpenSearch's name of the clause in errors about its members.
 const PARSER: &str = "feature";
 
 /// A `rank_feature` clause.
@@ -17,7 +17,7 @@ const PARSER: &str = "feature";
 pub struct RankFeatureQuery {
     /// Field path; of a `rank_features` field, the feature comes behind it.
     pub field: String,
-    /// What scores are made of the number.
+    /// Function from the number to the score.
     pub function: FeatureFunction,
     /// Boost and name.
     pub common: Common,
@@ -34,7 +34,7 @@ pub enum FeatureFunction {
     Sigmoid {
         /// Number with half of the score.
         pivot: f32,
-        /// How steep the curve is.
+        /// Steepness of the curve.
         exponent: f32,
     },
     /// `n`.

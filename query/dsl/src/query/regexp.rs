@@ -39,22 +39,22 @@ pub struct RegexpQuery {
     pub field: String,
     /// The expression; it describes whole values.
     pub value: String,
-    /// How the expression is made fit for the field's terms.
+    /// Normalization of the expression for the field's terms.
     pub normalize: Normalize,
     /// Optional operators.
     pub flags: RegexpFlags,
-    /// Whether ASCII letters match in either case.
+    /// `true` if ASCII letters match in either case.
     pub case_insensitive: bool,
     /// Bound of the work of making the expression's automaton.
     pub max_determinized_states: usize,
-    /// What the terms become; one score for all where absent.
+    /// Rewrite of the terms; one score for all where absent.
     pub rewrite: Option<Rewrite>,
     /// Boost and name.
     pub common: Common,
 }
 
 impl RegexpQuery {
-    /// What `max_determinized_states` is where nothing else is said.
+    /// Default of `max_determinized_states`.
     pub const MAX_DETERMINIZED_STATES: usize = 10_000;
 }
 

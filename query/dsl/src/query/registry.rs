@@ -105,7 +105,7 @@ macro_rules! registered {
                 }
             }
 
-            /// Whether it is made of other clauses and means nothing without them.
+            /// Returns whether it is made of other clauses and means nothing without them.
             pub fn is_compound(&self) -> bool {
                 match self {
                     $(Self::$variant(clause) => clause.is_compound(),)*
@@ -119,7 +119,7 @@ macro_rules! registered {
                 }
             }
 
-            /// Whether it finds spans.
+            /// Returns whether it finds spans.
             pub fn is_span(&self) -> bool {
                 match self {
                     $(Self::$variant(clause) => clause.is_span(),)*

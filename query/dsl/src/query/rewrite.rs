@@ -4,7 +4,7 @@ use serde_json::Value;
 
 use crate::json;
 
-/// What the terms become.
+/// Rewrite of the terms.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Rewrite {
     /// One set of rows, with one score.

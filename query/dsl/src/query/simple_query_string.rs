@@ -19,23 +19,23 @@ pub struct SimpleQueryStringQuery {
     pub query: String,
     /// The fields; the default fields of the index where none is named.
     pub fields: FieldBoosts,
-    /// Which signs mean something.
+    /// Flags for the enabled signs.
     pub flags: Flags,
-    /// How words combine that no sign joins.
+    /// Operator between words that no sign joins.
     pub operator: Operator,
     /// Analyzer instead of those of the fields.
     pub analyzer: Option<String>,
-    /// Whether the start of a term is cut into terms itself.
+    /// `true` if the start of a term is cut into terms itself.
     pub analyze_wildcard: bool,
-    /// What is put behind the names of fields for quoted texts, where such fields exist.
+    /// Suffix of the names of fields for quoted texts, where such fields exist.
     pub quote_field_suffix: Option<String>,
-    /// Whether a value that does not fit a field matches nothing instead of being refused.
+    /// Set where a value that does not fit a field matches nothing instead of being refused.
     pub lenient: Option<bool>,
-    /// How many optional clauses must match.
+    /// Number of optional clauses that must match.
     pub minimum_should_match: Option<String>,
-    /// How near terms are found.
+    /// Options for near terms.
     pub fuzzy: FuzzyOptions,
-    /// Whether synonyms of several words are phrases.
+    /// `true` if synonyms of several words are phrases.
     pub synonym_phrases: bool,
     /// Boost and name.
     pub common: Common,

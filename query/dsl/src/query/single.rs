@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 use super::{Common, Rewrite, single_field, unsupported};
 use crate::json;
 
-/// How the value of a clause is made fit for the terms of its field.
+/// Normalization of a clause's value for the terms of its field.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum Normalize {
     /// As the field's type does: keywords by their normalizer.
@@ -18,14 +18,14 @@ pub enum Normalize {
     Analyzer(Option<String>),
 }
 
-/// What the clause's own parser makes of the clause's field.
+/// Field of a clause, as the clause's own parser reads it.
 pub(super) struct Single {
     pub field: String,
     pub value: String,
     pub common: Common,
 }
 
-/// What a clause about the terms that a pattern describes says.
+/// Members of a clause about the terms that a pattern describes.
 pub(super) struct Pattern {
     pub field: String,
     pub value: String,

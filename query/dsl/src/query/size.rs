@@ -1,4 +1,4 @@
-//! How much memory a parsed query takes: what keeps one between requests is charged for it.
+//! Memory of a parsed query: holders of one between requests are charged for it.
 
 use std::fmt::{self, Write};
 

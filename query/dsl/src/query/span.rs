@@ -1,4 +1,4 @@
-//! What the clauses of spans share: they are made of each other, and only the outermost has a boost.
+//! Common part of the span clauses: they are made of each other, and only the outermost has a boost.
 
 use millrace_work::error::{Error, Result};
 use serde_json::Value;

@@ -9,7 +9,7 @@ use crate::json;
 /// A `span_field_masking` clause.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpanFieldMaskingQuery {
-    /// What is found.
+    /// Query of the spans.
     pub inner: Query,
     /// Path of the field for whose spans these pass.
     pub field: String,

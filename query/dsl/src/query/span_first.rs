@@ -8,7 +8,7 @@ use super::{Clause, Common, Parser, Query, Role, span};
 /// A `span_first` clause.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpanFirstQuery {
-    /// What is found.
+    /// Query of the spans.
     pub inner: Query,
     /// Position at which it must have ended.
     pub end: i32,

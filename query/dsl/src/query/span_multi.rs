@@ -10,7 +10,7 @@ use super::{Clause, Common, Parser, Query, Role, span, unsupported};
 /// A `span_multi` clause.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpanMultiQuery {
-    /// What finds the terms: a prefix, a pattern, nearness, or a range.
+    /// Query of the terms: a prefix, a pattern, nearness, or a range.
     pub inner: Query,
     /// Path of the field that it names.
     pub field: String,

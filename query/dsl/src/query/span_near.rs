@@ -15,7 +15,7 @@ pub struct SpanNearQuery {
     pub clauses: Vec<Query>,
     /// Most positions between them, in all.
     pub slop: i32,
-    /// Whether they must be in this order.
+    /// `true` if they must be in this order.
     pub in_order: bool,
     /// Boost and name.
     pub common: Common,

@@ -8,9 +8,9 @@ use super::{Clause, Common, Parser, Query, Role, span};
 /// A `span_not` clause.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpanNotQuery {
-    /// What is found.
+    /// Query of the spans.
     pub include: Query,
-    /// What it must not overlap.
+    /// Query of the spans that they must not overlap.
     pub exclude: Query,
     /// Positions before it that must be free as well.
     pub before: i32,

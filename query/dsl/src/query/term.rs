@@ -15,7 +15,7 @@ pub struct TermQuery {
     pub field: String,
     /// The value, a JSON scalar.
     pub value: Value,
-    /// Whether letters match in either case.
+    /// `true` if letters match in either case.
     pub case_insensitive: bool,
     /// Boost and name.
     pub common: Common,

@@ -17,7 +17,7 @@ pub struct TermsQuery {
     pub field: String,
     /// The values, JSON scalars.
     pub values: Vec<Value>,
-    /// Where values are to be read from.
+    /// Lookup that reads values from another document.
     pub lookup: Option<Lookup>,
     /// Boost and name.
     pub common: Common,

@@ -14,11 +14,11 @@ pub struct WildcardQuery {
     pub field: String,
     /// The pattern: `*` any characters, `?` one, `\` takes the next as it is.
     pub value: String,
-    /// How the pattern's other characters are made fit for the field's terms.
+    /// Normalization of the pattern's other characters for the field's terms.
     pub normalize: Normalize,
-    /// Whether ASCII letters match in either case.
+    /// `true` if ASCII letters match in either case.
     pub case_insensitive: bool,
-    /// What the terms become; one score for all where absent.
+    /// Rewrite of the terms; one score for all where absent.
     pub rewrite: Option<Rewrite>,
     /// Boost and name.
     pub common: Common,

@@ -1,4 +1,4 @@
-//! What the errors of the grammar say: where it went wrong, and what could have stood there.
+//! Errors of the grammar: the position, and the tokens that could have stood there.
 //!
 //! The wording, and the order of what is listed, is that of Lucene's generated parser.
 
@@ -7,7 +7,7 @@ use std::fmt::Write;
 use super::SyntaxError;
 use super::lexer::{Kind, Token};
 
-/// What could still have followed a clause beside other clauses.
+/// Tokens that could still have followed a clause beside other clauses.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct ClauseFollow {
     /// `^`.
@@ -39,7 +39,7 @@ pub(super) enum GrammarPosition {
     RangeEnd,
 }
 
-/// What a clause may begin with.
+/// Tokens that a clause may begin with.
 const CLAUSE: [Kind; 11] = [
     Kind::BareSign,
     Kind::OpenGroup,

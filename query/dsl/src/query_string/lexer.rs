@@ -4,7 +4,7 @@
 //! between range brackets only bounds are. A place where nothing fits is the last token,
 //! [`Kind::Invalid`]; it becomes an error when the parser comes to it.
 
-/// What a token is.
+/// Kind of a token.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[allow(missing_docs)]
 pub(super) enum Kind {
@@ -39,7 +39,7 @@ pub(super) enum Kind {
 }
 
 impl Kind {
-    /// Whether a clause may begin with such a token.
+    /// Returns whether a clause may begin with such a token.
     pub(super) fn starts_clause(self) -> bool {
         matches!(
             self,
@@ -64,13 +64,13 @@ impl Kind {
 /// A token: a piece of the query string.
 #[derive(Clone, Debug)]
 pub(super) struct Token<'a> {
-    /// What it is.
+    /// Kind of the token.
     pub kind: Kind,
     /// The piece; in the case of [`Kind::Invalid`] what was read to see that nothing fits.
     pub image: &'a str,
     /// Byte offset of its start.
     pub start: usize,
-    /// Whether a boost was to be read.
+    /// `true` if a boost was to be read.
     pub boost: bool,
 }
 
@@ -120,7 +120,7 @@ fn is_space(c: char) -> bool {
     matches!(c, ' ' | '\t' | '\n' | '\r' | '\u{3000}')
 }
 
-/// Whether a word may begin with the character, or hold it anywhere.
+/// Returns whether a word may begin with the character, or hold it anywhere.
 fn starts_word(c: char) -> bool {
     !is_space(c)
         && !matches!(

@@ -17,7 +17,7 @@ const MAX_LENGTH: usize = 1 << 20;
 /// Deepest nesting of groups, those that are no more than a clause aside.
 const MAX_DEPTH: usize = 256;
 
-/// What a text says, as far as it is in the language.
+/// Parsed text, as far as it is in the language.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ParsedQuery {
     /// Its clauses, or those before the error; `None` where there are none, which matches nothing.
@@ -60,10 +60,10 @@ struct Parser<'a> {
 
 /// A group that is being read.
 struct Frame {
-    /// What conditions ask that name no field.
+    /// Field of conditions that name none.
     field: Option<Arc<str>>,
     clauses: Vec<Clause>,
-    /// How the group joins the clauses before it.
+    /// Join of the group with the clauses before it.
     joined: Option<(Conjunction, Modifier)>,
     /// Levels of groups inside.
     depth: usize,

@@ -13,7 +13,7 @@ use crate::query::MAX_CLAUSES;
 /// Deepest nesting of parentheses.
 const MAX_DEPTH: usize = 500;
 
-/// Which signs mean something.
+/// Flags for the enabled signs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Flags(pub i32);
 
@@ -75,7 +75,7 @@ pub enum Item {
     Nothing,
     /// A condition, perhaps excluded.
     Branch {
-        /// Whether it must not match.
+        /// `true` if it must not match.
         excluded: bool,
         /// The condition.
         branch: Branch,
@@ -91,16 +91,16 @@ pub enum Branch {
     Phrase {
         /// The text.
         text: String,
-        /// How far its terms may be moved.
+        /// Distance by which its terms may be moved.
         slop: i32,
     },
-    /// What values start with.
+    /// Prefix of the values.
     Prefix(String),
     /// A word that may be misspelled.
     Fuzzy {
         /// The word.
         text: String,
-        /// How many letters may differ: 1 or 2.
+        /// Number of letters that may differ: 1 or 2.
         edits: u8,
     },
     /// A row in parentheses.
@@ -142,7 +142,7 @@ struct Parser<'a> {
     closings: Vec<usize>,
     flags: Flags,
     at: usize,
-    /// Where the row ends that is being read.
+    /// End of the row that is being read.
     end: usize,
     depth: usize,
     branches: usize,

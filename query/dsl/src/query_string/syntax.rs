@@ -13,17 +13,17 @@ pub struct Group {
 /// One clause of a group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Clause {
-    /// What joins it to the clause before.
+    /// Conjunction with the clause before.
     pub conjunction: Conjunction,
-    /// Whether it is required or excluded.
+    /// Modifier: required, excluded or neither.
     pub modifier: Modifier,
-    /// What it asks for.
+    /// Expression of the clause.
     pub expression: Expression,
     /// Factor of its score.
     pub boost: Option<f32>,
 }
 
-/// What joins a clause to the clause before.
+/// Conjunction of a clause with the clause before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Conjunction {
     /// Nothing: the default operator decides.
@@ -45,7 +45,7 @@ pub enum Modifier {
     Excluded,
 }
 
-/// What a clause asks for.
+/// Expression of a clause.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Expression {
     /// Clauses in parentheses.
@@ -65,20 +65,20 @@ pub enum Leaf {
     Phrase {
         /// The text.
         text: String,
-        /// How far its terms may be moved, where given.
+        /// Distance by which its terms may be moved, where given.
         slop: Option<i32>,
     },
     /// A word with `*` or `?`, escapes kept.
     Wildcard(String),
     /// A word that ends with its only `*`, which is left out.
     Prefix(String),
-    /// What stands between slashes.
+    /// Text between slashes.
     Regexp(String),
     /// A word followed by `~`.
     Fuzzy {
         /// The word.
         text: String,
-        /// What follows the tilde.
+        /// Text behind the tilde.
         fuzziness: Option<String>,
     },
     /// Values between bounds; open where absent.
@@ -87,9 +87,9 @@ pub enum Leaf {
         from: Option<String>,
         /// Upper bound.
         to: Option<String>,
-        /// Whether the lower bound belongs to the range.
+        /// `true` if the lower bound belongs to the range.
         include_from: bool,
-        /// Whether the upper bound belongs to the range.
+        /// `true` if the upper bound belongs to the range.
         include_to: bool,
     },
 }

@@ -11,7 +11,7 @@ use crate::query::geo::Validation;
 /// Most points of one key.
 const MAX_POINTS: usize = 1_000;
 
-/// How distances are compared.
+/// Comparison of distances.
 #[derive(Clone, Debug, PartialEq)]
 pub struct GeoDistanceSort {
     /// Field path.
@@ -20,13 +20,13 @@ pub struct GeoDistanceSort {
     pub origins: Vec<Value>,
     /// Meters of the unit in which sort values are shown.
     pub unit: f64,
-    /// Whether the earth is taken to be flat.
+    /// `true` if the earth is taken to be flat.
     pub plane: bool,
-    /// Which of several distances counts.
+    /// Mode that picks one of several distances.
     pub mode: Option<Mode>,
-    /// Whether an index without the field has no distances instead of failing.
+    /// `true` if an index without the field has no distances instead of failing.
     pub ignore_unmapped: bool,
-    /// What to do with points that are none on the earth.
+    /// Treatment of points that are not on the earth.
     pub validation: Validation,
     /// Elements of a nested path whose points count.
     pub nested: Option<NestedSort>,

@@ -14,7 +14,7 @@ const MAX_LEVELS: usize = 20;
 pub struct NestedSort {
     /// The nested path.
     pub path: String,
-    /// What its elements must match.
+    /// Query that its elements must match.
     pub filter: Option<Query>,
     /// Most elements of a document that count, where said.
     pub max_children: Option<usize>,

@@ -23,25 +23,25 @@ pub struct CompletionSuggester {
     pub analyzer: Option<String>,
     /// Most options.
     pub size: usize,
-    /// Whether an input is given once, however many documents have it.
+    /// `true` if an input is given once, however many documents have it.
     pub skip_duplicates: bool,
-    /// What the text is.
+    /// Query of the text.
     pub query: CompletionQuery,
     /// Contexts, as the request has them.
     pub contexts: Option<Map<String, Value>>,
     regex: RegexOptions,
 }
 
-/// What the text of a suggestion is.
+/// Kind of the text of a suggestion.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum CompletionQuery {
-    /// What inputs start with.
+    /// Prefix of the inputs.
     Prefix,
-    /// What inputs start with, up to a few edits.
+    /// Prefix of the inputs, up to a few edits.
     Fuzzy {
         /// Edits.
         edits: u8,
-        /// Whether two characters swapped are one edit.
+        /// `true` if two characters swapped are one edit.
         transpositions: bool,
         /// Shortest text that may have edits.
         min_length: usize,
@@ -174,7 +174,7 @@ pub struct CategoryContext {
     pub place: usize,
     /// The value.
     pub value: String,
-    /// Whether values that start with it are meant, too.
+    /// `true` if values that start with it are meant, too.
     pub starts: bool,
     /// Factor of weights.
     pub boost: f32,

@@ -27,11 +27,11 @@ pub struct Suggestion {
     pub name: String,
     /// The text that it is made for; absent where the request gives none.
     pub text: Option<String>,
-    /// What is asked.
+    /// Suggester that is used.
     pub suggester: Suggester,
 }
 
-/// What a suggestion asks.
+/// Kind of a suggestion.
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum Suggester {

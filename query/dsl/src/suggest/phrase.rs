@@ -23,34 +23,34 @@ pub struct PhraseSuggester {
     pub shard_size: usize,
     /// Most words that are looked at together; what the field's shingles have where absent.
     pub gram_size: Option<usize>,
-    /// How likely a word that is there is meant.
+    /// Probability that an existing word is meant.
     pub real_word_likelihood: f64,
-    /// How much more likely than the text an option must be.
+    /// Factor by which an option must be more probable than the text.
     pub confidence: f64,
     /// Most words that are wrong: a share of all below 1.
     pub max_errors: f32,
-    /// What stands between the words of a shingle.
+    /// Separator of the words of a shingle.
     pub separator: String,
-    /// Whether the field must have single words.
+    /// `true` if the field must have single words.
     pub force_unigrams: bool,
     /// Words from which on nothing is suggested.
     pub token_limit: usize,
-    /// Where candidates come from; from the field where there are none.
+    /// Generators of candidates; the field's own where there are none.
     pub generators: Vec<Generator>,
-    /// How likely words are that were not seen together.
+    /// Smoothing model for words that were not seen together.
     pub smoothing: Smoothing,
-    /// What stands before and behind words that were changed.
+    /// Texts before and behind changed words.
     pub highlight: Option<(String, String)>,
 }
 
-/// Where candidates come from.
+/// Generator of candidates.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Generator {
     /// Field path.
     pub field: String,
     /// Most candidates of a word.
     pub size: usize,
-    /// How terms near another are found.
+    /// Options for terms near another.
     pub spelling: SpellingOptions,
     /// Analyzer of words before candidates are looked for.
     pub pre_filter: Option<String>,
@@ -90,7 +90,7 @@ impl Generator {
     }
 }
 
-/// How likely words are that were not seen together.
+/// Smoothing model for words that were not seen together.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Smoothing {
     /// As likely as fewer of them are, times this.

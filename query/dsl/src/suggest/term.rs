@@ -17,24 +17,24 @@ pub struct TermSuggester {
     pub size: usize,
     /// Most options of a term that a shard gives.
     pub shard_size: usize,
-    /// How terms near another are found.
+    /// Options for terms near another.
     pub spelling: SpellingOptions,
 }
 
-/// How terms near another are found.
+/// Options for terms near another.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SpellingOptions {
     /// Of which terms others are looked for.
     pub mode: SuggestMode,
     /// Least similarity.
     pub accuracy: f32,
-    /// What comes first.
+    /// Order of the suggestions.
     pub sort: SortBy,
-    /// How similarity is measured.
+    /// Measure of similarity.
     pub distance: Distance,
     /// Most edits, 1 or 2.
     pub max_edits: u8,
-    /// How many candidates are looked at for each option.
+    /// Number of candidates that are inspected for each option.
     pub max_inspections: usize,
     /// Rows above which a term is taken to be right: a share of all below 1.
     pub max_term_freq: f32,
@@ -74,7 +74,7 @@ pub enum SuggestMode {
     Always,
 }
 
-/// What comes first among suggestions.
+/// Order of suggestions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum SortBy {
     /// The most similar.
@@ -83,7 +83,7 @@ pub enum SortBy {
     Frequency,
 }
 
-/// How the similarity of two terms is measured.
+/// Measure of the similarity of two terms.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Distance {
     /// By the edits that the search for candidates counts.

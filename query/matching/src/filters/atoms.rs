@@ -1,4 +1,4 @@
-//! What a batch must have for a filter to match anything of it: values, tokens, numbers, pieces of values.
+//! Atoms that a batch must have for a filter to match anything of it: values, tokens, numbers, pieces of values.
 //!
 //! Most filters match nothing of most batches. Each is known by a few [`Atom`]s of which a batch has at least one where the
 //! filter matches; [`finder`](super::finder) finds the filters whose atoms a batch has. The atoms of a filter are a guess at
@@ -20,7 +20,7 @@ const MAX_ATOMS: usize = 4_096;
 /// Shortest text that values are looked through for.
 pub(super) const PIECE_BYTES: usize = 3;
 
-/// Where a value is: a field or a column, of documents or of the elements of a nested path.
+/// Path of a value: a field or a column, of documents or of the elements of a nested path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) struct ValuePath {
     pub(super) nested: Option<PathId>,
@@ -129,7 +129,7 @@ fn is_point(atom: &Atom) -> bool {
     }
 }
 
-/// What is known of the clause that a node is of.
+/// Context of the clause that a node is of.
 #[derive(Clone, Copy)]
 struct ClauseContext<'a> {
     expansions: &'a [Expansion],
@@ -253,7 +253,7 @@ impl ClauseContext<'_> {
     }
 }
 
-/// What is excluded is included here: atoms need not be exact.
+/// Returns the least value, including an excluded bound: atoms need not be exact.
 fn least(from: &RawBound) -> Vec<u8> {
     from.as_ref().map(|(bytes, _)| bytes.clone()).unwrap_or_default()
 }

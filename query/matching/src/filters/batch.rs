@@ -24,7 +24,7 @@ pub struct ArrivedDocument {
     pub seq_no: u64,
     /// The routing value that it was written with.
     pub routing: Option<Arc<str>>,
-    /// What `now` means to it: the time of the frame that it came with.
+    /// Value of `now`: the time of the frame that the batch came with.
     pub now_ms: i64,
 }
 
@@ -50,14 +50,14 @@ pub struct Batch {
 #[derive(Debug)]
 pub(super) struct BatchSegment {
     pub(super) segment: Arc<dyn SegmentReader>,
-    /// Which rows of the batch its rows are, ascending; all where absent.
+    /// Rows of the batch that its rows are, ascending; all where absent.
     rows: Option<Vec<u32>>,
     /// The rows of the segment by what `now` means to them.
     pub(super) times: Vec<(i64, RoaringBitmap)>,
     pub(super) whom: FilterSelection,
 }
 
-/// Which filters are asked of a part.
+/// Selection of the filters for a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FilterSelection {
     /// All.

@@ -30,13 +30,13 @@ pub(super) enum Tree {
 /// A condition that the search language has a clause for.
 #[derive(Debug)]
 pub(super) struct Clause {
-    /// How it is written, and who asks: two of the same text are the same under one mapping.
+    /// Text of the clause, and its caller: two of the same text are the same under one mapping.
     pub(super) written: Arc<str>,
-    /// What it means for the index; where it depends on time, at some time.
+    /// Predicate for the index; where it depends on time, at some time.
     pub(super) resolved: ResolvedPredicate,
-    /// What it is made of at each time, where it depends on that.
+    /// Clause that is resolved at each time, where it depends on time.
     pub(super) timed: Option<RelativeTimeClause>,
-    /// What it asks, at any time.
+    /// Fields that it names, at any time.
     pub(super) fields: Fields,
 }
 
@@ -49,12 +49,12 @@ pub(super) struct RelativeTimeClause {
     part: ClauseContainer,
 }
 
-/// What a clause is part of.
+/// Container of a clause.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ClauseContainer {
-    /// What is asked.
+    /// The filter itself.
     Asked,
-    /// What may be seen: it must not be more than a search by the same shows.
+    /// The visible documents: it must not be more than a search by the same shows.
     Narrowing,
 }
 
@@ -113,7 +113,7 @@ impl Tree {
         }
     }
 
-    /// Whether everything matches, whatever it is.
+    /// Returns whether everything matches, whatever it is.
     pub(super) fn is_everything(&self, clauses: &[Arc<Clause>]) -> bool {
         match self {
             Self::Everything => true,

@@ -10,7 +10,7 @@ use millrace_storage::mapping::PathId;
 #[derive(Clone, Debug, Default)]
 pub struct Fields {
     some: BTreeSet<PathId>,
-    /// Whether any may be asked.
+    /// `true` if any may be asked.
     all: bool,
 }
 

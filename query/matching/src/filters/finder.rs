@@ -1,4 +1,4 @@
-//! Which of many filters may match something of a batch, by the atoms that it has.
+//! Finds the candidates among many filters for a batch, by the atoms that it has.
 //!
 //! Each filter is known by the atoms of one of its needs, the strictest, as far as that can be told: what few filters ask for few
 //! documents have. A batch's dictionaries are read once, and each value of them is looked up, so that a filter whose atoms
@@ -22,7 +22,7 @@ use super::atoms::{Atom, Numbers, RequiredAtoms, ValuePath, looseness};
 use super::interval_set::IntervalSet;
 use super::substring_index::SubstringIndex;
 
-/// What is looked up for each value: quick, whatever the values are.
+/// Map that is looked up for each value: quick, whatever the values are.
 type HashMap<K, V> = Map<K, V, FixedState>;
 
 /// Filters by their atoms.

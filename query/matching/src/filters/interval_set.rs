@@ -1,4 +1,4 @@
-//! Which of many intervals contain any of some values.
+//! Finds the intervals that contain any of some values.
 
 use std::borrow::Borrow;
 
@@ -59,7 +59,7 @@ impl<K: Ord + Clone> IntervalSet<K> {
         }
     }
 
-    /// Whether any interval contains a value.
+    /// Returns whether any interval contains a value.
     pub(super) fn covers<Q: Ord + ?Sized>(&self, value: &Q) -> bool
     where
         K: Borrow<Q>,

@@ -52,7 +52,7 @@ struct CompiledFilter {
     is_timed: bool,
 }
 
-/// What a filter matches of a batch.
+/// Matches of a filter in a batch.
 #[derive(Debug)]
 pub struct FilterMatches {
     /// The filter's place among those of the matcher.

@@ -1,4 +1,4 @@
-//! Which fields a filter names, so that it is compiled anew only where one of these means something else.
+//! Fields that a filter names, so that it is compiled anew only where one of these means something else.
 
 use std::collections::BTreeSet;
 use std::ops::Bound;
@@ -11,7 +11,7 @@ use millrace_dsl::query_string::{self, escape};
 use super::view::IndexView;
 use crate::table::predicate::Predicate;
 
-/// What is said otherwise of an index than before.
+/// Changes of an index since before.
 #[derive(Clone, Debug)]
 pub struct Changes {
     /// The paths; absent where everything may mean something else.
@@ -29,12 +29,12 @@ impl Changes {
         Self { paths: if same { before.whole.changes_to(&now.whole) } else { None } }
     }
 
-    /// Whether nothing is said otherwise.
+    /// Returns whether nothing is said otherwise.
     pub fn is_empty(&self) -> bool {
         self.paths.as_ref().is_some_and(BTreeSet::is_empty)
     }
 
-    /// Whether a name, or what it is inside of, or what is inside of it, means something else.
+    /// Returns whether a name, or what it is inside of, or what is inside of it, means something else.
     fn concern(paths: &BTreeSet<Arc<str>>, name: &str) -> bool {
         let around = name.match_indices('.').any(|(at, _)| paths.contains(&name[..at]));
         let below = format!("{name}.");
@@ -47,15 +47,15 @@ impl Changes {
 /// The fields that a filter names.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Names {
-    /// Whether any field may be meant, as by patterns and default fields.
+    /// `true` if any field may be meant, as by patterns and default fields.
     any: bool,
-    /// Whether the name of the index may be asked: a pattern may mean `_index`.
+    /// `true` if the name of the index may be asked: a pattern may mean `_index`.
     index: bool,
     names: BTreeSet<Box<str>>,
 }
 
 impl Names {
-    /// Whether a change may give a filter another meaning.
+    /// Returns whether a change may give a filter another meaning.
     pub(super) fn are_changed(&self, changes: &Changes) -> bool {
         match &changes.paths {
             None => true,
@@ -95,7 +95,7 @@ impl Names {
         }
     }
 
-    /// Whether a filter may go by which index it is asked of.
+    /// Returns whether a filter may go by which index it is asked of.
     pub(super) fn may_ask_index(&self) -> bool {
         self.index
     }

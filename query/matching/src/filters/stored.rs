@@ -26,7 +26,7 @@ impl Filter {
         tree_rows(&self.tree, &self.clauses, &segment, work).map(Some)
     }
 
-    /// Whether what it matches depends on the time at which a document comes.
+    /// Returns whether what it matches depends on the time at which a document comes.
     pub fn is_timed(&self) -> bool {
         self.clauses.iter().any(|clause| clause.timed.is_some())
     }

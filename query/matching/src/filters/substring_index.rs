@@ -69,7 +69,7 @@ impl SubstringIndex {
         });
     }
 
-    /// Whether a value belongs to any pattern.
+    /// Returns whether a value belongs to any pattern.
     pub(super) fn any(&self, value: &str) -> bool {
         self.some(value, &mut |pattern, _| pattern.matches(value))
     }

@@ -24,9 +24,9 @@ pub struct IndexView {
     pub(super) seen: Arc<Mapping>,
     /// All of it: rules and filters of aliases may name fields that are hidden.
     pub(super) whole: Arc<Mapping>,
-    /// What documents must match beside the filter.
+    /// Documents that the owner may see: they join the filter.
     pub(super) narrowed: Vec<Documents>,
-    /// What rules say of the owner, to tell whether it has changed.
+    /// Document rules of the owner, to tell a change of them.
     pub(super) rules: DocumentRules,
 }
 
@@ -81,8 +81,9 @@ impl IndexView {
         Ok(self)
     }
 
-    /// Whether filters that do not ask which index it is mean the same for both ([`Filter::is_of_any_index`](super::Filter::is_of_any_index)),
-    /// down to the numbers of fields: so they need be compiled once.
+    /// Returns whether filters that do not ask which index it is mean the same for both
+    /// ([`Filter::is_of_any_index`](super::Filter::is_of_any_index)), down to the numbers of fields: so they need be compiled
+    /// once.
     pub fn is_like(&self, other: &Self) -> bool {
         let narrowed = |view: &Self| format!("{:?}", view.narrowed);
         self.narrowed.len() == other.narrowed.len()
@@ -108,7 +109,7 @@ impl IndexView {
     }
 }
 
-/// Whether two indices have the same settings, as far as filters go by them: not what tells the two apart.
+/// Returns whether two indices have the same settings, as far as filters go by them: not what tells the two apart.
 fn same_settings(one: &IndexMeta, other: &IndexMeta) -> bool {
     const OWN: [&str; 3] = ["index.uuid", "index.creation_date", "index.provided_name"];
     let counts = |(name, _): &(&String, &Value)| !OWN.contains(&name.as_str());

@@ -25,7 +25,7 @@ use roaring::RoaringBitmap;
 use super::statistics::Functions;
 use crate::table::snapshot::TableSnapshot;
 
-/// What a key is made of.
+/// Source of a derived key.
 #[derive(Clone, Debug)]
 pub enum DerivedKey {
     /// The document's id.

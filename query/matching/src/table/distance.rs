@@ -14,7 +14,7 @@ pub struct Distance {
     pub origins: Vec<[f64; 2]>,
     /// Meters of the unit.
     pub unit: f64,
-    /// Whether the earth is taken to be flat.
+    /// `true` if the earth is taken to be flat.
     pub plane: bool,
 }
 

@@ -75,24 +75,24 @@ pub enum Rescale {
     NanosToMillis,
 }
 
-/// Where one index has the key's values.
+/// Source of the key's values in one index.
 #[derive(Clone, Debug)]
 pub struct KeySource {
     /// Column.
     pub column: PathId,
     /// Field whose terms are the column's values, where one is.
     pub terms: Option<PathId>,
-    /// How the column holds values.
+    /// Kind of the column.
     pub kind: ColumnKind,
     /// Longest string that counts.
     pub ignore_above: Option<usize>,
     /// Conversion of dates.
     pub rescale: Rescale,
-    /// Whether floating point numbers print at single precision.
+    /// `true` if floating point numbers print at single precision.
     pub single: bool,
-    /// Where points are measured from, where the key is a distance.
+    /// Origin of distances, where the key is a distance.
     pub distance: Option<Arc<Distance>>,
-    /// What the key is made of, where not of a column of the rows.
+    /// Source of the key, where it is not a column of the rows.
     pub derived: Option<DerivedKey>,
 }
 
@@ -103,11 +103,11 @@ pub struct Key {
     pub name: String,
     /// Compared type.
     pub kind: KeyKind,
-    /// Whether rows without a value come first (strings and addresses).
+    /// `true` if rows without a value come first (strings and addresses).
     pub nulls_first: bool,
-    /// Which of several values counts.
+    /// Mode that picks one of several values.
     pub mode: Mode,
-    /// What rows without a value get.
+    /// Key of rows without a value.
     pub fill: MissingKey,
     /// By index of the table; `None` where the index has no such field.
     pub sources: Vec<Option<KeySource>>,

@@ -11,7 +11,7 @@ pub struct Leaf {
     pub query: Query,
     /// Product of the boosts from the root down to here.
     pub boost: f32,
-    /// Whether it scores; filters and exclusions do not.
+    /// `true` if it scores; filters and exclusions do not.
     pub scored: bool,
 }
 

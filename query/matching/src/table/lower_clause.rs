@@ -1,4 +1,4 @@
-//! What each kind of clause means for a search: how it is lowered, and what it becomes for an index.
+//! Lowers each kind of clause to a predicate, and resolves it for an index.
 
 use std::sync::Arc;
 

@@ -36,7 +36,7 @@ pub struct RowPartition {
 }
 
 impl RowPartition {
-    /// Whether these are all rows of the segment.
+    /// Returns whether these are all rows of the segment.
     pub fn is_whole(&self, segment: &TableSegment) -> bool {
         self.rows == (0..segment.reader.rows())
     }
@@ -48,7 +48,7 @@ pub fn count_segments(groups: &[Vec<RowPartition>]) -> usize {
     segments.len()
 }
 
-/// Where the rows of a table may be cut.
+/// Granularity at which the rows of a table may be cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PartitionBoundary {
     /// Anywhere.
@@ -113,7 +113,7 @@ fn cut_rows(
 pub struct OpenedSegment {
     /// The segment.
     pub source: Source,
-    /// What matches.
+    /// Condition that matches.
     pub prepared: SharedCondition,
 }
 

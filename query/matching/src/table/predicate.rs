@@ -7,7 +7,7 @@ use millrace_dsl::query::{FunctionScoreQuery, NestedQuery};
 
 use super::leaf::Leaf;
 
-/// What a row must fulfil, still independent of any index.
+/// Predicate on rows, still independent of any index.
 #[derive(Clone, Debug)]
 pub enum Predicate {
     /// Everything, with score 1.
@@ -24,9 +24,9 @@ pub enum Predicate {
     Constant(f32, Box<Predicate>),
     /// The first, with its score multiplied.
     Boosting {
-        /// What matches.
+        /// Predicate that matches.
         positive: Box<Predicate>,
-        /// Where the second factor applies too.
+        /// Predicate whose matches get the second factor.
         negative: Box<Predicate>,
         /// Factors of all scores, and where `negative` matches.
         factors: (f32, f32),

@@ -82,7 +82,7 @@ fn carried(expr: &Expr) -> Option<&PredicateUdf> {
     }
 }
 
-/// Whether an expression has a predicate inside.
+/// Returns whether an expression has a predicate inside.
 pub fn holds_predicate(expr: &Expr) -> bool {
     expr.exists(|part| Ok(carried(part).is_some())).unwrap_or(false)
 }

@@ -60,7 +60,7 @@ pub struct IndexContext<'a> {
     pub meta: &'a IndexMeta,
     /// Fields.
     pub mapping: &'a Mapping,
-    /// What `now` means in dates.
+    /// Value of `now` in dates.
     pub now_ms: i64,
 }
 
@@ -113,7 +113,7 @@ type StringBound = Option<(String, bool)>;
 #[derive(Debug)]
 struct Target<'a> {
     field: &'a Field,
-    /// What the values of a flat_object start with at this place: `path=`, or `=` for any.
+    /// Prefix of the values of a flat_object at this place: `path=`, or `=` for any.
     inside: Option<String>,
 }
 

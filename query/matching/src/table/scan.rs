@@ -50,7 +50,7 @@ pub struct IndexScanExec {
     properties: Arc<PlanProperties>,
 }
 
-/// What the partitions of a scan share.
+/// State that the partitions of a scan share.
 #[derive(Debug)]
 struct ScanState {
     table: Arc<TableState>,
@@ -141,7 +141,7 @@ impl IndexScanExec {
         usize::try_from(rows.sum::<u64>()).unwrap_or(usize::MAX)
     }
 
-    /// Whether no row of a segment is deleted.
+    /// Returns whether no row of a segment is deleted.
     pub fn deletes_none(&self) -> bool {
         self.table().snapshot.segments.iter().all(|segment| segment.deleted.is_empty())
     }
@@ -156,7 +156,7 @@ impl IndexScanExec {
         self.shared.visit(part, scores, |_, pass| collect::collect_all(&pass, scores))
     }
 
-    /// Whether every row of a part is found, and none of its segment is deleted. Blocks; runs on a compute thread.
+    /// Returns whether every row of a part is found, and none of its segment is deleted. Blocks; runs on a compute thread.
     pub fn finds_all(&self, part: &RowPartition) -> millrace_work::error::Result<bool> {
         let undeleted = self.table().snapshot.segments.get(part.segment as usize);
         if undeleted.is_none_or(|segment| !segment.deleted.is_empty()) {
@@ -244,14 +244,14 @@ impl IndexScanExec {
     }
 }
 
-/// What rows are ordered by first.
+/// First sort key of the rows.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Leading<'a> {
     /// The column.
     pub column: &'a str,
-    /// Whether the greatest comes first.
+    /// `true` if the greatest comes first.
     pub descending: bool,
-    /// Whether addresses alone decide among rows with the same.
+    /// `true` if addresses alone decide among rows with the same.
     pub by_address: bool,
 }
 

@@ -1,5 +1,5 @@
-//! What scoring needs of a whole shard: terms that patterns find there, and how frequent terms are.
-//! Looked up once a shard, shared by the partitions of a scan.
+//! Statistics of a whole shard for scores: terms that patterns find there, and the frequencies of terms. Looked up once a shard,
+//! shared by the partitions of a scan.
 
 use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashSet};

@@ -91,7 +91,7 @@ pub fn first_of_groups(
     .data()
 }
 
-/// What an order, of which the columns are given and whether the greatest come first, begins with.
+/// Returns the first key of an order, of which the columns are given with a flag for descending ones.
 fn leading<'a>(mut columns: impl Iterator<Item = (Option<&'a str>, bool)>) -> Option<Leading<'a>> {
     let (Some(column), descending) = columns.next()? else { return None };
     let mut by_address = column == SEGMENT || columns.next() == Some((Some(SEGMENT), false));

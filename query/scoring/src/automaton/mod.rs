@@ -28,11 +28,11 @@ use crate::operands::TextBound;
 /// A set of terms.
 #[derive(Clone, Debug)]
 pub struct Pattern {
-    /// What terms start with.
+    /// Prefix of the terms.
     start: String,
-    /// What comes behind.
+    /// Pattern behind it.
     rest: PatternTail,
-    /// What is in all terms, whatever the case of its ASCII letters; empty where nothing is known.
+    /// Text inside of all terms, whatever the case of its ASCII letters; empty where nothing is known.
     inside: Box<str>,
 }
 
@@ -48,7 +48,7 @@ enum PatternTail {
     NearStart(FuzzyTerms),
     /// These terms, ascending.
     OneOf(Arc<[String]>),
-    /// What is between two terms, by bytes; each with whether it is included.
+    /// Terms between two others, by bytes; each with a flag for an inclusive bound.
     Between(TextBound, TextBound),
 }
 
@@ -186,7 +186,7 @@ impl Pattern {
         [self.start.as_str(), &self.inside].into_iter().filter(|text| !text.is_empty())
     }
 
-    /// Whether a term belongs to it.
+    /// Returns whether a term belongs to it.
     pub fn matches(&self, term: &str) -> bool {
         let Some(rest) = term.as_bytes().strip_prefix(self.start.as_bytes()) else { return false };
         let mut state = Automaton::start(&self);
@@ -206,7 +206,7 @@ impl Pattern {
     }
 }
 
-/// Where reading has come to: what is near enough may go on as it likes.
+/// Returns the state of reading: a term that is near enough may go on as it likes.
 fn near_start(near: &FuzzyTerms, row: Row) -> StatePosition {
     if near.accepts(&row) { StatePosition::Anywhere } else { StatePosition::Row(Box::new(row)) }
 }
@@ -215,7 +215,7 @@ fn too_many_states(most: usize) -> Error {
     Error::TooComplex(format!("an automaton of more than {most} states is not built"))
 }
 
-/// Where reading a term has come to.
+/// State of reading a term.
 #[derive(Clone, Debug)]
 pub struct MatchState {
     place: StatePosition,
@@ -286,7 +286,7 @@ fn between(
     }
 }
 
-/// Whether a term that ends behind so many bytes is between two.
+/// Returns whether a term that ends behind so many bytes is between two.
 fn ends_between((from, to): (&TextBound, &TextBound), read: u32, (lower, upper): (bool, bool)) -> bool {
     let of =
         |bound: &TextBound| bound.as_ref().map(|(bound, included)| (read as usize == bound.len(), *included));
@@ -297,13 +297,13 @@ fn ends_between((from, to): (&TextBound, &TextBound), read: u32, (lower, upper):
 /// A pattern whose walk over terms can be told to end: then nothing matches any more.
 #[derive(Clone, Copy, Debug)]
 pub struct CancellablePattern<'p> {
-    /// What matches.
+    /// Pattern that matches.
     pub pattern: &'p Pattern,
     stop: &'p Stop,
 }
 
 impl CancellablePattern<'_> {
-    /// Whether the walk has not been told to end.
+    /// Returns whether the walk has not been told to end.
     #[inline]
     pub fn goes_on(&self) -> bool {
         !self.stop.requested()

@@ -16,7 +16,7 @@ pub(crate) struct FuzzyTerms {
     transpositions: bool,
 }
 
-/// Where reading a term has come to, behind the start.
+/// State of reading a term, behind the start.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     /// Characters read.

@@ -4,8 +4,8 @@ use std::cmp::Ordering;
 
 use crate::END;
 
-/// Where a row is: the segment's number in the table, and the row in it. Addresses ascend in the
-/// order of index, shard, segment, row.
+/// Address of a row: the segment's number in the table, and the row in it. Addresses ascend in the order of index, shard,
+/// segment, row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Address {
     /// Segment number.
@@ -19,7 +19,7 @@ pub struct Address {
 pub struct RowHit {
     /// Its score; 0 where scores are not computed.
     pub score: f32,
-    /// Where it is.
+    /// Address of the row.
     pub address: Address,
 }
 
@@ -60,7 +60,7 @@ impl Cursor {
         }
     }
 
-    /// Whether a row is behind it.
+    /// Returns whether a row is behind it.
     pub(super) fn passes(&self, score: f32, address: Address) -> bool {
         let behind = self.address.is_some_and(|last| address > last);
         match self.score {

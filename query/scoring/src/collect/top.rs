@@ -11,7 +11,7 @@ pub struct Top {
     limit: usize,
     pub(super) by_score: bool,
     cursor: Option<Cursor>,
-    /// What scores must exceed, where they order.
+    /// Threshold that scores must exceed, where they order.
     least: f32,
     heap: BinaryHeap<RowHit>,
 }
@@ -28,7 +28,7 @@ impl Top {
         Self { least, ..self }
     }
 
-    /// Whether a row at or behind the current one, of at most this score, could still enter.
+    /// Returns whether a row at or behind the current one, of at most this score, could still enter.
     pub(super) fn open_for(&self, max_score: f32) -> bool {
         if self.by_score && max_score <= self.least {
             return false;

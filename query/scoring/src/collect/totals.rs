@@ -25,7 +25,7 @@ impl Totals {
         self.matched.fetch_add(rows, Atomic::Relaxed);
     }
 
-    /// Whether more matches would not change what is told.
+    /// Returns whether more matches would not change what is told.
     pub(super) fn satisfied(&self) -> bool {
         !self.tracked || self.matched.load(Atomic::Relaxed) > self.limit
     }
@@ -35,7 +35,7 @@ impl Totals {
         !self.satisfied()
     }
 
-    /// Whether every match is counted, however many there are.
+    /// Returns whether every match is counted, however many there are.
     pub(super) fn counts_all(&self) -> bool {
         self.tracked && self.limit == u64::MAX
     }
@@ -70,7 +70,7 @@ impl Budget {
         took
     }
 
-    /// Whether matches were left out.
+    /// Returns whether matches were left out.
     pub fn spent(&self) -> bool {
         self.spent.load(Atomic::Relaxed)
     }

@@ -1,5 +1,4 @@
-//! What intervals are looked for: an expression over terms, in the normal form in which Lucene's
-//! minimal-interval algorithms give all that is there.
+//! Interval sources: an expression over terms, in the normal form in which Lucene's minimal-interval algorithms find all matches.
 //!
 //! Parts in the same relation are one list, equal parts of it are one that repeats, and alternatives
 //! of different lengths are pulled out of what is sensitive to gaps: the shortest interval of one

@@ -1,10 +1,10 @@
-//! What spans are looked for: an expression over leaves, which are occurrences of terms.
+//! Span queries: an expression over leaves, which are occurrences of terms.
 
 use std::sync::Arc;
 
 use millrace_storage::mapping::PathId;
 
-/// What is looked for.
+/// Spans that are searched.
 #[derive(Clone, Debug)]
 pub struct Spans {
     /// The expression.
@@ -20,7 +20,7 @@ pub struct SpanLeaf {
     pub path: PathId,
     /// Field's name.
     pub field: Arc<str>,
-    /// Whether positions of the field are kept.
+    /// `true` if positions of the field are kept.
     pub positions: bool,
     /// Terms.
     pub terms: SpanTerms,
@@ -50,16 +50,16 @@ pub enum Span {
         parts: Vec<Span>,
         /// Positions between them, in all.
         slop: i64,
-        /// Whether they must be in this order, and not overlap.
+        /// `true` if they must be in this order, and not overlap.
         in_order: bool,
     },
     /// Spans of any part.
     Any(Vec<Span>),
     /// Spans of one that are not near those of another.
     Without {
-        /// What is taken.
+        /// Spans that are taken.
         include: Box<Span>,
-        /// What it must not overlap.
+        /// Spans that they must not overlap.
         exclude: Box<Span>,
         /// Positions before and behind that must be free of it as well.
         around: (i64, i64),

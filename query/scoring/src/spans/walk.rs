@@ -6,9 +6,9 @@
 use crate::heap;
 use crate::spans::expression::Span;
 
-/// Where a walk stands behind its last span.
+/// Position of a walk behind its last span.
 pub const END: i64 = i64::MAX;
-/// Where it stands before its first.
+/// Position of a walk before its first.
 const BEFORE: i64 = -1;
 
 /// A walk over the spans of a row. Positions are by leaf, ascending, and the same from one [`Walk::reset`] to the next.
@@ -337,7 +337,7 @@ impl Walk for AnyOf {
     }
 }
 
-/// Which spans are kept.
+/// Condition on spans.
 enum SpanCondition {
     /// Those that end at or before a position.
     Until(i64),
@@ -400,7 +400,7 @@ impl Walk for FilteredSpans {
     }
 }
 
-/// Whose spans are shown where one is inside of another.
+/// Side whose spans are returned where one is inside of another.
 #[derive(Clone, Copy)]
 enum SpanSide {
     Big,

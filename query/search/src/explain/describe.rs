@@ -12,7 +12,7 @@ use millrace_scoring::phrase::{Phrase, PlaceTerms};
 use millrace_storage::mapping::{FieldType, Mapping, PathId, Scalar};
 use millrace_storage::segment::ValueRange;
 
-/// What Lucene prints for a query that matches nothing.
+/// Text that Lucene prints for a query that matches nothing.
 const NOTHING: &str = "MatchNoDocsQuery(\"User requested \"match_none\" query.\")";
 
 /// Adds a boost to the text of a query.

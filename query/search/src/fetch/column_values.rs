@@ -16,7 +16,7 @@ use super::source_values::{date_format, default_date_format, nanos};
 /// The format that once said that the mapping's own is wanted.
 const OWN_FORMAT: &str = "use_field_mapping";
 
-/// How values are written.
+/// Format of values.
 #[derive(Clone, Debug)]
 enum ValueFormat {
     Raw,
@@ -28,7 +28,7 @@ enum ValueFormat {
 #[derive(Clone, Debug)]
 pub(crate) struct ColumnField {
     field: Field,
-    /// What values start with that are meant, in the column of a flat_object.
+    /// Prefix of the selected values, in the column of a flat_object.
     inside: Option<String>,
     form: ValueFormat,
 }

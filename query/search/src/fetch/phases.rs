@@ -1,4 +1,4 @@
-//! What hits show beside their metadata and source: fields, by source or by column, and highlights.
+//! Members of hits beside their metadata and source: fields, by source or by column, and highlights.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ const MAX_DOCVALUE_FIELDS: usize = 100;
 /// Most `script_fields` where the index does not say.
 const MAX_SCRIPT_FIELDS: usize = 32;
 
-/// What a request wants of its hits beside metadata and source.
+/// Members that a request selects for its hits beside metadata and source.
 #[derive(Clone, Debug, Default)]
 pub struct Phases {
     /// Fields by their values in the source.
@@ -40,11 +40,11 @@ pub struct Phases {
     pub stored: Vec<String>,
     /// Fields by their columns.
     pub docvalues: Vec<FieldAndFormat>,
-    /// What is marked up.
+    /// Highlights of the hits.
     pub highlight: Option<Highlight>,
 }
 
-/// What one hit shows beside metadata and source.
+/// Members of one hit beside metadata and source.
 #[derive(Clone, Debug, Default)]
 pub struct Extras {
     /// Values by field.
@@ -90,12 +90,12 @@ impl Phases {
         })
     }
 
-    /// Whether sources are read.
+    /// Returns whether sources are read.
     pub(crate) fn reads_source(&self) -> bool {
         !self.fields.is_empty() || !self.stored.is_empty() || self.highlight.is_some()
     }
 
-    /// Whether columns are read.
+    /// Returns whether columns are read.
     pub(crate) fn reads_columns(&self) -> bool {
         !self.docvalues.is_empty()
     }
@@ -314,13 +314,13 @@ impl Phases {
         Ok(made)
     }
 
-    /// Whether versions are read for their sequence numbers.
+    /// Returns whether versions are read for their sequence numbers.
     pub(crate) fn reads_versions(&self) -> bool {
         self.docvalues.iter().any(|field| field.field == "_seq_no")
     }
 }
 
-/// Where the values of one of the `docvalue_fields` are.
+/// Source of the values of one of the `docvalue_fields`.
 #[derive(Debug)]
 enum DocValues {
     Id,

@@ -8,7 +8,7 @@ use millrace_storage::mapping::{DateFormat, Field, FieldType, Mapping, Scalar};
 use millrace_work::error::{Error, Result};
 use serde_json::{Value, json};
 
-/// How values of a type with several forms are written.
+/// Format of the values of a type with several forms.
 #[derive(Clone, Debug)]
 enum ValueFormat {
     Usual,
@@ -21,9 +21,9 @@ enum ValueFormat {
 pub(crate) struct SourceField<'a> {
     mapping: &'a Mapping,
     field: &'a Field,
-    /// Where in the source values are: a multi-field has those of the field that it is of.
+    /// Path of the values in the source: a multi-field has those of the field that it is of.
     path: Vec<String>,
-    /// Whether a place inside of a flat_object is meant.
+    /// `true` if a place inside of a flat_object is meant.
     inside: bool,
     form: ValueFormat,
 }
@@ -52,13 +52,13 @@ impl<'a> SourceField<'a> {
         self.field
     }
 
-    /// Whether the field is stored beside the source.
+    /// Returns whether the field is stored beside the source.
     pub(crate) fn is_stored(&self) -> bool {
         self.field.params.get("store").is_some_and(|store| *store == true || *store == "true")
     }
 
-    /// Whether a document's value was malformed, by the fields that it ignored. Strings are ignored for
-    /// their length, which leaves the others.
+    /// Returns whether a document's value was malformed, by the fields that it ignored. Strings are ignored for their length,
+    /// which leaves the others.
     pub(crate) fn was_malformed(&self, ignored: &[String]) -> bool {
         let string =
             matches!(self.field.field_type, FieldType::Keyword | FieldType::Wildcard | FieldType::FlatObject);
@@ -252,7 +252,7 @@ fn extract(value: &Value, path: &[String], null_value: Option<&Value>) -> Extrac
     }
 }
 
-/// Whether a value is a point as an array of numbers.
+/// Returns whether a value is a point as an array of numbers.
 fn is_position(value: &Value) -> bool {
     matches!(value, Value::Array(items) if items.len() >= 2 && items.iter().all(Value::is_number))
 }

@@ -32,7 +32,7 @@ use crate::fetch::source_values::SourceField;
 /// Longest value that is analyzed for highlighting where the index does not say.
 const MAX_ANALYZED_OFFSET: usize = 1_000_000;
 
-/// Which highlighter runs.
+/// Kind of the highlighter.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Unified,
@@ -204,7 +204,7 @@ fn kind(pattern: &str, options: &Options) -> Result<Kind> {
     }
 }
 
-/// Whether the field was indexed so that OpenSearch knows where its terms are without analyzing again.
+/// Returns whether the field was indexed so that OpenSearch knows where its terms are without analyzing again.
 fn has_offsets(field: &Field) -> bool {
     field.params.get("index_options").and_then(Value::as_str) == Some("offsets") || has_vectors(field)
 }

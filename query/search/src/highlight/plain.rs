@@ -16,7 +16,7 @@ use super::tokens::{Token, Tokenizer};
 /// Most tokens at one place that are looked at together.
 const MAX_GROUP: usize = 50;
 
-/// How a value is cut.
+/// Fragmenter of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fragmenter {
     /// Not at all.

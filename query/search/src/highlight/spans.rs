@@ -10,7 +10,7 @@ use super::tokens::Token;
 /// Most matches of one phrase that are looked at.
 const MAX_MATCHES: usize = 100_000;
 
-/// Where spans match.
+/// Match of spans.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Match {
     /// First position.

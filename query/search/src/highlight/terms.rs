@@ -1,4 +1,4 @@
-//! What a query would have marked: terms, patterns of terms, phrases and spans.
+//! Targets of highlighting in a query: terms, patterns of terms, phrases and spans.
 //!
 //! [`super::extract`] finds it in a query; the highlighters match it against the tokens of a field.
 
@@ -16,13 +16,13 @@ pub(crate) struct HighlightTarget {
     pub field: PathId,
     /// Product of the boosts above it.
     pub boost: f32,
-    /// Whether it is below a clause into which the unified highlighter does not follow phrases.
+    /// `true` if it is below a clause into which the unified highlighter does not follow phrases.
     pub hidden: bool,
-    /// What.
+    /// Kind of the target.
     pub what: TargetKind,
 }
 
-/// What is to be marked.
+/// Kind of a highlighting target.
 #[derive(Clone, Debug)]
 pub(crate) enum TargetKind {
     /// A term.
@@ -50,7 +50,7 @@ pub(crate) enum Pattern {
 }
 
 impl Pattern {
-    /// Whether a term is in the set.
+    /// Returns whether a term is in the set.
     pub(crate) fn fits(&self, term: &str) -> bool {
         match self {
             Self::Automaton(pattern) => pattern.matches(term),
@@ -70,7 +70,7 @@ impl Pattern {
 /// Terms that must stand in certain places: phrases and spans.
 #[derive(Clone, Debug)]
 pub(crate) struct Spans {
-    /// How the places, which are its leaves, must stand.
+    /// Span that relates the places, which are its leaves.
     pub root: Span,
     /// The places.
     pub places: Vec<PositionTerms>,
@@ -83,7 +83,7 @@ pub(crate) struct PositionTerms {
     pub terms: Vec<String>,
     /// Any of the terms that this accepts.
     pub pattern: Option<Arc<automaton::Pattern>>,
-    /// Whether what stands here is marked; terms of another field that pass for this one's are not.
+    /// `true` if what stands here is marked; terms of another field that pass for this one's are not.
     pub marked: bool,
 }
 
@@ -114,7 +114,7 @@ impl Spans {
 }
 
 impl PositionTerms {
-    /// Whether a term may stand here.
+    /// Returns whether a term may stand here.
     pub(crate) fn fits(&self, term: &str) -> bool {
         self.terms.iter().any(|own| own == term)
             || self.pattern.as_ref().is_some_and(|pattern| pattern.matches(term))

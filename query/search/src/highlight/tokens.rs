@@ -3,10 +3,10 @@
 use millrace_storage::analysis::Analyzer;
 use millrace_storage::mapping::{Field, Mapping};
 
-/// What is put between several values; it is in no token.
+/// Separator of several values; it is in no token.
 pub(super) const SEPARATOR: u16 = 0;
 
-/// How far the positions of one value are from those of the next.
+/// Distance of the positions of one value from those of the next.
 const POSITION_GAP: u32 = 100;
 
 /// A token.
@@ -16,9 +16,9 @@ pub(super) struct Token {
     pub term: String,
     /// Its position.
     pub position: u32,
-    /// Where it starts, in UTF-16 code units of the whole text.
+    /// Start, in UTF-16 code units of the whole text.
     pub start: usize,
-    /// Where it ends.
+    /// End, in the same units.
     pub end: usize,
 }
 
@@ -40,7 +40,7 @@ impl<'a> Tokenizer<'a> {
         }
     }
 
-    /// Whether values are cut at all.
+    /// Returns whether values are cut at all.
     pub(super) fn cuts(self) -> bool {
         matches!(self, Self::Analyzer(_))
     }

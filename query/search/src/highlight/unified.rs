@@ -19,7 +19,7 @@ use super::tokens::{SEPARATOR, Token, Tokenizer};
 /// The character that separates paragraphs.
 const PARAGRAPH: char = '\u{2029}';
 
-/// What one field is searched for.
+/// Query of one field.
 #[derive(Debug, Default)]
 pub(super) struct Query<'a> {
     /// Every term, those of spans included, in order.
@@ -56,13 +56,13 @@ impl<'a> Query<'a> {
         query
     }
 
-    /// Whether terms must be compared with patterns.
+    /// Returns whether terms must be compared with patterns.
     pub(super) fn has_patterns(&self) -> bool {
         !self.patterns.is_empty()
             || self.spans.iter().any(|spans| spans.places.iter().any(|place| place.pattern.is_some()))
     }
 
-    /// Whether nothing can be marked.
+    /// Returns whether nothing can be marked.
     pub(super) fn is_empty(&self) -> bool {
         self.terms.is_empty() && self.patterns.is_empty() && self.spans.is_empty()
     }
@@ -116,7 +116,7 @@ struct Occurrence {
     end: usize,
     /// Number of the term or pattern.
     term: usize,
-    /// How often that occurs in the text.
+    /// Frequency of that in the text.
     frequency: u32,
 }
 
@@ -284,7 +284,7 @@ fn format(passage: &Passage, text: &[u16], options: &Options) -> Result<String> 
     Ok(fragment.trim_matches(|c: char| c <= ' ').to_owned())
 }
 
-/// Where passages begin and end. Each value of a field is cut for itself.
+/// Begins and ends of passages. Each value of a field is cut for itself.
 struct PassageBreaks<'a> {
     text: &'a [u16],
     /// Absent where a value is one passage.
@@ -384,7 +384,7 @@ struct BoundedSentences {
     size: usize,
     /// The sentences at hand.
     window: Option<(usize, usize)>,
-    /// Where the last passage ended.
+    /// End of the last passage.
     end: usize,
 }
 

@@ -17,7 +17,7 @@ use roaring::RoaringBitmap;
 use tantivy::DocSet;
 use tantivy::TERMINATED;
 
-/// What is looked for in an index.
+/// Lookup in an index.
 #[derive(Debug)]
 pub(super) struct CompletionLookup {
     path: PathId,
@@ -45,7 +45,7 @@ struct CompletionPattern {
 /// A document with the input that completes a text.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct CompletionHit {
-    /// Where the document is.
+    /// Address of the document.
     pub address: Address,
     /// Weight, with what boosts it.
     pub score: f32,
@@ -296,13 +296,13 @@ impl CompletionPattern {
 #[derive(Debug)]
 pub(super) struct TopCompletions {
     size: usize,
-    /// Whether documents with the same input are one.
+    /// `true` if documents with the same input are one.
     by_input: bool,
     ranked: BTreeSet<RankedDocument>,
     kept: HashMap<Key, CompletionHit>,
 }
 
-/// What is kept once.
+/// Key of the deduplication.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Key {
     Row(u32, u32),
@@ -328,7 +328,7 @@ impl PartialOrd for RankedDocument {
 }
 
 impl TopCompletions {
-    /// Whether an input of a score can be among the best.
+    /// Returns whether an input of a score can be among the best.
     fn takes(&self, score: f32, input: &str) -> bool {
         self.kept.len() < self.size
             || self.ranked.last().is_none_or(|RankedDocument(worst, _)| {

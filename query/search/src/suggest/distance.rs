@@ -1,5 +1,5 @@
-//! How similar two terms are, as Lucene's string distances measure it: 1 for the same, 0 for nothing in
-//! common. Lengths are counted in characters.
+//! Similarity of two terms, as Lucene's string distances measure it: 1 for the same, 0 for nothing in common. Lengths are counted
+//! in characters.
 
 use millrace_dsl::suggest::Distance;
 

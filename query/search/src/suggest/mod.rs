@@ -50,7 +50,7 @@ pub struct Suggestions {
     pub failures: Vec<ShardFailure>,
 }
 
-/// What the shards say of one suggestion.
+/// Options of the shards for one suggestion.
 #[derive(Debug)]
 enum ShardSuggestions {
     /// The words of the text, each with the terms near it.

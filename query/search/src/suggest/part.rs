@@ -36,7 +36,7 @@ pub(super) struct VisibleSegment {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Terms {
     pub path: PathId,
-    /// Whether they are those of a text.
+    /// `true` if they are those of a text.
     pub text: bool,
 }
 

@@ -14,7 +14,7 @@ use super::spelling::{Dictionary, SuggestedTerm};
 
 /// Most ways through the candidates that are looked at.
 const MAX_STEPS: usize = 200_000;
-/// What keeps quotients finite.
+/// Small constant that keeps quotients finite.
 const LITTLE: f64 = 0.000_000_000_01;
 /// Base of the logarithm by which frequent words need more frequent candidates.
 const POPULARITY_BASE: f64 = 5.0;
@@ -27,7 +27,7 @@ pub(super) struct Source<'a> {
     pub post_filter: Option<&'a Analyzer>,
 }
 
-/// What a phrase is looked for with in a shard.
+/// Context of the correction of a phrase in a shard.
 pub(super) struct Phrase<'a> {
     pub suggester: &'a PhraseSuggester,
     /// The field whose n-grams are counted.
@@ -44,7 +44,7 @@ pub(super) struct Correction {
     pub text: String,
     /// The same with tags around what was changed, where asked for.
     pub highlighted: Option<String>,
-    /// How likely it is.
+    /// Score of the candidate.
     pub score: f64,
 }
 
@@ -57,7 +57,7 @@ struct Candidate {
     /// Similarity to the word of the text.
     channel: f64,
     score: f64,
-    /// Whether it is the word of the text.
+    /// `true` if it is the word of the text.
     given: bool,
 }
 
@@ -263,7 +263,7 @@ fn weight(channel: f64, occurrences: u64, all: u64) -> f64 {
     channel * ((occurrences as f64 + 1.0) / (all as f64 + 1.0))
 }
 
-/// How likely words are in a field.
+/// Scorer of the words of a field.
 struct Scorer<'a> {
     phrase: &'a Phrase<'a>,
     tokens: f64,

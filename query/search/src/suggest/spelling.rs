@@ -30,7 +30,7 @@ pub(super) struct Dictionary {
 pub(super) struct SuggestedTerm {
     /// The term.
     pub term: String,
-    /// How similar it is.
+    /// Similarity of the term.
     pub score: f32,
     /// Rows that have it.
     pub freq: u64,

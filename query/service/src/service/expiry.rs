@@ -10,7 +10,7 @@ use tokio::time::MissedTickBehavior;
 use super::scroll::Scroll;
 use crate::contexts::{Contexts, free};
 
-/// How long what an expired context pins stays at most, about.
+/// Interval between two sweeps: resources of an expired context stay about this long.
 const TICK: Duration = Duration::from_secs(1);
 
 /// The contexts of a service, which a task of its own does not keep.

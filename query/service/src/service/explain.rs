@@ -121,7 +121,7 @@ impl SearchService {
     }
 }
 
-/// Whether the path names a type that the index does not have.
+/// Returns whether the path names a type that the index does not have.
 fn wrong_type(snapshot: &TableSnapshot, doc_type: Option<&str>) -> bool {
     let Some(named) = doc_type.filter(|name| *name != "_doc") else { return false };
     snapshot.indices.iter().all(|index| index.meta.mapping_type() != named && index.meta.doc_type.is_some())

@@ -26,11 +26,11 @@ use crate::request::{SearchRequest, keep_alive};
 /// Most scroll ids of one clearing request.
 const MAX_CLEARED: usize = 10_000;
 
-/// What a scroll keeps between pages.
+/// State that a scroll keeps between pages.
 #[derive(Debug)]
 pub(super) struct Scroll {
     shards: u32,
-    /// Where the next page goes on and what the first one counted. Held while a page is made: two
+    /// Progress of the scroll: the point of the next page, and the count of the first one. Held while a page is made: two
     /// requests for the same scroll get one page after the other.
     progress: Mutex<Progress>,
 }
@@ -39,11 +39,11 @@ pub(super) struct Scroll {
 struct Progress {
     after: Option<Point>,
     total: Option<(u64, bool)>,
-    /// What the next page is made of; nothing once the last one was made.
+    /// Source of the next page; nothing once the last one was made.
     pages: Option<Arc<Pages>>,
 }
 
-/// What the pages of a scroll are made of.
+/// Source of a scroll's pages.
 #[derive(Debug)]
 struct Pages {
     query: Query,
@@ -55,7 +55,7 @@ struct Pages {
     global_statistics: bool,
     shown: Arc<RenderOptions>,
     now_ms: i64,
-    /// What is searched; holds the memory of all of it.
+    /// Snapshot that is searched; holds the memory of all of it.
     pinned: PinnedSnapshot,
 }
 
@@ -256,7 +256,7 @@ pub(super) struct FirstPage<'a> {
     pub now_ms: i64,
 }
 
-/// Whether a page is the last one: it is short, and not because shards failed or ended early. Those are asked again.
+/// Returns whether a page is the last one: it is short, and not because shards failed or ended early. Those are asked again.
 fn ends_at(found: &SearchHits, hits: usize, size: usize) -> bool {
     let is_cut = !found.failures.is_empty() || found.timed_out || found.terminated_early == Some(true);
     hits < size && !is_cut

@@ -35,7 +35,7 @@ use crate::skip::skipped;
 /// Most buckets of an answer where the cluster's settings do not say.
 const MAX_BUCKETS: u64 = 65_535;
 
-/// What keeps a snapshot while it is searched.
+/// Guard that keeps a snapshot while it is searched.
 #[derive(Default)]
 struct SnapshotGuard {
     _kept: Option<PinnedSnapshot>,

@@ -30,9 +30,9 @@ use crate::contexts::Kind;
 const DEFAULT_ROWS: usize = 200;
 /// Hits that a search answers at once, as `index.max_result_window` has it by default.
 const MAX_HITS: usize = 10_000;
-/// How long a statement may take, where no setting says.
+/// Time that a statement may take, where no setting says.
 const STATEMENT_TIMEOUT_MS: u64 = 3_600_000;
-/// How long a cursor lives between its pages, where no setting says.
+/// Time that a cursor lives between its pages, where no setting says.
 const CURSOR_LIFE_MS: u64 = 60_000;
 
 impl SearchService {

@@ -1,4 +1,4 @@
-//! What scrolls, points in time and cursors pin, and when it goes though nobody closes them.
+//! Resources that scrolls, points in time and cursors pin, and their end though nobody closes them.
 
 use std::path::Path;
 use std::time::Duration;

@@ -1,4 +1,4 @@
-//! What is below an aggregation that buckets are ordered by is answered as if they were not; and what cannot be aggregated is refused.
+//! Aggregations below an ordered bucket aggregation have the same results as below an unordered one; impossible ones are refused.
 
 use serde_json::{Value, json};
 

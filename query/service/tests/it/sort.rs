@@ -31,7 +31,7 @@ fn mapping() -> Value {
     }}})
 }
 
-/// Whether two sort values are the same; distances differ in their last bits.
+/// Returns whether two sort values are the same; distances differ in their last bits.
 fn same(a: &Value, b: &Value) -> bool {
     match (a.as_f64(), b.as_f64()) {
         (Some(a), Some(b)) => (a - b).abs() <= b.abs() * 1e-9,

@@ -216,7 +216,7 @@ async fn hostile_statements_are_refused() {
     }
 }
 
-/// Whether a document meets a condition, where it can be told.
+/// Returns the truth of a condition for a document, where it is known.
 type ExpectedTruth = Box<dyn Fn(&Value) -> Option<bool>>;
 
 /// A condition: as SQL, and as a function of a document with three truth values.

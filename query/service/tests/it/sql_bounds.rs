@@ -23,12 +23,12 @@ async fn explained(store: &Store, query: &str) -> String {
     }
 }
 
-/// Whether a statement is refused because it is too large or too deep.
+/// Returns whether a statement is refused because it is too large or too deep.
 fn is_bounded((status, answer): &(u16, Value)) -> bool {
     *status == 400 && answer["error"]["type"] == "IllegalArgumentException"
 }
 
-/// What is put around a part of a statement, again and again: what opens, the part, what closes.
+/// Nested forms of a statement: opening text, inner part, closing text.
 const FORMS: &[(&str, &str, &str)] = &[
     ("", "age > 1", " XOR age > 1"),
     ("", "age", " IS NULL"),
@@ -184,7 +184,7 @@ async fn no_nesting_takes_more_than_the_stack() {
     }
 }
 
-/// What is written once and computed often multiplies where it is nested.
+/// Tests the bound on repetitions: a term that is written once and computed often multiplies where it is nested.
 #[tokio::test]
 async fn repetitions_within_one_another_are_bounded() {
     let store = numbers(3).await;
@@ -351,7 +351,7 @@ async fn equal_values_of_every_type_are_joined_by_hashes_of_the_smaller_side() {
     }
 }
 
-/// Whether a statement is refused because queries have no memory or disk for it.
+/// Returns whether a statement is refused because queries have no memory or disk for it.
 fn is_broken((status, answer): &(u16, Value)) -> bool {
     *status == 429 && answer["error"]["type"] == "CircuitBreakingException"
 }

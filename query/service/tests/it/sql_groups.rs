@@ -69,7 +69,7 @@ fn document(number: i64, rng: &mut StdRng) -> Value {
     document
 }
 
-/// What is grouped by, over which rows.
+/// Group keys, and the rows that they cover.
 const KEYS: &[&str] = &[
     "k",
     "short",
@@ -268,7 +268,7 @@ async fn what_segments_know_is_in_the_plan() {
     insta::assert_snapshot!(leaf(told[6]).await, @"IndexGroupsExec: states=[a0[count], a1[value], a2[value]], from=bounds, rows=(IndexScanExec: indices=[logs], segments=2, predicate=range(~1 < n), columns=[])");
 }
 
-/// What is told of a segment as a whole is told once, though threads share its rows.
+/// Tests that counts of a whole segment are taken once, though threads share its rows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn parts_of_a_large_segment_tell_its_groups_once() {
     let store = Store::open().await;

@@ -76,7 +76,7 @@ fn cause(error: &millrace_query::Error) -> Value {
     json!([error.status(), cause["type"], cause["reason"]])
 }
 
-/// Whether two answers are the same, but for the last digits of scores.
+/// Returns whether two answers are the same, but for the last digits of scores.
 fn close(found: &Value, expected: &Value) -> bool {
     match (found, expected) {
         (Value::Array(found), Value::Array(expected)) => {
@@ -90,7 +90,7 @@ fn close(found: &Value, expected: &Value) -> bool {
     }
 }
 
-/// What an answer says, in the form of the cases.
+/// Returns an answer in the form of the cases.
 fn shown(answer: &Value) -> Value {
     let Some(entries) = answer["suggest"]["it"].as_array() else {
         let hits = answer["hits"]["hits"].as_array().unwrap().iter();

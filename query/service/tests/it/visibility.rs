@@ -1,4 +1,4 @@
-//! What a role shows: every kind of request answers as over an index that holds nothing else.
+//! Visibility by roles: every kind of request answers as over an index that holds nothing else.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,7 +13,7 @@ use serde_json::{Value, json};
 use crate::fixture::{Store, ids, value};
 use crate::sql_batches::alike;
 
-/// What a role shows.
+/// Role with its visible documents and fields.
 #[derive(Clone, Debug)]
 struct Role {
     documents: Option<Value>,

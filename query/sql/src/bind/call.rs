@@ -72,7 +72,7 @@ impl Aggregate {
         }
     }
 
-    /// Whether the sum of integers of a type may be none of 64 bits. That of smaller ones would take billions of them.
+    /// Returns whether the sum of integers of a type may be none of 64 bits. That of smaller ones would take billions of them.
     fn wraps(self, of: SqlType) -> bool {
         self == Self::Sum && matches!(of, SqlType::Long | SqlType::UnsignedLong)
     }

@@ -20,17 +20,17 @@ use crate::table::SqlTable;
 /// The plan of FROM and WHERE.
 pub(super) struct ScanPlan {
     pub(super) plan: LogicalPlan,
-    /// What counts its rows, where one scan has them.
+    /// Counter of its rows, where one scan has them.
     pub(super) count: Option<Count>,
-    /// Whether conditions are left to a filter above the scan.
+    /// `true` if conditions are left to a filter above the scan.
     pub(super) residual: bool,
 }
 
-/// What counts the rows of a scan.
+/// Counter of the rows of a scan.
 pub(super) struct Count {
     /// A plan that does without reading columns.
     pub(super) plan: LogicalPlan,
-    /// What the scan itself tells once it has found them all.
+    /// Handle of the scan, which knows the number once it has found them all.
     pub(super) by_scan: Arc<ScanHandle>,
 }
 

@@ -100,7 +100,7 @@ pub(super) fn instant(literal: &Literal) -> Option<i128> {
     }
 }
 
-/// Whether a text is a value of another type, as a conversion reads it.
+/// Returns whether a text is a value of another type, as a conversion reads it.
 pub(super) fn spells(text: &str, ty: SqlType) -> bool {
     match ty {
         SqlType::Boolean => ["true", "false"].iter().any(|word| text.eq_ignore_ascii_case(word)),

@@ -73,7 +73,7 @@ pub(crate) struct Bound {
     pub expr: Expr,
     /// Its type.
     pub ty: SqlType,
-    /// Whether it has a list of values.
+    /// `true` if it has a list of values.
     pub list: bool,
     /// Type that the answer's schema shows, where it is another.
     pub shown: Option<&'static str>,
@@ -83,7 +83,7 @@ pub(crate) struct Bound {
     pub literal: Option<Literal>,
     /// The number of the parameter without a value that it is.
     pub parameter: Option<usize>,
-    /// What the index answers in its place.
+    /// Predicate that the index answers in its place.
     pub pushed: Option<PushedPredicate>,
 }
 
@@ -132,7 +132,7 @@ impl Bound {
     }
 }
 
-/// Where an expression stands, which decides what it may hold.
+/// Context of an expression, which decides its allowed content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ExpressionContext {
     /// In WHERE, ON or the arguments of an aggregate: rows.
@@ -148,7 +148,7 @@ pub(crate) enum ExpressionContext {
 pub(crate) struct Binder<'a> {
     /// Snapshots by index expression.
     pub snapshots: &'a HashMap<String, Arc<TableSnapshot>>,
-    /// What the user wrote for output columns.
+    /// Texts of the user for output columns.
     pub names: &'a Names,
     /// Values of `?`.
     pub parameters: &'a Parameters,
@@ -156,19 +156,19 @@ pub(crate) struct Binder<'a> {
     pub inferred: Vec<Option<SqlType>>,
     /// A condition on every index scan.
     pub filter: Option<&'a serde_json::Value>,
-    /// What it is for each index expression, with the values that it takes from other documents; nothing where no row is read.
+    /// Filter for each index expression, with the values that it takes from other documents; nothing where no row is read.
     pub filters: HashMap<String, Query>,
-    /// When the request came.
+    /// Time of the request.
     pub now_ms: i64,
-    /// Where work is done.
+    /// Threads for the work.
     pub compute: Compute,
-    /// What it is done for.
+    /// Context of the statement.
     pub work: &'a QueryContext,
-    /// Whether scores are asked for.
+    /// `true` if scores are asked for.
     pub scores: bool,
     /// The scans of the statement.
     pub handles: Vec<Arc<ScanHandle>>,
-    /// What scans take, for `_explain`.
+    /// Queries that scans take, for `_explain`.
     pub pushed: Vec<serde_json::Value>,
     /// Number of the next source.
     next_source: usize,
@@ -176,14 +176,14 @@ pub(crate) struct Binder<'a> {
     repeated: usize,
 }
 
-/// What expressions of one SELECT are bound in.
+/// Scope in which expressions of one SELECT are bound.
 #[derive(Debug)]
 pub(crate) struct Scope {
     /// Sources of FROM.
     pub sources: Vec<Source>,
     /// Expressions of SELECT by alias.
     pub aliases: HashMap<String, ast::Expr>,
-    /// Whether an alias is being followed.
+    /// `true` if an alias is being followed.
     following: bool,
 }
 

@@ -18,7 +18,7 @@ use crate::types::{Resolution, SqlType};
 /// A comparison with a literal, in the type of the other side.
 #[derive(Clone, Debug)]
 pub(super) struct LiteralComparison {
-    /// How it is compared: never by `<>`.
+    /// Operator of the comparison: never `<>`.
     pub operator: Operator,
     /// The literal.
     pub literal: Literal,
@@ -32,7 +32,7 @@ impl LiteralComparison {
         Expr::Literal(self.value.clone(), None)
     }
 
-    /// Whether it is a zero that has a sign.
+    /// Returns whether it is a zero that has a sign.
     pub(super) fn is_signed_zero(&self) -> bool {
         matches!(self.value, ScalarValue::Float32(Some(0.0)) | ScalarValue::Float64(Some(0.0)))
     }

@@ -14,13 +14,13 @@ const MAX_OUTPUTS: usize = 4_096;
 /// An output column.
 #[derive(Clone, Debug)]
 pub struct OutColumn {
-    /// What the user wrote.
+    /// Text of the user.
     pub name: String,
     /// The alias that was given.
     pub alias: Option<String>,
     /// Type of its values.
     pub ty: SqlType,
-    /// Whether it holds several values.
+    /// `true` if it holds several values.
     pub list: bool,
     /// Type as the schema shows it.
     pub shown: &'static str,
@@ -124,7 +124,7 @@ fn shown_name(expr: &ast::Expr, written: &str, scope: &Scope) -> String {
     }
 }
 
-/// What the user wrote before an alias.
+/// Returns the text of the user before an alias.
 fn without_alias<'t>(written: &'t str, alias: &ast::Ident) -> &'t str {
     let quoted = alias.quote_style.map(|quote| format!("{quote}{}{quote}", alias.value));
     let before = quoted

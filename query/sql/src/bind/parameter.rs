@@ -14,7 +14,7 @@ use crate::functions;
 use crate::parameters::Parameters;
 use crate::types::SqlType;
 
-/// What a parameter without a value may be where a function does not take nulls.
+/// Types that a parameter without a value may have where a function does not take nulls.
 const GUESSES: [SqlType; 4] = [SqlType::Undefined, SqlType::Keyword, SqlType::Double, SqlType::Integer];
 
 impl Binder<'_> {

@@ -11,7 +11,7 @@ use crate::push::{Clause, PushedPredicate, exact_field};
 use crate::source::SourceKind;
 use crate::types::SqlType;
 
-/// What a relevance function takes before its options.
+/// Arguments of a relevance function before its options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum RelevanceSignature {
     /// A field and a text.

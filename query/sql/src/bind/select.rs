@@ -25,7 +25,7 @@ use crate::error::{Result, SqlError};
 /// Deepest queries in FROM.
 const MAX_DERIVED: usize = 16;
 
-/// Where the number of matching rows comes from.
+/// Source of the number of matching rows.
 #[derive(Debug)]
 pub(crate) enum Total {
     /// There are as many as are answered.
@@ -45,15 +45,15 @@ pub(crate) struct PlannedQuery {
     pub plan: LogicalPlan,
     /// Output columns.
     pub columns: Vec<OutColumn>,
-    /// Where the number of matching rows comes from.
+    /// Source of the number of matching rows.
     pub total: Total,
     /// Rows that are skipped, and most that are answered.
     pub cut: (usize, Option<usize>),
-    /// Whether the plan leaves the cut to who runs it, who counts all rows.
+    /// `true` if the plan leaves the cut to who runs it, who counts all rows.
     pub uncut: bool,
-    /// Whether a condition is left to the plan, which the index cannot answer.
+    /// `true` if a condition is left to the plan, which the index cannot answer.
     pub residual: bool,
-    /// Whether rows come as they are read, not after all have been.
+    /// `true` if rows come as they are read, not after all have been.
     pub streams: bool,
 }
 
@@ -268,7 +268,7 @@ fn select_of(query: &ast::Query, depth: usize) -> Result<&ast::Select> {
     Ok(select)
 }
 
-/// Whether a SELECT is DISTINCT.
+/// Returns whether a SELECT is DISTINCT.
 fn is_distinct(select: &ast::Select) -> Result<bool> {
     match select.distinct {
         None | Some(ast::Distinct::All) => Ok(false),

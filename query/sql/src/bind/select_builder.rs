@@ -20,7 +20,7 @@ pub(super) struct SelectBuilder {
     pub(super) sorts: Vec<SortExpr>,
 }
 
-/// What a SELECT groups by and aggregates.
+/// Group keys and aggregates of a SELECT.
 pub(super) struct Grouping {
     pub(super) groups: Vec<Bound>,
     pub(super) aggregates: Vec<Expr>,

@@ -15,7 +15,7 @@ pub(crate) struct Jdbc {
     columns: Arc<[OutColumn]>,
     out: String,
     rows: u64,
-    /// Whether an earlier page had the schema and the totals.
+    /// `true` if an earlier page had the schema and the totals.
     later: bool,
 }
 

@@ -12,17 +12,17 @@ use crate::types::SqlType;
 /// Bytes of a part, but for those of its last row.
 const PART_BYTES: usize = 256 << 10;
 
-/// How lines are written.
+/// Format of lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineFormat {
     /// Comma-separated values; cells are sanitised if asked.
     Csv {
-        /// Whether cells that a spreadsheet would take for formulas are made harmless.
+        /// `true` if cells that a spreadsheet would take for formulas are made harmless.
         sanitize: bool,
     },
     /// Values separated by `|`; cells are quoted if asked.
     Raw {
-        /// Whether cells with a separator are quoted.
+        /// `true` if cells with a separator are quoted.
         sanitize: bool,
     },
 }
@@ -62,7 +62,7 @@ impl LineFormat {
 pub(crate) struct Lines {
     format: LineFormat,
     types: Vec<SqlType>,
-    /// What is not taken yet.
+    /// Text that is not taken yet.
     text: String,
     /// A cell, before it is sanitised.
     cell: String,

@@ -53,7 +53,7 @@ pub enum PageFormat {
     Hits,
 }
 
-/// What makes parts of an answer of its rows, one after the other.
+/// Writer of the parts of an answer, one after the other.
 pub(crate) trait ChunkWriter: Send {
     /// A part.
     type Chunk: Send + 'static;
@@ -64,7 +64,7 @@ pub(crate) trait ChunkWriter: Send {
     /// [`Error::CircuitBreaking`] where queries may not hold so much; [`Error::TimedOut`].
     fn write(&mut self, batch: &RecordBatch, from: usize) -> Result<usize>;
 
-    /// Whether a part is to be taken before more is written.
+    /// Returns whether a part is to be taken before more is written.
     fn is_full(&self) -> bool;
 
     /// Takes what is written. It holds its memory until it is dropped.

@@ -45,7 +45,7 @@ fn taken(types: &[SqlType], moments: usize, count: RangeInclusive<usize>, ty: Sq
     fits.then(|| (types.to_vec(), ty))
 }
 
-/// Whether all arguments are numbers, so many.
+/// Returns whether all arguments are numbers, so many.
 fn are_numbers(types: &[SqlType], count: usize) -> bool {
     types.len() == count && types.iter().all(|ty| ty.is_number() || *ty == Undefined)
 }

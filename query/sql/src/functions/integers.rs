@@ -16,7 +16,7 @@ use datafusion::scalar::ScalarValue;
 use crate::error::evaluation;
 use crate::types::SqlType;
 
-/// What is computed.
+/// Kind of the computation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
     /// An operation of two integers.

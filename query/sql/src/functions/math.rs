@@ -119,7 +119,7 @@ fn second(args: &[Val<'_>]) -> f64 {
     args.get(1).map_or(0.0, Val::float)
 }
 
-/// What is no number or beyond all is no value.
+/// Returns null for numbers that are not finite.
 fn finite<'a>(number: f64) -> Val<'a> {
     if number.is_finite() { Val::Float(number) } else { Val::Null }
 }

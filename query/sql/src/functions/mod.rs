@@ -34,7 +34,7 @@ type Rule = fn(&[SqlType]) -> Option<(Vec<SqlType>, SqlType)>;
 pub(crate) struct Definition {
     rule: Rule,
     eval: Eval,
-    /// Whether a null argument makes the result null.
+    /// `true` if a null argument makes the result null.
     strict: bool,
 }
 

@@ -87,10 +87,10 @@ impl Val<'_> {
     }
 }
 
-/// What is known while a function runs.
+/// Context of a running function.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Context {
-    /// When the request came, in microseconds since 1970.
+    /// Time of the request, in microseconds since 1970.
     pub now: i64,
     /// Type of the result.
     pub ty: SqlType,
@@ -105,10 +105,10 @@ pub(crate) struct RowFunction {
     name: String,
     eval: Eval,
     context: Context,
-    /// Whether a null argument makes the result null.
+    /// `true` if a null argument makes the result null.
     strict: bool,
     signature: Signature,
-    /// What it is called for.
+    /// Context of the statement that calls it.
     work: QueryContext,
 }
 

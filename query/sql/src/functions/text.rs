@@ -188,7 +188,7 @@ fn located_types(types: &[SqlType]) -> Option<(Vec<SqlType>, SqlType)> {
     }
 }
 
-/// Whether the whole of a text is like a pattern, as the index has it: case does not matter for ASCII letters.
+/// Returns whether the whole of a text is like a pattern, as the index has it: case does not matter for ASCII letters.
 pub(super) fn like(text: &str, pattern: &str) -> Result<bool, String> {
     thread_local! {
         static LAST: RefCell<Option<(String, Dfa)>> = const { RefCell::new(None) };
@@ -223,7 +223,7 @@ pub(super) fn alike(texts: &ArrayRef, patterns: &ArrayRef) -> PlanResult<Boolean
     alike.collect()
 }
 
-/// Whether the whole of a text is of a regular expression.
+/// Returns whether the whole of a text is of a regular expression.
 fn matches(pattern: &str, text: &str) -> Result<bool, String> {
     thread_local! {
         static LAST: RefCell<Option<(String, regex::Regex)>> = const { RefCell::new(None) };

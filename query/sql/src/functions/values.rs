@@ -24,14 +24,14 @@ use crate::bind::Bound;
 use crate::error::{Result, SqlError};
 use crate::types::SqlType;
 
-/// What is made of the values of a row.
+/// Kind of the result that the values of a row make.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 enum Kind {
     Least,
     Greatest,
-    /// Whether any of them compares so with the second argument.
+    /// True where any of them compares so with the second argument.
     Any(Operator),
-    /// Whether any of them is like the second argument.
+    /// True where any of them is like the second argument.
     AnyLike,
 }
 
@@ -226,7 +226,7 @@ fn compared(operator: Operator, values: &ArrayRef, other: &ArrayRef) -> PlanResu
 struct OverValues {
     inner: Arc<AggregateUDF>,
     ty: DataType,
-    /// Whether each value counts once; told here, because a planner would take lists for the values.
+    /// `true` if each value counts once; told here, because a planner would take lists for the values.
     distinct: bool,
     signature: Signature,
 }

@@ -1,4 +1,4 @@
-//! What the first step of an aggregation computes of the columns of a scan.
+//! Expressions of a scan's columns that the first step of an aggregation computes.
 
 use std::sync::Arc;
 
@@ -16,9 +16,9 @@ use datafusion::physical_plan::projection::ProjectionExec;
 
 /// Groups and aggregates over the columns of a scan.
 pub(super) struct GroupsRequest {
-    /// What is grouped by.
+    /// Group keys.
     pub groups: Vec<Arc<dyn PhysicalExpr>>,
-    /// What is computed of each group.
+    /// Aggregates of each group.
     pub aggregates: Vec<Aggregate>,
 }
 
@@ -45,7 +45,7 @@ impl GroupsRequest {
         })
     }
 
-    /// Whether groups are of columns, and the same wherever these have the same values.
+    /// Returns whether groups are of columns, and the same wherever these have the same values.
     pub(super) fn groups_by_columns(&self) -> bool {
         let has_column = |expr| !collect_columns(expr).is_empty();
         self.groups.iter().all(is_repeatable) && self.groups.iter().any(has_column)
@@ -64,7 +64,7 @@ fn inlined(expr: Arc<dyn PhysicalExpr>, projection: &ProjectionExec) -> PlanResu
     expr.transform_down(of_column).data()
 }
 
-/// Whether an expression has the same value wherever its columns have.
+/// Returns whether an expression has the same value wherever its columns have.
 fn is_repeatable(expr: &Arc<dyn PhysicalExpr>) -> bool {
     let mut repeatable = true;
     let walked = expr.apply(|part| {
@@ -81,12 +81,12 @@ impl Aggregate {
         self.function.order_bys().is_empty().then(|| self.function.fun().name())
     }
 
-    /// Whether equal values count once.
+    /// Returns whether equal values count once.
     pub(super) fn is_distinct(&self) -> bool {
         self.function.is_distinct()
     }
 
-    /// Whether it counts rows: what it is given is there in each.
+    /// Returns whether it counts rows: what it is given is there in each.
     pub(super) fn counts_rows(&self) -> bool {
         let value = |expr: &Arc<dyn PhysicalExpr>| {
             expr.downcast_ref::<Literal>().is_some_and(|literal| !literal.value().is_null())

@@ -1,4 +1,4 @@
-//! Which aggregations segments can tell the states of, and by what.
+//! Aggregations whose states segments can compute, and their keys.
 
 use std::fmt;
 use std::sync::Arc;
@@ -40,10 +40,10 @@ pub(super) struct OfValues {
     pub(super) input: SchemaRef,
     by: CountKey,
     counts: ValueCounts,
-    /// What is computed of it; nothing where all rows are one group.
+    /// Group keys over it; nothing where all rows are one group.
     pub(super) groups: Vec<Arc<dyn PhysicalExpr>>,
     pub(super) states: Vec<CountOf>,
-    /// Whether it is soon known of a segment that all rows are found.
+    /// `true` if it is soon known of a segment that all rows are found.
     by_ranges: bool,
 }
 
@@ -132,7 +132,7 @@ impl StateAggregate {
     }
 }
 
-/// Whether a predicate is made of nothing but ranges, of which a segment's bounds tell whether all rows are found.
+/// Returns whether a predicate is made of nothing but ranges, of which a segment's bounds tell whether all rows are found.
 fn is_of_ranges(predicate: &Predicate) -> bool {
     match predicate {
         Predicate::All => true,
@@ -142,7 +142,7 @@ fn is_of_ranges(predicate: &Predicate) -> bool {
     }
 }
 
-/// Whether rows have at most one value of a column, and every index that has it has it as a column of the same type.
+/// Returns whether rows have at most one value of a column, and every index that has it has it as a column of the same type.
 fn is_of_columns(column: &SqlColumn) -> bool {
     let own = |source: &ColumnSource| match source {
         ColumnSource::Missing => true,
@@ -152,7 +152,7 @@ fn is_of_columns(column: &SqlColumn) -> bool {
     !column.list && column.sources.iter().all(own)
 }
 
-/// What rows of a column are counted by for groups.
+/// Returns the key by which rows of a column are counted for groups.
 fn by_of(asked: &GroupsRequest, column: &SqlColumn) -> Option<CountKey> {
     match column.ty {
         SqlType::Timestamp(Resolution::Millis) => {

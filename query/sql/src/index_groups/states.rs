@@ -26,7 +26,7 @@ const UNACCOUNTED_BYTES: usize = 1 << 18;
 /// Bytes of a value with its count, and of what is computed of it, but for the text.
 const VALUE_BYTES: usize = 64;
 
-/// What is counted of rows by their values.
+/// Subject of a count of rows by their values.
 #[derive(Clone, Debug)]
 pub(super) enum CountOf {
     /// The rows.
@@ -37,12 +37,12 @@ pub(super) enum CountOf {
     Distinct(FieldRef),
 }
 
-/// What is known of whole columns.
+/// Summary of whole columns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum ColumnSummary {
-    /// How many rows there are.
+    /// Number of rows.
     Rows,
-    /// How many have a value.
+    /// Number of rows with a value.
     Values,
     /// The least value.
     Least,
@@ -50,7 +50,7 @@ pub(super) enum ColumnSummary {
     Greatest,
 }
 
-/// What is known, and of which column: none where it is the rows.
+/// Summary and its column: none where it is the rows.
 pub(super) type OfColumn = (ColumnSummary, Option<SqlColumn>);
 
 /// Values as they come.

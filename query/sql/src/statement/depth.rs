@@ -1,4 +1,4 @@
-//! How deep the tree of a statement may be.
+//! Depth of the tree of a statement, and its bound.
 //!
 //! Most of what is done with the tree follows it by recursion: parsing, binding, planning, evaluating, dropping. The parser bounds
 //! what it parses by recursion itself, but chains of operators (`1 + 1 + …`, `a IS NULL IS NULL …`, `a::int::int …`)
@@ -34,11 +34,11 @@ struct ParenthesizedTokens {
     deepest: usize,
     /// The same of what was before.
     before: usize,
-    /// Whether it is where the sources of a query are.
+    /// `true` if it is where the sources of a query are.
     sources: bool,
-    /// Whether a source may stand behind the last token.
+    /// `true` if a source may stand behind the last token.
     source: bool,
-    /// Whether FROM parts arguments here.
+    /// `true` if FROM parts arguments here.
     arguments: bool,
 }
 
@@ -48,7 +48,7 @@ impl ParenthesizedTokens {
     }
 }
 
-/// What a parenthesis opens, by what is before it.
+/// Kind of a parenthesis, by the token before it.
 #[derive(Clone, Copy, PartialEq)]
 enum ParenthesisKind {
     /// A source of a query.
@@ -183,13 +183,14 @@ pub(super) fn too_deep() -> SqlError {
 
 /// Follows the expressions of a statement.
 struct Measure {
-    /// Whether each expression above this one is an AND or an OR, which of them, and so no level of its own below another.
+    /// `Some(true)` for each AND above this expression, `Some(false)` for each OR, `None` for others. An operator right below its
+    /// like opens no level.
     above: Vec<Option<bool>>,
     levels: usize,
 }
 
 impl Measure {
-    /// Whether an expression is an AND, or an OR.
+    /// Returns whether an expression is an AND, or an OR.
     fn connective(expr: &Expr) -> Option<bool> {
         match expr {
             Expr::BinaryOp { op: BinaryOperator::And, .. } => Some(true),
@@ -198,7 +199,7 @@ impl Measure {
         }
     }
 
-    /// Whether an expression is a level more than what is above it.
+    /// Returns whether an expression is a level more than what is above it.
     fn is_level(&self, own: Option<bool>) -> bool {
         own.is_none() || self.above.last().copied().flatten() != own
     }

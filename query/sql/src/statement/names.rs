@@ -1,4 +1,4 @@
-//! What the user wrote for the output columns of each SELECT, which the syntax tree prints differently.
+//! Texts of the user for the output columns of each SELECT, which the syntax tree prints differently.
 //!
 //! A statement may hold many SELECTs, whose items overlap; so the items of one are cut out when they are asked for.
 
@@ -24,7 +24,7 @@ struct Word {
     kind: Kind,
 }
 
-/// What a token means to the items of a SELECT.
+/// Kind of a token for the items of a SELECT.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Comma,
@@ -32,7 +32,7 @@ enum Kind {
     Close,
     /// `DISTINCT` or `ALL`.
     Quantifier,
-    /// What stands behind the items.
+    /// Clause behind the items.
     Clause,
     /// `;` or the end.
     End,

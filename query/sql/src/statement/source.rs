@@ -205,7 +205,7 @@ pub(super) fn solid(tokens: &[TokenWithSpan], from: usize) -> usize {
     from + tokens.get(from..).unwrap_or_default().iter().take_while(blank).count()
 }
 
-/// Whether a word behind a table's name is no alias of it.
+/// Returns whether a word behind a table's name is no alias of it.
 fn ends_source(keyword: Keyword) -> bool {
     matches!(
         keyword,

@@ -16,15 +16,15 @@ use serde_json::Value;
 use super::scan::{Output, ScanState};
 use crate::column::ColumnSource;
 
-/// What a scan reads of one index.
+/// Columns that a scan reads of one index.
 pub(super) struct ScanColumns {
     /// Columns, each once.
     pub(super) ids: Vec<PathId>,
-    /// Whether sources are read.
+    /// `true` if sources are read.
     pub(super) source: bool,
-    /// Whether ids or routing values are read.
+    /// `true` if ids or routing values are read.
     pub(super) metadata: bool,
-    /// Whether numbers of operations are read.
+    /// `true` if numbers of operations are read.
     versions: bool,
 }
 

@@ -40,18 +40,18 @@ pub(crate) struct SqlScanExec {
     properties: Arc<PlanProperties>,
 }
 
-/// What the streams of a scan share.
+/// State that the streams of a scan share.
 #[derive(Debug)]
 pub(super) struct ScanState {
     pub(super) finder: IndexScanExec,
     pub(super) columns: Arc<Vec<SqlColumn>>,
     pub(super) outputs: Vec<Output>,
     pub(super) schema: SchemaRef,
-    /// Whether the predicate gives scores.
+    /// `true` if the predicate gives scores.
     pub(super) scored: bool,
     /// Rows after which a partition ends.
     pub(super) limit: Option<usize>,
-    /// What finds the rows where not all are wanted that the finder does.
+    /// Scan that finds the first rows, where fewer rows are requested than the finder finds.
     first: Option<IndexScanExec>,
 }
 
@@ -93,7 +93,7 @@ impl SqlScanExec {
         &self.shared.finder
     }
 
-    /// Whether it reads all rows that are found, and nothing but columns of them.
+    /// Returns whether it reads all rows that are found, and nothing but columns of them.
     pub(crate) fn is_plain(&self) -> bool {
         let ScanState { outputs, limit, first, .. } = &*self.shared;
         limit.is_none() && first.is_none() && outputs.iter().all(|output| matches!(output, Output::Column(_)))
@@ -113,12 +113,12 @@ impl SqlScanExec {
         })
     }
 
-    /// Whether its rows come with scores.
+    /// Returns whether its rows come with scores.
     pub(crate) fn scores(&self) -> bool {
         self.shared.scored && self.shared.outputs.contains(&Output::Score)
     }
 
-    /// Whether an output is the score.
+    /// Returns whether an output is the score.
     pub(crate) fn is_score(&self, place: usize) -> bool {
         self.shared.outputs.get(place) == Some(&Output::Score)
     }
@@ -164,7 +164,7 @@ impl SqlScanExec {
         }))
     }
 
-    /// Whether nobody waits for its rows any more.
+    /// Returns whether nobody waits for its rows any more.
     pub(crate) fn stopped(&self) -> bool {
         self.shared.finder.table().handle.stop.requested()
     }

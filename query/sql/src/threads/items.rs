@@ -1,4 +1,4 @@
-//! What a statement hands on while it runs: batches of rows, or the parts of a text.
+//! Items of a running statement: batches of rows, or the parts of a text.
 //!
 //! The statement makes an item, gives it to its [`ItemSink`], and goes on once there is room: one item waits, so that the next one
 //! is made while it is sent. Who reads the [`Items`] sets the pace that way, down to the scans. While an item waits for room, others
@@ -26,7 +26,7 @@ pub const PATIENCE: Duration = Duration::from_secs(600);
 /// is about as fast as the statement never needs it; for anybody else the rest waits elsewhere.
 const HASTE: Duration = Duration::from_secs(5);
 
-/// Where a statement gives its items to.
+/// Sink of a statement's items.
 pub(crate) struct ItemSink<T> {
     sender: mpsc::Sender<T>,
     turns: Arc<TurnScheduler>,
@@ -35,7 +35,7 @@ pub(crate) struct ItemSink<T> {
     turn: Option<TurnPermit>,
     /// [`PATIENCE`], but for tests.
     patience: Duration,
-    /// What is left of [`HASTE`].
+    /// Rest of [`HASTE`].
     haste: Duration,
 }
 

@@ -42,7 +42,7 @@ impl State {
         self.owners.get(owner).copied().unwrap_or_default()
     }
 
-    /// Whether a statement of a user may begin, where `users` have one at work or wait.
+    /// Returns whether a statement of a user may begin, where `users` have one at work or wait.
     fn may_begin(&self, owner: &Caller, users: usize, at_work: usize) -> bool {
         let share = (at_work / users.max(1)).max(1);
         self.all < at_work || self.of(owner) < share && self.all < most(at_work)

@@ -12,7 +12,7 @@ use crate::error::Result;
 /// Counts answers or statements, by whose they are.
 #[derive(Debug)]
 pub(super) struct UserCounts {
-    /// What there are too many of, and what can be done about it.
+    /// Exhausted resource, and its remedy.
     refusal: (&'static str, &'static str),
     most: usize,
     most_of_owner: usize,

@@ -1,4 +1,4 @@
-//! What a rule that catches up has to see, and how far it is.
+//! Work of a backfill, and its progress.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use millrace_rules::Time;
 use millrace_rules::definition::{Definition, RuleType};
 use millrace_rules::engine::Rule;
 
-/// How often the rest is evaluated while the others go on, and behind how many that get no shorter that is told.
+/// Bound on the rounds of a backfill beside live rules, and the number of rounds without progress that is reported.
 pub(super) const MAX_ROUNDS: usize = 20;
 
 /// From when on a rule looks at what is stored.
@@ -40,7 +40,7 @@ impl CatchUp {
         Self { seen_from: own.min(window), raised_from: Some(at_ms) }
     }
 
-    /// Whether a frame only changes what is remembered.
+    /// Returns whether a frame only changes what is remembered.
     pub(super) fn mutes(&self, rule: &Rule, frame: u64, time: Time) -> bool {
         match self.raised_from {
             Some(from) => time.ms() < from,
@@ -49,7 +49,7 @@ impl CatchUp {
     }
 }
 
-/// How far a rule is that catches up.
+/// Progress of a backfill.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Progress {
     /// Time of the last frame that it has seen.
@@ -58,9 +58,9 @@ pub(crate) struct Progress {
     pub(crate) documents: u64,
     /// Why it does not go on, or has not.
     pub(crate) error: Option<String>,
-    /// Whether it waits for others to be done.
+    /// `true` if it waits for others to be done.
     pub(crate) waits: bool,
-    /// Whether it is paused: it does not begin anew by itself.
+    /// `true` if it is paused: it does not begin anew by itself.
     pub(crate) paused: bool,
 }
 
@@ -76,11 +76,11 @@ impl Progress {
     }
 }
 
-/// How long rests took that a rule saw while the others went on.
+/// Durations of rests that a rule saw while the others went on.
 #[derive(Debug, Default)]
 pub(super) struct PauseDurations {
     shortest: Option<Duration>,
-    /// How many came since that were not clearly shorter.
+    /// Number of rests since then that were not clearly shorter.
     since: usize,
 }
 

@@ -1,4 +1,4 @@
-//! Whose turn it is to catch up: there are fewer places than rules that may want one.
+//! Order of backfills: there are fewer slots than rules that may want one.
 //!
 //! Who gets one keeps it until it is live, and gives it up only where it does not catch up while others wait: then these come
 //! first, and it begins anew behind them. What it has raised is there by then.
@@ -6,7 +6,7 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-/// When rules got a place last.
+/// Times at which rules last got a slot.
 #[derive(Debug, Default)]
 pub(super) struct BackfillSlots {
     /// In the order in which they were given.

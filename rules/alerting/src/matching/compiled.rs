@@ -21,7 +21,7 @@ use super::targets::Owners;
 use super::{MatchRequest, panic_isolation};
 use crate::error::reason_of;
 
-/// What a source has to keep that is shown to an owner; nothing where all is shown.
+/// Parts of a source that an owner may see; nothing where the owner sees all.
 pub(super) type OwnerProjection = Arc<[Arc<FieldRules>]>;
 
 /// Rules that a document matches, as a [`super::Hit`] has them.
@@ -62,7 +62,7 @@ pub(super) struct CompiledFilters {
 #[derive(Clone, Debug)]
 struct CompiledFilter {
     rule: Arc<MatchRequest>,
-    /// Whether it is the second one of its rule.
+    /// `true` if it is the second one of its rule.
     is_second: bool,
     view: Arc<IndexView>,
     filter: Arc<Filter>,
@@ -77,7 +77,7 @@ struct Views<'a> {
     mapping: &'a Arc<Mapping>,
     owners: &'a Owners,
     made: HashMap<(&'a str, &'a [String]), View>,
-    /// What is said otherwise than in views before.
+    /// Changes between an earlier view and the present one, by the addresses of both.
     changes: HashMap<(usize, usize), Changes>,
 }
 
@@ -234,7 +234,7 @@ impl CompiledFilters {
         self.problems
     }
 
-    /// Whether these are the filters of what the index is now.
+    /// Returns whether these are the filters of what the index is now.
     pub(super) fn is_of(
         &self,
         meta: &Arc<IndexMeta>,
@@ -249,7 +249,7 @@ impl CompiledFilters {
             && self.watching.iter().zip(rules).all(|(one, other)| Arc::ptr_eq(one, other))
     }
 
-    /// Whether rules and owners are those that it was made for.
+    /// Returns whether rules and owners are those that it was made for.
     pub(super) fn is_current(
         &self,
         rules: &BTreeMap<String, Arc<MatchRequest>>,
@@ -265,7 +265,7 @@ impl CompiledFilters {
         &self.meta.name
     }
 
-    /// How fields of time are read that are written in a way of their own.
+    /// Returns the formats of time fields that are written in a way of their own.
     pub(super) fn formats(&self) -> &Formats {
         &self.formats
     }
@@ -275,17 +275,17 @@ impl CompiledFilters {
         &self.uuid
     }
 
-    /// Whether no filter can be asked.
+    /// Returns whether no filter can be asked.
     pub(super) fn is_empty(&self) -> bool {
         self.filters.is_empty()
     }
 
-    /// Whether updates are events of some rule.
+    /// Returns whether updates are events of some rule.
     pub(super) fn includes_updates(&self) -> bool {
         self.includes_updates
     }
 
-    /// Whether what rules write is an event of some rule.
+    /// Returns whether what rules write is an event of some rule.
     pub(super) fn allows_alerts(&self) -> bool {
         self.allows_alerts
     }

@@ -1,4 +1,4 @@
-//! Which filters of indices are kept, and which are forgotten: they are compiled anew with the next document of their index.
+//! Cache of compiled filters by index: a filter that was evicted is compiled anew with the next document of its index.
 
 use std::collections::BTreeMap;
 

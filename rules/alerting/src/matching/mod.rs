@@ -1,4 +1,4 @@
-//! Which documents of frames match which rules: patterns of indices, owners' rights and filters over frames of the feed.
+//! Matches documents of frames with rules: patterns of indices, owners' rights and filters over frames of the feed.
 //!
 //! [`Matching`] is handed rules and frames as the store has them, and gives frames as the core of rules takes them, with
 //! events for nothing but the documents that some rule matches. The runner asks it of what arrives, replay of what is stored.
@@ -95,7 +95,7 @@ pub(crate) struct Matching {
     slow: Slow,
     /// Of the threads that help.
     priority: Priority,
-    /// What is to be told of rules: each once.
+    /// Messages about rules, each to be reported once.
     to_tell: Vec<(String, String)>,
 }
 
@@ -119,9 +119,9 @@ struct Document {
     id: Arc<str>,
     created: bool,
     source: Bytes,
-    /// What is shown of the source.
+    /// Visible part of the source.
     shown: OwnerProjection,
-    /// How fields of time are read that are written in a way of their own.
+    /// Formats of time fields that are written in a way of their own.
     formats: Formats,
 }
 
@@ -187,9 +187,9 @@ struct Hit<'a> {
     place: &'a OperationPosition<'a>,
     index: Arc<str>,
     uuid: Arc<str>,
-    /// What these see of its source.
+    /// Part of its source that these owners see.
     shown: OwnerProjection,
-    /// How fields of time are read that are written in a way of their own.
+    /// Formats of time fields that are written in a way of their own.
     formats: Formats,
     /// And whether it matches their second filter.
     rules: Vec<(Arc<MatchRequest>, bool)>,
@@ -534,7 +534,7 @@ fn evaluable(frame: &AppliedFrame, hits: Vec<Hit<'_>>) -> Evaluable {
     Evaluable { frame, matched, documents }
 }
 
-/// Who wrote a frame, in the words of rules. Before it was noted, nobody but users wrote.
+/// Returns the writer of a frame, in the words of rules. Frames without a noted writer are of users.
 fn origin(origin: FrameOrigin) -> Origin {
     match origin {
         FrameOrigin::Unknown | FrameOrigin::User => Origin::User,

@@ -1,4 +1,4 @@
-//! Which filter takes too long: many are asked at once, so time is known of all of them together.
+//! Finds the filter that takes too long: many are evaluated at once, so time is known of all of them together.
 //!
 //! Time is that of the processor: on a busy machine a thread waits for its turn, and no filter is to blame for that. Where the system
 //! does not tell it, the clock on the wall does.
@@ -18,11 +18,11 @@ use super::{MatchRequest, panic_isolation};
 
 /// A batch that took no longer is fine.
 const LONG: Duration = Duration::from_millis(500);
-/// What a filter alone may take of a batch.
+/// Bound on the time that one filter may take of a batch.
 const LONG_ALONE: Duration = Duration::from_millis(250);
-/// How many times what the filter in the middle takes.
+/// Multiple of the median filter's time above which a filter is slow.
 const MANY_TIMES: u32 = 20;
-/// How often filters are looked for, at most, for each share of the time that it took.
+/// Pause after a search for slow filters, as a multiple of its duration.
 const SELDOM: u32 = 10;
 /// Filters that are looked at: with more of them a single one is hardly the reason.
 const MAX_FILTERS: usize = 2_000;
@@ -32,7 +32,7 @@ const REMEMBERED: Duration = Duration::from_secs(600);
 /// Watches the time of filters.
 #[derive(Debug, Default)]
 pub(super) struct Slow {
-    /// When rules were blamed.
+    /// Times at which rules were blamed.
     blamed: HashMap<String, Instant>,
     /// Nothing is looked for before.
     not_before: Option<Instant>,
@@ -55,7 +55,7 @@ impl Slow {
         self.blamed.remove(rule);
     }
 
-    /// Whether a batch took so long that filters are looked at, and it is time to.
+    /// Returns whether a batch took so long that filters are looked at, and it is time to.
     pub(super) fn is_long(&self, took: Duration, filters: usize) -> bool {
         let is_seldom = self.not_before.is_none_or(|not_before| Instant::now() >= not_before);
         took >= LONG && filters <= MAX_FILTERS && is_seldom

@@ -1,4 +1,4 @@
-//! Which stored documents the rules may match: by the index, so that no other needs to be read.
+//! Selects the stored documents that rules may match: by the index, so that no other is read.
 
 use std::collections::HashMap;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Which indices a rule watches: those that its patterns name for its owner, who may have other rights than before.
+//! Indices that a rule watches: those that its patterns name for its owner, whose rights may change.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
@@ -25,7 +25,7 @@ pub(super) type Owners = BTreeMap<String, Option<Principal>>;
 pub(super) struct Targets {
     engine: Arc<Engine>,
     accounts: Arc<Accounts>,
-    /// What [`Targets::refresh`] went by; `None` before the first time, and once rules have changed.
+    /// Metadata that [`Targets::refresh`] used; `None` before the first time, and once rules have changed.
     metadata: Option<Arc<Metadata>>,
     owners: Arc<Owners>,
     indices: HashMap<Uuid, (Arc<str>, Vec<Arc<MatchRequest>>)>,
@@ -59,7 +59,7 @@ impl Targets {
         self.indices.get(index).map(|(name, rules)| (name, rules.as_slice()))
     }
 
-    /// Whether there is such an index, whoever watches it.
+    /// Returns whether there is such an index, whoever watches it.
     pub(super) fn is_there(&self, index: &Uuid) -> bool {
         self.metadata.iter().any(|metadata| metadata.indices().any(|meta| meta.uuid == *index))
     }
@@ -130,7 +130,7 @@ impl Targets {
     }
 }
 
-/// Whether the same owners may do the same.
+/// Returns whether the same owners may do the same.
 fn are_same(before: &Owners, now: &Owners) -> bool {
     let version = |principal: &Option<Principal>| principal.as_ref().map(|p| p.privileges().version());
     before.len() == now.len()

@@ -1,4 +1,4 @@
-//! What replays have found: alerts, as many as are answered, and those of two rules compared.
+//! Alerts that replays raise, as many as an answer holds, and the comparison of those of two rules.
 
 use std::collections::{HashMap, HashSet};
 
@@ -27,16 +27,16 @@ pub struct Alert {
 pub struct ReplayedAlerts {
     /// The first ones: at most 1,000, of 8 MiB together, and of 64 MiB in memory.
     pub alerts: Vec<Alert>,
-    /// How many there are beyond those.
+    /// Number of further alerts beyond those.
     pub more: u64,
-    /// What went wrong: at most 100.
+    /// Problems: at most 100.
     pub problems: Vec<String>,
     bytes: usize,
     held: usize,
     places: HashMap<String, usize>,
 }
 
-/// What a change of a rule would do to its alerts.
+/// Difference that a change of a rule would make to its alerts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Difference {
     /// Id of the rule that would be replaced.

@@ -23,13 +23,13 @@ use serde_json::{Value, json};
 
 use crate::fixture::{Server, op, open_engine, until};
 
-/// Where the process that is killed has its data.
+/// Data directory of the process that is killed.
 const DIRECTORY: &str = "MILLRACE_RULE_KILLS_DIRECTORY";
-/// What its load follows from.
+/// Seed of its load.
 const LOAD: &str = "MILLRACE_RULE_KILLS_LOAD";
-/// What it says once rules are where they were before.
+/// Output of the process once rules are where they were before.
 const READY: &str = "rules are ready after ms: ";
-/// How long rules may take to be there again, of a debug build beside other tests.
+/// Time that rules may take to be there again, in a debug build beside other tests.
 const LONGEST_START: Duration = Duration::from_secs(30);
 const WRITERS: u64 = 3;
 /// Rules that are saved under load, and by whose names they are known.
@@ -243,7 +243,7 @@ impl Process {
     }
 }
 
-/// What is killed; by itself it does nothing.
+/// Runs the process that is killed; without its variables it does nothing.
 #[tokio::test(flavor = "multi_thread")]
 #[ignore = "run by the test above"]
 async fn under_load() {

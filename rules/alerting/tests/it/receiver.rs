@@ -12,7 +12,7 @@ use tokio::net::{TcpListener, TcpStream};
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::rustls::ServerConfig;
 
-/// What a receiver of webhooks does with a request that it has read.
+/// Answer of a webhook receiver to a request that it has read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Answer {
     Status(u16),
@@ -79,7 +79,7 @@ impl Receiver {
         self.got.lock().clone()
     }
 
-    /// How many different keys it knows.
+    /// Returns the number of different keys that it knows.
     pub(crate) fn keys(&self) -> usize {
         let got = self.got.lock();
         got.iter().map(ReceivedRequest::key).collect::<std::collections::BTreeSet<_>>().len()

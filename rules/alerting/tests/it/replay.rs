@@ -1,4 +1,4 @@
-//! What a test says of a rule is what the rule has raised; runs and dry runs.
+//! A test of a rule reports what the rule has raised; runs and dry runs.
 //!
 //! `MILLRACE_REPLAY_SEEDS` says how many histories there are (40), `MILLRACE_REPLAY_SEED` which one is the first.
 

@@ -1,4 +1,4 @@
-//! What a change of a rule means to its state.
+//! Effect of a change of a rule on its state.
 
 use super::Definition;
 

@@ -12,11 +12,11 @@ use crate::fields;
 pub struct ImportedRule {
     /// The rule.
     pub definition: Definition,
-    /// What its user has to know: options that are not used, and what was put in their place.
+    /// Notices for its user: options that are not used, and their replacements.
     pub warnings: Vec<ImportNotice>,
 }
 
-/// What becomes of channels of a file that are not there.
+/// Treatment of channels of a file that do not exist.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum MissingChannels {
     /// The file is refused: nobody would hear of its alerts.

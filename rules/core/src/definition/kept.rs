@@ -7,13 +7,13 @@ use super::options::short;
 use super::rule_type::RuleType;
 use crate::error::{Error, Result};
 
-/// How times of events are written: of its values `unix` says that numbers are seconds.
+/// Option with the format of event times: of its values `unix` says that numbers are seconds.
 pub(super) const TIMESTAMP_TYPE: &str = "timestamp_type";
 /// Options that may be kept.
 const MAX_KEPT: usize = 200;
 /// Bytes of one that is kept.
 const MAX_BYTES: usize = 64 << 10;
-/// What stands for a value that would be a secret.
+/// Placeholder for a value that would be a secret.
 pub(super) const NOT_STORED: &str = "(not stored)";
 
 const POLLED: &str = "events are evaluated as they arrive: nothing is polled, and none is left out";
@@ -199,7 +199,7 @@ const REFUSED: [(&str, &str); 6] = [
     ("timestamp_format_expr", "code is not run"),
 ];
 
-/// What a listed record has beside the rule.
+/// Members of a listed record beside the rule.
 const READ_ONLY: [&str; 10] = [
     "last_run",
     "last_alert",

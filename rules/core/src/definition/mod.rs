@@ -45,7 +45,7 @@ pub struct Definition {
     pub id: Option<String>,
     /// Its name.
     pub name: String,
-    /// What it is for.
+    /// Purpose of the rule.
     pub description: String,
     /// Index patterns that it watches.
     pub index: Vec<String>,
@@ -55,31 +55,31 @@ pub struct Definition {
     pub search_index: Vec<String>,
     /// The search body; `query` in it is the filter.
     pub body: Value,
-    /// What the rule looks for.
+    /// Condition that the rule looks for.
     pub rule_type: RuleType,
     /// Fields whose values are the key.
     pub query_key: Vec<String>,
-    /// Whether events without a value of the key are skipped; of types with a `compare_key`, without one of that.
+    /// `true` if events without a value of the key are skipped; of types with a `compare_key`, without one of that.
     pub ignore_null: bool,
     /// The field of event time.
     pub timestamp_field: String,
-    /// Whether updates are events, too.
+    /// `true` if updates are events, too.
     pub include_updates: bool,
-    /// Whether alerts are events.
+    /// `true` if alerts are events.
     pub allow_alerts: bool,
     /// For how long a key is silent behind an alert.
     pub realert: Realert,
-    /// When alerts are raised; always without one.
+    /// Schedule of alerts; always without one.
     pub schedule: Option<Schedule>,
-    /// Whether it is told that the condition of an alert has ended: of types that wait for windows.
+    /// `true` if it is told that the condition of an alert has ended: of types that wait for windows.
     pub recovery: bool,
     /// `query_delay`: for how long a window waits for events behind its end; ten seconds without it. Of types that wait.
     pub delay: Option<Span>,
-    /// What an alert says.
+    /// Text of its alerts.
     pub text: Text,
     /// Fields that an alert shows, with what is below them; all without one.
     pub include: Vec<String>,
-    /// How important an alert is, 1 to 100.
+    /// Importance of its alerts, 1 to 100.
     pub importance: u8,
     /// The field whose category makes the risk.
     pub risk_key: Option<String>,
@@ -87,13 +87,13 @@ pub struct Definition {
     pub playbooks: Vec<String>,
     /// Roles that may see the rule.
     pub roles: Vec<String>,
-    /// Who hears of alerts, beside the index `alert`.
+    /// Notifications of its alerts, beside the index `alert`.
     pub notification: Notification,
     /// `alert_method_data`, as it was written: options of the method.
     pub method_data: Map<String, Value>,
     /// Recipients of the method `email`.
     pub email: Vec<String>,
-    /// Whether it runs.
+    /// `true` if it runs.
     pub enabled: bool,
     /// Options that are kept as they were written, and not used.
     pub kept: Map<String, Value>,
@@ -156,7 +156,7 @@ impl Definition {
         notices
     }
 
-    /// Whether numbers that are times of events count seconds (`timestamp_type: unix`).
+    /// Returns whether numbers that are times of events count seconds (`timestamp_type: unix`).
     pub fn counts_seconds(&self) -> bool {
         self.kept.get(kept::TIMESTAMP_TYPE).is_some_and(|written| written == "unix")
     }

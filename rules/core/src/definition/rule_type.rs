@@ -23,25 +23,25 @@ const SHORTEST: Span = Span::from_ms(1);
 /// Time within which events count together where a rule says nothing.
 pub(super) const TIMEFRAME: Span = Span::from_secs(300);
 
-/// What a rule looks for.
+/// Condition that a rule looks for.
 #[derive(Clone, Debug, PartialEq)]
 pub enum RuleType {
     /// Each event.
     Any,
     /// Many events of a key within a time.
     Frequency {
-        /// How many.
+        /// Number of events.
         num_events: usize,
         /// Within which time.
         timeframe: Span,
-        /// Whether the alert shows the other events, too.
+        /// `true` if the alert shows the other events, too.
         attach_related: bool,
     },
     /// Many values of a field within a time.
     Cardinality {
         /// The field.
         field: String,
-        /// How many values are no alert yet.
+        /// Number of values that raises no alert yet.
         max: usize,
         /// Within which time.
         timeframe: Span,
@@ -50,7 +50,7 @@ pub enum RuleType {
     MinCardinality {
         /// The field.
         field: String,
-        /// How many values are enough.
+        /// Number of values that is enough.
         min: usize,
         /// Within which time.
         timeframe: Span,
@@ -59,11 +59,11 @@ pub enum RuleType {
     Spike(Spike),
     /// Few events within a time.
     Flatline {
-        /// How many are enough.
+        /// Number of events that is enough.
         threshold: u64,
         /// Within which time.
         timeframe: Span,
-        /// Whether a key that was told of is forgotten until it comes again.
+        /// `true` if a key that was told of is forgotten until it comes again.
         forget_keys: bool,
     },
     /// A figure of a field's values within a time.
@@ -83,16 +83,16 @@ pub enum RuleType {
         compare_key: Vec<String>,
         /// The list.
         entries: Arc<BTreeSet<String>>,
-        /// Whether a missing value is fine.
+        /// `true` if a missing value is fine.
         ignore_null: bool,
     },
     /// A value that is another than before.
     Change {
         /// Fields that are compared.
         compare_key: Vec<String>,
-        /// How old the value before may be.
+        /// Largest age of the value before.
         timeframe: Option<Span>,
-        /// Whether events without a value are passed over.
+        /// `true` if events without a value are passed over.
         ignore_null: bool,
     },
     /// A value that was not there before.
@@ -101,7 +101,7 @@ pub enum RuleType {
         fields: Vec<Vec<String>>,
         /// For how long a value stays known.
         window: Span,
-        /// Whether a missing value is an alert.
+        /// `true` if a missing value is an alert.
         alert_on_missing_field: bool,
     },
 }
@@ -151,7 +151,7 @@ impl RuleType {
         }
     }
 
-    /// Whether it decides when a window of event time is over, not when an event comes.
+    /// Returns whether it decides when a window of event time is over, not when an event comes.
     pub fn is_waiting(&self) -> bool {
         match self {
             Self::MinCardinality { .. }

@@ -1,4 +1,4 @@
-//! What is read, what is refused and by which name, what is kept, and what an edit means.
+//! Tests of reading, refusals by name, storage, and the effect of edits.
 
 use serde_json::{Value, json};
 

@@ -1,4 +1,4 @@
-//! What an alert says: `alert_subject` and `alert_text`, with `{0}` for the values of their arguments.
+//! Text of an alert: `alert_subject` and `alert_text`, with `{0}` for the values of their arguments.
 //!
 //! Of Python's formats `{}`, `{0}`, `{name}`, each with a specification such as `:.2f`, and doubled braces are there; conversions
 //! are refused when the rule is saved. Without arguments a text is taken as it is, as ElastAlert does it. An argument is a field
@@ -45,7 +45,7 @@ pub struct Text {
     pub missing: Option<String>,
 }
 
-/// What an alert's text consists of; without it: the text, what the type says, and the fields.
+/// Components of an alert's text; without it: the text, the type's text, and the fields.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextType {
     /// `alert_text` only.

@@ -28,13 +28,13 @@ pub struct Spike {
     pub threshold_cur: u64,
     /// The length of the window, and of the time before that it is compared with.
     pub timeframe: Span,
-    /// Whether a key is compared that was not there in the time before.
+    /// `true` if a key is compared that was not there in the time before.
     pub alert_on_new_data: bool,
     /// The field whose mean is compared in place of the number of events.
     pub field_value: Option<String>,
 }
 
-/// Which spikes are told.
+/// Direction of the spikes that raise alerts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Direction {
     /// More than before.
@@ -73,11 +73,11 @@ pub enum Metric {
     Avg,
     /// The sum.
     Sum,
-    /// How many different ones there are.
+    /// Number of different values.
     Cardinality,
-    /// How many there are.
+    /// Number of values.
     ValueCount,
-    /// What so many per cent of them do not exceed.
+    /// Value that this percentage of the values does not exceed.
     Percentile(f64),
 }
 

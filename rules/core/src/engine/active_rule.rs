@@ -25,7 +25,7 @@ use crate::time::Time;
 /// Orders to be quiet that are in force at once.
 const MAX_QUIET: usize = 1000;
 
-/// Whether a rule runs.
+/// Condition of a rule: active or not.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Condition {
     /// It does.
@@ -36,17 +36,17 @@ pub enum Condition {
     Paused {
         /// The first frame that it has not seen.
         frame: u64,
-        /// When that was written; unknown behind a start, as it is not part of a snapshot.
+        /// Time at which that was written; unknown after a start, as it is not part of a snapshot.
         time: Option<Time>,
         /// Why.
         reason: String,
     },
 }
 
-/// How a rule is.
+/// Status of a rule.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Status {
-    /// Whether it runs.
+    /// Condition of the rule.
     pub condition: Condition,
     /// Time of the last frame that had events for it.
     pub last_event: Option<Time>,
@@ -60,9 +60,9 @@ pub struct Status {
     pub ahead: u64,
     /// Alerts that its schedule has no minute for.
     pub outside_schedule: u64,
-    /// When a rule that waits for windows was first there, in times of frames.
+    /// Time at which a rule that waits for windows was first there, in times of frames.
     pub begun: Option<Time>,
-    /// What its operator remembers.
+    /// Size of its operator's memory.
     pub state: OperatorStats,
     /// Keys that `realert` remembers.
     pub silences: OperatorStats,
@@ -75,7 +75,7 @@ mod windows;
 struct PendingEvents {
     events: Arc<[Event]>,
     origin: Origin,
-    /// Which of them, and whether they match the second filter.
+    /// Numbers of these events, each with a flag for a match of the second filter.
     places: Box<[(u32, bool)]>,
 }
 
@@ -86,7 +86,7 @@ pub(super) struct ActiveRule {
     work: RuleOperator,
     silences: Silences,
     watermark: Watermark,
-    /// When it was first there, in times of frames.
+    /// Time at which it was first there, in times of frames.
     begun: Option<Time>,
     lags: OwnUnobserved,
     pub(super) quiet: Vec<SilenceOrder>,
@@ -96,18 +96,18 @@ pub(super) struct ActiveRule {
     pending: Vec<PendingEvents>,
     /// Those of a frame that is complete, in order, which are not evaluated yet, with their times.
     timed: VecDeque<(Time, Event, Origin, bool)>,
-    /// What was found at the last event that was evaluated, where it is not all raised.
+    /// Findings of the last evaluated event, where not all of them are raised.
     found: Option<PendingFinding>,
     /// Event time before the first of them, where that is taken into account already: windows that it closes are left.
     observed: Option<Time>,
-    /// Whether windows are left that are to be closed behind the events of the frame.
+    /// `true` if windows are left that are to be closed behind the events of the frame.
     closes: bool,
     last_event: Option<Time>,
     last_alert: Option<Time>,
     too_deep: u64,
     too_late: u64,
     outside: u64,
-    /// How many keys that had to go were told of.
+    /// Number of evictions that were reported.
     evictions_told: u64,
     /// Events of which alerts, or terms, were left out.
     cut_short: u64,
@@ -115,7 +115,7 @@ pub(super) struct ActiveRule {
     ahead: u64,
 }
 
-/// Whether a count has come to another power of two: what goes on all the time is told often enough by that.
+/// Returns whether a count has come to another power of two: what goes on all the time is told often enough by that.
 fn doubles(before: u64, now: u64) -> bool {
     now > 0 && now.ilog2() >= before.checked_ilog2().map_or(0, |before| before + 1)
 }
@@ -170,7 +170,7 @@ impl ActiveRule {
         }
     }
 
-    /// Whether the rule was disabled for so long that it has no state once it is enabled with a definition.
+    /// Returns whether the rule was disabled for so long that it has no state once it is enabled with a definition.
     pub(super) fn begins_anew(&self, definition: &Definition, now: Time) -> bool {
         let window = || self.work.window(&definition.rule_type).max(definition.realert.wait);
         matches!(self.condition, Condition::Disabled(since) if now.since(since) >= window())
@@ -447,12 +447,12 @@ impl ActiveRule {
         self.found = raising.raise(found, now).filter(|_| !mutated(Mutation::ForgetFound));
     }
 
-    /// Whether it only learns of a frame.
+    /// Returns whether it only learns of a frame.
     fn learns(&self, frame: u64) -> bool {
         self.learns_until.is_some_and(|until| frame <= until)
     }
 
-    /// What is forgotten: by rules that wait, also not while the server was down.
+    /// Returns the horizon of forgetting: for rules that wait, downtime of the server does not count.
     fn forgets_before(&self, now: Time, timing: &Timing, absences: &[TimeRange]) -> Time {
         match self.work {
             RuleOperator::Eager(_) => self.watermark.at(now, timing),

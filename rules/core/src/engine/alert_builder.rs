@@ -1,4 +1,4 @@
-//! What becomes of what is found: an alert, unless an order, the schedule or `realert` has its key silent.
+//! Turns findings into alerts, unless a silence, the schedule or `realert` suppresses their key.
 
 use std::collections::VecDeque;
 
@@ -14,7 +14,7 @@ use crate::operator::window_operator::{ClosedWindow, Outcome};
 use crate::operator::{EventMoment, Finding, Timing, Watermark};
 use crate::time::{Span, Time};
 
-/// What was found at an event and is not raised yet.
+/// Findings of an event that are not raised yet.
 #[derive(Debug)]
 pub(super) struct PendingFinding {
     pub(super) findings: VecDeque<Finding>,
@@ -29,7 +29,7 @@ pub(super) struct AlertBuilder<'a> {
     pub(super) quiet: &'a [SilenceOrder],
     pub(super) last_alert: &'a mut Option<Time>,
     pub(super) outside: &'a mut u64,
-    /// Whether it only learns: nothing is raised then, and so nothing silenced.
+    /// `true` if it only learns: nothing is raised then, and so nothing silenced.
     pub(super) learns: bool,
     pub(super) frame: u64,
     pub(super) part: &'a mut OperationBatch,

@@ -45,9 +45,9 @@ pub struct Rule {
     pub revision: u64,
     /// The last frame that it does not see.
     pub since: u64,
-    /// Who owns it.
+    /// Owner of the rule.
     pub owner: String,
-    /// What it is.
+    /// Definition of the rule.
     pub definition: Definition,
 }
 
@@ -58,15 +58,15 @@ pub struct Frame {
     pub number: u64,
     /// The time that was recorded with it.
     pub time: Time,
-    /// Who wrote it.
+    /// Writer of the frame.
     pub origin: Origin,
     /// Events, in any order.
     pub events: Vec<Event>,
-    /// Whether no piece of the frame follows.
+    /// `true` if no piece of the frame follows.
     pub complete: bool,
 }
 
-/// Which events a rule's filter matches.
+/// Events that a rule's filter matches.
 #[derive(Clone, Debug)]
 pub struct RuleMatches {
     /// Id of the rule.
@@ -77,7 +77,7 @@ pub struct RuleMatches {
     pub second: Vec<usize>,
 }
 
-/// Who knows which rules' filters match which events, index patterns and rights included.
+/// Matcher of events with the filters of rules, index patterns and rights included.
 pub trait Matcher {
     /// Tells which events of a piece the rules match; rules without a match may be left out.
     fn matches(&mut self, frame: &Frame) -> Vec<RuleMatches>;
@@ -142,7 +142,7 @@ pub enum Operation {
         rule: String,
         /// The frame at which it happened.
         frame: u64,
-        /// What happened.
+        /// Reason for the problem.
         reason: String,
     },
 }
@@ -163,10 +163,10 @@ pub struct Engine {
     ringing: VecDeque<String>,
     /// The frame that rules evaluate, all of which has come, and whether it is complete; that to come, where time passes without one.
     amid: Option<(u64, bool)>,
-    /// What is to be told with that frame.
+    /// Problem reports that go out with that frame.
     problems: Vec<Operation>,
     muted: Option<u64>,
-    /// When rules that wait have to be looked at if they get no event.
+    /// Times at which waiting rules need a look if they get no event.
     alarms: BTreeSet<(Time, String)>,
     /// Those alarms by rule.
     rings: BTreeMap<String, Time>,
@@ -174,13 +174,13 @@ pub struct Engine {
     new: BTreeSet<String>,
     /// Rules that wait for windows.
     waits: BTreeSet<String>,
-    /// When the server was down, as far as it matters.
+    /// Times at which the server was down, as far as they matter.
     absences: Vec<(Time, Time)>,
-    /// Whether that is told by times of frames.
+    /// `true` if that is told by times of frames.
     tells_absences: bool,
 }
 
-/// What a rule does at a frame, until there is enough to be written; tells whether that was all.
+/// Step of a rule at a frame, until the write batch is full; returns whether that was all.
 type Step = fn(&mut ActiveRule, u64, Time, &Timing, &[(Time, Time)], &mut OperationBatch) -> bool;
 
 /// Absences that are remembered.
@@ -222,7 +222,7 @@ impl Engine {
         &self.absences
     }
 
-    /// Whether there are rules that wait for windows: then the log needs a frame in each [`Timing::heartbeat`].
+    /// Returns whether there are rules that wait for windows: then the log needs a frame in each [`Timing::heartbeat`].
     pub fn has_waiting(&self) -> bool {
         !self.waits.is_empty()
     }
@@ -288,12 +288,12 @@ impl Engine {
         }
     }
 
-    /// Whether a rule was disabled for so long that it begins without state if it is enabled now, as it is given.
+    /// Returns whether a rule was disabled for so long that it begins without state if it is enabled now, as it is given.
     pub fn begins_anew(&self, rule: &Rule) -> bool {
         self.rules.get(&rule.id).is_some_and(|running| running.begins_anew(&rule.definition, self.now))
     }
 
-    /// Whether no frame is there in part.
+    /// Returns whether no frame is there in part.
     pub fn is_between_frames(&self) -> bool {
         self.open.is_none()
     }
@@ -406,7 +406,7 @@ impl Engine {
         self.open = None;
     }
 
-    /// Whether there is more of a frame to be written, or of time that has passed: [`Self::go_on`] returns it.
+    /// Returns whether there is more of a frame to be written, or of time that has passed: [`Self::go_on`] returns it.
     pub fn is_amid(&self) -> bool {
         self.amid.is_some()
     }

@@ -55,7 +55,7 @@ impl OperationBatch {
         self.bytes -= self.operations.drain(len..).map(|operation| operation.bytes()).sum::<usize>();
     }
 
-    /// Whether there is enough to be written.
+    /// Returns whether there is enough to be written.
     pub(super) fn is_full(&self) -> bool {
         self.operations.len() >= at_once() || self.bytes >= MAX_BYTES
     }

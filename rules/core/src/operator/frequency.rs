@@ -45,7 +45,7 @@ struct CountedEvent {
     shown: Option<Box<AlertEvent>>,
 }
 
-/// What an alert tells of an event.
+/// Content of an event that an alert reports.
 #[derive(Debug)]
 struct AlertEvent {
     reference: Reference,

@@ -15,7 +15,7 @@ use crate::error::{Error, Result};
 use crate::mutation::{Mutation, mutated};
 use crate::time::Time;
 
-/// How much one operator of one rule may remember.
+/// Bounds on the memory of one operator of one rule.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Bounds {
     /// Keys.
@@ -38,7 +38,7 @@ pub(crate) trait State: fmt::Debug + Send + Sync + Sized {
     fn decode(reader: &mut Reader<'_>) -> Result<Self>;
 }
 
-/// What an operator remembers, whatever it is of each key.
+/// Memory of an operator, independent of the content of its keys.
 pub(crate) trait Memory: fmt::Debug + Send + Sync {
     /// Frees the state of keys that are forgotten.
     fn purge(&mut self, watermark: Time);
@@ -49,7 +49,7 @@ pub(crate) trait Memory: fmt::Debug + Send + Sync {
     /// Reads what [`Self::encode`] wrote.
     fn decode(&mut self, reader: &mut Reader<'_>) -> Result<()>;
 
-    /// How many keys there are, the bytes that they take, and how many had to go before their time.
+    /// Returns the number of keys, their bytes, and the number of early evictions.
     fn figures(&self) -> OperatorStats;
 }
 

@@ -23,7 +23,7 @@ use crate::mutation::{Mutation, mutated};
 const MAX_DISTINCT: usize = 100_000;
 /// Values that are kept as they are.
 const MAX_EXACT: usize = 256;
-/// How far apart the ends of a stretch are, as a quotient: so its middle is within one per cent.
+/// Quotient of the ends of a stretch: so its middle is within one per cent.
 const GROWTH: f64 = 1.02;
 
 #[derive(Debug)]
@@ -38,7 +38,7 @@ impl MetricAggregation {
     }
 }
 
-/// What is known of the values of a window.
+/// Summary of the values of a window.
 #[derive(Debug, Default)]
 pub(super) struct Numbers {
     events: u32,
@@ -53,7 +53,7 @@ enum MetricState {
     Distinct(Distinct),
     /// Values in order.
     Exact(Vec<f64>),
-    /// How many values each stretch has, by its number.
+    /// Number of values of each stretch, by its number.
     Stretches(BTreeMap<i32, u32>),
 }
 
@@ -178,7 +178,7 @@ impl Pane for Numbers {
     }
 }
 
-/// What is read of an event.
+/// Parts of an event that the metric reads.
 pub(super) enum MetricInput {
     Numbers(Vec<f64>),
     Hashes(Vec<u64>),

@@ -49,7 +49,7 @@ use crate::time::{Span, Time};
 /// Contributing events that an alert lists; of more the latest.
 pub(crate) const MAX_EVIDENCE: usize = 100;
 
-/// What is found at one event, at most; the rest is counted only.
+/// Bound on the findings of one event; the rest is counted only.
 pub(crate) const MAX_FINDINGS: usize = 1_000;
 
 /// An event as an operator sees it.
@@ -57,17 +57,17 @@ pub(crate) const MAX_FINDINGS: usize = 1_000;
 pub(crate) struct EventArrival<'a> {
     pub(crate) event: &'a Event,
     pub(crate) time: Time,
-    /// What an alert shows of it, as JSON.
+    /// Members of it that an alert shows, as JSON.
     pub(crate) body: Arc<str>,
     pub(crate) depth: u8,
 }
 
-/// What an operator has found: an alert, unless it is silent.
+/// Finding of an operator: an alert, unless it is silent.
 #[derive(Debug)]
 pub(crate) struct Finding {
     /// The key of `query_key`.
     pub(crate) key: Key,
-    /// What tells it from other findings of the same event: the key, and for new terms the field and its value.
+    /// Identity among the findings of the same event: the key, and for new terms the field and its value.
     pub(crate) identity: Key,
     /// Time and body of the event that the alert carries.
     pub(crate) time: Time,
@@ -78,7 +78,7 @@ pub(crate) struct Finding {
     pub(crate) related: Option<Vec<Arc<str>>>,
     /// The latest of the contributing events, in order of time.
     pub(crate) evidence: Vec<Reference>,
-    /// How many events contributed.
+    /// Number of events that contributed.
     pub(crate) count: usize,
     /// The greatest depth of a contributing event.
     pub(crate) depth: u8,
@@ -101,7 +101,7 @@ impl Finding {
     }
 }
 
-/// What an operator remembers.
+/// Size of an operator's memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OperatorStats {
     /// Keys with state.
@@ -117,12 +117,12 @@ pub(crate) trait Operator: fmt::Debug + Send + Sync {
     /// Takes an event under each of its keys.
     fn event(&mut self, arrival: &EventArrival<'_>, keys: &[Key], moment: EventMoment) -> Vec<Finding>;
 
-    /// How much it found at the last event beyond [`MAX_FINDINGS`], or did not look at.
+    /// Returns the number of findings of the last event beyond [`MAX_FINDINGS`], and those that it did not look for.
     fn left_out(&self) -> usize {
         0
     }
 
-    /// What it remembers; `None` where each event is decided by itself.
+    /// Returns its memory; `None` where each event is decided by itself.
     fn memory(&self) -> Option<&dyn Memory> {
         None
     }
@@ -154,7 +154,7 @@ pub(crate) trait Operator: fmt::Debug + Send + Sync {
     }
 }
 
-/// What a rule does: types decide when an event comes, or wait for the end of windows.
+/// Operator of a rule: types decide when an event comes, or wait for the end of windows.
 #[derive(Debug)]
 pub(crate) enum RuleOperator {
     Eager(Box<dyn Operator>),

@@ -35,7 +35,7 @@ pub(super) struct NewTerm {
     left_out: usize,
 }
 
-/// When a term was seen last.
+/// Time at which a term was seen last.
 #[derive(Debug)]
 struct TermRecord(Time);
 

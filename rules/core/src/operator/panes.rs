@@ -23,9 +23,9 @@ const LATE_LEAST: i64 = 300_000;
 /// Alerts of a key whose end is waited for; of more the latest.
 const MAX_OPEN: usize = 100;
 
-/// What the events of a key within a pane come to.
+/// Aggregate of the events of a key within a pane.
 pub(crate) trait Pane: fmt::Debug + Default + Send + Sync {
-    /// Whether there were none.
+    /// Returns whether there were none.
     fn is_empty(&self) -> bool;
     /// Bytes that it takes beside itself.
     fn heap(&self) -> usize {
@@ -53,7 +53,7 @@ impl Pane for Count {
     }
 }
 
-/// How a rule's time is divided.
+/// Division of a rule's time into panes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Grid {
     /// Milliseconds of a pane.
@@ -92,7 +92,7 @@ impl Grid {
         if self.begin(number) < time { number.saturating_add(1) } else { number }
     }
 
-    /// When a pane begins: when the window of its number ends.
+    /// Returns the begin of a pane: the time at which the window of its number ends.
     pub(crate) fn begin(&self, number: i64) -> Time {
         Time::from_ms(number.saturating_mul(self.pane))
     }
@@ -122,13 +122,13 @@ fn lateness(window: i64, timing: &Timing, delay: Span) -> i64 {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct FiredWindow {
     pub(crate) end: i64,
-    /// Whether an alert was raised.
+    /// `true` if an alert was raised.
     pub(crate) raised: bool,
-    /// Whether the end of its condition is waited for.
+    /// `true` if the end of its condition is waited for.
     pub(crate) open: bool,
 }
 
-/// What is known of a key.
+/// Panes and state of a key.
 #[derive(Debug)]
 pub(crate) struct Track<P> {
     /// The first pane that was seen whole.
@@ -140,7 +140,7 @@ pub(crate) struct Track<P> {
     fired: Vec<FiredWindow>,
     /// The greatest depth of its events.
     pub(crate) depth: u8,
-    /// Whether nothing is told until the key comes again.
+    /// `true` if nothing is told until the key comes again.
     pub(crate) asleep: bool,
     /// The next window to be looked at.
     pub(crate) due: Option<i64>,
@@ -180,7 +180,7 @@ impl<P: Pane> Track<P> {
         self.fired.retain(|fired| lasts(fired, lowest, grid));
     }
 
-    /// Whether no pane from `lowest` on has an event.
+    /// Returns whether no pane from `lowest` on has an event.
     pub(crate) fn is_empty(&self, lowest: i64) -> bool {
         self.latest < lowest || self.panes.is_empty()
     }
@@ -211,7 +211,7 @@ impl<P: Pane> Track<P> {
         numbers.zip(self.panes.range(range)).filter(|(_, pane)| !pane.is_empty())
     }
 
-    /// Whether a window may be told of: none that overlaps it was.
+    /// Returns whether a window may be told of: none that overlaps it was.
     pub(crate) fn may_fire(&self, end: i64, per: i64) -> bool {
         self.fired.iter().all(|fired| fired.end.abs_diff(end) >= per.unsigned_abs())
     }
@@ -232,12 +232,12 @@ impl<P: Pane> Track<P> {
         }
     }
 
-    /// Whether the end of some alert is waited for.
+    /// Returns whether the end of some alert is waited for.
     pub(crate) fn is_open(&self) -> bool {
         self.fired.iter().any(|fired| fired.open)
     }
 
-    /// Whether some window that was told of still matters.
+    /// Returns whether some window that was told of still matters.
     pub(crate) fn has_fired(&self, lowest: i64, grid: &Grid) -> bool {
         self.fired.iter().any(|fired| lasts(fired, lowest, grid))
     }
@@ -323,7 +323,8 @@ impl<P: Pane> Track<P> {
     }
 }
 
-/// Whether a window that was told of still matters: late events may change it or one that overlaps it, or its end is waited for.
+/// Returns whether a window that was told of still matters: late events may change it or one that overlaps it, or its end is
+/// waited for.
 fn lasts(fired: &FiredWindow, lowest: i64, grid: &Grid) -> bool {
     fired.open || fired.end.saturating_add(grid.per) > lowest.saturating_add(grid.span)
 }

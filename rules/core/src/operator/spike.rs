@@ -18,18 +18,18 @@ use crate::mutation::{Mutation, mutated};
 #[derive(Debug)]
 pub(super) struct Spike(pub(super) definition::Spike);
 
-/// How many events there were, and the sum of their values where they have any.
+/// Number of events, and the sum of their values where they have any.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct CountAndSum<V> {
     events: u32,
     sum: V,
 }
 
-/// What is summed: nothing where events are counted only, which takes no room.
+/// Type of the sum: nothing where events are counted only, which takes no memory.
 pub(super) trait Sum: std::fmt::Debug + Default + Copy + Send + Sync {
     fn read(spike: &definition::Spike, sample: &Sample<'_>) -> Option<Self>;
     fn plus(self, other: Self) -> Self;
-    /// What is compared of a window: a number of events, or the mean of their values.
+    /// Returns the level of a window for comparisons: a number of events, or the mean of their values.
     fn level(self, events: u64) -> Option<f64>;
     fn encode(self, writer: &mut Writer);
     fn decode(reader: &mut Reader<'_>) -> Result<Self>;

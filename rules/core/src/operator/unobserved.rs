@@ -13,10 +13,10 @@ pub(crate) type TimeRange = (Time, Time);
 /// Stretches of a rule that are remembered; beyond that two become one.
 const MAX_LAGS: usize = 64;
 
-/// What a rule itself did not see.
+/// Intervals that a rule itself did not observe.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct OwnUnobserved {
-    /// When it began to see; `None` while it has seen nothing.
+    /// Time at which it began to see; `None` while it has seen nothing.
     pub(crate) origin: Option<Time>,
     stretches: Vec<TimeRange>,
 }
@@ -83,7 +83,7 @@ impl UnobservedIntervals<'_> {
         all.find(|stretch| stretch.0 < to && from < stretch.1).map(|stretch| stretch.1)
     }
 
-    /// Whether a window can be judged.
+    /// Returns whether a window can be judged.
     pub(crate) fn sees(&self, grid: &Grid, end: i64, clock: Time) -> bool {
         let from = grid.begin(end.saturating_sub(grid.span));
         self.overlapping(from, grid.begin(end), clock).is_none()

@@ -1,4 +1,4 @@
-//! How far event time has come for a rule.
+//! Progress of event time for a rule.
 //!
 //! The time of an event counts as at most that of its frame and the allowed skew: one event with a clock that is wrong, or
 //! that lies, must not make its key deaf until then. Event time is the greatest such time. While no event comes it goes on with
@@ -13,16 +13,16 @@ use crate::error::Result;
 use crate::mutation::{Mutation, mutated};
 use crate::time::{Span, Time};
 
-/// What event time is allowed.
+/// Tolerances of event time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Timing {
-    /// How far ahead of its frame the time of an event counts.
+    /// Bound on the lead of an event's time over its frame.
     pub skew: Span,
-    /// How late an event may be and find all that it counts together with.
+    /// Bound on the lateness of an event that still finds all that it counts together with.
     pub lateness: Span,
-    /// How long input may be silent before the watermark goes on without it.
+    /// Time of silent input after which the watermark goes on without it.
     pub idle: Span,
-    /// How long a window waits for events behind its end, unless its rule says otherwise.
+    /// Time that a window waits for events behind its end, unless its rule says otherwise.
     pub delay: Span,
     /// While there are rules that wait for windows the log has a frame in each such time: where it has none, the server was
     /// down.
@@ -52,7 +52,7 @@ pub(crate) struct Watermark {
 impl Watermark {
     pub(crate) const NEW: Self = Self { greatest: Time::from_ms(i64::MIN), set: Time::from_ms(i64::MIN) };
 
-    /// Whether there was no event yet.
+    /// Returns whether there was no event yet.
     pub(crate) fn is_new(self) -> bool {
         self.greatest == Self::NEW.greatest
     }
@@ -74,7 +74,7 @@ impl Watermark {
         self.greatest.plus(now.since(self.set).minus(timing.idle).max(Span::ZERO))
     }
 
-    /// When event time comes to `time`, if no event comes before.
+    /// Returns the time at which event time reaches `time`, if no event comes before.
     pub(crate) fn reaches(self, time: Time, timing: &Timing, absences: &[TimeRange]) -> Time {
         if time <= self.greatest {
             return self.set;
@@ -89,7 +89,7 @@ impl Watermark {
         at
     }
 
-    /// What is forgotten at the time of a frame, by eager rules: events before that.
+    /// Returns the horizon of eager rules at the time of a frame: they forget events before that.
     pub(crate) fn at(self, now: Time, timing: &Timing) -> Time {
         if self.is_new() {
             return self.greatest;
@@ -128,13 +128,13 @@ impl Watermark {
 /// The moment at which an operator sees an event.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EventMoment {
-    /// How far event time had come before the event, less the allowed lateness.
+    /// Progress of event time before the event, less the allowed lateness.
     pub(crate) watermark: Time,
 }
 
 impl EventMoment {
-    /// When a key is forgotten whose latest event is of `latest`: the window later, also where the event came late, so that
-    /// those which are as late find it.
+    /// Returns the time at which a key is forgotten whose latest event is of `latest`. That is a window later, also where the
+    /// event came late, so that equally late events find it.
     pub(crate) fn deadline(self, latest: Time, window: Span) -> Time {
         latest.max(self.watermark).plus(window)
     }

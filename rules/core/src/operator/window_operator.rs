@@ -1,5 +1,5 @@
-//! What types that wait for windows have in common: which windows are looked at and when, late events, the end of a condition, and
-//! bounds. A type says what an event adds to a pane and what a window comes to ([`WindowJudge`]).
+//! Common part of types that wait for windows: the order of windows, late events, the end of a condition, and bounds. A type adds
+//! events to panes and judges windows ([`WindowJudge`]).
 //!
 //! A window is looked at when it closes, if its key is known by then, and again when a late event belongs to it. Of windows of
 //! a key that overlap one is told of at most: the first to be looked at. The end of the condition is the first window that is looked
@@ -31,23 +31,23 @@ pub(crate) const REMEMBERED: Span = Span::from_secs(30 * 86_400);
 pub(crate) struct Sample<'a> {
     pub(crate) event: &'a Event,
     pub(crate) time: Time,
-    /// Whether it matches the second filter of its rule.
+    /// `true` if it matches the second filter of its rule.
     pub(crate) second: bool,
     pub(crate) depth: u8,
 }
 
-/// What a window comes to.
+/// Verdict on a window.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Verdict {
-    /// Whether it is to be told of.
+    /// `true` if it is to be told of.
     pub(crate) holds: bool,
     /// Its events.
     pub(crate) count: usize,
-    /// What alerts show of it.
+    /// Members that alerts show of it.
     pub(crate) added: Vec<(String, Value)>,
 }
 
-/// When windows of a key are looked at.
+/// Schedule of the wake-ups for a key's windows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum WakeSchedule {
     /// If they have events.
@@ -61,7 +61,7 @@ pub(crate) enum WakeSchedule {
 /// A type that waits.
 pub(crate) trait WindowJudge: fmt::Debug + Send + Sync {
     type Pane: Pane;
-    /// What is read of an event.
+    /// Value that it reads of an event.
     type Value;
 
     fn wakes(&self) -> WakeSchedule;
@@ -71,10 +71,10 @@ pub(crate) trait WindowJudge: fmt::Debug + Send + Sync {
 
     fn add(&self, pane: &mut Self::Pane, value: &Self::Value);
 
-    /// What the window with this end comes to; `None` where there is nothing to be said of it.
+    /// Judges the window with this end; `None` where there is nothing to report.
     fn judge(&self, track: &Track<Self::Pane>, grid: &Grid, end: i64) -> Option<Verdict>;
 
-    /// Whether a window that begins before its key was known is judged.
+    /// Returns whether a window that begins before its key was known is judged.
     fn judges_new(&self) -> bool {
         false
     }
@@ -84,7 +84,7 @@ pub(crate) trait WindowJudge: fmt::Debug + Send + Sync {
         from
     }
 
-    /// Whether a key that was told of is forgotten until it comes again.
+    /// Returns whether a key that was told of is forgotten until it comes again.
     fn forgets(&self) -> bool {
         false
     }
@@ -96,15 +96,15 @@ pub(crate) struct ClosedWindow<'a> {
     pub(crate) key: &'a Key,
     pub(crate) start: Time,
     pub(crate) end: Time,
-    /// When it closed, or when a late event came, in times of frames.
+    /// Time at which it closed, or at which a late event came, in times of frames.
     pub(crate) clock: Time,
     pub(crate) verdict: Verdict,
     pub(crate) depth: u8,
 }
 
-/// Who is told.
+/// Receiver of the outcome of windows.
 pub(crate) trait Outcome {
-    /// Whether the end of a condition is to be told.
+    /// Returns whether the end of a condition is to be told.
     fn recovers(&self) -> bool;
     /// Takes a window that is to be told of; returns whether an alert was raised.
     fn alert(&mut self, closing: ClosedWindow<'_>) -> bool;
@@ -112,14 +112,14 @@ pub(crate) trait Outcome {
     fn revise(&mut self, closing: ClosedWindow<'_>);
     /// Takes that the condition has ended of which the alert of the window from `start` told.
     fn recover(&mut self, key: &Key, start: Time, end: Time);
-    /// Whether there is enough to be written: the rest is to be looked at later.
+    /// Returns whether there is enough to be written: the rest is to be looked at later.
     fn is_full(&self) -> bool;
 }
 
-/// What windows are judged by.
+/// Context in which windows are judged.
 pub(crate) struct JudgeContext<'a> {
     pub(crate) blind: UnobservedIntervals<'a>,
-    /// When a window with this end is closed, in times of frames.
+    /// Returns the closing time of a window with this end, in times of frames.
     pub(crate) clock: &'a dyn Fn(Time) -> Time,
     pub(crate) out: &'a mut dyn Outcome,
 }
@@ -128,7 +128,7 @@ pub(crate) struct JudgeContext<'a> {
 pub(crate) trait WindowOperator: fmt::Debug + Send + Sync {
     fn grid(&self) -> &Grid;
 
-    /// Whether absence is looked at without any event.
+    /// Returns whether absence is looked at without any event.
     fn looks_always(&self) -> bool;
 
     /// Begins to look at a key that is there without events.
@@ -163,7 +163,7 @@ pub(crate) trait WindowOperator: fmt::Debug + Send + Sync {
 pub(crate) struct PaneOperator<J: WindowJudge> {
     judge: J,
     grid: Grid,
-    /// Whether all events have one key.
+    /// `true` if all events have one key.
     keyless: bool,
     tracks: BTreeMap<Key, Track<J::Pane>>,
     due: BTreeSet<(i64, Key)>,
@@ -213,12 +213,12 @@ impl<J: WindowJudge> PaneOperator<J> {
         self.tracks.insert(key.clone(), track);
     }
 
-    /// Whether nothing of a key matters any more, not even what was told of it.
+    /// Returns whether nothing of a key matters any more, not even what was told of it.
     fn is_over_and_done(&self, track: &Track<J::Pane>, lowest: i64) -> bool {
         self.is_forgotten(track, lowest) && !track.has_fired(lowest, &self.grid)
     }
 
-    /// Whether a key is new when it comes, while `lowest` is the first pane that matters.
+    /// Returns whether a key is new when it comes, while `lowest` is the first pane that matters.
     fn is_forgotten(&self, track: &Track<J::Pane>, lowest: i64) -> bool {
         match self.judge.wakes() {
             // Those are forgotten by the windows that were looked at, or at once.
@@ -230,7 +230,7 @@ impl<J: WindowJudge> PaneOperator<J> {
         }
     }
 
-    /// Whether a key did not come for as long as keys are remembered, at the beginning of a pane.
+    /// Returns whether a key did not come for as long as keys are remembered, at the beginning of a pane.
     fn is_over(&self, track: &Track<J::Pane>, number: i64) -> bool {
         let latest = self.grid.begin(track.latest.saturating_add(1));
         self.grid.begin(number).since(latest) >= REMEMBERED

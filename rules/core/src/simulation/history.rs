@@ -16,7 +16,7 @@ use crate::time::{Span, Time};
 const START: i64 = 1_796_860_800_000;
 const USERS: [&str; 4] = ["root", "admin", "guest", "oracle"];
 
-/// What happens in one run.
+/// Course of one run.
 #[derive(Debug)]
 pub(super) struct History {
     pub(super) rules: Vec<Rule>,
@@ -31,13 +31,13 @@ pub(super) struct History {
 pub(super) struct Kinds<'a>(pub(super) &'a History);
 
 impl History {
-    /// Whether a rule's filter matches an event.
+    /// Returns whether a rule's filter matches an event.
     pub(super) fn matches(rule: &Rule, event: &Event) -> bool {
         let wanted = rule.definition.query().map(|query| &query["terms"]["kind"]);
         wanted.and_then(Value::as_array).is_some_and(|kinds| kinds.contains(&event.source["kind"]))
     }
 
-    /// Whether its second filter does: `n` is even.
+    /// Returns whether its second filter does: `n` is even.
     pub(super) fn matches_second(rule: &Rule, event: &Event) -> bool {
         rule.definition.second().is_some() && event.source["n"].as_u64().is_some_and(|n| n % 2 == 0)
     }

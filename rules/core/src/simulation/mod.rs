@@ -21,7 +21,7 @@ use crate::mutation::{Mutation, mutate};
 use crate::operator::Bounds;
 use crate::time::Span;
 
-/// What is compared of an alert's document.
+/// Returns the parts of an alert's document that are compared.
 fn essence(document: &Value) -> ExpectedAlert {
     let text = |value: &Value| value.as_str().unwrap_or_default().to_owned();
     let event = |event: &Value| (text(&event["_id"]), event["_seq_no"].as_u64().unwrap_or(u64::MAX));

@@ -1,5 +1,5 @@
-//! What alerts there have to be, by definition: each event is decided from the list of all events before it. Nothing of the
-//! operators, their state or their reading of fields is used.
+//! Oracle: expected alerts by definition, each event decided from the list of all events before it. The oracle uses nothing of
+//! the operators, their state or their reading of fields.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,7 +11,7 @@ use crate::engine::{Frame, MAX_DEPTH, Rule};
 use crate::event::{Event, Origin};
 use crate::time::Time;
 
-/// What is compared of an alert.
+/// Parts of an alert that are compared.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct ExpectedAlert {
     pub(super) rule: String,
@@ -23,7 +23,7 @@ pub(super) struct ExpectedAlert {
     pub(super) count: usize,
     pub(super) events: Vec<(String, u64)>,
     pub(super) depth: u64,
-    /// What the type adds.
+    /// Members that the type adds.
     pub(super) added: Value,
 }
 
@@ -131,7 +131,7 @@ struct Evaluation<'a> {
     remembered: BTreeMap<Vec<Option<String>>, (i64, Vec<SeenEvent<'a>>)>,
     silent: BTreeMap<Vec<Option<String>>, (i64, i64, u32)>,
     found: Vec<ExpectedAlert>,
-    /// Whether no event was older than the watermark when it came.
+    /// `true` if no event was older than the watermark when it came.
     pub(super) in_time: bool,
 }
 
@@ -173,7 +173,7 @@ impl<'a> Evaluation<'a> {
         latest.max(watermark).saturating_add(window)
     }
 
-    /// What is remembered of a key.
+    /// Returns the remembered events of a key.
     fn recall(&mut self, key: &[Option<String>], watermark: i64) -> Vec<SeenEvent<'a>> {
         match self.remembered.remove(key) {
             Some((deadline, seen)) if watermark < deadline || !self.forgets => seen,

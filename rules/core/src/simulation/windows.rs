@@ -1,6 +1,6 @@
-//! What alerts, revisions and ends of conditions there have to be of types that wait, by definition: each window is judged from
-//! the list of all events that had come, whenever it closes or a late event belongs to it. Nothing of panes, due windows or what is
-//! let go of is used.
+//! Oracle of types that wait: expected alerts, revisions and ends of conditions by definition. Each window is judged from the
+//! list of all events that had come, whenever it closes or a late event belongs to it. The oracle uses nothing of panes, due
+//! windows or evictions.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -15,7 +15,7 @@ use crate::time::Time;
 
 type Key = Vec<Option<String>>;
 
-/// What is compared of an operation.
+/// Parts of an operation that are compared.
 #[derive(Clone, Debug, PartialEq)]
 enum RecordedOperation {
     Alert { key: String, start: i64, end: i64, at: i64, count: usize, added: Value, depth: u64 },
@@ -228,7 +228,7 @@ impl<'a> Oracle<'a> {
         Some(greatest + (at - set - self.idle).max(0))
     }
 
-    /// When a window is over: tried, a millisecond at a time would be too long, so by halves.
+    /// Returns the time at which a window is over, found by bisection: trying each millisecond would take too long.
     fn over(&self, end: i64, now: i64) -> i64 {
         let (_, set) = self.greatest.expect("something was seen");
         let reached = |at: i64| self.greatest(at).is_some_and(|greatest| greatest - self.delay >= end);
@@ -447,7 +447,7 @@ impl<'a> Oracle<'a> {
         }
     }
 
-    /// Whether schedule and `realert` let an alert of a window by.
+    /// Returns whether schedule and `realert` let an alert of a window by.
     fn admits(&mut self, key: &Key, end: i64, at: i64) -> bool {
         let definition = &self.rule.definition;
         if definition.schedule.is_some() && !is_even_minute(end - 1) {
@@ -490,7 +490,7 @@ fn numbers(seen: &SeenEvent<'_>) -> Vec<f64> {
     values(&seen.event.source, "port").iter().filter_map(|value| value.parse().ok()).collect()
 }
 
-/// What a window comes to.
+/// Judges a window.
 fn judged(
     rule_type: &RuleType,
     current: &[&SeenEvent<'_>],

@@ -66,13 +66,13 @@ pub(super) fn too_deep() -> String {
     format!("is nested more than {MAX_DEPTH} deep")
 }
 
-/// What conditions ask: a field, or all whose names fit a pattern, as the mapping of each index has them.
+/// Field of a condition: one field, or all whose names fit a pattern, by the mapping of each index.
 #[derive(Debug)]
 pub(super) struct Field {
     name: String,
-    /// Whether the name is a pattern.
+    /// `true` if the name is a pattern.
     pattern: bool,
-    /// Whether it is one that all names fit, within the object of a path.
+    /// `true` if it is one that all names fit, within the object of a path.
     every: bool,
 }
 
@@ -175,7 +175,7 @@ pub(super) fn anywhere(value: &Literal) -> Value {
     }
 }
 
-/// How a value is asked of several fields.
+/// Returns the type of `multi_match` query for a value.
 fn kind(value: &Literal) -> &'static str {
     if value.quoted { "phrase" } else { "best_fields" }
 }

@@ -44,7 +44,7 @@ fn understood(query: &Value) -> Result<(), String> {
     filter.map(drop).map_err(|error| error.to_string())
 }
 
-/// Whether the search API takes the query as one.
+/// Returns whether the search API takes the query as one.
 fn is_query(query: &Value) -> bool {
     millrace_query::check_rule(query).is_ok()
 }

@@ -7,7 +7,7 @@
 use std::fmt;
 use std::mem;
 
-/// What is shown of a text in an error, in characters.
+/// Characters of a text that an error shows.
 const SHOWN: usize = 64;
 
 /// A part of the text.
@@ -32,9 +32,9 @@ pub(super) enum Token {
 /// A name or a value.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Literal {
-    /// What stands between the stars that mean something, without backslashes that escaped; one part where there is no such star.
+    /// Texts between the wildcard stars, without the backslashes of escaped ones; one part where there is no such star.
     parts: Vec<String>,
-    /// Whether it stood between quotes.
+    /// `true` if it stood between quotes.
     pub(super) quoted: bool,
 }
 
@@ -47,12 +47,12 @@ impl Literal {
         self.parts.len() == 1 && self.parts.iter().all(String::is_empty)
     }
 
-    /// Whether it has a star that means something.
+    /// Returns whether it has a star that means something.
     pub(super) fn is_pattern(&self) -> bool {
         self.parts.len() > 1
     }
 
-    /// Whether it is such a star and nothing else.
+    /// Returns whether it is such a star and nothing else.
     pub(super) fn is_star(&self) -> bool {
         self.parts.len() == 2 && self.parts.iter().all(String::is_empty)
     }
@@ -178,7 +178,7 @@ fn unquoted(mut rest: &str) -> Result<(Token, &str), String> {
     Ok((Token::Literal(Literal { parts, quoted: false }), rest))
 }
 
-/// Whether a character is no part of a word, where nothing escapes it.
+/// Returns whether a character is no part of a word, where nothing escapes it.
 fn ends_word(one: char) -> bool {
     one.is_whitespace() || matches!(one, ':' | '(' | ')' | '<' | '>' | '"' | '{' | '}')
 }

@@ -144,7 +144,7 @@ impl Server {
         documents
     }
 
-    /// What became of the predictions of `load` from a minute of the first hour, of those of which it is known.
+    /// Returns the actual values for predictions of `load` from a minute of the first hour, where they are known.
     pub(crate) async fn known(&self, origin: i64) -> Vec<f64> {
         let from = format!("load_TL_20260302_10{origin}00_");
         let predictions = self.predictions().await;

@@ -23,9 +23,9 @@ use crate::error::{Error, Result};
 use crate::message::Message;
 use millrace_rules::template;
 
-/// How long a program may take.
+/// Time that a program may take.
 const TIMEOUT: Duration = Duration::from_secs(30);
-/// How often it is looked whether it has ended.
+/// Interval between two checks for its end.
 const LOOK: Duration = Duration::from_millis(10);
 /// Longest wait until one more may be started, which is that for some that take as long as they may: what waits is under way, and there
 /// is room for so much only.
@@ -188,7 +188,7 @@ struct Pipes<'a> {
     err: Output<std::process::ChildStderr>,
 }
 
-/// What a program says: read to its end, while its beginning is kept.
+/// Output of a program: read to its end, while its beginning is kept.
 struct Output<R> {
     from: Option<R>,
     kept: Vec<u8>,

@@ -37,7 +37,7 @@ const MAX_VALUE: usize = 500;
 pub(crate) struct Mailer {
     server: Server,
     from: Mailbox,
-    /// What stands behind the key in `Message-ID`.
+    /// Domain behind the key in `Message-ID`.
     domain: String,
 }
 
@@ -134,7 +134,7 @@ impl Mailer {
     }
 }
 
-/// What stands for a recipient who has a mail already.
+/// Returns the mark of a recipient who has a mail already.
 fn mark(address: &Address) -> String {
     hash(&[&address.to_string().to_lowercase()])[..16].to_owned()
 }
@@ -194,7 +194,7 @@ struct PreparedMail {
     /// At least one, each once.
     to: Vec<Address>,
     mail: Vec<u8>,
-    /// What of it is to be told.
+    /// Remarks that the result reports.
     notes: Vec<String>,
 }
 

@@ -1,4 +1,4 @@
-//! What sends: a file a kind of channel.
+//! Channels that send: a file a kind of channel.
 //!
 //! [`Channels::send`] has a deadline of its own whatever the other side does; what it answers says what is to become of the
 //! notification. Neither reasons nor logs have secrets in them: of addresses the host is told.
@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::message::Message;
 
-/// How long a notification may take, whatever its channel.
+/// Time that a notification may take, whatever its channel.
 const DEADLINE: Duration = Duration::from_secs(75);
 /// Bytes of a part of a secret from which on it tells something: a path may be a slash.
 const LEAST_HIDDEN: usize = 6;
@@ -28,32 +28,32 @@ const LEAST_HIDDEN: usize = 6;
 /// Why a notification was not sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Failure {
-    /// Whether it will be the same next time.
+    /// `true` if it will be the same next time.
     pub(crate) permanent: bool,
     /// The reason, without secrets.
     pub(crate) reason: String,
     /// Recipients that have it nevertheless, and are not to get it again: what [`Message::served`] has of them.
     pub(crate) served: Vec<String>,
-    /// Whether the channel works, and only some recipients do not.
+    /// `true` if the channel works, and only some recipients do not.
     pub(crate) of_recipients: bool,
 }
 
 impl Failure {
-    /// What may pass: it is tried again.
+    /// Returns a failure that may pass: the notification is tried again.
     pub(crate) fn passing(reason: impl Into<String>) -> Self {
         Self { permanent: false, reason: reason.into(), served: Vec::new(), of_recipients: false }
     }
 
-    /// What stays.
+    /// Returns a failure that stays.
     pub(crate) fn permanent(reason: impl Into<String>) -> Self {
         Self { permanent: true, ..Self::passing(reason) }
     }
 }
 
-/// What became of a notification that was sent: nothing, or what is to be told of it.
+/// Result of a sent notification: nothing, or a remark about it.
 pub(crate) type SendResult = std::result::Result<Option<String>, Failure>;
 
-/// What sends.
+/// Clients of all channels.
 #[derive(Debug)]
 pub(crate) struct Channels {
     webhook: webhook::Webhook,
@@ -64,18 +64,18 @@ pub(crate) struct Channels {
 /// Options with secrets in the place of their names, and the hosts to which each of these may be sent.
 pub(crate) struct ResolvedOptions {
     options: Map<String, Value>,
-    /// Where secrets are: an option, or one and a member of it.
+    /// Paths of secrets: an option, or one and a member of it.
     secrets: Vec<Vec<String>>,
     hosts: Vec<Vec<String>>,
 }
 
 impl ResolvedOptions {
-    /// Whether there is a secret at a path of the options.
+    /// Returns whether there is a secret at a path of the options.
     fn is_secret(&self, path: &[&str]) -> bool {
         self.secrets.iter().any(|secret| secret.iter().eq(path))
     }
 
-    /// What of its secrets a receiver may say: they themselves, and where one is a URL its path and query.
+    /// Returns the texts that a receiver's answer may reveal: the secrets, and where one is a URL its path and query.
     fn hidden(&self) -> Vec<String> {
         let mut hidden = Vec::new();
         for path in &self.secrets {

@@ -16,17 +16,17 @@ use tokio::time::{Instant, timeout_at};
 
 use super::Failure;
 
-/// How long an answer of the server may take.
+/// Time that an answer of the server may take.
 const TIMEOUT: Duration = Duration::from_secs(20);
-/// How long recipients are named to it, and how long all may take: less than a notification may.
+/// Time for naming recipients to it, and time for all: less than a notification may take.
 const NAMING: Duration = Duration::from_secs(30);
 const ALL: Duration = Duration::from_secs(70);
-/// How long the end of a connection may take.
+/// Time that the end of a connection may take.
 const PARTING: Duration = Duration::from_secs(1);
 /// Recipients of a transaction.
 const MAX_RECIPIENTS: usize = 200;
 
-/// How the connection is encrypted.
+/// Encryption of the connection.
 pub(crate) enum Encryption {
     StartTls(TlsParameters),
     Implicit(TlsParameters),
@@ -41,7 +41,7 @@ pub(crate) struct Server {
     pub(crate) credentials: Option<Credentials>,
 }
 
-/// What became of recipients.
+/// Outcome for recipients.
 #[derive(Debug, Default)]
 pub(crate) struct Outcome {
     /// They have it.
@@ -54,7 +54,7 @@ pub(crate) struct Outcome {
     pub(crate) failure: Option<Failure>,
 }
 
-/// How long there is.
+/// Deadlines of a delivery.
 #[derive(Clone, Copy)]
 struct Times {
     naming: Instant,

@@ -23,7 +23,7 @@ use crate::message::Message;
 use crate::outbox::value_of;
 use millrace_rules::template;
 
-/// How long a request may take unless `http_post_timeout` says otherwise.
+/// Time that a request may take unless `http_post_timeout` says otherwise.
 const TIMEOUT: Duration = Duration::from_secs(10);
 /// Connections that are kept of a host.
 const IDLE: usize = 16;
@@ -55,7 +55,7 @@ struct Ready {
     request: Request,
 }
 
-/// What is asked of a server.
+/// Request to a server.
 struct Request {
     method: Method,
     url: Url,
@@ -149,8 +149,8 @@ impl Webhook {
     }
 }
 
-/// Whether a status says that the same request will never be taken. All others may be mended at the receiver: a token that has expired, a
-/// place that is missing or has moved.
+/// Returns whether a status says that the same request will never be taken. All others may be mended at the receiver: a token
+/// that has expired, a place that is missing or has moved.
 fn is_about_the_body(status: StatusCode) -> bool {
     matches!(
         status,

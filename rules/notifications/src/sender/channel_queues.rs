@@ -1,4 +1,4 @@
-//! Which rows are sent when: a lane for each channel, so that one that is slow delays no other.
+//! Order of deliveries: a lane for each channel, so that a slow one delays no other.
 //!
 //! A lane sends one at a time at first, and more as long as answers come soon; one that fails or is slow is back at one. After a failure it
 //! rests, for longer each time, and gives back the rows that it holds: they are in the index. It may send so many a minute; beyond that
@@ -26,7 +26,7 @@ const MAX_HELD: usize = 8_000;
 const MAX_BYTES: usize = 64 << 20;
 /// An answer that takes longer is slow.
 const SLOW_MS: i64 = 2_000;
-/// How long a lane rests after a first failure, and at most.
+/// Rest of a lane after a first failure, and its bound.
 const REST_MS: i64 = 1_000;
 const LONGEST_REST_MS: i64 = 300_000;
 
@@ -35,7 +35,7 @@ const LONGEST_REST_MS: i64 = 300_000;
 struct ChannelQueue {
     queue: VecDeque<Unit>,
     under_way: usize,
-    /// How many may be under way.
+    /// Bound on the deliveries that are in flight.
     width: usize,
     failures: u32,
     rests_until: i64,
@@ -43,13 +43,13 @@ struct ChannelQueue {
     /// Notifications that it may send now, in parts of a minute: a token is 60,000.
     tokens: i64,
     refilled: i64,
-    /// Whether it had to wait for its rate, so that what is here becomes a digest.
+    /// `true` if it had to wait for its rate, so that what is here becomes a digest.
     is_over: bool,
-    /// Whether it starts programs, which wait for one another.
+    /// `true` if it starts programs, which wait for one another.
     is_command: bool,
 }
 
-/// What is to be sent.
+/// Delivery that is to start.
 #[derive(Debug)]
 pub(crate) enum SendStart {
     /// As it is.
@@ -105,22 +105,22 @@ impl ChannelQueues {
         }
     }
 
-    /// Whether a row is here.
+    /// Returns whether a row is here.
     pub(crate) fn holds(&self, id: &str) -> bool {
         self.held.contains(id)
     }
 
-    /// Whether anything is under way.
+    /// Returns whether anything is under way.
     pub(crate) fn is_idle(&self) -> bool {
         self.under_way == 0
     }
 
-    /// Whether more can be held.
+    /// Returns whether more can be held.
     pub(crate) fn has_room(&self) -> bool {
         self.held.len() < MAX_HELD && self.bytes < MAX_BYTES
     }
 
-    /// Whether the lane of a channel takes more.
+    /// Returns whether the lane of a channel takes more.
     pub(crate) fn has_room_for(&self, channel: &str, now_ms: i64) -> bool {
         self.lanes.get(channel).is_none_or(|lane| lane.takes(now_ms))
     }
@@ -169,13 +169,13 @@ impl ChannelQueues {
         true
     }
 
-    /// Whether one more may be under way of a lane that fails.
+    /// Returns whether one more may be under way of a lane that fails.
     fn may_fail(&self) -> bool {
         let failing = self.lanes.values().filter(|lane| lane.failures > 0);
         failing.map(|lane| lane.under_way).sum::<usize>() < MAX_FAILING
     }
 
-    /// Whether one more program may be under way.
+    /// Returns whether one more program may be under way.
     fn may_command(&self) -> bool {
         let commands = self.lanes.values().filter(|lane| lane.is_command);
         commands.map(|lane| lane.under_way).sum::<usize>() < MAX_COMMANDS
@@ -252,7 +252,7 @@ impl ChannelQueues {
         }
     }
 
-    /// Whether the lane of a channel has failed more often than once in a row.
+    /// Returns whether the lane of a channel has failed more often than once in a row.
     pub(crate) fn fails(&self, channel: &str) -> bool {
         self.lanes.get(channel).is_some_and(|lane| lane.failures > 1)
     }

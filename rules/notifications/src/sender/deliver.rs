@@ -14,16 +14,16 @@ use crate::channel::{Failure, compute};
 use crate::message::{Item, Kind, Message};
 use crate::outbox::{self, OUTBOX};
 
-/// What became of the test of a channel.
+/// Report of the test of a channel.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ChannelTestReport {
     /// Name of the method.
     pub method: String,
     /// Why it was not sent; `None` where it was.
     pub error: Option<String>,
-    /// What is to be said of one that was sent.
+    /// Remark about a delivery that succeeded.
     pub note: Option<String>,
-    /// How long it took, in milliseconds.
+    /// Milliseconds that it took.
     pub took_ms: i64,
 }
 
@@ -77,7 +77,7 @@ async fn attempt(shared: &Arc<NotifierState>, unit: &Unit) -> Result<DeliveryOut
     shared.channels.send(shared, &channel, message).await.map(DeliveryOutcome::Sent)
 }
 
-/// Whether the alert whose end a row tells of is still to be sent through the same channel.
+/// Returns whether the alert whose end a row tells of is still to be sent through the same channel.
 async fn waits(shared: &NotifierState, recovery: &Row) -> Result<bool, Failure> {
     let of_alert = outbox::key(&recovery.alert, "alert", &recovery.channel);
     match shared.session.get(OUTBOX, &of_alert, None, true).await {

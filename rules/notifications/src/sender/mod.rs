@@ -22,17 +22,17 @@ use self::row::Unit;
 use self::store::{DeliveryOutcome, MAX_TOGETHER};
 use crate::{NotifierState, hash};
 
-/// How long what has ended waits for others, to be written with them.
+/// Time that outcomes wait for others, to be written with them.
 const GATHERED: Duration = Duration::from_millis(20);
 /// Rows that are written at once, at most.
 const MAX_WRITTEN: usize = 500;
-/// How often it is looked what is due, where nothing says that something is.
+/// Interval between two checks for due rows, without a wake-up.
 const LOOK: Duration = Duration::from_secs(5);
-/// How long what failed here waits for its next try.
+/// Wait before a local failure is tried again.
 const RETRY: Duration = Duration::from_secs(1);
-/// How long the end waits for what is under way.
+/// Time that a shutdown waits for deliveries in flight.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// How often rows are removed that were kept for a while.
+/// Interval between two removals of rows that were kept for a while.
 const SWEEP: Duration = Duration::from_secs(60);
 
 /// Something that was started has ended.
@@ -45,11 +45,11 @@ struct SendCompletion {
 struct Sender {
     shared: Arc<NotifierState>,
     lanes: ChannelQueues,
-    /// What is to be written: with whether it is told that it is delayed.
+    /// Outcomes that are to be written, each with a flag for a reported delay.
     ended: Vec<(Unit, DeliveryOutcome, bool)>,
     ended_since: Option<Instant>,
     sender: mpsc::UnboundedSender<SendCompletion>,
-    /// Whether rows may be due that are not here.
+    /// `true` if rows may be due that are not here.
     look: bool,
     next_look: Instant,
     next_sweep: Instant,

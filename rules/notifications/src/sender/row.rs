@@ -5,10 +5,10 @@ use serde_json::{Map, Value};
 
 use crate::outbox::BY_EVENT;
 
-/// Where a row has who got the notification already.
+/// Member of a row with the recipients that got the notification already.
 pub(crate) const SERVED: &str = "served";
 
-/// What a row is about.
+/// Subject of a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum RowKind {
     Alert,
@@ -76,7 +76,7 @@ impl Row {
         })
     }
 
-    /// Whether the document of a row says that it is still to be sent.
+    /// Returns whether the document of a row says that it is still to be sent.
     pub(crate) fn is_waiting(source: &[u8]) -> bool {
         serde_json::from_slice::<Value>(source).is_ok_and(|row| row["state"] == "waiting")
     }
@@ -89,7 +89,7 @@ impl Row {
         Some(Channel { name, method, options })
     }
 
-    /// Whether it may be told together with whatever else its channel has: not where its event says whom it is for.
+    /// Returns whether it may be told together with whatever else its channel has: not where its event says whom it is for.
     pub(crate) fn gathers(&self) -> bool {
         // One that was tried may have reached somebody, under its own key.
         self.kind == RowKind::Alert && self.attempts == 0 && self.about["options"].get(BY_EVENT).is_none()

@@ -1,4 +1,4 @@
-//! What the sender reads of the outbox, and what it writes.
+//! Reads and writes of the outbox by the sender.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -26,13 +26,13 @@ pub(crate) const PAGE: usize = 500;
 pub(crate) const MAX_TOGETHER: usize = 200;
 /// Rows that are removed at once.
 const SWEPT: usize = 1_000;
-/// How long a write may wait for memory.
+/// Time that a write may wait for memory.
 const TIMEOUT: Duration = Duration::from_secs(5);
-/// How long a row stays that was sent before its frame could no longer be evaluated again.
+/// Time that a row stays that was sent before its frame could no longer be evaluated again.
 const KEPT_MS: i64 = 3_600_000;
-/// How long behind its end a row may still be tried; also how long a start tries what is overdue.
+/// Time behind its end at which a row may still be tried; also the time for which a start tries overdue rows.
 pub(crate) const OVERDUE_MS: i64 = 600_000;
-/// How long a row waits for its next attempt after the first one, and at most.
+/// Wait before the second attempt of a row, and its bound.
 const WAIT_MS: i64 = 2_000;
 const LONGEST_WAIT_MS: i64 = 3_600_000;
 /// Bytes of a reason that a row keeps.
@@ -40,7 +40,7 @@ const MAX_REASON: usize = 500;
 
 pub(crate) type Result<T> = std::result::Result<T, String>;
 
-/// What became of rows.
+/// Outcome of the delivery of rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum DeliveryOutcome {
     /// They were sent; the text is to be told.

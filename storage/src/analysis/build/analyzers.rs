@@ -163,7 +163,7 @@ fn with_stop_words(
     Analyzer::new(tokenizer, filters)
 }
 
-/// What stands before and behind the stop words in the analyzer of a language.
+/// Filters before and behind the stop words in the analyzer of a language.
 struct Chain {
     before: Vec<Arc<dyn Filter>>,
     /// Behind the stop words and the words that are not stemmed.

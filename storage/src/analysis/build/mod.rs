@@ -37,14 +37,14 @@ pub(super) struct Scope {
     char_filters: BTreeMap<String, Params>,
     max_ngram_diff: i64,
     max_shingle_diff: i64,
-    /// Whether it is that of an index: messages differ.
+    /// `true` if it is that of an index: messages differ.
     index: bool,
 }
 
 /// Components in the order in which they apply, with their names.
 type NamedComponents<T> = Vec<(String, Arc<T>)>;
 
-/// What a filter comes behind, which synonym rules are analyzed by.
+/// Chain before a filter, by which synonym rules are analyzed.
 #[derive(Clone, Copy)]
 struct PrecedingChain<'a> {
     char_filters: &'a [Arc<dyn CharFilter>],

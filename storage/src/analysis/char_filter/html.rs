@@ -31,7 +31,7 @@ impl HtmlStrip {
     }
 }
 
-/// What a piece of markup becomes.
+/// Replacement of a piece of markup.
 enum MarkupReplacement {
     /// Nothing: `len` bytes vanish.
     Gone(usize),

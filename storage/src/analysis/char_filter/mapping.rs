@@ -8,7 +8,7 @@ use crate::{Error, Result};
 /// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct Mapping {
-    /// What is replaced, and by what.
+    /// Rules: the replaced texts and their replacements.
     rules: BTreeMap<String, String>,
     /// Lengths in bytes of the strings that begin with a character, longest first.
     lengths: hashbrown::HashMap<char, Vec<usize>>,

@@ -32,18 +32,18 @@ pub(crate) trait CharFilter: Debug + Send + Sync {
         1
     }
 
-    /// Whether a normalizer may use it.
+    /// Returns whether a normalizer may use it.
     fn is_normalizing(&self) -> bool {
         false
     }
 }
 
-/// How far offsets in a filtered text are from those in the text before, in UTF-16 code units.
+/// Distances of offsets in a filtered text from those in the text before, in UTF-16 code units.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub(crate) struct Corrections {
     /// Offsets in the filtered text, ascending, and the difference from there on.
     steps: Vec<(u32, i64)>,
-    /// Whether the filtered text ends before it should, since it would be too long.
+    /// `true` if the filtered text ends before it should, since it would be too long.
     cut: bool,
 }
 
@@ -61,7 +61,7 @@ impl Corrections {
         self.steps.last().map_or(0, |step| step.1)
     }
 
-    /// Whether the filtered text ends before it should.
+    /// Returns whether the filtered text ends before it should.
     pub(crate) fn is_cut(&self) -> bool {
         self.cut
     }

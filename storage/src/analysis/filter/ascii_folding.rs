@@ -13,7 +13,7 @@ use crate::analysis::Token;
 /// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct AsciiFolding {
-    /// Whether a folded token is followed by its original at the same position.
+    /// `true` if a folded token is followed by its original at the same position.
     pub(crate) preserve_original: bool,
 }
 

@@ -14,7 +14,7 @@ const SEPARATOR: char = ' ';
 pub(crate) struct FixedShingle {
     /// Tokens of a shingle.
     pub(crate) size: u32,
-    /// Whether shingles may go on behind the last token, over empty positions.
+    /// `true` if shingles may go on behind the last token, over empty positions.
     pub(crate) trailing: bool,
 }
 

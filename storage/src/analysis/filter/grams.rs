@@ -4,7 +4,7 @@ use super::{Filter, InSynonyms, Stage, TextEnd};
 use crate::analysis::Token;
 use crate::analysis::allowance::{Allowance, TOKEN_BYTES};
 
-/// Which runs of a token are kept.
+/// Runs of a token that are kept.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Edge {
     /// All of them.
@@ -21,7 +21,7 @@ pub(crate) struct Grams {
     pub(crate) min: usize,
     pub(crate) max: usize,
     pub(crate) edge: Edge,
-    /// Whether tokens stay too that are shorter or longer than the runs.
+    /// `true` if tokens stay too that are shorter or longer than the runs.
     pub(crate) preserve_original: bool,
 }
 

@@ -10,12 +10,12 @@ use crate::murmur;
 /// See the [module](self).
 #[derive(Debug)]
 pub(crate) struct MinHash {
-    /// How many hashes each token gets.
+    /// Number of hashes of each token.
     pub(crate) hashes: u32,
     pub(crate) buckets: usize,
-    /// How many hashes a bucket keeps.
+    /// Number of hashes that a bucket keeps.
     pub(crate) set_size: usize,
-    /// Whether an empty bucket takes the hash of the next that is not.
+    /// `true` if an empty bucket takes the hash of the next that is not.
     pub(crate) rotate: bool,
 }
 

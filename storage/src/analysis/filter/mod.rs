@@ -72,17 +72,17 @@ pub(crate) trait Filter: Debug + Send + Sync {
     /// Makes the stage for one text, in front of `next`.
     fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a>;
 
-    /// Whether this is plain lower-casing, which an analyzer can do in place.
+    /// Returns whether this is plain lower-casing, which an analyzer can do in place.
     fn is_lowercase(&self) -> bool {
         false
     }
 
-    /// Whether a normalizer may use it: it maps each token to one token, character by character.
+    /// Returns whether a normalizer may use it: it maps each token to one token, character by character.
     fn is_normalizing(&self) -> bool {
         false
     }
 
-    /// Whether it looks at the keyword mark, which `_analyze` then shows.
+    /// Returns whether it looks at the keyword mark, which `_analyze` then shows.
     fn reports_keywords(&self) -> bool {
         false
     }
@@ -98,29 +98,29 @@ pub(crate) trait Filter: Debug + Send + Sync {
         1
     }
 
-    /// What neighbouring tokens it joins, if it does.
+    /// Returns the neighbouring tokens that it joins, if it does.
     fn shingles(&self) -> Option<Shingles> {
         None
     }
 
-    /// What stands in for it where the terms of synonym rules are analyzed.
+    /// Returns its substitute where the terms of synonym rules are analyzed.
     fn in_synonyms(&self) -> InSynonyms {
         InSynonyms::Same
     }
 }
 
-/// What neighbouring tokens a filter joins.
+/// Neighbouring tokens that a filter joins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Shingles {
     /// Fewest tokens.
     pub min: usize,
     /// Most tokens.
     pub max: usize,
-    /// Whether single tokens stay.
+    /// `true` if single tokens stay.
     pub single: bool,
 }
 
-/// What stands in for a filter where the terms of synonym rules are analyzed.
+/// Substitute of a filter where the terms of synonym rules are analyzed.
 #[derive(Clone, Debug)]
 pub(crate) enum InSynonyms {
     /// The filter itself.
@@ -133,12 +133,12 @@ pub(crate) enum InSynonyms {
     Refused,
 }
 
-/// How a text ends.
+/// End of a text.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct TextEnd {
     /// Positions that it took, removed tokens included.
     pub(crate) positions: u32,
-    /// Where it ends in the text that was given, in UTF-16 code units.
+    /// Offset of the end in the text that was given, in UTF-16 code units.
     pub(crate) offset: u32,
     /// True if tokens were left out, since too much would come of the text.
     pub(crate) cut: bool,

@@ -3,7 +3,7 @@
 
 use super::{Filter, InSynonyms, Stage, each};
 
-/// How a payload is written.
+/// Encoding of a payload.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Encoding {
     /// Four bytes of a float.

@@ -23,7 +23,7 @@ pub(crate) fn english_stop_words() -> Vec<String> {
 pub(crate) struct Stop {
     words: HashSet<String>,
     ignore_case: bool,
-    /// Whether a stop word that ends the text goes too: one that is being typed may become another.
+    /// `true` if a stop word that ends the text goes too: one that is being typed may become another.
     remove_trailing: bool,
 }
 

@@ -11,7 +11,7 @@ pub(super) const DELIMITER: u8 = 8;
 pub(super) const ALPHA: u8 = LOWER | UPPER;
 const ALPHANUMERIC: u8 = ALPHA | DIGIT;
 
-/// Where words are cut.
+/// Boundaries at which words are cut.
 #[derive(Clone, Debug)]
 pub(crate) struct WordBoundaries {
     pub(crate) on_case_change: bool,

@@ -6,7 +6,7 @@ use super::subwords::{ALPHA, DIGIT, Subword, WordBoundaries, cut};
 use super::{Filter, InSynonyms, Increments, Stage, TextEnd};
 use crate::analysis::Token;
 
-/// What becomes of the parts of a word.
+/// Options for the parts of a word.
 #[derive(Debug)]
 pub(crate) struct WordDelimiter {
     pub(crate) cuts: WordBoundaries,

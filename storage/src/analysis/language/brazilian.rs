@@ -34,7 +34,7 @@ fn is_vowel(c: char) -> bool {
     matches!(c, 'a' | 'e' | 'i' | 'o' | 'u')
 }
 
-/// What lies behind the first other letter that follows a vowel.
+/// Returns the region behind the first other letter that follows a vowel.
 fn region(word: &[char]) -> Option<&[char]> {
     let last = word.len().checked_sub(1)?;
     let vowel = word[..last].iter().position(|&c| is_vowel(c))?;
@@ -42,7 +42,7 @@ fn region(word: &[char]) -> Option<&[char]> {
     Some(&word[other + 1..])
 }
 
-/// Where a verb's endings lie.
+/// Returns the region of a verb's endings.
 fn verb_region(word: &[char]) -> Option<&[char]> {
     let last = word.len().checked_sub(1)?;
     let after =

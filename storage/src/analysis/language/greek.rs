@@ -3,7 +3,7 @@
 
 use super::light::{ends, swap};
 
-/// Which vowels at its end keep a stem from losing a suffix.
+/// Vowels at its end that keep a stem from losing a suffix.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Vowel {
     No,

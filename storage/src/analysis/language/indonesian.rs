@@ -41,7 +41,7 @@ pub(super) fn stem(word: &mut Vec<char>) {
 }
 
 impl Stemmer<'_> {
-    /// Whether the word is long enough to lose a syllable.
+    /// Returns whether the word is long enough to lose a syllable.
     fn is_long(&self) -> bool {
         self.syllables > 2
     }

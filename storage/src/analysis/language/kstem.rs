@@ -61,7 +61,7 @@ pub(super) fn stem(word: &mut Vec<char>) {
 /// A word that loses its endings.
 struct Word {
     letters: Vec<u8>,
-    /// What the lexicon has for it, where the last that was looked up is in it.
+    /// Entry of the lexicon for it, where the last lookup found one.
     found: Option<Entry>,
 }
 
@@ -129,7 +129,7 @@ impl Word {
         self.letters.get(at).copied()
     }
 
-    /// Whether the first `stem` letters end in a text.
+    /// Returns whether the first `stem` letters end in a text.
     fn stem_ends(&self, stem: usize, text: &[u8]) -> bool {
         self.letters.get(..stem).is_some_and(|stem| stem.ends_with(text))
     }
@@ -147,12 +147,12 @@ impl Word {
         true
     }
 
-    /// Whether the first letters hold a vowel.
+    /// Returns whether the first letters hold a vowel.
     fn has_vowel(&self, stem: usize) -> bool {
         (0..stem).any(|at| !self.is_consonant(at))
     }
 
-    /// Whether the first letters end in a consonant twice.
+    /// Returns whether the first letters end in a consonant twice.
     fn is_doubled(&self, stem: usize) -> bool {
         stem > 1 && self.letter(stem - 1) == self.letter(stem - 2) && self.is_consonant(stem - 1)
     }
@@ -161,7 +161,7 @@ impl Word {
         stem.checked_sub(1).and_then(|at| self.letter(at)).map(char::from).into_iter().collect()
     }
 
-    /// Whether a stem that ends in a consonant twice is a word with one of them; both stay where it is not.
+    /// Returns whether a stem that ends in a consonant twice is a word with one of them; both stay where it is not.
     fn makes_undoubled(&mut self, stem: usize) -> bool {
         if !self.is_doubled(stem) {
             return false;

@@ -2,7 +2,7 @@
 //! Hungarian Languages", 2006; "Report on CLEF-2001 Experiments"; with L. Dolamic, "Indexing and
 //! stemming approaches for the Czech language", 2009), in the form that Lucene gives them.
 
-/// Whether a word ends so.
+/// Returns whether a word ends so.
 pub(super) fn ends(word: &[char], suffix: &str) -> bool {
     let mut at = word.len();
     suffix.chars().rev().all(|c| {
@@ -167,14 +167,14 @@ fn portuguese_gender(word: &mut Vec<char>) {
     }
 }
 
-/// What a rule does to a word longer than `over` that ends in `suffix`.
+/// Rule for a word longer than `over` that ends in `suffix`.
 struct Rule {
     over: usize,
     suffix: &'static str,
     /// Characters taken off, and put there.
     off: usize,
     tail: &'static str,
-    /// Whether it is the last rule.
+    /// `true` if it is the last rule.
     last: bool,
 }
 

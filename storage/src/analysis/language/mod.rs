@@ -1,4 +1,4 @@
-//! What is particular to a language: stop words, articles, stemmers and the normalization of letters.
+//! Language-specific parts: stop words, articles, stemmers and the normalization of letters.
 //!
 //! Stemmers and normalizations work on the characters of one token ([`Rewrite`]). The Snowball stemmers
 //! come from crates; those that Lucene has beyond them have a file each.

@@ -4,7 +4,7 @@ use unicode_properties::{GeneralCategory, UnicodeGeneralCategory};
 
 /// German: umlauts and what is written for them (`ae`, `oe`, `ue`) become vowels, ß becomes ss.
 pub(super) fn german(word: &mut Vec<char>) {
-    /// What the letters before say about an `e`.
+    /// Letters before an `e`, which decide about it.
     #[derive(PartialEq)]
     enum PrecedingLetters {
         Other,

@@ -5,7 +5,7 @@ use super::class::{decimal_digit, is_java_whitespace, is_letter, is_punctuation,
 use super::{Emitter, Tokenizer};
 use crate::analysis::Token;
 
-/// Which characters make tokens.
+/// Class of the characters that make tokens.
 #[derive(Clone, Debug)]
 pub(crate) enum CharClass {
     /// Everything that Java's `Character.isWhitespace` denies.

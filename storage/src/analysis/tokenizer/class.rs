@@ -39,12 +39,12 @@ fn is_decimal(c: char) -> bool {
     c.general_category() == GeneralCategory::DecimalNumber
 }
 
-/// Whether a character is punctuation.
+/// Returns whether a character is punctuation.
 pub(crate) fn is_punctuation(c: char) -> bool {
     c.general_category_group() == GeneralCategoryGroup::Punctuation
 }
 
-/// Whether a character is a symbol.
+/// Returns whether a character is a symbol.
 pub(crate) fn is_symbol(c: char) -> bool {
     c.general_category_group() == GeneralCategoryGroup::Symbol
 }

@@ -1,8 +1,8 @@
-//! Which word segments are emoji: Lucene's `standard` tokenizer keeps them as tokens.
+//! Detects word segments that are emoji: Lucene's `standard` tokenizer keeps them as tokens.
 
 use unicode_properties::{GeneralCategory, GeneralCategoryGroup, UnicodeGeneralCategory};
 
-/// Whether a UAX #29 segment (an emoji sequence is never split by it) is an emoji.
+/// Returns whether a UAX #29 segment (an emoji sequence is never split by it) is an emoji.
 pub(super) fn is_emoji(segment: &str) -> bool {
     // Joiners in front of an emoji belong to it.
     let mut characters = segment.chars().skip_while(|&c| c == JOINER);
@@ -35,13 +35,13 @@ fn is_keycap(segment: &str) -> bool {
 
 const JOINER: char = '\u{200d}';
 
-/// Whether a segment begins with a flag: an emoji that a joiner ties to it is another token.
+/// Returns whether a segment begins with a flag: an emoji that a joiner ties to it is another token.
 pub(super) fn is_flag(segment: &str) -> bool {
     segment.starts_with(|c: char| ('\u{1f1e6}'..='\u{1f1ff}').contains(&c))
 }
 
-/// Where an emoji begins behind something else in a segment, as joiners tie it there: the joiners in
-/// front of it, and the emoji itself. Lucene takes the two for two tokens.
+/// Returns the begin of an emoji behind something else in a segment, as joiners tie it there: the joiners in front of it, and the
+/// emoji itself. Lucene takes the two for two tokens.
 pub(super) fn emoji_behind(segment: &str) -> Option<(usize, usize)> {
     let mut joiners = None;
     for (at, c) in segment.char_indices() {

@@ -140,7 +140,7 @@ pub(super) fn prefix_of_utf16_units(text: &str, units: usize) -> usize {
     text.len()
 }
 
-/// Whether `text` has more than `units` UTF-16 code units.
+/// Returns whether `text` has more than `units` UTF-16 code units.
 pub(super) fn longer_than_utf16_units(text: &str, units: usize) -> bool {
     text.len() > units && text.chars().map(char::len_utf16).sum::<usize>() > units
 }

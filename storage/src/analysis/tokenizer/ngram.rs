@@ -5,7 +5,7 @@ use crate::analysis::Token;
 use crate::analysis::allowance::{Allowance, MAX_ADDED_BYTES, most_made};
 use crate::analysis::filter::gram_growth;
 
-/// Which characters belong to a word.
+/// Characters that belong to a word.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct TokenChars {
     pub(crate) letter: bool,
@@ -17,7 +17,7 @@ pub(crate) struct TokenChars {
 }
 
 impl TokenChars {
-    /// Whether every character belongs to words.
+    /// Returns whether every character belongs to words.
     fn is_all(&self) -> bool {
         !(self.letter || self.digit || self.whitespace || self.punctuation || self.symbol)
             && self.custom.is_empty()

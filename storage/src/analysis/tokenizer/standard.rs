@@ -281,7 +281,7 @@ fn is_katakana(c: char) -> bool {
         | '\u{1b000}' | '\u{1b164}'..='\u{1b167}')
 }
 
-/// Whether a UAX #29 segment is a token.
+/// Returns whether a UAX #29 segment is a token.
 fn is_token(segment: &str) -> bool {
     segment.chars().any(|c| is_word_letter(c) || is_word_digit(c)) || is_emoji(segment)
 }

@@ -27,7 +27,7 @@ const PORT: &str = ":[0-9]{1,5}";
 const LOGIN: &str = r"([-._~A-Za-z0-9!$&'()*+,;=]|%[0-9A-Fa-f][0-9A-Fa-f])*";
 const HTTP_PATH: &str = r"(/([-._~A-Za-z0-9;:@&=]|%[0-9A-Fa-f][0-9A-Fa-f])*)+";
 const FTP_PATH: &str = r"(/([-._~A-Za-z0-9?:@&=]|%[0-9A-Fa-f][0-9A-Fa-f])*)+";
-/// What a query or a fragment consists of.
+/// Pattern of a query or a fragment.
 const TAIL: &str = r"([-._~A-Za-z0-9!$&'()*+,;=:@/?]|%[0-9A-Fa-f][0-9A-Fa-f])*";
 
 /// The automata of URLs, of hosts and of addresses.
@@ -77,7 +77,7 @@ fn ipv6(ipv4: &str) -> String {
     format!("({})", forms.join("|"))
 }
 
-/// Whether a character behind a host says that it was none.
+/// Returns whether a character behind a host says that it was none.
 fn is_of_name(c: char) -> bool {
     c == '-'
         || c.is_alphanumeric()

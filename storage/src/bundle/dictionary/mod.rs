@@ -34,7 +34,7 @@ const BLOCK_BYTES: usize = 8 + 28 + 3;
 pub(super) struct Dictionary {
     transducer: Fst<OwnedBytes>,
     blocks: OwnedBytes,
-    /// What is known of the terms of blocks but their first.
+    /// Bits of the terms of blocks but their first.
     bits: OwnedBytes,
 }
 
@@ -206,7 +206,7 @@ struct Branch<'a, S> {
     next: usize,
     /// Bytes of the key that lead here.
     depth: usize,
-    /// What the numbers of terms below begin with.
+    /// Prefix of the numbers of terms below.
     number: u64,
     state: S,
 }

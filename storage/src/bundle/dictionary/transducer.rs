@@ -49,7 +49,7 @@ static SHORT_FORMS: LazyLock<[u8; 256]> = LazyLock::new(|| {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct StateTransition {
     byte: u8,
-    /// What the way adds to the number of a term.
+    /// Number that the transition adds to the number of a term.
     adds: u64,
     to: u64,
 }

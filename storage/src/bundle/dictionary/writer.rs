@@ -44,7 +44,7 @@ impl<W: Write> DictionaryWriter<W> {
     }
 }
 
-/// What is known of terms.
+/// Data of terms.
 #[derive(Debug, Default)]
 struct Infos {
     /// Of each block where its bits begin, its first term, and three widths.

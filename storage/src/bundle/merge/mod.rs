@@ -32,7 +32,7 @@ use super::postings::{self, PostingsWriter, Record};
 use super::{Bundle, nested};
 use crate::{Error, Result};
 
-/// Where the rows of an input segment go in the output of a merge.
+/// Map from the rows of an input segment to the output of a merge.
 #[derive(Clone, Debug)]
 pub enum RowMap {
     /// All rows live: row `r` becomes `base + r`.

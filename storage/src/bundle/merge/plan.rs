@@ -1,4 +1,4 @@
-//! What a merge will do, decided before a posting is read.
+//! Plan of a merge, decided before a posting is read.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::Bound;

@@ -171,7 +171,7 @@ struct Merger<'a, 'b> {
     norms: &'a mut Section,
     contents: &'a mut Contents,
     path: Option<u32>,
-    /// Whether the terms of the path go to the output.
+    /// `true` if the terms of the path go to the output.
     keep: bool,
     text: Option<TextState>,
     unordered: Unordered,

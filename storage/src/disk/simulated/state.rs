@@ -42,7 +42,7 @@ pub(super) type Namespace = HashMap<Inode, BTreeMap<OsString, Inode>>;
 #[derive(Clone)]
 pub(super) struct Change(pub(super) Vec<(Inode, OsString, Option<Inode>)>);
 
-/// Whether an operation is carried out.
+/// Step of an operation: carried out or not.
 pub(super) enum Step {
     Go,
     /// The power fails during it; `act` says whether it still reached the cache.

@@ -53,7 +53,7 @@ fn steps() -> impl Strategy<Value = Vec<Step>> {
     prop::collection::vec(step, 1..40)
 }
 
-/// Where a part is and whose, by the plainest account of it.
+/// Model of positions: the value of a part and its owner.
 type Model = BTreeMap<String, (String, u64)>;
 
 fn listed(positions: &Positions) -> Vec<(String, String)> {

@@ -1,4 +1,4 @@
-//! What readers of the change feed hold, of documents and of the log, and who may not write with moves of positions.
+//! Resources of readers of the change feed, of documents and of the log, and refused writes with moves of positions.
 
 use std::sync::Arc;
 use std::time::Duration;

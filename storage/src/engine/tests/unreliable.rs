@@ -109,7 +109,7 @@ async fn create(engine: &Engine, name: &str) -> Result<()> {
     engine.change(&Principal::system(), |state| state.create_index(name, &body, 0, Uuid::new_v4())).await
 }
 
-/// What searches see: ids with their values, each once.
+/// Returns the visible documents: ids with their values, each once.
 async fn searched(engine: &Engine) -> BTreeMap<String, u64> {
     let index = engine.index("a").unwrap();
     engine.refresh(&[Arc::clone(&index)]).await.unwrap();

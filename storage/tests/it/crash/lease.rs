@@ -16,11 +16,11 @@ use crate::documents::index_op;
 
 const LEASE: &str = "rules";
 
-/// What a reader knows: where its lease was acknowledged to be at least, and the document of each frame after that.
+/// Progress of a reader: the least acknowledged position of its lease, and the document of each frame after that.
 #[derive(Default)]
 struct ReaderProgress {
     taken: bool,
-    /// Where it was taken, and where it was moved last.
+    /// Position of its begin, and of its last move.
     at: FrameNumber,
     moved: FrameNumber,
     acknowledged: u32,

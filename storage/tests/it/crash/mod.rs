@@ -34,7 +34,7 @@ struct Machine {
     dir: tempfile::TempDir,
 }
 
-/// How a run ends.
+/// End of a run.
 #[derive(Clone, Copy, Debug)]
 enum RunEnd {
     PowerLoss,

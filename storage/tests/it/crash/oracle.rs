@@ -1,4 +1,4 @@
-//! What must be in the store: acknowledged operations, and the one request that may or may not be.
+//! Oracle of the store: acknowledged operations, and the one request that may or may not be.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -26,7 +26,7 @@ pub(crate) struct UncertainOperation {
     pub(crate) source: Option<String>,
 }
 
-/// What was interrupted.
+/// Interrupted operation.
 #[derive(Clone, Debug)]
 pub(crate) enum Pending {
     Write { index: String, ops: Vec<UncertainOperation> },
@@ -110,7 +110,7 @@ pub(crate) async fn get(engine: &Engine, index: &str, id: &str) -> Option<Doc> {
     engine.get(&Principal::system(), index, id, None, true).await.unwrap().map(doc_of)
 }
 
-/// What the change feed has of an index where it is read back from what is stored, which is in the order of its frames.
+/// Returns the change feed of an index where it is read back from segments, which is in the order of its frames.
 async fn read_back(engine: &Engine, index: &str) -> BTreeMap<String, Doc> {
     let mut reading = engine.read_back(&[engine.index(index).unwrap()], 0..u64::MAX).await.unwrap();
     let mut found = BTreeMap::new();
@@ -217,7 +217,7 @@ impl Oracle {
     }
 }
 
-/// Whether an error is one that a lost disk brings about.
+/// Returns whether an error is one that a lost disk brings about.
 pub(crate) fn is_outage(error: &Error) -> bool {
     use millrace_storage::Kind;
     matches!(error.kind(), Kind::Unavailable)

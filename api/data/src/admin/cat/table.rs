@@ -18,11 +18,11 @@ pub(super) struct Column {
     pub(super) name: &'static str,
     /// Short names, comma-separated.
     pub(super) aliases: &'static str,
-    /// What it shows.
+    /// Description of its content.
     pub(super) about: &'static str,
-    /// Whether its cells are aligned to the right.
+    /// `true` if its cells are aligned to the right.
     pub(super) right: bool,
-    /// Whether it is shown where `h` does not ask for columns.
+    /// `true` if it is shown where `h` does not ask for columns.
     pub(super) shown: bool,
 }
 
@@ -100,7 +100,7 @@ const BYTE_UNITS: [(&str, u64); 6] =
 const TIME_UNITS: [(&str, f64); 7] =
     [("nanos", 1e-6), ("micros", 1e-3), ("ms", 1.0), ("s", 1e3), ("m", 6e4), ("h", 3.6e6), ("d", 8.64e7)];
 
-/// How a table is to be rendered: the parameters that all `_cat` endpoints share.
+/// Format of a table: the parameters that all `_cat` endpoints share.
 #[derive(Clone, Debug)]
 pub(super) struct Format {
     headers: Option<Vec<String>>,

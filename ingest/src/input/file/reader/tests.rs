@@ -1,4 +1,4 @@
-//! Where events are said to be from, however reading is cut.
+//! Tests of the provenance of events, however reading is cut.
 
 use std::fs::OpenOptions;
 use std::io::Write;

@@ -1,4 +1,5 @@
-//! Which files are to be open: they are found by their names, also where they were renamed meanwhile, opened as far as there is room, and remembered.
+//! Discovery of the files to open. They are found by their names, also where they were renamed meanwhile, opened as far as the
+//! bound allows, and remembered.
 
 use std::collections::HashSet;
 use std::fs::File;
@@ -22,7 +23,7 @@ const MAX_REMEMBERED: usize = 100_000;
 pub(super) const NEVER: u64 = u64::MAX;
 
 impl Watch {
-    /// Whether a name belongs to another file by now.
+    /// Returns whether a name belongs to another file by now.
     pub(super) fn was_rotated(&self) -> bool {
         !self.settings.once
             && self.files.iter().any(|(inode, tracked)| {

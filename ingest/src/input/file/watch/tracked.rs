@@ -15,7 +15,7 @@ use super::super::steps::StartPosition;
 pub(super) struct OpenFile {
     pub(super) path: PathBuf,
     pub(super) state: State,
-    /// What the file is called in parts; empty until it is known.
+    /// Name of the file's partition; empty until it is known.
     pub(super) name: String,
     /// Part that another input left behind, which this one went on from.
     pub(super) left_behind: Option<String>,
@@ -31,17 +31,17 @@ pub(super) struct OpenFile {
     pub(super) changed: Instant,
     /// The names of which a renamed file must have one: another one is none of this input's.
     pub(super) only: Option<Vec<String>>,
-    /// Whether it was there when the input began: an input that was stopped for this one may have it.
+    /// `true` if it was there when the input began: an input that was stopped for this one may have it.
     pub(super) early: bool,
-    /// Whether it was read to its end before this start.
+    /// `true` if it was read to its end before this start.
     pub(super) was_complete: bool,
-    /// What it was called when it was closed before; empty where it was not known.
+    /// Name of its partition at the last close; empty where it was not known.
     pub(super) former_name: String,
     /// Batches that were sent since it was opened.
     pub(super) batches: usize,
-    /// Whether the last look found nothing, and nothing is waited for.
+    /// `true` if the last look found nothing, and nothing is waited for.
     pub(super) idle: bool,
-    /// Whether it is read no further, so that others have a turn: it is closed once its batches are stored.
+    /// `true` if it is read no further, so that others have a turn: it is closed once its batches are stored.
     pub(super) leaving: bool,
     pub(super) _permit: Permit,
 }
@@ -50,13 +50,13 @@ pub(super) struct OpenFile {
 pub(super) struct ClosedFile {
     /// Its size when it was seen last.
     pub(super) size: u64,
-    /// Where reading it goes on.
+    /// Start of further reading.
     pub(super) start: StartPosition,
-    /// What it is called in parts; empty where that is not known.
+    /// Name of its partition; empty where that is not known.
     pub(super) name: String,
-    /// When it was closed, counted; 0 where it never was open.
+    /// Ordinal of its last close; 0 where it never was open.
     pub(super) closed: u64,
-    /// Whether it made room for others: it is looked for also where it was renamed.
+    /// `true` if it made room for others: it is looked for also where it was renamed.
     pub(super) made_room: bool,
 }
 
@@ -66,15 +66,15 @@ pub(in crate::input::file) struct Candidate {
     pub(in crate::input::file) path: PathBuf,
     pub(in crate::input::file) size: u64,
     pub(in crate::input::file) start: StartPosition,
-    /// When it was closed last, as in [`ClosedFile`].
+    /// Ordinal of its last close, as in [`ClosedFile`].
     pub(in crate::input::file) closed: u64,
-    /// What it was called then.
+    /// Name of its partition at that time.
     pub(in crate::input::file) name: String,
     /// The names of which it must have one.
     pub(in crate::input::file) only: Option<Vec<String>>,
 }
 
-/// What is known of an open file.
+/// State of an open file.
 pub(in crate::input::file) enum State {
     /// Nothing can be said about the file before its first line is there.
     Unknown(File, StartPosition),

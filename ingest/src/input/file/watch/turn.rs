@@ -18,7 +18,7 @@ use crate::input::{InputError, room};
 /// Batches of a file that the pipeline has and has not stored yet.
 const WINDOW: usize = 16;
 
-/// What is next for a file.
+/// Next action on a file.
 pub(super) enum NextAction {
     /// There may be more at once.
     More,

@@ -18,9 +18,9 @@ pub struct BucketExpression {
     pub paths: Vec<(String, String)>,
     /// The expression.
     pub expression: Arc<Expression>,
-    /// What stands for missing values.
+    /// Substitute for missing values.
     pub gap_policy: GapPolicy,
-    /// How results are written.
+    /// Format of results.
     pub format: Option<String>,
 }
 

@@ -12,17 +12,17 @@ use crate::json::{self, token};
 /// A sibling over the buckets of another aggregation.
 #[derive(Clone, Debug, PartialEq)]
 pub struct BucketMetric {
-    /// What is computed.
+    /// Statistic that is computed.
     pub statistic: Statistic,
     /// The values.
     pub path: String,
-    /// What stands for missing values.
+    /// Substitute for missing values.
     pub gap_policy: GapPolicy,
-    /// How results are written.
+    /// Format of results.
     pub format: Option<String>,
 }
 
-/// What a [`BucketMetric`] computes.
+/// Statistic of a [`BucketMetric`].
 #[derive(Clone, Debug, PartialEq)]
 #[allow(missing_docs)]
 pub enum Statistic {

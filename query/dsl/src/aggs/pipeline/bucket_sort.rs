@@ -18,7 +18,7 @@ pub struct BucketSort {
     pub from: usize,
     /// Most buckets.
     pub size: Option<usize>,
-    /// What becomes of buckets without a value.
+    /// Treatment of buckets without a value.
     pub gap_policy: GapPolicy,
 }
 
@@ -27,7 +27,7 @@ pub struct BucketSort {
 pub struct SortPath {
     /// The value.
     pub path: String,
-    /// Whether greater values come first.
+    /// `true` if greater values come first.
     pub descending: bool,
 }
 

@@ -14,9 +14,9 @@ use super::members::{Members, unexpected, unknown_key};
 pub struct Derivative {
     /// The values.
     pub path: String,
-    /// What stands for missing values.
+    /// Substitute for missing values.
     pub gap_policy: GapPolicy,
-    /// How results are written.
+    /// Format of results.
     pub format: Option<String>,
     /// Milliseconds by which `normalized_value` is per.
     pub unit_ms: Option<f64>,

@@ -16,9 +16,9 @@ use crate::expression::Expression;
 pub struct MovingFn {
     /// The values.
     pub path: String,
-    /// What stands for missing values.
+    /// Substitute for missing values.
     pub gap_policy: GapPolicy,
-    /// How results are written.
+    /// Format of results.
     pub format: Option<String>,
     /// Buckets of the window, at least 1.
     pub window: usize,

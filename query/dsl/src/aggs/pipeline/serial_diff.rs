@@ -12,9 +12,9 @@ use super::members::{Members, unknown_key};
 pub struct SerialDiff {
     /// The values.
     pub path: String,
-    /// What stands for missing values.
+    /// Substitute for missing values.
     pub gap_policy: GapPolicy,
-    /// How results are written.
+    /// Format of results.
     pub format: Option<String>,
     /// Buckets back to the value that is subtracted, at least 1.
     pub lag: usize,

@@ -13,7 +13,7 @@ use super::tokens::Tokens;
 use super::{LowerClause, Resolver, Target};
 
 impl<'a> Resolver<'a> {
-    /// What terms start with.
+    /// Returns the prefix of terms.
     pub(super) fn prefix_of(
         &mut self,
         name: &str,

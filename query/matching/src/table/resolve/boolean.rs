@@ -13,9 +13,9 @@ pub(super) struct Boolean {
     pub should: Vec<Node>,
     /// Must not match.
     pub must_not: Vec<Node>,
-    /// How many of `should` have to match.
+    /// Number of `should` clauses that have to match.
     pub required: usize,
-    /// Whether there is a condition that everything fulfils without a score.
+    /// `true` if there is a condition that everything fulfils without a score.
     pub everything: bool,
 }
 

@@ -1,4 +1,4 @@
-//! Which fields a text is asked of: names, patterns and boosts against a mapping.
+//! Selects the fields of a text: names, patterns and boosts against a mapping.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ pub(super) type Fields = BTreeMap<String, f32>;
 /// The setting that lists the fields of queries that name none.
 const DEFAULT_FIELD: &str = "index.query.default_field";
 
-/// Which of the fields that fit a pattern are taken.
+/// Selection of the fields that fit a pattern.
 #[derive(Clone, Copy, Debug)]
 struct FieldSelection {
     /// Those that no exact value can be asked of, such as points, as well.
@@ -68,7 +68,7 @@ impl Resolver<'_> {
             .collect()
     }
 
-    /// Whether a name leads to something that can be searched.
+    /// Returns whether a name leads to something that can be searched.
     pub(super) fn is_mapped(&self, name: &str) -> bool {
         self.target(name).is_some() || PRESENT.contains(&name)
     }
@@ -105,7 +105,7 @@ impl Resolver<'_> {
     }
 }
 
-/// Whether a text can be asked of fields of a type.
+/// Returns whether a text can be asked of fields of a type.
 pub(super) fn has_terms(field_type: &FieldType) -> bool {
     !matches!(
         field_type,
@@ -117,7 +117,7 @@ pub(super) fn has_terms(field_type: &FieldType) -> bool {
     )
 }
 
-/// Whether no field has a boost.
+/// Returns whether no field has a boost.
 pub(super) fn plain(fields: &Fields) -> bool {
     fields.values().all(|boost| *boost == 1.0)
 }

@@ -17,15 +17,15 @@ use super::graph::{GraphSection, stretches};
 use super::tokens::Tokens;
 use super::{LowerClause, Resolver, Target, searchable, searchable_strings};
 
-/// How the tokens of a text become clauses.
+/// Options that turn the tokens of a text into clauses.
 pub(super) struct Terms<'q> {
     pub operator: Operator,
     pub minimum: Option<&'q MinimumShouldMatch>,
     pub fuzziness: Option<Fuzziness>,
     pub fuzzy: &'q FuzzyOptions,
-    /// Whether the last term is the start of one.
+    /// `true` if the last term is the start of one.
     pub prefix: bool,
-    /// Whether synonyms of several words are phrases.
+    /// `true` if synonyms of several words are phrases.
     pub synonym_phrases: bool,
 }
 
@@ -296,7 +296,7 @@ impl<'a> Resolver<'a> {
     }
 }
 
-/// What a text without terms matches.
+/// Returns the node for a text without terms.
 pub(super) fn zero_terms(zero_terms: ZeroTerms, weight: Weight) -> Node {
     match zero_terms {
         ZeroTerms::None => Node::None,
@@ -304,7 +304,7 @@ pub(super) fn zero_terms(zero_terms: ZeroTerms, weight: Weight) -> Node {
     }
 }
 
-/// Whether postings of a field carry positions.
+/// Returns whether postings of a field carry positions.
 pub(super) fn has_positions(field: &Field) -> bool {
     let options = field.params.get("index_options").and_then(Value::as_str);
     field.index

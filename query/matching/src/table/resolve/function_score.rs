@@ -221,7 +221,7 @@ fn unset(reason: &str) -> Error {
     Error::Exception { kind: "parse_exception", status: 400, reason: reason.to_owned() }
 }
 
-/// What the values of a numeric column are divided by: dates count in milliseconds.
+/// Returns the divisor of the values of a numeric column: dates count in milliseconds.
 fn number_unit(field: &Field) -> Option<f64> {
     match field.column_kind() {
         ColumnKind::Int(_)

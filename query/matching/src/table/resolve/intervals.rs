@@ -228,7 +228,7 @@ impl<'b> Builder<'_, 'b> {
     }
 }
 
-/// Whether a rule names its field itself.
+/// Set for a rule that names its field itself.
 struct Fixed(bool);
 
 impl Fixed {

@@ -29,7 +29,7 @@ const MAX_TERMS: usize = 1 << 16;
 /// Most fields that are asked; more are refused.
 const MAX_FIELDS: usize = 1_024;
 
-/// How often terms are in examples, and the place of each by its first occurrence.
+/// Frequencies of terms in examples, and the place of each by its first occurrence.
 type Frequencies = BTreeMap<String, (u32, u32)>;
 
 impl LowerClause for MoreLikeThisQuery {

@@ -15,32 +15,32 @@ use super::fields::Fields;
 use super::full_text::zero_terms;
 use super::{LowerClause, Resolver};
 
-/// How a text is asked of fields.
+/// Options of the search for a text in fields.
 #[derive(Clone, Debug)]
 pub(super) struct TextOptions<'q> {
-    /// How the fields are combined.
+    /// Combination of the fields.
     pub match_type: MatchType,
-    /// How terms combine.
+    /// Operator between terms.
     pub operator: Operator,
-    /// How many terms must match under [`Operator::Or`].
+    /// Number of terms that must match under [`Operator::Or`].
     pub minimum_should_match: Option<MinimumShouldMatch>,
     /// Analyzer instead of those of the fields.
     pub analyzer: Option<&'q str>,
-    /// How many positions the terms of a phrase may be moved in all.
+    /// Number of positions by which the terms of a phrase may be moved in all.
     pub slop: u32,
     /// Edits that terms may be away, where they may.
     pub fuzziness: Option<Fuzziness>,
-    /// How near terms are found.
+    /// Options for near terms.
     pub fuzzy: FuzzyOptions,
     /// Share of the score of fields that are not the best.
     pub tie_breaker: f32,
-    /// Whether a value that does not fit a field matches nothing instead of being refused.
+    /// `true` if a value that does not fit a field matches nothing instead of being refused.
     pub lenient: bool,
-    /// What a text without terms matches; `None` where it is as if it were not there.
+    /// Result for a text without terms; `None` where it is as if it were not there.
     pub zero_terms: Option<ZeroTerms>,
-    /// Whether synonyms of several words are phrases.
+    /// `true` if synonyms of several words are phrases.
     pub synonym_phrases: bool,
-    /// Whether words that analysis removes leave gaps in phrases.
+    /// `true` if words that analysis removes leave gaps in phrases.
     pub gaps: bool,
 }
 
@@ -186,7 +186,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// Whether any term of a text is left for a field.
+    /// Returns whether any term of a text is left for a field.
     fn has_terms(&self, name: &str, options: &TextOptions<'_>, text: &str) -> Result<bool> {
         let Some(target) = self.target(name) else { return Ok(true) };
         let quoted = matches!(options.match_type, MatchType::Phrase | MatchType::PhrasePrefix);
@@ -330,7 +330,7 @@ pub(super) fn minimum(text: Option<&str>) -> Result<Option<MinimumShouldMatch>> 
     text.map(MinimumShouldMatch::parse).transpose()
 }
 
-/// Whether an error is one of the whole query, which leniency about values does not cover.
+/// Returns whether an error is one of the whole query, which leniency about values does not cover.
 pub(super) fn unforgivable(error: &Error) -> bool {
     matches!(error, Error::TooManyClauses(_) | Error::TooManyNestedClauses(_))
 }

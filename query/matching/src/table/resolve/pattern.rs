@@ -288,7 +288,7 @@ fn is_string(field: &Field) -> bool {
     )
 }
 
-/// Whether terms near another are looked for in a field.
+/// Returns whether terms near another are looked for in a field.
 fn near_terms(field: &Field) -> bool {
     field.field_type.is_text()
         || matches!(field.field_type, FieldType::Keyword | FieldType::Wildcard | FieldType::FlatObject)

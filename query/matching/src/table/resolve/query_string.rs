@@ -17,14 +17,14 @@ use super::boolean::Boolean;
 use super::multi_match::{minimum, scaled};
 use super::{LowerClause, Resolver};
 
-/// What became of an expression: nothing, clauses that may still be taken apart, or one condition.
+/// Result of an expression: nothing, clauses that may still be taken apart, or one condition.
 enum BuiltExpression {
     Nothing,
     Clauses(Boolean),
     Node(Node),
 }
 
-/// Whether a clause of a group must, may or must not match.
+/// Occurrence of a clause in a group: must, may or must not match.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Occur {
     Must,

@@ -20,7 +20,7 @@ struct Row<'q> {
     lenient: bool,
 }
 
-/// What came so far in a row: nothing, one condition, or clauses that more may join.
+/// Clauses in a row so far: nothing, one condition, or clauses that more may join.
 enum ClauseBuffer {
     Nothing,
     One(Node),

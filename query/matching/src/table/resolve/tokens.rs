@@ -23,7 +23,7 @@ pub(super) struct Token {
 pub(super) struct Tokens {
     /// In order.
     pub list: Vec<Token>,
-    /// Whether the last one ends where the text does.
+    /// `true` if the last one ends where the text does.
     pub to_the_end: bool,
     /// True if only positions count, not how many of them a token spans.
     pub by_position_only: bool,

@@ -10,7 +10,7 @@ use millrace_work::error::{Error, Result};
 use super::{Column, ScanState};
 
 impl ScanState {
-    /// Whether a key of an index is no column of its rows.
+    /// Returns whether a key of an index is no column of its rows.
     pub(super) fn derives_keys(&self, index: usize) -> bool {
         self.columns.iter().any(|column| match column {
             Column::Key(key) => {

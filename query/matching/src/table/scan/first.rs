@@ -46,7 +46,7 @@ pub(crate) enum LeadingKey {
     Key(usize),
 }
 
-/// Where rows come from that may be among the first of a part.
+/// Source of rows that may be among the first of a part.
 trait Candidates {
     /// Estimates how many rows are looked at until the first are found; one is as dear as reading the key of a row from
     /// values that are kept.
@@ -56,7 +56,7 @@ trait Candidates {
     fn next(&mut self, threshold: &Threshold) -> Result<SourceStep>;
 }
 
-/// What a source has next.
+/// Next step of a source.
 enum SourceStep {
     /// Rows that none of its runs had before.
     Run(RowRun),
@@ -72,7 +72,7 @@ struct RowRun {
     rows: RoaringBitmap,
     /// Their scores, where they are asked for.
     scores: Vec<f32>,
-    /// What a column has in each of them, where the source knows it.
+    /// Values of a column in each of them, where the source knows them.
     values: Option<(PathId, ArrayRef)>,
 }
 
@@ -82,7 +82,7 @@ impl RowRun {
     }
 }
 
-/// What first rows by a key are looked for in.
+/// Segment part in which first rows by a key are searched.
 #[derive(Clone, Copy)]
 struct KeyPart<'a> {
     source: &'a Source,
@@ -102,7 +102,7 @@ pub(super) struct FirstRows {
 }
 
 impl KeyPart<'_> {
-    /// Whether rows from one on may compete, by their least and greatest code.
+    /// Returns whether rows from one on may compete, by their least and greatest code.
     fn admits(&self, first: u32, codes: (u64, u64)) -> bool {
         self.threshold.admits_run(address(self.part.segment, first), codes)
     }
@@ -146,12 +146,12 @@ impl FirstRows {
     }
 }
 
-/// How rows are ordered by a key.
+/// Order of rows by a key.
 #[derive(Clone, Debug)]
 pub(super) struct KeyOrder {
-    /// Whether the greatest comes first.
+    /// `true` if the greatest comes first.
     pub descending: bool,
-    /// Whether addresses alone decide among rows of one key.
+    /// `true` if addresses alone decide among rows of one key.
     pub by_address: bool,
     /// Sort value of the point where the search goes on.
     pub after: Option<ScalarValue>,

@@ -1,4 +1,4 @@
-//! What a scan reads of its segments: the predicate made ready, keys of rows, batches.
+//! Reads of a scan: the predicate made ready, keys of rows, batches.
 
 use std::sync::Arc;
 use std::time::Instant;

@@ -82,7 +82,7 @@ fn number_key() -> Key {
     }
 }
 
-/// What matches `disk`, by score.
+/// Returns the rows that match `disk`, by score.
 fn disk() -> ResolvedPredicate {
     let node = Node::Text { path: TEXT, term: "disk".into(), weight: Weight::Bm25(0) };
     let statistics = vec![TermStatistics {
@@ -180,7 +180,7 @@ async fn slices_cut_a_segment_to_the_rows_listed() {
     assert_eq!(prepared.row_set().unwrap().iter().collect::<Vec<_>>(), [0]);
 }
 
-/// Whatever the sources leave out, the first rows are those of a sort over all.
+/// Tests that the first rows are those of a sort over all, whatever the sources leave out.
 #[tokio::test]
 async fn the_first_rows_are_those_of_a_sort() {
     let mut rng = StdRng::seed_from_u64(23);

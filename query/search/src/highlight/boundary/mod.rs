@@ -1,4 +1,4 @@
-//! Where sentences and words of a text begin and end, as `java.text.BreakIterator` cuts them.
+//! Boundaries of the sentences and words of a text, as `java.text.BreakIterator` cuts them.
 //!
 //! OpenSearch's highlighters cut their fragments with the JDK's iterators, whose rules are older than
 //! and different from those of Unicode's annex 29. [`Boundaries`] holds the boundaries of one text.
@@ -8,7 +8,7 @@ mod class;
 mod sentence;
 mod word;
 
-/// What a text is cut into.
+/// Unit that a text is cut into.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Unit {
     /// Sentences.

@@ -7,7 +7,7 @@
 use super::class::{Category, category};
 use super::{Cell, cells};
 
-/// What a character is to a sentence.
+/// Property of a character for sentences.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum SentenceProperty {
     Lower,
@@ -27,7 +27,7 @@ enum SentenceProperty {
     Leading,
 }
 
-/// Where in a sentence the scan is.
+/// State of the scan within a sentence.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     Body,

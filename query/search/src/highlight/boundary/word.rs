@@ -4,7 +4,7 @@
 use super::class::{Category, category};
 use super::{Cell, cells};
 
-/// What a character is to a word. Punctuation has flags, since one mark can be several things.
+/// Property of a character for words. Punctuation has flags, since one mark can be several things.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum WordProperty {
     Letter,

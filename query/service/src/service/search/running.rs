@@ -22,7 +22,7 @@ use crate::request::SearchRequest;
 /// Hits that are explained at a time where time is limited.
 const EXPLAINED_HITS: usize = 100;
 
-/// How long a search may take.
+/// Limits of a search.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Limits {
     /// Milliseconds after which what was found so far is the result.
@@ -52,7 +52,7 @@ pub(super) struct RunningSearch<'a> {
     pub snapshot: &'a Arc<TableSnapshot>,
     pub shown: &'a Arc<RenderOptions>,
     pub limits: Limits,
-    /// What `now` means.
+    /// Value of `now`.
     pub started_ms: i64,
     pub work: &'a QueryContext,
 }
@@ -62,7 +62,7 @@ pub(super) struct RunningSearch<'a> {
 pub(super) struct AggregationAnswer {
     /// The results, where they are asked for.
     pub results: Option<Box<dyn WriteAnswer>>,
-    /// What each shard took, where measured.
+    /// Timings of each shard, where measured.
     pub measured: Vec<Vec<Value>>,
 }
 

@@ -1,4 +1,4 @@
-//! What makes dates, times and timestamps: of other moments, of their parts, of the clock.
+//! Constructors of dates, times and timestamps: from other moments, from their parts, from the clock.
 
 use chrono::{Datelike, Months, NaiveDate};
 

@@ -9,7 +9,7 @@ use super::*;
 
 const GROUPS: usize = 5;
 
-/// What a row may have: a group, a value, and whether the filter leaves it.
+/// Row of a test: a group, a value, and a flag for rows that the filter leaves.
 type Row = (usize, Option<u8>, bool);
 
 fn text(value: u8) -> String {

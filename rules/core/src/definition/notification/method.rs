@@ -15,7 +15,7 @@ const MAX_WORD: usize = 4 << 10;
 /// Bytes of all options of a channel.
 const MAX_BYTES: usize = 128 << 10;
 
-/// How alerts are sent.
+/// Method by which alerts are sent.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Method {
     /// By mail to addresses.
@@ -30,7 +30,7 @@ pub enum Method {
     Template(&'static Template),
 }
 
-/// What an option is.
+/// Kind of an option.
 #[derive(Clone, Copy, Debug)]
 enum Kind {
     Text,
@@ -55,7 +55,7 @@ enum Kind {
 pub struct Secret {
     /// Its name.
     pub name: String,
-    /// What stands before it, such as `Bearer `.
+    /// Text before it, such as `Bearer `.
     pub prefix: String,
 }
 
@@ -73,7 +73,7 @@ impl Secret {
         fits.then_some(Self { name, prefix })
     }
 
-    /// Whether a secret may have this name.
+    /// Returns whether a secret may have this name.
     pub fn is_name(name: &str) -> bool {
         let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.".contains(&byte);
         (1..=128).contains(&name.len()) && name.bytes().all(fits) && !name.starts_with('.')
@@ -153,7 +153,7 @@ const MISSING: [&str; 31] = [
     "http_post2",
 ];
 
-/// Whether ElastAlert has a method of the name.
+/// Returns whether ElastAlert has a method of the name.
 pub(super) fn is_known(name: &str) -> bool {
     MISSING.contains(&name)
 }

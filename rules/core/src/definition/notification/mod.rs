@@ -1,5 +1,5 @@
-//! Who hears of a rule's alerts, how, and when: `alert_method` with the options of its methods, `aggregation`,
-//! `limit_execution`, `escalate_users` and `recovery`.
+//! Notifications of a rule: `alert_method` with the options of its methods, `aggregation`, `limit_execution`, `escalate_users`
+//! and `recovery`.
 //!
 //! A [`Channel`] is a method with its options, as they were written and checked: what they mean is the business of whoever
 //! sends. A rule has several; each is a name in `alert_method`, or an entry of ElastAlert's `alert`, which may have options of
@@ -29,22 +29,22 @@ const MAX_USERS: usize = 100;
 /// Notifications a minute that a rule may ask for.
 const MAX_PER_MINUTE: u64 = 100_000;
 
-/// Who hears of a rule's alerts.
+/// Notifications of a rule's alerts.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Notification {
-    /// Where alerts are sent.
+    /// Channels of alerts.
     pub channels: Vec<Channel>,
-    /// What `alert_method` names that sends nothing.
+    /// Methods of `alert_method` that send nothing.
     pub silent: Vec<SilentMethod>,
-    /// How alerts are gathered before one notification tells of them.
+    /// Aggregation of alerts before one notification reports them.
     pub aggregation: Option<Aggregation>,
     /// Fields of the event for each value of which alerts are gathered apart.
     pub aggregation_key: Vec<String>,
-    /// When notifications are sent.
+    /// Times at which notifications may be sent.
     pub limit: Option<Limit>,
     /// Notifications a minute of each channel beyond which a digest tells of the rest; the server's bound without it.
     pub per_minute: Option<u32>,
-    /// Who is told of alerts that nobody looked at.
+    /// Escalation of alerts that nobody looked at.
     pub escalation: Option<Escalation>,
 }
 
@@ -68,7 +68,7 @@ pub struct SilentMethod {
     pub reason: Option<String>,
 }
 
-/// How alerts are gathered.
+/// Aggregation of alerts.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Aggregation {
     /// For so long from the first one on.
@@ -77,7 +77,7 @@ pub enum Aggregation {
     Schedule(Box<Schedule>),
 }
 
-/// When notifications are sent: in the minutes of a schedule, those of other times when the next of them begins.
+/// Times at which notifications may be sent: in the minutes of a schedule, those of other times when the next of them begins.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Limit {
     /// The minutes.
@@ -86,12 +86,12 @@ pub struct Limit {
     pub drops: bool,
 }
 
-/// Who is told of alerts that are still new, and after how long.
+/// Recipients of alerts that are still new, and the delay until then.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Escalation {
     /// Names of accounts, to whose addresses it is mailed.
     pub users: Vec<String>,
-    /// How long after the alert.
+    /// Delay after the alert.
     pub after: Span,
 }
 
@@ -210,7 +210,7 @@ impl Notification {
         Ok(())
     }
 
-    /// What says when, not where.
+    /// Reads the options of timing, without the recipients.
     fn timing(options: &mut Options) -> Result<Self> {
         let aggregation = aggregation(options)?;
         let aggregation_key = options.paths("aggregation_key", MAX_FIELDS)?.unwrap_or_default();
@@ -316,7 +316,7 @@ impl Notification {
     }
 }
 
-/// Whether a method sends nothing: the alert is in its index.
+/// Returns whether a method sends nothing: the alert is in its index.
 fn is_silent(name: &str) -> bool {
     matches!(name, "none" | "index" | "debug")
 }

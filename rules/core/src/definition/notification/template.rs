@@ -21,7 +21,7 @@ pub struct Template {
     pub headers: Vec<(String, String)>,
     /// Template of the body.
     pub body: String,
-    /// What a rule can say.
+    /// Options that a rule can set.
     pub options: Vec<TemplateOption>,
 }
 
@@ -32,11 +32,11 @@ pub struct TemplateOption {
     pub name: String,
     /// Other names of it.
     pub aliases: Vec<String>,
-    /// Whether it has to be there.
+    /// `true` if it has to be there.
     pub required: bool,
-    /// Whether it is a secret.
+    /// `true` if it is a secret.
     pub secret: bool,
-    /// What stands for it otherwise.
+    /// Default value.
     pub default: Option<String>,
 }
 

@@ -19,7 +19,7 @@ impl ActiveRule {
         self.rule.definition.delay.unwrap_or(timing.delay)
     }
 
-    /// Whether it waits for windows.
+    /// Returns whether it waits for windows.
     pub(in crate::engine) fn is_waiting(&self) -> bool {
         matches!(self.work, RuleOperator::Waiting(_)) && self.condition == Condition::Running
     }
@@ -29,12 +29,12 @@ impl ActiveRule {
         self.begun.get_or_insert(now);
     }
 
-    /// Whether it was there before.
+    /// Returns whether it was there before.
     pub(in crate::engine) fn has_begun(&self) -> bool {
         self.begun.is_some() || matches!(self.work, RuleOperator::Eager(_))
     }
 
-    /// When something is to be done if no event comes, in times of frames.
+    /// Returns the time of its next work if no event comes, in times of frames.
     pub(in crate::engine) fn alarm(&self, timing: &Timing, absences: &[TimeRange]) -> Option<Time> {
         let RuleOperator::Waiting(waiting) = &self.work else { return None };
         if self.condition != Condition::Running {

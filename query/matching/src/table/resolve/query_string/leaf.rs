@@ -81,7 +81,7 @@ impl<'q> Strings<'q> {
         Ok((strings, default))
     }
 
-    /// How clauses combine that nothing joins.
+    /// Returns the operator between clauses that nothing joins.
     pub(super) fn operator(&self) -> Operator {
         self.query.operator
     }
@@ -103,7 +103,7 @@ impl<'q> Strings<'q> {
         })
     }
 
-    /// How a text is asked of fields.
+    /// Returns the options of the search for a text in fields.
     fn text(&self, match_type: MatchType, analyzer: Option<&'q str>, slop: u32) -> TextOptions<'q> {
         TextOptions {
             match_type,
@@ -229,7 +229,7 @@ impl Resolver<'_> {
         (date && strings.query.time_zone.is_some()).then(|| (bound(text, true), bound(text, true)))
     }
 
-    /// Whether no field of a condition has a boost. Words are clauses themselves only there.
+    /// Returns whether no field of a condition has a boost. Words are clauses themselves only there.
     pub(super) fn plain_fields(&self, strings: &Strings<'_>, field: Option<&str>) -> Result<bool> {
         Ok(plain(&self.string_fields(strings, field, false)?))
     }
@@ -381,7 +381,7 @@ impl Resolver<'_> {
         }
     }
 
-    /// What terms start with; where the start is analyzed, only its last term is a start.
+    /// Returns the prefix of terms; where the start is analyzed, only its last term is a start.
     fn string_prefix(
         &mut self,
         strings: &Strings<'_>,
@@ -434,7 +434,7 @@ fn phrase_slop(strings: &Strings<'_>) -> Result<u32> {
     Ok(u32::try_from(strings.query.phrase_slop).unwrap_or(0))
 }
 
-/// How many edits a word may be away: what follows its tilde, or the default.
+/// Returns the number of edits for a word: the number behind its tilde, or the default.
 fn edits(default: Fuzziness, given: Option<&str>, word: &str) -> Result<i32> {
     let Some(text) = given else { return Ok(default.edits(word).into()) };
     if text.to_uppercase().starts_with("AUTO") {

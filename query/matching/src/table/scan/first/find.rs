@@ -24,7 +24,7 @@ use crate::table::partitions::RowPartition;
 use crate::table::scan::ScanState;
 use crate::table::scan::read::{BATCH_ROWS, Rows, chunks, read};
 
-/// What was found in a part.
+/// Hits of a part.
 #[derive(Default)]
 pub(in crate::table::scan) struct PartitionHits {
     /// Rows that compete, in no order.
@@ -33,7 +33,7 @@ pub(in crate::table::scan) struct PartitionHits {
     pub rest: Vec<Rows>,
 }
 
-/// Where rows are that sources find.
+/// Row sources of a part.
 struct RowSource<'a> {
     segment: u32,
     index: usize,
@@ -57,7 +57,7 @@ impl ScanState {
         codes::bounds(key, source, &page, first.threshold.asked().descending)
     }
 
-    /// Whether rows of a part may be among the first.
+    /// Returns whether rows of a part may be among the first.
     fn admits(&self, part: &RowPartition, first: &FirstRows) -> bool {
         let passed = self.table.options.cursor.is_some_and(|cursor| cursor.start(part.segment) == END);
         let address = address(part.segment, part.rows.start);

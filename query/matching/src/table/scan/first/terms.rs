@@ -37,16 +37,16 @@ pub(super) struct Terms<'a> {
     place: KeyPart<'a>,
     column: PathId,
     path: PathId,
-    /// Whether rows may have several.
+    /// `true` if rows may have several.
     is_list: bool,
     cost: u64,
-    /// Whether rows are looked for among matches that are not known.
+    /// `true` if rows are looked for among matches that are not known.
     seeks: bool,
-    /// Whether that may be followed by a walk with known matches: nothing else reads as few keys.
+    /// `true` if that may be followed by a walk with known matches: nothing else reads as few keys.
     may_know: bool,
-    /// Whether rows without a term are to be given first.
+    /// `true` if rows without a term are to be given first.
     lacking_first: bool,
-    /// Whether rows without a term have their turn after the last term.
+    /// `true` if rows without a term have their turn after the last term.
     lacking_last: bool,
     /// Rows of the next run, at least.
     wanted: u64,

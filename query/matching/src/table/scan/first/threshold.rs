@@ -14,16 +14,16 @@ use super::codes;
 use super::top_keys::{Contest, Text, TextOrder};
 use crate::table::keys::{Key, KeyKind};
 
-/// What is asked of the first rows.
+/// Request for the first rows.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct TopRowsRequest {
-    /// How many rows are wanted, or the best rows of how many groups.
+    /// Number of requested rows, or of groups whose best rows are requested.
     pub limit: usize,
-    /// Whether only the best row of each group counts.
+    /// `true` if only the best row of each group counts.
     pub grouped: bool,
-    /// Whether the greatest key comes first.
+    /// `true` if the greatest key comes first.
     pub descending: bool,
-    /// Whether addresses alone decide among rows of one key.
+    /// `true` if addresses alone decide among rows of one key.
     pub by_address: bool,
     /// Code of the point where the search goes on; rows before it are of no interest.
     pub after: Option<u64>,
@@ -85,7 +85,7 @@ impl Threshold {
         &self.asked
     }
 
-    /// Whether it tells what does not compete, or will once more rows are met: not where groups are few.
+    /// Returns whether it tells what does not compete, or will once more rows are met: not where groups are few.
     pub(super) fn tells(&self) -> bool {
         match &self.best {
             TopThresholds::Codes(best) => best.lock().tells(),
@@ -167,14 +167,14 @@ impl Threshold {
         }
     }
 
-    /// Whether a run of rows may have one that competes, by the address of the first, and their least and greatest code.
+    /// Returns whether a run of rows may have one that competes, by the address of the first, and their least and greatest code.
     pub(super) fn admits_run(&self, first: u64, codes: (u64, u64)) -> bool {
         let first = if self.asked.by_address { first } else { 0 };
         self.worst().is_none_or(|worst| (codes.0, first) <= worst)
             && self.asked.after.is_none_or(|after| codes.1 >= after)
     }
 
-    /// Whether rows of a term may compete, by the address of the first.
+    /// Returns whether rows of a term may compete, by the address of the first.
     pub(super) fn admits_term(&self, first: u64, term: &[u8]) -> bool {
         match &self.best {
             TopThresholds::Codes(_) => match codes::of_term(self.kind, term, self.asked.descending) {

@@ -43,7 +43,7 @@ impl<K: Ord + Clone> Contest<K> {
         Self { limit, best }
     }
 
-    /// Whether there is a worst that competes, or will be.
+    /// Returns whether there is a worst that competes, or will be.
     pub(super) fn tells(&self) -> bool {
         !matches!(self.best, TopKeys::FewGroups)
     }
@@ -93,12 +93,12 @@ impl<K: Ord + Clone> Contest<K> {
     }
 }
 
-/// How strings are ordered.
+/// Order of strings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct TextOrder {
-    /// Whether the greatest comes first.
+    /// `true` if the greatest comes first.
     pub descending: bool,
-    /// Whether rows without one come first.
+    /// `true` if rows without one come first.
     pub nulls_first: bool,
 }
 

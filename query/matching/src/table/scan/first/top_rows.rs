@@ -14,12 +14,12 @@ const ROWS_A_GROUP: [usize; 2] = [4, 32];
 /// A part's best rows.
 pub(super) struct TopRows<'a> {
     pass: SegmentPass<'a>,
-    /// Whether they are those of the best scores.
+    /// `true` if they are those of the best scores.
     by_score: bool,
-    /// Whether scores are computed.
+    /// `true` if scores are computed.
     scores: bool,
     cursor: Option<Cursor>,
-    /// How many rows the next run and the one behind it are of.
+    /// Numbers of rows of the next run and the one behind it.
     sizes: Vec<usize>,
     given: RoaringBitmap,
     /// Code and address of the last row that was given; `None` after the last run.
