@@ -36,7 +36,7 @@ pub mod wal;
 mod weighted_lru;
 
 pub use access::{Origin, Principal, Session};
-pub use clock::{Clock, ManualClock, SharedClock, SystemClock};
+pub use clock::{Clock, Instant, ManualClock, SharedClock, SystemClock};
 pub use compute::{Compute, Priority, panic_text, run_behind_reads, run_promptly};
 pub use config::{Config, ObjectStoreConfig};
 pub use engine::*;

@@ -71,7 +71,7 @@ use crate::shard::Services;
 pub use crate::shard::{ContextFigures, ContextKind, OpenContext};
 use crate::sync::{self, AsyncMutex};
 use crate::wal::{Entry, Frame, ReplayProgress, Wal};
-use crate::{Config, Error, Result, SharedClock};
+use crate::{Config, Error, Instant, Result, SharedClock};
 
 /// Time that the shutdown gives the object store to take a note.
 const NOTE_TIME: Duration = Duration::from_secs(5);
@@ -246,10 +246,8 @@ impl Engine {
                 upkeep.abort();
                 let _ = upkeep.await;
             }
-            let deadline = tokio::time::Instant::now().checked_add(time);
-            let left = || {
-                deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(tokio::time::Instant::now()))
-            };
+            let deadline = Instant::now().checked_add(time);
+            let left = || deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
             let indices = self.inner.all_indices();
             let flushed = tokio::time::timeout(left(), self.flush(&indices)).await.unwrap_or_else(|_| {
                 let reason = "the store could not be flushed in time; the log has what is missing";

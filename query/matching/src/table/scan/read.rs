@@ -1,9 +1,9 @@
 //! What a scan reads of its segments: the predicate made ready, keys of rows, batches.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use datafusion::arrow::array::{ArrayRef, Float32Array, RecordBatch, RecordBatchOptions, UInt32Array};
+use millrace_storage::Instant;
 use millrace_storage::mapping::PathId;
 use millrace_storage::segment::list_rows;
 use millrace_work::error::{Error, Result};
