@@ -3,8 +3,8 @@
 //! [`Engine`] owns the running indices, the log, the catalog and the object store; here it is opened and shut down. `recovery.rs` is
 //! the start, `write.rs` and `round.rs` are the write path, `get.rs` reads by id, `change.rs` changes metadata and mappings,
 //! `refresh.rs` is what requests ask of shards: refresh, flush, merge. `source.rs` and `positions.rs` are what sources of pipelines
-//! need, `system.rs` indices of the server's own. `upkeep.rs` is the background work: refresh, flush, compaction, cutting the log;
-//! `watermarks.rs` what a disk that fills up means.
+//! need, `system.rs` indices of the server's own, `system_documents.rs` their documents. `upkeep.rs` is the background work: refresh,
+//! flush, compaction, cutting the log; `watermarks.rs` what a disk that fills up means.
 
 mod batched_write;
 mod budget;
@@ -30,6 +30,7 @@ mod recovery;
 mod refresh;
 mod source;
 mod system;
+mod system_documents;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -60,6 +61,10 @@ pub use self::node_faults::NodeFault;
 pub use self::read_back::{Choice, Missing, ReadBack};
 pub use self::source::{DeadLetter, OnReject, SourceWrite, UnsyncedWrite};
 pub use self::system::hidden_index;
+pub use self::system_documents::{
+    DocumentMirror, DocumentVersion, MirroredDocument, Precondition, SystemDocument, SystemDocuments,
+    UnreadableDocument, VersionedDocument,
+};
 pub use self::types::*;
 use crate::access::{Origin, Views, Visibility};
 use crate::catalog::{AccountChange, AccountRecord, Catalog};
