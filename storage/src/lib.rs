@@ -19,6 +19,7 @@ pub mod disk;
 pub mod document;
 mod engine;
 mod error;
+mod event_loop;
 #[doc(hidden)]
 pub mod fuzzing;
 mod generational_cache;
@@ -41,5 +42,6 @@ pub use compute::{Compute, Priority, panic_text, run_behind_reads, run_promptly}
 pub use config::{Config, ObjectStoreConfig};
 pub use engine::*;
 pub use error::{Error, Kind, Result};
+pub use event_loop::{EventHandler, EventLoop, EventSender, Mailbox};
 pub use generational_cache::GenerationalCache;
 pub use wal::ReplayProgress;
