@@ -8,7 +8,7 @@
 use std::hint::black_box;
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use async_trait::async_trait;
@@ -23,6 +23,7 @@ use millrace_storage::metadata::IndicesOptions;
 use millrace_storage::{Engine, Principal, Session, SystemClock};
 use serde_json::json;
 use tokio::runtime::Runtime;
+use tokio::time::Instant;
 
 /// API keys that there are, and login tokens.
 const KEYS: usize = 100_000;

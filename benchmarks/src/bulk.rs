@@ -6,13 +6,13 @@
 use std::fmt::Write as _;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use reqwest::Method;
 use serde::Serialize;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::arguments::{PeerArgs, ServerArgs};
 use crate::corpus::{Corpus, Ids};

@@ -4,10 +4,10 @@ use std::fs::{self, File};
 use std::io::Write;
 use std::path::Path;
 use std::process::Command;
-use std::time::Instant;
 
 use anyhow::Result;
 use serde::Serialize;
+use tokio::time::Instant;
 
 use crate::latency::Histogram;
 

@@ -6,13 +6,14 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use indicatif::{ProgressBar, ProgressStyle};
 use reqwest::{Method, StatusCode};
 use serde::Serialize;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::corpus::{Body, Corpus};
 use crate::latency::{Histogram, Summary};

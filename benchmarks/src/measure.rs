@@ -4,10 +4,11 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use serde::Serialize;
+use tokio::time::Instant;
 
 use crate::corpus::{Corpus, Ids, Spec};
 use crate::latency::Summary;

@@ -8,12 +8,13 @@
 use std::sync::Arc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use crate::latency::{Histogram, Summary};
 use crate::random::Random;
@@ -114,7 +115,7 @@ async fn probe(
     let mut due = Instant::now();
     while !stop.load(Ordering::Relaxed) {
         due += pace;
-        tokio::time::sleep_until(due.into()).await;
+        tokio::time::sleep_until(due).await;
         let Some(id) = ids.draw() else {
             due = Instant::now();
             continue;

@@ -3,12 +3,12 @@
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, Ordering};
-use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use reqwest::Method;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::latency::{Histogram, Summary};
 use crate::target::Target;

@@ -4,11 +4,12 @@ use std::fs::File;
 use std::net::TcpListener;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, ExitStatus, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use reqwest::Method;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use crate::target::Target;
 

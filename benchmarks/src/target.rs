@@ -1,10 +1,11 @@
 //! A server under test, spoken to over HTTP: Millrace or a peer with the same API.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use reqwest::{Client, Method, StatusCode};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::process;
 

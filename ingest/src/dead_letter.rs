@@ -22,8 +22,8 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use millrace_storage::segment::RowParts;
 use millrace_storage::source::Members;
 use millrace_storage::{
-    Action, ActionKind, DeadLetter, Engine, Error, Kind, OnReject, Principal, Result, SourceWrite, Update,
-    VersionType, WriteOp, hidden_index,
+    Action, ActionKind, DeadLetter, Engine, Error, Kind, OnReject, Precondition, Principal, Result,
+    SourceWrite, SystemDocument, SystemDocuments, Update, VersionType, WriteOp, hidden_index,
 };
 use serde_json::{Map, Value, json};
 
@@ -150,13 +150,32 @@ pub struct Page {
     pub next: Option<Cursor>,
 }
 
+impl SystemDocument for StoredDeadLetter {
+    const INDEX: &'static str = INDEX;
+    const WRITE_TIMEOUT: Duration = TIMEOUT;
+
+    fn index_body() -> Value {
+        index_body()
+    }
+
+    fn encode(&self) -> Bytes {
+        Bytes::from(Value::Object(self.document.clone()).to_string())
+    }
+
+    fn decode(id: &str, source: &Bytes) -> Result<Self, String> {
+        let letter = Self::new(id.to_owned(), source, 0).ok_or("a dead letter is an object")?;
+        let time = DateTime::parse_from_rfc3339(&letter.time).map_err(|error| error.to_string())?;
+        Ok(Self { time_ms: time.timestamp_millis(), ..letter })
+    }
+}
+
 /// Creates the index where it is missing. Letters that are written without are stored as well, but with a
 /// mapping made of them.
 ///
 /// # Errors
 /// The store's.
-pub async fn create_index(engine: &Engine) -> Result<()> {
-    engine.make_own_index(INDEX, &index_body()).await?;
+pub async fn create_index(engine: &Arc<Engine>) -> Result<()> {
+    SystemDocuments::<StoredDeadLetter>::new(engine).ensure_index().await?;
     if engine.index(INDEX)?.mapping().field("bytes").is_none() {
         // Of an earlier version, whose letters do not say how long they are.
         let body = json!({"properties": {"bytes": {"type": "long"}}});
@@ -236,7 +255,7 @@ fn operation(mut letter: Map<String, Value>) -> WriteOp {
     let bytes = letter.iter().map(|(name, value)| name.len() + value.as_str().map_or(8, str::len) + 6);
     letter.insert("bytes".to_owned(), Value::from(bytes.sum::<usize>()));
     let source = Bytes::from(Value::Object(letter).to_string());
-    WriteOp::new(INDEX, None, Action::Index(source))
+    SystemDocuments::<StoredDeadLetter>::put_op(None, source, Precondition::Any)
 }
 
 /// Writes an update as text, whose numbers stay as they are written.
@@ -305,7 +324,7 @@ impl StoredDeadLetter {
 
     /// The operation that removes the letter.
     pub fn removal(&self) -> WriteOp {
-        WriteOp::new(INDEX, Some(self.id.clone()), Action::Delete)
+        SystemDocuments::<Self>::delete_op(&self.id, Precondition::Any)
     }
 
     /// The operation that was refused.

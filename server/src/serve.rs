@@ -24,11 +24,11 @@ use millrace_listen::{Listener, Tls};
 use millrace_pipelines::manager;
 use millrace_pipelines::{Environment, Manager};
 use millrace_query::SearchService;
-use millrace_storage::{Engine, ReplayProgress, SystemClock};
+use millrace_storage::{Engine, Instant, ReplayProgress, SystemClock};
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 use crate::config::{Config, Listen};
 use crate::exit::Failure;

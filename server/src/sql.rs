@@ -8,9 +8,10 @@ pub(crate) mod table;
 
 use std::io::{BufRead, ErrorKind, IsTerminal, Write};
 use std::path::PathBuf;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
+use millrace_storage::Instant;
 use reqwest::Method;
 use serde_json::{Value, json};
 

@@ -11,8 +11,9 @@
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use millrace_storage::Instant;
 use millrace_storage::analysis::Analyzers;
 use millrace_storage::bundle::{self, Bundle, FieldSpec, Indexing, Record, RowMap};
 use millrace_storage::document::{Chunk, Column, Strings, Values};

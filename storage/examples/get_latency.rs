@@ -7,10 +7,10 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
-use millrace_storage::{Action, Config, Engine, Principal, RefreshPolicy, SystemClock, WriteOp};
+use millrace_storage::{Action, Config, Engine, Instant, Principal, RefreshPolicy, SystemClock, WriteOp};
 use parking_lot::Mutex;
 
 /// Distinct ids of the writers that choose them.

@@ -4,8 +4,8 @@
 //! sparse documents over a mapping of a thousand fields, which must cost no more a byte than dense ones.
 
 use std::sync::Arc;
-use std::time::Instant;
 
+use millrace_storage::Instant;
 use millrace_storage::document::ChunkBuilder;
 use millrace_storage::mapping::Mapping;
 use rand::rngs::StdRng;

@@ -19,6 +19,7 @@ pub mod disk;
 pub mod document;
 mod engine;
 mod error;
+mod event_loop;
 #[doc(hidden)]
 pub mod fuzzing;
 mod generational_cache;
@@ -36,10 +37,11 @@ pub mod wal;
 mod weighted_lru;
 
 pub use access::{Origin, Principal, Session};
-pub use clock::{Clock, ManualClock, SharedClock, SystemClock};
+pub use clock::{Clock, Instant, ManualClock, SharedClock, SystemClock};
 pub use compute::{Compute, Priority, panic_text, run_behind_reads, run_promptly};
 pub use config::{Config, ObjectStoreConfig};
 pub use engine::*;
 pub use error::{Error, Kind, Result};
+pub use event_loop::{EventHandler, EventLoop, EventSender, Mailbox};
 pub use generational_cache::GenerationalCache;
 pub use wal::ReplayProgress;

@@ -17,9 +17,10 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, Select, select};
 use http_body::{Body, Frame, SizeHint};
 use millrace_listen::{Budget, BudgetExceeded, Reservation, Reserve, StallReason, TransferRate};
+use millrace_storage::Instant;
 use parking_lot::Mutex;
 use tokio::sync::futures::OwnedNotified;
-use tokio::time::{Instant, Sleep};
+use tokio::time::Sleep;
 use tonic::Status;
 
 use crate::framing::Progress;

@@ -11,10 +11,11 @@ mod writer;
 
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use crate::random::Random;
 use crate::server::{Launch, Server};

@@ -1,6 +1,6 @@
 //! An ordinary client of Flight SQL.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result};
 use arrow::array::RecordBatch;
@@ -10,6 +10,7 @@ use arrow_flight::sql::{
     CommandStatementIngest, TableDefinitionOptions, TableExistsOption, TableNotExistOption,
 };
 use futures::{StreamExt, TryStreamExt, stream};
+use tokio::time::Instant;
 use tonic::transport::{Channel, Endpoint};
 
 /// More than any message that a server should send.

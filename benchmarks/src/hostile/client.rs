@@ -6,12 +6,13 @@
 use std::fmt::Write as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use reqwest::{Method, StatusCode};
 use serde_json::{Value, json};
 use tokio::sync::oneshot;
+use tokio::time::Instant;
 
 use super::SharedTarget;
 use crate::latency::Histogram;
@@ -97,7 +98,7 @@ async fn steadily<F: Future<Output = Result<()>>>(
     let mut due = Instant::now();
     while !stop.load(Ordering::Relaxed) {
         due += PACE;
-        tokio::time::sleep_until(due.into()).await;
+        tokio::time::sleep_until(due).await;
         send().await?;
         latencies.lock().unwrap_or_else(PoisonError::into_inner).record(due.elapsed());
     }

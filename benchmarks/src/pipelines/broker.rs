@@ -1,6 +1,6 @@
 //! Kafka, as far as the measurements need it: topics of our own, filled and counted.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use rdkafka::ClientConfig;
@@ -9,6 +9,7 @@ use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, Consumer};
 use rdkafka::error::{KafkaError, RDKafkaErrorCode};
 use rdkafka::producer::{BaseRecord, DefaultProducerContext, Producer, ThreadedProducer};
+use tokio::time::Instant;
 
 use super::feed::{Events, Format};
 

@@ -13,12 +13,13 @@ mod webhook;
 
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail, ensure};
 use reqwest::Method;
 use serde::Serialize;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use self::broker::Broker;
 pub(crate) use self::cli::PipelinesArgs;

@@ -2,11 +2,12 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use reqwest::{Client, StatusCode};
 use serde::Serialize;
+use tokio::time::Instant;
 
 use super::feed::{Feed, Format};
 use crate::latency::{Histogram, Summary};

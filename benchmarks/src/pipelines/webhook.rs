@@ -9,12 +9,13 @@ use std::collections::BTreeMap;
 use std::io::Write;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use reqwest::{Client, Method, StatusCode};
 use serde::Serialize;
 use serde_json::json;
+use tokio::time::Instant;
 
 use super::feed::{Events, Format};
 use super::post::until_listening;
@@ -93,7 +94,7 @@ pub(crate) async fn run(target: &Target, port: u16, pace: WebhookLoad) -> Result
             let mut number = first;
             while number < posts {
                 let due = start + interval.mul_f64(number as f64);
-                tokio::time::sleep_until(due.into()).await;
+                tokio::time::sleep_until(due).await;
                 let probe = number.is_multiple_of(probe_each).then_some(number);
                 let body = bytes::Bytes::from(body(&payloads, number, pace.batch, probe));
                 if let Some(probe) = probe {

@@ -3,7 +3,6 @@
 use std::path::Path;
 use std::process::Command;
 use std::sync::Arc;
-use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use millrace_rules::definition::Definition;
@@ -11,6 +10,7 @@ use millrace_rules::engine::{Engine, Frame, Matcher, Operation, Rule, RuleMatche
 use millrace_rules::{Bounds, Event, Origin, Time, Times, Timing};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
+use tokio::time::Instant;
 
 /// Script that runs ElastAlert.
 const SCRIPT: &str = include_str!("counting.py");

@@ -2,12 +2,13 @@
 
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Result, bail};
 use reqwest::Method;
 use serde::Serialize;
 use serde_json::Value;
+use tokio::time::Instant;
 
 use super::mix::Mix;
 use super::site::{INDEX, Site};

@@ -1,12 +1,12 @@
 //! OpenSearch's percolator with the same queries and events: events a second, several at a time and several clients.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use anyhow::{Context, Result, bail};
 use reqwest::Method;
 use serde::Serialize;
 use serde_json::{Value, json};
+use tokio::time::Instant;
 
 use super::feed::Feed;
 use super::mix::Mix;

@@ -3,13 +3,14 @@
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use reqwest::{Method, StatusCode};
 use serde::Serialize;
 use serde_json::{Value, json};
 use tokio::sync::mpsc;
+use tokio::time::Instant;
 
 use super::feed::{Body, Feed};
 use super::mix::{Mix, planted};
@@ -167,7 +168,7 @@ pub(super) async fn send(
             loop {
                 let next = receiver.lock().await.recv().await;
                 let Some((due, body)) = next else { return Ok::<_, anyhow::Error>(sent) };
-                tokio::time::sleep_until(due.into()).await;
+                tokio::time::sleep_until(due).await;
                 bulk(&target, body.bytes).await?;
                 let now = Instant::now();
                 sent.bulks.record(now.saturating_duration_since(due));

@@ -8,12 +8,14 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_storage::{Action, DeadLetter, Engine, OnReject, Principal, Result, SourceWrite, WriteOp};
+use millrace_storage::{
+    DeadLetter, Engine, OnReject, Precondition, Principal, Result, SourceWrite, SystemDocuments,
+};
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
 use super::heads::{Contents, Listing, UNKNOWN_BYTES, UnreadDeadLetter};
-use super::{INDEX, TIMEOUT};
+use super::{StoredDeadLetter, TIMEOUT};
 
 /// Bytes of letters of a pipeline where nothing else is said, as in Logstash.
 pub const MAX_BYTES: u64 = 1 << 30;
@@ -263,7 +265,8 @@ impl RetentionTask {
         let none: DeadLetter = Arc::new(|_, _| OnReject::Nothing);
         for heads in going.chunks(AT_ONCE) {
             let ids = listing.ids(heads).await?.into_iter().filter(|id| !id.is_empty());
-            let own = ids.map(|id| WriteOp::new(INDEX, Some(id), Action::Delete)).collect();
+            let removal = |id: String| SystemDocuments::<StoredDeadLetter>::delete_op(&id, Precondition::Any);
+            let own = ids.map(removal).collect();
             let write = SourceWrite { own, ..SourceWrite::default() };
             engine.write_from_source(principal, write, Arc::clone(&none), TIMEOUT).await?;
         }

@@ -11,11 +11,12 @@ use std::io::{self, Write};
 use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt, PermissionsExt};
 use std::path::{Component, Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use flate2::Compression;
 use flate2::write::GzEncoder;
+use millrace_storage::Instant;
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use tokio::sync::watch;

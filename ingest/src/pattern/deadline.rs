@@ -1,7 +1,9 @@
 //! Deadline of matching.
 
 use std::cell::Cell;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+
+use millrace_storage::Instant;
 
 /// The end of the time for one or several matches. The clock starts at the first look at it, so that a match
 /// that is found at once costs none.

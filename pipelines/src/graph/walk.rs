@@ -5,9 +5,9 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
 
 use millrace_ingest::{Event, Provenance};
+use millrace_storage::Instant;
 use millrace_storage::panic_text;
 
 use super::{Block, FilterNode, Node};

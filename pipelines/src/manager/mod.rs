@@ -12,12 +12,12 @@ mod tests;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use chrono::{DateTime, Utc};
 use futures::future::join_all;
 use millrace_ingest::budget::Budget;
-use millrace_storage::Compute;
+use millrace_storage::{Compute, Instant};
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::task::JoinHandle;
@@ -228,7 +228,7 @@ impl Manager {
     /// Stops all pipelines; what was read has `patience` to come to its end. That is also the time that a look at the directory
     /// which is under way has, before it is cut off.
     pub async fn stop(&self, patience: Duration) {
-        let deadline = tokio::time::Instant::now() + patience;
+        let deadline = Instant::now() + patience;
         self.stopping.send_replace(true);
         let tasks = [self.watching.lock().take(), self.keeping.lock().take()];
         for mut task in tasks.into_iter().flatten() {
@@ -244,7 +244,7 @@ impl Manager {
             }
         }
         let _looking = tokio::time::timeout_at(deadline, self.looking.lock()).await;
-        let left = deadline.saturating_duration_since(tokio::time::Instant::now());
+        let left = deadline.saturating_duration_since(Instant::now());
         let all: Vec<Arc<ManagedPipeline>> =
             std::mem::take(&mut *self.pipelines.lock()).into_values().collect();
         join_all(all.into_iter().map(|managed| async move {

@@ -2,7 +2,7 @@
 //! durable, the sources are told. See `docs/internals/delivery.md`.
 
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::join_all;
@@ -10,7 +10,7 @@ use millrace_ingest::batch::NotStored;
 use millrace_ingest::output::{OrderTicket, SinkInterrupted};
 use millrace_ingest::{Ack, Move};
 use millrace_storage::wal::PositionDelta;
-use millrace_storage::{DeadLetter as Replace, Error, Kind, SourceWrite, WriteOp};
+use millrace_storage::{DeadLetter as Replace, Error, Instant, Kind, SourceWrite, WriteOp};
 use tokio::sync::watch;
 
 use super::RuntimeContext;

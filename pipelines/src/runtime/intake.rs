@@ -2,7 +2,7 @@
 
 use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -11,6 +11,7 @@ use futures::future::FusedFuture;
 use millrace_ingest::budget::PipelineShare;
 use millrace_ingest::input::{Context, InputError, Positions};
 use millrace_ingest::{Batch, Event};
+use millrace_storage::Instant;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 
@@ -83,7 +84,7 @@ impl RunningInput {
 
     /// Waits until the input has stopped and all that it sent is in the queue. What is not through at the deadline is
     /// cut off: it was not acknowledged, and is read again.
-    pub(super) async fn stopped(self, deadline: tokio::time::Instant) {
+    pub(super) async fn stopped(self, deadline: Instant) {
         let over = tokio::time::sleep_until(deadline).fuse();
         tokio::pin!(over);
         self.stopped_unless(&mut over).await;

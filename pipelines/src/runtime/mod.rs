@@ -34,11 +34,10 @@ use chrono::{DateTime, Utc};
 use futures::FutureExt;
 use millrace_ingest::budget::PipelineShare;
 use millrace_ingest::input::BatchSize;
-use millrace_storage::{Compute, Priority};
+use millrace_storage::{Compute, Instant, Priority};
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
-use tokio::time::Instant;
 
 use crate::Graph;
 use crate::graph::decoration::Decoration;

@@ -5,8 +5,8 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use millrace_ingest::Batch;
+use millrace_storage::Instant;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
-use tokio::time::Instant;
 
 use super::generation::Generation;
 use crate::graph::InputNode;

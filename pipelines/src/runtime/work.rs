@@ -3,12 +3,11 @@
 use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
-use std::time::Instant;
 
 use millrace_ingest::budget::Reservation;
 use millrace_ingest::output::{Output, Sink};
 use millrace_ingest::{Ack, Event, Move, Provenance};
-use millrace_storage::WriteOp;
+use millrace_storage::{Instant, WriteOp};
 use ring::digest::{Context, SHA256};
 
 use super::delivery::Delivery;

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::time::Instant;
 
+use millrace_storage::Instant;
 use millrace_work::error::{Result, cut_short};
 use serde_json::{Map, Value, json};
 

@@ -3,7 +3,6 @@
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
-use std::time::Instant;
 
 use datafusion::logical_expr::Expr;
 use datafusion::physical_plan::displayable;
@@ -17,6 +16,7 @@ use millrace_matching::order::{Order, Point};
 use millrace_matching::table::resolve::setting;
 use millrace_matching::table::top_k::first_of_groups;
 use millrace_matching::table::{IndexTable, ScanOptions, TableSnapshot};
+use millrace_storage::Instant;
 use millrace_storage::routing;
 use millrace_storage::segment::RowParts;
 use millrace_work::compute::{Compute, StopOnDrop};

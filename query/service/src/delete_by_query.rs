@@ -6,7 +6,7 @@
 
 use std::any::Any;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use millrace_dsl::body::SearchBody;
 use millrace_dsl::json;
@@ -18,7 +18,7 @@ use millrace_search::searcher::{Search, slice_of};
 use millrace_storage::access::{self, Refusals};
 use millrace_storage::segment::RowParts;
 use millrace_storage::{
-    Action, DocResult, Error as StorageError, Kind, RefreshPolicy, Session, WriteOp, WriteOutcome,
+    Action, DocResult, Error as StorageError, Instant, Kind, RefreshPolicy, Session, WriteOp, WriteOutcome,
 };
 use millrace_target::access_checkpoint::AccessCheckpoint;
 use millrace_target::lookup;

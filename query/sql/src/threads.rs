@@ -19,13 +19,13 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_storage::Instant;
 use millrace_storage::access::Caller;
 use millrace_work::compute::{Stop, StopOnDrop};
 use millrace_work::error::Error;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
-use tokio::time::Instant;
 
 pub use self::items::PATIENCE;
 pub(crate) use self::items::{Item, ItemSink, Items};

@@ -2,10 +2,10 @@
 //! frame there may be far more. All who evaluate frames have [`Matches`]: rules at work ([`crate::state`]), those that catch up, and replays.
 
 use std::collections::VecDeque;
-use std::time::Instant;
 
 use millrace_rules::Time;
 use millrace_rules::engine::{Engine as Rules, Operation};
+use millrace_storage::Instant;
 
 use crate::frame_reader::Step;
 use crate::matching::{CachedMatches, Evaluable, Matching};

@@ -26,9 +26,9 @@ use millrace_notifications::Notifications;
 use millrace_query::QueryContext;
 use millrace_rules::engine::{Condition, Engine as Rules, Operation, Rule, SilenceOrder};
 use millrace_rules::{Bounds, Time, Timing};
-use millrace_storage::{Choice, Error as StorageError, Index, Priority};
+use millrace_storage::{Choice, Error as StorageError, Index, Instant, Priority};
 use tokio::task::JoinSet;
-use tokio::time::{Instant, sleep, sleep_until, timeout_at};
+use tokio::time::{sleep, sleep_until, timeout_at};
 
 pub(crate) use self::progress::{CatchUp, Progress};
 use self::progress::{MAX_ROUNDS, PauseDurations};

@@ -11,9 +11,9 @@ use std::time::Duration;
 use millrace_notifications::Notifications;
 use millrace_query::filters::Batch;
 use millrace_storage::wal::AppliedFrame;
-use millrace_storage::{Engine, Error, FeedItem, FeedReader, Priority, Result};
+use millrace_storage::{Engine, Error, FeedItem, FeedReader, Instant, Priority, Result};
 use tokio::sync::{Notify, OwnedMutexGuard, watch};
-use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout_at};
+use tokio::time::{MissedTickBehavior, interval, sleep, timeout_at};
 
 use crate::alert_chunks::Matches;
 use crate::commit::{Position, READER};

@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use millrace_rules::Time;
 use millrace_rules::engine::{Condition, Status};
-use millrace_storage::Engine;
+use millrace_storage::{Engine, Instant};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 

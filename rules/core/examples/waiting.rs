@@ -3,6 +3,8 @@
 //! `cargo run --release -p millrace-rules --example waiting -- [seconds of events] [rules that an event matches]`; what it takes is
 //! told as a share of the time that the events stand for, with the memory of the process.
 
+#![allow(clippy::disallowed_methods, reason = "the crate has no clock; an example measures real time")]
+
 use std::sync::Arc;
 
 use millrace_rules::definition::Definition;

@@ -94,7 +94,7 @@ pub(crate) async fn fill(
     let definition = &kept.definition;
     let source = Source::new(&shared.engine, kept).await?;
     let session = shared.session_of(kept).await?;
-    let (engine, search) = (&*shared.engine, &shared.search);
+    let (engine, search) = (&shared.engine, &shared.search);
     let reader = Reader { search, session: &session, source: &source, definition, priority: Priority::Spare };
     let own = Session::system(&shared.engine);
     for value in predicted(shared, kept, &own, from, to).await? {

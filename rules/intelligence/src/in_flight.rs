@@ -2,9 +2,10 @@
 
 use std::collections::HashSet;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use millrace_storage::Error as StorageError;
+use millrace_storage::Instant;
 use parking_lot::Mutex;
 
 use crate::error::{Error, Result};

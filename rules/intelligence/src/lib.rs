@@ -40,11 +40,11 @@ use std::sync::Arc;
 use millrace_accounts::Accounts;
 use millrace_query::SearchService;
 use millrace_storage::access::Caller;
-use millrace_storage::{Engine, Error as StorageError, Principal, Priority};
+use millrace_storage::{Engine, Error as StorageError, EventLoop, Principal, Priority};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, watch};
-use tokio::task::{JoinError, JoinHandle};
+use tokio::task::JoinError;
 use uuid::Uuid;
 
 use crate::active_backfills::ActiveBackfills;
@@ -69,23 +69,13 @@ const ADMIN: &str = "admin";
 #[derive(Clone)]
 pub struct Intelligence {
     shared: Arc<IntelligenceContext>,
-    task: Arc<Task>,
+    /// The loops of schedules and of predictions' outcomes; none once they are to end.
+    event_loops: Arc<Mutex<Vec<EventLoop>>>,
 }
 
 impl fmt::Debug for Intelligence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Intelligence").field("rules", &self.shared.store.all().len()).finish_non_exhaustive()
-    }
-}
-
-/// Task that follows schedules.
-struct Task(Mutex<Option<JoinHandle<()>>>);
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        if let Some(task) = self.0.lock().take() {
-            task.abort();
-        }
     }
 }
 
@@ -168,18 +158,18 @@ impl Intelligence {
         }
         shared.artefacts.sweep(shared.store.all()).await;
         results::bring_up_to_date(engine).await;
-        let task = tokio::spawn(scheduler::follow(Arc::clone(&shared)));
-        Ok(Self { shared, task: Arc::new(Task(Mutex::new(Some(task)))) })
+        let event_loops = scheduler::spawn(&shared);
+        Ok(Self { shared, event_loops: Arc::new(Mutex::new(event_loops)) })
     }
 
     /// Starts no more runs, and waits for those that are under way: they end at their next step.
     pub async fn stop(&self) {
         self.shared.stopping.send_replace(true);
-        let task = self.task.0.lock().take();
-        if let Some(task) = task
-            && let Err(error) = task.await
-        {
-            tracing::error!(%error, "following the schedules of AI rules has failed");
+        let event_loops = std::mem::take(&mut *self.event_loops.lock());
+        for event_loop in event_loops {
+            if let Err(error) = event_loop.drain().await {
+                tracing::error!(%error, "following the schedules of AI rules has failed");
+            }
         }
         // Runs that were asked for follow no schedule.
         drop(self.shared.under_way.write().await);

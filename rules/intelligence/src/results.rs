@@ -4,11 +4,15 @@
 //! where the field is, so that `a.b` becomes `{"a": {"b_pre": …, "b_cur": …}}`. Its `_id` is made of the rule's name, the algorithm, the time
 //! from which was predicted and the predicted time, so that a run that is repeated writes the same documents.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use millrace_storage::metadata::{IndicesOptions, Metadata};
-use millrace_storage::{Action, Engine, Error as StorageError, Principal, RefreshPolicy, Update, WriteOp};
+use millrace_storage::{
+    Action, Engine, Error as StorageError, Precondition, Principal, RefreshPolicy, SystemDocument,
+    SystemDocuments, Update, WriteOp,
+};
 use serde_json::{Map, Value, json};
 
 use crate::definition::Definition;
@@ -52,8 +56,26 @@ pub(crate) const MAX_PARTS: usize = 20;
 const MAX_FIELDS: usize = 20_000;
 /// Documents of a write.
 const BATCH: usize = 2_000;
-/// Time that a write may wait for memory.
-const TIMEOUT: Duration = Duration::from_secs(60);
+
+/// The document of a predicted bucket, as JSON.
+pub(crate) struct Prediction(Bytes);
+
+impl SystemDocument for Prediction {
+    const INDEX: &'static str = INDEX;
+    const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+
+    fn index_body() -> Value {
+        index_body()
+    }
+
+    fn encode(&self) -> Bytes {
+        self.0.clone()
+    }
+
+    fn decode(_: &str, source: &Bytes) -> Result<Self, String> {
+        Ok(Self(source.clone()))
+    }
+}
 
 fn limits() -> Value {
     json!({"index.mapping.total_fields.limit": MAX_FIELDS, "index.mapping.depth.limit": MAX_PARTS})
@@ -181,14 +203,12 @@ pub(crate) fn take(document: &Value, field: &str, ending: &str) -> Option<f64> {
 /// # Errors
 /// The store's; [`Error::Stored`] with the first document that is refused. Others of its batch are stored, those of later ones are not.
 pub(crate) async fn write(
-    engine: &Engine,
+    engine: &Arc<Engine>,
     documents: Vec<(String, Bytes)>,
     written: &mut usize,
 ) -> Result<()> {
-    engine.make_own_index(INDEX, &index_body()).await?;
-    let ops =
-        documents.into_iter().map(|(id, document)| WriteOp::new(INDEX, Some(id), Action::Index(document)));
-    in_batches(engine, ops.collect(), written).await
+    let put = |(id, document)| SystemDocuments::<Prediction>::put_op(Some(id), document, Precondition::Any);
+    in_batches(engine, documents.into_iter().map(put).collect(), written).await
 }
 
 /// Makes what was written visible to searches.
@@ -207,7 +227,7 @@ pub(crate) async fn refresh(engine: &Engine) -> Result<()> {
 ///
 /// # Errors
 /// As [`write`].
-pub(crate) async fn fill(engine: &Engine, found: Vec<(String, Value)>) -> Result<()> {
+pub(crate) async fn fill(engine: &Arc<Engine>, found: Vec<(String, Value)>) -> Result<()> {
     // Without retries all of them are one frame of the log.
     let update =
         |document: Value| Update { doc: Some(document.into()), detect_noop: true, ..Update::default() };
@@ -217,11 +237,11 @@ pub(crate) async fn fill(engine: &Engine, found: Vec<(String, Value)>) -> Result
     in_batches(engine, ops.collect(), &mut 0).await
 }
 
-async fn in_batches(engine: &Engine, mut ops: Vec<WriteOp>, written: &mut usize) -> Result<()> {
-    let principal = Principal::of_rules(INDEX);
+async fn in_batches(engine: &Arc<Engine>, mut ops: Vec<WriteOp>, written: &mut usize) -> Result<()> {
+    let predictions = SystemDocuments::<Prediction>::with_principal(engine, Principal::of_rules(INDEX));
     while !ops.is_empty() {
         let rest = ops.split_off(ops.len().min(BATCH));
-        let results = engine.write(&principal, ops, RefreshPolicy::None, TIMEOUT).await?;
+        let results = predictions.write(ops, RefreshPolicy::None).await?;
         let mut refused = None;
         for result in results {
             match result {

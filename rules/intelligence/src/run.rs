@@ -1,12 +1,11 @@
 //! A run: samples read, a model trained or taken up again, predictions written.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use bytes::Bytes;
 use millrace_forecast::{Algorithm, Series, TrainedModel, seed, train};
 use millrace_storage::access::Action;
-use millrace_storage::{Priority, Session};
+use millrace_storage::{Instant, Priority, Session};
 
 use crate::IntelligenceContext;
 use crate::artefacts::Artefacts;

@@ -1,27 +1,29 @@
 //! Runs rules by their schedules: at most two at a time, and never one twice at once.
 //!
-//! [`due`] says what is due; the task around it looks once a second. A rule that was due while the server was down, or while it ran still, runs
+//! [`due`] says what is due; an event loop around it looks once a second. A rule that was due while the server was down, or while it ran still, runs
 //! once, for the latest of those times. A time counts as seen to when its run has ended, so that one that the server did
-//! not live to see the end of is made up for. A task beside it fills in what became of predictions, one rule after another; a rule may run
+//! not live to see the end of is made up for. Another loop fills in what became of predictions, one rule after another; a rule may run
 //! meanwhile.
 
 use std::collections::{HashMap, HashSet};
+use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use parking_lot::Mutex;
+use millrace_storage::{EventHandler, EventLoop, EventSender, Instant, Mailbox};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
-use tokio::time::{Interval, MissedTickBehavior, interval};
 
 use crate::error::{Error, Result};
 use crate::fill;
-use crate::in_flight::InFlightGuard;
+use crate::run::RunReport;
 use crate::store::{State, StoredRule};
 use crate::{IntelligenceContext, TURNS, to_its_end};
 
 /// Interval between two checks for due runs.
 const TICK: Duration = Duration::from_secs(1);
+/// Messages of runs that wait for the loop, at most; at the bound, runs that begin or have ended wait to say so.
+const MAILBOX_CAPACITY: usize = 256;
 /// The place of a run stays empty for so many times as long as it took, but no longer than this: many of them one after another would slow
 /// down what is ingested.
 const PAUSE: u32 = 4;
@@ -121,56 +123,152 @@ pub(crate) fn due(kept: &StoredRule, has_come: bool, now_ms: i64) -> Option<i64>
     kept.definition.schedule.latest(now_ms).filter(|due| *due > kept.state.handled_ms)
 }
 
-fn ticks() -> Interval {
-    let mut ticks = interval(TICK);
-    ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
-    ticks
+/// Starts the loops of schedules and of predictions' outcomes; both end as [`EventLoop::drain`] says, what runs comes to its end.
+pub(crate) fn spawn(shared: &Arc<IntelligenceContext>) -> Vec<EventLoop> {
+    let (sender, mailbox) = Mailbox::with_capacity(MAILBOX_CAPACITY);
+    let scheduler = Scheduler {
+        shared: Arc::clone(shared),
+        sender,
+        upcoming: UpcomingRuns::default(),
+        queued: HashSet::new(),
+        places: Arc::new(Semaphore::new(TURNS)),
+        failing: FailureBackoff::waiting_up_to(MAX_RUN_AGAIN_MS),
+        in_flight: 0,
+        runs: JoinSet::new(),
+        next_tick: Instant::now(),
+    };
+    let filler = Filler {
+        shared: Arc::clone(shared),
+        failing: FailureBackoff::waiting_up_to(MAX_FILL_AGAIN_MS),
+        next_tick: Instant::now(),
+    };
+    let (_, no_messages) = Mailbox::with_capacity(1);
+    vec![EventLoop::spawn(scheduler, mailbox), EventLoop::spawn(filler, no_messages)]
 }
 
-/// Runs what is due until it is told to stop; what is running then comes to its end.
-pub(crate) async fn follow(shared: Arc<IntelligenceContext>) {
-    let mut stopping = shared.stopping.subscribe();
-    let mut ticks = ticks();
-    let mut jobs: JoinSet<()> = JoinSet::new();
-    let mut coming = UpcomingRuns::default();
-    // Rules that wait for a place do not run yet: who asks for a run of one need not wait for that.
-    let (queued, places) = (Arc::new(Mutex::new(HashSet::new())), Arc::new(Semaphore::new(TURNS)));
-    let failing = Arc::new(Mutex::new(FailureBackoff::waiting_up_to(MAX_RUN_AGAIN_MS)));
-    jobs.spawn(fill_all(Arc::clone(&shared)));
-    while !*stopping.borrow_and_update() && !shared.engine.is_stopping() {
-        tokio::select! {
-            _ = stopping.changed() => break,
-            Some(ended) = jobs.join_next(), if !jobs.is_empty() => {
-                if let Err(error) = ended {
-                    tracing::error!(%error, "a run of an AI rule has failed");
-                }
-            }
-            _ = ticks.tick() => {
-                let now_ms = shared.engine.clock().now_ms();
-                coming.0.retain(|id, _| shared.store.get(id).is_some());
-                failing.lock().keep_of(&shared);
-                for kept in shared.store.all() {
-                    if shared.is_running(&kept.id) || !failing.lock().is_time(&kept, now_ms) {
-                        continue;
-                    }
-                    if kept.state.handled_ms > now_ms {
-                        if let Err(error) = set_back(&shared, &kept, now_ms).await {
-                            failing.lock().tell(&kept, now_ms, &error, WAITS);
-                        }
-                        continue;
-                    }
-                    let has_come = coming.has_come(&kept, now_ms);
-                    if due(&kept, has_come, now_ms).is_none() {
-                        continue;
-                    }
-                    // Marked here, so that the next look sees it.
-                    let Some(mark) = InFlightGuard::new(&queued, &kept.id) else { continue };
-                    jobs.spawn(run(Arc::clone(&shared), mark, Arc::clone(&places), Arc::clone(&failing)));
+/// The loop of schedules: starts what is due.
+struct Scheduler {
+    shared: Arc<IntelligenceContext>,
+    sender: EventSender<ScheduledRun>,
+    upcoming: UpcomingRuns,
+    /// Rules that wait for a place. They do not run yet: who asks for a run of one need not wait for that.
+    queued: HashSet<String>,
+    places: Arc<Semaphore>,
+    failing: FailureBackoff,
+    /// Scheduled runs that did not end yet, and their tasks: those that wait for a place end with the loop.
+    in_flight: usize,
+    runs: JoinSet<()>,
+    next_tick: Instant,
+}
+
+/// A message of a scheduled run.
+enum ScheduledRun {
+    /// It has a place, and has begun.
+    Begun(String),
+    /// It has ended; `due_ms` is `None` where it was not to begin any more.
+    Finished { id: String, due_ms: Option<i64>, outcome: Result<RunReport> },
+}
+
+impl EventHandler for Scheduler {
+    type Message = ScheduledRun;
+
+    async fn handle(&mut self, message: ScheduledRun) {
+        match message {
+            ScheduledRun::Begun(id) => drop(self.queued.remove(&id)),
+            ScheduledRun::Finished { id, due_ms, outcome } => {
+                self.in_flight -= 1;
+                while self.runs.try_join_next().is_some() {}
+                match due_ms {
+                    Some(due_ms) => self.note_outcome(&id, due_ms, outcome),
+                    None => drop(self.queued.remove(&id)),
                 }
             }
         }
     }
-    while jobs.join_next().await.is_some() {}
+
+    async fn run_due(&mut self) -> Option<Instant> {
+        if Instant::now() >= self.next_tick {
+            self.start_due().await;
+            self.next_tick = Instant::now() + TICK;
+        }
+        Some(self.next_tick)
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.shared.check_stopping().is_err()
+    }
+
+    async fn drain(mut self, mailbox: &mut Mailbox<ScheduledRun>) {
+        while self.in_flight > 0 {
+            match mailbox.receive().await {
+                Some(message) => self.handle(message).await,
+                None => break,
+            }
+        }
+    }
+}
+
+impl Scheduler {
+    /// Starts a run of each rule whose time has come.
+    async fn start_due(&mut self) {
+        let shared = Arc::clone(&self.shared);
+        let now_ms = shared.engine.clock().now_ms();
+        self.upcoming.0.retain(|id, _| shared.store.get(id).is_some());
+        self.failing.keep_of(&shared);
+        for kept in shared.store.all() {
+            if shared.is_running(&kept.id) || !self.failing.is_time(&kept, now_ms) {
+                continue;
+            }
+            if kept.state.handled_ms > now_ms {
+                if let Err(error) = set_back(&shared, &kept, now_ms).await {
+                    self.failing.tell(&kept, now_ms, &error, WAITS);
+                }
+                continue;
+            }
+            let has_come = self.upcoming.has_come(&kept, now_ms);
+            if due(&kept, has_come, now_ms).is_none() || !self.queued.insert(kept.id.clone()) {
+                continue;
+            }
+            self.in_flight += 1;
+            let (sender, places, id) = (self.sender.clone(), Arc::clone(&self.places), kept.id.clone());
+            let scheduled = run(Arc::clone(&shared), id.clone(), places, sender.clone());
+            self.runs.spawn(async move {
+                // One that panics ends like any other. Aborted with the loop, this aborts the run.
+                let mut task = JoinSet::new();
+                task.spawn(scheduled);
+                let (due_ms, outcome) = match task.join_next().await {
+                    Some(Ok(ended)) => ended,
+                    Some(Err(error)) => {
+                        tracing::error!(%error, "a run of an AI rule has failed");
+                        (None, Ok(RunReport::default()))
+                    }
+                    None => (None, Ok(RunReport::default())),
+                };
+                // Nobody is there where the loop was dropped.
+                let _ = sender.send(ScheduledRun::Finished { id, due_ms, outcome }).await;
+            });
+        }
+    }
+
+    /// Notes what became of a run that was due at a time.
+    fn note_outcome(&mut self, id: &str, due_ms: i64, outcome: Result<RunReport>) {
+        let now_ms = self.shared.engine.clock().now_ms();
+        let failed = "a scheduled run of an AI rule failed";
+        match (outcome, self.shared.store.get(id)) {
+            (Err(Error::NotFound(_)), _) | (_, None) => {}
+            // It would be due again at once.
+            (Err(error), Some(kept)) if kept.state.handled_ms < due_ms => {
+                self.failing.tell(&kept, now_ms, &error, failed);
+            }
+            (outcome, Some(_)) => {
+                self.failing.rules.remove(id);
+                // What goes wrong stands on the record.
+                if let Err(error) = outcome {
+                    tracing::warn!(rule = id, %error, "{failed}");
+                }
+            }
+        }
+    }
 }
 
 /// Has a rule run, and filled in, again whose time was seen to by a clock that was ahead.
@@ -198,58 +296,65 @@ impl RunSlotGuard {
     }
 }
 
-/// Runs a rule once there is a place.
+/// Runs a rule once there is a place; returns the time that it ran for, if it did, and what became of it.
 async fn run(
     shared: Arc<IntelligenceContext>,
-    queued: InFlightGuard,
+    id: String,
     places: Arc<Semaphore>,
-    failing: Arc<Mutex<FailureBackoff>>,
-) {
-    let id = queued.id.clone();
+    sender: EventSender<ScheduledRun>,
+) -> (Option<i64>, Result<RunReport>) {
+    let none = (None, Ok(RunReport::default()));
     // Without one the server stops.
-    let Ok(place) = shared.one_of(&places).await else { return };
+    let Ok(place) = shared.one_of(&places).await else { return none };
     // What it was queued for may be past: it may have been changed, or run by hand, meanwhile.
     let now_ms = shared.engine.clock().now_ms();
     let due_ms = shared.store.get(&id).and_then(|kept| due(&kept, true, now_ms));
-    let Some((due_ms, running)) = due_ms.zip(shared.begin(&id)) else { return };
-    drop(queued);
-    let ran = Arc::clone(&shared).run_to_its_end(running, Some((due_ms, RunSlotGuard(place)))).await;
-    let now_ms = shared.engine.clock().now_ms();
-    let (failed, mut failing) = ("a scheduled run of an AI rule failed", failing.lock());
-    match (ran, shared.store.get(&id)) {
-        (Err(Error::NotFound(_)), _) | (_, None) => {}
-        // It would be due again at once.
-        (Err(error), Some(kept)) if kept.state.handled_ms < due_ms => {
-            failing.tell(&kept, now_ms, &error, failed);
-        }
-        (ran, Some(_)) => {
-            failing.rules.remove(&id);
-            // What goes wrong stands on the record.
-            if let Err(error) = ran {
-                tracing::warn!(rule = id, %error, "{failed}");
-            }
-        }
-    }
+    let Some((due_ms, running)) = due_ms.zip(shared.begin(&id)) else { return none };
+    let _ = sender.send(ScheduledRun::Begun(id)).await;
+    let outcome = shared.run_to_its_end(running, Some((due_ms, RunSlotGuard(place)))).await;
+    (Some(due_ms), outcome)
 }
 
-/// Fills in what is over of all rules' predictions until it is told to stop.
-async fn fill_all(shared: Arc<IntelligenceContext>) {
-    let mut stopping = shared.stopping.subscribe();
-    let mut ticks = ticks();
-    let mut failing = FailureBackoff::waiting_up_to(MAX_FILL_AGAIN_MS);
-    while !*stopping.borrow_and_update() && !shared.engine.is_stopping() {
-        tokio::select! {
-            _ = stopping.changed() => break,
-            _ = ticks.tick() => {}
+/// The loop that fills in what is over of all rules' predictions, one rule after another.
+struct Filler {
+    shared: Arc<IntelligenceContext>,
+    failing: FailureBackoff,
+    next_tick: Instant,
+}
+
+impl EventHandler for Filler {
+    type Message = Infallible;
+
+    async fn handle(&mut self, message: Infallible) {
+        match message {}
+    }
+
+    async fn run_due(&mut self) -> Option<Instant> {
+        if Instant::now() >= self.next_tick {
+            self.fill_all().await;
+            self.next_tick = Instant::now() + TICK;
         }
-        failing.keep_of(&shared);
+        Some(self.next_tick)
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.shared.check_stopping().is_err()
+    }
+
+    async fn drain(self, _: &mut Mailbox<Infallible>) {}
+}
+
+impl Filler {
+    async fn fill_all(&mut self) {
+        let (shared, failing) = (&self.shared, &mut self.failing);
+        failing.keep_of(shared);
         for listed in shared.store.all() {
             let now_ms = shared.engine.clock().now_ms();
             // Those before it may have taken their time.
             let Some(kept) = shared.store.get(&listed.id) else { continue };
             if kept.state.filled_ms.is_some_and(|filled| filled > now_ms) {
                 if failing.is_time(&kept, now_ms)
-                    && let Err(error) = set_back(&shared, &kept, now_ms).await
+                    && let Err(error) = set_back(shared, &kept, now_ms).await
                 {
                     failing.tell(&kept, now_ms, &error, WAITS);
                 }
@@ -259,7 +364,7 @@ async fn fill_all(shared: Arc<IntelligenceContext>) {
             if !is_pending || shared.check_stopping().is_err() {
                 continue;
             }
-            let (filler, id) = (Arc::clone(&shared), kept.id.clone());
+            let (filler, id) = (Arc::clone(shared), kept.id.clone());
             // One that panics keeps no other from being filled in.
             let filled = to_its_end(async move { filler.fill(&id).await });
             match filled.await {

@@ -1,18 +1,15 @@
 //! Rules as documents of the system index `.intelligence_rules`: what users wrote, what runs maintain, and in `state` what the server
 //! knows of a rule beside that.
 //!
-//! All of them are in memory, too. Changes are made one at a time, each written first as the replacement of the version that is in memory, so
-//! that the two never disagree.
+//! All of them are in memory, too ([`DocumentMirror`]). Changes are made one at a time.
 
-use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
 use millrace_storage::{
-    Action, DocResult, Engine, Error as StorageError, RefreshPolicy, Session, WriteOp, WriteOutcome,
+    DocumentMirror, DocumentVersion, Engine, Error as StorageError, MirroredDocument, RefreshPolicy,
+    SystemDocument, UnreadableDocument,
 };
-use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
@@ -23,8 +20,6 @@ use crate::error::{Error, Result};
 pub(crate) const INDEX: &str = ".intelligence_rules";
 /// Rules that there may be.
 const MAX_RULES: usize = 5_000;
-/// Time that a write may wait for memory.
-const TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Members that runs maintain: shown beside the definition, and never set by a caller that saves it.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -95,13 +90,7 @@ pub(crate) struct StoredRule {
     pub(crate) ran: RunRecord,
     pub(crate) state: State,
     /// Version of the document; `None` before it is stored.
-    version: Option<Version>,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq)]
-struct Version {
-    seq_no: u64,
-    primary_term: u64,
+    version: Option<DocumentVersion>,
 }
 
 impl StoredRule {
@@ -125,32 +114,51 @@ impl StoredRule {
         document
     }
 
-    fn read(id: &str, source: &[u8], version: Version) -> Result<Self, String> {
+    fn read(id: &str, source: &[u8]) -> Result<Self, String> {
         let document: Value = serde_json::from_slice(source).map_err(|error| error.to_string())?;
         let definition = Definition::parse(&document).map_err(|error| error.to_string())?;
         let state = serde_json::from_value(document["state"].clone()).map_err(|error| error.to_string())?;
         let ran = serde_json::from_value(document).map_err(|error| error.to_string())?;
-        Ok(Self { id: id.to_owned(), definition: Arc::new(definition), ran, state, version: Some(version) })
+        Ok(Self { id: id.to_owned(), definition: Arc::new(definition), ran, state, version: None })
+    }
+}
+
+impl SystemDocument for StoredRule {
+    const INDEX: &'static str = INDEX;
+
+    fn index_body() -> Value {
+        index_body()
+    }
+
+    fn encode(&self) -> Bytes {
+        Bytes::from(self.document().to_string())
+    }
+
+    fn decode(id: &str, source: &Bytes) -> Result<Self, String> {
+        Self::read(id, source)
+    }
+}
+
+impl MirroredDocument for StoredRule {
+    fn id(&self) -> &str {
+        &self.id
+    }
+
+    fn version(&self) -> Option<DocumentVersion> {
+        self.version
+    }
+
+    fn set_version(&mut self, version: DocumentVersion) {
+        self.version = Some(version);
     }
 }
 
 /// Keeps rules.
 #[derive(Debug)]
 pub(crate) struct Store {
-    engine: Arc<Engine>,
-    session: Session,
-    rules: RwLock<BTreeMap<String, Arc<StoredRule>>>,
+    rules: DocumentMirror<StoredRule>,
     /// Held by a change from its reading to its writing.
     changing: tokio::sync::Mutex<()>,
-    /// Documents of the index that are no rules, by id.
-    unreadable: RwLock<BTreeMap<String, UnreadableRule>>,
-}
-
-/// A document that is no rule.
-#[derive(Debug)]
-struct UnreadableRule {
-    reason: String,
-    version: Version,
 }
 
 impl Store {
@@ -159,50 +167,22 @@ impl Store {
     /// # Errors
     /// The store's.
     pub(crate) async fn load(engine: &Arc<Engine>) -> Result<Self> {
-        let (mut rules, mut unreadable) = (BTreeMap::new(), BTreeMap::new());
-        if let Ok(index) = engine.index(INDEX) {
-            let mut reading = engine.read_back(&[index], 0..u64::MAX).await?;
-            while let Some(frame) = reading.next().await? {
-                for part in &frame.parts {
-                    for (seq_no, op) in (part.first_seq_no..).zip(&part.ops) {
-                        let Some(source) = &op.source else { continue };
-                        let id = String::from_utf8_lossy(&op.id).into_owned();
-                        let version = Version { seq_no, primary_term: part.primary_term };
-                        match StoredRule::read(&id, source, version) {
-                            Ok(kept) => {
-                                rules.insert(id, Arc::new(kept));
-                            }
-                            Err(reason) => {
-                                unreadable.insert(id, UnreadableRule { reason, version });
-                            }
-                        }
-                    }
-                }
-            }
-        }
-        Ok(Self {
-            engine: Arc::clone(engine),
-            session: Session::system(engine),
-            rules: RwLock::new(rules),
-            changing: tokio::sync::Mutex::default(),
-            unreadable: RwLock::new(unreadable),
-        })
+        Ok(Self { rules: DocumentMirror::load(engine).await?, changing: tokio::sync::Mutex::default() })
     }
 
     /// Returns all rules, in the order of their ids.
     pub(crate) fn all(&self) -> Vec<Arc<StoredRule>> {
-        self.rules.read().values().cloned().collect()
+        self.rules.all()
     }
 
     /// Returns a rule.
     pub(crate) fn get(&self, id: &str) -> Option<Arc<StoredRule>> {
-        self.rules.read().get(id).cloned()
+        self.rules.get(id)
     }
 
     /// Tells what was found that is no rule, and what can be done with it.
     pub(crate) fn unreadable(&self) -> Vec<String> {
-        let unreadable = self.unreadable.read();
-        let said = unreadable.iter().map(|(id, UnreadableRule { reason, .. })| {
+        let said = self.rules.unreadable().into_iter().map(|UnreadableDocument { id, reason, .. }| {
             format!("AI rule [{id}] cannot be read, save it anew with its id or delete it: {reason}")
         });
         said.collect()
@@ -210,7 +190,7 @@ impl Store {
 
     /// Returns whether what has an id is no rule.
     pub(crate) fn is_unreadable(&self, id: &str) -> bool {
-        self.unreadable.read().contains_key(id)
+        self.rules.unreadable_version(id).is_some()
     }
 
     /// Stores a rule that is new, or in the place of what has its id and is no rule.
@@ -219,8 +199,8 @@ impl Store {
     /// [`Error::Conflict`] for a name that another one has, [`Error::TooMany`], the store's.
     pub(crate) async fn create(&self, mut kept: StoredRule) -> Result<()> {
         let _changing = self.changing.lock().await;
-        kept.version = self.unreadable.read().get(&kept.id).map(|unreadable| unreadable.version);
-        let there = self.rules.read().len();
+        kept.version = self.rules.unreadable_version(&kept.id);
+        let there = self.rules.len();
         if there >= MAX_RULES {
             return Err(Error::TooMany(format!("there are {there} AI rules; {MAX_RULES} are allowed")));
         }
@@ -257,25 +237,22 @@ impl Store {
     /// [`Error::NotFound`], the store's.
     pub(crate) async fn delete(&self, id: &str) -> Result<()> {
         let _changing = self.changing.lock().await;
-        let unreadable = self.unreadable.read().get(id).map(|unreadable| unreadable.version);
+        let unreadable = self.rules.unreadable_version(id);
         let version = match self.get(id) {
             Some(kept) => kept.version,
             None => Some(unreadable.ok_or_else(|| Error::NotFound(id.to_owned()))?),
         };
-        let outcome = self.write(id, Action::Delete, version, RefreshPolicy::Immediate).await?;
-        self.rules.write().remove(id);
-        self.unreadable.write().remove(id);
-        match outcome.result {
-            DocResult::NotFound => Err(Error::NotFound(id.to_owned())),
-            _ => Ok(()),
+        let deleted = self.rules.delete(id, version, RefreshPolicy::Immediate).await;
+        match deleted.map_err(|error| named_conflict(id, error))? {
+            true => Ok(()),
+            false => Err(Error::NotFound(id.to_owned())),
         }
     }
 
     /// Names are in the ids of predictions: no two rules have the same.
     fn check_name(&self, kept: &StoredRule) -> Result<()> {
         let name = &kept.definition.name;
-        let rules = self.rules.read();
-        match rules.values().find(|other| other.id != kept.id && other.definition.name == *name) {
+        match self.rules.find(|other| other.id != kept.id && other.definition.name == *name) {
             Some(other) => {
                 Err(Error::Conflict(format!("[model_name] [{name}] is that of AI rule [{}]", other.id)))
             }
@@ -283,38 +260,19 @@ impl Store {
         }
     }
 
-    async fn put(&self, mut kept: StoredRule, refresh: RefreshPolicy) -> Result<()> {
-        let document = Bytes::from(kept.document().to_string());
-        let action = match kept.version {
-            None => Action::Create(document),
-            Some(_) => Action::Index(document),
-        };
-        let outcome = self.write(&kept.id, action, kept.version, refresh).await?;
-        kept.version = Some(Version { seq_no: outcome.seq_no, primary_term: outcome.primary_term });
-        self.unreadable.write().remove(&kept.id);
-        self.rules.write().insert(kept.id.clone(), Arc::new(kept));
-        Ok(())
+    async fn put(&self, kept: StoredRule, refresh: RefreshPolicy) -> Result<()> {
+        let id = kept.id.clone();
+        self.rules.put(kept, refresh).await.map(drop).map_err(|error| named_conflict(&id, error))
     }
+}
 
-    async fn write(
-        &self,
-        id: &str,
-        action: Action,
-        version: Option<Version>,
-        refresh: RefreshPolicy,
-    ) -> Result<WriteOutcome> {
-        self.engine.make_own_index(INDEX, &index_body()).await?;
-        let op = WriteOp {
-            if_seq_no: version.map(|version| version.seq_no),
-            if_primary_term: version.map(|version| version.primary_term),
-            ..WriteOp::new(INDEX, Some(id.to_owned()), action)
-        };
-        self.session.write_one(op, refresh, TIMEOUT).await.map_err(|error| match error {
-            StorageError::VersionConflict { .. } => {
-                Error::Conflict(format!("AI rule [{id}] was changed meanwhile"))
-            }
-            error => error.into(),
-        })
+/// Names the AI rule of a conflict of versions.
+fn named_conflict(id: &str, error: StorageError) -> Error {
+    match error {
+        StorageError::VersionConflict { .. } => {
+            Error::Conflict(format!("AI rule [{id}] was changed meanwhile"))
+        }
+        error => error.into(),
     }
 }
 

@@ -31,14 +31,14 @@ use millrace_query::SearchService;
 use millrace_rules::definition::Definition;
 use millrace_rules::definition::notification::Channel;
 use millrace_rules::hex;
-use millrace_storage::{Engine, Session};
+use millrace_storage::{Engine, EventLoop, EventSender, Mailbox, Session};
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::{Notify, Semaphore, watch};
-use tokio::task::JoinHandle;
+use tokio::sync::Semaphore;
 
 use crate::channel::Channels;
 use crate::secrets::Secrets;
+use crate::sender::SendCompletion;
 
 pub use config::{Config, Smtp, SmtpTls};
 pub use error::{Error, Result};
@@ -53,23 +53,13 @@ const TESTS: usize = 4;
 #[derive(Clone)]
 pub struct Notifications {
     shared: Arc<NotifierState>,
-    task: Arc<Task>,
+    /// The loop that sends; `None` once it is to end.
+    event_loop: Arc<Mutex<Option<EventLoop>>>,
 }
 
 impl fmt::Debug for Notifications {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Notifications").finish_non_exhaustive()
-    }
-}
-
-/// Task that sends.
-struct Task(Mutex<Option<JoinHandle<()>>>);
-
-impl Drop for Task {
-    fn drop(&mut self) {
-        if let Some(task) = self.0.lock().take() {
-            task.abort();
-        }
     }
 }
 
@@ -82,11 +72,10 @@ pub(crate) struct NotifierState {
     pub(crate) channels: Channels,
     pub(crate) secrets: Secrets,
     pub(crate) config: Config,
-    /// Told when there are new rows.
-    pub(crate) wake: Notify,
+    /// Completed deliveries, and wake-ups where there are new rows.
+    pub(crate) sender: EventSender<SendCompletion>,
     /// Frames before this one are evaluated, and what they raised is committed: their rows are not written again.
     pub(crate) committed: AtomicU64,
-    pub(crate) stopping: watch::Sender<bool>,
     tests: Semaphore,
     fault: Mutex<Option<String>>,
 }
@@ -116,6 +105,7 @@ impl Notifications {
         let channels = Channels::new(&config).await?;
         let session = Session::system(engine);
         let secrets = Secrets::new(engine, search, config.secret_key.as_ref());
+        let (sender, mailbox) = Mailbox::with_capacity(sender::MAILBOX_CAPACITY);
         let shared = Arc::new(NotifierState {
             engine: Arc::clone(engine),
             session,
@@ -124,22 +114,20 @@ impl Notifications {
             channels,
             secrets,
             config,
-            wake: Notify::new(),
+            sender,
             committed: AtomicU64::new(0),
-            stopping: watch::Sender::new(false),
             tests: Semaphore::new(TESTS),
             fault: Mutex::new(None),
         });
-        let task = tokio::spawn(sender::run(Arc::clone(&shared)));
-        Ok(Self { shared, task: Arc::new(Task(Mutex::new(Some(task)))) })
+        let event_loop = sender::spawn(&shared, mailbox);
+        Ok(Self { shared, event_loop: Arc::new(Mutex::new(Some(event_loop))) })
     }
 
     /// Begins no more, and waits for what is under way, a few seconds at most.
     pub async fn stop(&self) {
-        self.shared.stopping.send_replace(true);
-        let task = self.task.0.lock().take();
-        if let Some(task) = task
-            && let Err(error) = task.await
+        let event_loop = self.event_loop.lock().take();
+        if let Some(event_loop) = event_loop
+            && let Err(error) = event_loop.drain().await
         {
             tracing::error!(%error, "sending notifications has failed");
         }
@@ -149,7 +137,7 @@ impl Notifications {
     pub fn committed(&self, next: u64, rows: bool) {
         self.shared.committed.fetch_max(next, Ordering::Release);
         if rows {
-            self.shared.wake.notify_one();
+            self.shared.sender.wake();
         }
     }
 

@@ -6,7 +6,6 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -15,10 +14,11 @@ use millrace_query::SearchService;
 use millrace_rules::Time;
 use millrace_rules::definition::notification::Secret;
 use millrace_storage::{
-    Action, DocResult, Engine, Error as StorageError, Priority, RefreshPolicy, Session, WriteOp,
+    DocResult, Engine, Precondition, Priority, RefreshPolicy, Session, SystemDocument, SystemDocuments,
 };
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
@@ -31,8 +31,47 @@ const MAX_VALUE: usize = 16 << 10;
 const MAX_SECRETS: usize = 5_000;
 /// Hosts of a secret.
 const MAX_HOSTS: usize = 20;
-/// Time that a write may wait for memory.
-const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// A secret as it is stored.
+#[derive(Serialize, Deserialize)]
+struct StoredSecret {
+    #[serde(default)]
+    name: String,
+    /// Hosts that the secret may be sent to.
+    #[serde(default)]
+    hosts: Vec<String>,
+    /// The user who stored it.
+    #[serde(default)]
+    by: String,
+    #[serde(rename = "@timestamp", default)]
+    time: String,
+    /// The nonce and the encrypted text in Base64.
+    #[serde(default)]
+    sealed: String,
+}
+
+impl SystemDocument for StoredSecret {
+    const INDEX: &'static str = INDEX;
+
+    fn index_body() -> Value {
+        let keyword = json!({"type": "keyword"});
+        json!({
+            "settings": {"index.number_of_shards": 1, "index.number_of_replicas": 0, "index.hidden": true},
+            "mappings": {"dynamic": "strict", "properties": {
+                "name": keyword, "hosts": keyword, "by": keyword, "@timestamp": {"type": "date"},
+                "sealed": {"type": "keyword", "index": false, "doc_values": false},
+            }},
+        })
+    }
+
+    fn encode(&self) -> Bytes {
+        Bytes::from(serde_json::to_vec(self).expect("texts and lists of texts are JSON"))
+    }
+
+    fn decode(_: &str, source: &Bytes) -> Result<Self, String> {
+        serde_json::from_slice(source).map_err(|error| error.to_string())
+    }
+}
 
 /// A secret that was opened.
 #[derive(Clone)]
@@ -49,7 +88,7 @@ impl fmt::Debug for DecryptedSecret {
 
 /// Keeps secrets.
 pub(crate) struct Secrets {
-    engine: Arc<Engine>,
+    secrets: SystemDocuments<StoredSecret>,
     session: Session,
     search: Arc<SearchService>,
     key: Option<LessSafeKey>,
@@ -60,8 +99,8 @@ pub(crate) struct Secrets {
 impl Secrets {
     pub(crate) fn new(engine: &Arc<Engine>, search: &Arc<SearchService>, key: Option<&[u8; 32]>) -> Self {
         let key = key.and_then(|key| UnboundKey::new(&AES_256_GCM, key).ok()).map(LessSafeKey::new);
-        let (engine, session, search) = (Arc::clone(engine), Session::system(engine), Arc::clone(search));
-        Self { engine, session, search, key, storing: tokio::sync::Mutex::default() }
+        let (secrets, session) = (SystemDocuments::new(engine), Session::system(engine));
+        Self { secrets, session, search: Arc::clone(search), key, storing: tokio::sync::Mutex::default() }
     }
 
     /// Stores a secret; returns whether there was none of the name.
@@ -97,18 +136,18 @@ impl Secrets {
         }
         let sealed = self.seal(name, value)?;
         let _storing = self.storing.lock().await;
-        if self.open_document(name).await?.is_none() && self.count().await? >= MAX_SECRETS {
+        if self.read(name).await?.is_none() && self.count().await? >= MAX_SECRETS {
             return Err(Error::Busy(format!("there are {MAX_SECRETS} secrets already: delete some")));
         }
-        let document = json!({
-            "name": name,
-            "hosts": hosts,
-            "by": by,
-            "@timestamp": Time::from_ms(self.engine.clock().now_ms()).iso(),
-            "sealed": sealed,
-        });
-        let result = self.write(name, Action::Index(Bytes::from(document.to_string()))).await?;
-        Ok(result == DocResult::Created)
+        let secret = StoredSecret {
+            name: name.to_owned(),
+            hosts,
+            by: by.to_owned(),
+            time: Time::from_ms(self.session.clock().now_ms()).iso(),
+            sealed,
+        };
+        let outcome = self.secrets.put(name, &secret, Precondition::Any, RefreshPolicy::Immediate).await?;
+        Ok(outcome.result == DocResult::Created)
     }
 
     /// Opens a secret.
@@ -116,8 +155,8 @@ impl Secrets {
     /// # Errors
     /// Why it cannot be: in words for who has to mend it.
     pub(crate) async fn open(&self, name: &str) -> Result<DecryptedSecret, String> {
-        let found = self.open_document(name).await.map_err(|error| error.to_string())?;
-        let document = found.ok_or_else(|| {
+        let found = self.read(name).await.map_err(|error| error.to_string())?;
+        let secret = found.ok_or_else(|| {
             format!("there is no secret [{name}]: store it with PUT /api/alert/secret/{name}")
         })?;
         let Some(key) = &self.key else { return Err(Error::NoKey.to_string()) };
@@ -126,14 +165,13 @@ impl Secrets {
                 "secret [{name}] cannot be opened: notifications.secret_key is another one than it was stored with"
             )
         };
-        let mut sealed =
-            STANDARD.decode(document["sealed"].as_str().unwrap_or_default()).map_err(|_| broken())?;
+        let mut sealed = STANDARD.decode(&secret.sealed).map_err(|_| broken())?;
         let (nonce, text) = sealed.split_at_mut_checked(NONCE_LEN).ok_or_else(broken)?;
         let nonce = Nonce::try_assume_unique_for_key(nonce).map_err(|_| broken())?;
         let opened = key.open_in_place(nonce, Aad::from(name.as_bytes()), text).map_err(|_| broken())?;
         let value = String::from_utf8(opened.to_vec()).map_err(|_| broken())?;
-        let hosts = document["hosts"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        Ok(DecryptedSecret { value, hosts: hosts.map(str::to_ascii_lowercase).collect() })
+        let hosts = secret.hosts.iter().map(|host| host.to_ascii_lowercase());
+        Ok(DecryptedSecret { value, hosts: hosts.collect() })
     }
 
     /// Lists them by name, without what they hide.
@@ -157,21 +195,20 @@ impl Secrets {
 
     /// Removes one; returns whether it was there.
     pub(crate) async fn delete(&self, name: &str) -> Result<bool> {
-        if !Secret::is_name(name) || self.open_document(name).await?.is_none() {
+        if !Secret::is_name(name) || self.read(name).await?.is_none() {
             return Ok(false);
         }
-        Ok(self.write(name, Action::Delete).await? == DocResult::Deleted)
+        let outcome = self.secrets.delete(name, Precondition::Any, RefreshPolicy::Immediate).await?;
+        Ok(outcome.result == DocResult::Deleted)
     }
 
-    async fn open_document(&self, name: &str) -> Result<Option<Value>> {
-        match self.session.get(INDEX, name, None, true).await {
-            Err(StorageError::IndexNotFound { .. }) | Ok(None) => Ok(None),
-            Ok(Some(found)) => {
-                let read = serde_json::from_slice(&found.source);
-                read.map(Some)
-                    .map_err(|error| Error::Internal(format!("secret [{name}] cannot be read: {error}")))
+    async fn read(&self, name: &str) -> Result<Option<StoredSecret>> {
+        match self.secrets.get(name).await? {
+            None => Ok(None),
+            Some(Ok(secret)) => Ok(Some(secret.document)),
+            Some(Err(unreadable)) => {
+                Err(Error::Internal(format!("secret [{name}] cannot be read: {}", unreadable.reason)))
             }
-            Err(error) => Err(error.into()),
         }
     }
 
@@ -190,19 +227,5 @@ impl Secrets {
         let mut sealed = nonce.to_vec();
         sealed.extend(text);
         Ok(STANDARD.encode(sealed))
-    }
-
-    async fn write(&self, name: &str, action: Action) -> Result<DocResult> {
-        let keyword = json!({"type": "keyword"});
-        let body = json!({
-            "settings": {"index.number_of_shards": 1, "index.number_of_replicas": 0, "index.hidden": true},
-            "mappings": {"dynamic": "strict", "properties": {
-                "name": keyword, "hosts": keyword, "by": keyword, "@timestamp": {"type": "date"},
-                "sealed": {"type": "keyword", "index": false, "doc_values": false},
-            }},
-        });
-        self.engine.make_own_index(INDEX, &body).await?;
-        let op = WriteOp::new(INDEX, Some(name.to_owned()), action);
-        Ok(self.session.write_one(op, RefreshPolicy::Immediate, TIMEOUT).await?.result)
     }
 }

@@ -2,10 +2,11 @@
 
 use std::fmt::Write;
 use std::net::SocketAddr;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use chrono::{SecondsFormat, Utc};
+use millrace_storage::Instant;
 use serde_json::{Value, json};
 
 use super::feed::Target;

@@ -3,10 +3,11 @@
 //! Answers of 429 are waited out; refused documents are counted, and the first is kept.
 
 use std::fmt::Write;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
+use millrace_storage::Instant;
 use reqwest::{Client, Method, StatusCode};
 use serde_json::Value;
 use tokio::task::JoinSet;
@@ -193,7 +194,7 @@ pub(super) async fn run(target: &Target, mut events: Events, total: u64, rate: u
         }
         if rate > 0 {
             let due = start + Duration::from_secs_f64(offered as f64 / f64::from(rate));
-            tokio::time::sleep_until(due.into()).await;
+            tokio::time::sleep_until(due).await;
         }
         offered += count;
         let target = target.clone();

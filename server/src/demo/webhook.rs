@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use millrace_pipelines::Manager;
+use millrace_storage::Instant;
 use reqwest::Client;
 use serde_json::json;
 

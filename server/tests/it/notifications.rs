@@ -7,8 +7,9 @@ use std::io::{BufRead, BufReader, Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::path::Path;
 use std::sync::{Arc, Mutex};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
+use millrace_storage::Instant;
 use rand::RngExt;
 use reqwest::{Client, Method};
 use rustix::process::Signal;

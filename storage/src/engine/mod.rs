@@ -3,8 +3,8 @@
 //! [`Engine`] owns the running indices, the log, the catalog and the object store; here it is opened and shut down. `recovery.rs` is
 //! the start, `write.rs` and `round.rs` are the write path, `get.rs` reads by id, `change.rs` changes metadata and mappings,
 //! `refresh.rs` is what requests ask of shards: refresh, flush, merge. `source.rs` and `positions.rs` are what sources of pipelines
-//! need, `system.rs` indices of the server's own. `upkeep.rs` is the background work: refresh, flush, compaction, cutting the log;
-//! `watermarks.rs` what a disk that fills up means.
+//! need, `system.rs` indices of the server's own, `system_documents.rs` their documents. `upkeep.rs` is the background work: refresh,
+//! flush, compaction, cutting the log; `watermarks.rs` what a disk that fills up means.
 
 mod batched_write;
 mod budget;
@@ -30,6 +30,7 @@ mod recovery;
 mod refresh;
 mod source;
 mod system;
+mod system_documents;
 mod target;
 #[cfg(test)]
 mod tests;
@@ -60,6 +61,10 @@ pub use self::node_faults::NodeFault;
 pub use self::read_back::{Choice, Missing, ReadBack};
 pub use self::source::{DeadLetter, OnReject, SourceWrite, UnsyncedWrite};
 pub use self::system::hidden_index;
+pub use self::system_documents::{
+    DocumentMirror, DocumentVersion, MirroredDocument, Precondition, SystemDocument, SystemDocuments,
+    UnreadableDocument, VersionedDocument,
+};
 pub use self::types::*;
 use crate::access::{Origin, Views, Visibility};
 use crate::catalog::{AccountChange, AccountRecord, Catalog};
@@ -71,7 +76,7 @@ use crate::shard::Services;
 pub use crate::shard::{ContextFigures, ContextKind, OpenContext};
 use crate::sync::{self, AsyncMutex};
 use crate::wal::{Entry, Frame, ReplayProgress, Wal};
-use crate::{Config, Error, Result, SharedClock};
+use crate::{Config, Error, Instant, Result, SharedClock};
 
 /// Time that the shutdown gives the object store to take a note.
 const NOTE_TIME: Duration = Duration::from_secs(5);
@@ -246,10 +251,8 @@ impl Engine {
                 upkeep.abort();
                 let _ = upkeep.await;
             }
-            let deadline = tokio::time::Instant::now().checked_add(time);
-            let left = || {
-                deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(tokio::time::Instant::now()))
-            };
+            let deadline = Instant::now().checked_add(time);
+            let left = || deadline.map_or(Duration::MAX, |at| at.saturating_duration_since(Instant::now()));
             let indices = self.inner.all_indices();
             let flushed = tokio::time::timeout(left(), self.flush(&indices)).await.unwrap_or_else(|_| {
                 let reason = "the store could not be flushed in time; the log has what is missing";

@@ -9,6 +9,7 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use millrace_storage::DocumentVersion;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -132,6 +133,18 @@ pub(crate) struct Reference {
 pub(crate) struct Version {
     pub(crate) seq_no: u64,
     pub(crate) primary_term: u64,
+}
+
+impl From<DocumentVersion> for Version {
+    fn from(DocumentVersion { seq_no, primary_term }: DocumentVersion) -> Self {
+        Self { seq_no, primary_term }
+    }
+}
+
+impl From<Version> for DocumentVersion {
+    fn from(Version { seq_no, primary_term }: Version) -> Self {
+        Self { seq_no, primary_term }
+    }
 }
 
 impl Version {
@@ -296,7 +309,9 @@ impl Draft {
             push(&mut out, value);
         }
         out.extend_from_slice(b"}}");
-        Ok(Document { text: Bytes::from(out), object })
+        let text = Bytes::from(out);
+        let object = text.slice(object..text.len() - 1);
+        Ok(Document { text, object })
     }
 }
 
@@ -305,14 +320,19 @@ impl Draft {
 pub(crate) struct Document {
     /// `{"title": …, "description": …, "object": …}`.
     pub(crate) text: Bytes,
-    /// Offset of the object.
-    object: usize,
+    /// The object within the text.
+    object: Bytes,
 }
 
 impl Document {
+    /// Makes it of a stored text, with the object within.
+    pub(super) fn from_stored(text: &Bytes, object: &str) -> Self {
+        Self { text: text.clone(), object: text.slice_ref(object.as_bytes()) }
+    }
+
     /// Returns the object.
     pub(crate) fn object(&self) -> Bytes {
-        self.text.slice(self.object..self.text.len() - 1)
+        self.object.clone()
     }
 }
 

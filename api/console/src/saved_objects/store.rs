@@ -9,8 +9,8 @@ use std::time::Duration;
 use bytes::Bytes;
 use millrace_query::{OutcomeBody, SearchService};
 use millrace_storage::{
-    Action, DocResult, Engine, Error as StorageError, RefreshPolicy, Session, StoredDoc, WriteOp,
-    hidden_index,
+    DocResult, DocumentVersion, Engine, Error as StorageError, Precondition, RefreshPolicy, Session,
+    SystemDocument, SystemDocuments, WriteOp, hidden_index,
 };
 use serde::Deserialize;
 use serde_json::value::RawValue;
@@ -21,13 +21,11 @@ use crate::error::Error;
 
 /// The index.
 const INDEX: &str = ".console";
-/// Time that a write may wait for memory.
-const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Keeps saved objects; cheap to clone.
 #[derive(Clone, Debug)]
 pub(crate) struct Store {
-    engine: Arc<Engine>,
+    documents: SystemDocuments<Document>,
     session: Session,
     search: Arc<SearchService>,
 }
@@ -70,6 +68,24 @@ pub(super) struct Source<'a> {
     pub(super) object: &'a RawValue,
 }
 
+impl SystemDocument for Document {
+    const INDEX: &'static str = INDEX;
+    const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
+
+    fn index_body() -> Value {
+        index_body()
+    }
+
+    fn encode(&self) -> Bytes {
+        self.text.clone()
+    }
+
+    fn decode(_: &str, source: &Bytes) -> Result<Self, String> {
+        let read = serde_json::from_slice::<Source<'_>>(source).map_err(|error| error.to_string())?;
+        Ok(Self::from_stored(source, read.object.get()))
+    }
+}
+
 /// The mapping and settings of the index: what can be searched, sorted by and filtered by.
 fn index_body() -> Value {
     let keyword = json!({ "type": "keyword", "ignore_above": 8191 });
@@ -96,7 +112,8 @@ fn index_body() -> Value {
 impl Store {
     /// Makes the store of an engine.
     pub(crate) fn new(engine: &Arc<Engine>, search: &Arc<SearchService>) -> Self {
-        Self { engine: Arc::clone(engine), session: Session::system(engine), search: Arc::clone(search) }
+        let (documents, session) = (SystemDocuments::new(engine), Session::system(engine));
+        Self { documents, session, search: Arc::clone(search) }
     }
 
     /// Returns the time.
@@ -109,15 +126,16 @@ impl Store {
     /// # Errors
     /// The store's.
     pub(crate) async fn get(&self, key: &Key) -> Result<Option<StoredObject>, Error> {
-        let found = match self.session.get(INDEX, &key.to_string(), None, true).await {
-            Err(StorageError::IndexNotFound { .. }) => return Ok(None),
-            found => found?,
-        };
-        let Some(StoredDoc { source, seq_no, primary_term, .. }) = found else { return Ok(None) };
-        let read = serde_json::from_slice::<Source<'_>>(&source);
-        let read = read.map_err(|error| Error::concealed(500, "illegal_state_exception", &error))?;
-        let object = source.slice_ref(read.object.get().as_bytes());
-        Ok(Some(StoredObject { object, version: Version { seq_no, primary_term } }))
+        match self.documents.get(&key.to_string()).await? {
+            None => Ok(None),
+            Some(Ok(stored)) => {
+                let version = Version::from(stored.version);
+                Ok(Some(StoredObject { object: stored.document.object(), version }))
+            }
+            Some(Err(unreadable)) => {
+                Err(Error::concealed(500, "illegal_state_exception", &unreadable.reason))
+            }
+        }
     }
 
     /// Changes objects in one request and makes the result visible to searches: one result a change. 409 for what is there
@@ -126,13 +144,12 @@ impl Store {
     /// # Errors
     /// The store's; nothing was changed then.
     pub(crate) async fn write(&self, writes: Vec<Write>) -> Result<Vec<Result<Version, Error>>, Error> {
-        self.engine.make_own_index(INDEX, &index_body()).await?;
         let keys: Vec<Key> = writes.iter().map(|write| write.key.clone()).collect();
         let ops = writes.into_iter().map(operation).collect();
-        let results = self.session.write(ops, RefreshPolicy::Immediate, TIMEOUT).await?;
+        let results = self.documents.write(ops, RefreshPolicy::Immediate).await?;
         let answers = keys.iter().zip(results).map(|(key, result)| match result {
             Ok(outcome) if outcome.result == DocResult::NotFound => Err(key.missing()),
-            Ok(outcome) => Ok(Version { seq_no: outcome.seq_no, primary_term: outcome.primary_term }),
+            Ok(outcome) => Ok(Version::from(DocumentVersion::from(&outcome))),
             Err(StorageError::VersionConflict { .. }) => Err(Error::new(
                 409,
                 "version_conflict_engine_exception",
@@ -167,16 +184,14 @@ impl Store {
     }
 }
 
-fn operation(write: Write) -> WriteOp {
-    let (action, expected) = match write.change {
-        Change::Create(document) => (Action::Create(document.text), None),
-        Change::Overwrite(document) => (Action::Index(document.text), None),
-        Change::Replace(document, version) => (Action::Index(document.text), Some(version)),
-        Change::Delete => (Action::Delete, None),
+fn operation(Write { key, change }: Write) -> WriteOp {
+    let (text, precondition) = match change {
+        Change::Create(document) => (document.text, Precondition::Absent),
+        Change::Overwrite(document) => (document.text, Precondition::Any),
+        Change::Replace(document, version) => (document.text, Precondition::Version(version.into())),
+        Change::Delete => {
+            return SystemDocuments::<Document>::delete_op(&key.to_string(), Precondition::Any);
+        }
     };
-    WriteOp {
-        if_seq_no: expected.map(|version| version.seq_no),
-        if_primary_term: expected.map(|version| version.primary_term),
-        ..WriteOp::new(INDEX, Some(write.key.to_string()), action)
-    }
+    SystemDocuments::<Document>::put_op(Some(key.to_string()), text, precondition)
 }

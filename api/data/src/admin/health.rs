@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use millrace_storage::metadata::{IndexMeta, IndicesOptions, Metadata};
-use millrace_storage::{NodeFault, ShardFault};
+use millrace_storage::{Instant, NodeFault, ShardFault};
 use serde_json::{Map, Value, json};
 
 use super::options;
@@ -189,7 +189,7 @@ pub(crate) async fn get(
     let options = options::indices(params, lenient)?;
     request.finish()?;
 
-    let deadline = tokio::time::Instant::now().checked_add(timeout.min(Duration::from_secs(86_400)));
+    let deadline = Instant::now().checked_add(timeout.min(Duration::from_secs(86_400)));
     loop {
         let state = api.session.metadata();
         let (found, metas) = find_indices(api, &state, expression, &options)?;
@@ -207,7 +207,7 @@ pub(crate) async fn get(
             && wanted.status.is_none_or(|status| status_now <= status)
             && wanted.active_shards.is_none_or(|count| health.active() >= count)
             && wanted.nodes.as_deref().is_none_or(|nodes| satisfies(nodes, 1).unwrap_or(false));
-        let expired = deadline.is_some_and(|deadline| tokio::time::Instant::now() >= deadline);
+        let expired = deadline.is_some_and(|deadline| Instant::now() >= deadline);
         if reached || expired {
             let status = if reached { 200 } else { 408 };
             let worst = if found { status_now } else { Status::Red };

@@ -3,12 +3,13 @@
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use std::process::{Child, Command, Stdio};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use arrow_flight::decode::FlightRecordBatchStream;
 use arrow_flight::sql::client::FlightSqlServiceClient;
 use datafusion::arrow::array::RecordBatch;
 use futures::{StreamExt, TryStreamExt};
+use millrace_storage::Instant;
 use tonic::transport::Endpoint;
 
 use crate::support::{Client, Node, long, run, ticket};

@@ -15,11 +15,11 @@ mod turn;
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 use std::sync::Arc;
-use std::time::Instant;
 
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
+use millrace_storage::Instant;
 use tokio::sync::watch;
 
 use self::delivery::AcknowledgedBatch;

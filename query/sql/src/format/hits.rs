@@ -1,9 +1,9 @@
 //! The format `json` of statements that no single search answers: their rows as hits of a search.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use datafusion::arrow::array::RecordBatch;
+use millrace_storage::Instant;
 use serde_json::json;
 
 use super::value;

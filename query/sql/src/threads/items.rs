@@ -9,10 +9,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, stream};
+use millrace_storage::Instant;
 use millrace_storage::access::Caller;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
-use tokio::time::Instant;
 
 use super::AbortOnDrop;
 use super::turns::{TurnPermit, TurnScheduler};

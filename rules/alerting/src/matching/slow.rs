@@ -9,10 +9,11 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use millrace_query::QueryContext;
 use millrace_query::filters::{Batch, Filter, Matcher};
+use millrace_storage::Instant;
 
 use super::{MatchRequest, panic_isolation};
 

@@ -1,8 +1,8 @@
 //! Each event that arrives is reported once, whatever happens in between. `ALERTING_SEED` says where crashes come.
 
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
-use millrace_storage::Action;
+use millrace_storage::{Action, Instant};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::json;

@@ -2,12 +2,12 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use millrace_storage::catalog::MemoryCatalog;
 use millrace_storage::disk::SimulatedDisk;
 use millrace_storage::metadata::{IndicesOptions, Metadata};
-use millrace_storage::{Action, Config, Engine, Principal, RefreshPolicy, SystemClock, WriteOp};
+use millrace_storage::{Action, Config, Engine, Instant, Principal, RefreshPolicy, SystemClock, WriteOp};
 use serde_json::{Value, json};
 
 use crate::fixture::{Server, document, errors, open_engine, until};

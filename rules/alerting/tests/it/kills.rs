@@ -12,11 +12,11 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use bytes::Bytes;
 use millrace_storage::access::{Caller, Privileges};
-use millrace_storage::{Action, Config, Principal, RefreshPolicy, WriteOp};
+use millrace_storage::{Action, Config, Instant, Principal, RefreshPolicy, WriteOp};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};

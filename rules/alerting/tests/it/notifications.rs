@@ -4,10 +4,11 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use millrace_alerting::{AlertStatus, Error, ReplaySubject};
 use millrace_notifications::Config;
+use millrace_storage::Instant;
 use serde_json::{Value, json};
 
 use crate::faults::block;

@@ -4,6 +4,7 @@
 //! is asked for as long as there is time: the recipients that are left get the mail with the next attempt.
 
 use millrace_rules::cut;
+use millrace_storage::Instant;
 use std::time::Duration;
 
 use lettre::Address;
@@ -12,7 +13,7 @@ use lettre::transport::smtp::authentication::{Credentials, DEFAULT_MECHANISMS};
 use lettre::transport::smtp::client::{AsyncSmtpConnection, TlsParameters};
 use lettre::transport::smtp::commands::{Data, Mail, Rcpt, Rset};
 use lettre::transport::smtp::extension::{ClientId, Extension, MailBodyParameter, MailParameter};
-use tokio::time::{Instant, timeout_at};
+use tokio::time::timeout_at;
 
 use super::Failure;
 

@@ -1,6 +1,6 @@
 //! The task that sends: it reads rows that are due, has lanes say which go when, and writes what became of them.
 //!
-//! One task does all reading and writing, so a row is let go only after what became of it is durable, and is not read before. What ends within a moment is
+//! One task ([`EventLoop`]) does all reading and writing, so a row is let go only after what became of it is durable, and is not read before. What ends within a moment is
 //! written in one frame. While that cannot be written, rows that were sent stay here, and are not sent again unless the
 //! server ends before: then they are, under the same key.
 
@@ -12,8 +12,8 @@ mod store;
 use std::sync::Arc;
 use std::time::Duration;
 
-use tokio::sync::mpsc;
-use tokio::time::{Instant, sleep, timeout};
+use millrace_storage::{EventHandler, EventLoop, Instant, Mailbox};
+use tokio::time::timeout;
 
 use self::channel_queues::{ChannelQueues, SendStart};
 pub use self::deliver::ChannelTestReport;
@@ -35,75 +35,95 @@ const PATIENCE: Duration = Duration::from_secs(5);
 /// Interval between two removals of rows that were kept for a while.
 const SWEEP: Duration = Duration::from_secs(60);
 
+/// Completions that wait for the loop, at most; at the bound, deliveries that have ended wait to say so.
+pub(crate) const MAILBOX_CAPACITY: usize = 256;
+
 /// Something that was started has ended.
-struct SendCompletion {
+pub(crate) struct SendCompletion {
     unit: Unit,
     fate: DeliveryOutcome,
     took_ms: i64,
 }
 
+/// The state of the loop that sends.
 struct Sender {
     shared: Arc<NotifierState>,
     lanes: ChannelQueues,
     /// Outcomes that are to be written, each with a flag for a reported delay.
     ended: Vec<(Unit, DeliveryOutcome, bool)>,
     ended_since: Option<Instant>,
-    sender: mpsc::UnboundedSender<SendCompletion>,
     /// `true` if rows may be due that are not here.
     look: bool,
     next_look: Instant,
     next_sweep: Instant,
+    /// When reading and writing are tried again that failed.
+    retry_at: Option<Instant>,
     began_ms: i64,
 }
 
-/// Sends until it is told to stop.
-pub(crate) async fn run(shared: Arc<NotifierState>) {
-    // As many as are under way at most.
-    let (sender, mut receiver) = mpsc::unbounded_channel();
-    let mut stopping = shared.stopping.subscribe();
+/// Starts to send; ends as [`EventLoop::drain`] says.
+pub(crate) fn spawn(shared: &Arc<NotifierState>, mailbox: Mailbox<SendCompletion>) -> EventLoop {
     let now = Instant::now();
-    let mut this = Sender {
+    let sender = Sender {
         lanes: ChannelQueues::new(shared.config.per_minute),
         ended: Vec::new(),
         ended_since: None,
-        sender,
         look: true,
         next_look: now,
         next_sweep: now + SWEEP,
+        retry_at: None,
         began_ms: shared.engine.clock().now_ms(),
-        shared: Arc::clone(&shared),
+        shared: Arc::clone(shared),
     };
-    while !*stopping.borrow_and_update() && !shared.engine.is_stopping() {
-        if let Err(reason) = this.step().await {
-            shared.set_fault(Some(format!("notifications cannot be read or written: {reason}")));
-            tokio::select! {
-                () = sleep(RETRY) => {}
-                _ = stopping.changed() => {}
-            }
-            continue;
-        }
-        let until = this.wakes_at();
-        tokio::select! {
-            _ = stopping.changed() => {}
-            Some(ended) = receiver.recv() => this.take(ended),
-            () = shared.wake.notified() => this.look = true,
-            () = tokio::time::sleep_until(until) => {}
-        }
-        while let Ok(ended) = receiver.try_recv() {
-            this.take(ended);
-        }
+    EventLoop::spawn(sender, mailbox)
+}
+
+impl EventHandler for Sender {
+    type Message = SendCompletion;
+
+    async fn handle(&mut self, completion: SendCompletion) {
+        self.take(completion);
     }
-    let rest = async {
-        while !this.lanes.is_idle() {
-            match receiver.recv().await {
-                Some(ended) => this.take(ended),
-                None => break,
-            }
+
+    async fn run_due(&mut self) -> Option<Instant> {
+        if let Some(retry_at) = self.retry_at.filter(|at| Instant::now() < *at) {
+            return Some(retry_at);
         }
-    };
-    let _ = timeout(PATIENCE, rest).await;
-    if let Err(reason) = this.write().await {
-        tracing::warn!(reason, "what became of the last notifications was not written: they are sent again");
+        self.retry_at = match self.step().await {
+            Ok(()) => None,
+            Err(reason) => {
+                let fault = format!("notifications cannot be read or written: {reason}");
+                self.shared.set_fault(Some(fault));
+                Some(Instant::now() + RETRY)
+            }
+        };
+        self.retry_at.or_else(|| Some(self.wakes_at()))
+    }
+
+    fn wake(&mut self) {
+        self.look = true;
+    }
+
+    fn is_stopping(&self) -> bool {
+        self.shared.engine.is_stopping()
+    }
+
+    async fn drain(mut self, mailbox: &mut Mailbox<SendCompletion>) {
+        let rest = async {
+            while !self.lanes.is_idle() {
+                match mailbox.receive().await {
+                    Some(completion) => self.take(completion),
+                    None => break,
+                }
+            }
+        };
+        let _ = timeout(PATIENCE, rest).await;
+        if let Err(reason) = self.write().await {
+            tracing::warn!(
+                reason,
+                "what became of the last notifications was not written: they are sent again"
+            );
+        }
     }
 }
 
@@ -284,13 +304,13 @@ impl Sender {
                     }
                 }
             };
-            let (shared, sender) = (Arc::clone(&self.shared), self.sender.clone());
+            let shared = Arc::clone(&self.shared);
             tokio::spawn(async move {
                 let began = Instant::now();
                 let fate = deliver::deliver(&shared, &unit).await;
                 let took_ms = i64::try_from(began.elapsed().as_millis()).unwrap_or(i64::MAX);
                 // Nobody is there at the end only.
-                let _ = sender.send(SendCompletion { unit, fate, took_ms });
+                let _ = shared.sender.send(SendCompletion { unit, fate, took_ms }).await;
             });
         }
         Ok(())

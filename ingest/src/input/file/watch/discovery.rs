@@ -4,9 +4,9 @@
 use std::collections::HashSet;
 use std::fs::File;
 use std::sync::Arc;
-use std::time::Instant;
 
 use chrono::Utc;
+use millrace_storage::Instant;
 
 use super::super::descriptors::Permit;
 use super::super::position::{Inode, parts};

@@ -2,9 +2,9 @@
 
 use std::fs::File;
 use std::path::PathBuf;
-use std::time::Instant;
 
 use bytes::Bytes;
+use millrace_storage::Instant;
 
 use super::super::descriptors::Permit;
 use super::super::position::{Inode, Position};

@@ -2,7 +2,8 @@
 
 use std::fs::File;
 use std::sync::Arc;
-use std::time::Instant;
+
+use millrace_storage::Instant;
 
 use super::super::position::{Inode, Position};
 use super::super::reader::Reader;

@@ -1,11 +1,11 @@
 //! Reads of a scan: the predicate made ready, keys of rows, batches.
 
 use std::sync::Arc;
-use std::time::Instant;
 
 use datafusion::arrow::array::{ArrayRef, Float32Array, RecordBatch, RecordBatchOptions, UInt32Array};
 use millrace_scoring::collect::{self, SegmentPass};
 use millrace_scoring::source::Source;
+use millrace_storage::Instant;
 use millrace_storage::mapping::PathId;
 use millrace_storage::segment::list_rows;
 use millrace_work::error::{Error, Result};
