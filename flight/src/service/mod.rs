@@ -32,6 +32,7 @@ use crate::handles::PreparedStatements;
 use crate::listener::LoggedIn;
 use crate::status;
 use crate::tickets::{Owner, Seals, User};
+use crate::timestamp_zone::TimestampZone;
 use crate::upload::ReceivedBytes;
 use crate::wire;
 
@@ -76,6 +77,8 @@ pub(crate) struct Call {
     pub(crate) owner: Owner,
     pub(crate) user: User,
     pub(crate) received: ReceivedBytes,
+    /// Zone of timestamps in the schemas that the client gets.
+    pub(crate) zone: TimestampZone,
     /// What was begun last.
     action: Arc<Mutex<Option<Action>>>,
 }
@@ -141,6 +144,7 @@ impl Service {
             user: User::new(entry.principal()),
             entry: Arc::clone(entry),
             received: received.clone(),
+            zone: TimestampZone::from_metadata(request.metadata())?,
             action: Arc::default(),
         })
     }
