@@ -18,6 +18,7 @@ use tokio::sync::Mutex;
 
 use super::bind::OutColumn;
 use super::error::{Result, SqlError};
+use super::format::PageFormat;
 use super::rows::Rows;
 
 /// What tokens begin with.
@@ -57,6 +58,8 @@ impl Token {
 pub struct Cursor {
     /// Columns of the rows.
     pub columns: Arc<[OutColumn]>,
+    /// Format of its pages.
+    pub format: PageFormat,
     /// Rows of a page.
     pub size: usize,
     /// The indices that the statement reads, as they were.
