@@ -1,7 +1,7 @@
 //! Search endpoints: the expression, the parameters and the parsed body go to the query service, which
 //! knows and refuses their members itself.
 
-use millrace_query::{MAX_SEARCHES, Outcome, OutcomeBody};
+use millrace_query::{MAX_SEARCHES, Outcome, OutcomeBody, TextPage};
 use serde_json::Value;
 
 use crate::Api;
@@ -201,6 +201,11 @@ pub(crate) fn response(outcome: Outcome) -> Response {
             status: outcome.status,
             body: Body::Parts(BodyChunks::new(parts)),
             headers: Vec::new(),
+        },
+        OutcomeBody::TextPage(TextPage { text, content_type, cursor }) => Response {
+            status: outcome.status,
+            body: Body::Bytes { content_type, bytes: text },
+            headers: cursor.map(|cursor| ("cursor", cursor)).into_iter().collect(),
         },
         OutcomeBody::Text(bytes) => Response {
             status: outcome.status,

@@ -1,4 +1,4 @@
-//! `_plugins/_sql`: the statement goes to the query service, which renders answers and refusals itself.
+//! `_plugins/_sql` and `_sql`: the statement goes to the query service, which renders answers and refusals itself.
 
 use crate::Api;
 use crate::error::Error;
@@ -14,6 +14,12 @@ pub(crate) enum StatementAction {
     Explanation,
     /// That a cursor is closed.
     Close,
+    /// The answer to a statement in the dialect of Elasticsearch, or the next page of it.
+    ElasticsearchRows,
+    /// The search that such a statement is.
+    Translation,
+    /// That a cursor of such a statement is closed.
+    ElasticsearchClose,
 }
 
 /// Answers what is asked.
@@ -25,6 +31,11 @@ pub(crate) async fn run(api: &Api, request: &mut Request, asked: StatementAction
         StatementAction::Rows => service.sql(session, params, body).await,
         StatementAction::Explanation => service.explain_sql(session, params, body).await,
         StatementAction::Close => service.close_sql(session, params, body.as_ref()),
+        StatementAction::ElasticsearchRows => service.elasticsearch_sql(session, params, body).await?,
+        StatementAction::Translation => service.translate_sql(session, params, body).await?,
+        StatementAction::ElasticsearchClose => {
+            service.close_elasticsearch_sql(session, params, body.as_ref())?
+        }
     };
     Ok(response(outcome))
 }

@@ -373,8 +373,15 @@ impl Service {
             params.set("format", format);
         }
         // Statements have formats of their own.
-        let sql = path.get(1).is_some_and(|segment| segment == "_sql");
-        let format = if sql { params.take("format") } else { None };
+        let sql = path.iter().take(2).any(|segment| segment == "_sql");
+        let mut format = if sql { params.take("format") } else { None };
+        if path.first().is_some_and(|segment| segment == "_sql") {
+            format = format.or_else(|| content::preferred_text(&parts.headers).map(str::to_owned));
+            // A page of YAML is one of JSON, written otherwise.
+            if let Some("yaml" | "application/yaml") = format.as_deref() {
+                params.set("format", "yaml");
+            }
+        }
         style.take(&mut params, cat)?;
         if let Some(format) = format {
             params.set("format", format);

@@ -12,6 +12,7 @@ use crate::active_answers::ActiveAnswers;
 use crate::handles::PreparedStatements;
 use crate::status;
 use crate::tickets::{Owner, Seals, User};
+use crate::timestamp_zone::TimestampZone;
 use crate::upload::ReceivedBytes;
 
 /// What was found out in a handshake: the token to show from then on, if there is one.
@@ -47,6 +48,8 @@ pub(crate) struct Call {
     pub(crate) owner: Owner,
     pub(crate) user: User,
     pub(crate) received: ReceivedBytes,
+    /// Zone of timestamps in the schemas that the client gets.
+    pub(crate) zone: TimestampZone,
     /// What was begun last.
     pub(crate) action: Arc<Mutex<Option<Action>>>,
 }

@@ -10,6 +10,7 @@
 //! - [`statement`]: what `millrace-query` is asked; [`wire`]: batches as they are sent
 //! - [`tickets`], [`handles`], [`active_answers`]: what clients are given to come back with, prepared statements, statements under way
 //! - [`metadata`], [`options`]: catalogs, tables, types, what the server can do
+//! - [`timestamp_zone`]: the zone that schemas name for timestamps, which drivers of JDBC cannot read
 //! - [`bound`]: values for parameters as they are kept
 //! - [`messages`], [`decode`], [`ingest`]: batches that are sent, and documents that are made of them
 //! - [`status`] makes errors what gRPC has of them
@@ -31,6 +32,7 @@ mod service;
 mod statement;
 mod status;
 mod tickets;
+mod timestamp_zone;
 mod truncation;
 mod upload;
 mod wire;

@@ -8,6 +8,7 @@ use millrace_storage::Session;
 use tonic::{Code, Status};
 
 use crate::handles::PreparedStatement;
+use crate::service::Call;
 use crate::status;
 use crate::wire::Answer;
 
@@ -38,13 +39,16 @@ fn of_query(error: SqlError) -> Status {
     }
 }
 
-/// Describes a statement without running it.
+/// Describes a statement without running it, with timestamps as the caller reads them.
 pub(crate) async fn describe(
-    search: &SearchService,
+    call: &Call,
     session: &Session,
     query: &str,
 ) -> Result<StatementDescription, Status> {
-    search.describe_statement(session, query).await.map_err(failed)
+    let search = &call.shared.beside.node.search;
+    let mut described = search.describe_statement(session, query).await.map_err(failed)?;
+    described.columns = described.columns.map(|columns| call.zone.apply(columns));
+    Ok(described)
 }
 
 /// Runs a statement that answers rows: their schema, and their messages as they are taken.

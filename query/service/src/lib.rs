@@ -18,7 +18,7 @@ mod skip;
 mod throttled;
 mod visibility;
 
-pub use self::service::{Config, MAX_SEARCHES, Outcome, OutcomeBody, SearchService, TextParts};
+pub use self::service::{Config, MAX_SEARCHES, Outcome, OutcomeBody, SearchService, TextPage, TextParts};
 pub use millrace_matching::filters;
 pub use millrace_matching::rules::{check as check_rule, check_kept as check_kept_filter};
 pub use millrace_sql::batches::{Batches, MemoryHold, Messages};

@@ -14,10 +14,12 @@ mod scroll;
 mod search;
 mod sql;
 mod sql_batches;
+mod sql_elasticsearch;
 mod validate;
 
 pub use self::multi_search::MAX_SEARCHES;
 pub use self::sql::TextParts;
+pub use self::sql_elasticsearch::TextPage;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -96,6 +98,8 @@ pub enum OutcomeBody {
     Text(Bytes),
     /// Plain text, part by part.
     TextParts(TextParts),
+    /// A page of a statement that is no JSON.
+    TextPage(TextPage),
 }
 
 /// An answer.

@@ -19,6 +19,7 @@ use tokio::sync::Mutex;
 
 use super::bind::OutColumn;
 use super::error::{Result, SqlError};
+use super::format::PageFormat;
 use super::rows::Rows;
 
 /// Prefix of tokens.
@@ -58,6 +59,8 @@ impl Token {
 pub struct Cursor {
     /// Columns of the rows.
     pub columns: Arc<[OutColumn]>,
+    /// Format of its pages.
+    pub format: PageFormat,
     /// Rows of a page.
     pub size: usize,
     /// The indices that the statement reads, as they were.

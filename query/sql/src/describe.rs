@@ -78,6 +78,7 @@ impl Runner {
             }
             Statement::ShowTables(_) => (Some(metadata::table_columns()), Vec::new()),
             Statement::DescribeTables(..) => (Some(metadata::field_columns()), Vec::new()),
+            Statement::Show(statement) => (Some(statement.columns()), Vec::new()),
         };
         found.resize(placeholders, None);
         let parameters = found.into_iter().map(|ty| ty.unwrap_or(SqlType::Keyword)).collect();

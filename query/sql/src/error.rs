@@ -147,6 +147,21 @@ impl SqlError {
     }
 }
 
+impl SqlError {
+    /// Renders the body of the answer as Elasticsearch has it. Errors of the store and of searches have one of their own.
+    pub fn to_elasticsearch_body(&self) -> Value {
+        let kind = match self {
+            Self::Syntax(_) => "parsing_exception",
+            Self::Semantic(_) | Self::Unsupported(_) => "verification_exception",
+            Self::Unread(_) => "timeout_exception",
+            _ => "illegal_argument_exception",
+        };
+        let cause = json!({"type": kind, "reason": self.to_string()});
+        let error = json!({"root_cause": [cause], "type": kind, "reason": self.to_string()});
+        json!({"error": error, "status": self.status()})
+    }
+}
+
 /// The text below an error of the store or of a search.
 fn details_of(error: &Error) -> String {
     match error {

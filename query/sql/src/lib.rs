@@ -17,6 +17,7 @@ pub mod cursor;
 mod delete;
 pub mod describe;
 mod dialect;
+pub mod elasticsearch_request;
 pub mod error;
 mod export;
 mod first_rows;

@@ -1,5 +1,7 @@
 //! `SHOW TABLES` and `DESCRIBE TABLES`: what JDBC asks of a database's metadata.
 
+mod elasticsearch;
+
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch, StringViewArray};
@@ -8,6 +10,7 @@ use millrace_storage::Session;
 use millrace_storage::metadata::IndicesOptions;
 use millrace_target::target;
 
+pub(crate) use self::elasticsearch::show;
 use super::bind::OutColumn;
 use super::error::Result;
 use super::types::SqlType;

@@ -66,8 +66,15 @@ impl Runner {
         let indices = snapshots.iter().flat_map(|snapshot| &snapshot.indices);
         let indices = indices.map(|index| (Arc::clone(&index.meta), index.seen.clone())).collect();
         let progress = Mutex::new(Progress { rows, page: 1, last: None });
-        let left =
-            more.then_some(Cursor { columns, size: most, indices, progress, _pinned: pinned, _stop: stop });
+        let left = more.then_some(Cursor {
+            columns,
+            format,
+            size: most,
+            indices,
+            progress,
+            _pinned: pinned,
+            _stop: stop,
+        });
         Ok(Page { writer, total, left })
     }
 
@@ -125,7 +132,7 @@ async fn later(cursor: Arc<Cursor>, token: Token, work: QueryContext) -> Result<
         )));
     }
     let (batches, more) = rows.page(cursor.size).await?;
-    let mut writer = Writer::later(Arc::clone(&cursor.columns), &work);
+    let mut writer = Writer::later(cursor.format, Arc::clone(&cursor.columns), &work);
     for batch in &batches {
         writer.rows(batch)?;
     }

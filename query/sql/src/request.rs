@@ -8,11 +8,23 @@ use super::parameters::Parameters;
 /// Most rows of a page.
 const MAX_FETCH: usize = 10_000;
 
+/// The dialect of a statement.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum SqlDialect {
+    /// The dialect of OpenSearch: double quotes enclose strings.
+    #[default]
+    OpenSearch,
+    /// The dialect of Elasticsearch: double quotes enclose identifiers.
+    Elasticsearch,
+}
+
 /// A request.
 #[derive(Clone, Debug, Default)]
 pub struct SqlRequest {
     /// The statement.
     pub query: String,
+    /// Its dialect.
+    pub dialect: SqlDialect,
     /// A condition on every index scan.
     pub filter: Option<Value>,
     /// Values of `?`.
@@ -63,7 +75,7 @@ impl SqlRequest {
 }
 
 /// Reads how many rows a page has.
-fn fetch_size(value: &Value) -> Result<usize> {
+pub(super) fn fetch_size(value: &Value) -> Result<usize> {
     let number = match value {
         Value::Number(number) => number.as_i64(),
         Value::String(text) => text.parse().ok(),

@@ -232,8 +232,7 @@ impl Runner {
 
     /// Parses a statement and starts to run it.
     async fn open(&self, asked: &StatementRequest, bounds: Bounds, counted: RowCountMode) -> Result<Answer> {
-        let SqlRequest { query, parameters, .. } = &asked.request;
-        self.start(asked, statement::parse_with(query, parameters)?, bounds, counted).await
+        self.start(asked, statement::parse_request(&asked.request)?, bounds, counted).await
     }
 
     /// Starts to run a statement that was parsed.
@@ -255,6 +254,7 @@ impl Runner {
             Statement::DescribeTables(pattern, of) => {
                 metadata::columns(&asked.session, CLUSTER, &pattern, of.as_deref())?
             }
+            Statement::Show(statement) => metadata::show(&asked.session, CLUSTER, &statement)?,
         };
         let schema = listing.batch.schema();
         let batches = RecordBatchStreamAdapter::new(schema, stream::iter([Ok(listing.batch)]));
@@ -309,8 +309,7 @@ impl Runner {
     }
 
     async fn translated(self, asked: StatementRequest, rows: Option<usize>) -> Result<Option<NativeSearch>> {
-        let SqlRequest { query, parameters, .. } = &asked.request;
-        let Statement::Query(query, names) = statement::parse_with(query, parameters)? else {
+        let Statement::Query(query, names) = statement::parse_request(&asked.request)? else {
             return Err(SqlError::Unsupported("only queries are answered in the format [json]".to_owned()));
         };
         let index = match tables(&query).as_slice() {

@@ -15,11 +15,14 @@ use self::source::{Source, solid};
 use super::dialect::OpenSearchDialect;
 use super::error::{Result, SqlError};
 use super::parameters::Parameters;
+use super::request::{SqlDialect, SqlRequest};
 
 mod depth;
+mod elasticsearch;
 mod names;
 mod source;
 
+pub(crate) use self::elasticsearch::ShowStatement;
 pub(crate) use self::names::Names;
 pub(crate) use self::source::{MAX_SOURCES, too_many_sources};
 
@@ -38,6 +41,8 @@ pub(crate) enum Statement {
     ShowTables(String),
     /// `DESCRIBE TABLES LIKE pattern [COLUMNS LIKE pattern]`.
     DescribeTables(String, Option<String>),
+    /// A statement about metadata in the dialect of Elasticsearch.
+    Show(ShowStatement),
 }
 
 /// Parses one statement.
@@ -45,9 +50,18 @@ pub(crate) fn parse(text: &str) -> Result<Statement> {
     counted(text).map(|(statement, _)| statement)
 }
 
+/// Parses the statement of a request in its dialect.
+pub(crate) fn parse_request(request: &SqlRequest) -> Result<Statement> {
+    with_parameters(counted_in(&request.query, request.dialect)?, &request.parameters)
+}
+
 /// Parses one statement that has a placeholder for each parameter.
 pub(crate) fn parse_with(text: &str, parameters: &Parameters) -> Result<Statement> {
-    let (statement, placeholders) = counted(text)?;
+    with_parameters(counted(text)?, parameters)
+}
+
+fn with_parameters(counted: (Statement, usize), parameters: &Parameters) -> Result<Statement> {
+    let (statement, placeholders) = counted;
     match parameters {
         Parameters::Given(values) if values.len() != placeholders => {
             Err(Parameters::wrong_count(placeholders, values.len()))
@@ -58,18 +72,21 @@ pub(crate) fn parse_with(text: &str, parameters: &Parameters) -> Result<Statemen
 
 /// Parses one statement and counts its placeholders.
 pub(crate) fn counted(text: &str) -> Result<(Statement, usize)> {
+    counted_in(text, SqlDialect::OpenSearch)
+}
+
+/// Parses one statement of a dialect and counts its placeholders.
+fn counted_in(text: &str, dialect: SqlDialect) -> Result<(Statement, usize)> {
     if text.len() > MAX_BYTES {
         return Err(SqlError::TooLarge(format!(
             "the statement has {} bytes, more than the {MAX_BYTES} that are allowed",
             text.len()
         )));
     }
-    let dialect = OpenSearchDialect::default();
-    let mut tokens = Vec::new();
-    Tokenizer::new(&dialect, text)
-        .with_unescape(false)
-        .tokenize_with_location_into_buf(&mut tokens)
-        .map_err(|error| SqlError::Syntax(error.to_string()))?;
+    let tokens = match dialect {
+        SqlDialect::OpenSearch => tokens(text)?,
+        SqlDialect::Elasticsearch => elasticsearch::tokens(text)?,
+    };
     check_tokens(&tokens)?;
     let source = Source::new(text);
     let tokens = source.merged(tokens)?;
@@ -79,16 +96,20 @@ pub(crate) fn counted(text: &str) -> Result<(Statement, usize)> {
         let at = tokens.iter().rposition(|token| token.token == Token::SemiColon);
         at.map(|at| tokens.remove(at));
     }
-    if let Some(metadata) = metadata(&tokens)? {
+    let metadata = match dialect {
+        SqlDialect::OpenSearch => metadata(&tokens)?,
+        SqlDialect::Elasticsearch => elasticsearch::show(&tokens)?.map(Statement::Show),
+    };
+    if let Some(metadata) = metadata {
         return Ok((metadata, placeholders));
     }
     if !is_query(&tokens) {
         return Err(other_statement());
     }
     without_star(&mut tokens);
-    let dialect = OpenSearchDialect::new(tokens.len());
+    let parsed = OpenSearchDialect::new(tokens.len());
     let syntax = |error: ParserError| match error {
-        ParserError::RecursionLimitExceeded if dialect.is_exhausted() => SqlError::TooLarge(
+        ParserError::RecursionLimitExceeded if parsed.is_exhausted() => SqlError::TooLarge(
             "the statement can be read in too many ways; quote words of the language that are names"
                 .to_owned(),
         ),
@@ -96,7 +117,7 @@ pub(crate) fn counted(text: &str) -> Result<(Statement, usize)> {
         ParserError::TokenizerError(text) | ParserError::ParserError(text) => SqlError::Syntax(text),
     };
     let mut parser =
-        Parser::new(&dialect).with_recursion_limit(MAX_NESTING).with_tokens_with_locations(tokens);
+        Parser::new(&parsed).with_recursion_limit(MAX_NESTING).with_tokens_with_locations(tokens);
     let statement = parser.parse_statement().map_err(syntax)?;
     let next = parser.peek_token();
     if next.token != Token::EOF {
@@ -105,13 +126,26 @@ pub(crate) fn counted(text: &str) -> Result<(Statement, usize)> {
     check_tree(&statement)?;
     match statement {
         Ast::Query(query) => Ok((Statement::Query(query, names), placeholders)),
+        Ast::Delete(_) if dialect == SqlDialect::Elasticsearch => Err(SqlError::Unsupported(
+            "DELETE is no statement of this dialect; send it to [_plugins/_sql]".to_owned(),
+        )),
         Ast::Delete(delete) => deletion(delete).map(|statement| (statement, placeholders)),
         _ => Err(other_statement()),
     }
 }
 
-/// Returns whether a statement begins as one does that is supported: the parser knows many more, and how deep these can be is not
-/// known.
+/// Reads the tokens of a statement.
+fn tokens(text: &str) -> Result<Vec<TokenWithSpan>> {
+    let dialect = OpenSearchDialect::default();
+    let mut tokens = Vec::new();
+    Tokenizer::new(&dialect, text)
+        .with_unescape(false)
+        .tokenize_with_location_into_buf(&mut tokens)
+        .map_err(|error| SqlError::Syntax(error.to_string()))?;
+    Ok(tokens)
+}
+
+/// Whether a statement begins as one does that is supported: the parser knows many more, and how deep these can be is not known.
 fn is_query(tokens: &[TokenWithSpan]) -> bool {
     match tokens.get(solid(tokens, 0)).map(|token| &token.token) {
         Some(Token::Word(word)) => matches!(

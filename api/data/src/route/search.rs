@@ -40,5 +40,8 @@ pub(super) fn routes() -> Vec<Route<DataApi>> {
         read POST, "/_plugins|_opendistro/_sql", () Sql => sql::run(api, request, StatementAction::Rows).await;
         read POST, "/_plugins|_opendistro/_sql/_explain", () Sql => sql::run(api, request, StatementAction::Explanation).await;
         change POST, "/_plugins|_opendistro/_sql/close", () SqlCursor => sql::run(api, request, StatementAction::Close).await;
+        read GET POST, "/_sql", () Sql => sql::run(api, request, StatementAction::ElasticsearchRows).await;
+        read GET POST, "/_sql/translate", () Sql => sql::run(api, request, StatementAction::Translation).await;
+        change POST, "/_sql/close", () SqlCursor => sql::run(api, request, StatementAction::ElasticsearchClose).await;
     }
 }

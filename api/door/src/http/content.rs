@@ -95,6 +95,15 @@ pub(crate) fn preferred(headers: &HeaderMap) -> Option<MediaType> {
     headers.get(ACCEPT)?.to_str().ok()?.split(',').next().and_then(MediaType::parse)
 }
 
+/// Returns the type of text that `Accept` names first: `text/csv`, `text/tab-separated-values` or `text/plain`.
+pub(crate) fn preferred_text(headers: &HeaderMap) -> Option<&'static str> {
+    let first = headers.get(ACCEPT)?.to_str().ok()?.split(',').next()?;
+    let name = first.split(';').next()?.trim();
+    ["text/csv", "text/tab-separated-values", "text/plain"]
+        .into_iter()
+        .find(|known| name.eq_ignore_ascii_case(known))
+}
+
 /// Finds the first served type of `Accept`.
 fn accepted(headers: &HeaderMap) -> Option<MediaType> {
     headers.get(ACCEPT)?.to_str().ok()?.split(',').find_map(MediaType::parse)

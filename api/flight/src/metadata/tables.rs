@@ -176,7 +176,7 @@ impl Listing {
 
 /// Returns the columns of a table, none of one that statements cannot be put to; `None` where it is not there any more.
 async fn columns(call: &Call, session: &Session, name: &str) -> Result<Option<SchemaRef>, Status> {
-    let described = statement::describe(&call.shared.beside.node.search, session, &all_of(name)?).await;
+    let described = statement::describe(call, session, &all_of(name)?).await;
     match described {
         Ok(described) => Ok(described.columns),
         Err(error) if matches!(error.code(), Code::NotFound | Code::FailedPrecondition) => Ok(None),

@@ -7,6 +7,7 @@ use bytes::{Buf, Bytes};
 use datafusion::arrow::array::{Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::SchemaRef;
 use futures::{StreamExt, stream};
+use millrace_storage::Compute;
 use millrace_storage::access::Action;
 use tonic::Status;
 
@@ -14,6 +15,7 @@ use super::info::of_update;
 use super::{Messages, command};
 use crate::call::Call;
 use crate::tickets::{Id, Kind, Ticket};
+use crate::timestamp_zone::TimestampZone;
 use crate::wire::{self, Answer};
 use crate::{metadata, statement, status, tickets};
 
@@ -40,18 +42,28 @@ pub(super) async fn get(call: &Call, ticket: FlightTicket) -> Result<Messages<Fl
     let place = call.shared.running.begin(ticket.id, call.user)?;
     let (schema, answer) = place.make(answer(call, &ticket)).await?;
     let compute = call.compute();
-    if wire::told(compute, &schema).await?.fingerprint != ticket.schema {
-        return Err(Status::failed_precondition(
-            "the columns of the answer are not those that were told, because a mapping was changed: ask for the \
-             statement's info, or prepare it, anew",
-        ));
-    }
+    let schema = described(compute, schema, &ticket).await?;
     call.has_read();
     let messages = wire::messages(compute, schema, answer).await?;
     let ends = call.clone();
     // Rights may be lost while the answer is read.
     let messages = messages.map(move |message| ends.ends(message));
     Ok(place.watch(messages.boxed()).boxed())
+}
+
+/// Returns the schema that was told with a ticket: that of its answer, with or without the zone of timestamps. The zone is the one of the
+/// client that asked for the ticket, who may have another fetch the answer.
+async fn described(compute: &Compute, schema: SchemaRef, ticket: &Ticket) -> Result<SchemaRef, Status> {
+    for zone in [TimestampZone::Utc, TimestampZone::Absent] {
+        let schema = zone.apply(Arc::clone(&schema));
+        if wire::told(compute, &schema).await?.fingerprint == ticket.schema {
+            return Ok(schema);
+        }
+    }
+    Err(Status::failed_precondition(
+        "the columns of the answer are not those that were told, because a mapping was changed: ask for the \
+         statement's info, or prepare it, anew",
+    ))
 }
 
 async fn answer(call: &Call, ticket: &Ticket) -> Result<(SchemaRef, Answer), Status> {

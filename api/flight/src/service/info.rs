@@ -65,7 +65,7 @@ pub(super) async fn describe(
     query: &str,
 ) -> Result<millrace_query::StatementDescription, Status> {
     let session = call.begin(Action::Sql)?;
-    statement::describe(&call.shared.beside.node.search, &session, query).await
+    statement::describe(call, &session, query).await
 }
 
 /// Finds a prepared statement of the caller by its handle.
@@ -132,8 +132,7 @@ pub(super) async fn list(call: &Call, criteria: &Criteria) -> Result<Messages<Fl
             let (call, session) = &*of_each;
             // What was deleted or closed meanwhile is no table any more, nor is what statements cannot be put to.
             let query = all_of(&name).ok()?;
-            let described = match statement::describe(&call.shared.beside.node.search, session, &query).await
-            {
+            let described = match statement::describe(call, session, &query).await {
                 Ok(described) => described,
                 Err(error) => return is_serious(&error).then_some(Err(error)),
             };

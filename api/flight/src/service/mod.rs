@@ -26,6 +26,7 @@ use crate::call::{Call, LoggedIn, ServiceContext};
 use crate::handles::PreparedStatements;
 use crate::status;
 use crate::tickets::{Owner, Seals, User};
+use crate::timestamp_zone::TimestampZone;
 use crate::upload::ReceivedBytes;
 
 /// Answers of a method that sends several messages.
@@ -55,6 +56,7 @@ impl Service {
             user: User::new(entry.principal()),
             entry: Arc::clone(entry),
             received: received.clone(),
+            zone: TimestampZone::from_metadata(request.metadata())?,
             action: Arc::default(),
         })
     }

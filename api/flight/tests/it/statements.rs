@@ -1,5 +1,6 @@
 //! Statements and raw descriptors.
 
+use arrow_flight::sql::CommandGetTables;
 use arrow_flight::{Action, Criteria, FlightDescriptor, FlightInfo, IpcMessage};
 use bytes::Bytes;
 use datafusion::arrow::array::AsArray;
@@ -39,6 +40,52 @@ async fn a_statement_is_told_and_answered_with_one_schema() {
     let mut stream = client.do_get(ticket(&info)).await.unwrap();
     assert!(stream.next().await.is_none());
     assert_eq!(stream.schema().unwrap().field(0).name(), "n");
+}
+
+/// Has a client send the header that chooses the zone of timestamps.
+fn with_zone(client: &Client, zone: &str) -> Client {
+    let mut client = client.clone();
+    client.set_header("x-timestamp-zone", zone);
+    client
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn timestamps_have_a_zone_or_none_in_every_schema() {
+    let node = Node::start().await;
+    let mapping =
+        json!({ "at": { "type": "date" }, "nanos": { "type": "date_nanos" }, "times": { "type": "date" } });
+    let instant = "2024-05-01T12:00:00.123Z";
+    let document = json!({ "at": instant, "nanos": instant, "times": [instant, "2024-05-02T00:00:00Z"] });
+    node.index("logs", mapping, &[document]).await;
+    let utc = node.admin().await;
+    let plain = with_zone(&utc, "none");
+    let query = "SELECT at, nanos, times FROM logs";
+    let has_zone = |schema: &Schema| {
+        let text = format!("{schema:?}");
+        assert!(text.contains("Timestamp(ms") || text.contains("Timestamp(Millisecond"), "{text}");
+        text.contains("UTC")
+    };
+    let mut fetched = Vec::new();
+    for (mut client, expected) in [(utc.clone(), true), (plain.clone(), false)] {
+        let info = client.execute(query.to_owned(), None).await.unwrap();
+        assert_eq!(has_zone(&info.clone().try_decode_schema().unwrap()), expected);
+        let prepared = client.prepare(query.to_owned(), None).await.unwrap();
+        assert_eq!(has_zone(prepared.dataset_schema().unwrap()), expected);
+        let listing = CommandGetTables { include_schema: true, ..Default::default() };
+        let tables = client.get_tables(listing).await.unwrap();
+        let tables = fetch(&mut client, &tables).await.unwrap();
+        let schema = tables[0].column(4).as_binary::<i32>().value(0).to_vec();
+        assert_eq!(has_zone(&Schema::try_from(IpcMessage(schema.into())).unwrap()), expected);
+        // Another client may fetch an answer with the ticket of this one.
+        for mut other in [utc.clone(), plain.clone()] {
+            let batches = fetch(&mut other, &info).await.unwrap();
+            assert_eq!(has_zone(&batches[0].schema()), expected);
+            fetched.push(lines(&batches)[0].replace('Z', ""));
+        }
+    }
+    assert!(fetched[0].contains("2024-05-01T12:00:00.123"), "{fetched:?}");
+    assert!(fetched.iter().all(|row| *row == fetched[0]), "{fetched:?}");
+    assert_eq!(code(with_zone(&utc, "CET").execute(query.to_owned(), None).await), Code::InvalidArgument);
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -104,14 +104,33 @@ impl SearchService {
     /// Answers a statement, or the first page of its answer, or the page of a cursor.
     async fn paged(&self, session: &Session, request: SqlRequest) -> Result<Outcome, SqlError> {
         if let Some(token) = &request.cursor {
-            return self.next_page(session, token).await;
+            let page = self.next_page(session, token, |format| match format {
+                PageFormat::Table(_) => Err(SqlError::Cursor("the cursor is one of [_sql]".to_owned())),
+                _ => Ok(()),
+            });
+            return Ok(Outcome::raw(page.await?.text));
         }
         let rows = match request.fetch_size {
             Some(size) => size,
             None => self.number("plugins.sql.cursor.fetch_size").unwrap_or(0),
         };
         let bounds = self.bounds(&request, true);
-        let page = self.runner()?.page(session, request, bounds, PageFormat::Jdbc, rows);
+        let life = self.cursor_life();
+        let page = self.first_page(session, request, bounds, PageFormat::Jdbc, rows, life).await?;
+        Ok(Outcome::raw(page.text))
+    }
+
+    /// Answers a statement with its first page, and opens a cursor for what is left, which lives so long between its pages.
+    pub(super) async fn first_page(
+        &self,
+        session: &Session,
+        request: SqlRequest,
+        bounds: Bounds,
+        format: PageFormat,
+        rows: usize,
+        life_ms: u64,
+    ) -> Result<CursorPage, SqlError> {
+        let page = self.runner()?.page(session, request, bounds, format, rows);
         let Page { writer, total, left } = page.await?;
         let cursor = match left {
             None => None,
@@ -124,7 +143,7 @@ impl SearchService {
                     .collect();
                 let counted = self
                     .counted(Kind::Cursor, shards.iter().map(|(meta, shards)| (&**meta, shards.as_slice())));
-                let id = self.cursors.open(session.principal(), cursor, counted, self.cursor_life(), most)?;
+                let id = self.cursors.open(session.principal(), cursor, counted, life_ms, most)?;
                 Some(Token::text(&id, 2))
             }
         };
@@ -133,7 +152,7 @@ impl SearchService {
                 self.cursors.close(&token.id, session.principal());
             }
         })?;
-        Ok(Outcome::raw(text))
+        Ok(CursorPage { text, cursor, format })
     }
 
     /// Returns how a statement is answered, in pages or not.
@@ -172,10 +191,17 @@ impl SearchService {
         Ok(Outcome::raw(writer.finish(total, None)?))
     }
 
-    /// Answers the page that a token stands for.
-    async fn next_page(&self, session: &Session, token: &str) -> Result<Outcome, SqlError> {
+    /// Answers the page that a token stands for, in the format of its cursor, which `agrees` may refuse.
+    pub(super) async fn next_page(
+        &self,
+        session: &Session,
+        token: &str,
+        agrees: impl Fn(PageFormat) -> Result<(), SqlError>,
+    ) -> Result<CursorPage, SqlError> {
         let token = Token::parse(token)?;
         let cursor = self.cursors.get(&token.id, session.principal(), None)?;
+        let format = cursor.format;
+        agrees(format)?;
         cursor.check_seen(session)?;
         if !cursor.alive(&session.metadata()) {
             self.cursors.close(&token.id, session.principal());
@@ -189,7 +215,8 @@ impl SearchService {
                 if !more {
                     self.cursors.close(&token.id, session.principal());
                 }
-                Ok(Outcome::raw(text))
+                let cursor = more.then(|| Token::text(&token.id, token.page + 1));
+                Ok(CursorPage { text, cursor, format })
             }
             Err(error) => {
                 // What failed halfway cannot be read on. A page whose time was over, or that had to wait for too long, is asked for
@@ -261,7 +288,6 @@ impl SearchService {
         }
     }
 
-    /// Returns how long a cursor lives between its pages.
     /// Returns how long a statement, or a page of one, may take: what searches may, or else what `plugins.sql.timeout` says. `None` is without end.
     fn statement_timeout(&self) -> Option<u64> {
         const SETTING: &str = "plugins.sql.timeout";
@@ -273,7 +299,8 @@ impl SearchService {
         self.default_timeout().filter(limited).or_else(own).filter(limited)
     }
 
-    fn cursor_life(&self) -> u64 {
+    /// Returns how long a cursor lives between its pages.
+    pub(super) fn cursor_life(&self) -> u64 {
         const SETTING: &str = "plugins.sql.cursor.keep_alive";
         let text = self.setting(SETTING);
         text.and_then(|text| json::parse_time(SETTING, &text).ok().flatten()).unwrap_or(CURSOR_LIFE_MS)
@@ -294,6 +321,13 @@ impl SearchService {
     pub(super) fn runner(&self) -> Result<&Runner, Error> {
         self.runner.as_ref().map_err(|error| Error::Execution(error.clone()))
     }
+}
+
+/// A page, and the cursor of the next one.
+pub(super) struct CursorPage {
+    pub(super) text: Bytes,
+    pub(super) cursor: Option<String>,
+    pub(super) format: PageFormat,
 }
 
 /// A text that is written while it is taken. Dropping it ends the statement; an error ends it early.

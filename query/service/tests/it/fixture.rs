@@ -111,7 +111,7 @@ pub(crate) fn value(outcome: Outcome) -> Value {
     match outcome.body {
         OutcomeBody::Json(value) => value,
         OutcomeBody::Raw(bytes) | OutcomeBody::Text(bytes) => serde_json::from_slice(&bytes).unwrap(),
-        OutcomeBody::TextParts(parts) => panic!("{parts:?}"),
+        other => panic!("{other:?}"),
     }
 }
 

@@ -33,6 +33,7 @@ mod sql;
 mod sql_batches;
 mod sql_bounds;
 mod sql_conditions;
+mod sql_elasticsearch;
 mod sql_groups;
 mod sql_instants;
 mod sql_lines;

@@ -16,7 +16,7 @@ async fn ask(store: &Store, query: &str, format: &str) -> (u16, String) {
     let text = match outcome.body {
         OutcomeBody::Json(body) => body.to_string(),
         OutcomeBody::Raw(bytes) | OutcomeBody::Text(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
-        OutcomeBody::TextParts(parts) => panic!("{parts:?}"),
+        other => panic!("{other:?}"),
     };
     (outcome.status, text)
 }

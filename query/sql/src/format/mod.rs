@@ -1,6 +1,7 @@
 //! Writers of answers. [`Writer`] makes one that is sent in one piece, [`ChunkWriter`] is what makes one that is sent part by part; each takes batches as
 //! they come, and holds the memory of what it has written until that is sent.
 
+mod elasticsearch;
 mod hits;
 mod jdbc;
 mod lines;
@@ -13,6 +14,8 @@ use datafusion::arrow::array::RecordBatch;
 use millrace_work::QueryContext;
 use millrace_work::error::Error;
 
+use self::elasticsearch::TablePage;
+pub use self::elasticsearch::{PageLayout, PageOptions};
 use self::hits::Hits;
 use self::jdbc::Jdbc;
 pub use self::lines::LineFormat;
@@ -51,6 +54,8 @@ pub enum PageFormat {
     Jdbc,
     /// Hits of a search.
     Hits,
+    /// A page as Elasticsearch's SQL lays it out.
+    Table(PageOptions),
 }
 
 /// Writer of the parts of an answer, one after the other.
@@ -136,6 +141,7 @@ pub struct Writer {
 enum AnswerFormat {
     Jdbc(Jdbc),
     Hits(Hits),
+    Table(TablePage),
 }
 
 impl Writer {
@@ -144,13 +150,18 @@ impl Writer {
         let form = match format {
             PageFormat::Jdbc => AnswerFormat::Jdbc(Jdbc::new(columns)),
             PageFormat::Hits => AnswerFormat::Hits(Hits::new(columns)),
+            PageFormat::Table(options) => AnswerFormat::Table(TablePage::new(columns, options, false)),
         };
         Self { form, held: TextReservation::new(work) }
     }
 
-    /// Starts a page behind the first, which only [`PageFormat::Jdbc`] has.
-    pub(crate) fn later(columns: Arc<[OutColumn]>, work: &QueryContext) -> Self {
-        Self { form: AnswerFormat::Jdbc(Jdbc::later(columns)), held: TextReservation::new(work) }
+    /// Starts a page behind the first, which [`PageFormat::Hits`] does not have.
+    pub(crate) fn later(format: PageFormat, columns: Arc<[OutColumn]>, work: &QueryContext) -> Self {
+        let form = match format {
+            PageFormat::Jdbc | PageFormat::Hits => AnswerFormat::Jdbc(Jdbc::later(columns)),
+            PageFormat::Table(options) => AnswerFormat::Table(TablePage::new(columns, options, true)),
+        };
+        Self { form, held: TextReservation::new(work) }
     }
 
     /// Writes rows.
@@ -166,6 +177,7 @@ impl Writer {
             let bytes = match &mut self.form {
                 AnswerFormat::Jdbc(writer) => writer.rows(&rows)?,
                 AnswerFormat::Hits(writer) => writer.rows(&rows)?,
+                AnswerFormat::Table(writer) => writer.rows(&rows)?,
             };
             self.held.grow_to(bytes)?;
             if bytes > MAX_BYTES {
@@ -182,14 +194,17 @@ impl Writer {
     /// # Errors
     /// [`Error::CircuitBreaking`].
     pub fn finish(mut self, total: u64, cursor: Option<&str>) -> Result<Bytes> {
-        if let AnswerFormat::Hits(writer) = &self.form {
-            // The text is made of another.
-            let bytes = 2 * writer.bytes();
-            self.held.grow_to(bytes)?;
-        }
+        // The text is made of another.
+        let parts = match &self.form {
+            AnswerFormat::Jdbc(_) => 0,
+            AnswerFormat::Hits(writer) => writer.bytes(),
+            AnswerFormat::Table(writer) => writer.bytes(),
+        };
+        self.held.grow_to(2 * parts)?;
         let text = match self.form {
             AnswerFormat::Jdbc(writer) => writer.finish(total, cursor),
             AnswerFormat::Hits(writer) => writer.finish(total),
+            AnswerFormat::Table(writer) => writer.finish(cursor),
         };
         self.held.grow_to(text.len())?;
         Ok(self.held.until_dropped(text))

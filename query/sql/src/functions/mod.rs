@@ -74,6 +74,12 @@ fn find(name: &str) -> Option<Definition> {
     math::find(&lower).or_else(|| text::find(&lower)).or_else(|| dates::find(&lower))
 }
 
+/// Whether a function is known by a name.
+#[cfg(test)]
+pub(crate) fn exists(name: &str) -> bool {
+    find(name).is_some()
+}
+
 /// Returns the types that a function takes for arguments of some types; `None` where it does not take them.
 pub(crate) fn taken(name: &str, types: &[SqlType]) -> Option<Vec<SqlType>> {
     (find(name)?.rule)(types).map(|(wanted, _)| wanted)

@@ -1,0 +1,223 @@
+//! `_sql`: statements in the dialect of Elasticsearch, the pages of their answers, and the searches that they are.
+//!
+//! Statements run as those of `_plugins/_sql` do. Dialect, members of the request, layouts and errors are Elasticsearch's.
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use millrace_dsl::params::Params;
+use millrace_sql::cursor::Token;
+use millrace_sql::elasticsearch_request::ElasticsearchRequest;
+use millrace_sql::error::SqlError;
+use millrace_sql::format::{PageFormat, PageLayout, PageOptions};
+use millrace_sql::native::NativeSearch;
+use millrace_sql::run::Bounds;
+use millrace_storage::Session;
+use millrace_work::error::Result;
+use serde_json::{Value, json};
+
+use super::sql::CursorPage;
+use super::{Outcome, OutcomeBody, SearchService};
+use crate::contexts::Kind;
+use crate::request::keep_alive;
+
+/// A page that is no JSON.
+#[derive(Debug)]
+pub struct TextPage {
+    /// Its text.
+    pub text: Bytes,
+    /// Its media type.
+    pub content_type: &'static str,
+    /// The cursor of the next page.
+    pub cursor: Option<String>,
+}
+
+impl SearchService {
+    /// Answers `_sql`. Errors of statements have a form of their own, so they are answers too.
+    ///
+    /// # Errors
+    /// Those of the store and of searches.
+    pub fn elasticsearch_sql<'a>(
+        &'a self,
+        session: &'a Session,
+        params: Vec<(String, String)>,
+        body: Option<Value>,
+    ) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move { answered(self.table_page(session, params, body).await) })
+    }
+
+    /// Answers `_sql/close`; see [`SearchService::elasticsearch_sql`].
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn close_elasticsearch_sql(
+        &self,
+        session: &Session,
+        params: Vec<(String, String)>,
+        body: Option<&Value>,
+    ) -> Result<Outcome> {
+        let close = || {
+            Params::new("/_sql/close".to_owned(), params).finish()?;
+            self.enabled()?;
+            let Some(token) = ElasticsearchRequest::parse(body)?.sql.cursor else {
+                return Err(SqlError::Request("the member [cursor] of the request is missing".to_owned()));
+            };
+            let closed = self.cursors.close(&Token::parse(&token)?.id, session.principal());
+            Ok(Outcome::json(200, json!({"succeeded": closed})))
+        };
+        answered(close())
+    }
+
+    /// Answers `_sql/translate` with the search that a statement is; see [`SearchService::elasticsearch_sql`].
+    ///
+    /// # Errors
+    /// Those of the store and of searches.
+    pub fn translate_sql<'a>(
+        &'a self,
+        session: &'a Session,
+        params: Vec<(String, String)>,
+        body: Option<Value>,
+    ) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(async move { answered(self.translated(session, params, body).await) })
+    }
+
+    async fn table_page(
+        &self,
+        session: &Session,
+        params: Vec<(String, String)>,
+        body: Option<Value>,
+    ) -> Result<Outcome, SqlError> {
+        let mut params = Params::new("/_sql".to_owned(), params);
+        let layout = layout(&mut params)?;
+        params.finish()?;
+        self.enabled()?;
+        let request = ElasticsearchRequest::parse(body.as_ref())?;
+        if let Some(token) = &request.sql.cursor {
+            let agrees = |format| match format {
+                PageFormat::Table(options) => agrees(options.layout, layout, request.is_columnar),
+                _ => Err(SqlError::Cursor("the cursor is one of [_plugins/_sql]".to_owned())),
+            };
+            return Ok(outcome(self.next_page(session, token, agrees).await?));
+        }
+        let layout = match (layout, request.is_columnar) {
+            (None, Some(true)) => PageLayout::Columns,
+            (None, _) => PageLayout::Rows,
+            (Some(layout), is_columnar) if layout.is_json() || is_columnar != Some(true) => match is_columnar
+            {
+                Some(true) => PageLayout::Columns,
+                _ => layout,
+            },
+            _ => return Err(SqlError::Request("[columnar] is for JSON only".to_owned())),
+        };
+        let life = match &request.page_timeout {
+            Some(text) => keep_alive("page_timeout", text, &self.longest_life(Kind::Cursor))?,
+            None => self.cursor_life(),
+        };
+        let format = PageFormat::Table(PageOptions { layout, takes_first: request.takes_first });
+        let bounds = self.bounded_by(request.request_timeout_ms);
+        Ok(outcome(self.first_page(session, request.sql, bounds, format, request.rows, life).await?))
+    }
+
+    async fn translated(
+        &self,
+        session: &Session,
+        params: Vec<(String, String)>,
+        body: Option<Value>,
+    ) -> Result<Outcome, SqlError> {
+        Params::new("/_sql/translate".to_owned(), params).finish()?;
+        self.enabled()?;
+        let request = ElasticsearchRequest::parse(body.as_ref())?;
+        if request.sql.cursor.is_some() {
+            return Err(SqlError::Request("a cursor cannot be translated".to_owned()));
+        }
+        let bounds = Bounds { rows: Some(request.rows), ..self.bounded_by(request.request_timeout_ms) };
+        match self.runner()?.native(session, request.sql, bounds).await? {
+            Some(NativeSearch { body, .. }) => Ok(Outcome::json(200, body)),
+            None => Err(SqlError::Unsupported("a join is no search, and cannot be translated".to_owned())),
+        }
+    }
+
+    /// Returns how a statement is answered with all of its rows, within the time that its request has.
+    fn bounded_by(&self, request_timeout_ms: Option<u64>) -> Bounds {
+        let bounds = self.all_rows();
+        let timeout_ms = [bounds.timeout_ms, request_timeout_ms].into_iter().flatten().min();
+        Bounds { timeout_ms, deletes: false, ..bounds }
+    }
+}
+
+/// Takes the layout of pages from the parameters; `None` where they do not name one.
+fn layout(params: &mut Params) -> Result<Option<PageLayout>, SqlError> {
+    let (format, delimiter, header) =
+        (params.take("format"), params.take("delimiter"), params.take("header"));
+    let header = match header.as_deref() {
+        None | Some("present") => true,
+        Some("absent") => false,
+        Some(other) => {
+            return Err(SqlError::Request(format!("[header] is [present] or [absent], and not [{other}]")));
+        }
+    };
+    let delimiter = match delimiter {
+        None => None,
+        Some(text) => {
+            let mut letters = text.chars();
+            match (letters.next(), letters.next()) {
+                (Some(letter), None) if !matches!(letter, '"' | '\n' | '\r' | '\t') => Some(letter),
+                _ => {
+                    return Err(SqlError::Request(format!("[{text}] is no delimiter of one letter")));
+                }
+            }
+        }
+    };
+    let layout = match format.as_deref() {
+        None => None,
+        Some("json" | "yaml" | "application/json" | "application/yaml") => Some(PageLayout::Rows),
+        Some("csv" | "text/csv") => Some(PageLayout::Csv { delimiter: delimiter.unwrap_or(','), header }),
+        Some("tsv" | "text/tab-separated-values") => Some(PageLayout::Tsv { header }),
+        Some("txt" | "text" | "text/plain") => Some(PageLayout::Text),
+        Some(other) => {
+            return Err(SqlError::Request(format!(
+                "format [{other}] is not supported, use one of [json, yaml, csv, tsv, txt]"
+            )));
+        }
+    };
+    match (layout, delimiter) {
+        (Some(PageLayout::Csv { .. }), _) | (_, None) => Ok(layout),
+        _ => Err(SqlError::Request("[delimiter] is for the format [csv] only".to_owned())),
+    }
+}
+
+/// Refuses a page in another layout than the first.
+fn agrees(first: PageLayout, layout: Option<PageLayout>, is_columnar: Option<bool>) -> Result<(), SqlError> {
+    let is_same = match layout {
+        None => true,
+        Some(layout) if layout.is_json() => first.is_json(),
+        Some(layout) => std::mem::discriminant(&first) == std::mem::discriminant(&layout),
+    };
+    let is_same = is_same && is_columnar.is_none_or(|is| is == (first == PageLayout::Columns));
+    match is_same {
+        true => Ok(()),
+        false => Err(SqlError::Request(
+            "a cursor reads on in the layout of the first page; send the same [format] and [columnar]"
+                .to_owned(),
+        )),
+    }
+}
+
+/// Makes the answer of a page.
+fn outcome(page: CursorPage) -> Outcome {
+    let CursorPage { text, cursor, format } = page;
+    match format {
+        PageFormat::Table(options) if !options.layout.is_json() => {
+            let content_type = options.layout.content_type();
+            Outcome { status: 200, body: OutcomeBody::TextPage(TextPage { text, content_type, cursor }) }
+        }
+        _ => Outcome::raw(text),
+    }
+}
+
+/// Makes the answer of an error of a statement.
+fn answered(result: Result<Outcome, SqlError>) -> Result<Outcome> {
+    result.or_else(|error| match error {
+        SqlError::Query(error) => Err(error),
+        error => Ok(Outcome::json(error.status(), error.to_elasticsearch_body())),
+    })
+}
