@@ -152,7 +152,7 @@ impl Method {
                 let mut code = Hmac::<Md5>::new_from_slice(key.expose().as_bytes()).ok()?;
                 code.update(bytes);
                 written(&code.finalize().into_bytes(), base64)
-            },
+            }
             Self::Murmur128 => {
                 let (one, two) = murmur::hash128_with_seed(bytes, MURMUR_SEED);
                 written(&[one.to_le_bytes(), two.to_le_bytes()].concat(), base64)
