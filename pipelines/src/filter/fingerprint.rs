@@ -1,17 +1,17 @@
 //! `fingerprint`: digests of fields, and identifiers.
 
-mod md5;
-
 use std::net::Ipv4Addr;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
+use hmac::{Hmac, KeyInit as _, Mac as _};
+use md5::{Digest as _, Md5};
 use millrace_ingest::event::{TIMESTAMP, text_of};
 use millrace_ingest::pattern::{Deadline, Expression, Replacement};
 use millrace_ingest::{Event, Fault, FieldReference, Options, Secret};
 use millrace_storage::murmur;
-use ring::{digest, hmac};
+use ring::{digest, hmac as ring_hmac};
 use serde_json::Value;
 
 use super::settings::ecs_disabled;
@@ -40,7 +40,7 @@ enum Concatenate {
 #[derive(Debug)]
 enum Method {
     Digest(&'static digest::Algorithm),
-    Hmac(hmac::Key),
+    Hmac(ring_hmac::Key),
     Md5,
     HmacMd5(Secret),
     Murmur32,
@@ -102,13 +102,13 @@ fn method(options: &mut Options) -> Option<Method> {
         ],
     );
     let sha = |algorithm, of_hmac| match &key {
-        Some(key) => Method::Hmac(hmac::Key::new(of_hmac, key.as_bytes())),
+        Some(key) => Method::Hmac(ring_hmac::Key::new(of_hmac, key.as_bytes())),
         None => Method::Digest(algorithm),
     };
     Some(match name.unwrap_or("SHA1") {
-        "SHA256" => sha(&digest::SHA256, hmac::HMAC_SHA256),
-        "SHA384" => sha(&digest::SHA384, hmac::HMAC_SHA384),
-        "SHA512" => sha(&digest::SHA512, hmac::HMAC_SHA512),
+        "SHA256" => sha(&digest::SHA256, ring_hmac::HMAC_SHA256),
+        "SHA384" => sha(&digest::SHA384, ring_hmac::HMAC_SHA384),
+        "SHA512" => sha(&digest::SHA512, ring_hmac::HMAC_SHA512),
         "MD5" => key.map_or(Method::Md5, |key| Method::HmacMd5(Secret::new(key))),
         "MURMUR3" => Method::Murmur32,
         "MURMUR3_128" => Method::Murmur128,
@@ -131,7 +131,7 @@ fn method(options: &mut Options) -> Option<Method> {
                 }
             }
         }
-        _ => sha(&digest::SHA1_FOR_LEGACY_USE_ONLY, hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY),
+        _ => sha(&digest::SHA1_FOR_LEGACY_USE_ONLY, ring_hmac::HMAC_SHA1_FOR_LEGACY_USE_ONLY),
     })
 }
 
@@ -146,9 +146,13 @@ impl Method {
         let bytes = text.as_bytes();
         Some(match self {
             Self::Digest(algorithm) => written(digest::digest(algorithm, bytes).as_ref(), base64),
-            Self::Hmac(key) => written(hmac::sign(key, bytes).as_ref(), base64),
-            Self::Md5 => written(&md5::digest(bytes), base64),
-            Self::HmacMd5(key) => written(&md5::hmac(key.expose().as_bytes(), bytes), base64),
+            Self::Hmac(key) => written(ring_hmac::sign(key, bytes).as_ref(), base64),
+            Self::Md5 => written(&Md5::digest(bytes), base64),
+            Self::HmacMd5(key) => {
+                let mut code = Hmac::<Md5>::new_from_slice(key.expose().as_bytes()).ok()?;
+                code.update(bytes);
+                written(&code.finalize().into_bytes(), base64)
+            }
             Self::Murmur128 => {
                 let (one, two) = murmur::hash128_with_seed(bytes, MURMUR_SEED);
                 written(&[one.to_le_bytes(), two.to_le_bytes()].concat(), base64)

@@ -2,10 +2,10 @@
 //! over a restart.
 
 use std::collections::BTreeMap;
-use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use millrace_storage::disk::replace_file;
 use serde::{Deserialize, Serialize};
 
 use crate::settings::Settings;
@@ -96,15 +96,7 @@ impl StoredChanges {
 
 fn write(file: &Path, changes: &BTreeMap<String, PipelineChange>) -> std::io::Result<()> {
     let text = serde_json::to_vec_pretty(changes).map_err(std::io::Error::other)?;
-    let next = file.with_extension("new");
-    let mut out = std::fs::File::create(&next)?;
-    out.write_all(&text)?;
-    out.sync_all()?;
-    std::fs::rename(&next, file)?;
-    if let Some(directory) = file.parent() {
-        std::fs::File::open(directory)?.sync_all()?;
-    }
-    Ok(())
+    replace_file(&file.with_extension("new"), file, &text)
 }
 
 #[cfg(test)]

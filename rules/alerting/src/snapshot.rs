@@ -6,11 +6,12 @@
 //! The runner and those who change rules both store state. Who takes it keeps others from that until it is stored, so that what was
 //! taken last is what there is, also of one position.
 
-use std::fs::{self, File};
-use std::io::{self, Write};
-use std::path::{Path, PathBuf};
+use std::fs;
+use std::io;
+use std::path::PathBuf;
 use std::sync::Arc;
 
+use millrace_storage::disk::replace_file;
 use millrace_storage::{Engine, Error, Result};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
@@ -102,14 +103,7 @@ impl SnapshotWriteGuard {
         let failed = |error| Error::io("write", dir, error);
         fs::create_dir_all(dir).map_err(failed)?;
         let (path, new) = (snapshots.path(position), dir.join("new"));
-        let write = || {
-            let mut file = File::create(&new)?;
-            file.write_all(bytes)?;
-            file.sync_all()?;
-            fs::rename(&new, &path)?;
-            sync(dir)
-        };
-        write().map_err(failed)?;
+        replace_file(&new, &path, bytes).map_err(failed)?;
         let positions = snapshots.positions()?;
         for old in positions.iter().skip(KEPT) {
             let old = snapshots.path(*old);
@@ -129,11 +123,6 @@ impl SnapshotWriteGuard {
             _ => Ok(()),
         }
     }
-}
-
-/// Makes the names in a directory durable.
-fn sync(dir: &Path) -> io::Result<()> {
-    File::open(dir)?.sync_all()
 }
 
 #[cfg(test)]

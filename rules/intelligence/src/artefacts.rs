@@ -5,13 +5,14 @@
 
 use std::borrow::Cow;
 use std::collections::HashSet;
-use std::fs::{self, File};
-use std::io::{self, ErrorKind, Write};
+use std::fs;
+use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use millrace_forecast::{TrainedModel, seed};
 use millrace_storage::Engine;
+use millrace_storage::disk::replace_file;
 use parking_lot::Mutex;
 
 use crate::store::StoredRule;
@@ -146,16 +147,9 @@ fn store(dir: &Path, path: &Path, bytes: &[u8], used: &mut u64) -> io::Result<()
     }
     let (new, within) = (dir.join(NEW), path.parent().unwrap_or(dir));
     fs::create_dir_all(within)?;
-    let written = File::create(&new).and_then(|mut file| {
-        file.write_all(bytes)?;
-        file.sync_all()
-    });
-    if let Err(error) = written.and_then(|()| fs::rename(&new, path)) {
-        let _ = fs::remove_file(&new);
-        return Err(error);
-    }
+    replace_file(&new, path, bytes)?;
     *used = others + len;
-    File::open(within).and_then(|within| within.sync_all())
+    Ok(())
 }
 
 /// Removes a file, or a directory with all that is in it; `used` are the bytes of all.
@@ -243,7 +237,7 @@ mod tests {
         for value in ["a", "c", "d"] {
             assert!(artefacts.read("r", Some(value)).await.is_none(), "{value}");
         }
-        let long = File::create(artefacts.file("r", Some("d"))).unwrap();
+        let long = fs::File::create(artefacts.file("r", Some("d"))).unwrap();
         long.set_len(MAX_MODEL_BYTES + 1).unwrap();
         assert!(artefacts.read("r", Some("d")).await.is_none());
     }

@@ -15,6 +15,7 @@
 //! - after a failed sync nothing is known about what was appended since the one before.
 
 mod emptied;
+mod replacement;
 mod simulated;
 mod system;
 #[cfg(test)]
@@ -28,6 +29,7 @@ use std::path::{Path, PathBuf};
 use bytes::Bytes;
 
 pub use emptied::empty_directory;
+pub use replacement::replace_file;
 pub use simulated::SimulatedDisk;
 pub use system::SystemDisk;
 

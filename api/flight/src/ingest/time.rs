@@ -3,12 +3,13 @@
 use std::io::Write as _;
 
 use datafusion::arrow::datatypes::TimeUnit;
+use millrace_time::calendar::civil_from_days;
 
 const DAY_S: i64 = 86_400;
 
 /// Writes a day, counted from 1970. `None` where its year has not four digits.
 pub(super) fn day(days: i64, out: &mut Vec<u8>) -> Option<()> {
-    let (year, month, day) = civil(days);
+    let (year, month, day) = civil_from_days(days);
     (0..=9_999).contains(&year).then_some(())?;
     write!(out, "{year:04}-{month:02}-{day:02}").ok()
 }
@@ -49,19 +50,6 @@ fn parts(unit: &TimeUnit) -> (i64, usize) {
         TimeUnit::Microsecond => (1_000_000, 6),
         TimeUnit::Nanosecond => (1_000_000_000, 9),
     }
-}
-
-/// Returns year, month and day of the Gregorian calendar (Howard Hinnant, "chrono-Compatible Low-Level Date Algorithms").
-fn civil(days: i64) -> (i64, i64, i64) {
-    let days = days.saturating_add(719_468);
-    let era = days.div_euclid(146_097);
-    let day_of_era = days.rem_euclid(146_097);
-    let year_of_era = (day_of_era - day_of_era / 1_460 + day_of_era / 36_524 - day_of_era / 146_096) / 365;
-    let day_of_year = day_of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month = (5 * day_of_year + 2) / 153;
-    let day = day_of_year - (153 * month + 2) / 5 + 1;
-    let month = if month < 10 { month + 3 } else { month - 9 };
-    (year_of_era + era.saturating_mul(400) + i64::from(month <= 2), month, day)
 }
 
 #[cfg(test)]
