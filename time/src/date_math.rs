@@ -35,17 +35,21 @@ pub fn apply(instant: i128, steps: &str, zone: Zone, round_up: bool) -> Result<i
         while i < bytes.len() && bytes[i].is_ascii_digit() {
             i += 1;
         }
-        let amount = if start == i {
-            1
-        } else {
-            steps[start..i].parse::<i64>().map_err(|_| format!("truncated date math [{steps}]"))?
-        };
-        if round && start != i && amount != 1 {
-            return Err(format!("rounding `/` can only be used on single unit types [{steps}]"));
-        }
+        let digits = &steps[start..i];
         let Some(&letter) = bytes.get(i) else {
             return Err(format!("truncated date math [{steps}]"));
         };
+        // OpenSearch's amounts have 32 bits.
+        let amount =
+            match digits {
+                "" => 1,
+                _ => i64::from(digits.parse::<i32>().map_err(|_| {
+                    format!("amount [{digits}] of date math [{steps}] exceeds [{}]", i32::MAX)
+                })?),
+            };
+        if round && amount != 1 {
+            return Err(format!("rounding `/` can only be used on single unit types [{steps}]"));
+        }
         i += 1;
         let unit = Unit::from_letter(letter).ok_or_else(|| {
             let letter = steps.get(i - 1..).and_then(|rest| rest.chars().next()).unwrap_or('?');
@@ -211,8 +215,14 @@ mod tests {
             let reached = apply(nanos(at), steps, zone, round_up).unwrap();
             assert_eq!(reached, nanos(expected), "{at} {steps} in {}", zone.name());
         }
-        for steps in ["1d", "+", "+1", "/2d", "+1x", "+9999999999y", "+99999999999999999999d", "*1d"] {
+        for steps in ["1d", "+", "+1", "/2d", "+1x", "+2147483647y", "+99999999999999999999d", "*1d"] {
             assert!(apply(0, steps, Zone::UTC, false).is_err(), "{steps}");
+        }
+        // Amounts have 32 bits.
+        assert!(apply(0, "+2147483647s", Zone::UTC, false).is_ok());
+        for steps in ["+2147483648s", "-2147483648s", "/2147483648d"] {
+            let error = apply(0, steps, Zone::UTC, false).unwrap_err();
+            assert!(error.contains("exceeds [2147483647]"), "{error}");
         }
     }
 

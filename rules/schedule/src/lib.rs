@@ -9,9 +9,10 @@ mod zone;
 use std::fmt;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use chrono_tz::Tz;
 use croner::parser::{CronParser, Seconds};
 use croner::{Cron, JobType};
+
+use zone::ScheduleZone;
 
 /// Longest text, in bytes.
 const MAX_BYTES: usize = 256;
@@ -34,7 +35,7 @@ pub enum Fields {
 #[derive(Clone, PartialEq, Eq)]
 pub struct Schedule {
     line: String,
-    zone: Tz,
+    zone: ScheduleZone,
     cron: Cron,
 }
 
@@ -56,7 +57,7 @@ impl Schedule {
         };
         let mut words: Vec<&str> = text.split_whitespace().collect();
         let zone = match words.last() {
-            Some(last) if words.len() > 1 => last.parse::<Tz>().map_err(|_| *last),
+            Some(last) if words.len() > 1 => ScheduleZone::find(last).ok_or(*last),
             _ => Err(""),
         };
         let zone = match zone {
@@ -70,7 +71,7 @@ impl Schedule {
             {
                 return Err(wrong(&format!("there is no time zone [{last}]")));
             }
-            Err(_) => Tz::UTC,
+            Err(_) => ScheduleZone::UTC,
         };
         let is_name = words.len() == 1 && words[0].starts_with('@');
         if !is_name && words.len() != 5 && (words.len() != 6 || fields == Fields::Five) {
@@ -145,7 +146,7 @@ impl Schedule {
         let mut clock = self.local(ms)?.naive_local();
         for _ in 0..MAX_STEPS {
             clock = self.cron.find_next_occurrence(&clock.and_utc(), false).ok()?.naive_utc();
-            let at = zone::instant(self.zone, clock)?.timestamp_millis();
+            let at = self.zone.first_instant(clock)?.timestamp_millis();
             if at > ms {
                 return Some(at);
             }
@@ -159,7 +160,7 @@ impl Schedule {
         let mut clock = self.local(ms)?.naive_local().checked_add_signed(LONGEST_CHANGE)?;
         for _ in 0..MAX_STEPS {
             clock = self.cron.find_previous_occurrence(&clock.and_utc(), false).ok()?.naive_utc();
-            let at = zone::instant(self.zone, clock)?.timestamp_millis();
+            let at = self.zone.first_instant(clock)?.timestamp_millis();
             if at <= ms {
                 return Some(at);
             }
@@ -167,7 +168,7 @@ impl Schedule {
         None
     }
 
-    fn local(&self, ms: i64) -> Option<DateTime<Tz>> {
+    fn local(&self, ms: i64) -> Option<DateTime<ScheduleZone>> {
         Some(DateTime::<Utc>::from_timestamp_millis(ms)?.with_timezone(&self.zone))
     }
 }
@@ -181,7 +182,7 @@ fn whole(ms: i64, length: i64) -> i64 {
 impl fmt::Display for Schedule {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.line)?;
-        if self.zone == Tz::UTC { Ok(()) } else { write!(f, " {}", self.zone.name()) }
+        if self.zone == ScheduleZone::UTC { Ok(()) } else { write!(f, " {}", self.zone.name()) }
     }
 }
 
@@ -305,8 +306,20 @@ mod tests {
             ),
             (
                 "30 0 * * * America/Havana",
+                "2024-11-03T04:00:00Z",
+                ["2024-11-03T04:30:00Z", "2024-11-04T05:30:00Z"],
+            ),
+            // The database has Havana on summer time from 2026 on.
+            (
+                "30 0 * * * America/Havana",
                 "2026-11-01T04:00:00Z",
-                ["2026-11-01T04:30:00Z", "2026-11-02T05:30:00Z"],
+                ["2026-11-01T04:30:00Z", "2026-11-02T04:30:00Z"],
+            ),
+            // In a gap before midnight: its end.
+            (
+                "30 0 * * sun America/Havana",
+                "2024-03-09T12:00:00Z",
+                ["2024-03-10T05:00:00Z", "2024-03-17T04:30:00Z"],
             ),
         ] {
             let schedule = of(text);

@@ -1,27 +1,35 @@
 //! The time zone in which a database tells times without one.
 
 use chrono::{DateTime, FixedOffset, Local, LocalResult, NaiveDateTime, Offset, TimeDelta, TimeZone, Utc};
-use chrono_tz::Tz;
+use millrace_time::{LocalOffset, Region};
 
-/// Longest gap that is looked across, in hours: a zone may leave out a day.
+/// Longest gap of the machine's zone that is looked across, in hours: a zone may leave out a day.
 const MAX_GAP_HOURS: i64 = 26;
 
 /// A zone, and what an hour that occurs twice means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Zone {
-    /// `None` is the zone of this machine.
-    name: Option<Tz>,
-    /// `true` if the first of the two, that of daylight-saving time, is meant.
+    source: ZoneSource,
+    /// `true` if the first of the two is meant, that of daylight-saving time.
     first_on_overlap: bool,
+}
+
+/// Source of a zone's offsets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum ZoneSource {
+    Utc,
+    Database(&'static Region),
+    /// The settings of this machine.
+    Machine,
 }
 
 impl Zone {
     pub(super) fn utc() -> Self {
-        Self { name: Some(Tz::UTC), first_on_overlap: true }
+        Self { source: ZoneSource::Utc, first_on_overlap: true }
     }
 
     pub(super) fn local() -> Self {
-        Self { name: None, first_on_overlap: true }
+        Self { source: ZoneSource::Machine, first_on_overlap: true }
     }
 
     /// Reads `Europe/Berlin`, also with `[dst_enabled_on_overlap:true]` behind it.
@@ -34,9 +42,12 @@ impl Zone {
             Some((name, extension)) => (name, Some(extension.strip_suffix(']').unwrap_or(extension))),
         };
         let name = name.trim();
-        let zone: Tz = name.parse().map_err(|_| {
-            format!("[{name}] is no time zone; name one as the tz database does, such as [Europe/Berlin]")
-        })?;
+        let source = match name {
+            "UTC" => ZoneSource::Utc,
+            _ => ZoneSource::Database(Region::find(name).ok_or_else(|| {
+                format!("[{name}] is no time zone; name one as the tz database does, such as [Europe/Berlin]")
+            })?),
+        };
         let first_on_overlap = match extension.map(|text| text.split_once(':')) {
             None => true,
             Some(Some(("dst_enabled_on_overlap", "true"))) => true,
@@ -47,32 +58,32 @@ impl Zone {
                 ));
             }
         };
-        Ok(Self { name: Some(zone), first_on_overlap })
+        Ok(Self { source, first_on_overlap })
     }
 
-    /// The instant at which clocks of the zone show a time. A time that they skip counts from before the
-    /// change.
+    /// Returns the instant at which clocks of the zone show a time. A time that they skip counts from before the change.
     pub(super) fn instant(&self, local: NaiveDateTime) -> DateTime<Utc> {
-        match self.name {
-            Some(Tz::UTC) => local.and_utc(),
-            Some(zone) => self.resolve(&zone, local),
-            None => self.resolve(&Local, local),
-        }
+        let region = match self.source {
+            ZoneSource::Utc => return local.and_utc(),
+            ZoneSource::Machine => return self.instant_of_machine(local),
+            ZoneSource::Database(region) => millrace_time::Zone::Named(region),
+        };
+        let offset = match region.local(local.and_utc().timestamp()) {
+            LocalOffset::Overlap(_, second) if !self.first_on_overlap => second,
+            other => other.first(),
+        };
+        let instant = local.checked_sub_signed(TimeDelta::seconds(offset.into()));
+        instant.unwrap_or(local).and_utc()
     }
 
-    fn resolve<Z: TimeZone>(&self, zone: &Z, local: NaiveDateTime) -> DateTime<Utc> {
-        match zone.from_local_datetime(&local) {
+    fn instant_of_machine(&self, local: NaiveDateTime) -> DateTime<Utc> {
+        match Local.from_local_datetime(&local) {
             LocalResult::Single(time) => time.to_utc(),
-            LocalResult::Ambiguous(first, second) => {
-                if self.first_on_overlap {
-                    first.to_utc()
-                } else {
-                    second.to_utc()
-                }
-            }
+            LocalResult::Ambiguous(first, _) if self.first_on_overlap => first.to_utc(),
+            LocalResult::Ambiguous(_, second) => second.to_utc(),
             LocalResult::None => {
                 let before = (1..=MAX_GAP_HOURS).map(TimeDelta::hours).find_map(|gap| {
-                    let before = zone.from_local_datetime(&local.checked_sub_signed(gap)?).latest()?;
+                    let before = Local.from_local_datetime(&local.checked_sub_signed(gap)?).latest()?;
                     before.to_utc().checked_add_signed(gap)
                 });
                 before.unwrap_or_else(|| local.and_utc())
@@ -82,30 +93,39 @@ impl Zone {
 
     /// Returns true for UTC.
     pub(super) fn is_utc(&self) -> bool {
-        self.name == Some(Tz::UTC)
+        self.source == ZoneSource::Utc
     }
 
-    /// The name of the zone in the tz database; `None` for that of this machine.
+    /// Returns the name of the zone in the tz database; `None` for that of this machine.
     pub(super) fn name(&self) -> Option<&'static str> {
-        self.name.map(|zone| zone.name())
+        match self.source {
+            ZoneSource::Utc => Some("UTC"),
+            ZoneSource::Database(region) => Some(region.name()),
+            ZoneSource::Machine => None,
+        }
     }
 
-    /// The offset of its clocks at an instant, in whole minutes.
+    /// Returns the offset of its clocks at an instant, in whole minutes.
     pub(super) fn offset(&self, instant: DateTime<Utc>) -> FixedOffset {
-        let offset = match self.name {
-            Some(zone) => zone.offset_from_utc_datetime(&instant.naive_utc()).fix(),
-            None => Local.offset_from_utc_datetime(&instant.naive_utc()).fix(),
-        };
+        let offset = self.exact_offset(instant);
         FixedOffset::east_opt(offset.local_minus_utc().div_euclid(60) * 60).unwrap_or(offset)
     }
 
-    /// An instant as the zone's clocks show it, with its offset where wanted.
+    fn exact_offset(&self, instant: DateTime<Utc>) -> FixedOffset {
+        match self.source {
+            ZoneSource::Utc => Utc.fix(),
+            ZoneSource::Database(region) => {
+                let span = millrace_time::Zone::Named(region).span(instant.timestamp());
+                FixedOffset::east_opt(span.offset).expect("offsets of zones are shorter than a day")
+            }
+            ZoneSource::Machine => Local.offset_from_utc_datetime(&instant.naive_utc()).fix(),
+        }
+    }
+
+    /// Writes an instant as the zone's clocks show it, with its offset where wanted.
     pub(super) fn show(&self, instant: DateTime<Utc>, offset: bool) -> String {
         let format = if offset { "%Y-%m-%d %H:%M:%S%.6f%:z" } else { "%Y-%m-%d %H:%M:%S%.6f" };
-        match self.name {
-            Some(zone) => instant.with_timezone(&zone).format(format).to_string(),
-            None => instant.with_timezone(&Local).format(format).to_string(),
-        }
+        instant.with_timezone(&self.exact_offset(instant)).format(format).to_string()
     }
 }
 
@@ -135,6 +155,15 @@ mod tests {
             ("Pacific/Apia", "2011-12-30 12:00:00", "2011-12-30T22:00:00+00:00"),
             ("Pacific/Apia", "2011-12-30 00:00:00", "2011-12-30T10:00:00+00:00"),
             ("Pacific/Apia", "2011-12-30 23:59:59", "2011-12-31T09:59:59+00:00"),
+            ("America/Havana", "2024-03-10 00:30:00", "2024-03-10T05:30:00+00:00"),
+            ("America/Havana", "2024-11-03 00:30:00", "2024-11-03T04:30:00+00:00"),
+            (
+                "America/Havana[dst_enabled_on_overlap:false]",
+                "2024-11-03 00:30:00",
+                "2024-11-03T05:30:00+00:00",
+            ),
+            // Rules go on behind the tables.
+            ("America/New_York", "2150-07-01 12:00:00", "2150-07-01T16:00:00+00:00"),
         ] {
             assert_eq!(at(zone, local), instant, "{zone} {local}");
         }

@@ -61,8 +61,12 @@ pub(crate) fn compile(
     };
     let outside = |bound: Option<i64>, ends: (Option<i64>, Option<i64>)| {
         let (min, max) = ends;
-        bound.is_some_and(|bound| min.is_some_and(|min| bound < min) || max.is_some_and(|max| bound > max))
+        bound.is_some_and(|bound| {
+            min.is_some_and(|min| round(bound) < round(min))
+                || max.is_some_and(|max| round(bound) > round(max))
+        })
     };
+    // As in OpenSearch a bound in the bucket of the other is inside.
     if outside(extended.0, hard) || outside(extended.1, hard) {
         compiler.fail_all(Error::IllegalArgument(format!(
             "Extended bounds have to be inside hard bounds, hard bounds: [{}], extended bounds: [{}]",

@@ -1,6 +1,8 @@
 //! The full form of ISO 8601, which nearly every log carries, read without a pattern.
 
-use super::{Instant, calendar};
+use millrace_time::calendar;
+
+use super::Instant;
 
 const NANOS_OF_DAY: i128 = 86_400_000_000_000;
 

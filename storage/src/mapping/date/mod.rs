@@ -6,7 +6,6 @@
 //!
 //! ISO 8601 in its usual full form is read by a path of its own: it is what nearly every log carries.
 
-mod calendar;
 mod field;
 mod iso;
 mod math;

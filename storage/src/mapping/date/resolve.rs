@@ -4,8 +4,10 @@
 //! the same thing must agree, and what is missing then is the first there is. Bounds that are rounded up have the last
 //! time of day there is in place of what is missing.
 
+use millrace_time::calendar;
+
 use super::field::{Field, Fields};
-use super::{Instant, calendar, weeks};
+use super::{Instant, weeks};
 
 const NANOS_OF_DAY: i64 = 86_400_000_000_000;
 const NANOS_OF_SECOND: i64 = 1_000_000_000;

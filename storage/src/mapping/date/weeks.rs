@@ -1,6 +1,6 @@
 //! Weeks of years and of months, which begin on Monday and belong to where they have four of their days.
 
-use super::calendar;
+use millrace_time::calendar;
 
 /// Counts the ISO weeks of a year.
 pub(super) fn weeks_in_year(year: i64) -> u32 {

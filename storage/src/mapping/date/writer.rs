@@ -2,9 +2,11 @@
 
 use std::fmt::Write;
 
+use millrace_time::calendar;
+
 use super::field::Field;
 use super::pattern::{Digits, Item, OffsetLayout, OffsetPart, Sign, Width};
-use super::{calendar, names, weeks, zone_names};
+use super::{names, weeks, zone_names};
 
 /// A time as clocks of a zone show it.
 #[derive(Clone, Copy, Debug)]
