@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use millrace_matching::target;
+use millrace_target::target;
 use millrace_storage::Session;
 use millrace_storage::mapping::FieldType;
 use millrace_storage::metadata::IndicesOptions;
