@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
+use ::http::Method;
 use bytes::Bytes;
-use http::Method;
 use millrace_accounts::{self as accounts, Accounts};
 use millrace_listen::Budget;
 use millrace_query::SearchService;
@@ -21,7 +21,7 @@ fn whatever_changes_something_needs_the_header() {
     let refused = |guarded: bool, value: Option<&'static str>| {
         let mut headers = HeaderMap::new();
         if let Some(value) = value {
-            headers.insert(XSRF, http::HeaderValue::from_static(value));
+            headers.insert(XSRF, ::http::HeaderValue::from_static(value));
         }
         check_headers(guarded, &headers).is_err()
     };
@@ -35,6 +35,7 @@ fn whatever_changes_something_needs_the_header() {
 }
 
 /// Roles of these tests show all documents.
+#[derive(Debug)]
 struct NoQueries;
 
 impl accounts::QueryCheck for NoQueries {
