@@ -18,6 +18,7 @@ mod protocol;
 mod searches;
 mod security;
 mod server;
+mod sql_elasticsearch;
 mod sql_lines;
 mod support;
 mod writes;

@@ -128,6 +128,7 @@ fn counted_in(text: &str, dialect: SqlDialect) -> Result<(Statement, usize)> {
     check_tree(&statement)?;
     if dialect == SqlDialect::Elasticsearch {
         replace_time_buckets(&mut statement)?;
+        check_tree(&statement)?;
     }
     match statement {
         Ast::Query(query) => Ok((Statement::Query(query, names), placeholders)),
