@@ -99,15 +99,10 @@ impl SearchService {
             };
             return Ok(outcome(self.next_page(session, token, agrees).await?));
         }
-        let layout = match (layout, request.is_columnar) {
-            (None, Some(true)) => PageLayout::Columns,
-            (None, _) => PageLayout::Rows,
-            (Some(layout), is_columnar) if layout.is_json() || is_columnar != Some(true) => match is_columnar
-            {
-                Some(true) => PageLayout::Columns,
-                _ => layout,
-            },
-            _ => return Err(SqlError::Request("[columnar] is for JSON only".to_owned())),
+        let layout = match (layout.unwrap_or(PageLayout::Rows), request.is_columnar) {
+            (layout, Some(true)) if layout.is_json() => PageLayout::Columns,
+            (_, Some(true)) => return Err(SqlError::Request("[columnar] is for JSON only".to_owned())),
+            (layout, _) => layout,
         };
         let life = match &request.page_timeout {
             Some(text) => keep_alive("page_timeout", text, &self.longest_life(Kind::Cursor))?,
