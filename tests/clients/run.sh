@@ -24,7 +24,8 @@ mkdir -p "$work"
 work=$(readlink -f "$work")
 
 over_http=(opensearch_client elasticsearch_7 elasticsearch_8 elasticsearch_9 security OpenSearchJava ElasticsearchJava rsyslog)
-over_flight=(flight_adbc flight_pyarrow FlightJdbc flight_go)
+over_http+=(sqlalchemy_elasticsearch sqlalchemy_opensearch opensearchsql_cli OpenSearchJdbc)
+over_flight=(flight_adbc flight_pyarrow flight_duckdb FlightJdbc flight_go)
 if [[ $url ]]; then
   [[ $flight ]] || over_flight=()
   ((${#checks[@]})) || checks=("${over_http[@]}" "${over_flight[@]}")

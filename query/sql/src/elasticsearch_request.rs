@@ -1,6 +1,6 @@
 //! The body of a request to Elasticsearch's SQL: the statement and what goes with it.
 //!
-//! A member with a meaning here is taken, one whose only value is the default is checked, any other is refused by its name.
+//! The parser takes members with a meaning, checks those with one possible value, and refuses any other by name.
 
 use millrace_dsl::json::parse_time;
 use serde_json::{Value, json};
@@ -21,13 +21,13 @@ pub struct ElasticsearchRequest {
     pub sql: SqlRequest,
     /// Rows of a page.
     pub rows: usize,
-    /// Whether the answer is by columns; `None` where the request does not say.
+    /// True for an answer by columns; `None` where the request does not say.
     pub is_columnar: Option<bool>,
-    /// Whether the first of several values stands for all of them.
+    /// True if the first of several values stands for all of them.
     pub takes_first: bool,
-    /// How long the statement may take.
+    /// Longest time that the statement takes.
     pub request_timeout_ms: Option<u64>,
-    /// How long the cursor waits for the next request, as the request spells it.
+    /// Life of the cursor between two requests, as the request spells it.
     pub page_timeout: Option<String>,
 }
 

@@ -12,6 +12,7 @@ use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use self::depth::{MAX_NESTING, check_tokens, check_tree, too_deep};
 use self::source::{Source, solid};
+use self::time_buckets::replace_time_buckets;
 use super::dialect::OpenSearchDialect;
 use super::error::{Result, SqlError};
 use super::parameters::Parameters;
@@ -21,6 +22,7 @@ mod depth;
 mod elasticsearch;
 mod names;
 mod source;
+mod time_buckets;
 
 pub(crate) use self::elasticsearch::ShowStatement;
 pub(crate) use self::names::Names;
@@ -118,12 +120,16 @@ fn counted_in(text: &str, dialect: SqlDialect) -> Result<(Statement, usize)> {
     };
     let mut parser =
         Parser::new(&parsed).with_recursion_limit(MAX_NESTING).with_tokens_with_locations(tokens);
-    let statement = parser.parse_statement().map_err(syntax)?;
+    let mut statement = parser.parse_statement().map_err(syntax)?;
     let next = parser.peek_token();
     if next.token != Token::EOF {
         return Err(SqlError::Syntax(format!("[{}] is unexpected{}", next.token, next.span.start)));
     }
     check_tree(&statement)?;
+    if dialect == SqlDialect::Elasticsearch {
+        replace_time_buckets(&mut statement)?;
+        check_tree(&statement)?;
+    }
     match statement {
         Ast::Query(query) => Ok((Statement::Query(query, names), placeholders)),
         Ast::Delete(_) if dialect == SqlDialect::Elasticsearch => Err(SqlError::Unsupported(

@@ -9,6 +9,7 @@ import java.sql.DatabaseMetaData;
 import java.sql.DriverManager;
 import java.sql.PreparedStatement;
 import java.sql.ResultSet;
+import java.sql.ResultSetMetaData;
 import java.sql.SQLException;
 import java.sql.Statement;
 import java.sql.Timestamp;
@@ -28,6 +29,7 @@ import java.util.logging.LogManager;
 /** The Flight SQL JDBC driver: logins, statements, parameters, values of all types, metadata. */
 public final class FlightJdbc {
     static final String INDEX = "client-flight-jdbc";
+    static final String OBJECTS = "client-flight-jdbc-objects";
     static final int COUNT = 250;
     static final Calendar UTC = Calendar.getInstance(TimeZone.getTimeZone("UTC"));
 
@@ -46,10 +48,13 @@ public final class FlightJdbc {
             statements(connection);
             parameters(connection);
             values(connection);
+            objects(connection);
             metadata(connection);
         }
         token(url);
+        zones(url);
         call("DELETE", "/" + INDEX, "");
+        call("DELETE", "/" + OBJECTS, "");
         System.exit(0);
     }
 
@@ -151,6 +156,78 @@ public final class FlightJdbc {
                 expect("text “" + number + "”", rows.getString("text"), "text");
             }
             expect(false, rows.next(), "end");
+        }
+    }
+
+    /** What tools do with an index that they do not know: `SELECT *`, and getObject on every column. */
+    static void objects(Connection connection) throws Exception {
+        call("DELETE", "/" + OBJECTS, "");
+        call("PUT", "/" + OBJECTS, """
+            {"mappings": {"properties": {"byte": {"type": "byte"}, "short": {"type": "short"}, "integer": {"type": "integer"},
+             "long": {"type": "long"}, "unsigned": {"type": "unsigned_long"}, "half": {"type": "half_float"},
+             "float": {"type": "float"}, "double": {"type": "double"}, "scaled": {"type": "scaled_float", "scaling_factor": 10},
+             "ok": {"type": "boolean"}, "word": {"type": "keyword"}, "text": {"type": "text"}, "at": {"type": "date"},
+             "nanos": {"type": "date_nanos"}, "ip": {"type": "ip"}, "point": {"type": "geo_point"}, "bytes": {"type": "binary"},
+             "object": {"properties": {"name": {"type": "keyword"}}}, "words": {"type": "keyword"}, "times": {"type": "date"}}}}""");
+        call("POST", "/" + OBJECTS + "/_doc?refresh=true", """
+            {"byte": 1, "short": 2, "integer": 3, "long": 4, "unsigned": 18446744073709551615, "half": 0.5, "float": 1.5,
+             "double": 2.5, "scaled": 3.5, "ok": true, "word": "w", "text": "t", "at": "2024-05-01T12:00:00.123Z",
+             "nanos": "2024-05-01T12:00:00.123456789Z", "ip": "10.0.0.1", "point": {"lat": 1, "lon": 2}, "bytes": "AAEC",
+             "object": {"name": "o"}, "words": ["a", "b"], "times": ["2024-05-01T12:00:00Z", "2024-05-02T12:00:00Z"]}""");
+        call("POST", "/" + OBJECTS + "/_doc?refresh=true", "{\"integer\": 9}");
+        String text = "SELECT * FROM " + OBJECTS + " ORDER BY integer";
+        try (Statement statement = connection.createStatement(); ResultSet rows = statement.executeQuery(text)) {
+            objects(rows);
+        }
+        try (PreparedStatement statement = connection.prepareStatement(text); ResultSet rows = statement.executeQuery()) {
+            objects(rows);
+        }
+        String computed = "SELECT MAX(at) AS last, COUNT(*) AS many, CAST('2024-05-01' AS DATE) AS day, TIME('10:20:30') AS time, NULL AS nothing FROM " + OBJECTS;
+        try (Statement statement = connection.createStatement(); ResultSet rows = statement.executeQuery(computed)) {
+            expect(true, rows.next(), "a row");
+            expect(true, rows.getObject("last") instanceof Timestamp, "type of a computed timestamp");
+            for (int column = 1; column <= 4; column++) {
+                expect(false, rows.getObject(column) == null, rows.getMetaData().getColumnLabel(column));
+            }
+            expect(null, rows.getObject("nothing"), "nothing");
+        }
+        try (ResultSet column = connection.getMetaData().getColumns(null, null, OBJECTS, "at")) {
+            expect(true, column.next(), "a column");
+            expect(Types.TIMESTAMP, column.getInt("DATA_TYPE"), "type of a time");
+        }
+    }
+
+    /** Reads a row with a value in each column, and one with a single value. */
+    static void objects(ResultSet rows) throws SQLException {
+        ResultSetMetaData about = rows.getMetaData();
+        expect(20, about.getColumnCount(), "columns");
+        for (int row = 0; row < 2; row++) {
+            expect(true, rows.next(), "row " + row);
+            for (int column = 1; column <= about.getColumnCount(); column++) {
+                Object value = rows.getObject(column);
+                boolean empty = row == 1 && !about.getColumnLabel(column).equals("integer");
+                expect(empty, value == null, about.getColumnLabel(column) + " of row " + row + " is null");
+                expect(empty, rows.wasNull(), about.getColumnLabel(column) + " of row " + row + " was null");
+            }
+            if (row == 0) {
+                Timestamp at = (Timestamp) rows.getObject("at");
+                expect(at, rows.getTimestamp("at"), "a time as an object");
+                expect(Instant.parse("2024-05-01T12:00:00.123Z"), rows.getTimestamp("at", UTC).toInstant(), "a time");
+                expect(123_000_000, rows.getTimestamp("nanos", UTC).toInstant().getNano() / 1_000_000 * 1_000_000, "nanoseconds");
+                Object[] words = (Object[]) rows.getArray("words").getArray();
+                expect(List.of("a", "b"), List.of(words[0].toString(), words[1].toString()), "words");
+            }
+        }
+        expect(false, rows.next(), "end");
+    }
+
+    /** The header that gives timestamps their zone is a property of the connection. */
+    static void zones(String url) throws SQLException {
+        String zoned = url + "&x-timestamp-zone=utc";
+        String text = "SELECT at FROM " + OBJECTS + " WHERE integer = 3";
+        try (Connection connection = login(zoned, System.getenv("CLIENT_USER"), System.getenv("CLIENT_PASSWORD"));
+            Statement statement = connection.createStatement(); ResultSet rows = statement.executeQuery(text)) {
+            expect(Types.TIMESTAMP_WITH_TIMEZONE, rows.getMetaData().getColumnType(1), "type of a time with a zone");
         }
     }
 

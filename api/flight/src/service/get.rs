@@ -51,8 +51,8 @@ pub(super) async fn get(call: &Call, ticket: FlightTicket) -> Result<Messages<Fl
     Ok(place.watch(messages.boxed()).boxed())
 }
 
-/// Returns the schema that was told with a ticket: that of its answer, with or without the zone of timestamps. The zone is the one of the
-/// client that asked for the ticket, who may have another fetch the answer.
+/// Returns the schema that was told with a ticket: that of its answer, with or without the zone of timestamps. The client that asked for
+/// the ticket decides, and another one may fetch the answer.
 async fn described(compute: &Compute, schema: SchemaRef, ticket: &Ticket) -> Result<SchemaRef, Status> {
     for zone in [TimestampZone::Utc, TimestampZone::Absent] {
         let schema = zone.apply(Arc::clone(&schema));

@@ -86,8 +86,9 @@ impl SearchService {
         params: Vec<(String, String)>,
         body: Option<Value>,
     ) -> Result<Outcome, SqlError> {
+        let format = params.iter().rev().find(|(name, _)| name == "format").map(|(_, value)| value.clone());
         let mut params = Params::new("/_sql".to_owned(), params);
-        let layout = layout(&mut params)?;
+        let layout = layout(format.as_deref(), &mut params)?;
         params.finish()?;
         self.enabled()?;
         let request = ElasticsearchRequest::parse(body.as_ref())?;
@@ -98,15 +99,10 @@ impl SearchService {
             };
             return Ok(outcome(self.next_page(session, token, agrees).await?));
         }
-        let layout = match (layout, request.is_columnar) {
-            (None, Some(true)) => PageLayout::Columns,
-            (None, _) => PageLayout::Rows,
-            (Some(layout), is_columnar) if layout.is_json() || is_columnar != Some(true) => match is_columnar
-            {
-                Some(true) => PageLayout::Columns,
-                _ => layout,
-            },
-            _ => return Err(SqlError::Request("[columnar] is for JSON only".to_owned())),
+        let layout = match (layout.unwrap_or(PageLayout::Rows), request.is_columnar) {
+            (layout, Some(true)) if layout.is_json() => PageLayout::Columns,
+            (_, Some(true)) => return Err(SqlError::Request("[columnar] is for JSON only".to_owned())),
+            (layout, _) => layout,
         };
         let life = match &request.page_timeout {
             Some(text) => keep_alive("page_timeout", text, &self.longest_life(Kind::Cursor))?,
@@ -144,7 +140,7 @@ impl SearchService {
     }
 }
 
-/// Takes the layout of pages from the parameters; `None` where they do not name one.
+/// Reads the layout of pages of a format, and takes its parameters; `None` where they do not name one.
 fn layout(params: &mut Params) -> Result<Option<PageLayout>, SqlError> {
     let (format, delimiter, header) =
         (params.take("format"), params.take("delimiter"), params.take("header"));
@@ -167,7 +163,7 @@ fn layout(params: &mut Params) -> Result<Option<PageLayout>, SqlError> {
             }
         }
     };
-    let layout = match format.as_deref() {
+    let layout = match format {
         None => None,
         Some("json" | "yaml" | "application/json" | "application/yaml") => Some(PageLayout::Rows),
         Some("csv" | "text/csv") => Some(PageLayout::Csv { delimiter: delimiter.unwrap_or(','), header }),

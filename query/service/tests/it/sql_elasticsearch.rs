@@ -60,12 +60,17 @@ async fn answers_have_columns_rows_and_cursors() {
     let row = json!([[3, "2024-05-01T12:00:03.500Z", "web-0", false]]);
     assert_eq!((status, answer), (200, json!({"columns": columns, "rows": row})));
     assert_eq!(rows(&store, "SELECT 1").await, json!([[1]]));
+    let minutes = "SELECT HISTOGRAM(at, INTERVAL 1 MINUTE) AS t, COUNT(*) FROM \"my-logs\" GROUP BY HISTOGRAM(at, INTERVAL 1 MINUTE)";
+    assert_eq!(rows(&store, minutes).await, json!([["2024-05-01T12:00:00.000Z", 25]]));
+    let weeks = "SELECT DATE_TRUNC('week', at) AS t, HISTOGRAM(n, 10) AS tens, COUNT(*) FROM \"my-logs\" GROUP BY t, tens ORDER BY tens";
+    let week = "2024-04-29T00:00:00.000Z";
+    assert_eq!(rows(&store, weeks).await, json!([[week, 0, 10], [week, 10, 10], [week, 20, 5]]));
     let body = json!({
         "query": "SELECT COUNT(*) AS n FROM \"all-logs\" WHERE ok = ?", "params": [true], "columnar": true,
         "filter": {"range": {"n": {"lt": 10}}},
     });
     let (_, answer) = ask(&store, body).await;
-    assert_eq!(answer, json!({"columns": [{"name": "n", "type": "long"}], "values": [[5]]}));
+    assert_eq!(answer, json!({"columns": [{"name": "n", "type": "integer"}], "values": [[5]]}));
 
     // Rows are not cut at 200 or so: pages follow.
     let (_, mut page) =

@@ -1,7 +1,7 @@
 //! Pages as Elasticsearch's SQL lays them out: JSON by rows or by columns, CSV, TSV, and a table of text.
 //!
-//! Times are ISO 8601 in UTC, with a millisecond at least. A row has one value in each column: several values of a field are refused, or
-//! stand as their first one where the request takes that.
+//! Times are ISO 8601 in UTC, with a millisecond at least. A row has one value in each column. Several values of a field are refused,
+//! unless the request takes the first.
 
 use std::sync::Arc;
 
@@ -28,12 +28,12 @@ pub enum PageLayout {
     Csv {
         /// The delimiter.
         delimiter: char,
-        /// Whether the names of columns stand first.
+        /// True if the names of columns stand first.
         header: bool,
     },
     /// Values between tabulators, which values have as `\t`.
     Tsv {
-        /// Whether the names of columns stand first.
+        /// True if the names of columns stand first.
         header: bool,
     },
     /// A table of text.
@@ -52,7 +52,7 @@ impl PageLayout {
         }
     }
 
-    /// Whether a page is JSON, which has the cursor in it.
+    /// Tells JSON, which has the cursor in it, from text.
     pub fn is_json(self) -> bool {
         matches!(self, Self::Rows | Self::Columns)
     }
@@ -63,7 +63,7 @@ impl PageLayout {
 pub struct PageOptions {
     /// Its layout.
     pub layout: PageLayout,
-    /// Whether the first of several values stands for all of them.
+    /// True if the first of several values stands for all of them.
     pub takes_first: bool,
 }
 
@@ -79,7 +79,7 @@ pub(crate) struct TablePage {
     /// Cells of a table of text, row by row.
     cells: Vec<String>,
     rows: u64,
-    /// Whether an earlier page had the names of columns.
+    /// True if an earlier page had the names of columns.
     is_later: bool,
 }
 

@@ -74,7 +74,7 @@ fn find(name: &str) -> Option<Definition> {
     math::find(&lower).or_else(|| text::find(&lower)).or_else(|| dates::find(&lower))
 }
 
-/// Whether a function is known by a name.
+/// Looks a function up by its name.
 #[cfg(test)]
 pub(crate) fn exists(name: &str) -> bool {
     find(name).is_some()

@@ -1,0 +1,155 @@
+//! `HISTOGRAM` and `DATE_TRUNC` of Elasticsearch's dialect, written with functions that the binder knows.
+//!
+//! They group times for charts. One unit of time is a bucket, from seconds to years; numbers have buckets of a number's width.
+
+use std::ops::ControlFlow;
+
+use sqlparser::ast::{
+    Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Interval, Statement, Value,
+    visit_expressions_mut,
+};
+use sqlparser::parser::Parser;
+
+use crate::dialect::OpenSearchDialect;
+use crate::error::{Result, SqlError};
+
+/// Stands for the value of a call in the text that it becomes.
+const ARGUMENT: &str = "bucketed_value";
+/// Stands for the width of a bucket of numbers.
+const WIDTH: &str = "bucket_width";
+
+/// Replaces calls of the two functions.
+pub(super) fn replace_time_buckets(statement: &mut Statement) -> Result<()> {
+    let replaced = visit_expressions_mut(statement, |expr| match replacement(expr) {
+        Ok(None) => ControlFlow::Continue(()),
+        Ok(Some(other)) => {
+            *expr = other;
+            ControlFlow::Continue(())
+        }
+        Err(error) => ControlFlow::Break(error),
+    });
+    match replaced {
+        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Break(error) => Err(error),
+    }
+}
+
+/// Returns what stands for a call; `None` for another expression.
+fn replacement(expr: &Expr) -> Result<Option<Expr>> {
+    let Expr::Function(Function { name, args: FunctionArguments::List(list), .. }) = expr else {
+        return Ok(None);
+    };
+    let name = name.to_string();
+    let (is_histogram, is_date_trunc) =
+        (name.eq_ignore_ascii_case("histogram"), name.eq_ignore_ascii_case("date_trunc"));
+    if !is_histogram && !is_date_trunc {
+        return Ok(None);
+    }
+    let args: Vec<&Expr> = list
+        .args
+        .iter()
+        .filter_map(|arg| match arg {
+            FunctionArg::Unnamed(FunctionArgExpr::Expr(expr)) => Some(expr),
+            _ => None,
+        })
+        .collect();
+    let usage = || {
+        SqlError::Semantic("expected HISTOGRAM(value, INTERVAL 1 unit), HISTOGRAM(value, number) or DATE_TRUNC('unit', value)".to_owned())
+    };
+    let [first, second] = args[..] else { return Err(usage()) };
+    match (is_date_trunc, first, second) {
+        (true, Expr::Value(unit), value) => match &unit.value {
+            Value::SingleQuotedString(unit) => start_of(unit, value).map(Some),
+            _ => Err(usage()),
+        },
+        (false, value, Expr::Interval(Interval { value: count, leading_field: Some(unit), .. })) => {
+            match count.to_string().trim_matches('\'') {
+                "1" => start_of(&unit.to_string(), value).map(Some),
+                other => Err(SqlError::Unsupported(format!(
+                    "a bucket of [{other} {unit}] is not supported, one of 1 {unit} is"
+                ))),
+            }
+        }
+        (false, value, Expr::Value(width)) if matches!(width.value, Value::Number(..)) => {
+            filled(&format!("FLOOR({ARGUMENT} / {WIDTH}) * {WIDTH}"), value, Some(second)).map(Some)
+        }
+        _ => Err(usage()),
+    }
+}
+
+/// Writes the start of the unit that a time is in.
+fn start_of(unit: &str, value: &Expr) -> Result<Expr> {
+    let unit = unit.to_ascii_lowercase();
+    let format = match unit.trim_end_matches('s') {
+        "second" => "%Y-%m-%d %H:%i:%s",
+        "minute" => "%Y-%m-%d %H:%i:00",
+        "hour" => "%Y-%m-%d %H:00:00",
+        "day" => "%Y-%m-%d 00:00:00",
+        "month" => "%Y-%m-01 00:00:00",
+        "year" => "%Y-01-01 00:00:00",
+        // The value stands twice: a field alone keeps statements as long as they are written.
+        "week" if matches!(value, Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => {
+            return filled(
+                &format!("TIMESTAMP(SUBDATE(DATE({ARGUMENT}), WEEKDAY({ARGUMENT})))"),
+                value,
+                None,
+            );
+        }
+        "week" => return Err(SqlError::Unsupported("buckets of weeks are those of a field".to_owned())),
+        other => {
+            return Err(SqlError::Unsupported(format!("the unit [{other}] of a bucket is not supported")));
+        }
+    };
+    filled(&format!("TIMESTAMP(DATE_FORMAT({ARGUMENT}, '{format}'))"), value, None)
+}
+
+/// Parses an expression and puts the value and the width of a call into it.
+fn filled(text: &str, value: &Expr, width: Option<&Expr>) -> Result<Expr> {
+    let dialect = OpenSearchDialect::default();
+    let parsed = Parser::new(&dialect).try_with_sql(text).and_then(|mut parser| parser.parse_expr());
+    let mut expr = parsed.map_err(|error| SqlError::Syntax(error.to_string()))?;
+    let _: ControlFlow<()> = visit_expressions_mut(&mut expr, |inner| {
+        if let Expr::Identifier(ident) = inner {
+            match (ident.value.as_str(), width) {
+                (ARGUMENT, _) => *inner = value.clone(),
+                (WIDTH, Some(width)) => *inner = width.clone(),
+                _ => {}
+            }
+        }
+        ControlFlow::Continue(())
+    });
+    Ok(expr)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::{Statement, counted_in};
+    use crate::request::SqlDialect;
+
+    #[test]
+    fn buckets_are_written_with_known_functions() {
+        let parse = |text: &str| counted_in(text, SqlDialect::Elasticsearch).map(|(statement, _)| statement);
+        let day = "TIMESTAMP(DATE_FORMAT(`at`, '%Y-%m-%d 00:00:00'))";
+        for (text, expected) in [
+            ("SELECT HISTOGRAM(\"at\", INTERVAL 1 DAY) AS d FROM t", format!("SELECT {day} AS d FROM `t`")),
+            ("SELECT DATE_TRUNC('days', \"at\") FROM t", format!("SELECT {day} FROM `t`")),
+            ("SELECT HISTOGRAM(n, 5) FROM t", "SELECT FLOOR(n / 5) * 5 FROM `t`".to_owned()),
+            (
+                "SELECT DATE_TRUNC('week', \"at\") FROM t",
+                "SELECT TIMESTAMP(SUBDATE(DATE(`at`), WEEKDAY(`at`))) FROM `t`".to_owned(),
+            ),
+        ] {
+            let Statement::Query(query, _) = parse(text).unwrap() else { panic!("{text}") };
+            assert_eq!(query.to_string(), expected);
+        }
+        for (text, words) in [
+            ("SELECT HISTOGRAM(a, INTERVAL 2 DAY)", "2"),
+            ("SELECT DATE_TRUNC('decade', a)", "decade"),
+            ("SELECT DATE_TRUNC('week', a + b)", "field"),
+            ("SELECT HISTOGRAM(a)", "HISTOGRAM"),
+        ] {
+            let error = parse(text).unwrap_err().to_string();
+            assert!(error.contains(words), "{text}: {error}");
+        }
+    }
+}
