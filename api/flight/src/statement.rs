@@ -8,7 +8,7 @@ use millrace_storage::Session;
 use tonic::{Code, Status};
 
 use crate::handles::PreparedStatement;
-use crate::service::Call;
+use crate::call::Call;
 use crate::status;
 use crate::wire::Answer;
 
