@@ -194,6 +194,12 @@ fn what_is_not_built_is_refused_in_opensearch_words() {
             json!({"index.analysis.normalizer.x.type": "custom", "index.analysis.normalizer.x.filter": ["stop"]}),
             "Custom normalizer [x] may not use filter [stop]",
         ),
+        (
+            json!({"index.analysis.filter.s.type": "synonym", "index.analysis.filter.s.synonyms": ["a, b"],
+                "index.analysis.analyzer.x.tokenizer": "standard",
+                "index.analysis.analyzer.x.filter": ["keyword_repeat", "s"]}),
+            "Token filter [keyword_repeat] cannot be used to parse synonyms",
+        ),
     ];
     for (settings, expected) in cases {
         assert_eq!(analyzers(settings).unwrap_err().to_string(), expected);

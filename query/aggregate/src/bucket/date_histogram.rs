@@ -59,15 +59,11 @@ pub(crate) fn compile(
             Some((min.map_or(i64::MIN, round), max.map_or(i64::MAX, |max| round(max).saturating_sub(1))))
         }
     };
-    let outside = |bound: Option<i64>, ends: (Option<i64>, Option<i64>)| {
-        let (min, max) = ends;
-        bound.is_some_and(|bound| {
-            min.is_some_and(|min| round(bound) < round(min))
-                || max.is_some_and(|max| round(bound) > round(max))
-        })
+    let precedes = |bound: Option<i64>, other: Option<i64>| {
+        bound.zip(other).is_some_and(|(bound, other)| round(bound) < round(other))
     };
     // As in OpenSearch a bound in the bucket of the other is inside.
-    if outside(extended.0, hard) || outside(extended.1, hard) {
+    if precedes(extended.0, hard.0) || precedes(hard.1, extended.1) {
         compiler.fail_all(Error::IllegalArgument(format!(
             "Extended bounds have to be inside hard bounds, hard bounds: [{}], extended bounds: [{}]",
             shown(histogram.hard_bounds.as_ref()),

@@ -100,7 +100,8 @@ fn weigh(wanted: &[&HighlightTarget], tokens: &[Token]) -> HashMap<String, Weigh
             }
             TargetKind::Pattern(pattern) => {
                 for token in tokens.iter().filter(|token| pattern.fits(&token.term)) {
-                    terms.insert(token.term.clone(), anywhere.clone());
+                    let weight = wanted.boost * pattern.boost(&token.term);
+                    terms.insert(token.term.clone(), Weighted { weight, spans: None });
                 }
             }
             TargetKind::Spans(wanted_spans) => {

@@ -50,6 +50,14 @@ pub(crate) enum Pattern {
 }
 
 impl Pattern {
+    /// Returns the boost of a term of the set: how near it is to the one asked for.
+    pub(crate) fn boost(&self, term: &str) -> f32 {
+        match self {
+            Self::Automaton(pattern) => pattern.boost("", term),
+            Self::Range { .. } | Self::OneOf(_) => 1.0,
+        }
+    }
+
     /// Returns whether a term is in the set.
     pub(crate) fn fits(&self, term: &str) -> bool {
         match self {

@@ -239,6 +239,18 @@ async fn what_cannot_be_marked_is_refused() {
 }
 
 #[tokio::test]
+async fn plain_marks_no_term_that_is_all_edits() {
+    let store = Store::open().await;
+    store.index("a", &[json!({"t": "as a at ab"})]).await;
+    let query = json!({"match": {"t": {"query": "as", "fuzziness": 1}}});
+    let search = json!({"query": query, "highlight": {"type": "plain", "fields": {"t": {}}}});
+    let answer = store.search("a", &[], search).await.unwrap();
+    // The term of one letter is found with the score 0, and not marked.
+    let marked = json!(["<em>as</em> a <em>at</em> <em>ab</em>"]);
+    assert_eq!(answer["hits"]["hits"][0]["highlight"]["t"], marked);
+}
+
+#[tokio::test]
 async fn long_values_are_refused() {
     let store = Store::open().await;
     let body = json!({"settings": {"index.highlight.max_analyzed_offset": 10}});

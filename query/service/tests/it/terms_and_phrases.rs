@@ -213,3 +213,24 @@ async fn phrases_with_synonyms_find_texts_without_positions() {
         assert_eq!(answer["hits"]["total"]["value"], expected, "{query}");
     }
 }
+
+#[tokio::test]
+async fn single_terms_of_a_graph_may_be_near_others() {
+    let store = Store::open().await;
+    let body = json!({
+        "settings": {"analysis": {
+            "filter": {"names": {"type": "synonym_graph", "synonyms": ["new york, newyork"]}},
+            "analyzer": {"names": {"tokenizer": "standard", "filter": ["lowercase", "names"]}},
+        }},
+        "mappings": {"properties": {"t": {"type": "text", "search_analyzer": "names"}}},
+    });
+    store.create("a", &body).await;
+    let texts = ["new york", "newyork", "newyorc", "new yorc"];
+    store.index("a", &texts.map(|text| json!({"t": text}))).await;
+    // OpenSearch finds terms near `newyork`; the phrase is as it is.
+    for (fuzziness, expected) in [("0", 2), ("1", 3)] {
+        let query = json!({"match": {"t": {"query": "new york", "fuzziness": fuzziness}}});
+        let answer = store.search("a", &[], json!({"query": query})).await.unwrap();
+        assert_eq!(answer["hits"]["total"]["value"], expected, "{fuzziness}");
+    }
+}

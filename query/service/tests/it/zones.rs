@@ -171,6 +171,28 @@ async fn bounds_are_rounded_without_the_offset() {
     }
 }
 
+/// As OpenSearch 2.19.3 answers.
+#[tokio::test]
+async fn extended_bounds_lie_in_the_buckets_of_hard_bounds() {
+    let store = store(&[("a", "2024-07-01T12:00:00Z"), ("b", "2024-07-03T12:00:00Z")]).await;
+    let cases = [
+        (json!({"min": "2024-07-02T01:00:00"}), true),
+        (json!({"min": "2024-07-01T23:00:00"}), false),
+        (json!({"max": "2024-07-04T23:00:00"}), true),
+        (json!({"max": "2024-07-05T01:00:00"}), false),
+        // A bound is compared with the one of the same end.
+        (json!({"max": "2024-07-01T01:00:00"}), true),
+        (json!({"min": "2024-07-06T01:00:00"}), true),
+    ];
+    for (extended, is_inside) in cases {
+        let histogram = json!({"field": "at", "calendar_interval": "day", "time_zone": "Europe/Berlin",
+            "hard_bounds": {"min": "2024-07-02T12:00:00", "max": "2024-07-04T12:00:00"}, "extended_bounds": extended});
+        let body = json!({"size": 0, "aggs": {"a": {"date_histogram": histogram}}});
+        let answer = store.service.search(&store.session, "t", Vec::new(), Some(body)).await;
+        assert_eq!(answer.is_ok(), is_inside, "{extended}");
+    }
+}
+
 #[tokio::test]
 async fn pages_of_local_days_end_and_lose_nothing() {
     let store = Store::open().await;

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::tokenizers::{check_ngram_diff, gram_range};
 use super::{MAX_DEPTH, PrecedingChain, Scope, needs_settings, stemmers};
+use crate::analysis::filter::lowercase::lower;
 use crate::analysis::filter::{
     Apostrophe, AsciiFolding, Characters, CjkBigram, ClassicTokens, CommonGrams, Decompounder,
     DelimitedPayload, Edge, Elision, Encoding, Filter, Fingerprint, FlattenGraph, Grams, KeepTypes,
@@ -264,7 +265,7 @@ fn combining_tokens(
                     let words = params.words_or("common_words", "_none_")?;
                     words
                         .into_iter()
-                        .map(|word| if ignore_case { word.to_lowercase() } else { word })
+                        .map(|word| if ignore_case { word.chars().map(lower).collect() } else { word })
                         .collect()
                 }
                 None => {
@@ -455,7 +456,11 @@ fn synonyms(params: &Params, scope: &Scope, before: PrecedingChain<'_>, graph: b
                 ));
             }
             next = token.position + 1;
-            terms.push(if ignore_case { token.text.to_lowercase() } else { token.text.clone() });
+            terms.push(if ignore_case {
+                token.text.chars().map(lower).collect()
+            } else {
+                token.text.clone()
+            });
         });
         if terms.is_empty() && problem.is_none() {
             problem = Some(format!("term: {term} was completely eliminated by analyzer"));

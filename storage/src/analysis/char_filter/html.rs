@@ -5,6 +5,7 @@
 //! become characters. What is not well formed stays as it is.
 
 use hashbrown::HashSet;
+use unicode_properties::{GeneralCategoryGroup, UnicodeGeneralCategory};
 
 use super::{CharFilter, Corrections, units};
 
@@ -17,6 +18,9 @@ const INLINE: [&str; 31] = [
 
 /// Longest markup that is looked for the end of, in bytes: an unclosed one costs no more.
 const MAX_MARKUP_BYTES: usize = 1 << 20;
+
+const CDATA: &str = "<![CDATA[";
+const CDATA_END: &str = "]]>";
 
 /// See the [module](self).
 #[derive(Debug)]
@@ -50,8 +54,8 @@ impl CharFilter for HtmlStrip {
     fn apply(&self, text: &str, _most: usize) -> (String, Corrections) {
         let mut out = Output { text: String::with_capacity(text.len()), ..Output::default() };
         let mut at = 0;
-        // Up to where no end of a section, a declaration and an instruction was found: it is not looked for again.
-        let mut unclosed = [0; 3];
+        // Up to where no end of a declaration and an instruction was found: it is not looked for again.
+        let mut unclosed = [0; 2];
         while at < text.len() {
             let rest = &text[at..];
             let plain = rest.find(['<', '&']).unwrap_or(rest.len());
@@ -128,16 +132,12 @@ impl Output {
     }
 }
 
-fn prefix_ignoring_case(text: &str, prefix: &str) -> bool {
-    text.get(..prefix.len()).is_some_and(|head| head.eq_ignore_ascii_case(prefix))
-}
-
-/// Tells CDATA sections, declarations and instructions from other markup.
+/// Tells declarations and instructions from other markup.
 fn unclosed_kind(text: &str) -> Option<usize> {
     match text.as_bytes() {
-        _ if prefix_ignoring_case(text, "<![CDATA[") => Some(0),
-        [b'<', b'!', rest @ ..] if !rest.starts_with(b"--") => Some(1),
-        [b'<', b'?', ..] => Some(2),
+        _ if text.starts_with(CDATA) => None,
+        [b'<', b'!', rest @ ..] if !rest.starts_with(b"--") => Some(0),
+        [b'<', b'?', ..] => Some(1),
         _ => None,
     }
 }
@@ -158,10 +158,15 @@ impl HtmlStrip {
             let len = until(comment, "-->").map_or(text.len(), |len| 4 + len);
             return Some(MarkupReplacement::Gone(len));
         }
-        if prefix_ignoring_case(text, "<![CDATA[") {
-            let from = "<![CDATA[".len();
-            let len = from + until(&text[from..], "]]>")?;
-            return Some(MarkupReplacement::Content { len, from, to: len - 3 });
+        if let Some(content) = text.strip_prefix(CDATA) {
+            let from = CDATA.len();
+            // A section without an end goes on to the end of the text.
+            return Some(match content.find(CDATA_END) {
+                Some(at) => {
+                    MarkupReplacement::Content { len: from + at + CDATA_END.len(), from, to: from + at }
+                }
+                None => MarkupReplacement::Content { len: text.len(), from, to: text.len() },
+            });
         }
         if text.starts_with("<!") {
             return declaration(text).map(MarkupReplacement::Gone);
@@ -200,7 +205,7 @@ fn tag(text: &str) -> Option<(String, usize, bool)> {
     }
     let name_end = rest.find(|c: char| !is_name(c)).unwrap_or(rest.len());
     let name = &rest[..name_end];
-    if !name.starts_with(|c: char| c.is_alphabetic() || c == '_' || c == ':') {
+    if !name.starts_with(|c: char| (c.is_alphabetic() && !is_mark(c)) || c == '_' || c == ':') {
         return None;
     }
     let mut rest = &rest[name_end..];
@@ -259,6 +264,10 @@ fn declaration(text: &str) -> Option<usize> {
         }
     }
     None
+}
+
+fn is_mark(c: char) -> bool {
+    c.general_category_group() == GeneralCategoryGroup::Mark
 }
 
 fn is_space(c: char) -> bool {

@@ -50,7 +50,7 @@ impl Filter for Decompounder {
     }
 
     fn in_synonyms(&self) -> InSynonyms {
-        InSynonyms::Refused
+        InSynonyms::Nothing
     }
 }
 

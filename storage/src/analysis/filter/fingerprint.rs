@@ -35,8 +35,8 @@ impl Fingerprint {
             tokens.iter().map(|token| token.text.encode_utf16().collect()).collect();
         let mut units: Vec<u16> = Vec::new();
         let mut buffer = [0; 2];
-        for (nth, word) in words.iter().enumerate() {
-            if nth > 0 {
+        for word in &words {
+            if !units.is_empty() {
                 units.extend_from_slice(self.separator.encode_utf16(&mut buffer));
             }
             units.extend_from_slice(word);

@@ -4,7 +4,7 @@
 use hashbrown::{HashMap, HashSet};
 
 use super::lowercase::lower;
-use super::{Filter, Stage, TextEnd, each};
+use super::{Filter, InSynonyms, Stage, TextEnd, each};
 use crate::analysis::Token;
 use crate::analysis::pattern::JavaPattern;
 use crate::{Error, Result};
@@ -47,6 +47,10 @@ pub(crate) struct KeywordRepeat;
 impl Filter for KeywordRepeat {
     fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
         Box::new(Repeat { next })
+    }
+
+    fn in_synonyms(&self) -> InSynonyms {
+        InSynonyms::Refused
     }
 
     fn reports_keywords(&self) -> bool {

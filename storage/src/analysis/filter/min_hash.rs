@@ -52,9 +52,12 @@ impl MinHash {
                 let combine = |one: u64, other: u64| one.wrapping_mul(37).wrapping_add(other);
                 let hash = (combine(hash.0, salt.0), combine(hash.1, salt.1));
                 let bucket = &mut buckets[((hash.0 >> 32) / bucket_size) as usize];
-                bucket.insert(hash);
-                if bucket.len() > self.set_size {
+                // As in Lucene a full set gives up its greatest hash for a lesser one, also for one that it has.
+                if bucket.len() >= self.set_size && bucket.last().is_some_and(|last| hash < *last) {
                     bucket.pop_last();
+                }
+                if bucket.len() < self.set_size {
+                    bucket.insert(hash);
                 }
             }
             if self.rotate && self.set_size == 1 {

@@ -19,7 +19,14 @@ pub(crate) struct Multiplexer {
 
 impl Filter for Multiplexer {
     fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
-        Box::new(Splitter { filter: self, allowance: Allowance::default(), cut: false, next })
+        Box::new(Splitter {
+            filter: self,
+            allowance: Allowance::default(),
+            cut: false,
+            last_position: None,
+            seen: HashSet::new(),
+            next,
+        })
     }
 
     fn reports_keywords(&self) -> bool {
@@ -47,6 +54,10 @@ struct Splitter<'a> {
     allowance: Allowance,
     /// True if a chain left tokens out.
     cut: bool,
+    /// Position of the last token that came in.
+    last_position: Option<u32>,
+    /// Positions and texts put out since that position was reached, also of the tokens before at the same one.
+    seen: HashSet<(u32, String)>,
     next: Box<dyn Stage + 'a>,
 }
 
@@ -86,9 +97,12 @@ impl Stage for Splitter<'_> {
                 token_made.position += token.position;
             }
         }
-        let mut seen: HashSet<(u32, String)> = HashSet::new();
+        if self.last_position != Some(token.position) {
+            self.last_position = Some(token.position);
+            self.seen.clear();
+        }
         for mut token in made {
-            if seen.insert((token.position, token.text.clone())) {
+            if self.seen.insert((token.position, token.text.clone())) {
                 if !self.allowance.spend(token.text.len()) {
                     break;
                 }

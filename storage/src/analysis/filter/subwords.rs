@@ -60,7 +60,8 @@ impl WordBoundaries {
             return *class;
         }
         use GeneralCategory as G;
-        if unit < 256 {
+        // Lucene's table of the first 256 characters holds only without rules.
+        if unit < 256 && self.types.is_empty() {
             return if c.is_lowercase() {
                 LOWER
             } else if c.is_uppercase() {

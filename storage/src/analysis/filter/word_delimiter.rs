@@ -189,7 +189,7 @@ impl Splitter<'_> {
             at = at.max(1);
             pieces.insert(0, piece(word, 0, word.len(), 0, at));
         }
-        pieces.sort_by_key(|piece| (piece.from, std::cmp::Reverse(piece.to)));
+        pieces.sort_by_key(|piece| (piece.from, std::cmp::Reverse(piece.to), piece.start));
         let legal = filter.adjust_offsets && (token.end - token.start) as usize == word.len();
         let mut from = 0;
         for piece in pieces {

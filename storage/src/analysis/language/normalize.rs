@@ -82,7 +82,8 @@ pub(super) fn sorani(word: &mut Vec<char>) {
             '\u{631}' if out.is_empty() => out.push('\u{695}'),
             '\u{692}' => out.push('\u{695}'),
             '\u{640}' | '\u{64b}'..='\u{652}' => {}
-            c if c.general_category() == GeneralCategory::Format => {}
+            // Lucene looks at code units: the format characters beyond U+FFFF stay.
+            c if c <= '\u{ffff}' && c.general_category() == GeneralCategory::Format => {}
             c => out.push(c),
         }
     }

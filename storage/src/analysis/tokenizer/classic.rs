@@ -128,7 +128,8 @@ impl Tokenizer for Classic {
             if longer_than_utf16_units(&text[at..end], self.max_token_length) {
                 out.skip();
             } else if kind == "<ACRONYM_DEP>" {
-                out.emit_as(text, at, end - 1, "<HOST>");
+                // Lucene drops the last dot from the token, and not from its offsets.
+                out.emit_shortened(text, at..end - 1, end, "<HOST>");
             } else {
                 out.emit_as(text, at, end, kind);
             }

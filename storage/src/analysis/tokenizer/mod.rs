@@ -15,6 +15,7 @@ mod standard;
 mod url_email;
 
 use std::fmt::Debug;
+use std::ops::Range;
 
 use super::Token;
 
@@ -74,11 +75,17 @@ impl<'a> Emitter<'a> {
     /// Emits `text[start..end]` as the next token, of a type.
     #[inline]
     fn emit_as(&mut self, text: &str, start: usize, end: usize, kind: &'static str) {
+        self.emit_shortened(text, start..end, end, kind);
+    }
+
+    /// Emits a range of `text` as the next token, whose offsets go on to `end`.
+    #[inline]
+    fn emit_shortened(&mut self, text: &str, range: Range<usize>, end: usize, kind: &'static str) {
         self.token.text.clear();
-        self.token.text.push_str(&text[start..end]);
+        self.token.text.push_str(&text[range.clone()]);
         self.token.position = self.next_position;
         self.token.position_length = 1;
-        self.token.start = self.units.at(text, start);
+        self.token.start = self.units.at(text, range.start);
         self.token.end = self.units.at(text, end);
         self.token.kind = kind;
         self.token.keyword = false;

@@ -191,6 +191,13 @@ impl Standard {
                 if let Some((run, _)) = complex.take() {
                     out(run, at, SOUTHEAST_ASIAN);
                 }
+                if !is_token(segment)
+                    && let Some(mark) = segment.find(is_complex_context)
+                {
+                    // Lucene passes over the character alone that is no token: the mark on it begins a run.
+                    at += mark;
+                    continue 'restart;
+                }
                 if longer_than_utf16_units(segment, self.max_token_length) {
                     let window = &segment[..prefix_of_utf16_units(segment, self.max_token_length)];
                     let first = window.split_word_bounds().next().unwrap_or(window);

@@ -218,7 +218,9 @@ impl<'a> Resolver<'a> {
                 GraphSection::Ways(ways) => {
                     let mut any = Vec::with_capacity(ways.len());
                     for way in ways {
-                        any.extend(match phrases {
+                        // A phrase of one term is that term, which may be near others.
+                        let is_phrase = way.list.len() > 1 || terms.fuzziness.is_none();
+                        any.extend(match phrases && is_phrase {
                             true => self.phrase_of(target, way, 0, prefix.then_some(50), weight)?,
                             false => {
                                 let every = Terms {
