@@ -1,5 +1,5 @@
-//! Rules as documents of the system index `.alertrules`: the definition as users write it, and beside it, in `state`, what
-//! the server knows of it: owner, revision, the last frame that it does not see, and orders to be quiet.
+//! Rules as documents of the system index `.alertrules`: the definition as users write it, and beside it, in `state`, the
+//! server's members: owner, revision, the last frame that it does not see, and silences.
 //!
 //! All of them are in memory, too. A change is written first, as the replacement of the version that is in memory, so that
 //! the two never disagree, whatever happens between.
@@ -21,7 +21,6 @@ use serde_json::{Value, json};
 use crate::backfill::CatchUp;
 use crate::error::{Error, Result};
 
-/// The index.
 const INDEX: &str = ".alertrules";
 /// Rules that there may be.
 const MAX_RULES: usize = 20_000;
@@ -125,7 +124,7 @@ impl Store {
         self.rules.read().values().find(|kept| kept.rule.definition.name == name).cloned()
     }
 
-    /// Tells what was found that is no rule, and what can be done with it.
+    /// Describes documents that are no rules, and their remedy.
     pub(crate) fn unreadable(&self) -> Vec<String> {
         let unreadable = self.unreadable.read();
         let said = unreadable.iter().map(|(id, UnreadableRule { reason, .. })| {
