@@ -127,7 +127,7 @@ fn ticks() -> Interval {
     ticks
 }
 
-/// Runs what is due until it is told to stop; what is running then comes to its end.
+/// Runs due rules until it is told to stop; running ones then come to their end.
 pub(crate) async fn follow(shared: Arc<IntelligenceContext>) {
     let mut stopping = shared.stopping.subscribe();
     let mut ticks = ticks();
