@@ -39,7 +39,7 @@ const READINESS: &str = "/_health/ready";
 /// Bytes that inflating takes beyond those of the two forms of a body.
 const INFLATE_BYTES: u64 = 1 << 20;
 
-/// Bytes that a request counts at least: its task, what it captured, the answer's head. Many small ones are much, too.
+/// Bytes that a request counts at least: its task, its captured state, the answer's head. Many small ones are much, too.
 const LEAST_BYTES: u64 = 8 << 10;
 
 /// Longest body of a request that needs no credentials, in bytes.
@@ -70,7 +70,6 @@ enum Routes {
     Data,
     /// The management of pipelines.
     Management(Arc<Management>),
-    /// The console.
     Console(Store),
 }
 
@@ -179,7 +178,7 @@ impl Service {
         self.ending.clone()
     }
 
-    /// Returns what listeners of other protocols share with this one.
+    /// Returns the services that listeners of other protocols share with this one.
     pub(crate) fn beside(&self) -> ListenerContext {
         let ending = self.ending.subscribe();
         ListenerContext { node: Arc::clone(&self.node), room: self.in_flight.clone(), ending }

@@ -110,7 +110,7 @@ impl Node {
         Self { audit, ..self }
     }
 
-    /// Returns what is told of requests.
+    /// Returns the audit.
     pub fn audit(&self) -> &Audit {
         &self.audit
     }

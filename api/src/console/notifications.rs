@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::http::listing::items;
 use crate::http::{Request, Response};
 
-/// Says what is the matter with an alert.
+/// Sets the status of an alert.
 pub(crate) async fn status(api: &Api, request: &Request, id: &str) -> Result<Response, Error> {
     request.finish()?;
     let mut members = object("body", body(request)?)?;

@@ -96,14 +96,14 @@ pub(crate) struct Call {
 pub(crate) struct PathParams(Vec<(&'static str, String)>);
 
 impl PathParams {
-    /// Returns what stands for a parameter of the route's path.
+    /// Returns the value of a parameter of the route's path.
     pub(crate) fn get(&self, name: &str) -> &str {
         let found = self.0.iter().find(|(known, _)| *known == name);
         debug_assert!(found.is_some(), "the path has no parameter {name}");
         found.map_or("", |(_, segment)| segment)
     }
 
-    /// Returns what stands for a parameter, where the route's path has it.
+    /// Returns the value of a parameter, where the route's path has it.
     pub(crate) fn find(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| *known == name).map(|(_, segment)| segment.as_str())
     }

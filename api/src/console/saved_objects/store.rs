@@ -19,7 +19,6 @@ use serde_json::{Value, json};
 use super::object::{Document, Key, StoredObject, Version};
 use crate::error::Error;
 
-/// The index.
 const INDEX: &str = ".console";
 /// Time that a write may wait for memory.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -44,7 +43,7 @@ pub(crate) struct Write {
 pub(crate) enum Change {
     /// Stored where there is none.
     Create(Document),
-    /// Stored, whatever was there.
+    /// Stored, replacing any object there.
     Overwrite(Document),
     /// Stored in place of this version.
     Replace(Document, Version),
@@ -70,7 +69,7 @@ pub(super) struct Source<'a> {
     pub(super) object: &'a RawValue,
 }
 
-/// The mapping and settings of the index: what can be searched, sorted by and filtered by.
+/// The mapping and settings of the index: the fields for searches, sorting and filters.
 fn index_body() -> Value {
     let keyword = json!({ "type": "keyword", "ignore_above": 8191 });
     let words = json!({ "type": "text", "fields": { "keyword": keyword } });
