@@ -1,4 +1,4 @@
-//! Rows that are known: what was found in a column, in the dictionary or by id.
+//! Rows that are known: found in a column, in the dictionary or by id.
 
 use std::sync::Arc;
 
@@ -26,7 +26,7 @@ pub(crate) struct RowSet {
 }
 
 impl RowSet {
-    /// Prepares rows that were found, which the work of the source holds; what a walk that was told to end has found is none.
+    /// Prepares rows that were found, which the work of the source holds; rows of a walk that was told to end count as none.
     pub(crate) fn found(source: &Source, rows: RoaringBitmap, score: f32) -> Result<SharedCondition> {
         source.work.check()?;
         source.work.hold_rows(&rows)?;

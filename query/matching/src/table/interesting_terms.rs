@@ -1,4 +1,4 @@
-//! The most telling terms of examples: those by which documents like them are found in a shard.
+//! The most interesting terms of examples: those by which documents like them are found in a shard.
 //!
 //! Terms are weighed as Lucene's `MoreLikeThis` does: by how often the examples have them, and how rare they are in the
 //! shard.
@@ -32,7 +32,7 @@ pub struct InterestingTerms {
     pub most: usize,
     /// Fewest and most documents that may have a term.
     pub doc_freqs: (u64, u64),
-    /// Factor of boosts by how telling terms are; none where not above 0.
+    /// Factor of boosts by the weight of terms; none where not above 0.
     pub boost_terms: f32,
 }
 
@@ -121,7 +121,7 @@ impl InterestingTerms {
             }
         }
         let taken = self.taken(&most, docs);
-        // As Lucene has it: boosts are relative to the least telling of the terms.
+        // As Lucene has it: boosts are relative to the least interesting of the terms.
         let least = taken.first().map_or(1.0, |taken| taken.score);
         let boost = |score: f32| if self.boost_terms <= 0.0 { 1.0 } else { self.boost_terms * score / least };
         let found = |taken: InterestingTerm<'_>| {

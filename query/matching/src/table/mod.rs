@@ -110,8 +110,8 @@ pub struct TableSnapshot {
 }
 
 impl TableSnapshot {
-    /// Opens one of the segments for a part of some work, without functions to score by: what is prepared for it is held
-    /// for as long as it, or a clone of it, is.
+    /// Opens one of the segments for a part of some work, without functions to score by: prepared state is held for as long as
+    /// it, or a clone of it, is.
     pub fn source(
         &self,
         number: u32,
@@ -289,7 +289,7 @@ impl IndexTable {
         &self.state
     }
 
-    /// Returns what the search learns beside the rows.
+    /// Returns the results of the search beside the rows.
     pub fn handle(&self) -> &Arc<ScanHandle> {
         &self.state.handle
     }

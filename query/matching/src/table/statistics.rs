@@ -24,7 +24,7 @@ use crate::score::functions::{ExpandedTerm, ExpandedTerms, ShardFunctions};
 use crate::score::prepare::LeafScore;
 use crate::score::reader::{InvertedIndex, SegmentReader};
 
-/// Most terms that an expansion keeps, whatever is asked for.
+/// Most terms that an expansion keeps, under any request.
 const MAX_KEPT: usize = 10_000;
 
 /// The functions and expanded terms of each shard.
