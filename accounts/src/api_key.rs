@@ -1,4 +1,4 @@
-//! API keys: what a user lets a program do in its name.
+//! API keys: the rights of a program in the name of a user.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -75,8 +75,8 @@ impl ApiKey {
         Ok(self)
     }
 
-    /// Returns what is left of it once it is revoked, to be listed for a while: what it might have done and notes are dropped, so
-    /// that it does not take the room of others.
+    /// Returns the record of a revoked key, to be listed for a while: its roles and notes are dropped, so that it does not take
+    /// the memory of others.
     ///
     /// # Errors
     /// [`Error::Internal`].
@@ -183,7 +183,7 @@ impl ApiKeyQuery {
         Ok(())
     }
 
-    /// Returns whether a key is one of them, whatever its id is.
+    /// Returns whether a key is one of them, of any id.
     pub(crate) fn takes(&self, key: &ApiKey, now_ms: i64) -> bool {
         self.name.as_ref().is_none_or(|name| matches(name, &key.name))
             && self.owner.as_ref().is_none_or(|owner| **owner == *key.owner)

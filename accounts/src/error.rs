@@ -63,7 +63,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Says what the caller can do about it.
+    /// Returns the remedy of the caller.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Invalid(_) => Kind::InvalidInput,

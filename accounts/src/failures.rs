@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 /// Lines of a second.
 const MAX_LINES: usize = 5;
 
-/// Says what is logged.
+/// Decides the line to log.
 #[derive(Debug, Default)]
 pub(crate) struct Failures(Mutex<FailureWindow>);
 

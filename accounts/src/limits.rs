@@ -21,7 +21,7 @@ pub const MAX_KEYS_OF_USER: usize = share(MAX_KEYS, 0);
 pub const MAX_TOKENS: usize = 200_000;
 /// Most login tokens of a user; at the bound a login ends the one that was used least lately.
 pub const MAX_TOKENS_OF_USER: usize = 1_000;
-/// Bytes of the records of all API keys together: who may make them for themselves need not be trusted with memory.
+/// Bytes of the records of all API keys together: users that may make their own keys need not be trusted with memory.
 pub const MAX_KEY_BYTES: usize = 256 << 20;
 /// Most bytes of those of one user, and of them at most half of those that others leave, too.
 pub const MAX_KEY_BYTES_OF_USER: usize = MAX_KEY_BYTES / 16;
@@ -47,8 +47,7 @@ pub const MAX_MAPPED: usize = 100_000;
 pub const MAX_HOSTS: usize = 1_000;
 /// Roles that an API key describes.
 pub const MAX_DESCRIPTORS: usize = 100;
-/// Grants on indices in all of these: who may make keys for themselves need not be trusted with what it
-/// takes to ask each of them.
+/// Grants on indices in all of these: users that may make their own keys need not be trusted with the cost of checking them.
 pub const MAX_GRANTS_OF_KEY: usize = 200;
 /// Patterns of index names in all of these.
 pub const MAX_PATTERNS_OF_KEY: usize = 1_000;
@@ -110,7 +109,7 @@ pub(crate) fn check_metadata(what: &str, value: &impl serde::Serialize) -> Resul
     }
 }
 
-/// Takes so many bytes, and keeps none: whatever has more is not written to its end.
+/// Takes so many bytes, and keeps none: a larger record is not written to its end.
 struct ByteLimitWriter(usize);
 
 impl io::Write for ByteLimitWriter {

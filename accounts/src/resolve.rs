@@ -133,7 +133,7 @@ impl Resolver {
         Principal::new(Caller::User(Arc::clone(&account.name)), roles, privileges)
     }
 
-    /// Returns what roles grant to a user.
+    /// Returns the grants of a user's roles.
     fn set(&self, state: &State, roles: &Arc<[String]>, user: &Arc<str>) -> Arc<Privileges> {
         let compiled =
             || roles.iter().filter_map(|role| state.roles.get(role.as_str())).map(|known| &known.compiled);

@@ -28,7 +28,7 @@ pub struct Account {
     pub name: Arc<str>,
     /// The rest.
     pub user: User,
-    /// Argon2id hash of the password; who has none comes in by certificate only.
+    /// Argon2id hash of the password; a user without one comes in by certificate only.
     pub(crate) hash: Option<Arc<str>>,
 }
 

@@ -8,7 +8,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 
-/// The durable store of accounts: what the engine's catalog does for them.
+/// The durable store of accounts: the engine's catalog, as accounts use it.
 #[async_trait]
 pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// Reads all records.

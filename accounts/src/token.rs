@@ -63,7 +63,7 @@ impl Token {
         Self { hash, user, created_ms, used_ms: AtomicI64::new(used_ms), stored_ms: AtomicI64::new(used_ms) }
     }
 
-    /// Returns what is stored of it.
+    /// Returns its stored form.
     pub(crate) fn body(&self) -> TokenBody {
         TokenBody { user: Arc::clone(&self.user), created_ms: self.created_ms, used_ms: self.used_ms() }
     }

@@ -96,7 +96,7 @@ pub(crate) struct EffortArgs {
 }
 
 impl EffortArgs {
-    /// Returns what is asked for.
+    /// Returns the selection.
     pub(crate) fn effort(self) -> RunPlan {
         RunPlan { warmup: self.warmup, iterations: self.iterations, clients: self.query_clients }
     }

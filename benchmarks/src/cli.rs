@@ -221,7 +221,7 @@ Examples:
 Starts the server itself, each time on an empty directory. The documents that a pipeline made are read
 back and sent over _bulk in the same run. Writes OUT.md and OUT.json.")]
     Pipelines(PipelinesArgs),
-    /// Measure continuous rules: how far they are behind, what they cost, beside OpenSearch's percolator and ElastAlert
+    /// Measure continuous rules: how far they are behind, their cost, beside OpenSearch's percolator and ElastAlert
     #[command(after_help = "\
 Examples:
   millrace-benchmarks rules --opensearch http://127.0.0.1:9201 --elastalert venv/bin/python --out benchmarks/reports/rules

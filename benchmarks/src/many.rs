@@ -1,5 +1,5 @@
-//! The subcommand `many`: what a server does with many small things — indices of one document, fields, deletions, scrolls that
-//! nobody closes, segments — and whether the last of them costs what the first did.
+//! The subcommand `many`: the cost of many small things — indices of one document, fields, deletions, scrolls that nobody closes,
+//! segments — and whether the last of them costs as much as the first did.
 //!
 //! Each part has figures of its own, some with a goal; a figure that misses its goal is marked in the report, not an error.
 

@@ -1,6 +1,6 @@
-//! Gets by id at a steady pace, by itself or while a load runs: what a reader feels. It has a thread and connections of its
-//! own, and where that is allowed the highest priority, so that it waits for the server and not, as no reader on a machine of
-//! its own would, for the clients of the load.
+//! Gets by id at a steady pace, by itself or while a load runs: the latency of a reader. It has a thread and connections of its
+//! own, and where that is allowed the highest priority, so that it waits for the server and not, as no reader on a machine of its
+//! own would, for the clients of the load.
 //!
 //! Ids come from the answers of the load ([`IdPool`]), or from a search of what is stored. The pace is
 //! kept by the clock, so that a slow answer does not hide the ones that would have waited behind it.

@@ -43,7 +43,7 @@ pub(crate) fn markdown(report: &Report) -> String {
 
 // Writing to a string cannot fail: results of `write!` are dropped throughout.
 
-/// Says what was measured, on what machine and by which commands.
+/// Writes the subject of the measurement, the machine and the commands.
 pub(crate) fn machine(
     out: &mut String,
     hardware: &Hardware,

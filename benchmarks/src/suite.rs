@@ -472,7 +472,7 @@ pub(crate) fn commit() -> String {
     output.map(|output| String::from_utf8_lossy(&output.stdout).trim().to_owned()).unwrap_or_default()
 }
 
-/// Says what is done next.
+/// Reports the next step.
 pub(crate) fn say(what: &str) {
     eprintln!("== {what}");
 }

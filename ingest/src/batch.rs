@@ -88,7 +88,7 @@ impl Ack {
         (Self { told: Some(sender), state: None }, receiver)
     }
 
-    /// An acknowledgement of a batch that its source may withdraw, what waits for it, and what withdraws it.
+    /// An acknowledgement of a batch that its source may withdraw: the waiting part, and the withdrawing part.
     pub fn withdrawable() -> (Self, oneshot::Receiver<Result<(), NotStored>>, Withdrawal) {
         let (ack, receiver) = Self::channel();
         let state = Arc::new(AtomicU8::new(OFFERED));

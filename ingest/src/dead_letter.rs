@@ -217,8 +217,7 @@ pub fn in_place_of(op: &WriteOp, error: &Error, sender: Sender<'_>, now: DateTim
     Some(operation(letter))
 }
 
-/// Says what stands for operations that are refused, for `Engine::write_from_source`, where all of them are of
-/// one plugin.
+/// Returns the substitute of refused operations, for `Engine::write_from_source`, where all of them are of one plugin.
 pub fn letters(pipeline: Arc<str>, plugin: Arc<str>) -> DeadLetter {
     Arc::new(move |op, error| {
         in_place_of(op, error, Sender { pipeline: &pipeline, plugin: &plugin }, Utc::now()).into()

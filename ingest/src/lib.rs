@@ -1,4 +1,4 @@
-//! Sources and sinks: what brings bytes into Millrace and what sends events on.
+//! Sources and sinks: plugins that bring bytes into Millrace, and plugins that send events on.
 //!
 //! [`input`] reads webhooks, databases, Kafka and files; a [`codec`] makes [`Event`]s of the bytes;
 //! a [`Batch`] carries them with the position that they move and the acknowledgement that their source

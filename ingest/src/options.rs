@@ -167,8 +167,7 @@ impl Options {
         Some((location, setting))
     }
 
-    /// Takes an option and reads it; what cannot be read is a fault and counts as not given.
-    /// `wanted` completes "must be …".
+    /// Takes an option and reads it; an unreadable value is a fault and counts as not given. `wanted` completes "must be …".
     pub fn read<T>(
         &mut self,
         name: &'static str,
@@ -178,7 +177,7 @@ impl Options {
         self.read_shown(name, wanted, read, Setting::as_text)
     }
 
-    /// The same for what may hold secrets: what was given is not shown.
+    /// The same for options that may hold secrets: the value is not shown.
     pub fn read_hidden<T>(
         &mut self,
         name: &'static str,

@@ -90,8 +90,8 @@ impl Budget {
         }
     }
 
-    /// Waits until bytes are given back, from this call on: who makes it before a reservation that is refused misses none.
-    /// Others may be faster to reserve them. Cancellation safe.
+    /// Waits until bytes are given back, from this call on: a call before a refused reservation misses none. Others may be faster
+    /// to reserve them. Cancellation safe.
     pub fn given_back(&self) -> OwnedNotified {
         Arc::clone(&self.0.given_back).notified_owned()
     }

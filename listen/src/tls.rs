@@ -181,7 +181,7 @@ impl LoadedFiles {
         (*before != now).then(|| self.read_again(&mut before, now))
     }
 
-    /// Reads the files, whose stamps were taken before: what changes from here on is seen at the next look.
+    /// Reads the files, whose stamps were taken before: the next look sees later changes.
     fn read_again(&self, stamps: &mut Vec<Stamp>, now: Vec<Stamp>) -> io::Result<()> {
         *stamps = now;
         self.config.store(Arc::new(read(&self.files)?));

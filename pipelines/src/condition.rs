@@ -70,7 +70,7 @@ pub enum Comparison {
 }
 
 impl Comparison {
-    /// All of them; what begins another one stands behind it.
+    /// All of them; a comparison that begins another one stands behind it.
     pub(crate) const ALL: [Self; 6] =
         [Self::Equal, Self::NotEqual, Self::AtMost, Self::AtLeast, Self::Less, Self::Greater];
 

@@ -28,7 +28,8 @@ pub(crate) fn of_graph(pipeline: &Arc<str>, graph: &Graph) -> Principal {
     writing(pipeline, &names)
 }
 
-/// Makes the principal of a pipeline of which no definition is known: what it may write is kept from nobody.
+/// Makes the principal of a pipeline of which no definition is known: it may write every index that is not forbidden to all
+/// pipelines.
 pub fn of_absent(pipeline: &str) -> Principal {
     writing(&Arc::from(pipeline), &["*".to_owned()])
 }

@@ -33,7 +33,7 @@ pub(crate) fn run(args: &HealthArgs, config: &Config) -> Result<(), Failure> {
     crate::print(&format!("ready: {url}\n"))
 }
 
-/// Returns what is shown to a server that refuses clients without a certificate: its own.
+/// Returns the certificate for a server that refuses clients without one: the server's own.
 fn identity(config: &Config) -> Result<Option<Identity>> {
     let required = |tls: &&TlsFiles| tls.clients == ClientCertificates::Required;
     let Some(tls) = config.api.tls.as_ref().filter(required) else { return Ok(None) };

@@ -78,7 +78,7 @@ fn print(text: &str) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Returns the environment as text; what is not UTF-8 cannot be one of our values.
+/// Returns the environment as text; variables that are not UTF-8 cannot be one of our values.
 fn environment() -> Vec<(String, String)> {
     std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.to_string_lossy().into_owned())))

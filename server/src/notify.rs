@@ -41,7 +41,7 @@ impl Supervisor {
         }
     }
 
-    /// Tells what the process is about.
+    /// Reports the state of the process.
     pub(crate) fn status(&self, status: &str) {
         self.send(&format!("STATUS={status}"));
     }

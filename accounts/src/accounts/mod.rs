@@ -46,7 +46,7 @@ use crate::user::check_password;
 const FEW_PATTERNS: usize = 10_000;
 /// Searches of API keys at a time; the others wait for their turn, off the threads that they would keep from the store.
 const SEARCHES: usize = 2;
-/// The same of those who manage the keys of all: who has many keys does not keep them from being revoked.
+/// The same of those who manage the keys of all: a user with many keys does not keep them from being revoked.
 const SEARCHES_OF_MANAGERS: usize = 1;
 
 /// All accounts. Cheap to clone: clones are the same.
@@ -103,8 +103,9 @@ impl Accounts {
         self.0.insecure
     }
 
-    /// Returns what a user may do now, wherever it comes from; `None` where there is none that may come in. It goes through as many
-    /// patterns as the user's roles have, on the calling thread: [`Accounts::find_principal`] is for those that answer requests.
+    /// Returns the present privileges of a user, from any address; `None` where there is none that may come in. It goes through
+    /// as many patterns as the user's roles have, on the calling thread: [`Accounts::find_principal`] is for those that answer
+    /// requests.
     pub fn principal(&self, user: &str) -> Option<Principal> {
         let state = self.0.state.load();
         let account = state.users.get(user).filter(|account| account.user.enabled)?;
@@ -123,7 +124,7 @@ impl Accounts {
         self.resolve(&state, account, HostRoles::default()).await.map(Some)
     }
 
-    /// Returns what a user may do that comes from an address.
+    /// Returns the privileges of a user that comes from an address.
     async fn resolve_from(
         &self,
         state: &Arc<State>,
@@ -134,8 +135,8 @@ impl Accounts {
         self.resolve(state, account, of_host).await
     }
 
-    /// Returns what a user may do that comes from where these roles are given. A great many patterns are gone through on a thread
-    /// for that, for one request at a time: the others find what was made of them.
+    /// Returns the privileges of a user that comes from a host with these roles. A great many patterns are gone through on a
+    /// thread for that, for one request at a time: the others find what was made of them.
     async fn resolve(
         &self,
         state: &Arc<State>,

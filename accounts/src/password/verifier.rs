@@ -31,7 +31,7 @@ const MAX_OF_ADDRESS: usize = 8;
 const PAIR_TOKENS: (u32, Duration) = (32, Duration::from_secs(1));
 /// The same of one address for all accounts.
 const ADDRESS_TOKENS: (u32, Duration) = (64, Duration::from_millis(200));
-/// The same for one account, whoever tries.
+/// The same for one account, from all addresses.
 const ACCOUNT_TOKENS: (u32, Duration) = (128, Duration::from_millis(50));
 /// Attempts of one address for an account where others have used up what the account has, or where the account came in lately and
 /// others have used up what the address has. Who has the right password there is not kept out by those who guess.

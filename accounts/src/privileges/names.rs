@@ -195,7 +195,7 @@ const ABSENT_ACTIONS: &[&str] = &[
     "internal:",
 ];
 
-/// Documents are written in bulks, whatever of it is allowed.
+/// Documents are written in bulks, with any of these rights.
 const BULK: ActionSet = ActionSet::new(&[
     Action::IndexDocument,
     Action::CreateDocument,

@@ -1,4 +1,4 @@
-//! Roles: what they grant, as it was said. Read from bodies of requests by [`forms`]; [`builtin`] has those that are always
+//! Roles: their grants, as they were sent. Read from bodies of requests by [`forms`]; [`builtin`] has those that are always
 //! there, and `privileges::compile` makes of a role what can be asked.
 
 pub(crate) mod builtin;

@@ -102,8 +102,8 @@ pub(crate) async fn plot(
     Ok(Response::svg(drawn.map_err(|error| failed(api, intelligence, id, error))?))
 }
 
-/// Takes note for the audit of what a rule was refused that the caller has run or drawn: who may not do that is told that there is no
-/// such rule, so it is the rule's owner who may not, or a block, which refuses everybody.
+/// Takes note for the audit of a refusal of a rule that the caller has run or drawn. A caller without the right to the rule gets
+/// the answer that there is no such rule. So the refusal concerns the rule's owner, or a block, which refuses everybody.
 fn failed(api: &Api, intelligence: &Intelligence, id: &str, error: Refusal) -> Error {
     let refusals = api.session.refusals();
     let of_store = match &error {

@@ -40,7 +40,7 @@ impl Management {
         Self { pipelines, address }
     }
 
-    /// Answers what the listener is.
+    /// Describes the listener.
     pub(crate) fn info(&self, api: &Api, request: &Request) -> Result<Response, Error> {
         request.finish()?;
         Ok(Response::json(200, Value::Object(self.header(api))))

@@ -1,4 +1,4 @@
-//! Routes and their header; what users of different rights may do.
+//! Routes and their header; rights of different users.
 
 use std::sync::Arc;
 

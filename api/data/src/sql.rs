@@ -22,7 +22,7 @@ pub(crate) enum StatementAction {
     ElasticsearchClose,
 }
 
-/// Answers what is asked.
+/// Runs a statement, and returns its answer.
 pub(crate) async fn run(api: &Api, request: &mut Request, asked: StatementAction) -> Result<Response, Error> {
     let params = request.params.take_all();
     let body = request.json()?;

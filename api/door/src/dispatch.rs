@@ -38,7 +38,7 @@ const READINESS: &str = "/_health/ready";
 /// Bytes that inflating takes beyond those of the two forms of a body.
 const INFLATE_BYTES: u64 = 1 << 20;
 
-/// Bytes that a request counts at least: its task, what it captured, the answer's head. Many small ones are much, too.
+/// Bytes that a request counts at least: its task, its captured state, the answer's head. Many small ones are much, too.
 const LEAST_BYTES: u64 = 8 << 10;
 
 /// Longest body of a request that needs no credentials, in bytes.

@@ -1,4 +1,4 @@
-//! The way in for requests of other protocols than HTTP's: who asks, what they begin, and what the audit tells of it.
+//! The way in for requests of other protocols than HTTP's: the caller, the requests that it begins, and their audit events.
 //!
 //! A crate above this one that serves a listener of its own gets a
 //! [`ListenerContext`]. It enters each request by its head ([`ListenerContext::enter`]), before anything else of it is read, begins sessions with the
@@ -65,7 +65,7 @@ impl Sender for RequestCredentials {
     }
 }
 
-/// Actions of the requests that set passwords, which are hashed in turn; what else they are of is over at once.
+/// Actions of the requests that set passwords, which are hashed in turn; their other work is over at once.
 const HASHING: ActionSet = ActionSet::new(&[Action::Own, Action::PutSecurity]);
 
 /// Has a session know who sends its request, where its action may go on for long or wait for a hash; of other requests nothing is kept or
@@ -128,7 +128,7 @@ impl ListenerContext {
 }
 
 impl Entry {
-    /// Returns who asks.
+    /// Returns the requester.
     pub fn principal(&self) -> &Principal {
         &self.asker.principal
     }

@@ -36,13 +36,13 @@ struct State {
 struct Answer {
     id: Id,
     user: User,
-    /// Tells what is still making the answer.
+    /// Returns the job that still makes the answer.
     cancel: Option<oneshot::Sender<()>>,
     /// The answer once it is being sent.
     sent: Option<Arc<dyn Cancel>>,
 }
 
-/// An answer that is let go of from elsewhere: whoever sends it may wait for a reader that never comes.
+/// An answer that is let go of from elsewhere: its sender may wait for a reader that never comes.
 trait Cancel: std::fmt::Debug + Send + Sync {
     fn cancel(&self);
 }

@@ -129,7 +129,7 @@ impl Fields {
         Ok(())
     }
 
-    /// Returns what comes behind a number.
+    /// Returns the value behind a number.
     fn behind(&mut self, number: u64) -> Result<FrameState, Status> {
         match self.at {
             FrameState::Key => match number & 7 {

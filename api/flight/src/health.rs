@@ -106,7 +106,7 @@ impl Health {
         }
     }
 
-    /// Tells what is so now, each change of it, and the end of it.
+    /// Streams the present status, each change of it, and the end of it.
     fn watch(
         &self,
         asked: &HealthCheckRequest,
@@ -129,7 +129,8 @@ impl Health {
     }
 }
 
-/// Tells what is so now, each change of it with the next look, and the end, behind which there is nothing. `held` is dropped with it.
+/// Streams the present status, each change of it with the next look, and the end, behind which there is nothing. `held` is
+/// dropped with it.
 fn changes(
     now: impl Fn() -> ServingStatus + Send + 'static,
     ending: watch::Receiver<bool>,

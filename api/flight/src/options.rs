@@ -41,7 +41,7 @@ pub(crate) struct SetRequest {
     pub(crate) options: HashMap<String, OptionValue>,
 }
 
-/// `SetSessionOptionsResult`: what could not be set, and why.
+/// `SetSessionOptionsResult`: the options that could not be set, with the reasons.
 #[derive(Clone, PartialEq, Message)]
 pub(crate) struct SetResult {
     #[prost(map = "string, message", tag = "1")]
@@ -86,7 +86,7 @@ pub(crate) enum CloseStatus {
     NotCloseable = 3,
 }
 
-/// Answers what is to be set: what is so already can be.
+/// Answers a request to set options: an option may be set to its present value.
 pub(crate) fn set(request: &SetRequest, catalog: &str) -> SetResult {
     let error = |name: &str, value: &OptionValue| {
         let wanted = match name {
@@ -107,7 +107,7 @@ pub(crate) fn set(request: &SetRequest, catalog: &str) -> SetResult {
     SetResult { errors: errors.collect() }
 }
 
-/// Answers what is set.
+/// Answers the present options.
 pub(crate) fn get(catalog: &str) -> GetResult {
     let value = OptionValue { value: Some(Value::Text(catalog.to_owned())) };
     GetResult { options: HashMap::from([("catalog".to_owned(), value)]) }

@@ -31,7 +31,7 @@ pub(crate) type Fingerprint = [u8; 16];
 pub(crate) struct Owner([u8; 32]);
 
 impl Owner {
-    /// Returns what stands for a caller: a user, or an API key of one.
+    /// Returns the owner that stands for a caller: a user, or an API key of one.
     pub(crate) fn new(principal: &Principal) -> Self {
         Self::of_caller(principal.caller())
     }
@@ -59,7 +59,7 @@ impl Owner {
 pub(crate) struct User(Owner);
 
 impl User {
-    /// Returns what stands for a user, or for the one who owns an API key.
+    /// Returns the user of a caller, or the one that owns an API key.
     pub(crate) fn new(principal: &Principal) -> Self {
         Self(Owner::of_caller(&principal.caller().bounded_as()))
     }
@@ -224,7 +224,7 @@ fn unknown() -> Status {
     )
 }
 
-/// Returns what tells a schema from others, of its encoded form.
+/// Returns the fingerprint of a schema, of its encoded form.
 pub(crate) fn fingerprint(encoded: &[u8]) -> Fingerprint {
     let mut fingerprint = [0; 16];
     let digest = digest::digest(&digest::SHA256, encoded);

@@ -1,4 +1,4 @@
-//! AI rules through the console: saved, listed, run, drawn, by whom they may be; what is refused.
+//! AI rules through the console: saved, listed, run, drawn, by permitted callers; and refusals.
 
 use base64::Engine as _;
 use serde_json::{Value, json};

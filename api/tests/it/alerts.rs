@@ -1,4 +1,4 @@
-//! Alert rules through the console: saved, listed, run, tested, by whom they may be; what is refused.
+//! Alert rules through the console: saved, listed, run, tested, by permitted callers; and refusals.
 
 use base64::Engine as _;
 use serde_json::{Value, json};

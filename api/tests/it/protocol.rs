@@ -1,4 +1,4 @@
-//! Tests that hold for every request, whatever it is about.
+//! Tests that hold for every request of any route.
 
 use std::io::Write;
 

@@ -74,7 +74,7 @@ impl TestNode {
         Self { data, management, console, _directory: directory }
     }
 
-    /// Lists what is served: the listener's name, its service and its routes.
+    /// Lists the served routes: the listener's name, its service and its routes.
     fn listeners(&self) -> Vec<(&'static str, &Service, Vec<&'static Spec>)> {
         let data = ("data", &self.data, data_routes().specs().collect());
         let management = ("management", &self.management, management_routes().specs().collect());

@@ -41,7 +41,6 @@ struct Plan {
     directory: PathBuf,
     /// Duration of the run.
     time: Duration,
-    /// Clients.
     clients: usize,
     /// Longest time that a call may take.
     longest: Duration,

@@ -59,7 +59,7 @@ struct Plan {
     bound: u64,
 }
 
-/// Returns the most bytes that a server may take: what it was given, and so many megabytes beside.
+/// Returns the most bytes that a server may take: its configured memory, and so many megabytes beside.
 fn bound(beside_mb: u64) -> u64 {
     QUERY_MEMORY + MEMTABLE + (beside_mb << 20)
 }

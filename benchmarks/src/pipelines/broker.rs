@@ -46,7 +46,7 @@ impl Broker {
         Ok(())
     }
 
-    /// Deletes topics; what cannot be deleted stays.
+    /// Deletes topics; those that cannot be deleted stay.
     pub(crate) async fn delete(&self, topics: &[&str]) {
         if let Ok(admin) = self.admin() {
             let _ = admin.delete_topics(topics, &AdminOptions::new()).await;

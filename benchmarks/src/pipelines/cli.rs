@@ -16,7 +16,7 @@ use crate::report;
 pub(crate) struct PipelinesArgs {
     #[command(flatten)]
     server: ServerArgs,
-    /// A running Kafka, as HOST:PORT,…; without it, what needs one is skipped
+    /// A running Kafka, as HOST:PORT,…; without it, measurements that need one are skipped
     #[arg(long, value_name = "SERVERS")]
     kafka: Option<String>,
     /// Partitions of the topics that are made (and deleted again)

@@ -25,7 +25,7 @@ use crate::target::Target;
 
 /// Probes a second.
 const PROBES: u64 = 100;
-/// Pause between two looks of the searcher: what the measurement may be late by.
+/// Pause between two looks of the searcher: the possible lateness of the measurement.
 const LOOK: Duration = Duration::from_millis(25);
 /// Events of which payloads are made.
 const PAYLOADS: u64 = 5_000;

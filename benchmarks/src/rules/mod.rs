@@ -1,5 +1,5 @@
-//! The subcommand `rules`: continuous rules in a server of their own — how far they are behind, when alerts are found, what they
-//! cost beside ingest, in memory, after a crash — and beside others.
+//! The subcommand `rules`: continuous rules in a server of their own — how far they are behind, when alerts are found, their cost
+//! beside ingest, in memory, after a crash — and beside others.
 //!
 //! [`mix`] makes rules and the events that they ask for, [`feed`] bulk requests of them, [`site`] the server. [`steady`] sends at a set
 //! rate, [`full`] as fast as the server takes it, [`others`] measures keys, crashes and tests; [`percolator`] and

@@ -21,7 +21,7 @@ use crate::target::{Target, reason};
 
 /// Bulk clients.
 const CLIENTS: usize = 4;
-/// Pause between two looks for alerts: what they may be found later by.
+/// Pause between two looks for alerts: their possible lateness.
 const LOOK: Duration = Duration::from_millis(25);
 /// Pause between two looks at the lag.
 const LAG_EACH: Duration = Duration::from_millis(50);

@@ -15,7 +15,7 @@ use crate::words::{PAGES, SECTIONS};
 
 /// First second of the corpus: 30 April 1998, noon UTC.
 const START: i64 = 893_937_600;
-/// Seconds that a corpus covers, whatever its size: ten days.
+/// Seconds that a corpus covers, at any size: ten days.
 const SPAN: i64 = 10 * 86_400;
 /// Distinct request lines.
 const PATHS: usize = 20_000;

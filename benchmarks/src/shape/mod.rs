@@ -1,4 +1,4 @@
-//! Shapes of documents: what a corpus is made of, and the index that takes it.
+//! Shapes of documents: the content of a corpus, and the index that takes it.
 //!
 //! A [`DocumentKind`] hands documents to `corpus`, an index body to `load`, and a list of operations to
 //! `query`. Documents depend on shape, seed and position alone.

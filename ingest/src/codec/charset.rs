@@ -147,7 +147,7 @@ impl Charset {
     }
 }
 
-/// Reads units of 16 bits; what is no character is replaced.
+/// Reads units of 16 bits; invalid ones are replaced.
 fn wide(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> String {
     let (units, rest) = bytes.as_chunks::<2>();
     let characters = char::decode_utf16(units.iter().map(|bytes| unit(*bytes)));

@@ -106,7 +106,7 @@ impl Events {
         self.exceeded.is_none()
     }
 
-    /// Returns whether events were dropped for want of room: what is decoded further is dropped too.
+    /// Returns whether events were dropped for want of memory: further decoded events are dropped too.
     pub fn is_full(&self) -> bool {
         self.exceeded.is_some()
     }

@@ -16,7 +16,7 @@ use crate::{Event, Fault, FieldReference, Options};
 const FAILURE: &str = "_jsonparsefailure";
 /// Most bytes of a value that are waited for.
 const MAX_VALUE_BYTES: usize = 128 << 20;
-/// Up to here, what is kept is read anew with all bytes that come; above, each time it has doubled.
+/// Up to here, kept bytes are read anew with all bytes that come; above, each time they have doubled.
 const SMALL_BYTES: usize = 64 << 10;
 
 /// Bytes of a value in memory, about.
@@ -180,7 +180,7 @@ impl Reader {
     }
 }
 
-/// Bytes that the values take at most that a text begins with: what is between its first bracket and the one that closes it.
+/// Bytes that the values take at most that a text begins with: those between its first bracket and the one that closes it.
 fn value_bytes_of(text: &str) -> u64 {
     let (mut depth, mut values, mut length) = (0_usize, 1_u64, 0_u64);
     let (mut in_text, mut escaped) = (false, false);

@@ -45,7 +45,7 @@ pub trait Codec: fmt::Debug + Send + Sync {
     }
 }
 
-/// Decodes one stream; what is no event by itself yet is kept.
+/// Decodes one stream; bytes that are no event by themselves yet are kept.
 pub trait Decoder: Send {
     /// Takes further bytes of the stream and appends the events that they complete.
     fn decode(&mut self, bytes: &[u8], events: &mut Events);

@@ -44,7 +44,7 @@ impl Codec for RubyDebug {
     }
 }
 
-/// The codec only writes; what is read with it stays text.
+/// The codec only writes; input read with it stays text.
 struct Text;
 
 impl Decoder for Text {

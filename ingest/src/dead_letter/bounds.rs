@@ -81,7 +81,7 @@ pub struct RetentionTask {
 struct State {
     /// By pipeline; those that run.
     limits: HashMap<String, Limits>,
-    /// By pipeline; what the last sweep counted and what was admitted since.
+    /// By pipeline: the count of the last sweep and the bytes admitted since.
     bytes: HashMap<String, u64>,
     /// Bytes admitted since the running sweep began.
     since: HashMap<String, u64>,

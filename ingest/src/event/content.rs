@@ -12,7 +12,6 @@ use super::members::{Members, parse};
 pub(super) enum Content {
     /// As text, and as a map once somebody has asked for one.
     Text(Members, OnceLock<Box<Map<String, Value>>>),
-    /// As a map.
     Map(Map<String, Value>),
 }
 

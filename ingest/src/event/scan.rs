@@ -297,7 +297,7 @@ impl Scanner<'_> {
         }
     }
 
-    /// Reads an escape, and writes it as `serde_json` does: as short as can be, what needs none without.
+    /// Reads an escape, and writes it as `serde_json` does: as short as can be, without an escape where none is needed.
     fn escape(&mut self) -> Option<()> {
         match self.bytes.get(self.at + 1)? {
             b'"' | b'\\' | b'b' | b'f' | b'n' | b'r' | b't' => {

@@ -69,7 +69,7 @@ pub struct Context {
     pub source: Arc<str>,
     /// Names of the other inputs of this kind in the pipeline.
     pub siblings: Vec<Arc<str>>,
-    /// Names of inputs of this kind that a reload stopped: what they sent may still be under way.
+    /// Names of inputs of this kind that a reload stopped: their batches may still be in flight.
     pub former: Vec<Arc<str>>,
     /// Stored positions of the pipeline's sources.
     pub positions: Arc<dyn Positions>,
@@ -77,7 +77,7 @@ pub struct Context {
     pub stopping: watch::Receiver<bool>,
     /// Greatest number of events of a batch.
     pub batch_size: BatchSize,
-    /// Room in memory: what is read is reserved before, and its reservation goes with its batch.
+    /// Memory for events: it is reserved before the read, and the reservation goes with its batch.
     pub budget: PipelineShare,
 }
 

@@ -44,7 +44,7 @@ impl std::fmt::Debug for Client {
 }
 
 impl Client {
-    /// Takes the options that input and output share; what is wrong is a fault.
+    /// Takes the options that input and output share; a wrong value is a fault.
     pub(crate) fn take(options: &mut Options) -> Self {
         let servers = options.text("bootstrap_servers").unwrap_or_else(|| "localhost:9092".to_owned());
         let mut fixed =

@@ -293,7 +293,7 @@ fn is_link(written: &io::Result<()>) -> bool {
     written.as_ref().is_err_and(|error| error.get_ref().is_some_and(|cause| cause.is::<Link>()))
 }
 
-/// Appends all bytes or none, as far as the system lets it: what was half written would be there twice.
+/// Appends all bytes or none, as far as the system lets it: a half written part would be there twice.
 fn append(file: &mut File, bytes: &[u8]) -> io::Result<()> {
     let before = file.metadata()?.len();
     file.write_all(bytes).inspect_err(|_| {

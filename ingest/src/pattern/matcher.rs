@@ -14,7 +14,7 @@ pub enum Kind {
     Text,
     /// A whole number: the digits that the text begins with, 0 where there are none.
     Integer,
-    /// A number: what of it the text begins with, 0 where there is nothing.
+    /// A number: the digits that the text begins with, 0 where there are none.
     Float,
 }
 

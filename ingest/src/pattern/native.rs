@@ -293,7 +293,7 @@ unsafe extern "C" fn check_deadline(_block: *mut c_void, data: *mut c_void) -> c
     }
 }
 
-/// Matching state of a thread, whatever the expression.
+/// Matching state of a thread, for any expression.
 struct Machine {
     context: NonNull<pcre2::pcre2_match_context_8>,
     stack: *mut pcre2::pcre2_jit_stack_8,

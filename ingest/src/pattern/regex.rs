@@ -206,7 +206,7 @@ fn compile(expression: &str, shared: Option<&str>, mode: Mode) -> Result<Code, C
 }
 
 impl Cost {
-    /// Judges an expression of PCRE2 by its signs, those that stand for themselves included: what is doubtful costs more.
+    /// Judges an expression of PCRE2 by its signs, those that stand for themselves included: a doubtful expression costs more.
     fn new(expression: &str) -> Self {
         // More than that may multiply beyond all bounds.
         const MAX_CHOICES: u32 = 8;

@@ -1,4 +1,4 @@
-//! Filters: what changes events between input and output. One file a filter.
+//! Filters: plugins that change events between input and output. One file a filter.
 
 mod characters;
 mod clone;

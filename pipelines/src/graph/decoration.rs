@@ -1,4 +1,4 @@
-//! Options that all plugins of a kind have: what is added to and removed from events, and how a plugin is called.
+//! Options that all plugins of a kind have: additions to and removals from events, and the name of a plugin.
 
 use millrace_ingest::{Event, FieldReference, Options, Setting, Template};
 use serde_json::Value;

@@ -22,8 +22,7 @@ pub struct Definition {
 pub struct Plugin {
     /// Name and options.
     pub options: Options,
-    /// The same as text that does not depend on places, blanks, comments and kinds of quotes: what it is
-    /// recognised by after the text has changed.
+    /// The same as text that does not depend on places, blanks, comments and kinds of quotes: the text's identity after a change.
     pub canonical: String,
 }
 

@@ -168,7 +168,7 @@ pub struct Manager {
     looking: AsyncMutex<()>,
     /// One replay of dead letters at a time: each letter is looked at once.
     replaying: AsyncMutex<()>,
-    /// One listing of dead letters at a time: what they take together is bounded.
+    /// One listing of dead letters at a time: their memory together is bounded.
     listing: AsyncMutex<()>,
     /// Why the directory cannot be read.
     unreadable: Mutex<Option<String>>,
@@ -225,8 +225,8 @@ impl Manager {
             Some(tokio::spawn(keep_letters(Arc::clone(&self.store), self.stopping.subscribe())));
     }
 
-    /// Stops all pipelines; what was read has `patience` to come to its end. That is also the time that a look at the directory
-    /// which is under way has, before it is cut off.
+    /// Stops all pipelines; events that were read have `patience` to come to their end. That is also the time that a look at the
+    /// directory which is under way has, before it is cut off.
     pub async fn stop(&self, patience: Duration) {
         let deadline = Instant::now() + patience;
         self.stopping.send_replace(true);

@@ -25,7 +25,6 @@ use crate::store::{Durable, Sender};
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pause after the first refusal that passes by itself; it doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// Longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Time after which sources without a position are told that the store is overloaded: somebody may wait there.
 const PATIENCE: Duration = Duration::from_secs(30);

@@ -1,4 +1,4 @@
-//! Events between the filters and their end: what outputs want done with them, and what is done already.
+//! Events between the filters and their end: the plan of the outputs, and its completed part.
 //!
 //! As long as nothing of a delivery is written, its outputs can be asked anew: then it goes the way of another graph. What a
 //! sink has taken is not sent again to the output of the same id.

@@ -96,7 +96,7 @@ struct QueueOnDisk {
 pub(crate) struct PersistedQueueOptions {
     /// Directory of its own.
     pub(crate) directory: PathBuf,
-    /// Bytes; `None` takes nothing new: what an earlier run left there is to be stored.
+    /// Bytes; `None` takes nothing new: events of an earlier run there are to be stored.
     pub(crate) max_bytes: Option<u64>,
 }
 

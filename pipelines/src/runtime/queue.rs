@@ -100,7 +100,7 @@ impl QueueSender {
         if self.entries.send(entry).is_ok() { SendOutcome::Queued } else { SendOutcome::Closed }
     }
 
-    /// Takes nothing more: what is in the queue is the rest.
+    /// Takes nothing more: the queue holds the rest.
     pub(super) fn close(&self) {
         self.room.close();
         self.closed.send_replace(true);

@@ -16,7 +16,7 @@ use super::{Pipeline, commit, work};
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
 
 impl Pipeline {
-    /// Returns who its outputs write as.
+    /// Returns the principal of its outputs.
     pub(crate) fn writer(&self) -> Principal {
         self.shared.generations.current().writer.clone()
     }

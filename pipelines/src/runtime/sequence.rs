@@ -1,5 +1,5 @@
-//! The order in which what was taken from the queue is sent, committed and told: whatever is computed at the same time, batches
-//! of one partition follow each other, and all of them do where the pipeline keeps the order.
+//! The order of sending, committing and telling: however deliveries are computed, batches of one partition follow each other, and
+//! all of them do where the pipeline keeps the order.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};

@@ -31,7 +31,7 @@ pub(super) struct FilteredDelivery {
 /// Events that came through the filters.
 #[derive(Debug)]
 pub(super) struct Filtered {
-    /// By place; what ended in the filters left its place empty.
+    /// By place; an event that ended in the filters left its place empty.
     pub(super) events: Vec<Option<(Arc<Event>, Origin)>>,
     /// Positions to be moved, by batch.
     pub(super) moves: Vec<Option<Move>>,

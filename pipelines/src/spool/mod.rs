@@ -36,7 +36,6 @@ const GROUP_BYTES: usize = 8 << 20;
 const WAITING: usize = 64;
 /// Pause after the first failure to write; it doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
-/// Longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Bytes that wait at most where nothing is said, as in Logstash.
 pub(crate) const MAX_BYTES: u64 = 1 << 30;
@@ -164,8 +163,8 @@ impl Spool {
         QueueUsage { bytes: bytes.saturating_sub(read), max_bytes: self.max_bytes }
     }
 
-    /// Ends the writer, behind what it is writing: what it has not taken is told to its source as not stored.
-    /// Who waits no longer leaves it to end by itself.
+    /// Ends the writer, behind its present write: sources of the rest get that it was not stored. Who waits no longer leaves it
+    /// to end by itself.
     pub(crate) async fn close(&self) {
         self.ending.send_replace(true);
         let writer = self.writer.lock().take();
@@ -205,7 +204,7 @@ impl Drop for Spool {
     }
 }
 
-/// Writes what is appended until the queue ends; what is left then is told to its source as not stored.
+/// Writes appended batches until the queue ends; sources of the rest get that it was not stored.
 async fn write_all(spool: Arc<Spool>, mut incoming: mpsc::Receiver<Append>, note: FaultReporter) {
     write_until_end(spool, &mut incoming, note).await;
     // What is on its way here is waited for: it would stay in the channel, and its source never be told.

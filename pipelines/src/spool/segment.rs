@@ -24,7 +24,7 @@ use serde_json::{Map, Value};
 
 /// Length and checksum.
 const HEAD: usize = 8;
-/// Longest payload: what is longer might not fit into one frame of the log.
+/// Longest payload: a longer one might not fit into one frame of the log.
 const MAX_PAYLOAD: usize = 16 << 20;
 /// Bound on the depth of fields: deeper ones could not be read back as JSON.
 const MAX_DEPTH: usize = 120;

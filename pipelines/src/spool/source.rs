@@ -1,4 +1,4 @@
-//! The queue as an input: what is on disk, from the stored position on, in batches with positions.
+//! The queue as an input: the events on disk, from the stored position on, in batches with positions.
 
 use std::collections::VecDeque;
 use std::fs::File;
@@ -155,7 +155,7 @@ impl Source {
         Ok(())
     }
 
-    /// Tells what is lost, once: what was not stored is read again.
+    /// Reports the loss, once: events that were not stored are read again.
     fn tell(&self, lost: &DamagedRecord) {
         let Damage { offset, length, events } = lost.damage;
         let after = RecordPosition::new(lost.segment, lost.damage.end());

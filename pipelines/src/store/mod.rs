@@ -44,9 +44,8 @@ pub trait Store: fmt::Debug + Send + Sync {
         Ok(())
     }
 
-    /// Executes operations and moves positions in one frame once `ready` has ended: what can be done before, is. What events
-    /// ask for is done with the rights of the writer. Returns
-    /// when the next write may follow, which is before it is durable.
+    /// Executes operations and moves positions in one frame once `ready` has ended: all preparation comes before. What events ask
+    /// for is done with the rights of the writer. Returns when the next write may follow, which is before it is durable.
     ///
     /// # Errors
     /// [`Error::PositionMoved`] and what passes by itself; nothing was written then.
@@ -76,7 +75,7 @@ pub trait Store: fmt::Debug + Send + Sync {
         Ok(Page::default())
     }
 
-    /// Says what dead letters of a pipeline may take.
+    /// Sets the limits of a pipeline's dead letters.
     fn limit_letters(&self, _pipeline: &str, _limits: Limits) {}
 
     /// Waits until dead letters are to be looked after, and does it.

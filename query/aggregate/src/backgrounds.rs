@@ -114,7 +114,7 @@ impl Background {
         self.counts.iter().map(|(ordinal, count)| (self.ordinals.key(ordinal), count))
     }
 
-    /// Returns what gave the keys.
+    /// Returns the source of the keys.
     pub(crate) fn reader(&self) -> &RowKeys {
         &self.row_keys
     }

@@ -52,7 +52,7 @@ pub(crate) trait Collector: Any + Debug + Send {
     /// Estimates the bytes held.
     fn memory(&self) -> usize;
 
-    /// Ends a shard: what is decided for each shard by itself is decided now.
+    /// Ends a shard: decisions for each shard by itself are made now.
     ///
     /// # Errors
     /// As [`Collector::collect`].

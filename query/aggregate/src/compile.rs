@@ -1,4 +1,4 @@
-//! The parsed aggregations meet the mappings: what each reads in each index, of which rows.
+//! The parsed aggregations meet the mappings: the columns that each reads in each index, and of which rows.
 
 use std::sync::Arc;
 

@@ -33,11 +33,9 @@ pub(crate) enum ValueKind {
     Unsigned,
     /// Floating point numbers.
     Double,
-    /// Texts.
     Text,
     /// Addresses.
     Ip,
-    /// Points.
     Point,
 }
 
@@ -70,9 +68,7 @@ pub(crate) enum AcceptedTypes {
     Numbers,
     /// Dates and numbers.
     Dates,
-    /// Addresses.
     Addresses,
-    /// Points.
     Points,
 }
 
@@ -95,11 +91,9 @@ pub(crate) enum MissingValue {
     Long(i64),
     /// A floating point number.
     Double(f64),
-    /// A text.
     Text(Arc<str>),
     /// An address.
     Ip([u8; 16]),
-    /// A point.
     Point(f64, f64),
 }
 
@@ -423,7 +417,7 @@ impl FieldSource {
         Ok(longest.unwrap_or(0) as usize <= limit)
     }
 
-    /// Returns what a string of the column counts as; nothing where it does not.
+    /// Returns the value that a string of the column counts as; nothing where it does not count.
     pub(crate) fn string<'v>(&self, value: &'v str) -> Option<&'v str> {
         match &self.inside {
             Some(prefix) => value.strip_prefix(&**prefix),

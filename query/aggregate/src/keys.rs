@@ -470,7 +470,6 @@ pub(crate) fn interval_key(
 /// Gives rows keys of one or several sources.
 #[derive(Debug)]
 pub(crate) enum RowKeys {
-    /// Of one.
     One(KeyReader),
     /// Of several: every combination of a row's keys.
     Several(SeveralKeys),

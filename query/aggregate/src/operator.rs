@@ -128,7 +128,7 @@ impl AggregateExec {
         Self { shared: Arc::new(shared), groups, properties: Arc::new(properties) }
     }
 
-    /// Returns what the partitions share.
+    /// Returns the state that the partitions share.
     pub(crate) fn shared(&self) -> &Arc<OperatorState> {
         &self.shared
     }
@@ -216,7 +216,7 @@ impl OperatorState {
     }
 }
 
-/// Passes over the end of the work: what was collected by then counts.
+/// Passes over the end of the work: rows that were collected by then count.
 fn unless_ended(done: Result<()>) -> Result<()> {
     match done {
         Err(Error::TimedOut) => Ok(()),

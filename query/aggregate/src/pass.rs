@@ -1,4 +1,4 @@
-//! Rows of a part are fed to collectors: what a source tells of them without a pass over the rows, and then the others in one.
+//! Rows of a part are fed to collectors: a source answers some without a pass over the rows, and one pass feeds the others.
 
 use datafusion::execution::memory_pool::MemoryReservation;
 use millrace_work::error::Result;

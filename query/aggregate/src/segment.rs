@@ -278,7 +278,7 @@ pub(crate) fn numbers(
     Ok(columns.iter().map(|column| source.reader.numbers(*column, rows)).collect::<Result<_, _>>()?)
 }
 
-/// Finds the rows of a filter, which are held by `work`; what else finding them takes is given back.
+/// Finds the rows of a filter, which are held by `work`; the other memory of finding them is given back.
 fn rows_of(node: &Node, source: &Source, work: &QueryContext) -> Result<RowBits> {
     let rows = source.reader.rows();
     work.hold(RowBits::bytes(rows))?;

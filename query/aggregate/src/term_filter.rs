@@ -19,11 +19,9 @@ pub(crate) struct TermFilter {
 /// Terms.
 #[derive(Debug)]
 pub(crate) enum TermSet {
-    /// By a pattern.
     Pattern(Pattern),
     /// By name.
     Texts(HashSet<String>),
-    /// Addresses.
     Addresses(HashSet<[u8; 16]>),
     /// Numbers, as keys.
     Numbers(HashSet<u64>),

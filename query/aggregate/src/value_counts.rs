@@ -1,4 +1,5 @@
-//! Rows counted by the values of one field: what buckets have from sources, for SQL, which merges the groups of segments itself.
+//! Rows counted by the values of one field: the counts that buckets have from sources, for SQL, which merges the groups of
+//! segments itself.
 //!
 //! A [`ValueCounts`] asks the question of a bucket of the rows of a part, and hands on what a source knows without reading them
 //! all. Where none does, whoever asks reads the rows. All parts of a segment decide alike.

@@ -1,4 +1,4 @@
-//! URL parameters: taken one by one; what is left at the end was not known.
+//! URL parameters: taken one by one; the rest at the end was not known.
 
 use millrace_storage::metadata::IndicesOptions;
 use millrace_work::error::{Error, Result};

@@ -43,7 +43,7 @@ impl SourceFilter {
         Ok(if patterns == 0 { Self::All } else { Self::Fields { includes, excludes } })
     }
 
-    /// Returns what an index's mapping lets be shown of its sources.
+    /// Returns the parts of sources that an index's mapping shows.
     pub fn of_mapping(mapping: &Mapping) -> Self {
         if !mapping.source_enabled() {
             return Self::None;
@@ -120,7 +120,7 @@ impl SourceFilter {
     }
 }
 
-/// Says what stays of the value at a path.
+/// Returns the projection of the value at a path.
 fn stays(includes: &Patterns, excludes: &Patterns, path: &str, above: bool) -> PathProjection {
     let itself = above || includes.0.is_empty() || includes.accepts(path);
     let inside = itself || includes.reaches_below(path);

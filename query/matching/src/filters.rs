@@ -1,4 +1,5 @@
-//! Many filters asked of documents as they arrive, by the code of searches: what a rule matches is what a search would find.
+//! Many filters evaluated on documents as they arrive, by the code of searches: a rule matches the documents that a search would
+//! find.
 //!
 //! A [`Filter`] is the body of a search, compiled for an [`IndexView`]: an index's mapping and what the filter's owner may see of
 //! it. A [`Matcher`] holds all filters of an index and is asked of one [`Batch`] after the other, which is a segment in memory:

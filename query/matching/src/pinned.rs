@@ -147,7 +147,7 @@ impl PinnedMemory {
         self.0.lock().refused += 1;
     }
 
-    /// Returns what is held, and may be.
+    /// Returns the held bytes, and their bound.
     pub fn figures(&self) -> PinnedFigures {
         let held = self.0.lock();
         PinnedFigures {

@@ -22,7 +22,7 @@ use crate::table::predicate::Predicate;
 const KNOWN_BYTES: usize = 4 << 20;
 const RULE_BYTES: usize = 1_024;
 
-/// Predicates of rules, which are made again and again: what they mean is said by their text alone.
+/// Predicates of rules, which are made again and again: their text alone defines their meaning.
 static KNOWN: LazyLock<Mutex<GenerationalCache<DocumentRule, Predicate>>> =
     LazyLock::new(|| Mutex::new(GenerationalCache::new(KNOWN_BYTES)));
 

@@ -101,8 +101,8 @@ impl Bm25 {
         self.score(1, 1)
     }
 
-    /// Returns what no score exceeds in a run of rows of which the one that scores best for an average
-    /// length of `average` has this frequency and length.
+    /// Returns a bound on the scores in a run of rows of which the one that scores best for an average length of `average` has
+    /// this frequency and length.
     ///
     /// With `r = tf / (k1 · (1 − b + b · dl/avg))` a score is `w − w / (1 + r)`, and for another
     /// average `avg'` no `r` grows by more than `max(1, avg'/avg)`.
@@ -139,7 +139,7 @@ impl Bm25 {
         bound
     }
 
-    /// Returns what no score exceeds.
+    /// Returns a bound on all scores.
     pub fn max_score(&self) -> f32 {
         self.weight
     }

@@ -1,4 +1,4 @@
-//! A predicate made ready for one segment, whatever kind it is.
+//! A predicate of any kind made ready for one segment.
 //!
 //! A kind of condition is a file with a type of its own: how it is prepared, how its rows are found one by one
 //! ([`Scorer`](super::Scorer)) and a window at a time ([`RowFilter`](super::windows::RowFilter)), and what is known of
@@ -87,7 +87,7 @@ pub trait Condition: fmt::Debug + Send + Sync {
         None
     }
 
-    /// Tells what it does among other parts that are all needed.
+    /// Returns its role among other parts that are all needed.
     fn role(&self) -> Role<'_> {
         Role::Required
     }

@@ -1,4 +1,4 @@
-//! Errors of rows: what is driven row by row returns none, so that they wait for the end of a pass.
+//! Errors of rows: a row-driven iterator returns none, so that they wait for the end of a pass.
 
 use std::fmt;
 use std::sync::Arc;

@@ -131,7 +131,7 @@ impl<'a> WeightedFunction<'a> {
         Ok(Some(self.weight.map_or(value, |weight| value * f64::from(weight))))
     }
 
-    /// Returns what no value exceeds.
+    /// Returns a bound on all values.
     fn bound(&self) -> f64 {
         match self.evaluator.function {
             RowFunction::FieldValue { .. } => f64::INFINITY,

@@ -205,7 +205,7 @@ impl<'a> Scores<'a> {
         Self { function, tables: Default::default() }
     }
 
-    /// Returns what no row of a length exceeds that has it so often.
+    /// Returns a bound on the scores of a row of a length that has it so often.
     pub(super) fn most(&mut self, often: FrequencyBound) -> &[f32; LENGTHS] {
         let function = self.function;
         self.tables[usize::from(often.min(UNBOUNDED))].get_or_insert_with(|| {

@@ -106,7 +106,7 @@ fn may_exceed(sum: f64, threshold: f32) -> bool {
     bound_of(sum) > threshold
 }
 
-/// Returns what a score does not exceed that adds up to at most `sum`.
+/// Returns a bound on a score that adds up to at most `sum`.
 fn bound_of(sum: f64) -> f32 {
     (sum * (1.0 + 1e-12)) as f32
 }

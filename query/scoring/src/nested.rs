@@ -155,7 +155,6 @@ impl Elements {
 /// Mapping from elements to their rows.
 #[derive(Clone, Debug)]
 enum Join {
-    /// The document.
     Document(Arc<Nested>),
     /// The element of the path right outside.
     Outer(Arc<Nested>),

@@ -342,7 +342,7 @@ pub enum ExpansionSelection {
     AtMost(usize),
     /// The first, segment by segment, until there are so many.
     First(usize),
-    /// The most telling of those that examples have.
+    /// The most interesting of those that examples have.
     InterestingTerms(Arc<InterestingTerms>),
 }
 

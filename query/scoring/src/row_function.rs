@@ -1,4 +1,4 @@
-//! Functions of a row: what they read, and what they make of it.
+//! Functions of a row: their inputs and results.
 
 use std::sync::Arc;
 

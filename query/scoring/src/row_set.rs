@@ -1,4 +1,4 @@
-//! Rows that are known: what was found in a column, in the dictionary or by id.
+//! Rows that are known: found in a column, in the dictionary or by id.
 
 use std::sync::Arc;
 

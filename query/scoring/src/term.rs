@@ -143,7 +143,7 @@ impl<'a> TermScore<'a> {
         }
     }
 
-    /// Returns what no score exceeds.
+    /// Returns a bound on all scores.
     pub(super) fn most(&self) -> f32 {
         match self {
             Self::Flat(score) => *score,

@@ -120,7 +120,7 @@ pub(super) struct Term {
     lists: Vec<Box<dyn RowPostings>>,
     name: String,
     runs: Option<ImpactRuns>,
-    /// Of the window: what bounds the scores of its rows, and what the term adds at best.
+    /// Of the window: the bounds on the scores of its rows, and the best contribution of the term.
     bounds: Bounds,
     most: f64,
     /// Rows of the window that have it, and those that have it more than once with how often.
@@ -470,7 +470,7 @@ impl<'a> TermWindows<'a> {
         }
     }
 
-    /// Returns what no score exceeds.
+    /// Returns a bound on all scores.
     pub(super) fn max_score(&self) -> f32 {
         match &self.ranking {
             Ranking::Flat => 0.0,

@@ -1,4 +1,4 @@
-//! Hits that are elements of nested paths: what inner hits and `top_hits` within `nested` show.
+//! Hits that are elements of nested paths: those of inner hits and of `top_hits` within `nested`.
 //!
 //! A hit is shown like a document whose source is the element at its place and nothing else; `_nested` tells
 //! the place.

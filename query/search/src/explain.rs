@@ -33,7 +33,7 @@ const MAX_ROWS: usize = 10_000;
 /// Bytes of an explained number with what it is rendered to, beside its description.
 const NUMBER_BYTES: usize = 768;
 
-/// A number, what it is, and what it was made of.
+/// A number, its description, and its components.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Explanation {
     /// `true` if the row matches.

@@ -160,8 +160,8 @@ impl Searcher {
     }
 }
 
-/// Combines the scores of a row; what the second query does not match, and what is behind the window,
-/// keeps its weighted first score.
+/// Combines the scores of a row; a row that the second query does not match, or behind the window, keeps its weighted first
+/// score.
 pub(crate) fn rescored(rescore: &Rescore, first: f32, second: Option<f32>) -> f32 {
     let first = first * rescore.query_weight;
     match second {

@@ -159,7 +159,7 @@ pub struct SearchHits {
 
 /// Least time that hits which were found in time are fetched for.
 const LEAST_FETCHING_MS: u64 = 1_000;
-/// Hits that are fetched at a time where time is limited: what is not done in time is left out, so many at once.
+/// Hits that are fetched at a time where time is limited: hits that are not done in time are left out, so many at once.
 const LIMITED_HITS: usize = 500;
 
 /// Returns how long hits are fetched for where the search for them is limited to a time: as long, but a second at least.

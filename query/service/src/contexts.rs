@@ -1,4 +1,4 @@
-//! Open scrolls, points in time and cursors of statements: what is pinned between requests, for whom, and until when.
+//! Open scrolls, points in time and cursors of statements: their pinned state between requests, their owners, and their ends.
 //!
 //! At most so many of a kind are open; one more is refused. A context that is not asked for within its keep-alive, by
 //! the injected clock, is gone; what it pins goes with the next tick ([`Contexts::expired`]). As long as a request uses it,

@@ -178,7 +178,7 @@ impl SearchRequest {
     }
 }
 
-/// Lists what cannot be asked together.
+/// Lists options that exclude each other.
 fn contradictions(
     body: &SearchBody,
     scope: &Scope,

@@ -1,4 +1,4 @@
-//! The way in: what callers ask of an engine's indices, one file an endpoint.
+//! The way in: requests of callers on an engine's indices, one file an endpoint.
 //!
 //! Every endpoint opens its request the same way ([`SearchService::open`]), pins the indices that it
 //! names ([`SearchService::pin`]), and hands back a rendered [`Outcome`].
@@ -222,7 +222,7 @@ impl SearchService {
         }
     }
 
-    /// Returns what open contexts hold in memory and keep on disk.
+    /// Returns the memory and disk space that open contexts hold.
     pub fn pinned(&self) -> PinnedFigures {
         self.pins()
             .map_or(PinnedFigures { bytes: 0, limit: 0, refused: 0, replaced: 0 }, PinnedMemory::figures)
@@ -339,8 +339,7 @@ impl SearchService {
         LongestLife::new(setting, self.engine.metadata().cluster_setting(setting).as_ref())
     }
 
-    /// Returns how many contexts of a kind may be open: what the configuration allows, or less by the
-    /// cluster's setting.
+    /// Returns the largest number of open contexts of a kind: that of the configuration, or less by the cluster's setting.
     fn most_open(&self, kind: Kind) -> usize {
         let most = match kind {
             Kind::Scroll | Kind::Cursor => self.config.max_open_scrolls,

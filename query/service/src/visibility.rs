@@ -76,7 +76,7 @@ impl Visibility for ByRules {
     }
 }
 
-/// Finds the row of a document among those that may be seen, whatever aliases leave out.
+/// Finds the row of a document among the visible ones, regardless of aliases.
 pub(crate) async fn find(
     searcher: &Searcher,
     snapshot: &TableSnapshot,

@@ -58,7 +58,6 @@ pub(crate) struct ColumnBounds {
 pub(crate) enum ColumnSource {
     /// It has none.
     Missing,
-    /// In a column.
     Column {
         /// The column.
         id: PathId,
@@ -106,7 +105,7 @@ impl SqlColumn {
         self.name.strip_suffix(BITS_SUFFIX).filter(|_| self.bits).unwrap_or(&self.name)
     }
 
-    /// Tells what segments know of the column over all of their rows: the least and the greatest number or time.
+    /// Returns the bounds that segments have of the column over all of their rows: the least and the greatest number or time.
     pub(crate) fn known(&self, snapshot: &TableSnapshot) -> Option<ColumnStatistics> {
         let (mut min, mut max, mut full) = (ScalarValue::Null, ScalarValue::Null, true);
         for segment in &snapshot.segments {
@@ -130,7 +129,7 @@ impl SqlColumn {
         Some(known)
     }
 
-    /// Tells what a segment knows of the column over all of its rows; `None` where it does not know that.
+    /// Returns the bounds that a segment has of the column over all of its rows; `None` where it has none.
     pub(crate) fn extremes(&self, segment: &TableSegment) -> Option<ColumnBounds> {
         if self.list || self.bits {
             return None;

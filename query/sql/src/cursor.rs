@@ -1,4 +1,4 @@
-//! Cursors: what is kept of a statement between the pages of its answer.
+//! Cursors: the state of a statement between the pages of its answer.
 //!
 //! A token names a context of the registry and the page that it is for. The page that was made last is kept
 //! and answered again to who sends its token again; earlier ones are gone. A cursor ends with its last page,

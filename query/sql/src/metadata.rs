@@ -1,4 +1,4 @@
-//! `SHOW TABLES` and `DESCRIBE TABLES`: what JDBC asks of a database's metadata.
+//! `SHOW TABLES` and `DESCRIBE TABLES`: a database's metadata for JDBC.
 
 mod elasticsearch;
 

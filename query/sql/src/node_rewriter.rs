@@ -1,4 +1,4 @@
-//! Rules of the physical planner that are functions of one node: what the index answers better than the nodes of a plan
+//! Rules of the physical planner that are functions of one node, for parts that the index answers better than the nodes of a plan
 //! ([`index_groups`](super::index_groups), [`late_materialization`](super::late_materialization)).
 
 use std::sync::Arc;
@@ -11,7 +11,7 @@ use datafusion::physical_plan::ExecutionPlan;
 
 type Node = Arc<dyn ExecutionPlan>;
 
-/// Puts other nodes in the place of some of a plan, from above; what stands there then is looked at no further.
+/// Puts other nodes in the place of some of a plan, from above; the new nodes are not visited.
 #[derive(Debug)]
 pub(crate) struct NodeRewriter {
     pub(crate) name: &'static str,

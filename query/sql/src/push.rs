@@ -34,7 +34,6 @@ pub(crate) enum Clause {
     And(Vec<Clause>),
     /// Any of them.
     Or(Vec<Clause>),
-    /// Not this.
     Not(Box<Clause>),
 }
 
@@ -138,7 +137,7 @@ fn combined(parts: &[Clause], scores: bool, with: fn(Expr, Expr) -> Expr) -> Res
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Keyword,
-    /// Integers; what they are compared with is one of their range.
+    /// Integers; the compared value is one of their range.
     Whole,
     Unsigned,
     Float,
@@ -220,7 +219,7 @@ impl Comparable {
         PushedPredicate::of_field(self.source, &self.whole, clause)
     }
 
-    /// Returns whether the field has all the values, whatever they are.
+    /// Returns whether the field holds every value, of any length.
     fn is_whole(&self) -> bool {
         self.path == self.whole || self.ignore_above.is_none()
     }

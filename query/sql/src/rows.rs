@@ -58,7 +58,7 @@ impl fmt::Debug for Rows {
 }
 
 impl Rows {
-    /// Takes over the rows of a plan; what is held of them is memory of `env`.
+    /// Takes over the rows of a plan; held rows are memory of `env`.
     pub fn new(
         batches: SendableRecordBatchStream,
         cut: RowSlice,

@@ -35,7 +35,6 @@ const FOUND_BY_DELETE: &str = "SELECT _index, _id, _routing, _seq_no, _primary_t
 /// A parsed statement.
 #[derive(Debug)]
 pub(crate) enum Statement {
-    /// A query.
     Query(Box<Query>, Names),
     /// `DELETE FROM index [WHERE condition]`, as the query that finds what is deleted.
     Delete(Box<Query>),

@@ -54,7 +54,7 @@ impl SqlTable {
         Self { index, columns: Arc::new(columns), schema: Arc::new(Schema::new(fields)) }
     }
 
-    /// Returns what stops its scans and has their failures.
+    /// Returns the control that stops its scans and has their failures.
     pub(crate) fn handle(&self) -> &Arc<ScanHandle> {
         self.index.handle()
     }

@@ -31,7 +31,7 @@ pub enum SqlType {
     Object,
     /// Objects in an array of type `nested`, held as JSON text.
     Nested,
-    /// Any JSON value, held as text: what a path below a nested object has.
+    /// Any JSON value, held as text: the value of a path below a nested object.
     Array,
 }
 

@@ -101,7 +101,7 @@ fn add(table: &mut TableSnapshot, snapshot: &Snapshot, index: TableIndex, now_ms
     table.indices.push(index);
 }
 
-/// Returns what a session sees of an index, and the index's mapping as it sees it.
+/// Returns the access of a session to an index, and the index's mapping as it sees it.
 fn seen(session: &Session, index: &str, mapping: Arc<Mapping>) -> Result<(AccessSnapshot, Arc<Mapping>)> {
     // What these open is searched.
     let action = match session.action() {

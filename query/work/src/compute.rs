@@ -79,7 +79,7 @@ impl Stop {
             || self.outer.as_ref().is_some_and(|outer| outer.is_limited())
     }
 
-    /// Ends work because its time is over; what it found so far counts.
+    /// Ends work because its time is over; its results so far count.
     pub fn time_out(&self) {
         self.state.fetch_or(TIMED_OUT, Ordering::Relaxed);
     }

@@ -1,4 +1,4 @@
-//! The crate's one error type: what went wrong with a search, in OpenSearch's words.
+//! The crate's one error type: errors of a search, in OpenSearch's words.
 //!
 //! Errors of a request are told from errors of a shard: the former end the search, the latter are
 //! gathered in [`Error::SearchPhase`] when every shard has one, and else listed under `_shards` of
@@ -276,7 +276,7 @@ impl Error {
         .to_owned()
     }
 
-    /// Returns what went wrong.
+    /// Returns the error.
     pub fn reason(&self) -> String {
         match self {
             Self::ContextNotFound(_) => "all shards failed".to_owned(),

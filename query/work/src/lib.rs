@@ -93,7 +93,7 @@ impl QueryContext {
         self.stop.timed_out()
     }
 
-    /// Returns whether it has a time limit: what is done then should be done in steps, for the first of them to count.
+    /// Returns whether it has a time limit: work should be done in steps then, for the first of them to count.
     pub fn is_limited(&self) -> bool {
         self.stop.is_limited()
     }

@@ -35,8 +35,9 @@ const PATIENCE: Duration = Duration::from_secs(15);
 
 type StateGuard = OwnedMutexGuard<Option<Core>>;
 
-/// Returns whether somebody may see a rule: its owner, who has full rights, and the roles that it names, all where it names none.
-/// Its alerts are seen by these roles as well (`Privileges::showing_of_rules`), but by its owner only with one of them.
+/// Returns whether a user may see a rule: its owner, users with full rights, and users with one of the roles that it names, all
+/// where it names none. Its alerts are seen by these roles as well (`Privileges::showing_of_rules`), but by its owner only with
+/// one of them.
 pub(crate) fn may_see(asker: &Principal, rule: &Rule) -> bool {
     let named = &rule.definition.roles;
     named.is_empty()
@@ -277,8 +278,8 @@ impl RunnerState {
         }
     }
 
-    /// Has a rule that has not caught up yet, or has no state any more, begin now as it is enabled: what came while it was disabled or
-    /// paused only counts for what it has to know. One that begins at a time that somebody said begins there.
+    /// Has a rule that has not caught up yet, or has no state any more, begin now as it is enabled: events of the time while it
+    /// was disabled or paused only count for its prior knowledge. One that begins at a time that somebody said begins there.
     async fn begin_now(&self, kept: &mut StoredRule, held: &StateGuard) -> Result<()> {
         let begins = match kept.catching_up {
             Some(CatchUp { raised_from, .. }) => raised_from.is_none(),

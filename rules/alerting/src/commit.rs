@@ -230,7 +230,7 @@ pub(crate) struct Position {
 }
 
 impl Position {
-    /// Takes the position over: whoever had it before can commit nothing any more.
+    /// Takes the position over: an earlier owner can commit nothing any more.
     ///
     /// # Errors
     /// The store's.

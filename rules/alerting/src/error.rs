@@ -63,7 +63,7 @@ pub(crate) fn reason_of(error: &millrace_query::Error) -> String {
 }
 
 impl Error {
-    /// Tells what the caller can do.
+    /// Returns the remedy of the caller.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Rule(error) => match error.kind() {

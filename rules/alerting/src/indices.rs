@@ -1,4 +1,4 @@
-//! The indices that rules write: alerts, what is told of rules, their errors, and until when keys are silent.
+//! The indices that rules write: alerts, statuses of rules, their errors, and silences of keys.
 //!
 //! They are made when something is to be written, so also anew once somebody has deleted them. Nobody else writes them.
 
@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 /// Alerts.
 pub(crate) const ALERT: &str = "alert";
-/// A document a rule: what it did last.
+/// A document a rule: its last activity.
 pub(crate) const STATUS: &str = "alert_status";
 /// Error of an attempt.
 pub(crate) const ERROR: &str = "alert_error";

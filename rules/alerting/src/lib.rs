@@ -117,7 +117,7 @@ impl Record {
 }
 
 impl Alerting {
-    /// Loads the rules and goes on where they were: returns once they are known; what they missed is evaluated in a task.
+    /// Loads the rules and goes on where they were: returns once they are known; a task evaluates the frames that they missed.
     ///
     /// # Errors
     /// The store's.
@@ -243,12 +243,12 @@ impl Alerting {
         Ok(self.shared.seen(asker, id)?.rule.clone())
     }
 
-    /// Returns what sends notifications.
+    /// Returns the notifier.
     pub fn notifications(&self) -> Option<&Notifications> {
         self.shared.notifications.as_ref()
     }
 
-    /// Says what is the matter with an alert, and who says so; a note may say more.
+    /// Sets the status of an alert, with the author; a note may say more.
     ///
     /// # Errors
     /// [`Error::NoAlert`] where there is no such alert, or none that the asker may see; the store's.

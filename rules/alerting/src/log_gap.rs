@@ -156,7 +156,7 @@ impl GapFrames {
         Ok(GapReadOutcome::Through)
     }
 
-    /// Returns what is still to be read: the indices that rules watch, but for those that are damaged, and the frames.
+    /// Returns the input that is still to be read: the indices that rules watch, but for those that are damaged, and the frames.
     async fn rest(&self, shared: &RunnerState) -> Result<(Vec<Arc<Index>>, Range<u64>)> {
         let mut held: StateGuard = hold(shared).await?;
         let find = move || {
@@ -194,7 +194,7 @@ impl GapFrames {
         Ok(found)
     }
 
-    /// Says what became of the frames.
+    /// Reports the fate of the frames.
     fn told(&self) -> String {
         let mut what = format!("{} documents were read back from what is stored, ", self.rows);
         // What was missing before a failure is not known.

@@ -26,7 +26,8 @@ use crate::{log_gap, recovery};
 
 /// Time for which frames are gathered: many small ones are one batch.
 const GATHERED: Duration = Duration::from_millis(20);
-/// Frames that are gathered, and their operations: who is behind takes several large ones before it waits for a write again.
+/// Frames that are gathered, and their operations: a runner that is behind takes several large ones before it waits for a write
+/// again.
 const MAX_FRAMES: usize = 4_096;
 const MAX_ROWS: usize = 100_000;
 /// Evaluation may run at most this many times longer than matching before a pending rule change forces a rematch.
@@ -74,7 +75,7 @@ pub(crate) struct RunnerState {
 }
 
 impl RunnerState {
-    /// Tells who sends what is committed, and whether there may be something to be sent.
+    /// Tells the notifier that operations are committed, and whether there may be something to be sent.
     pub(crate) fn tell_committed(&self, position: &Position, rows: bool) {
         if let (Some(notifications), Some(next)) = (&self.notifications, position.next()) {
             notifications.committed(next, rows);
@@ -471,7 +472,7 @@ async fn stop(shared: &RunnerState) -> Result<()> {
     store_state(shared, hold(shared).await?).await.map(drop)
 }
 
-/// Runs what changes files; whoever waits for it, the directory is the engine's until it has ended.
+/// Runs a job that changes files; with or without a waiting caller, the directory is the engine's until it has ended.
 async fn on_files<T: Send + 'static>(
     shared: &RunnerState,
     work: impl FnOnce() -> Result<T> + Send + 'static,

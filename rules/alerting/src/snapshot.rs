@@ -70,7 +70,7 @@ impl Snapshots {
         Ok(found)
     }
 
-    /// Lists what there is, the newest first.
+    /// Lists the snapshots, the newest first.
     fn positions(&self) -> Result<Vec<u64>> {
         let failed = |error| Error::io("list", &self.dir, error);
         let entries = match fs::read_dir(&self.dir) {

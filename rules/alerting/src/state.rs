@@ -1,5 +1,5 @@
-//! Rules in memory: the core with its state, who matches, and what is to be written. One at a time has it, behind a lock that
-//! the runner holds for a batch of frames and a change of rules for as long as it takes.
+//! Rules in memory: the core with its state, the matcher, and the operations that are to be written. One at a time has it, behind
+//! a lock that the runner holds for a batch of frames and a change of rules for as long as it takes.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
@@ -25,7 +25,7 @@ pub(crate) struct Core {
     /// `true` if frames are read back that the log does not have: of the indices that the rules watched when that began, so that
     /// no rule may join them before the end.
     pub(crate) reading_gap: bool,
-    /// `true` if some of a batch of frames is evaluated and some is not: what rules match of the rest is known, so that none may
+    /// `true` if some of a batch of frames is evaluated and some is not: the matches of the rest are known, so that no rule may
     /// change.
     pub(crate) is_amid_step: bool,
     /// `true` if a rule matched anything behind the stored position.
@@ -39,7 +39,7 @@ pub(crate) struct Core {
     problems_told: BTreeMap<String, i64>,
 }
 
-/// A notification of what is wrong with a rule is sent at most this often, whatever it is: a pattern may name many indices.
+/// A notification about any problem of a rule is sent at most this often: a pattern may name many indices.
 const PROBLEMS_EVERY_MS: i64 = 3_600_000;
 /// As many rules are told of in that time; of the others `_cluster/health` and `alert_error` tell.
 const MAX_PROBLEMS: usize = 50;
@@ -93,8 +93,8 @@ impl Core {
         }
     }
 
-    /// Evaluates frames; what rules raise is pending then. Ends early where that is so much that it is to be written, and between two
-    /// frames where `ends_early` says so. Blocks: it is called on a compute thread.
+    /// Evaluates frames; the raised operations are pending then. Ends early where that is so much that it is to be written, and
+    /// between two frames where `ends_early` says so. Blocks: it is called on a compute thread.
     pub(crate) fn evaluate(
         &mut self,
         matches: &mut Matches,

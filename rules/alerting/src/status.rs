@@ -57,7 +57,7 @@ impl AlertStatus {
 }
 
 impl RunnerState {
-    /// Says what is the matter with an alert.
+    /// Sets the status of an alert.
     ///
     /// # Errors
     /// As [`crate::Alerting::set_status`].

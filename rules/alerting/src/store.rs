@@ -1,5 +1,5 @@
-//! Rules as documents of the system index `.alertrules`: the definition as users write it, and beside it, in `state`, what
-//! the server knows of it: owner, revision, the last frame that it does not see, and orders to be quiet.
+//! Rules as documents of the system index `.alertrules`: the definition as users write it, and beside it, in `state`, the
+//! server's members: owner, revision, the last frame that it does not see, and silences.
 //!
 //! All of them are in memory, too ([`DocumentMirror`]).
 
@@ -104,7 +104,7 @@ impl Store {
         self.rules.find(|kept| kept.rule.definition.name == name)
     }
 
-    /// Tells what was found that is no rule, and what can be done with it.
+    /// Describes documents that are no rules, and their remedy.
     pub(crate) fn unreadable(&self) -> Vec<String> {
         let said = self.rules.unreadable().into_iter().map(|UnreadableDocument { id, reason, .. }| {
             format!("rule [{id}] cannot be read, save it anew with its id or delete it: {reason}")

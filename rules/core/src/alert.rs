@@ -45,8 +45,9 @@ fn is_shown(value: &Value, level: usize) -> bool {
     }
 }
 
-/// Returns what an alert shows of an event, as JSON: the fields of `include` and those that the rule looks at, else all. What
-/// exceeds 32 KiB, and what the index of alerts does not take, is left out, member by member, and `_truncated` tells so.
+/// Returns the members of an event that an alert shows, as JSON: the fields of `include` and those that the rule looks at, else
+/// all. What exceeds 32 KiB, and what the index of alerts does not take, is left out, member by member, and `_truncated` tells
+/// so.
 pub(crate) fn body(source: &Value, rule: &Definition) -> Arc<str> {
     let Value::Object(members) = source else { return "{}".into() };
     if rule.include.is_empty() && is_shown(source, 0) {

@@ -51,7 +51,7 @@ pub struct Event {
 pub struct Times(Option<Arc<Vec<(String, Time)>>>);
 
 impl Times {
-    /// Reads the first value of some fields of a source, each in its own way; what is no time is left out.
+    /// Reads the first value of some fields of a source, each in its own way; values that are no time are left out.
     pub fn read<'a>(
         source: &Value,
         fields: impl Iterator<Item = (&'a str, &'a dyn Fn(&str) -> Option<i64>)>,
@@ -91,7 +91,7 @@ impl Event {
         u8::try_from(depth.max(1)).unwrap_or(u8::MAX)
     }
 
-    /// Returns what alerts tell of it.
+    /// Returns the reference that alerts have to it.
     pub(crate) fn reference(&self) -> Reference {
         Reference {
             index: self.index.clone(),

@@ -110,7 +110,7 @@ pub(crate) fn number(source: &Value, path: &str) -> Option<f64> {
     numbers(source, path).first().copied()
 }
 
-/// Returns what stands for a value where different ones are counted: of those who choose values none can choose that two are one.
+/// Returns a key of a value where different ones are counted: nobody can choose values of which two have one key.
 pub(crate) fn hash(text: &str) -> u64 {
     let hash = digest::digest(&digest::SHA256, text.as_bytes());
     hash.as_ref().iter().take(8).fold(0, |number, byte| number << 8 | u64::from(*byte))
@@ -160,7 +160,7 @@ pub fn hex(bytes: &[u8]) -> String {
         .collect()
 }
 
-/// Tells whether a field is one of those a pattern means: the field itself, what is below it, or by `*`.
+/// Returns whether a field is one of those a pattern means: the field itself, one below it, or by `*`.
 pub(crate) fn included(pattern: &str, path: &str) -> bool {
     if let Some(below) = path.strip_prefix(pattern)
         && (below.is_empty() || below.starts_with('.'))

@@ -306,7 +306,7 @@ fn scan(template: &str) -> Result<(), String> {
     Ok(())
 }
 
-/// Bytes of a tag: what is nested in it is parsed by functions that call themselves.
+/// Bytes of a tag: functions that call themselves parse its nested parts.
 const MAX_EXPRESSION: usize = 4096;
 
 /// Returns how long the code of a tag is, and refuses operators and lists in it.

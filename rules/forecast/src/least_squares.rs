@@ -107,7 +107,7 @@ impl FactorizedSystem {
     }
 }
 
-/// Returns the length of a vector, whatever the size of its numbers.
+/// Returns the length of a vector, for numbers of any size.
 fn length(vector: &[f64]) -> f64 {
     let largest = vector.iter().fold(0.0_f64, |largest, value| largest.max(value.abs()));
     if largest == 0.0 || !largest.is_finite() {

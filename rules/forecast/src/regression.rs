@@ -1,4 +1,4 @@
-//! Linear regression on lagged samples: what a sample is, by those before it.
+//! Linear regression on lagged samples: a sample as a function of those before it.
 
 use std::collections::VecDeque;
 

@@ -1,5 +1,5 @@
-//! Rules whose predictions are filled in just now, and what runs announce meanwhile: what such a run predicts may not have been there to be
-//! found.
+//! Rules whose predictions are filled in just now, and the announcements of runs meanwhile: the predictions of such a run may not
+//! have been there to be found.
 
 use std::collections::HashMap;
 

@@ -249,7 +249,7 @@ impl Definition {
         (self.threshold != NO_THRESHOLD).then_some(self.threshold as f64)
     }
 
-    /// Lists what a run is made for: each value, or all documents together.
+    /// Lists the series that a run is made for: each value, or all documents together.
     pub(crate) fn runs(&self) -> Vec<Option<&str>> {
         match &self.multiply_by {
             Some(_) if !self.values.is_empty() => {

@@ -1,5 +1,5 @@
-//! The documents of a step of a run: what it predicted, as it is written. They are made a batch at a time: with many roles, all of them would be
-//! too much to hold.
+//! The documents of a step of a run: its predictions, as they are written. They are made a batch at a time: with many roles, all
+//! of them would be too much to hold.
 
 use std::sync::Arc;
 

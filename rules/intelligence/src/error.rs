@@ -64,7 +64,7 @@ impl Error {
         Self::Invalid { field: field.to_owned(), reason: reason.to_string() }
     }
 
-    /// Tells what the caller can do; of a query its own error knows.
+    /// Returns the remedy of the caller; the error of a query has its own.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Invalid { .. } | Self::Run(_) | Self::Stored(_) | Self::Forecast(_) | Self::Query(_) => {

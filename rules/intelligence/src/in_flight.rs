@@ -1,4 +1,5 @@
-//! Runs under way: a rule from its turn to what is noted of it and filled in behind it, whoever waits for that.
+//! In-flight runs of AI rules: a run is in flight from the moment it is scheduled until its outcome is recorded and its
+//! predictions are filled in.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -52,8 +53,8 @@ impl IntelligenceContext {
         InFlightGuard::new(&self.running, id)
     }
 
-    /// Runs a rule, whoever waits for it: as at a time of its schedule, in a place of that, or now. One that panics is noted as one
-    /// that failed.
+    /// Runs a rule to its end, with or without a waiting caller: as at a time of its schedule, in a place of that, or now. One
+    /// that panics is noted as one that failed.
     pub(crate) async fn run_to_its_end(
         self: Arc<Self>,
         running: InFlightGuard,

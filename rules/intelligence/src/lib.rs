@@ -299,12 +299,12 @@ impl Intelligence {
         picture::draw(&self.shared, &kept, value).await
     }
 
-    /// Returns the user with whose rights a rule runs, whoever has it run; `None` where there is no such rule.
+    /// Returns the user with whose rights a rule runs, for any caller; `None` where there is no such rule.
     pub fn owner(&self, id: &str) -> Option<String> {
         self.shared.store.get(id).map(|kept| kept.state.owner.clone())
     }
 
-    /// Tells what keeps rules from running; nothing where all is well.
+    /// Returns the obstacles of rules; nothing where all is well.
     pub fn faults(&self) -> Vec<String> {
         self.shared.store.unreadable()
     }
@@ -326,8 +326,7 @@ fn interrupted(kept: &mut StoredRule, now_ms: i64) {
     kept.ran.error_message = Some(message);
 }
 
-/// Goes on with something though nobody waits for it any more, as when a client goes away: what is written and what is known of it in
-/// memory stay the same.
+/// Goes on with something without a waiting caller, as when a client goes away: stored and remembered state stay the same.
 async fn to_its_end<T: Send + 'static>(
     future: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {

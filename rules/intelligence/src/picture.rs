@@ -1,4 +1,4 @@
-//! A rule as a picture: its samples, what was predicted last with a band around it, and the threshold.
+//! A rule as a picture: its samples, the last predictions with a band around them, and the threshold.
 
 use millrace_plot::{Band, Level, LineStyle, Plot, Series};
 use millrace_storage::{Priority, Session};

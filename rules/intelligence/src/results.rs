@@ -135,14 +135,15 @@ pub(crate) async fn bring_up_to_date(engine: &Engine) {
     }
 }
 
-/// Names the state of a model: what is predicted from a time.
+/// Names the state of a model: the predictions from a time.
 pub(crate) fn machine_state_uid(definition: &Definition, value: Option<&str>, origin_ms: i64) -> String {
     let value = value.map_or_else(String::new, |value| format!("[{value}]"));
     let (name, algorithm) = (&definition.name, definition.algorithm);
     format!("{name}{value}_{algorithm}_{}", time::underscored(origin_ms))
 }
 
-/// Names what is predicted: predictions of the same get their `_cur` from the same buckets, whatever else of the rule is changed.
+/// Names the predicted series: predictions of the same series get their `_cur` from the same buckets, through all other changes
+/// of the rule.
 pub(crate) fn series_uid(kept: &StoredRule) -> String {
     let Definition { field, value_type, frame, multiply_by, .. } = &*kept.definition;
     digest_of(&json!([kept.state.search_digest, field, value_type.name(), frame.name(), multiply_by]))

@@ -48,7 +48,7 @@ pub(crate) struct RunReport {
     pub(crate) walked_ms: Option<i64>,
 }
 
-/// One window of a run: what is predicted from when.
+/// One window of a run: its predictions, and their begin.
 struct Step {
     series: Series,
     /// `true` if it is the last of the run, whose model is kept.

@@ -32,7 +32,7 @@ impl RunOutcome {
     }
 }
 
-/// Notes which times a run predicts, before it writes the first of them: whatever becomes of it, they get their `_cur`.
+/// Notes the times that a run predicts, before it writes the first of them: they get their `_cur` in any case.
 pub(crate) fn announce(kept: &mut StoredRule, done: &RunReport) {
     let state = &mut kept.state;
     // Runs that are made up, and those over history, predict what lies before others' predictions.
@@ -40,8 +40,8 @@ pub(crate) fn announce(kept: &mut StoredRule, done: &RunReport) {
     state.ends_ms = state.ends_ms.max(done.ends_ms);
 }
 
-/// Notes what came of a run; of one that failed, too, what it wrote until then. `is_same` says whether the rule is still the one that ran: what
-/// another one predicted does not belong to it.
+/// Notes the outcome of a run; of one that failed, too, with its writes until then. `is_same` says whether the rule is still the
+/// one that ran: what another one predicted does not belong to it.
 pub(crate) fn note(kept: &mut StoredRule, done: &RunReport, outcome: &Result<()>, is_same: bool) {
     note_outcome(kept, outcome);
     if !is_same || (outcome.is_err() && done.predictions == 0) {

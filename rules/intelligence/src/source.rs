@@ -204,7 +204,7 @@ fn pattern_of(source: &Value, references: &[Reference]) -> Option<PatternReferen
     Some(PatternReference { id: reference.id.clone(), may_be_name: false })
 }
 
-/// Makes the query of a search source: what was typed, and the filters beside it.
+/// Makes the query of a search source: the typed text, and the filters beside it.
 fn query(source: &Value) -> Result<Value, String> {
     let (mut filter, mut must_not) = (Vec::new(), Vec::new());
     match &source["query"] {

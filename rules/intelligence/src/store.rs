@@ -1,5 +1,5 @@
-//! Rules as documents of the system index `.intelligence_rules`: what users wrote, what runs maintain, and in `state` what the server
-//! knows of a rule beside that.
+//! Rules as documents of the system index `.intelligence_rules`: the users' definition, the members that runs maintain, and in
+//! `state` the server's own members.
 //!
 //! All of them are in memory, too ([`DocumentMirror`]). Changes are made one at a time.
 
@@ -74,7 +74,7 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// Takes back what was noted by a clock that was ahead: what is to come has not been seen to, and what it was is not known.
+    /// Takes back notes of a clock that was ahead: times to come count as not processed, and their actual values as unknown.
     pub(crate) fn set_back(&mut self, now_ms: i64) {
         self.handled_ms = self.handled_ms.min(now_ms);
         self.walked_ms = self.walked_ms.map(|walked| walked.min(now_ms));
@@ -180,7 +180,7 @@ impl Store {
         self.rules.get(id)
     }
 
-    /// Tells what was found that is no rule, and what can be done with it.
+    /// Describes documents that are no rules, and their remedy.
     pub(crate) fn unreadable(&self) -> Vec<String> {
         let said = self.rules.unreadable().into_iter().map(|UnreadableDocument { id, reason, .. }| {
             format!("AI rule [{id}] cannot be read, save it anew with its id or delete it: {reason}")

@@ -37,7 +37,7 @@ enum Target {
 enum AddressClass {
     Public,
     Private,
-    /// Reached only by its address: this machine, its link, what clouds tell a machine of itself, and what is no host's.
+    /// Reached only by its address: this machine, its link, metadata services of clouds, and addresses of no host.
     Guarded,
 }
 

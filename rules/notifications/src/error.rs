@@ -34,7 +34,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Tells what the caller can do.
+    /// Returns the remedy of the caller.
     pub fn kind(&self) -> Kind {
         match self {
             Self::Invalid { .. } | Self::NoKey | Self::Config(_) => Kind::InvalidInput,

@@ -155,7 +155,7 @@ impl Message {
         }
     }
 
-    /// Returns what templates see; `options` are those of the channel.
+    /// Returns the values that templates see; `options` are those of the channel.
     pub(crate) fn context(&self, options: &Map<String, Value>) -> Value {
         let alerts: Vec<Value> = self.items.iter().map(keyed).collect();
         json!({
@@ -174,7 +174,7 @@ impl Message {
         })
     }
 
-    /// Returns what a webhook gets that says nothing of its body.
+    /// Returns the default body of a webhook.
     pub(crate) fn document(&self) -> Value {
         let mut document = self.context(&Map::new());
         if let Value::Object(members) = &mut document {

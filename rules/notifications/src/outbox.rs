@@ -1,4 +1,4 @@
-//! Rows of the outbox: what is to be sent, by which channel, and when next.
+//! Rows of the outbox: the notification, its channel, and the time of the next attempt.
 //!
 //! A row is made with its alert and committed in the same frame. Its `_id` is the key of the notification: a hash of the alert, the
 //! occasion and the channel, so that what is committed twice is there once. It has all that is needed to send it but the alert itself, which is read by

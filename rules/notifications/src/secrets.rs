@@ -23,7 +23,6 @@ use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
 
-/// The index.
 const INDEX: &str = ".alert_secrets";
 /// Bytes of a secret.
 const MAX_VALUE: usize = 16 << 10;

@@ -26,7 +26,7 @@ pub(super) fn is_foreign(name: &str) -> bool {
         || name == "SQL_HISTORY"
 }
 
-/// Returns what is before `PORT_9200_TCP`, which may have `_ADDR`, `_PORT` or `_PROTO` behind it.
+/// Returns the text before `PORT_9200_TCP`, which may have `_ADDR`, `_PORT` or `_PROTO` behind it.
 fn linked_port(name: &str) -> Option<&str> {
     let name = ["_ADDR", "_PORT", "_PROTO"].iter().find_map(|end| name.strip_suffix(end)).unwrap_or(name);
     let name = ["_SCTP", "_TCP", "_UDP"].iter().find_map(|end| name.strip_suffix(end))?;

@@ -2,7 +2,7 @@
 
 use serde_json::Value;
 
-/// Widest column, in letters; what is longer is cut.
+/// Widest column, in letters; longer cells are cut.
 const MAX_WIDTH: usize = 80;
 
 /// Draws a table: numbers to the right, the rest to the left.

@@ -1,4 +1,4 @@
-//! The binary as a process: what a person or a unit file sees of it.
+//! The binary as a process, as a person or a unit file sees it.
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod configuration;

@@ -126,7 +126,7 @@ async fn console(server: &Server, path: &str, body: Value) -> Value {
     answer
 }
 
-/// Writes documents; what is not acknowledged may be there all the same.
+/// Writes documents; unacknowledged ones may be there all the same.
 async fn write(server: &Server, round: usize) -> bool {
     let lines = (0..WRITTEN).map(|n| format!("{{\"index\":{{\"_id\":\"{round}-{n}\"}}}}\n{{\"n\":{n}}}\n"));
     let client = Client::new();

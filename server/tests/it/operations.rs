@@ -140,7 +140,7 @@ fn health_is_the_exit_code() {
     }
 }
 
-/// Lists what is below a directory, itself included, that others than its owner may use.
+/// Lists the files below a directory, itself included, that others than its owner may use.
 fn open_to_others(path: &Path, found: &mut Vec<String>) {
     let metadata = fs::symlink_metadata(path).unwrap();
     let mode = metadata.permissions().mode() & 0o7777;

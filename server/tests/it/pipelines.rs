@@ -1,4 +1,4 @@
-//! Pipelines in a whole server: what they store, through kills and reloads, and their management.
+//! Pipelines in a whole server: stored events through kills and reloads, and their management.
 
 use std::io::Write;
 use std::net::TcpListener;

@@ -153,7 +153,7 @@ fn near_changes(zone: Zone, seed: Vec<(i64, i64)>) -> Vec<i64> {
 }
 
 proptest! {
-    /// The bucket of an instant is the same, whatever was rounded before.
+    /// The bucket of an instant is the same after any earlier rounding.
     #[test]
     fn order_does_not_change_buckets(
         rounding in roundings(),

@@ -39,7 +39,7 @@ enum Entry {
     Object(Key),
     /// An object of a type that is not known.
     Unknown(Target),
-    /// Nothing to be imported: details of the export, what could not be exported, and types that are excluded.
+    /// Nothing to be imported: details of the export, objects that could not be exported, and types that are excluded.
     Ignored,
 }
 

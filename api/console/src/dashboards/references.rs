@@ -13,8 +13,8 @@ pub(super) struct Target {
     pub(super) id: String,
 }
 
-/// Lists what an object refers to, in its order, each once. What is not in a form that is known refers to nothing. Values made
-/// of texts within attributes are charged to `room`.
+/// Lists the references of an object, in their order, each once. What is not in a form that is known refers to nothing. Values
+/// made of texts within attributes are charged to `room`.
 ///
 /// # Errors
 /// 413 and 429 for want of room.

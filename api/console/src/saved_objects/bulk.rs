@@ -195,7 +195,7 @@ fn names(value: Value) -> Result<Vec<String>, Error> {
         .ok_or_else(|| invalid("fields", format_args!("must be an array of at most {MAX_FIELDS} strings")))
 }
 
-/// Takes type and id, whatever they are.
+/// Takes type and id, of any kind.
 fn address(members: &mut Map<String, Value>) -> Result<(String, String), Error> {
     let mut take = |name: &str| match members.shift_remove(name) {
         Some(Value::String(text)) => Ok(text),

@@ -19,7 +19,6 @@ use serde_json::{Value, json};
 use super::object::{Document, Key, StoredObject, Version};
 use crate::error::Error;
 
-/// The index.
 const INDEX: &str = ".console";
 
 /// Keeps saved objects; cheap to clone.
@@ -42,7 +41,7 @@ pub(crate) struct Write {
 pub(crate) enum Change {
     /// Stored where there is none.
     Create(Document),
-    /// Stored, whatever was there.
+    /// Stored, replacing any object there.
     Overwrite(Document),
     /// Stored in place of this version.
     Replace(Document, Version),

@@ -1,4 +1,4 @@
-//! `_nodes`: what this node is, and what it uses.
+//! `_nodes`: description and usage of this node.
 //!
 //! The sections are named as in OpenSearch because monitoring reads them by those names. There is no
 //! JVM: `jvm.mem.heap_*` report the memory that this process itself has allocated (resident pages

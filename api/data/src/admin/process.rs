@@ -15,7 +15,7 @@ pub(super) struct Process {
     pub(super) id: u32,
     /// Resident bytes.
     pub(super) resident: u64,
-    /// Resident bytes that no file backs: what the process itself allocated.
+    /// Resident bytes that no file backs: the process's own allocations.
     pub(super) anonymous: u64,
     /// Greatest resident bytes so far.
     pub(super) peak_resident: u64,

@@ -23,10 +23,12 @@ pub(crate) enum SourceFilter {
     /// The whole source, byte for byte.
     #[default]
     All,
-    /// None.
     None,
     /// Members by pattern; no includes means all.
-    Some { includes: Vec<String>, excludes: Vec<String> },
+    Some {
+        includes: Vec<String>,
+        excludes: Vec<String>,
+    },
     /// Parts that a filter leaves, and all of some rules show.
     Ruled(Box<SourceFilter>, Arc<[Arc<FieldRules>]>),
 }
@@ -76,7 +78,7 @@ impl SourceFilter {
         }
     }
 
-    /// Returns what an index's mapping lets be shown of its sources.
+    /// Returns the parts of sources that an index's mapping shows.
     pub(crate) fn of_mapping(mapping: &Mapping) -> Self {
         let (includes, excludes) = mapping.source_patterns();
         let shown = if includes.is_empty() && excludes.is_empty() {

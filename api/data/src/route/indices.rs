@@ -1,4 +1,4 @@
-//! Indices: what they are, their settings, mappings and aliases, and what keeps them up.
+//! Indices: their description, settings, mappings and aliases, and their maintenance.
 
 use super::{DataApi, Route, RouteCondition, routes};
 use crate::admin::{

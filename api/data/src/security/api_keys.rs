@@ -309,7 +309,7 @@ impl Condition {
     }
 }
 
-/// Reads a query: what is quick to find goes to `asked`, the rest is a condition.
+/// Reads a query: its selective part goes to `asked`, the rest is a condition.
 fn condition(query: Map<String, Value>, asked: &mut ApiKeySelection) -> Result<Option<Condition>, Error> {
     const ONLY: &str =
         "one of [match_all], [ids], [term] of id, name, username or invalidated, and [wildcard] of name";

@@ -129,7 +129,7 @@ pub(super) fn texts(name: &str, value: Value) -> Result<Vec<String>, Error> {
     }
 }
 
-/// Says what a member must be. It says what was found by its kind only: it may be a secret.
+/// Describes the required type of a member. It says what was found by its kind only: it may be a secret.
 pub(super) fn expected(name: &str, what: &str, found: &Value) -> Error {
     Error::parsing(format!("[{name}] must be {what}, found {}", kind(found)))
 }

@@ -125,7 +125,7 @@ impl Statement {
         Ok(checked?)
     }
 
-    /// Says what does not mean what it seems to say.
+    /// Reports statements with another meaning than they seem to have.
     fn warnings(&self) -> Vec<String> {
         match self {
             Self::Role(role) => role.warnings(),
@@ -272,7 +272,7 @@ fn missing(name: &str) -> Error {
     Error::resource_not_found(format!("Resource '{name}' not found."))
 }
 
-/// Lists what there is of a kind, all or the one of the path.
+/// Lists the objects of a kind, all or the one of the path.
 pub(crate) async fn get(
     api: &Api,
     request: &mut Request,
@@ -399,7 +399,7 @@ pub(crate) async fn patch(
     }))
 }
 
-/// Says what becomes of one, or of those that a patch names.
+/// Plans the result for one object, or for those that a patch names.
 fn patched(
     api: &Api,
     kind: Kind,
@@ -436,7 +436,7 @@ pub(crate) async fn health(request: &mut Request) -> Result<Response, Error> {
     Ok(Response::json(200, json!({ "message": null, "mode": "strict", "status": "UP" })))
 }
 
-/// Says who asks.
+/// Describes the caller.
 pub(crate) async fn authinfo(api: &Api, request: &mut Request) -> Result<Response, Error> {
     request.params.take("auth_type");
     request.finish()?;
@@ -519,7 +519,7 @@ pub(crate) async fn flush_cache(api: &Api, request: &mut Request) -> Result<Resp
     Ok(done(200, "Cache flushed successfully.".to_owned()))
 }
 
-/// Lists what names of privileges mean.
+/// Lists the actions of privilege names.
 pub(crate) async fn action_groups(request: &mut Request, name: Option<&str>) -> Result<Response, Error> {
     request.finish()?;
     let mut groups = Map::new();

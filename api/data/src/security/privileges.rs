@@ -25,7 +25,7 @@ const MAX_ASKED: usize = 10_000;
 /// Samples for a wildcard of a pattern, to find whether all that it stands for is allowed: nothing, itself, and an unlikely name.
 const STANDS_FOR: [&str; 3] = ["", "*", "zq0_7-x.k9"];
 
-/// Lists what the roles of the caller grant.
+/// Lists the grants of the caller's roles.
 pub(crate) async fn of_caller(api: &Api, request: &mut Request) -> Result<Response, Error> {
     request.finish()?;
     let principal = api.session.principal();
@@ -175,7 +175,7 @@ fn merge(to: &mut Map<String, Value>, name: String, answers: Map<String, Value>)
     }
 }
 
-/// Answers what a principal may do.
+/// Answers questions about a principal's privileges.
 struct PrivilegeCheck {
     principal: Principal,
     accounts: Accounts,
@@ -246,7 +246,7 @@ impl PrivilegeCheck {
         self.answer(held)
     }
 
-    /// Privileges of applications are kept for them: whoever has all of the cluster has them all.
+    /// Privileges of applications are kept for them: a user with all of the cluster has them all.
     fn application(&mut self, application: &str, privilege: &str, resource: &str) -> Result<bool, Error> {
         let all = wanted(PrivilegeScope::Cluster, "all")?;
         let privileges = self.principal.privileges();

@@ -1,4 +1,4 @@
-//! Queries of the documents that roles show: what the search language knows.
+//! Queries of the documents that roles show: the part of the search language that they may use.
 
 use millrace_accounts::QueryCheck;
 use serde_json::Value;

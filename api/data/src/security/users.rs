@@ -162,7 +162,7 @@ pub(crate) async fn put_password(
     Ok(Response::json(200, json!({})))
 }
 
-/// Says who asks.
+/// Describes the caller.
 pub(crate) async fn authenticate(api: &Api, request: &mut Request) -> Result<Response, Error> {
     request.finish()?;
     let principal = api.session.principal();

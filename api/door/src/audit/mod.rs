@@ -1,4 +1,4 @@
-//! The audit: who did what from where, as documents of an index a day.
+//! The audit: callers, actions and addresses, as documents of an index a day.
 //!
 //! Always told are logins and failed ones, refusals, and changes of users, roles, mappings, keys, tokens, passwords and cluster settings; with
 //! [`Config::reads`] also what is read. The dispatcher follows a request with a [`AuditTrail`] and hands it over at its end

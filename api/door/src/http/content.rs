@@ -1,4 +1,4 @@
-//! Media types: what a request body is, and what the client wants back.
+//! Media types: the type of a request body, and the type that the client wants back.
 
 use http::HeaderMap;
 use http::header::{ACCEPT, ACCEPT_ENCODING, CONTENT_TYPE};
@@ -77,8 +77,8 @@ pub(crate) fn of_request(headers: &HeaderMap) -> Result<MediaType, Error> {
         .ok_or_else(|| Error::content_type(format!("Content-Type header [{text}] is not supported")))
 }
 
-/// Determines the type of the answer: what `Accept` names first among those served, else the
-/// vendor form of the request's own type, else JSON.
+/// Determines the type of the answer: the first of `Accept` among those served, else the vendor form of the request's own type,
+/// else JSON.
 pub(crate) fn of_response(headers: &HeaderMap) -> MediaType {
     if let Some(accepted) = accepted(headers) {
         return accepted;

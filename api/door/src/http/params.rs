@@ -7,7 +7,7 @@ use millrace_storage::metadata::edit_distance;
 use crate::error::Error;
 use crate::http::path;
 
-/// Query parameters; every handler consumes what it knows, what is left is refused.
+/// Query parameters; every handler consumes those that it knows, and the rest is refused.
 ///
 /// A name given twice counts with its last value. At most [`Params::MAX`] parameters are read.
 #[derive(Clone, Debug, Default)]

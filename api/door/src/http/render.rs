@@ -123,7 +123,7 @@ impl Style {
             && self.media.format != Format::Yaml
     }
 
-    /// Renders an answer, which is accounted for by a budget until it is sent; what is sent part by part is compressed on the
+    /// Renders an answer, which is accounted for by a budget until it is sent; answers sent part by part are compressed on the
     /// threads of `compute`.
     ///
     /// # Errors
@@ -221,7 +221,7 @@ impl Style {
         self.formed(self.charge(budget, text.into())?, is_error, budget)
     }
 
-    /// Puts serialized JSON, which is accounted for, into the form that was asked for; what is none stays as it is.
+    /// Puts serialized JSON, which is accounted for, into the requested form; bytes that are no JSON stay as they are.
     fn rewrite(&self, text: Bytes, status: u16, budget: &Budget) -> Result<Content, Error> {
         if self.is_plain() || !Rewriter::takes(&text) {
             return Ok(Content::Whole(text));

@@ -1,4 +1,4 @@
-//! The `Warning` header: what a request was granted that is not as its sender may think.
+//! The `Warning` header: a grant that differs from its sender's likely intent.
 
 /// The code of a warning that holds for as long as what it is about (RFC 7234, 5.5).
 const CODE: u16 = 299;

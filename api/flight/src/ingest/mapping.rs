@@ -1,4 +1,4 @@
-//! The mapping of an index that is created for rows: what brings their values back as they were.
+//! The mapping of an index that is created for rows: it brings their values back as they were.
 //!
 //! Strings are keywords, because whoever ingests a table wants its values and not words of them; numbers have their widths; timestamps
 //! of seconds and milliseconds are `date`, finer ones `date_nanos` where it holds those of the first rows, else `date`.

@@ -297,7 +297,7 @@ impl Writes {
         }
     }
 
-    /// Has what was written be durable, whatever the settings of its index are, and statements see it.
+    /// Makes written rows durable, for any settings of its index, and visible to statements.
     async fn finish(&self) -> Result<(), Status> {
         let Some(session) = &self.session else { return Ok(()) };
         session.durable().await.map_err(status::of)?;

@@ -113,14 +113,14 @@ const DATETIME: &[&str] = &[
     "yearweek",
 ];
 
-/// Returns what there is to tell.
+/// Returns all information.
 pub(super) fn data() -> Result<&'static SqlInfoData, Status> {
     static DATA: OnceLock<Option<SqlInfoData>> = OnceLock::new();
     let data = DATA.get_or_init(|| build().ok());
     data.as_ref().ok_or_else(|| status::internal(&"what the server can do cannot be told"))
 }
 
-/// Returns what a command asks for; all of it where it asks for nothing. What is not known is left out.
+/// Returns the information of a command; all of it where it asks for nothing. What is not known is left out.
 pub(super) fn asked(mut command: CommandGetSqlInfo) -> Result<RecordBatch, Status> {
     let data = data()?;
     if !command.info.is_empty() {

@@ -41,7 +41,7 @@ pub(crate) async fn names(call: &Call, session: &Session) -> Result<Vec<Arc<str>
     computed(call.compute(), Priority::Foreground, names).await
 }
 
-/// Lists what is above tables: catalogs, schemas or types; `None` for another command.
+/// Lists the levels above tables: catalogs, schemas or types; `None` for another command.
 pub(super) fn levels(command: &Command, catalog: &str) -> Result<Option<RecordBatch>, Status> {
     let batch = match command {
         Command::CommandGetCatalogs(_) => {

@@ -222,7 +222,7 @@ async fn audit(node: &Node) -> (Session, Arc<str>) {
     (session, name)
 }
 
-/// Reads the audit: what it tells to have been refused of requests, sorted by action.
+/// Reads the audit: the recorded refusals of requests, sorted by action.
 async fn refused_of(node: &Node) -> Vec<Value> {
     let (session, name) = audit(node).await;
     let body = json!({ "query": { "exists": { "field": "refused.action" } }, "sort": ["refused.action"] });

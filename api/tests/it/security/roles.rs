@@ -1,4 +1,4 @@
-//! Roles, who has them, and what they let do.
+//! Roles, their holders, and their effect.
 
 use super::*;
 

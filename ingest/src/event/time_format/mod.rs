@@ -77,7 +77,6 @@ enum Field {
     OffsetOrZ,
     /// Of `java.time`, always with digits.
     OffsetDigits,
-    /// Id of the zone.
     ZoneId,
     /// `GMT+1`.
     LocalizedOffset,

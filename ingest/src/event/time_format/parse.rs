@@ -174,7 +174,7 @@ fn digits(text: &str, most: usize) -> Option<(u64, &str)> {
     Some((digits.parse().ok()?, rest))
 }
 
-/// Nanoseconds of the digits of a fraction of a second; what is finer is cut.
+/// Nanoseconds of the digits of a fraction of a second; finer digits are cut.
 pub(super) fn nanoseconds(fraction: &str) -> Option<u32> {
     if fraction.is_empty() {
         return None;

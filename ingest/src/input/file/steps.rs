@@ -241,8 +241,7 @@ pub(super) enum CompletionResult {
     Stays,
 }
 
-/// Does with a file that was read to its end, and is stored, what is to be done. Where it was so before this
-/// start, it may be listed already.
+/// Completes a file that was read to its end, and is stored. Where it was so before this start, it may be listed already.
 pub(super) async fn complete(settings: Arc<Settings>, of: Complete) -> CompletionResult {
     let done = blocking(move || {
         let now = now(&settings, &of).map_err(|error| named(&of.path, &error))?;

@@ -35,7 +35,6 @@ pub(super) struct Names {
 pub(super) enum RunEnd {
     /// The input is to stop.
     Stopped,
-    /// It failed.
     Failed(InputError),
 }
 
@@ -135,7 +134,7 @@ impl Delivery {
         Ok(left)
     }
 
-    /// Goes on from the newest of other parts, which is claimed first: what its owner still has under way is read again by this one.
+    /// Goes on from the newest of other parts, which is claimed first: this input reads batches in flight of its owner again.
     async fn inherit(&mut self, parts: Vec<(String, String)>) -> Result<Option<Bytes>, RunEnd> {
         let mut newest: Option<Bytes> = None;
         for (source, partition) in &parts {

@@ -1,4 +1,4 @@
-//! SQLite's types: what a value is decides, and what its column was declared as where that says more.
+//! SQLite's types: the type of a value decides, and the declared type of its column where that says more.
 
 use serde_json::{Map, Number, Value};
 use sqlx::sqlite::SqliteRow;

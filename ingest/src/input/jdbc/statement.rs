@@ -10,7 +10,6 @@ pub(super) const LAST_VALUE: &str = "sql_last_value";
 pub(super) enum Literal {
     /// A number, as it is written.
     Number(String),
-    /// A text.
     Text(String),
     /// `true` or `false`.
     Boolean(bool),

@@ -35,7 +35,7 @@ struct Database {
 }
 
 impl Database {
-    /// Databases to test on; what is missing is told.
+    /// Databases to test on; missing ones are reported.
     fn all() -> Vec<Self> {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let directory = tempfile::tempdir().expect("a directory");

@@ -39,7 +39,7 @@ pub(super) fn whole(text: &str) -> Value {
     integer(text).map_or_else(|| Value::String(text.to_owned()), Value::Number)
 }
 
-/// A floating-point number; what JSON has no number for (NaN, Infinity) as text.
+/// A floating-point number; a number that JSON lacks (NaN, Infinity) as text.
 pub(super) fn float(text: &str) -> Value {
     let number = text.parse().ok().and_then(Number::from_f64);
     number.map_or_else(|| Value::String(text.to_owned()), Value::Number)

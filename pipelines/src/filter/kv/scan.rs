@@ -19,7 +19,7 @@ pub(super) enum Separator {
 }
 
 impl Separator {
-    /// The first separator at a place or behind it; what stands behind a backslash is none.
+    /// The first separator at a place or behind it; a character behind a backslash is none.
     fn find(
         &self,
         text: &str,
@@ -188,8 +188,7 @@ impl Syntax {
     }
 }
 
-/// Bytes before what closes a value; what stands behind a backslash closes it only where nothing else does, as
-/// in `"C:\dir\"`.
+/// Bytes before the character that closes a value; one behind a backslash closes it only where no other does, as in `"C:\dir\"`.
 fn enclosed(text: &str, close: char) -> Option<usize> {
     let mut escaped = false;
     for (at, letter) in text.char_indices() {

@@ -73,7 +73,7 @@ impl Candidate {
     }
 }
 
-/// A bucket that has yet to be chosen: what its key is, is told when it is.
+/// A bucket that has yet to be chosen: its key is made once it is.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BucketCandidate {
     /// Its key, as [`Keys`] number it.

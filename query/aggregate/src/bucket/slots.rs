@@ -32,7 +32,6 @@ pub(crate) struct Slots {
 pub(crate) enum Answer {
     /// One bucket.
     Single(SingleKind),
-    /// Several.
     Several {
         /// Key and detail of each, in their order.
         buckets: Vec<(Key, Detail)>,

@@ -55,7 +55,7 @@ pub(crate) fn compile(
     Ok(Arc::new(KeyedAggregation { rules: vec![Arc::new(rule)], list: false, kind }))
 }
 
-/// Says what keys of values are.
+/// Returns the type of the keys of values.
 pub(crate) fn key_type(values: &Values) -> KeyType {
     match values.kind {
         None => KeyType::Unmapped,

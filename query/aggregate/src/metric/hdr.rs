@@ -103,7 +103,7 @@ impl Hdr {
         values.iter().map(|value| rank(*value)).collect()
     }
 
-    /// The integer unit of the histogram: what its least value but 0 needs to have all digits.
+    /// The integer unit of the histogram: the one with which its least value but 0 has all digits.
     fn unit(&self, bits: u32) -> f64 {
         if self.least == 0.0 {
             return 0.0;

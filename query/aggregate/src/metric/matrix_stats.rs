@@ -56,7 +56,7 @@ impl Matrix {
         }
     }
 
-    /// Ends a shard: what comes next is of another.
+    /// Ends a shard: the next rows are of another.
     pub(super) fn end_shard(&mut self) {
         for (at, own) in (0..).zip(&std::mem::take(&mut self.shard)) {
             slot(&mut self.states, at, State::default()).merge(own);

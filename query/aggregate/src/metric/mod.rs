@@ -113,14 +113,13 @@ pub(crate) enum Accumulator {
 /// Result that a sum makes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum SumOf {
-    /// The sum.
     Sum,
     /// The mean.
     Avg,
 }
 
 impl Accumulator {
-    /// Says what a metric is fed with.
+    /// Returns the input of a metric.
     pub(crate) fn input(metric: &aggs::Metric) -> Input {
         match metric {
             aggs::Metric::Simple(Simple::ValueCount, _) => Input::Count,

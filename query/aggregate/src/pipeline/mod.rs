@@ -1,4 +1,4 @@
-//! Pipeline aggregations: what is computed of the reduced tree.
+//! Pipeline aggregations: values that are computed of the reduced tree.
 //!
 //! [`validate`](millrace_dsl::aggs::validate) checks them before a search runs; [`apply`] runs them over the results, innermost
 //! first and each after those whose values it reads. Expressions are parsed with the request

@@ -1,4 +1,4 @@
-//! Parent pipelines: what is added to the buckets that they stand in, or which of these remain.
+//! Parent pipelines: additions to the buckets that they stand in, or the selection of these.
 
 use std::cmp::Ordering;
 use std::collections::VecDeque;

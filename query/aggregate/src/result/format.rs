@@ -114,7 +114,7 @@ pub(super) fn plain(key: &Key) -> Value {
     }
 }
 
-/// Makes JSON of a number; what JSON has no number for becomes a text.
+/// Makes JSON of a number; a number that JSON lacks becomes a text.
 pub(super) fn double(number: f64) -> Value {
     Number::from_f64(number).map_or_else(|| json!(java_double(number)), Value::Number)
 }

@@ -1,4 +1,4 @@
-//! The reduced tree: what the operator hands to pipelines, and pipelines to the answer.
+//! The reduced tree: the operator hands it to pipelines, and pipelines to the answer.
 //!
 //! [`Results`] is a list of named [`Outcome`]s: metrics, single buckets, or buckets with [`Results`] of
 //! their own. [`Results::write`] makes the JSON that OpenSearch would answer.

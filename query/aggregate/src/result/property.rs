@@ -8,13 +8,11 @@ use crate::result::Key;
 /// Property that a path leads to.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Property<'a> {
-    /// A number.
     Number(f64),
     /// A key that is no number.
     Key,
     /// A result.
     Entry(&'a Entry),
-    /// A bucket.
     Bucket,
     /// A value of each bucket.
     Several,

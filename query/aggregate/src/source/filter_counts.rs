@@ -4,7 +4,7 @@ use millrace_work::error::Result;
 
 use super::{Question, SegmentRows, Source, SourceCost};
 
-/// Counts that the index knows: what they cost is to look them up, for which no row is read.
+/// Counts that the index knows: their cost is the lookup, for which no row is read.
 pub(super) struct FilterCounts;
 
 impl Source for FilterCounts {

@@ -304,7 +304,7 @@ pub(crate) trait Source: Sync {
     /// Names it.
     fn name(&self) -> &'static str;
 
-    /// Says what an answer would cost; `None` where it has none, or none that costs `most` or less.
+    /// Returns the cost of an answer; `None` where it has none, or none that costs `most` or less.
     ///
     /// # Errors
     /// Files that cannot be read.

@@ -25,7 +25,6 @@ const AMONG_MANY: u64 = 1;
 const AMONG_FEW: u64 = 2;
 /// Most numbers that are held at once to be taken in the order of terms.
 const MOST_NUMBERS: u64 = 24 << 20;
-/// Rows of a batch.
 const BATCH_ROWS: usize = 65_536;
 
 /// The rows of the terms of a field, whose numbers are gathered term by term: then buckets are met one after the other, and

@@ -52,7 +52,7 @@ pub enum Simple {
 }
 
 impl Metric {
-    /// Returns what is read, where that is one field.
+    /// Returns the field that is read, where it is one.
     pub fn source(&self) -> Option<&ValuesSource> {
         match self {
             Self::Simple(_, source)

@@ -51,7 +51,7 @@ pub(super) struct Members<T> {
 }
 
 impl<T> Members<T> {
-    /// Reads them: what is read as `takes` says, a range by `parse`. An error lists those that are `known`.
+    /// Reads the members: shared ones as `takes` allows, a range by `parse`. An error lists those that are `known`.
     pub(super) fn parse(
         part: ErrorLabel<'_>,
         takes: AcceptedMembers,

@@ -46,7 +46,7 @@ fn level(
     Ok(())
 }
 
-/// Says what is wrong with a path, if anything is.
+/// Returns the error of a path, if there is one.
 fn unresolved(siblings: &Aggregations, path: &str) -> Result<Option<String>> {
     if matches!(path, "_count" | "_key") {
         return Ok(None);

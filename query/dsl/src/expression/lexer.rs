@@ -11,7 +11,6 @@ pub(super) enum Token {
     Int(i64),
     /// A floating point number.
     Double(f64),
-    /// A name.
     Name(String),
     /// A quoted text.
     Text(String),

@@ -9,7 +9,6 @@ pub(super) enum Function {
     Max,
     /// The least value.
     Min,
-    /// The sum.
     Sum,
     /// The standard deviation from a mean that is given.
     StdDev,

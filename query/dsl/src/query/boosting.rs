@@ -1,4 +1,4 @@
-//! `boosting`: what one clause matches, with less score where another matches too.
+//! `boosting`: the matches of one clause, with less score where another matches too.
 
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};

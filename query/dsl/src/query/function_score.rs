@@ -121,7 +121,7 @@ pub struct Decay {
     pub shape: DecayShape,
     /// Field path.
     pub field: String,
-    /// `origin`, `scale`, `offset`, `decay`; what they may be depends on the field's type.
+    /// `origin`, `scale`, `offset`, `decay`; their types depend on the field's type.
     pub params: Map<String, Value>,
     /// Mode that picks one of several values.
     pub mode: MultiValueMode,

@@ -1,4 +1,4 @@
-//! `more_like_this`: documents that have the most telling terms of texts and of other documents.
+//! `more_like_this`: documents that have the most interesting terms of texts and of other documents.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::fmt;
@@ -98,12 +98,12 @@ pub struct TermSelection {
     pub max_word_length: i32,
     /// Terms that are not taken.
     pub stop_words: BTreeSet<String>,
-    /// Factor of boosts by how telling terms are; without boosts where not above 0.
+    /// Factor of boosts by the weight of terms; without boosts where not above 0.
     pub boost_terms: f32,
 }
 
 impl TermSelection {
-    /// Returns whether a term is of no interest, whatever its frequency.
+    /// Returns whether a term is of no interest at any frequency.
     pub fn is_noise(&self, term: &str) -> bool {
         let length = term.encode_utf16().count() as i64;
         (self.min_word_length > 0 && length < i64::from(self.min_word_length))

@@ -48,7 +48,6 @@ impl MatchType {
         })
     }
 
-    /// Returns the name.
     fn name(self) -> &'static str {
         match self {
             Self::BestFields => "best_fields",

@@ -1,4 +1,4 @@
-//! `rewrite`: what a clause over many terms does with the terms it finds.
+//! `rewrite`: the treatment of the terms that a clause over many terms finds.
 
 use serde_json::Value;
 

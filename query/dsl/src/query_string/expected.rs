@@ -81,7 +81,7 @@ impl GrammarPosition {
         SyntaxError(reason)
     }
 
-    /// Lists what could stand at the place.
+    /// Lists the tokens that could stand at the place.
     fn kinds(self) -> Vec<Kind> {
         match self {
             Self::FirstClause => [&SIGNS[..], &CLAUSE, &[Kind::Term]].concat(),

@@ -304,8 +304,8 @@ impl<'a> Parser<'a> {
         }
     }
 
-    /// `^2` and `~1` behind a word or phrase, in either order: the boost, what follows the tilde, and
-    /// what could still follow.
+    /// `^2` and `~1` behind a word or phrase, in either order: the boost, the text behind the tilde, and the tokens that could
+    /// still follow.
     fn suffixes(&mut self) -> Result<(Option<f32>, Option<&'a str>, ClauseFollow), SyntaxError> {
         let tilde = |parser: &mut Self| parser.take(Kind::Tilde).map(|image| &image[1..]);
         let mut fuzziness = tilde(self);

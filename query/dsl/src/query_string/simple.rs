@@ -67,9 +67,9 @@ impl Flags {
 /// One thing of a row.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Item {
-    /// `+`: what comes must match as well as what came.
+    /// `+`: the next clause must match as well as the one before.
     And,
-    /// `|`: what comes or what came.
+    /// `|`: the next clause or the one before.
     Or,
     /// An empty phrase or group: takes back the sign before it.
     Nothing,

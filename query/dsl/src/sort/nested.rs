@@ -84,7 +84,7 @@ impl OlderNested {
         Ok(true)
     }
 
-    /// Returns what they say together, where `nested` says nothing.
+    /// Returns the combined sort options, where `nested` has none.
     pub(super) fn or(self, nested: Option<NestedSort>) -> Result<Option<NestedSort>> {
         match (nested, self.path, self.filter) {
             (nested, None, None) => Ok(nested),

@@ -1,4 +1,4 @@
-//! `suggest`: what users may have meant, or may be about to write. One file a suggester.
+//! `suggest`: likely intended texts, or likely continuations. One file a suggester.
 
 mod completion;
 mod phrase;

@@ -21,7 +21,7 @@ pub struct PhraseSuggester {
     pub size: usize,
     /// Most options that a shard gives.
     pub shard_size: usize,
-    /// Most words that are looked at together; what the field's shingles have where absent.
+    /// Most words that are looked at together; the size of the field's shingles where absent.
     pub gram_size: Option<usize>,
     /// Probability that an existing word is meant.
     pub real_word_likelihood: f64,

@@ -60,11 +60,9 @@ pub(super) struct BatchSegment {
 /// Selection of the filters for a part.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FilterSelection {
-    /// All.
     All,
     /// Those that need something which is known.
     Needing,
-    /// The others.
     Others,
 }
 

@@ -1,5 +1,5 @@
-//! The body of a search as a filter: what decides which documents match is taken, or refused by name; what only says how hits
-//! are shown is left alone.
+//! The body of a search as a filter: members that decide the matching documents are taken, or refused by name; members that only
+//! format hits are left alone.
 
 use millrace_dsl::body::SearchBody;
 use millrace_dsl::query::Query;

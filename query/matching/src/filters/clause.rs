@@ -12,8 +12,8 @@ use super::view::IndexView;
 use crate::table::predicate::Predicate;
 use crate::table::resolve::resolve;
 
-/// Two times that have nothing in common, whatever they are rounded to, and between which other times in filters are: what
-/// is the same at both does not depend on time. Dates in nanoseconds reach as far.
+/// Two times that have nothing in common, under any rounding, and between which other times in filters are: a clause that is the
+/// same at both does not depend on time. Dates in nanoseconds reach as far.
 const TIMES_MS: [i64; 2] = [-8_000_000_000_000, 7_234_567_890_123];
 
 /// A filter over clauses, which it has by their numbers.
@@ -113,7 +113,7 @@ impl Tree {
         }
     }
 
-    /// Returns whether everything matches, whatever it is.
+    /// Returns whether every document matches.
     pub(super) fn is_everything(&self, clauses: &[Arc<Clause>]) -> bool {
         match self {
             Self::Everything => true,

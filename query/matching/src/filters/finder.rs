@@ -22,7 +22,7 @@ use super::atoms::{Atom, Numbers, RequiredAtoms, ValuePath, looseness};
 use super::interval_set::IntervalSet;
 use super::substring_index::SubstringIndex;
 
-/// Map that is looked up for each value: quick, whatever the values are.
+/// Map that is looked up for each value: quick for any values.
 type HashMap<K, V> = Map<K, V, FixedState>;
 
 /// Filters by their atoms.
@@ -274,7 +274,7 @@ enum Key<'a> {
     Token(ValuePath, &'a str),
     Number(ValuePath, u64, u64),
     Present(ValuePath),
-    /// The longest text of a pattern: whoever writes rules writes the names of the same programs again and again.
+    /// The longest text of a pattern: authors of rules write the names of the same programs again and again.
     Piece(ValuePath, &'a str),
 }
 

@@ -94,7 +94,7 @@ impl Matcher {
         Self { filters: placed, clauses, fields, finder, everything, needing, others, prunes: true }
     }
 
-    /// Asks every filter, whatever a batch has: the rows are the same, found in more time.
+    /// Evaluates every filter, on any batch: the rows are the same, found in more time.
     pub fn without_pruning(self) -> Self {
         Self { prunes: false, ..self }
     }

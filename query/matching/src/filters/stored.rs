@@ -1,4 +1,4 @@
-//! A filter asked of a whole segment: what an index knows tells which of its rows match, without reading them.
+//! A filter on a whole segment: the index finds the matching rows, without reading them.
 
 use std::sync::Arc;
 

@@ -16,7 +16,8 @@ use crate::table::resolve::IndexContext;
 /// The fields of queries that name none.
 const DEFAULT_FIELD: &str = "index.query.default_field";
 
-/// An index as its filters are compiled: what it is, and what their owner may see of it. Owners of the same rights share one.
+/// An index as its filters are compiled: its description, and its visible part for their owner. Owners of the same rights share
+/// one.
 #[derive(Clone, Debug)]
 pub struct IndexView {
     pub(super) meta: Arc<IndexMeta>,
@@ -98,7 +99,7 @@ impl IndexView {
         self.seen.field_rules()
     }
 
-    /// Returns the index's mapping, whatever of it is seen: that of batches.
+    /// Returns the index's whole mapping: that of batches.
     pub fn mapping(&self) -> &Arc<Mapping> {
         &self.whole
     }

@@ -53,7 +53,7 @@ pub(super) fn render_key(
     }
 }
 
-/// Renders a floating point number; what JSON has no number for becomes a string, as in OpenSearch.
+/// Renders a floating point number; a number that JSON lacks becomes a string, as in OpenSearch.
 pub fn number(value: f64, single: bool) -> Value {
     if value.is_infinite() {
         return json!(if value > 0.0 { "Infinity" } else { "-Infinity" });

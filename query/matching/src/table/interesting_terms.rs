@@ -1,4 +1,4 @@
-//! The most telling terms of examples: those by which documents like them are found in a shard.
+//! The most interesting terms of examples: those by which documents like them are found in a shard.
 //!
 //! Terms are weighed as Lucene's `MoreLikeThis` does: by how often the examples have them, and how rare they are in the
 //! shard.

@@ -1,4 +1,4 @@
-//! Sort keys: what a field's column gives a row to be ordered by.
+//! Sort keys: the value of a field's column by which a row is ordered.
 //!
 //! A key has one Arrow type over all indices of a table. Rows without a value get the number that
 //! Lucene would give them (greatest or least of the type), so that sort values can be sent back as

@@ -1,4 +1,4 @@
-//! Leaf clauses: what a predicate is made of.
+//! Leaf clauses: the elements of a predicate.
 
 use std::fmt;
 

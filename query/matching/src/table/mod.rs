@@ -89,7 +89,7 @@ impl IndexTable {
         &self.state
     }
 
-    /// Returns what the search learns beside the rows.
+    /// Returns the results of the search beside the rows.
     pub fn handle(&self) -> &Arc<ScanHandle> {
         &self.state.handle
     }

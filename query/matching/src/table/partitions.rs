@@ -139,7 +139,7 @@ impl OpenedSegment {
         }
     }
 
-    /// Returns what went wrong while the predicate was evaluated, as the failure of the shard.
+    /// Returns the error of the evaluation of the predicate, as the failure of the shard.
     pub fn failure(&self, snapshot: &TableSnapshot, segment: &TableSegment) -> Option<Error> {
         let error = self.prepared.failure()?;
         let meta = &snapshot.indices.get(segment.index)?.meta;
@@ -172,7 +172,7 @@ impl Openings {
         Self { resolved, functions, min_score, work: work.clone(), shared }
     }
 
-    /// Returns what matches, by index.
+    /// Returns the matching predicate, by index.
     pub fn resolved(&self) -> &[Option<ResolvedPredicate>] {
         &self.resolved
     }

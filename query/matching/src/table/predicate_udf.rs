@@ -25,7 +25,7 @@ use crate::table::state::ROW;
 struct PredicateUdf {
     predicate: Predicate,
     name: String,
-    /// All of the predicate as text, once it was compared: what equality goes by.
+    /// All of the predicate as text, once it was compared: equality uses it.
     identity: OnceLock<String>,
     signature: Signature,
 }

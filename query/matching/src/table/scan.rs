@@ -105,7 +105,7 @@ impl IndexScanExec {
         Self { shared: Arc::new(shared), first: None, properties: Arc::new(properties) }
     }
 
-    /// Returns what is scanned.
+    /// Returns the scanned table.
     pub fn table(&self) -> &TableState {
         &self.shared.table
     }
@@ -115,7 +115,7 @@ impl IndexScanExec {
         &self.shared.groups
     }
 
-    /// Returns what is found.
+    /// Returns the matching predicate.
     pub fn predicate(&self) -> &Predicate {
         &self.shared.predicate
     }

@@ -24,7 +24,7 @@ use super::blend::blend;
 use super::interesting_terms::SelectedTerms;
 use crate::table::snapshot::{TableSegment, TableSnapshot};
 
-/// Most terms that an expansion keeps, whatever is asked for.
+/// Most terms that an expansion keeps, under any request.
 const MAX_KEPT: usize = 10_000;
 
 /// The functions and expanded terms of each shard.

@@ -32,7 +32,7 @@ pub struct Pattern {
     start: String,
     /// Pattern behind it.
     rest: PatternTail,
-    /// Text inside of all terms, whatever the case of its ASCII letters; empty where nothing is known.
+    /// Text inside of all terms, in any case of its ASCII letters; empty where nothing is known.
     inside: Box<str>,
 }
 
@@ -58,7 +58,7 @@ impl Pattern {
         CancellablePattern { pattern: self, stop }
     }
 
-    /// Returns what terms start with, where nothing else is asked of them.
+    /// Returns the prefix of the terms, where it is the only condition on them.
     pub fn only_prefix(&self) -> Option<&str> {
         matches!(self.rest, PatternTail::Anything).then_some(self.start.as_str())
     }
@@ -176,7 +176,7 @@ impl Pattern {
         self
     }
 
-    /// Returns what all terms start with.
+    /// Returns the prefix of all terms.
     pub fn start(&self) -> &str {
         &self.start
     }
@@ -229,7 +229,7 @@ pub struct MatchState {
 enum StatePosition {
     Anywhere,
     State(u32),
-    /// Kept apart: what reads terms of other patterns is small.
+    /// Kept apart: the reader of terms of other patterns is small.
     Row(Box<Row>),
     /// So many bytes were read, which are those of the lower bound, and of the upper one.
     Between {
@@ -391,7 +391,7 @@ impl Automaton for &Pattern {
 }
 
 impl Pattern {
-    /// Goes on by a byte, whatever was read before.
+    /// Goes on by a byte, from any state.
     fn read(&self, reading: &MatchState, byte: u8) -> MatchState {
         let place = match &reading.place {
             StatePosition::Anywhere | StatePosition::Nowhere => return reading.clone(),

@@ -10,7 +10,6 @@ use std::sync::Arc;
 pub(crate) struct FuzzyTerms {
     /// Characters that must be the same at the start.
     start: Arc<str>,
-    /// The rest.
     rest: Arc<[u32]>,
     edits: u8,
     transpositions: bool,

@@ -48,7 +48,7 @@ impl Top {
         worst.map_or(self.least, |worst| worst.score)
     }
 
-    /// Tells a scorer where it has risen: what does not exceed `threshold` is not wanted any more.
+    /// Tells a scorer the risen threshold: rows that do not exceed `threshold` are not needed any more.
     pub(super) fn raise(&self, threshold: &mut f32, scorer: &mut (dyn Scorer + '_)) {
         let least = self.threshold();
         if least > *threshold {

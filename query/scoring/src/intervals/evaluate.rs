@@ -1,6 +1,5 @@
-//! The intervals of one row: what an expression makes of the positions of its terms, by the
-//! algorithms of Boldi and Vigna, "Efficient Optimally Lazy Algorithms for Minimal-Interval
-//! Semantics", with the gaps that Lucene counts.
+//! The intervals of one row: an expression over the positions of its terms, by the algorithms of Boldi and Vigna, "Efficient
+//! Optimally Lazy Algorithms for Minimal-Interval Semantics", with the gaps that Lucene counts.
 
 use millrace_dsl::query::Relation;
 

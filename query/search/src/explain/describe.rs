@@ -87,7 +87,7 @@ impl ExplanationBuilder<'_> {
         })
     }
 
-    /// Writes a phrase; what is left out of it is a `?`.
+    /// Writes a phrase; an omitted token of it is a `?`.
     fn phrase(&self, path: PathId, phrase: &Phrase) -> Option<String> {
         let Phrase::Places(places, slop) = phrase else { return None };
         let (mut words, mut next) = (Vec::new(), 0);

@@ -198,7 +198,7 @@ fn form(mapping: &Mapping, field: &Field, format: Option<&str>) -> Result<ValueF
     }
 }
 
-/// The path in the source: what is in front of a multi-field's own name is a field, not an object.
+/// The path in the source: the part in front of a multi-field's own name is a field, not an object.
 fn source_path<'p>(mapping: &Mapping, path: &'p str) -> &'p str {
     match path.rsplit_once('.') {
         Some((parent, _)) if mapping.field(parent).is_some() => parent,

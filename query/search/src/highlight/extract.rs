@@ -23,7 +23,7 @@ use millrace_work::error::Result;
 
 use super::terms::{HighlightTarget, Pattern, PositionTerms, Spans, TargetKind};
 
-/// Lists what a query would have marked in an index.
+/// Lists the highlighting targets of a query in an index.
 ///
 /// # Errors
 /// A clause that the index refuses.

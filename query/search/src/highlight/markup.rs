@@ -58,7 +58,7 @@ impl<'a> Markup<'a> {
         self.out.len()
     }
 
-    /// Returns what is written.
+    /// Returns the written text.
     ///
     /// # Errors
     /// [`Error::CircuitBreaking`] where tags make it longer than 32 MB.

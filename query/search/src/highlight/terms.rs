@@ -25,7 +25,6 @@ pub(crate) struct HighlightTarget {
 /// Kind of a highlighting target.
 #[derive(Clone, Debug)]
 pub(crate) enum TargetKind {
-    /// A term.
     Term(String),
     /// Any term that fits.
     Pattern(Pattern),

@@ -25,7 +25,6 @@ pub(super) struct Token {
 /// Cuts a field's values into tokens.
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Tokenizer<'a> {
-    /// By an analyzer.
     Analyzer(&'a Analyzer),
     /// A value is one token, normalized before.
     Whole,

@@ -185,7 +185,7 @@ impl CompletionLookup {
     }
 }
 
-/// Lists what terms start with in the contexts asked for, whether the context may go on, and its boost.
+/// Lists the prefixes of terms in the contexts asked for, whether the context may go on, and its boost.
 fn leads(suggester: &CompletionSuggester, contexts: &Contexts) -> Result<Vec<(String, bool, f32)>> {
     let given = suggester.contexts.as_ref();
     if contexts.list().is_empty() {

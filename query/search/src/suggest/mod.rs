@@ -1,4 +1,4 @@
-//! Suggesters: what a text may have meant, or may go on with, by the terms of each shard.
+//! Suggesters: likely intended texts, or likely continuations, by the terms of each shard.
 //!
 //! [`run`] is handed the suggestions of a request with a pinned snapshot, asks every shard on a compute
 //! thread, joins what the shards say, and makes the member `suggest` of the answer. Where rules of roles show some documents

@@ -52,7 +52,6 @@ pub(super) struct Correction {
 #[derive(Clone, Debug)]
 struct Candidate {
     term: String,
-    /// Occurrences.
     occurrences: u64,
     /// Similarity to the word of the text.
     channel: f64,

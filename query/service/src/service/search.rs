@@ -222,7 +222,7 @@ impl SearchService {
         setting.unwrap_or(MAX_BUCKETS)
     }
 
-    /// Returns what `search.default_search_timeout` gives searches that name no timeout.
+    /// Returns the timeout that `search.default_search_timeout` gives searches that name none.
     pub(super) fn default_timeout(&self) -> Option<u64> {
         const SETTING: &str = "search.default_search_timeout";
         let setting = self.engine.metadata().cluster_setting(SETTING)?;

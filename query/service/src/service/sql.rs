@@ -359,7 +359,7 @@ fn refused(session: &Session, error: &SqlError) -> Outcome {
     Outcome::json(error.status(), error.to_body())
 }
 
-/// Takes note of an error of the store: whoever reads the answer does not know it any more.
+/// Takes note of an error of the store: the reader of the answer does not know it any more.
 pub(super) fn note(session: &Session, error: &SqlError) {
     if let SqlError::Query(Error::Storage(error)) = error {
         session.refusals().note(error);

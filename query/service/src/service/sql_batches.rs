@@ -16,7 +16,7 @@ use super::SearchService;
 use super::sql::note;
 
 impl SearchService {
-    /// Tells what a statement answers and what it asks for, without running it.
+    /// Describes the columns and parameters of a statement, without running it.
     ///
     /// # Errors
     /// Those that the statement has before it runs.

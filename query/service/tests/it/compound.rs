@@ -33,7 +33,7 @@ async fn store() -> Store {
     store
 }
 
-/// Says what is wrong with an answer, if anything is.
+/// Returns the fault of an answer, if there is one.
 fn wrong(case: &Value, answer: &Result<Value, millrace_query::Error>) -> Option<String> {
     match (answer, &case["hits"], &case["error"]) {
         (Ok(answer), Value::Array(expected), _) => {

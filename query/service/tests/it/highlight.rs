@@ -1,4 +1,4 @@
-//! Highlights: what OpenSearch answers to the same, and that they are parts of their sources.
+//! Highlights: OpenSearch's answers to the same requests, and that they are parts of their sources.
 
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};

@@ -1,5 +1,5 @@
-//! Phrases in more rows than a window has, most of them short: what is found by bits of positions must be what a look
-//! at every document finds, with scores by how often the phrase is there.
+//! Phrases in more rows than a window has, most of them short: the hits by bits of positions must be those of a look at every
+//! document, with scores by how often the phrase is there.
 
 use std::collections::BTreeMap;
 

@@ -1,5 +1,5 @@
-//! More rows than a page or a window has, in several segments, some deleted: what is found by bits,
-//! pages and terms must be what a look at every document finds.
+//! More rows than a page or a window has, in several segments, some deleted: the hits by bits, pages and terms must be those of a
+//! look at every document.
 
 use std::cmp::Ordering;
 use std::collections::{BTreeMap, BTreeSet};

@@ -1,4 +1,4 @@
-//! Times are compared to the nanosecond, whatever resolution either side has, and keep theirs in answers.
+//! Times are compared to the nanosecond, in any resolution of either side, and keep theirs in answers.
 
 use serde_json::{Value, json};
 

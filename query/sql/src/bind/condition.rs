@@ -1,4 +1,4 @@
-//! Conditions: what is true or not, joined, negated, and tests that are neither comparisons nor relevance.
+//! Conditions: truth values, joined, negated, and tests that are neither comparisons nor relevance.
 
 use datafusion::logical_expr::{Expr, Operator, lit, not};
 use datafusion::scalar::ScalarValue;

@@ -109,7 +109,7 @@ pub(super) fn aggregate(
 /// Name of the values of which distinct ones are counted.
 const DISTINCT: &str = "d0";
 
-/// Returns what the distinct values of are counted.
+/// Returns the argument whose distinct values are counted.
 fn distinct(aggregate: &Expr) -> Option<&Expr> {
     let Expr::AggregateFunction(AggregateFunction { func, params }) = aggregate else { return None };
     match params.args.as_slice() {
@@ -118,7 +118,7 @@ fn distinct(aggregate: &Expr) -> Option<&Expr> {
     }
 }
 
-/// Returns what the distinct values of are counted, where all aggregates do that, of the same values.
+/// Returns the argument whose distinct values are counted, where all aggregates do that, of the same values.
 fn only_distinct(aggregates: &[Expr]) -> Option<&Expr> {
     let mut arguments = aggregates.iter().map(distinct);
     let first = arguments.next()??;

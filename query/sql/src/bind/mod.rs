@@ -137,7 +137,7 @@ impl Bound {
 pub(crate) enum ExpressionContext {
     /// In WHERE, ON or the arguments of an aggregate: rows.
     Row,
-    /// In SELECT: what the query answers.
+    /// In SELECT: the output of the query.
     Output,
     /// In GROUP BY, HAVING or ORDER BY, where an alias wins over a field.
     Aliased,

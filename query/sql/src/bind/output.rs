@@ -1,4 +1,4 @@
-//! The output columns of a SELECT: what its items are bound to, and the names that users see.
+//! The output columns of a SELECT: its bound items, and the names that users see.
 
 use sqlparser::ast;
 

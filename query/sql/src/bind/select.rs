@@ -49,7 +49,7 @@ pub(crate) struct PlannedQuery {
     pub total: Total,
     /// Rows that are skipped, and most that are answered.
     pub cut: (usize, Option<usize>),
-    /// `true` if the plan leaves the cut to who runs it, who counts all rows.
+    /// `true` if the plan leaves the cut to its caller, which counts all rows.
     pub uncut: bool,
     /// `true` if a condition is left to the plan, which the index cannot answer.
     pub residual: bool,

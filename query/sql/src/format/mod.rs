@@ -47,7 +47,7 @@ impl Format {
     }
 }
 
-/// A format of answers in one piece: what comes behind the rows says how many there are.
+/// A format of answers in one piece: the text behind the rows has their number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum PageFormat {
     /// A schema and rows, as JSON.

@@ -92,7 +92,7 @@ fn signed(bits: u128) -> i128 {
     (bits ^ (1 << 127)).cast_signed()
 }
 
-/// Makes numbers of the text of addresses, as [`order`] does; what is no address is null.
+/// Makes numbers of the text of addresses, as [`order`] does; other texts give null.
 pub(crate) fn ordered(texts: &ArrayRef) -> Option<ArrayRef> {
     let numbers = texts.as_string_view_opt()?.iter().map(|text| {
         Some(signed(match text?.parse().ok()? {

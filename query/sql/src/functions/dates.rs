@@ -123,7 +123,7 @@ fn timestamp_or_null<'a>(at: Option<i128>) -> Val<'a> {
     at.map_or(Val::Null, Val::Timestamp)
 }
 
-/// Moves the whole microseconds of a moment; what it has below them stays.
+/// Moves the whole microseconds of a moment; the digits below them stay.
 fn moved(at: i128, by: impl FnOnce(i64) -> Option<i64>) -> Option<i128> {
     Some(time::nanos_of(by(time::whole_micros(at))?) + at.rem_euclid(MICRO))
 }

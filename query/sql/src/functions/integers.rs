@@ -1,4 +1,4 @@
-//! Integers that do not wrap: what does not fit its type is refused, and the refusal says what to do.
+//! Integers that do not wrap: a result that does not fit its type is an error, with a remedy.
 
 use std::hash::{Hash, Hasher};
 use std::sync::Arc;

@@ -120,7 +120,7 @@ pub(crate) fn like(text: Expr, pattern: Expr) -> Expr {
     row::call("like", eval, true, context, vec![text, pattern])
 }
 
-/// Compares two moments, whatever their types and resolutions are. Strings are read as timestamps.
+/// Compares two moments of any types and resolutions. Strings are read as timestamps.
 pub(crate) fn instants(left: Expr, operator: Operator, right: Expr) -> Expr {
     let (name, eval): (&str, Eval) = match operator {
         Operator::Lt => ("instant_lt", |args, context| ordered(args, context, Ordering::is_lt)),
@@ -138,7 +138,7 @@ fn ordered<'a>(args: &[Val<'a>], context: Context, fits: fn(Ordering) -> bool) -
     Ok(Val::Bool(fits(dates::instant(left, context)?.cmp(&dates::instant(right, context)?))))
 }
 
-/// Converts an argument to the type that an operator or a function takes: what is no such value is refused.
+/// Converts an argument to the type that an operator or a function takes: any other value is an error.
 pub(crate) fn convert(value: &Bound, ty: SqlType) -> Result<Expr> {
     if !convertible(value.ty, ty) {
         return Err(SqlError::Semantic(format!(

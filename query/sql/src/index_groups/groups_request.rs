@@ -86,7 +86,7 @@ impl Aggregate {
         self.function.is_distinct()
     }
 
-    /// Returns whether it counts rows: what it is given is there in each.
+    /// Returns whether it counts rows: its argument is there in each.
     pub(super) fn counts_rows(&self) -> bool {
         let value = |expr: &Arc<dyn PhysicalExpr>| {
             expr.downcast_ref::<Literal>().is_some_and(|literal| !literal.value().is_null())

@@ -92,7 +92,7 @@ fn unit_of_format(format: &str) -> Option<CalendarUnit> {
 mod tests {
     use super::*;
 
-    /// A format has one value within the unit that is found, whatever its letters are.
+    /// A format has one value within the unit that is found, with any letters.
     #[test]
     fn formats_are_constant_within_their_unit() {
         use crate::functions::time::{civil, formatted, timestamp};

@@ -29,7 +29,6 @@ const VALUE_BYTES: usize = 64;
 /// Subject of a count of rows by their values.
 #[derive(Clone, Debug)]
 pub(super) enum CountOf {
-    /// The rows.
     Rows,
     /// Those that have a value.
     Values,

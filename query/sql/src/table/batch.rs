@@ -29,7 +29,7 @@ pub(super) struct ScanColumns {
 }
 
 impl ScanState {
-    /// Returns what is read of an index.
+    /// Returns the columns that are read of an index.
     pub(super) fn wanted(&self, index: usize) -> ScanColumns {
         let mut wanted = ScanColumns { ids: Vec::new(), source: false, metadata: false, versions: false };
         for output in &self.outputs {

@@ -88,7 +88,7 @@ impl SqlScanExec {
         Self { shared: Arc::new(shared), properties: Arc::new(properties) }
     }
 
-    /// Returns what finds its rows.
+    /// Returns the finder of its rows.
     pub(crate) fn finder(&self) -> &IndexScanExec {
         &self.shared.finder
     }

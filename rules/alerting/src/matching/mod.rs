@@ -396,7 +396,7 @@ impl UnmatchableDocuments {
         self.documents += other.documents;
     }
 
-    /// Says so: once a rule and batch, whatever came.
+    /// Reports it once a rule and batch, for any number of events.
     fn said(&self) -> String {
         format!("{} documents could not be asked; the first: {}", self.documents, self.reason)
     }

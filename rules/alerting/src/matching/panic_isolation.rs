@@ -1,4 +1,4 @@
-//! Filters that panic stop their own rules alone: what is asked of many together and panics is asked of each by itself.
+//! Filters that panic stop their own rules alone: after a panic of many filters together, each is evaluated by itself.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 

@@ -59,12 +59,12 @@ impl Targets {
         self.indices.get(index).map(|(name, rules)| (name, rules.as_slice()))
     }
 
-    /// Returns whether there is such an index, whoever watches it.
+    /// Returns whether there is such an index, with or without rules that watch it.
     pub(super) fn is_there(&self, index: &Uuid) -> bool {
         self.metadata.iter().any(|metadata| metadata.indices().any(|meta| meta.uuid == *index))
     }
 
-    /// Returns what owners may do.
+    /// Returns the privileges of owners.
     pub(super) fn owners(&self) -> &Arc<Owners> {
         &self.owners
     }
@@ -74,7 +74,7 @@ impl Targets {
         self.problems.iter().map(|(rule, reason)| (rule.as_str(), reason.as_str()))
     }
 
-    /// Sees which indices there are, what owners may do, and so which rules watch which indices.
+    /// Reads the indices and the privileges of owners, and so finds the indices that rules watch.
     pub(super) fn refresh(
         &mut self,
         rules: &BTreeMap<String, Arc<MatchRequest>>,

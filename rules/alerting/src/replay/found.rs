@@ -74,7 +74,7 @@ impl ReplayedAlerts {
         }
     }
 
-    /// Returns how many bytes they take, as values and twice as the JSON of an answer, about: what later changes add is little.
+    /// Returns their bytes, as values and twice as the JSON of an answer, about: later changes add little.
     pub fn memory(&self) -> usize {
         self.held.saturating_add(self.bytes.saturating_mul(2))
     }

@@ -1,4 +1,4 @@
-//! Each event that arrives is reported once, whatever happens in between. `ALERTING_SEED` says where crashes come.
+//! Each event that arrives is reported once, through all crashes in between. `ALERTING_SEED` says where crashes come.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Alerts reach who is to hear of them: by webhooks and programs, each once by its key, whatever fails on the way.
+//! Alerts reach their recipients: by webhooks and programs, each once by its key, through all failures on the way.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -159,7 +159,7 @@ async fn one_slow_channel_and_one_that_fails_delay_no_other() {
     server.stop().await;
 }
 
-/// As on a disk that is nearly full: what was sent is not sent again, and others go on, though no alert can be marked.
+/// As on a disk that is nearly full: sent notifications are not sent again, and others go on, though no alert can be marked.
 #[tokio::test(flavor = "multi_thread")]
 async fn while_alerts_cannot_be_written_what_was_sent_is_known() {
     let dir = tempfile::tempdir().unwrap();

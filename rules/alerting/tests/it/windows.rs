@@ -1,4 +1,4 @@
-//! Rules that wait for windows, over the feed: late documents, what users change, crashes, the frames that are their clock.
+//! Rules that wait for windows, over the feed: late documents, changes by users, crashes, the frames that are their clock.
 
 use bytes::Bytes;
 use millrace_storage::{Action, Update};

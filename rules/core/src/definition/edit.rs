@@ -19,7 +19,7 @@ pub enum Edit {
     },
 }
 
-/// Tells what a change means to the rule's state.
+/// Returns the effect of a change on the rule's state.
 pub fn edit(old: &Definition, new: &Definition) -> Edit {
     let because = [
         ("index", old.index != new.index),

@@ -128,7 +128,7 @@ impl Definition {
         self.ignore_null && !compares
     }
 
-    /// Tells what of the rule is not used or not sent, and why.
+    /// Lists the options of the rule that are not used or not sent, with the reasons.
     pub fn notices(&self) -> Vec<ImportNotice> {
         let mut notices = Vec::new();
         for reason in self.notification.silent.iter().filter_map(|silent| silent.reason.clone()) {
@@ -185,7 +185,7 @@ impl Definition {
         }
     }
 
-    /// Returns the query of the search body: what an event has to match; without one, each event does.
+    /// Returns the query of the search body, which events have to match; without one, each event does.
     pub fn query(&self) -> Option<&Value> {
         self.body.get("query")
     }

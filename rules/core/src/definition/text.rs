@@ -39,9 +39,9 @@ pub struct Text {
     pub text_args: Vec<String>,
     /// Fields with the names by which its formats mean their values.
     pub text_kw: Vec<(String, String)>,
-    /// `alert_text_type`: what follows the text.
+    /// `alert_text_type`: the text behind the text.
     pub text_type: Option<TextType>,
-    /// `alert_missing_value`: what stands for a value that is missing.
+    /// `alert_missing_value`: the text for a value that is missing.
     pub missing: Option<String>,
 }
 

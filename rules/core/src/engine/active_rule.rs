@@ -1,4 +1,4 @@
-//! One rule at work: its operator, what is silent, and how it is.
+//! One rule at work: its operator, its silences, and its status.
 
 use std::any::Any;
 use std::collections::{HashSet, VecDeque};
@@ -115,7 +115,7 @@ pub(super) struct ActiveRule {
     ahead: u64,
 }
 
-/// Returns whether a count has come to another power of two: what goes on all the time is told often enough by that.
+/// Returns whether a count has come to another power of two: a lasting problem is reported often enough by that.
 fn doubles(before: u64, now: u64) -> bool {
     now > 0 && now.ilog2() >= before.checked_ilog2().map_or(0, |before| before + 1)
 }
@@ -571,7 +571,7 @@ impl ActiveRule {
     }
 }
 
-/// Tells whether a document is an alert, whoever wrote it: one that is copied keeps its depth.
+/// Returns whether a document is an alert, of any writer: one that is copied keeps its depth.
 fn is_alert(event: &Event, origin: Origin) -> bool {
     origin == Origin::Rule || &*event.index == "alert"
 }

@@ -1,4 +1,4 @@
-//! Operators: what a rule type does with the events that match, one file a type.
+//! Operators: the evaluation of matching events by a rule type, one file a type.
 //!
 //! An operator is synchronous and pure: (event) → (findings, state). It knows neither clock nor randomness nor where
 //! events come from; `engine` hands it events in their order and makes alerts of what it finds. The order in which events

@@ -1,4 +1,4 @@
-//! Windows of event time as panes: what events of a key come to is kept by pane, and a window is the sum of its panes.
+//! Windows of event time as panes: the aggregate of a key's events is kept by pane, and a window is the sum of its panes.
 //!
 //! Panes of a rule have one length and begin at whole multiples of it, whenever the rule began: windows are the same for
 //! whoever evaluates the same events. A pane is named by its number, a window by the number of the pane that it ends before. A

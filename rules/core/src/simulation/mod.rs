@@ -57,7 +57,7 @@ fn new_engine(history: &History) -> Engine {
     engine
 }
 
-/// Operations by rule, each in their order: what rules that wait raise comes before what others do where time is looked at sooner.
+/// Operations by rule, each in their order: operations of waiting rules come before those of others where time is checked sooner.
 fn by_rule(mut operations: Vec<Operation>) -> Vec<Operation> {
     operations.sort_by(|one, other| rule_of(one).cmp(rule_of(other)));
     operations
@@ -119,8 +119,8 @@ fn given(
     true
 }
 
-/// Runs a history in pieces and parts, with crashes: what was not committed is lost, and the state is that of the last snapshot. Parts of
-/// a frame may have been written before a crash: the same comes again.
+/// Runs a history in pieces and parts, with crashes: uncommitted operations are lost, and the state is that of the last snapshot.
+/// Parts of a frame may have been written before a crash: the same comes again.
 fn crashing(history: &History, seed: u64) -> (Vec<Operation>, Vec<u8>) {
     let rng = &mut StdRng::seed_from_u64(seed ^ 0x5eed);
     AT_ONCE.set(if rng.random_bool(0.5) { rng.random_range(1..5) } else { 1_000 });

@@ -135,8 +135,8 @@ struct Evaluation<'a> {
     pub(super) in_time: bool,
 }
 
-/// Returns what alerts a rule has to raise; `forgets` is whether keys are forgotten. The flag tells whether no event was older
-/// than the watermark: then it makes no difference.
+/// Returns the alerts that a rule has to raise; `forgets` is true if keys are forgotten. The flag tells whether no event was
+/// older than the watermark: then it makes no difference.
 pub(super) fn expected(history: &History, rule: &Rule, forgets: bool) -> (Vec<ExpectedAlert>, bool) {
     let all = seen(history, rule);
     let mut evaluation = Evaluation {

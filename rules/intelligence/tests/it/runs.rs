@@ -1,4 +1,4 @@
-//! Runs: from what they predict, what they leave where they fail or are overtaken, and what becomes of it.
+//! Runs: their inputs, their results where they fail or are overtaken, and their effects.
 
 use std::path::Path;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! Runs by schedule: what was missed is made up once, nothing runs twice at once, and a killed run is not left running.
+//! Runs by schedule: a missed time is made up once, nothing runs twice at once, and a killed run is not left running.
 
 use millrace_intelligence::Error;
 use serde_json::{Value, json};

@@ -28,8 +28,8 @@ use millrace_rules::template;
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Interval between two checks for its end.
 const LOOK: Duration = Duration::from_millis(10);
-/// Longest wait until one more may be started, which is that for some that take as long as they may: what waits is under way, and there
-/// is room for so much only.
+/// Longest wait until one more may be started, which is that for some that take as long as they may: waiting notifications are in
+/// flight, and their number is bounded.
 const TURN_WAIT: Duration = Duration::from_secs(120);
 /// Programs at a time.
 const MOST: usize = 4;

@@ -139,7 +139,7 @@ fn mark(address: &Address) -> String {
     hash(&[&address.to_string().to_lowercase()])[..16].to_owned()
 }
 
-/// Says what is to become of a mail; `before` are those who had it.
+/// Decides the fate of a mail; `before` are the recipients that had it.
 fn told(before: Vec<Address>, to: &[Address], outcome: Outcome, notes: Vec<String>) -> SendResult {
     let Outcome { took, later, never, failure } = outcome;
     let name = |refused: &[(Address, String)]| {
@@ -299,7 +299,7 @@ fn build(
     Ok(PreparedMail { from: from.email, to, mail: built.formatted(), notes })
 }
 
-/// The message in HTML: what an alert says, and the fields of its event. Nothing of it is taken as HTML.
+/// The message in HTML: the text of an alert, and the fields of its event. Nothing of it is taken as HTML.
 fn as_html(message: &Message) -> String {
     let mut out = format!(
         "<!DOCTYPE html><html><body style=\"font-family:sans-serif\"><h2>{}</h2><p>{}</p><pre style=\"white-space:pre-wrap\">{}</pre>",

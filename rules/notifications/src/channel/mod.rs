@@ -20,7 +20,7 @@ use crate::config::Config;
 use crate::error::Result;
 use crate::message::Message;
 
-/// Time that a notification may take, whatever its channel.
+/// Time that a notification may take, for any channel.
 const DEADLINE: Duration = Duration::from_secs(75);
 /// Bytes of a part of a secret from which on it tells something: a path may be a slash.
 const LEAST_HIDDEN: usize = 6;
@@ -32,7 +32,7 @@ pub(crate) struct Failure {
     pub(crate) permanent: bool,
     /// The reason, without secrets.
     pub(crate) reason: String,
-    /// Recipients that have it nevertheless, and are not to get it again: what [`Message::served`] has of them.
+    /// Recipients that have it nevertheless, and are not to get it again: those of [`Message::served`].
     pub(crate) served: Vec<String>,
     /// `true` if the channel works, and only some recipients do not.
     pub(crate) of_recipients: bool,

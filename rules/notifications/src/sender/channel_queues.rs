@@ -12,7 +12,7 @@ use super::row::{Row, Unit};
 /// Notifications under way, of all lanes and of one.
 const MAX_UNDER_WAY: usize = 256;
 const MAX_OF_LANE: usize = 16;
-/// Of these, those of lanes whose last answer was a failure: what waits for receivers that are gone holds up no other.
+/// Of these, those of lanes whose last answer was a failure: notifications for receivers that are gone hold up no other.
 const MAX_FAILING: usize = 128;
 /// Programs: some run, and a few wait for them.
 const MAX_COMMANDS: usize = 8;
@@ -257,7 +257,7 @@ impl ChannelQueues {
         self.lanes.get(channel).is_some_and(|lane| lane.failures > 1)
     }
 
-    /// Lets rows go: what became of them is written.
+    /// Lets rows go, once their outcome is written.
     pub(crate) fn release(&mut self, unit: &Unit) {
         self.bytes = self.bytes.saturating_sub(unit.bytes());
         for row in &unit.rows {

@@ -131,7 +131,7 @@ impl Unit {
         self.batch.as_deref().or_else(|| self.rows.first().map(|row| row.id.as_str())).unwrap_or_default()
     }
 
-    /// Returns who has it from attempts before.
+    /// Returns the recipients that have it from attempts before.
     pub(crate) fn served(&self) -> Vec<String> {
         let of_row = |row: &Row| row.about[SERVED].as_array().cloned().unwrap_or_default();
         self.rows.iter().flat_map(of_row).filter_map(|mark| mark.as_str().map(str::to_owned)).collect()

@@ -52,7 +52,6 @@ impl Column {
 pub(super) enum Cell {
     /// Nothing: blank in text, null in JSON.
     Empty,
-    /// Text.
     Text(String),
     /// A whole number.
     Number(i64),

@@ -5,7 +5,7 @@ use serde_json::{Map, Value, json};
 
 use super::*;
 
-/// The filter over a tree: slow and plain, what the pass over text is compared with.
+/// The filter over a tree: slow and plain, as a reference for the pass over text.
 fn over_tree(filter: &FilterPath, value: Value) -> Value {
     let empty = if value.is_array() { json!([]) } else { json!({}) };
     let mut value = Some(value);

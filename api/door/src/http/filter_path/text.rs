@@ -1,4 +1,4 @@
-//! Filtering JSON text in one pass: what is kept is copied as it is written, what is not is skipped.
+//! Filtering JSON text in one pass: kept members are copied as they are written, others are skipped.
 
 use millrace_storage::source::Scanner;
 

@@ -1,4 +1,4 @@
-//! Stored positions: whose they are, who goes on from them, and when they are forgotten.
+//! Stored positions: their owners, their successors, and the time of their removal.
 
 use std::collections::HashMap;
 
@@ -22,7 +22,7 @@ pub(super) type UnclaimedPositions = HashMap<Inode, Vec<(String, Bytes)>>;
 /// Parts and their positions by the name of their file.
 pub(super) type LeftBehind = HashMap<String, (String, Position)>;
 
-/// Lists what is stored and may be of this input's files.
+/// Lists stored positions that may be of this input's files.
 pub(super) async fn list(
     settings: &Settings,
     context: &Context,
@@ -51,7 +51,7 @@ pub(super) async fn list(
 }
 
 impl Watch {
-    /// Claims the position of a file: whoever had it before moves it no more. Returns it, and whether another input left it behind.
+    /// Claims the position of a file: an earlier owner moves it no more. Returns it, and whether another input left it behind.
     pub(super) async fn claim(
         &mut self,
         tracked: &mut OpenFile,

@@ -1,4 +1,4 @@
-//! Files: what an open one is called, how far it was sent and stored, and what is to be done with it next; what is remembered of one that is not open.
+//! Files: the name of an open one, its sent and stored positions, and its next action; and the remembered ones that are not open.
 
 use std::fs::File;
 use std::path::PathBuf;
@@ -25,7 +25,7 @@ pub(super) struct OpenFile {
     /// Offset up to which everything is stored.
     pub(super) stored: u64,
     pub(super) in_flight: usize,
-    /// Another one each time that the file is opened or read again: what was sent before counts no more.
+    /// Another one each time that the file is opened or read again: earlier batches count no more.
     pub(super) generation: u64,
     pub(super) again: bool,
     pub(super) changed: Instant,

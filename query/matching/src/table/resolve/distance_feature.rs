@@ -46,7 +46,7 @@ impl LowerClause for DistanceFeatureQuery {
 }
 
 impl Resolver<'_> {
-    /// Distances of dates are in milliseconds, whatever the field counts in.
+    /// Distances of dates are in milliseconds, in any unit of the field.
     fn date_origin(&self, field: &Field, query: &DistanceFeatureQuery) -> Result<(Origin, f64)> {
         let nanos = field.column_kind() == ColumnKind::DateNanos;
         let unit = if nanos { NANOS_PER_MS } else { 1.0 };

@@ -157,7 +157,7 @@ impl<'b> Builder<'_, 'b> {
         combined(parts, max_gaps, mode)
     }
 
-    /// One source a position; what is left out of a text counts as part of what follows.
+    /// One source a position; an omitted token of a text counts as part of the next one.
     fn positions(&mut self, field: &Field, tokens: &Tokens) -> Result<Vec<Source>> {
         let mut parts = Vec::new();
         let mut before = 0;

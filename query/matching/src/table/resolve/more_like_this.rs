@@ -1,4 +1,4 @@
-//! `more_like_this`: the terms of examples, of which each shard takes the most telling.
+//! `more_like_this`: the terms of examples, of which each shard takes the most interesting.
 
 use std::collections::{BTreeMap, HashSet};
 use std::sync::Arc;
@@ -227,7 +227,7 @@ fn each_term<'a>(
     Ok(())
 }
 
-/// Notes that the most telling of some terms are to be found in fields: one expansion each.
+/// Notes that the most interesting of some terms are to be found in fields: one expansion each.
 fn telling(
     query: &MoreLikeThisQuery,
     resolver: &mut Resolver<'_>,

@@ -163,8 +163,8 @@ impl FirstRows {
         self.threshold.asked().limit
     }
 
-    /// Returns what the parts of one partition look for: addresses are not compared with those of others, so that what is
-    /// found does not depend on which was faster.
+    /// Returns the request of the parts of one partition: addresses are not compared with those of others, so that the result
+    /// does not depend on their speed.
     pub(super) fn of_partition(&self) -> Self {
         match self.by {
             LeadingKey::Address => {

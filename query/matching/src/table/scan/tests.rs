@@ -180,7 +180,7 @@ async fn slices_cut_a_segment_to_the_rows_listed() {
     assert_eq!(prepared.row_set().unwrap().iter().collect::<Vec<_>>(), [0]);
 }
 
-/// Tests that the first rows are those of a sort over all, whatever the sources leave out.
+/// Tests that the first rows are those of a sort over all, for any omission of the sources.
 #[tokio::test]
 async fn the_first_rows_are_those_of_a_sort() {
     let mut rng = StdRng::seed_from_u64(23);

@@ -1,4 +1,4 @@
-//! Arithmetic of moments: what is added to them, and what lies between two.
+//! Arithmetic of moments: additions to them, and the difference of two.
 
 use chrono::{Datelike, NaiveDateTime};
 

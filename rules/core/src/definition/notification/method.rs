@@ -46,7 +46,7 @@ enum Kind {
     Headers,
     /// Names with fields.
     Fields,
-    /// An object, whatever is in it.
+    /// An object with any members.
     Object,
 }
 
@@ -261,7 +261,7 @@ impl Method {
         Ok(all)
     }
 
-    /// Reads its options; what is unknown is refused.
+    /// Reads its options, and refuses unknown ones.
     pub(super) fn read(self, given: Map<String, Value>) -> Result<Map<String, Value>> {
         let size = Value::Object(given.clone()).to_string().len();
         if size > MAX_BYTES {

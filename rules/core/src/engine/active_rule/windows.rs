@@ -1,4 +1,4 @@
-//! A rule that waits for windows, at work: its event time, what it did not see, and which windows are closed.
+//! A rule that waits for windows, at work: its event time, its unobserved intervals, and its closed windows.
 
 use super::ActiveRule;
 use crate::engine::Condition;

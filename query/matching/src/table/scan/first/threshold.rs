@@ -80,7 +80,7 @@ impl Threshold {
         Some(Self { asked, kind: key.kind, best })
     }
 
-    /// Returns what is asked.
+    /// Returns the request.
     pub(super) fn asked(&self) -> &TopRowsRequest {
         &self.asked
     }
