@@ -22,11 +22,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use millrace_engine::{Choice, Index};
 use millrace_notifications::Notifications;
 use millrace_query::QueryContext;
 use millrace_rules::engine::{Condition, Engine as Rules, Operation, Rule, SilenceOrder};
 use millrace_rules::{Bounds, Time, Timing};
-use millrace_storage::{Choice, Error as StorageError, Index, Priority};
+use millrace_runtime::{Error as StorageError, Priority};
 use tokio::task::JoinSet;
 use tokio::time::{Instant, sleep, sleep_until, timeout_at};
 

@@ -8,10 +8,11 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_catalog::frame::AppliedFrame;
+use millrace_engine::{Engine, FeedItem, FeedReader};
 use millrace_notifications::Notifications;
 use millrace_query::filters::Batch;
-use millrace_storage::wal::AppliedFrame;
-use millrace_storage::{Engine, Error, FeedItem, FeedReader, Priority, Result};
+use millrace_runtime::{Error, Priority, Result};
 use tokio::sync::{Notify, OwnedMutexGuard, watch};
 use tokio::time::{Instant, MissedTickBehavior, interval, sleep, timeout_at};
 

@@ -11,7 +11,8 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use millrace_storage::{Engine, Error, Result};
+use millrace_engine::Engine;
+use millrace_runtime::{Error, Result};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 /// Snapshots that are kept.

@@ -9,12 +9,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use millrace_engine::{Action, DocResult, Engine, RefreshPolicy, Session, WriteOp, WriteOutcome};
 use millrace_rules::Time;
 use millrace_rules::definition::Definition;
 use millrace_rules::engine::{Rule, SilenceOrder};
-use millrace_storage::{
-    Action, DocResult, Engine, Error as StorageError, RefreshPolicy, Session, WriteOp, WriteOutcome,
-};
+use millrace_runtime::Error as StorageError;
 use parking_lot::RwLock;
 use serde_json::{Value, json};
 

@@ -3,7 +3,7 @@
 //! A [`Server`] runs listeners until told to stop and hands every request to a [`Service`], which
 //! authenticates it, finds its [`route`], begins the route's action, reads the body, has the handler answer, and renders the answer. Handlers are grouped by
 //! what they are about: [`documents`] and [`bulk`] write and read documents through the
-//! [`Engine`](millrace_storage::Engine), [`search`] passes on to
+//! [`Engine`](millrace_engine::Engine), [`search`] passes on to
 //! [`SearchService`](millrace_query::SearchService), [`admin`] looks after indices and the cluster; `pipelines`
 //! serves a listener of its own for the [`Manager`](millrace_pipelines::Manager), `console` another one for saved objects,
 //! dashboards, and the rules of [`Alerting`] and [`Intelligence`]; listeners of other protocols, which crates above serve, come in by [`entry`]. All
@@ -34,11 +34,11 @@ use std::sync::Arc;
 
 use millrace_accounts::{Accounts, Credentials, Scheme};
 use millrace_alerting::Alerting;
+use millrace_catalog::access::{Action, Principal};
+use millrace_engine::{Engine, Session};
 use millrace_intelligence::Intelligence;
 use millrace_listen::Tls;
 use millrace_query::SearchService;
-use millrace_storage::access::Action;
-use millrace_storage::{Engine, Principal, Session};
 
 pub use admin::{anonymous_bytes, memory_limit};
 use audit::HandlerNotes;

@@ -9,12 +9,12 @@ use std::time::Duration;
 
 use millrace_accounts::{Accounts, TokenLifetimes};
 use millrace_alerting::Alerting;
+use millrace_engine::Engine;
 use millrace_intelligence::Intelligence;
 use millrace_listen::{Config, Listener, Tls, TlsFiles};
 use millrace_notifications::Notifications;
 use millrace_pipelines::Manager;
 use millrace_query::SearchService;
-use millrace_storage::Engine;
 use tokio::task::JoinHandle;
 
 use crate::pipelines::Management;

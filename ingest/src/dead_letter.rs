@@ -19,12 +19,13 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use chrono::{DateTime, SecondsFormat, Utc};
-use millrace_storage::segment::RowParts;
-use millrace_storage::source::Members;
-use millrace_storage::{
-    Action, ActionKind, DeadLetter, Engine, Error, Kind, OnReject, Principal, Result, SourceWrite, Update,
-    VersionType, WriteOp, hidden_index,
+use millrace_catalog::access::Principal;
+use millrace_engine::{
+    Action, ActionKind, DeadLetter, Engine, OnReject, SourceWrite, Update, VersionType, WriteOp, hidden_index,
 };
+use millrace_mapping::source::Members;
+use millrace_runtime::{Error, Kind, Result};
+use millrace_segment::RowParts;
 use serde_json::{Map, Value, json};
 
 pub use bounds::{Limits, MAX_BYTES, Policy, RetentionTask};

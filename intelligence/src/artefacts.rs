@@ -10,8 +10,8 @@ use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use millrace_engine::Engine;
 use millrace_forecast::{TrainedModel, seed};
-use millrace_storage::Engine;
 use parking_lot::Mutex;
 
 use crate::store::StoredRule;

@@ -4,7 +4,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use millrace_storage::Error as StorageError;
+use millrace_runtime::Error as StorageError;
 use parking_lot::Mutex;
 
 use crate::error::{Error, Result};

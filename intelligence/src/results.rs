@@ -7,8 +7,10 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use millrace_storage::metadata::{IndicesOptions, Metadata};
-use millrace_storage::{Action, Engine, Error as StorageError, Principal, RefreshPolicy, Update, WriteOp};
+use millrace_catalog::access::Principal;
+use millrace_catalog::metadata::{IndicesOptions, Metadata};
+use millrace_engine::{Action, Engine, RefreshPolicy, Update, WriteOp};
+use millrace_runtime::Error as StorageError;
 use serde_json::{Map, Value, json};
 
 use crate::definition::Definition;

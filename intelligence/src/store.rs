@@ -9,9 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use millrace_storage::{
-    Action, DocResult, Engine, Error as StorageError, RefreshPolicy, Session, WriteOp, WriteOutcome,
-};
+use millrace_engine::{Action, DocResult, Engine, RefreshPolicy, Session, WriteOp, WriteOutcome};
+use millrace_runtime::Error as StorageError;
 use parking_lot::RwLock;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

@@ -11,12 +11,11 @@ use std::time::Duration;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use millrace_engine::{Action, DocResult, Engine, RefreshPolicy, Session, WriteOp};
 use millrace_query::SearchService;
 use millrace_rules::Time;
 use millrace_rules::definition::notification::Secret;
-use millrace_storage::{
-    Action, DocResult, Engine, Error as StorageError, Priority, RefreshPolicy, Session, WriteOp,
-};
+use millrace_runtime::{Error as StorageError, Priority};
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde_json::{Value, json};

@@ -2,7 +2,7 @@
 
 use std::time::{Duration, Instant};
 
-use millrace_storage::Action;
+use millrace_engine::Action;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::json;

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use millrace_storage::access::{Caller, Privileges};
-use millrace_storage::{Action, Config, Principal, RefreshPolicy, WriteOp};
+use millrace_catalog::access::{Caller, Principal, Privileges};
+use millrace_engine::{Action, Config, RefreshPolicy, WriteOp};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};

@@ -12,7 +12,7 @@ use flate2::write::GzEncoder;
 use futures::stream::{self, BoxStream, Stream, StreamExt, TryStreamExt};
 use http_body::Frame;
 use http_body_util::{Either, Full, StreamBody};
-use millrace_storage::{Compute, Priority};
+use millrace_runtime::{Compute, Priority};
 
 use super::render::GZIP_LEVEL;
 

@@ -2,7 +2,7 @@
 //!
 //! A [`Route`] says for which methods and paths it is, which [`Action`] its requests are, whether they end with their
 //! client, and what answers them. The dispatcher finds it in a [`Table`] and begins a
-//! [`Session`](millrace_storage::Session) of its action before the body is read: what is not in a table is not served, and
+//! [`Session`](millrace_engine::Session) of its action before the body is read: what is not in a table is not served, and
 //! what is cannot be served without its action. There is a file for each group of routes; [`data`] and [`management`] put them
 //! together.
 //!
@@ -27,7 +27,7 @@ use std::sync::LazyLock;
 
 use futures::future::BoxFuture;
 use http::Method;
-use millrace_storage::access::Action;
+use millrace_catalog::access::Action;
 
 pub(crate) use table::{RouteMatch, Table};
 
@@ -153,7 +153,7 @@ macro_rules! routes {
                 spec: $crate::route::Spec {
                     methods: const { &[$(http::Method::$method),+] },
                     path: $path,
-                    action: millrace_storage::access::Action::$action,
+                    action: millrace_catalog::access::Action::$action,
                     reads: routes!(@reads $kind),
                     guarded: routes!(@guarded $kind),
                     open: routes!(@open $kind),

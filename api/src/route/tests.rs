@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use http_body_util::{BodyExt, Full};
 use millrace_accounts::{self as accounts, Accounts};
-use millrace_pipelines::Manager;
-use millrace_pipelines::manager;
+use millrace_catalog::access::{ActionSet, Caller, Grant, NamePattern, Principal, Privileges, Scope};
+use millrace_engine::{Config, Engine};
+use millrace_pipelines::{Manager, manager};
 use millrace_query::SearchService;
-use millrace_storage::access::{ActionSet, Caller, Grant, NamePattern, Privileges, Scope};
-use millrace_storage::{Config, Engine, Principal, SystemClock};
+use millrace_runtime::SystemClock;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -32,8 +32,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use millrace_accounts::{Account, Edit, NewPassword, Setter};
-use millrace_storage::Principal;
-use millrace_storage::access::{Action, ActionSet, Caller, Privileges};
+use millrace_catalog::access::{Action, ActionSet, Caller, Principal, Privileges};
 
 pub use query::SearchQueryParser;
 

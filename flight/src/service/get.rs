@@ -7,7 +7,7 @@ use bytes::{Buf, Bytes};
 use datafusion::arrow::array::{Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::SchemaRef;
 use futures::{StreamExt, stream};
-use millrace_storage::access::Action;
+use millrace_catalog::access::Action;
 use tonic::Status;
 
 use super::info::of_update;

@@ -8,16 +8,14 @@ use arrow_flight::{
 use bytes::{BufMut, Bytes, BytesMut};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use futures::{StreamExt, stream};
-use millrace_storage::access::Action;
+use millrace_catalog::access::Action;
 use tonic::{Code, Status};
 
 use super::command::{DescriptorCommand, all_of};
 use super::get::sealed;
 use super::{Call, Messages};
-use crate::metadata;
-use crate::statement;
 use crate::tickets::{Id, Kind, Ticket};
-use crate::{status, wire};
+use crate::{metadata, statement, status, wire};
 
 /// What a descriptor stands for.
 struct Answer {

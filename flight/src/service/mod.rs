@@ -22,18 +22,18 @@ use arrow_flight::{
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use millrace_api::{Entry, ListenerContext};
-use millrace_storage::access::Action;
-use millrace_storage::{Compute, Session};
+use millrace_catalog::access::Action;
+use millrace_engine::Session;
+use millrace_runtime::Compute;
 use parking_lot::Mutex;
 use tonic::{Code, Request, Response, Status, Streaming};
 
 use crate::active_answers::ActiveAnswers;
 use crate::handles::PreparedStatements;
 use crate::listener::LoggedIn;
-use crate::status;
 use crate::tickets::{Owner, Seals, User};
 use crate::upload::ReceivedBytes;
-use crate::wire;
+use crate::{status, wire};
 
 /// Longest message that is taken, in bytes: a batch of rows.
 pub(crate) const MAX_TAKEN: usize = 32 << 20;

@@ -8,7 +8,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_storage::{Action, DeadLetter, Engine, OnReject, Principal, Result, SourceWrite, WriteOp};
+use millrace_catalog::access::Principal;
+use millrace_engine::{Action, DeadLetter, Engine, OnReject, SourceWrite, WriteOp};
+use millrace_runtime::Result;
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 

@@ -8,7 +8,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use millrace_ingest::{Event, Provenance};
-use millrace_storage::panic_text;
+use millrace_runtime::panic_text;
 
 use super::{Block, FilterNode, Node};
 use crate::condition::Condition;

@@ -5,10 +5,10 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::time::Instant;
 
+use millrace_engine::WriteOp;
 use millrace_ingest::budget::Reservation;
 use millrace_ingest::output::{Output, Sink};
 use millrace_ingest::{Ack, Event, Move, Provenance};
-use millrace_storage::WriteOp;
 use ring::digest::{Context, SHA256};
 
 use super::delivery::Delivery;

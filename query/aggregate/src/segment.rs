@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use millrace_mapping::PathId;
 use millrace_matching::score::collect::{overlap, row_set};
 use millrace_matching::score::condition::RowCount;
 use millrace_matching::score::nested::{Elements, NestedNode};
@@ -10,8 +11,7 @@ use millrace_matching::score::one_batch::read_rows;
 use millrace_matching::score::prepare::{Source, prepare};
 use millrace_matching::table::node::Node;
 use millrace_matching::table::{TableSegment, TableState};
-use millrace_storage::mapping::PathId;
-use millrace_storage::segment::{Nested, list_rows};
+use millrace_segment::{Nested, list_rows};
 use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 use parking_lot::Mutex;

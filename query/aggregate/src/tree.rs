@@ -7,9 +7,9 @@
 
 use std::sync::Arc;
 
+use millrace_mapping::PathId;
 use millrace_matching::table::node::ResolvedPredicate;
 use millrace_matching::table::statistics::Functions;
-use millrace_storage::mapping::PathId;
 use millrace_work::error::Error;
 use serde_json::Value;
 

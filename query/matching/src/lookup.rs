@@ -5,10 +5,11 @@
 
 use std::collections::{HashMap, HashSet};
 
+use millrace_catalog::access::Action;
+use millrace_catalog::metadata::IndexMeta;
 use millrace_dsl::query::{Lookup, Query};
-use millrace_storage::access::Action;
-use millrace_storage::metadata::IndexMeta;
-use millrace_storage::{Kind, Session};
+use millrace_engine::Session;
+use millrace_runtime::Kind;
 use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result};
 use millrace_work::{PARSED_SHARE, QueryContext, bytes_of};

@@ -3,23 +3,24 @@
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
+use millrace_catalog::access::{Action, DocumentRules};
+use millrace_catalog::metadata::{IndexMeta, IndicesOptions, Metadata};
+use millrace_catalog::routing;
 use millrace_dsl::params::Scope;
 use millrace_dsl::query;
-use millrace_storage::access::{Action, DocumentRules, FieldRules};
-use millrace_storage::mapping::Mapping;
-use millrace_storage::metadata::{IndexMeta, IndicesOptions, Metadata, matches};
-use millrace_storage::routing;
-use millrace_storage::{Index, Session, Snapshot};
+use millrace_engine::{Index, Session, Snapshot};
+use millrace_mapping::Mapping;
+use millrace_mapping::fields::FieldRules;
+use millrace_mapping::pattern::matches;
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
-use crate::lower;
-use crate::rules;
 use crate::score::reader::SegmentReader;
 use crate::table::access_snapshot::AccessSnapshot;
 use crate::table::predicate::Predicate;
 use crate::table::ruled::RuledRows;
 use crate::table::{TableIndex, TableSegment, TableSnapshot};
+use crate::{lower, rules};
 
 /// Indices that a search refreshes at a time.
 const REFRESHES: usize = 32;

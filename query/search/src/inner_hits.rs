@@ -22,7 +22,7 @@ use millrace_matching::table::derived_key::DerivedKey;
 use millrace_matching::table::node::{Node, ResolvedPredicate};
 use millrace_matching::table::resolve::{IndexContext, resolve, setting};
 use millrace_matching::table::statistics::Functions;
-use millrace_storage::segment::StoredRow;
+use millrace_segment::StoredRow;
 use millrace_work::QueryContext;
 use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result, ShardFailure};

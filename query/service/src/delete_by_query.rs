@@ -8,21 +8,19 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
+use millrace_catalog::access::{self, Refusals};
 use millrace_dsl::body::SearchBody;
 use millrace_dsl::json;
 use millrace_dsl::params::{Params, Scope};
 use millrace_dsl::query::Query;
 use millrace_dsl::sort::{self, SortBy, SortKey};
-use millrace_matching::lookup;
+use millrace_engine::{Action, DocResult, RefreshPolicy, Session, WriteOp, WriteOutcome};
 use millrace_matching::table::access_snapshot::AccessCheckpoint;
-use millrace_matching::target;
+use millrace_matching::{lookup, target};
+use millrace_runtime::{Error as StorageError, Kind};
 use millrace_search::fetch;
 use millrace_search::searcher::{Search, slice_of};
-use millrace_storage::access::{self, Refusals};
-use millrace_storage::segment::RowParts;
-use millrace_storage::{
-    Action, DocResult, Error as StorageError, Kind, RefreshPolicy, Session, WriteOp, WriteOutcome,
-};
+use millrace_segment::RowParts;
 use millrace_work::bytes_of;
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value, json};

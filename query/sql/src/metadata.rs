@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch, StringViewArray};
 use datafusion::arrow::datatypes::{Field, Schema};
+use millrace_catalog::metadata::IndicesOptions;
+use millrace_engine::Session;
 use millrace_matching::target;
-use millrace_storage::Session;
-use millrace_storage::metadata::IndicesOptions;
 
 use super::bind::OutColumn;
 use super::error::Result;

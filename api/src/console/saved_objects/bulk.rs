@@ -1,15 +1,14 @@
 //! Many objects in one request, and the answers for many.
 
 use bytes::Bytes;
-use millrace_storage::metadata::Uuid;
+use millrace_catalog::metadata::Uuid;
 use serde_json::{Map, Value, json};
 
 use super::object::{Document, Draft, Key, Kind, StoredObject, Version};
 use super::{Change, Store, Write, take_version};
 use crate::console::error::{at, invalid, of_object};
 use crate::error::Error;
-use crate::http::json as text;
-use crate::http::{MemoryAllowance, Request, Response, offload};
+use crate::http::{MemoryAllowance, Request, Response, json as text, offload};
 
 /// Most objects of a request, a file or an answer.
 pub(in crate::console) const MAX_OBJECTS: usize = 10_000;

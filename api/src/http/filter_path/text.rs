@@ -1,6 +1,6 @@
 //! Filtering JSON text in one pass: what is kept is copied as it is written, what is not is skipped.
 
-use millrace_storage::source::Scanner;
+use millrace_mapping::source::Scanner;
 
 use super::{MemberSelection, PatternPath};
 

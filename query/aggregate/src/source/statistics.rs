@@ -1,6 +1,6 @@
 //! What statistics of a column tell of all rows of a segment.
 
-use millrace_storage::segment::NumberBounds;
+use millrace_segment::NumberBounds;
 use millrace_work::error::Result;
 
 use super::{Question, SegmentRows, Source, SourceCost};

@@ -4,7 +4,7 @@
 //! only where a branch can still match, and a fixed start that narrows the walk before it begins.
 //! Clauses make patterns when they meet a mapping; segments are walked with them.
 //!
-//! Wildcards and expressions are deterministic automata over characters ([`millrace_storage::automaton`]);
+//! Wildcards and expressions are deterministic automata over characters ([`millrace_mapping::automaton`]);
 //! nearness is a row of the distance table ([`near`]).
 
 mod literal;
@@ -15,7 +15,7 @@ use std::sync::Arc;
 
 use millrace_dsl::json;
 use millrace_dsl::query::RegexpFlags;
-use millrace_storage::automaton::{DEFAULT_EFFORT, Dfa, Fault, TooLarge};
+use millrace_mapping::automaton::{DEFAULT_EFFORT, Dfa, Fault, TooLarge};
 use millrace_work::compute::Stop;
 use millrace_work::error::{Error, Result};
 use tantivy_fst::Automaton;
@@ -23,7 +23,7 @@ use tantivy_fst::Automaton;
 use self::near::{FuzzyTerms, Row};
 use crate::table::node::TextBound;
 
-pub(crate) use millrace_storage::automaton::{WildcardItem, pieces};
+pub(crate) use millrace_mapping::automaton::{WildcardItem, pieces};
 
 /// A set of terms.
 #[derive(Clone, Debug)]

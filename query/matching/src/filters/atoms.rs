@@ -6,8 +6,8 @@
 
 use std::sync::Arc;
 
-use millrace_storage::mapping::{PathId, Scalar};
-use millrace_storage::segment::ValueRange;
+use millrace_mapping::{PathId, Scalar};
+use millrace_segment::ValueRange;
 
 use super::clause::{Clause, Tree};
 use crate::automaton::Pattern;

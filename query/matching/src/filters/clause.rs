@@ -3,7 +3,7 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use millrace_storage::mapping::Mapping;
+use millrace_mapping::Mapping;
 use millrace_work::error::{Error, Result};
 
 use super::fields::Fields;

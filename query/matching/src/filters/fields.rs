@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use millrace_storage::mapping::PathId;
+use millrace_mapping::PathId;
 
 use crate::score::intervals::Intervals;
 use crate::table::node::{Node, ResolvedPredicate};

@@ -9,8 +9,8 @@ use std::ops::ControlFlow;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap as Map;
-use millrace_storage::mapping::PathId;
-use millrace_storage::segment::{ColumnPath as ParsedPlace, ParsedDocuments};
+use millrace_mapping::PathId;
+use millrace_segment::{ColumnPath as ParsedPlace, ParsedDocuments};
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 

@@ -3,9 +3,9 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millrace_storage::Compute;
-use millrace_storage::mapping::Mapping;
-use millrace_storage::segment::ParsedDocuments;
+use millrace_mapping::Mapping;
+use millrace_runtime::Compute;
+use millrace_segment::ParsedDocuments;
 use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;

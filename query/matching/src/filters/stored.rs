@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_storage::segment::Segment;
+use millrace_segment::Segment;
 use millrace_work::QueryContext;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_storage::segment::WindowBits;
+use millrace_segment::WindowBits;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 
@@ -13,12 +13,11 @@ use super::match_all::{EveryRow, EveryWindow, MatchNoneScorer};
 use super::negation::Exclusion;
 use super::optional::WithOptional;
 use super::prepare::{self, Source};
-use super::ranges;
 use super::ranked::RankedRows;
 use super::reader::InvertedIndex;
 use super::term_windows::RowCondition;
 use super::windows::{BoxFilter, RowFilter, few_rows};
-use super::{BoxScorer, END, Scorer, bound_of};
+use super::{BoxScorer, END, Scorer, bound_of, ranges};
 use crate::table::node::Node;
 
 /// All of some parts; their scores add up.

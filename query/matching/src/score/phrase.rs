@@ -8,7 +8,7 @@ mod chain;
 
 use std::sync::Arc;
 
-use millrace_storage::mapping::PathId;
+use millrace_mapping::PathId;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 
@@ -18,7 +18,6 @@ use super::bm25::Bm25;
 use super::condition::{Condition, SharedCondition};
 use super::lengths::Scores;
 use super::match_all::MatchNoneScorer;
-use super::phrase_values;
 use super::phrase_windows::{MANY, PhraseWindows};
 use super::positions::{PlacePositions, RowPositions};
 use super::prepare::{LeafScore, Source};
@@ -27,7 +26,7 @@ use super::row_set::RowSet;
 use super::sloppy::Sloppy;
 use super::term_windows::{Ranking, RowCondition, Term, TermWindows};
 use super::union::PostingsUnion;
-use super::{BoxScorer, END, Scorer};
+use super::{BoxScorer, END, Scorer, phrase_values};
 use crate::table::node::{Values, Weight};
 
 /// The terms of one place.

@@ -3,8 +3,8 @@
 
 use std::ops::Range;
 
-use millrace_storage::bundle::TextPostings;
-use millrace_storage::segment::{WINDOW_ROWS, WindowBits};
+use millrace_segment::bundle::TextPostings;
+use millrace_segment::{WINDOW_ROWS, WindowBits};
 
 use super::bits;
 use super::union::PostingsUnion;

@@ -5,8 +5,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
-use millrace_storage::mapping::PathId;
-use millrace_storage::segment::{ColumnBatch, ValueRange};
+use millrace_mapping::PathId;
+use millrace_segment::{ColumnBatch, ValueRange};
 use millrace_work::QueryContext;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;

@@ -3,9 +3,9 @@
 
 use std::sync::Arc;
 
-use millrace_storage::Session;
-use millrace_storage::access::{Action, IndexAccess};
-use millrace_storage::mapping::Mapping;
+use millrace_catalog::access::{Action, IndexAccess};
+use millrace_engine::Session;
+use millrace_mapping::Mapping;
 use millrace_work::error::Result;
 
 use super::TableSnapshot;
@@ -58,7 +58,7 @@ impl TableSnapshot {
         for index in &self.indices {
             let name = &index.meta.name;
             if session.index(name)?.meta().uuid != index.meta.uuid {
-                return Err(millrace_storage::Error::IndexNotFound { index: name.to_string() }.into());
+                return Err(millrace_runtime::Error::IndexNotFound { index: name.to_string() }.into());
             }
         }
         Ok(())
@@ -96,9 +96,9 @@ impl AccessCheckpoint {
 }
 
 /// Says that an index is not read on as it was begun.
-pub fn roles_changed(session: &Session, index: &str, action: Action) -> millrace_storage::Error {
+pub fn roles_changed(session: &Session, index: &str, action: Action) -> millrace_runtime::Error {
     let caller = session.principal().caller();
-    millrace_storage::Error::Unauthorized {
+    millrace_runtime::Error::Unauthorized {
         action: action.name(),
         caller: format!("{caller}, whose roles have changed since this was begun: ask anew"),
         index: Some(index.to_owned()),

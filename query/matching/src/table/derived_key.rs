@@ -10,8 +10,8 @@ use arrow::array::{ArrayRef, ListArray, StringViewArray, UInt32Array, UInt64Arra
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::take;
 use arrow::datatypes::Field;
-use millrace_storage::mapping::PathId;
-use millrace_storage::segment::{ColumnBatch, RowParts};
+use millrace_mapping::PathId;
+use millrace_segment::{ColumnBatch, RowParts};
 use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;

@@ -8,7 +8,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use millrace_dsl::query::java_hash;
-use millrace_storage::mapping::PathId;
+use millrace_mapping::PathId;
 use millrace_work::QueryContext;
 use millrace_work::error::Result;
 

@@ -3,7 +3,7 @@
 //! Sorts, aggregations, `docvalue_fields` and `collapse` ask [`MetadataField::find`]. Readers of columns read the values under
 //! [`ID_COLUMN`] and [`SEQ_NO_COLUMN`], which no mapped field has.
 
-use millrace_storage::mapping::{ColumnKind, PathId};
+use millrace_mapping::{ColumnKind, PathId};
 use millrace_work::error::{Error, Result};
 
 use super::derived_key::DerivedKey;

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use millrace_storage::segment::WINDOW_ROWS;
+use millrace_segment::WINDOW_ROWS;
 use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 use parking_lot::Mutex;

@@ -31,9 +31,10 @@ mod tokens;
 
 use std::sync::Arc;
 
+use millrace_catalog::metadata::IndexMeta;
 use millrace_dsl::json::{integer, text};
-use millrace_storage::mapping::{Field, FieldType, Mapping};
-use millrace_storage::metadata::{IndexMeta, matches};
+use millrace_mapping::pattern::matches;
+use millrace_mapping::{Field, FieldType, Mapping};
 use serde_json::Value;
 
 use self::nested::Scope;

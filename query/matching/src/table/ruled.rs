@@ -10,8 +10,8 @@ use std::fmt;
 use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
-use millrace_storage::mapping::{PathId, Scalar};
-use millrace_storage::segment::Nested;
+use millrace_mapping::{PathId, Scalar};
+use millrace_segment::Nested;
 use millrace_work::QueryContext;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;

@@ -7,8 +7,8 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
 use millrace_dsl::query::FeatureFunction;
-use millrace_storage::document::{feature_of, feature_value};
-use millrace_storage::mapping::{PathId, Scalar};
+use millrace_mapping::document::{feature_of, feature_value};
+use millrace_mapping::{PathId, Scalar};
 use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result, ShardFailure};
 

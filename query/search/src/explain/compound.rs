@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use millrace_dsl::query::{BoostMode, Combination, NestedScore, ScoreMode};
+use millrace_mapping::{PathId, Scalar};
 use millrace_matching::score::bm25::Bm25;
 use millrace_matching::score::failure::Failure;
 use millrace_matching::score::function_score::{FunctionScore, WeightedFunction};
@@ -17,7 +18,6 @@ use millrace_matching::score::spans::expression::{SpanTerms, Spans};
 use millrace_matching::score::spans::{self, SpansScorer};
 use millrace_matching::score::{Scorer, bm25};
 use millrace_matching::table::node::{Node, NodeFunction, Weight};
-use millrace_storage::mapping::{PathId, Scalar};
 use millrace_work::error::Result;
 
 use super::describe::described;

@@ -3,13 +3,13 @@
 use std::fmt::Write;
 
 use millrace_dsl::query::Relation;
+use millrace_mapping::{FieldType, Mapping, PathId, Scalar};
 use millrace_matching::address::AddressText;
 use millrace_matching::score::intervals::source::{IntervalSide, Source};
 use millrace_matching::score::intervals::{Intervals, LeafTerms};
 use millrace_matching::score::phrase::{Phrase, PlaceTerms};
 use millrace_matching::table::node::{ExactValue, Node};
-use millrace_storage::mapping::{FieldType, Mapping, PathId, Scalar};
-use millrace_storage::segment::ValueRange;
+use millrace_segment::ValueRange;
 
 /// What Lucene prints for a query that matches nothing.
 const NOTHING: &str = "MatchNoDocsQuery(\"User requested \"match_none\" query.\")";

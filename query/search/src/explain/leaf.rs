@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use millrace_mapping::Mapping;
 use millrace_matching::score::bm25::{B, Bm25, K1};
 use millrace_matching::score::prepare::{Source, prepare};
 use millrace_matching::score::reader::InvertedIndex;
 use millrace_matching::table::node::{Node, Weight};
-use millrace_storage::mapping::Mapping;
 use millrace_work::error::Result;
 
 use super::describe::described;

@@ -21,7 +21,7 @@ use millrace_matching::table::predicate::Predicate;
 use millrace_matching::table::resolve::{IndexContext, resolve};
 use millrace_matching::table::statistics::{self, Functions};
 use millrace_matching::table::{TableSegment, TableSnapshot};
-use millrace_storage::segment::{RowParts, StoredRow};
+use millrace_segment::{RowParts, StoredRow};
 use millrace_work::QueryContext;
 use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result};

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use millrace_dsl::query::{Query, Role};
+use millrace_mapping::{FieldType, PathId, Scalar};
 use millrace_matching::automaton;
 use millrace_matching::score::intervals::LeafTerms;
 use millrace_matching::score::phrase as score;
@@ -16,7 +17,6 @@ use millrace_matching::table::node::{Node, ResolvedPredicate, TextBound, Weight}
 use millrace_matching::table::predicate::Predicate;
 use millrace_matching::table::resolve::{IndexContext, resolve};
 use millrace_matching::table::{TableSegment, statistics};
-use millrace_storage::mapping::{FieldType, PathId, Scalar};
 use millrace_work::QueryContext;
 use millrace_work::error::Result;
 

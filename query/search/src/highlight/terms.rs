@@ -5,9 +5,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use millrace_mapping::PathId;
 use millrace_matching::automaton;
 use millrace_matching::score::spans::expression::Span;
-use millrace_storage::mapping::PathId;
 
 /// Something to be marked in a field.
 #[derive(Clone, Debug)]

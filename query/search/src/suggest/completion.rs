@@ -5,17 +5,16 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use millrace_dsl::suggest::{CategoryContext, CompletionQuery, CompletionSuggester, contexts_of};
+use millrace_mapping::analysis::paths;
+use millrace_mapping::document::Completion;
+use millrace_mapping::{Contexts, Field, FieldType, PathId, Scalar};
 use millrace_matching::automaton::Pattern;
 use millrace_matching::score::collect::Address;
 use millrace_matching::table::{TableIndex, TableSegment};
-use millrace_storage::analysis::paths;
-use millrace_storage::document::Completion;
-use millrace_storage::mapping::{Contexts, Field, FieldType, PathId, Scalar};
 use millrace_work::compute::Stop;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
-use tantivy::DocSet;
-use tantivy::TERMINATED;
+use tantivy::{DocSet, TERMINATED};
 
 /// What is looked for in an index.
 #[derive(Debug)]

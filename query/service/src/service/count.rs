@@ -6,10 +6,10 @@ use futures::future::BoxFuture;
 use millrace_dsl::body::{self, SearchBody};
 use millrace_dsl::json;
 use millrace_dsl::query::Query;
+use millrace_engine::Session;
 use millrace_matching::lookup;
 use millrace_search::response::shards_json;
 use millrace_search::searcher::Search;
-use millrace_storage::Session;
 use millrace_work::error::Result;
 use serde_json::{Map, Value, json};
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_storage::mapping::PathId;
+use millrace_mapping::PathId;
 
 /// What is looked for.
 #[derive(Clone, Debug)]

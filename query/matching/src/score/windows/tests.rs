@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use millrace_storage::mapping::Scalar;
+use millrace_mapping::Scalar;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use roaring::RoaringBitmap;
@@ -14,8 +14,7 @@ use super::super::disjunction_max::DisjunctionMax;
 use super::super::fixture::{Fixture, KEYWORD, TEXT};
 use super::super::match_all::MatchAllScorer;
 use super::super::negation::NegationScorer;
-use super::super::phrase::PhraseCondition;
-use super::super::phrase::{Phrase, PhrasePosition, PlaceTerms};
+use super::super::phrase::{Phrase, PhraseCondition, PhrasePosition, PlaceTerms};
 use super::super::prepare::LeafScore;
 use super::super::reader::SegmentReader;
 use super::super::row_set::RowSet;

@@ -4,8 +4,8 @@
 //! part that has starts.
 
 use millrace_dsl::query::{MAX_CLAUSES, Rewrite};
-use millrace_storage::analysis::{Token as Analyzed, shingles};
-use millrace_storage::mapping::{AsYouType, Field, FieldType};
+use millrace_mapping::analysis::{Token as Analyzed, shingles};
+use millrace_mapping::{AsYouType, Field, FieldType};
 use millrace_work::error::Result;
 
 use super::tokens::{Token, Tokens};

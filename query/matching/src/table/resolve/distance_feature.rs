@@ -3,7 +3,7 @@
 use millrace_dsl::json;
 use millrace_dsl::query::geo::{self, Corner, GeoPoint};
 use millrace_dsl::query::{BoostMode, Combination, DistanceFeatureQuery, ScoreMode};
-use millrace_storage::mapping::{ColumnKind, Field, FieldType};
+use millrace_mapping::{ColumnKind, Field, FieldType};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use millrace_dsl::query::ExistsQuery;
-use millrace_storage::mapping::{FieldType, PathId};
-use millrace_storage::metadata::matches;
+use millrace_mapping::pattern::matches;
+use millrace_mapping::{FieldType, PathId};
 use millrace_work::error::{Error, Result};
 
 use super::{LowerClause, PRESENT, Resolver, metadata, searchable};

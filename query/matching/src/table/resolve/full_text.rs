@@ -5,8 +5,8 @@ use millrace_dsl::minimum_should_match::MinimumShouldMatch;
 use millrace_dsl::query::{
     Fuzziness, FuzzyOptions, MAX_CLAUSES, MatchBoolPrefixQuery, MatchQuery, Operator, ZeroTerms,
 };
-use millrace_storage::analysis::Analyzer;
-use millrace_storage::mapping::{Field, FieldType};
+use millrace_mapping::analysis::Analyzer;
+use millrace_mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 

@@ -5,7 +5,7 @@ use millrace_dsl::query::geo::{self, Corner, GeoPoint};
 use millrace_dsl::query::{
     Decay, FieldValueFactor, Function, FunctionScoreQuery, RandomScore, double, java_hash,
 };
-use millrace_storage::mapping::{ColumnKind, Field, FieldType};
+use millrace_mapping::{ColumnKind, Field, FieldType};
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 

@@ -2,7 +2,7 @@
 
 use millrace_dsl::query::geo::{GeoPoint, Validation};
 use millrace_dsl::query::{GeoBoundingBoxQuery, GeoDistanceQuery, GeoPolygonQuery};
-use millrace_storage::mapping::{Field, FieldType};
+use millrace_mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 
 use super::{LowerClause, Resolver};

@@ -5,8 +5,8 @@ use std::sync::Arc;
 use millrace_dsl::query::{
     IntervalFilter, IntervalMode, IntervalRule, IntervalsQuery, MAX_CLAUSES, RegexpQuery, TermSource,
 };
-use millrace_storage::analysis::Analyzer;
-use millrace_storage::mapping::{Field, FieldType};
+use millrace_mapping::analysis::Analyzer;
+use millrace_mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 
 use super::full_text::has_positions;

@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use millrace_dsl::json::text;
 use millrace_dsl::query::{Example, MAX_CLAUSES, MoreLikeThisQuery, TermSelection};
-use millrace_storage::mapping::{Field, FieldType};
-use millrace_storage::metadata::matches;
+use millrace_mapping::pattern::matches;
+use millrace_mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 

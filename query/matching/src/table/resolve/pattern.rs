@@ -7,7 +7,7 @@ use millrace_dsl::query::{
     Fuzziness, FuzzyOptions, FuzzyQuery, MAX_CLAUSES, Normalize, PrefixQuery, RegexpQuery, Rewrite,
     WildcardQuery,
 };
-use millrace_storage::mapping::{Field, FieldType};
+use millrace_mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 

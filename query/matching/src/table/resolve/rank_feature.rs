@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use millrace_dsl::query::{FeatureFunction, RankFeatureQuery};
-use millrace_storage::document::feature_lead;
-use millrace_storage::mapping::{Field, FieldType};
+use millrace_mapping::document::feature_lead;
+use millrace_mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 
 use super::{LowerClause, Resolver};

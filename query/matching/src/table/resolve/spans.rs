@@ -7,7 +7,7 @@ use millrace_dsl::query::{
     Bound, MAX_CLAUSES, Query, SpanEnclosureQuery, SpanFieldMaskingQuery, SpanFirstQuery, SpanGapQuery,
     SpanMultiQuery, SpanNearQuery, SpanNotQuery, SpanOrQuery, SpanTermQuery,
 };
-use millrace_storage::mapping::{Field, FieldType, PathId, Scalar};
+use millrace_mapping::{Field, FieldType, PathId, Scalar};
 use millrace_work::error::{Error, Result};
 
 use super::full_text::has_positions;

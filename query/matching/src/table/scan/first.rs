@@ -23,7 +23,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::ArrayRef;
 use datafusion::common::ScalarValue;
-use millrace_storage::mapping::PathId;
+use millrace_mapping::PathId;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use datafusion::arrow::array::{ArrayRef, Float32Array, RecordBatch, RecordBatchOptions, UInt32Array};
-use millrace_storage::mapping::PathId;
-use millrace_storage::segment::list_rows;
+use millrace_mapping::PathId;
+use millrace_segment::list_rows;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 

@@ -7,7 +7,7 @@ use millrace_dsl::query::{
 };
 use millrace_dsl::query_string::number;
 use millrace_dsl::query_string::syntax::Leaf;
-use millrace_storage::mapping::FieldType;
+use millrace_mapping::FieldType;
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 

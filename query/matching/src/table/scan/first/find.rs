@@ -4,8 +4,8 @@ use std::mem;
 
 use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch};
 use datafusion::arrow::compute::{concat_batches, filter};
-use millrace_storage::mapping::PathId;
-use millrace_storage::segment::{NumberBounds, PageBounds, list_rows};
+use millrace_mapping::PathId;
+use millrace_segment::{NumberBounds, PageBounds, list_rows};
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 

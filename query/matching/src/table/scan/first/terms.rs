@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, StringViewArray};
 use millrace_dsl::sort::Mode;
-use millrace_storage::mapping::PathId;
+use millrace_mapping::PathId;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 

@@ -1,7 +1,7 @@
 use std::ops::Range;
 
 use millrace_dsl::sort::Mode;
-use millrace_storage::mapping::ColumnKind;
+use millrace_mapping::ColumnKind;
 use millrace_work::QueryContext;
 use millrace_work::compute::Stop;
 
