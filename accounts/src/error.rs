@@ -3,7 +3,7 @@
 
 use std::time::Duration;
 
-use millrace_storage::Kind;
+use millrace_runtime::Kind;
 
 /// Result of an operation on accounts.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -56,7 +56,7 @@ pub enum Error {
     },
     /// The store failed.
     #[error(transparent)]
-    Store(#[from] millrace_storage::Error),
+    Store(#[from] millrace_runtime::Error),
     /// A defect of this program, or of the system that it runs on.
     #[error("{0}")]
     Internal(String),

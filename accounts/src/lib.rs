@@ -2,7 +2,7 @@
 //!
 //! [`Accounts`] is the whole of it. It keeps everything in memory, writes changes through to a [`Store`] (the engine's
 //! catalog), and turns the headers of a request into an [`Authenticated`] principal with its privileges, or refuses it
-//! ([`Refusal`]). What a principal may do is asked of `millrace_storage::access`; HTTP forms of accounts are made above.
+//! ([`Refusal`]). What a principal may do is asked of `millrace_catalog::access`; HTTP forms of accounts are made above.
 //!
 //! - [`accounts`]: the operations
 //! - [`state`], [`store`]: what is known, and how it is kept

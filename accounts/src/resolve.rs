@@ -5,8 +5,7 @@ use std::collections::HashMap;
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use millrace_storage::Principal;
-use millrace_storage::access::{Caller, Privileges};
+use millrace_catalog::access::{Caller, Principal, Privileges};
 use parking_lot::RwLock;
 
 use crate::api_key::ApiKey;

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use millrace_storage::catalog::{AccountChange, AccountRecord};
+use millrace_catalog::{AccountChange, AccountRecord};
 use rpds::{HashTrieMapSync, HashTrieSetSync};
 use serde::{Deserialize, Serialize};
 

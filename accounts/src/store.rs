@@ -1,8 +1,8 @@
 //! Storage of accounts, and its format.
 
 use async_trait::async_trait;
-use millrace_storage::Engine;
-use millrace_storage::catalog::{AccountChange, AccountRecord};
+use millrace_catalog::{AccountChange, AccountRecord};
+use millrace_engine::Engine;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
@@ -12,30 +12,30 @@ use crate::error::{Error, Result};
 #[async_trait]
 pub trait Store: std::fmt::Debug + Send + Sync + 'static {
     /// Reads all records.
-    async fn accounts(&self) -> millrace_storage::Result<Vec<AccountRecord>>;
+    async fn accounts(&self) -> millrace_runtime::Result<Vec<AccountRecord>>;
     /// Changes some in order, all or none, durably.
-    async fn put_accounts(&self, changes: &[AccountChange]) -> millrace_storage::Result<()>;
+    async fn put_accounts(&self, changes: &[AccountChange]) -> millrace_runtime::Result<()>;
     /// Reads a secret that a version before kept by itself.
-    async fn secret(&self, key: &str) -> millrace_storage::Result<Option<Vec<u8>>>;
+    async fn secret(&self, key: &str) -> millrace_runtime::Result<Option<Vec<u8>>>;
     /// Replaces it.
-    async fn put_secret(&self, key: &str, value: &[u8]) -> millrace_storage::Result<()>;
+    async fn put_secret(&self, key: &str, value: &[u8]) -> millrace_runtime::Result<()>;
 }
 
 #[async_trait]
 impl Store for Engine {
-    async fn accounts(&self) -> millrace_storage::Result<Vec<AccountRecord>> {
+    async fn accounts(&self) -> millrace_runtime::Result<Vec<AccountRecord>> {
         Self::accounts(self).await
     }
 
-    async fn put_accounts(&self, changes: &[AccountChange]) -> millrace_storage::Result<()> {
+    async fn put_accounts(&self, changes: &[AccountChange]) -> millrace_runtime::Result<()> {
         Self::put_accounts(self, changes).await
     }
 
-    async fn secret(&self, key: &str) -> millrace_storage::Result<Option<Vec<u8>>> {
+    async fn secret(&self, key: &str) -> millrace_runtime::Result<Option<Vec<u8>>> {
         self.get_secret(key).await
     }
 
-    async fn put_secret(&self, key: &str, value: &[u8]) -> millrace_storage::Result<()> {
+    async fn put_secret(&self, key: &str, value: &[u8]) -> millrace_runtime::Result<()> {
         Self::put_secret(self, key, value).await
     }
 }

@@ -206,7 +206,7 @@ pub(crate) fn texts_of(address: IpAddr) -> Vec<String> {
 }
 
 pub(crate) fn matches(pattern: &str, text: &str) -> bool {
-    millrace_storage::metadata::matches(pattern, text)
+    millrace_mapping::pattern::matches(pattern, text)
 }
 
 #[cfg(test)]

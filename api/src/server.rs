@@ -19,7 +19,7 @@ use millrace_listen::{Config, Tls, TlsFiles};
 use millrace_notifications::Notifications;
 use millrace_pipelines::Manager;
 use millrace_query::SearchService;
-use millrace_storage::Engine;
+use millrace_engine::Engine;
 
 /// Configuration of the listeners and their users.
 #[derive(Clone, Debug)]

@@ -17,10 +17,11 @@ use base64::engine::general_purpose::STANDARD;
 use criterion::{BatchSize, Criterion};
 use http::{HeaderMap, HeaderValue};
 use millrace_accounts::{Accounts, AnyQuery, Config, Edit, IndexGrant, NewApiKey, Role, Setter, Store, User};
-use millrace_storage::access::Action;
-use millrace_storage::catalog::{AccountChange, AccountRecord};
-use millrace_storage::metadata::IndicesOptions;
-use millrace_storage::{Engine, Principal, Session, SystemClock};
+use millrace_catalog::access::{Action, Principal};
+use millrace_catalog::metadata::IndicesOptions;
+use millrace_catalog::{AccountChange, AccountRecord};
+use millrace_engine::{Engine, Session};
+use millrace_runtime::SystemClock;
 use serde_json::json;
 use tokio::runtime::Runtime;
 use tokio::time::Instant;
@@ -54,19 +55,19 @@ struct NullStore;
 
 #[async_trait]
 impl Store for NullStore {
-    async fn accounts(&self) -> millrace_storage::Result<Vec<AccountRecord>> {
+    async fn accounts(&self) -> millrace_runtime::Result<Vec<AccountRecord>> {
         Ok(Vec::new())
     }
 
-    async fn put_accounts(&self, _: &[AccountChange]) -> millrace_storage::Result<()> {
+    async fn put_accounts(&self, _: &[AccountChange]) -> millrace_runtime::Result<()> {
         Ok(())
     }
 
-    async fn secret(&self, _: &str) -> millrace_storage::Result<Option<Vec<u8>>> {
+    async fn secret(&self, _: &str) -> millrace_runtime::Result<Option<Vec<u8>>> {
         Ok(None)
     }
 
-    async fn put_secret(&self, _: &str, _: &[u8]) -> millrace_storage::Result<()> {
+    async fn put_secret(&self, _: &str, _: &[u8]) -> millrace_runtime::Result<()> {
         Ok(())
     }
 }
@@ -205,9 +206,9 @@ async fn many_patterns() -> Result<Accounts> {
 /// credentials to that, and by names that nobody has asked for before.
 fn resolve(criterion: &mut Criterion, runtime: &Runtime) -> Result<()> {
     let directory = tempfile::tempdir()?;
-    let config = millrace_storage::Config {
+    let config = millrace_engine::Config {
         data_dir: directory.path().to_owned(),
-        ..millrace_storage::Config::default()
+        ..millrace_engine::Config::default()
     };
     let (engine, accounts) = runtime.block_on(async {
         let engine = Engine::open(config, Arc::new(SystemClock)).await?;

@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| millrace_storage::fuzzing::regexp(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| millrace_mapping::fuzzing::regexp(data));

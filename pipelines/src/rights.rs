@@ -7,9 +7,8 @@
 
 use std::sync::Arc;
 
+use millrace_catalog::access::{Action, ActionSet, Caller, Grant, NamePattern, Principal, Privileges};
 use millrace_ingest::output::Output;
-use millrace_storage::Principal;
-use millrace_storage::access::{Action, ActionSet, Caller, Grant, NamePattern, Privileges};
 
 use crate::Graph;
 use crate::graph::{OutputNode, each_plugin};

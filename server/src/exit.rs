@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use millrace_storage::{Error, Kind};
+use millrace_runtime::{Error, Kind};
 
 /// One line for stderr and an exit code.
 #[derive(Debug)]

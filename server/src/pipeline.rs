@@ -6,13 +6,14 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
+use millrace_engine::Engine;
 use millrace_ingest::budget::Budget;
 use millrace_ingest::{Fault, dead_letter};
 use millrace_pipelines::language::{self, MAX_BYTES};
 use millrace_pipelines::runtime::Pipeline;
 use millrace_pipelines::store::{Store, Volatile, of_engine};
 use millrace_pipelines::{Dialect, Graph, Settings, rights};
-use millrace_storage::{Compute, Engine, SystemClock};
+use millrace_runtime::{Compute, SystemClock};
 use serde_json::json;
 
 use crate::cli::{PipelineCheckArgs, PipelineCommand, PipelineReplayArgs, PipelineRunArgs};

@@ -1,6 +1,6 @@
 //! `millrace repair`: a new catalog out of object store and log, on a data directory that no server runs on.
 
-use millrace_storage::repair::{self, Options};
+use millrace_engine::repair::{self, Options};
 
 use crate::cli::RepairArgs;
 use crate::config::Config;

@@ -18,13 +18,14 @@ use std::time::Duration;
 
 use millrace_alerting::Alerting;
 use millrace_api::{Server, StartError};
+use millrace_engine::{Engine, ReplayProgress};
 use millrace_flight::Flight;
 use millrace_intelligence::Intelligence;
 use millrace_listen::{Listener, Tls};
-use millrace_pipelines::manager;
-use millrace_pipelines::{Environment, Manager};
+use millrace_pipelines::{Environment, Manager, manager};
 use millrace_query::SearchService;
-use millrace_storage::{Engine, Instant, ReplayProgress, SystemClock};
+use millrace_engine::{Engine, Instant, ReplayProgress};
+use millrace_runtime::SystemClock;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
@@ -32,9 +33,8 @@ use tokio::time::timeout_at;
 
 use crate::config::{Config, Listen};
 use crate::exit::Failure;
-use crate::logging;
-use crate::memory;
 use crate::notify::Supervisor;
+use crate::{logging, memory};
 
 /// Runs the server until a signal ends it.
 pub(crate) fn run(mut config: Config) -> Result<(), Failure> {
@@ -91,7 +91,7 @@ fn end_start(supervisor: &Supervisor) -> ! {
 }
 
 /// Opens the store; the supervisor is told how far it is.
-async fn open(storage: millrace_storage::Config, supervisor: &Supervisor) -> Result<Arc<Engine>, Failure> {
+async fn open(storage: millrace_engine::Config, supervisor: &Supervisor) -> Result<Arc<Engine>, Failure> {
     let progress = Arc::new(ReplayProgress::default());
     let opening = Engine::open_watched(storage, Arc::new(SystemClock), Arc::clone(&progress));
     tokio::pin!(opening);
@@ -125,7 +125,7 @@ pub(crate) fn runtime(threads: usize) -> Result<Runtime, Failure> {
     builder
         .thread_name("millrace")
         .thread_stack_size(STACK_BYTES)
-        .on_thread_start(millrace_storage::run_promptly)
+        .on_thread_start(millrace_runtime::run_promptly)
         .enable_all()
         .build()
         .map_err(Failure::other)

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::HeaderMap;
-use millrace_storage::Principal;
+use millrace_catalog::access::Principal;
 
 use super::Accounts;
 use crate::credentials::Credentials;

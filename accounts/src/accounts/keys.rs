@@ -2,8 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_storage::Principal;
-use millrace_storage::access::Caller;
+use millrace_catalog::access::{Caller, Principal};
 use tokio::sync::oneshot;
 
 use super::{Accounts, bound};

@@ -23,7 +23,8 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use millrace_storage::{Principal, SharedClock};
+use millrace_catalog::access::Principal;
+use millrace_runtime::SharedClock;
 use tokio::sync::{Mutex, Semaphore};
 
 pub use authenticate::{Authenticated, Scheme};

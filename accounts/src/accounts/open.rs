@@ -4,7 +4,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 
 use arc_swap::ArcSwap;
-use millrace_storage::SharedClock;
+use millrace_runtime::SharedClock;
 use tokio::sync::{Mutex, Semaphore};
 
 use super::{Accounts, Inner, SEARCHES, SEARCHES_OF_MANAGERS, hash_password, sweep};

@@ -16,9 +16,9 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use http::HeaderMap;
 use http::header::AUTHORIZATION;
-use millrace_storage::ManualClock;
-use millrace_storage::access::Action;
-use millrace_storage::catalog::{AccountChange, AccountRecord};
+use millrace_catalog::access::Action;
+use millrace_catalog::{AccountChange, AccountRecord};
+use millrace_runtime::ManualClock;
 use serde_json::{Value, json};
 
 use super::*;
@@ -34,7 +34,7 @@ struct Memory {
 
 #[async_trait]
 impl Store for Memory {
-    async fn accounts(&self) -> millrace_storage::Result<Vec<AccountRecord>> {
+    async fn accounts(&self) -> millrace_runtime::Result<Vec<AccountRecord>> {
         let record = |((kind, name), body): (&(String, String), &String)| AccountRecord {
             kind: kind.clone(),
             name: name.clone(),
@@ -43,9 +43,9 @@ impl Store for Memory {
         Ok(self.records.lock().iter().map(record).collect())
     }
 
-    async fn put_accounts(&self, changes: &[AccountChange]) -> millrace_storage::Result<()> {
+    async fn put_accounts(&self, changes: &[AccountChange]) -> millrace_runtime::Result<()> {
         if self.fails.load(Ordering::Relaxed) {
-            return Err(millrace_storage::Error::Rejected("disk full".to_owned()));
+            return Err(millrace_runtime::Error::Rejected("disk full".to_owned()));
         }
         let mut records = self.records.lock();
         for change in changes.iter().cloned() {
@@ -61,11 +61,11 @@ impl Store for Memory {
         Ok(())
     }
 
-    async fn secret(&self, key: &str) -> millrace_storage::Result<Option<Vec<u8>>> {
+    async fn secret(&self, key: &str) -> millrace_runtime::Result<Option<Vec<u8>>> {
         Ok(self.secrets.lock().get(key).cloned())
     }
 
-    async fn put_secret(&self, key: &str, value: &[u8]) -> millrace_storage::Result<()> {
+    async fn put_secret(&self, key: &str, value: &[u8]) -> millrace_runtime::Result<()> {
         self.secrets.lock().insert(key.to_owned(), value.to_owned());
         Ok(())
     }

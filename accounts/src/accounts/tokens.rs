@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use millrace_storage::Principal;
+use millrace_catalog::access::Principal;
 
 use super::{Accounts, bound};
 use crate::error::{Error, Refusal, Result};

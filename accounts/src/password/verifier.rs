@@ -12,7 +12,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_storage::SharedClock;
+use millrace_runtime::SharedClock;
 use parking_lot::{Condvar, Mutex};
 use tokio::sync::watch;
 

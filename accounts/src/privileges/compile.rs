@@ -2,7 +2,8 @@
 
 use std::sync::Arc;
 
-use millrace_storage::access::{ActionSet, FieldRules, Grant, NamePattern, Privileges};
+use millrace_catalog::access::{ActionSet, Grant, NamePattern, Privileges};
+use millrace_mapping::fields::FieldRules;
 use serde_json::json;
 
 use super::names::{PrivilegeScope, privilege};
@@ -56,7 +57,7 @@ fn grant(grant: &IndexGrant) -> Result<Grant> {
     let names = grant.names.iter().map(|name| NamePattern::parse(name));
     let fields = grant.field_security.as_ref().map(|fields| FieldRules::new(&fields.grant, &fields.except));
     Ok(Grant {
-        names: names.collect::<millrace_storage::Result<_>>()?,
+        names: names.collect::<millrace_runtime::Result<_>>()?,
         actions: actions(PrivilegeScope::Indices, &grant.privileges)?,
         system: grant.allow_restricted_indices,
         documents: grant.query.as_deref().map(Into::into),

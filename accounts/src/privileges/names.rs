@@ -4,8 +4,9 @@
 //! may have wildcards. A name that several have means the same here for all: what Elasticsearch makes of it. Privileges for parts
 //! that this server has not are known and grant nothing, so that roles made for those products can be brought along.
 
-use millrace_storage::access::{Action, ActionSet, Scope};
-use millrace_storage::metadata::{did_you_mean, matches, similar};
+use millrace_catalog::access::{Action, ActionSet, Scope};
+use millrace_catalog::metadata::{did_you_mean, similar};
+use millrace_mapping::pattern::matches;
 
 use crate::error::{Error, Result};
 use crate::limits::{MAX_NAME_BYTES, shorten};

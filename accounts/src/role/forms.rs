@@ -336,7 +336,7 @@ mod tests {
         let again = Role::from_opensearch(&role.to_opensearch()).unwrap();
         for role in [role, again] {
             let fields = role.indices[0].field_security.as_ref().unwrap();
-            let rules = millrace_storage::access::FieldRules::new(&fields.grant, &fields.except);
+            let rules = millrace_mapping::fields::FieldRules::new(&fields.grant, &fields.except);
             assert!(!rules.shows("a"), "{fields:?}");
         }
     }

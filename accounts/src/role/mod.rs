@@ -4,7 +4,7 @@
 pub(crate) mod builtin;
 mod forms;
 
-use millrace_storage::access::{Action, ActionSet};
+use millrace_catalog::access::{Action, ActionSet};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -127,7 +127,7 @@ impl IndexGrant {
         }
         check_privileges(PrivilegeScope::Indices, &self.privileges)?;
         for name in &self.names {
-            millrace_storage::access::NamePattern::parse(name)?;
+            millrace_catalog::access::NamePattern::parse(name)?;
         }
         if let Some(query) = &self.query {
             check_query(query, meaning)?;

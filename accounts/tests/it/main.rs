@@ -9,14 +9,15 @@ use std::sync::Arc;
 
 use http::HeaderMap;
 use millrace_accounts::{Accounts, AnyQuery, Config, Mapping, NewApiKey, Role, Scheme, Store, User};
-use millrace_storage::access::Action;
-use millrace_storage::{Engine, SystemClock};
+use millrace_catalog::access::Action;
+use millrace_engine::Engine;
+use millrace_runtime::SystemClock;
 use serde_json::json;
 
 const HERE: IpAddr = IpAddr::V4(Ipv4Addr::LOCALHOST);
 
 async fn open(dir: &Path, password: &str) -> (Arc<Engine>, Accounts) {
-    let config = millrace_storage::Config { data_dir: dir.to_owned(), ..millrace_storage::Config::default() };
+    let config = millrace_engine::Config { data_dir: dir.to_owned(), ..millrace_engine::Config::default() };
     let engine = Engine::open(config, Arc::new(SystemClock)).await.unwrap();
     let store: Arc<dyn Store> = Arc::clone(&engine) as Arc<dyn Store>;
     let config = Config { admin_password: Some(password.to_owned()), ..Config::default() };

@@ -5,11 +5,12 @@
 
 use std::collections::BTreeMap;
 
+use millrace_catalog::access::Action;
+use millrace_engine::Session;
 use millrace_plot::{EventMarker, Level, LineStyle, Plot, Series};
 use millrace_rules::Time;
 use millrace_rules::definition::{Definition, RuleType};
-use millrace_storage::access::Action;
-use millrace_storage::{Error as StorageError, Priority, Session};
+use millrace_runtime::{Error as StorageError, Priority};
 use serde_json::{Value, json};
 
 use super::error::from_alerting;

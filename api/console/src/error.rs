@@ -2,7 +2,7 @@
 
 use millrace_alerting as alerting;
 use millrace_intelligence as intelligence;
-use millrace_storage::Kind;
+use millrace_runtime::Kind;
 use serde_json::{Value, json};
 
 pub(crate) use millrace_gateway::Error;

@@ -5,10 +5,11 @@ use std::sync::Arc;
 use ::http::Method;
 use bytes::Bytes;
 use millrace_accounts::{self as accounts, Accounts};
+use millrace_catalog::access::{Action, ActionSet, Caller, Principal, Privileges};
+use millrace_engine::{Config, Engine};
 use millrace_listen::Budget;
 use millrace_query::SearchService;
-use millrace_storage::access::{Action, ActionSet, Caller, Privileges};
-use millrace_storage::{Config, Engine, Principal, SystemClock};
+use millrace_runtime::SystemClock;
 
 use super::*;
 use crate::http::{MemoryAllowance, Params, Request};

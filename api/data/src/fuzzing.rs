@@ -1,4 +1,4 @@
-//! Entry points of fuzzers: bytes go through a parser of this crate, as `millrace_storage::fuzzing` does it for storage.
+//! Entry points of fuzzers: bytes go through a parser of this crate, as `millrace_mapping::fuzzing` does it for storage.
 
 use bytes::Bytes;
 

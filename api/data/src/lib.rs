@@ -2,7 +2,7 @@
 //!
 //! [`DataApi`] is the router of the data listener; [`routes`] is its table. Handlers are grouped by
 //! what they are about: `documents` and `bulk` write and read documents through the
-//! [`Engine`](millrace_storage::Engine), `search` and `sql` pass on to
+//! [`Engine`](millrace_engine::Engine), `search` and `sql` pass on to
 //! [`SearchService`](millrace_query::SearchService), `admin` looks after indices and the cluster, `security` after
 //! [`Accounts`](millrace_accounts::Accounts).
 

@@ -10,9 +10,11 @@ use std::sync::Arc;
 use futures::future::BoxFuture;
 use http::request::Parts;
 use millrace_accounts::{Authenticated, Credentials, Scheme};
+use millrace_catalog::access::{Action, ActionSet, Principal, Refusals};
+use millrace_engine::Session;
+use millrace_engine::access::Sender;
 use millrace_listen::{Budget, ClientCertificate, Peer, check_origin};
-use millrace_storage::access::{Action, ActionSet, Refusals, Sender};
-use millrace_storage::{Error as StoreError, Principal, Session};
+use millrace_runtime::Error as StoreError;
 use tokio::sync::watch;
 
 use crate::audit::AuditTrail;

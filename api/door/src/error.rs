@@ -2,7 +2,7 @@
 //! Elasticsearch-shaped bodies.
 //!
 //! [`Error`] is what every handler returns. It is made by the constructors here or from
-//! [`millrace_storage::Error`] and [`millrace_query::Error`]; [`Error::to_json`] renders the body
+//! [`millrace_runtime::Error`] and [`millrace_query::Error`]; [`Error::to_json`] renders the body
 //! `{"error":{"root_cause":[..],"type":..,"reason":..},"status":N}` and [`Error::write_item`] the
 //! form inside a `_bulk` item. What a client cannot act on (I/O, catalog, defects) is logged here in
 //! full under a reference that the answer repeats, and answered without internals.
@@ -13,7 +13,6 @@ use std::time::Duration;
 
 use millrace_accounts as accounts;
 use millrace_listen::{BodyError, BudgetExceeded, ForeignHeader};
-use millrace_storage as storage;
 use serde_json::{Map, Value, json};
 
 /// What credentials are asked for with, in Elasticsearch's words.
@@ -336,8 +335,8 @@ impl Error {
         self.0.headers
     }
 
-    fn from_storage(error: &storage::Error) -> Self {
-        use storage::Error as S;
+    fn from_storage(error: &millrace_runtime::Error) -> Self {
+        use millrace_runtime::Error as S;
         let reason = error.to_string();
         match error {
             S::IndexNotFound { index } => Self::index_not_found_because(index, reason),
@@ -437,8 +436,8 @@ impl From<BodyError> for Error {
     }
 }
 
-impl From<storage::Error> for Error {
-    fn from(error: storage::Error) -> Self {
+impl From<millrace_runtime::Error> for Error {
+    fn from(error: millrace_runtime::Error) -> Self {
         Self::from_storage(&error)
     }
 }
@@ -492,7 +491,7 @@ mod tests {
 
     #[test]
     fn missing_index_names_the_resource() {
-        let error = Error::from(storage::Error::IndexNotFound { index: "logs".into() });
+        let error = Error::from(millrace_runtime::Error::IndexNotFound { index: "logs".into() });
         assert_eq!(error.status(), 404);
         let body = error.to_json();
         assert_eq!(
@@ -514,11 +513,11 @@ mod tests {
 
     #[test]
     fn internals_are_not_answered() {
-        let error = Error::from(storage::Error::Internal("pointer 0xdead in /var/secret".into()));
+        let error = Error::from(millrace_runtime::Error::Internal("pointer 0xdead in /var/secret".into()));
         assert_eq!(error.status(), 500);
         assert!(!error.to_json().to_string().contains("secret"));
         let full = std::io::Error::from(std::io::ErrorKind::StorageFull);
-        let error = Error::from(storage::Error::io("write", "/data/log", full));
+        let error = Error::from(millrace_runtime::Error::io("write", "/data/log", full));
         assert_eq!(error.status(), 503);
         assert!(error.reason().contains("no space left"));
     }

@@ -2,7 +2,7 @@
 //!
 //! A [`Service`] takes the requests of a listener. It authenticates the caller, finds the route by a [`Router`](route::Router), begins
 //! the route's action, reads the body, has the handler answer, and renders the answer. Crates above bring the routers. A handler
-//! gets a [`Request`](http::Request) and an [`Api`], which holds a [`Session`](millrace_storage::Session) in place of the engine,
+//! gets a [`Request`](http::Request) and an [`Api`], which holds a [`Session`](millrace_engine::Session) in place of the engine,
 //! and returns a [`Response`](http::Response) or an [`Error`]. Listeners of other protocols enter their requests by a
 //! [`ListenerContext`].
 

@@ -8,8 +8,8 @@ use http::request::Parts;
 use millrace_accounts::{Accounts, Credentials, Scheme};
 use millrace_listen::Tls;
 use millrace_query::SearchService;
-use millrace_storage::access::{Action, ActionSet, Caller, Privileges};
-use millrace_storage::{Engine, Principal, Session};
+use millrace_catalog::access::{Action, ActionSet, Caller, Privileges, Principal};
+use millrace_engine::{Engine, Session};
 
 use crate::audit::{Audit, Config as AuditConfig, HandlerNotes};
 use crate::client::ClientConnection;

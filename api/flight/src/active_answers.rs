@@ -184,8 +184,8 @@ impl<T, S: Stream<Item = Result<T, Status>> + Unpin> Stream for CancellableAnswe
 #[cfg(test)]
 mod tests {
     use futures::{StreamExt, stream};
-    use millrace_storage::Principal;
-    use millrace_storage::access::{ActionSet, Caller, Privileges};
+    use millrace_catalog::access::Principal;
+    use millrace_catalog::access::{ActionSet, Caller, Privileges};
 
     use super::*;
 

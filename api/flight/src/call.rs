@@ -3,8 +3,9 @@
 use std::sync::Arc;
 
 use millrace_gateway::{Entry, ListenerContext};
-use millrace_storage::access::Action;
-use millrace_storage::{Compute, Session};
+use millrace_catalog::access::Action;
+use millrace_engine::Session;
+use millrace_runtime::Compute;
 use parking_lot::Mutex;
 use tonic::{Code, Status};
 

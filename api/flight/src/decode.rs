@@ -18,7 +18,7 @@ use datafusion::arrow::datatypes::{DataType, Field, FieldRef, Fields, Schema, Sc
 use datafusion::arrow::ipc;
 use datafusion::arrow::ipc::convert::fb_to_schema;
 use datafusion::arrow::ipc::reader::{read_dictionary, read_record_batch};
-use millrace_storage::{Compute, Priority};
+use millrace_runtime::{Compute, Priority};
 use tonic::Status;
 
 use crate::status;

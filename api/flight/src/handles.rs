@@ -223,8 +223,8 @@ impl StatementEntry {
 mod tests {
     use datafusion::arrow::array::StringArray;
     use datafusion::arrow::datatypes::Schema;
-    use millrace_storage::Principal;
-    use millrace_storage::access::{ActionSet, Caller, Privileges};
+    use millrace_catalog::access::Principal;
+    use millrace_catalog::access::{ActionSet, Caller, Privileges};
 
     use super::*;
 

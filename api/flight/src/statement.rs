@@ -3,8 +3,8 @@
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use futures::{StreamExt, TryStreamExt};
+use millrace_engine::Session;
 use millrace_query::{SearchService, SqlError, StatementDescription};
-use millrace_storage::Session;
 use tonic::{Code, Status};
 
 use crate::handles::PreparedStatement;

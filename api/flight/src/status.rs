@@ -1,7 +1,8 @@
 //! Errors as gRPC has them.
 
 use millrace_gateway::Error;
-use millrace_storage::{Error as StoreError, Session};
+use millrace_engine::Session;
+use millrace_runtime::Error as StoreError;
 use tonic::{Code, Status};
 
 /// Longest message: it goes in a header, of which clients take a few kilobytes.

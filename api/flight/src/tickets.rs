@@ -7,8 +7,7 @@ use std::time::Duration;
 
 use arrow_flight::sql::{Any, Command, ProstMessageExt, TicketStatementQuery};
 use bytes::{BufMut, Bytes, BytesMut};
-use millrace_storage::Principal;
-use millrace_storage::access::Caller;
+use millrace_catalog::access::{Caller, Principal};
 use prost::Message;
 use ring::{digest, hmac};
 use tonic::Status;

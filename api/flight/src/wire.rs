@@ -16,7 +16,7 @@ use datafusion::arrow::ipc::writer::{EncodedData, IpcWriteOptions};
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt as _, stream};
 use millrace_query::{Encoder, MemoryHold};
-use millrace_storage::{Compute, Priority};
+use millrace_runtime::{Compute, Priority};
 use prost::Message;
 use tonic::Status;
 

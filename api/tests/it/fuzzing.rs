@@ -11,15 +11,15 @@ use rand::{RngExt, SeedableRng};
 type Target = fn(&[u8]);
 
 const TARGETS: [(&str, Target); 11] = [
-    ("analysis", millrace_storage::fuzzing::analysis),
+    ("analysis", millrace_mapping::fuzzing::analysis),
     ("bulk", millrace_data_api::fuzzing::bulk),
     ("credentials", millrace_accounts::fuzzing::credentials),
     ("dashboards", millrace_console::fuzzing::dashboards),
-    ("date_math", millrace_storage::fuzzing::date_math),
+    ("date_math", millrace_mapping::fuzzing::date_math),
     ("dsl", millrace_query::fuzzing::dsl),
-    ("mapping", millrace_storage::fuzzing::mapping),
+    ("mapping", millrace_mapping::fuzzing::mapping),
     ("query_string", millrace_query::fuzzing::query_string),
-    ("regexp", millrace_storage::fuzzing::regexp),
+    ("regexp", millrace_mapping::fuzzing::regexp),
     ("role", millrace_accounts::fuzzing::role),
     ("simple_query_string", millrace_query::fuzzing::simple_query_string),
 ];

@@ -15,8 +15,9 @@ use millrace_gateway::route::{METHODS, Spec, Table, parameter_name, segments};
 use millrace_pipelines::Manager;
 use millrace_pipelines::manager;
 use millrace_query::SearchService;
-use millrace_storage::access::{Action, ActionSet, Caller, Grant, NamePattern, Privileges, Scope};
-use millrace_storage::{Config, Engine, Principal, SystemClock};
+use millrace_catalog::access::{Action, ActionSet, Caller, Grant, NamePattern, Privileges, Scope, Principal};
+use millrace_engine::{Config, Engine};
+use millrace_runtime::SystemClock;
 use serde_json::{Value, json};
 use tempfile::TempDir;
 

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use http_body_util::Full;
 use millrace_accounts::TokenLifetimes;
 use millrace_listen::ClientCertificate;
-use millrace_storage::ManualClock;
+use millrace_runtime::ManualClock;
 use serde_json::{Value, json};
 
 use crate::support::{Answer, Memory, Node, accounts};

@@ -14,8 +14,7 @@ use millrace_api::{
 use millrace_intelligence::Intelligence;
 use millrace_notifications::Notifications;
 use millrace_query::SearchService;
-use millrace_storage::catalog::{AccountChange, AccountRecord};
-use millrace_storage::{Config, Engine, Result, SharedClock, SystemClock};
+use millrace_runtime::{Result, SharedClock, SystemClock};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tempfile::TempDir;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use chrono::Utc;
-use millrace_storage::document::replace_lone_surrogates;
+use millrace_mapping::document::replace_lone_surrogates;
 use serde_json::{Map, Value};
 
 use super::charset::Charset;

@@ -8,9 +8,9 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_storage::{
-    DeadLetter, Engine, OnReject, Precondition, Principal, Result, SourceWrite, SystemDocuments,
-};
+use millrace_catalog::access::Principal;
+use millrace_engine::{DeadLetter, Engine, OnReject, Precondition, SourceWrite, SystemDocuments};
+use millrace_runtime::Result;
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 

@@ -6,9 +6,10 @@ use std::sync::Arc;
 use arrow::array::{Array, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type};
-use millrace_storage::mapping::{Mapping, PathId};
-use millrace_storage::segment::{ColumnBatch, RowParts, SegmentView};
-use millrace_storage::{Engine, Priority, Result};
+use millrace_engine::Engine;
+use millrace_mapping::{Mapping, PathId};
+use millrace_runtime::{Priority, Result};
+use millrace_segment::{ColumnBatch, RowParts, SegmentView};
 use roaring::RoaringBitmap;
 
 use super::INDEX;

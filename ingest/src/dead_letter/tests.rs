@@ -1,9 +1,10 @@
-use millrace_storage::metadata::Uuid;
-use millrace_storage::{Config, SystemClock};
+use millrace_catalog::metadata::Uuid;
+use millrace_engine::Config;
+use millrace_runtime::SystemClock;
 
 use super::*;
 
-async fn write(engine: &Engine, ops: Vec<WriteOp>) -> Vec<Result<millrace_storage::WriteOutcome>> {
+async fn write(engine: &Engine, ops: Vec<WriteOp>) -> Vec<Result<millrace_engine::WriteOutcome>> {
     let letters = letters(Arc::from("main"), Arc::from("out"));
     let write = SourceWrite { ops, ..SourceWrite::default() };
     engine.write_from_source(&Principal::system(), write, letters, TIMEOUT).await.unwrap()
@@ -127,7 +128,7 @@ async fn letters_of_an_earlier_version_are_listed_and_counted() {
     let engine = Engine::open(config, Arc::new(SystemClock)).await.unwrap();
     let mut body = index_body();
     body["mappings"]["properties"].as_object_mut().unwrap().remove("bytes");
-    let create = |metadata: &millrace_storage::metadata::Metadata| {
+    let create = |metadata: &millrace_catalog::metadata::Metadata| {
         metadata.create_index(INDEX, &body, 0, Uuid::new_v4())
     };
     engine.change(&Principal::system(), create).await.unwrap();

@@ -13,7 +13,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use millrace_storage::WriteOp;
+use millrace_engine::WriteOp;
 use tokio::sync::watch;
 
 use crate::options::suggest;

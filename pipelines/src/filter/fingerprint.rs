@@ -10,7 +10,7 @@ use md5::{Digest as _, Md5};
 use millrace_ingest::event::{TIMESTAMP, text_of};
 use millrace_ingest::pattern::{Deadline, Expression, Replacement};
 use millrace_ingest::{Event, Fault, FieldReference, Options, Secret};
-use millrace_storage::murmur;
+use millrace_runtime::murmur;
 use ring::{digest, hmac as ring_hmac};
 use serde_json::Value;
 

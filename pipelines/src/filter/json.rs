@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millrace_ingest::event::{METADATA, TIMESTAMP, text_of};
 use millrace_ingest::{Event, Fault, FieldReference, Options};
-use millrace_storage::document::replace_lone_surrogates;
+use millrace_mapping::document::replace_lone_surrogates;
 use serde_json::{Map, Value};
 
 use super::settings::{ecs_disabled, texts_or};

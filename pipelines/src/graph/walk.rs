@@ -7,8 +7,8 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use millrace_ingest::{Event, Provenance};
-use millrace_storage::Instant;
-use millrace_storage::panic_text;
+use millrace_engine::Instant;
+use millrace_runtime::panic_text;
 
 use super::{Block, FilterNode, Node};
 use crate::condition::Condition;

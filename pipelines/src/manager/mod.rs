@@ -17,7 +17,8 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use futures::future::join_all;
 use millrace_ingest::budget::Budget;
-use millrace_storage::{Compute, Instant};
+use millrace_engine::Instant;
+use millrace_runtime::Compute;
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, watch};
 use tokio::task::JoinHandle;
@@ -478,7 +479,7 @@ impl Manager {
     ///
     /// # Errors
     /// The store's.
-    pub async fn letters(&self, wanted: DeadLetterFilter<'_>) -> Result<Page, millrace_storage::Error> {
+    pub async fn letters(&self, wanted: DeadLetterFilter<'_>) -> Result<Page, millrace_runtime::Error> {
         let _listing = self.listing.lock().await;
         self.store.letters(wanted).await
     }
@@ -492,7 +493,7 @@ impl Manager {
         &self,
         wanted: DeadLetterFilter<'_>,
         output: Option<&str>,
-    ) -> Result<ReplayReport, millrace_storage::Error> {
+    ) -> Result<ReplayReport, millrace_runtime::Error> {
         let _replaying = self.replaying.lock().await;
         let mut replayed = ReplayReport::default();
         let mut after = wanted.after.cloned();

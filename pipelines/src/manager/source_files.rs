@@ -6,16 +6,16 @@ use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
+use millrace_catalog::metadata::parse_bytes;
 use millrace_ingest::dead_letter::{Limits, Policy};
 use millrace_ingest::options::suggest;
-use millrace_storage::metadata::{matches, parse_bytes};
+use millrace_mapping::pattern::matches;
 use ring::digest::{Context, SHA256};
 use serde_norway::{Mapping, Value};
 
-use crate::Graph;
 use crate::language::{self, Dialect, Environment, MAX_BYTES};
 use crate::settings::{EventOrder, Settings};
-use crate::spool;
+use crate::{Graph, spool};
 
 /// Name of the file that describes pipelines.
 const DESCRIPTION: &str = "pipelines.yml";

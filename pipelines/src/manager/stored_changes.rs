@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-use millrace_storage::disk::replace_file;
+use millrace_runtime::disk::replace_file;
 use serde::{Deserialize, Serialize};
 
 use crate::settings::Settings;

@@ -6,11 +6,14 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use futures::future::join_all;
+use millrace_catalog::frame::PositionDelta;
+use millrace_engine::{DeadLetter as Replace, SourceWrite, WriteOp};
 use millrace_ingest::batch::NotStored;
 use millrace_ingest::output::{OrderTicket, SinkInterrupted};
 use millrace_ingest::{Ack, Move};
-use millrace_storage::wal::PositionDelta;
-use millrace_storage::{DeadLetter as Replace, Error, Instant, Kind, SourceWrite, WriteOp};
+use millrace_catalog::frame::PositionDelta;
+use millrace_engine::{DeadLetter as Replace, Instant, SourceWrite, WriteOp};
+use millrace_runtime::{Error, Kind};
 use tokio::sync::watch;
 
 use super::RuntimeContext;
@@ -328,7 +331,7 @@ async fn paused(pause: Duration, mut ending: watch::Receiver<bool>) -> bool {
 fn count(
     shared: &RuntimeContext,
     ops: &[PlannedOperation],
-    results: &[Result<millrace_storage::WriteOutcome, Error>],
+    results: &[Result<millrace_engine::WriteOutcome, Error>],
     took: Duration,
 ) {
     // Operations of one output follow each other: their meter is told once.

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use millrace_ingest::Move;
 use millrace_ingest::output::RefusedEvent;
-use millrace_storage::{Compute, Priority};
+use millrace_runtime::{Compute, Priority};
 
 use super::generation::Generation;
 use super::work::{AcceptedPositions, Filtered, Plan, SinkEvents, plan};
@@ -84,7 +84,7 @@ impl Delivery {
         pipeline: Arc<str>,
         compute: &Compute,
         generation: Arc<Generation>,
-    ) -> Result<(), millrace_storage::Error> {
+    ) -> Result<(), millrace_runtime::Error> {
         let (filtered, places) = (Arc::clone(&self.filtered), std::mem::take(&mut self.places));
         let (graph, taken) = (Arc::clone(&generation.graph), std::mem::take(&mut self.taken));
         let job = move || {

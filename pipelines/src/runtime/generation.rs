@@ -6,7 +6,7 @@
 
 use std::sync::{Arc, Weak};
 
-use millrace_storage::Principal;
+use millrace_catalog::access::Principal;
 use parking_lot::RwLock;
 use tokio::sync::watch;
 

@@ -22,19 +22,19 @@ mod sequence;
 mod tests;
 mod work;
 
-use std::fmt;
-use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use std::{fmt, io};
 
 use chrono::{DateTime, Utc};
 use futures::FutureExt;
 use millrace_ingest::budget::PipelineShare;
 use millrace_ingest::input::BatchSize;
-use millrace_storage::{Compute, Instant, Priority};
+use millrace_engine::Instant;
+use millrace_runtime::{Compute, Priority};
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};

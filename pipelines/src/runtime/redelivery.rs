@@ -6,8 +6,9 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_catalog::access::Principal;
 use millrace_ingest::dead_letter::StoredDeadLetter;
-use millrace_storage::{Principal, Priority};
+use millrace_runtime::Priority;
 
 use super::sequence::Sequence;
 use super::{Pipeline, commit, work};

@@ -9,15 +9,17 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use millrace_catalog::access::Principal;
+use millrace_catalog::frame::PositionDelta;
+use millrace_engine::{
+    Action, DeadLetter as Replace, DocResult, OnReject, SourceWrite, WriteOp, WriteOutcome,
+};
 use millrace_ingest::batch::NotStored;
 use millrace_ingest::budget::{Budget, Reservation};
 use millrace_ingest::input::{Context, Input, InputError};
 use millrace_ingest::output::{Local, OrderTicket, Output, RefusedEvent, Sink, SinkInterrupted};
 use millrace_ingest::{Ack, Batch, Event, Move, Provenance};
-use millrace_storage::wal::PositionDelta;
-use millrace_storage::{
-    Action, DeadLetter as Replace, DocResult, Error, OnReject, Principal, SourceWrite, WriteOp, WriteOutcome,
-};
+use millrace_runtime::Error;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
@@ -72,7 +74,7 @@ impl Store for Memory {
         replace: Replace,
         _timeout: Duration,
         ready: BoxFuture<'_, ()>,
-    ) -> millrace_storage::Result<Durable> {
+    ) -> millrace_runtime::Result<Durable> {
         let SourceWrite { ops, own, moves } = write;
         let ops: Vec<WriteOp> = ops.into_iter().chain(own).collect();
         ready.await;
@@ -134,7 +136,7 @@ impl Store for Memory {
         _: &str,
         source: &str,
         part: &str,
-    ) -> millrace_storage::Result<(Option<Bytes>, u64)> {
+    ) -> millrace_runtime::Result<(Option<Bytes>, u64)> {
         let mut state = self.state.lock();
         let (position, epoch) = state.positions.entry((source.to_owned(), part.to_owned())).or_default();
         *epoch += 1;

@@ -4,10 +4,11 @@ use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use millrace_engine::WriteOp;
 use millrace_ingest::budget::Reservation;
 use millrace_ingest::output::{Output, Sink};
 use millrace_ingest::{Ack, Event, Move, Provenance};
-use millrace_storage::{Instant, WriteOp};
+use millrace_engine::{Instant, WriteOp};
 use ring::digest::{Context, SHA256};
 
 use super::delivery::Delivery;

@@ -7,8 +7,10 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
+use millrace_catalog::access::Principal;
+use millrace_engine::{Action, Engine, SourceWrite, WriteOp};
 use millrace_ingest::{Event, dead_letter};
-use millrace_storage::{Action, Engine, Error, Principal, Result, SourceWrite, WriteOp};
+use millrace_runtime::{Error, Result};
 
 use super::{Durable, Replace, Sender, Store};
 

@@ -12,9 +12,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
+use millrace_catalog::access::Principal;
+use millrace_engine::{DeadLetter as Replace, SourceWrite, WriteOp, WriteOutcome};
 use millrace_ingest::Event;
 use millrace_ingest::dead_letter::{DeadLetterFilter, Limits, Page, StoredDeadLetter};
-use millrace_storage::{DeadLetter as Replace, Error, Principal, Result, SourceWrite, WriteOp, WriteOutcome};
+use millrace_runtime::{Error, Result};
 use parking_lot::Mutex;
 
 pub use engine::of_engine;

@@ -13,7 +13,7 @@ use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type, Int64Type, TimeUnit, UInt64Type};
 use millrace_scoring::one_batch::read_rows;
 use millrace_scoring::source::Source;
-use millrace_storage::mapping::PathId;
+use millrace_mapping::PathId;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 

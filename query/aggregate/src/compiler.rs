@@ -10,7 +10,7 @@ use millrace_matching::lower;
 use millrace_matching::table::TableSnapshot;
 use millrace_matching::table::resolve::{IndexContext, resolve};
 use millrace_matching::table::statistics::Functions;
-use millrace_storage::mapping::{DateFormat, PathId, Scalar};
+use millrace_mapping::{DateFormat, PathId, Scalar};
 use millrace_time::Zone;
 use millrace_work::error::{Error, Result};
 use serde_json::Value;

@@ -6,11 +6,11 @@ use std::sync::Arc;
 use millrace_dsl::aggs::{ValueType, ValuesSource};
 use millrace_dsl::fields::check_format;
 use millrace_dsl::json::text;
+use millrace_mapping::{ColumnKind, DateFormat, Field, FieldType, Scalar};
 use millrace_matching::table::TableIndex;
 use millrace_matching::table::metadata_field::MetadataField;
 use millrace_scoring::metadata_columns::{ID_COLUMN, SEQ_NO_COLUMN, is_metadata_column};
 use millrace_search::fetch::decimal::DecimalFormat;
-use millrace_storage::mapping::{ColumnKind, DateFormat, Field, FieldType, Scalar};
 use millrace_time::Zone;
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
@@ -147,7 +147,7 @@ pub(crate) struct FieldResolution<'a> {
     /// Errors of single indices.
     pub failed: &'a mut Vec<(usize, Error)>,
     /// Gives a column of an index its place in the scope.
-    pub slot: &'a mut dyn FnMut(usize, millrace_storage::mapping::PathId) -> usize,
+    pub slot: &'a mut dyn FnMut(usize, millrace_mapping::PathId) -> usize,
 }
 
 impl Values {

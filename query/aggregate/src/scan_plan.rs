@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use millrace_matching::table::statistics::Functions;
 use millrace_scoring::node::ResolvedPredicate;
-use millrace_storage::mapping::PathId;
+use millrace_mapping::PathId;
 
 /// Scopes and filters of a tree of aggregations.
 #[derive(Debug, Default)]

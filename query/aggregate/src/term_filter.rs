@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use millrace_scoring::automaton::Pattern;
-use millrace_storage::murmur::hash32;
+use millrace_runtime::murmur::hash32;
 
 /// Selection of terms.
 #[derive(Debug, Default)]

@@ -8,10 +8,10 @@ use std::ops::RangeInclusive;
 use std::sync::Arc;
 
 use millrace_dsl::aggs::ValuesSource;
+use millrace_mapping::{FieldType, PathId};
 use millrace_matching::table::partitions::RowPartition;
 use millrace_matching::table::{TableSegment, TableSnapshot, TableState};
-use millrace_storage::mapping::{FieldType, PathId};
-use millrace_storage::segment::NumberBounds;
+use millrace_segment::NumberBounds;
 use millrace_time::{CalendarUnit, Interval, Rounding, Zone};
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;

@@ -1,6 +1,6 @@
 //! Reading JSON values the way OpenSearch's parsers do: lenient about scalars, strict about shape.
 
-pub use millrace_storage::document::token;
+pub use millrace_mapping::document::token;
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 

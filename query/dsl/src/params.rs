@@ -1,6 +1,6 @@
 //! URL parameters: taken one by one; the rest at the end was not known.
 
-use millrace_storage::metadata::IndicesOptions;
+use millrace_catalog::metadata::IndicesOptions;
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 

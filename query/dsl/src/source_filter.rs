@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use millrace_storage::access::{self, FieldRules};
-use millrace_storage::mapping::Mapping;
-use millrace_storage::source::{PathProjection, leave_out, leave_out_of_text};
+use millrace_mapping::fields::FieldRules;
+use millrace_mapping::source::{PathProjection, leave_out, leave_out_of_text};
+use millrace_mapping::{Mapping, fields};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
@@ -93,7 +93,7 @@ impl SourceFilter {
         match self {
             Self::All => Some(source.to_vec()),
             Self::None => Some(b"null".to_vec()),
-            Self::Ruled(inner, rules) => access::shown_of_text(&inner.apply_to_text(source)?, rules),
+            Self::Ruled(inner, rules) => fields::shown_of_text(&inner.apply_to_text(source)?, rules),
             Self::Fields { includes, excludes } => {
                 let (includes, excludes) = (Patterns::new(includes), Patterns::new(excludes));
                 leave_out_of_text(source, false, |path, above| stays(&includes, &excludes, path, above))
@@ -106,7 +106,7 @@ impl SourceFilter {
         match self {
             Self::All => source,
             Self::None => Value::Null,
-            Self::Ruled(inner, rules) => access::shown(inner.apply(source), rules),
+            Self::Ruled(inner, rules) => fields::shown(inner.apply(source), rules),
             Self::Fields { includes, excludes } => match source {
                 Value::Object(fields) => {
                     let includes = Patterns::new(includes);

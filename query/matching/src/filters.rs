@@ -41,7 +41,7 @@ use serde_json::Value;
 use self::clause::{Clause, ClauseContainer, Tree};
 use self::names::Names;
 use millrace_dsl::query::Query;
-use millrace_storage::access::FieldRules;
+use millrace_mapping::fields::FieldRules;
 
 use crate::lower::lower_filter;
 use crate::table::access_snapshot::Documents;

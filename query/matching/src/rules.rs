@@ -5,10 +5,11 @@
 
 use std::sync::{Arc, LazyLock};
 
+use millrace_catalog::access::{DocumentRule, DocumentRules};
 use millrace_dsl::query::{self, Query};
-use millrace_storage::GenerationalCache;
-use millrace_storage::access::{DocumentRule, DocumentRules, FieldRules};
-use millrace_storage::mapping::Mapping;
+use millrace_mapping::Mapping;
+use millrace_mapping::fields::FieldRules;
+use millrace_runtime::GenerationalCache;
 use millrace_work::error::{Error, Result};
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -84,7 +85,7 @@ fn predicate(index: &str, rule: &DocumentRule) -> Result<Predicate> {
         return Ok(known);
     }
     let refused = |error: &dyn std::fmt::Display| {
-        Error::Storage(millrace_storage::Error::Internal(format!(
+        Error::Storage(millrace_runtime::Error::Internal(format!(
             "the query of a role for [{index}] cannot be understood, so nothing of it is shown: {error}"
         )))
     };

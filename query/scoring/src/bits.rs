@@ -1,6 +1,6 @@
 //! The bits of a window of rows, and row sets made of them.
 
-use millrace_storage::segment::{WINDOW_ROWS, WindowBits};
+use millrace_segment::{WINDOW_ROWS, WindowBits};
 use roaring::RoaringBitmap;
 
 /// Up to so many rows of a window are looked up one by one.

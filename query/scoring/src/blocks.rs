@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use millrace_storage::bundle::{Impact, TextIndex};
+use millrace_segment::bundle::{Impact, TextIndex};
 
 use crate::END;
 use crate::bm25::Bm25;

@@ -14,7 +14,7 @@ mod totals;
 
 use std::ops::Range;
 
-use millrace_storage::segment::WindowBits;
+use millrace_segment::WindowBits;
 use millrace_work::QueryContext;
 use millrace_work::compute::Stop;
 use millrace_work::error::Result;

@@ -8,7 +8,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use millrace_storage::mapping::PathId;
+use millrace_mapping::PathId;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 

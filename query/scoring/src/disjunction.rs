@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_storage::segment::WindowBits;
+use millrace_segment::WindowBits;
 use millrace_work::error::{Error, Result};
 
 use crate::bits::{NO_ROWS, is_empty, subtract, unite};

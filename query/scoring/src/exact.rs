@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
-use millrace_storage::mapping::{PathId, Scalar};
+use millrace_mapping::{PathId, Scalar};
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 

@@ -10,12 +10,10 @@ use arrow::array::Int64Array;
 use bytes::Bytes;
 use futures::StreamExt;
 use futures::stream::BoxStream;
-use millrace_storage::Result;
-use millrace_storage::bundle::{Impact, ValueWalker, Walk};
-use millrace_storage::mapping::{PathId, Scalar};
-use millrace_storage::segment::{
-    ColumnBatch, Nested, NumberBounds, PageBounds, RowParts, StoredRow, ValueRange,
-};
+use millrace_mapping::{PathId, Scalar};
+use millrace_runtime::Result;
+use millrace_segment::bundle::{Impact, ValueWalker, Walk};
+use millrace_segment::{ColumnBatch, Nested, NumberBounds, PageBounds, RowParts, StoredRow, ValueRange};
 use millrace_work::compute::Stop;
 use roaring::RoaringBitmap;
 use tantivy::fieldnorm::FieldNormReader;

@@ -33,7 +33,7 @@ pub struct ExpandedTerm {
 #[derive(Clone, Debug)]
 pub struct ExpandedTerms {
     /// Field.
-    pub path: millrace_storage::mapping::PathId,
+    pub path: millrace_mapping::PathId,
     /// `true` if terms of the text index are meant.
     pub text: bool,
     /// The terms, ascending.

@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use millrace_dsl::query::java_hash;
-use millrace_storage::mapping::PathId;
+use millrace_mapping::PathId;
 
 use crate::heap;
 

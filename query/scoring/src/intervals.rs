@@ -12,7 +12,7 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use millrace_dsl::query::Relation;
-use millrace_storage::mapping::PathId;
+use millrace_mapping::PathId;
 use millrace_work::error::{Error, Result};
 
 use crate::automaton::{CancellablePattern, Pattern};

@@ -4,8 +4,8 @@
 //! window has a term more often, the window's lengths tell which rows can pass a threshold before postings are decoded. And
 //! what a run of a term's rows scores at best tells how short these are at least: rows that are shorter do not have it.
 
-use millrace_storage::bundle::{Impact, TextIndex};
-use millrace_storage::segment::WindowBits;
+use millrace_segment::WindowBits;
+use millrace_segment::bundle::{Impact, TextIndex};
 
 use crate::bits::{NO_ROWS, retain};
 use crate::bm25::{B, Bm25};

@@ -1,6 +1,6 @@
 //! Every row, and no row.
 
-use millrace_storage::segment::WindowBits;
+use millrace_segment::WindowBits;
 use millrace_work::error::Result;
 
 use crate::bits::NO_ROWS;

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use millrace_storage::access::FieldRules;
-use millrace_storage::segment::RowParts;
+use millrace_mapping::fields::FieldRules;
+use millrace_segment::RowParts;
 use millrace_work::PARSED_SHARE;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;

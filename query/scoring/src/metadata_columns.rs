@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use arrow::array::{ArrayRef, Int64Array, StringViewArray};
-use millrace_storage::Result;
-use millrace_storage::mapping::PathId;
-use millrace_storage::segment::{ColumnBatch, NumberBounds, PageBounds, RowParts, StoredRow};
+use millrace_mapping::PathId;
+use millrace_runtime::Result;
+use millrace_segment::{ColumnBatch, NumberBounds, PageBounds, RowParts, StoredRow};
 use roaring::RoaringBitmap;
 
 use crate::reader::SegmentReader;

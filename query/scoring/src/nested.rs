@@ -10,8 +10,8 @@ use std::sync::Arc;
 use futures::StreamExt;
 use futures::stream::{self, BoxStream};
 use millrace_dsl::query::NestedScore;
-use millrace_storage::mapping::PathId;
-use millrace_storage::segment::{ColumnBatch, Nested, PageBounds, RowParts, StoredRow, ValueRange};
+use millrace_mapping::PathId;
+use millrace_segment::{ColumnBatch, Nested, PageBounds, RowParts, StoredRow, ValueRange};
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 
@@ -61,7 +61,7 @@ impl SegmentReader for Elements {
         self.root.row_bytes()
     }
 
-    fn inverted(&self) -> millrace_storage::Result<Arc<dyn InvertedIndex>> {
+    fn inverted(&self) -> millrace_runtime::Result<Arc<dyn InvertedIndex>> {
         let bundle: Arc<dyn InvertedIndex> = Arc::clone(self.nested.bundle()) as Arc<_>;
         Ok(bundle)
     }
@@ -71,12 +71,12 @@ impl SegmentReader for Elements {
         column: PathId,
         range: &ValueRange,
         among: Option<&RoaringBitmap>,
-    ) -> millrace_storage::Result<RoaringBitmap> {
+    ) -> millrace_runtime::Result<RoaringBitmap> {
         self.nested.range_rows_blocking(column, range, among)
     }
 
     /// An element has the id of its document.
-    fn id_rows(&self, ids: &[String]) -> millrace_storage::Result<RoaringBitmap> {
+    fn id_rows(&self, ids: &[String]) -> millrace_runtime::Result<RoaringBitmap> {
         let mut elements = RoaringBitmap::new();
         for row in self.root_reader().id_rows(ids)? {
             elements.insert_range(self.nested.elements_of(row));
@@ -89,7 +89,7 @@ impl SegmentReader for Elements {
         columns: &[PathId],
         rows: Option<RoaringBitmap>,
         sink: &mut dyn FnMut(ColumnBatch) -> bool,
-    ) -> millrace_storage::Result<()> {
+    ) -> millrace_runtime::Result<()> {
         let plain = |columns: &[PathId], rows, sink: &mut dyn FnMut(ColumnBatch) -> bool| {
             self.nested.scan_blocking(columns, rows, sink)
         };
@@ -100,7 +100,7 @@ impl SegmentReader for Elements {
         &self,
         columns: &[PathId],
         rows: Option<RoaringBitmap>,
-    ) -> BoxStream<'static, millrace_storage::Result<ColumnBatch>> {
+    ) -> BoxStream<'static, millrace_runtime::Result<ColumnBatch>> {
         let mut batches = Vec::new();
         let read = self.nested.scan_blocking(columns, rows, |batch| {
             batches.push(Ok(batch));
@@ -117,12 +117,12 @@ impl SegmentReader for Elements {
         }
     }
 
-    fn pages(&self, column: PathId) -> millrace_storage::Result<Vec<PageBounds>> {
+    fn pages(&self, column: PathId) -> millrace_runtime::Result<Vec<PageBounds>> {
         Ok(vec![self.bounds(column)])
     }
 
     /// Reads the documents of elements; the numbers are those of the elements.
-    fn fetch(&self, rows: &[u32], wanted: RowParts) -> millrace_storage::Result<Vec<StoredRow>> {
+    fn fetch(&self, rows: &[u32], wanted: RowParts) -> millrace_runtime::Result<Vec<StoredRow>> {
         let parents = self.nested.parents();
         let mut documents: Vec<u32> =
             rows.iter().filter_map(|row| parents.get(*row as usize)).copied().collect();
@@ -136,7 +136,7 @@ impl SegmentReader for Elements {
         Ok(rows.iter().filter_map(of).collect())
     }
 
-    fn nested(&self, path: PathId) -> millrace_storage::Result<Option<Arc<Nested>>> {
+    fn nested(&self, path: PathId) -> millrace_runtime::Result<Option<Arc<Nested>>> {
         self.root.nested(path)
     }
 

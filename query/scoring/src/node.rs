@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use millrace_dsl::minimum_should_match::MinimumShouldMatch;
 use millrace_dsl::query::{Combination, FeatureFunction};
-use millrace_storage::mapping::{PathId, Scalar};
-use millrace_storage::segment::ValueRange;
+use millrace_mapping::{PathId, Scalar};
+use millrace_segment::ValueRange;
 use roaring::RoaringBitmap;
 
 use crate::automaton::Pattern;

@@ -2,8 +2,8 @@
 
 use arrow::array::{Array, ArrayRef};
 use arrow::compute::concat;
-use millrace_storage::mapping::PathId;
-use millrace_storage::segment::ColumnBatch;
+use millrace_mapping::PathId;
+use millrace_segment::ColumnBatch;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 

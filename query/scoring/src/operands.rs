@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use millrace_storage::analysis::Analyzers;
-use millrace_storage::mapping::{PathId, Scalar};
-use millrace_storage::segment::ValueRange;
+use millrace_mapping::analysis::Analyzers;
+use millrace_mapping::{PathId, Scalar};
+use millrace_segment::ValueRange;
 
 /// The share of a matching row in the score.
 #[derive(Clone, Copy, Debug, PartialEq)]

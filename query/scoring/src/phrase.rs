@@ -8,7 +8,7 @@ mod chain;
 
 use std::sync::Arc;
 
-use millrace_storage::mapping::PathId;
+use millrace_mapping::PathId;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use millrace_storage::mapping::PathId;
+use millrace_mapping::PathId;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 
@@ -107,7 +107,7 @@ impl Row {
     fn add(
         &mut self,
         value: &str,
-        analyzer: &millrace_storage::analysis::Analyzer,
+        analyzer: &millrace_mapping::analysis::Analyzer,
         of_term: &HashMap<&str, Vec<usize>>,
     ) {
         let base = self.next;

@@ -1,7 +1,7 @@
 //! Phrases of single terms in many short rows: a word of bits a row says where each term stands, and what is left of them,
 //! moved to where the phrase begins, is where it does.
 
-use millrace_storage::segment::{WINDOW_ROWS, WindowBits};
+use millrace_segment::{WINDOW_ROWS, WindowBits};
 use millrace_work::error::Result;
 
 use crate::bits::{NO_ROWS, has, intersect, unite};

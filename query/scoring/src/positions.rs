@@ -2,8 +2,8 @@
 
 use std::ops::Range;
 
-use millrace_storage::bundle::TextPostings;
-use millrace_storage::segment::{WINDOW_ROWS, WindowBits};
+use millrace_segment::bundle::TextPostings;
+use millrace_segment::{WINDOW_ROWS, WindowBits};
 
 use crate::bits;
 use crate::union::PostingsUnion;

@@ -5,7 +5,7 @@ mod conjunction;
 
 use std::sync::Arc;
 
-use millrace_storage::segment::ValueRange;
+use millrace_segment::ValueRange;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use millrace_storage::mapping::{PathId, Scalar};
-use millrace_storage::segment::{PagedRange, ValueRange, WINDOW_ROWS, WindowBits};
+use millrace_mapping::{PathId, Scalar};
+use millrace_segment::{PagedRange, ValueRange, WINDOW_ROWS, WindowBits};
 use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;

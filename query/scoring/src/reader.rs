@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use futures::stream::BoxStream;
-use millrace_storage::Result;
-use millrace_storage::bundle::{Bundle, Impact, RowList, TermRows, TextIndex, ValueWalker};
-use millrace_storage::mapping::{PathId, Scalar};
-use millrace_storage::segment::{
+use millrace_mapping::{PathId, Scalar};
+use millrace_runtime::Result;
+use millrace_segment::bundle::{Bundle, Impact, RowList, TermRows, TextIndex, ValueWalker};
+use millrace_segment::{
     ColumnBatch, Minutes, Nested, PageBounds, PagedRange, RowParts, Segment, StoredFiles, StoredRow, Tally,
     ValueRange, WindowBits,
 };

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use millrace_dsl::query::{DecayShape, Modifier, MultiValueMode};
-use millrace_storage::mapping::PathId;
-use millrace_storage::murmur::avalanche;
+use millrace_mapping::PathId;
+use millrace_runtime::murmur::avalanche;
 use millrace_work::error::{Error, Result};
 
 use crate::reader::SegmentReader;

@@ -1,6 +1,6 @@
 //! Postings of tantivy as rows that are read by windows.
 
-use millrace_storage::segment::{WINDOW_ROWS, WindowBits};
+use millrace_segment::{WINDOW_ROWS, WindowBits};
 use tantivy::postings::Postings;
 
 use crate::END;

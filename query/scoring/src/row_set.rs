@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_storage::segment::{WINDOW_ROWS, WindowBits};
+use millrace_segment::{WINDOW_ROWS, WindowBits};
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 use roaring::bitmap::IntoIter;

@@ -6,7 +6,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use millrace_storage::segment::Nested;
+use millrace_segment::Nested;
 use millrace_work::QueryContext;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;

@@ -4,8 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
-use millrace_storage::mapping::PathId;
-use millrace_storage::segment::ColumnBatch;
+use millrace_mapping::PathId;
+use millrace_segment::ColumnBatch;
 use millrace_work::QueryContext;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;

@@ -9,7 +9,7 @@ pub mod walk;
 
 use std::sync::Arc;
 
-use millrace_storage::mapping::{PathId, Scalar};
+use millrace_mapping::{PathId, Scalar};
 use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 

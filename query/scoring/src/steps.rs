@@ -3,7 +3,7 @@
 //! What rows take is known once they are there, and what is beside them is not accounted for until then. So reading
 //! begins with few rows, or with fewer where those of the segment are large on average, and goes on by what it has found.
 
-use millrace_storage::segment::{RowParts, StoredRow};
+use millrace_segment::{RowParts, StoredRow};
 use millrace_work::QueryContext;
 use millrace_work::error::Result;
 

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_storage::mapping::PathId;
+use millrace_mapping::PathId;
 use millrace_work::error::Result;
 
 use crate::condition::Condition;

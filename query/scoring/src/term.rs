@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use millrace_storage::mapping::{PathId, Scalar};
-use millrace_storage::segment::WindowBits;
+use millrace_mapping::{PathId, Scalar};
+use millrace_segment::WindowBits;
 use millrace_work::error::Result;
 use tantivy::postings::Postings;
 

@@ -7,7 +7,7 @@
 
 use std::ops::Range;
 
-use millrace_storage::segment::{WINDOW_ROWS, WindowBits};
+use millrace_segment::{WINDOW_ROWS, WindowBits};
 use millrace_work::error::Result;
 
 use crate::bits::{FEW, NO_ROWS, count, first_from, has, intersect, is_empty, retain, set, unite, up_to};

@@ -1,7 +1,7 @@
 use std::sync::Arc;
 
-use millrace_storage::mapping::Scalar;
-use millrace_storage::segment::ValueRange;
+use millrace_mapping::Scalar;
+use millrace_segment::ValueRange;
 use millrace_work::QueryContext;
 use millrace_work::compute::Stop;
 use millrace_work::error::Error;

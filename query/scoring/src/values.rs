@@ -8,9 +8,9 @@ use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use arrow::datatypes::DataType;
-use millrace_storage::mapping::PathId;
-use millrace_storage::murmur::hash32;
-use millrace_storage::segment::RowParts;
+use millrace_mapping::PathId;
+use millrace_runtime::murmur::hash32;
+use millrace_segment::RowParts;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 

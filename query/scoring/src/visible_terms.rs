@@ -6,7 +6,7 @@
 use std::fmt;
 use std::ops::ControlFlow;
 
-use millrace_storage::mapping::{PathId, Scalar};
+use millrace_mapping::{PathId, Scalar};
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 use tantivy::TERMINATED;

@@ -8,7 +8,7 @@
 
 use std::ops::Range;
 
-use millrace_storage::segment::{WINDOW_ROWS, WindowBits};
+use millrace_segment::{WINDOW_ROWS, WindowBits};
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 

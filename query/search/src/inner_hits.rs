@@ -22,7 +22,7 @@ use millrace_scoring::nested::{Elements, MatchingElement, NestedNode, matching_e
 use millrace_scoring::node::{Node, ResolvedPredicate};
 use millrace_scoring::one_batch::read_rows;
 use millrace_scoring::source::Source;
-use millrace_storage::segment::StoredRow;
+use millrace_segment::StoredRow;
 use millrace_work::QueryContext;
 use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result, ShardFailure};

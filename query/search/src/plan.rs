@@ -77,7 +77,7 @@ impl Planner {
     /// Makes a planner for so many partitions and bytes in memory, and on disk. What is spilled goes into a directory of its own, which is
     /// emptied first: a process that was killed leaves its files behind.
     pub fn new(partitions: usize, memory_bytes: usize, spill_bytes: u64, spill_dir: &Path) -> Result<Self> {
-        millrace_storage::disk::empty_directory(spill_dir).map_err(|error| {
+        millrace_runtime::disk::empty_directory(spill_dir).map_err(|error| {
             Error::Execution(format!("cannot empty the directory [{}]: {error}", spill_dir.display()))
         })?;
         let runtime: RuntimeEnv = RuntimeEnvBuilder::new()
@@ -251,7 +251,7 @@ mod tests {
             snapshot,
             order.keys.clone(),
             options,
-            Compute::new(millrace_storage::Compute::start(1).unwrap()),
+            Compute::new(millrace_runtime::Compute::start(1).unwrap()),
         ));
         let filter = Some(lower::lower(&query::parse(&query).unwrap()).whole_expr());
         let scores = order.by_score();

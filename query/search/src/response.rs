@@ -6,7 +6,7 @@ use bytes::Bytes;
 use millrace_dsl::query::Query;
 use millrace_dsl::source_filter::SourceFilter;
 use millrace_matching::order::number;
-use millrace_storage::segment::StoredRow;
+use millrace_segment::StoredRow;
 use millrace_work::answer::{AnswerBuffer, WriteAnswer};
 use millrace_work::error::{Error, Result, ShardFailure};
 use millrace_work::{QueryContext, bytes_of, bytes_of_members};

@@ -9,9 +9,10 @@ use std::fmt::Write;
 use std::ops::Deref;
 use std::sync::Arc;
 
-pub(crate) use millrace_storage::ContextKind as Kind;
-use millrace_storage::access::Caller;
-use millrace_storage::{OpenContext, Principal, SharedClock};
+use millrace_catalog::access::{Caller, Principal};
+use millrace_engine::OpenContext;
+pub(crate) use millrace_engine::SearchContextKind as Kind;
+use millrace_runtime::SharedClock;
 use millrace_work::error::{Error, Result};
 use parking_lot::Mutex;
 use rand::Rng;
@@ -242,9 +243,9 @@ pub(crate) fn free<T: Send + 'static>(pinned: T) {
 
 #[cfg(test)]
 mod tests {
-    use millrace_storage::access::Privileges;
+    use millrace_catalog::access::Privileges;
 
-    use millrace_storage::ManualClock;
+    use millrace_runtime::ManualClock;
 
     use super::*;
 

@@ -8,6 +8,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_catalog::access::{self, Refusals};
 use millrace_dsl::body::SearchBody;
 use millrace_dsl::json;
 use millrace_dsl::params::{Params, Scope};
@@ -15,11 +16,10 @@ use millrace_dsl::query::Query;
 use millrace_dsl::sort::{self, SortBy, SortKey};
 use millrace_search::fetch;
 use millrace_search::searcher::{Search, slice_of};
-use millrace_storage::access::{self, Refusals};
-use millrace_storage::segment::RowParts;
-use millrace_storage::{
-    Action, DocResult, Error as StorageError, Instant, Kind, RefreshPolicy, Session, WriteOp, WriteOutcome,
-};
+use millrace_catalog::access::{self, Refusals};
+use millrace_segment::RowParts;
+use millrace_engine::{Action, DocResult, Instant, RefreshPolicy, Session, WriteOp, WriteOutcome};
+use millrace_runtime::{Error as StorageError, Kind};
 use millrace_target::access_checkpoint::AccessCheckpoint;
 use millrace_target::lookup;
 use millrace_target::target;

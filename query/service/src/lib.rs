@@ -1,7 +1,7 @@
 //! Search over the store: the query language of the data API, planned by DataFusion.
 //!
 //! [`SearchService`] is the way in. It is handed principals, index expressions, parameters and
-//! bodies by `millrace-api`, takes snapshots from `millrace-storage`, and hands back rendered
+//! bodies by `millrace-api`, takes snapshots from `millrace-engine`, and hands back rendered
 //! answers, or batches of Arrow for statements. On the way: `millrace-dsl` parses, `millrace-matching` finds and scores rows, `millrace-search` makes hits of
 //! them, `millrace-aggregate` aggregates, and `millrace-sql` answers statements; what all of them know of a request at
 //! work, and of errors, is in `millrace-work`.

@@ -6,13 +6,14 @@
 use std::sync::Arc;
 
 use millrace_dsl::query::Query;
+use millrace_mapping::PathId;
 use millrace_matching::lower;
 use millrace_matching::table::resolve::{IndexContext, resolve};
 use millrace_matching::table::{TableSegment, TableSnapshot};
 use millrace_scoring::node::Node;
 use millrace_scoring::ranges::range_rows;
-use millrace_storage::mapping::PathId;
-use millrace_storage::segment::{NumberBounds, ValueRange};
+use millrace_mapping::PathId;
+use millrace_segment::{NumberBounds, ValueRange};
 use millrace_work::QueryContext;
 use millrace_work::compute::Compute;
 use millrace_work::error::Result;

@@ -3,8 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millrace_storage::Principal;
-use millrace_storage::access::Caller;
+use millrace_catalog::access::{Caller, Principal};
 use millrace_work::error::{Error, Result};
 use parking_lot::Mutex;
 
@@ -58,7 +57,7 @@ impl Drop for ThrottlePermit {
 
 #[cfg(test)]
 mod tests {
-    use millrace_storage::access::{ActionSet, Privileges};
+    use millrace_catalog::access::{ActionSet, Privileges};
 
     use super::*;
 

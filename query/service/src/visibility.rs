@@ -4,15 +4,18 @@
 use std::sync::{Arc, Weak};
 
 use futures::future::BoxFuture;
+use millrace_catalog::access::DocumentRules;
 use millrace_dsl::query::{self, Query};
 use millrace_dsl::sort::{SortBy, SortKey};
 use millrace_matching::table::TableSnapshot;
 use millrace_scoring::collect::Address;
 use millrace_search::fetch;
 use millrace_search::searcher::{Search, Searcher};
-use millrace_storage::access::{DocumentLookup, DocumentRules, Visibility};
-use millrace_storage::segment::{RowParts, StoredRow};
-use millrace_storage::{Engine, Error as StorageError, Index, StoredDoc};
+use millrace_catalog::access::DocumentRules;
+use millrace_engine::access::{DocumentLookup, Visibility};
+use millrace_segment::{RowParts, StoredRow};
+use millrace_engine::{Engine, Index, StoredDoc};
+use millrace_runtime::Error as StorageError;
 use millrace_target::target;
 use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
@@ -65,7 +68,7 @@ impl Visibility for ByRules {
         index: &'a Arc<Index>,
         sought: DocumentLookup<'a>,
         rules: &'a DocumentRules,
-    ) -> BoxFuture<'a, millrace_storage::Result<Vec<StoredDoc>>> {
+    ) -> BoxFuture<'a, millrace_runtime::Result<Vec<StoredDoc>>> {
         Box::pin(async move {
             self.rows(index, sought, rules).await.map_err(|error| match error {
                 Error::Storage(error) => error,

@@ -110,8 +110,8 @@ mod tests {
     use datafusion::execution::runtime_env::RuntimeEnv;
     use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
     use futures::stream;
+    use millrace_catalog::access::Caller;
     use millrace_matching::pinned::PinnedMemory;
-    use millrace_storage::access::Caller;
     use millrace_work::compute::Compute;
     use tokio::sync::oneshot;
 
@@ -127,7 +127,7 @@ mod tests {
     /// Starts to write an answer of some MB that is computed at once, whose rest may take so much on disk. Returns what ends when
     /// the plan is dropped, too.
     fn started(env: &Arc<RuntimeEnv>, most: u64, hasty: bool) -> (Items<Bytes>, oneshot::Receiver<()>) {
-        let compute = Compute::new(millrace_storage::Compute::start(1).unwrap());
+        let compute = Compute::new(millrace_runtime::Compute::start(1).unwrap());
         let pins = PinnedMemory::new(&env.memory_pool, 1 << 20);
         let runner = Runner::new(1, Arc::clone(env), compute, pins, most).unwrap();
         let cells: ArrayRef = Arc::new(StringViewArray::from_iter_values(vec!["x".repeat(1_000); ROWS]));

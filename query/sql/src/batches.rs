@@ -23,7 +23,7 @@ use futures::channel::oneshot;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, stream};
-use millrace_storage::Session;
+use millrace_engine::Session;
 use millrace_work::QueryContext;
 use millrace_work::error::Error;
 

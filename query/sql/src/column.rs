@@ -13,11 +13,12 @@ use datafusion::arrow::datatypes::{
 };
 use datafusion::common::stats::Precision;
 use datafusion::common::{ColumnStatistics, ScalarValue};
+use millrace_mapping::PathId;
 use millrace_matching::address::AddressText;
 use millrace_matching::table::{TableSegment, TableSnapshot};
 use millrace_scoring::lists::Lists;
-use millrace_storage::mapping::PathId;
-use millrace_storage::segment::{NumberBounds, PageBounds};
+use millrace_mapping::PathId;
+use millrace_segment::{NumberBounds, PageBounds};
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 

@@ -7,11 +7,14 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use millrace_catalog::access::Action;
+use millrace_catalog::metadata::{IndexMeta, Metadata};
+use millrace_engine::Session;
 use millrace_matching::pinned::PinnedSnapshot;
 use millrace_matching::table::access_snapshot::AccessSnapshot;
-use millrace_storage::Session;
-use millrace_storage::access::Action;
-use millrace_storage::metadata::{IndexMeta, Metadata};
+use millrace_engine::Session;
+use millrace_catalog::access::Action;
+use millrace_catalog::metadata::{IndexMeta, Metadata};
 use millrace_target::access_checkpoint::roles_changed;
 use millrace_work::compute::StopOnDrop;
 use millrace_work::error::Error;

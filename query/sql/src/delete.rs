@@ -11,10 +11,9 @@ use std::time::Duration;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch, StringViewArray};
 use datafusion::arrow::datatypes::{Field, Int64Type, Schema};
 use futures::future::BoxFuture;
-use millrace_storage::access::{self, Refusals};
-use millrace_storage::{
-    Action, DocResult, Error as StorageError, Kind, RefreshPolicy, Session, WriteOp, WriteOutcome,
-};
+use millrace_catalog::access::{self, Refusals};
+use millrace_engine::{Action, DocResult, RefreshPolicy, Session, WriteOp, WriteOutcome};
+use millrace_runtime::{Error as StorageError, Kind};
 use millrace_target::access_checkpoint::AccessCheckpoint;
 use millrace_work::error::Error;
 use sqlparser::ast;

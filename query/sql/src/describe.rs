@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use futures::future::BoxFuture;
-use millrace_storage::Session;
+use millrace_engine::Session;
 use sqlparser::ast;
 
 use super::bind::OutColumn;

@@ -58,8 +58,8 @@ impl From<Error> for SqlError {
     }
 }
 
-impl From<millrace_storage::Error> for SqlError {
-    fn from(error: millrace_storage::Error) -> Self {
+impl From<millrace_runtime::Error> for SqlError {
+    fn from(error: millrace_runtime::Error) -> Self {
         Self::Query(error.into())
     }
 }
@@ -129,7 +129,7 @@ impl SqlError {
             }
             Self::Query(error) => {
                 let kind = match error {
-                    Error::Storage(millrace_storage::Error::IndexNotFound { .. }) => {
+                    Error::Storage(millrace_runtime::Error::IndexNotFound { .. }) => {
                         "IndexNotFoundException".to_owned()
                     }
                     other => exception(&other.error_type()),
@@ -172,7 +172,7 @@ fn details_of(error: &Error) -> String {
         Error::ContextNotFound(id) => {
             format!("Shard[-1]: SearchContextMissingException[No search context found for id [{id}]]")
         }
-        Error::Storage(millrace_storage::Error::IndexNotFound { index }) => format!(
+        Error::Storage(millrace_runtime::Error::IndexNotFound { index }) => format!(
             "[{index}] IndexNotFoundException[{}]\nFor more details, please send request for Json format to see the raw response from OpenSearch engine.",
             error.reason()
         ),

@@ -145,7 +145,7 @@ impl Translator<'_> {
     fn exact(&self, path: &str) -> String {
         let keyword = format!("{path}.keyword");
         let text = |index: &millrace_matching::table::TableIndex| {
-            use millrace_storage::mapping::FieldType;
+            use millrace_mapping::FieldType;
             let own = index.mapping.field(path);
             own.is_some_and(|field| {
                 matches!(

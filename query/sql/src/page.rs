@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
 use futures::future::BoxFuture;
+use millrace_catalog::access::Caller;
 use millrace_matching::pinned::PinnedSnapshot;
 use millrace_matching::table::TableSnapshot;
-use millrace_storage::access::Caller;
 use millrace_work::QueryContext;
 use tokio::sync::Mutex;
 

@@ -7,9 +7,9 @@
 
 use datafusion::logical_expr::{Expr, Operator, not};
 use millrace_dsl::query;
+use millrace_mapping::{Field, FieldType};
 use millrace_matching::lower;
 use millrace_matching::table::TableSnapshot;
-use millrace_storage::mapping::{Field, FieldType};
 use serde_json::{Map, Value, json};
 
 use super::bind::Literal;

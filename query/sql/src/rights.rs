@@ -10,11 +10,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, StreamExt, stream};
+use millrace_catalog::access::Action;
+use millrace_catalog::metadata::IndexMeta;
+use millrace_engine::Session;
 use millrace_matching::table::TableSnapshot;
 use millrace_matching::table::access_snapshot::AccessSnapshot;
-use millrace_storage::access::Action;
-use millrace_storage::metadata::IndexMeta;
-use millrace_storage::{Error as StorageError, Session};
+use millrace_catalog::access::Action;
+use millrace_catalog::metadata::IndexMeta;
+use millrace_engine::Session;
+use millrace_runtime::Error as StorageError;
 use millrace_target::access_checkpoint::roles_changed;
 use millrace_work::error::Error;
 use parking_lot::Mutex;

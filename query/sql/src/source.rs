@@ -5,8 +5,8 @@ use std::sync::Arc;
 
 use datafusion::common::Column;
 use datafusion::logical_expr::{Expr, LogicalPlan};
+use millrace_mapping::{ColumnKind, Field, FieldType, Mapping};
 use millrace_matching::table::{SCORE, TableSnapshot};
-use millrace_storage::mapping::{ColumnKind, Field, FieldType, Mapping};
 
 use super::bind::Bound;
 use super::column::{ColumnSource, SqlColumn};

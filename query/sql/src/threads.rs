@@ -19,8 +19,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_storage::Instant;
-use millrace_storage::access::Caller;
+use millrace_engine::Instant;
+use millrace_catalog::access::Caller;
 use millrace_work::compute::{Stop, StopOnDrop};
 use millrace_work::error::Error;
 use tokio::runtime::{Builder, Handle, Runtime};
@@ -90,7 +90,7 @@ impl StatementThreads {
             .max_blocking_threads(most(at_work))
             .thread_name("sql")
             .thread_stack_size(STACK_BYTES)
-            .on_thread_start(millrace_storage::run_behind_reads)
+            .on_thread_start(millrace_runtime::run_behind_reads)
             .enable_time()
             .build()
             .map_err(|error| Error::Execution(format!("cannot start the threads of statements: {error}")))?;

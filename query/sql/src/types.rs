@@ -1,7 +1,7 @@
 //! Types of values as OpenSearch's SQL names them, and the Arrow types that hold them.
 
 use datafusion::arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
-use millrace_storage::mapping::FieldType;
+use millrace_mapping::FieldType;
 
 /// Type of a column or an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]

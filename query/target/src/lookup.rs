@@ -5,6 +5,8 @@
 
 use std::collections::{HashMap, HashSet};
 
+use millrace_catalog::access::Action;
+use millrace_catalog::metadata::IndexMeta;
 use millrace_dsl::query::{Lookup, Query};
 use millrace_matching::table::TableSnapshot;
 use millrace_matching::table::resolve::max_terms;

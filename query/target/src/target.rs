@@ -3,6 +3,9 @@
 use std::sync::Arc;
 
 use futures::{StreamExt, TryStreamExt, stream};
+use millrace_catalog::access::{Action, DocumentRules};
+use millrace_catalog::metadata::{IndexMeta, IndicesOptions, Metadata};
+use millrace_catalog::routing;
 use millrace_dsl::params::Scope;
 use millrace_matching::aliases::Aliases;
 use millrace_matching::rules;

@@ -3,20 +3,20 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU8, Ordering};
 
-use millrace_storage::Priority;
+use millrace_runtime::Priority;
 
 use crate::error::Result;
 
 /// Runs closures on the threads for short jobs, or on those for jobs that yield to all others. Those beyond the number of threads wait.
 #[derive(Clone, Debug)]
 pub struct Compute {
-    pool: millrace_storage::Compute,
+    pool: millrace_runtime::Compute,
     priority: Priority,
 }
 
 impl Compute {
     /// Wraps the store's pool.
-    pub fn new(pool: millrace_storage::Compute) -> Self {
+    pub fn new(pool: millrace_runtime::Compute) -> Self {
         Self { pool, priority: Priority::Foreground }
     }
 

@@ -10,7 +10,7 @@ use std::sync::Arc;
 
 use arrow::error::ArrowError;
 use datafusion_common::DataFusionError;
-use millrace_storage::metadata::IndexMeta;
+use millrace_catalog::metadata::IndexMeta;
 use serde_json::{Map, Value, json};
 
 use self::reasons::within_bounds;
@@ -65,7 +65,7 @@ impl ShardFailure {
 pub enum Error {
     /// The store refused or failed.
     #[error(transparent)]
-    Storage(#[from] millrace_storage::Error),
+    Storage(#[from] millrace_runtime::Error),
     /// A body is not in the query language.
     #[error("{0}")]
     Parsing(String),
@@ -195,7 +195,7 @@ impl Error {
 
     /// Returns the HTTP status.
     pub fn status(&self) -> u16 {
-        use millrace_storage::Kind;
+        use millrace_runtime::Kind;
         match self {
             Self::Storage(error) => match error.kind() {
                 Kind::InvalidInput => 400,
@@ -285,7 +285,7 @@ impl Error {
     }
 
     /// Returns the store's error, if it is one: the caller has a rendering for these.
-    pub fn as_storage(&self) -> Option<&millrace_storage::Error> {
+    pub fn as_storage(&self) -> Option<&millrace_runtime::Error> {
         match self {
             Self::Storage(error) => Some(error),
             _ => None,
@@ -468,8 +468,8 @@ impl Error {
 }
 
 /// Renders an error of the store as one item of several.
-fn storage_item(error: &millrace_storage::Error, status: u16) -> Value {
-    use millrace_storage::Error as Storage;
+fn storage_item(error: &millrace_runtime::Error, status: u16) -> Value {
+    use millrace_runtime::Error as Storage;
     let reason = error.to_string();
     let cause = match error {
         Storage::IndexNotFound { index } => json!({
@@ -504,7 +504,7 @@ impl From<DataFusionError> for Error {
             DataFusionError::ResourcesExhausted(text) => Self::CircuitBreaking(text),
             DataFusionError::External(inner) => match inner.downcast::<Self>() {
                 Ok(own) => *own,
-                Err(inner) => match inner.downcast::<millrace_storage::Error>() {
+                Err(inner) => match inner.downcast::<millrace_runtime::Error>() {
                     Ok(storage) => Self::Storage(*storage),
                     Err(inner) => match inner.downcast::<DataFusionError>() {
                         Ok(error) => Self::from(*error),

@@ -22,11 +22,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
+use millrace_engine::{Choice, Index};
 use millrace_notifications::Notifications;
 use millrace_query::QueryContext;
 use millrace_rules::engine::{Condition, Engine as Rules, Operation, Rule, SilenceOrder};
 use millrace_rules::{Bounds, Time, Timing};
-use millrace_storage::{Choice, Error as StorageError, Index, Instant, Priority};
+use millrace_engine::{Choice, Index, Instant};
+use millrace_runtime::{Error as StorageError, Priority};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until, timeout_at};
 

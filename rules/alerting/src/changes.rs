@@ -9,24 +9,23 @@ use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_catalog::access::{Caller, Principal};
 use millrace_rules::Time;
 use millrace_rules::definition::{Definition, Edit, edit};
 use millrace_rules::engine::{Condition, Rule, SilenceOrder};
-use millrace_storage::access::Caller;
-use millrace_storage::{Error as StorageError, Principal, Priority};
+use millrace_runtime::{Error as StorageError, Priority};
 use serde_json::Value;
 use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
-use crate::Changed;
 use crate::backfill::CatchUp;
 use crate::commit::{Pending, READER};
 use crate::error::{Error, Result};
-use crate::matching;
 use crate::recovery::last_frame;
 use crate::runner::{RunnerState, keep_state, take_state};
 use crate::state::Core;
 use crate::store::StoredRule;
+use crate::{Changed, matching};
 
 /// Orders to be quiet of one rule.
 const MAX_QUIET: usize = 1_000;

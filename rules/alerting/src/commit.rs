@@ -9,13 +9,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::join_all;
+use millrace_catalog::access::Principal;
+use millrace_catalog::frame::PositionDelta;
+use millrace_engine::{
+    Action, DeadLetter, Engine, FEED_PIPELINE, OnReject, Session, SourceWrite, Update, WriteOp,
+};
 use millrace_rules::engine::{Operation, Rule, SilenceOrder};
 use millrace_rules::{Time, for_roles};
-use millrace_storage::wal::PositionDelta;
-use millrace_storage::{
-    Action, DeadLetter, Engine, Error, FEED_PIPELINE, OnReject, Principal, Result, Session, SourceWrite,
-    Update, WriteOp,
-};
+use millrace_runtime::{Error, Result};
 use serde_json::{Value, json};
 
 use crate::indices::{self, ALERT, ERROR, OUTBOX, SILENCE, STATUS};

@@ -1,6 +1,6 @@
 //! The crate's one error type, and what a caller should do about each kind of it.
 
-use millrace_storage::Kind;
+use millrace_runtime::Kind;
 
 /// Result of an operation on rules.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -34,7 +34,7 @@ pub enum Error {
     Notifications(#[from] millrace_notifications::Error),
     /// The store refused or failed.
     #[error(transparent)]
-    Storage(#[from] millrace_storage::Error),
+    Storage(#[from] millrace_runtime::Error),
 }
 
 /// Bytes of a reason: queries, which may be in it, have a megabyte.

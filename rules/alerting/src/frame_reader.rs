@@ -6,8 +6,9 @@
 use std::ops::Range;
 use std::sync::Arc;
 
-use millrace_storage::wal::AppliedFrame;
-use millrace_storage::{ReadBack, Result};
+use millrace_catalog::frame::AppliedFrame;
+use millrace_engine::ReadBack;
+use millrace_runtime::Result;
 
 /// Documents of a step, about, and their bytes.
 const STEP_ROWS: usize = 10_000;

@@ -2,8 +2,10 @@
 //!
 //! They are made when something is to be written, so also anew once somebody has deleted them. Nobody else writes them.
 
+use millrace_catalog::access::Principal;
+use millrace_engine::Engine;
 use millrace_notifications::outbox;
-use millrace_storage::{Engine, Error as StorageError, Principal, Result};
+use millrace_runtime::{Error as StorageError, Result};
 use serde_json::{Value, json};
 
 /// Alerts.

@@ -1,7 +1,7 @@
 //! Rules at work: they are kept as documents, follow the change feed, and their alerts are committed once each.
 //!
 //! [`Alerting`] is the way in. `millrace-api` hands it what users ask of rules; it reads the change feed of
-//! `millrace-storage`, asks filters by `millrace-query` with the rights that `millrace-accounts` says, and has the pure core in
+//! `millrace-engine`, asks filters by `millrace-query` with the rights that `millrace-accounts` says, and has the pure core in
 //! `millrace-rules` decide which alerts there are. `docs/internals/rules.md` has the promises and the reasons.
 //!
 //! - [`store`]: rules as documents
@@ -40,9 +40,10 @@ use std::fmt;
 use std::sync::Arc;
 
 use millrace_accounts::Accounts;
+use millrace_catalog::access::Principal;
+use millrace_engine::Engine;
 use millrace_notifications::Notifications;
 use millrace_rules::engine::Rule;
-use millrace_storage::{Engine, Principal};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};

@@ -14,7 +14,8 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_storage::{Error, Index, Kind, Priority, Result};
+use millrace_engine::Index;
+use millrace_runtime::{Error, Kind, Priority, Result};
 use tokio::time::sleep;
 use uuid::Uuid;
 

@@ -8,9 +8,10 @@
 use std::sync::Arc;
 
 use millrace_accounts::Accounts;
+use millrace_engine::{Engine, FeedItem};
 use millrace_rules::engine::{Engine as Rules, Operation};
 use millrace_rules::{Bounds, Timing};
-use millrace_storage::{Engine, Error as StorageError, FeedItem, Priority};
+use millrace_runtime::{Error as StorageError, Priority};
 
 use crate::alert_chunks::{ChunkBuffer, Matches};
 use crate::error::{Error, Result};

@@ -5,10 +5,11 @@
 
 use std::sync::Arc;
 
+use millrace_engine::{Engine, FeedReader};
 use millrace_notifications::Notifications;
 use millrace_rules::engine::{Engine as Rules, Operation, Rule};
 use millrace_rules::{Bounds, Timing};
-use millrace_storage::{Engine, FeedReader, Priority, Result};
+use millrace_runtime::{Priority, Result};
 
 use crate::commit::{Pending, Position, READER};
 use crate::matching::Matching;

@@ -13,11 +13,13 @@ use std::collections::{HashSet, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
+use millrace_catalog::access::Principal;
+use millrace_engine::Engine;
 use millrace_notifications::NotificationReason;
 use millrace_query::QueryContext;
 use millrace_rules::engine::{Engine as Core, Operation, Rule};
 use millrace_rules::{Bounds, Span, Time, Timing};
-use millrace_storage::{Engine, Error as StorageError, Principal, Priority};
+use millrace_runtime::{Error as StorageError, Priority};
 use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
 

@@ -8,10 +8,13 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_catalog::frame::AppliedFrame;
+use millrace_engine::{Engine, FeedItem, FeedReader};
 use millrace_notifications::Notifications;
 use millrace_query::filters::Batch;
-use millrace_storage::wal::AppliedFrame;
-use millrace_storage::{Engine, Error, FeedItem, FeedReader, Instant, Priority, Result};
+use millrace_catalog::frame::AppliedFrame;
+use millrace_engine::{Engine, FeedItem, FeedReader, Instant};
+use millrace_runtime::{Error, Priority, Result};
 use tokio::sync::{Notify, OwnedMutexGuard, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout_at};
 

@@ -11,8 +11,9 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use millrace_storage::disk::replace_file;
-use millrace_storage::{Engine, Error, Result};
+use millrace_runtime::disk::replace_file;
+use millrace_engine::Engine;
+use millrace_runtime::{Error, Result};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
 /// Snapshots that are kept.

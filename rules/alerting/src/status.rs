@@ -5,8 +5,10 @@
 
 use std::time::Duration;
 
+use millrace_catalog::access::Principal;
+use millrace_engine::{Action, RefreshPolicy, Session, Update, WriteOp};
 use millrace_rules::Time;
-use millrace_storage::{Action, Error as StorageError, Principal, RefreshPolicy, Session, Update, WriteOp};
+use millrace_runtime::Error as StorageError;
 use serde_json::{Value, json};
 
 use crate::NotifyTested;

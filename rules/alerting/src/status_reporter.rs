@@ -5,9 +5,10 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
+use millrace_engine::Engine;
 use millrace_rules::Time;
 use millrace_rules::engine::{Condition, Status};
-use millrace_storage::{Engine, Instant};
+use millrace_engine::{Engine, Instant};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 

@@ -9,10 +9,8 @@ use bytes::Bytes;
 use millrace_rules::Time;
 use millrace_rules::definition::Definition;
 use millrace_rules::engine::{Rule, SilenceOrder};
-use millrace_storage::{
-    DocumentMirror, DocumentVersion, Engine, Error as StorageError, MirroredDocument, RefreshPolicy,
-    SystemDocument, UnreadableDocument,
-};
+use millrace_engine::{DocumentMirror, DocumentVersion, Engine, MirroredDocument, RefreshPolicy, SystemDocument, UnreadableDocument};
+use millrace_runtime::Error as StorageError;
 use serde_json::{Value, json};
 
 use crate::backfill::CatchUp;

@@ -10,9 +10,10 @@ use std::io::{self, ErrorKind};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use millrace_engine::Engine;
 use millrace_forecast::{TrainedModel, seed};
-use millrace_storage::Engine;
-use millrace_storage::disk::replace_file;
+use millrace_engine::Engine;
+use millrace_runtime::disk::replace_file;
 use parking_lot::Mutex;
 
 use crate::store::StoredRule;

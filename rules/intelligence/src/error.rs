@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use millrace_storage::Kind;
+use millrace_runtime::Kind;
 
 /// Result of an operation on AI rules.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -44,7 +44,7 @@ pub enum Error {
     Query(#[from] millrace_query::Error),
     /// The store refused or failed.
     #[error(transparent)]
-    Storage(#[from] millrace_storage::Error),
+    Storage(#[from] millrace_runtime::Error),
 }
 
 /// Says why a search failed: where all shards refused it, why the first did.

@@ -1,18 +1,18 @@
 //! Predictions get to know what became of them: `_cur`, once the predicted bucket is over.
 
-use millrace_storage::metadata::IndicesOptions;
-use millrace_storage::{Error as StorageError, Priority, Session};
+use millrace_catalog::metadata::IndicesOptions;
+use millrace_engine::Session;
+use millrace_runtime::{Error as StorageError, Priority};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};
 
-use crate::IntelligenceContext;
 use crate::error::Result;
 use crate::frame::TimeFrame;
-use crate::results;
 use crate::run::{became, is_of_value};
 use crate::samples::{MAX_BUCKETS, Reader};
 use crate::source::Source;
 use crate::store::StoredRule;
+use crate::{IntelligenceContext, results};
 
 /// Time after its end at which a bucket counts as over: documents come a moment after their time.
 const GRACE_MS: i64 = 30_000;

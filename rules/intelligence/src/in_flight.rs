@@ -5,8 +5,8 @@ use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_storage::Error as StorageError;
-use millrace_storage::Instant;
+use millrace_runtime::Error as StorageError;
+use millrace_engine::Instant;
 use parking_lot::Mutex;
 
 use crate::error::{Error, Result};

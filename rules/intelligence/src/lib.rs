@@ -38,9 +38,12 @@ use std::fmt;
 use std::sync::Arc;
 
 use millrace_accounts::Accounts;
+use millrace_catalog::access::{Caller, Principal};
+use millrace_engine::Engine;
 use millrace_query::SearchService;
-use millrace_storage::access::Caller;
-use millrace_storage::{Engine, Error as StorageError, EventLoop, Principal, Priority};
+use millrace_catalog::access::{Caller, Principal};
+use millrace_engine::{Engine, EventLoop};
+use millrace_runtime::{Error as StorageError, Priority};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore, watch};

@@ -1,17 +1,17 @@
 //! A rule as a picture: its samples, the last predictions with a band around them, and the threshold.
 
+use millrace_engine::Session;
 use millrace_plot::{Band, Level, LineStyle, Plot, Series};
-use millrace_storage::{Priority, Session};
+use millrace_runtime::Priority;
 use serde_json::{Value, json};
 
-use crate::IntelligenceContext;
 use crate::definition::Definition;
 use crate::error::{Error, Result};
-use crate::results;
 use crate::run::became;
 use crate::samples::Reader;
 use crate::source::Source;
 use crate::store::StoredRule;
+use crate::{IntelligenceContext, results};
 
 /// Samples before the predictions that are drawn for each of them, and at least.
 const SAMPLES_EACH: usize = 4;

@@ -8,11 +8,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use millrace_storage::metadata::{IndicesOptions, Metadata};
-use millrace_storage::{
-    Action, Engine, Error as StorageError, Precondition, Principal, RefreshPolicy, SystemDocument,
-    SystemDocuments, Update, WriteOp,
-};
+use millrace_catalog::metadata::{IndicesOptions, Metadata};
+use millrace_catalog::access::Principal;
+use millrace_engine::{Action, Engine, Precondition, RefreshPolicy, SystemDocument, SystemDocuments, Update, WriteOp};
+use millrace_runtime::Error as StorageError;
 use serde_json::{Map, Value, json};
 
 use crate::definition::Definition;

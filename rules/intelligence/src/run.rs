@@ -3,22 +3,22 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use millrace_catalog::access::Action;
+use millrace_engine::Session;
 use millrace_forecast::{Algorithm, Series, TrainedModel, seed, train};
-use millrace_storage::access::Action;
-use millrace_storage::{Instant, Priority, Session};
+use millrace_catalog::access::Action;
+use millrace_engine::{Instant, Session};
+use millrace_runtime::Priority;
 
-use crate::IntelligenceContext;
 use crate::artefacts::Artefacts;
 use crate::definition::{Definition, ValueType};
 use crate::documents::{BATCH, Documents, MeasuredSeries};
 use crate::error::{Error, Result};
-use crate::fill;
-use crate::results;
-use crate::run_record;
 use crate::samples::Reader;
 use crate::source::Source;
 use crate::store::StoredRule;
 use crate::walk::Walk;
+use crate::{IntelligenceContext, fill, results, run_record};
 
 /// A sample of a forest is as much work as so many of others.
 const FOREST_WEIGHT: i64 = 10;
@@ -263,7 +263,7 @@ impl IntelligenceContext {
     pub(crate) async fn session_of(&self, kept: &StoredRule) -> Result<Session> {
         let owner = &kept.state.owner;
         let found = self.accounts.find_principal(owner).await;
-        let found = found.map_err(|error| millrace_storage::Error::Internal(error.to_string()))?;
+        let found = found.map_err(|error| millrace_runtime::Error::Internal(error.to_string()))?;
         let principal = found.ok_or_else(|| {
             Error::Run(format!(
                 "its owner, user [{owner}], is deleted or disabled: have somebody else save the rule"

@@ -1,9 +1,10 @@
 //! Samples: buckets of a saved search, each a number by the rule's `value_type`. They come from aggregations alone, a page of buckets at a
 //! time; no document is read.
 
+use millrace_catalog::metadata::IndicesOptions;
+use millrace_engine::Session;
 use millrace_query::SearchService;
-use millrace_storage::metadata::IndicesOptions;
-use millrace_storage::{Priority, Session};
+use millrace_runtime::Priority;
 use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};

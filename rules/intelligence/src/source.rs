@@ -3,7 +3,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millrace_storage::{Engine, Error as StorageError, Priority, Session};
+use millrace_engine::{Engine, Session};
+use millrace_runtime::{Error as StorageError, Priority};
 use ring::digest::{SHA256, digest};
 use serde::Deserialize;
 use serde_json::{Map, Value, json};

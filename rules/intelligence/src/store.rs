@@ -6,10 +6,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millrace_storage::{
-    DocumentMirror, DocumentVersion, Engine, Error as StorageError, MirroredDocument, RefreshPolicy,
-    SystemDocument, UnreadableDocument,
-};
+use millrace_engine::{DocumentMirror, DocumentVersion, Engine, MirroredDocument, RefreshPolicy, SystemDocument, UnreadableDocument};
+use millrace_runtime::Error as StorageError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 

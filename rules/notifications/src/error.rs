@@ -1,6 +1,6 @@
 //! The crate's one error type, and what a caller should do about each kind of it.
 
-use millrace_storage::Kind;
+use millrace_runtime::Kind;
 
 /// Result of an operation on notifications.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -27,7 +27,7 @@ pub enum Error {
     Config(String),
     /// The store refused or failed.
     #[error(transparent)]
-    Storage(#[from] millrace_storage::Error),
+    Storage(#[from] millrace_runtime::Error),
     /// Something that cannot be has happened.
     #[error("{0}")]
     Internal(String),

@@ -27,11 +27,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace_accounts::Accounts;
+use millrace_engine::{Engine, Session};
 use millrace_query::SearchService;
 use millrace_rules::definition::Definition;
 use millrace_rules::definition::notification::Channel;
 use millrace_rules::hex;
-use millrace_storage::{Engine, EventLoop, EventSender, Mailbox, Session};
+use millrace_engine::{Engine, EventLoop, EventSender, Mailbox, Session};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Semaphore;

@@ -10,12 +10,12 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
+use millrace_engine::{Action, DocResult, Engine, RefreshPolicy, Session, WriteOp};
 use millrace_query::SearchService;
 use millrace_rules::Time;
 use millrace_rules::definition::notification::Secret;
-use millrace_storage::{
-    DocResult, Engine, Precondition, Priority, RefreshPolicy, Session, SystemDocument, SystemDocuments,
-};
+use millrace_engine::{DocResult, Engine, Precondition, RefreshPolicy, Session, SystemDocument, SystemDocuments};
+use millrace_runtime::Priority;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};
 use serde::{Deserialize, Serialize};

@@ -93,7 +93,7 @@ pub(crate) static KEYS: &[Key] = &[
         "log.level",
         Kind::Text,
         "info",
-        "error, warn, info, debug, trace, or a filter such as info,millrace_storage=debug",
+        "error, warn, info, debug, trace, or a filter such as info,millrace_engine=debug",
     ),
     key("log.format", Kind::Word(&["text", "json"]), "text", "text or json, a line an event, on stderr"),
     key("http.max_content_length", Kind::Bytes(KB), "100MB", "greatest request body, after decompression"),

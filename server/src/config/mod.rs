@@ -20,7 +20,7 @@ use std::time::Duration;
 use anyhow::{Result, anyhow, bail};
 use millrace_api::TokenLifetimes;
 use millrace_listen::{ClientCertificates, TlsFiles};
-use millrace_storage::ObjectStoreConfig;
+use millrace_segment::objects::ObjectStoreConfig;
 
 use keys::{KEYS, Key, nearest};
 pub(crate) use value::parse_span;
@@ -78,7 +78,7 @@ pub(crate) struct Settings {
 #[derive(Clone, Debug)]
 pub(crate) struct Config {
     /// Section of the store.
-    pub(crate) storage: millrace_storage::Config,
+    pub(crate) storage: millrace_engine::Config,
     /// Bytes that all running queries may hold together.
     pub(crate) query_memory_bytes: usize,
     /// Bytes that all running statements may have on disk together.
@@ -289,7 +289,7 @@ impl Settings {
             }
         }
         let tls = self.tls()?;
-        let storage = millrace_storage::Config {
+        let storage = millrace_engine::Config {
             data_dir: self.text("data").unwrap_or_default().into(),
             object_store: self.object_store()?,
             memtable_max_bytes: self.number("storage.memtable_max_bytes"),

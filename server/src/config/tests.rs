@@ -31,7 +31,7 @@ fn defaults_need_no_configuration() {
     let config = Settings::load_within(0, &Flags::default(), []).unwrap().config().unwrap();
     assert_eq!(config.api.listen, ["127.0.0.1:9200".parse().unwrap()]);
     assert_eq!(config.storage.data_dir, PathBuf::from("data"));
-    let storage = millrace_storage::Config::default();
+    let storage = millrace_engine::Config::default();
     assert_eq!(config.storage.flush_bytes, storage.flush_bytes);
     assert_eq!(config.storage.memtable_max_bytes, storage.memtable_max_bytes);
     assert_eq!(config.storage.wal_max_bytes, storage.wal_max_bytes);

@@ -14,7 +14,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
-use millrace_storage::{Clock, SystemClock};
+use millrace_runtime::{Clock, SystemClock};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 

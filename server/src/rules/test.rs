@@ -7,12 +7,14 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
 use bytes::Bytes;
+use millrace_catalog::access::Principal;
+use millrace_engine::{Action, Config, Engine, RefreshPolicy, WriteOp};
 use millrace_query::QueryContext;
 use millrace_query::filters::{ArrivedDocument, Batch, Filter, IndexView, Matcher as Filters};
 use millrace_rules::Event;
 use millrace_rules::cases::{RULE, Suite};
 use millrace_rules::engine::{Frame, Matcher, RuleMatches};
-use millrace_storage::{Action, Config, Engine, Principal, RefreshPolicy, SystemClock, WriteOp};
+use millrace_runtime::SystemClock;
 use serde_json::Value;
 use tokio::runtime::Runtime;
 

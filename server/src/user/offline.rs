@@ -7,7 +7,8 @@ use std::sync::Arc;
 use anyhow::{Context, Result, anyhow};
 use millrace_accounts::{Account, Accounts, AnyQuery, Config, Error, User};
 use millrace_api::Audit;
-use millrace_storage::{Engine, SystemClock};
+use millrace_engine::Engine;
+use millrace_runtime::SystemClock;
 use reqwest::Method;
 
 use super::{NewUser, UserRow, Users, missing};

@@ -7,7 +7,8 @@ use std::process::Stdio;
 use std::sync::Arc;
 
 use millrace_accounts::{Accounts, AnyQuery, Config};
-use millrace_storage::{Engine, SystemClock};
+use millrace_engine::Engine;
+use millrace_runtime::SystemClock;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -24,8 +25,7 @@ fn user(data: &Path, args: &[&str]) -> String {
 
 /// Returns which of these passwords the accounts in a data directory accept.
 async fn taken(data: &Path, passwords: &[(&str, &str)]) -> Vec<bool> {
-    let config =
-        millrace_storage::Config { data_dir: data.to_owned(), ..millrace_storage::Config::default() };
+    let config = millrace_engine::Config { data_dir: data.to_owned(), ..millrace_engine::Config::default() };
     let engine = Engine::open(config, Arc::new(SystemClock)).await.unwrap();
     let clock = engine.clock().clone();
     let (accounts, generated) =

@@ -1,8 +1,8 @@
 use std::time::Duration;
 
 use futures::FutureExt;
-use millrace_storage::Kind;
-use millrace_storage::access::{ActionSet, Scope};
+use millrace_catalog::access::{ActionSet, Scope};
+use millrace_runtime::Kind;
 use proptest::prelude::*;
 
 use super::*;

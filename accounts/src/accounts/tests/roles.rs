@@ -1,5 +1,5 @@
 use futures::FutureExt;
-use millrace_storage::Kind;
+use millrace_runtime::Kind;
 
 use super::*;
 use crate::{ApiKeyChange, NewApiKey, QueryCheck};

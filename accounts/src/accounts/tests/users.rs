@@ -1,5 +1,5 @@
 use futures::future::join_all;
-use millrace_storage::Kind;
+use millrace_runtime::Kind;
 
 use super::*;
 use crate::{CERTIFICATE_SUBJECT, Mapping};

@@ -1,7 +1,7 @@
 //! Many objects in one request, and the answers for many.
 
 use bytes::Bytes;
-use millrace_storage::metadata::Uuid;
+use millrace_catalog::metadata::Uuid;
 use serde_json::{Map, Value, json};
 
 use super::object::{Document, Draft, Key, Kind, StoredObject, Version};

@@ -8,7 +8,7 @@ mod find;
 pub(super) mod object;
 mod store;
 
-use millrace_storage::metadata::Uuid;
+use millrace_catalog::metadata::Uuid;
 use serde_json::{Map, Value};
 
 use super::error::invalid;

@@ -9,7 +9,7 @@ use std::fmt;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use millrace_storage::DocumentVersion;
+use millrace_engine::DocumentVersion;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 

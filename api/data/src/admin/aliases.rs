@@ -1,9 +1,9 @@
 //! `_alias` and `_aliases`.
 
-use millrace_query::check_kept_filter;
-use millrace_storage::metadata::{
+use millrace_catalog::metadata::{
     AliasAction, IndicesOptions, Metadata, MetadataChange, parse_alias, parse_alias_actions,
 };
+use millrace_query::check_kept_filter;
 use serde_json::{Map, Value, json};
 
 use super::options;
@@ -102,7 +102,7 @@ async fn change(api: &Api, actions: &[AliasAction]) -> Result<Response, Error> {
 }
 
 /// Checks that the filters which a change gives to aliases of an index ask only what their writer sees.
-fn check_filters(api: &Api, state: &Metadata, change: &MetadataChange) -> millrace_storage::Result<()> {
+fn check_filters(api: &Api, state: &Metadata, change: &MetadataChange) -> millrace_runtime::Result<()> {
     let MetadataChange::PutIndex { meta, .. } = change else { return Ok(()) };
     let fields = api.session.access(&meta.name).written_fields();
     let before = state.index(&meta.name);
@@ -112,7 +112,7 @@ fn check_filters(api: &Api, state: &Metadata, change: &MetadataChange) -> millra
             before.is_none_or(|before| before.aliases.get(name).is_none_or(|old| old["filter"] != *filter));
         if is_new && !filter.is_null() {
             check_kept_filter(filter, &fields)
-                .map_err(|error| millrace_storage::Error::IllegalArgument(error.reason()))?;
+                .map_err(|error| millrace_runtime::Error::IllegalArgument(error.reason()))?;
         }
     }
     Ok(())

@@ -1,8 +1,8 @@
 //! `_analyze`: the tokens that an analyzer makes of a text, at once or step by step.
 
-use millrace_storage::analysis::{Analyzer, Analyzers, Component, Token};
-use millrace_storage::mapping::FieldType;
-use millrace_storage::metadata::{BlockLevel, IndicesOptions, check_block};
+use millrace_catalog::metadata::{BlockLevel, IndicesOptions, check_block};
+use millrace_mapping::FieldType;
+use millrace_mapping::analysis::{Analyzer, Analyzers, Component, Token};
 use serde_json::{Map, Value, json};
 
 use super::options;

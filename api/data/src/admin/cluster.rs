@@ -1,10 +1,10 @@
 //! `_cluster`: settings, state, statistics, pending tasks.
 
-use millrace_storage::ShardFault;
-use millrace_storage::access::Action;
-use millrace_storage::metadata::{
+use millrace_catalog::access::Action;
+use millrace_catalog::metadata::{
     ClusterSettingsUpdate, IndexMeta, IndicesOptions, Metadata, cluster_defaults, render_settings,
 };
+use millrace_engine::ShardFault;
 use serde_json::{Map, Value, json};
 
 use super::process::{FileSystem, Machine, Process, percent};

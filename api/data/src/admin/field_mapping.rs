@@ -1,6 +1,7 @@
 //! `_mapping/field`: the mapping of single fields.
 
-use millrace_storage::metadata::{BlockLevel, IndicesOptions, check_block, matches};
+use millrace_catalog::metadata::{BlockLevel, IndicesOptions, check_block};
+use millrace_mapping::pattern::matches;
 use serde_json::{Map, Value, json};
 
 use super::mappings::has_type;

@@ -10,8 +10,8 @@
 
 use std::time::Duration;
 
-use millrace_storage::metadata::{IndexMeta, IndicesOptions, Metadata};
-use millrace_storage::{Instant, NodeFault, ShardFault};
+use millrace_catalog::metadata::{IndexMeta, IndicesOptions, Metadata};
+use millrace_engine::{Instant, NodeFault, ShardFault};
 use serde_json::{Map, Value, json};
 
 use super::options;

@@ -1,11 +1,11 @@
 //! Indices: create, delete, read, exists, open, close, resolve.
 
-use millrace_query::check_kept_filter;
-use millrace_storage::access::check_mapping;
-use millrace_storage::metadata::{
+use millrace_catalog::access::check_mapping;
+use millrace_catalog::metadata::{
     BlockLevel, CreateIndex, IndexMeta, IndicesOptions, MetadataChange, Uuid, check_block,
     index_setting_defaults, render_settings,
 };
+use millrace_query::check_kept_filter;
 use serde_json::{Map, Value, json};
 
 use super::{options, settings};
@@ -139,7 +139,7 @@ pub(crate) fn resolve(api: &Api, request: &mut Request, expression: &str) -> Res
     let reached = state.resolve(expression, &options, now)?;
     let aliases: Vec<Value> = state
         .alias_names()
-        .filter(|alias| expression.split(',').any(|part| millrace_storage::metadata::matches(part, alias)))
+        .filter(|alias| expression.split(',').any(|part| millrace_mapping::pattern::matches(part, alias)))
         .filter(|alias| reached.iter().any(|meta| meta.aliases.contains_key(&***alias)))
         .map(|alias| {
             let names = state.alias_indices(alias).unwrap_or_default();

@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use millrace_storage::Index;
-use millrace_storage::metadata::{BlockLevel, IndexMeta, IndicesOptions, check_block};
+use millrace_catalog::metadata::{BlockLevel, IndexMeta, IndicesOptions, check_block};
+use millrace_engine::Index;
 use serde_json::{Map, Value, json};
 
 use super::options;

@@ -3,9 +3,10 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
-use millrace_storage::metadata::{
-    BlockLevel, IndexMeta, IndicesOptions, MetadataChange, check_block, matches, split_type,
+use millrace_catalog::metadata::{
+    BlockLevel, IndexMeta, IndicesOptions, MetadataChange, check_block, split_type,
 };
+use millrace_mapping::pattern::matches;
 use serde_json::{Map, Value, json};
 
 use super::options;

@@ -2,8 +2,8 @@
 //! and node figures, and the `_cat` tables.
 //!
 //! [`crate::route`] hands each request to its handler. Handlers take their parameters, call [`Request::finish`], and then either read the engine's
-//! [`Metadata`](millrace_storage::metadata::Metadata) and figures, or put one of its pure decisions
-//! through [`Engine::change`](millrace_storage::Engine::change). A path that is not here is not
+//! [`Metadata`](millrace_catalog::metadata::Metadata) and figures, or put one of its pure decisions
+//! through [`Engine::change`](millrace_engine::Engine::change). A path that is not here is not
 //! served: nothing is answered with a success that did not happen.
 
 pub(crate) mod aliases;

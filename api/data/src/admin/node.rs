@@ -1,6 +1,6 @@
 //! This node as clients see it: its names, addresses, and the roles that one process has.
 
-use millrace_storage::metadata::VERSION_CREATED;
+use millrace_catalog::metadata::VERSION_CREATED;
 use serde_json::{Value, json};
 
 use crate::Api;
@@ -45,7 +45,7 @@ pub(super) fn selected(api: &Api, filter: &str) -> bool {
         "data:true" | "master:true" | "ingest:true" | "cluster_manager:true" => true,
         part => [id(api), &api.identity.node, ip(api)]
             .into_iter()
-            .any(|name| millrace_storage::metadata::matches(part, name)),
+            .any(|name| millrace_mapping::pattern::matches(part, name)),
     })
 }
 

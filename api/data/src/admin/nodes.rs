@@ -161,7 +161,7 @@ fn info_section(
                 ("http.type".to_owned(), "millrace".into()),
                 ("transport.type".to_owned(), "millrace".into()),
             ]);
-            let mut settings = millrace_storage::metadata::render_settings(&settings, flat);
+            let mut settings = millrace_catalog::metadata::render_settings(&settings, flat);
             if !flat {
                 settings["node"]["attr"] = json!({});
             }

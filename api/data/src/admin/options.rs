@@ -1,6 +1,6 @@
 //! Parameters that many administrative endpoints share.
 
-use millrace_storage::metadata::IndicesOptions;
+use millrace_catalog::metadata::IndicesOptions;
 
 use crate::error::Error;
 use crate::http::Params;

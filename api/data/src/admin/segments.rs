@@ -1,7 +1,7 @@
 //! `_segments`: the segments of every shard, with their sizes.
 
-use millrace_storage::SegmentFigures;
-use millrace_storage::metadata::{IndexMeta, IndicesOptions};
+use millrace_catalog::metadata::{IndexMeta, IndicesOptions};
+use millrace_engine::SegmentFigures;
 use serde_json::{Map, Value, json};
 
 use super::{maintenance, node, options};

@@ -1,8 +1,9 @@
 //! `_settings`: reading and updating the settings of indices.
 
-use millrace_storage::metadata::{
-    BlockLevel, IndicesOptions, check_block, index_setting_defaults, matches, render_settings,
+use millrace_catalog::metadata::{
+    BlockLevel, IndicesOptions, check_block, index_setting_defaults, render_settings,
 };
+use millrace_mapping::pattern::matches;
 use serde_json::{Map, Value, json};
 
 use super::cat::moment;

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use millrace_storage::ShardFigures;
-use millrace_storage::metadata::{IndexMeta, IndicesOptions, did_you_mean, similar};
+use millrace_catalog::metadata::{IndexMeta, IndicesOptions, did_you_mean, similar};
+use millrace_engine::ShardFigures;
 use serde_json::{Map, Value, json};
 
 use super::{maintenance, node, options};

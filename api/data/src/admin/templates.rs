@@ -1,11 +1,11 @@
 //! `_template`, `_index_template` and `_component_template`, and the simulation of the latter two.
 
-use millrace_query::check_kept_filter;
-use millrace_storage::access::check_mapping;
-use millrace_storage::metadata::{
+use millrace_catalog::access::check_mapping;
+use millrace_catalog::metadata::{
     Layers, TemplateKind, parse_component_template, parse_index_template, parse_legacy_template,
     render_settings,
 };
+use millrace_query::check_kept_filter;
 use serde_json::{Map, Value, json};
 
 use super::options;

@@ -5,7 +5,7 @@
 
 use std::borrow::Cow;
 
-use millrace_storage::ActionKind;
+use millrace_engine::ActionKind;
 use serde_json::Value;
 
 use crate::error::Error;

@@ -11,7 +11,8 @@ mod render;
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use millrace_storage::{ActionKind, Priority, RefreshPolicy, Session, WriteOp};
+use millrace_engine::{ActionKind, RefreshPolicy, Session, WriteOp};
+use millrace_runtime::Priority;
 
 use crate::Api;
 use crate::documents::options::WriteOptions;

@@ -7,14 +7,12 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use memchr::memchr;
-use millrace_storage as storage;
-use millrace_storage::{ActionKind, WriteOp};
+use millrace_engine::{ActionKind, WriteOp};
 
 use super::action::{self, Meta};
-use crate::documents::DEFAULT_TYPE;
 use crate::documents::options::{self, Expectation, Operation, no_pipeline};
 use crate::documents::source::SourceFilter;
-use crate::documents::{id_problem, update};
+use crate::documents::{DEFAULT_TYPE, id_problem, update};
 use crate::error::Error;
 use crate::http::MemoryAllowance;
 use crate::http::json::without_mark;
@@ -223,7 +221,7 @@ impl Parser<'_> {
             (ActionKind::Delete, _) | (_, None) => {
                 self.need_id(id);
                 expectation.check(Operation::Delete, true, &mut self.problems);
-                storage::Action::Delete
+                millrace_engine::Action::Delete
             }
             (ActionKind::Update, Some(document)) => {
                 self.need_id(id);
@@ -233,11 +231,11 @@ impl Parser<'_> {
             }
             (ActionKind::Index, Some(document)) => {
                 expectation.check(Operation::Index, id.is_some(), &mut self.problems);
-                storage::Action::Index(document)
+                millrace_engine::Action::Index(document)
             }
             (ActionKind::Create, Some(document)) => {
                 expectation.check(Operation::Create, id.is_some(), &mut self.problems);
-                storage::Action::Create(document)
+                millrace_engine::Action::Create(document)
             }
         };
         let pipeline = match meta.pipeline.as_deref() {
@@ -287,8 +285,9 @@ impl Parser<'_> {
         meta: &Meta<'_>,
         document: &Bytes,
         expectation: &Expectation,
-    ) -> Result<(storage::Action, Option<SourceFilter>), Error> {
-        let external = expectation.version_type.is_some_and(|kind| kind != storage::VersionType::Internal);
+    ) -> Result<(millrace_engine::Action, Option<SourceFilter>), Error> {
+        let external =
+            expectation.version_type.is_some_and(|kind| kind != millrace_engine::VersionType::Internal);
         if expectation.version.is_some() || external {
             return Err(Error::illegal_argument(
                 "Update requests do not support versioning. Please use `if_seq_no` and `if_primary_term` instead",
@@ -310,6 +309,6 @@ impl Parser<'_> {
         let own = meta.source.as_ref().map(SourceFilter::parse).transpose()?;
         let filter = parsed.source.take().or(own).or_else(|| self.defaults.source.cloned());
         parsed.update.returns_source = update::returns_source(filter.as_ref());
-        Ok((storage::Action::Update(Box::new(parsed.update)), filter))
+        Ok((millrace_engine::Action::Update(Box::new(parsed.update)), filter))
     }
 }

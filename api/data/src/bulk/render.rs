@@ -1,6 +1,6 @@
 //! The answer of a bulk, written as text item by item, without the items of which `filter_path` keeps nothing.
 
-use millrace_storage::{ActionKind, WriteOutcome};
+use millrace_engine::{ActionKind, WriteOutcome};
 
 use super::action;
 use super::parse::{Item, Outcome};
@@ -64,7 +64,7 @@ impl ItemFilter {
 pub(super) fn render(
     body: &[u8],
     items: &[Item],
-    results: Vec<Result<WriteOutcome, millrace_storage::Error>>,
+    results: Vec<Result<WriteOutcome, millrace_runtime::Error>>,
     how: &BulkRenderOptions<'_>,
 ) -> Result<Vec<u8>, Error> {
     let wanted = ItemFilter::new(how.filter);

@@ -1,5 +1,5 @@
 use bytes::Bytes;
-use millrace_storage::{Action, DocResult, VersionType};
+use millrace_engine::{Action, DocResult, VersionType};
 use serde_json::{Value, json};
 
 use super::parse::{Bulk, Defaults, Outcome, parse};
@@ -119,7 +119,7 @@ fn items_fail_by_themselves() {
     let bulk = run(body, logs()).unwrap();
     assert_eq!(bulk.ops.len(), 2);
     assert!(matches!(bulk.items[0].outcome, Outcome::Refused(_)));
-    let conflict = millrace_storage::Error::VersionConflict {
+    let conflict = millrace_runtime::Error::VersionConflict {
         index: "logs".into(),
         index_uuid: "u".into(),
         shard: 0,
@@ -161,7 +161,7 @@ fn what_nobody_wants_is_not_written() {
     let bulk = run(&body, logs()).unwrap();
     let write = |failing: bool, filter: &FilterPath| {
         let results = (0..8).map(|number| match failing && number < 4 {
-            true => Err(millrace_storage::Error::Rejected("full".into())),
+            true => Err(millrace_runtime::Error::Rejected("full".into())),
             false => {
                 let mut outcome = sample(&number.to_string(), DocResult::Updated);
                 outcome.source = (number % 4 == 2).then(|| Bytes::from_static(b"{\"a\":1}"));

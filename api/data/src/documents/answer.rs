@@ -1,6 +1,6 @@
 //! Members that acknowledgements of writes share, written straight as JSON text.
 
-use millrace_storage::{DocResult, WriteOutcome};
+use millrace_engine::{DocResult, WriteOutcome};
 
 use crate::documents::DEFAULT_TYPE;
 use crate::http::json::{push_str, push_u64};

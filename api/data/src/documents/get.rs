@@ -1,16 +1,15 @@
 //! Get, exists, and the source by itself.
 
 use bytes::Bytes;
-use millrace_storage::{Session, StoredDoc, VersionType};
+use millrace_engine::{Session, StoredDoc, VersionType};
 use serde_json::{Map, Value, json};
 
 use crate::Api;
-use crate::documents::DEFAULT_TYPE;
 use crate::documents::answer::push_address;
-use crate::documents::options;
 use crate::documents::source::SourceFilter;
 use crate::documents::stored::StoredFields;
 use crate::documents::target::Target;
+use crate::documents::{DEFAULT_TYPE, options};
 use crate::error::Error;
 use crate::http::json::{push_str, push_u64};
 use crate::http::{MemoryAllowance, Request, Response};

@@ -1,6 +1,6 @@
 //! Documents one at a time: index, create, get, exists, source, delete, update, and many gets.
 //!
-//! [`write`] and [`update`] hand one [`WriteOp`](millrace_storage::WriteOp) to the engine; [`get`] and
+//! [`write`] and [`update`] hand one [`WriteOp`](millrace_engine::WriteOp) to the engine; [`get`] and
 //! [`multi_get`] read through [`target`], which finds the one index (and routing) that a name stands
 //! for. [`source`] filters sources, [`stored`] answers `stored_fields`, [`answer`] writes what all
 //! acknowledgements share; `_bulk` uses the same pieces.

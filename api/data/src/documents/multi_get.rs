@@ -1,7 +1,7 @@
 //! `_mget`: many documents by id, each with its own options and its own failure.
 
 use futures::{StreamExt, TryStreamExt};
-use millrace_storage::access::Action;
+use millrace_catalog::access::Action;
 use serde_json::{Map, Value};
 
 use crate::Api;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millrace_storage::{RefreshPolicy, VersionType};
+use millrace_engine::{RefreshPolicy, VersionType};
 
 use crate::error::Error;
 use crate::http::Params;

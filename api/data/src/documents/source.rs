@@ -5,10 +5,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millrace_storage::access::{self, FieldRules};
-use millrace_storage::mapping::Mapping;
-use millrace_storage::metadata::matches;
-use millrace_storage::source::{PathProjection, leave_out_of_text};
+use millrace_mapping::fields::FieldRules;
+use millrace_mapping::pattern::matches;
+use millrace_mapping::source::{PathProjection, leave_out_of_text};
+use millrace_mapping::{Mapping, fields};
 use serde_json::Value;
 
 use crate::error::Error;
@@ -111,7 +111,7 @@ impl SourceFilter {
             Self::Ruled(inner, rules) => {
                 let Some(source) = inner.apply(source)? else { return Ok(None) };
                 return offload(source.len(), || {
-                    let shown = access::shown_of_text(&source, rules).ok_or_else(no_json)?;
+                    let shown = fields::shown_of_text(&source, rules).ok_or_else(no_json)?;
                     Ok(Some(Bytes::from(shown)))
                 });
             }

@@ -1,6 +1,6 @@
 //! `stored_fields`: values of fields mapped with `store: true`, taken from the source.
 
-use millrace_storage::mapping::{ColumnKind, Field, Mapping};
+use millrace_mapping::{ColumnKind, Field, Mapping};
 use serde_json::{Map, Value};
 
 use crate::error::Error;

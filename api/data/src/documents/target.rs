@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use millrace_storage::mapping::Mapping;
-use millrace_storage::metadata::IndicesOptions;
-use millrace_storage::{Index, Session, WriteOp};
+use millrace_catalog::metadata::IndicesOptions;
+use millrace_engine::{Index, Session, WriteOp};
+use millrace_mapping::Mapping;
 
 use crate::documents::DEFAULT_TYPE;
 use crate::error::Error;

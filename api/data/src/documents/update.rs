@@ -1,8 +1,8 @@
 //! Partial updates.
 
 use bytes::Bytes;
-use millrace_storage::source::{Member, Members, ObjectText};
-use millrace_storage::{Action, RefreshPolicy, Update, VersionType};
+use millrace_engine::{Action, RefreshPolicy, Update, VersionType};
+use millrace_mapping::source::{Member, Members, ObjectText};
 use serde_json::Value;
 
 use crate::Api;
@@ -118,7 +118,7 @@ pub(crate) fn check(
 /// Appends the `get` member that shows the source after an update.
 pub(crate) fn push_get(
     out: &mut Vec<u8>,
-    outcome: &millrace_storage::WriteOutcome,
+    outcome: &millrace_engine::WriteOutcome,
     filter: Option<&SourceFilter>,
 ) -> Result<(), Error> {
     let (Some(filter), Some(source)) = (filter, &outcome.source) else { return Ok(()) };

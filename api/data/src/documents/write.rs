@@ -1,15 +1,13 @@
 //! Index, create and delete.
 
-use millrace_storage::metadata::IndicesOptions;
-use millrace_storage::{Action, DocResult, RefreshPolicy, WriteOp, WriteOutcome};
+use millrace_catalog::metadata::IndicesOptions;
+use millrace_engine::{Action, DocResult, RefreshPolicy, WriteOp, WriteOutcome};
 use serde_json::json;
 
 use crate::Api;
-use crate::documents::DEFAULT_TYPE;
 use crate::documents::answer::{self, AcknowledgementFormat};
-use crate::documents::id_problem;
 use crate::documents::options::{Expectation, Operation, WriteOptions, no_pipeline};
-use crate::documents::target;
+use crate::documents::{DEFAULT_TYPE, id_problem, target};
 use crate::error::Error;
 use crate::http::{Request, Response, path};
 use crate::search;

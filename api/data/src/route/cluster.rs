@@ -1,6 +1,6 @@
 //! The cluster, its node, its settings and its templates.
 
-use millrace_storage::metadata::TemplateKind::{Component, Index, Legacy};
+use millrace_catalog::metadata::TemplateKind::{Component, Index, Legacy};
 
 use super::{DataApi, Route, RouteCondition, routes};
 use crate::admin::{cluster, health, nodes, tasks, templates};

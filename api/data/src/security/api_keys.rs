@@ -9,7 +9,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millrace_accounts::{ApiKey, ApiKeyChange, ApiKeyQuery, NewApiKey, Role, Scheme, limits};
-use millrace_storage::access::{Action, Caller};
+use millrace_catalog::access::{Action, Caller};
 use serde_json::{Map, Value, json};
 
 use super::SecurityCaller;

@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::atomic::Ordering;
 
 use millrace_accounts::{Credentials, Edit};
-use millrace_storage::access::Action;
+use millrace_catalog::access::Action;
 use serde_json::{Value, json};
 
 use super::SecurityCaller;

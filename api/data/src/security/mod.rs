@@ -31,7 +31,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use millrace_accounts::{Account, Edit, NewPassword, Setter};
-use millrace_storage::access::{Action, Caller};
+use millrace_catalog::access::{Action, Caller};
 
 pub use query::SearchQueryParser;
 

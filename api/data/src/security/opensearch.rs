@@ -7,7 +7,7 @@ use std::sync::Arc;
 use millrace_accounts::{
     Account, Edit, Mapping, NewPassword, PrivilegeScope, Role, User, privilege, privilege_names,
 };
-use millrace_storage::access::Action;
+use millrace_catalog::access::Action;
 use serde_json::{Map, Value, json};
 
 use super::form::{BodyMembers, text};

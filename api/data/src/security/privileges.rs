@@ -6,8 +6,8 @@ use std::sync::Arc;
 use millrace_accounts::{
     Accounts, ApiKeyQuery, IndexGrant, PrivilegeScope, Role, privilege, privilege_names,
 };
-use millrace_storage::access::{Action, ActionSet, Caller};
-use millrace_storage::{Principal, Priority};
+use millrace_catalog::access::{Action, ActionSet, Caller, Principal};
+use millrace_runtime::Priority;
 use serde_json::{Map, Value, json};
 
 use super::SecurityCaller;
@@ -258,7 +258,7 @@ impl PrivilegeCheck {
                         let takes = |value: &Value| {
                             value
                                 .as_str()
-                                .is_some_and(|pattern| millrace_storage::metadata::matches(pattern, text))
+                                .is_some_and(|pattern| millrace_mapping::pattern::matches(pattern, text))
                         };
                         match value {
                             Some(Value::Array(values)) => values.iter().any(takes),

@@ -4,9 +4,13 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use futures::future::BoxFuture;
 use millrace_accounts::{self as accounts, Accounts, Scheme, User};
+use millrace_engine::access::Sender;
+use millrace_engine::{Config, Engine};
 use millrace_query::SearchService;
-use millrace_storage::access::Sender;
-use millrace_storage::{Config, Engine, Principal, SystemClock};
+use millrace_engine::access::Sender;
+use millrace_catalog::access::Principal;
+use millrace_engine::{Config, Engine};
+use millrace_runtime::SystemClock;
 use tempfile::TempDir;
 
 use super::*;
@@ -21,7 +25,7 @@ struct OvertakenSender {
 }
 
 impl Sender for OvertakenSender {
-    fn again(&self) -> BoxFuture<'_, millrace_storage::Result<Option<Principal>>> {
+    fn again(&self) -> BoxFuture<'_, millrace_runtime::Result<Option<Principal>>> {
         Box::pin(async move {
             self.accounts.edit_one(self.by.clone()).await.unwrap();
             Ok(self.accounts.principal("ann"))

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_accounts::{Account, Edit, Scheme, User};
-use millrace_storage::access::{Action, Caller};
+use millrace_catalog::access::{Action, Caller};
 use serde_json::{Map, Value, json};
 
 use super::SecurityCaller;

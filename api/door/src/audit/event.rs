@@ -8,9 +8,8 @@ use std::sync::{Arc, OnceLock};
 use chrono::{DateTime, SecondsFormat};
 use http::{HeaderMap, HeaderValue, Method, Uri};
 use millrace_accounts::Credentials;
+use millrace_catalog::access::{Action, Caller, Principal, Refusals, RepeatedRefusal};
 use millrace_listen::Peer;
-use millrace_storage::Principal;
-use millrace_storage::access::{Action, Caller, Refusals, RepeatedRefusal};
 use serde_json::{Map, Value, json};
 
 use crate::identity::Identity;

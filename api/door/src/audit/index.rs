@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use chrono::{DateTime, Days, NaiveDate};
-use millrace_storage::hidden_index;
+use millrace_engine::hidden_index;
 use serde_json::{Value, json};
 
 /// Prefix of their names.

@@ -19,11 +19,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use http::Method;
-use millrace_storage::access::Action;
-use millrace_storage::metadata::IndicesOptions;
-use millrace_storage::{
-    Action as Operation, Engine, Error as StoreError, Kind, Principal, RefreshPolicy, Session, WriteOp,
-};
+use millrace_catalog::access::{Action, Principal};
+use millrace_catalog::metadata::IndicesOptions;
+use millrace_engine::{Action as Operation, Engine, RefreshPolicy, Session, WriteOp};
+use millrace_runtime::{Error as StoreError, Kind};
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 

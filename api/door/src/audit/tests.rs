@@ -2,10 +2,11 @@
 
 use std::net::SocketAddr;
 
+use millrace_catalog::access::Refusals;
+use millrace_catalog::metadata::{ClusterSettingsUpdate, IndicesOptions};
+use millrace_engine::Config as StorageConfig;
 use millrace_listen::Peer;
-use millrace_storage::access::Refusals;
-use millrace_storage::metadata::{ClusterSettingsUpdate, IndicesOptions};
-use millrace_storage::{Config as StorageConfig, ManualClock, SharedClock};
+use millrace_runtime::{ManualClock, SharedClock};
 use serde_json::json;
 
 use super::*;

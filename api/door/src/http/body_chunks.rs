@@ -13,7 +13,7 @@ use flate2::write::GzEncoder;
 use futures::stream::{self, BoxStream, Stream, StreamExt, TryStreamExt};
 use http_body::Frame;
 use http_body_util::{Either, Full, StreamBody};
-use millrace_storage::{Compute, Priority};
+use millrace_runtime::{Compute, Priority};
 
 /// How much is compressed.
 pub(super) const GZIP_LEVEL: Compression = Compression::new(3);

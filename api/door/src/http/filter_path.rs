@@ -16,7 +16,7 @@ use std::cell::RefCell;
 use std::collections::HashMap;
 use std::rc::Rc;
 
-use millrace_storage::metadata::matches;
+use millrace_mapping::pattern::matches;
 
 use crate::error::Error;
 

@@ -6,8 +6,8 @@ use std::collections::HashSet;
 use std::fmt;
 
 use bytes::Bytes;
-use millrace_storage::document::replace_lone_surrogates;
-pub use millrace_storage::document::token;
+use millrace_mapping::document::replace_lone_surrogates;
+pub use millrace_mapping::document::token;
 use serde::de::{DeserializeSeed, Deserializer, MapAccess, SeqAccess, Visitor};
 use serde_json::{Map, Value};
 

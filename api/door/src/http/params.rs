@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millrace_storage::metadata::edit_distance;
+use millrace_catalog::metadata::edit_distance;
 
 use crate::error::Error;
 use crate::http::path;

@@ -6,7 +6,7 @@
 use std::collections::{HashSet, VecDeque};
 
 use bytes::Bytes;
-use millrace_storage::source::Scanner;
+use millrace_mapping::source::Scanner;
 
 use super::render::{bytes_text, millis_text};
 use super::yaml;

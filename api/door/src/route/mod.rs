@@ -2,7 +2,7 @@
 //!
 //! A [`Route`] says for which methods and paths it is, which [`Action`] its requests are, whether they end with their
 //! client, and what answers them. The dispatcher finds it in a [`Table`] and begins a
-//! [`Session`](millrace_storage::Session) of its action before the body is read: what is not in a table is not served, and
+//! [`Session`](millrace_engine::Session) of its action before the body is read: what is not in a table is not served, and
 //! what is cannot be served without its action. Crates above list their routes with [`routes!`](crate::routes), and their
 //! [`Router`] has the table.
 //!
@@ -91,7 +91,7 @@ macro_rules! routes {
                 spec: $crate::route::Spec {
                     methods: const { &[$(http::Method::$method),+] },
                     path: $path,
-                    action: millrace_storage::access::Action::$action,
+                    action: millrace_catalog::access::Action::$action,
                     reads: $crate::routes!(@reads $kind),
                     guarded: $crate::routes!(@guarded $kind),
                     open: $crate::routes!(@open $kind),

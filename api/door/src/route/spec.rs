@@ -3,7 +3,7 @@
 use std::fmt;
 
 use http::Method;
-use millrace_storage::access::Action;
+use millrace_catalog::access::Action;
 
 use crate::http::Params;
 

@@ -21,8 +21,9 @@ use arrow_flight::sql::CommandStatementIngest;
 use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
-use millrace_storage::access::Action;
-use millrace_storage::{Action as Operation, Priority, RefreshPolicy, Session, WriteOp};
+use millrace_catalog::access::Action;
+use millrace_engine::{Action as Operation, RefreshPolicy, Session, WriteOp};
+use millrace_runtime::Priority;
 use tokio::task::JoinHandle;
 use tonic::{Code, Status};
 

@@ -6,13 +6,14 @@ use arrow_flight::sql::{CommandStatementIngest, TableExistsOption, TableNotExist
 use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
-use millrace_storage::access::Action;
-use millrace_storage::document::ChunkBuilder;
-use millrace_storage::mapping::Mapping;
-use millrace_storage::metadata::{
+use millrace_catalog::access::Action;
+use millrace_catalog::metadata::{
     CreateIndex, IndicesOptions, Metadata, MetadataChange, Uuid, check_index_name,
 };
-use millrace_storage::{Action as Operation, Error, Priority, Session, WriteOp};
+use millrace_engine::{Action as Operation, Session, WriteOp};
+use millrace_mapping::Mapping;
+use millrace_mapping::document::ChunkBuilder;
+use millrace_runtime::{Error, Priority};
 use serde_json::json;
 use tonic::Status;
 

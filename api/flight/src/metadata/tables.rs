@@ -7,9 +7,10 @@ use arrow_flight::sql::{Command, CommandGetTables};
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::{Schema, SchemaRef};
 use futures::{StreamExt, stream};
-use millrace_storage::access::Action;
-use millrace_storage::metadata::IndicesOptions;
-use millrace_storage::{Priority, Session};
+use millrace_catalog::access::Action;
+use millrace_catalog::metadata::IndicesOptions;
+use millrace_engine::Session;
+use millrace_runtime::Priority;
 use tonic::{Code, Status};
 
 use crate::call::Call;

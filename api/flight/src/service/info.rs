@@ -8,7 +8,7 @@ use arrow_flight::{
 use bytes::{BufMut, Bytes, BytesMut};
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use futures::{StreamExt, stream};
-use millrace_storage::access::Action;
+use millrace_catalog::access::Action;
 use tonic::{Code, Status};
 
 use super::Messages;
@@ -19,7 +19,7 @@ use crate::limits::all_of;
 use crate::metadata;
 use crate::statement;
 use crate::tickets::{Id, Kind, Ticket};
-use crate::{status, wire};
+use crate::{metadata, statement, status, wire};
 
 /// Answer that a descriptor stands for.
 struct Answer {

@@ -11,8 +11,8 @@ use bytes::Bytes;
 use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::compute::concat_batches;
 use datafusion::arrow::datatypes::SchemaRef;
-use millrace_storage::Priority;
-use millrace_storage::access::Action;
+use millrace_catalog::access::Action;
+use millrace_runtime::Priority;
 use prost::Message;
 use tonic::{Status, Streaming};
 

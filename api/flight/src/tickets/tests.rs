@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use millrace_storage::access::{ActionSet, Privileges};
+use millrace_catalog::access::{ActionSet, Privileges};
 use proptest::prelude::*;
 
 use super::*;

@@ -82,8 +82,8 @@ async fn room_is_waited_for() {
 
 #[test]
 fn one_user_leaves_room_for_others() {
-    use millrace_storage::Principal;
-    use millrace_storage::access::{ActionSet, Caller, Privileges};
+    use millrace_catalog::access::Principal;
+    use millrace_catalog::access::{ActionSet, Caller, Privileges};
     let user = |name: &str| {
         let nothing = Arc::new(Privileges::new(ActionSet::NONE, Vec::new()));
         Some(User::new(&Principal::new(Caller::User(name.into()), Vec::new(), nothing)))

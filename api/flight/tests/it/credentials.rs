@@ -12,8 +12,8 @@ use datafusion::arrow::array::{ArrayRef, Int64Array};
 use datafusion::arrow::datatypes::SchemaRef;
 use futures::{StreamExt, TryStreamExt, stream};
 use millrace_api::ListenerContext;
+use millrace_engine::Session;
 use millrace_query::OutcomeBody;
-use millrace_storage::Session;
 use serde_json::{Value, json};
 use tonic::{Code, Request};
 

@@ -13,10 +13,11 @@ use datafusion::arrow::array::{
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, TimeUnit, TimestampMillisecondType};
 use futures::{StreamExt, stream};
-use millrace_storage::catalog::{Catalog, MemoryCatalog};
-use millrace_storage::disk::SimulatedDisk;
-use millrace_storage::metadata::{Metadata, TemplateKind};
-use millrace_storage::{Config, Engine, Session, SystemClock};
+use millrace_catalog::metadata::{Metadata, TemplateKind};
+use millrace_catalog::{Catalog, MemoryCatalog};
+use millrace_engine::{Config, Engine, Session};
+use millrace_runtime::SystemClock;
+use millrace_runtime::disk::SimulatedDisk;
 use serde_json::json;
 use tonic::{Code, Request};
 

@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 use chrono::{DateTime, Datelike, Days, FixedOffset, NaiveDate, Timelike, Utc};
-use millrace_storage::mapping::{DAYS, MONTHS};
+use millrace_mapping::{DAYS, MONTHS};
 
 use super::{Field, Item, TimeFormat, Zone};
 

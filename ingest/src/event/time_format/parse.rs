@@ -4,7 +4,7 @@
 //! have unless a number follows directly; names are accepted short and in full, in any case; `yy` with
 //! other than two digits is the year itself.
 
-use millrace_storage::mapping::{DAYS, MONTHS};
+use millrace_mapping::{DAYS, MONTHS};
 
 use super::resolve::{HalfDay, Hour};
 use super::zone::offset;

@@ -2,8 +2,9 @@
 
 use std::path::Path;
 
-use millrace_storage::segment::RowParts;
-use millrace_storage::{Config as StorageConfig, Engine, SystemClock};
+use millrace_engine::{Config as StorageConfig, Engine};
+use millrace_runtime::SystemClock;
+use millrace_segment::RowParts;
 use serde_json::{Value, json};
 
 use super::*;

@@ -1,7 +1,7 @@
 //! Choices of events against a real store, and the rights that stay the server's.
 
-use millrace_storage::metadata::{Metadata, Uuid, parse_alias_actions};
-use millrace_storage::{Engine, Session};
+use millrace_catalog::metadata::{Metadata, Uuid, parse_alias_actions};
+use millrace_engine::{Engine, Session};
 use serde_json::{Value, json};
 
 use super::letters::{engine, manager_of, values, wanted};

@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use millrace_dsl::aggs::{Composite, CompositeKind, CompositeSource, MissingOrder};
 use millrace_dsl::json::text;
-use millrace_storage::mapping::Scalar;
+use millrace_mapping::Scalar;
 use millrace_time::{Rounding, Zone};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_dsl::aggs::{DateBounds, DateHistogram};
-use millrace_storage::mapping::Scalar;
+use millrace_mapping::Scalar;
 use millrace_time::{Rounding, Zone};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;

@@ -7,7 +7,7 @@ use millrace_dsl::aggs::{self, IncludeExclude, Terms};
 use millrace_dsl::json::text;
 use millrace_dsl::query::RegexpFlags;
 use millrace_scoring::automaton::Pattern;
-use millrace_storage::mapping::Scalar;
+use millrace_mapping::Scalar;
 use millrace_work::error::{Error, Result};
 use serde_json::{Value, json};
 

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
+use millrace_mapping::DateFormat;
 use millrace_matching::address::AddressText;
 use millrace_search::fetch::decimal::DecimalFormat;
-use millrace_storage::mapping::DateFormat;
 use millrace_time::Zone;
 use millrace_work::error::Result;
 use serde_json::{Number, Value, json};

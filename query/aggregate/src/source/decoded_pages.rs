@@ -1,6 +1,6 @@
 //! Rows with the numbers of columns that are kept decoded, page by page.
 
-use millrace_storage::segment::list_rows;
+use millrace_segment::list_rows;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 

@@ -2,7 +2,7 @@
 
 use std::ops::ControlFlow;
 
-use millrace_storage::bundle::{ValueWalker, Walk};
+use millrace_segment::bundle::{ValueWalker, Walk};
 use millrace_work::error::Result;
 
 use super::{Question, SegmentRows, Sink, Source, SourceCost};

@@ -42,7 +42,7 @@ use std::ops::Range;
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
-use millrace_storage::mapping::PathId;
+use millrace_mapping::PathId;
 use millrace_work::error::Result;
 
 use super::batch::{Batch, Column, Positions, Selection};

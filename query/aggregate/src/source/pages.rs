@@ -2,7 +2,7 @@
 
 use std::ops::Range;
 
-use millrace_storage::segment::{NumberBounds, list_rows};
+use millrace_segment::{NumberBounds, list_rows};
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 

@@ -1,6 +1,6 @@
 //! Answers from statistics of a column over all rows of a segment.
 
-use millrace_storage::segment::NumberBounds;
+use millrace_segment::NumberBounds;
 use millrace_work::error::Result;
 
 use super::{Question, SegmentRows, Source, SourceCost};

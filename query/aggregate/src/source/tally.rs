@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_storage::segment::Tally;
+use millrace_segment::Tally;
 use millrace_work::error::Result;
 
 use super::{Question, SegmentRows, Source, SourceCost};

@@ -5,7 +5,7 @@ use std::ops::Range;
 
 use arrow::array::{ArrayRef, UInt32Array};
 use arrow::compute::take;
-use millrace_storage::bundle::{ValueWalker, Walk};
+use millrace_segment::bundle::{ValueWalker, Walk};
 use millrace_work::QueryContext;
 use millrace_work::error::Result;
 

@@ -1,6 +1,6 @@
 //! Points and distances as queries write them.
 
-use millrace_storage::mapping;
+use millrace_mapping as mapping;
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 use super::{Clause, Common, Normalize, Parser, Rewrite, single};
 use crate::json;
 
-pub use millrace_storage::automaton::Flags as RegexpFlags;
+pub use millrace_mapping::automaton::Flags as RegexpFlags;
 
 /// Parses the names of optional operators, joined by `|`.
 pub fn flags(text: &str) -> Result<RegexpFlags> {

@@ -1,6 +1,6 @@
 //! The `completion` suggester: inputs that start with a text.
 
-use millrace_storage::mapping::{ContextKind, Contexts, geo_precision};
+use millrace_mapping::{ContextKind, Contexts, geo_precision};
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
@@ -291,7 +291,7 @@ impl GeoContext {
 
     /// Lists the geohashes of the place and of what lies around it.
     fn cells(&self) -> Vec<String> {
-        let hash = millrace_storage::mapping::to_geohash(self.point, self.precision);
+        let hash = millrace_mapping::to_geohash(self.point, self.precision);
         if self.neighbours.is_empty() {
             return vec![hash];
         }
@@ -305,7 +305,7 @@ impl GeoContext {
                     continue;
                 }
                 let lon = (lon + f64::from(right) * width + 180.0).rem_euclid(360.0) - 180.0;
-                let cell = millrace_storage::mapping::to_geohash([lat, lon], characters);
+                let cell = millrace_mapping::to_geohash([lat, lon], characters);
                 if !cells.contains(&cell) {
                     cells.push(cell);
                 }

@@ -10,8 +10,8 @@ use millrace_scoring::automaton::Pattern;
 use millrace_scoring::node::{Expansion, Node};
 use millrace_scoring::operands::{ExactValue, RawBound};
 use millrace_scoring::phrase::{Phrase, PlaceTerms};
-use millrace_storage::mapping::{PathId, Scalar};
-use millrace_storage::segment::ValueRange;
+use millrace_mapping::{PathId, Scalar};
+use millrace_segment::ValueRange;
 
 use super::clause::{Clause, Tree};
 

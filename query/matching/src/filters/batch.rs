@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millrace_scoring::reader::SegmentReader;
-use millrace_storage::Compute;
-use millrace_storage::mapping::{Mapping, PathId};
-use millrace_storage::segment::{Document, Segment};
+use millrace_runtime::Compute;
+use millrace_mapping::{Mapping, PathId};
+use millrace_segment::{Document, Segment};
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 

@@ -4,7 +4,7 @@ use std::fmt::Write;
 use std::sync::Arc;
 
 use millrace_scoring::node::{ExpansionSelection, Node, ResolvedPredicate};
-use millrace_storage::mapping::Mapping;
+use millrace_mapping::Mapping;
 use millrace_work::error::{Error, Result};
 
 use super::fields::Fields;

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_scoring::reader::SegmentReader;
-use millrace_storage::segment::Segment;
+use millrace_segment::Segment;
 use millrace_work::QueryContext;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;

@@ -103,7 +103,7 @@ mod tests {
     use std::collections::BTreeSet;
 
     use millrace_dsl::query::regexp_flags;
-    use millrace_storage::automaton::pieces;
+    use millrace_mapping::automaton::pieces;
 
     use super::super::atoms::PIECE_BYTES;
     use super::*;

@@ -1,10 +1,11 @@
 use std::sync::LazyLock;
 
 use bytes::Bytes;
-use millrace_storage::Compute;
-use millrace_storage::access::{DocumentRule, FieldRules};
-use millrace_storage::mapping::Mapping;
-use millrace_storage::metadata::IndexMeta;
+use millrace_catalog::access::DocumentRule;
+use millrace_catalog::metadata::IndexMeta;
+use millrace_mapping::Mapping;
+use millrace_mapping::fields::FieldRules;
+use millrace_runtime::Compute;
 use millrace_work::QueryContext;
 use serde_json::{Map, Value, json};
 
@@ -344,7 +345,7 @@ fn indices_of_equal_mappings_have_filters_in_common_unless_these_ask_which_index
     let restricted = IndexView::under(
         meta(),
         Arc::new(mapping()),
-        vec![millrace_storage::access::DocumentRule::default()],
+        vec![millrace_catalog::access::DocumentRule::default()],
         Vec::new(),
     )
     .unwrap();

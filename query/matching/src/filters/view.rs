@@ -2,9 +2,10 @@
 
 use std::sync::Arc;
 
-use millrace_storage::access::{Action, DocumentRule, DocumentRules, FieldRules, IndexAccess};
-use millrace_storage::mapping::Mapping;
-use millrace_storage::metadata::IndexMeta;
+use millrace_catalog::access::{Action, DocumentRule, DocumentRules, IndexAccess};
+use millrace_catalog::metadata::IndexMeta;
+use millrace_mapping::Mapping;
+use millrace_mapping::fields::FieldRules;
 use millrace_work::error::Result;
 use serde_json::Value;
 

@@ -6,7 +6,7 @@ use datafusion::common::ScalarValue;
 use millrace_dsl::json::{integer, not_a_number, text};
 use millrace_dsl::query::geo::{Corner, GeoPoint, Validation};
 use millrace_dsl::sort::{FieldSort, GeoDistanceSort, Missing, Mode, NumericType};
-use millrace_storage::mapping::{ColumnKind, Field, FieldType, Mapping, PathId, Scalar};
+use millrace_mapping::{ColumnKind, Field, FieldType, Mapping, PathId, Scalar};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 

@@ -2,7 +2,7 @@
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::datatypes::{Float64Type, Int64Type, UInt64Type};
-use millrace_storage::mapping::{ColumnKind, DateFormat};
+use millrace_mapping::{ColumnKind, DateFormat};
 use serde_json::{Number, Value, json};
 
 use crate::address::AddressText;

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use millrace_storage::access::{Action, IndexAccess};
-use millrace_storage::mapping::Mapping;
+use millrace_catalog::access::{Action, IndexAccess};
+use millrace_mapping::Mapping;
 
 use super::predicate::Predicate;
 

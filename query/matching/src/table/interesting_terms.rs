@@ -10,7 +10,7 @@ use std::sync::Arc;
 use millrace_scoring::interesting_terms::{InterestingTerm, InterestingTerms};
 use millrace_scoring::node::Expansion;
 use millrace_scoring::visible_terms::VisibleTerms;
-use millrace_storage::mapping::PathId;
+use millrace_mapping::PathId;
 use millrace_work::QueryContext;
 use millrace_work::error::Result;
 

@@ -4,7 +4,7 @@
 //! [`ID_COLUMN`](millrace_scoring::metadata_columns::ID_COLUMN) and
 //! [`SEQ_NO_COLUMN`](millrace_scoring::metadata_columns::SEQ_NO_COLUMN), which no mapped field has.
 
-use millrace_storage::mapping::ColumnKind;
+use millrace_mapping::ColumnKind;
 use millrace_work::error::{Error, Result};
 
 use super::derived_key::DerivedKey;

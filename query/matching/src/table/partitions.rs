@@ -11,7 +11,7 @@ use millrace_scoring::node::ResolvedPredicate;
 use millrace_scoring::prepare::prepare;
 use millrace_scoring::scaled::Scaled;
 use millrace_scoring::source::Source;
-use millrace_storage::segment::WINDOW_ROWS;
+use millrace_segment::WINDOW_ROWS;
 use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 use parking_lot::Mutex;

@@ -15,7 +15,7 @@ use millrace_scoring::node::ResolvedPredicate;
 use millrace_scoring::prepare::prepare;
 use millrace_scoring::ruled_rows::{RowVisibility, RuledRows};
 use millrace_scoring::source::Source;
-use millrace_storage::mapping::PathId;
+use millrace_mapping::PathId;
 use millrace_work::QueryContext;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;

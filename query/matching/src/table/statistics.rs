@@ -15,8 +15,8 @@ use millrace_scoring::node::{
 };
 use millrace_scoring::reader::{InvertedIndex, SegmentReader};
 use millrace_scoring::visible_terms::VisibleTerms;
-use millrace_storage::document::{feature_of, feature_value};
-use millrace_storage::mapping::{PathId, Scalar};
+use millrace_mapping::document::{feature_of, feature_value};
+use millrace_mapping::{PathId, Scalar};
 use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result, ShardFailure};
 

@@ -93,7 +93,7 @@ impl LongestLiteral {
 
 #[cfg(test)]
 mod tests {
-    use millrace_storage::automaton::pieces;
+    use millrace_mapping::automaton::pieces;
 
     use crate::automaton::literal::*;
 

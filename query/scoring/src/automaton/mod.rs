@@ -4,7 +4,7 @@
 //! only where a branch can still match, and a fixed start that narrows the walk before it begins.
 //! Clauses make patterns when they meet a mapping; segments are walked with them.
 //!
-//! Wildcards and expressions are deterministic automata over characters ([`millrace_storage::automaton`]);
+//! Wildcards and expressions are deterministic automata over characters ([`millrace_mapping::automaton`]);
 //! nearness is a row of the distance table ([`near`]).
 
 mod literal;
@@ -15,12 +15,12 @@ use std::sync::Arc;
 
 use millrace_dsl::json;
 use millrace_dsl::query::RegexpFlags;
-use millrace_storage::automaton::{DEFAULT_EFFORT, Dfa, Fault, TooLarge};
+use millrace_mapping::automaton::{DEFAULT_EFFORT, Dfa, Fault, TooLarge};
 use millrace_work::compute::Stop;
 use millrace_work::error::{Error, Result};
 use tantivy_fst::Automaton;
 
-pub use millrace_storage::automaton::{WildcardItem, pieces};
+pub use millrace_mapping::automaton::{WildcardItem, pieces};
 
 use crate::automaton::near::{FuzzyTerms, Row};
 use crate::operands::TextBound;

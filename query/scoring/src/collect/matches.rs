@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 
-use millrace_storage::segment::{PageBounds, WINDOW_ROWS};
+use millrace_segment::{PageBounds, WINDOW_ROWS};
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 

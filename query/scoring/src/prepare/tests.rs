@@ -1,8 +1,8 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::stream::BoxStream;
-use millrace_storage::mapping::PathId;
-use millrace_storage::segment::{ColumnBatch, PageBounds, RowParts, StoredRow};
+use millrace_mapping::PathId;
+use millrace_segment::{ColumnBatch, PageBounds, RowParts, StoredRow};
 use millrace_work::QueryContext;
 use millrace_work::compute::StopOnDrop;
 use millrace_work::error::Error;
@@ -33,7 +33,7 @@ impl SegmentReader for AbandonedSegment {
     fn rows(&self) -> u32 {
         1 << 20
     }
-    fn inverted(&self) -> millrace_storage::Result<Arc<dyn InvertedIndex>> {
+    fn inverted(&self) -> millrace_runtime::Result<Arc<dyn InvertedIndex>> {
         self.segment.inverted()
     }
     fn range_rows(
@@ -41,11 +41,11 @@ impl SegmentReader for AbandonedSegment {
         _column: PathId,
         _range: &ValueRange,
         _among: Option<&RoaringBitmap>,
-    ) -> millrace_storage::Result<RoaringBitmap> {
+    ) -> millrace_runtime::Result<RoaringBitmap> {
         self.read_from();
         Ok(RoaringBitmap::new())
     }
-    fn id_rows(&self, _ids: &[String]) -> millrace_storage::Result<RoaringBitmap> {
+    fn id_rows(&self, _ids: &[String]) -> millrace_runtime::Result<RoaringBitmap> {
         self.read_from();
         Ok(RoaringBitmap::new())
     }
@@ -54,7 +54,7 @@ impl SegmentReader for AbandonedSegment {
         columns: &[PathId],
         _rows: Option<RoaringBitmap>,
         sink: &mut dyn FnMut(ColumnBatch) -> bool,
-    ) -> millrace_storage::Result<()> {
+    ) -> millrace_runtime::Result<()> {
         let mut goes_on = true;
         while goes_on {
             self.read_from();
@@ -69,16 +69,16 @@ impl SegmentReader for AbandonedSegment {
         &self,
         columns: &[PathId],
         rows: Option<RoaringBitmap>,
-    ) -> BoxStream<'static, millrace_storage::Result<ColumnBatch>> {
+    ) -> BoxStream<'static, millrace_runtime::Result<ColumnBatch>> {
         self.segment.scan(columns, rows)
     }
     fn bounds(&self, column: PathId) -> PageBounds {
         self.segment.bounds(column)
     }
-    fn pages(&self, column: PathId) -> millrace_storage::Result<Vec<PageBounds>> {
+    fn pages(&self, column: PathId) -> millrace_runtime::Result<Vec<PageBounds>> {
         self.segment.pages(column)
     }
-    fn fetch(&self, _rows: &[u32], _wanted: RowParts) -> millrace_storage::Result<Vec<StoredRow>> {
+    fn fetch(&self, _rows: &[u32], _wanted: RowParts) -> millrace_runtime::Result<Vec<StoredRow>> {
         self.read_from();
         Ok(Vec::new())
     }

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_storage::mapping::PathId;
+use millrace_mapping::PathId;
 
 /// Spans that are searched.
 #[derive(Clone, Debug)]

@@ -1,6 +1,6 @@
 use std::sync::Arc;
 
-use millrace_storage::mapping::Scalar;
+use millrace_mapping::Scalar;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use roaring::RoaringBitmap;

@@ -19,7 +19,7 @@ use millrace_scoring::row_function::{FunctionScope, RowFunction, value_at};
 use millrace_scoring::spans::expression::{SpanTerms, Spans};
 use millrace_scoring::spans::{self, SpansScorer};
 use millrace_scoring::{Scorer, bm25};
-use millrace_storage::mapping::{PathId, Scalar};
+use millrace_mapping::{PathId, Scalar};
 use millrace_work::error::Result;
 
 use super::describe::described;

@@ -3,14 +3,15 @@
 use std::fmt::Write;
 
 use millrace_dsl::query::Relation;
+use millrace_mapping::{FieldType, Mapping, PathId, Scalar};
 use millrace_matching::address::AddressText;
 use millrace_scoring::intervals::source::{IntervalSide, Source};
 use millrace_scoring::intervals::{Intervals, LeafTerms};
 use millrace_scoring::node::Node;
 use millrace_scoring::operands::ExactValue;
 use millrace_scoring::phrase::{Phrase, PlaceTerms};
-use millrace_storage::mapping::{FieldType, Mapping, PathId, Scalar};
-use millrace_storage::segment::ValueRange;
+use millrace_mapping::{FieldType, Mapping, PathId, Scalar};
+use millrace_segment::ValueRange;
 
 /// Text that Lucene prints for a query that matches nothing.
 const NOTHING: &str = "MatchNoDocsQuery(\"User requested \"match_none\" query.\")";

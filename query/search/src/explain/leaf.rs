@@ -8,7 +8,7 @@ use millrace_scoring::operands::Weight;
 use millrace_scoring::prepare::prepare;
 use millrace_scoring::reader::InvertedIndex;
 use millrace_scoring::source::Source;
-use millrace_storage::mapping::Mapping;
+use millrace_mapping::Mapping;
 use millrace_work::error::Result;
 
 use super::describe::described;

@@ -3,10 +3,11 @@
 use arrow::array::{Array, ArrayRef, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type, Int64Type, UInt64Type};
+use millrace_mapping::{ColumnKind, DateFormat, Field, FieldType, Mapping, PathId};
 use millrace_matching::address::AddressText;
 use millrace_matching::order::number;
 use millrace_scoring::lists::Lists;
-use millrace_storage::mapping::{ColumnKind, DateFormat, Field, FieldType, Mapping, PathId};
+use millrace_mapping::{ColumnKind, DateFormat, Field, FieldType, Mapping, PathId};
 use millrace_work::error::{Error, Result};
 use serde_json::{Value, json};
 

@@ -22,7 +22,7 @@ use millrace_scoring::node::ResolvedPredicate;
 use millrace_scoring::prepare::prepare;
 use millrace_scoring::source::Source;
 use millrace_scoring::steps::in_steps;
-use millrace_storage::segment::{RowParts, StoredRow};
+use millrace_segment::{RowParts, StoredRow};
 use millrace_work::QueryContext;
 use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result};

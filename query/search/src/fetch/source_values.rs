@@ -3,8 +3,8 @@
 use std::net::IpAddr;
 
 use millrace_dsl::fields::check_format;
+use millrace_mapping::{DateFormat, Field, FieldType, Mapping, Scalar};
 use millrace_matching::order::number;
-use millrace_storage::mapping::{DateFormat, Field, FieldType, Mapping, Scalar};
 use millrace_work::error::{Error, Result};
 use serde_json::{Value, json};
 

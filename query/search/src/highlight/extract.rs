@@ -17,7 +17,7 @@ use millrace_scoring::node::{Node, ResolvedPredicate};
 use millrace_scoring::operands::{TextBound, Weight};
 use millrace_scoring::phrase as score;
 use millrace_scoring::spans::expression::{Span, SpanLeaf, SpanTerms};
-use millrace_storage::mapping::{FieldType, PathId, Scalar};
+use millrace_mapping::{FieldType, PathId, Scalar};
 use millrace_work::QueryContext;
 use millrace_work::error::Result;
 

@@ -17,8 +17,8 @@ mod unified;
 
 use millrace_dsl::highlight::{Highlight, Options, Scanner};
 use millrace_dsl::query::Query;
+use millrace_mapping::Field;
 use millrace_matching::table::resolve::{IndexContext, setting};
-use millrace_storage::mapping::Field;
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 

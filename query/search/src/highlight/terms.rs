@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use millrace_scoring::automaton;
 use millrace_scoring::spans::expression::Span;
-use millrace_storage::mapping::PathId;
+use millrace_mapping::PathId;
 
 /// Something to be marked in a field.
 #[derive(Clone, Debug)]

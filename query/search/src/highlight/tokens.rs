@@ -1,7 +1,7 @@
 //! The tokens of a field's values, as indexing made them.
 
-use millrace_storage::analysis::Analyzer;
-use millrace_storage::mapping::{Field, Mapping};
+use millrace_mapping::analysis::Analyzer;
+use millrace_mapping::{Field, Mapping};
 
 /// Separator of several values; it is in no token.
 pub(super) const SEPARATOR: u16 = 0;

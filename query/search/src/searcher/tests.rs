@@ -5,8 +5,8 @@ use std::sync::mpsc::{Receiver, Sender, channel};
 use millrace_matching::table::{TableIndex, TableSegment};
 use millrace_scoring::fixture::{Access, Fixture, ObservedSegment};
 use millrace_scoring::reader::SegmentReader;
-use millrace_storage::mapping::Mapping;
-use millrace_storage::metadata::IndexMeta;
+use millrace_mapping::Mapping;
+use millrace_catalog::metadata::IndexMeta;
 use parking_lot::Mutex;
 use serde_json::Map;
 
@@ -69,7 +69,7 @@ async fn a_search_that_nobody_waits_for_stops() {
         shards: 1,
         listed: None,
     });
-    let compute = Compute::new(millrace_storage::Compute::start(1).unwrap());
+    let compute = Compute::new(millrace_runtime::Compute::start(1).unwrap());
     let spills = tempfile::tempdir().unwrap();
     let planner = Planner::new(1, 1 << 20, 1 << 20, &spills.path().join("spill")).unwrap();
     let searcher = Searcher { planner, compute: compute.clone() };

@@ -8,14 +8,13 @@ use millrace_dsl::suggest::{CategoryContext, CompletionQuery, CompletionSuggeste
 use millrace_matching::table::{TableIndex, TableSegment};
 use millrace_scoring::automaton::Pattern;
 use millrace_scoring::collect::Address;
-use millrace_storage::analysis::paths;
-use millrace_storage::document::Completion;
-use millrace_storage::mapping::{Contexts, Field, FieldType, PathId, Scalar};
+use millrace_mapping::analysis::paths;
+use millrace_mapping::document::Completion;
+use millrace_mapping::{Contexts, Field, FieldType, PathId, Scalar};
 use millrace_work::compute::Stop;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
-use tantivy::DocSet;
-use tantivy::TERMINATED;
+use tantivy::{DocSet, TERMINATED};
 
 /// Lookup in an index.
 #[derive(Debug)]

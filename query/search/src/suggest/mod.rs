@@ -18,11 +18,11 @@ use millrace_dsl::source_filter::SourceFilter;
 use millrace_dsl::suggest::{
     CompletionSuggester, Generator, PhraseSuggester, Suggester, Suggestion, TermSuggester,
 };
+use millrace_mapping::analysis::{Analyzer, Token};
+use millrace_mapping::{Field, FieldType};
 use millrace_matching::order::number;
 use millrace_matching::table::{TableIndex, TableSegment, TableSnapshot};
-use millrace_storage::analysis::{Analyzer, Token};
-use millrace_storage::mapping::{Field, FieldType};
-use millrace_storage::segment::RowParts;
+use millrace_segment::RowParts;
 use millrace_work::compute::Stop;
 use millrace_work::error::{Error, Result, ShardFailure};
 use millrace_work::{PARSED_SHARE, QueryContext, bytes_of};

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 use std::collections::HashMap;
 
 use millrace_dsl::suggest::{Generator, PhraseSuggester, Smoothing, SpellingOptions, SuggestMode};
-use millrace_storage::analysis::{Analyzer, Token};
+use millrace_mapping::analysis::{Analyzer, Token};
 use millrace_work::error::{Error, Result};
 
 use super::spelling::{Dictionary, SuggestedTerm};

@@ -8,7 +8,7 @@ use millrace_dsl::json;
 use millrace_dsl::query::Query;
 use millrace_search::response::shards_json;
 use millrace_search::searcher::Search;
-use millrace_storage::Session;
+use millrace_engine::Session;
 use millrace_target::lookup;
 use millrace_work::error::Result;
 use serde_json::{Map, Value, json};

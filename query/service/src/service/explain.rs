@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use millrace_catalog::metadata::IndicesOptions;
 use millrace_dsl::body::SearchBody;
 use millrace_dsl::source_filter::SourceFilter;
 use millrace_matching::table::TableSnapshot;
 use millrace_search::explain::Explainer;
 use millrace_search::fetch;
-use millrace_storage::Session;
-use millrace_storage::metadata::IndicesOptions;
-use millrace_storage::segment::{RowParts, StoredRow};
+use millrace_engine::Session;
+use millrace_catalog::metadata::IndicesOptions;
+use millrace_segment::{RowParts, StoredRow};
 use millrace_target::lookup;
 use millrace_work::PARSED_SHARE;
 use millrace_work::error::{Error, Result};
@@ -108,7 +109,7 @@ impl SearchService {
         match metadata.alias_indices(index) {
             // Before it is said to be missing: whether it is there is not told either.
             None if !session.access(index).allows(session.action()) => Err(session.refusal(index).into()),
-            None => Err(millrace_storage::Error::IndexNotFound { index: index.to_owned() }.into()),
+            None => Err(millrace_runtime::Error::IndexNotFound { index: index.to_owned() }.into()),
             Some(names) if names.len() == 1 => Ok(()),
             Some(several) => {
                 let names: Vec<&str> = several.iter().map(AsRef::as_ref).collect();

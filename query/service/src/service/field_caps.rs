@@ -3,12 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use futures::future::BoxFuture;
-use millrace_dsl::json;
-use millrace_dsl::query;
+use millrace_dsl::{json, query};
+use millrace_engine::Session;
+use millrace_mapping::pattern::matches;
+use millrace_mapping::{Field, FieldType, Mapping};
 use millrace_matching::table::TableSnapshot;
-use millrace_storage::Session;
-use millrace_storage::mapping::{Field, FieldType, Mapping};
-use millrace_storage::metadata::matches;
 use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value, json};

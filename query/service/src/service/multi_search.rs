@@ -3,10 +3,10 @@
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use futures::stream::{self, StreamExt};
+use millrace_catalog::access::Action;
 use millrace_dsl::json;
 use millrace_dsl::params::Params;
-use millrace_storage::Session;
-use millrace_storage::access::Action;
+use millrace_engine::Session;
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 

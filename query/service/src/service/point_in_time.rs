@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use millrace_dsl::json;
+use millrace_engine::Session;
 use millrace_search::response::shards_json;
 use millrace_search::searcher::refused_by_all;
-use millrace_storage::Session;
 use millrace_work::error::{Error, Result};
 use serde_json::{Value, json};
 

@@ -1,7 +1,8 @@
 //! Searches whose answers are read here: the server's own parts ask, not a request.
 
 use futures::future::BoxFuture;
-use millrace_storage::{Priority, Session};
+use millrace_engine::Session;
+use millrace_runtime::Priority;
 use millrace_work::error::{Error, Result};
 use serde::de::DeserializeOwned;
 use serde_json::Value;

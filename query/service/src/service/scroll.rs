@@ -3,16 +3,18 @@
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use millrace_catalog::access::Action;
 use millrace_dsl::json;
 use millrace_dsl::query::Query;
 use millrace_dsl::sort::SortKey;
+use millrace_engine::Session;
 use millrace_matching::order::Point;
 use millrace_matching::pinned::PinnedSnapshot;
 use millrace_matching::table::TableSnapshot;
 use millrace_search::response::{Answer, HitList, RenderOptions};
 use millrace_search::searcher::{Search, SearchHits, refused_by_all};
-use millrace_storage::Session;
-use millrace_storage::access::Action;
+use millrace_engine::Session;
+use millrace_catalog::access::Action;
 use millrace_target::access_checkpoint::check_access;
 use millrace_work::error::{Error, Result};
 use serde_json::{Value, json};

@@ -5,12 +5,12 @@
 
 use datafusion::arrow::array::RecordBatch;
 use futures::future::BoxFuture;
+use millrace_engine::Session;
 use millrace_sql::batches::Batches;
 use millrace_sql::describe::StatementDescription;
 use millrace_sql::error::SqlError;
 use millrace_sql::parameters::Parameters;
 use millrace_sql::request::SqlRequest;
-use millrace_storage::Session;
 
 use super::SearchService;
 use super::sql::note;

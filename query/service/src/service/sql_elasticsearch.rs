@@ -11,7 +11,7 @@ use millrace_sql::error::SqlError;
 use millrace_sql::format::{PageFormat, PageLayout, PageOptions};
 use millrace_sql::native::NativeSearch;
 use millrace_sql::run::Bounds;
-use millrace_storage::Session;
+use millrace_engine::Session;
 use millrace_work::error::Result;
 use serde_json::{Value, json};
 

@@ -7,7 +7,7 @@ use millrace_dsl::body::SearchBody;
 use millrace_dsl::query::Query;
 use millrace_matching::table::{TableIndex, TableSnapshot};
 use millrace_search::explain::Explainer;
-use millrace_storage::Session;
+use millrace_engine::Session;
 use millrace_target::lookup;
 use millrace_work::answer::AnswerBuffer;
 use millrace_work::error::{Error, Result, ShardFailure};

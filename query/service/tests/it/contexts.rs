@@ -3,8 +3,8 @@
 use std::path::Path;
 use std::time::Duration;
 
+use millrace_engine::ShardFigures;
 use millrace_query::Config;
-use millrace_storage::ShardFigures;
 use serde_json::{Value, json};
 
 use crate::fixture::{Store, ids, owned, value};

@@ -1,8 +1,8 @@
 //! Answers of SQL page by page, and deletion by SQL.
 
+use millrace_catalog::metadata::ClusterSettingsUpdate;
+use millrace_engine::Session;
 use millrace_query::{Config, Outcome, OutcomeBody};
-use millrace_storage::Session;
-use millrace_storage::metadata::ClusterSettingsUpdate;
 use serde_json::{Value, json};
 
 use crate::fixture::{Store, owned, session_of, value};
@@ -187,8 +187,8 @@ async fn cursors_end_and_belong_to_their_caller() {
     let body = json!({"cursor": token});
     let explained = store.service.explain_sql(&store.session, Vec::new(), Some(body)).await;
     assert_eq!(explained.status, 400);
-    let decide = |state: &millrace_storage::metadata::Metadata| {
-        state.delete_indices("numbers", &millrace_storage::metadata::IndicesOptions::open_only(), 0)
+    let decide = |state: &millrace_catalog::metadata::Metadata| {
+        state.delete_indices("numbers", &millrace_catalog::metadata::IndicesOptions::open_only(), 0)
     };
     store.session.change(decide).await.unwrap();
     assert_eq!(refused(&token).await, 404);

@@ -2,11 +2,12 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use futures::future::BoxFuture;
-use millrace_storage::access::{
-    Action, ActionSet, Caller, FieldRules, Grant, NamePattern, Privileges, Sender,
-};
-use millrace_storage::metadata::ClusterSettingsUpdate;
-use millrace_storage::{Principal, Result, Session};
+use millrace_catalog::access::{Action, ActionSet, Caller, Grant, NamePattern, Principal, Privileges};
+use millrace_catalog::metadata::ClusterSettingsUpdate;
+use millrace_engine::Session;
+use millrace_engine::access::Sender;
+use millrace_mapping::fields::FieldRules;
+use millrace_runtime::Result;
 use serde_json::{Value, json};
 
 use crate::fixture::{Store, owned, value};

@@ -142,7 +142,7 @@ async fn points_in_time_outlive_what_happens_to_the_index() {
     let id = opened["pit_id"].clone();
     store.write("logs", vec![("1".into(), None), ("2".into(), None)]).await;
     let indices =
-        store.engine.resolve("logs", &millrace_storage::metadata::IndicesOptions::open_only()).unwrap();
+        store.engine.resolve("logs", &millrace_catalog::metadata::IndicesOptions::open_only()).unwrap();
     store.engine.flush(&indices).await.unwrap();
     store.engine.force_merge(&indices, 1).await.unwrap();
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use millrace_catalog::access;
+use millrace_catalog::access::Principal;
+use millrace_engine::{Action, Engine, RefreshPolicy, Session, WriteOp};
 use millrace_query::{Config, Error, Outcome, OutcomeBody, SearchService};
-use millrace_storage::access;
-use millrace_storage::{
-    Action, Engine, ManualClock, Principal, RefreshPolicy, Session, SharedClock, WriteOp,
-};
+use millrace_runtime::{ManualClock, SharedClock};
 use serde_json::Value;
 
 /// A running store with a search service over it.
@@ -35,9 +35,9 @@ impl Store {
     /// Opens a store with a service of another configuration.
     pub(crate) async fn open_with(queries: Config) -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let config = millrace_storage::Config {
+        let config = millrace_engine::Config {
             data_dir: directory.path().to_owned(),
-            ..millrace_storage::Config::default()
+            ..millrace_engine::Config::default()
         };
         let clock = Arc::new(ManualClock::new(1_700_000_000_000));
         let engine = Engine::open(config, Arc::clone(&clock) as SharedClock).await.unwrap();
@@ -49,7 +49,7 @@ impl Store {
     /// Creates an index of the given body.
     pub(crate) async fn create(&self, index: &str, body: &Value) {
         let now_ms = self.engine.clock().now_ms();
-        let decide = |metadata: &millrace_storage::metadata::Metadata| {
+        let decide = |metadata: &millrace_catalog::metadata::Metadata| {
             metadata.create_index(index, body, now_ms, uuid::Uuid::new_v4())
         };
         self.session.change(decide).await.unwrap();

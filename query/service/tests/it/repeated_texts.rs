@@ -97,9 +97,9 @@ async fn hits_of_buckets_and_inner_hits_show_numbers_as_they_are_written() {
     let store = store().await;
     let numbers = r#"{"big":123456789012345678901234567890,"exact":1.10,"far":1e29}"#;
     let source = format!(r#"{{"k":"big","other":{numbers},"nest":[{{"a":"y","raw":{numbers}}}]}}"#);
-    let action = millrace_storage::Action::Index(source.clone().into());
-    let op = millrace_storage::WriteOp::new("b", Some("big".to_owned()), action);
-    let (refresh, wait) = (millrace_storage::RefreshPolicy::Immediate, std::time::Duration::from_secs(10));
+    let action = millrace_engine::Action::Index(source.clone().into());
+    let op = millrace_engine::WriteOp::new("b", Some("big".to_owned()), action);
+    let (refresh, wait) = (millrace_engine::RefreshPolicy::Immediate, std::time::Duration::from_secs(10));
     store.session.write(vec![op], refresh, wait).await.unwrap().remove(0).unwrap();
     let top = |aggs: Value| json!({"size": 0, "query": {"term": {"k": "big"}}, "aggs": aggs});
     let nested = |inner: Value| {

@@ -11,9 +11,9 @@ use datafusion::arrow::array::{
 use datafusion::arrow::compute::cast;
 use datafusion::arrow::datatypes::{DataType, Field, Float32Type, Float64Type, Schema, SchemaRef, TimeUnit};
 use futures::StreamExt;
+use millrace_catalog::metadata::ClusterSettingsUpdate;
+use millrace_engine::Session;
 use millrace_query::{Batches, Config, Messages, SqlError};
-use millrace_storage::Session;
-use millrace_storage::metadata::ClusterSettingsUpdate;
 use serde_json::{Value, json};
 
 use crate::fixture::{Store, value};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_catalog::metadata::ClusterSettingsUpdate;
 use millrace_query::{Config, OutcomeBody};
-use millrace_storage::metadata::ClusterSettingsUpdate;
 use serde_json::{Value, json};
 
 use crate::fixture::{Store, value};

@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use futures::StreamExt;
+use millrace_catalog::metadata::ClusterSettingsUpdate;
 use millrace_query::{Config, Outcome, OutcomeBody, TextParts};
-use millrace_storage::metadata::ClusterSettingsUpdate;
 use serde_json::json;
 
 use crate::fixture::{Store, owned, value};

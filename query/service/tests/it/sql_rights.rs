@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use futures::{Stream, StreamExt};
+use millrace_catalog::access::{Action, ActionSet, Privileges};
+use millrace_engine::Session;
 use millrace_query::{Config, OutcomeBody, SqlError};
-use millrace_storage::Session;
-use millrace_storage::access::{Action, ActionSet, Privileges};
 use serde_json::json;
 
 use crate::delete_by_query::{rights, session};

@@ -4,9 +4,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use millrace_catalog::access::{self, Action, ActionSet, Caller, Grant, NamePattern, Principal, Privileges};
+use millrace_engine::access::{DocumentLookup, Visibility};
+use millrace_engine::{Action as Operation, RefreshPolicy, Session, Update, WriteOp};
+use millrace_mapping::fields::FieldRules;
 use millrace_query::OutcomeBody;
-use millrace_storage::access::{self, Action, ActionSet, Caller, FieldRules, Grant, NamePattern, Privileges};
-use millrace_storage::{Action as Operation, Principal, RefreshPolicy, Session, Update, WriteOp};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
@@ -269,7 +271,9 @@ async fn stores(documents: &[Value], role: &Role) -> (Store, Store) {
     let view = whole.engine.index("logs").unwrap().mapping().seen_under(rules.to_vec());
     alone.create("logs", &json!({"mappings": view.to_json()})).await;
     let kept = all.into_iter().filter(|(id, _)| visible.contains(id));
-    let kept = kept.map(|(id, source)| (id, source.map(|source| access::shown(source, &rules)))).collect();
+    let kept = kept
+        .map(|(id, source)| (id, source.map(|source| millrace_mapping::fields::shown(source, &rules))))
+        .collect();
     alone.write("logs", kept).await;
     (whole, alone)
 }
@@ -327,9 +331,9 @@ async fn compare(documents: Vec<Value>, role: Role) {
         let id = id.to_string();
         let expected = alone.session.get("logs", &id, None, true).await.unwrap();
         let found = ruled(Action::Get).get("logs", &id, None, true).await.unwrap();
-        let sources = |doc: Option<millrace_storage::StoredDoc>| {
+        let sources = |doc: Option<millrace_engine::StoredDoc>| {
             let source = doc.map(|doc| serde_json::from_slice::<Value>(&doc.source).unwrap());
-            source.map(|source| access::shown(source, &rules))
+            source.map(|source| millrace_mapping::fields::shown(source, &rules))
         };
         assert_eq!(sources(found), sources(expected), "{role:?} {id}");
     }
@@ -422,7 +426,7 @@ async fn a_bulk_under_a_rule_is_looked_up_at_once_and_goes_on_from_itself() {
     let session = role.session(&store, Action::Bulk);
     let write = async |ops: Vec<WriteOp>| -> Vec<String> {
         let outcomes = session.write(ops, RefreshPolicy::None, Duration::from_secs(5)).await.unwrap();
-        let said = |outcome: millrace_storage::Result<millrace_storage::WriteOutcome>| match outcome {
+        let said = |outcome: millrace_runtime::Result<millrace_engine::WriteOutcome>| match outcome {
             Ok(done) => format!("{:?}", done.result),
             Err(error) if error.to_string().contains("unauthorized") => "refused".to_owned(),
             Err(error) => error.to_string(),
@@ -474,7 +478,7 @@ async fn a_bulk_under_a_rule_is_looked_up_at_once_and_goes_on_from_itself() {
     // Versions and expectations of the client's do not stand in for what it has seen.
     let foreign = store.session.get("logs", "foreign", None, true).await.unwrap().unwrap();
     let external = WriteOp {
-        version: Some((100, millrace_storage::VersionType::External)),
+        version: Some((100, millrace_engine::VersionType::External)),
         ..operation("foreign", stores("a"))
     };
     let expecting = WriteOp {
@@ -493,21 +497,21 @@ async fn a_bulk_under_a_rule_is_looked_up_at_once_and_goes_on_from_itself() {
 
 /// Finds nothing, after somebody has changed what was to be looked at.
 #[derive(Debug)]
-struct InterleavedChange(std::sync::Weak<millrace_storage::Engine>);
+struct InterleavedChange(std::sync::Weak<millrace_engine::Engine>);
 
-impl access::Visibility for InterleavedChange {
+impl Visibility for InterleavedChange {
     fn find<'a>(
         &'a self,
-        _: &'a Arc<millrace_storage::Index>,
-        _: access::DocumentLookup<'a>,
+        _: &'a Arc<millrace_engine::Index>,
+        _: DocumentLookup<'a>,
         _: &'a access::DocumentRules,
-    ) -> futures::future::BoxFuture<'a, millrace_storage::Result<Vec<millrace_storage::StoredDoc>>> {
+    ) -> futures::future::BoxFuture<'a, millrace_runtime::Result<Vec<millrace_engine::StoredDoc>>> {
         Box::pin(async move {
             let system = Session::system(&self.0.upgrade().unwrap());
             let body = json!({"actions": [
                 {"remove": {"index": "logs", "alias": "app"}}, {"add": {"index": "other", "alias": "app"}},
             ]});
-            let actions = millrace_storage::metadata::parse_alias_actions(&body).unwrap();
+            let actions = millrace_catalog::metadata::parse_alias_actions(&body).unwrap();
             system.change(|state| state.update_aliases(&actions, 0)).await?;
             let ops = vec![operation("1", Operation::Index("{\"tenant\":\"b\"}".into()))];
             system.write(ops, RefreshPolicy::None, Duration::from_secs(5)).await?.remove(0)?;
@@ -519,14 +523,14 @@ impl access::Visibility for InterleavedChange {
 #[tokio::test(flavor = "multi_thread")]
 async fn what_comes_between_look_and_write_is_not_overwritten() {
     let directory = tempfile::tempdir().unwrap();
-    let config = millrace_storage::Config { data_dir: directory.path().to_owned(), ..Default::default() };
-    let clock = Arc::new(millrace_storage::ManualClock::new(1_700_000_000_000));
-    let engine = millrace_storage::Engine::open(config, clock).await.unwrap();
-    let meanwhile: Arc<dyn access::Visibility> = Arc::new(InterleavedChange(Arc::downgrade(&engine)));
+    let config = millrace_engine::Config { data_dir: directory.path().to_owned(), ..Default::default() };
+    let clock = Arc::new(millrace_runtime::ManualClock::new(1_700_000_000_000));
+    let engine = millrace_engine::Engine::open(config, clock).await.unwrap();
+    let meanwhile: Arc<dyn Visibility> = Arc::new(InterleavedChange(Arc::downgrade(&engine)));
     engine.see_by(&meanwhile);
     let system = Session::system(&engine);
     for (name, body) in [("logs", json!({"aliases": {"app": {}}})), ("other", json!({}))] {
-        let uuid = millrace_storage::metadata::Uuid::new_v4();
+        let uuid = millrace_catalog::metadata::Uuid::new_v4();
         system.change(|state| state.create_index(name, &body, 0, uuid)).await.unwrap();
     }
     let grant = |names: &str, documents: Option<&str>| Grant {
@@ -540,7 +544,7 @@ async fn what_comes_between_look_and_write_is_not_overwritten() {
     let privileges = Arc::new(Privileges::new(ActionSet::NONE, grants));
     let principal = Principal::new(Caller::User("ann".into()), Vec::new(), privileges);
     let session = Session::new(&engine, principal, Action::Bulk).unwrap();
-    let external = Some((100, millrace_storage::VersionType::External));
+    let external = Some((100, millrace_engine::VersionType::External));
     for version in [None, external] {
         let op = WriteOp { index: "app".into(), version, ..operation("1", Operation::Index("{}".into())) };
         let outcome =
@@ -550,7 +554,7 @@ async fn what_comes_between_look_and_write_is_not_overwritten() {
         let back = json!({"actions": [
             {"remove": {"index": "other", "alias": "app"}}, {"add": {"index": "logs", "alias": "app"}},
         ]});
-        let actions = millrace_storage::metadata::parse_alias_actions(&back).unwrap();
+        let actions = millrace_catalog::metadata::parse_alias_actions(&back).unwrap();
         system.change(|state| state.update_aliases(&actions, 0)).await.unwrap();
         let kept = system.get("logs", "1", None, true).await.unwrap().unwrap();
         assert_eq!(&kept.source[..], b"{\"tenant\":\"b\"}");

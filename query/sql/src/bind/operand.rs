@@ -9,7 +9,7 @@ use std::net::IpAddr;
 use datafusion::arrow::datatypes::{ArrowPrimitiveType, Float16Type};
 use datafusion::logical_expr::{Expr, Operator};
 use datafusion::scalar::ScalarValue;
-use millrace_storage::mapping::FieldType;
+use millrace_mapping::FieldType;
 
 use super::{Bound, Literal, Scope, literal};
 use crate::source::SourceKind;

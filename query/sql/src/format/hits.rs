@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
-use millrace_storage::Instant;
+use millrace_engine::Instant;
 use serde_json::json;
 
 use super::value;

@@ -5,7 +5,7 @@ use std::cell::RefCell;
 
 use datafusion::arrow::array::{ArrayRef, AsArray, BooleanArray};
 use datafusion::common::{Result as PlanResult, exec_err};
-use millrace_storage::automaton::{DEFAULT_EFFORT, Dfa, pieces};
+use millrace_mapping::automaton::{DEFAULT_EFFORT, Dfa, pieces};
 
 use super::Definition;
 use super::row::Val;

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use millrace_target::target;
-use millrace_storage::Session;
-use millrace_storage::mapping::FieldType;
-use millrace_storage::metadata::IndicesOptions;
+use millrace_engine::Session;
+use millrace_mapping::FieldType;
+use millrace_catalog::metadata::IndicesOptions;
 
 use super::{Cell, Listing, column, like, listing};
 use crate::bind::OutColumn;

@@ -8,8 +8,8 @@ use datafusion::arrow::array::{
 };
 use datafusion::arrow::datatypes::DataType;
 use millrace_dsl::source_filter::SourceFilter;
-use millrace_storage::mapping::PathId;
-use millrace_storage::segment::RowParts;
+use millrace_mapping::PathId;
+use millrace_segment::RowParts;
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 

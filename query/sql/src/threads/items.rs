@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, stream};
-use millrace_storage::Instant;
-use millrace_storage::access::Caller;
+use millrace_engine::Instant;
+use millrace_catalog::access::Caller;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 

@@ -7,7 +7,7 @@
 use std::collections::{HashMap, HashSet, VecDeque};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use millrace_storage::access::Caller;
+use millrace_catalog::access::Caller;
 use tokio::sync::oneshot;
 
 /// Turns for each of those that one user may have: how many users may have a statement at work beside others with long ones.

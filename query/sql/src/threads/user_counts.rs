@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-use millrace_storage::access::Caller;
+use millrace_catalog::access::Caller;
 use millrace_work::error::Error;
 
 use crate::error::Result;

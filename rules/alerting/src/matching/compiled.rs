@@ -5,12 +5,12 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_catalog::metadata::IndexMeta;
+use millrace_mapping::Mapping;
+use millrace_mapping::fields::FieldRules;
 use millrace_query::QueryContext;
 use millrace_query::filters::{ArrivedDocument, Batch, Changes, Filter, IndexView, Matcher};
-use millrace_storage::access::FieldRules;
-use millrace_storage::mapping::Mapping;
-use millrace_storage::metadata::IndexMeta;
-use millrace_storage::{Compute, Priority};
+use millrace_runtime::{Compute, Priority};
 use roaring::RoaringBitmap;
 use serde_json::Value;
 

@@ -4,8 +4,8 @@
 
 use std::sync::Arc;
 
+use millrace_mapping::{DateFormat, Mapping};
 use millrace_rules::Times;
-use millrace_storage::mapping::{DateFormat, Mapping};
 use serde_json::Value;
 
 use super::MatchRequest;

@@ -26,12 +26,14 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millrace_accounts::Accounts;
+use millrace_catalog::access::Origin as FrameOrigin;
+use millrace_catalog::frame::{AppliedFrame, Op};
+use millrace_engine::Engine;
+use millrace_mapping::fields::shown;
 use millrace_query::filters::{ArrivedDocument, Batch};
 use millrace_rules::engine::{Frame, Matcher, Rule, RuleMatches};
 use millrace_rules::{Event, Origin, Time};
-use millrace_storage::access::shown;
-use millrace_storage::wal::{AppliedFrame, Op};
-use millrace_storage::{Engine, Origin as FrameOrigin, Priority};
+use millrace_runtime::Priority;
 use serde_json::Value;
 use uuid::Uuid;
 

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use millrace_query::Error as QueryError;
 use millrace_query::filters::FilterMatches;
 use millrace_rules::cut;
-use millrace_storage::panic_text;
+use millrace_runtime::panic_text;
 
 use crate::error::reason_of;
 

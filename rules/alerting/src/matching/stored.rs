@@ -3,10 +3,11 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use millrace_engine::{Choice, Index};
 use millrace_query::filters::{Filter, IndexView};
 use millrace_query::{Error as QueryError, QueryContext};
-use millrace_storage::segment::Segment;
-use millrace_storage::{Choice, Error, Index};
+use millrace_runtime::Error;
+use millrace_segment::Segment;
 use roaring::RoaringBitmap;
 use uuid::Uuid;
 
@@ -54,7 +55,7 @@ fn chosen(
     index: Uuid,
     segment: &Segment,
     work: &QueryContext,
-) -> millrace_storage::Result<RoaringBitmap> {
+) -> millrace_runtime::Result<RoaringBitmap> {
     let mut all = RoaringBitmap::new();
     for filter in filters.get(&index).into_iter().flatten() {
         match filter.stored_rows(segment, work) {

@@ -4,12 +4,13 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use millrace_accounts::Accounts;
+use millrace_catalog::access::{Action, Principal};
+use millrace_catalog::metadata::{IndexMeta, IndicesOptions, Metadata};
+use millrace_engine::{Engine, Session};
 use millrace_query::Error as QueryError;
 use millrace_query::filters::{Filter, IndexView};
 use millrace_rules::definition::Definition;
-use millrace_storage::access::Action;
-use millrace_storage::metadata::{IndexMeta, IndicesOptions, Metadata};
-use millrace_storage::{Engine, Principal, Priority, Session};
+use millrace_runtime::Priority;
 use serde_json::Value;
 use uuid::Uuid;
 
@@ -145,7 +146,7 @@ fn watched(
     engine: &Arc<Engine>,
     principal: &Principal,
     expression: &str,
-) -> millrace_storage::Result<Vec<Arc<IndexMeta>>> {
+) -> millrace_runtime::Result<Vec<Arc<IndexMeta>>> {
     let session = Session::new(engine, principal.clone(), Action::Search)?;
     let mut found = session.metadata().resolve(expression, &OPTIONS, engine.clock().now_ms())?;
     found.retain(|meta| !indices::is_never_fed(&meta.name));

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use millrace_storage::{Action, Instant};
+use millrace_engine::{Action, Instant};
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::json;

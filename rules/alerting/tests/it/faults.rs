@@ -4,10 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_storage::catalog::MemoryCatalog;
-use millrace_storage::disk::SimulatedDisk;
-use millrace_storage::metadata::{IndicesOptions, Metadata};
-use millrace_storage::{Action, Config, Engine, Instant, Principal, RefreshPolicy, SystemClock, WriteOp};
+use millrace_catalog::MemoryCatalog;
+use millrace_runtime::disk::SimulatedDisk;
+use millrace_catalog::metadata::{IndicesOptions, Metadata};
+use millrace_catalog::access::Principal;
+use millrace_engine::{Action, Config, Engine, Instant, RefreshPolicy, WriteOp};
+use millrace_runtime::SystemClock;
 use serde_json::{Value, json};
 
 use crate::fixture::{Server, document, errors, open_engine, until};
@@ -405,7 +407,7 @@ async fn frames_that_are_lost_are_told_by_their_numbers() {
     let away = Principal::system();
     for n in 0..40 {
         let op = document("other", &n.to_string(), json!({ "filler": filler }));
-        let none = millrace_storage::RefreshPolicy::None;
+        let none = millrace_engine::RefreshPolicy::None;
         engine.write(&away, vec![op], none, std::time::Duration::from_secs(60)).await.unwrap();
     }
     engine.flush(&[engine.index("other").unwrap()]).await.unwrap();

@@ -8,11 +8,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use millrace_accounts::{Accounts, AnyQuery};
 use millrace_alerting::{Alerting, Changed};
+use millrace_catalog::access::{Caller, Principal, Privileges};
+use millrace_engine::{Action, Config, Engine, RefreshPolicy, WriteOp};
 use millrace_notifications::Notifications;
 use millrace_query::SearchService;
 use millrace_rules::Time;
-use millrace_storage::access::{Caller, Privileges};
-use millrace_storage::{Action, Config, Engine, Error, Principal, RefreshPolicy, SystemClock, WriteOp};
+use millrace_runtime::{Error, SystemClock};
 use serde_json::{Value, json};
 use uuid::Uuid;
 
@@ -85,7 +86,7 @@ impl Server {
 
     pub(crate) async fn create(&self, index: &str, body: Value) {
         let decide =
-            |m: &millrace_storage::metadata::Metadata| m.create_index(index, &body, 0, Uuid::new_v4());
+            |m: &millrace_catalog::metadata::Metadata| m.create_index(index, &body, 0, Uuid::new_v4());
         self.engine.change(&Principal::system(), decide).await.unwrap();
     }
 

@@ -15,8 +15,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use millrace_storage::access::{Caller, Privileges};
-use millrace_storage::{Action, Config, Instant, Principal, RefreshPolicy, WriteOp};
+use millrace_catalog::access::{Caller, Privileges, Principal};
+use millrace_engine::{Action, Config, Instant, RefreshPolicy, WriteOp};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use millrace_alerting::{AlertStatus, Error, ReplaySubject};
 use millrace_notifications::Config;
-use millrace_storage::Instant;
+use millrace_engine::Instant;
 use serde_json::{Value, json};
 
 use crate::faults::block;
@@ -55,7 +55,7 @@ async fn waiting(server: &Server) -> Vec<Value> {
 
 /// Documents that there are: of those of [`Server::documents`] the ones that are not deleted.
 async fn live(server: &Server, index: &str) -> BTreeMap<String, Value> {
-    let session = millrace_storage::Session::system(&server.engine);
+    let session = millrace_engine::Session::system(&server.engine);
     let mut live = BTreeMap::new();
     for id in server.documents(index).await.into_keys() {
         if let Ok(Some(found)) = session.get(index, &id, None, true).await {

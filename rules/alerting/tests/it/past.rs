@@ -4,8 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use millrace_alerting::ReplaySubject;
-use millrace_storage::access::{Caller, Privileges};
-use millrace_storage::{Config, Engine, Principal, RefreshPolicy};
+use millrace_catalog::access::{Caller, Principal, Privileges};
+use millrace_engine::{Config, Engine, RefreshPolicy};
 use serde_json::{Value, json};
 
 use crate::fixture::{Server, document, errors, open_engine, until};

@@ -5,9 +5,9 @@
 use std::collections::BTreeMap;
 
 use millrace_alerting::{Error, ReplaySubject};
+use millrace_catalog::access::{Caller, Principal, Privileges};
+use millrace_engine::{Action, WriteOp};
 use millrace_rules::Time;
-use millrace_storage::access::{Caller, Privileges};
-use millrace_storage::{Action, Principal, WriteOp};
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Map, Value, json};

@@ -2,7 +2,7 @@
 
 use millrace_accounts::{IndexGrant, Role, User};
 use millrace_alerting::ReplaySubject;
-use millrace_storage::Kind;
+use millrace_runtime::Kind;
 use serde_json::json;
 
 use crate::fixture::{Server, document, errors, until};

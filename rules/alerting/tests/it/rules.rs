@@ -1,8 +1,8 @@
 //! Rules that are saved, changed, disabled, silenced and deleted.
 
 use millrace_alerting::Error;
-use millrace_storage::access::Caller;
-use millrace_storage::{Kind, Principal};
+use millrace_catalog::access::{Caller, Principal};
+use millrace_runtime::Kind;
 use serde_json::{Value, json};
 
 use crate::fixture::{Server, document, errors, until};
@@ -233,9 +233,9 @@ async fn what_is_no_rule_is_told_until_it_is_deleted_or_saved_anew() {
     let server = Server::open(dir.path()).await;
     server.save(errors("errors")).await;
     let bad = ["a", "b"].map(|id| document(".alertrules", id, json!({"colour": "red"})));
-    let none = millrace_storage::RefreshPolicy::None;
+    let none = millrace_engine::RefreshPolicy::None;
     let patience = std::time::Duration::from_secs(60);
-    let system = millrace_storage::Principal::system();
+    let system = millrace_catalog::access::Principal::system();
     for written in server.engine.write(&system, bad.into(), none, patience).await.unwrap() {
         written.unwrap();
     }

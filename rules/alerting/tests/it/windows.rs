@@ -1,7 +1,7 @@
 //! Rules that wait for windows, over the feed: late documents, changes by users, crashes, the frames that are their clock.
 
 use bytes::Bytes;
-use millrace_storage::{Action, Update};
+use millrace_engine::{Action, Update};
 use serde_json::{Value, json};
 
 use crate::fixture::{Server, document, op, until};
@@ -18,7 +18,7 @@ fn sums() -> Value {
 }
 
 /// A document of an order at a time, in milliseconds.
-fn order(id: &str, at: i64, price: u64) -> millrace_storage::WriteOp {
+fn order(id: &str, at: i64, price: u64) -> millrace_engine::WriteOp {
     document("orders", id, json!({"@timestamp": at, "host": "web", "price": price}))
 }
 

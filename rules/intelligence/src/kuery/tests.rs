@@ -3,9 +3,9 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, LazyLock};
 
+use millrace_catalog::metadata::IndexMeta;
+use millrace_mapping::Mapping;
 use millrace_query::filters::{Filter, IndexView};
-use millrace_storage::mapping::Mapping;
-use millrace_storage::metadata::IndexMeta;
 use serde_json::{Map, Value, json};
 
 use super::query;

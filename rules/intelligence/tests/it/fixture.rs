@@ -7,11 +7,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millrace_accounts::{Accounts, AnyQuery};
+use millrace_catalog::access::Principal;
+use millrace_engine::{Action, Config, Engine, RefreshPolicy, WriteOp};
 use millrace_intelligence::{Error as RuleError, Intelligence};
 use millrace_query::SearchService;
-use millrace_storage::{
-    Action, Config, Engine, Error, ManualClock, Principal, RefreshPolicy, SharedClock, WriteOp,
-};
+use millrace_runtime::{Error, ManualClock, SharedClock};
 use serde_json::{Value, json};
 use tokio::task::JoinHandle;
 

@@ -1,8 +1,8 @@
 //! Rules beside their schedules: records that cannot be read, models that cannot be kept, pictures, and the index of predictions.
 
+use millrace_catalog::access::Principal;
+use millrace_catalog::metadata::{IndicesOptions, Metadata};
 use millrace_intelligence::Error;
-use millrace_storage::Principal;
-use millrace_storage::metadata::{IndicesOptions, Metadata};
 use serde_json::json;
 
 use crate::fixture::{MINUTE, START, Server, rule};

@@ -3,9 +3,10 @@
 use std::path::Path;
 use std::sync::Arc;
 
+use millrace_catalog::access::Principal;
+use millrace_catalog::metadata::{IndicesOptions, Metadata};
+use millrace_engine::Engine;
 use millrace_intelligence::Error;
-use millrace_storage::metadata::{IndicesOptions, Metadata};
-use millrace_storage::{Engine, Principal};
 use serde_json::{Value, json};
 
 use crate::fixture::{MINUTE, START, Server, rule, until, write};

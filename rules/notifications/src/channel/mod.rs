@@ -11,7 +11,7 @@ mod webhook;
 use std::time::Duration;
 
 use millrace_rules::definition::notification::{Channel, Method, Secret};
-use millrace_storage::Priority;
+use millrace_runtime::Priority;
 use serde_json::{Map, Value};
 use tokio::sync::OwnedSemaphorePermit;
 

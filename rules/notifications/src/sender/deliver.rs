@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use millrace_rules::Time;
 use millrace_rules::definition::Definition;
-use millrace_storage::Error as StorageError;
+use millrace_runtime::Error as StorageError;
 use serde_json::{Value, json};
 
 use super::row::{Row, RowKind, Unit};

@@ -6,10 +6,10 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use bytes::Bytes;
+use millrace_catalog::access::Principal;
+use millrace_engine::{Action, DeadLetter, OnReject, SourceWrite, Update, WriteOp};
 use millrace_rules::{Time, cut};
-use millrace_storage::{
-    Action, DeadLetter, Error as StorageError, OnReject, Principal, Priority, SourceWrite, Update, WriteOp,
-};
+use millrace_runtime::{Error as StorageError, Priority};
 use serde_json::{Value, json};
 
 use super::row::{Row, SERVED, Unit};
@@ -170,7 +170,7 @@ async fn write_both(shared: &NotifierState, rows: Vec<WriteOp>, told: Vec<WriteO
     }
 }
 
-async fn write_all(shared: &NotifierState, own: Vec<WriteOp>) -> millrace_storage::Result<()> {
+async fn write_all(shared: &NotifierState, own: Vec<WriteOp>) -> millrace_runtime::Result<()> {
     if own.is_empty() {
         return Ok(());
     }

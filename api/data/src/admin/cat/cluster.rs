@@ -1,7 +1,7 @@
 //! `_cat/health`, `_cat/count`, `_cat/pending_tasks`, `_cat/fielddata`.
 
+use millrace_catalog::metadata::IndicesOptions;
 use millrace_query::OutcomeBody;
-use millrace_storage::metadata::IndicesOptions;
 
 use super::super::{health as cluster_health, options, stats};
 use super::table::{Cell, Column, Format, Table, column};

@@ -1,6 +1,6 @@
 //! `_cat/indices`
 
-use millrace_storage::metadata::IndicesOptions;
+use millrace_catalog::metadata::IndicesOptions;
 
 use super::super::health::{self, Status};
 use super::super::{options, stats};
@@ -53,10 +53,10 @@ pub(crate) fn get(api: &Api, request: &mut Request, index: &str) -> Result<Respo
             continue;
         }
         let sums = meta.open.then(|| stats::sum(&stats::figures(api, &meta)));
-        let number = |pick: fn(&millrace_storage::ShardFigures) -> u64| {
+        let number = |pick: fn(&millrace_engine::ShardFigures) -> u64| {
             sums.as_ref().map_or(Cell::Empty, |sums| Cell::from(pick(sums)))
         };
-        let bytes = |pick: fn(&millrace_storage::ShardFigures) -> u64| {
+        let bytes = |pick: fn(&millrace_engine::ShardFigures) -> u64| {
             sums.as_ref().map_or(Cell::Empty, |sums| Cell::Bytes(pick(sums)))
         };
         table.push(vec![

@@ -10,7 +10,7 @@ mod table;
 
 use std::sync::LazyLock;
 
-use millrace_storage::mapping::DateFormat;
+use millrace_mapping::DateFormat;
 
 use crate::error::Error;
 use crate::http::{Request, Response};

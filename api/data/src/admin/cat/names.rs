@@ -1,6 +1,6 @@
 //! `_cat/aliases` and `_cat/templates`.
 
-use millrace_storage::metadata::{IndicesOptions, TemplateKind};
+use millrace_catalog::metadata::{IndicesOptions, TemplateKind};
 use serde_json::Value;
 
 use super::super::options;

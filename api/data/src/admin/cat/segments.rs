@@ -1,6 +1,6 @@
 //! `_cat/segments`
 
-use millrace_storage::metadata::IndicesOptions;
+use millrace_catalog::metadata::IndicesOptions;
 
 use super::super::{node, options, segments};
 use super::table::{Cell, Column, Format, Table, column};

@@ -1,7 +1,7 @@
 //! `_cat/shards`
 
-use millrace_storage::ShardFault;
-use millrace_storage::metadata::IndicesOptions;
+use millrace_catalog::metadata::IndicesOptions;
+use millrace_engine::ShardFault;
 
 use super::super::{health, node, options, stats};
 use super::table::{Cell, Column, Format, Table, column};

@@ -5,7 +5,7 @@
 
 use std::cmp::Ordering;
 
-use millrace_storage::metadata::matches;
+use millrace_mapping::pattern::matches;
 use serde_json::{Map, Value};
 
 use crate::error::Error;

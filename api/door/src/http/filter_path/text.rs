@@ -1,6 +1,6 @@
 //! Filtering JSON text in one pass: kept members are copied as they are written, others are skipped.
 
-use millrace_storage::source::Scanner;
+use millrace_mapping::source::Scanner;
 
 use super::{MemberSelection, PatternPath};
 

@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use millrace_storage::Instant;
+use millrace_engine::Instant;
 
 use super::super::position::{Inode, Position};
 use super::super::reader::Reader;

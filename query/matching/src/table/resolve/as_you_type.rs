@@ -7,8 +7,8 @@ use millrace_dsl::query::{MAX_CLAUSES, Rewrite};
 use millrace_scoring::automaton::Pattern;
 use millrace_scoring::node::Node;
 use millrace_scoring::operands::Weight;
-use millrace_storage::analysis::{Token as Analyzed, shingles};
-use millrace_storage::mapping::{AsYouType, Field, FieldType};
+use millrace_mapping::analysis::{Token as Analyzed, shingles};
+use millrace_mapping::{AsYouType, Field, FieldType};
 use millrace_work::error::Result;
 
 use super::tokens::{Token, Tokens};

@@ -6,7 +6,7 @@ use millrace_dsl::query::{BoostMode, Combination, DistanceFeatureQuery, ScoreMod
 use millrace_scoring::node::{Node, NodeFunction};
 use millrace_scoring::operands::Weight;
 use millrace_scoring::row_function::{Origin, RowFunction};
-use millrace_storage::mapping::{ColumnKind, Field, FieldType};
+use millrace_mapping::{ColumnKind, Field, FieldType};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 

@@ -7,8 +7,8 @@ use millrace_scoring::automaton::Pattern;
 use millrace_scoring::metadata::Metadata;
 use millrace_scoring::node::Node;
 use millrace_scoring::operands::Weight;
-use millrace_storage::mapping::{FieldType, PathId};
-use millrace_storage::metadata::matches;
+use millrace_mapping::{FieldType, PathId};
+use millrace_mapping::pattern::matches;
 use millrace_work::error::{Error, Result};
 
 use super::{LowerClause, PRESENT, Resolver, metadata, searchable};

@@ -4,8 +4,8 @@ use std::collections::BTreeMap;
 
 use millrace_dsl::json;
 use millrace_dsl::query::{FieldBoosts, MAX_CLAUSES};
-use millrace_storage::mapping::{FieldType, Mapping};
-use millrace_storage::metadata::matches;
+use millrace_mapping::pattern::matches;
+use millrace_mapping::{FieldType, Mapping};
 use millrace_work::error::{Error, Result};
 
 use super::{PRESENT, Resolver};

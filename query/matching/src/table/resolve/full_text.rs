@@ -8,8 +8,8 @@ use millrace_dsl::query::{
 use millrace_scoring::automaton::Pattern;
 use millrace_scoring::node::{Join, Node, StatisticsTerm};
 use millrace_scoring::operands::Weight;
-use millrace_storage::analysis::Analyzer;
-use millrace_storage::mapping::{Field, FieldType};
+use millrace_mapping::analysis::Analyzer;
+use millrace_mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 

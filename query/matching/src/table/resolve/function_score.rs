@@ -8,7 +8,7 @@ use millrace_dsl::query::{
 use millrace_scoring::node::{Node, NodeFunction};
 use millrace_scoring::row_function::{Curve, Origin, RowFunction};
 use millrace_scoring::values::HashInput;
-use millrace_storage::mapping::{ColumnKind, Field, FieldType};
+use millrace_mapping::{ColumnKind, Field, FieldType};
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 

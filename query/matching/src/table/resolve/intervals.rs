@@ -10,8 +10,8 @@ use millrace_scoring::intervals::source::Source;
 use millrace_scoring::intervals::{Intervals, IntervalsLeaf, LeafTerms};
 use millrace_scoring::node::Node;
 use millrace_scoring::operands::Weight;
-use millrace_storage::analysis::Analyzer;
-use millrace_storage::mapping::{Field, FieldType};
+use millrace_mapping::analysis::Analyzer;
+use millrace_mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 
 use super::full_text::has_positions;

@@ -10,8 +10,8 @@ use millrace_scoring::interesting_terms::InterestingTerms;
 use millrace_scoring::node::{ExpandedScore, Expansion, ExpansionSelection, Node};
 use millrace_scoring::operands::Weight;
 use millrace_scoring::path_values::each_value_at;
-use millrace_storage::mapping::{Field, FieldType};
-use millrace_storage::metadata::matches;
+use millrace_mapping::{Field, FieldType};
+use millrace_mapping::pattern::matches;
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 

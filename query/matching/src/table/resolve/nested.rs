@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millrace_dsl::query::NestedQuery;
 use millrace_scoring::nested::NestedNode;
 use millrace_scoring::node::Node;
-use millrace_storage::mapping::PathId;
+use millrace_mapping::PathId;
 use millrace_work::error::{Error, Result};
 
 use super::Resolver;

@@ -10,7 +10,7 @@ use millrace_dsl::query::{
 use millrace_scoring::automaton::{Pattern, WildcardItem, pieces};
 use millrace_scoring::node::{ExpandedScore, Expansion, ExpansionSelection, Node};
 use millrace_scoring::operands::Weight;
-use millrace_storage::mapping::{Field, FieldType};
+use millrace_mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 

@@ -8,7 +8,7 @@ use millrace_scoring::automaton::Pattern;
 use millrace_scoring::node::{ExpandedScore, Expansion, ExpansionSelection, Join, Node, StatisticsTerm};
 use millrace_scoring::operands::{AnalyzedColumn, Weight};
 use millrace_scoring::phrase::{Phrase, PhrasePosition, PlaceTerms};
-use millrace_storage::mapping::{Field, FieldType};
+use millrace_mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 

@@ -5,8 +5,8 @@ use millrace_dsl::query::RangeQuery;
 use millrace_scoring::metadata::Metadata;
 use millrace_scoring::node::Node;
 use millrace_scoring::operands::Weight;
-use millrace_storage::mapping::{Field, FieldType};
-use millrace_storage::segment::ValueRange;
+use millrace_mapping::{Field, FieldType};
+use millrace_segment::ValueRange;
 use millrace_work::error::{Error, Result};
 
 use super::{LowerClause, Resolver, is_opaque_metadata, metadata, not_searchable, searchable};

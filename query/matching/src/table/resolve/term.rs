@@ -2,13 +2,14 @@
 
 use std::collections::HashSet;
 
+use millrace_catalog::metadata::IndexMeta;
 use millrace_dsl::json::text;
 use millrace_dsl::query::{TermQuery, TermsQuery};
 use millrace_scoring::node::{Node, StatisticsTerm};
 use millrace_scoring::operands::{ExactValue, Weight};
-use millrace_storage::mapping::{Field, FieldType, Scalar};
-use millrace_storage::metadata::IndexMeta;
-use millrace_storage::segment::ValueRange;
+use millrace_mapping::{Field, FieldType, Scalar};
+use millrace_catalog::metadata::IndexMeta;
+use millrace_segment::ValueRange;
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 

@@ -1,7 +1,7 @@
 //! The tokens that an analyzer makes of a query's text.
 
 use millrace_dsl::query::MAX_CLAUSES;
-use millrace_storage::analysis::Analyzer;
+use millrace_mapping::analysis::Analyzer;
 use millrace_work::error::{Error, Result};
 
 /// Most tokens that are taken of a text: phrases may be longer than other clauses.

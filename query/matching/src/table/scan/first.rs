@@ -25,7 +25,7 @@ use datafusion::arrow::array::ArrayRef;
 use datafusion::common::ScalarValue;
 use millrace_scoring::collect::Matches;
 use millrace_scoring::source::Source;
-use millrace_storage::mapping::PathId;
+use millrace_mapping::PathId;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 

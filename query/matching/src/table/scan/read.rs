@@ -5,9 +5,9 @@ use std::sync::Arc;
 use datafusion::arrow::array::{ArrayRef, Float32Array, RecordBatch, RecordBatchOptions, UInt32Array};
 use millrace_scoring::collect::{self, SegmentPass};
 use millrace_scoring::source::Source;
-use millrace_storage::Instant;
-use millrace_storage::mapping::PathId;
-use millrace_storage::segment::list_rows;
+use millrace_engine::Instant;
+use millrace_mapping::PathId;
+use millrace_segment::list_rows;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 

@@ -16,7 +16,7 @@ use millrace_scoring::operands::Weight;
 use millrace_scoring::prepare::prepare;
 use millrace_scoring::reader::SegmentReader;
 use millrace_scoring::source::Source;
-use millrace_storage::mapping::ColumnKind;
+use millrace_mapping::ColumnKind;
 use millrace_work::QueryContext;
 use millrace_work::compute::Compute;
 use rand::rngs::StdRng;
@@ -104,7 +104,7 @@ fn scan(columns: &[&str], track: u64) -> (IndexScanExec, Arc<ScanHandle>) {
         Arc::new(snapshot()),
         vec![number_key()],
         options,
-        Compute::new(millrace_storage::Compute::start(1).unwrap()),
+        Compute::new(millrace_runtime::Compute::start(1).unwrap()),
     );
     let handle = Arc::clone(table.handle());
     let resolved = vec![Some(disk())];
@@ -205,7 +205,7 @@ async fn the_first_rows_are_those_of_a_sort() {
                 TableSnapshot { segments: segments.clone(), shards: 1, ..TableSnapshot::default() };
             let (keys, track) = (vec![number_key()], [None, Some(5), Some(u64::MAX)][round % 3]);
             let options = ScanOptions { track, ..ScanOptions::default() };
-            let compute = Compute::new(millrace_storage::Compute::start(1).unwrap());
+            let compute = Compute::new(millrace_runtime::Compute::start(1).unwrap());
             let table = IndexTable::new(Arc::new(snapshot), keys, options, compute);
             let resolved = vec![Some(ResolvedPredicate {
                 node: Node::All(Weight::None),
@@ -275,7 +275,7 @@ async fn the_best_of_several_partitions_are_those_of_all() {
     let snapshot = Arc::new(snapshot);
     let found = async |limit: usize, group: Option<&str>, track: Option<u64>| {
         let options = ScanOptions { track, ..ScanOptions::default() };
-        let compute = Compute::new(millrace_storage::Compute::start(2).unwrap());
+        let compute = Compute::new(millrace_runtime::Compute::start(2).unwrap());
         let table = IndexTable::new(Arc::clone(&snapshot), vec![number_key()], options, compute);
         let projection = ["n", SCORE, SEGMENT, ROW].map(|name| table.schema.index_of(name).unwrap());
         let (state, resolved) = (Arc::clone(&table.state), vec![Some(disk())]);

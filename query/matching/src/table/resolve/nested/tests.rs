@@ -1,11 +1,14 @@
 use std::time::Duration;
 
 use bytes::Bytes;
+use millrace_catalog::access::Principal;
 use millrace_dsl::query;
 use millrace_scoring::nested::{MatchingElement, matching_elements};
 use millrace_scoring::reader::SegmentReader;
 use millrace_scoring::source::Source;
-use millrace_storage::{Action, Engine, ManualClock, Principal, RefreshPolicy, SharedClock, WriteOp};
+use millrace_catalog::access::Principal;
+use millrace_engine::{Action, Engine, RefreshPolicy, WriteOp};
+use millrace_runtime::{ManualClock, SharedClock};
 use serde_json::{Value, json};
 
 use super::*;
@@ -15,7 +18,7 @@ use crate::table::resolve::{IndexContext, resolve};
 /// A document with two levels of elements, and one without any.
 async fn engine(directory: &std::path::Path) -> Arc<Engine> {
     let config =
-        millrace_storage::Config { data_dir: directory.to_owned(), ..millrace_storage::Config::default() };
+        millrace_engine::Config { data_dir: directory.to_owned(), ..millrace_engine::Config::default() };
     let clock = Arc::new(ManualClock::new(1_700_000_000_000));
     let engine = Engine::open(config, clock as SharedClock).await.unwrap();
     let principal = Principal::system();
@@ -24,7 +27,7 @@ async fn engine(directory: &std::path::Path) -> Arc<Engine> {
         "subs": {"type": "nested", "properties": {"v": {"type": "integer"}}}
     }}}}});
     let now_ms = engine.clock().now_ms();
-    let create = |metadata: &millrace_storage::metadata::Metadata| {
+    let create = |metadata: &millrace_catalog::metadata::Metadata| {
         metadata.create_index("t", &body, now_ms, uuid::Uuid::new_v4())
     };
     engine.change(&principal, create).await.unwrap();

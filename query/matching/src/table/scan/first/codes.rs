@@ -4,8 +4,8 @@ use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::datatypes::{Float64Type, Int64Type, UInt64Type};
 use datafusion::common::ScalarValue;
 use millrace_dsl::sort::Mode;
-use millrace_storage::mapping::ColumnKind;
-use millrace_storage::segment::{NumberBounds, PageBounds};
+use millrace_mapping::ColumnKind;
+use millrace_segment::{NumberBounds, PageBounds};
 
 use crate::table::keys::{Key, KeyKind, KeySource, MissingKey, Rescale};
 

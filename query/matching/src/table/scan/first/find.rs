@@ -7,8 +7,8 @@ use datafusion::arrow::compute::{concat_batches, filter};
 use millrace_scoring::END;
 use millrace_scoring::collect::{self, Matches, SegmentPass};
 use millrace_scoring::source::Source;
-use millrace_storage::mapping::PathId;
-use millrace_storage::segment::{NumberBounds, PageBounds, list_rows};
+use millrace_mapping::PathId;
+use millrace_segment::{NumberBounds, PageBounds, list_rows};
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 

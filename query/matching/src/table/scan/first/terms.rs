@@ -14,7 +14,7 @@ use datafusion::arrow::array::{ArrayRef, StringViewArray};
 use millrace_dsl::sort::Mode;
 use millrace_scoring::END;
 use millrace_scoring::reader::RowPostings;
-use millrace_storage::mapping::PathId;
+use millrace_mapping::PathId;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 

@@ -5,7 +5,7 @@ use millrace_scoring::collect::{SegmentPass, Totals};
 use millrace_scoring::fixture::{Fixture, KEYWORD};
 use millrace_scoring::reader::SegmentReader;
 use millrace_scoring::row_set::RowSet;
-use millrace_storage::mapping::ColumnKind;
+use millrace_mapping::ColumnKind;
 use millrace_work::QueryContext;
 use millrace_work::compute::Stop;
 

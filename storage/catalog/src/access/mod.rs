@@ -1,0 +1,31 @@
+//! Who asks, and what they may do.
+//!
+//! A [`Principal`] comes with [`Privileges`], which are made of roles by who keeps accounts. A `Session` of `millrace-engine` is a
+//! principal that does one [`Action`]: all that a request's handler gets of the store. It sees the indices on which that
+//! action is allowed and nothing else, so that wildcards, aliases and listings need no check of their own.
+//!
+//! - [`action`]: the closed list of actions
+//! - [`privileges`], [`patterns`]: what is granted, on which indices, documents and fields ([`FieldRules`])
+//! - [`system`]: indices that are not for everybody, whatever is granted
+//! - [`guard`]: what metadata shows
+//! - [`refusals`]: what a request was refused in parts
+//!
+//! [`FieldRules`]: millrace_mapping::fields::FieldRules
+
+mod action;
+mod guard;
+mod mapped;
+mod patterns;
+mod principal;
+mod privileges;
+mod refusals;
+mod system;
+
+pub use action::{Action, ActionSet, Scope};
+pub use guard::{Guard, refusal};
+pub use mapped::check_mapping;
+pub use patterns::NamePattern;
+pub use principal::{Caller, Origin, Principal};
+pub use privileges::{DocumentRule, DocumentRules, Grant, IndexAccess, Privileges};
+pub use refusals::{Refusals, RepeatedRefusal};
+pub(crate) use system::{NameClass, is_written_last};

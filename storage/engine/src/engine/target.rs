@@ -1,0 +1,342 @@
+//! Targets of writes: the index that each name of a request means, created where it is missing and may be.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::Arc;
+
+use millrace_catalog::access::{self, DocumentRules, Guard, IndexAccess, Principal, refusal};
+use millrace_catalog::metadata::{self, BlockLevel};
+use millrace_runtime::{Error, Result};
+use serde_json::Value;
+
+use super::Engine;
+use super::index::Index;
+use super::types::{Action, WriteOp};
+
+/// Facts about a request's operations that are needed before they are executed.
+pub(super) struct RequestSummary {
+    pub(super) bytes: u64,
+    pub(super) has_updates: bool,
+    /// In the order of the operations, each once.
+    pub(super) names: Vec<TargetName>,
+}
+
+/// A name that operations go to.
+pub(super) struct TargetName {
+    index: Arc<str>,
+    require_alias: bool,
+    /// `true` if a missing index is created.
+    create: bool,
+}
+
+impl RequestSummary {
+    pub(super) fn new<'a>(ops: impl IntoIterator<Item = &'a WriteOp>) -> Self {
+        let mut survey = Self { bytes: 0, has_updates: false, names: Vec::new() };
+        let mut seen: HashSet<(Arc<str>, bool)> = HashSet::new();
+        // An index comes into being by an operation that can leave something in it, wherever that
+        // operation stands in the request and whatever it requires; mere deletions do not create one.
+        let mut creating: HashSet<Arc<str>> = HashSet::new();
+        let mut last: Option<(&WriteOp, bool)> = None;
+        for op in ops {
+            survey.bytes += op_bytes(op) as u64;
+            survey.has_updates |= matches!(op.action, Action::Update(_));
+            let creates = may_create(op);
+            let same = |(last, created): (&WriteOp, bool)| {
+                Arc::ptr_eq(&last.index, &op.index)
+                    && last.require_alias == op.require_alias
+                    && created == creates
+            };
+            if last.replace((op, creates)).is_some_and(same) {
+                continue;
+            }
+            if creates {
+                creating.insert(Arc::clone(&op.index));
+            }
+            let (index, require_alias) = (Arc::clone(&op.index), op.require_alias);
+            if seen.insert((Arc::clone(&index), require_alias)) {
+                survey.names.push(TargetName { index, require_alias, create: false });
+            }
+        }
+        for named in &mut survey.names {
+            named.create = creating.contains(&named.index);
+        }
+        survey
+    }
+}
+
+/// Targets of writes, by the name given and whether it must be an alias.
+pub(super) type Targets = HashMap<(Arc<str>, bool), Result<Target>>;
+
+/// Target of writes to a name.
+pub(super) struct Target {
+    index: Arc<Index>,
+    /// The alias and the routing that it gives to every write.
+    routing: Option<(Arc<str>, String)>,
+    /// Access of the writer to the index.
+    access: Arc<IndexAccess>,
+    writer: Arc<Writer>,
+    /// Rules that hide documents from the writer, if any do.
+    documents: Option<Arc<DocumentRules>>,
+    /// `true` if the writer sees all fields.
+    sees_fields: bool,
+}
+
+/// Writer to a name.
+#[derive(Debug)]
+struct Writer {
+    principal: Principal,
+    name: Arc<str>,
+}
+
+/// Limits of the writer of an operation; most have none.
+#[derive(Clone, Debug)]
+pub(super) struct Limits {
+    writer: Arc<Writer>,
+    action: access::Action,
+    /// `true` if the document may bring fields that the mapping lacks.
+    pub(super) maps: bool,
+}
+
+impl Limits {
+    fn refusal(&self, action: access::Action) -> Error {
+        refusal(&self.writer.principal, action, &self.writer.name)
+    }
+
+    /// Refuses a document that the mapping lacks fields of.
+    pub(super) fn mapped(&self, mapped: bool) -> Result<()> {
+        if mapped { Ok(()) } else { Err(self.refusal(access::Action::AutoPutMapping)) }
+    }
+
+    /// Makes the refusal of a document that is hidden from the writer.
+    pub(super) fn hidden(limits: Option<&Self>) -> Error {
+        match limits {
+            Some(limits) => limits.refusal(limits.action),
+            None => Error::Internal("a document is hidden from nobody".to_owned()),
+        }
+    }
+}
+
+/// An operation that may go on to an index.
+pub(super) struct AdmittedOperation {
+    pub(super) index: Arc<Index>,
+    pub(super) limits: Option<Limits>,
+}
+
+impl Target {
+    /// `resolved` is the name without date math.
+    fn new(index: Arc<Index>, name: &Arc<str>, resolved: &str, principal: &Principal) -> Self {
+        let meta = index.meta();
+        let access = principal.privileges().written(resolved, &meta.name);
+        let routing = meta.aliases.get(&**name).and_then(|alias| alias["index_routing"].as_str());
+        let routing = routing.map(|routing| (Arc::clone(name), routing.to_owned()));
+        let documents = access.documents(access::Action::Get);
+        Self {
+            documents: (!documents.is_empty()).then(|| Arc::new(documents)),
+            sees_fields: access.fields(access::Action::Get).is_empty(),
+            index,
+            routing,
+            access,
+            writer: Arc::new(Writer { principal: principal.clone(), name: Arc::clone(name) }),
+        }
+    }
+
+    /// Checks that the writer may do this.
+    fn check(&self, op: &WriteOp) -> Result<()> {
+        let action = op.needs();
+        if !self.access.allows(action) {
+            return Err(refusal(&self.writer.principal, action, &op.index));
+        }
+        if matches!(op.action, Action::Update(_)) && !self.sees_fields {
+            return Err(Error::IllegalArgument(format!(
+                "[{}] cannot be updated in part by {}, who may not see all fields of it: index the whole document",
+                self.index.meta().name,
+                self.writer.principal.caller()
+            )));
+        }
+        Ok(())
+    }
+
+    /// Says what the writer may not do.
+    fn limits(&self, op: &WriteOp) -> Option<Limits> {
+        // Who may change the mapping may do it by documents, too.
+        let maps = self.access.allows(access::Action::AutoPutMapping)
+            || self.access.allows(access::Action::PutMapping);
+        let limited = !maps || self.documents.is_some();
+        limited.then(|| Limits { writer: Arc::clone(&self.writer), action: op.needs(), maps })
+    }
+
+    /// Gives an operation the routing of the alias.
+    fn route(&self, op: &mut WriteOp) -> Result<()> {
+        let Some((alias, routing)) = &self.routing else { return Ok(()) };
+        match &op.routing {
+            Some(given) if given != routing => Err(Error::IllegalArgument(format!(
+                "Alias [{alias}] has index routing associated with it [{routing}], and was provided with routing \
+                 value [{given}], rejecting operation"
+            ))),
+            Some(_) => Ok(()),
+            None => {
+                op.routing = Some(routing.clone());
+                Ok(())
+            }
+        }
+    }
+}
+
+/// Returns whether an operation creates the index that it names: a deletion leaves something only by an external version.
+fn may_create(op: &WriteOp) -> bool {
+    !matches!(op.action, Action::Delete) || op.version.is_some()
+}
+
+fn op_bytes(op: &WriteOp) -> usize {
+    match &op.action {
+        Action::Index(source) | Action::Create(source) => source.len(),
+        Action::Delete => 64,
+        // The merged document is charged when it is made.
+        Action::Update(update) => {
+            128 + update.doc.iter().chain(&update.upsert).map(|text| text.text().len()).sum::<usize>()
+        }
+    }
+}
+
+impl Engine {
+    /// Finds the indices that operations name and creates those that are missing, where asked.
+    pub(super) async fn targets(&self, principal: &Principal, names: Vec<TargetName>) -> Targets {
+        let mut targets = Targets::with_capacity(names.len());
+        for TargetName { index, require_alias, create } in names {
+            // There may be as many names as operations.
+            tokio::task::consume_budget().await;
+            let target = self.target(principal, &index, require_alias, create).await;
+            targets.insert((index, require_alias), target);
+        }
+        targets
+    }
+
+    /// Finds the index that writes to a name go to; `create`: a missing one is created.
+    async fn target(
+        &self,
+        principal: &Principal,
+        name: &Arc<str>,
+        require_alias: bool,
+        create: bool,
+    ) -> Result<Target> {
+        let now_ms = self.inner.clock.now_ms();
+        // Where rights go through aliases, they are asked for when it is known what the name stands for.
+        let guard = match principal.privileges().are_through_aliases() {
+            true => None,
+            false => Guard::of_writes(principal),
+        };
+        let resolved = metadata::resolve_date_math(name, now_ms)?;
+        let metadata = self.metadata().guarded(guard);
+        metadata.check_flood(name, now_ms)?;
+        if require_alias && metadata.index(name).is_some() {
+            return Err(Error::IndexNotFound {
+                index: format!(
+                    "{name}] and [require_alias] request flag is [true] and [{name}] is not an alias"
+                ),
+            });
+        }
+        if let Some(meta) = metadata.write_index(name, now_ms)? {
+            return Ok(Target::new(self.index(&meta.name)?, name, &resolved, principal));
+        }
+        if require_alias {
+            return Err(Error::IndexNotFound {
+                index: format!(
+                    "{name}] and [require_alias] request flag is [true] and [{name}] is not an alias"
+                ),
+            });
+        }
+        if !create {
+            return Err(Error::IndexNotFound { index: name.to_string() });
+        }
+        metadata.auto_create_allowed(name)?;
+        let access = principal.privileges().on(&resolved);
+        if !access.allows(access::Action::AutoCreate) {
+            return Err(refusal(principal, access::Action::AutoCreate, name));
+        }
+        let created = self
+            .change(principal, |metadata| {
+                // Another request may have been first.
+                if metadata.write_index(name, now_ms)?.is_some() {
+                    return Ok(Vec::new());
+                }
+                let guard = Guard::new(principal, access::Action::AutoCreate);
+                metadata.guarded(guard).create_index(name, &Value::Null, now_ms, uuid::Uuid::new_v4())
+            })
+            .await;
+        match created {
+            // Another request was first.
+            Ok(()) | Err(Error::IndexAlreadyExists { .. }) => {}
+            Err(error) => return Err(error),
+        }
+        match self.metadata().write_index(name, now_ms)? {
+            Some(meta) => Ok(Target::new(self.index(&meta.name)?, name, &resolved, principal)),
+            None => Err(Error::IndexNotFound { index: name.to_string() }),
+        }
+    }
+}
+
+/// Finds the index of an operation, which may refuse it.
+pub(super) fn admit(targets: &Targets, op: &mut WriteOp) -> Result<AdmittedOperation> {
+    let target = match targets.get(&(Arc::clone(&op.index), op.require_alias)) {
+        Some(Ok(target)) => target,
+        Some(Err(error)) => return Err(again(error)),
+        None => return Err(Error::Internal(format!("no target for [{}]", op.index))),
+    };
+    target.check(op)?;
+    target.route(op)?;
+    check_op(&target.index, op)?;
+    Ok(AdmittedOperation { index: Arc::clone(&target.index), limits: target.limits(op) })
+}
+
+/// Finds the index of an operation that rules hide documents of, with the rules and the routing of the operation.
+pub(super) fn under_rules<'a>(
+    targets: &'a Targets,
+    op: &'a WriteOp,
+) -> Option<(&'a Arc<Index>, &'a Arc<DocumentRules>, Option<&'a str>)> {
+    let target = targets.get(&(Arc::clone(&op.index), op.require_alias))?.as_ref().ok()?;
+    let of_alias = target.routing.as_ref().map(|(_, routing)| routing.as_str());
+    Some((&target.index, target.documents.as_ref()?, op.routing.as_deref().or(of_alias)))
+}
+
+fn check_op(index: &Index, op: &WriteOp) -> Result<()> {
+    let meta = index.meta();
+    if !meta.open {
+        return Err(Error::IndexClosed { index: meta.name.to_string() });
+    }
+    millrace_catalog::metadata::check_block(&meta, BlockLevel::Write)?;
+    if op.routing.is_none() && index.mapping().routing_required() {
+        return Err(Error::RoutingMissing {
+            index: meta.name.to_string(),
+            id: op.id.clone().unwrap_or_default(),
+        });
+    }
+    Ok(())
+}
+
+/// Makes an error anew for each operation that it concerns.
+pub(super) fn again(error: &Error) -> Error {
+    match error {
+        Error::IndexNotFound { index } => Error::IndexNotFound { index: index.clone() },
+        Error::IndexClosed { index } => Error::IndexClosed { index: index.clone() },
+        Error::InvalidIndexName { index, reason } => {
+            Error::InvalidIndexName { index: index.clone(), reason: reason.clone() }
+        }
+        Error::AutoCreateRefused { index, reason } => {
+            Error::AutoCreateRefused { index: index.clone(), reason: reason.clone() }
+        }
+        Error::InvalidAliasName { alias, reason } => {
+            Error::InvalidAliasName { alias: alias.clone(), reason: reason.clone() }
+        }
+        Error::Unauthorized { action, caller, index } => {
+            Error::Unauthorized { action, caller: caller.clone(), index: index.clone() }
+        }
+        Error::Blocked { index, reason } => Error::Blocked { index: index.clone(), reason: reason.clone() },
+        Error::MapperParsing { reason, caused_by } => {
+            Error::MapperParsing { reason: reason.clone(), caused_by: caused_by.clone() }
+        }
+        Error::Validation(text) => Error::Validation(text.clone()),
+        Error::IllegalArgument(text) => Error::IllegalArgument(text.clone()),
+        Error::Rejected(text) => Error::Rejected(text.clone()),
+        Error::Stopped(text) => Error::Stopped(text.clone()),
+        other => Error::Internal(other.to_string()),
+    }
+}

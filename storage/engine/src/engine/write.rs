@@ -1,0 +1,224 @@
+//! The write path: resolve, parse, decide versions, log, apply, fsync, acknowledge.
+//!
+//! A request is executed in *rounds*: a round is one frame of the log with operations on any number
+//! of shards. Where no operation is a partial update, one round does; [`super::batched_write`] has the others.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use millrace_catalog::access::{Origin, Principal};
+use millrace_catalog::frame::FrameNumber;
+use millrace_runtime::{Error, Priority, Result};
+
+use super::Engine;
+use super::batched_write::BatchedWrite;
+use super::index::{Index, durable_acknowledgement};
+use super::maintenance_queue::Item;
+use super::target::{AdmittedOperation, RequestSummary, Targets, admit};
+use super::types::{Action, RefreshPolicy, WriteOp, WriteOutcome};
+use super::visibility_check::VisibilityChecks;
+use super::write_batch::PreparedOperation;
+use crate::shard::VersionCondition;
+
+/// Operations of a request from which on even a look at each is not for the runtime's own threads: gets
+/// would wait for it.
+const MANY_OPS: usize = 1_000;
+
+impl Engine {
+    /// Executes operations in order and acknowledges those that are durable: one result an
+    /// operation. Missing indices are created where `action.auto_create_index` allows.
+    ///
+    /// # Errors
+    /// The outer error is for the request as a whole: overload, a full disk, shutdown.
+    pub fn write<'a>(
+        &'a self,
+        principal: &'a Principal,
+        ops: Vec<WriteOp>,
+        refresh: RefreshPolicy,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Vec<Result<WriteOutcome>>>> {
+        Box::pin(async move {
+            let inner = &self.inner;
+            inner.check_accepting()?;
+            let (ops, survey) = if ops.len() > MANY_OPS {
+                let look = move || {
+                    let survey = RequestSummary::new(&ops);
+                    Ok((ops, survey))
+                };
+                inner.env().compute.run(Priority::Ingest, look).await?
+            } else {
+                let survey = RequestSummary::new(&ops);
+                (ops, survey)
+            };
+            inner.wal()?.admit(survey.bytes)?;
+            let mut reserved = inner.budget.reserve(survey.bytes, timeout).await?;
+            let targets = self.targets(principal, survey.names).await;
+            let (ops, targets, looks) = match principal.privileges().has_rules() {
+                true => self.look(ops, targets).await?,
+                false => (ops, targets, VisibilityChecks::default()),
+            };
+            let (results, written) = if survey.has_updates {
+                let written = WrittenShards::by(principal.origin());
+                let (results, written) =
+                    BatchedWrite::new(self, &targets, looks, written, (&mut reserved, timeout))
+                        .write(ops)
+                        .await?;
+                (answered(results), written)
+            } else {
+                self.write_at_once(ops, targets, looks, principal.origin()).await?
+            };
+            drop(reserved);
+            self.after_write(&written, refresh).await?;
+            Ok(results)
+        })
+    }
+
+    /// Executes operations without partial updates: one round, all of it on a compute thread.
+    async fn write_at_once(
+        &self,
+        ops: Vec<WriteOp>,
+        targets: Targets,
+        looks: VisibilityChecks,
+        origin: Origin,
+    ) -> Result<(Vec<Result<WriteOutcome>>, WrittenShards)> {
+        let inner = Arc::clone(&self.inner);
+        let job = move || {
+            let mut results: Results = ops.iter().map(|_| None).collect();
+            let mut round = Vec::with_capacity(ops.len());
+            let mut written = WrittenShards::by(origin);
+            for (item, mut op) in ops.into_iter().enumerate() {
+                match admit(&targets, &mut op).and_then(|admitted| prepare(item, admitted, op, &looks)) {
+                    Ok(prepared) => round.push(prepared),
+                    Err(error) => results[item] = Some(Err(error)),
+                }
+            }
+            let wait = written.note(&round)?;
+            let mut frame = None;
+            if !round.is_empty() {
+                let (number, outcomes) = inner.execute(round, origin)?;
+                frame = number.filter(|_| wait);
+                for (item, outcome) in outcomes {
+                    results[item] = Some(outcome);
+                }
+            }
+            Ok((frame, answered(results), written))
+        };
+        let (frame, results, written) = self.inner.env().compute.run(Priority::Ingest, job).await?;
+        self.executed(frame).await?;
+        Ok((results, written))
+    }
+
+    /// Waits for the frame of a round where acknowledgements are to wait for it.
+    pub(super) async fn executed(&self, frame: Option<FrameNumber>) -> Result<()> {
+        if let Some(frame) = frame {
+            self.inner.wal()?.synced(frame).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes the shards that were written to searchable, as the request asks.
+    async fn after_write(&self, written: &WrittenShards, refresh: RefreshPolicy) -> Result<()> {
+        for Item { index, shard } in written.shards.values() {
+            match refresh {
+                RefreshPolicy::None => {}
+                RefreshPolicy::Immediate => {
+                    let refreshed = shard.refresh(self.inner.env(), self.inner.clock.now_ms()).await;
+                    // What was written is durable: an error now would have the client write it again.
+                    if let Err(error) = refreshed {
+                        tracing::error!(index = %shard.index, shard = shard.number, %error, "refresh failed");
+                    }
+                    self.inner.agenda.report(index, shard);
+                }
+                RefreshPolicy::WaitFor => {
+                    let searchable = shard.wait_searchable(shard.next_seq_no());
+                    self.inner.agenda.report(index, shard);
+                    searchable.await;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The shards that a request has written to, and whose writes these are.
+pub(super) struct WrittenShards {
+    shards: BTreeMap<(uuid::Uuid, u32), Item>,
+    pub(super) origin: Origin,
+}
+
+impl WrittenShards {
+    fn by(origin: Origin) -> Self {
+        Self { shards: BTreeMap::new(), origin }
+    }
+
+    /// Takes note of a round; returns whether its acknowledgement waits for the fsync.
+    pub(super) fn note(&mut self, round: &[PreparedOperation]) -> Result<bool> {
+        let mut wait = false;
+        let mut last: Option<(&Arc<Index>, u32)> = None;
+        for PreparedOperation { index, shard: number, .. } in round {
+            if last
+                .replace((index, *number))
+                .is_some_and(|last| Arc::ptr_eq(last.0, index) && last.1 == *number)
+            {
+                continue;
+            }
+            let shard = index.shard(*number)?;
+            if let std::collections::btree_map::Entry::Vacant(place) =
+                self.shards.entry((shard.index, shard.number))
+            {
+                place.insert(Item { index: Arc::clone(index), shard: Arc::clone(shard) });
+            }
+            wait = wait || durable_acknowledgement(&index.meta());
+        }
+        Ok(wait)
+    }
+}
+
+/// Answers every operation.
+fn answered(results: Results) -> Vec<Result<WriteOutcome>> {
+    let lost = || Err(Error::Internal("operation was lost".to_owned()));
+    results.into_iter().map(|result| result.unwrap_or_else(lost)).collect()
+}
+
+/// One result an operation, `None` until it is known.
+pub(super) type Results = Vec<Option<Result<WriteOutcome>>>;
+
+/// Makes an operation ready that is no partial update.
+///
+/// # Errors
+/// It could not be looked up which document the writer sees.
+pub(super) fn prepare(
+    item: usize,
+    admitted: AdmittedOperation,
+    op: WriteOp,
+    looks: &VisibilityChecks,
+) -> Result<PreparedOperation> {
+    let AdmittedOperation { index, limits } = admitted;
+    let (source, create) = match op.action {
+        Action::Index(source) => (Some(source), false),
+        Action::Create(source) => (Some(source), true),
+        Action::Delete | Action::Update(_) => (None, false),
+    };
+    let shard = index.shard_for(op.id.as_deref(), op.routing.as_deref());
+    Ok(PreparedOperation {
+        item,
+        shard,
+        wanted: VersionCondition {
+            delete: source.is_none(),
+            // A generated id cannot exist.
+            create: create && op.id.is_some(),
+            version: op.version,
+            if_seq_no: op.if_seq_no,
+            if_primary_term: op.if_primary_term,
+            seen: looks.of(&index, shard, op.id.as_deref())?,
+        },
+        index,
+        id: op.id,
+        routing: op.routing,
+        source,
+        limits,
+        returns_source: false,
+    })
+}
