@@ -5,8 +5,8 @@
 use std::sync::Arc;
 
 use millrace_matching::table::TableSnapshot;
-use millrace_storage::Session;
-use millrace_storage::access::Action;
+use millrace_engine::Session;
+use millrace_catalog::access::Action;
 use millrace_work::error::Result;
 
 /// Checks that the caller may still read the indices of a snapshot as it did when the snapshot was pinned.
@@ -31,7 +31,7 @@ fn check_there(snapshot: &TableSnapshot, session: &Session) -> Result<()> {
     for index in &snapshot.indices {
         let name = &index.meta.name;
         if session.index(name)?.meta().uuid != index.meta.uuid {
-            return Err(millrace_storage::Error::IndexNotFound { index: name.to_string() }.into());
+            return Err(millrace_runtime::Error::IndexNotFound { index: name.to_string() }.into());
         }
     }
     Ok(())
@@ -68,9 +68,9 @@ impl AccessCheckpoint {
 }
 
 /// Says that an index is not read on as it was begun.
-pub fn roles_changed(session: &Session, index: &str, action: Action) -> millrace_storage::Error {
+pub fn roles_changed(session: &Session, index: &str, action: Action) -> millrace_runtime::Error {
     let caller = session.principal().caller();
-    millrace_storage::Error::Unauthorized {
+    millrace_runtime::Error::Unauthorized {
         action: action.name(),
         caller: format!("{caller}, whose roles have changed since this was begun: ask anew"),
         index: Some(index.to_owned()),
