@@ -11,7 +11,7 @@ use std::path::PathBuf;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow};
-use millrace_engine::Instant;
+use millrace_runtime::Instant;
 use reqwest::Method;
 use serde_json::{Value, json};
 

@@ -17,7 +17,6 @@ use millrace_listen::{
     BodyError, BodyReader, Budget, Reservation, Reserve, check_host, check_origin, check_same_origin,
     head_bytes,
 };
-use millrace_engine::NodeFault;
 use millrace_runtime::{Priority, panic_text};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;

@@ -17,7 +17,7 @@ use futures::FutureExt;
 use futures::future::{BoxFuture, Select, select};
 use http_body::{Body, Frame, SizeHint};
 use millrace_listen::{Budget, BudgetExceeded, Reservation, Reserve, StallReason, TransferRate};
-use millrace_engine::Instant;
+use millrace_runtime::Instant;
 use parking_lot::Mutex;
 use tokio::sync::futures::OwnedNotified;
 use tokio::time::Sleep;

@@ -16,7 +16,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use millrace_engine::Instant;
+use millrace_runtime::Instant;
 use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use tokio::sync::watch;

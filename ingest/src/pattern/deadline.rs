@@ -3,7 +3,7 @@
 use std::cell::Cell;
 use std::time::Duration;
 
-use millrace_engine::Instant;
+use millrace_runtime::Instant;
 
 /// The end of the time for one or several matches. The clock starts at the first look at it, so that a match
 /// that is found at once costs none.

@@ -7,7 +7,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use millrace_ingest::{Event, Provenance};
-use millrace_engine::Instant;
+use millrace_runtime::Instant;
 use millrace_runtime::panic_text;
 
 use super::{Block, FilterNode, Node};

@@ -17,7 +17,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use futures::future::join_all;
 use millrace_ingest::budget::Budget;
-use millrace_engine::Instant;
+use millrace_runtime::Instant;
 use millrace_runtime::Compute;
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, watch};

@@ -11,7 +11,7 @@ use futures::future::FusedFuture;
 use millrace_ingest::budget::PipelineShare;
 use millrace_ingest::input::{Context, InputError, Positions};
 use millrace_ingest::{Batch, Event};
-use millrace_engine::Instant;
+use millrace_runtime::Instant;
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinHandle;
 

@@ -33,7 +33,7 @@ use chrono::{DateTime, Utc};
 use futures::FutureExt;
 use millrace_ingest::budget::PipelineShare;
 use millrace_ingest::input::BatchSize;
-use millrace_engine::Instant;
+use millrace_runtime::Instant;
 use millrace_runtime::{Compute, Priority};
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore, watch};

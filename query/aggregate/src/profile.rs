@@ -5,7 +5,7 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use millrace_engine::Instant;
+use millrace_runtime::Instant;
 use millrace_work::error::{Result, cut_short};
 use serde_json::{Map, Value, json};
 

@@ -36,8 +36,6 @@ use millrace_search::plan::Planner;
 use millrace_search::searcher::{Searcher, refused_by_all};
 use millrace_sql::cursor::Cursor;
 use millrace_sql::run::Runner;
-use millrace_engine::access::Visibility;
-use millrace_catalog::metadata::IndexMeta;
 use millrace_engine::{Engine, OpenContext, Session};
 use millrace_target::target;
 use millrace_work::compute::Compute;

@@ -12,7 +12,6 @@ use millrace_matching::table::resolve::{IndexContext, resolve};
 use millrace_matching::table::{TableSegment, TableSnapshot};
 use millrace_scoring::node::Node;
 use millrace_scoring::ranges::range_rows;
-use millrace_mapping::PathId;
 use millrace_segment::{NumberBounds, ValueRange};
 use millrace_work::QueryContext;
 use millrace_work::compute::Compute;

@@ -11,7 +11,6 @@ use millrace_matching::table::TableSnapshot;
 use millrace_scoring::collect::Address;
 use millrace_search::fetch;
 use millrace_search::searcher::{Search, Searcher};
-use millrace_catalog::access::DocumentRules;
 use millrace_engine::access::{DocumentLookup, Visibility};
 use millrace_segment::{RowParts, StoredRow};
 use millrace_engine::{Engine, Index, StoredDoc};

@@ -17,7 +17,6 @@ use millrace_mapping::PathId;
 use millrace_matching::address::AddressText;
 use millrace_matching::table::{TableSegment, TableSnapshot};
 use millrace_scoring::lists::Lists;
-use millrace_mapping::PathId;
 use millrace_segment::{NumberBounds, PageBounds};
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};

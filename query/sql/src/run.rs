@@ -29,8 +29,6 @@ use millrace_dsl::query::Query;
 use millrace_engine::Session;
 use millrace_matching::pinned::PinnedMemory;
 use millrace_matching::table::{ScanHandle, TableSnapshot};
-use millrace_engine::Session;
-use millrace_catalog::metadata::IndicesOptions;
 use millrace_target::{lookup, target};
 use millrace_work::QueryContext;
 use millrace_work::compute::{Compute, StopOnDrop};

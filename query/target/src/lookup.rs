@@ -11,8 +11,6 @@ use millrace_dsl::query::{Lookup, Query};
 use millrace_matching::table::TableSnapshot;
 use millrace_matching::table::resolve::max_terms;
 use millrace_scoring::path_values::{MAX_DEPTH, visit_values_at};
-use millrace_catalog::access::Action;
-use millrace_catalog::metadata::IndexMeta;
 use millrace_engine::Session;
 use millrace_runtime::Kind;
 use millrace_work::compute::Compute;

@@ -17,7 +17,6 @@ use millrace_catalog::access::{Action, DocumentRules};
 use millrace_mapping::fields::FieldRules;
 use millrace_mapping::Mapping;
 use millrace_catalog::metadata::{IndexMeta, IndicesOptions, Metadata};
-use millrace_catalog::routing;
 use millrace_engine::{Index, Session, Snapshot};
 use millrace_work::error::Result;
 

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 
 use millrace_rules::Time;
 use millrace_rules::engine::{Engine as Rules, Operation};
-use millrace_engine::Instant;
+use millrace_runtime::Instant;
 
 use crate::frame_reader::Step;
 use crate::matching::{CachedMatches, Evaluable, Matching};

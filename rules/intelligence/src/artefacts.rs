@@ -12,7 +12,6 @@ use std::sync::Arc;
 
 use millrace_engine::Engine;
 use millrace_forecast::{TrainedModel, seed};
-use millrace_engine::Engine;
 use millrace_runtime::disk::replace_file;
 use parking_lot::Mutex;
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_runtime::Error as StorageError;
-use millrace_engine::Instant;
+use millrace_runtime::Instant;
 use parking_lot::Mutex;
 
 use crate::error::{Error, Result};

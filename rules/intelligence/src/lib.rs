@@ -39,7 +39,6 @@ use std::sync::Arc;
 
 use millrace_accounts::Accounts;
 use millrace_catalog::access::{Caller, Principal};
-use millrace_engine::Engine;
 use millrace_query::SearchService;
 use millrace_catalog::access::{Caller, Principal};
 use millrace_engine::{Engine, EventLoop};

@@ -4,9 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millrace_catalog::access::Action;
-use millrace_engine::Session;
 use millrace_forecast::{Algorithm, Series, TrainedModel, seed, train};
-use millrace_catalog::access::Action;
 use millrace_engine::{Instant, Session};
 use millrace_runtime::Priority;
 

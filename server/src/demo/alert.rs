@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use chrono::{SecondsFormat, Utc};
-use millrace_engine::Instant;
+use millrace_runtime::Instant;
 use serde_json::{Value, json};
 
 use super::feed::Target;

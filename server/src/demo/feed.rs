@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
 use indicatif::{ProgressBar, ProgressStyle};
-use millrace_engine::Instant;
+use millrace_runtime::Instant;
 use reqwest::{Client, Method, StatusCode};
 use serde_json::Value;
 use tokio::task::JoinSet;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use anyhow::{Context, Result, bail};
 use millrace_pipelines::Manager;
-use millrace_engine::Instant;
+use millrace_runtime::Instant;
 use reqwest::Client;
 use serde_json::json;
 

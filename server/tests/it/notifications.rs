@@ -9,7 +9,7 @@ use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-use millrace_engine::Instant;
+use millrace_runtime::Instant;
 use rand::RngExt;
 use reqwest::{Client, Method};
 use rustix::process::Signal;

@@ -52,7 +52,7 @@ pub(crate) async fn count(server: &Server, index: &str) -> u64 {
 }
 
 pub(crate) async fn until_count(server: &Server, index: &str, wanted: u64) {
-    let began = millrace_engine::Instant::now();
+    let began = millrace_runtime::Instant::now();
     while count(server, index).await < wanted {
         assert!(began.elapsed() < Duration::from_secs(60), "{index} has {}", count(server, index).await);
         tokio::time::sleep(Duration::from_millis(20)).await;

@@ -7,7 +7,6 @@ use millrace_accounts::{self as accounts, Accounts, Scheme, User};
 use millrace_engine::access::Sender;
 use millrace_engine::{Config, Engine};
 use millrace_query::SearchService;
-use millrace_engine::access::Sender;
 use millrace_catalog::access::Principal;
 use millrace_engine::{Config, Engine};
 use millrace_runtime::SystemClock;

@@ -9,7 +9,7 @@ use arrow_flight::decode::FlightRecordBatchStream;
 use arrow_flight::sql::client::FlightSqlServiceClient;
 use datafusion::arrow::array::RecordBatch;
 use futures::{StreamExt, TryStreamExt};
-use millrace_engine::Instant;
+use millrace_runtime::Instant;
 use tonic::transport::Endpoint;
 
 use crate::support::{Client, Node, long, run, ticket};

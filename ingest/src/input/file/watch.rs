@@ -19,7 +19,7 @@ use std::sync::Arc;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use millrace_engine::Instant;
+use millrace_runtime::Instant;
 use tokio::sync::watch;
 
 use self::delivery::AcknowledgedBatch;

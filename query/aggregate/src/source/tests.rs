@@ -14,7 +14,6 @@ use millrace_matching::table::{
 };
 use millrace_scoring::reader::SegmentReader;
 use millrace_catalog::metadata::{Metadata, Uuid};
-use millrace_catalog::access::Principal;
 use millrace_engine::{Action, Config, Engine, RefreshPolicy, WriteOp};
 use millrace_runtime::{ManualClock, SharedClock};
 use millrace_work::QueryContext;

@@ -10,7 +10,6 @@ use millrace_matching::table::TableSnapshot;
 use millrace_search::explain::Explainer;
 use millrace_search::fetch;
 use millrace_engine::Session;
-use millrace_catalog::metadata::IndicesOptions;
 use millrace_segment::{RowParts, StoredRow};
 use millrace_target::lookup;
 use millrace_work::PARSED_SHARE;

@@ -13,8 +13,6 @@ use millrace_matching::pinned::PinnedSnapshot;
 use millrace_matching::table::TableSnapshot;
 use millrace_search::response::{Answer, HitList, RenderOptions};
 use millrace_search::searcher::{Search, SearchHits, refused_by_all};
-use millrace_engine::Session;
-use millrace_catalog::access::Action;
 use millrace_target::access_checkpoint::check_access;
 use millrace_work::error::{Error, Result};
 use serde_json::{Value, json};

@@ -17,8 +17,6 @@ use millrace_matching::table::TableSnapshot;
 use millrace_search::response::{Answer, HitList, RenderOptions};
 use millrace_search::searcher::{refused_by_all, shown, window};
 use millrace_engine::Session;
-use millrace_catalog::access::Action;
-use millrace_catalog::metadata::IndicesOptions;
 use millrace_target::access_checkpoint::check_access;
 use millrace_target::lookup;
 use millrace_target::target;

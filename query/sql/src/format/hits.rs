@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::RecordBatch;
-use millrace_engine::Instant;
+use millrace_runtime::Instant;
 use serde_json::json;
 
 use super::value;

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, stream};
-use millrace_engine::Instant;
+use millrace_runtime::Instant;
 use millrace_catalog::access::Caller;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;

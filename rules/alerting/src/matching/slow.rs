@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use millrace_query::QueryContext;
 use millrace_query::filters::{Batch, Filter, Matcher};
-use millrace_engine::Instant;
+use millrace_runtime::Instant;
 
 use super::{MatchRequest, panic_isolation};
 

@@ -8,7 +8,7 @@ use std::time::Duration;
 
 use millrace_alerting::{AlertStatus, Error, ReplaySubject};
 use millrace_notifications::Config;
-use millrace_engine::Instant;
+use millrace_runtime::Instant;
 use serde_json::{Value, json};
 
 use crate::faults::block;

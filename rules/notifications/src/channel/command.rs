@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_rules::cut;
-use millrace_engine::Instant;
+use millrace_runtime::Instant;
 use rustix::fd::AsFd;
 use rustix::io::ioctl_fionbio;
 use rustix::process::{Pid, Signal, WaitId, WaitIdOptions, kill_process_group, waitid};

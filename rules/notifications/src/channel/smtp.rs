@@ -4,7 +4,7 @@
 //! is asked for as long as there is time: the recipients that are left get the mail with the next attempt.
 
 use millrace_rules::cut;
-use millrace_engine::Instant;
+use millrace_runtime::Instant;
 use std::time::Duration;
 
 use lettre::Address;

@@ -6,7 +6,7 @@ use std::fs::File;
 use std::sync::Arc;
 
 use chrono::Utc;
-use millrace_engine::Instant;
+use millrace_runtime::Instant;
 
 use super::super::descriptors::Permit;
 use super::super::position::{Inode, parts};

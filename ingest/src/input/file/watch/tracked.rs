@@ -4,7 +4,7 @@ use std::fs::File;
 use std::path::PathBuf;
 
 use bytes::Bytes;
-use millrace_engine::Instant;
+use millrace_runtime::Instant;
 
 use super::super::descriptors::Permit;
 use super::super::position::{Inode, Position};

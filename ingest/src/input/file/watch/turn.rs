@@ -3,7 +3,7 @@
 use std::fs::File;
 use std::sync::Arc;
 
-use millrace_engine::Instant;
+use millrace_runtime::Instant;
 
 use super::super::position::{Inode, Position};
 use super::super::reader::Reader;

@@ -8,7 +8,6 @@ use millrace_dsl::query::{TermQuery, TermsQuery};
 use millrace_scoring::node::{Node, StatisticsTerm};
 use millrace_scoring::operands::{ExactValue, Weight};
 use millrace_mapping::{Field, FieldType, Scalar};
-use millrace_catalog::metadata::IndexMeta;
 use millrace_segment::ValueRange;
 use millrace_work::error::{Error, Result};
 use serde_json::Value;

@@ -6,7 +6,6 @@ use millrace_dsl::query;
 use millrace_scoring::nested::{MatchingElement, matching_elements};
 use millrace_scoring::reader::SegmentReader;
 use millrace_scoring::source::Source;
-use millrace_catalog::access::Principal;
 use millrace_engine::{Action, Engine, RefreshPolicy, WriteOp};
 use millrace_runtime::{ManualClock, SharedClock};
 use serde_json::{Value, json};
