@@ -141,9 +141,8 @@ impl SearchService {
 }
 
 /// Reads the layout of pages of a format, and takes its parameters; `None` where they do not name one.
-fn layout(params: &mut Params) -> Result<Option<PageLayout>, SqlError> {
-    let (format, delimiter, header) =
-        (params.take("format"), params.take("delimiter"), params.take("header"));
+fn layout(format: Option<&str>, params: &mut Params) -> Result<Option<PageLayout>, SqlError> {
+    let (delimiter, header) = (params.take("delimiter"), params.take("header"));
     let header = match header.as_deref() {
         None | Some("present") => true,
         Some("absent") => false,
