@@ -36,7 +36,7 @@ impl ScheduleZone {
         }
     }
 
-    /// Returns the instant of a time that clocks show: the first where they show it twice, the end of the gap where they skip it.
+    /// Returns the first instant of a time that clocks show; the end of the gap where they skip it.
     pub(crate) fn first_instant(self, local: NaiveDateTime) -> Option<DateTime<Utc>> {
         DateTime::from_timestamp_millis(self.0.first_instant(local.and_utc().timestamp_millis()))
     }

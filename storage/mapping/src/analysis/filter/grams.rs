@@ -27,7 +27,13 @@ pub(crate) struct Grams {
 
 impl Filter for Grams {
     fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
-        Box::new(GramCutter { grams: self, ends: Vec::new(), allowance: Allowance::default(), next })
+        Box::new(GramCutter {
+            grams: self,
+            ends: Vec::new(),
+            taken: 0,
+            allowance: Allowance::default(),
+            next,
+        })
     }
 
     fn growth(&self) -> usize {
@@ -55,6 +61,8 @@ struct GramCutter<'a> {
     allowance: Allowance,
     /// Byte offsets of the characters of the token, and its end.
     ends: Vec<usize>,
+    /// Positions up to the last token that came in.
+    taken: u32,
     next: Box<dyn Stage + 'a>,
 }
 
@@ -67,6 +75,7 @@ impl Stage for GramCutter<'_> {
         let count = self.ends.len() - 1;
         let whole = std::mem::take(&mut token.text);
         self.allowance.take(whole.len());
+        self.taken = token.position + 1;
         if count < min {
             if preserve_original {
                 token.text = whole;
@@ -96,6 +105,8 @@ impl Stage for GramCutter<'_> {
     }
 
     fn end(&mut self, end: TextEnd) -> TextEnd {
-        self.next.end(TextEnd { cut: end.cut || self.allowance.is_exhausted(), ..end })
+        // As in Lucene holes behind the last token are dropped.
+        let cut = end.cut || self.allowance.is_exhausted();
+        self.next.end(TextEnd { cut, positions: self.taken, ..end })
     }
 }

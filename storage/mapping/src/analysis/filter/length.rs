@@ -31,6 +31,9 @@ impl Filter for Truncate {
     fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
         each(
             |token| {
+                if token.keyword {
+                    return true;
+                }
                 let mut left = self.length;
                 let beyond = token.text.char_indices().find(|(_, c)| {
                     let rest = left.checked_sub(c.len_utf16());
@@ -48,5 +51,9 @@ impl Filter for Truncate {
             },
             next,
         )
+    }
+
+    fn reports_keywords(&self) -> bool {
+        true
     }
 }

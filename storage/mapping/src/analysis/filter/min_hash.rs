@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 
 use millrace_runtime::murmur;
 
-use super::{Filter, Stage, whole};
+use super::{Filter, Stage, TextEnd, whole};
 use crate::analysis::Token;
 
 /// See the [module](self).
@@ -22,7 +22,13 @@ pub(crate) struct MinHash {
 
 impl Filter for MinHash {
     fn stage<'a>(&'a self, next: Box<dyn Stage + 'a>) -> Box<dyn Stage + 'a> {
-        whole(|tokens, end| (self.run(&tokens), end), next)
+        let run = |tokens: Vec<Token>, end: TextEnd| {
+            let taken = tokens.last().map_or(0, |token| token.position + 1);
+            // All hashes are at one position; holes behind the last token stay.
+            let positions = taken.min(1) + end.positions.saturating_sub(taken);
+            (self.run(&tokens), TextEnd { positions, ..end })
+        };
+        whole(run, next)
     }
 }
 

@@ -1,5 +1,7 @@
 //! The `word_delimiter_graph` and `word_delimiter` filters: the parts of words, alone and joined.
 
+use std::cmp::Reverse;
+
 use hashbrown::HashSet;
 
 use super::subwords::{ALPHA, DIGIT, Subword, WordBoundaries, cut};
@@ -189,7 +191,7 @@ impl Splitter<'_> {
             at = at.max(1);
             pieces.insert(0, piece(word, 0, word.len(), 0, at));
         }
-        pieces.sort_by_key(|piece| (piece.from, std::cmp::Reverse(piece.to), piece.start));
+        pieces.sort_by_key(|piece| (piece.from, Reverse(piece.to), piece.start, Reverse(piece.end)));
         let legal = filter.adjust_offsets && (token.end - token.start) as usize == word.len();
         let mut from = 0;
         for piece in pieces {
@@ -300,7 +302,7 @@ impl Splitter<'_> {
         if !pieces.is_empty() {
             self.pending = 0;
         }
-        pieces.sort_by_key(|(token, increment)| (token.start, std::cmp::Reverse(*increment)));
+        pieces.sort_by_key(|(token, increment)| (token.start, Reverse(*increment)));
         for (mut token, mut increment) in pieces {
             if self.first && increment == 0 {
                 increment = 1;
