@@ -24,7 +24,6 @@ use millrace_matching::table::keys::{Key, KeyKind, KeySource, MissingKey, Rescal
 use millrace_matching::table::metadata_field::MetadataField;
 use millrace_matching::table::{ROW, SCORE, SEGMENT, TableSnapshot};
 use millrace_scoring::collect::Address;
-use millrace_mapping::{ColumnKind, FieldType};
 use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result, ShardFailure};
 use serde_json::{Value, json};

@@ -16,7 +16,6 @@ use millrace_dsl::query::Query;
 use millrace_dsl::sort::{self, SortBy, SortKey};
 use millrace_search::fetch;
 use millrace_search::searcher::{Search, slice_of};
-use millrace_catalog::access::{self, Refusals};
 use millrace_segment::RowParts;
 use millrace_engine::{Action, DocResult, Instant, RefreshPolicy, Session, WriteOp, WriteOutcome};
 use millrace_runtime::{Error as StorageError, Kind};

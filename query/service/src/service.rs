@@ -36,7 +36,6 @@ use millrace_search::plan::Planner;
 use millrace_search::searcher::{Searcher, refused_by_all};
 use millrace_sql::cursor::Cursor;
 use millrace_sql::run::Runner;
-use millrace_engine::{Engine, OpenContext, Session};
 use millrace_target::target;
 use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result};

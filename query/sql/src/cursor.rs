@@ -12,7 +12,6 @@ use millrace_catalog::metadata::{IndexMeta, Metadata};
 use millrace_engine::Session;
 use millrace_matching::pinned::PinnedSnapshot;
 use millrace_matching::table::access_snapshot::AccessSnapshot;
-use millrace_catalog::metadata::{IndexMeta, Metadata};
 use millrace_target::access_checkpoint::roles_changed;
 use millrace_work::compute::StopOnDrop;
 use millrace_work::error::Error;

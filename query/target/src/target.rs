@@ -13,10 +13,8 @@ use millrace_matching::table::access_snapshot::AccessSnapshot;
 use millrace_matching::table::ruled::attach_ruled_rows;
 use millrace_matching::table::{TableIndex, TableSegment, TableSnapshot};
 use millrace_scoring::reader::SegmentReader;
-use millrace_catalog::access::{Action, DocumentRules};
 use millrace_mapping::fields::FieldRules;
 use millrace_mapping::Mapping;
-use millrace_catalog::metadata::{IndexMeta, IndicesOptions, Metadata};
 use millrace_engine::{Index, Session, Snapshot};
 use millrace_work::error::Result;
 

@@ -40,7 +40,6 @@ use std::sync::Arc;
 use millrace_accounts::Accounts;
 use millrace_catalog::access::{Caller, Principal};
 use millrace_query::SearchService;
-use millrace_catalog::access::{Caller, Principal};
 use millrace_engine::{Engine, EventLoop};
 use millrace_runtime::{Error as StorageError, Priority};
 use parking_lot::Mutex;

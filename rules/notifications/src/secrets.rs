@@ -14,7 +14,7 @@ use millrace_engine::{Action, DocResult, Engine, RefreshPolicy, Session, WriteOp
 use millrace_query::SearchService;
 use millrace_rules::Time;
 use millrace_rules::definition::notification::Secret;
-use millrace_engine::{DocResult, Engine, Precondition, RefreshPolicy, Session, SystemDocument, SystemDocuments};
+use millrace_engine::{Precondition, SystemDocument, SystemDocuments};
 use millrace_runtime::Priority;
 use ring::aead::{AES_256_GCM, Aad, LessSafeKey, NONCE_LEN, Nonce, UnboundKey};
 use ring::rand::{SecureRandom, SystemRandom};

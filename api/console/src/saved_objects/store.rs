@@ -9,7 +9,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use millrace_engine::{Action, DocResult, Engine, RefreshPolicy, Session, StoredDoc, WriteOp, hidden_index};
 use millrace_query::{OutcomeBody, SearchService};
-use millrace_engine::{DocResult, DocumentVersion, Engine, Precondition, RefreshPolicy, Session, SystemDocument, SystemDocuments, WriteOp, hidden_index};
+use millrace_engine::{DocumentVersion, Precondition, SystemDocument, SystemDocuments};
 use millrace_runtime::Error as StorageError;
 use serde::Deserialize;
 use serde_json::value::RawValue;

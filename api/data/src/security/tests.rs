@@ -8,7 +8,6 @@ use millrace_engine::access::Sender;
 use millrace_engine::{Config, Engine};
 use millrace_query::SearchService;
 use millrace_catalog::access::Principal;
-use millrace_engine::{Config, Engine};
 use millrace_runtime::SystemClock;
 use tempfile::TempDir;
 

@@ -10,7 +10,6 @@ use millrace_scoring::intervals::{Intervals, LeafTerms};
 use millrace_scoring::node::Node;
 use millrace_scoring::operands::ExactValue;
 use millrace_scoring::phrase::{Phrase, PlaceTerms};
-use millrace_mapping::{FieldType, Mapping, PathId, Scalar};
 use millrace_segment::ValueRange;
 
 /// Text that Lucene prints for a query that matches nothing.

@@ -7,7 +7,6 @@ use millrace_mapping::{ColumnKind, DateFormat, Field, FieldType, Mapping, PathId
 use millrace_matching::address::AddressText;
 use millrace_matching::order::number;
 use millrace_scoring::lists::Lists;
-use millrace_mapping::{ColumnKind, DateFormat, Field, FieldType, Mapping, PathId};
 use millrace_work::error::{Error, Result};
 use serde_json::{Value, json};
 
