@@ -24,7 +24,7 @@ use millrace_intelligence::Intelligence;
 use millrace_listen::{Listener, Tls};
 use millrace_pipelines::{Environment, Manager, manager};
 use millrace_query::SearchService;
-use millrace_engine::Instant;
+use millrace_runtime::Instant;
 use millrace_runtime::SystemClock;
 use tokio::runtime::Runtime;
 use tokio::signal::unix::{Signal, SignalKind, signal};

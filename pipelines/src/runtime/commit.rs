@@ -11,7 +11,7 @@ use millrace_engine::{DeadLetter as Replace, SourceWrite, WriteOp};
 use millrace_ingest::batch::NotStored;
 use millrace_ingest::output::{OrderTicket, SinkInterrupted};
 use millrace_ingest::{Ack, Move};
-use millrace_engine::Instant;
+use millrace_runtime::Instant;
 use millrace_runtime::{Error, Kind};
 use tokio::sync::watch;
 

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use millrace_ingest::budget::Reservation;
 use millrace_ingest::output::{Output, Sink};
 use millrace_ingest::{Ack, Event, Move, Provenance};
-use millrace_engine::{Instant, WriteOp};
+use millrace_engine::WriteOp;
+use millrace_runtime::Instant;
 use ring::digest::{Context, SHA256};
 
 use super::delivery::Delivery;

@@ -27,7 +27,7 @@ use millrace_notifications::Notifications;
 use millrace_query::QueryContext;
 use millrace_rules::engine::{Condition, Engine as Rules, Operation, Rule, SilenceOrder};
 use millrace_rules::{Bounds, Time, Timing};
-use millrace_engine::Instant;
+use millrace_runtime::Instant;
 use millrace_runtime::{Error as StorageError, Priority};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until, timeout_at};

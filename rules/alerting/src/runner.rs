@@ -12,7 +12,7 @@ use millrace_catalog::frame::AppliedFrame;
 use millrace_engine::{Engine, FeedItem, FeedReader};
 use millrace_notifications::Notifications;
 use millrace_query::filters::Batch;
-use millrace_engine::Instant;
+use millrace_runtime::Instant;
 use millrace_runtime::{Error, Priority, Result};
 use tokio::sync::{Notify, OwnedMutexGuard, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout_at};

@@ -7,7 +7,8 @@ use std::time::Duration;
 
 use millrace_rules::Time;
 use millrace_rules::engine::{Condition, Status};
-use millrace_engine::{Engine, Instant};
+use millrace_engine::Engine;
+use millrace_runtime::Instant;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 

@@ -10,7 +10,7 @@ use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_engine::{EventHandler, EventLoop, EventSender, Instant, Mailbox};
+use millrace_runtime::{EventHandler, EventLoop, EventSender, Instant, Mailbox};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 

@@ -32,7 +32,7 @@ use millrace_query::SearchService;
 use millrace_rules::definition::Definition;
 use millrace_rules::definition::notification::Channel;
 use millrace_rules::hex;
-use millrace_engine::{EventLoop, EventSender, Mailbox};
+use millrace_runtime::{EventLoop, EventSender, Mailbox};
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::Semaphore;

@@ -11,7 +11,8 @@
 use std::time::Duration;
 
 use millrace_catalog::metadata::{IndexMeta, IndicesOptions, Metadata};
-use millrace_engine::{Instant, NodeFault, ShardFault};
+use millrace_engine::{NodeFault, ShardFault};
+use millrace_runtime::Instant;
 use serde_json::{Map, Value, json};
 
 use super::options;

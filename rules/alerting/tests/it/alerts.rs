@@ -2,7 +2,8 @@
 
 use std::time::Duration;
 
-use millrace_engine::{Action, Instant};
+use millrace_engine::Action;
+use millrace_runtime::Instant;
 use rand::rngs::SmallRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::json;

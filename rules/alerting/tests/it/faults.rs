@@ -8,7 +8,8 @@ use millrace_catalog::MemoryCatalog;
 use millrace_runtime::disk::SimulatedDisk;
 use millrace_catalog::metadata::{IndicesOptions, Metadata};
 use millrace_catalog::access::Principal;
-use millrace_engine::{Action, Config, Engine, Instant, RefreshPolicy, WriteOp};
+use millrace_engine::{Action, Config, Engine, RefreshPolicy, WriteOp};
+use millrace_runtime::Instant;
 use millrace_runtime::SystemClock;
 use serde_json::{Value, json};
 

@@ -16,7 +16,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millrace_catalog::access::{Caller, Privileges, Principal};
-use millrace_engine::{Action, Config, Instant, RefreshPolicy, WriteOp};
+use millrace_engine::{Action, Config, RefreshPolicy, WriteOp};
+use millrace_runtime::Instant;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};

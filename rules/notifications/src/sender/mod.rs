@@ -12,7 +12,7 @@ mod store;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_engine::{EventHandler, EventLoop, Instant, Mailbox};
+use millrace_runtime::{EventHandler, EventLoop, Instant, Mailbox};
 use tokio::time::timeout;
 
 use self::channel_queues::{ChannelQueues, SendStart};
