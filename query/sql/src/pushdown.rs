@@ -1,6 +1,7 @@
 //! Conditions that reach a scan from above it, through joins, derived tables, queries of WITH and unions: what the index can answer
 //! of them finds fewer rows, and the plan tests these again.
 
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, Operator};
 use datafusion::scalar::ScalarValue;
 use millrace_matching::table::TableSnapshot;
@@ -11,11 +12,26 @@ use super::push::{Clause, Comparable, has_exists};
 use super::table::mark_name;
 use serde_json::json;
 
-/// Most values of an IN list that the index is asked for.
-const MAX_VALUES: usize = 1_024;
+/// Most parts of a condition that the index is asked for.
+const MAX_PARTS: usize = 1_000;
 
 /// Makes a clause that every row meets for which a condition is true; `None` where the index knows none.
 pub(super) fn superset(
+    expr: &Expr,
+    columns: &[SqlColumn],
+    marks: &[Clause],
+    snapshot: &TableSnapshot,
+) -> Option<Clause> {
+    let mut parts = 0;
+    let count = |_: &Expr| {
+        parts += 1;
+        Ok(if parts > MAX_PARTS { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    };
+    expr.apply(count).ok()?;
+    if parts > MAX_PARTS { None } else { clause_of(expr, columns, marks, snapshot) }
+}
+
+fn clause_of(
     expr: &Expr,
     columns: &[SqlColumn],
     marks: &[Clause],
@@ -27,16 +43,16 @@ pub(super) fn superset(
             marks.get(mark).cloned()
         }
         Expr::BinaryExpr(both) if both.op == Operator::And => {
-            let left = superset(&both.left, columns, marks, snapshot);
-            let right = superset(&both.right, columns, marks, snapshot);
+            let left = clause_of(&both.left, columns, marks, snapshot);
+            let right = clause_of(&both.right, columns, marks, snapshot);
             match (left, right) {
                 (Some(left), Some(right)) => Some(Clause::And(vec![left, right])),
                 (one, other) => one.or(other),
             }
         }
         Expr::BinaryExpr(either) if either.op == Operator::Or => {
-            let left = superset(&either.left, columns, marks, snapshot)?;
-            let right = superset(&either.right, columns, marks, snapshot)?;
+            let left = clause_of(&either.left, columns, marks, snapshot)?;
+            let right = clause_of(&either.right, columns, marks, snapshot)?;
             Some(Clause::Or(vec![left, right]))
         }
         Expr::BinaryExpr(comparison) => {
@@ -54,7 +70,7 @@ pub(super) fn superset(
             }
             own.compared(operator, &literal(value)?).map(|pushed| pushed.truth)
         }
-        Expr::InList(list) if !list.negated && list.list.len() <= MAX_VALUES => {
+        Expr::InList(list) if !list.negated => {
             let Expr::Column(column) = list.expr.as_ref() else { return None };
             let values = list.list.iter().map(|value| match value {
                 Expr::Literal(value, _) => literal(value),

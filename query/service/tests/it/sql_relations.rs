@@ -152,7 +152,7 @@ async fn examples_of_the_documentation_run() {
     }
 }
 
-/// What is used twice, and within that twice again, would make a plan that nobody can hold.
+/// Relations that use one another twice would make a plan of exponential size.
 #[tokio::test]
 async fn uses_within_one_another_are_bounded() {
     let store = numbers(3).await;

@@ -36,11 +36,11 @@ pub(super) struct Count {
     pub(super) by_scan: Arc<ScanHandle>,
 }
 
-/// What joins a source to those before it.
+/// The join of a source with those before it.
 pub(super) struct Join {
     pub(super) kind: JoinType,
     constraint: Option<ast::JoinConstraint>,
-    /// Whether it begins another member of the list of FROM.
+    /// True for a source that begins another member of the list of FROM.
     begins: bool,
     /// Conditions that the join tests.
     pub(super) on: Vec<Expr>,
@@ -297,7 +297,7 @@ impl Binder<'_> {
     }
 }
 
-/// Whether a condition on one source, in ON, leaves rows of that source out.
+/// Returns true where a condition on one source, in ON, leaves rows of that source out.
 fn filters(kind: JoinType, right: usize, source: usize) -> bool {
     match kind {
         JoinType::Inner => true,

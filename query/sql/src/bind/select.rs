@@ -61,13 +61,13 @@ pub(crate) struct PlannedQuery {
     pub residual: bool,
     /// Whether rows come as they are read, not after all have been.
     pub streams: bool,
-    /// How its rows belong to those of the query around it.
+    /// The relation of its rows to those of the query around it.
     pub correlation: Correlation,
     /// The order of its rows, by output columns: no node of a plan keeps it for the query around it.
     pub order: Vec<SortExpr>,
 }
 
-/// What stands behind the body of a query: its order and cut.
+/// The clauses behind the body of a query: its order and cut.
 #[derive(Clone, Copy)]
 pub(super) struct Tail<'q> {
     order_by: Option<&'q ast::OrderBy>,
@@ -257,8 +257,8 @@ impl Binder<'_> {
         Self::cut(unordered, (skip, limit), depth)
     }
 
-    /// Finds what a SELECT is joined to the query around it by, and takes the conditions out that say only that. Returns its
-    /// columns that meet outer ones, and the relation of the outer values that it reads elsewhere.
+    /// Makes the keys that join a SELECT to the query around it, and removes the conditions that say only these.
+    /// Returns the inner side of the keys, and the relation of the outer values that the SELECT reads elsewhere.
     fn correlate<'e>(
         &self,
         scope: &Scope,

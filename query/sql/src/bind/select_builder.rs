@@ -27,7 +27,7 @@ pub(super) struct SelectBuilder {
     pub(super) plan: LogicalPlan,
     pub(super) items: Vec<Item>,
     pub(super) sorts: Vec<SortExpr>,
-    /// What a correlated subquery is joined on.
+    /// Keys that a correlated subquery is joined on.
     pub(super) keys: Vec<Expr>,
 }
 
@@ -40,7 +40,7 @@ pub(super) struct Grouping {
     pub(super) aggregates: Vec<Expr>,
     pub(super) having: Option<Expr>,
     pub(super) bits: AddressBits,
-    /// Whether it has GROUP BY: keys of a correlated subquery are groups, too.
+    /// True for a SELECT with GROUP BY: keys of a correlated subquery are groups, too.
     pub(super) grouped: bool,
 }
 

@@ -63,14 +63,14 @@ enum SubqueryKind {
     Value,
 }
 
-/// How the rows of a subquery belong to those of the query around it.
+/// The relation of the rows of a subquery to those of the query around it.
 #[derive(Debug, Default)]
 pub(crate) struct Correlation {
     /// By number of the hidden column: what it meets in the outer query.
     pub(super) keys: Vec<CorrelationKey>,
     /// Outer values that the plan reads in place of the relation of this name.
     pub(super) domain: Option<(String, Vec<Expr>)>,
-    /// Whether there is one row for each outer one, whatever the conditions are: that of an aggregation without groups.
+    /// True for an aggregation without groups: it has one row for each outer row, whatever its conditions are.
     pub(super) single: bool,
     /// The value where the aggregation has no row for an outer one.
     pub(super) default: Option<Expr>,

@@ -23,9 +23,9 @@ pub(super) struct Source<'a> {
 /// The clause that a parenthesis, or the statement, is in.
 #[derive(Default)]
 struct OpenParenthesis {
-    /// Whether it holds the arguments of a function that FROM separates.
+    /// True for the arguments of a function that FROM separates.
     arguments: bool,
-    /// Whether sources stand in it.
+    /// True for a list of sources.
     sources: bool,
 }
 

@@ -31,7 +31,7 @@ pub(super) enum Output {
     Score,
     Segment,
     Row,
-    /// Whether a clause holds.
+    /// The truth of a clause.
     Mark(usize),
 }
 
@@ -55,7 +55,7 @@ pub(super) struct ScanState {
     pub(super) limit: Option<usize>,
     /// What finds the rows where not all are wanted that the finder does.
     first: Option<IndexScanExec>,
-    /// What finds the rows of clauses that have a column.
+    /// Scans of the rows of clauses that have a column.
     pub(super) marks: Vec<MarkFinder>,
 }
 
