@@ -18,17 +18,26 @@ use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan};
 use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, PhysicalPlanner};
 use futures::StreamExt;
 
+use super::error::evaluation;
+use super::shared::Shared;
+
 /// The node of a plan that counts rows.
 #[derive(Clone, Debug)]
 pub(crate) struct RowCount {
     input: LogicalPlan,
     counter: Arc<AtomicU64>,
+    limit: u64,
 }
 
 impl RowCount {
     /// Counts the rows of a plan into a counter.
     pub(crate) fn new(input: LogicalPlan, counter: Arc<AtomicU64>) -> Self {
-        Self { input, counter }
+        Self { input, counter, limit: u64::MAX }
+    }
+
+    /// Fails where a plan has more rows than a limit.
+    pub(crate) fn with_limit(input: LogicalPlan, limit: u64) -> Self {
+        Self { input, counter: Arc::default(), limit }
     }
 }
 
@@ -75,7 +84,7 @@ impl UserDefinedLogicalNodeCore for RowCount {
 
     fn with_exprs_and_inputs(&self, _exprs: Vec<Expr>, mut inputs: Vec<LogicalPlan>) -> Result<Self> {
         match inputs.pop() {
-            Some(input) => Ok(Self { input, counter: Arc::clone(&self.counter) }),
+            Some(input) => Ok(Self { input, ..self.clone() }),
             None => plan_err!("rows of no plan cannot be counted"),
         }
     }
@@ -112,10 +121,13 @@ impl ExtensionPlanner for StatementPlanner {
         _session: &dyn Session,
         _context: &PhysicalPlanningContext,
     ) -> Result<Option<Arc<dyn ExecutionPlan>>> {
-        let node = node.as_any().downcast_ref::<RowCount>();
-        Ok(node.zip(inputs.first()).map(|(node, input)| {
-            let exec = RowCountExec { input: Arc::clone(input), counter: Arc::clone(&node.counter) };
-            Arc::new(exec) as Arc<dyn ExecutionPlan>
+        let Some(input) = inputs.first().map(Arc::clone) else { return Ok(None) };
+        if let Some(node) = node.as_any().downcast_ref::<Shared>() {
+            return Ok(Some(node.exec(input)));
+        }
+        Ok(node.as_any().downcast_ref::<RowCount>().map(|node| {
+            let RowCount { counter, limit, .. } = node.clone();
+            Arc::new(RowCountExec { input, counter, limit }) as Arc<dyn ExecutionPlan>
         }))
     }
 }
@@ -125,6 +137,7 @@ impl ExtensionPlanner for StatementPlanner {
 pub(crate) struct RowCountExec {
     input: Arc<dyn ExecutionPlan>,
     counter: Arc<AtomicU64>,
+    limit: u64,
 }
 
 impl DisplayAs for RowCountExec {
@@ -141,11 +154,14 @@ impl ExecutionPlan for RowCountExec {
     millrace_matching::passes_rows_on!();
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
-        let counter = Arc::clone(&self.counter);
-        let rows = self.input.execute(partition, context)?.inspect(move |batch| {
-            if let Ok(batch) = batch {
-                counter.fetch_add(batch.num_rows() as u64, Ordering::Relaxed);
+        let (counter, limit) = (Arc::clone(&self.counter), self.limit);
+        let rows = self.input.execute(partition, context)?.map(move |batch| {
+            let batch = batch?;
+            let rows = batch.num_rows() as u64;
+            if counter.fetch_add(rows, Ordering::Relaxed).saturating_add(rows) > limit {
+                return Err(evaluation(format!("a recursive query makes more than {limit} rows")));
             }
+            Ok(batch)
         });
         Ok(Box::pin(RecordBatchStreamAdapter::new(self.input.schema(), rows)))
     }

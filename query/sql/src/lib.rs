@@ -1,7 +1,8 @@
 //! SQL over indices.
 //!
 //! [`statement`] parses with DataFusion's parser and an own dialect, [`bind`] makes a DataFusion plan of the tree
-//! with OpenSearch's names, types and functions, [`push`] gives the index what it can answer, [`table`] reads
+//! with OpenSearch's names, types and functions, [`push`] gives the index what it can answer, [`pushdown`] what reaches a scan from above,
+//! [`table`] reads
 //! the columns that are left, and DataFusion aggregates, where the index does not know groups ([`index_groups`]), and sorts. An [`answer`] is columns and a stream of batches ([`rows`]), which [`format`] writes: in one
 //! piece or a page at a time ([`page`], [`cursor`]), or part by part as they come: as text, or as [`batches`] of Arrow in types that clients know ([`export`]), encoded ([`messages`]).
 //! What a statement answers is known without running it ([`describe`]).
@@ -24,6 +25,7 @@ mod first_rows;
 pub mod format;
 mod functions;
 mod index_groups;
+mod large_joins;
 mod late_materialization;
 pub mod messages;
 mod metadata;
@@ -32,10 +34,12 @@ mod node_rewriter;
 pub mod page;
 pub mod parameters;
 mod push;
+mod pushdown;
 pub mod request;
 mod rights;
 mod rows;
 pub mod run;
+mod shared;
 mod source;
 mod statement;
 mod stop;

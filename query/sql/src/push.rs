@@ -342,6 +342,11 @@ impl Comparable {
         }
     }
 
+    /// Returns true where a normalizer makes values of the field.
+    pub(crate) fn is_normalized(&self) -> bool {
+        self.normalized
+    }
+
     /// Returns whether patterns are met by terms of a text, which only the index has.
     pub(crate) fn is_of_terms(&self) -> bool {
         self.kind == Kind::Text

@@ -43,6 +43,7 @@ use super::delete::DELETED_AT_A_TIME;
 use super::error::{Result, SqlError};
 use super::format::{LineFormat, Lines, PageFormat};
 use super::functions::row::at_work;
+use super::large_joins::LargeJoins;
 use super::native::{self, NativeSearch};
 use super::node_rewriter::NodeRewriter;
 use super::page::Page;
@@ -134,6 +135,7 @@ impl Runner {
         // The side of a join that is collected is the smaller one ([`JoinSelection`]); the other is not spread anew.
         let config =
             SessionConfig::new().with_target_partitions(partitions.max(1)).with_repartition_joins(false);
+        let large_joins = LargeJoins::new(runtime.memory_pool.as_ref());
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(runtime)
@@ -150,6 +152,7 @@ impl Runner {
             .with_physical_optimizer_rules(vec![
                 Arc::new(AggregateStatistics::new()),
                 Arc::new(JoinSelection::new()),
+                Arc::new(large_joins),
                 Arc::new(NodeRewriter { name: "index_groups", rewritten: index_groups::rewritten }),
                 Arc::new(EnsureRequirements::new()),
                 Arc::new(NodeRewriter { name: "late_columns", rewritten: late_materialization::rewritten }),

@@ -4,13 +4,15 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::common::Column;
-use datafusion::logical_expr::{Expr, LogicalPlan};
+use datafusion::logical_expr::{Expr, LogicalPlan, SortExpr};
 use millrace_mapping::{ColumnKind, Field, FieldType, Mapping};
 use millrace_matching::table::{SCORE, TableSnapshot};
 
 use super::bind::Bound;
 use super::column::{ColumnSource, SqlColumn};
 use super::error::{Result, SqlError};
+use super::push::Clause;
+use super::table::mark_name;
 use super::types::SqlType;
 
 /// Most columns of one table of a statement.
@@ -32,15 +34,26 @@ pub(crate) struct Source {
 pub(crate) enum SourceKind {
     /// Indices.
     Index(IndexSource),
-    /// A query in FROM.
-    Derived(Box<LogicalPlan>, Vec<DerivedColumn>),
+    /// A query.
+    Derived(Box<DerivedSource>),
     /// Nothing, one row of it.
     Nothing,
 }
 
+/// A query in FROM, or one of WITH.
+#[derive(Debug)]
+pub(crate) struct DerivedSource {
+    /// Its plan.
+    pub plan: LogicalPlan,
+    /// Its columns.
+    pub columns: Vec<SourceColumn>,
+    /// The order of its rows, by its columns.
+    pub order: Vec<SortExpr>,
+}
+
 /// A column of a query in FROM.
 #[derive(Clone, Debug)]
-pub(crate) struct DerivedColumn {
+pub(crate) struct SourceColumn {
     /// Name in the plan.
     pub column: String,
     /// Name that the outer query knows it by.
@@ -49,6 +62,17 @@ pub(crate) struct DerivedColumn {
     pub ty: SqlType,
     /// `true` if it holds several values.
     pub list: bool,
+    /// Type that a schema shows.
+    pub shown: &'static str,
+}
+
+impl SourceColumn {
+    /// Refers to the column of a source.
+    pub(crate) fn bound(&self, qualifier: &str) -> Bound {
+        let expr = Expr::Column(Column::new(Some(qualifier), &self.column));
+        let shown = (self.shown != self.ty.name()).then_some(self.shown);
+        Bound { list: self.list, shown, ..Bound::new(expr, self.ty) }
+    }
 }
 
 /// The columns of indices that a statement names, in the order in which it does.
@@ -58,13 +82,15 @@ pub(crate) struct IndexSource {
     pub snapshot: Arc<TableSnapshot>,
     /// Columns named so far.
     pub columns: Vec<SqlColumn>,
+    /// Clauses that have a column.
+    pub marks: Vec<Clause>,
     known: HashMap<String, usize>,
 }
 
 impl IndexSource {
     /// Takes over a snapshot.
     pub(crate) fn new(snapshot: Arc<TableSnapshot>) -> Self {
-        Self { snapshot, columns: Vec::new(), known: HashMap::new() }
+        Self { snapshot, columns: Vec::new(), marks: Vec::new(), known: HashMap::new() }
     }
 
     /// Finds a column by its path; `None` where no index has it.
@@ -118,6 +144,15 @@ impl IndexSource {
 }
 
 impl Source {
+    /// Lists the names of the columns that `*` stands for.
+    pub(crate) fn column_names(&self) -> Vec<String> {
+        match &self.kind {
+            SourceKind::Index(index) => index.top_level(),
+            SourceKind::Derived(own) => own.columns.iter().map(|column| column.name.clone()).collect(),
+            SourceKind::Nothing => Vec::new(),
+        }
+    }
+
     /// Returns whether a qualifier names this source.
     fn unqualified<'p>(&self, path: &'p str) -> Option<&'p str> {
         self.names
@@ -126,17 +161,25 @@ impl Source {
             .min_by_key(|rest| rest.len())
     }
 
+    /// Refers to the column that tells where a clause holds; `None` for a source without clauses.
+    pub(crate) fn mark(&mut self, clause: &Clause) -> Option<Expr> {
+        let SourceKind::Index(index) = &mut self.kind else { return None };
+        let known = index.marks.iter().position(|known| known == clause);
+        let at = known.unwrap_or_else(|| {
+            index.marks.push(clause.clone());
+            index.marks.len() - 1
+        });
+        Some(Expr::Column(Column::new(Some(self.qualifier.as_str()), mark_name(at))))
+    }
+
     /// Finds a column of this source by its own path.
     fn own(&mut self, number: usize, path: &str) -> Result<Option<Bound>> {
         let qualifier = self.qualifier.clone();
         match &mut self.kind {
             SourceKind::Nothing => Ok(None),
-            SourceKind::Derived(_, columns) => {
-                let found = columns.iter().find(|column| column.name == path);
-                Ok(found.map(|column| {
-                    let expr = Expr::Column(Column::new(Some(qualifier), &column.column));
-                    Bound { list: column.list, ..Bound::new(expr, column.ty) }
-                }))
+            SourceKind::Derived(own) => {
+                let found = own.columns.iter().find(|column| column.name == path);
+                Ok(found.map(|column| column.bound(&qualifier)))
             }
             SourceKind::Index(index) => {
                 if path == SCORE {
@@ -173,6 +216,22 @@ pub(crate) fn resolve(sources: &mut [Source], path: &str) -> Result<Option<Bound
     }
     for (number, source) in sources.iter_mut().enumerate() {
         if let Some(found) = source.own(number, path)? {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+/// Finds a column by its own name in some of the sources.
+pub(crate) fn column_within(
+    sources: &mut [Source],
+    within: std::ops::Range<usize>,
+    name: &str,
+) -> Result<Option<Bound>> {
+    for number in within {
+        if let Some(source) = sources.get_mut(number)
+            && let Some(found) = source.own(number, name)?
+        {
             return Ok(Some(found));
         }
     }

@@ -18,8 +18,9 @@ use datafusion::logical_expr::ColumnarValue;
 use datafusion::physical_plan::coop::make_cooperative;
 use datafusion::physical_plan::joins::utils::JoinFilter;
 use datafusion::physical_plan::joins::{
-    CrossJoinExec, HashJoinExec, NestedLoopJoinExec, NestedLoopJoinExecBuilder,
+    CrossJoinExec, HashJoinExec, NestedLoopJoinExec, NestedLoopJoinExecBuilder, SortMergeJoinExec,
 };
+use datafusion::physical_plan::recursive_query::RecursiveQueryExec;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr};
 use futures::StreamExt;
@@ -38,7 +39,10 @@ pub(super) fn stoppable(plan: Arc<dyn ExecutionPlan>, stop: &Arc<Stop>) -> Resul
         } else if let Some(join) = node.downcast_ref::<HashJoinExec>() {
             let filter = join.filter().map(|filter| watched(filter, stop));
             Arc::new(join.builder().with_filter(filter).build()?)
-        } else if node.is::<CrossJoinExec>() {
+        } else if node.is::<CrossJoinExec>()
+            || node.is::<SortMergeJoinExec>()
+            || node.is::<RecursiveQueryExec>()
+        {
             node
         } else {
             return Ok(Transformed::no(node));

@@ -16,9 +16,11 @@ use async_trait::async_trait;
 use datafusion::arrow::datatypes::{DataType, Field, Schema, SchemaRef};
 use datafusion::catalog::{Session, TableProvider};
 use datafusion::common::Result as PlanResult;
+use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
 use millrace_matching::table::predicate::Predicate;
+use millrace_matching::table::scan::IndexScanExec;
 use millrace_matching::table::{IndexTable, ROW, SCORE, ScanHandle, ScanOptions, TableSnapshot};
 use millrace_work::QueryContext;
 use millrace_work::compute::Compute;
@@ -26,20 +28,35 @@ use millrace_work::compute::Compute;
 pub(super) use self::read::{addresses, scores_of};
 pub(super) use self::scan::SqlScanExec;
 use super::column::SqlColumn;
+use super::push::Clause;
+use super::pushdown::superset;
+
+/// A clause by its number, with what finds its rows.
+type MarkFinder = (usize, IndexScanExec);
+
+/// Names the column that tells where a clause holds.
+pub(crate) fn mark_name(at: usize) -> String {
+    format!("$m{at}")
+}
 
 /// The fields of indices that a statement names, as a table.
 #[derive(Debug)]
 pub(crate) struct SqlTable {
     index: IndexTable,
+    /// The same rows, of which clauses find some.
+    marked: IndexTable,
+    /// Clauses that have a column of truth values.
+    marks: Vec<Clause>,
     columns: Arc<Vec<SqlColumn>>,
     schema: SchemaRef,
 }
 
 impl SqlTable {
-    /// Makes the table of some columns over a snapshot.
+    /// Makes the table of some columns over a snapshot, and of a column for each clause.
     pub(crate) fn new(
         snapshot: Arc<TableSnapshot>,
         columns: Vec<SqlColumn>,
+        marks: Vec<Clause>,
         now_ms: i64,
         compute: Compute,
         work: QueryContext,
@@ -48,15 +65,47 @@ impl SqlTable {
             columns.iter().map(|column| Field::new(&column.name, column.arrow(), true)).collect();
         fields.push(Field::new(SCORE, DataType::Float32, true));
         fields.push(Field::new(ROW, DataType::UInt32, false));
+        fields.extend((0..marks.len()).map(|at| Field::new(mark_name(at), DataType::Boolean, true)));
         // A scan that does not count would stop where only counts are asked for.
-        let options = ScanOptions { now_ms, track: Some(u64::MAX), work, ..ScanOptions::default() };
-        let index = IndexTable::new(snapshot, Vec::new(), options, compute);
-        Self { index, columns: Arc::new(columns), schema: Arc::new(Schema::new(fields)) }
+        let table = |work: QueryContext| {
+            let options = ScanOptions { now_ms, track: Some(u64::MAX), work, ..ScanOptions::default() };
+            IndexTable::new(Arc::clone(&snapshot), Vec::new(), options, compute.clone())
+        };
+        let (index, marked) = (table(work.clone()), table(work));
+        Self { index, marked, marks, columns: Arc::new(columns), schema: Arc::new(Schema::new(fields)) }
     }
 
-    /// Returns the control that stops its scans and has their failures.
-    pub(crate) fn handle(&self) -> &Arc<ScanHandle> {
-        self.index.handle()
+    /// Makes the clause that narrows a scan to the rows which may meet a condition.
+    fn superset(&self, filter: &Expr) -> Option<Clause> {
+        superset(filter, &self.columns, &self.marks, &self.index.state().snapshot)
+    }
+
+    /// Makes predicates of the index of the conditions that it was found to support.
+    fn lowered(&self, filters: &[Expr]) -> PlanResult<Vec<Expr>> {
+        let lower = |filter: &Expr| match Predicate::from_expr(filter) {
+            Some(_) => Ok(filter.clone()),
+            None => match self.superset(filter) {
+                Some(clause) => clause.expr(false).map_err(|error| DataFusionError::Plan(error.to_string())),
+                None => Ok(filter.clone()),
+            },
+        };
+        filters.iter().map(lower).collect()
+    }
+
+    /// Makes what finds the rows of the clauses whose columns are projected.
+    fn mark_finders(&self, session: &dyn Session, projection: &[usize]) -> PlanResult<Vec<MarkFinder>> {
+        let before = self.columns.len() + 2;
+        let wanted = self.marks.iter().enumerate().filter(|(at, _)| projection.contains(&(before + at)));
+        let finder = |(at, clause): (usize, &Clause)| {
+            let filter = clause.expr(false).map_err(|error| DataFusionError::Plan(error.to_string()))?;
+            Ok((at, self.marked.scan_rows(session, Some(&Vec::new()), &[filter])?))
+        };
+        wanted.map(finder).collect()
+    }
+
+    /// Returns the controls that stop its scans and have their failures.
+    pub(crate) fn handles(&self) -> [&Arc<ScanHandle>; 2] {
+        [self.index.handle(), self.marked.handle()]
     }
 }
 
@@ -77,7 +126,8 @@ impl TableProvider for SqlTable {
         filters: &[Expr],
         limit: Option<usize>,
     ) -> PlanResult<Arc<dyn ExecutionPlan>> {
-        let finder = self.index.scan_rows(session, Some(&Vec::new()), filters)?;
+        let filters = self.lowered(filters)?;
+        let finder = self.index.scan_rows(session, Some(&Vec::new()), &filters)?;
         let projection = match projection {
             Some(projection) => projection.clone(),
             None => (0..self.schema.fields().len()).collect(),
@@ -86,11 +136,18 @@ impl TableProvider for SqlTable {
             return Ok(Arc::new(finder));
         }
         let scored = filters.iter().filter_map(Predicate::from_expr).any(|predicate| scores(&predicate));
-        Ok(Arc::new(SqlScanExec::new(finder, self, projection, scored, limit)?))
+        let marks = self.mark_finders(session, &projection)?;
+        Ok(Arc::new(SqlScanExec::new((finder, marks), self, projection, scored, limit)?))
     }
 
     fn supports_filters_pushdown(&self, filters: &[&Expr]) -> PlanResult<Vec<TableProviderFilterPushDown>> {
-        self.index.supports_filters_pushdown(filters)
+        let mut supported = self.index.supports_filters_pushdown(filters)?;
+        for (own, filter) in supported.iter_mut().zip(filters) {
+            if *own == TableProviderFilterPushDown::Unsupported && self.superset(filter).is_some() {
+                *own = TableProviderFilterPushDown::Inexact;
+            }
+        }
+        Ok(supported)
     }
 }
 

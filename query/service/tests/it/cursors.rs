@@ -89,6 +89,9 @@ async fn pages_together_are_the_answer() {
         "SELECT m, COUNT(*), SUM(n) FROM numbers GROUP BY m ORDER BY m",
         "SELECT DISTINCT m FROM numbers ORDER BY m DESC",
         "SELECT a.n, b.m FROM numbers a JOIN numbers b ON a.n = b.n WHERE a.m = 1 ORDER BY a.n",
+        "SELECT n FROM numbers WHERE m IN (SELECT n FROM numbers WHERE n < 3)",
+        "SELECT n FROM numbers UNION ALL SELECT m FROM numbers ORDER BY n",
+        "WITH a AS (SELECT n, m FROM numbers) SELECT x.n FROM a x LEFT JOIN a y ON x.n = y.m",
         "SELECT 1",
     ] {
         let (_, whole) = ask(&store, json!({"query": statement, "fetch_size": 0})).await;

@@ -64,13 +64,15 @@ pub(crate) async fn people() -> Store {
     store
 }
 
+const CASES: [&str; 2] = [include_str!("sql/cases.txt"), include_str!("sql/relations.txt")];
+
 /// Each case of `sql/cases.txt` is a statement after `>`, then what it answers as csv, or `! ` and a part of
 /// the refusal.
 #[tokio::test]
 async fn statements_of_the_data_file_answer_as_it_says() {
     let store = people().await;
     let mut wrong = Vec::new();
-    for case in include_str!("sql/cases.txt").split("\n> ").skip(1) {
+    for case in CASES.iter().flat_map(|cases| cases.split("\n> ").skip(1)) {
         let (query, expected) = case.split_once('\n').unwrap_or((case, ""));
         let (status, text) = ask(&store, query, "csv").await;
         let expected = expected.trim();

@@ -15,7 +15,7 @@ async fn ask(store: &Store, query: &str) -> (u16, Value) {
     (outcome.status, value(outcome))
 }
 
-async fn explained(store: &Store, query: &str) -> String {
+pub(crate) async fn explained(store: &Store, query: &str) -> String {
     let outcome = store.service.explain_sql(&store.session, Vec::new(), Some(json!({"query": query}))).await;
     match outcome.body {
         OutcomeBody::Json(plan) => plan["physical_plan"].to_string(),
@@ -163,11 +163,11 @@ async fn no_nesting_takes_more_than_the_stack() {
     }
     assert!(wrong.is_empty(), "{}", wrong.join("\n"));
     for (from, least) in [
-        ("SELECT 1 UNION ", 0),
-        ("SELECT 1 EXCEPT ", 0),
+        ("SELECT 1 UNION ", 100),
+        ("SELECT 1 EXCEPT ", 100),
         ("SELECT age FROM people a JOIN people b ON a.age = b.age JOIN ", 0),
         ("EXPLAIN ", 0),
-        ("WITH a AS (SELECT 1) ", 0),
+        ("WITH a AS (SELECT 1) ", 1),
         ("CREATE TABLE a AS ", 0),
     ] {
         for count in [1, 10, 100, 1_000, (250 << 10) / from.len()] {

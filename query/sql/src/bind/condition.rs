@@ -1,6 +1,6 @@
 //! Conditions: truth values, joined, negated, and tests that are neither comparisons nor relevance.
 
-use datafusion::logical_expr::{Expr, Operator, lit, not};
+use datafusion::logical_expr::{Case, Expr, Operator, lit, not};
 use datafusion::scalar::ScalarValue;
 
 use super::arithmetic::operation;
@@ -95,7 +95,7 @@ pub(super) fn null_test(value: &Bound, scope: &Scope, null: bool) -> Bound {
 }
 
 /// Binds LIKE, which does not tell upper from lower case of ASCII letters.
-pub(super) fn like(value: &Bound, pattern: &Bound, scope: &Scope) -> Result<Bound> {
+pub(super) fn like(value: &Bound, pattern: &Bound, scope: &mut Scope) -> Result<Bound> {
     let comparable = comparable(value, scope);
     if let Some(text) = comparable.as_ref().filter(|own| own.is_of_terms()) {
         let Some(Literal::Str(pattern)) = &pattern.literal else {
@@ -105,12 +105,14 @@ pub(super) fn like(value: &Bound, pattern: &Bound, scope: &Scope) -> Result<Boun
         };
         let pushed = text.like(pattern);
         let pushed = pushed.ok_or_else(|| SqlError::Semantic("LIKE needs a pattern".to_owned()))?;
-        // A filter that is left with this is refused: only the index knows the terms.
-        return Ok(Bound {
-            expr: pushed.truth.expr(false)?,
-            pushed: Some(pushed),
-            ..Bound::new(lit(true), SqlType::Boolean)
-        });
+        let source = scope.sources.get_mut(pushed.source);
+        let marks =
+            source.and_then(|source| Some((source.mark(&pushed.truth)?, source.mark(&pushed.falsity)?)));
+        let Some((truth, falsity)) = marks else { return unsupported("LIKE on this field") };
+        let branches =
+            vec![(Box::new(truth), Box::new(lit(true))), (Box::new(falsity), Box::new(lit(false)))];
+        let expr = Expr::Case(Case::new(None, branches, None));
+        return Ok(Bound { pushed: Some(pushed), ..Bound::new(expr, SqlType::Boolean) });
     }
     let pushed = match &pattern.literal {
         Some(Literal::Str(pattern)) => comparable.and_then(|own| own.like(pattern)),

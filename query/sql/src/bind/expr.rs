@@ -12,7 +12,6 @@ use super::condition::{and_or, like, negated_where, negation, null_test};
 use super::{Binder, Bound, ExpressionContext, Literal, Scope, literal, unsupported};
 use crate::error::{Result, SqlError};
 use crate::functions::{self, time};
-use crate::source;
 use crate::types::{SqlType, TIMESTAMP};
 
 impl Binder<'_> {
@@ -114,8 +113,8 @@ impl Binder<'_> {
                 let value = self.expr(expr, scope, place)?;
                 self.call("extract", &[part, value])
             }
-            E::InSubquery { .. } | E::Exists { .. } | E::Subquery(_) => {
-                unsupported("a subquery in an expression")
+            E::InSubquery { .. } | E::Exists { .. } | E::Subquery(_) | E::AnyOp { .. } | E::AllOp { .. } => {
+                self.subquery(expr, scope)
             }
             other => unsupported(format!("[{other}]")),
         }
@@ -177,10 +176,10 @@ impl Binder<'_> {
             self.repeat(&bound.expr, 1)?;
             return Ok(bound);
         }
-        match source::resolve(&mut scope.sources, &path)? {
-            Some(bound) => Ok(bound),
-            None => Err(SqlError::unknown_field(&path)),
+        if let Some(bound) = scope.column(&path)? {
+            return Ok(bound);
         }
+        self.outer_name(&path, scope)?.ok_or_else(|| SqlError::unknown_field(&path))
     }
 
     fn typed_string(&mut self, typed: &ast::TypedString) -> Result<Bound> {

@@ -4,16 +4,18 @@ use std::sync::Arc;
 
 use datafusion::catalog::default_table_source::provider_as_source;
 use datafusion::common::JoinType;
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder};
-use millrace_matching::table::predicate_udf::holds_predicate;
-use millrace_matching::table::{ScanHandle, TableSnapshot};
+use datafusion::logical_expr::{Case, Expr, LogicalPlan, LogicalPlanBuilder, Operator, lit};
+use millrace_matching::table::ScanHandle;
 use sqlparser::ast;
 
-use super::{Binder, Bound, unsupported};
-use crate::column::SqlColumn;
+use super::comparison::compare;
+use super::condition::and_or;
+use super::relation::Relation;
+use super::subquery::holds_subquery;
+use super::{Binder, Bound, ExpressionContext, Scope, unsupported};
 use crate::error::{Result, SqlError};
 use crate::push::{Clause, PushedPredicate};
-use crate::source::{DerivedColumn, IndexSource, Source, SourceKind};
+use crate::source::{self, IndexSource, Source, SourceKind};
 use crate::statement::{MAX_SOURCES, too_many_sources};
 use crate::table::SqlTable;
 
@@ -34,48 +36,134 @@ pub(super) struct Count {
     pub(super) by_scan: Arc<ScanHandle>,
 }
 
+/// The join of a source with those before it.
+pub(super) struct Join {
+    pub(super) kind: JoinType,
+    constraint: Option<ast::JoinConstraint>,
+    /// True for a source that begins another member of the list of FROM.
+    begins: bool,
+    /// Conditions that the join tests.
+    pub(super) on: Vec<Expr>,
+}
+
+/// A column that USING or NATURAL makes of those of several sources.
+#[derive(Debug)]
+pub(crate) struct MergedColumn {
+    pub(super) name: String,
+    pub(super) bound: Bound,
+}
+
 /// The index expression that a table's name is.
 pub(super) fn table_name(name: &ast::ObjectName) -> String {
     let parts = name.0.iter().filter_map(|part| part.as_ident()).map(|ident| ident.value.as_str());
     parts.collect::<Vec<_>>().join(".")
 }
 
+/// Lists the conditions that an AND connects, in their order.
+pub(super) fn conjuncts(condition: &ast::Expr) -> Vec<&ast::Expr> {
+    let (mut conditions, mut rest) = (Vec::new(), Some(condition));
+    while let Some(condition) = rest {
+        rest = match condition {
+            ast::Expr::BinaryOp { left, op: ast::BinaryOperator::And, right } => {
+                conditions.push(right.as_ref());
+                Some(left.as_ref())
+            }
+            ast::Expr::Nested(inner) => Some(inner),
+            other => {
+                conditions.push(other);
+                None
+            }
+        };
+    }
+    conditions.reverse();
+    conditions
+}
+
 impl Binder<'_> {
-    /// Binds FROM.
+    /// Binds FROM: its sources, and what joins each but the first to those before it.
     pub(super) fn sources(
         &mut self,
         from: &[ast::TableWithJoins],
-        on: &mut Vec<(JoinType, Option<ast::Expr>)>,
         depth: usize,
-    ) -> Result<Vec<Source>> {
-        let [from] = from else {
-            return match from {
-                [] => Ok(vec![Source {
-                    qualifier: "nothing".to_owned(),
-                    names: Vec::new(),
-                    kind: SourceKind::Nothing,
-                }]),
-                _ => unsupported("a list of sources with aliases in FROM"),
-            };
-        };
-        let mut sources = vec![self.source(&from.relation, depth)?];
-        for join in &from.joins {
-            use ast::JoinOperator as J;
-            let (kind, constraint) = match &join.join_operator {
-                J::Join(constraint) | J::Inner(constraint) => (JoinType::Inner, Some(constraint)),
-                J::Left(constraint) | J::LeftOuter(constraint) => (JoinType::Left, Some(constraint)),
-                J::CrossJoin(constraint) => (JoinType::Inner, Some(constraint)),
-                _ => return unsupported("this kind of join"),
-            };
-            let condition = match constraint {
-                None | Some(ast::JoinConstraint::None) => None,
-                Some(ast::JoinConstraint::On(condition)) => Some(condition.clone()),
-                Some(_) => return unsupported("a join without ON"),
-            };
-            sources.push(self.source(&join.relation, depth)?);
-            on.push((kind, condition));
+    ) -> Result<(Vec<Source>, Vec<Join>)> {
+        if from.is_empty() {
+            let (names, kind) = (Vec::new(), SourceKind::Nothing);
+            return Ok((vec![Source { qualifier: "nothing".to_owned(), names, kind }], Vec::new()));
         }
-        Ok(sources)
+        let (mut sources, mut joins) = (Vec::new(), Vec::new());
+        for from in from {
+            if !sources.is_empty() {
+                joins.push(Join { kind: JoinType::Inner, constraint: None, begins: true, on: Vec::new() });
+            }
+            sources.push(self.source(&from.relation, depth)?);
+            for join in &from.joins {
+                use ast::JoinOperator as J;
+                let (kind, constraint) = match &join.join_operator {
+                    J::Join(constraint) | J::Inner(constraint) | J::CrossJoin(constraint) => {
+                        (JoinType::Inner, constraint)
+                    }
+                    J::Left(constraint) | J::LeftOuter(constraint) => (JoinType::Left, constraint),
+                    J::Right(constraint) | J::RightOuter(constraint) => (JoinType::Right, constraint),
+                    J::FullOuter(constraint) => (JoinType::Full, constraint),
+                    _ => return unsupported("this kind of join"),
+                };
+                sources.push(self.source(&join.relation, depth)?);
+                joins.push(Join {
+                    kind,
+                    constraint: Some(constraint.clone()),
+                    begins: false,
+                    on: Vec::new(),
+                });
+            }
+        }
+        Ok((sources, joins))
+    }
+
+    /// Binds what joins are made on; returns the conditions that rows have to meet before they are joined.
+    pub(super) fn join_conditions(&mut self, joins: &mut [Join], scope: &mut Scope) -> Result<Vec<Bound>> {
+        let mut before = Vec::new();
+        let mut first = 0;
+        for right in 1..=joins.len() {
+            let nullable = nullable_sources(joins.get(..right - 1).unwrap_or_default());
+            let Some(join) = joins.get_mut(right - 1) else { break };
+            if join.begins {
+                first = right;
+            }
+            let conditions: Vec<Bound> = match join.constraint.take() {
+                None | Some(ast::JoinConstraint::None) => Vec::new(),
+                Some(ast::JoinConstraint::On(condition)) => {
+                    let bound = conjuncts(&condition).into_iter().map(|condition| {
+                        let bound = self.expr(condition, scope, ExpressionContext::Row)?;
+                        self.truth(bound)
+                    });
+                    bound.collect::<Result<_>>()?
+                }
+                Some(ast::JoinConstraint::Using(names)) => {
+                    let names: Vec<String> = names.iter().map(table_name).collect();
+                    merge(scope, first..right, &names, join.kind)?
+                }
+                Some(ast::JoinConstraint::Natural) => {
+                    let names = shared_names(&scope.sources, first..right);
+                    merge(scope, first..right, &names, join.kind)?
+                }
+            };
+            for condition in conditions {
+                if holds_subquery(&condition.expr) {
+                    return unsupported("a subquery in ON");
+                }
+                // A condition on a side whose rows are not kept is one on its scan.
+                match &condition.pushed {
+                    Some(own)
+                        if filters(join.kind, right, own.source)
+                            && nullable.get(own.source) != Some(&true) =>
+                    {
+                        before.push(condition);
+                    }
+                    _ => join.on.push(condition.expr),
+                }
+            }
+        }
+        Ok(before)
     }
 
     fn source(&mut self, factor: &ast::TableFactor, depth: usize) -> Result<Source> {
@@ -87,9 +175,14 @@ impl Binder<'_> {
         match factor {
             ast::TableFactor::Table { name, alias, args: None, .. } => {
                 let name = table_name(name);
+                let alias = alias.as_ref();
+                if let Some(relation) = self.named_relation(&name)? {
+                    let names = vec![alias.map_or(name, |alias| alias.name.value.clone())];
+                    return relation.with_names(alias)?.into_source(qualifier, names);
+                }
                 let snapshot = self.snapshots.get(&name).ok_or_else(|| SqlError::unknown_field(&name))?;
                 let mut names = vec![name];
-                names.extend(alias.as_ref().map(|alias| alias.name.value.clone()));
+                names.extend(alias.map(|alias| alias.name.value.clone()));
                 Ok(Source {
                     qualifier,
                     names,
@@ -98,67 +191,49 @@ impl Binder<'_> {
             }
             ast::TableFactor::Derived { subquery, alias, lateral: false, .. } => {
                 let planned = self.query(subquery, None, depth + 1)?;
-                let columns = planned
-                    .columns
-                    .into_iter()
-                    .enumerate()
-                    .map(|(at, column)| DerivedColumn {
-                        column: format!("c{at}"),
-                        name: column.alias.unwrap_or(column.name),
-                        ty: column.ty,
-                        list: column.list,
-                    })
-                    .collect();
+                let relation = Relation::new(planned, "a query in FROM")?.with_names(alias.as_ref())?;
                 let names = alias.iter().map(|alias| alias.name.value.clone()).collect();
-                Ok(Source { qualifier, names, kind: SourceKind::Derived(Box::new(planned.plan), columns) })
+                relation.into_source(qualifier, names)
             }
             other => unsupported(format!("[{other}] in FROM")),
         }
     }
 
-    /// Builds the plan of FROM and WHERE.
+    /// Builds the plan of FROM and WHERE, without the conditions that hold subqueries, which come back.
     pub(super) fn scan(
         &mut self,
         sources: Vec<Source>,
-        joins: Vec<(JoinType, Option<Expr>)>,
+        joins: Vec<Join>,
+        before: Vec<Bound>,
         conditions: Vec<Bound>,
-    ) -> Result<ScanPlan> {
-        // Behind an outer join a condition on the right side is no condition on its scan.
-        let outer = joins.iter().any(|(kind, _)| *kind != JoinType::Inner);
+        domain: Option<LogicalPlan>,
+    ) -> Result<(ScanPlan, Vec<Expr>)> {
+        let nullable = nullable_sources(&joins);
         let (mut pushed, mut left): (Vec<PushedPredicate>, Vec<Expr>) = (Vec::new(), Vec::new());
+        pushed.extend(before.into_iter().filter_map(|condition| condition.pushed));
         for condition in conditions {
+            // Behind an outer join a condition on the side that it adds nulls to is no condition on its scan.
             match condition.pushed {
-                Some(own) if own.source == 0 || !outer => pushed.push(own),
+                Some(own) if nullable.get(own.source) == Some(&false) => pushed.push(own),
                 _ => left.push(condition.expr),
             }
         }
-        if left.iter().any(holds_predicate) {
-            return unsupported(
-                "a relevance function, or LIKE on a text field without a keyword field, which the index answers over its terms, together with a condition that it cannot answer",
-            );
-        }
-        let single = sources.len() == 1;
+        let single = sources.len() == 1 && domain.is_none();
         let mut count = None;
         let mut plans = Vec::with_capacity(sources.len());
         for (number, source) in sources.into_iter().enumerate() {
             plans.push(match source.kind {
                 SourceKind::Nothing => LogicalPlanBuilder::empty(true).build()?,
-                SourceKind::Derived(plan, _) => {
-                    LogicalPlanBuilder::new(*plan).alias(source.qualifier)?.build()?
+                SourceKind::Derived(relation) => {
+                    LogicalPlanBuilder::new(relation.plan).alias(source.qualifier)?.build()?
                 }
                 SourceKind::Index(index) => {
-                    let mut truths: Vec<Clause> = pushed
+                    let truths: Vec<Clause> = pushed
                         .iter()
                         .filter(|own| own.source == number)
                         .map(|own| own.truth.clone())
+                        .chain(self.filter_of(&source.names))
                         .collect();
-                    truths.extend(self.filter.map(|filter| {
-                        let read = source.names.first().and_then(|name| self.filters.get(name));
-                        match read {
-                            Some(query) => Clause::Read(filter.clone(), Box::new(query.clone())),
-                            None => Clause::Leaf(filter.clone()),
-                        }
-                    }));
                     if let [only] = truths.as_slice() {
                         self.pushed.push(only.to_json());
                     } else if !truths.is_empty() {
@@ -168,8 +243,7 @@ impl Binder<'_> {
                         true => Vec::new(),
                         false => vec![Clause::And(truths).expr(self.scores)?],
                     };
-                    let (plan, counting) =
-                        self.table(&source.qualifier, index.snapshot, index.columns, filters)?;
+                    let (plan, counting) = self.table(&source.qualifier, index, filters)?;
                     if single {
                         count = Some(counting);
                     }
@@ -177,43 +251,151 @@ impl Binder<'_> {
                 }
             });
         }
-        let mut plans = plans.into_iter();
-        let mut builder = LogicalPlanBuilder::new(
-            plans.next().ok_or_else(|| SqlError::Syntax("the statement has no source".to_owned()))?,
-        );
-        for ((kind, condition), right) in joins.into_iter().zip(plans) {
-            builder = match condition {
-                None => builder.cross_join(right)?,
-                Some(condition) => builder.join_on(right, kind, [condition])?,
-            };
+        let mut plan = joined(plans, joins)?;
+        if let Some(domain) = domain {
+            plan = LogicalPlanBuilder::new(domain).cross_join(plan)?.build()?;
         }
         let residual = !left.is_empty();
-        for condition in left {
+        let (later, now): (Vec<Expr>, Vec<Expr>) = left.into_iter().partition(holds_subquery);
+        let mut builder = LogicalPlanBuilder::new(plan);
+        for condition in now {
             builder = builder.filter(condition)?;
         }
-        Ok(ScanPlan { plan: builder.build()?, count, residual })
+        Ok((ScanPlan { plan: builder.build()?, count, residual }, later))
+    }
+
+    /// Returns the condition of the request on the scan of a source.
+    fn filter_of(&self, names: &[String]) -> Option<Clause> {
+        let filter = self.filter?;
+        let read = names.first().and_then(|name| self.filters.get(name));
+        Some(match read {
+            Some(query) => Clause::Read(filter.clone(), Box::new(query.clone())),
+            None => Clause::Leaf(filter.clone()),
+        })
     }
 
     /// Makes the scan of indices: one with the columns, and what counts its rows.
     fn table(
         &mut self,
         qualifier: &str,
-        snapshot: Arc<TableSnapshot>,
-        columns: Vec<SqlColumn>,
+        index: IndexSource,
         filters: Vec<Expr>,
     ) -> Result<(LogicalPlan, Count)> {
-        let mut make = |columns: Vec<SqlColumn>, projection: Option<Vec<usize>>, filters: Vec<Expr>| {
-            let compute = self.compute.clone();
-            let table =
-                SqlTable::new(Arc::clone(&snapshot), columns, self.now_ms, compute, self.work.clone());
-            let handle = Arc::clone(table.handle());
-            self.handles.push(Arc::clone(&handle));
+        let IndexSource { snapshot, columns, marks, .. } = index;
+        let mut make = |columns, marks, projection: Option<Vec<usize>>, filters: Vec<Expr>| {
+            let (snapshot, compute, work) = (Arc::clone(&snapshot), self.compute.clone(), self.work.clone());
+            let table = SqlTable::new(snapshot, columns, marks, self.now_ms, compute, work);
+            self.handles.extend(table.handles().map(Arc::clone));
+            let [handle, _] = table.handles().map(Arc::clone);
             let source = provider_as_source(Arc::new(table));
             let scan = LogicalPlanBuilder::scan_with_filters(qualifier, source, projection, filters)?;
             Ok::<_, SqlError>((scan.build()?, handle))
         };
-        let (plan, by_scan) = make(columns, None, filters.clone())?;
-        let (counting, _) = make(Vec::new(), Some(Vec::new()), filters)?;
+        let (plan, by_scan) = make(columns, marks, None, filters.clone())?;
+        let (counting, _) = make(Vec::new(), Vec::new(), Some(Vec::new()), filters)?;
         Ok((plan, Count { plan: counting, by_scan }))
     }
+}
+
+/// Returns true where a condition on one source, in ON, leaves rows of that source out.
+fn filters(kind: JoinType, right: usize, source: usize) -> bool {
+    match kind {
+        JoinType::Inner => true,
+        JoinType::Left => source == right,
+        JoinType::Right => source != right,
+        _ => false,
+    }
+}
+
+/// Tells of each source whether a join adds rows of nulls to it.
+fn nullable_sources(joins: &[Join]) -> Vec<bool> {
+    let mut nullable = vec![false];
+    let mut first = 0;
+    for join in joins {
+        if join.begins {
+            first = nullable.len();
+        }
+        if matches!(join.kind, JoinType::Right | JoinType::Full) {
+            nullable.iter_mut().skip(first).for_each(|source| *source = true);
+        }
+        nullable.push(matches!(join.kind, JoinType::Left | JoinType::Full));
+    }
+    nullable
+}
+
+/// Joins the plans of sources.
+fn joined(plans: Vec<LogicalPlan>, joins: Vec<Join>) -> Result<LogicalPlan> {
+    let mut plans = plans.into_iter();
+    let none = || SqlError::Syntax("the statement has no source".to_owned());
+    let mut member = plans.next().ok_or_else(none)?;
+    let mut whole: Option<LogicalPlan> = None;
+    let crossed = |left: Option<LogicalPlan>, right: LogicalPlan| match left {
+        None => Ok::<_, SqlError>(right),
+        Some(left) => Ok(LogicalPlanBuilder::new(left).cross_join(right)?.build()?),
+    };
+    for (join, right) in joins.into_iter().zip(plans) {
+        if join.begins {
+            whole = Some(crossed(whole, member)?);
+            member = right;
+            continue;
+        }
+        let builder = LogicalPlanBuilder::new(member);
+        member = match (join.kind, join.on.is_empty()) {
+            (JoinType::Inner, true) => builder.cross_join(right)?,
+            (kind, true) => builder.join_on(right, kind, [lit(true)])?,
+            (kind, false) => builder.join_on(right, kind, join.on)?,
+        }
+        .build()?;
+    }
+    crossed(whole, member)
+}
+
+/// Lists the names of columns that a source shares with those before it.
+fn shared_names(sources: &[Source], before: std::ops::Range<usize>) -> Vec<String> {
+    let right = sources.get(before.end).map(Source::column_names).unwrap_or_default();
+    let left: Vec<String> =
+        sources.get(before).unwrap_or_default().iter().flat_map(Source::column_names).collect();
+    right.into_iter().filter(|name| left.contains(name)).collect()
+}
+
+/// Makes one column of those that have a name on both sides of a join; returns what they are joined on.
+fn merge(
+    scope: &mut Scope,
+    before: std::ops::Range<usize>,
+    names: &[String],
+    kind: JoinType,
+) -> Result<Vec<Bound>> {
+    let mut conditions = Vec::with_capacity(names.len());
+    for name in names {
+        let merged = scope.merged.iter().position(|merged| merged.name == *name);
+        let left = match merged.and_then(|at| scope.merged.get(at)) {
+            Some(merged) => Some(merged.bound.clone()),
+            None => source::column_within(&mut scope.sources, before.clone(), name)?,
+        };
+        let right = source::column_within(&mut scope.sources, before.end..before.end + 1, name)?;
+        let (Some(left), Some(right)) = (left, right) else { return Err(SqlError::unknown_field(name)) };
+        conditions.push(compare(&left, Operator::Eq, &right, scope)?);
+        let bound = match kind {
+            JoinType::Right => right,
+            JoinType::Full => first_of(&left.single(), &right.single())?,
+            _ => left,
+        };
+        match merged.and_then(|at| scope.merged.get_mut(at)) {
+            Some(merged) => merged.bound = bound,
+            None => scope.merged.push(MergedColumn { name: name.clone(), bound }),
+        }
+    }
+    Ok(match conditions.is_empty() {
+        true => conditions,
+        false => vec![and_or(&conditions, true)],
+    })
+}
+
+/// Takes the first of two values that is not null.
+fn first_of(one: &Bound, other: &Bound) -> Result<Bound> {
+    let ty = one.ty.common(other.ty).unwrap_or(one.ty);
+    let (first, second) = (one.to(ty)?, other.to(ty)?);
+    let present = Box::new(first.clone().is_not_null());
+    let choice = Case::new(None, vec![(present, Box::new(first))], Some(Box::new(second)));
+    Ok(Bound::new(Expr::Case(choice), ty))
 }

@@ -7,6 +7,7 @@ use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 
 use super::Bound;
+use super::subquery::is_of_subquery;
 use crate::error::{Result, SqlError};
 use crate::functions::{address, values};
 use crate::source::{self, Source};
@@ -144,8 +145,10 @@ pub(super) fn grouped_expr(
     grouped: bool,
 ) -> Result<Expr> {
     let expr = rewritten(expr, replaced)?;
-    let known =
-        |column: &Column| replaced.iter().any(|(_, to)| matches!(to, Expr::Column(own) if own == column));
+    let known = |column: &Column| {
+        is_of_subquery(column)
+            || replaced.iter().any(|(_, to)| matches!(to, Expr::Column(own) if own == column))
+    };
     if expr.column_refs().iter().all(|column| known(column)) {
         return Ok(expr);
     }

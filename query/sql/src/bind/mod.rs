@@ -2,7 +2,8 @@
 //! means by them.
 //!
 //! [`select`] binds a SELECT, [`from`] its sources and conditions, [`output`] its columns; [`select_builder`] makes the plan above them, with
-//! [`grouping`] its groups;
+//! [`grouping`] its groups; [`relation`] makes relations of queries: those of WITH, VALUES and set operations; [`subquery`] joins the
+//! subqueries of expressions; [`tables`] finds the indices that a statement names.
 //! [`expr`] binds expressions ([`comparison`], [`condition`], [`arithmetic`], [`case`]), [`call`] calls of functions, [`relevance`] the
 //! functions that the inverted index answers; [`parameter`] finds the types of parameters without values. A [`Bound`] carries beside the expression what the index could answer in its place ([`PushedPredicate`]).
 
@@ -18,15 +19,18 @@ mod literal;
 mod operand;
 mod output;
 mod parameter;
+mod relation;
 mod relevance;
 mod select;
 mod select_builder;
+mod subquery;
+mod tables;
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
-use datafusion::logical_expr::{Expr, cast};
+use datafusion::logical_expr::{Expr, LogicalPlan, cast};
 use datafusion::scalar::ScalarValue;
 use millrace_dsl::query::Query;
 use millrace_matching::table::{ScanHandle, TableSnapshot};
@@ -34,20 +38,27 @@ use sqlparser::ast;
 
 pub(crate) use self::output::OutColumn;
 pub(crate) use self::select::{PlannedQuery, Total};
+pub(crate) use self::tables::tables;
 use millrace_work::QueryContext;
 use millrace_work::compute::Compute;
 
+use self::from::MergedColumn;
+use self::relation::NamedRelation;
+use self::subquery::Subquery;
 use super::error::{Result, SqlError};
 use super::functions;
 use super::parameters::Parameters;
 use super::push::PushedPredicate;
 use super::request::SqlRequest;
-use super::source::Source;
+use super::source::{self, Source};
 use super::statement::Names;
 use super::types::{NANOS, SqlType};
 
 /// Most parts of expressions that stand in a plan more often than in its statement.
 const MAX_REPEATED: usize = 100_000;
+
+/// Most nodes of plans that stand in the plan of a statement where they are used.
+const MAX_USED_NODES: usize = 5_000;
 
 /// A value that a statement spells out.
 #[derive(Clone, Debug, PartialEq)]
@@ -172,19 +183,47 @@ pub(crate) struct Binder<'a> {
     pub pushed: Vec<serde_json::Value>,
     /// Number of the next source.
     next_source: usize,
+    /// Number of the next scope.
+    next_scope: usize,
+    /// Scopes of the queries around the one that is bound.
+    outer: Vec<Scope>,
+    /// Queries of WITH, the innermost last.
+    named: Vec<NamedRelation>,
+    /// Subqueries of expressions, which stand there as columns.
+    subqueries: Vec<Subquery>,
     /// Parts of expressions that stand in the plan more often than in the statement.
     repeated: usize,
+    /// Nodes of the plans of subqueries and of queries of WITH, where they are used.
+    used_nodes: usize,
 }
 
 /// Scope in which expressions of one SELECT are bound.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(crate) struct Scope {
+    /// Number of the scope.
+    number: usize,
     /// Sources of FROM.
     pub sources: Vec<Source>,
+    /// Columns that USING and NATURAL make one of two.
+    merged: Vec<MergedColumn>,
     /// Expressions of SELECT by alias.
     pub aliases: HashMap<String, ast::Expr>,
     /// `true` if an alias is being followed.
     following: bool,
+    /// Columns of the queries around this one that it names, as the next of these has them.
+    outer: Vec<(Expr, Bound)>,
+    /// Subqueries that were bound, by their text: an alias may stand for one in several clauses.
+    subqueries: Vec<(ast::Expr, Bound)>,
+}
+
+impl Scope {
+    /// Finds a column of its sources.
+    fn column(&mut self, path: &str) -> Result<Option<Bound>> {
+        match self.merged.iter().find(|merged| merged.name == path) {
+            Some(merged) => Ok(Some(merged.bound.clone())),
+            None => source::resolve(&mut self.sources, path),
+        }
+    }
 }
 
 impl<'a> Binder<'a> {
@@ -212,7 +251,12 @@ impl<'a> Binder<'a> {
             handles: Vec::new(),
             pushed: Vec::new(),
             next_source: 0,
+            next_scope: 0,
+            outer: Vec::new(),
+            named: Vec::new(),
+            subqueries: Vec::new(),
             repeated: 0,
+            used_nodes: 0,
         }
     }
 
@@ -236,29 +280,24 @@ impl<'a> Binder<'a> {
     }
 }
 
+/// Accounts for the use of a plan, which others may hold again.
+///
+/// # Errors
+/// [`SqlError::TooLarge`]: uses within one another multiply.
+fn use_plan(plan: &LogicalPlan, used_nodes: &mut usize) -> Result<()> {
+    plan.apply(|_| {
+        *used_nodes += 1;
+        Ok(if *used_nodes > MAX_USED_NODES { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    })?;
+    match *used_nodes > MAX_USED_NODES {
+        true => Err(SqlError::TooLarge(format!(
+            "subqueries and queries of WITH, used within one another, make a plan of more than {MAX_USED_NODES} nodes"
+        ))),
+        false => Ok(()),
+    }
+}
+
 /// Makes the refusal of what is not built.
 pub(crate) fn unsupported<T>(what: impl std::fmt::Display) -> Result<T> {
     Err(SqlError::Unsupported(format!("{what} is not supported")))
-}
-
-/// Lists the index expressions that a query names.
-pub(crate) fn tables(query: &ast::Query) -> Vec<String> {
-    let mut found = Vec::new();
-    of_query(query, &mut found);
-    found
-}
-
-fn of_query(query: &ast::Query, found: &mut Vec<String>) {
-    if let ast::SetExpr::Select(select) = query.body.as_ref() {
-        for from in &select.from {
-            let joined = from.joins.iter().map(|join| &join.relation);
-            for factor in std::iter::once(&from.relation).chain(joined) {
-                match factor {
-                    ast::TableFactor::Table { name, .. } => found.push(from::table_name(name)),
-                    ast::TableFactor::Derived { subquery, .. } => of_query(subquery, found),
-                    _ => {}
-                }
-            }
-        }
-    }
 }

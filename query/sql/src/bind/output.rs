@@ -51,8 +51,13 @@ impl Binder<'_> {
                     items.push(self.item(expr, name, Some(alias.value.clone()), scope)?);
                 }
                 ast::SelectItem::Wildcard(_) => {
+                    let merged = scope.merged.iter().map(|merged| Item {
+                        column: out_column(merged.name.clone(), &merged.bound),
+                        bound: merged.bound.clone(),
+                    });
+                    items.extend(merged);
                     for source in 0..scope.sources.len() {
-                        self.all_of(source, scope, &mut items)?;
+                        self.all_of(source, scope, true, &mut items)?;
                     }
                 }
                 ast::SelectItem::QualifiedWildcard(
@@ -62,7 +67,7 @@ impl Binder<'_> {
                     let name = table_name(name);
                     let source = scope.sources.iter().position(|source| source.names.contains(&name));
                     let source = source.ok_or_else(|| SqlError::unknown_field(&format!("{name}.*")))?;
-                    self.all_of(source, scope, &mut items)?;
+                    self.all_of(source, scope, false, &mut items)?;
                 }
                 other => return unsupported(format!("[{other}]")),
             }
@@ -87,25 +92,39 @@ impl Binder<'_> {
         Ok(Item { column, bound })
     }
 
-    fn all_of(&mut self, source: usize, scope: &mut Scope, items: &mut Vec<Item>) -> Result<()> {
-        let Some(of) = scope.sources.get(source) else { return Ok(()) };
-        let names: Vec<String> = match &of.kind {
-            SourceKind::Index(index) => index.top_level(),
-            SourceKind::Derived(_, columns) => columns.iter().map(|column| column.name.clone()).collect(),
-            SourceKind::Nothing => return Err(SqlError::Semantic("[*] needs a FROM".to_owned())),
-        };
-        let Some(sources) = scope.sources.get_mut(source..=source) else { return Ok(()) };
-        for name in names {
-            let Some(mut bound) = source::resolve(sources, &name)? else { continue };
-            if let Some((place, _)) = &mut bound.field {
-                *place = source;
+    /// Adds the columns of a source, `unmerged` without those that USING made one of several.
+    fn all_of(
+        &mut self,
+        source: usize,
+        scope: &mut Scope,
+        unmerged: bool,
+        items: &mut Vec<Item>,
+    ) -> Result<()> {
+        let Scope { sources, merged, .. } = scope;
+        let Some(of) = sources.get(source) else { return Ok(()) };
+        if let SourceKind::Derived(own) = &of.kind {
+            // Columns of a query may share a name.
+            let own = own.columns.iter().map(|column| (column.name.clone(), column.bound(&of.qualifier)));
+            let own = own.filter(|(name, _)| !unmerged || !merged.iter().any(|merged| merged.name == *name));
+            items.extend(own.map(|(name, bound)| Item { column: out_column(name, &bound), bound }));
+            return Ok(());
+        }
+        if matches!(of.kind, SourceKind::Nothing) {
+            return Err(SqlError::Semantic("[*] needs a FROM".to_owned()));
+        }
+        for name in of.column_names() {
+            if unmerged && merged.iter().any(|merged| merged.name == name) {
+                continue;
             }
-            let column =
-                OutColumn { name, alias: None, ty: bound.ty, list: bound.list, shown: bound.shown_type() };
-            items.push(Item { column, bound });
+            let Some(bound) = source::column_within(sources, source..source + 1, &name)? else { continue };
+            items.push(Item { column: out_column(name, &bound), bound });
         }
         Ok(())
     }
+}
+
+fn out_column(name: String, bound: &Bound) -> OutColumn {
+    OutColumn { name, alias: None, ty: bound.ty, list: bound.list, shown: bound.shown_type() }
 }
 
 /// The name of an output column: a field's own, with its source in a join, or what the user wrote.

@@ -96,7 +96,7 @@ impl Binder<'_> {
                 (json!({clause: body}), self.only_index(scope)?)
             }
         };
-        answered(source, Clause::Scored(body, 1.0)).map(Some)
+        answered(scope, source, Clause::Scored(body, 1.0)).map(Some)
     }
 
     /// Binds `field = match_query('text')`.
@@ -121,7 +121,7 @@ impl Binder<'_> {
             (RelevanceSignature::Fields, _) => json!({clause: {"query": text, "fields": [path]}}),
             _ => return Ok(None),
         };
-        answered(source, Clause::Scored(body, 1.0)).map(Some)
+        answered(scope, source, Clause::Scored(body, 1.0)).map(Some)
     }
 
     /// Binds `score(relevance function, factor)`.
@@ -137,7 +137,7 @@ impl Binder<'_> {
         let bound = self.relevance(&called(call), call, scope)?;
         match bound.and_then(|bound| bound.pushed).map(|pushed| (pushed.source, pushed.truth)) {
             Some((source, Clause::Scored(body, boost))) => {
-                answered(source, Clause::Scored(body, boost * factor as f32))
+                answered(scope, source, Clause::Scored(body, boost * factor as f32))
             }
             _ => Err(usage("score", "a relevance function and a factor")),
         }
@@ -182,8 +182,12 @@ fn exact(source: usize, path: String, scope: &Scope) -> String {
 }
 
 /// A condition that the index alone answers.
-fn answered(source: usize, clause: Clause) -> Result<Bound> {
-    let expr = clause.expr(false)?;
+fn answered(scope: &mut Scope, source: usize, clause: Clause) -> Result<Bound> {
+    // A clause that no search has is refused by now.
+    clause.expr(false)?;
+    let Some(expr) = scope.sources.get_mut(source).and_then(|source| source.mark(&clause)) else {
+        return unsupported("a search of a source that is no index");
+    };
     Ok(Bound { pushed: Some(PushedPredicate::certain(source, clause)), ..Bound::new(expr, SqlType::Boolean) })
 }
 

@@ -8,22 +8,28 @@ use std::collections::HashMap;
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use datafusion::common::JoinType;
+use datafusion::common::Column;
 use datafusion::logical_expr::utils::find_aggregate_exprs;
 use datafusion::logical_expr::{Expr, LogicalPlan, SortExpr};
 use millrace_matching::table::ScanHandle;
-use millrace_matching::table::predicate_udf::holds_predicate;
 use sqlparser::ast;
 
-use super::from::ScanPlan;
-use super::grouping::AddressBits;
+use super::from::{Count, ScanPlan, conjuncts};
+use super::grouping::{AddressBits, rewritten};
 use super::output::{Item, OutColumn};
+use super::relation::Relation;
 use super::select_builder::{Grouping, SelectBuilder};
+use super::subquery::{
+    Correlation, CorrelationKey, correlation_key, domain_name, domain_relation, holds_subquery,
+    is_correlated, placeholder,
+};
 use super::{Binder, Bound, ExpressionContext, Scope, unsupported};
 use crate::error::{Result, SqlError};
+use crate::source::{Source, SourceKind};
+use crate::types::SqlType;
 
-/// Deepest queries in FROM.
-const MAX_DERIVED: usize = 16;
+/// Deepest queries in queries.
+const MAX_DEPTH: usize = 16;
 
 /// Source of the number of matching rows.
 #[derive(Debug)]
@@ -55,6 +61,34 @@ pub(crate) struct PlannedQuery {
     pub residual: bool,
     /// `true` if rows come as they are read, not after all have been.
     pub streams: bool,
+    /// The relation of its rows to those of the query around it.
+    pub correlation: Correlation,
+    /// The order of its rows, by output columns: no node of a plan keeps it for the query around it.
+    pub order: Vec<SortExpr>,
+}
+
+/// The clauses behind the body of a query: its order and cut.
+#[derive(Clone, Copy)]
+pub(super) struct Tail<'q> {
+    order_by: Option<&'q ast::OrderBy>,
+    limit: Option<&'q ast::LimitClause>,
+    /// Rows that are answered where the query does not say.
+    default_limit: Option<usize>,
+}
+
+impl Tail<'_> {
+    /// That of a body without one.
+    pub(super) const NONE: Self = Self { order_by: None, limit: None, default_limit: None };
+}
+
+/// A SELECT whose plan is built up to its order.
+struct UnorderedSelect {
+    building: SelectBuilder,
+    scanned: Option<Count>,
+    residual: bool,
+    windowed: bool,
+    distinct: bool,
+    correlation: Correlation,
 }
 
 impl Binder<'_> {
@@ -65,57 +99,228 @@ impl Binder<'_> {
         default_limit: Option<usize>,
         depth: usize,
     ) -> Result<PlannedQuery> {
-        let select = select_of(query, depth)?;
-        let (skip, limit) = self.cut_of(query.limit_clause.as_ref())?;
-        let limit = limit.or(default_limit);
-        let mut on = Vec::new();
-        let mut scope = Scope {
-            sources: self.sources(&select.from, &mut on, depth)?,
-            aliases: aliases(select),
-            following: false,
+        if depth > MAX_DEPTH {
+            return Err(SqlError::TooLarge(format!("queries are nested deeper than {MAX_DEPTH} levels")));
+        }
+        if query.fetch.is_some() || !query.locks.is_empty() || query.for_clause.is_some() {
+            return unsupported("FETCH and FOR");
+        }
+        let named = self.named.len();
+        if let Some(with) = &query.with {
+            self.with(with, query, depth)?;
+        }
+        let tail =
+            Tail { order_by: query.order_by.as_ref(), limit: query.limit_clause.as_ref(), default_limit };
+        let planned = match query.body.as_ref() {
+            ast::SetExpr::Select(select) => self.select(select, tail, depth),
+            body => {
+                let relation = self.set_expr(body, depth)?;
+                self.ordered(relation, tail, depth)
+            }
         };
-        let conditions = self.conditions(select.selection.as_ref(), &mut scope)?;
-        let joins = self.joins(on, &mut scope)?;
-        let items = self.items(select, &mut scope)?;
-        let groups = self.groups(select, &items, &mut scope)?;
-        let having = match &select.having {
+        self.named.truncate(named);
+        planned
+    }
+
+    /// Binds the order and cut of a relation.
+    fn ordered(&mut self, relation: Relation, tail: Tail<'_>, depth: usize) -> Result<PlannedQuery> {
+        let qualifier = format!("t{}", self.next_source);
+        self.next_source += 1;
+        let columns = relation.columns.clone();
+        let source = relation.into_source(qualifier, Vec::new())?;
+        let mut scope = self.scope(vec![source]);
+        let mut items = Vec::with_capacity(columns.len());
+        for (source, column) in scope.sources.iter().zip([columns]) {
+            let SourceKind::Derived(own) = &source.kind else { continue };
+            let bound = own.columns.iter().map(|column| column.bound(&source.qualifier));
+            items.extend(column.into_iter().zip(bound).map(|(column, bound)| Item { column, bound }));
+        }
+        let sorts = self.sorts(tail.order_by, &items, &mut scope)?;
+        if !scope.outer.is_empty() || sorts.iter().any(|sort| holds_subquery(&sort.expr)) {
+            return unsupported("a subquery in ORDER BY of a set operation");
+        }
+        let (ScanPlan { plan, .. }, _) =
+            self.scan(scope.sources, Vec::new(), Vec::new(), Vec::new(), None)?;
+        let building = SelectBuilder { plan, items, sorts, keys: Vec::new() };
+        let cut = self.cut_of(tail.limit)?;
+        let unordered = UnorderedSelect {
+            building,
+            scanned: None,
+            residual: false,
+            windowed: false,
+            distinct: false,
+            correlation: Correlation::default(),
+        };
+        Self::cut(unordered, (cut.0, cut.1.or(tail.default_limit)), depth)
+    }
+
+    /// Makes the scope of a SELECT over sources.
+    fn scope(&mut self, sources: Vec<Source>) -> Scope {
+        self.next_scope += 1;
+        Scope { number: self.next_scope, sources, ..Scope::default() }
+    }
+
+    /// Binds a SELECT.
+    pub(super) fn select(
+        &mut self,
+        select: &ast::Select,
+        tail: Tail<'_>,
+        depth: usize,
+    ) -> Result<PlannedQuery> {
+        check_clauses(select)?;
+        let (skip, limit) = self.cut_of(tail.limit)?;
+        let limit = limit.or(tail.default_limit);
+        let first_subquery = self.subqueries.len();
+        let (sources, mut joins) = self.sources(&select.from, depth)?;
+        let mut scope = Scope { aliases: aliases(select), ..self.scope(sources) };
+        let before = self.join_conditions(&mut joins, &mut scope)?;
+        let mut conditions = self.conditions(select.selection.as_ref(), &mut scope)?;
+        let mut items = self.items(select, &mut scope)?;
+        let mut groups = self.groups(select, &items, &mut scope)?;
+        let mut having = match &select.having {
             None => None,
             Some(having) => {
                 let having = self.expr(having, &mut scope, ExpressionContext::Aliased)?;
                 Some(self.truth(having)?.expr)
             }
         };
-        let sorts = self.sorts(query.order_by.as_ref(), &items, &mut scope)?;
-        let mut exprs: Vec<&Expr> = items.iter().map(|item| &item.bound.expr).collect();
-        exprs.extend(&having);
-        exprs.extend(sorts.iter().map(|sort| &sort.expr));
-        exprs.extend(groups.iter().map(|group| &group.expr));
-        exprs.extend(joins.iter().filter_map(|(_, on)| on.as_ref()));
-        if exprs.iter().any(|expr| holds_predicate(expr)) {
-            return unsupported(
-                "a relevance function, or LIKE on a text field without a keyword field, which the index answers over its terms, outside of WHERE",
-            );
+        let mut sorts = self.sorts(tail.order_by, &items, &mut scope)?;
+        let aggregated = !groups.is_empty()
+            || having.is_some()
+            || !aggregates_of(&items, having.as_ref(), &sorts).is_empty();
+        let grouped = !groups.is_empty();
+        let distinct = is_distinct(select)?;
+        if sorts.is_empty() && !aggregated && !distinct {
+            sorts = order_of(&scope.sources);
         }
-        let aggregates = find_aggregate_exprs(exprs);
-        let aggregated = !groups.is_empty() || !aggregates.is_empty() || having.is_some();
-        let bits = AddressBits::new(&mut scope.sources, &groups, &aggregates);
-        let ScanPlan { plan, count, residual } = self.scan(scope.sources, joins, conditions)?;
-        let mut building = SelectBuilder { plan, items, sorts };
+        let exprs = expressions(&items, &sorts).chain(&having);
+        let exprs = exprs.chain(groups.iter().map(|group| &group.expr));
+        let exprs = exprs.chain(joins.iter().flat_map(|join| &join.on));
+        let (mut correlation, keys, domain) =
+            self.correlate(&scope, first_subquery, exprs, &mut conditions)?;
         if aggregated {
-            building = building.group(Grouping { groups, aggregates, having, bits })?;
+            groups.extend(keys.iter().map(|key| Bound::new(key.clone(), SqlType::Undefined)));
         }
+        correlation.single =
+            aggregated && !grouped && having.is_none() && (skip, limit == Some(0)) == (0, false);
+        let implicit = aggregated && !grouped && !correlation.is_empty();
+        let mut aggregates = aggregates_of(&items, having.as_ref(), &sorts);
+        let bits = AddressBits::new(&mut scope.sources, &groups, &aggregates);
+        let (ScanPlan { mut plan, count, residual }, later) =
+            self.scan(scope.sources, joins, before, conditions, domain)?;
+        let mut replaced = Vec::new();
+        if !later.is_empty() {
+            plan = self.filter_by_subqueries(plan, later, &mut replaced)?;
+        }
+        // What is grouped and aggregated has to be there before, all else may come behind.
+        let early = match aggregated {
+            true => self.subqueries_in(groups.iter().map(|group| &group.expr).chain(&aggregates)),
+            false => self.subqueries_in(expressions(&items, &sorts)),
+        };
+        let attached = !early.is_empty();
+        if attached {
+            let base = plan.clone();
+            plan = self.attach(plan, &base, &early, &mut replaced)?;
+            let early: Vec<Expr> = early.iter().map(|number| placeholder(*number)).collect();
+            replaced.retain(|(known, _)| early.contains(known));
+            let exprs = items.iter_mut().map(|item| &mut item.bound.expr);
+            let exprs = exprs.chain(sorts.iter_mut().map(|sort| &mut sort.expr)).chain(&mut aggregates);
+            for expr in exprs.chain(groups.iter_mut().map(|group| &mut group.expr)).chain(&mut having) {
+                *expr = rewritten(expr, &replaced)?;
+            }
+        }
+        let mut building = SelectBuilder { plan, items, sorts, keys };
+        if aggregated {
+            let grouping = Grouping { groups, aggregates, having, bits, grouped };
+            let defaults;
+            (building, defaults) = building.group(grouping, self)?;
+            if implicit && correlation.single {
+                correlation.default = building.default_value(&defaults, &correlation)?;
+            } else if implicit {
+                return unsupported(
+                    "a correlated subquery that aggregates without GROUP BY, and cuts or has HAVING,",
+                );
+            }
+        }
+        building.partition_windows()?;
         let windows = building.windows();
         let windowed = !windows.is_empty();
         if windowed {
             building = building.window(windows)?;
         }
-        let distinct = is_distinct(select)?;
         if distinct {
             building = building.distinct()?;
         }
+        let scanned = count.filter(|_| !aggregated && !distinct && !residual && !attached);
+        let residual = residual || attached;
+        let unordered = UnorderedSelect { building, scanned, residual, windowed, distinct, correlation };
+        Self::cut(unordered, (skip, limit), depth)
+    }
+
+    /// Makes the keys that join a SELECT to the query around it, and removes the conditions that say only these.
+    /// Returns the inner side of the keys, and the relation of the outer values that the SELECT reads elsewhere.
+    fn correlate<'e>(
+        &self,
+        scope: &Scope,
+        first_subquery: usize,
+        mut exprs: impl Iterator<Item = &'e Expr>,
+        conditions: &mut Vec<Bound>,
+    ) -> Result<(Correlation, Vec<Expr>, Option<LogicalPlan>)> {
+        let (mut correlation, mut keys) = (Correlation::default(), Vec::new());
+        if scope.outer.is_empty() {
+            return Ok((correlation, keys, None));
+        }
+        let named = domain_name(scope.number);
+        let is_key = |condition: &Bound| correlation_key(&condition.expr, &named).is_some();
+        let elsewhere = exprs.any(|expr| is_correlated(expr, &named))
+            || self.are_correlated(first_subquery, &named)
+            || conditions.iter().any(|own| is_correlated(&own.expr, &named) && !is_key(own));
+        if elsewhere {
+            for (outer, own) in &scope.outer {
+                correlation.keys.push(CorrelationKey { outer: outer.clone(), nulls_equal: true });
+                keys.push(own.expr.clone());
+            }
+            let domain = domain_relation(&named, &scope.outer)?;
+            let outer = scope.outer.iter().map(|(outer, _)| outer.clone()).collect();
+            correlation.domain = Some((named, outer));
+            return Ok((correlation, keys, Some(domain)));
+        }
+        let outer: Vec<(Expr, Expr)> =
+            scope.outer.iter().map(|(outer, own)| (own.expr.clone(), outer.clone())).collect();
+        let (equal, rest): (Vec<Bound>, Vec<Bound>) =
+            std::mem::take(conditions).into_iter().partition(is_key);
+        *conditions = rest;
+        for (own, other) in equal.iter().filter_map(|condition| correlation_key(&condition.expr, &named)) {
+            correlation.keys.push(CorrelationKey { outer: rewritten(&other, &outer)?, nulls_equal: false });
+            keys.push(own);
+        }
+        Ok((correlation, keys, None))
+    }
+
+    /// Orders and cuts a SELECT.
+    fn cut(
+        unordered: UnorderedSelect,
+        (skip, limit): (usize, Option<usize>),
+        depth: usize,
+    ) -> Result<PlannedQuery> {
+        let UnorderedSelect { mut building, scanned, residual, windowed, distinct, correlation } = unordered;
+        if !correlation.is_empty() {
+            let (plan, columns) = building.finish_correlated((skip, limit), distinct)?;
+            let (total, cut) = (Total::Answered, (0, None));
+            return Ok(PlannedQuery {
+                plan,
+                columns,
+                total,
+                cut,
+                uncut: false,
+                residual,
+                streams: false,
+                correlation,
+                order: Vec::new(),
+            });
+        }
         // None of the rows have no order.
         let sorted = !building.sorts.is_empty() && limit != Some(0);
-        let scanned = count.filter(|_| !aggregated && !distinct && !residual);
         let streams = scanned.is_some() && !sorted && !windowed;
         let total = match scanned {
             Some(count) if sorted => Total::ByScan(count.by_scan),
@@ -130,28 +335,10 @@ impl Binder<'_> {
         // What ends early counts only what it has read.
         let uncut = !sorted && matches!(total, Total::Counted(_));
         let planned_cut = if uncut { (0, None) } else { (skip, limit) };
+        let order = building.order();
         let (plan, columns) = building.finish(sorted, planned_cut, distinct)?;
-        Ok(PlannedQuery { plan, columns, total, cut: (skip, limit), uncut, residual, streams })
-    }
-
-    /// Binds the conditions of joins.
-    fn joins(
-        &mut self,
-        on: Vec<(JoinType, Option<ast::Expr>)>,
-        scope: &mut Scope,
-    ) -> Result<Vec<(JoinType, Option<Expr>)>> {
-        let mut joins = Vec::with_capacity(on.len());
-        for (kind, condition) in on {
-            let condition = match condition {
-                None => None,
-                Some(condition) => {
-                    let condition = self.expr(&condition, scope, ExpressionContext::Row)?;
-                    Some(self.truth(condition)?.expr)
-                }
-            };
-            joins.push((kind, condition));
-        }
-        Ok(joins)
+        let cut = (skip, limit);
+        Ok(PlannedQuery { plan, columns, total, cut, uncut, residual, streams, correlation, order })
     }
 
     /// Binds LIMIT and OFFSET.
@@ -173,21 +360,10 @@ impl Binder<'_> {
     /// Binds WHERE, condition by condition.
     fn conditions(&mut self, selection: Option<&ast::Expr>, scope: &mut Scope) -> Result<Vec<Bound>> {
         let mut conditions = Vec::new();
-        let mut rest = selection;
-        while let Some(condition) = rest {
-            let (last, before) = match condition {
-                ast::Expr::BinaryOp { left, op: ast::BinaryOperator::And, right } => {
-                    (right.as_ref(), Some(left.as_ref()))
-                }
-                ast::Expr::Nested(inner) => {
-                    rest = Some(inner);
-                    continue;
-                }
-                other => (other, None),
-            };
-            let last = self.expr(last, scope, ExpressionContext::Row)?;
-            conditions.push(self.truth(last)?);
-            rest = before;
+        // From the last to the first, as types of parameters are found.
+        for condition in selection.map(conjuncts).unwrap_or_default().into_iter().rev() {
+            let condition = self.expr(condition, scope, ExpressionContext::Row)?;
+            conditions.push(self.truth(condition)?);
         }
         conditions.reverse();
         Ok(conditions)
@@ -244,28 +420,35 @@ impl Binder<'_> {
     }
 }
 
-/// Takes the SELECT that a query is, and refuses what else it may be or hold.
-fn select_of(query: &ast::Query, depth: usize) -> Result<&ast::Select> {
-    if depth > MAX_DERIVED {
-        return Err(SqlError::TooLarge(format!(
-            "queries in FROM are nested deeper than {MAX_DERIVED} levels"
-        )));
-    }
-    if query.with.is_some() {
-        return unsupported("WITH");
-    }
-    if query.fetch.is_some() || !query.locks.is_empty() || query.for_clause.is_some() {
-        return unsupported("FETCH and FOR");
-    }
-    let select = match query.body.as_ref() {
-        ast::SetExpr::Select(select) => select,
-        ast::SetExpr::SetOperation { op, .. } => return unsupported(format!("{op}")),
-        other => return unsupported(format!("[{other}] as a query")),
+/// Returns the order of the rows of the only source.
+fn order_of(sources: &[Source]) -> Vec<SortExpr> {
+    let [source] = sources else { return Vec::new() };
+    let SourceKind::Derived(relation) = &source.kind else { return Vec::new() };
+    let own = |sort: &SortExpr| {
+        let Expr::Column(column) = &sort.expr else { return sort.clone() };
+        let column = Expr::Column(Column::new(Some(source.qualifier.as_str()), &column.name));
+        SortExpr::new(column, sort.asc, sort.nulls_first)
     };
+    relation.order.iter().map(own).collect()
+}
+
+/// Lists the expressions of output columns and orders.
+fn expressions<'e>(items: &'e [Item], sorts: &'e [SortExpr]) -> impl Iterator<Item = &'e Expr> {
+    items.iter().map(|item| &item.bound.expr).chain(sorts.iter().map(|sort| &sort.expr))
+}
+
+/// Lists the aggregates of a SELECT, each once.
+fn aggregates_of(items: &[Item], having: Option<&Expr>, sorts: &[SortExpr]) -> Vec<Expr> {
+    let items = items.iter().map(|item| &item.bound.expr);
+    find_aggregate_exprs(items.chain(having).chain(sorts.iter().map(|sort| &sort.expr)))
+}
+
+/// Refuses clauses of a SELECT that are not built.
+fn check_clauses(select: &ast::Select) -> Result<()> {
     if !select.lateral_views.is_empty() || select.qualify.is_some() || select.into.is_some() {
         return unsupported("INTO, LATERAL and QUALIFY");
     }
-    Ok(select)
+    Ok(())
 }
 
 /// Returns whether a SELECT is DISTINCT.

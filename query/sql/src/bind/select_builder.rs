@@ -3,13 +3,22 @@
 use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
-use datafusion::common::Column;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
+use datafusion::common::{Column, ExprSchema};
+use datafusion::functions_window::row_number::row_number_udwf;
+use datafusion::logical_expr::expr::WindowFunction;
 use datafusion::logical_expr::utils::find_window_exprs;
-use datafusion::logical_expr::{Case, Expr, Extension, LogicalPlan, LogicalPlanBuilder, SortExpr};
+use datafusion::logical_expr::{
+    Case, Expr, ExprFunctionExt, Extension, LogicalPlan, LogicalPlanBuilder, SortExpr,
+    WindowFunctionDefinition, lit,
+};
+use datafusion::scalar::ScalarValue;
 
-use super::Bound;
 use super::grouping::{AddressBits, aggregate, grouped_expr, rewritten};
 use super::output::{Item, OutColumn};
+use super::relation::output;
+use super::subquery::{Correlation, hidden};
+use super::{Binder, Bound};
 use crate::count::RowCount;
 use crate::error::{Result, SqlError};
 
@@ -18,7 +27,12 @@ pub(super) struct SelectBuilder {
     pub(super) plan: LogicalPlan,
     pub(super) items: Vec<Item>,
     pub(super) sorts: Vec<SortExpr>,
+    /// Keys that a correlated subquery is joined on.
+    pub(super) keys: Vec<Expr>,
 }
+
+/// The values that aggregates have over no row, by their columns.
+pub(super) type Defaults = Vec<(Expr, Expr)>;
 
 /// Group keys and aggregates of a SELECT.
 pub(super) struct Grouping {
@@ -26,30 +40,39 @@ pub(super) struct Grouping {
     pub(super) aggregates: Vec<Expr>,
     pub(super) having: Option<Expr>,
     pub(super) bits: AddressBits,
-}
-
-/// Refers to an output column.
-fn output(at: usize) -> Expr {
-    Expr::Column(Column::new_unqualified(format!("c{at}")))
+    /// True for a SELECT with GROUP BY: keys of a correlated subquery are groups, too.
+    pub(super) grouped: bool,
 }
 
 impl SelectBuilder {
     /// Adds groups, aggregates, and the condition on them.
-    pub(super) fn group(self, grouping: Grouping) -> Result<Self> {
-        let Self { plan, mut items, mut sorts } = self;
-        let Grouping { groups, aggregates, having, bits } = grouping;
-        let (mut plan, replaced) = aggregate(plan, &groups, aggregates, &bits)?;
+    pub(super) fn group(self, grouping: Grouping, binder: &mut Binder<'_>) -> Result<(Self, Defaults)> {
+        let Self { plan, mut items, mut sorts, mut keys } = self;
+        let Grouping { groups, aggregates, having, bits, grouped } = grouping;
+        let counts: Vec<bool> = aggregates.iter().map(is_count).collect();
+        let (mut plan, mut replaced) = aggregate(plan, &groups, aggregates, &bits)?;
+        let mut having = having;
+        // Subqueries that are left meet groups.
+        let exprs = items.iter().map(|item| &item.bound.expr).chain(sorts.iter().map(|sort| &sort.expr));
+        let numbers = binder.subqueries_in(exprs.chain(&having));
+        if !numbers.is_empty() {
+            binder.map_subqueries(&numbers, |expr| grouped_expr(expr, &replaced, "subquery", grouped))?;
+            let base = plan.clone();
+            plan = binder.attach(plan, &base, &numbers, &mut replaced)?;
+        }
         for item in &mut items {
             item.bound.list &= !groups.iter().any(|group| group.list && group.expr == item.bound.expr);
             item.column.list = item.bound.list;
-            item.bound.expr =
-                grouped_expr(&item.bound.expr, &replaced, &item.column.name, !groups.is_empty())?;
+            item.bound.expr = grouped_expr(&item.bound.expr, &replaced, &item.column.name, grouped)?;
         }
         for sort in &mut sorts {
-            sort.expr = grouped_expr(&sort.expr, &replaced, "ORDER BY", !groups.is_empty())?;
+            sort.expr = grouped_expr(&sort.expr, &replaced, "ORDER BY", grouped)?;
         }
-        if let Some(having) = having {
-            let mut having = grouped_expr(&having, &replaced, "HAVING", !groups.is_empty())?;
+        for key in &mut keys {
+            *key = rewritten(key, &replaced)?;
+        }
+        if let Some(condition) = having.take() {
+            let mut having = grouped_expr(&condition, &replaced, "HAVING", grouped)?;
             if groups.is_empty() {
                 // A condition that reads nothing would be moved below the aggregation, which makes a row of no rows.
                 let made = Expr::Column(Column::new_unqualified("a0"));
@@ -58,7 +81,58 @@ impl SelectBuilder {
             }
             plan = LogicalPlanBuilder::new(plan).filter(having)?.build()?;
         }
-        Ok(Self { plan, items, sorts })
+        let defaults = counts.into_iter().enumerate().map(|(at, counts)| {
+            let column = Column::new_unqualified(format!("a{at}"));
+            let value = match counts {
+                true => ScalarValue::Int64(Some(0)),
+                false => ScalarValue::try_from(plan.schema().field_from_column(&column)?.data_type())?,
+            };
+            Ok::<_, SqlError>((Expr::Column(column), Expr::Literal(value, None)))
+        });
+        let defaults = defaults.collect::<Result<_>>()?;
+        Ok((Self { plan, items, sorts, keys }, defaults))
+    }
+
+    /// Makes the value that the only column of a correlated aggregation has over no row; `None` where rows tell it.
+    pub(super) fn default_value(
+        &self,
+        defaults: &Defaults,
+        correlation: &Correlation,
+    ) -> Result<Option<Expr>> {
+        let [item] = self.items.as_slice() else { return Ok(None) };
+        let keys = self.keys.iter().zip(&correlation.keys);
+        let keys = keys.map(|(own, key)| (own.clone(), key.outer.clone()));
+        let replaced: Vec<(Expr, Expr)> = defaults.iter().cloned().chain(keys).collect();
+        let known = |column: &&Column| {
+            replaced.iter().any(|(from, _)| matches!(from, Expr::Column(own) if own == *column))
+        };
+        let expr = &item.bound.expr;
+        match expr.column_refs().iter().all(known) {
+            true => rewritten(expr, &replaced).map(Some),
+            false => Ok(None),
+        }
+    }
+
+    /// Has windows be ones of the rows of an outer row.
+    pub(super) fn partition_windows(&mut self) -> Result<()> {
+        if self.keys.is_empty() {
+            return Ok(());
+        }
+        let keys = self.keys.clone();
+        let partitioned = |expr: Expr| {
+            Ok(match expr {
+                Expr::WindowFunction(mut window) => {
+                    window.params.partition_by.extend(keys.iter().cloned());
+                    Transformed::yes(Expr::WindowFunction(window))
+                }
+                other => Transformed::no(other),
+            })
+        };
+        let items = self.items.iter_mut().map(|item| &mut item.bound.expr);
+        for expr in items.chain(self.sorts.iter_mut().map(|sort| &mut sort.expr)) {
+            *expr = expr.clone().transform_up(partitioned).data()?;
+        }
+        Ok(())
     }
 
     /// Lists the window functions of items and orders.
@@ -69,7 +143,7 @@ impl SelectBuilder {
 
     /// Adds window functions.
     pub(super) fn window(self, windows: Vec<Expr>) -> Result<Self> {
-        let Self { plan, mut items, mut sorts } = self;
+        let Self { plan, mut items, mut sorts, keys } = self;
         let plan = LogicalPlanBuilder::window_plan(plan, windows.clone())?;
         let replaced = windows.into_iter().map(|window| {
             let column = Expr::Column(Column::new_unqualified(window.schema_name().to_string()));
@@ -82,21 +156,26 @@ impl SelectBuilder {
         for sort in &mut sorts {
             sort.expr = rewritten(&sort.expr, &replaced)?;
         }
-        Ok(Self { plan, items, sorts })
+        Ok(Self { plan, items, sorts, keys })
     }
 
     /// Lists the expressions of the output columns under their names.
     fn outputs(&self) -> Vec<Expr> {
         let items = self.items.iter().enumerate();
-        items.map(|(at, item)| item.bound.expr.clone().alias(format!("c{at}"))).collect()
+        let items = items.map(|(at, item)| item.bound.expr.clone().alias(format!("c{at}")));
+        let keys = self.keys.iter().enumerate().map(|(at, key)| key.clone().alias(hidden(at)));
+        items.chain(keys).collect()
     }
 
     /// Leaves one row of those with the same output columns.
     pub(super) fn distinct(self) -> Result<Self> {
         let outputs = self.outputs();
-        let Self { plan, items, mut sorts } = self;
+        let Self { plan, items, mut sorts, mut keys } = self;
         let plan = LogicalPlanBuilder::new(plan).project(outputs)?.build()?;
-        let all: Vec<Expr> = (0..items.len()).map(output).collect();
+        for (at, key) in keys.iter_mut().enumerate() {
+            *key = Expr::Column(Column::new_unqualified(hidden(at)));
+        }
+        let all: Vec<Expr> = (0..items.len()).map(output).chain(keys.iter().cloned()).collect();
         let plan = LogicalPlanBuilder::new(plan).aggregate(all, Vec::<Expr>::new())?.build()?;
         for sort in &mut sorts {
             let at = items.iter().position(|item| item.bound.expr == sort.expr).ok_or_else(|| {
@@ -104,7 +183,17 @@ impl SelectBuilder {
             })?;
             sort.expr = output(at);
         }
-        Ok(Self { plan, items, sorts })
+        Ok(Self { plan, items, sorts, keys })
+    }
+
+    /// Returns the order by output columns, as far as these tell it.
+    pub(super) fn order(&self) -> Vec<SortExpr> {
+        let column = |sort: &SortExpr| {
+            let at = self.items.iter().position(|item| item.bound.expr == sort.expr);
+            let at = at.or_else(|| (0..self.items.len()).find(|at| output(*at) == sort.expr))?;
+            Some(SortExpr::new(output(at), sort.asc, sort.nulls_first))
+        };
+        self.sorts.iter().map_while(column).collect()
     }
 
     /// Has a node of the plan count its rows.
@@ -136,4 +225,37 @@ impl SelectBuilder {
         let plan = builder.project(outputs)?.build()?;
         Ok((plan, self.items.into_iter().map(|item| item.column).collect()))
     }
+
+    /// Cuts the rows of each outer row, and leaves the output columns and those that the subquery is joined on.
+    pub(super) fn finish_correlated(
+        self,
+        (skip, limit): (usize, Option<usize>),
+        distinct: bool,
+    ) -> Result<(LogicalPlan, Vec<OutColumn>)> {
+        let outputs = match distinct {
+            true => (0..self.items.len()).map(output).chain(self.keys.iter().cloned()).collect(),
+            false => self.outputs(),
+        };
+        let mut builder = LogicalPlanBuilder::new(self.plan);
+        if skip > 0 || limit.is_some() {
+            let number = WindowFunctionDefinition::WindowUDF(row_number_udwf());
+            let number = Expr::from(WindowFunction::new(number, Vec::new()))
+                .partition_by(self.keys)
+                .order_by(self.sorts)
+                .build()?;
+            let column = Expr::Column(Column::new_unqualified(number.schema_name().to_string()));
+            let number_of = |rows: usize| lit(u64::try_from(rows).unwrap_or(u64::MAX));
+            builder = builder.window(vec![number])?.filter(column.clone().gt(number_of(skip)))?;
+            if let Some(limit) = limit {
+                builder = builder.filter(column.lt_eq(number_of(skip.saturating_add(limit))))?;
+            }
+        }
+        let plan = builder.project(outputs)?.build()?;
+        Ok((plan, self.items.into_iter().map(|item| item.column).collect()))
+    }
+}
+
+/// Returns true for an aggregate that is 0 over no row.
+fn is_count(aggregate: &Expr) -> bool {
+    matches!(aggregate, Expr::AggregateFunction(function) if function.func.name() == "count")
 }

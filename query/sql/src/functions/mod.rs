@@ -120,6 +120,18 @@ pub(crate) fn like(text: Expr, pattern: Expr) -> Expr {
     row::call("like", eval, true, context, vec![text, pattern])
 }
 
+/// Tells that a subquery which stands for a value has at most one row, and fails where it has more.
+pub(crate) fn is_single(rows: Expr) -> Expr {
+    let context = Context { now: 0, ty: SqlType::Boolean };
+    let eval: Eval = |args, _| match args {
+        [Val::Int(rows)] if *rows > 1 => {
+            Err("a subquery that stands for a value answers more than one row".to_owned())
+        }
+        _ => Ok(Val::Bool(true)),
+    };
+    row::call("is_single", eval, true, context, vec![rows])
+}
+
 /// Compares two moments of any types and resolutions. Strings are read as timestamps.
 pub(crate) fn instants(left: Expr, operator: Operator, right: Expr) -> Expr {
     let (name, eval): (&str, Eval) = match operator {

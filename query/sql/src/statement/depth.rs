@@ -20,7 +20,7 @@ pub(super) const MAX_NESTING: usize = 48;
 const MAX_OPEN: usize = 2 * MAX_NESTING;
 /// Most tokens of an expression: each may be a level of the tree, unless a comma parts them.
 const MAX_TOKENS: usize = 20_000;
-/// Most UNIONs and the like, whose tree leans to the left too, across commas. None is supported.
+/// Most UNIONs and the like, whose tree leans to the left too, across commas.
 const MAX_SET_OPERATIONS: usize = 100;
 /// Most levels of an expression. ANDs and ORs in a row are one level: they are bound as a balanced tree.
 const MAX_LEVELS: usize = 200;
@@ -48,50 +48,14 @@ impl ParenthesizedTokens {
     }
 }
 
-/// Kind of a parenthesis, by the token before it.
-#[derive(Clone, Copy, PartialEq)]
-enum ParenthesisKind {
-    /// A source of a query.
-    Source,
-    /// An expression, a list of them, or arguments.
-    Expression,
-    /// A query, which others may stand around.
-    Query,
-}
-
-fn opened_by(before: Keyword) -> ParenthesisKind {
-    match before {
-        Keyword::AS
-        | Keyword::UNION
-        | Keyword::EXCEPT
-        | Keyword::INTERSECT
-        | Keyword::MINUS
-        | Keyword::ALL => ParenthesisKind::Query,
-        _ => ParenthesisKind::Expression,
-    }
-}
-
-/// Refuses what is not supported behind a parenthesis and what the parser would read several times, and again within that.
-fn check_nested(opened: Option<ParenthesisKind>, token: &Token, word: Keyword) -> Result<()> {
-    match (opened, token, word) {
-        (Some(ParenthesisKind::Source), Token::LParen, _) => Err(SqlError::Unsupported(
-            "FROM and JOIN take an index or one query in parentheses; what is in more of them is not supported".to_owned(),
-        )),
-        (Some(ParenthesisKind::Expression), _, Keyword::SELECT | Keyword::WITH | Keyword::VALUES) => {
-            Err(SqlError::Unsupported("a subquery in an expression is not supported".to_owned()))
-        }
-        _ => Ok(()),
-    }
-}
-
 /// Refuses a statement whose tree may be deeper than the parser's thread can hold.
 pub(super) fn check_tokens(tokens: &[TokenWithSpan]) -> Result<()> {
     let mut open = vec![ParenthesizedTokens::default()];
     let (mut set_operations, mut arrays) = (0, 0);
     let mut array = false;
-    // The words before the last token, and whether that opened what may be a query.
     let mut last = Keyword::NoKeyword;
-    let mut opened = None;
+    // Whether the last token is a parenthesis where a source may stand.
+    let mut opened = false;
     for token in tokens.iter().map(|token| &token.token) {
         if matches!(token, Token::Whitespace(_)) {
             continue;
@@ -104,12 +68,12 @@ pub(super) fn check_tokens(tokens: &[TokenWithSpan]) -> Result<()> {
             _ => Keyword::NoKeyword,
         };
         let source = open.last_mut().is_some_and(|within| std::mem::take(&mut within.source));
-        check_nested(opened, token, word)?;
-        opened = (*token == Token::LParen).then_some(if source {
-            ParenthesisKind::Source
-        } else {
-            opened_by(last)
-        });
+        if opened && *token == Token::LParen {
+            return Err(SqlError::Unsupported(
+                "FROM and JOIN take an index or one query in parentheses; what is in more of them is not supported".to_owned(),
+            ));
+        }
+        opened = source && *token == Token::LParen;
         if let Some(within) = open.last_mut() {
             match word {
                 Keyword::FROM if !within.arguments => (within.sources, within.source) = (true, true),

@@ -98,6 +98,8 @@ fn kind(token: &Token) -> Kind {
             | Keyword::ORDER
             | Keyword::LIMIT
             | Keyword::UNION
+            | Keyword::INTERSECT
+            | Keyword::EXCEPT
             | Keyword::MINUS => Kind::Clause,
             _ => Kind::Other,
         },

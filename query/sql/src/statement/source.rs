@@ -20,6 +20,15 @@ pub(super) struct Source<'a> {
     lines: Vec<Vec<usize>>,
 }
 
+/// The clause that a parenthesis, or the statement, is in.
+#[derive(Default)]
+struct OpenParenthesis {
+    /// True for the arguments of a function that FROM separates.
+    arguments: bool,
+    /// True for a list of sources.
+    sources: bool,
+}
+
 impl<'a> Source<'a> {
     pub(super) fn new(text: &'a str) -> Self {
         let mut lines = vec![Vec::new()];
@@ -55,8 +64,7 @@ impl<'a> Source<'a> {
         let mut out: Vec<TokenWithSpan> = Vec::with_capacity(tokens.len());
         let mut odd: Vec<String> = Vec::new();
         let mut at = 0;
-        // Whether each open parenthesis is that of a function whose arguments FROM separates.
-        let mut calls: Vec<bool> = Vec::new();
+        let mut open = vec![OpenParenthesis::default()];
         let mut word = Keyword::NoKeyword;
         while let Some(token) = tokens.get(at) {
             out.push(token.clone());
@@ -64,27 +72,36 @@ impl<'a> Source<'a> {
             match &token.token {
                 Token::Whitespace(_) => continue,
                 Token::LParen => {
-                    calls.push(matches!(word, Keyword::EXTRACT | Keyword::SUBSTRING | Keyword::TRIM));
+                    let arguments = matches!(word, Keyword::EXTRACT | Keyword::SUBSTRING | Keyword::TRIM);
+                    open.push(OpenParenthesis { arguments, sources: false });
                 }
-                Token::RParen => {
-                    calls.pop();
+                Token::RParen if open.len() > 1 => {
+                    open.pop();
                 }
                 _ => {}
             }
             word = match &token.token {
-                Token::Word(word) => word.keyword,
+                Token::Word(word) if word.quote_style.is_none() => word.keyword,
                 _ => Keyword::NoKeyword,
             };
-            if calls.last() == Some(&true) {
-                continue;
+            let Some(within) = open.last_mut().filter(|within| !within.arguments) else { continue };
+            match word {
+                Keyword::FROM => within.sources = true,
+                Keyword::WHERE | Keyword::GROUP | Keyword::HAVING | Keyword::ORDER | Keyword::SELECT => {
+                    within.sources = false;
+                }
+                _ => {}
             }
-            let opens = matches!(&token.token, Token::Word(word)
-                if word.quote_style.is_none() && matches!(word.keyword, Keyword::FROM | Keyword::JOIN));
-            if !opens {
+            // A comma behind an alias begins another source.
+            let listed = token.token == Token::Comma && within.sources;
+            if !listed && !matches!(word, Keyword::FROM | Keyword::JOIN) {
                 continue;
             }
             let start = solid(&tokens, at);
             let Some((name, span, next)) = self.index_expression(&tokens, start) else { continue };
+            if listed && !name.contains(['-', '*', ':', '<', '{']) {
+                continue;
+            }
             out.extend(tokens.get(at..start).unwrap_or_default().iter().cloned());
             if (name.contains(['-', '*', ',']) || name.starts_with('.')) && !odd.contains(&name) {
                 odd.push(name.clone());
@@ -218,9 +235,14 @@ fn ends_source(keyword: Keyword) -> bool {
             | Keyword::INNER
             | Keyword::LEFT
             | Keyword::RIGHT
+            | Keyword::FULL
+            | Keyword::NATURAL
             | Keyword::CROSS
             | Keyword::UNION
+            | Keyword::INTERSECT
+            | Keyword::EXCEPT
             | Keyword::MINUS
+            | Keyword::USING
             | Keyword::ON
     )
 }

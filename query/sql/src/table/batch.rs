@@ -3,14 +3,15 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    ArrayRef, Float32Array, Int64Array, RecordBatch, RecordBatchOptions, StringViewArray, StringViewBuilder,
-    UInt32Array, new_null_array,
+    ArrayRef, BooleanArray, Float32Array, Int64Array, RecordBatch, RecordBatchOptions, StringViewArray,
+    StringViewBuilder, UInt32Array, new_null_array,
 };
 use datafusion::arrow::datatypes::DataType;
 use millrace_dsl::source_filter::SourceFilter;
 use millrace_mapping::PathId;
 use millrace_segment::RowParts;
 use millrace_work::error::{Error, Result};
+use roaring::RoaringBitmap;
 use serde_json::Value;
 
 use super::scan::{Output, ScanState};
@@ -26,12 +27,15 @@ pub(super) struct ScanColumns {
     pub(super) metadata: bool,
     /// `true` if numbers of operations are read.
     versions: bool,
+    /// Rows for which clauses hold, by number of the clause.
+    pub(super) marks: Vec<(usize, RoaringBitmap)>,
 }
 
 impl ScanState {
     /// Returns the columns that are read of an index.
     pub(super) fn wanted(&self, index: usize) -> ScanColumns {
-        let mut wanted = ScanColumns { ids: Vec::new(), source: false, metadata: false, versions: false };
+        let (ids, marks) = (Vec::new(), Vec::new());
+        let mut wanted = ScanColumns { ids, source: false, metadata: false, versions: false, marks };
         for output in &self.outputs {
             let Output::Column(at) = output else { continue };
             match self.columns.get(*at).and_then(|column| column.sources.get(index)) {
@@ -95,6 +99,11 @@ impl ScanState {
                 Output::Score => Arc::new(Float32Array::from(scores.clone())),
                 Output::Segment => Arc::new(UInt32Array::from_value(number, count)),
                 Output::Row => Arc::new(UInt32Array::from(rows.clone())),
+                Output::Mark(at) => {
+                    let found = wanted.marks.iter().find(|(mark, _)| mark == at).map(|(_, rows)| rows);
+                    let holds = |row: &u32| found.is_some_and(|found| found.contains(*row));
+                    Arc::new(rows.iter().map(|row| Some(holds(row))).collect::<BooleanArray>())
+                }
                 Output::Column(at) => {
                     let column = self.columns.get(*at);
                     let source = column.and_then(|column| column.sources.get(segment.index));

@@ -8,7 +8,9 @@ use datafusion::arrow::datatypes::{Float32Type, UInt32Type};
 use datafusion::common::Result as PlanResult;
 use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
+use millrace_matching::table::partitions::RowPartition;
 use millrace_matching::table::{ROW, SCORE, SEGMENT};
+use millrace_storage::segment::WINDOW_ROWS;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 use tokio::sync::mpsc::Sender;
@@ -101,7 +103,9 @@ impl ScanState {
         }
         let table = self.finder.table();
         let Some(segment) = table.snapshot.segments.get(number as usize) else { return Ok(true) };
-        let wanted = Arc::new(self.wanted(segment.index));
+        let mut wanted = self.wanted(segment.index);
+        wanted.marks = self.marked(number, segment.reader.rows(), &rows).await?;
+        let wanted = Arc::new(wanted);
         let mut sent = 0;
         if wanted.ids.is_empty() {
             let step = if wanted.source || wanted.metadata { SOURCE_ROWS } else { BATCH_ROWS };
@@ -131,6 +135,29 @@ impl ScanState {
             }
         }
         Ok(true)
+    }
+
+    /// Finds the rows of a segment for which clauses hold that have a column, among those of the windows of some rows.
+    async fn marked(
+        &self,
+        segment: u32,
+        count: u32,
+        rows: &RoaringBitmap,
+    ) -> Result<Vec<(usize, RoaringBitmap)>> {
+        let mut marked = Vec::with_capacity(self.marks.len());
+        let (Some(first), Some(last)) = (rows.min(), rows.max()) else { return Ok(marked) };
+        let start = first - first % WINDOW_ROWS;
+        let end = (last - last % WINDOW_ROWS).saturating_add(WINDOW_ROWS).min(count);
+        for (at, finder) in &self.marks {
+            let (at, finder) = (*at, finder.clone());
+            if !self.outputs.contains(&Output::Mark(at)) {
+                continue;
+            }
+            let part = RowPartition { segment, rows: start..end };
+            let found = self.finder.table().compute.run(move || finder.rows_of(&part, false)).await?;
+            marked.push((at, found.map(|(rows, _)| rows).unwrap_or_default()));
+        }
+        Ok(marked)
     }
 
     #[allow(clippy::too_many_arguments)]

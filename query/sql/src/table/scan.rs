@@ -21,7 +21,7 @@ use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 use tokio::sync::mpsc::Sender;
 
-use super::SqlTable;
+use super::{MarkFinder, SqlTable};
 use crate::column::SqlColumn;
 
 /// An output column of a scan.
@@ -31,6 +31,8 @@ pub(super) enum Output {
     Score,
     Segment,
     Row,
+    /// The truth of a clause.
+    Mark(usize),
 }
 
 /// Reads the columns of the rows that a scan finds.
@@ -53,11 +55,13 @@ pub(super) struct ScanState {
     pub(super) limit: Option<usize>,
     /// Scan that finds the first rows, where fewer rows are requested than the finder finds.
     first: Option<IndexScanExec>,
+    /// Scans of the rows of clauses that have a column.
+    pub(super) marks: Vec<MarkFinder>,
 }
 
 impl SqlScanExec {
     pub(super) fn new(
-        finder: IndexScanExec,
+        (finder, marks): (IndexScanExec, Vec<MarkFinder>),
         table: &SqlTable,
         projection: Vec<usize>,
         scored: bool,
@@ -69,12 +73,13 @@ impl SqlScanExec {
             .map(|at| match at.checked_sub(columns) {
                 None => Output::Column(*at),
                 Some(0) => Output::Score,
-                Some(_) => Output::Row,
+                Some(1) => Output::Row,
+                Some(at) => Output::Mark(at - 2),
             })
             .collect();
         let schema = Arc::new(table.schema.project(&projection)?);
         let columns = Arc::clone(&table.columns);
-        Ok(Self::of(ScanState { finder, columns, outputs, schema, scored, limit, first: None }))
+        Ok(Self::of(ScanState { finder, columns, outputs, schema, scored, limit, first: None, marks }))
     }
 
     fn of(shared: ScanState) -> Self {
@@ -101,7 +106,7 @@ impl SqlScanExec {
 
     /// Returns a scan of the same columns of the rows in some parts, in one partition.
     pub(crate) fn of_parts(&self, parts: Vec<RowPartition>) -> Self {
-        let ScanState { finder, columns, outputs, schema, scored, limit, .. } = &*self.shared;
+        let ScanState { finder, columns, outputs, schema, scored, limit, marks, .. } = &*self.shared;
         Self::of(ScanState {
             finder: finder.of_parts(parts),
             columns: Arc::clone(columns),
@@ -110,6 +115,7 @@ impl SqlScanExec {
             scored: *scored,
             limit: *limit,
             first: None,
+            marks: marks.clone(),
         })
     }
 
@@ -127,7 +133,7 @@ impl SqlScanExec {
     pub(crate) fn column(&self, place: usize) -> Option<&SqlColumn> {
         match self.shared.outputs.get(place)? {
             Output::Column(at) => self.shared.columns.get(*at),
-            Output::Score | Output::Segment | Output::Row => None,
+            _ => None,
         }
     }
 
@@ -138,8 +144,8 @@ impl SqlScanExec {
         let mut places: Vec<usize> = Vec::new();
         for (place, output) in shared.outputs.iter().enumerate() {
             match output {
-                Output::Column(_) if !wanted.contains(&place) => {}
-                Output::Column(_) | Output::Score => places.push(place),
+                Output::Column(_) | Output::Mark(_) if !wanted.contains(&place) => {}
+                Output::Column(_) | Output::Mark(_) | Output::Score => places.push(place),
                 Output::Segment | Output::Row => return None,
             }
         }
@@ -161,6 +167,7 @@ impl SqlScanExec {
             scored: shared.scored,
             limit: None,
             first,
+            marks: shared.marks.clone(),
         }))
     }
 

@@ -1,0 +1,115 @@
+//! Conditions that reach a scan from above it, through joins, derived tables, queries of WITH and unions: what the index can answer
+//! of them finds fewer rows, and the plan tests these again.
+
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
+use datafusion::logical_expr::{Expr, Operator};
+use datafusion::scalar::ScalarValue;
+use millrace_matching::table::TableSnapshot;
+
+use super::bind::Literal;
+use super::column::SqlColumn;
+use super::push::{Clause, Comparable, has_exists};
+use super::table::mark_name;
+use serde_json::json;
+
+/// Most parts of a condition that the index is asked for.
+const MAX_PARTS: usize = 1_000;
+
+/// Makes a clause that every row meets for which a condition is true; `None` where the index knows none.
+pub(super) fn superset(
+    expr: &Expr,
+    columns: &[SqlColumn],
+    marks: &[Clause],
+    snapshot: &TableSnapshot,
+) -> Option<Clause> {
+    let mut parts = 0;
+    let count = |_: &Expr| {
+        parts += 1;
+        Ok(if parts > MAX_PARTS { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+    };
+    expr.apply(count).ok()?;
+    if parts > MAX_PARTS { None } else { clause_of(expr, columns, marks, snapshot) }
+}
+
+fn clause_of(
+    expr: &Expr,
+    columns: &[SqlColumn],
+    marks: &[Clause],
+    snapshot: &TableSnapshot,
+) -> Option<Clause> {
+    match expr {
+        Expr::Column(column) => {
+            let mark = (0..marks.len()).find(|at| mark_name(*at) == column.name)?;
+            marks.get(mark).cloned()
+        }
+        Expr::BinaryExpr(both) if both.op == Operator::And => {
+            let left = clause_of(&both.left, columns, marks, snapshot);
+            let right = clause_of(&both.right, columns, marks, snapshot);
+            match (left, right) {
+                (Some(left), Some(right)) => Some(Clause::And(vec![left, right])),
+                (one, other) => one.or(other),
+            }
+        }
+        Expr::BinaryExpr(either) if either.op == Operator::Or => {
+            let left = clause_of(&either.left, columns, marks, snapshot)?;
+            let right = clause_of(&either.right, columns, marks, snapshot)?;
+            Some(Clause::Or(vec![left, right]))
+        }
+        Expr::BinaryExpr(comparison) => {
+            let (left, right) = (comparison.left.as_ref(), comparison.right.as_ref());
+            let (column, operator, value) = match (left, right) {
+                (Expr::Column(column), Expr::Literal(value, _)) => (column, comparison.op, value),
+                (Expr::Literal(value, _), Expr::Column(column)) => (column, comparison.op.swap()?, value),
+                _ => return None,
+            };
+            let own = comparable(&column.name, columns, snapshot)?;
+            // A normalizer of the field would change the value, too.
+            let ordered = matches!(operator, Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq);
+            if operator != Operator::Eq && !(ordered && !own.is_normalized()) {
+                return None;
+            }
+            own.compared(operator, &literal(value)?).map(|pushed| pushed.truth)
+        }
+        Expr::InList(list) if !list.negated => {
+            let Expr::Column(column) = list.expr.as_ref() else { return None };
+            let values = list.list.iter().map(|value| match value {
+                Expr::Literal(value, _) => literal(value),
+                _ => None,
+            });
+            let values: Vec<Literal> = values.collect::<Option<_>>()?;
+            comparable(&column.name, columns, snapshot)?.any_of(&values).map(|pushed| pushed.truth)
+        }
+        Expr::IsNotNull(inner) => {
+            let Expr::Column(column) = inner.as_ref() else { return None };
+            let path = columns.iter().find(|own| own.name == column.name)?.path();
+            has_exists(snapshot, path).then(|| Clause::Leaf(json!({"exists": {"field": path}})))
+        }
+        _ => None,
+    }
+}
+
+/// Finds how the index compares a column of single values.
+fn comparable(name: &str, columns: &[SqlColumn], snapshot: &TableSnapshot) -> Option<Comparable> {
+    let column = columns.iter().find(|column| column.name == name && !column.list && !column.bits)?;
+    Comparable::new(snapshot, 0, column.path())
+}
+
+/// Reads a value of a plan.
+fn literal(value: &ScalarValue) -> Option<Literal> {
+    let instant = |value: &i64, nanos: i128| Literal::Timestamp(i128::from(*value) * nanos);
+    Some(match value {
+        ScalarValue::Int8(Some(number)) => Literal::Int((*number).into()),
+        ScalarValue::Int16(Some(number)) => Literal::Int((*number).into()),
+        ScalarValue::Int32(Some(number)) => Literal::Int((*number).into()),
+        ScalarValue::Int64(Some(number)) => Literal::Int(*number),
+        ScalarValue::UInt64(Some(number)) => Literal::UInt(*number),
+        ScalarValue::Float32(Some(number)) => Literal::Float((*number).into()),
+        ScalarValue::Float64(Some(number)) => Literal::Float(*number),
+        ScalarValue::Boolean(Some(flag)) => Literal::Bool(*flag),
+        ScalarValue::Utf8(Some(text)) | ScalarValue::Utf8View(Some(text)) => Literal::Str(text.clone()),
+        ScalarValue::TimestampMillisecond(Some(value), None) => instant(value, 1_000_000),
+        ScalarValue::TimestampMicrosecond(Some(value), None) => instant(value, 1_000),
+        ScalarValue::TimestampNanosecond(Some(value), None) => instant(value, 1),
+        _ => return None,
+    })
+}

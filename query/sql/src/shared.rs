@@ -1,0 +1,169 @@
+//! A relation that several nodes of a plan read runs once: a query of WITH that is named twice, the values of an IN.
+//!
+//! Each reader has a plan of the relation. The first that asks for rows runs its own and leaves them to the others, which run
+//! none. The rows are memory of the statement until its plan is dropped.
+
+use std::cmp::Ordering;
+use std::fmt;
+use std::hash::{Hash, Hasher};
+use std::sync::Arc;
+
+use datafusion::arrow::array::RecordBatch;
+use datafusion::common::runtime::SpawnedTask;
+use datafusion::common::{DFSchemaRef, Result, plan_err};
+use datafusion::error::DataFusionError;
+use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
+use datafusion::execution::{SendableRecordBatchStream, TaskContext};
+use datafusion::logical_expr::{Expr, LogicalPlan, UserDefinedLogicalNodeCore};
+use datafusion::physical_expr::{EquivalenceProperties, Partitioning};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType};
+use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
+use datafusion::physical_plan::{
+    DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties, execute_stream,
+};
+use futures::{StreamExt, TryStreamExt, stream};
+use tokio::sync::OnceCell;
+
+/// The rows of a relation, once they are there.
+type SharedRows = OnceCell<(Vec<RecordBatch>, MemoryReservation)>;
+
+/// The node of a plan that reads a shared relation.
+#[derive(Clone, Debug)]
+pub(crate) struct Shared {
+    input: LogicalPlan,
+    rows: Arc<SharedRows>,
+}
+
+impl Shared {
+    /// Makes a relation that clones of the node share.
+    pub(crate) fn new(input: LogicalPlan) -> Self {
+        Self { input, rows: Arc::default() }
+    }
+
+    /// Makes the physical node.
+    pub(crate) fn exec(&self, input: Arc<dyn ExecutionPlan>) -> Arc<dyn ExecutionPlan> {
+        let properties = PlanProperties::new(
+            EquivalenceProperties::new(input.schema()),
+            Partitioning::UnknownPartitioning(1),
+            EmissionType::Final,
+            Boundedness::Bounded,
+        );
+        Arc::new(SharedExec { input, rows: Arc::clone(&self.rows), properties: Arc::new(properties) })
+    }
+}
+
+impl PartialEq for Shared {
+    fn eq(&self, other: &Self) -> bool {
+        Arc::ptr_eq(&self.rows, &other.rows)
+    }
+}
+
+impl Eq for Shared {}
+
+impl Hash for Shared {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        self.input.hash(state);
+    }
+}
+
+impl PartialOrd for Shared {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        self.input.partial_cmp(&other.input)
+    }
+}
+
+impl UserDefinedLogicalNodeCore for Shared {
+    fn name(&self) -> &str {
+        "Shared"
+    }
+
+    fn inputs(&self) -> Vec<&LogicalPlan> {
+        vec![&self.input]
+    }
+
+    fn schema(&self) -> &DFSchemaRef {
+        self.input.schema()
+    }
+
+    fn expressions(&self) -> Vec<Expr> {
+        Vec::new()
+    }
+
+    fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Shared")
+    }
+
+    fn with_exprs_and_inputs(&self, _exprs: Vec<Expr>, mut inputs: Vec<LogicalPlan>) -> Result<Self> {
+        match inputs.pop() {
+            Some(input) => Ok(Self { input, ..self.clone() }),
+            None => plan_err!("a shared relation needs a plan"),
+        }
+    }
+
+    // Every reader takes all columns and rows: they have the same ones.
+    fn prevent_predicate_push_down_columns(&self) -> std::collections::HashSet<String> {
+        self.input.schema().fields().iter().map(|field| field.name().clone()).collect()
+    }
+
+    fn necessary_children_exprs(&self, _output_columns: &[usize]) -> Option<Vec<Vec<usize>>> {
+        Some(vec![(0..self.input.schema().fields().len()).collect()])
+    }
+}
+
+/// Reads a shared relation.
+#[derive(Clone, Debug)]
+struct SharedExec {
+    input: Arc<dyn ExecutionPlan>,
+    rows: Arc<SharedRows>,
+    properties: Arc<PlanProperties>,
+}
+
+impl DisplayAs for SharedExec {
+    fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("SharedExec")
+    }
+}
+
+impl ExecutionPlan for SharedExec {
+    fn name(&self) -> &str {
+        "SharedExec"
+    }
+
+    fn properties(&self) -> &Arc<PlanProperties> {
+        &self.properties
+    }
+
+    millrace_matching::over_one_input!();
+
+    fn execute(&self, _partition: usize, context: Arc<TaskContext>) -> Result<SendableRecordBatchStream> {
+        let Self { input, rows, .. } = self.clone();
+        let schema = input.schema();
+        let read = async move {
+            // A reader may wait for another stream of its task while this one is not polled.
+            let run = || async {
+                let run = SpawnedTask::spawn(collected(input, context));
+                run.join_unwind().await.map_err(|error| DataFusionError::ExecutionJoin(Box::new(error)))?
+            };
+            let (batches, _) = rows.get_or_try_init(run).await?;
+            Ok::<_, DataFusionError>(stream::iter(batches.clone().into_iter().map(Ok)))
+        };
+        let batches = stream::once(read).try_flatten();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, batches)))
+    }
+}
+
+/// Runs a plan, within the memory of the statement.
+async fn collected(
+    input: Arc<dyn ExecutionPlan>,
+    context: Arc<TaskContext>,
+) -> Result<(Vec<RecordBatch>, MemoryReservation)> {
+    let memory = MemoryConsumer::new("rows that are read twice").register(context.memory_pool());
+    let mut stream = execute_stream(input, context)?;
+    let mut batches = Vec::new();
+    while let Some(batch) = stream.next().await {
+        let batch = batch?;
+        memory.try_grow(batch.get_array_memory_size())?;
+        batches.push(batch);
+    }
+    Ok((batches, memory))
+}
