@@ -145,7 +145,7 @@ mod tests {
                     let at = (local(start) + Duration::minutes(minutes)).and_utc();
                     let shown = at.with_timezone(&zone).naive_local();
                     let found = zone.from_local_datetime(&shown);
-                    let (earliest, latest) = (found.clone().earliest().unwrap(), found.latest().unwrap());
+                    let (earliest, latest) = (found.earliest().unwrap(), found.latest().unwrap());
                     assert!(earliest == at || latest == at, "{name} {at}");
                 }
             }

@@ -215,6 +215,7 @@ fn tag(text: &str) -> Option<(String, usize, bool)> {
     }
     let limit = rest.len().min(MAX_MARKUP_BYTES);
     let start = rest.len();
+    let mut behind_name = !closing;
     loop {
         if start - rest.len() > limit {
             return None;
@@ -229,14 +230,16 @@ fn tag(text: &str) -> Option<(String, usize, bool)> {
             let after = after.trim_start_matches(is_space).strip_prefix('>')?;
             return Some((name.to_lowercase(), text.len() - after.len(), closing));
         }
-        if !spaced {
+        // Lucene takes a value right behind the name of a start tag, too.
+        let may_lack_name = std::mem::take(&mut behind_name) && rest.starts_with('=');
+        if !spaced && !may_lack_name {
             return None;
         }
         // An attribute, with or without a value.
         let end = rest
             .find(|c: char| is_space(c) || matches!(c, '=' | '>' | '/' | '<' | '"' | '\''))
             .unwrap_or(rest.len());
-        if end == 0 {
+        if end == 0 && !may_lack_name {
             return None;
         }
         rest = &rest[end..];
@@ -275,7 +278,7 @@ fn is_space(c: char) -> bool {
 }
 
 fn is_name(c: char) -> bool {
-    c.is_alphanumeric() || matches!(c, '.' | '-' | '_' | ':' | '\u{b7}')
+    c.is_alphanumeric() || is_mark(c) || matches!(c, '.' | '-' | '_' | ':' | '\u{b7}')
 }
 
 /// Reads what begins with `&`. A reference ends in a semicolon or where the text does.
