@@ -10,7 +10,7 @@ use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
 use millrace_matching::table::partitions::RowPartition;
 use millrace_matching::table::{ROW, SCORE, SEGMENT};
-use millrace_storage::segment::WINDOW_ROWS;
+use millrace_segment::WINDOW_ROWS;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 use tokio::sync::mpsc::Sender;
