@@ -11,7 +11,6 @@ use http::{HeaderMap, Method, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use millrace_accounts::{Credentials, Scheme};
-use millrace_catalog::access::Principal;
 use millrace_engine::NodeFault;
 use millrace_listen::{
     BodyError, BodyReader, Budget, Reservation, Reserve, check_host, check_origin, check_same_origin,

@@ -11,6 +11,8 @@ use millrace_alerting::Alerting;
 use millrace_api::{
     AuditConfig, Console, DataApi, HttpConfig, Identity, Node as Shared, SearchQueryParser, Service,
 };
+use millrace_catalog::{AccountChange, AccountRecord};
+use millrace_engine::{Config, Engine};
 use millrace_intelligence::Intelligence;
 use millrace_notifications::Notifications;
 use millrace_query::SearchService;

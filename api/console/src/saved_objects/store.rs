@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use millrace_engine::{Action, DocResult, Engine, RefreshPolicy, Session, StoredDoc, WriteOp, hidden_index};
+use millrace_engine::{DocResult, Engine, RefreshPolicy, Session, WriteOp, hidden_index};
 use millrace_query::{OutcomeBody, SearchService};
 use millrace_engine::{DocumentVersion, Precondition, SystemDocument, SystemDocuments};
 use millrace_runtime::Error as StorageError;

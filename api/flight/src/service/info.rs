@@ -16,8 +16,6 @@ use super::command::DescriptorCommand;
 use super::get::sealed;
 use crate::call::Call;
 use crate::limits::all_of;
-use crate::metadata;
-use crate::statement;
 use crate::tickets::{Id, Kind, Ticket};
 use crate::{metadata, statement, status, wire};
 
