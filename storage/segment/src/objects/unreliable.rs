@@ -4,6 +4,8 @@
 //! read may be answered with other bytes, with a part, or with "not found". What is late happens at some later
 //! request, in any order, also after the process that asked has ended.
 
+#![allow(clippy::unwrap_used, reason = "a fault of the simulation fails its test")]
+
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
