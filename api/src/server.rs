@@ -10,6 +10,7 @@ use millrace_accounts::{Accounts, TokenLifetimes};
 use millrace_alerting::Alerting;
 use millrace_console::{Console, Management};
 use millrace_data_api::{DataApi, SearchQueryParser, memory_limit};
+use millrace_engine::Engine;
 use millrace_gateway::{
     AuditConfig, AuditWriter, BoundListeners, HttpConfig, Identity, ListenError, ListenerConfig,
     ListenerContext, NAME, Node, Service,
@@ -19,7 +20,6 @@ use millrace_listen::{Config, Tls, TlsFiles};
 use millrace_notifications::Notifications;
 use millrace_pipelines::Manager;
 use millrace_query::SearchService;
-use millrace_engine::Engine;
 
 /// Configuration of the listeners and their users.
 #[derive(Clone, Debug)]

@@ -19,11 +19,14 @@ use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use chrono::{DateTime, SecondsFormat, Utc};
-use millrace_segment::{RowParts};
-use millrace_mapping::source::{Members};
 use millrace_catalog::access::Principal;
-use millrace_engine::{Action, ActionKind, DeadLetter, Engine, OnReject, Precondition, SourceWrite, SystemDocument, SystemDocuments, Update, VersionType, WriteOp, hidden_index};
+use millrace_engine::{
+    Action, ActionKind, DeadLetter, Engine, OnReject, Precondition, SourceWrite, SystemDocument,
+    SystemDocuments, Update, VersionType, WriteOp, hidden_index,
+};
+use millrace_mapping::source::Members;
 use millrace_runtime::{Error, Kind, Result};
+use millrace_segment::RowParts;
 use serde_json::{Map, Value, json};
 
 pub use bounds::{Limits, MAX_BYTES, Policy, RetentionTask};

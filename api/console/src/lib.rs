@@ -23,11 +23,11 @@ use std::sync::Arc;
 
 use ::http::HeaderMap;
 use millrace_alerting::Alerting;
+use millrace_engine::Engine;
 use millrace_gateway::{API_VERSION, Api, DeniedRule, FaultSource, http};
 use millrace_intelligence::Intelligence;
 use millrace_notifications::Notifications;
 use millrace_query::SearchService;
-use millrace_engine::Engine;
 
 pub use pipelines::Management;
 pub use route::{console as console_routes, management as management_routes};

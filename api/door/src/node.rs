@@ -6,10 +6,10 @@ use std::sync::Arc;
 
 use http::request::Parts;
 use millrace_accounts::{Accounts, Credentials, Scheme};
+use millrace_catalog::access::{Action, ActionSet, Caller, Principal, Privileges};
+use millrace_engine::{Engine, Session};
 use millrace_listen::Tls;
 use millrace_query::SearchService;
-use millrace_catalog::access::{Action, ActionSet, Caller, Privileges, Principal};
-use millrace_engine::{Engine, Session};
 
 use crate::audit::{Audit, Config as AuditConfig, HandlerNotes};
 use crate::client::ClientConnection;

@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use millrace_gateway::{Entry, ListenerContext};
 use millrace_catalog::access::Action;
 use millrace_engine::Session;
+use millrace_gateway::{Entry, ListenerContext};
 use millrace_runtime::Compute;
 use parking_lot::Mutex;
 use tonic::{Code, Status};

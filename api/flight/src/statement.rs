@@ -7,8 +7,8 @@ use millrace_engine::Session;
 use millrace_query::{SearchService, SqlError, StatementDescription};
 use tonic::{Code, Status};
 
-use crate::handles::PreparedStatement;
 use crate::call::Call;
+use crate::handles::PreparedStatement;
 use crate::status;
 use crate::wire::Answer;
 

@@ -1,7 +1,7 @@
 //! Errors as gRPC has them.
 
-use millrace_gateway::Error;
 use millrace_engine::Session;
+use millrace_gateway::Error;
 use millrace_runtime::Error as StoreError;
 use tonic::{Code, Status};
 

@@ -4,10 +4,10 @@ use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use millrace_engine::WriteOp;
 use millrace_ingest::budget::Reservation;
 use millrace_ingest::output::{Output, Sink};
 use millrace_ingest::{Ack, Event, Move, Provenance};
-use millrace_engine::WriteOp;
 use millrace_runtime::Instant;
 use ring::digest::{Context, SHA256};
 

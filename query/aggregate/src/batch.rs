@@ -11,9 +11,9 @@ use arrow::array::{Array, ArrayRef, AsArray, Float64Array, Int64Array, StringVie
 use arrow::buffer::{NullBuffer, OffsetBuffer};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type, Int64Type, TimeUnit, UInt64Type};
+use millrace_mapping::PathId;
 use millrace_scoring::one_batch::read_rows;
 use millrace_scoring::source::Source;
-use millrace_mapping::PathId;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 

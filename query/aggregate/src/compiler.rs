@@ -6,11 +6,11 @@ use std::sync::Arc;
 
 use millrace_dsl::aggs::ValuesSource;
 use millrace_dsl::query::{Common, NestedQuery, NestedScore, Query};
+use millrace_mapping::{DateFormat, PathId, Scalar};
 use millrace_matching::lower;
 use millrace_matching::table::TableSnapshot;
 use millrace_matching::table::resolve::{IndexContext, resolve};
 use millrace_matching::table::statistics::Functions;
-use millrace_mapping::{DateFormat, PathId, Scalar};
 use millrace_time::Zone;
 use millrace_work::error::{Error, Result};
 use serde_json::Value;

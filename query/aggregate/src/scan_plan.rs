@@ -5,9 +5,9 @@
 
 use std::sync::Arc;
 
+use millrace_mapping::PathId;
 use millrace_matching::table::statistics::Functions;
 use millrace_scoring::node::ResolvedPredicate;
-use millrace_mapping::PathId;
 
 /// Scopes and filters of a tree of aggregations.
 #[derive(Debug, Default)]

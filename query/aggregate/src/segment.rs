@@ -3,6 +3,7 @@
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 
+use millrace_mapping::PathId;
 use millrace_matching::table::{TableSegment, TableState};
 use millrace_scoring::collect::{overlap, row_set};
 use millrace_scoring::condition::RowCount;
@@ -10,7 +11,6 @@ use millrace_scoring::nested::{Elements, NestedNode};
 use millrace_scoring::node::Node;
 use millrace_scoring::prepare::prepare;
 use millrace_scoring::source::Source;
-use millrace_mapping::PathId;
 use millrace_segment::{Nested, list_rows};
 use millrace_work::QueryContext;
 use millrace_work::error::Result;

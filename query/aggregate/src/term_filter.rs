@@ -2,8 +2,8 @@
 
 use std::collections::HashSet;
 
-use millrace_scoring::automaton::Pattern;
 use millrace_runtime::murmur::hash32;
+use millrace_scoring::automaton::Pattern;
 
 /// Selection of terms.
 #[derive(Debug, Default)]

@@ -1,7 +1,7 @@
 //! The aliases through which an index is named: their filters and routing values.
 
-use millrace_dsl::query;
 use millrace_catalog::metadata::IndexMeta;
+use millrace_dsl::query;
 use millrace_mapping::pattern::matches;
 use millrace_work::error::{Error, Result};
 use serde_json::Value;

@@ -14,8 +14,8 @@ use datafusion::common::ScalarValue;
 use datafusion::logical_expr::{Expr, SortExpr, ident, lit};
 use millrace_dsl::fields::check_format;
 use millrace_dsl::json::integer;
-use millrace_scoring::collect::{Address, Cursor};
 use millrace_mapping::DateFormat;
+use millrace_scoring::collect::{Address, Cursor};
 use serde_json::{Value, json};
 
 pub use self::encoded::{Encoder, SortColumn};

@@ -6,8 +6,8 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch, StringViewArray};
 use datafusion::arrow::datatypes::{Field, Schema};
-use millrace_engine::Session;
 use millrace_catalog::metadata::IndicesOptions;
+use millrace_engine::Session;
 use millrace_target::target;
 
 pub(crate) use self::elasticsearch::show;

@@ -19,8 +19,8 @@ use std::ops::{Deref, DerefMut};
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_runtime::Instant;
 use millrace_catalog::access::Caller;
+use millrace_runtime::Instant;
 use millrace_work::compute::{Stop, StopOnDrop};
 use millrace_work::error::Error;
 use tokio::runtime::{Builder, Handle, Runtime};

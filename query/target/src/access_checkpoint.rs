@@ -4,9 +4,9 @@
 
 use std::sync::Arc;
 
-use millrace_matching::table::TableSnapshot;
-use millrace_engine::Session;
 use millrace_catalog::access::Action;
+use millrace_engine::Session;
+use millrace_matching::table::TableSnapshot;
 use millrace_work::error::Result;
 
 /// Checks that the caller may still read the indices of a snapshot as it did when the snapshot was pinned.

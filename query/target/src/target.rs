@@ -7,15 +7,15 @@ use millrace_catalog::access::{Action, DocumentRules};
 use millrace_catalog::metadata::{IndexMeta, IndicesOptions, Metadata};
 use millrace_catalog::routing;
 use millrace_dsl::params::Scope;
+use millrace_engine::{Index, Session, Snapshot};
+use millrace_mapping::Mapping;
+use millrace_mapping::fields::FieldRules;
 use millrace_matching::aliases::Aliases;
 use millrace_matching::rules;
 use millrace_matching::table::access_snapshot::AccessSnapshot;
 use millrace_matching::table::ruled::attach_ruled_rows;
 use millrace_matching::table::{TableIndex, TableSegment, TableSnapshot};
 use millrace_scoring::reader::SegmentReader;
-use millrace_mapping::fields::FieldRules;
-use millrace_mapping::Mapping;
-use millrace_engine::{Index, Session, Snapshot};
 use millrace_work::error::Result;
 
 /// Indices that a search refreshes at a time.

@@ -11,8 +11,8 @@ use std::io;
 use std::path::PathBuf;
 use std::sync::Arc;
 
-use millrace_runtime::disk::replace_file;
 use millrace_engine::Engine;
+use millrace_runtime::disk::replace_file;
 use millrace_runtime::{Error, Result};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 

@@ -5,9 +5,9 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
 use std::time::Duration;
 
+use millrace_engine::Engine;
 use millrace_rules::Time;
 use millrace_rules::engine::{Condition, Status};
-use millrace_engine::Engine;
 use millrace_runtime::Instant;
 use parking_lot::Mutex;
 use serde_json::{Value, json};

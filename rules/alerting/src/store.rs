@@ -6,10 +6,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use millrace_engine::{
+    DocumentMirror, DocumentVersion, Engine, MirroredDocument, RefreshPolicy, SystemDocument,
+    UnreadableDocument,
+};
 use millrace_rules::Time;
 use millrace_rules::definition::Definition;
 use millrace_rules::engine::{Rule, SilenceOrder};
-use millrace_engine::{DocumentMirror, DocumentVersion, Engine, MirroredDocument, RefreshPolicy, SystemDocument, UnreadableDocument};
 use millrace_runtime::Error as StorageError;
 use serde_json::{Value, json};
 

@@ -39,8 +39,8 @@ use std::sync::Arc;
 
 use millrace_accounts::Accounts;
 use millrace_catalog::access::{Caller, Principal};
-use millrace_query::SearchService;
 use millrace_engine::Engine;
+use millrace_query::SearchService;
 use millrace_runtime::{Error as StorageError, EventLoop, Priority};
 use parking_lot::Mutex;
 use serde_json::{Value, json};

@@ -8,9 +8,11 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use millrace_catalog::metadata::{IndicesOptions, Metadata};
 use millrace_catalog::access::Principal;
-use millrace_engine::{Action, Engine, Precondition, RefreshPolicy, SystemDocument, SystemDocuments, Update, WriteOp};
+use millrace_catalog::metadata::{IndicesOptions, Metadata};
+use millrace_engine::{
+    Action, Engine, Precondition, RefreshPolicy, SystemDocument, SystemDocuments, Update, WriteOp,
+};
 use millrace_runtime::Error as StorageError;
 use serde_json::{Map, Value, json};
 

@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millrace_catalog::access::Action;
-use millrace_forecast::{Algorithm, Series, TrainedModel, seed, train};
 use millrace_engine::Session;
+use millrace_forecast::{Algorithm, Series, TrainedModel, seed, train};
 use millrace_runtime::Instant;
 use millrace_runtime::Priority;
 

@@ -6,7 +6,10 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millrace_engine::{DocumentMirror, DocumentVersion, Engine, MirroredDocument, RefreshPolicy, SystemDocument, UnreadableDocument};
+use millrace_engine::{
+    DocumentMirror, DocumentVersion, Engine, MirroredDocument, RefreshPolicy, SystemDocument,
+    UnreadableDocument,
+};
 use millrace_runtime::Error as StorageError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};

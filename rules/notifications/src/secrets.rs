@@ -10,7 +10,9 @@ use std::sync::Arc;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
-use millrace_engine::{DocResult, Engine, Precondition, RefreshPolicy, Session, SystemDocument, SystemDocuments};
+use millrace_engine::{
+    DocResult, Engine, Precondition, RefreshPolicy, Session, SystemDocument, SystemDocuments,
+};
 use millrace_query::SearchService;
 use millrace_rules::Time;
 use millrace_rules::definition::notification::Secret;

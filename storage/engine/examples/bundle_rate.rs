@@ -16,8 +16,8 @@ use std::time::Duration;
 use millrace_mapping::analysis::Analyzers;
 use millrace_mapping::document::{Chunk, Column, Strings, Values};
 use millrace_mapping::{ColumnKind, PathId, Scalar};
-use millrace_segment::bundle::{self, Bundle, FieldSpec, Indexing, Record, RowMap};
 use millrace_runtime::Instant;
+use millrace_segment::bundle::{self, Bundle, FieldSpec, Indexing, Record, RowMap};
 use tantivy::directory::OwnedBytes;
 
 const TIMESTAMP: PathId = PathId(0);

@@ -8,8 +8,8 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use millrace_engine::{DocResult, Engine, RefreshPolicy, Session, WriteOp, hidden_index};
-use millrace_query::{OutcomeBody, SearchService};
 use millrace_engine::{DocumentVersion, Precondition, SystemDocument, SystemDocuments};
+use millrace_query::{OutcomeBody, SearchService};
 use millrace_runtime::Error as StorageError;
 use serde::Deserialize;
 use serde_json::value::RawValue;

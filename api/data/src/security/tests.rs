@@ -4,10 +4,10 @@ use std::net::{IpAddr, Ipv4Addr};
 
 use futures::future::BoxFuture;
 use millrace_accounts::{self as accounts, Accounts, Scheme, User};
+use millrace_catalog::access::Principal;
 use millrace_engine::access::Sender;
 use millrace_engine::{Config, Engine};
 use millrace_query::SearchService;
-use millrace_catalog::access::Principal;
 use millrace_runtime::SystemClock;
 use tempfile::TempDir;
 

@@ -14,8 +14,8 @@ use http::header::{CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, VARY};
 use http::{HeaderMap, HeaderName, HeaderValue, StatusCode};
 use http_body_util::Full;
 use millrace_listen::Budget;
-use millrace_runtime::Compute;
 use millrace_mapping::source::Members;
+use millrace_runtime::Compute;
 use serde_json::Value;
 
 use crate::error::Error;

@@ -7,8 +7,8 @@ use bytes::{Buf, Bytes};
 use datafusion::arrow::array::{Int64Array, RecordBatch};
 use datafusion::arrow::datatypes::SchemaRef;
 use futures::{StreamExt, stream};
-use millrace_runtime::Compute;
 use millrace_catalog::access::Action;
+use millrace_runtime::Compute;
 use tonic::Status;
 
 use super::info::of_update;

@@ -6,8 +6,8 @@ use std::sync::Arc;
 use millrace_dsl::aggs::{self, IncludeExclude, Terms};
 use millrace_dsl::json::text;
 use millrace_dsl::query::RegexpFlags;
-use millrace_scoring::automaton::Pattern;
 use millrace_mapping::Scalar;
+use millrace_scoring::automaton::Pattern;
 use millrace_work::error::{Error, Result};
 use serde_json::{Value, json};
 

@@ -8,11 +8,13 @@ use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryConsumer, Memor
 use millrace_catalog::access::Principal;
 use millrace_catalog::metadata::{Metadata, Uuid};
 use millrace_dsl::aggs::{Aggregations, CalendarUnit};
-use millrace_matching::table::partitions::RowPartition;
-use millrace_matching::table::{IndexTable, ScanOptions, TableIndex, TableSegment, TableSnapshot, TableState};
-use millrace_scoring::reader::SegmentReader;
 use millrace_engine::{Action, Config, Engine, RefreshPolicy, WriteOp};
+use millrace_matching::table::partitions::RowPartition;
+use millrace_matching::table::{
+    IndexTable, ScanOptions, TableIndex, TableSegment, TableSnapshot, TableState,
+};
 use millrace_runtime::{ManualClock, SharedClock};
+use millrace_scoring::reader::SegmentReader;
 use millrace_work::QueryContext;
 use millrace_work::compute::Compute;
 use millrace_work::error::Error;

@@ -6,11 +6,11 @@
 
 use std::sync::Arc;
 
+use millrace_mapping::{PathId, Scalar};
 use millrace_scoring::automaton::Pattern;
 use millrace_scoring::node::{Expansion, Node};
 use millrace_scoring::operands::{ExactValue, RawBound};
 use millrace_scoring::phrase::{Phrase, PlaceTerms};
-use millrace_mapping::{PathId, Scalar};
 use millrace_segment::ValueRange;
 
 use super::clause::{Clause, Tree};

@@ -4,9 +4,9 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use millrace_scoring::reader::SegmentReader;
-use millrace_runtime::Compute;
 use millrace_mapping::{Mapping, PathId};
+use millrace_runtime::Compute;
+use millrace_scoring::reader::SegmentReader;
 use millrace_segment::{Document, Segment};
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;

@@ -3,8 +3,8 @@
 use std::fmt::Write;
 use std::sync::Arc;
 
-use millrace_scoring::node::{ExpansionSelection, Node, ResolvedPredicate};
 use millrace_mapping::Mapping;
+use millrace_scoring::node::{ExpansionSelection, Node, ResolvedPredicate};
 use millrace_work::error::{Error, Result};
 
 use super::fields::Fields;

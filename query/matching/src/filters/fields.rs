@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
+use millrace_mapping::PathId;
 use millrace_scoring::intervals::Intervals;
 use millrace_scoring::node::{Node, ResolvedPredicate};
-use millrace_mapping::PathId;
 
 /// Fields and columns that filters ask.
 #[derive(Clone, Debug, Default)]

@@ -9,11 +9,11 @@ use std::ops::ControlFlow;
 
 use foldhash::fast::FixedState;
 use hashbrown::HashMap as Map;
+use millrace_mapping::PathId;
 use millrace_scoring::automaton::Pattern;
 use millrace_scoring::lists::for_each_number;
 use millrace_scoring::nested::Elements;
 use millrace_scoring::source::{Source, visit};
-use millrace_mapping::PathId;
 use millrace_segment::{ColumnPath as ParsedPlace, ParsedDocuments};
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;

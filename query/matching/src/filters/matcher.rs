@@ -3,6 +3,8 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use millrace_mapping::Mapping;
+use millrace_runtime::Compute;
 use millrace_scoring::collect::row_set;
 use millrace_scoring::condition::SharedCondition;
 use millrace_scoring::conjunction::ConjunctionScorer;
@@ -14,8 +16,6 @@ use millrace_scoring::prepare::prepare;
 use millrace_scoring::reader::SegmentReader;
 use millrace_scoring::row_set::RowSet;
 use millrace_scoring::source::Source;
-use millrace_runtime::Compute;
-use millrace_mapping::Mapping;
 use millrace_segment::ParsedDocuments;
 use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};

@@ -10,13 +10,13 @@ use arrow::array::{ArrayRef, ListArray, StringViewArray, UInt32Array, UInt64Arra
 use arrow::buffer::OffsetBuffer;
 use arrow::compute::take;
 use arrow::datatypes::Field;
+use millrace_mapping::PathId;
 use millrace_scoring::lists::Lists;
 use millrace_scoring::nested::{Elements, NestedNode, matching_elements};
 use millrace_scoring::node::{Node, ResolvedPredicate};
 use millrace_scoring::one_batch::read_rows;
 use millrace_scoring::reader::SegmentReader;
 use millrace_scoring::source::Source;
-use millrace_mapping::PathId;
 use millrace_segment::{ColumnBatch, RowParts};
 use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};

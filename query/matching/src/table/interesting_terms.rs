@@ -7,10 +7,10 @@ use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use millrace_mapping::PathId;
 use millrace_scoring::interesting_terms::{InterestingTerm, InterestingTerms};
 use millrace_scoring::node::Expansion;
 use millrace_scoring::visible_terms::VisibleTerms;
-use millrace_mapping::PathId;
 use millrace_work::QueryContext;
 use millrace_work::error::Result;
 

@@ -13,8 +13,8 @@ use arrow::array::{
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Float64Type, Int64Type, UInt64Type};
 use millrace_dsl::sort::Mode;
-use millrace_scoring::lists::{Lists, fits_ignore_above};
 use millrace_mapping::{ColumnKind, PathId};
+use millrace_scoring::lists::{Lists, fits_ignore_above};
 use millrace_work::error::Result;
 
 use super::derived_key::DerivedKey;

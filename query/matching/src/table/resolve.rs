@@ -33,11 +33,11 @@ use std::sync::Arc;
 
 use millrace_catalog::metadata::IndexMeta;
 use millrace_dsl::json::{integer, text};
+use millrace_mapping::pattern::matches;
+use millrace_mapping::{Field, FieldType, Mapping};
 use millrace_scoring::metadata::Metadata;
 use millrace_scoring::node::{Expansion, Join, Node, ResolvedPredicate, StatisticsTerm, TermStatistics};
 use millrace_scoring::operands::Weight;
-use millrace_mapping::{Field, FieldType, Mapping};
-use millrace_mapping::pattern::matches;
 use serde_json::Value;
 
 use self::nested::Scope;

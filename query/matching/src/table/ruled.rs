@@ -9,13 +9,13 @@
 use std::fmt;
 use std::sync::{Arc, OnceLock};
 
+use millrace_mapping::PathId;
 use millrace_scoring::collect::row_set;
 use millrace_scoring::functions::ShardFunctions;
 use millrace_scoring::node::ResolvedPredicate;
 use millrace_scoring::prepare::prepare;
 use millrace_scoring::ruled_rows::{RowVisibility, RuledRows};
 use millrace_scoring::source::Source;
-use millrace_mapping::PathId;
 use millrace_work::QueryContext;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;

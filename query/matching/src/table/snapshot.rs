@@ -3,12 +3,12 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use millrace_catalog::metadata::IndexMeta;
+use millrace_mapping::Mapping;
 use millrace_scoring::collect::Address;
 use millrace_scoring::reader::SegmentReader;
 use millrace_scoring::ruled_rows::RuledRows;
 use millrace_scoring::source::Source;
-use millrace_mapping::Mapping;
-use millrace_catalog::metadata::IndexMeta;
 use millrace_work::QueryContext;
 use roaring::RoaringBitmap;
 

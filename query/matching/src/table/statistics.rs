@@ -7,6 +7,8 @@ use std::ops::ControlFlow;
 use std::sync::{Arc, OnceLock};
 
 use millrace_dsl::query::FeatureFunction;
+use millrace_mapping::document::{feature_of, feature_value};
+use millrace_mapping::{PathId, Scalar};
 use millrace_scoring::bm25::{Bm25, Statistics, idf};
 use millrace_scoring::functions::LeafScore;
 use millrace_scoring::functions::{ExpandedTerm, ExpandedTerms, ShardFunctions};
@@ -15,8 +17,6 @@ use millrace_scoring::node::{
 };
 use millrace_scoring::reader::{InvertedIndex, SegmentReader};
 use millrace_scoring::visible_terms::VisibleTerms;
-use millrace_mapping::document::{feature_of, feature_value};
-use millrace_mapping::{PathId, Scalar};
 use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result, ShardFailure};
 

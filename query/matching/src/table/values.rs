@@ -5,8 +5,8 @@
 
 use millrace_dsl::json::{not_a_number, text, token};
 use millrace_dsl::query::{Bound, RangeQuery};
-use millrace_scoring::operands::ExactValue;
 use millrace_mapping::{ColumnKind, Field, FieldType, Mapping, Scalar};
+use millrace_scoring::operands::ExactValue;
 use millrace_segment::ValueRange;
 use millrace_time::Zone;
 use millrace_work::error::{Error, Result};

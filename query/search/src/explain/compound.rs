@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use millrace_dsl::query::{BoostMode, Combination, NestedScore, ScoreMode};
+use millrace_mapping::{PathId, Scalar};
 use millrace_scoring::bm25::Bm25;
 use millrace_scoring::failure::Failure;
 use millrace_scoring::function_score::{FunctionScore, WeightedFunction};
@@ -19,7 +20,6 @@ use millrace_scoring::row_function::{FunctionScope, RowFunction, value_at};
 use millrace_scoring::spans::expression::{SpanTerms, Spans};
 use millrace_scoring::spans::{self, SpansScorer};
 use millrace_scoring::{Scorer, bm25};
-use millrace_mapping::{PathId, Scalar};
 use millrace_work::error::Result;
 
 use super::describe::described;

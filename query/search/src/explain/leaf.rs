@@ -2,13 +2,13 @@
 
 use std::sync::Arc;
 
+use millrace_mapping::Mapping;
 use millrace_scoring::bm25::{B, Bm25, K1};
 use millrace_scoring::node::Node;
 use millrace_scoring::operands::Weight;
 use millrace_scoring::prepare::prepare;
 use millrace_scoring::reader::InvertedIndex;
 use millrace_scoring::source::Source;
-use millrace_mapping::Mapping;
 use millrace_work::error::Result;
 
 use super::describe::described;

@@ -7,6 +7,7 @@ use std::collections::HashSet;
 use std::sync::Arc;
 
 use millrace_dsl::query::{Query, Role};
+use millrace_mapping::{FieldType, PathId, Scalar};
 use millrace_matching::table::leaf::Leaf;
 use millrace_matching::table::predicate::Predicate;
 use millrace_matching::table::resolve::{IndexContext, resolve};
@@ -17,7 +18,6 @@ use millrace_scoring::node::{Node, ResolvedPredicate};
 use millrace_scoring::operands::{TextBound, Weight};
 use millrace_scoring::phrase as score;
 use millrace_scoring::spans::expression::{Span, SpanLeaf, SpanTerms};
-use millrace_mapping::{FieldType, PathId, Scalar};
 use millrace_work::QueryContext;
 use millrace_work::error::Result;
 

@@ -5,9 +5,9 @@
 use std::collections::HashSet;
 use std::sync::Arc;
 
+use millrace_mapping::PathId;
 use millrace_scoring::automaton;
 use millrace_scoring::spans::expression::Span;
-use millrace_mapping::PathId;
 
 /// Something to be marked in a field.
 #[derive(Clone, Debug)]

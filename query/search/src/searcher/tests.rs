@@ -2,11 +2,11 @@ use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, Sender, channel};
 
+use millrace_catalog::metadata::IndexMeta;
+use millrace_mapping::Mapping;
 use millrace_matching::table::{TableIndex, TableSegment};
 use millrace_scoring::fixture::{Access, Fixture, ObservedSegment};
 use millrace_scoring::reader::SegmentReader;
-use millrace_mapping::Mapping;
-use millrace_catalog::metadata::IndexMeta;
 use parking_lot::Mutex;
 use serde_json::Map;
 

@@ -5,12 +5,12 @@ use std::ops::ControlFlow;
 use std::sync::Arc;
 
 use millrace_dsl::suggest::{CategoryContext, CompletionQuery, CompletionSuggester, contexts_of};
-use millrace_matching::table::{TableIndex, TableSegment};
-use millrace_scoring::automaton::Pattern;
-use millrace_scoring::collect::Address;
 use millrace_mapping::analysis::paths;
 use millrace_mapping::document::Completion;
 use millrace_mapping::{Contexts, Field, FieldType, PathId, Scalar};
+use millrace_matching::table::{TableIndex, TableSegment};
+use millrace_scoring::automaton::Pattern;
+use millrace_scoring::collect::Address;
 use millrace_work::compute::Stop;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;

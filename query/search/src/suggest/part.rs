@@ -3,11 +3,11 @@
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+use millrace_mapping::{PathId, Scalar};
 use millrace_matching::table::TableSnapshot;
 use millrace_scoring::automaton::CancellablePattern;
 use millrace_scoring::reader::{InvertedIndex, SegmentReader};
 use millrace_scoring::visible_terms::{VisibleTerms, sum_within};
-use millrace_mapping::{PathId, Scalar};
 use millrace_work::QueryContext;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;

@@ -5,13 +5,13 @@
 use bytes::Bytes;
 use futures::future::BoxFuture;
 use millrace_dsl::params::Params;
+use millrace_engine::Session;
 use millrace_sql::cursor::Token;
 use millrace_sql::elasticsearch_request::ElasticsearchRequest;
 use millrace_sql::error::SqlError;
 use millrace_sql::format::{PageFormat, PageLayout, PageOptions};
 use millrace_sql::native::NativeSearch;
 use millrace_sql::run::Bounds;
-use millrace_engine::Session;
 use millrace_work::error::Result;
 use serde_json::{Value, json};
 

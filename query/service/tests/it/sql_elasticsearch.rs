@@ -1,8 +1,8 @@
 //! `_sql`: statements in the dialect of Elasticsearch, their pages, and statements about metadata.
 
-use millrace_query::{Error, Outcome, OutcomeBody, TextPage};
-use millrace_engine::Session;
 use millrace_catalog::access::Action;
+use millrace_engine::Session;
+use millrace_query::{Error, Outcome, OutcomeBody, TextPage};
 use serde_json::{Value, json};
 
 use crate::delete_by_query::{rights, session};

@@ -1,8 +1,8 @@
 //! Statements of several relations: their plans, and what holds on each of their scans.
 
-use millrace_query::{Config, OutcomeBody};
-use millrace_engine::Session;
 use millrace_catalog::access::Action;
+use millrace_engine::Session;
+use millrace_query::{Config, OutcomeBody};
 use serde_json::{Value, json};
 
 use crate::delete_by_query::{rights, session};

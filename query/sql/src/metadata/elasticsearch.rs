@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
-use millrace_target::target;
+use millrace_catalog::metadata::IndicesOptions;
 use millrace_engine::Session;
 use millrace_mapping::FieldType;
-use millrace_catalog::metadata::IndicesOptions;
+use millrace_target::target;
 
 use super::{Cell, Listing, column, like, listing};
 use crate::bind::OutColumn;

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::{Stream, stream};
-use millrace_runtime::Instant;
 use millrace_catalog::access::Caller;
+use millrace_runtime::Instant;
 use tokio::sync::mpsc;
 use tokio::sync::mpsc::error::TrySendError;
 

@@ -5,12 +5,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_catalog::MemoryCatalog;
-use millrace_runtime::disk::SimulatedDisk;
-use millrace_catalog::metadata::{IndicesOptions, Metadata};
 use millrace_catalog::access::Principal;
+use millrace_catalog::metadata::{IndicesOptions, Metadata};
 use millrace_engine::{Action, Config, Engine, RefreshPolicy, WriteOp};
 use millrace_runtime::Instant;
 use millrace_runtime::SystemClock;
+use millrace_runtime::disk::SimulatedDisk;
 use serde_json::{Value, json};
 
 use crate::fixture::{Server, document, errors, open_engine, until};

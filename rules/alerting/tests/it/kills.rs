@@ -15,7 +15,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use millrace_catalog::access::{Caller, Privileges, Principal};
+use millrace_catalog::access::{Caller, Principal, Privileges};
 use millrace_engine::{Action, Config, RefreshPolicy, WriteOp};
 use millrace_runtime::Instant;
 use rand::rngs::StdRng;

@@ -4,11 +4,11 @@
 //! part that has starts.
 
 use millrace_dsl::query::{MAX_CLAUSES, Rewrite};
+use millrace_mapping::analysis::{Token as Analyzed, shingles};
+use millrace_mapping::{AsYouType, Field, FieldType};
 use millrace_scoring::automaton::Pattern;
 use millrace_scoring::node::Node;
 use millrace_scoring::operands::Weight;
-use millrace_mapping::analysis::{Token as Analyzed, shingles};
-use millrace_mapping::{AsYouType, Field, FieldType};
 use millrace_work::error::Result;
 
 use super::tokens::{Token, Tokens};

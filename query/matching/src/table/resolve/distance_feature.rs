@@ -3,10 +3,10 @@
 use millrace_dsl::json;
 use millrace_dsl::query::geo::{self, Corner, GeoPoint};
 use millrace_dsl::query::{BoostMode, Combination, DistanceFeatureQuery, ScoreMode};
+use millrace_mapping::{ColumnKind, Field, FieldType};
 use millrace_scoring::node::{Node, NodeFunction};
 use millrace_scoring::operands::Weight;
 use millrace_scoring::row_function::{Origin, RowFunction};
-use millrace_mapping::{ColumnKind, Field, FieldType};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 

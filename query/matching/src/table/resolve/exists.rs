@@ -3,12 +3,12 @@
 use std::sync::Arc;
 
 use millrace_dsl::query::ExistsQuery;
+use millrace_mapping::pattern::matches;
+use millrace_mapping::{FieldType, PathId};
 use millrace_scoring::automaton::Pattern;
 use millrace_scoring::metadata::Metadata;
 use millrace_scoring::node::Node;
 use millrace_scoring::operands::Weight;
-use millrace_mapping::{FieldType, PathId};
-use millrace_mapping::pattern::matches;
 use millrace_work::error::{Error, Result};
 
 use super::{LowerClause, PRESENT, Resolver, metadata, searchable};

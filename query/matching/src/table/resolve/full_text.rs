@@ -5,11 +5,11 @@ use millrace_dsl::minimum_should_match::MinimumShouldMatch;
 use millrace_dsl::query::{
     Fuzziness, FuzzyOptions, MAX_CLAUSES, MatchBoolPrefixQuery, MatchQuery, Operator, ZeroTerms,
 };
+use millrace_mapping::analysis::Analyzer;
+use millrace_mapping::{Field, FieldType};
 use millrace_scoring::automaton::Pattern;
 use millrace_scoring::node::{Join, Node, StatisticsTerm};
 use millrace_scoring::operands::Weight;
-use millrace_mapping::analysis::Analyzer;
-use millrace_mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 

@@ -5,10 +5,10 @@ use millrace_dsl::query::geo::{self, Corner, GeoPoint};
 use millrace_dsl::query::{
     Decay, FieldValueFactor, Function, FunctionScoreQuery, RandomScore, double, java_hash,
 };
+use millrace_mapping::{ColumnKind, Field, FieldType};
 use millrace_scoring::node::{Node, NodeFunction};
 use millrace_scoring::row_function::{Curve, Origin, RowFunction};
 use millrace_scoring::values::HashInput;
-use millrace_mapping::{ColumnKind, Field, FieldType};
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 

@@ -2,10 +2,10 @@
 
 use millrace_dsl::query::geo::{GeoPoint, Validation};
 use millrace_dsl::query::{GeoBoundingBoxQuery, GeoDistanceQuery, GeoPolygonQuery};
+use millrace_mapping::{Field, FieldType};
 use millrace_scoring::geo::GeoArea;
 use millrace_scoring::node::Node;
 use millrace_scoring::operands::Weight;
-use millrace_mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 
 use super::{LowerClause, Resolver};

@@ -5,13 +5,13 @@ use std::sync::Arc;
 use millrace_dsl::query::{
     IntervalFilter, IntervalMode, IntervalRule, IntervalsQuery, MAX_CLAUSES, RegexpQuery, TermSource,
 };
+use millrace_mapping::analysis::Analyzer;
+use millrace_mapping::{Field, FieldType};
 use millrace_scoring::automaton::{Pattern, pieces};
 use millrace_scoring::intervals::source::Source;
 use millrace_scoring::intervals::{Intervals, IntervalsLeaf, LeafTerms};
 use millrace_scoring::node::Node;
 use millrace_scoring::operands::Weight;
-use millrace_mapping::analysis::Analyzer;
-use millrace_mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 
 use super::full_text::has_positions;

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use millrace_dsl::json::text;
 use millrace_dsl::query::{Example, MAX_CLAUSES, MoreLikeThisQuery, TermSelection};
+use millrace_mapping::pattern::matches;
+use millrace_mapping::{Field, FieldType};
 use millrace_scoring::automaton::Pattern;
 use millrace_scoring::interesting_terms::InterestingTerms;
 use millrace_scoring::node::{ExpandedScore, Expansion, ExpansionSelection, Node};
 use millrace_scoring::operands::Weight;
 use millrace_scoring::path_values::each_value_at;
-use millrace_mapping::{Field, FieldType};
-use millrace_mapping::pattern::matches;
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 

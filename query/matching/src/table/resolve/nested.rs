@@ -3,9 +3,9 @@
 use std::sync::Arc;
 
 use millrace_dsl::query::NestedQuery;
+use millrace_mapping::PathId;
 use millrace_scoring::nested::NestedNode;
 use millrace_scoring::node::Node;
-use millrace_mapping::PathId;
 use millrace_work::error::{Error, Result};
 
 use super::Resolver;

@@ -7,10 +7,10 @@ use millrace_dsl::query::{
     Fuzziness, FuzzyOptions, FuzzyQuery, MAX_CLAUSES, Normalize, PrefixQuery, RegexpQuery, Rewrite,
     WildcardQuery,
 };
+use millrace_mapping::{Field, FieldType};
 use millrace_scoring::automaton::{Pattern, WildcardItem, pieces};
 use millrace_scoring::node::{ExpandedScore, Expansion, ExpansionSelection, Node};
 use millrace_scoring::operands::Weight;
-use millrace_mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 

@@ -4,11 +4,11 @@ use std::sync::Arc;
 
 use millrace_dsl::json::text;
 use millrace_dsl::query::{MAX_CLAUSES, MatchPhrasePrefixQuery, MatchPhraseQuery};
+use millrace_mapping::{Field, FieldType};
 use millrace_scoring::automaton::Pattern;
 use millrace_scoring::node::{ExpandedScore, Expansion, ExpansionSelection, Join, Node, StatisticsTerm};
 use millrace_scoring::operands::{AnalyzedColumn, Weight};
 use millrace_scoring::phrase::{Phrase, PhrasePosition, PlaceTerms};
-use millrace_mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 

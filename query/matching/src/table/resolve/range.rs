@@ -2,10 +2,10 @@
 
 use millrace_dsl::json::{self, text};
 use millrace_dsl::query::RangeQuery;
+use millrace_mapping::{Field, FieldType};
 use millrace_scoring::metadata::Metadata;
 use millrace_scoring::node::Node;
 use millrace_scoring::operands::Weight;
-use millrace_mapping::{Field, FieldType};
 use millrace_segment::ValueRange;
 use millrace_work::error::{Error, Result};
 

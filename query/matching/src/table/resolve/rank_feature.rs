@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use millrace_dsl::query::{FeatureFunction, RankFeatureQuery};
+use millrace_mapping::document::feature_lead;
+use millrace_mapping::{Field, FieldType};
 use millrace_scoring::automaton::Pattern;
 use millrace_scoring::node::{ExpandedScore, Expansion, ExpansionSelection, Node};
 use millrace_scoring::operands::Weight;
-use millrace_mapping::document::feature_lead;
-use millrace_mapping::{Field, FieldType};
 use millrace_work::error::{Error, Result};
 
 use super::{LowerClause, Resolver};

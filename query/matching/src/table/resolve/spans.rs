@@ -7,11 +7,11 @@ use millrace_dsl::query::{
     Bound, MAX_CLAUSES, Query, SpanEnclosureQuery, SpanFieldMaskingQuery, SpanFirstQuery, SpanGapQuery,
     SpanMultiQuery, SpanNearQuery, SpanNotQuery, SpanOrQuery, SpanTermQuery,
 };
+use millrace_mapping::{Field, FieldType, PathId, Scalar};
 use millrace_scoring::automaton::Pattern;
 use millrace_scoring::node::{ExpandedScore, Expansion, ExpansionSelection, Join, Node, StatisticsTerm};
 use millrace_scoring::operands::{ExactValue, Weight};
 use millrace_scoring::spans::expression::{Span, SpanLeaf, SpanTerms, Spans};
-use millrace_mapping::{Field, FieldType, PathId, Scalar};
 use millrace_work::error::{Error, Result};
 
 use super::full_text::has_positions;

@@ -23,9 +23,9 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::ArrayRef;
 use datafusion::common::ScalarValue;
+use millrace_mapping::PathId;
 use millrace_scoring::collect::Matches;
 use millrace_scoring::source::Source;
-use millrace_mapping::PathId;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 

@@ -3,10 +3,10 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, Float32Array, RecordBatch, RecordBatchOptions, UInt32Array};
+use millrace_mapping::PathId;
+use millrace_runtime::Instant;
 use millrace_scoring::collect::{self, SegmentPass};
 use millrace_scoring::source::Source;
-use millrace_runtime::Instant;
-use millrace_mapping::PathId;
 use millrace_segment::list_rows;
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;

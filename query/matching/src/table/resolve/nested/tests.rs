@@ -3,11 +3,11 @@ use std::time::Duration;
 use bytes::Bytes;
 use millrace_catalog::access::Principal;
 use millrace_dsl::query;
+use millrace_engine::{Action, Engine, RefreshPolicy, WriteOp};
+use millrace_runtime::{ManualClock, SharedClock};
 use millrace_scoring::nested::{MatchingElement, matching_elements};
 use millrace_scoring::reader::SegmentReader;
 use millrace_scoring::source::Source;
-use millrace_engine::{Action, Engine, RefreshPolicy, WriteOp};
-use millrace_runtime::{ManualClock, SharedClock};
 use serde_json::{Value, json};
 
 use super::*;

@@ -7,9 +7,9 @@ use millrace_dsl::query::{
 };
 use millrace_dsl::query_string::number;
 use millrace_dsl::query_string::syntax::Leaf;
+use millrace_mapping::FieldType;
 use millrace_scoring::node::Node;
 use millrace_scoring::operands::Weight;
-use millrace_mapping::FieldType;
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 

@@ -4,10 +4,10 @@ use std::mem;
 
 use datafusion::arrow::array::{ArrayRef, BooleanArray, RecordBatch};
 use datafusion::arrow::compute::{concat_batches, filter};
+use millrace_mapping::PathId;
 use millrace_scoring::END;
 use millrace_scoring::collect::{self, Matches, SegmentPass};
 use millrace_scoring::source::Source;
-use millrace_mapping::PathId;
 use millrace_segment::{NumberBounds, PageBounds, list_rows};
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;

@@ -12,9 +12,9 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{ArrayRef, StringViewArray};
 use millrace_dsl::sort::Mode;
+use millrace_mapping::PathId;
 use millrace_scoring::END;
 use millrace_scoring::reader::RowPostings;
-use millrace_mapping::PathId;
 use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 

@@ -1,11 +1,11 @@
 use std::ops::Range;
 
 use millrace_dsl::sort::Mode;
+use millrace_mapping::ColumnKind;
 use millrace_scoring::collect::{SegmentPass, Totals};
 use millrace_scoring::fixture::{Fixture, KEYWORD};
 use millrace_scoring::reader::SegmentReader;
 use millrace_scoring::row_set::RowSet;
-use millrace_mapping::ColumnKind;
 use millrace_work::QueryContext;
 use millrace_work::compute::Stop;
 
