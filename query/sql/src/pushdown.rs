@@ -65,7 +65,7 @@ fn clause_of(
             let own = comparable(&column.name, columns, snapshot)?;
             // A normalizer of the field would change the value, too.
             let ordered = matches!(operator, Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq);
-            if operator != Operator::Eq && !(ordered && !own.is_normalized()) {
+            if operator != Operator::Eq && (!ordered || own.is_normalized()) {
                 return None;
             }
             own.compared(operator, &literal(value)?).map(|pushed| pushed.truth)

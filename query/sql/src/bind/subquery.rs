@@ -50,6 +50,7 @@ pub(super) struct Subquery {
 
 /// The use of a subquery.
 #[derive(Debug)]
+#[allow(clippy::large_enum_variant, reason = "a statement has few subqueries")]
 enum SubqueryKind {
     /// `EXISTS (…)`.
     Exists,
