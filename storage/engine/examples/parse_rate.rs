@@ -1,4 +1,4 @@
-//! Prints how fast JSON documents become columns: `cargo run --release --example parse_rate [documents]`.
+//! Prints how fast JSON documents become columns: `cargo run -p millrace-engine --release --example parse_rate [documents]`.
 //!
 //! Three inputs: access logs of a web server in a fixed mapping, the same under dynamic mapping, and
 //! sparse documents over a mapping of a thousand fields, which must cost no more a byte than dense ones.

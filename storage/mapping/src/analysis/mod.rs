@@ -2,7 +2,7 @@
 //!
 //! [`Analyzers`] holds the analyzers and normalizers of one index, built once from its settings
 //! (`index.analysis.*`); an [`Analyzer`] is character filters, a tokenizer, and filters behind it. The
-//! mapping keeps the `Analyzers` of its index; the [`bundle`](millrace_segment::bundle) builder feeds every distinct
+//! mapping keeps the `Analyzers` of its index; the `bundle` of `millrace-segment` builder feeds every distinct
 //! text value through one, and queries feed their text through the same one.
 //!
 //! There is one file a family of character filters (`char_filter`), tokenizers (`tokenizer`) and token

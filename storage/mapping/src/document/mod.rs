@@ -2,7 +2,7 @@
 //!
 //! [`ChunkBuilder`] is handed documents by the shard, walks each with a pull parser along the mapping's
 //! tree, and appends the values to columns; unknown fields grow a private copy of the mapping. The
-//! [`Chunk`] that it ends with goes to the memtable and to the inverted index ([`millrace_segment::bundle`]), and as
+//! [`Chunk`] that it ends with goes to the memtable and to the inverted index (`millrace_segment::bundle`), and as
 //! Arrow arrays ([`Column::to_array`]) to the segment writer.
 //!
 //! What a column holds:

@@ -4,7 +4,7 @@
 //! remove, and the sync of a directory. [`SystemDisk`] is the operating system's file system.
 //! [`SimulatedDisk`] keeps files in memory and, on a simulated power loss, drops or keeps in part
 //! whatever was not synced, so that "what is acknowledged survives" is a test. The write-ahead log
-//! ([`millrace_engine::wal`]) and the local object store ([`millrace_segment::objects`]) write through it. Files under
+//! (`millrace_engine::wal`) and the local object store (`millrace_segment::objects`) write through it. Files under
 //! construction, which no crash needs to keep, are ordinary files until [`Disk::import`] takes them.
 //!
 //! What a caller may rely on, and no more:
