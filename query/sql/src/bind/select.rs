@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use datafusion::common::Column;
-use datafusion::logical_expr::utils::find_aggregate_exprs;
+use datafusion::logical_expr::utils::{find_aggregate_exprs, find_window_exprs};
 use datafusion::logical_expr::{Expr, LogicalPlan, SortExpr};
 use millrace_matching::table::ScanHandle;
 use sqlparser::ast;
@@ -172,7 +172,8 @@ impl Binder<'_> {
         let limit = limit.or(tail.default_limit);
         let first_subquery = self.subqueries.len();
         let (sources, mut joins) = self.sources(&select.from, depth)?;
-        let mut scope = Scope { aliases: aliases(select), ..self.scope(sources) };
+        let (aliases, windows) = (aliases(select), select.named_window.clone());
+        let mut scope = Scope { aliases, windows, ..self.scope(sources) };
         let before = self.join_conditions(&mut joins, &mut scope)?;
         let mut conditions = self.conditions(select.selection.as_ref(), &mut scope)?;
         let mut items = self.items(select, &mut scope)?;
@@ -184,6 +185,10 @@ impl Binder<'_> {
                 Some(self.truth(having)?.expr)
             }
         };
+        if !find_window_exprs(groups.iter().map(|group| &group.expr).chain(&having)).is_empty() {
+            let what = "a window function in GROUP BY or HAVING: ask a query in FROM that has it as a column";
+            return Err(SqlError::Semantic(what.to_owned()));
+        }
         let mut sorts = self.sorts(tail.order_by, &items, &mut scope)?;
         let aggregated = !groups.is_empty()
             || having.is_some()
@@ -445,8 +450,13 @@ fn aggregates_of(items: &[Item], having: Option<&Expr>, sorts: &[SortExpr]) -> V
 
 /// Refuses clauses of a SELECT that are not built.
 fn check_clauses(select: &ast::Select) -> Result<()> {
-    if !select.lateral_views.is_empty() || select.qualify.is_some() || select.into.is_some() {
-        return unsupported("INTO, LATERAL and QUALIFY");
+    if select.qualify.is_some() {
+        return unsupported(
+            "QUALIFY (a query in FROM with the window function as a column and WHERE does the same)",
+        );
+    }
+    if !select.lateral_views.is_empty() || select.into.is_some() {
+        return unsupported("INTO and LATERAL");
     }
     Ok(())
 }
