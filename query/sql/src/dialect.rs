@@ -88,6 +88,14 @@ impl Dialect for OpenSearchDialect {
         true
     }
 
+    fn supports_group_by_expr(&self) -> bool {
+        true
+    }
+
+    fn supports_group_by_with_modifier(&self) -> bool {
+        true
+    }
+
     fn supports_limit_comma(&self) -> bool {
         true
     }

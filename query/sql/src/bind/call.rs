@@ -132,6 +132,9 @@ impl Binder<'_> {
             }
             return self.aggregate(aggregate, call, scope);
         }
+        if name == "grouping" && place != ExpressionContext::Row {
+            return self.grouping_function(call, scope);
+        }
         let exprs = arguments(call)?;
         let args = match (name.as_str(), exprs.as_slice()) {
             // The first argument is a word of the language.

@@ -2,7 +2,7 @@
 //! means by them.
 //!
 //! [`select`] binds a SELECT, [`from`] its sources and conditions, [`output`] its columns; [`select_builder`] makes the plan above them, with
-//! [`grouping`] its groups; [`relation`] makes relations of queries: those of WITH, VALUES and set operations; [`subquery`] joins the
+//! [`grouping`] its groups, and [`grouping_sets`] those of ROLLUP and the like; [`relation`] makes relations of queries: those of WITH, VALUES and set operations; [`subquery`] joins the
 //! subqueries of expressions; [`tables`] finds the indices that a statement names.
 //! [`expr`] binds expressions ([`comparison`], [`condition`], [`arithmetic`], [`case`]), [`call`] calls of functions, [`window`] those over windows, [`relevance`] the
 //! functions that the inverted index answers; [`parameter`] finds the types of parameters without values. A [`Bound`] carries beside the expression what the index could answer in its place ([`PushedPredicate`]).
@@ -16,6 +16,7 @@ mod expr;
 mod frame;
 mod from;
 mod grouping;
+mod grouping_sets;
 mod literal;
 mod operand;
 mod output;

@@ -201,7 +201,18 @@ impl Binder<'_> {
                 }
                 params.args.push(value.to(ty)?);
                 if let [offset, default @ ..] = rest {
-                    params.args.push(integer(self, offset)?);
+                    let offset = integer(self, offset)?;
+                    if params.null_treatment.is_some() && name.starts_with('l') {
+                        // DataFusion answers wrong values at other distances, where it reads a partition in pieces.
+                        if offset == lit(0i64) {
+                            params.null_treatment = None;
+                        } else if offset != lit(1i64) {
+                            return unsupported(format!(
+                                "IGNORE NULLS of [{name}] with another offset than 1"
+                            ));
+                        }
+                    }
+                    params.args.push(offset);
                     for default in default {
                         let default = literal_value(&default.to(ty)?).ok_or_else(|| {
                             SqlError::Unsupported(format!(
