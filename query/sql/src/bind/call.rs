@@ -14,6 +14,7 @@ use sqlparser::ast;
 
 use super::case::result_type;
 use super::condition::null_test;
+use super::percentile::is_percentile;
 use super::{Binder, Bound, ExpressionContext, Scope, literal, unsupported};
 use crate::bind::Literal;
 use crate::error::{Result, SqlError};
@@ -131,6 +132,9 @@ impl Binder<'_> {
                 return Err(SqlError::Semantic(format!("aggregate function [{name}] cannot be used here")));
             }
             return self.aggregate(aggregate, call, scope);
+        }
+        if is_percentile(&name) && place != ExpressionContext::Row {
+            return self.percentile(call, None, scope);
         }
         if name == "grouping" && place != ExpressionContext::Row {
             return self.grouping_function(call, scope);

@@ -17,6 +17,7 @@ use sqlparser::ast;
 
 use super::call::{Aggregate, arguments};
 use super::case::result_type;
+use super::percentile::is_percentile;
 use super::{Binder, Bound, ExpressionContext, Literal, Scope, unsupported};
 use crate::error::{Result, SqlError};
 use crate::functions::{self, sliding};
@@ -68,6 +69,7 @@ impl Binder<'_> {
         };
         let bound = match Aggregate::new(name) {
             Some(aggregate) => self.aggregate_window(aggregate, call, params, scope)?,
+            None if is_percentile(name) => self.percentile(call, Some(params), scope)?,
             None => self.value_window(name, call, params, scope)?,
         };
         let mut nested = false;
