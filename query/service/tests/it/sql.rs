@@ -64,7 +64,8 @@ pub(crate) async fn people() -> Store {
     store
 }
 
-const CASES: [&str; 2] = [include_str!("sql/cases.txt"), include_str!("sql/relations.txt")];
+const CASES: [&str; 3] =
+    [include_str!("sql/cases.txt"), include_str!("sql/relations.txt"), include_str!("sql/windows.txt")];
 
 /// Each case of `sql/cases.txt` is a statement after `>`, then what it answers as csv, or `! ` and a part of
 /// the refusal.

@@ -1,4 +1,4 @@
-//! Calls: functions of the registry, aggregates and window functions.
+//! Calls: functions of the registry and aggregates; [`window`](super::window) binds those with OVER.
 
 use std::sync::Arc;
 
@@ -8,17 +8,13 @@ use datafusion::functions_aggregate::min_max::{max_udaf, min_udaf};
 use datafusion::functions_aggregate::stddev::{stddev_pop_udaf, stddev_udaf};
 use datafusion::functions_aggregate::sum::sum_udaf;
 use datafusion::functions_aggregate::variance::{var_pop_udaf, var_samp_udaf};
-use datafusion::functions_window::rank::{dense_rank_udwf, rank_udwf};
-use datafusion::functions_window::row_number::row_number_udwf;
-use datafusion::logical_expr::expr::{AggregateFunction, WindowFunction, WindowFunctionParams};
-use datafusion::logical_expr::utils::find_window_exprs;
-use datafusion::logical_expr::{
-    AggregateUDF, Case, Expr, SortExpr, WindowFrame, WindowFunctionDefinition, lit,
-};
+use datafusion::logical_expr::expr::AggregateFunction;
+use datafusion::logical_expr::{AggregateUDF, Case, Expr, SortExpr, lit};
 use sqlparser::ast;
 
 use super::case::result_type;
 use super::condition::null_test;
+use super::percentile::is_percentile;
 use super::{Binder, Bound, ExpressionContext, Scope, literal, unsupported};
 use crate::bind::Literal;
 use crate::error::{Result, SqlError};
@@ -27,7 +23,7 @@ use crate::types::SqlType;
 
 /// An aggregate function.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Aggregate {
+pub(super) enum Aggregate {
     Count,
     Sum,
     Avg,
@@ -42,7 +38,7 @@ enum Aggregate {
 }
 
 impl Aggregate {
-    fn new(name: &str) -> Option<Self> {
+    pub(super) fn new(name: &str) -> Option<Self> {
         Some(match name {
             "count" => Self::Count,
             "sum" => Self::Sum,
@@ -73,7 +69,7 @@ impl Aggregate {
     }
 
     /// Returns whether the sum of integers of a type may be none of 64 bits. That of smaller ones would take billions of them.
-    fn wraps(self, of: SqlType) -> bool {
+    pub(super) fn wraps(self, of: SqlType) -> bool {
         self == Self::Sum && matches!(of, SqlType::Long | SqlType::UnsignedLong)
     }
 
@@ -129,13 +125,19 @@ impl Binder<'_> {
             return Ok(bound);
         }
         if let Some(over) = &call.over {
-            return self.window(&name, call, over, scope);
+            return self.window(&name, call, over, scope, place);
         }
         if let Some(aggregate) = Aggregate::new(&name) {
             if place == ExpressionContext::Row {
                 return Err(SqlError::Semantic(format!("aggregate function [{name}] cannot be used here")));
             }
             return self.aggregate(aggregate, call, scope);
+        }
+        if is_percentile(&name) && place != ExpressionContext::Row {
+            return self.percentile(call, None, scope);
+        }
+        if name == "grouping" && place != ExpressionContext::Row {
+            return self.grouping_function(call, scope);
         }
         let exprs = arguments(call)?;
         let args = match (name.as_str(), exprs.as_slice()) {
@@ -212,7 +214,7 @@ impl Binder<'_> {
                 Some(Box::new(self.truth(filter)?.expr))
             }
         };
-        let (argument, distinct) = self.aggregated(call, scope)?;
+        let (argument, distinct) = self.aggregated(call, scope, ExpressionContext::Row)?;
         let list = argument.as_ref().is_some_and(|argument| argument.list);
         let counter = match list {
             true => values::over(count_udaf(), SqlType::Double.arrow(), distinct),
@@ -256,7 +258,12 @@ impl Binder<'_> {
     }
 
     /// Binds the argument of an aggregate; `None` where it counts rows.
-    fn aggregated(&mut self, call: &ast::Function, scope: &mut Scope) -> Result<(Option<Bound>, bool)> {
+    pub(super) fn aggregated(
+        &mut self,
+        call: &ast::Function,
+        scope: &mut Scope,
+        place: ExpressionContext,
+    ) -> Result<(Option<Bound>, bool)> {
         let ast::FunctionArguments::List(list) = &call.args else {
             return Err(SqlError::Syntax(format!("[{}] needs an argument", call.name)));
         };
@@ -269,14 +276,14 @@ impl Binder<'_> {
                 ast::FunctionArgExpr::Wildcard | ast::FunctionArgExpr::QualifiedWildcard(_),
             ) => Ok((None, distinct)),
             ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => {
-                Ok((Some(self.expr(expr, scope, ExpressionContext::Row)?), distinct))
+                Ok((Some(self.expr(expr, scope, place)?), distinct))
             }
             other => Err(SqlError::Syntax(format!("[{other}] is no argument of [{}]", call.name))),
         }
     }
 
     /// Returns the function, its arguments and the type of an aggregate.
-    fn over(
+    pub(super) fn over(
         &self,
         aggregate: Aggregate,
         call: &ast::Function,
@@ -315,84 +322,17 @@ impl Binder<'_> {
         Ok((if list { values::over(udaf, of, distinct) } else { udaf }, vec![values], ty))
     }
 
-    /// Binds a window function.
-    fn window(
-        &mut self,
-        name: &str,
-        call: &ast::Function,
-        over: &ast::WindowType,
-        scope: &mut Scope,
-    ) -> Result<Bound> {
-        let ast::WindowType::WindowSpec(spec) = over else { return unsupported("a named window") };
-        if spec.window_frame.is_some() || spec.window_name.is_some() {
-            return unsupported("a window frame");
-        }
-        let mut partition_by = Vec::new();
-        for expr in &spec.partition_by {
-            partition_by.push(self.expr(expr, scope, ExpressionContext::Aliased)?.single().expr);
-        }
-        let mut order_by = Vec::new();
-        for key in &spec.order_by {
-            order_by.push(self.sort_key(key, scope)?);
-        }
-        let mut wraps = false;
-        let (fun, args, ty, shown) = match (name, Aggregate::new(name)) {
-            ("row_number", _) => {
-                (WindowFunctionDefinition::WindowUDF(row_number_udwf()), vec![], SqlType::Integer, None)
-            }
-            ("rank", _) => (WindowFunctionDefinition::WindowUDF(rank_udwf()), vec![], SqlType::Integer, None),
-            ("dense_rank", _) => {
-                (WindowFunctionDefinition::WindowUDF(dense_rank_udwf()), vec![], SqlType::Integer, None)
-            }
-            (_, Some(aggregate)) => {
-                let (argument, distinct) = self.aggregated(call, scope)?;
-                if distinct {
-                    return unsupported("DISTINCT in a window");
-                }
-                let own = argument.as_ref().and_then(|argument| argument.shown);
-                wraps = argument.as_ref().is_some_and(|argument| aggregate.wraps(argument.ty));
-                let (function, args, ty) =
-                    self.over(aggregate, call, argument.map(|bound| bound.single()), false)?;
-                let shown = match aggregate {
-                    Aggregate::Count => Some("integer"),
-                    _ if matches!(ty, SqlType::Timestamp(_)) => own,
-                    _ => None,
-                };
-                (WindowFunctionDefinition::AggregateUDF(function), args, ty, shown)
-            }
-            _ => return Err(SqlError::Semantic(format!("unsupported function name: {name}"))),
-        };
-        let within = args.iter().chain(&partition_by).chain(order_by.iter().map(|key| &key.expr));
-        if !find_window_exprs(within).is_empty() {
-            return unsupported("a window function within another");
-        }
-        let ranked = matches!(name, "row_number" | "rank" | "dense_rank");
-        let frame = WindowFrame::new((!order_by.is_empty()).then_some(false));
-        let params = WindowFunctionParams {
-            args,
-            partition_by,
-            order_by,
-            window_frame: frame,
-            filter: None,
-            null_treatment: None,
-            distinct: false,
-        };
-        let expr = Expr::from(WindowFunction { fun, params });
-        let expr = match ranked {
-            true => datafusion::logical_expr::cast(expr, ty.arrow()),
-            false if wraps => functions::sum_as_integer(expr, ty),
-            false => expr,
-        };
-        let bound = Bound::new(expr, ty);
-        let bound = match name {
-            "avg" if ty.is_temporal() => functions::from_micros(bound.expr, ty)?,
-            _ => bound,
-        };
-        Ok(Bound { shown, ..bound })
-    }
-
     /// Binds a key of ORDER BY: nulls come last unless asked for, and `x IS [NOT] NULL` is where they come.
     pub(super) fn sort_key(&mut self, key: &ast::OrderByExpr, scope: &mut Scope) -> Result<SortExpr> {
+        Ok(self.typed_sort_key(key, scope)?.0)
+    }
+
+    /// Binds a key of ORDER BY, with its type.
+    pub(super) fn typed_sort_key(
+        &mut self,
+        key: &ast::OrderByExpr,
+        scope: &mut Scope,
+    ) -> Result<(SortExpr, SqlType)> {
         let ascending = key.options.asc.unwrap_or(true);
         let (expr, nulls_first) = match &key.expr {
             ast::Expr::IsNotNull(inner) => (inner.as_ref(), Some(true)),
@@ -405,7 +345,7 @@ impl Binder<'_> {
             true => values::least(bound.expr, bound.ty),
             false => bound.expr,
         };
-        Ok(SortExpr::new(expr, ascending, nulls_first.unwrap_or(false)))
+        Ok((SortExpr::new(expr, ascending, nulls_first.unwrap_or(false)), bound.ty))
     }
 }
 

@@ -7,6 +7,7 @@ use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, lit};
 
 use super::Bound;
+use super::grouping_sets::{GroupingSets, grouping_args, grouping_value};
 use super::subquery::is_of_subquery;
 use crate::error::{Result, SqlError};
 use crate::functions::{address, values};
@@ -37,6 +38,7 @@ impl AddressBits {
 pub(super) fn aggregate(
     plan: LogicalPlan,
     groups: &[Bound],
+    sets: Option<&GroupingSets>,
     aggregates: Vec<Expr>,
     bits: &AddressBits,
 ) -> Result<(LogicalPlan, Vec<(Expr, Expr)>)> {
@@ -71,7 +73,7 @@ pub(super) fn aggregate(
         keys.push(expr.alias(format!("g{at}")));
         replaced.push((group.expr.clone(), key));
     }
-    let counted = only_distinct(&aggregates).cloned();
+    let counted = only_distinct(&aggregates).filter(|_| sets.is_none()).cloned();
     if let Some(argument) = &counted {
         // Values are grouped first and counted then: groups are spread over all cores, sets of values are not.
         let argument = bits.get(argument).unwrap_or(argument).clone();
@@ -84,9 +86,15 @@ pub(super) fn aggregate(
         // HAVING without either makes one group of all rows; a plan that aggregates needs something to compute.
         computed.push(count_udaf().call(vec![lit(1i64)]).alias("a0"));
     }
+    let mut projected = sets.is_some() || groups.iter().any(|group| bits.get(&group.expr).is_some());
     for (at, mut expr) in aggregates.into_iter().enumerate() {
         let name = format!("a{at}");
         replaced.push((expr.clone(), column(name.clone())));
+        if let Some(args) = grouping_args(&expr) {
+            made.push(grouping_value(args, groups, sets)?.alias(name));
+            projected = true;
+            continue;
+        }
         made.push(column(name.clone()));
         let told_apart = distinct(&expr).and_then(|argument| bits.get(argument)).cloned();
         if let Expr::AggregateFunction(function) = &mut expr {
@@ -100,8 +108,11 @@ pub(super) fn aggregate(
         }
         computed.push(expr.alias(name));
     }
+    if let Some(sets) = sets {
+        keys = vec![sets.expr(&keys)];
+    }
     let mut builder = LogicalPlanBuilder::new(plan).aggregate(keys, computed)?;
-    if groups.iter().any(|group| bits.get(&group.expr).is_some()) {
+    if projected {
         builder = builder.project(made)?;
     }
     Ok((builder.build()?, replaced))

@@ -2,9 +2,9 @@
 //! means by them.
 //!
 //! [`select`] binds a SELECT, [`from`] its sources and conditions, [`output`] its columns; [`select_builder`] makes the plan above them, with
-//! [`grouping`] its groups; [`relation`] makes relations of queries: those of WITH, VALUES and set operations; [`subquery`] joins the
+//! [`grouping`] its groups, and [`grouping_sets`] those of ROLLUP and the like; [`relation`] makes relations of queries: those of WITH, VALUES and set operations; [`subquery`] joins the
 //! subqueries of expressions; [`tables`] finds the indices that a statement names.
-//! [`expr`] binds expressions ([`comparison`], [`condition`], [`arithmetic`], [`case`]), [`call`] calls of functions, [`relevance`] the
+//! [`expr`] binds expressions ([`comparison`], [`condition`], [`arithmetic`], [`case`]), [`call`] calls of functions, [`window`] those over windows, [`percentile`] one of both, [`relevance`] the
 //! functions that the inverted index answers; [`parameter`] finds the types of parameters without values. A [`Bound`] carries beside the expression what the index could answer in its place ([`PushedPredicate`]).
 
 mod arithmetic;
@@ -13,18 +13,22 @@ mod case;
 mod comparison;
 mod condition;
 mod expr;
+mod frame;
 mod from;
 mod grouping;
+mod grouping_sets;
 mod literal;
 mod operand;
 mod output;
 mod parameter;
+mod percentile;
 mod relation;
 mod relevance;
 mod select;
 mod select_builder;
 mod subquery;
 mod tables;
+mod window;
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -208,6 +212,8 @@ pub(crate) struct Scope {
     merged: Vec<MergedColumn>,
     /// Expressions of SELECT by alias.
     pub aliases: HashMap<String, ast::Expr>,
+    /// Windows of the clause WINDOW.
+    windows: Vec<ast::NamedWindowDefinition>,
     /// `true` if an alias is being followed.
     following: bool,
     /// Columns of the queries around this one that it names, as the next of these has them.

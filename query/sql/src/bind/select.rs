@@ -9,7 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::AtomicU64;
 
 use datafusion::common::Column;
-use datafusion::logical_expr::utils::find_aggregate_exprs;
+use datafusion::logical_expr::utils::{find_aggregate_exprs, find_window_exprs};
 use datafusion::logical_expr::{Expr, LogicalPlan, SortExpr};
 use millrace_matching::table::ScanHandle;
 use sqlparser::ast;
@@ -172,11 +172,12 @@ impl Binder<'_> {
         let limit = limit.or(tail.default_limit);
         let first_subquery = self.subqueries.len();
         let (sources, mut joins) = self.sources(&select.from, depth)?;
-        let mut scope = Scope { aliases: aliases(select), ..self.scope(sources) };
+        let (aliases, windows) = (aliases(select), select.named_window.clone());
+        let mut scope = Scope { aliases, windows, ..self.scope(sources) };
         let before = self.join_conditions(&mut joins, &mut scope)?;
         let mut conditions = self.conditions(select.selection.as_ref(), &mut scope)?;
         let mut items = self.items(select, &mut scope)?;
-        let mut groups = self.groups(select, &items, &mut scope)?;
+        let (mut groups, mut sets) = self.groups(select, &items, &mut scope)?;
         let mut having = match &select.having {
             None => None,
             Some(having) => {
@@ -184,6 +185,10 @@ impl Binder<'_> {
                 Some(self.truth(having)?.expr)
             }
         };
+        if !find_window_exprs(groups.iter().map(|group| &group.expr).chain(&having)).is_empty() {
+            let what = "a window function in GROUP BY or HAVING: ask a query in FROM that has it as a column";
+            return Err(SqlError::Semantic(what.to_owned()));
+        }
         let mut sorts = self.sorts(tail.order_by, &items, &mut scope)?;
         let aggregated = !groups.is_empty()
             || having.is_some()
@@ -200,6 +205,7 @@ impl Binder<'_> {
             self.correlate(&scope, first_subquery, exprs, &mut conditions)?;
         if aggregated {
             groups.extend(keys.iter().map(|key| Bound::new(key.clone(), SqlType::Undefined)));
+            sets.iter_mut().for_each(|sets| sets.extend(groups.len() - keys.len()..groups.len()));
         }
         correlation.single =
             aggregated && !grouped && having.is_none() && (skip, limit == Some(0)) == (0, false);
@@ -231,7 +237,7 @@ impl Binder<'_> {
         }
         let mut building = SelectBuilder { plan, items, sorts, keys };
         if aggregated {
-            let grouping = Grouping { groups, aggregates, having, bits, grouped };
+            let grouping = Grouping { groups, sets, aggregates, having, bits, grouped };
             let defaults;
             (building, defaults) = building.group(grouping, self)?;
             if implicit && correlation.single {
@@ -369,28 +375,6 @@ impl Binder<'_> {
         Ok(conditions)
     }
 
-    /// Binds GROUP BY.
-    fn groups(&mut self, select: &ast::Select, items: &[Item], scope: &mut Scope) -> Result<Vec<Bound>> {
-        let exprs = match &select.group_by {
-            ast::GroupByExpr::Expressions(exprs, modifiers) if modifiers.is_empty() => exprs,
-            _ => return unsupported("GROUP BY with modifiers"),
-        };
-        let mut groups: Vec<Bound> = Vec::with_capacity(exprs.len());
-        for expr in exprs {
-            let bound = match ordinal(expr, items.len())? {
-                Some(at) => items.get(at).map(|item| item.bound.clone()).ok_or_else(|| {
-                    SqlError::Semantic(format!("Group by ordinal [{expr}] is out of bound"))
-                })?,
-                None => self.expr(expr, scope, ExpressionContext::Aliased)?,
-            };
-            self.repeat(&bound.expr, 1)?;
-            if !groups.iter().any(|group| group.expr == bound.expr) {
-                groups.push(bound);
-            }
-        }
-        Ok(groups)
-    }
-
     /// Binds ORDER BY.
     fn sorts(
         &mut self,
@@ -445,8 +429,13 @@ fn aggregates_of(items: &[Item], having: Option<&Expr>, sorts: &[SortExpr]) -> V
 
 /// Refuses clauses of a SELECT that are not built.
 fn check_clauses(select: &ast::Select) -> Result<()> {
-    if !select.lateral_views.is_empty() || select.qualify.is_some() || select.into.is_some() {
-        return unsupported("INTO, LATERAL and QUALIFY");
+    if select.qualify.is_some() {
+        return unsupported(
+            "QUALIFY (a query in FROM with the window function as a column and WHERE does the same)",
+        );
+    }
+    if !select.lateral_views.is_empty() || select.into.is_some() {
+        return unsupported("INTO and LATERAL");
     }
     Ok(())
 }
@@ -472,7 +461,7 @@ fn aliases(select: &ast::Select) -> HashMap<String, ast::Expr> {
 }
 
 /// Reads a position among the output columns; `None` for another expression.
-fn ordinal(expr: &ast::Expr, count: usize) -> Result<Option<usize>> {
+pub(super) fn ordinal(expr: &ast::Expr, count: usize) -> Result<Option<usize>> {
     let ast::Expr::Value(value) = expr else { return Ok(None) };
     let ast::Value::Number(text, _) = &value.value else { return Ok(None) };
     match text.parse::<usize>() {

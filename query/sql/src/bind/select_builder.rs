@@ -15,6 +15,7 @@ use datafusion::logical_expr::{
 use datafusion::scalar::ScalarValue;
 
 use super::grouping::{AddressBits, aggregate, grouped_expr, rewritten};
+use super::grouping_sets::GroupingSets;
 use super::output::{Item, OutColumn};
 use super::relation::output;
 use super::subquery::{Correlation, hidden};
@@ -37,6 +38,7 @@ pub(super) type Defaults = Vec<(Expr, Expr)>;
 /// Group keys and aggregates of a SELECT.
 pub(super) struct Grouping {
     pub(super) groups: Vec<Bound>,
+    pub(super) sets: Option<GroupingSets>,
     pub(super) aggregates: Vec<Expr>,
     pub(super) having: Option<Expr>,
     pub(super) bits: AddressBits,
@@ -48,9 +50,9 @@ impl SelectBuilder {
     /// Adds groups, aggregates, and the condition on them.
     pub(super) fn group(self, grouping: Grouping, binder: &mut Binder<'_>) -> Result<(Self, Defaults)> {
         let Self { plan, mut items, mut sorts, mut keys } = self;
-        let Grouping { groups, aggregates, having, bits, grouped } = grouping;
+        let Grouping { groups, sets, aggregates, having, bits, grouped } = grouping;
         let counts: Vec<bool> = aggregates.iter().map(is_count).collect();
-        let (mut plan, mut replaced) = aggregate(plan, &groups, aggregates, &bits)?;
+        let (mut plan, mut replaced) = aggregate(plan, &groups, sets.as_ref(), aggregates, &bits)?;
         let mut having = having;
         // Subqueries that are left meet groups.
         let exprs = items.iter().map(|item| &item.bound.expr).chain(sorts.iter().map(|sort| &sort.expr));

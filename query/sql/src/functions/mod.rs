@@ -10,6 +10,7 @@ pub(crate) mod distinct;
 mod integers;
 mod math;
 pub(crate) mod row;
+pub(crate) mod sliding;
 mod str_to_date;
 mod text;
 pub(crate) mod time;

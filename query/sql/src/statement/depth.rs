@@ -79,7 +79,12 @@ pub(super) fn check_tokens(tokens: &[TokenWithSpan]) -> Result<()> {
                 Keyword::FROM if !within.arguments => (within.sources, within.source) = (true, true),
                 Keyword::JOIN => within.source = true,
                 Keyword::LATERAL => within.source = source,
-                Keyword::WHERE | Keyword::GROUP | Keyword::HAVING | Keyword::ORDER | Keyword::SELECT => {
+                Keyword::WHERE
+                | Keyword::GROUP
+                | Keyword::HAVING
+                | Keyword::WINDOW
+                | Keyword::ORDER
+                | Keyword::SELECT => {
                     within.sources = false;
                 }
                 _ => within.source = *token == Token::Comma && within.sources,

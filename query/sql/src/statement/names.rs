@@ -95,6 +95,8 @@ fn kind(token: &Token) -> Kind {
             | Keyword::WHERE
             | Keyword::GROUP
             | Keyword::HAVING
+            | Keyword::WINDOW
+            | Keyword::QUALIFY
             | Keyword::ORDER
             | Keyword::LIMIT
             | Keyword::UNION

@@ -87,7 +87,12 @@ impl<'a> Source<'a> {
             let Some(within) = open.last_mut().filter(|within| !within.arguments) else { continue };
             match word {
                 Keyword::FROM => within.sources = true,
-                Keyword::WHERE | Keyword::GROUP | Keyword::HAVING | Keyword::ORDER | Keyword::SELECT => {
+                Keyword::WHERE
+                | Keyword::GROUP
+                | Keyword::HAVING
+                | Keyword::WINDOW
+                | Keyword::ORDER
+                | Keyword::SELECT => {
                     within.sources = false;
                 }
                 _ => {}
@@ -229,6 +234,8 @@ fn ends_source(keyword: Keyword) -> bool {
         Keyword::WHERE
             | Keyword::GROUP
             | Keyword::HAVING
+            | Keyword::WINDOW
+            | Keyword::QUALIFY
             | Keyword::ORDER
             | Keyword::LIMIT
             | Keyword::JOIN
