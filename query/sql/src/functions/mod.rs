@@ -104,6 +104,17 @@ pub(crate) fn call(name: &str, args: &[Bound], now_ms: i64) -> Result<Bound> {
             false => arg.to(wanted)?,
         });
     }
+    // Values of 64 bits without a sign are no integers of a function. They have no negative ones, so a quotient is rounded down.
+    if let ("histogram", [SqlType::UnsignedLong, width], [number, _]) =
+        (lower.as_str(), types.as_slice(), args)
+        && width.is_integer()
+        && let Some(width) = args.get(1)
+    {
+        let ty = SqlType::UnsignedLong;
+        let (number, width) = (number.single().to(ty)?, width.to(ty)?);
+        let count = checked(Operator::Divide, ty, number, width.clone());
+        return Ok(Bound::new(checked(Operator::Multiply, ty, count, width), ty));
+    }
     let context = Context { now: now_ms.saturating_mul(1_000), ty };
     let bound = Bound::new(row::call(&lower, definition.eval, definition.strict, context, exprs), ty);
     let datetime = matches!(ty, SqlType::Timestamp(_)) && DATETIMES.contains(&lower.as_str());
