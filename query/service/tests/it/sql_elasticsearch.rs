@@ -67,6 +67,9 @@ async fn answers_have_columns_rows_and_cursors() {
     assert_eq!(rows(&store, weeks).await, json!([[week, 0, 10], [week, 10, 10], [week, 20, 5]]));
     let below = "SELECT HISTOGRAM(0 - n, 10) AS t, HISTOGRAM(half - n, 2.5) AS d FROM \"my-logs\" WHERE n IN (0, 1, 10, 11) ORDER BY n";
     assert_eq!(rows(&store, below).await, json!([[0, 0.0], [-10, -2.5], [-10, -10.0], [-20, -12.5]]));
+    let (status, _) =
+        ask(&store, json!({"query": "SELECT HISTOGRAM(18446744073709551615, n) FROM \"my-logs\""})).await;
+    assert_eq!(status, 400);
     let largest = rows(&store, "SELECT HISTOGRAM(18446744073709551615, 10)").await;
     assert_eq!(largest, json!([[18_446_744_073_709_551_610_u64]]));
     let body = json!({

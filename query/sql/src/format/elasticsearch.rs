@@ -136,18 +136,16 @@ impl TablePage {
         self.out.capacity() + of(&self.values) + of(&self.cells)
     }
 
-    /// Ends the page; a cursor stands in JSON only. The text is reserved beside its rows before it is laid out.
+    /// Ends the page; a cursor stands in JSON only. A text that is made of the rows is reserved before it is laid out.
     ///
     /// # Errors
     /// [`millrace_work::error::Error::CircuitBreaking`] where the text is longer than an answer may be, or queries may not hold it.
     pub(super) fn finish(self, cursor: Option<&str>, reservation: &mut TextReservation) -> Result<String> {
-        let bytes = self.bytes();
-        let layout = self.options.layout;
         let reserve = |size: usize, reservation: &mut TextReservation| {
             check_size(size)?;
-            reservation.grow_to(bytes.saturating_add(size))
+            reservation.grow_to(size)
         };
-        let member = match layout {
+        let member = match self.options.layout {
             PageLayout::Csv { .. } | PageLayout::Tsv { .. } => return Ok(self.out),
             PageLayout::Text => {
                 let table = TextTable::new(&self.columns, &self.cells, !self.is_later);

@@ -209,7 +209,15 @@ impl Writer {
                 self.held.grow_to(2 * writer.bytes())?;
                 writer.finish(total)
             }
-            AnswerFormat::Table(writer) => writer.finish(cursor, &mut self.held)?,
+            AnswerFormat::Table(writer) => {
+                let mut reservation = self.held.again();
+                let text = writer.finish(cursor, &mut reservation)?;
+                // The rows that a text was made of are free by now.
+                if reservation.bytes > 0 {
+                    self.held = reservation;
+                }
+                text
+            }
         };
         self.held.grow_to(text.len())?;
         Ok(self.held.until_dropped(text))

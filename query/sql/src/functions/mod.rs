@@ -21,7 +21,7 @@ use datafusion::logical_expr::{Expr, Operator};
 
 pub(crate) use self::integers::{checked, sum_as_integer, summed};
 use self::row::{Context, Eval, Val};
-use super::bind::Bound;
+use super::bind::{Bound, Literal};
 use super::error::{Result, SqlError};
 use super::types::{SqlType, TIMESTAMP};
 
@@ -110,6 +110,9 @@ pub(crate) fn call(name: &str, args: &[Bound], now_ms: i64) -> Result<Bound> {
         && width.is_integer()
         && let Some(width) = args.get(1)
     {
+        if !matches!(width.literal, Some(Literal::Int(1..) | Literal::UInt(1..))) {
+            return Err(SqlError::Semantic("the width of a bucket is a number greater than 0".to_owned()));
+        }
         let ty = SqlType::UnsignedLong;
         let (number, width) = (number.single().to(ty)?, width.to(ty)?);
         let count = checked(Operator::Divide, ty, number, width.clone());
