@@ -2,7 +2,7 @@
 
 use millrace_catalog::access::Action;
 use millrace_engine::Session;
-use millrace_query::{Error, Outcome, OutcomeBody, TextPage};
+use millrace_query::{Config, Error, Outcome, OutcomeBody, TextPage};
 use serde_json::{Value, json};
 
 use crate::delete_by_query::{rights, session};
@@ -151,6 +151,20 @@ async fn layouts_of_text_have_their_cursor_beside_them() {
         let outcome = ask_as(&store, &store.session, &[wrong], body.clone()).await.unwrap();
         assert_eq!(outcome.status, 400, "{wrong:?}");
     }
+}
+
+#[tokio::test]
+async fn a_page_that_is_too_long_leaves_no_cursor_open() {
+    let store = Store::open_with(Config { max_open_scrolls: 1, ..Config::default() }).await;
+    let mut documents: Vec<Value> = (0..10_001).map(|n| json!({"n": n})).collect();
+    documents[0]["wide"] = json!("x".repeat(30_000));
+    store.index("wide", &documents).await;
+    // One value widens 10,000 lines beyond 256 MiB.
+    let body = json!({"query": "SELECT wide FROM wide ORDER BY n", "fetch_size": 10_000});
+    let error = ask_as(&store, &store.session, &[("format", "txt")], body.clone()).await.unwrap_err();
+    assert_eq!((error.status(), error.error_type().as_str()), (429, "circuit_breaking_exception"));
+    let (status, page) = ask(&store, body).await;
+    assert!(status == 200 && page["cursor"].is_string(), "{status}");
 }
 
 #[tokio::test]
