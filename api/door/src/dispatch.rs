@@ -374,9 +374,10 @@ impl Service {
             params.set("format", format);
         }
         // Statements have formats of their own.
-        let sql = path.iter().take(2).any(|segment| segment == "_sql");
-        let mut format = if sql { params.take("format") } else { None };
-        if path.first().is_some_and(|segment| segment == "_sql") {
+        let is_statement = matches!(path.as_slice(), [only] if only == "_sql");
+        let is_plugin = path.get(1).is_some_and(|segment| segment == "_sql");
+        let mut format = if is_statement || is_plugin { params.take("format") } else { None };
+        if is_statement {
             format = format.or_else(|| content::preferred_text(&parts.headers).map(str::to_owned));
             // A page of YAML is one of JSON, written otherwise.
             if let Some("yaml" | "application/yaml") = format.as_deref() {

@@ -38,6 +38,7 @@ pub struct Node {
     /// Faults of what works beside the store, such as rules.
     faults: Option<Arc<dyn FaultSource>>,
     /// True if a principal in the extensions of a request stands for its credentials.
+    #[cfg(feature = "testing")]
     takes_principals: bool,
     /// Certificate and key, which can be read again.
     tls: Option<Tls>,
@@ -54,8 +55,19 @@ impl Node {
         identity: Identity,
     ) -> Self {
         let (identity, audit, changing) = (Arc::new(identity), Audit::default(), Arc::default());
-        let (faults, takes_principals, tls) = (None, false, None);
-        Self { engine, search, accounts, identity, audit, faults, takes_principals, tls, changing }
+        let (faults, tls) = (None, None);
+        Self {
+            engine,
+            search,
+            accounts,
+            identity,
+            audit,
+            faults,
+            #[cfg(feature = "testing")]
+            takes_principals: false,
+            tls,
+            changing,
+        }
     }
 
     /// Adds the faults of what works beside the store to those that the health of the cluster shows.
@@ -65,16 +77,23 @@ impl Node {
     }
 
     /// Takes a [`Principal`] that an in-process caller puts into the extensions of a request in place of credentials.
-    /// For tests of rights alone: a server never asks for it.
-    #[doc(hidden)]
+    /// For tests of rights alone: the feature `testing` is not part of a server.
+    #[cfg(feature = "testing")]
     #[must_use]
     pub fn with_principals_of_requests(self) -> Self {
         Self { takes_principals: true, ..self }
     }
 
     /// Returns the principal that a test puts into a request.
+    #[cfg(feature = "testing")]
     pub(crate) fn injected(&self, parts: &Parts) -> Option<Principal> {
         if self.takes_principals { parts.extensions.get().cloned() } else { None }
+    }
+
+    /// Returns no principal: a server reads credentials.
+    #[cfg(not(feature = "testing"))]
+    pub(crate) fn injected(&self, _parts: &Parts) -> Option<Principal> {
+        None
     }
 
     /// Tells requests to an audit.

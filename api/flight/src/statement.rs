@@ -48,6 +48,7 @@ pub(crate) async fn describe(
     let search = &call.shared.beside.node.search;
     let mut described = search.describe_statement(session, query).await.map_err(failed)?;
     described.columns = described.columns.map(|columns| call.zone.apply(columns));
+    described.parameters = call.zone.apply(described.parameters);
     Ok(described)
 }
 

@@ -207,8 +207,12 @@ async fn blocks_of_indices_are_not_told_as_refusals_of_rights() {
     let ann = user(&node, "ann", &["owner"]).await;
     ask(&node, &ann, "POST /logs/_delete_by_query", all, 403).await;
     ask(&node, &ann, "POST /_plugins/_sql", delete, 403).await;
+    ask(&node, &ann, "POST /_sql", json!({"query": "SELECT * FROM logs"}), 403).await;
     let denied = told(&node, "access_denied").await;
-    assert_eq!(denied.len(), 2, "{denied:#?}");
+    assert_eq!(denied.len(), 3, "{denied:#?}");
+    let statement = one(&denied, &[("path", json!("/_sql")), ("user", json!("ann"))]);
+    let read = json!([{"action": "indices:data/read/sql", "index": "logs", "count": 1}]);
+    assert_eq!((&statement["refused"], &statement["status"]), (&read, &json!(403)));
     one(&denied, &[("path", json!("/logs/_delete_by_query")), ("user", json!("ann"))]);
     let statement = one(&denied, &[("path", json!("/_plugins/_sql")), ("user", json!("ann"))]);
     assert_eq!((&statement["refused"][0]["index"], &statement["status"]), (&json!("logs"), &json!(403)));

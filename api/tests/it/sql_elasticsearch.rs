@@ -15,10 +15,14 @@ async fn formats_are_chosen_by_parameter_and_by_accept() {
         (&page["columns"], &page["rows"]),
         (&json!([{"name": "n", "type": "long"}]), &json!([[0], [1]]))
     );
-    let closing = json!({"cursor": page["cursor"]}).to_string();
-    let closed = node.ask("POST /_sql/close", &closing, 200).await;
-    assert_eq!(closed, json!({"succeeded": true}));
     let json_type = ("content-type", "application/json");
+    let closing = json!({"cursor": page["cursor"]}).to_string();
+    // These answer JSON to clients that take tables.
+    let headers = [json_type, ("accept", "text/csv")];
+    let closed = node.send("POST /_sql/close", &headers, closing).await;
+    assert_eq!((closed.status, closed.text()), (200, r#"{"succeeded":true}"#));
+    let search = node.send("POST /_sql/translate", &headers, body.clone()).await;
+    assert_eq!((search.status, search.json()["size"].clone()), (200, json!(2)));
     for (line, accept, content_type, expected) in [
         ("POST /_sql?format=csv", "*/*", "text/csv; charset=utf-8; header=present", "n\r\n0\r\n1\r\n"),
         ("POST /_sql", "text/csv", "text/csv; charset=utf-8; header=present", "n\r\n0\r\n1\r\n"),

@@ -3,9 +3,9 @@
 //! The parser takes members with a meaning, checks those with one possible value, and refuses any other by name.
 
 use millrace_dsl::json::parse_time;
-use serde_json::{Value, json};
+use serde_json::Value;
 
-use super::error::{Result, SqlError};
+use super::error::{Result, SqlError, excerpt};
 use super::parameters::Parameters;
 use super::request::{SqlDialect, SqlRequest, fetch_size};
 
@@ -13,6 +13,9 @@ use super::request::{SqlDialect, SqlRequest, fetch_size};
 const DEFAULT_FETCH: usize = 1_000;
 /// Names of the only zone of times.
 const UTC: [&str; 6] = ["Z", "UTC", "GMT", "Etc/UTC", "+00:00", "UTC+0"];
+
+/// Members that go with a statement, and not with a cursor.
+const OF_STATEMENTS: [&str; 4] = ["filter", "params", "fetch_size", "field_multi_value_leniency"];
 
 /// A request.
 #[derive(Clone, Debug)]
@@ -52,6 +55,14 @@ impl ElasticsearchRequest {
         for (name, value) in members {
             request.take(name, value)?;
         }
+        if request.sql.cursor.is_some()
+            && let Some(name) =
+                OF_STATEMENTS.iter().find(|name| members.get(**name).is_some_and(|value| !value.is_null()))
+        {
+            return Err(SqlError::Request(format!(
+                "a cursor has what its statement had: leave [{name}] out"
+            )));
+        }
         match (&request.sql.cursor, request.sql.query.is_empty()) {
             (None, true) => Err(SqlError::Request("the member [query] of the request is missing".to_owned())),
             (Some(_), false) => {
@@ -62,15 +73,16 @@ impl ElasticsearchRequest {
     }
 
     fn take(&mut self, name: &str, value: &Value) -> Result<()> {
-        let wrong = || SqlError::Request(format!("the member [{name}] of the request cannot be [{value}]"));
+        let wrong = || {
+            SqlError::Request(format!("the member [{name}] of the request cannot be [{}]", excerpt(value)))
+        };
         match (name, value) {
             (_, Value::Null) if is_known(name) => {}
             ("query", Value::String(text)) => self.sql.query.clone_from(text),
             ("cursor", Value::String(text)) if !text.is_empty() => self.sql.cursor = Some(text.clone()),
             ("filter", Value::Object(_)) => self.sql.filter = Some(value.clone()),
             ("params", Value::Array(values)) => {
-                let values = values.iter().map(parameter).collect::<Result<Vec<_>>>()?;
-                self.sql.parameters = Parameters::parse(&values)?;
+                self.sql.parameters = Parameters::from_values(values)?;
             }
             ("fetch_size", size) => {
                 self.rows = fetch_size(size)?;
@@ -85,7 +97,8 @@ impl ElasticsearchRequest {
             ("time_zone", Value::String(zone)) => {
                 if !UTC.contains(&zone.as_str()) {
                     return Err(SqlError::Unsupported(format!(
-                        "times are those of UTC; the member [time_zone] cannot be [{zone}]"
+                        "times are those of UTC; the member [time_zone] cannot be [{}]",
+                        excerpt(zone)
                     )));
                 }
             }
@@ -98,7 +111,7 @@ impl ElasticsearchRequest {
             ("mode", Value::String(mode)) if mode == "plain" => {}
             ("client_id" | "version", Value::String(_)) => {}
             (name, _) if is_known(name) => return Err(wrong()),
-            (name, _) => return Err(SqlError::Request(format!("unknown field [{name}]"))),
+            (name, _) => return Err(SqlError::Request(format!("unknown field [{}]", excerpt(name)))),
         }
         Ok(())
     }
@@ -127,28 +140,12 @@ fn is_known(name: &str) -> bool {
     )
 }
 
-/// Gives a value of `?` the type that its JSON has, unless it names one.
-fn parameter(value: &Value) -> Result<Value> {
-    let kind = match value {
-        Value::Object(_) => return Ok(value.clone()),
-        Value::Null => "null",
-        Value::Bool(_) => "boolean",
-        Value::Number(number) if number.is_i64() => "long",
-        Value::Number(number) if number.is_u64() => "unsigned_long",
-        Value::Number(_) => "double",
-        Value::String(_) => "keyword",
-        Value::Array(_) => {
-            return Err(SqlError::Request(format!(
-                "the member [params] of the request cannot have [{value}]"
-            )));
-        }
-    };
-    Ok(json!({"type": kind, "value": value}))
-}
-
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
+    use crate::bind::Literal;
 
     #[test]
     fn members_with_a_meaning_are_taken() {
@@ -162,7 +159,15 @@ mod tests {
         assert_eq!((request.request_timeout_ms, request.page_timeout.as_deref()), (Some(5_000), Some("45s")));
         assert!(request.sql.filter.is_some() && request.sql.dialect == SqlDialect::Elasticsearch);
         let Parameters::Given(values) = &request.sql.parameters else { panic!("no values") };
-        assert_eq!(values.len(), 6);
+        let literals = [
+            Literal::Int(1),
+            Literal::Str("a".to_owned()),
+            Literal::Null,
+            Literal::Bool(true),
+            Literal::Float(1.5),
+            Literal::Str("b".to_owned()),
+        ];
+        assert_eq!(*values, literals);
         assert_eq!(ElasticsearchRequest::parse(Some(&json!({"query": "SELECT 1"}))).unwrap().rows, 1_000);
     }
 
@@ -178,6 +183,9 @@ mod tests {
             (json!({"query": "SELECT 1", "binary_format": true}), "binary_format"),
             (json!({"query": "SELECT ?", "params": [[1]]}), "params"),
             (json!({"query": "SELECT 1", "cursor": "n:a:2"}), "cursor"),
+            (json!({"cursor": "n:a:2", "fetch_size": 10}), "[fetch_size]"),
+            (json!({"cursor": "n:a:2", "params": []}), "[params]"),
+            (json!({"query": "SELECT ?", "params": vec![0; 10_001]}), "10000"),
             (json!({"query": 3}), "query"),
             (json!({}), "query"),
             (json!([]), "object"),
@@ -185,5 +193,20 @@ mod tests {
             let error = ElasticsearchRequest::parse(Some(&body)).unwrap_err();
             assert!(error.status() == 400 && error.to_string().contains(words), "{body}: {error}");
         }
+        let long = "é".repeat(10_000);
+        for body in [
+            json!({"query": "SELECT 1", "mode": long}),
+            json!({"query": "SELECT 1", "time_zone": long}),
+            json!({"query": "SELECT 1", long.as_str(): 1}),
+            json!({"query": "SELECT ?", "params": [[long]]}),
+            json!({"query": "SELECT ?", "params": [{"type": "long", "value": long}]}),
+        ] {
+            let error = ElasticsearchRequest::parse(Some(&body)).unwrap_err().to_string();
+            assert!(error.len() < 400, "{error}");
+        }
+        let body =
+            json!({"cursor": "n:a:2", "request_timeout": "5s", "page_timeout": "45s", "columnar": false});
+        let request = ElasticsearchRequest::parse(Some(&body)).unwrap();
+        assert_eq!((request.request_timeout_ms, request.page_timeout.as_deref()), (Some(5_000), Some("45s")));
     }
 }

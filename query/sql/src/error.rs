@@ -64,6 +64,30 @@ impl From<millrace_runtime::Error> for SqlError {
     }
 }
 
+/// Most bytes of a text that an error repeats.
+const EXCERPT_BYTES: usize = 200;
+
+/// Writes the beginning of a value that an error repeats, without the text of the whole.
+pub(crate) fn excerpt(value: impl fmt::Display) -> String {
+    struct Excerpt(String);
+    impl fmt::Write for Excerpt {
+        fn write_str(&mut self, text: &str) -> fmt::Result {
+            let room = EXCERPT_BYTES.saturating_sub(self.0.len());
+            if text.len() <= room {
+                self.0.push_str(text);
+                return Ok(());
+            }
+            self.0.push_str(text.get(..text.floor_char_boundary(room)).unwrap_or_default());
+            self.0.push('…');
+            Err(fmt::Error)
+        }
+    }
+    let mut excerpt = Excerpt(String::new());
+    // The error is the end of the excerpt.
+    let _ = fmt::write(&mut excerpt, format_args!("{value}"));
+    excerpt.0
+}
+
 /// Prefix of errors about values that functions cannot take; it passes through DataFusion.
 const EVALUATION: &str = "cannot evaluate: ";
 
@@ -190,4 +214,17 @@ fn exception(kind: &str) -> String {
         })
         .collect();
     if name == "Exception" { "RuntimeException".to_owned() } else { name }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::excerpt;
+
+    #[test]
+    fn excerpts_end_at_a_letter() {
+        assert_eq!(excerpt("short"), "short");
+        assert_eq!(excerpt(format!("x{}", "é".repeat(200))), format!("x{}…", "é".repeat(99)));
+        let many = serde_json::json!(vec![1; 100_000]);
+        assert!(excerpt(&many).len() < 210 && excerpt(&many).starts_with("[1,1"));
+    }
 }

@@ -78,6 +78,14 @@ impl Runner {
         Ok(Page { writer, total, left })
     }
 
+    /// Ends a page on the threads of short jobs: `cursor` reads on.
+    ///
+    /// # Errors
+    /// As [`Writer::finish`].
+    pub async fn finish_page(&self, writer: Writer, total: u64, cursor: Option<String>) -> Result<Bytes> {
+        self.compute.run(move || Ok(writer.finish(total, cursor.as_deref()))).await?
+    }
+
     /// Makes rows wait for who reads them later: pins what they are read from, where they stream. What cannot be read when it is asked
     /// for, or may not be kept in memory until then, waits on disk.
     ///

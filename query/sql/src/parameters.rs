@@ -12,7 +12,7 @@ use millrace_work::error::Error;
 use serde_json::Value;
 
 use super::bind::Literal;
-use super::error::{Result, SqlError};
+use super::error::{Result, SqlError, excerpt};
 use super::functions::time::{self, DAY, SECOND};
 
 /// Most parameters of a statement.
@@ -41,6 +41,15 @@ impl Parameters {
     pub(crate) fn parse(values: &[Value]) -> Result<Self> {
         bounded(values.len())?;
         values.iter().map(parameter).collect::<Result<_>>().map(Self::Given)
+    }
+
+    /// Reads the member `params` of a request: values of JSON, or objects as [`Parameters::parse`] takes.
+    ///
+    /// # Errors
+    /// There are too many, or a value is none of its type.
+    pub(crate) fn from_values(values: &[Value]) -> Result<Self> {
+        bounded(values.len())?;
+        values.iter().map(json_literal).collect::<Result<_>>().map(Self::Given)
     }
 
     /// Reads the one row of a batch, a parameter a column, in their order. Times without a zone are UTC.
@@ -74,11 +83,30 @@ fn bounded(count: usize) -> Result<()> {
     }
 }
 
+/// Reads a value of JSON as a literal of its own type, unless it is an object that names one.
+fn json_literal(value: &Value) -> Result<Literal> {
+    let wrong =
+        || SqlError::Request(format!("the member [params] of the request cannot have [{}]", excerpt(value)));
+    Ok(match value {
+        Value::Object(_) => return parameter(value),
+        Value::Null => Literal::Null,
+        Value::Bool(is) => Literal::Bool(*is),
+        Value::Number(number) => match (number.as_i64(), number.as_u64(), number.as_f64()) {
+            (Some(number), ..) => Literal::Int(number),
+            (_, Some(number), _) => Literal::UInt(number),
+            (.., number) => number.and_then(finite).ok_or_else(wrong)?,
+        },
+        Value::String(text) => Literal::Str(text.clone()),
+        Value::Array(_) => return Err(wrong()),
+    })
+}
+
 /// Reads `{type, value}`; the type decides how the value is read.
 fn parameter(parameter: &Value) -> Result<Literal> {
     let kind = parameter.get("type").and_then(Value::as_str).unwrap_or_default().to_ascii_lowercase();
     let value = parameter.get("value").unwrap_or(&Value::Null);
-    let wrong = || SqlError::Request(format!("the parameter [{parameter}] is no value of its type"));
+    let wrong =
+        || SqlError::Request(format!("the parameter [{}] is no value of its type", excerpt(parameter)));
     let text = match value {
         Value::String(text) => text.clone(),
         other => other.to_string(),
@@ -94,7 +122,7 @@ fn parameter(parameter: &Value) -> Result<Literal> {
         "string" | "keyword" | "text" => Ok(Literal::Str(text)),
         "date" | "timestamp" | "datetime" => time::instant(&text).map(Literal::Timestamp).ok_or_else(wrong),
         "null" => Ok(Literal::Null),
-        other => Err(SqlError::Request(format!("unsupported parameter type [{other}]"))),
+        other => Err(SqlError::Request(format!("unsupported parameter type [{}]", excerpt(other)))),
     }
 }
 

@@ -67,7 +67,7 @@ pub type LineParts = BoxStream<'static, Result<Bytes>>;
 #[derive(Clone, Debug)]
 pub struct Runner {
     pub(super) state: Arc<SessionState>,
-    compute: Compute,
+    pub(super) compute: Compute,
     pub(super) threads: StatementThreads,
     pub(super) pins: PinnedMemory,
     /// Bytes that the rows behind one cursor may have on disk.

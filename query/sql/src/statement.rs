@@ -102,6 +102,11 @@ fn counted_in(text: &str, dialect: SqlDialect) -> Result<(Statement, usize)> {
         SqlDialect::Elasticsearch => elasticsearch::show(&tokens)?.map(Statement::Show),
     };
     if let Some(metadata) = metadata {
+        if placeholders > 0 {
+            return Err(SqlError::Unsupported(
+                "the placeholder [?] has no value in SHOW and DESCRIBE; write the name itself".to_owned(),
+            ));
+        }
         return Ok((metadata, placeholders));
     }
     if !is_query(&tokens) {
@@ -427,5 +432,8 @@ mod tests {
             r#"DescribeTables("accounts", Some("%name"))"#
         );
         assert!(parse("SHOW me").is_err());
+        for text in ["SHOW TABLES LIKE ?", "DESCRIBE TABLES LIKE a COLUMNS LIKE ?"] {
+            assert!(parse(text).unwrap_err().to_string().contains("[?]"), "{text}");
+        }
     }
 }

@@ -62,7 +62,14 @@ async fn timestamps_have_a_zone_or_none_in_every_schema() {
     let query = "SELECT at, nanos, times FROM logs";
     let has_zone = |schema: &Schema| {
         let text = format!("{schema:?}");
-        assert!(text.contains("Timestamp(ms") || text.contains("Timestamp(Millisecond"), "{text}");
+        assert!(
+            text.contains("Timestamp(ms")
+                || text.contains("Timestamp(Nanosecond")
+                || text.contains("Timestamp(ns")
+                || text.contains("Timestamp(µs")
+                || text.contains("Timestamp(Millisecond"),
+            "{text}"
+        );
         text.contains("UTC")
     };
     let mut fetched = Vec::new();
@@ -71,6 +78,8 @@ async fn timestamps_have_a_zone_or_none_in_every_schema() {
         assert_eq!(has_zone(&info.clone().try_decode_schema().unwrap()), expected);
         let prepared = client.prepare(query.to_owned(), None).await.unwrap();
         assert_eq!(has_zone(prepared.dataset_schema().unwrap()), expected);
+        let prepared = client.prepare("SELECT at FROM logs WHERE at > ?".to_owned(), None).await.unwrap();
+        assert_eq!(has_zone(prepared.parameter_schema().unwrap()), expected);
         let listing = CommandGetTables { include_schema: true, ..Default::default() };
         let tables = client.get_tables(listing).await.unwrap();
         let tables = fetch(&mut client, &tables).await.unwrap();

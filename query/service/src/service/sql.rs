@@ -13,7 +13,7 @@ use millrace_catalog::metadata::IndexMeta;
 use millrace_dsl::json;
 use millrace_dsl::params::Params;
 use millrace_engine::Session;
-use millrace_sql::cursor::Token;
+use millrace_sql::cursor::{Cursor, Token};
 use millrace_sql::error::SqlError;
 use millrace_sql::format::{Format, PageFormat};
 use millrace_sql::native::NativeSearch;
@@ -24,7 +24,7 @@ use millrace_work::error::Error;
 use serde_json::{Value, json};
 
 use super::{Outcome, OutcomeBody, SearchService};
-use crate::contexts::Kind;
+use crate::contexts::{Contexts, Kind};
 
 /// Rows that a statement without LIMIT answers, where no setting says.
 const DEFAULT_ROWS: usize = 200;
@@ -104,10 +104,7 @@ impl SearchService {
     /// Answers a statement, or the first page of its answer, or the page of a cursor.
     async fn paged(&self, session: &Session, request: SqlRequest) -> Result<Outcome, SqlError> {
         if let Some(token) = &request.cursor {
-            let page = self.next_page(session, token, |format| match format {
-                PageFormat::Table(_) => Err(SqlError::Cursor("the cursor is one of [_sql]".to_owned())),
-                _ => Ok(()),
-            });
+            let page = self.next_page(session, token, NextPageBounds::default(), check_own_cursor);
             return Ok(Outcome::raw(page.await?.text));
         }
         let rows = match request.fetch_size {
@@ -130,9 +127,9 @@ impl SearchService {
         rows: usize,
         life_ms: u64,
     ) -> Result<CursorPage, SqlError> {
-        let page = self.runner()?.page(session, request, bounds, format, rows);
-        let Page { writer, total, left } = page.await?;
-        let cursor = match left {
+        let runner = self.runner()?;
+        let Page { writer, total, left } = runner.page(session, request, bounds, format, rows).await?;
+        let opened = match left {
             None => None,
             Some(cursor) => {
                 let most = self.most_open(Kind::Cursor);
@@ -144,14 +141,14 @@ impl SearchService {
                 let counted = self
                     .counted(Kind::Cursor, shards.iter().map(|(meta, shards)| (&**meta, shards.as_slice())));
                 let id = self.cursors.open(session.principal(), cursor, counted, life_ms, most)?;
-                Some(Token::text(&id, 2))
+                Some(CursorGuard { cursors: &self.cursors, session, id: Some(id) })
             }
         };
-        let text = writer.finish(total, cursor.as_deref()).inspect_err(|_| {
-            if let Some(Ok(token)) = cursor.as_deref().map(Token::parse) {
-                self.cursors.close(&token.id, session.principal());
-            }
-        })?;
+        let cursor = opened.as_ref().and_then(|opened| Some(Token::text(opened.id.as_ref()?, 2)));
+        let text = runner.finish_page(writer, total, cursor.clone()).await?;
+        if let Some(opened) = opened {
+            opened.disarm();
+        }
         Ok(CursorPage { text, cursor, format })
     }
 
@@ -188,7 +185,7 @@ impl SearchService {
         }
         let page = runner.page(session, request, bounds, PageFormat::Hits, 0);
         let Page { writer, total, .. } = page.await?;
-        Ok(Outcome::raw(writer.finish(total, None)?))
+        Ok(Outcome::raw(runner.finish_page(writer, total, None).await?))
     }
 
     /// Answers the page that a token stands for, in the format of its cursor, which `agrees` may refuse.
@@ -196,20 +193,24 @@ impl SearchService {
         &self,
         session: &Session,
         token: &str,
+        bounds: NextPageBounds,
         agrees: impl Fn(PageFormat) -> Result<(), SqlError>,
     ) -> Result<CursorPage, SqlError> {
         let token = Token::parse(token)?;
         let cursor = self.cursors.get(&token.id, session.principal(), None)?;
         let format = cursor.format;
         agrees(format)?;
+        if bounds.life_ms.is_some() {
+            self.cursors.get(&token.id, session.principal(), bounds.life_ms)?;
+        }
         cursor.check_seen(session)?;
         if !cursor.alive(&session.metadata()) {
             self.cursors.close(&token.id, session.principal());
             return Err(Error::ContextNotFound(token.id).into());
         }
         let owner = session.principal().caller();
-        let page =
-            self.runner()?.next_page(owner, Arc::clone(&cursor), token.clone(), self.statement_timeout());
+        let timeout_ms = [self.statement_timeout(), bounds.timeout_ms].into_iter().flatten().min();
+        let page = self.runner()?.next_page(owner, Arc::clone(&cursor), token.clone(), timeout_ms);
         match page.await {
             Ok((text, more)) => {
                 if !more {
@@ -246,8 +247,24 @@ impl SearchService {
             return Err(SqlError::Request("the member [cursor] of the request is missing".to_owned()));
         };
         // One that is closed already is closed.
-        self.cursors.close(&Token::parse(&token)?.id, session.principal());
+        self.close_cursor(session, &token, check_own_cursor)?;
         Ok(Outcome::json(200, json!({"succeeded": true})))
+    }
+
+    /// Closes the cursor of a token unless `agrees` refuses its format; returns `true` if it was open.
+    pub(super) fn close_cursor(
+        &self,
+        session: &Session,
+        token: &str,
+        agrees: impl Fn(PageFormat) -> Result<(), SqlError>,
+    ) -> Result<bool, SqlError> {
+        let id = Token::parse(token)?.id;
+        match self.cursors.get(&id, session.principal(), None) {
+            Ok(cursor) => agrees(cursor.format)?,
+            Err(Error::ContextNotFound(_)) => {}
+            Err(error) => return Err(error.into()),
+        }
+        Ok(self.cursors.close(&id, session.principal()))
     }
 
     async fn run_explain(
@@ -323,6 +340,37 @@ impl SearchService {
     }
 }
 
+/// Closes a cursor whose token reaches no client, as after a failure.
+struct CursorGuard<'a> {
+    cursors: &'a Contexts<Cursor>,
+    session: &'a Session,
+    id: Option<String>,
+}
+
+impl CursorGuard<'_> {
+    /// Leaves the cursor to its client.
+    fn disarm(mut self) {
+        self.id = None;
+    }
+}
+
+impl Drop for CursorGuard<'_> {
+    fn drop(&mut self) {
+        if let Some(id) = self.id.take() {
+            self.cursors.close(&id, self.session.principal());
+        }
+    }
+}
+
+/// Bounds of a page behind the first, as its request has them.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct NextPageBounds {
+    /// Longest time that the page takes.
+    pub(super) timeout_ms: Option<u64>,
+    /// Life of the cursor between two requests from now on.
+    pub(super) life_ms: Option<u64>,
+}
+
 /// A page, and the cursor of the next one.
 pub(super) struct CursorPage {
     pub(super) text: Bytes,
@@ -350,6 +398,14 @@ impl Stream for TextParts {
 
     fn poll_next(mut self: Pin<&mut Self>, context: &mut Context<'_>) -> Poll<Option<Self::Item>> {
         self.0.poll_next_unpin(context)
+    }
+}
+
+/// Refuses a cursor of `_sql`.
+fn check_own_cursor(format: PageFormat) -> Result<(), SqlError> {
+    match format {
+        PageFormat::Table(_) => Err(SqlError::Cursor("the cursor is one of [_sql]".to_owned())),
+        _ => Ok(()),
     }
 }
 

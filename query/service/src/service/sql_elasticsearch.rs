@@ -6,7 +6,6 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use millrace_dsl::params::Params;
 use millrace_engine::Session;
-use millrace_sql::cursor::Token;
 use millrace_sql::elasticsearch_request::ElasticsearchRequest;
 use millrace_sql::error::SqlError;
 use millrace_sql::format::{PageFormat, PageLayout, PageOptions};
@@ -15,7 +14,7 @@ use millrace_sql::run::Bounds;
 use millrace_work::error::Result;
 use serde_json::{Value, json};
 
-use super::sql::CursorPage;
+use super::sql::{CursorPage, NextPageBounds, note};
 use super::{Outcome, OutcomeBody, SearchService};
 use crate::contexts::Kind;
 use crate::request::keep_alive;
@@ -42,7 +41,7 @@ impl SearchService {
         params: Vec<(String, String)>,
         body: Option<Value>,
     ) -> BoxFuture<'a, Result<Outcome>> {
-        Box::pin(async move { answered(self.table_page(session, params, body).await) })
+        Box::pin(async move { answered(session, self.table_page(session, params, body).await) })
     }
 
     /// Answers `_sql/close`; see [`SearchService::elasticsearch_sql`].
@@ -61,10 +60,10 @@ impl SearchService {
             let Some(token) = ElasticsearchRequest::parse(body)?.sql.cursor else {
                 return Err(SqlError::Request("the member [cursor] of the request is missing".to_owned()));
             };
-            let closed = self.cursors.close(&Token::parse(&token)?.id, session.principal());
+            let closed = self.close_cursor(session, &token, |format| table_options(format).map(drop))?;
             Ok(Outcome::json(200, json!({"succeeded": closed})))
         };
-        answered(close())
+        answered(session, close())
     }
 
     /// Answers `_sql/translate` with the search that a statement is; see [`SearchService::elasticsearch_sql`].
@@ -77,7 +76,7 @@ impl SearchService {
         params: Vec<(String, String)>,
         body: Option<Value>,
     ) -> BoxFuture<'a, Result<Outcome>> {
-        Box::pin(async move { answered(self.translated(session, params, body).await) })
+        Box::pin(async move { answered(session, self.translated(session, params, body).await) })
     }
 
     async fn table_page(
@@ -93,11 +92,10 @@ impl SearchService {
         self.enabled()?;
         let request = ElasticsearchRequest::parse(body.as_ref())?;
         if let Some(token) = &request.sql.cursor {
-            let agrees = |format| match format {
-                PageFormat::Table(options) => agrees(options.layout, layout, request.is_columnar),
-                _ => Err(SqlError::Cursor("the cursor is one of [_plugins/_sql]".to_owned())),
-            };
-            return Ok(outcome(self.next_page(session, token, agrees).await?));
+            let agrees = |format| agrees(table_options(format)?.layout, layout, request.is_columnar);
+            let life_ms = request.page_timeout.as_deref().map(|text| self.page_life(text)).transpose()?;
+            let bounds = NextPageBounds { timeout_ms: request.request_timeout_ms, life_ms };
+            return Ok(outcome(self.next_page(session, token, bounds, agrees).await?));
         }
         let layout = match (layout.unwrap_or(PageLayout::Rows), request.is_columnar) {
             (layout, Some(true)) if layout.is_json() => PageLayout::Columns,
@@ -105,7 +103,7 @@ impl SearchService {
             (layout, _) => layout,
         };
         let life = match &request.page_timeout {
-            Some(text) => keep_alive("page_timeout", text, &self.longest_life(Kind::Cursor))?,
+            Some(text) => self.page_life(text)?,
             None => self.cursor_life(),
         };
         let format = PageFormat::Table(PageOptions { layout, takes_first: request.takes_first });
@@ -130,6 +128,11 @@ impl SearchService {
             Some(NativeSearch { body, .. }) => Ok(Outcome::json(200, body)),
             None => Err(SqlError::Unsupported("a join is no search, and cannot be translated".to_owned())),
         }
+    }
+
+    /// Reads the life of a cursor between two requests.
+    fn page_life(&self, text: &str) -> Result<u64> {
+        keep_alive("page_timeout", text, &self.longest_life(Kind::Cursor))
     }
 
     /// Returns how a statement is answered with all of its rows, within the time that its request has.
@@ -180,6 +183,14 @@ fn layout(format: Option<&str>, params: &mut Params) -> Result<Option<PageLayout
     }
 }
 
+/// Returns the options of a cursor's pages, and refuses a cursor of the other door.
+fn table_options(format: PageFormat) -> Result<PageOptions, SqlError> {
+    match format {
+        PageFormat::Table(options) => Ok(options),
+        _ => Err(SqlError::Cursor("the cursor is one of [_plugins/_sql]".to_owned())),
+    }
+}
+
 /// Refuses a page in another layout than the first.
 fn agrees(first: PageLayout, layout: Option<PageLayout>, is_columnar: Option<bool>) -> Result<(), SqlError> {
     let is_same = match layout {
@@ -209,9 +220,9 @@ fn outcome(page: CursorPage) -> Outcome {
     }
 }
 
-/// Makes the answer of an error of a statement.
-fn answered(result: Result<Outcome, SqlError>) -> Result<Outcome> {
-    result.or_else(|error| match error {
+/// Makes the answer of an error of a statement. The audit learns of refusals before their indices are lost.
+fn answered(session: &Session, result: Result<Outcome, SqlError>) -> Result<Outcome> {
+    result.inspect_err(|error| note(session, error)).or_else(|error| match error {
         SqlError::Query(error) => Err(error),
         error => Ok(Outcome::json(error.status(), error.to_elasticsearch_body())),
     })

@@ -2,7 +2,7 @@
 
 use millrace_catalog::access::Action;
 use millrace_engine::Session;
-use millrace_query::{Error, Outcome, OutcomeBody, TextPage};
+use millrace_query::{Config, Error, Outcome, OutcomeBody, TextPage};
 use serde_json::{Value, json};
 
 use crate::delete_by_query::{rights, session};
@@ -65,6 +65,13 @@ async fn answers_have_columns_rows_and_cursors() {
     let weeks = "SELECT DATE_TRUNC('week', at) AS t, HISTOGRAM(n, 10) AS tens, COUNT(*) FROM \"my-logs\" GROUP BY t, tens ORDER BY tens";
     let week = "2024-04-29T00:00:00.000Z";
     assert_eq!(rows(&store, weeks).await, json!([[week, 0, 10], [week, 10, 10], [week, 20, 5]]));
+    let below = "SELECT HISTOGRAM(0 - n, 10) AS t, HISTOGRAM(half - n, 2.5) AS d FROM \"my-logs\" WHERE n IN (0, 1, 10, 11) ORDER BY n";
+    assert_eq!(rows(&store, below).await, json!([[0, 0.0], [-10, -2.5], [-10, -10.0], [-20, -12.5]]));
+    let (status, _) =
+        ask(&store, json!({"query": "SELECT HISTOGRAM(18446744073709551615, n) FROM \"my-logs\""})).await;
+    assert_eq!(status, 400);
+    let largest = rows(&store, "SELECT HISTOGRAM(18446744073709551615, 10)").await;
+    assert_eq!(largest, json!([[18_446_744_073_709_551_610_u64]]));
     let body = json!({
         "query": "SELECT COUNT(*) AS n FROM \"all-logs\" WHERE ok = ?", "params": [true], "columnar": true,
         "filter": {"range": {"n": {"lt": 10}}},
@@ -101,11 +108,20 @@ async fn cursors_belong_to_their_reader_and_to_this_door() {
     let native = json!({"query": "SELECT n FROM `my-logs`", "fetch_size": 10});
     let native = value(store.service.sql(&store.session, Vec::new(), Some(native)).await)["cursor"].clone();
     assert_eq!(ask(&store, json!({"cursor": native})).await.0, 400);
+    let close = |body: &Value| store.service.close_elasticsearch_sql(&store.session, Vec::new(), Some(body));
+    assert_eq!(close(&json!({"cursor": native})).unwrap().status, 400);
+    assert_eq!(store.service.close_sql(&store.session, Vec::new(), Some(&body)).status, 400);
+    // A cursor takes times, and nothing of its statement.
+    for (name, value) in [("page_timeout", json!("1000d")), ("filter", json!({"match_all": {}}))] {
+        let body = json!({"cursor": cursor, name: value});
+        let outcome = ask_as(&store, &store.session, &[], body).await;
+        assert_eq!(outcome.map_or_else(|error| error.status(), |outcome| outcome.status), 400, "{name}");
+    }
     // Another layout than that of the first page is refused, and loses nothing.
     let refused = ask_as(&store, &store.session, &[("format", "csv")], body.clone()).await.unwrap();
     assert_eq!(refused.status, 400);
+    let body = json!({"cursor": cursor, "request_timeout": "1m", "page_timeout": "2m"});
     assert_eq!(ask(&store, body.clone()).await.1["rows"].as_array().unwrap().len(), 10);
-    let close = |body: &Value| store.service.close_elasticsearch_sql(&store.session, Vec::new(), Some(body));
     let next = json!({"cursor": ask(&store, query).await.1["cursor"]});
     assert_eq!(value(close(&next).unwrap()), json!({"succeeded": true}));
     assert_eq!(value(close(&next).unwrap()), json!({"succeeded": false}));
@@ -135,6 +151,20 @@ async fn layouts_of_text_have_their_cursor_beside_them() {
         let outcome = ask_as(&store, &store.session, &[wrong], body.clone()).await.unwrap();
         assert_eq!(outcome.status, 400, "{wrong:?}");
     }
+}
+
+#[tokio::test]
+async fn a_page_that_is_too_long_leaves_no_cursor_open() {
+    let store = Store::open_with(Config { max_open_scrolls: 1, ..Config::default() }).await;
+    let mut documents: Vec<Value> = (0..10_001).map(|n| json!({"n": n})).collect();
+    documents[0]["wide"] = json!("x".repeat(30_000));
+    store.index("wide", &documents).await;
+    // One value widens 10,000 lines beyond 256 MiB.
+    let body = json!({"query": "SELECT wide FROM wide ORDER BY n", "fetch_size": 10_000});
+    let error = ask_as(&store, &store.session, &[("format", "txt")], body.clone()).await.unwrap_err();
+    assert_eq!((error.status(), error.error_type().as_str()), (429, "circuit_breaking_exception"));
+    let (status, page) = ask(&store, body).await;
+    assert!(status == 200 && page["cursor"].is_string(), "{status}");
 }
 
 #[tokio::test]

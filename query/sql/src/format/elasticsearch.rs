@@ -9,7 +9,7 @@ use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use datafusion::arrow::datatypes::DataType;
 use serde_json::{Value, json};
 
-use super::value;
+use super::{TextReservation, check_size, value};
 use crate::bind::OutColumn;
 use crate::error::{Result, SqlError};
 use crate::types::SqlType;
@@ -136,30 +136,49 @@ impl TablePage {
         self.out.capacity() + of(&self.values) + of(&self.cells)
     }
 
-    /// Ends the page; a cursor stands in JSON only.
-    pub(super) fn finish(self, cursor: Option<&str>) -> String {
-        let (member, rows) = match self.options.layout {
-            PageLayout::Rows => ("rows", self.out),
-            PageLayout::Columns => {
-                let columns: Vec<String> = self.values.iter().map(|values| format!("[{values}]")).collect();
-                ("values", columns.join(","))
-            }
-            PageLayout::Csv { .. } | PageLayout::Tsv { .. } => return self.out,
-            PageLayout::Text => return table(&self.columns, &self.cells, !self.is_later),
+    /// Ends the page; a cursor stands in JSON only. A text that is made of the rows is reserved before it is laid out.
+    ///
+    /// # Errors
+    /// [`millrace_work::error::Error::CircuitBreaking`] where the text is longer than an answer may be, or queries may not hold it.
+    pub(super) fn finish(self, cursor: Option<&str>, reservation: &mut TextReservation) -> Result<String> {
+        let reserve = |size: usize, reservation: &mut TextReservation| {
+            check_size(size)?;
+            reservation.grow_to(size)
         };
-        let mut out = String::with_capacity(rows.len() + 256);
-        out.push('{');
+        let member = match self.options.layout {
+            PageLayout::Csv { .. } | PageLayout::Tsv { .. } => return Ok(self.out),
+            PageLayout::Text => {
+                let table = TextTable::new(&self.columns, &self.cells, !self.is_later);
+                reserve(table.bytes(), reservation)?;
+                return Ok(table.text());
+            }
+            PageLayout::Rows => "rows",
+            PageLayout::Columns => "values",
+        };
+        let mut head = "{".to_owned();
         if !self.is_later {
             let column = |column: &OutColumn| json!({"name": name(column), "type": type_name(column)});
             let columns: Vec<Value> = self.columns.iter().map(column).collect();
-            out.push_str(&format!("\"columns\":{},", Value::Array(columns)));
+            head.push_str(&format!("\"columns\":{},", Value::Array(columns)));
         }
-        out.push_str(&format!("\"{member}\":[{rows}]"));
-        if let Some(cursor) = cursor {
-            out.push_str(&format!(",\"cursor\":{}", json!(cursor)));
+        head.push_str(&format!("\"{member}\":["));
+        let tail = cursor.map(|cursor| format!(",\"cursor\":{}", json!(cursor))).unwrap_or_default();
+        // A column has two brackets and a comma, the text two letters behind its rows.
+        let rows = self.out.len() + self.values.iter().map(|values| values.len() + 3).sum::<usize>();
+        let size = head.len() + rows + tail.len() + 2;
+        reserve(size, reservation)?;
+        let mut out = String::with_capacity(size);
+        out.push_str(&head);
+        out.push_str(&self.out);
+        for (at, values) in self.values.into_iter().enumerate() {
+            out.push_str(if at > 0 { ",[" } else { "[" });
+            out.push_str(&values);
+            out.push(']');
         }
+        out.push(']');
+        out.push_str(&tail);
         out.push('}');
-        out
+        Ok(out)
     }
 
     /// Renders one value: as JSON where the layout is, else as text.
@@ -252,36 +271,87 @@ fn iso_8601(shown: &str, ty: SqlType) -> String {
     }
 }
 
-/// Lays cells out as a table of text.
-fn table(columns: &[OutColumn], cells: &[String], header: bool) -> String {
-    let mut widths: Vec<usize> =
-        columns.iter().map(|column| name(column).chars().count().max(MIN_WIDTH)).collect();
-    let count = columns.len().max(1);
-    for (at, cell) in cells.iter().enumerate() {
-        if let Some(width) = widths.get_mut(at % count) {
-            *width = (*width).max(cell.chars().count());
-        }
-    }
-    let mut out = String::new();
-    if header {
-        let names = columns.iter().zip(&widths).map(|(column, width)| format!("{:^width$}", name(column)));
-        out.push_str(&names.collect::<Vec<_>>().join("|"));
-        out.push('\n');
-        let rules = widths.iter().map(|width| "-".repeat(*width));
-        out.push_str(&rules.collect::<Vec<_>>().join("+"));
-        out.push('\n');
-    }
-    for row in cells.chunks(count) {
-        for (at, (cell, width)) in row.iter().zip(&widths).enumerate() {
-            if at > 0 {
-                out.push('|');
+/// Cells of a table of text, and the width of each column in letters.
+struct TextTable<'a> {
+    columns: &'a [OutColumn],
+    cells: &'a [String],
+    widths: Vec<usize>,
+    /// Bytes of the cells beyond one for each letter.
+    excess: usize,
+    has_header: bool,
+}
+
+impl<'a> TextTable<'a> {
+    fn new(columns: &'a [OutColumn], cells: &'a [String], has_header: bool) -> Self {
+        let mut widths: Vec<usize> =
+            columns.iter().map(|column| name(column).chars().count().max(MIN_WIDTH)).collect();
+        let (count, mut excess) = (columns.len().max(1), 0);
+        for (at, cell) in cells.iter().enumerate() {
+            let letters = cell.chars().count();
+            excess += cell.len() - letters;
+            if let Some(width) = widths.get_mut(at % count) {
+                *width = (*width).max(letters);
             }
-            // A line feed would break the row.
-            out.push_str(&format!("{:<width$}", cell.replace(['\n', '\r'], " ")));
         }
-        out.push('\n');
+        Self { columns, cells, widths, excess, has_header }
     }
-    out
+
+    /// Counts the bytes of the text: one line of values makes all lines as long.
+    fn bytes(&self) -> usize {
+        // Behind each column stands a delimiter or a line feed.
+        let line =
+            self.widths.iter().fold(0_usize, |sum, width| sum.saturating_add(*width).saturating_add(1));
+        let rows = self.cells.len().div_ceil(self.columns.len().max(1));
+        let names: usize = self.columns.iter().map(|column| name(column).len()).sum();
+        let header = if self.has_header { line.saturating_mul(2).saturating_add(names) } else { 0 };
+        // A table without columns has empty lines.
+        line.max(1).saturating_mul(rows).saturating_add(self.excess).saturating_add(header)
+    }
+
+    fn text(&self) -> String {
+        let mut out = String::with_capacity(self.bytes());
+        if self.has_header {
+            for (at, (column, width)) in self.columns.iter().zip(&self.widths).enumerate() {
+                let name = name(column);
+                let missing = width.saturating_sub(name.chars().count());
+                if at > 0 {
+                    out.push('|');
+                }
+                pad(&mut out, ' ', missing / 2);
+                out.push_str(name);
+                pad(&mut out, ' ', missing - missing / 2);
+            }
+            out.push('\n');
+            for (at, width) in self.widths.iter().enumerate() {
+                if at > 0 {
+                    out.push('+');
+                }
+                pad(&mut out, '-', *width);
+            }
+            out.push('\n');
+        }
+        for row in self.cells.chunks(self.columns.len().max(1)) {
+            for (at, (cell, width)) in row.iter().zip(&self.widths).enumerate() {
+                if at > 0 {
+                    out.push('|');
+                }
+                let mut letters = 0;
+                for letter in cell.chars() {
+                    // A line feed would break the row.
+                    out.push(if matches!(letter, '\n' | '\r') { ' ' } else { letter });
+                    letters += 1;
+                }
+                pad(&mut out, ' ', width.saturating_sub(letters));
+            }
+            out.push('\n');
+        }
+        out
+    }
+}
+
+/// Appends a letter so many times. Widths of `format!` end at 65,535.
+fn pad(out: &mut String, letter: char, count: usize) {
+    out.extend(std::iter::repeat_n(letter, count));
 }
 
 #[cfg(test)]
@@ -291,8 +361,21 @@ mod tests {
         TimestampMillisecondArray,
     };
 
+    use datafusion::execution::memory_pool::{GreedyMemoryPool, MemoryPool};
+    use millrace_work::QueryContext;
+
     use super::*;
     use crate::types::Resolution;
+
+    /// Ends a page with as much memory as it asks for.
+    fn finished(page: TablePage, cursor: Option<&str>) -> String {
+        finished_within(page, cursor, usize::MAX).unwrap()
+    }
+
+    fn finished_within(page: TablePage, cursor: Option<&str>, bytes: usize) -> Result<String> {
+        let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(bytes));
+        page.finish(cursor, &mut TextReservation::new(&QueryContext::new(&pool)))
+    }
 
     fn columns(columns: &[(&str, SqlType, bool)]) -> Arc<[OutColumn]> {
         let column = |(name, ty, list): &(&str, SqlType, bool)| OutColumn {
@@ -312,7 +395,7 @@ mod tests {
         let batch = RecordBatch::try_from_iter([("c0", numbers), ("c1", texts)]).unwrap();
         let mut page = TablePage::new(columns, PageOptions { layout, takes_first: false }, is_later);
         page.rows(&batch).unwrap();
-        page.finish(cursor)
+        finished(page, cursor)
     }
 
     #[test]
@@ -352,7 +435,7 @@ mod tests {
         page.rows(&batch.unwrap()).unwrap();
         let expected =
             r#"{"rows":[["2024-05-01T12:00:00.120Z","1970-01-01T00:00:00.000Z","01:00:00.000Z"]]}"#;
-        assert_eq!(page.finish(None), expected);
+        assert_eq!(finished(page, None), expected);
     }
 
     #[test]
@@ -366,10 +449,35 @@ mod tests {
         let page = |takes_first| {
             let options = PageOptions { layout: PageLayout::Rows, takes_first };
             let mut page = TablePage::new(columns(&[("tags", SqlType::Keyword, true)]), options, true);
-            page.rows(&batch).map(|_| page.finish(None))
+            page.rows(&batch).map(|_| finished(page, None))
         };
         assert_eq!(page(true).unwrap(), r#"{"rows":[["a"],["c"],[null]]}"#);
         let error = page(false).unwrap_err().to_string();
         assert!(error.contains("[tags]") && error.contains("field_multi_value_leniency"), "{error}");
+    }
+    #[test]
+    fn wide_tables_are_refused_before_they_are_laid_out() {
+        let column = columns(&[("text", SqlType::Keyword, false)]);
+        let table = |width: usize, rows: usize| {
+            let mut texts = vec!["é"; rows];
+            let wide = "x".repeat(width);
+            texts[0] = &wide;
+            let texts: ArrayRef = Arc::new(StringViewArray::from(texts));
+            let options = PageOptions { layout: PageLayout::Text, takes_first: false };
+            let mut page = TablePage::new(Arc::clone(&column), options, false);
+            page.rows(&RecordBatch::try_from_iter([("c0", texts)]).unwrap()).unwrap();
+            page
+        };
+        // Such a width is none of `format!`.
+        let page = table(70_000, 2);
+        let bytes = TextTable::new(&page.columns, &page.cells, true).bytes();
+        let text = finished(page, None);
+        assert_eq!(text.lines().map(|line| line.chars().count()).collect::<Vec<_>>(), [70_000; 4]);
+        assert!(text.len() <= bytes && bytes < text.len() + 16, "{} {bytes}", text.len());
+        // A million letters in one row pad 10,000 others.
+        let error = finished_within(table(1_000_000, 10_000), None, usize::MAX).unwrap_err().to_string();
+        assert!(error.contains("more than"), "{error}");
+        let error = finished_within(table(10_000, 1_000), None, 1 << 20).unwrap_err();
+        assert_eq!(error.status(), 429, "{error}");
     }
 }

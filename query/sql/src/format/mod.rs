@@ -26,6 +26,17 @@ use super::error::{Result, SqlError};
 /// Most bytes of an answer in one piece.
 const MAX_BYTES: usize = 256 << 20;
 
+/// Refuses an answer in one piece that is too long.
+///
+/// # Errors
+/// [`Error::CircuitBreaking`].
+fn check_size(bytes: usize) -> Result<()> {
+    match bytes > MAX_BYTES {
+        true => Err(Error::CircuitBreaking(format!("the answer has more than [{MAX_BYTES}] bytes")).into()),
+        false => Ok(()),
+    }
+}
+
 /// A format of answers that users name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Format {
@@ -180,31 +191,33 @@ impl Writer {
                 AnswerFormat::Table(writer) => writer.rows(&rows)?,
             };
             self.held.grow_to(bytes)?;
-            if bytes > MAX_BYTES {
-                return Err(
-                    Error::CircuitBreaking(format!("the answer has more than [{MAX_BYTES}] bytes")).into()
-                );
-            }
+            check_size(bytes)?;
         }
         Ok(())
     }
 
     /// Ends the answer: `total` rows matched, and `cursor` reads on. What it takes is held until the text is dropped.
+    /// It lays out up to [`MAX_BYTES`], so it is for the threads of statements, or of short jobs.
     ///
     /// # Errors
     /// [`Error::CircuitBreaking`].
     pub fn finish(mut self, total: u64, cursor: Option<&str>) -> Result<Bytes> {
-        // The text is made of another.
-        let parts = match &self.form {
-            AnswerFormat::Jdbc(_) => 0,
-            AnswerFormat::Hits(writer) => writer.bytes(),
-            AnswerFormat::Table(writer) => writer.bytes(),
-        };
-        self.held.grow_to(2 * parts)?;
         let text = match self.form {
             AnswerFormat::Jdbc(writer) => writer.finish(total, cursor),
-            AnswerFormat::Hits(writer) => writer.finish(total),
-            AnswerFormat::Table(writer) => writer.finish(cursor),
+            AnswerFormat::Hits(writer) => {
+                // The text is made of another.
+                self.held.grow_to(2 * writer.bytes())?;
+                writer.finish(total)
+            }
+            AnswerFormat::Table(writer) => {
+                let mut reservation = self.held.again();
+                let text = writer.finish(cursor, &mut reservation)?;
+                // The rows that a text was made of are free by now.
+                if reservation.bytes > 0 {
+                    self.held = reservation;
+                }
+                text
+            }
         };
         self.held.grow_to(text.len())?;
         Ok(self.held.until_dropped(text))

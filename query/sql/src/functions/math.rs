@@ -72,6 +72,7 @@ pub(super) fn find(name: &str) -> Option<Definition> {
         "ceil" | "ceiling" => Definition::new(to_long, |args, _| Ok(whole(first(args).ceil()))),
         "floor" => Definition::new(to_long, |args, _| Ok(whole(first(args).floor()))),
         "conv" => Definition::new(conv_types, conv),
+        "histogram" => Definition::new(histogram_types, bucket_start),
         "cos" => of_double!(f64::cos),
         "cosh" => of_double!(f64::cosh),
         "cot" => of_double!(|number: f64| 1.0 / number.tan()),
@@ -194,6 +195,29 @@ fn rounded<'a>(args: &[Val<'a>], context: Context, cut: bool) -> Val<'a> {
     if context.ty == Long { whole(result) } else { finite(result) }
 }
 
+fn histogram_types(types: &[SqlType]) -> Option<(Vec<SqlType>, SqlType)> {
+    let [number, width] = types else { return None };
+    let taken = |ty: SqlType| ty.is_number() || ty == Undefined;
+    let ty = if number.is_integer() && width.is_integer() { Long } else { Double };
+    (taken(*number) && taken(*width)).then(|| (vec![ty, ty], ty))
+}
+
+/// Returns the start of the bucket of a width that a number is in: the greatest multiple of the width that is not above the number.
+fn bucket_start<'a>(args: &[Val<'a>], context: Context) -> Result<Val<'a>, String> {
+    let [number, width] = args else { return Ok(Val::Null) };
+    if width.float() <= 0.0 {
+        return Ok(Val::Null);
+    }
+    if context.ty != Long {
+        return Ok(finite((number.float() / width.float()).floor() * width.float()));
+    }
+    let (number, width) = (i128::from(number.int()), i128::from(width.int()));
+    let start = number - number.rem_euclid(width);
+    i64::try_from(start)
+        .map(Val::Int)
+        .map_err(|_| format!("the bucket of {number} is out of range, cast to DOUBLE before"))
+}
+
 fn conv_types(types: &[SqlType]) -> Option<(Vec<SqlType>, SqlType)> {
     let [one, from, to] = types else { return None };
     ((one.is_string() || one.is_integer()) && from.is_integer() && to.is_integer())
@@ -244,6 +268,30 @@ mod tests {
     fn run(name: &str, args: &[Val<'static>]) -> Val<'static> {
         let ty = if matches!(args.first(), Some(Val::Int(_))) { Long } else { Double };
         (find(name).unwrap().eval)(args, Context { now: 0, ty }).unwrap()
+    }
+
+    #[test]
+    fn buckets_start_below_their_numbers() {
+        let start = |number, width| run("histogram", &[Val::Int(number), Val::Int(width)]);
+        for (number, expected) in [(25, 20), (20, 20), (9, 0), (0, 0), (-1, -10), (-10, -10), (-11, -20)] {
+            assert_eq!(start(number, 10), Val::Int(expected), "{number}");
+        }
+        // A double has 53 bits.
+        assert_eq!(start((1 << 60) + 3, 2), Val::Int((1 << 60) + 2));
+        assert_eq!(start(i64::MIN, 2), Val::Int(i64::MIN));
+        let context = Context { now: 0, ty: Long };
+        assert!((find("histogram").unwrap().eval)(&[Val::Int(i64::MIN), Val::Int(10)], context).is_err());
+        for (number, width, expected) in
+            [(-0.5, 2.0, -2.0), (7.5, 2.5, 7.5), (-7.4, 2.5, -7.5), (1e300, 1.0, 1e300)]
+        {
+            assert_eq!(
+                run("histogram", &[Val::Float(number), Val::Float(width)]),
+                Val::Float(expected),
+                "{number}"
+            );
+        }
+        assert_eq!(start(5, 0), Val::Null);
+        assert_eq!(histogram_types(&[SqlType::Keyword, Integer]), None);
     }
 
     #[test]

@@ -22,7 +22,7 @@ use datafusion::logical_expr::{Expr, Operator};
 
 pub(crate) use self::integers::{checked, sum_as_integer, summed};
 use self::row::{Context, Eval, Val};
-use super::bind::Bound;
+use super::bind::{Bound, Literal};
 use super::error::{Result, SqlError};
 use super::types::{SqlType, TIMESTAMP};
 
@@ -104,6 +104,20 @@ pub(crate) fn call(name: &str, args: &[Bound], now_ms: i64) -> Result<Bound> {
             true => arg.expr,
             false => arg.to(wanted)?,
         });
+    }
+    // Values of 64 bits without a sign are no integers of a function. They have no negative ones, so a quotient is rounded down.
+    if let ("histogram", [SqlType::UnsignedLong, width], [number, _]) =
+        (lower.as_str(), types.as_slice(), args)
+        && width.is_integer()
+        && let Some(width) = args.get(1)
+    {
+        if !matches!(width.literal, Some(Literal::Int(1..) | Literal::UInt(1..))) {
+            return Err(SqlError::Semantic("the width of a bucket is a number greater than 0".to_owned()));
+        }
+        let ty = SqlType::UnsignedLong;
+        let (number, width) = (number.single().to(ty)?, width.to(ty)?);
+        let count = checked(Operator::Divide, ty, number, width.clone());
+        return Ok(Bound::new(checked(Operator::Multiply, ty, count, width), ty));
     }
     let context = Context { now: now_ms.saturating_mul(1_000), ty };
     let bound = Bound::new(row::call(&lower, definition.eval, definition.strict, context, exprs), ty);

@@ -251,6 +251,8 @@ mod tests {
             "SHOW TABLES LIKE 'a' ESCAPE 'b'",
             "SHOW TABLES CATALOG 'b'",
             "SHOW CATALOGS x",
+            "SHOW TABLES LIKE ?",
+            "DESCRIBE ?",
             "DELETE FROM a",
             "DROP TABLE a",
         ] {

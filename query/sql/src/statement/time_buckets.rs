@@ -1,6 +1,6 @@
 //! `HISTOGRAM` and `DATE_TRUNC` of Elasticsearch's dialect, written with functions that the binder knows.
 //!
-//! They group times for charts. One unit of time is a bucket, from seconds to years; numbers have buckets of a number's width.
+//! They group times for charts. One unit of time is a bucket, from seconds to years. Buckets of numbers are the function `histogram`.
 
 use std::ops::ControlFlow;
 
@@ -15,8 +15,6 @@ use crate::error::{Result, SqlError};
 
 /// Stands for the value of a call in the text that it becomes.
 const ARGUMENT: &str = "bucketed_value";
-/// Stands for the width of a bucket of numbers.
-const WIDTH: &str = "bucket_width";
 
 /// Replaces calls of the two functions.
 pub(super) fn replace_time_buckets(statement: &mut Statement) -> Result<()> {
@@ -70,9 +68,13 @@ fn replacement(expr: &Expr) -> Result<Option<Expr>> {
                 ))),
             }
         }
-        (false, value, Expr::Value(width)) if matches!(width.value, Value::Number(..)) => {
-            filled(&format!("FLOOR({ARGUMENT} / {WIDTH}) * {WIDTH}"), value, Some(second)).map(Some)
-        }
+        (false, _, Expr::Value(width)) => match &width.value {
+            Value::Number(text, _) if text.parse().is_ok_and(|width: f64| width > 0.0) => Ok(None),
+            Value::Number(text, _) => {
+                Err(SqlError::Semantic(format!("the width [{text}] of a bucket is not greater than 0")))
+            }
+            _ => Err(usage()),
+        },
         _ => Err(usage()),
     }
 }
@@ -89,32 +91,24 @@ fn start_of(unit: &str, value: &Expr) -> Result<Expr> {
         "year" => "%Y-01-01 00:00:00",
         // The value stands twice: a field alone keeps statements as long as they are written.
         "week" if matches!(value, Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => {
-            return filled(
-                &format!("TIMESTAMP(SUBDATE(DATE({ARGUMENT}), WEEKDAY({ARGUMENT})))"),
-                value,
-                None,
-            );
+            return filled(&format!("TIMESTAMP(SUBDATE(DATE({ARGUMENT}), WEEKDAY({ARGUMENT})))"), value);
         }
         "week" => return Err(SqlError::Unsupported("buckets of weeks are those of a field".to_owned())),
         other => {
             return Err(SqlError::Unsupported(format!("the unit [{other}] of a bucket is not supported")));
         }
     };
-    filled(&format!("TIMESTAMP(DATE_FORMAT({ARGUMENT}, '{format}'))"), value, None)
+    filled(&format!("TIMESTAMP(DATE_FORMAT({ARGUMENT}, '{format}'))"), value)
 }
 
-/// Parses an expression and puts the value and the width of a call into it.
-fn filled(text: &str, value: &Expr, width: Option<&Expr>) -> Result<Expr> {
+/// Parses an expression and puts the value of a call into it.
+fn filled(text: &str, value: &Expr) -> Result<Expr> {
     let dialect = OpenSearchDialect::default();
     let parsed = Parser::new(&dialect).try_with_sql(text).and_then(|mut parser| parser.parse_expr());
     let mut expr = parsed.map_err(|error| SqlError::Syntax(error.to_string()))?;
     let _: ControlFlow<()> = visit_expressions_mut(&mut expr, |inner| {
-        if let Expr::Identifier(ident) = inner {
-            match (ident.value.as_str(), width) {
-                (ARGUMENT, _) => *inner = value.clone(),
-                (WIDTH, Some(width)) => *inner = width.clone(),
-                _ => {}
-            }
+        if matches!(inner, Expr::Identifier(ident) if ident.value == ARGUMENT) {
+            *inner = value.clone();
         }
         ControlFlow::Continue(())
     });
@@ -133,7 +127,7 @@ mod tests {
         for (text, expected) in [
             ("SELECT HISTOGRAM(\"at\", INTERVAL 1 DAY) AS d FROM t", format!("SELECT {day} AS d FROM `t`")),
             ("SELECT DATE_TRUNC('days', \"at\") FROM t", format!("SELECT {day} FROM `t`")),
-            ("SELECT HISTOGRAM(n, 5) FROM t", "SELECT FLOOR(n / 5) * 5 FROM `t`".to_owned()),
+            ("SELECT HISTOGRAM(n, 5) FROM t", "SELECT HISTOGRAM(n, 5) FROM `t`".to_owned()),
             (
                 "SELECT DATE_TRUNC('week', \"at\") FROM t",
                 "SELECT TIMESTAMP(SUBDATE(DATE(`at`), WEEKDAY(`at`))) FROM `t`".to_owned(),
@@ -147,6 +141,7 @@ mod tests {
             ("SELECT DATE_TRUNC('decade', a)", "decade"),
             ("SELECT DATE_TRUNC('week', a + b)", "field"),
             ("SELECT HISTOGRAM(a)", "HISTOGRAM"),
+            ("SELECT HISTOGRAM(a, 0)", "[0]"),
         ] {
             let error = parse(text).unwrap_err().to_string();
             assert!(error.contains(words), "{text}: {error}");
