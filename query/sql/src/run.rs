@@ -133,8 +133,11 @@ impl Runner {
         cursor_bytes: u64,
     ) -> Result<Self, Error> {
         // The side of a join that is collected is the smaller one ([`JoinSelection`]); the other is not spread anew.
-        let config =
-            SessionConfig::new().with_target_partitions(partitions.max(1)).with_repartition_joins(false);
+        // Rows that go round by another way lose the order of a sort below a projection.
+        let config = SessionConfig::new()
+            .with_target_partitions(partitions.max(1))
+            .with_round_robin_repartition(false)
+            .with_repartition_joins(false);
         let large_joins = LargeJoins::new(runtime.memory_pool.as_ref());
         let state = SessionStateBuilder::new()
             .with_config(config)
@@ -299,7 +302,7 @@ impl Runner {
         }))
     }
 
-    /// Makes the search that a statement is; `None` for a join, which is none.
+    /// Makes the search that a statement is; `None` for a join and a statement with WITH, which are none.
     pub fn native<'a>(
         &'a self,
         session: &'a Session,
@@ -322,6 +325,9 @@ impl Runner {
             }
             _ => return Ok(None),
         };
+        if query.with.is_some() {
+            return Ok(None);
+        }
         let ReadyStatement { planned, pushed, .. } = self.prepare(&asked, &query, &names, rows).await?;
         let snapshot = target::pin(&asked.session, &index, &pinned()).await?;
         native::search(&query, &names, &planned, &pushed, &snapshot, &index).map(Some)

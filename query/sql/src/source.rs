@@ -23,8 +23,8 @@ const MAX_COLUMNS: usize = 4_096;
 pub(crate) struct Source {
     /// Name in plans.
     pub qualifier: String,
-    /// Names by which the statement may qualify its columns.
-    pub names: Vec<String>,
+    /// Name by which the statement qualifies its columns: the alias, or the index expression without one.
+    pub name: Option<String>,
     /// Kind of the source.
     pub kind: SourceKind,
 }
@@ -78,6 +78,8 @@ impl SourceColumn {
 /// The columns of indices that a statement names, in the order in which it does.
 #[derive(Debug)]
 pub(crate) struct IndexSource {
+    /// The index expression. Behind an alias it names the source only where nothing else has the name.
+    pub expression: String,
     /// The indices.
     pub snapshot: Arc<TableSnapshot>,
     /// Columns named so far.
@@ -88,9 +90,9 @@ pub(crate) struct IndexSource {
 }
 
 impl IndexSource {
-    /// Takes over a snapshot.
-    pub(crate) fn new(snapshot: Arc<TableSnapshot>) -> Self {
-        Self { snapshot, columns: Vec::new(), marks: Vec::new(), known: HashMap::new() }
+    /// Takes over the snapshot of an index expression.
+    pub(crate) fn new(expression: String, snapshot: Arc<TableSnapshot>) -> Self {
+        Self { expression, snapshot, columns: Vec::new(), marks: Vec::new(), known: HashMap::new() }
     }
 
     /// Finds a column by its path; `None` where no index has it.
@@ -153,12 +155,27 @@ impl Source {
         }
     }
 
-    /// Returns whether a qualifier names this source.
+    /// Returns true for a source that is not named by its index expression.
+    fn is_aliased(&self) -> bool {
+        self.expression() != self.name.as_deref()
+    }
+
+    /// Returns the index expression of a source of indices.
+    fn expression(&self) -> Option<&str> {
+        match &self.kind {
+            SourceKind::Index(index) => Some(&index.expression),
+            SourceKind::Derived(_) | SourceKind::Nothing => None,
+        }
+    }
+
+    /// Returns the path behind the name of this source.
     fn unqualified<'p>(&self, path: &'p str) -> Option<&'p str> {
-        self.names
-            .iter()
-            .filter_map(|name| path.strip_prefix(name.as_str())?.strip_prefix('.'))
-            .min_by_key(|rest| rest.len())
+        path.strip_prefix(self.name.as_deref()?)?.strip_prefix('.')
+    }
+
+    /// Returns the path behind the index expression of this source.
+    fn behind_expression<'p>(&self, path: &'p str) -> Option<&'p str> {
+        path.strip_prefix(self.expression()?)?.strip_prefix('.')
     }
 
     /// Refers to the column that tells where a clause holds; `None` for a source without clauses.
@@ -205,13 +222,16 @@ pub(crate) fn address_bits(sources: &mut [Source], expr: &Expr) -> Option<Expr> 
     Some(Expr::Column(Column::new(Some(qualifier), &bits.name)))
 }
 
-/// Finds a column by the name that the statement has: behind the name of a source first, then in any.
+/// Finds a column by its name in the statement: behind an alias first, then behind an index expression, then in any source.
 pub(crate) fn resolve(sources: &mut [Source], path: &str) -> Result<Option<Bound>> {
-    for (number, source) in sources.iter_mut().enumerate() {
-        if let Some(rest) = source.unqualified(path).map(str::to_owned)
-            && let Some(found) = source.own(number, &rest)?
-        {
-            return Ok(Some(found));
+    for aliased in [true, false] {
+        for (number, source) in sources.iter_mut().enumerate() {
+            if source.is_aliased() == aliased
+                && let Some(rest) = source.unqualified(path)
+                && let Some(found) = source.own(number, rest)?
+            {
+                return Ok(Some(found));
+            }
         }
     }
     for (number, source) in sources.iter_mut().enumerate() {
@@ -220,6 +240,28 @@ pub(crate) fn resolve(sources: &mut [Source], path: &str) -> Result<Option<Bound
         }
     }
     Ok(None)
+}
+
+/// Finds a column behind the index expression of a source that has an alias. Names of the queries around it come before that.
+pub(crate) fn resolve_behind_alias(sources: &mut [Source], path: &str) -> Result<Option<Bound>> {
+    for (number, source) in sources.iter_mut().enumerate() {
+        if let Some(rest) = source.behind_expression(path)
+            && let Some(found) = source.own(number, rest)?
+        {
+            return Ok(Some(found));
+        }
+    }
+    Ok(None)
+}
+
+/// Finds a source by its name: an alias first, then an index expression, also one behind an alias.
+pub(crate) fn source_named(sources: &[Source], name: &str) -> Option<usize> {
+    let named = |aliased: bool| {
+        let own = |source: &Source| source.is_aliased() == aliased && source.name.as_deref() == Some(name);
+        sources.iter().position(own)
+    };
+    let behind_alias = || sources.iter().position(|source| source.expression() == Some(name));
+    named(true).or_else(|| named(false)).or_else(behind_alias)
 }
 
 /// Finds a column by its own name in some of the sources.
@@ -240,7 +282,8 @@ pub(crate) fn column_within(
 
 /// Returns the name of a column without the source that qualifies it.
 pub(crate) fn unqualified<'p>(sources: &[Source], path: &'p str) -> &'p str {
-    sources.iter().find_map(|source| source.unqualified(path)).unwrap_or(path)
+    let own = sources.iter().find_map(|source| source.unqualified(path));
+    own.or_else(|| sources.iter().find_map(|source| source.behind_expression(path))).unwrap_or(path)
 }
 
 /// Looks a path up in each index.

@@ -39,10 +39,18 @@ pub(super) fn stoppable(plan: Arc<dyn ExecutionPlan>, stop: &Arc<Stop>) -> Resul
         } else if let Some(join) = node.downcast_ref::<HashJoinExec>() {
             let filter = join.filter().map(|filter| watched(filter, stop));
             Arc::new(join.builder().with_filter(filter).build()?)
-        } else if node.is::<CrossJoinExec>()
-            || node.is::<SortMergeJoinExec>()
-            || node.is::<RecursiveQueryExec>()
-        {
+        } else if let Some(join) = node.downcast_ref::<SortMergeJoinExec>() {
+            let filter = join.filter().as_ref().map(|filter| watched(filter, stop));
+            Arc::new(SortMergeJoinExec::try_new(
+                Arc::clone(join.left()),
+                Arc::clone(join.right()),
+                join.on().to_vec(),
+                filter,
+                join.join_type(),
+                join.sort_options().to_vec(),
+                join.null_equality(),
+            )?)
+        } else if node.is::<CrossJoinExec>() || node.is::<RecursiveQueryExec>() {
             node
         } else {
             return Ok(Transformed::no(node));
@@ -158,5 +166,41 @@ impl PhysicalExpr for StoppableExpr {
 
     fn fmt_sql(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.inner.fmt_sql(f)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::compute::SortOptions;
+    use datafusion::arrow::datatypes::Field;
+    use datafusion::common::{JoinType, NullEquality};
+    use datafusion::physical_expr::expressions::{col, lit};
+    use datafusion::physical_plan::empty::EmptyExec;
+
+    use super::*;
+
+    #[test]
+    fn filters_of_merge_joins_end_with_the_stop() {
+        let schema = Arc::new(Schema::new(vec![Field::new("k", DataType::Int64, true)]));
+        let side = || Arc::new(EmptyExec::new(Arc::clone(&schema))) as Arc<dyn ExecutionPlan>;
+        let key = col("k", &schema).unwrap();
+        let filter = JoinFilter::new(lit(true), Vec::new(), Arc::new(Schema::empty()));
+        let join = SortMergeJoinExec::try_new(
+            side(),
+            side(),
+            vec![(Arc::clone(&key), key)],
+            Some(filter),
+            JoinType::Inner,
+            vec![SortOptions::default()],
+            NullEquality::NullEqualsNothing,
+        );
+        let stop = Arc::new(Stop::default());
+        let plan = stoppable(Arc::new(join.unwrap()), &stop).unwrap();
+        let join = plan.children().into_iter().next().unwrap().downcast_ref::<SortMergeJoinExec>().unwrap();
+        let filter = join.filter().as_ref().unwrap().expression();
+        let pairs = RecordBatch::new_empty(Arc::clone(&schema));
+        assert!(filter.evaluate(&pairs).is_ok());
+        stop.time_out();
+        assert!(filter.evaluate(&pairs).is_err());
     }
 }

@@ -164,6 +164,10 @@ async fn the_format_json_is_the_answer_of_a_search() {
     let (_, answer) = native(join).await;
     assert_eq!(answer["hits"]["total"]["value"], 2);
     assert_eq!(answer["hits"]["hits"][0]["_source"], json!({"a.name": "Bob Ray", "years": 40}));
+    let (_, answer) =
+        native("WITH c AS (SELECT name FROM people ORDER BY age LIMIT 1) SELECT name FROM c").await;
+    assert_eq!(answer["hits"]["total"]["value"], 1, "{answer}");
+    assert_eq!(answer["hits"]["hits"][0]["_source"], json!({"name": "Ann Lee"}));
     assert_eq!(native("SELECT gone FROM people").await.0, 400);
     assert_eq!(native("SELECT a FROM gone").await.0, 404);
 }

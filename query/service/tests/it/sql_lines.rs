@@ -8,7 +8,7 @@ use millrace_query::{Config, Outcome, OutcomeBody, TextParts};
 use serde_json::json;
 
 use crate::fixture::{Store, owned, value};
-use crate::sql_bounds::{ended, numbers, numbers_within};
+use crate::sql_bounds::{ended, explained, numbers, numbers_within};
 
 /// A join of as many rows as there are pairs, in their order where one thread reads them.
 const PAIRS: &str = "SELECT a.n, b.n FROM numbers a CROSS JOIN numbers b";
@@ -67,6 +67,22 @@ async fn lines_are_the_rows_whatever_there_are() {
         let OutcomeBody::Text(bytes) = asked(&store, query, "raw").await.body else { panic!("{query}") };
         assert_eq!(std::str::from_utf8(&bytes).unwrap().lines().count(), lines, "{query}");
     }
+}
+
+/// Computed columns above a sort keep its order beyond one batch of rows.
+#[tokio::test]
+async fn computed_columns_keep_the_order() {
+    let store = numbers_within(9_000, Config { threads: 2, ..Config::default() }).await;
+    let query = "SELECT n, n + 1 FROM numbers ORDER BY n LIMIT 100000";
+    let plan = explained(&store, query).await;
+    assert!(!plan.contains("RepartitionExec"), "{plan}");
+    let text = match asked(&store, query, "csv").await.body {
+        OutcomeBody::TextParts(parts) => whole(parts).await,
+        OutcomeBody::Text(bytes) => String::from_utf8(bytes.to_vec()).unwrap(),
+        other => panic!("{other:?}"),
+    };
+    let expected = (0..9_000).map(|n| format!("{n},{}", n + 1));
+    assert!(text.lines().skip(1).eq(expected));
 }
 
 #[tokio::test]

@@ -89,6 +89,16 @@ async fn equalities_are_joined_by_hashes() {
 }
 
 #[tokio::test]
+async fn chains_of_unions_are_one_node() {
+    let store = numbers(10).await;
+    let chain = ["SELECT n FROM numbers"; 4].join(" UNION ALL ");
+    let plan = explained(&store, &chain).await;
+    assert_eq!(plan.matches("UnionExec").count(), 1, "{plan}");
+    let other = format!("{chain} UNION ALL SELECT 1.5");
+    assert_eq!(crate::sql::rows(&store, &other).await.len(), 41);
+}
+
+#[tokio::test]
 async fn conditions_reach_scans() {
     let store = numbers(10).await;
     for (query, scans) in [
@@ -119,6 +129,34 @@ async fn a_query_that_is_named_twice_runs_once() {
     assert_eq!(explained(&store, twice).await.matches("SharedExec").count(), 2);
     let numbers: Vec<i64> = (0..10).collect();
     assert_eq!(answered(&store, &store.session, json!({"query": twice})).await, numbers);
+    for shadowed in [
+        "WITH numbers AS (SELECT n FROM numbers WHERE n > 3) SELECT n FROM numbers",
+        "WITH c AS (SELECT n FROM numbers) SELECT n FROM c WHERE n IN (WITH c AS (SELECT 1 AS n) SELECT n FROM c)",
+    ] {
+        assert!(!explained(&store, shadowed).await.contains("SharedExec"), "{shadowed}");
+    }
+    let listed = "WITH c AS (SELECT n FROM numbers) SELECT COUNT(*) FROM c, c";
+    assert_eq!(explained(&store, listed).await.matches("SharedExec").count(), 2);
+}
+
+/// A statement in parentheses keeps its order, limit and total.
+#[tokio::test]
+async fn statements_in_parentheses_are_the_statements_within() {
+    let store = numbers(300).await;
+    for (query, rows, total) in [
+        ("(SELECT n FROM numbers ORDER BY n LIMIT 250)", 250, 300),
+        ("((SELECT n FROM numbers ORDER BY n LIMIT 250))", 250, 300),
+        ("(SELECT n FROM numbers ORDER BY n LIMIT 250) ORDER BY n", 250, 250),
+        ("(SELECT n FROM numbers ORDER BY n)", 200, 300),
+        ("(SELECT n FROM numbers) ORDER BY n LIMIT 280", 280, 300),
+    ] {
+        let outcome = store.service.sql(&store.session, Vec::new(), Some(json!({"query": query}))).await;
+        let OutcomeBody::Raw(bytes) = outcome.body else { panic!("{query}: {:?}", outcome.body) };
+        let answer: Value = serde_json::from_slice(&bytes).unwrap();
+        let numbers = answer["datarows"].as_array().unwrap().iter().map(|row| row[0].as_i64().unwrap());
+        assert_eq!(numbers.collect::<Vec<_>>(), (0..rows).collect::<Vec<_>>(), "{query}");
+        assert_eq!(answer["total"], total, "{query}");
+    }
 }
 
 /// The examples of the documentation are statements that are answered.

@@ -179,7 +179,14 @@ impl Binder<'_> {
         if let Some(bound) = scope.column(&path)? {
             return Ok(bound);
         }
-        self.outer_name(&path, scope)?.ok_or_else(|| SqlError::unknown_field(&path))
+        if let Some(bound) = self.outer_name(&path, scope, Scope::column)? {
+            return Ok(bound);
+        }
+        if let Some(bound) = scope.column_behind_alias(&path)? {
+            return Ok(bound);
+        }
+        let bound = self.outer_name(&path, scope, Scope::column_behind_alias)?;
+        bound.ok_or_else(|| SqlError::unknown_field(&path))
     }
 
     fn typed_string(&mut self, typed: &ast::TypedString) -> Result<Bound> {

@@ -1,5 +1,6 @@
 //! FROM and WHERE: the sources of a SELECT, and the plan of their scans, joins and conditions.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use datafusion::catalog::default_table_source::provider_as_source;
@@ -11,7 +12,8 @@ use sqlparser::ast;
 use super::comparison::compare;
 use super::condition::and_or;
 use super::relation::Relation;
-use super::subquery::holds_subquery;
+use super::subquery::{domain_name, holds_subquery, is_correlated};
+use super::tables::list_members;
 use super::{Binder, Bound, ExpressionContext, Scope, unsupported};
 use crate::error::{Result, SqlError};
 use crate::push::{Clause, PushedPredicate};
@@ -51,6 +53,8 @@ pub(super) struct Join {
 pub(crate) struct MergedColumn {
     pub(super) name: String,
     pub(super) bound: Bound,
+    /// The sources of a member of FROM that are joined so far.
+    pub(super) sources: Range<usize>,
 }
 
 /// The index expression that a table's name is.
@@ -87,15 +91,19 @@ impl Binder<'_> {
         depth: usize,
     ) -> Result<(Vec<Source>, Vec<Join>)> {
         if from.is_empty() {
-            let (names, kind) = (Vec::new(), SourceKind::Nothing);
-            return Ok((vec![Source { qualifier: "nothing".to_owned(), names, kind }], Vec::new()));
+            let (name, kind) = (None, SourceKind::Nothing);
+            return Ok((vec![Source { qualifier: "nothing".to_owned(), name, kind }], Vec::new()));
         }
         let (mut sources, mut joins) = (Vec::new(), Vec::new());
         for from in from {
-            if !sources.is_empty() {
-                joins.push(Join { kind: JoinType::Inner, constraint: None, begins: true, on: Vec::new() });
+            let members = self.list_factors(&from.relation);
+            for relation in members.as_deref().unwrap_or(std::slice::from_ref(&from.relation)) {
+                if !sources.is_empty() {
+                    let (kind, on) = (JoinType::Inner, Vec::new());
+                    joins.push(Join { kind, constraint: None, begins: true, on });
+                }
+                sources.push(self.source(relation, depth)?);
             }
-            sources.push(self.source(&from.relation, depth)?);
             for join in &from.joins {
                 use ast::JoinOperator as J;
                 let (kind, constraint) = match &join.join_operator {
@@ -119,9 +127,31 @@ impl Binder<'_> {
         Ok((sources, joins))
     }
 
-    /// Binds what joins are made on; returns the conditions that rows have to meet before they are joined.
-    pub(super) fn join_conditions(&mut self, joins: &mut [Join], scope: &mut Scope) -> Result<Vec<Bound>> {
-        let mut before = Vec::new();
+    /// Makes a source of each name of a list such as `a, b` where a query of WITH has one of the names.
+    fn list_factors(&self, relation: &ast::TableFactor) -> Option<Vec<ast::TableFactor>> {
+        let ast::TableFactor::Table { name, alias: None, .. } = relation else { return None };
+        let list = table_name(name);
+        self.listed_relation(&list)?;
+        let factor = |member: &str| {
+            let mut factor = relation.clone();
+            if let ast::TableFactor::Table { name, .. } = &mut factor {
+                *name = ast::ObjectName::from(vec![ast::Ident::new(member)]);
+            }
+            factor
+        };
+        Some(list_members(&list).map(factor).collect())
+    }
+
+    /// Binds what joins are made on; returns the conditions that rows have to meet before they are joined, and those that
+    /// name columns of a query around it, which are conditions of WHERE.
+    pub(super) fn join_conditions(
+        &mut self,
+        joins: &mut [Join],
+        scope: &mut Scope,
+    ) -> Result<(Vec<Bound>, Vec<Bound>)> {
+        let (mut before, mut correlated) = (Vec::new(), Vec::new());
+        let domain = domain_name(scope.number);
+        let padded = nullable_sources(joins);
         let mut first = 0;
         for right in 1..=joins.len() {
             let nullable = nullable_sources(joins.get(..right - 1).unwrap_or_default());
@@ -151,6 +181,13 @@ impl Binder<'_> {
                 if holds_subquery(&condition.expr) {
                     return unsupported("a subquery in ON");
                 }
+                if is_correlated(&condition.expr, &domain) {
+                    if join.kind != JoinType::Inner || padded.get(right) == Some(&true) {
+                        return unsupported("a column of a query around it in ON of an outer join");
+                    }
+                    correlated.push(condition);
+                    continue;
+                }
                 // A condition on a side whose rows are not kept is one on its scan.
                 match &condition.pushed {
                     Some(own)
@@ -163,7 +200,7 @@ impl Binder<'_> {
                 }
             }
         }
-        Ok(before)
+        Ok((before, correlated))
     }
 
     fn source(&mut self, factor: &ast::TableFactor, depth: usize) -> Result<Source> {
@@ -177,23 +214,24 @@ impl Binder<'_> {
                 let name = table_name(name);
                 let alias = alias.as_ref();
                 if let Some(relation) = self.named_relation(&name)? {
-                    let names = vec![alias.map_or(name, |alias| alias.name.value.clone())];
-                    return relation.with_names(alias)?.into_source(qualifier, names);
+                    let name = alias.map_or(name, |alias| alias.name.value.clone());
+                    return relation.with_names(alias)?.into_source(qualifier, Some(name));
+                }
+                if let Some(named) = self.listed_relation(&name) {
+                    return unsupported(format!(
+                        "the query [{named}] of WITH in the index expression [{name}]"
+                    ));
                 }
                 let snapshot = self.snapshots.get(&name).ok_or_else(|| SqlError::unknown_field(&name))?;
-                let mut names = vec![name];
-                names.extend(alias.map(|alias| alias.name.value.clone()));
-                Ok(Source {
-                    qualifier,
-                    names,
-                    kind: SourceKind::Index(IndexSource::new(Arc::clone(snapshot))),
-                })
+                let index = IndexSource::new(name.clone(), Arc::clone(snapshot));
+                let name = Some(alias.map_or(name, |alias| alias.name.value.clone()));
+                Ok(Source { qualifier, name, kind: SourceKind::Index(index) })
             }
             ast::TableFactor::Derived { subquery, alias, lateral: false, .. } => {
                 let planned = self.query(subquery, None, depth + 1)?;
                 let relation = Relation::new(planned, "a query in FROM")?.with_names(alias.as_ref())?;
-                let names = alias.iter().map(|alias| alias.name.value.clone()).collect();
-                relation.into_source(qualifier, names)
+                let name = alias.as_ref().map(|alias| alias.name.value.clone());
+                relation.into_source(qualifier, name)
             }
             other => unsupported(format!("[{other}] in FROM")),
         }
@@ -232,7 +270,7 @@ impl Binder<'_> {
                         .iter()
                         .filter(|own| own.source == number)
                         .map(|own| own.truth.clone())
-                        .chain(self.filter_of(&source.names))
+                        .chain(self.filter_of(&index.expression))
                         .collect();
                     if let [only] = truths.as_slice() {
                         self.pushed.push(only.to_json());
@@ -265,10 +303,9 @@ impl Binder<'_> {
     }
 
     /// Returns the condition of the request on the scan of a source.
-    fn filter_of(&self, names: &[String]) -> Option<Clause> {
+    fn filter_of(&self, expression: &str) -> Option<Clause> {
         let filter = self.filter?;
-        let read = names.first().and_then(|name| self.filters.get(name));
-        Some(match read {
+        Some(match self.filters.get(expression) {
             Some(query) => Clause::Read(filter.clone(), Box::new(query.clone())),
             None => Clause::Leaf(filter.clone()),
         })
@@ -351,7 +388,7 @@ fn joined(plans: Vec<LogicalPlan>, joins: Vec<Join>) -> Result<LogicalPlan> {
 }
 
 /// Lists the names of columns that a source shares with those before it.
-fn shared_names(sources: &[Source], before: std::ops::Range<usize>) -> Vec<String> {
+fn shared_names(sources: &[Source], before: Range<usize>) -> Vec<String> {
     let right = sources.get(before.end).map(Source::column_names).unwrap_or_default();
     let left: Vec<String> =
         sources.get(before).unwrap_or_default().iter().flat_map(Source::column_names).collect();
@@ -359,15 +396,12 @@ fn shared_names(sources: &[Source], before: std::ops::Range<usize>) -> Vec<Strin
 }
 
 /// Makes one column of those that have a name on both sides of a join; returns what they are joined on.
-fn merge(
-    scope: &mut Scope,
-    before: std::ops::Range<usize>,
-    names: &[String],
-    kind: JoinType,
-) -> Result<Vec<Bound>> {
+fn merge(scope: &mut Scope, before: Range<usize>, names: &[String], kind: JoinType) -> Result<Vec<Bound>> {
     let mut conditions = Vec::with_capacity(names.len());
     for name in names {
-        let merged = scope.merged.iter().position(|merged| merged.name == *name);
+        // Members of the list of FROM merge columns of their own.
+        let is_own = |merged: &MergedColumn| merged.name == *name && merged.sources.start == before.start;
+        let merged = scope.merged.iter().position(is_own);
         let left = match merged.and_then(|at| scope.merged.get(at)) {
             Some(merged) => Some(merged.bound.clone()),
             None => source::column_within(&mut scope.sources, before.clone(), name)?,
@@ -380,9 +414,10 @@ fn merge(
             JoinType::Full => first_of(&left.single(), &right.single())?,
             _ => left,
         };
+        let sources = before.start..before.end + 1;
         match merged.and_then(|at| scope.merged.get_mut(at)) {
-            Some(merged) => merged.bound = bound,
-            None => scope.merged.push(MergedColumn { name: name.clone(), bound }),
+            Some(merged) => (merged.bound, merged.sources) = (bound, sources),
+            None => scope.merged.push(MergedColumn { name: name.clone(), bound, sources }),
         }
     }
     Ok(match conditions.is_empty() {

@@ -230,6 +230,11 @@ impl Scope {
             None => source::resolve(&mut self.sources, path),
         }
     }
+
+    /// Finds a column behind the index expression of a source that has an alias.
+    fn column_behind_alias(&mut self, path: &str) -> Result<Option<Bound>> {
+        source::resolve_behind_alias(&mut self.sources, path)
+    }
 }
 
 impl<'a> Binder<'a> {

@@ -65,7 +65,7 @@ impl Binder<'_> {
                     _,
                 ) => {
                     let name = table_name(name);
-                    let source = scope.sources.iter().position(|source| source.names.contains(&name));
+                    let source = source::source_named(&scope.sources, &name);
                     let source = source.ok_or_else(|| SqlError::unknown_field(&format!("{name}.*")))?;
                     self.all_of(source, scope, false, &mut items)?;
                 }
@@ -102,10 +102,13 @@ impl Binder<'_> {
     ) -> Result<()> {
         let Scope { sources, merged, .. } = scope;
         let Some(of) = sources.get(source) else { return Ok(()) };
+        let is_merged = |name: &str| {
+            unmerged && merged.iter().any(|merged| merged.name == name && merged.sources.contains(&source))
+        };
         if let SourceKind::Derived(own) = &of.kind {
             // Columns of a query may share a name.
             let own = own.columns.iter().map(|column| (column.name.clone(), column.bound(&of.qualifier)));
-            let own = own.filter(|(name, _)| !unmerged || !merged.iter().any(|merged| merged.name == *name));
+            let own = own.filter(|(name, _)| !is_merged(name));
             items.extend(own.map(|(name, bound)| Item { column: out_column(name, &bound), bound }));
             return Ok(());
         }
@@ -113,7 +116,7 @@ impl Binder<'_> {
             return Err(SqlError::Semantic("[*] needs a FROM".to_owned()));
         }
         for name in of.column_names() {
-            if unmerged && merged.iter().any(|merged| merged.name == name) {
+            if is_merged(&name) {
                 continue;
             }
             let Some(bound) = source::column_within(sources, source..source + 1, &name)? else { continue };

@@ -6,6 +6,7 @@ use std::sync::Arc;
 
 use datafusion::catalog::cte_worktable::CteWorkTable;
 use datafusion::catalog::default_table_source::provider_as_source;
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::common::{Column, JoinType, NullEquality};
 use datafusion::functions_window::row_number::row_number_udwf;
 use datafusion::logical_expr::expr::WindowFunction;
@@ -17,7 +18,8 @@ use sqlparser::ast;
 
 use super::case::result_type;
 use super::select::{PlannedQuery, Tail};
-use super::tables::count_uses;
+use super::subquery::holds_subquery;
+use super::tables::{count_names, count_uses, list_members};
 use super::{Binder, Bound, ExpressionContext, OutColumn, Scope, unsupported, use_plan};
 use crate::column::arrow_type;
 use crate::count::RowCount;
@@ -80,7 +82,7 @@ impl Relation {
     }
 
     /// Makes a source of FROM of the relation.
-    pub(super) fn into_source(self, qualifier: String, names: Vec<String>) -> Result<Source> {
+    pub(super) fn into_source(self, qualifier: String, name: Option<String>) -> Result<Source> {
         let columns = self.columns.into_iter().enumerate().map(|(at, column)| SourceColumn {
             column: format!("c{at}"),
             name: column.alias.unwrap_or(column.name),
@@ -89,7 +91,7 @@ impl Relation {
             shown: column.shown,
         });
         let relation = DerivedSource { plan: self.plan, columns: columns.collect(), order: self.order };
-        Ok(Source { qualifier, names, kind: SourceKind::Derived(Box::new(relation)) })
+        Ok(Source { qualifier, name, kind: SourceKind::Derived(Box::new(relation)) })
     }
 
     /// Returns a column.
@@ -122,10 +124,15 @@ impl Relation {
             }
             column.list = list;
         }
-        let plan = LogicalPlanBuilder::new(self.plan).project(left)?.build()?;
-        let other = LogicalPlanBuilder::new(other.plan).project(right)?.build()?;
-        let right = Self { plan: other, columns: columns.clone(), order: Vec::new() };
-        Ok((Self { plan, columns, order: Vec::new() }, right))
+        let projected = |relation: Self, outputs: Vec<Expr>| {
+            let is_same = |(own, column): (&OutColumn, &OutColumn)| own.ty == column.ty && !column.list;
+            let plan = match relation.columns.iter().zip(&columns).all(is_same) {
+                true => relation.plan,
+                false => LogicalPlanBuilder::new(relation.plan).project(outputs)?.build()?,
+            };
+            Ok::<_, SqlError>(Self { plan, columns: columns.clone(), order: Vec::new() })
+        };
+        Ok((projected(self, left)?, projected(other, right)?))
     }
 
     /// Leaves one of equal rows.
@@ -137,7 +144,7 @@ impl Relation {
 
     /// Unites the rows of relations of the same types.
     fn union(self, other: Self) -> Result<Self> {
-        // Chains of UNION ALL are one node.
+        // Chains of UNION ALL whose columns have the same types are one node.
         let mut inputs = match self.plan {
             LogicalPlan::Union(union) => union.inputs,
             plan => vec![Arc::new(plan)],
@@ -212,11 +219,17 @@ impl Binder<'_> {
         Ok(Some(named.relation.clone()))
     }
 
+    /// Returns the first name of a list such as `a, b` that a query of WITH has.
+    pub(super) fn listed_relation<'l>(&self, list: &'l str) -> Option<&'l str> {
+        let is_named = |member: &&str| self.named.iter().any(|named| named.name == *member);
+        list_members(list).find(is_named)
+    }
+
     /// Binds the queries of WITH, each of which the next ones know.
     pub(super) fn with(&mut self, with: &ast::With, query: &ast::Query, depth: usize) -> Result<()> {
         for table in &with.cte_tables {
             let name = table.alias.name.value.clone();
-            let recursive = with.recursive && count_uses(&table.query, &name) > 0;
+            let recursive = with.recursive && count_names(table.query.as_ref(), &name) > 0;
             let mut relation = match recursive {
                 true => self.recursive(table, depth)?,
                 false => {
@@ -227,7 +240,7 @@ impl Binder<'_> {
                 }
             };
             // What is read twice runs once.
-            if count_uses(query, &name) > 1 + usize::from(recursive) {
+            if count_uses(query, &table.query) > 1 {
                 let node = Arc::new(Shared::new(relation.plan));
                 relation.plan = LogicalPlan::Extension(Extension { node });
             }
@@ -245,7 +258,11 @@ impl Binder<'_> {
         else {
             return unsupported(format!("the query [{name}], which names itself but is no UNION,"));
         };
-        if !plain || table.query.with.is_some() || uses_in(left, name) > 0 || uses_in(right, name) != 1 {
+        if !plain
+            || table.query.with.is_some()
+            || count_names(left.as_ref(), name) > 0
+            || count_names(right.as_ref(), name) != 1
+        {
             return unsupported(format!("[{name}] other than once, behind the UNION of its query,"));
         }
         let first = self.set_expr(left, depth + 1)?.with_names(Some(&table.alias))?;
@@ -278,6 +295,18 @@ impl Binder<'_> {
         });
         let outputs = outputs.collect::<Result<Vec<_>>>()?;
         let next = LogicalPlanBuilder::new(next.plan).project(outputs)?.build()?;
+        let mut reads = 0;
+        next.apply(|node| {
+            reads += usize::from(
+                matches!(node, LogicalPlan::TableScan(scan) if scan.table_name.table() == work_table),
+            );
+            Ok(TreeNodeRecursion::Continue)
+        })?;
+        if reads > 1 {
+            return unsupported(format!(
+                "a subquery of the recursive query [{name}] that reads its rows again"
+            ));
+        }
         let distinct = !matches!(set_quantifier, ast::SetQuantifier::All);
         let plan =
             LogicalPlanBuilder::new(first.plan).to_recursive_query(work_table, next, distinct)?.build()?;
@@ -327,6 +356,12 @@ impl Binder<'_> {
             let row = row.iter().map(|value| self.expr(value, &mut scope, ExpressionContext::Row));
             bound.push(row.collect::<Result<_>>()?);
         }
+        if !scope.outer.is_empty() {
+            return unsupported("VALUES that names columns of a query around it");
+        }
+        if bound.iter().flatten().any(|value| holds_subquery(&value.expr)) {
+            return unsupported("a subquery in VALUES");
+        }
         let width = bound.first().map_or(0, Vec::len);
         if width == 0 || bound.iter().any(|row| row.len() != width) {
             return Err(SqlError::Semantic("the rows of VALUES need the same number of values".to_owned()));
@@ -347,16 +382,6 @@ impl Binder<'_> {
         let plan = plan.project(outputs.collect::<Vec<_>>())?.build()?;
         Ok(Relation { plan, columns, order: Vec::new() })
     }
-}
-
-/// Counts how often the side of a UNION names a table.
-fn uses_in(body: &ast::SetExpr, name: &str) -> usize {
-    let mut uses = 0;
-    let _ = ast::visit_relations(body, |relation| {
-        uses += usize::from(super::from::table_name(relation) == name);
-        std::ops::ControlFlow::<()>::Continue(())
-    });
-    uses
 }
 
 /// Makes integers longs: what a recursive query adds to them has to fit.

@@ -153,10 +153,11 @@ impl Binder<'_> {
             other => string(other)
                 .ok_or_else(|| SqlError::Semantic(format!("[{other}] is no field that can be searched")))?,
         };
-        match crate::source::resolve(&mut scope.sources, &path)?.and_then(|bound| bound.field) {
-            Some(found) => Ok(found),
-            None => Err(SqlError::unknown_field(&path)),
-        }
+        let bound = match crate::source::resolve(&mut scope.sources, &path)? {
+            None => crate::source::resolve_behind_alias(&mut scope.sources, &path)?,
+            bound => bound,
+        };
+        bound.and_then(|bound| bound.field).ok_or_else(|| SqlError::unknown_field(&path))
     }
 
     /// Finds the indices that a function without a field of its own searches.

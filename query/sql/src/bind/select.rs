@@ -79,6 +79,10 @@ pub(super) struct Tail<'q> {
 impl Tail<'_> {
     /// That of a body without one.
     pub(super) const NONE: Self = Self { order_by: None, limit: None, default_limit: None };
+
+    fn is_empty(&self) -> bool {
+        self.order_by.is_none() && self.limit.is_none()
+    }
 }
 
 /// A SELECT whose plan is built up to its order.
@@ -99,6 +103,11 @@ impl Binder<'_> {
         default_limit: Option<usize>,
         depth: usize,
     ) -> Result<PlannedQuery> {
+        self.query_before(query, Tail { default_limit, ..Tail::NONE }, depth)
+    }
+
+    /// Binds a query that a tail follows, behind the parentheses around it.
+    fn query_before(&mut self, query: &ast::Query, outer: Tail<'_>, depth: usize) -> Result<PlannedQuery> {
         if depth > MAX_DEPTH {
             return Err(SqlError::TooLarge(format!("queries are nested deeper than {MAX_DEPTH} levels")));
         }
@@ -109,13 +118,21 @@ impl Binder<'_> {
         if let Some(with) = &query.with {
             self.with(with, query, depth)?;
         }
-        let tail =
-            Tail { order_by: query.order_by.as_ref(), limit: query.limit_clause.as_ref(), default_limit };
+        let tail = Tail {
+            order_by: outer.order_by.or(query.order_by.as_ref()),
+            limit: outer.limit.or(query.limit_clause.as_ref()),
+            ..outer
+        };
         let planned = match query.body.as_ref() {
             ast::SetExpr::Select(select) => self.select(select, tail, depth),
+            ast::SetExpr::Query(inner) if tail.is_empty() || inner.limit_clause.is_none() => {
+                self.query_before(inner, tail, depth)
+            }
             body => {
+                // The limit within parentheses is one of the statement.
+                let default_limit = tail.default_limit.filter(|_| !is_limited(body));
                 let relation = self.set_expr(body, depth)?;
-                self.ordered(relation, tail, depth)
+                self.ordered(relation, Tail { default_limit, ..tail }, depth)
             }
         };
         self.named.truncate(named);
@@ -127,7 +144,7 @@ impl Binder<'_> {
         let qualifier = format!("t{}", self.next_source);
         self.next_source += 1;
         let columns = relation.columns.clone();
-        let source = relation.into_source(qualifier, Vec::new())?;
+        let source = relation.into_source(qualifier, None)?;
         let mut scope = self.scope(vec![source]);
         let mut items = Vec::with_capacity(columns.len());
         for (source, column) in scope.sources.iter().zip([columns]) {
@@ -135,7 +152,10 @@ impl Binder<'_> {
             let bound = own.columns.iter().map(|column| column.bound(&source.qualifier));
             items.extend(column.into_iter().zip(bound).map(|(column, bound)| Item { column, bound }));
         }
-        let sorts = self.sorts(tail.order_by, &items, &mut scope)?;
+        let mut sorts = self.sorts(tail.order_by, &items, &mut scope)?;
+        if sorts.is_empty() {
+            sorts = order_of(&scope.sources);
+        }
         if !scope.outer.is_empty() || sorts.iter().any(|sort| holds_subquery(&sort.expr)) {
             return unsupported("a subquery in ORDER BY of a set operation");
         }
@@ -174,8 +194,9 @@ impl Binder<'_> {
         let (sources, mut joins) = self.sources(&select.from, depth)?;
         let (aliases, windows) = (aliases(select), select.named_window.clone());
         let mut scope = Scope { aliases, windows, ..self.scope(sources) };
-        let before = self.join_conditions(&mut joins, &mut scope)?;
+        let (before, correlated) = self.join_conditions(&mut joins, &mut scope)?;
         let mut conditions = self.conditions(select.selection.as_ref(), &mut scope)?;
+        conditions.extend(correlated);
         let mut items = self.items(select, &mut scope)?;
         let (mut groups, mut sets) = self.groups(select, &items, &mut scope)?;
         let mut having = match &select.having {
@@ -401,6 +422,16 @@ impl Binder<'_> {
             sorts.push(sort);
         }
         Ok(sorts)
+    }
+}
+
+/// Returns true for a query in parentheses that says how many rows it answers.
+fn is_limited(body: &ast::SetExpr) -> bool {
+    let ast::SetExpr::Query(query) = body else { return false };
+    match &query.limit_clause {
+        Some(ast::LimitClause::OffsetCommaLimit { .. }) => true,
+        Some(ast::LimitClause::LimitOffset { limit, .. }) => limit.is_some(),
+        None => false,
     }
 }
 

@@ -147,7 +147,7 @@ pub(super) fn is_correlated(expr: &Expr, domain: &str) -> bool {
     expr.column_refs().iter().any(outer)
 }
 
-/// Splits `own = outer`, where one side names only columns of the scope and the other only those of queries around it.
+/// Splits `own = outer`, where one side names columns of the scope and the other only those of queries around it.
 pub(super) fn correlation_key(condition: &Expr, domain: &str) -> Option<(Expr, Expr)> {
     let Expr::BinaryExpr(equality) = condition else { return None };
     let is_outer = |expr: &Expr| {
@@ -157,7 +157,9 @@ pub(super) fn correlation_key(condition: &Expr, domain: &str) -> Option<(Expr, E
             .all(|column| column.relation.as_ref().is_some_and(|relation| relation.table() == domain));
         all && !columns.is_empty()
     };
-    let is_own = |expr: &Expr| !is_correlated(expr, domain) && !holds_subquery(expr);
+    // A literal is no key: it stands in other expressions, too, which the key of the outer query would replace.
+    let is_own =
+        |expr: &Expr| !expr.column_refs().is_empty() && !is_correlated(expr, domain) && !holds_subquery(expr);
     match (equality.op, equality.left.as_ref(), equality.right.as_ref()) {
         (Operator::Eq, own, outer) | (Operator::Eq, outer, own) if is_own(own) && is_outer(outer) => {
             Some((own.clone(), outer.clone()))
@@ -223,11 +225,16 @@ impl Subquery {
 }
 
 impl Binder<'_> {
-    /// Finds a column of the queries around a scope, the innermost first.
-    pub(super) fn outer_name(&mut self, path: &str, scope: &mut Scope) -> Result<Option<Bound>> {
+    /// Finds a column of the queries around a scope by a lookup, the innermost first.
+    pub(super) fn outer_name(
+        &mut self,
+        path: &str,
+        scope: &mut Scope,
+        lookup: fn(&mut Scope, &str) -> Result<Option<Bound>>,
+    ) -> Result<Option<Bound>> {
         for level in (0..self.outer.len()).rev() {
             let Some(found) =
-                self.outer.get_mut(level).map(|outer| outer.column(path)).transpose()?.flatten()
+                self.outer.get_mut(level).map(|outer| lookup(outer, path)).transpose()?.flatten()
             else {
                 continue;
             };

@@ -13,30 +13,58 @@ pub(crate) fn tables(query: &ast::Query) -> Vec<String> {
     tables.names
 }
 
-/// Counts how often a query and those within it name a table.
-pub(super) fn count_uses(query: &ast::Query, name: &str) -> usize {
-    let mut uses = 0;
-    let _ = ast::visit_relations(query, |relation| {
-        uses += usize::from(table_name(relation) == name);
-        ControlFlow::<()>::Continue(())
-    });
-    uses
+/// Lists the names of an index expression such as `a, b`.
+pub(super) fn list_members(list: &str) -> impl Iterator<Item = &str> {
+    list.split(',').map(str::trim)
+}
+
+/// Counts how often a query or a part of one names a table that no WITH within it defines.
+pub(super) fn count_names(part: &impl Visit, name: &str) -> usize {
+    let mut tables = TableCollector::default();
+    let _ = part.visit(&mut tables);
+    tables.names.iter().flat_map(|list| list_members(list)).filter(|own| *own == name).count()
+}
+
+/// Counts how often a query and those within it read a query of its WITH, which does not count itself.
+pub(super) fn count_uses(query: &ast::Query, definition: &ast::Query) -> usize {
+    let mut tables = TableCollector::default();
+    let _ = query.visit(&mut tables);
+    tables.uses.iter().filter(|used| std::ptr::eq(**used, definition)).count()
 }
 
 /// Follows the queries of a statement.
 #[derive(Default)]
 struct TableCollector {
     names: Vec<String>,
+    /// Addresses of the queries of WITH that others read, as often as they do.
+    uses: Vec<*const ast::Query>,
     /// Queries around the one that is visited.
     open: Vec<OpenQuery>,
 }
 
+impl TableCollector {
+    /// Finds the query of WITH that has a name here.
+    fn definition(&self, name: &str) -> Option<*const ast::Query> {
+        let visible = self.open.iter().rev().flat_map(|query| query.visible.iter().rev());
+        visible.into_iter().find(|(_, own)| own == name).map(|(definition, _)| *definition)
+    }
+
+    fn add(&mut self, name: &str) {
+        match self.definition(name) {
+            None => self.names.push(name.to_owned()),
+            Some(definition) if self.open.iter().any(|query| query.address == definition) => {}
+            Some(definition) => self.uses.push(definition),
+        }
+    }
+}
+
 /// A query whose parts are visited.
 struct OpenQuery {
+    address: *const ast::Query,
     /// Addresses of the queries of its WITH, and their names.
     defined: Vec<(*const ast::Query, String)>,
-    /// Names of those that were visited.
-    visible: Vec<String>,
+    /// Those that were visited.
+    visible: Vec<(*const ast::Query, String)>,
 }
 
 impl Visitor for TableCollector {
@@ -49,29 +77,31 @@ impl Visitor for TableCollector {
                 defined.push((std::ptr::from_ref(table.query.as_ref()), table.alias.name.value.clone()));
             }
             if with.recursive {
-                visible.extend(defined.iter().map(|(_, name)| name.clone()));
+                visible.extend(defined.iter().cloned());
             }
         }
-        self.open.push(OpenQuery { defined, visible });
+        self.open.push(OpenQuery { address: std::ptr::from_ref(query), defined, visible });
         ControlFlow::Continue(())
     }
 
     fn post_visit_query(&mut self, query: &ast::Query) -> ControlFlow<()> {
         self.open.pop();
         if let Some(around) = self.open.last_mut()
-            && let Some((_, name)) =
+            && let Some(definition) =
                 around.defined.iter().find(|(defined, _)| *defined == std::ptr::from_ref(query))
         {
-            around.visible.push(name.clone());
+            around.visible.push(definition.clone());
         }
         ControlFlow::Continue(())
     }
 
     fn pre_visit_relation(&mut self, relation: &ast::ObjectName) -> ControlFlow<()> {
-        let name = table_name(relation);
-        let defined = self.open.iter().any(|query| query.visible.contains(&name));
-        if !defined {
-            self.names.push(name);
+        let list = table_name(relation);
+        // Members of a list are sources of their own where one of them is a query of WITH.
+        let is_named = list_members(&list).any(|member| self.definition(member).is_some());
+        match is_named {
+            true => list_members(&list).for_each(|member| self.add(member)),
+            false => self.names.push(list),
         }
         ControlFlow::Continue(())
     }
@@ -88,6 +118,7 @@ mod tests {
             ("SELECT a FROM x WHERE a IN (SELECT b FROM y WHERE EXISTS (SELECT 1 FROM z))", "x y z"),
             ("WITH c AS (SELECT a FROM x) SELECT a FROM c JOIN y ON c.a = y.a", "x y"),
             ("WITH x AS (SELECT a FROM x) SELECT a FROM x", "x"),
+            ("WITH x AS (SELECT a FROM x, y) SELECT a FROM x, z", "x,y z"),
             (
                 "SELECT a FROM x UNION SELECT b FROM (SELECT b FROM y) AS d ORDER BY (SELECT 1 FROM z)",
                 "x y z",
