@@ -53,7 +53,7 @@ use super::error::{Result, SqlError};
 use super::functions;
 use super::parameters::Parameters;
 use super::push::PushedPredicate;
-use super::request::SqlRequest;
+use super::request::{SqlDialect, SqlRequest};
 use super::source::{self, Source};
 use super::statement::Names;
 use super::types::{NANOS, SqlType};
@@ -237,6 +237,14 @@ impl Scope {
     }
 }
 
+/// Returns whether a statement may name its scores: `_score`, or `SCORE()` of Elasticsearch.
+fn names_score(request: &SqlRequest) -> bool {
+    match request.dialect {
+        SqlDialect::OpenSearch => request.query.contains("_score"),
+        SqlDialect::Elasticsearch => request.query.to_ascii_lowercase().contains("score"),
+    }
+}
+
 impl<'a> Binder<'a> {
     /// Makes a binder.
     pub(crate) fn new(
@@ -258,7 +266,7 @@ impl<'a> Binder<'a> {
             now_ms,
             compute,
             work,
-            scores: request.query.contains("_score"),
+            scores: names_score(request),
             handles: Vec::new(),
             pushed: Vec::new(),
             next_source: 0,
