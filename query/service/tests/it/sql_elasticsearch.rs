@@ -60,7 +60,9 @@ async fn answers_have_columns_rows_and_cursors() {
     let row = json!([[3, "2024-05-01T12:00:03.500Z", "web-0", false]]);
     assert_eq!((status, answer), (200, json!({"columns": columns, "rows": row})));
     assert_eq!(rows(&store, "SELECT 1").await, json!([[1]]));
-    let scored = rows(&store, "SELECT n, SCORE() FROM \"my-logs\" WHERE MATCH(message, '7') ORDER BY SCORE() DESC").await;
+    let scored =
+        rows(&store, "SELECT n, SCORE() FROM \"my-logs\" WHERE MATCH(message, '7') ORDER BY SCORE() DESC")
+            .await;
     assert!(scored[0][0] == 7 && scored[0][1].as_f64().is_some_and(|score| score > 0.0), "{scored}");
     let minutes = "SELECT HISTOGRAM(at, INTERVAL 1 MINUTE) AS t, COUNT(*) FROM \"my-logs\" GROUP BY HISTOGRAM(at, INTERVAL 1 MINUTE)";
     assert_eq!(rows(&store, minutes).await, json!([["2024-05-01T12:00:00.000Z", 25]]));
