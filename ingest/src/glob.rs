@@ -19,7 +19,7 @@ impl Glob {
     /// Parses the pattern of an absolute path.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why it is refused.
     pub(crate) fn path(text: &str) -> Result<Self, String> {
         if !text.starts_with('/') {
             return Err(format!("path [{text}] must be absolute"));
@@ -30,7 +30,7 @@ impl Glob {
     /// Parses the pattern of a file's name, or of a whole path where it has a slash.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why it is refused.
     pub(crate) fn new(text: &str) -> Result<Self, String> {
         let mut alternatives = Vec::new();
         expand(text, &mut alternatives).map_err(|why| format!("pattern [{text}] {why}"))?;

@@ -76,7 +76,7 @@ pub enum BodyError<R = BudgetExceeded> {
     Invalid {
         /// The coding, as the header names it.
         coding: String,
-        /// Problem of it.
+        /// The reason why it is refused.
         reason: std::io::Error,
     },
     /// Inflating it ended without a result, by a defect.

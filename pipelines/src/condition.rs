@@ -118,7 +118,7 @@ impl Pattern {
     /// Compiles an expression.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why it is refused.
     pub fn new(text: &str) -> Result<Self, String> {
         Ok(Self(Arc::new(Expression::compile(text)?)))
     }

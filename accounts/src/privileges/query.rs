@@ -17,7 +17,7 @@ pub trait QueryCheck: fmt::Debug + Send + Sync + 'static {
     /// Checks a query that is valid JSON.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why it is refused.
     fn check(&self, query: &Value) -> Result<(), String>;
 }
 

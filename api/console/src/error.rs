@@ -20,7 +20,7 @@ pub(super) fn invalid(field: &str, reason: impl std::fmt::Display) -> Error {
     Error::illegal_argument(format!("[{field}] {reason}"))
 }
 
-/// Says where in a request an error is; what is nobody's fault stays as it is.
+/// Adds the position of an error in a request; an error of the server stays as it is.
 pub(super) fn at(place: &str, error: Error) -> Error {
     match error.status() {
         400 => Error::illegal_argument(format!("{place}: {}", error.reason())),

@@ -11,7 +11,7 @@ use crate::http::listing::items;
 use crate::http::{Request, Response};
 use crate::{Api, Console};
 
-/// Says what is the matter with an alert.
+/// Sets the status of an alert.
 pub(crate) async fn status(
     console: &Console,
     api: &Api,

@@ -1,4 +1,4 @@
-//! `GET /`: who answers, in which version of the data API.
+//! `GET /`: the server's name, and its version of the data API.
 
 use std::sync::OnceLock;
 

@@ -60,7 +60,7 @@ pub struct Service {
     acknowledgements: Budget,
     /// The routes of the listener.
     router: Arc<dyn Router>,
-    /// Whether the server ends after the requests under way.
+    /// Set once the server ends after the requests in flight.
     ending: watch::Sender<bool>,
 }
 
@@ -92,7 +92,7 @@ impl Service {
         self.ending.clone()
     }
 
-    /// Returns what listeners of other protocols share with this one.
+    /// Returns the services that listeners of other protocols share with this one.
     pub fn beside(&self) -> ListenerContext {
         let ending = self.ending.subscribe();
         ListenerContext { node: Arc::clone(&self.node), room: self.in_flight.clone(), ending }

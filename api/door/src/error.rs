@@ -15,7 +15,7 @@ use millrace_accounts as accounts;
 use millrace_listen::{BodyError, BudgetExceeded, ForeignHeader};
 use serde_json::{Map, Value, json};
 
-/// What credentials are asked for with, in Elasticsearch's words.
+/// Challenges that ask for credentials, in Elasticsearch's words.
 const CHALLENGES: [&str; 3] =
     ["Basic realm=\"security\", charset=\"UTF-8\"", "Bearer realm=\"security\"", "ApiKey"];
 
@@ -272,7 +272,7 @@ impl Error {
         &self.0.kind
     }
 
-    /// Whether the caller may not do what it asks.
+    /// Returns whether the caller may not do what it asks.
     pub fn is_refusal(&self) -> bool {
         self.0.status == 403 && self.0.kind == "security_exception"
     }

@@ -9,7 +9,7 @@ use crate::error::Error;
 
 /// Name of the node and of its cluster.
 pub const NAME: &str = "millrace";
-/// Where the cluster's identity is kept.
+/// Key of the cluster's identity in the store.
 const UUID_KEY: &str = "cluster/uuid";
 /// Version of the data API that is spoken.
 pub const API_VERSION: &str = "7.10.2";

@@ -29,11 +29,11 @@ pub struct Node {
     pub engine: Arc<Engine>,
     /// Searches.
     pub search: Arc<SearchService>,
-    /// Who may ask.
+    /// Accounts of the callers.
     pub accounts: Accounts,
-    /// How the server presents itself.
+    /// Identity that the server presents.
     pub identity: Arc<Identity>,
-    /// What is told of requests.
+    /// Audit of requests.
     pub(crate) audit: Audit,
     /// Faults of what works beside the store, such as rules.
     faults: Option<Arc<dyn FaultSource>>,
@@ -103,7 +103,7 @@ impl Node {
         Self { audit, ..self }
     }
 
-    /// Returns what is told of requests.
+    /// Returns the audit.
     pub fn audit(&self) -> &Audit {
         &self.audit
     }
@@ -114,7 +114,7 @@ impl Node {
         Self { tls, ..self }
     }
 
-    /// Makes what the handler of a principal's request gets. What only that knows goes to `noted`.
+    /// Makes the [`Api`] of the handler of a principal's request. Notes that only the handler can make go to `noted`.
     ///
     /// # Errors
     /// 403 where the action is not allowed on anything.
@@ -139,12 +139,12 @@ impl Node {
     }
 }
 
-/// Who asks, and how that is known.
+/// Authenticated sender of a request, and the scheme of its credentials.
 #[derive(Debug)]
 pub struct Requester {
     /// Its name, roles and rights.
     pub principal: Principal,
-    /// What was shown; nothing on a route that is open to all.
+    /// Scheme of the credentials; nothing on a route that is open to all.
     pub scheme: Option<Scheme>,
     /// The login token, if that is what was shown.
     pub token: Option<Credentials>,
@@ -161,30 +161,30 @@ impl Requester {
     }
 }
 
-/// What a handler gets: the store as the principal sees it, never the store itself.
+/// State that a handler gets: the store as the principal sees it, never the store itself.
 #[derive(Debug)]
 pub struct Api {
     /// The store, for this principal and action.
     pub session: Session,
     /// Searches.
     pub search: Arc<SearchService>,
-    /// How the server presents itself.
+    /// Identity that the server presents.
     pub identity: Arc<Identity>,
-    /// Who may ask.
+    /// Accounts of the callers.
     pub accounts: Accounts,
     /// Faults of what works beside the store.
     pub faults: Option<Arc<dyn FaultSource>>,
-    /// How it is known who asks.
+    /// Scheme of the caller's credentials.
     pub scheme: Option<Scheme>,
     /// The login token in use.
     pub token: Option<Credentials>,
-    /// Where the request comes from.
+    /// Address of the request.
     pub address: IpAddr,
-    /// What is noted for the audit.
+    /// Notes for the audit.
     pub noted: Arc<HandlerNotes>,
-    /// Whether the client waits for the answer.
+    /// Client of the request, which may have gone.
     pub client: ClientConnection,
-    /// What is told of requests.
+    /// Audit of requests.
     pub audit: Audit,
     /// Certificate and key.
     pub tls: Option<Tls>,

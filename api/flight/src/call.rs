@@ -16,11 +16,11 @@ use crate::tickets::{Owner, Seals, User};
 use crate::timestamp_zone::TimestampZone;
 use crate::upload::ReceivedBytes;
 
-/// What was found out in a handshake: the token to show from then on, if there is one.
+/// Result of a handshake: the token to show from then on, if there is one.
 #[derive(Clone, Debug)]
 pub(crate) struct LoggedIn(pub(crate) Option<String>);
 
-/// What all requests share.
+/// Context that all requests share.
 #[derive(Debug)]
 pub(crate) struct ServiceContext {
     pub(crate) beside: ListenerContext,
@@ -51,7 +51,7 @@ pub(crate) struct Call {
     pub(crate) received: ReceivedBytes,
     /// Zone of timestamps in the schemas that the client gets.
     pub(crate) zone: TimestampZone,
-    /// What was begun last.
+    /// Last action that began.
     pub(crate) action: Arc<Mutex<Option<Action>>>,
 }
 

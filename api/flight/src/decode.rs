@@ -1,6 +1,6 @@
 //! Batches that are sent, out of their messages.
 //!
-//! What a message says of itself is not believed: numbers of rows, depths and fields have bounds, dictionaries that are kept have one in
+//! Claims of a message about itself are not believed: numbers of rows, depths and fields have bounds, dictionaries that are kept have one in
 //! bytes and none is added to, compressed buffers are refused, buffers are those of the body, each byte in one of them, and the rest is validated as it is
 //! read. A defect of that on hostile input is an error of the request. It is done on the threads of writes.
 //!

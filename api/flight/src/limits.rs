@@ -1,4 +1,4 @@
-//! What requests may ask for: bounds of messages and statements, and refusals that several methods share.
+//! Limits of requests: bounds of messages and statements, and refusals that several methods share.
 
 use bytes::Bytes;
 use tonic::Status;

@@ -98,7 +98,7 @@ pub fn build(options: Options) -> Result<Arc<dyn Codec>, Vec<Fault>> {
 /// Takes the option `codec` of a plugin. Its faults are the plugin's, too.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason why it is refused.
 pub fn take(options: &mut Options, default: &str) -> Result<Arc<dyn Codec>, Vec<Fault>> {
     let given = options.codec("codec");
     let built = build(given.unwrap_or_else(|| Options::new(default, options.at(), [])));

@@ -31,7 +31,7 @@ impl KeyStore {
     /// Reads a store, and checks it where there is a password.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why it is refused.
     pub(super) fn parse(bytes: &[u8], password: Option<&str>) -> Result<Self, String> {
         let short = || "the store ends early".to_owned();
         let body = bytes.len().checked_sub(DIGEST).and_then(|end| bytes.get(..end)).ok_or_else(short)?;

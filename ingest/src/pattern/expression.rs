@@ -44,7 +44,7 @@ impl Expression {
     /// Compiles an expression.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why it is refused.
     pub fn compile(expression: &str) -> Result<Self, String> {
         if expression.len() > MAX_BYTES {
             return Err(format!("a regular expression is longer than {MAX_BYTES} bytes"));

@@ -78,7 +78,7 @@ impl Regex {
     /// Compiles an expression in the syntax of Ruby. Answers also what it captures.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why it is refused.
     pub(super) fn compile(expression: &str) -> Result<(Self, Vec<Capture>), String> {
         let (expression, captures) = translate(expression, Vec::new())?;
         Self::build(expression, None, captures, false)
@@ -88,7 +88,7 @@ impl Regex {
     /// whole, another form of it is compiled.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why it is refused.
     pub(super) fn compile_pattern(
         expression: &str,
         made: Vec<Capture>,

@@ -87,8 +87,8 @@ pub(crate) struct Reduction<'a> {
     pub backgrounds: &'a [Background],
     /// Rows that hits are to be fetched for, a list for each outcome of `top_hits`.
     pub hits: Vec<HitFetch>,
-    /// Where results are made to put buckets in order, the paths that lead to what the order compares: nothing beside them is
-    /// made, because some states are spent by it and the answer needs them.
+    /// Paths to the values that an order compares, where results only serve the order. Nothing beside them is made, because some
+    /// states are spent by it and the answer needs them.
     pub only: Option<Vec<Vec<String>>>,
     /// Holds what is made of the states.
     pub work: QueryContext,

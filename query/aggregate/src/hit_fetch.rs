@@ -17,7 +17,7 @@ const ALLOCATION_BYTES: usize = 32;
 pub(crate) struct TopHitsSpec {
     /// Order.
     pub order: Order,
-    /// Which parts of hits are shown.
+    /// Parts of hits that are shown.
     pub shown: RenderOptions,
     /// Hits that are skipped.
     pub from: usize,

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::bm25::Bm25;
 
-/// How a leaf scores in this segment.
+/// Score of a leaf in this segment.
 #[derive(Clone, Debug)]
 pub enum LeafScore {
     /// All rows alike.
@@ -14,7 +14,7 @@ pub enum LeafScore {
 }
 
 impl LeafScore {
-    /// Whether no row scores anything.
+    /// Returns whether no row scores anything.
     pub(super) fn is_nothing(&self) -> bool {
         matches!(self, Self::Flat(score) if *score == 0.0)
     }

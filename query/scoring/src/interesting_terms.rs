@@ -1,4 +1,4 @@
-//! The most telling terms of examples: those by which documents like them are found in a shard.
+//! The most interesting terms of examples: those by which documents like them are found in a shard.
 //!
 //! Terms are weighed as Lucene's `MoreLikeThis` does: by how often the examples have them, and how rare they are in the
 //! shard.
@@ -10,7 +10,7 @@ use millrace_mapping::PathId;
 
 use crate::heap;
 
-/// Which of the terms of examples are taken.
+/// Selection of interesting terms of examples.
 #[derive(Clone, Debug)]
 pub struct InterestingTerms {
     /// Fields that terms may be of, each with whether its terms are those of a text; a term is taken as one of the field
@@ -24,7 +24,7 @@ pub struct InterestingTerms {
     pub most: usize,
     /// Fewest and most documents that may have a term.
     pub doc_freqs: (u64, u64),
-    /// Factor of boosts by how telling terms are; none where not above 0.
+    /// Factor of boosts by the weight of terms; none where not above 0.
     pub boost_terms: f32,
 }
 

@@ -68,7 +68,7 @@ pub mod values;
 pub mod visible_terms;
 pub mod windows;
 
-/// What [`Scorer::doc`] returns at the end; tantivy's sentinel.
+/// Row that [`Scorer::doc`] returns at the end; tantivy's sentinel.
 pub const END: u32 = tantivy::TERMINATED;
 
 /// Matching rows in ascending order, with their scores. A new scorer stands on its first row.

@@ -141,7 +141,7 @@ pub enum Node {
         path: PathId,
         /// The phrase.
         phrase: Arc<Phrase>,
-        /// Where the phrase is looked for if the field has no positions.
+        /// Values in which the phrase is searched if the field has no positions.
         values: Option<AnalyzedColumn>,
         /// Score.
         weight: Weight,

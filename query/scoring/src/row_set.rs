@@ -26,7 +26,7 @@ pub struct RowSet {
 }
 
 impl RowSet {
-    /// Prepares rows that were found, which the work of the source holds; what a walk that was told to end has found is none.
+    /// Prepares rows that were found, which the work of the source holds; rows of a walk that was told to end count as none.
     pub fn found(source: &Source, rows: RoaringBitmap, score: f32) -> Result<SharedCondition> {
         source.work.check()?;
         source.work.hold_rows(&rows)?;

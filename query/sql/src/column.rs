@@ -36,7 +36,7 @@ pub(crate) struct SqlColumn {
     pub ty: SqlType,
     /// `true` if a row may have several values.
     pub list: bool,
-    /// `true` if addresses are held as their bits: as what groups are told apart by.
+    /// `true` if addresses are held as their bits, as keys of groups are.
     pub bits: bool,
     /// By index of the snapshot.
     pub sources: Vec<ColumnSource>,

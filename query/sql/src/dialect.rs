@@ -44,7 +44,7 @@ impl OpenSearchDialect {
         if self.is_exhausted() { Err(ParserError::RecursionLimitExceeded) } else { Ok(()) }
     }
 
-    /// Returns whether the parser was ended for what it read again and again.
+    /// Returns whether the parser was ended because it read the same tokens again and again.
     pub(crate) fn is_exhausted(&self) -> bool {
         self.passed.get() > MAX_PASSED
     }

@@ -1,4 +1,4 @@
-//! The body of a request to Elasticsearch's SQL: the statement and what goes with it.
+//! The body of a request to Elasticsearch's SQL: the statement and its settings.
 //!
 //! The parser takes members with a meaning, checks those with one possible value, and refuses any other by name.
 

@@ -155,7 +155,8 @@ fn tokens(text: &str) -> Result<Vec<TokenWithSpan>> {
     Ok(tokens)
 }
 
-/// Whether a statement begins as one does that is supported: the parser knows many more, and how deep these can be is not known.
+/// Returns whether a statement begins as one does that is supported: the parser knows many more, and how deep these can be is not
+/// known.
 fn is_query(tokens: &[TokenWithSpan]) -> bool {
     match tokens.get(solid(tokens, 0)).map(|token| &token.token) {
         Some(Token::Word(word)) => matches!(

@@ -31,7 +31,7 @@ use super::column::SqlColumn;
 use super::push::Clause;
 use super::pushdown::superset;
 
-/// A clause by its number, with what finds its rows.
+/// A clause by its number, with the scan that finds its rows.
 type MarkFinder = (usize, IndexScanExec);
 
 /// Names the column that tells where a clause holds.
@@ -92,7 +92,7 @@ impl SqlTable {
         filters.iter().map(lower).collect()
     }
 
-    /// Makes what finds the rows of the clauses whose columns are projected.
+    /// Makes the scans that find the rows of the clauses whose columns are projected.
     fn mark_finders(&self, session: &dyn Session, projection: &[usize]) -> PlanResult<Vec<MarkFinder>> {
         let before = self.columns.len() + 2;
         let wanted = self.marks.iter().enumerate().filter(|(at, _)| projection.contains(&(before + at)));

@@ -221,7 +221,7 @@ pub fn html(text: &str) -> String {
 /// Checks a template without running it.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason why it is refused.
 pub fn check(template: &str) -> Result<(), String> {
     if template.len() > MAX_TEMPLATE {
         return Err(format!("has {} bytes, at most {MAX_TEMPLATE} are allowed", template.len()));

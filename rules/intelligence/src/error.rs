@@ -15,7 +15,7 @@ pub enum Error {
     Invalid {
         /// Its name.
         field: String,
-        /// Problem of it.
+        /// The reason why it is refused.
         reason: String,
     },
     /// There is no such rule, or none that the asker may see.

@@ -13,7 +13,7 @@ pub enum Error {
     Invalid {
         /// The field.
         field: String,
-        /// Problem of it.
+        /// The reason why it is refused.
         reason: String,
     },
     /// Secrets cannot be kept.

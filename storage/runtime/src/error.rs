@@ -260,7 +260,7 @@ fn on(index: &Option<String>) -> String {
 }
 
 impl Error {
-    /// Says what the caller can do about it.
+    /// Returns the kind, which tells a caller what to do.
     pub fn kind(&self) -> Kind {
         match self {
             Self::IndexNotFound { .. }

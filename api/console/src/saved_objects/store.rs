@@ -84,7 +84,7 @@ impl SystemDocument for Document {
     }
 }
 
-/// The mapping and settings of the index: what can be searched, sorted by and filtered by.
+/// The mapping and settings of the index: the fields for searches, sorting and filters.
 fn index_body() -> Value {
     let keyword = json!({ "type": "keyword", "ignore_above": 8191 });
     let words = json!({ "type": "text", "fields": { "keyword": keyword } });

@@ -1,6 +1,6 @@
 //! Figures of the operating system about this process and its machine, read from `/proc`.
 //!
-//! Where `/proc` is missing, figures are absent rather than invented.
+//! Figures are absent, rather than invented, where `/proc` is missing.
 
 use std::collections::HashMap;
 use std::fs;

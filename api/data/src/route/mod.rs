@@ -68,7 +68,7 @@ impl Router for DataApi {
     }
 }
 
-/// Whether a segment may stand for a parameter of a name in a path.
+/// Returns whether a segment may stand for a parameter of a name in a path.
 fn may_be(path: &str, name: &str, segment: &str) -> bool {
     let plain = || !segment.starts_with('_');
     match name {

@@ -61,7 +61,7 @@ trait SecurityCaller {
     /// Refuses what the caller is not allowed by now: hashes are made in turn, and others change rights and passwords meanwhile.
     async fn still(&self, action: Action) -> Result<(), Error>;
 
-    /// Whether the caller is allowed an action of the cluster's.
+    /// Returns whether the caller is allowed an action of the cluster's.
     fn may(&self, action: Action) -> bool;
 
     /// Refuses what the caller is not allowed.

@@ -56,9 +56,9 @@ impl Outcome {
 pub struct HandlerNotes {
     /// The user of a login, which is read from the body.
     pub login: OnceLock<String>,
-    /// Whether there was nothing to change.
+    /// Set where there was nothing to change.
     pub unchanged: AtomicBool,
-    /// Whether too many passwords are set, or are tried as the one before.
+    /// Set where too many passwords are set, or tried, at once.
     pub too_many: AtomicBool,
     /// The rule that was refused what it needs, where it is not the caller who was.
     pub denied: OnceLock<DeniedRule>,

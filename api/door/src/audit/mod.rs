@@ -110,7 +110,7 @@ impl Audit {
     /// Tells that a command has made the change that a request of this method makes; `segments` are those of its path.
     ///
     /// # Panics
-    /// Where there are none, or more than 64 KiB of them.
+    /// If there are none, or more than 64 KiB of them.
     pub fn command_changed(&self, method: Method, segments: &[&str]) {
         let mut uri = String::new();
         for segment in segments {
@@ -149,7 +149,7 @@ impl Audit {
         shared.record(trail.event(outcome, status, shared.config.reads, shared.engine.clock().now_ms()));
     }
 
-    /// Returns what waits to be written, and what was lost.
+    /// Returns the numbers of waiting and lost events.
     pub fn figures(&self) -> QueueStats {
         self.0.as_ref().map(|shared| shared.queue.lock().figures()).unwrap_or_default()
     }

@@ -15,7 +15,7 @@ use http_body::Frame;
 use http_body_util::{Either, Full, StreamBody};
 use millrace_runtime::{Compute, Priority};
 
-/// How much is compressed.
+/// Compression level of answers.
 pub(super) const GZIP_LEVEL: Compression = Compression::new(3);
 
 /// An answer broke off, for a reason that the log has.

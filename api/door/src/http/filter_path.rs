@@ -69,8 +69,7 @@ impl FilterPath {
         text::filter(&self.root(), answer).unwrap_or_else(|| answer.to_vec())
     }
 
-    /// Whether any of `members`, which are not empty, is kept in the objects at a path; arrays on the way
-    /// need no name.
+    /// Returns whether any of `members`, which are not empty, is kept in the objects at a path; arrays on the way need no name.
     pub fn keeps_some(&self, path: &[&str], members: &[&str]) -> bool {
         let mut place = Rc::new(self.root());
         for name in path {

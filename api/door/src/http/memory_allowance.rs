@@ -73,7 +73,8 @@ impl MemoryAllowance {
         room
     }
 
-    /// Makes another room of the same bytes in flight, for a step of a request: what the step takes is given back with it.
+    /// Makes another allowance of the same bytes in flight, for a step of a request: the bytes of the step are given back with
+    /// it.
     pub fn beside(&self) -> Self {
         let spent = self.0.spent.load(Ordering::Relaxed) as u64;
         Self::of_kind(&self.0.budget, self.0.own.saturating_add(spent), self.0.is_answer)

@@ -48,13 +48,13 @@ pub struct Request {
     pub params: Params,
     /// The body, decompressed; JSON (or newline-delimited JSON) whatever the client's format was.
     pub body: Bytes,
-    /// What the request may take in memory beside its body.
+    /// Memory that the request may take beside its body.
     pub room: MemoryAllowance,
     /// Memory allowance of the answer, until it is sent.
     pub answer: MemoryAllowance,
-    /// What of the answer is kept.
+    /// Filter of the answer.
     pub filter: Arc<FilterPath>,
-    /// What its body is charged for, until the request ends or somebody takes it.
+    /// Reservation of its body, until the request ends or somebody takes it.
     pub held: Option<ReservedBody>,
 }
 

@@ -17,7 +17,7 @@ pub struct Params {
     earlier: Vec<(String, String)>,
     /// Names that were asked for while others were left: candidates for "did you mean".
     known: Vec<String>,
-    /// Whether the answer is for people: `human`, which every endpoint has.
+    /// `true` if the answer is for people: `human`, which every endpoint has.
     pub human: bool,
 }
 

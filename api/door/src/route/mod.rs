@@ -29,15 +29,15 @@ use crate::node::Api;
 /// The answer of a handler that is being made.
 pub type HandlerFuture<'a> = BoxFuture<'a, Result<Response, Error>>;
 
-/// What answers a request on a listener that serves an `S`.
+/// Function that answers a request on a listener that serves an `S`.
 pub type Handler<S> = for<'a> fn(&'a S, &'a mut Call) -> HandlerFuture<'a>;
 
 /// A route on a listener that serves an `S`.
 #[derive(Clone, Copy)]
 pub struct Route<S: 'static> {
-    /// What it is.
+    /// Specification of the route.
     pub spec: Spec,
-    /// What answers.
+    /// Function that answers.
     pub handler: Handler<S>,
 }
 
@@ -48,7 +48,7 @@ pub struct Call {
     pub api: Api,
     /// The request.
     pub request: Request,
-    /// What stands for the parameters of the path.
+    /// Values of the path parameters.
     pub captured: PathParams,
 }
 

@@ -14,15 +14,15 @@ pub struct Spec {
     pub methods: &'static [Method],
     /// Its path; names it in metrics, too.
     pub path: &'static str,
-    /// What has to be allowed, and by what the store is seen.
+    /// Required action, which also selects the view of the store.
     pub action: Action,
-    /// Whether a request ends with its client; those that change something run to their end.
+    /// `true` if a request ends with its client; those that change something run to their end.
     pub reads: bool,
-    /// Whether the console wants it to be asked for by a header that pages of elsewhere cannot send.
+    /// `true` if the console wants it to be asked for by a header that pages of elsewhere cannot send.
     pub guarded: bool,
-    /// Whether it needs no credentials.
+    /// `true` if it needs no credentials.
     pub open: bool,
-    /// What has to hold beside the path.
+    /// Condition beside the path.
     pub when: Option<RouteCondition>,
     /// Parameters of the path that the handler asks for; a test compares them with the path.
     pub takes: &'static [&'static str],
@@ -33,16 +33,16 @@ pub struct Spec {
 pub struct RouteCondition {
     /// For documents: `?op_type=create`.
     pub words: &'static str,
-    /// Whether it holds for the segments of a path, and the parameters.
+    /// Predicate over the segments of a path, and the parameters.
     pub holds: fn(&[String], &Params) -> bool,
 }
 
-/// What stands in a path for parameters, by their names.
+/// Values of a path's parameters, by their names.
 #[derive(Clone, Debug, Default)]
 pub struct PathParams(pub(super) Vec<(&'static str, String)>);
 
 impl PathParams {
-    /// Returns what stands for a parameter of the route's path.
+    /// Returns the value of a parameter of the route's path.
     pub fn get(&self, name: &str) -> &str {
         let found = self.0.iter().find(|(known, _)| *known == name);
         debug_assert!(found.is_some(), "the path has no parameter {name}");
@@ -54,7 +54,7 @@ impl PathParams {
         self.0.iter().map(|(name, segment)| (*name, segment.as_str()))
     }
 
-    /// Returns what stands for a parameter, where the route's path has it.
+    /// Returns the value of a parameter, where the route's path has it.
     pub fn find(&self, name: &str) -> Option<&str> {
         self.0.iter().find(|(known, _)| *known == name).map(|(_, segment)| segment.as_str())
     }

@@ -39,11 +39,11 @@ struct Branch {
 /// The route of a request.
 #[derive(Debug)]
 pub struct RouteMatch {
-    /// What the route is.
+    /// Specification of the route.
     pub spec: &'static Spec,
     /// Position of the route in its table.
     pub position: usize,
-    /// What stands for the parameters of its path.
+    /// Values of the parameters of its path.
     pub captured: PathParams,
 }
 
@@ -137,7 +137,7 @@ impl Search<'_> {
             .find_map(|branch| self.within(table, branch, rest))
     }
 
-    /// Whether a route with a path of this form is the one.
+    /// Returns whether a route with a path of this form is the one.
     fn takes(&mut self, place: usize, spec: &Spec, may_be: ParameterCheck) -> bool {
         let fits = parameters(spec.path, self.path).all(|(name, segment)| may_be(spec.path, name, segment))
             && spec.when.is_none_or(|when| (when.holds)(self.path, self.params));

@@ -11,7 +11,7 @@ use crate::limits::{all_of, bounded, refuse_transaction, shown};
 use crate::metadata;
 use crate::status;
 
-/// What a descriptor asks for.
+/// Command of a descriptor.
 #[derive(Debug)]
 pub(crate) enum DescriptorCommand {
     /// The answer to a statement.

@@ -35,7 +35,7 @@ impl Zone {
     /// Reads `Europe/Berlin`, also with `[dst_enabled_on_overlap:true]` behind it.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// The reason why it is refused.
     pub(super) fn parse(text: &str) -> Result<Self, String> {
         let (name, extension) = match text.split_once('[') {
             None => (text, None),

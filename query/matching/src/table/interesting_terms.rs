@@ -85,7 +85,7 @@ fn choose<'a>(
         }
     }
     let taken = telling.taken(&most, docs);
-    // As Lucene has it: boosts are relative to the least telling of the terms.
+    // As Lucene has it: boosts are relative to the least interesting of the terms.
     let least = taken.first().map_or(1.0, |taken| taken.score);
     let boost =
         |score: f32| if telling.boost_terms <= 0.0 { 1.0 } else { telling.boost_terms * score / least };

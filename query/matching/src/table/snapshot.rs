@@ -61,8 +61,8 @@ pub struct TableSnapshot {
 }
 
 impl TableSnapshot {
-    /// Opens one of the segments for a part of some work, without functions to score by: what is prepared for it is held
-    /// for as long as it, or a clone of it, is.
+    /// Opens one of the segments for a part of some work, without functions to score by: prepared state is held for as long as
+    /// it, or a clone of it, is.
     pub fn source(
         &self,
         number: u32,

@@ -181,7 +181,7 @@ impl Pattern {
         &self.start
     }
 
-    /// Returns texts that are in all terms, whatever the case of their ASCII letters.
+    /// Returns texts that are in all terms, in any case of their ASCII letters.
     pub fn literals(&self) -> impl Iterator<Item = &str> {
         [self.start.as_str(), &self.inside].into_iter().filter(|text| !text.is_empty())
     }

@@ -30,7 +30,7 @@ impl Totals {
         !self.tracked || self.matched.load(Atomic::Relaxed) > self.limit
     }
 
-    /// Whether a segment that only adds to the count is still worth visiting.
+    /// Returns whether a segment that only adds to the count is still worth visiting.
     pub fn wants_more(&self) -> bool {
         !self.satisfied()
     }

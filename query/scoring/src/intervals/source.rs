@@ -214,7 +214,7 @@ impl Source {
         below + 1
     }
 
-    /// Whether the expression has become larger than is evaluated.
+    /// Returns whether the expression has become larger than is evaluated.
     pub fn is_too_large(&self) -> bool {
         self.size() > MAX_PARTS
     }

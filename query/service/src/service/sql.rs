@@ -117,7 +117,7 @@ impl SearchService {
         Ok(Outcome::raw(page.text))
     }
 
-    /// Answers a statement with its first page, and opens a cursor for what is left, which lives so long between its pages.
+    /// Answers a statement with its first page, and opens a cursor for the rest. The cursor lives for `life_ms` between its pages.
     pub(super) async fn first_page(
         &self,
         session: &Session,

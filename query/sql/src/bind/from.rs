@@ -84,7 +84,7 @@ pub(super) fn conjuncts(condition: &ast::Expr) -> Vec<&ast::Expr> {
 }
 
 impl Binder<'_> {
-    /// Binds FROM: its sources, and what joins each but the first to those before it.
+    /// Binds FROM: its sources, and the join of each but the first with those before it.
     pub(super) fn sources(
         &mut self,
         from: &[ast::TableWithJoins],
@@ -395,7 +395,7 @@ fn shared_names(sources: &[Source], before: Range<usize>) -> Vec<String> {
     right.into_iter().filter(|name| left.contains(name)).collect()
 }
 
-/// Makes one column of those that have a name on both sides of a join; returns what they are joined on.
+/// Merges the columns that have one name on both sides of a join; returns the condition of the join.
 fn merge(scope: &mut Scope, before: Range<usize>, names: &[String], kind: JoinType) -> Result<Vec<Bound>> {
     let mut conditions = Vec::with_capacity(names.len());
     for name in names {

@@ -384,7 +384,7 @@ impl Binder<'_> {
     }
 }
 
-/// Makes integers longs: what a recursive query adds to them has to fit.
+/// Makes integers longs: the sums of a recursive query have to fit.
 fn widened(relation: Relation) -> Result<Relation> {
     let mut columns = relation.columns.clone();
     let mut outputs = Vec::with_capacity(columns.len());

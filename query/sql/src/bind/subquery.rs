@@ -67,7 +67,7 @@ enum SubqueryKind {
 /// The relation of the rows of a subquery to those of the query around it.
 #[derive(Debug, Default)]
 pub(crate) struct Correlation {
-    /// By number of the hidden column: what it meets in the outer query.
+    /// The columns of the outer query, by number of the hidden column.
     pub(super) keys: Vec<CorrelationKey>,
     /// Outer values that the plan reads in place of the relation of this name.
     pub(super) domain: Option<(String, Vec<Expr>)>,
@@ -494,7 +494,7 @@ fn with_domain(planned: &PlannedQuery, base: &LogicalPlan) -> Result<LogicalPlan
     Ok(replaced.data()?)
 }
 
-/// Joins what has a row for each key, or one row.
+/// Joins a plan that has a row for each key, or one row.
 fn left_join(
     plan: LogicalPlan,
     right: LogicalPlan,

@@ -262,7 +262,7 @@ fn type_name(column: &OutColumn) -> &'static str {
     }
 }
 
-/// Writes a time as ISO 8601; `shown` is what other answers have.
+/// Writes a time as ISO 8601; `shown` is its text in other answers.
 fn iso_8601(shown: &str, ty: SqlType) -> String {
     let (whole, fraction) = shown.split_once('.').unwrap_or((shown, ""));
     match ty {

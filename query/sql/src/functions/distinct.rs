@@ -82,7 +82,7 @@ impl AggregateUDFImpl for DistinctCount {
 pub(super) struct DistinctCounts {
     /// A group and a value.
     schema: SchemaRef,
-    /// `true` if what is aggregated are lists of the values.
+    /// `true` if lists of the values are aggregated.
     lists: bool,
     /// Each pair once.
     seen: Box<dyn GroupValues>,

@@ -168,7 +168,7 @@ impl Measure {
         }
     }
 
-    /// Returns whether an expression is a level more than what is above it.
+    /// Returns whether an expression is a level of its own below its parent.
     fn is_level(&self, own: Option<bool>) -> bool {
         own.is_none() || self.above.last().copied().flatten() != own
     }

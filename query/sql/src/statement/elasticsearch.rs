@@ -144,7 +144,7 @@ impl Words<'_> {
         is_next
     }
 
-    /// Takes what includes frozen indices, of which there are none, and refuses other catalogs.
+    /// Passes over words that include frozen indices, of which there are none, and refuses other catalogs.
     fn skip_frozen(&mut self) -> Result<()> {
         if self.take("catalog") {
             return Err(SqlError::Unsupported("there is one catalog; leave CATALOG out".to_owned()));

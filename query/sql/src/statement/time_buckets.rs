@@ -32,7 +32,7 @@ pub(super) fn replace_time_buckets(statement: &mut Statement) -> Result<()> {
     }
 }
 
-/// Returns what stands for a call; `None` for another expression.
+/// Returns the expression that replaces a call; `None` for another expression.
 fn replacement(expr: &Expr) -> Result<Option<Expr>> {
     let Expr::Function(Function { name, args: FunctionArguments::List(list), .. }) = expr else {
         return Ok(None);

@@ -10,7 +10,7 @@ use serde_json::{Map, Number, Value};
 /// Reads a value of at most so many bytes of texts and as many other values, aliases written out.
 ///
 /// # Errors
-/// What is wrong with it.
+/// The reason why it is refused.
 pub(super) fn read(text: &str, bytes: usize) -> Result<Value, serde_norway::Error> {
     let left = Cell::new(bytes);
     ExpandedYaml { left: &left }.deserialize(serde_norway::Deserializer::from_str(text))

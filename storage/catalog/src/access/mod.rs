@@ -1,4 +1,4 @@
-//! Who asks, and what they may do.
+//! Callers and their access.
 //!
 //! A [`Principal`] comes with [`Privileges`], which are made of roles by who keeps accounts. A `Session` of `millrace-engine` is a
 //! principal that does one [`Action`]: all that a request's handler gets of the store. It sees the indices on which that

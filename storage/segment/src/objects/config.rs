@@ -27,7 +27,7 @@ pub enum ObjectStoreConfig {
         /// Secret access key.
         #[serde(default)]
         secret_access_key: Option<String>,
-        /// Whether plain HTTP is allowed.
+        /// `true` if plain HTTP is allowed.
         #[serde(default)]
         allow_http: bool,
     },
