@@ -405,6 +405,9 @@ impl Error {
                 )
             }
             S::Stopped(_) => Self::new(503, "node_closed_exception", reason),
+            S::IndexUnsupported { index, .. } => {
+                Self::new(500, "illegal_state_exception", reason).with("index", index.as_str())
+            }
             S::Corrupt { .. } | S::Mismatch { .. } => Self::concealed(500, "corrupt_index_exception", error),
             S::Locked(_) | S::Io { .. } | S::ObjectStore(_) | S::Catalog(_) | S::DeadLetterRefused(_) => {
                 Self::concealed(503, "unavailable_exception", error)

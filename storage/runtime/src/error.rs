@@ -216,6 +216,17 @@ pub enum Error {
         /// Expected and actual content.
         reason: String,
     },
+    /// The stored settings or mapping of an index are none that this version accepts. The index is out of use; its files stay.
+    #[error(
+        "index [{index}] is out of use, as this version does not accept its settings or mapping: {reason}; start the version that \
+         wrote them, or delete the index"
+    )]
+    IndexUnsupported {
+        /// Name of the index.
+        index: String,
+        /// Refusal of the settings or the mapping.
+        reason: String,
+    },
     /// Catalog, log and object store are not of one store, or not of one time. Nothing was changed.
     #[error("{what}; {remedy}; nothing was changed")]
     Mismatch {
@@ -284,7 +295,7 @@ impl Error {
             Self::Unauthorized { .. } => Kind::Unauthorized,
             Self::TooLarge(_) => Kind::TooLarge,
             Self::Rejected(_) => Kind::Overloaded,
-            Self::Corrupt { .. } | Self::Mismatch { .. } => Kind::Corrupt,
+            Self::Corrupt { .. } | Self::IndexUnsupported { .. } | Self::Mismatch { .. } => Kind::Corrupt,
             Self::Locked(_)
             | Self::Io { .. }
             | Self::ObjectStore(_)

@@ -97,7 +97,9 @@ pub(crate) async fn analyze(
                 )));
             };
             check_block(meta, BlockLevel::Read)?;
-            let mapping = api.session.mapping(&*api.session.index(&meta.name)?);
+            let index = api.session.index(&meta.name)?;
+            index.check_supported()?;
+            let mapping = api.session.mapping(&index);
             let limit = meta.integer("index.analyze.max_token_count").unwrap_or(MAX_TOKENS as i64);
             let limit = usize::try_from(limit).unwrap_or(MAX_TOKENS);
             let analyzers = mapping.analyzers();

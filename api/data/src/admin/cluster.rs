@@ -168,7 +168,7 @@ pub(crate) fn state(
         })
     };
     let lost = |meta: &IndexMeta| -> Vec<bool> {
-        health::faults(api, meta).iter().map(|fault| *fault == Some(ShardFault::Damaged)).collect()
+        health::faults(api, meta).iter().map(|fault| fault.is_some_and(ShardFault::is_out_of_use)).collect()
     };
     if wants("routing_table") {
         let indices: Map<String, Value> = metas

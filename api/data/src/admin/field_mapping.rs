@@ -35,7 +35,7 @@ pub(crate) fn get(
     let mut answer = Map::new();
     for meta in api.session.metadata().resolve(index, &options, api.session.clock().now_ms())? {
         check_block(&meta, BlockLevel::MetadataRead)?;
-        let mapping = api.session.mapping(&*api.session.index(&meta.name)?).to_json();
+        let mapping = api.session.mapping_body(&*api.session.index(&meta.name)?)?;
         if let Some(types) = types
             && !(has_type(&meta, &mapping)
                 && types.split(',').any(|asked| asked == "_all" || matches(asked, meta.mapping_type())))

@@ -78,9 +78,10 @@ impl Health {
     /// Counts the shards with these faults.
     fn new(faults: &[Option<ShardFault>]) -> Self {
         let count = |fault| faults.iter().filter(|found| **found == Some(fault)).count() as u64;
+        let lost = faults.iter().flatten().filter(|fault| fault.is_out_of_use()).count() as u64;
         Self {
             shards: faults.len() as u64,
-            lost: count(ShardFault::Damaged),
+            lost,
             unreadable: count(ShardFault::Unreadable),
             failing: count(ShardFault::Failing),
         }
@@ -126,12 +127,15 @@ pub(super) fn faults(api: &Api, meta: &IndexMeta) -> Vec<Option<ShardFault>> {
     faults.into_iter().map(|fault| fault.or(usual)).collect()
 }
 
-/// Says which shards have damaged files, of the first some.
+/// Says which shards are out of use or have damaged files, of the first some.
 fn damaged_shards(api: &Api, metas: &[std::sync::Arc<IndexMeta>]) -> Vec<String> {
     let each = metas.iter().flat_map(|meta| {
         faults(api, meta).into_iter().enumerate().filter_map(|(shard, fault)| {
             let what = match fault? {
                 ShardFault::Damaged => "is out of use: a file of it is missing or damaged",
+                ShardFault::Unsupported => {
+                    "is out of use: this version does not accept the settings or the mapping of the index"
+                }
                 ShardFault::Unreadable => "has a missing or damaged file: what needs that fails",
                 ShardFault::Failing => return None,
             };

@@ -16,7 +16,7 @@ use crate::http::{Request, Response};
 
 /// Renders the mapping of an index, under its type name where asked.
 pub(super) fn render(api: &Api, meta: &IndexMeta, include_type_name: bool) -> Result<Value, Error> {
-    let mapping = api.session.mapping(&*api.session.index(&meta.name)?).to_json();
+    let mapping = api.session.mapping_body(&*api.session.index(&meta.name)?)?;
     if !include_type_name || !has_type(meta, &mapping) {
         return Ok(mapping);
     }
@@ -143,7 +143,9 @@ pub(crate) async fn put(
     let mut retyped = Vec::new();
     for meta in &metas {
         state.check_block(meta, BlockLevel::MetadataWrite)?;
-        let mapping = api.session.mapping(&*api.session.index(&meta.name)?);
+        let running = api.session.index(&meta.name)?;
+        running.check_supported()?;
+        let mapping = api.session.mapping(&running);
         mapping.merge(&body)?;
         let Some(doc_type) = &doc_type else { continue };
         let current = match &meta.doc_type {

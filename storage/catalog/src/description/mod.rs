@@ -63,7 +63,15 @@ impl IndexDescription {
     /// # Errors
     /// None that is known of.
     pub fn new(meta: &IndexMeta, mapping: &Mapping, generation: u64) -> Result<Self> {
-        let mapping = String::from_utf8(mapping.encode()).map_err(|e| Error::Internal(e.to_string()))?;
+        Self::with_encoded_mapping(meta, &mapping.encode(), generation)
+    }
+
+    /// Describes an index with an encoded mapping, which this version may not accept.
+    ///
+    /// # Errors
+    /// The mapping is not UTF-8.
+    pub fn with_encoded_mapping(meta: &IndexMeta, mapping: &[u8], generation: u64) -> Result<Self> {
+        let mapping = String::from_utf8(mapping.to_vec()).map_err(|e| Error::Internal(e.to_string()))?;
         Ok(Self {
             format: FORMAT,
             generation,

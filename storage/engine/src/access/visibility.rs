@@ -10,6 +10,7 @@ use millrace_mapping::Mapping;
 use millrace_mapping::fields::{FieldRules, shown};
 use millrace_runtime::{Error, GenerationalCache, Priority, Result};
 use parking_lot::Mutex;
+use serde_json::Value;
 
 use crate::{Index, Session, StoredDoc};
 
@@ -90,6 +91,20 @@ impl Session {
     pub fn mapping(&self, index: &Index) -> Arc<Mapping> {
         let rules = self.access(&index.meta().name).fields(self.action());
         self.view(&index.mapping(), rules)
+    }
+
+    /// Returns the body of an index's mapping, without the fields that may not be seen. One that this version does not accept is
+    /// as it is stored.
+    ///
+    /// # Errors
+    /// [`Error::IndexUnsupported`] where fields of such a mapping may not be seen, or none can be read.
+    pub fn mapping_body(&self, index: &Index) -> Result<Value> {
+        let Err(unsupported) = index.check_supported() else { return Ok(self.mapping(index).to_json()) };
+        let rules = self.access(&index.meta().name).fields(self.action());
+        match index.unsupported_body() {
+            Some(body) if rules.is_empty() => Ok(body),
+            _ => Err(unsupported),
+        }
     }
 
     /// Returns a mapping without the fields that one of the rules does not show.

@@ -111,6 +111,7 @@ impl Engine {
 impl Inner {
     /// Merges a body into an index's mapping and logs it; returns the frame that is to be durable.
     async fn merge_mapping(&self, index: &Index, body: &Value) -> Result<FrameNumber> {
+        index.check_supported()?;
         let _change = index.mapping_change.lock().await;
         let (current, body) = (index.mapping(), body.clone());
         // Not on a compute thread: those that parse wait for this lock.
@@ -260,6 +261,7 @@ impl Inner {
 fn follow(updated: &[(Arc<Index>, Arc<IndexMeta>)]) -> Result<(HashMap<Uuid, Mapping>, Vec<UnsavedMapping>)> {
     let (mut followed, mut unsaved) = (HashMap::new(), Vec::new());
     for (index, meta) in updated {
+        index.check_supported()?;
         let mapping = index.mapping();
         followed.insert(meta.uuid, mapping.with_settings(&meta.settings)?);
         if mapping.version() != index.saved_mapping.load(Ordering::Relaxed) {

@@ -108,8 +108,8 @@ impl Inner {
     /// Takes note of a shard whose files turn out to be damaged while it takes up its part of the log.
     pub(super) fn suspended(&self, index: &Index, shard: &Arc<Shard>, damage: Damage) -> Result<()> {
         let name = &index.meta().name;
-        let Damage { file, offset, reason } = damage;
-        tracing::error!(index = %name, shard = shard.number, file, offset, reason, "shard is damaged");
+        let error = damage.into_error();
+        tracing::error!(index = %name, shard = shard.number, %error, "shard is damaged");
         let Ok(mut damaged) = self.damaged.try_lock() else {
             return Err(Error::Internal("shards are restored before the log is replayed".to_owned()));
         };

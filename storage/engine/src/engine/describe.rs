@@ -192,7 +192,11 @@ impl Inner {
 
     async fn put_description(&self, index: &Index) -> Result<()> {
         let (meta, mapping) = (index.meta(), index.mapping());
-        let description = IndexDescription::new(&meta, &mapping, self.services.catalog.generation())?;
+        let generation = self.services.catalog.generation();
+        let description = match index.unsupported().and_then(|unsupported| unsupported.encoded.as_deref()) {
+            Some(encoded) => IndexDescription::with_encoded_mapping(&meta, encoded, generation)?,
+            None => IndexDescription::new(&meta, &mapping, generation)?,
+        };
         let encoded = description::encode(&description)?;
         self.env().objects.put(&description::index_path(meta.uuid), encoded).await?;
         index.about.mapping.fetch_max(mapping.version(), Ordering::AcqRel);

@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use arc_swap::ArcSwap;
@@ -14,22 +14,39 @@ use millrace_mapping::Mapping;
 use millrace_runtime::sync::{AsyncMutex, LockRank, Rank};
 use millrace_runtime::{Error, Result, SharedClock};
 use millrace_segment::Env;
+use serde_json::Value;
 
 use super::maintenance_queue::MaintenanceQueue;
 use super::types::{IndexFigures, SegmentFigures, ShardFault, ShardSnapshot, Snapshot};
 use crate::shard::{
-    DescriptionInputs, LoadedSegment, OpenContext, RefreshFacts, SearchContextKind, Shard, SharedMapping,
-    StateReadGuard, refresh_in_ms,
+    Damage, DescriptionInputs, LoadedSegment, OpenContext, RefreshFacts, SearchContextKind, Shard,
+    SharedMapping, StateReadGuard, refresh_in_ms,
 };
 
 const DEFAULT_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 const DEFAULT_GC_DELETES: Duration = Duration::from_secs(60);
+
+/// The stored mapping of an index that this version does not accept: what describes the index goes on to have it as it is.
+#[derive(Debug)]
+pub(super) struct UnsupportedMapping {
+    /// The encoded mapping; `None` where only the settings are refused.
+    pub(super) encoded: Option<Vec<u8>>,
+    reason: String,
+}
+
+impl UnsupportedMapping {
+    pub(super) fn new(encoded: Option<&[u8]>, error: &Error) -> Self {
+        Self { encoded: encoded.map(<[u8]>::to_vec), reason: error.to_string() }
+    }
+}
 
 /// A running index.
 #[derive(Debug)]
 pub struct Index {
     pub(super) about: Arc<DescriptionInputs>,
     mapping: Arc<ArcSwap<Mapping>>,
+    /// Set where this version does not accept the stored mapping; `mapping` is not the one of the index then.
+    unsupported: OnceLock<UnsupportedMapping>,
     /// Held while the mapping changes, so that changes have one order, which is the log's.
     pub(super) mapping_change: AsyncMutex,
     /// Held while the description of the index is written, so that an older one never replaces a newer one, and while the
@@ -82,6 +99,7 @@ impl Index {
         Self {
             about,
             mapping,
+            unsupported: OnceLock::new(),
             mapping_change: AsyncMutex::new(LockRank::of_index(Rank::MappingChange, uuid)),
             describing: Arc::default(),
             saved_mapping,
@@ -109,9 +127,43 @@ impl Index {
         self.about.meta.store(meta);
     }
 
-    /// Returns the current mapping.
+    /// Returns the current mapping. It is empty where this version does not accept that of the index ([`Index::check_supported`]).
     pub fn mapping(&self) -> Arc<Mapping> {
         self.mapping.load_full()
+    }
+
+    /// Takes note that this version does not accept the stored mapping; returns the damage of the shards.
+    pub(super) fn set_unsupported(&self, unsupported: UnsupportedMapping) -> Damage {
+        let (name, reason) = (Arc::clone(&self.meta().name), unsupported.reason.clone());
+        tracing::error!(index = %name, reason, "index is out of use: this version does not accept its settings or mapping");
+        // The first refusal stands: an index is put out of use once.
+        let _ = self.unsupported.set(unsupported);
+        Damage::Unsupported { index: name, reason }
+    }
+
+    /// Returns the stored mapping that this version does not accept, if that is so.
+    pub(super) fn unsupported(&self) -> Option<&UnsupportedMapping> {
+        self.unsupported.get()
+    }
+
+    /// Returns the body of a stored mapping that this version does not accept, as far as it is one.
+    pub(crate) fn unsupported_body(&self) -> Option<Value> {
+        let encoded = self.unsupported.get()?.encoded.as_deref()?;
+        let mut encoded: Value = serde_json::from_slice(encoded).ok()?;
+        encoded.get_mut("mapping").map(Value::take)
+    }
+
+    /// Refuses the use of settings and mapping that this version does not accept.
+    ///
+    /// # Errors
+    /// [`Error::IndexUnsupported`].
+    pub fn check_supported(&self) -> Result<()> {
+        match self.unsupported.get() {
+            None => Ok(()),
+            Some(UnsupportedMapping { reason, .. }) => {
+                Err(Error::IndexUnsupported { index: self.meta().name.to_string(), reason: reason.clone() })
+            }
+        }
     }
 
     /// Replaces the mapping; the caller holds `mapping_change` and has logged it.
@@ -153,6 +205,7 @@ impl Index {
         if !meta.open {
             return Err(Error::IndexClosed { index: meta.name.to_string() });
         }
+        self.check_supported()?;
         self.shards.iter().try_for_each(|shard| shard.check())?;
         let now = self.clock.now_ms();
         let since_search_ms = now - self.last_search_ms.load(Ordering::Relaxed);

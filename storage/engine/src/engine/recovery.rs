@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 use bytes::BytesMut;
 use millrace_catalog::access::Origin;
 use millrace_catalog::frame::{Entry, Frame, FrameNumber, ShardOps};
-use millrace_catalog::metadata::Metadata;
+use millrace_catalog::metadata::{Metadata, parse_index_sort};
 use millrace_catalog::routing::IdGenerator;
 use millrace_catalog::{
     Catalog, Commit, SegmentRecord, ShardCheckpoint, StoreRecord, TombstoneChunk, open_sqlite,
@@ -27,6 +27,7 @@ use millrace_segment::objects::Objects;
 use millrace_segment::{Env, MemChunk, StringBuffer, deletes_generation};
 use object_store::ObjectMeta;
 use parking_lot::{Mutex, RwLock};
+use serde_json::{Map, Value};
 use tokio::runtime::Handle;
 use tokio::sync::{Notify, Semaphore};
 use uuid::Uuid;
@@ -35,7 +36,7 @@ use super::budget::Budget;
 use super::deletions::{self, DamagedShard, ListedFiles};
 use super::describe::{LoadedDescriptions, is_index_description};
 use super::identity::{Identity, RESTORE_NEWEST, StoreTraces, segment_of};
-use super::index::{Index, gc_deletes_ms};
+use super::index::{Index, UnsupportedMapping, gc_deletes_ms};
 use super::leases::Leases;
 use super::maintenance_queue::MaintenanceQueue;
 use super::orphans::find_orphans;
@@ -220,9 +221,11 @@ async fn load_indices(
         loaded.into_iter().map(|(id, loaded)| (id, as_damage(loaded))).collect();
     let (mut indices, mut damaged) = (HashMap::new(), Vec::new());
     for meta in metadata.indices() {
-        let mapping = match mappings.get(&meta.uuid) {
-            Some(bytes) => Mapping::decode(bytes, &meta.settings)?,
-            None => Mapping::empty(&meta.settings),
+        let stored = mappings.get(&meta.uuid).map(|bytes| bytes.as_slice());
+        let (mapping, unsupported) = match decode_mapping(stored, &meta.settings) {
+            Ok(mapping) => (mapping, None),
+            // The rest of the node starts without the index.
+            Err(error) => (Mapping::empty(&Map::new()), Some(UnsupportedMapping::new(stored, &error))),
         };
         let mut segments: Vec<LoadedSegment> = Vec::new();
         let mut damages = BTreeMap::new();
@@ -231,8 +234,8 @@ async fn load_indices(
             match loaded.remove(&record.id).transpose()? {
                 Some(Ok(segment)) => segments.push(segment),
                 Some(Err(damage)) => {
-                    let Damage { file, offset, reason } = &damage;
-                    tracing::error!(index = %meta.name, shard = record.shard, file, offset, reason, "shard is damaged");
+                    let error = damage.clone().into_error();
+                    tracing::error!(index = %meta.name, shard = record.shard, %error, "shard is damaged");
                     damages.insert(record.shard, damage);
                 }
                 None => {}
@@ -241,6 +244,12 @@ async fn load_indices(
         let checkpoints = checkpoints.remove(&meta.uuid).unwrap_or_default();
         let index =
             Arc::new(Index::new(Arc::clone(meta), mapping, &checkpoints, segments, env, clock, agenda));
+        if let Some(unsupported) = unsupported {
+            let damage = index.set_unsupported(unsupported);
+            index.shards().iter().for_each(|shard| shard.damaged(damage.clone()));
+            indices.insert(Arc::clone(&meta.name), index);
+            continue;
+        }
         for (number, damage) in damages {
             let shard = index.shard(number)?;
             shard.damaged(damage);
@@ -258,6 +267,18 @@ async fn load_indices(
         indices.insert(Arc::clone(&meta.name), index);
     }
     Ok((indices, damaged))
+}
+
+/// Decodes the stored mapping of an index, and checks the settings that are read without it.
+///
+/// # Errors
+/// This version does not accept them.
+fn decode_mapping(stored: Option<&[u8]>, settings: &Map<String, Value>) -> Result<Mapping> {
+    parse_index_sort(settings)?;
+    match stored {
+        Some(bytes) => Mapping::decode(bytes, settings),
+        None => Ok(Mapping::empty(settings)),
+    }
 }
 
 /// Tells damage of a segment's files from other failures.
@@ -317,10 +338,8 @@ fn apply_frame(
             Entry::Mapping { index, mapping } => {
                 // The catalog may be ahead of the log's older entries, which the settings of today, an analyzer less,
                 // may make no sense of.
-                if let Some(index) = indices.get(&index)
-                    && Mapping::version_of(&mapping)? > index.mapping().version()
-                {
-                    index.set_mapping(Arc::new(Mapping::decode(&mapping, &index.meta().settings)?));
+                if let Some(index) = indices.get(&index).filter(|index| index.unsupported().is_none()) {
+                    apply_mapping(index, &mapping);
                 }
             }
             Entry::Ops(ops) => {
@@ -335,6 +354,29 @@ fn apply_frame(
         }
     }
     Ok(applied)
+}
+
+/// Makes a logged mapping that of its index, where it is a newer one.
+fn apply_mapping(index: &Index, encoded: &[u8]) {
+    let decoded = Mapping::version_of(encoded).and_then(|version| {
+        let is_newer = version > index.mapping().version();
+        is_newer.then(|| Mapping::decode(encoded, &index.meta().settings)).transpose()
+    });
+    match decoded {
+        Ok(Some(mapping)) => index.set_mapping(Arc::new(mapping)),
+        Ok(None) => {}
+        // The rest of the node starts without the index.
+        Err(error) => suspend_unsupported(index, UnsupportedMapping::new(Some(encoded), &error)),
+    }
+}
+
+/// Puts an index out of use whose logged mapping this version does not accept. Its shards apply nothing of the log from here on,
+/// and hold the log from their last commits on. Blocks.
+fn suspend_unsupported(index: &Index, unsupported: UnsupportedMapping) {
+    let damage = index.set_unsupported(unsupported);
+    for shard in index.shards() {
+        shard.write_lock_blocking().suspend(damage.clone());
+    }
 }
 
 /// Purpose of applying operations.

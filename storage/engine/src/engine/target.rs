@@ -303,6 +303,8 @@ fn check_op(index: &Index, op: &WriteOp) -> Result<()> {
         return Err(Error::IndexClosed { index: meta.name.to_string() });
     }
     millrace_catalog::metadata::check_block(&meta, BlockLevel::Write)?;
+    // Before the mapping may grow.
+    index.check_supported()?;
     if op.routing.is_none() && index.mapping().routing_required() {
         return Err(Error::RoutingMissing {
             index: meta.name.to_string(),

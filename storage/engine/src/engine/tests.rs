@@ -3,6 +3,7 @@
 mod feed;
 mod remote;
 mod unreliable;
+mod unsupported;
 mod upgrade;
 
 use std::sync::Arc;

@@ -270,11 +270,20 @@ pub struct IndexFigures {
 pub enum ShardFault {
     /// Its files are damaged: it answers nothing and takes nothing.
     Damaged,
+    /// This version does not accept the settings or the mapping of its index: it answers nothing and takes nothing.
+    Unsupported,
     /// A file of one of its segments is damaged: what needs that file fails, the rest is served.
     Unreadable,
     /// It serves, but its last refresh, flush or compaction failed, and the next is to mend it; or another process has taken
     /// the object store over, and it takes no writes.
     Failing,
+}
+
+impl ShardFault {
+    /// Returns whether the shard answers nothing and takes nothing.
+    pub fn is_out_of_use(self) -> bool {
+        matches!(self, Self::Damaged | Self::Unsupported)
+    }
 }
 
 /// Counters of a shard.

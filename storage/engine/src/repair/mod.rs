@@ -255,7 +255,12 @@ impl Plan {
             replayed: 0,
         };
         // Not at the next start only.
-        Mapping::decode(index.mapping.as_bytes(), &index.settings)?;
+        if let Err(error) = Mapping::decode(index.mapping.as_bytes(), &index.settings) {
+            self.report.unsupported.push(format!(
+                "index [{}]: this version does not accept its settings or mapping ({error}); it needs a version that does",
+                index.name
+            ));
+        }
         self.indices.push(MetadataChange::PutIndex { meta: Arc::new(index.meta()), mapping: None });
         self.mappings.push((index.uuid, index.mapping.clone().into_bytes()));
         for number in 0..index.shards {

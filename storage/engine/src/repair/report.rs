@@ -36,6 +36,8 @@ pub struct Report {
     pub positions: u64,
     /// Parts that could not be rebuilt, a sentence each.
     pub lost: Vec<String>,
+    /// Indices that were rebuilt and that this version does not accept, a sentence each.
+    pub unsupported: Vec<String>,
     /// Segments that newer ones stand for.
     pub replaced: u64,
     /// Path of the catalog from before.
@@ -87,6 +89,12 @@ impl fmt::Display for Report {
         }
         if self.positions > 0 {
             writeln!(f, "positions of {} parts of sources are in the log", self.positions)?;
+        }
+        if !self.unsupported.is_empty() {
+            writeln!(f, "out of use:")?;
+        }
+        for unsupported in &self.unsupported {
+            writeln!(f, "  {unsupported}")?;
         }
         writeln!(f, "not rebuilt:")?;
         if !self.log {

@@ -270,7 +270,7 @@ impl Shard {
     /// Refuses the use of a damaged shard.
     ///
     /// # Errors
-    /// [`millrace_runtime::Error::Corrupt`] names the file.
+    /// [`millrace_runtime::Error::Corrupt`] names the file; [`millrace_runtime::Error::IndexUnsupported`].
     pub(crate) fn check(&self) -> Result<()> {
         self.state.read().check()
     }
@@ -441,8 +441,10 @@ impl Shard {
     pub(crate) fn fault(&self) -> Option<ShardFault> {
         {
             let state = self.state.read();
-            if state.damage.is_some() {
-                return Some(ShardFault::Damaged);
+            match state.damage {
+                Some(Damage::File { .. }) => return Some(ShardFault::Damaged),
+                Some(Damage::Unsupported { .. }) => return Some(ShardFault::Unsupported),
+                None => {}
             }
             if state.stored().any(StoredSegment::is_damaged) {
                 return Some(ShardFault::Unreadable);

@@ -222,12 +222,13 @@ impl SegmentLookups {
     }
 }
 
-/// A file without which a shard would hide or revive documents.
+/// Reason for which a shard is out of use.
 #[derive(Clone, Debug)]
-pub(crate) struct Damage {
-    pub(crate) file: String,
-    pub(crate) offset: u64,
-    pub(crate) reason: String,
+pub(crate) enum Damage {
+    /// A file is damaged or missing, without which the shard would hide or revive documents.
+    File { file: String, offset: u64, reason: String },
+    /// This version does not accept the settings or the mapping of the index.
+    Unsupported { index: Arc<str>, reason: String },
 }
 
 impl Damage {
@@ -235,12 +236,22 @@ impl Damage {
     pub(crate) fn new(error: &Error) -> Option<Self> {
         match error {
             Error::Corrupt { file, offset, reason } => {
-                Some(Self { file: file.clone(), offset: *offset, reason: reason.clone() })
+                Some(Self::File { file: file.clone(), offset: *offset, reason: reason.clone() })
             }
             error if is_damage(error) => {
-                Some(Self { file: "a segment".to_owned(), offset: 0, reason: error.to_string() })
+                Some(Self::File { file: "a segment".to_owned(), offset: 0, reason: error.to_string() })
             }
             _ => None,
+        }
+    }
+
+    /// Returns the error of requests that need the shard.
+    pub(crate) fn into_error(self) -> Error {
+        match self {
+            Self::File { file, offset, reason } => Error::Corrupt { file, offset, reason },
+            Self::Unsupported { index, reason } => {
+                Error::IndexUnsupported { index: index.to_string(), reason }
+            }
         }
     }
 }
@@ -327,7 +338,7 @@ impl State {
     pub(crate) fn check(&self) -> Result<()> {
         match self.damage.clone() {
             None => Ok(()),
-            Some(Damage { file, offset, reason }) => Err(Error::Corrupt { file, offset, reason }),
+            Some(damage) => Err(damage.into_error()),
         }
     }
 

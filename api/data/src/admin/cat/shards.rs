@@ -94,7 +94,7 @@ pub(crate) fn get(api: &Api, request: &mut Request, index: &str) -> Result<Respo
     for meta in api.session.metadata().resolve(index, &options, api.session.clock().now_ms())? {
         let faults = health::faults(api, &meta);
         for (number, shard) in stats::figures(api, &meta).iter().enumerate() {
-            let lost = faults.get(number).copied().flatten() == Some(ShardFault::Damaged);
+            let lost = faults.get(number).copied().flatten().is_some_and(ShardFault::is_out_of_use);
             let row = COLUMNS
                 .iter()
                 .map(|column| match column.name {
