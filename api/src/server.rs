@@ -142,7 +142,7 @@ impl Server {
         let node = Node::new(engine, search, accounts, identity).with_tls(tls.clone());
         let node = node.with_faults(Arc::clone(&console) as _).with_audit(config.audit);
         let node = Arc::new(node);
-        let audit = AuditWriter::start(node.audit().clone());
+        let audit = AuditWriter::start(node.audit().clone()).await;
         let bounds = HttpConfig::within(memory_limit());
         let http = HttpConfig { max_content_length: config.max_content_length, ..bounds };
         let data = Service::new(node, &http, Arc::new(DataApi));

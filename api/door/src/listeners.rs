@@ -5,7 +5,6 @@ use std::net::SocketAddr;
 use std::time::Duration;
 
 use millrace_listen::{Listener, Tls};
-use tokio::task::JoinHandle;
 
 use crate::audit::Audit;
 
@@ -84,30 +83,22 @@ impl BoundListeners {
     }
 }
 
-/// The audit and the task that writes it, which ends with this.
+/// The audit of a server, which writes events as they come.
 #[derive(Debug)]
-pub struct AuditWriter {
-    audit: Audit,
-    writing: JoinHandle<()>,
-}
+pub struct AuditWriter(Audit);
 
 impl AuditWriter {
-    /// Starts the task.
-    pub fn start(audit: Audit) -> Self {
-        Self { writing: tokio::spawn(audit.clone().run()), audit }
+    /// Has the audit write.
+    pub async fn start(audit: Audit) -> Self {
+        audit.start_writing().await;
+        Self(audit)
     }
 
     /// Writes the rest, for as long as the end may wait for it.
     pub async fn finish(&self) {
-        let flushed = tokio::time::timeout(LAST_WRITE, self.audit.flush()).await;
+        let flushed = tokio::time::timeout(LAST_WRITE, self.0.flush()).await;
         if !matches!(flushed, Ok(Ok(()))) {
             tracing::warn!("the last events of the audit were not written");
         }
-    }
-}
-
-impl Drop for AuditWriter {
-    fn drop(&mut self) {
-        self.writing.abort();
     }
 }

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 
 use millrace_catalog::access::Refusals;
 use millrace_catalog::metadata::{ClusterSettingsUpdate, IndicesOptions};
-use millrace_engine::Config as StorageConfig;
+use millrace_engine::{Config as StorageConfig, Session};
 use millrace_listen::Peer;
 use millrace_runtime::{ManualClock, SharedClock};
 use serde_json::json;
