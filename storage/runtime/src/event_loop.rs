@@ -16,7 +16,7 @@ use std::sync::Arc;
 
 use tokio::sync::{Notify, mpsc, watch};
 use tokio::task::{JoinError, JoinHandle};
-use tokio::time::sleep_until;
+use tokio::time::{sleep_until, timeout_at};
 
 use crate::clock::Instant;
 
@@ -123,6 +123,25 @@ impl EventLoop {
         match self.task.take() {
             Some(task) => task.await,
             None => Ok(()),
+        }
+    }
+
+    /// Ends the task as [`EventLoop::drain`] does, and aborts it where it has not ended at the deadline. Returns whether it has.
+    ///
+    /// # Errors
+    /// The handler has panicked.
+    pub async fn drain_until(mut self, deadline: Instant) -> Result<bool, JoinError> {
+        self.stopping.send_replace(true);
+        let Some(mut task) = self.task.take() else { return Ok(true) };
+        match timeout_at(deadline, &mut task).await {
+            Ok(ended) => ended.map(|()| true),
+            Err(_) => {
+                task.abort();
+                match task.await {
+                    Err(error) if error.is_cancelled() => Ok(false),
+                    ended => ended.map(|()| true),
+                }
+            }
         }
     }
 }
@@ -276,6 +295,20 @@ mod tests {
         drop(running);
         tokio::time::sleep(EVERY * 2).await;
         assert!(log.lock().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_drain_that_takes_too_long_is_aborted() {
+        for (seconds, ends) in [(5, true), (50, false)] {
+            let (running, sender, log) = start(8);
+            assert!(send(&sender, Message::Slow(Duration::from_secs(seconds))).await);
+            tokio::time::sleep(Duration::from_secs(1)).await;
+            let deadline = Instant::now() + Duration::from_secs(10);
+            assert_eq!(running.drain_until(deadline).await.unwrap(), ends);
+            assert!(Instant::now() <= deadline);
+            tokio::time::sleep(EVERY).await;
+            assert_eq!(log.lock().contains(&"drained".to_owned()), ends);
+        }
     }
 
     #[tokio::test(start_paused = true)]

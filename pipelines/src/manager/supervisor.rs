@@ -1,0 +1,242 @@
+//! The task that owns the pipelines of a manager: it starts, reloads, changes and stops them, one after another.
+//!
+//! [`Supervisor`] looks at the directory when it is asked to, and every few seconds once it was started. What it leaves is in the
+//! [`PipelineRegistry`], which readers share.
+
+use std::sync::Arc;
+
+use chrono::Utc;
+use millrace_runtime::{EventHandler, Instant, Mailbox};
+use parking_lot::Mutex;
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use super::source_files::{self, PipelineSource, build};
+use super::{
+    Change, ChangeError, ManagedPipeline, PipelineRecord, PipelineRegistry, RELOAD_PATIENCE, Reloads,
+};
+use crate::runtime::{PersistedQueueOptions, Pipeline};
+use crate::spool::Spool;
+
+/// Messages that wait for the supervisor, at most; at the bound, requests for reloads and changes wait to be made.
+pub(super) const MAILBOX_CAPACITY: usize = 64;
+
+/// Message to the supervisor.
+#[derive(Debug)]
+pub(super) enum SupervisorMessage {
+    /// Look at the directory, and every few seconds from now on.
+    Start(oneshot::Sender<()>),
+    /// Look at the directory.
+    Reload(oneshot::Sender<()>),
+    /// Change how a pipeline runs.
+    Change { id: String, change: Change, reply: oneshot::Sender<Result<(), ChangeError>> },
+}
+
+/// State of the task.
+pub(super) struct Supervisor {
+    registry: Arc<PipelineRegistry>,
+    /// Why the directory cannot be read.
+    unreadable: Option<String>,
+    /// Time of the next look; `None` where only messages ask for one.
+    next_look: Option<Instant>,
+}
+
+impl EventHandler for Supervisor {
+    type Message = SupervisorMessage;
+
+    async fn handle(&mut self, message: SupervisorMessage) {
+        // A caller that has gone away needs no reply.
+        match message {
+            SupervisorMessage::Start(reply) => {
+                self.reload_changed().await;
+                let interval = self.registry.config.reload_interval;
+                self.next_look = (!interval.is_zero()).then(|| Instant::now() + interval);
+                let _ = reply.send(());
+            }
+            SupervisorMessage::Reload(reply) => {
+                self.reload_changed().await;
+                let _ = reply.send(());
+            }
+            SupervisorMessage::Change { id, change, reply } => {
+                let _ = reply.send(self.change(&id, &change));
+            }
+        }
+    }
+
+    async fn run_due(&mut self) -> Option<Instant> {
+        if self.next_look.is_some_and(|at| Instant::now() >= at) {
+            self.reload_changed().await;
+            self.next_look = Some(Instant::now() + self.registry.config.reload_interval);
+        }
+        self.next_look
+    }
+
+    /// Does nothing: the manager stops the pipelines, and messages that wait are not answered.
+    async fn drain(self, _mailbox: &mut Mailbox<SupervisorMessage>) {}
+}
+
+impl Supervisor {
+    pub(super) fn new(registry: Arc<PipelineRegistry>) -> Self {
+        Self { registry, unreadable: None, next_look: None }
+    }
+
+    /// Looks at the directory and does what its changes ask for.
+    async fn reload_changed(&mut self) {
+        let directory = self.registry.config.directory.clone();
+        let found = tokio::task::spawn_blocking(move || source_files::find(&directory)).await;
+        let found = match found.unwrap_or_else(|error| Err(error.to_string())) {
+            Ok(found) => {
+                self.unreadable = None;
+                found
+            }
+            Err(problem) => {
+                if self.unreadable.as_ref() != Some(&problem) {
+                    tracing::error!(problem, "pipelines cannot be read; those that run go on");
+                    self.unreadable = Some(problem);
+                }
+                return;
+            }
+        };
+        let gone: Vec<(String, Arc<ManagedPipeline>)> = {
+            let mut pipelines = self.registry.pipelines.lock();
+            let ids: Vec<String> = pipelines.keys().filter(|id| !found.contains_key(*id)).cloned().collect();
+            ids.into_iter().filter_map(|id| pipelines.remove_entry(&id)).collect()
+        };
+        for (id, managed) in gone {
+            let pipeline = managed.state.lock().pipeline.take();
+            if let Some(pipeline) = pipeline {
+                tracing::info!(pipeline = %id, "the pipeline's files are gone: it stops");
+                pipeline.stop(RELOAD_PATIENCE).await;
+            }
+        }
+        for (id, found) in found {
+            let managed = self.registry.pipelines.lock().get(&id).cloned();
+            match managed {
+                Some(managed) if managed.state.lock().found.hash == found.hash => {}
+                Some(managed) => self.renew(&managed, found).await,
+                None => {
+                    let known =
+                        PipelineRecord { found: found.clone(), pipeline: None, reloads: Reloads::default() };
+                    let managed =
+                        Arc::new(ManagedPipeline { ephemeral_id: Uuid::new_v4(), state: Mutex::new(known) });
+                    self.registry.pipelines.lock().insert(id, Arc::clone(&managed));
+                    self.renew(&managed, found).await;
+                }
+            }
+        }
+    }
+
+    /// Brings a pipeline to what its files say, or leaves it as it is where they are wrong.
+    async fn renew(&self, managed: &ManagedPipeline, found: PipelineSource) {
+        let running = managed.state.lock().pipeline.clone();
+        let id = found.id.clone();
+        if !found.enabled && found.problems.is_empty() {
+            if let Some(pipeline) = &running {
+                pipeline.stop(RELOAD_PATIENCE).await;
+            }
+            let mut known = managed.state.lock();
+            (known.pipeline, known.found) = (None, found);
+            return;
+        }
+        let before = running.as_ref().map(|running| running.graph());
+        let environment = self.registry.config.environment.clone();
+        let building = found.clone();
+        let built =
+            tokio::task::spawn_blocking(move || build(&building, environment, before.as_deref())).await;
+        match built.unwrap_or_else(|error| Err(format!("the pipeline could not be built: {error}"))) {
+            Err(problem) => {
+                tracing::error!(pipeline = %id, problem, running = running.is_some(), "the pipeline's files are wrong");
+                let mut known = managed.state.lock();
+                known.found = found;
+                known.reloads.failures += 1;
+                known.reloads.last_failure = Some(Utc::now());
+                known.reloads.last_error = Some(problem);
+            }
+            Ok(graph) => {
+                self.registry.store.limit_letters(&id, found.letters);
+                let change = self.registry.kept.lock().of(&id, &found.hash);
+                let settings = change.apply(&found.settings);
+                // A queue on disk comes and goes with the pipeline that has it.
+                let max_bytes = |pipeline: &Pipeline| pipeline.on_disk().map(|fill| fill.max_bytes);
+                let stays = running.as_deref().is_some_and(|running| max_bytes(running) == found.persisted);
+                let again = match running.filter(|_| stays) {
+                    Some(pipeline) => {
+                        pipeline.set(settings);
+                        pipeline.reload(graph, RELOAD_PATIENCE).await;
+                        managed.state.lock().found = found;
+                        true
+                    }
+                    None => {
+                        let before = managed.state.lock().pipeline.take();
+                        if let Some(before) = &before {
+                            before.stop(RELOAD_PATIENCE).await;
+                        }
+                        if let Err(error) = self.registry.store.open().await {
+                            tracing::error!(%error, "the store is not prepared for pipelines");
+                        }
+                        let (store, compute) =
+                            (Arc::clone(&self.registry.store), self.registry.compute.clone());
+                        let budget = self.registry.budget.share();
+                        let pipeline = match self.persisted(&found) {
+                            None => Ok(Pipeline::start(id.as_str(), graph, settings, store, compute, budget)),
+                            Some(place) => {
+                                let id = id.as_str();
+                                Pipeline::start_persisted(id, graph, settings, store, compute, budget, place)
+                                    .await
+                            }
+                        };
+                        let mut known = managed.state.lock();
+                        known.found = found;
+                        match pipeline {
+                            Ok(pipeline) => known.pipeline = Some(Arc::new(pipeline)),
+                            Err(error) => {
+                                let problem = format!("the queue on disk cannot be opened: {error}");
+                                tracing::error!(pipeline = %id, problem, "the pipeline does not run");
+                                known.reloads.failures += 1;
+                                known.reloads.last_failure = Some(Utc::now());
+                                known.reloads.last_error = Some(problem);
+                                return;
+                            }
+                        }
+                        before.is_some() || known.reloads.failures > 0
+                    }
+                };
+                tracing::info!(pipeline = %id, reloaded = again, "the pipeline runs");
+                let mut known = managed.state.lock();
+                if again {
+                    known.reloads.successes += 1;
+                    known.reloads.last_success = Some(Utc::now());
+                }
+                known.reloads.last_error = None;
+            }
+        }
+    }
+
+    /// Returns the options of a pipeline's queue on disk, if it has one or left events there.
+    fn persisted(&self, found: &PipelineSource) -> Option<PersistedQueueOptions> {
+        // Ids may be more than names of files can.
+        let name: String = found.id.bytes().fold(String::new(), |name, byte| match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' => name + &char::from(byte).to_string(),
+            byte => format!("{name}%{byte:02x}"),
+        });
+        let directory = self.registry.config.queues.as_ref()?.join(name);
+        let wanted = found.persisted.is_some() || Spool::is_left(&directory);
+        wanted.then_some(PersistedQueueOptions { directory, max_bytes: found.persisted })
+    }
+
+    /// Changes how a pipeline runs, at once and until its files change.
+    fn change(&self, id: &str, change: &Change) -> Result<(), ChangeError> {
+        let managed = self.registry.pipelines.lock().get(id).cloned();
+        let managed = managed.ok_or_else(|| ChangeError::Unknown(id.to_owned()))?;
+        let known = managed.state.lock();
+        let mut kept = self.registry.kept.lock();
+        let before = kept.of(id, &known.found.hash).apply(&known.found.settings);
+        let settings = change.apply(&before);
+        settings.check().map_err(ChangeError::Invalid)?;
+        kept.keep(id, &known.found.hash, change).map_err(|error| ChangeError::NotKept(error.to_string()))?;
+        if let Some(pipeline) = &known.pipeline {
+            pipeline.set(settings);
+        }
+        Ok(())
+    }
+}
