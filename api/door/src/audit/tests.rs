@@ -24,7 +24,7 @@ fn trail(address: &str, user: &str, path: &str) -> AuditTrail {
     let (mut parts, ()) = request.body(()).unwrap().into_parts();
     parts.extensions.insert(Peer(SocketAddr::new(address.parse().unwrap(), 1)));
     let mut trail = AuditTrail::new(&parts, "data");
-    trail.came_from_nobody(&parts.headers);
+    trail.set_anonymous(&parts.headers);
     trail
 }
 
@@ -267,6 +267,22 @@ async fn what_the_store_refuses_is_written_later_and_once() {
         site.audit.flush().await.unwrap();
     }
     assert_eq!(site.documents(day).await, 4);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn events_are_written_as_they_come_once_that_is_asked_for() {
+    let site = Site::start(Duration::MAX).await;
+    site.record("ann");
+    let audit = Audit(Some(Arc::clone(&site.audit)));
+    audit.start_writing().await;
+    for (user, documents) in [("bob", 2), ("eve", 3)] {
+        site.record(user);
+        // The index is there once the first event is.
+        while site.days().is_empty() || site.documents(".audit-2023.11.14").await < documents {
+            tokio::task::yield_now().await;
+        }
+    }
+    assert_eq!(audit.figures().bytes, 0);
 }
 
 #[tokio::test(flavor = "multi_thread")]
