@@ -205,7 +205,7 @@ impl Server {
     ) -> Result<(), StartError> {
         let (tls, insecure) = (self.tls.as_ref(), self.insecure);
         let bound = ListenerConfig { name, addresses: &listen, tls, insecure }.bind().await?;
-        let service = service(self.data.beside());
+        let service = service(self.data.listener_context());
         self.serve(bound, service);
         Ok(())
     }

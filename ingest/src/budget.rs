@@ -88,7 +88,7 @@ impl Default for Budget {
 
 impl PipelineShare {
     /// Makes another share of the same budget, for what empties this one and so must not wait for it.
-    pub fn beside(&self) -> Self {
+    pub fn sibling(&self) -> Self {
         self.0.budget.share()
     }
 
@@ -286,7 +286,7 @@ mod tests {
         let mut full = share.empty();
         while full.grow(1).is_ok() {}
         assert!(share.wait_for_piece().now_or_never().is_none());
-        assert!(share.beside().wait_for_piece().now_or_never().is_some());
+        assert!(share.sibling().wait_for_piece().now_or_never().is_some());
         drop(full);
         let mut nothing = Reservation::default();
         nothing.set(1000);

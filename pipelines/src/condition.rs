@@ -166,9 +166,9 @@ impl Condition {
             Self::Or(a, b) => Ok(a.holds(event)? || b.holds(event)?),
             Self::Xor(a, b) => Ok(a.holds(event)? != b.holds(event)?),
             Self::Not(inner) => Ok(!inner.holds(event)?),
-            Self::Truthy(operand) => Ok(operand.of(event).is_some_and(|value| is_truthy(&value))),
+            Self::Truthy(operand) => Ok(operand.value_in(event).is_some_and(|value| is_truthy(&value))),
             Self::Compare(a, comparison, b) => compare(a, *comparison, b, event),
-            Self::Matches(operand, pattern) => match operand.of(event).as_deref() {
+            Self::Matches(operand, pattern) => match operand.value_in(event).as_deref() {
                 Some(Value::String(text)) => pattern
                     .0
                     .is_match(text, &Deadline::default())
@@ -181,7 +181,7 @@ impl Condition {
 }
 
 impl Operand {
-    fn of<'a>(&'a self, event: &'a Event) -> Option<Cow<'a, Value>> {
+    fn value_in<'a>(&'a self, event: &'a Event) -> Option<Cow<'a, Value>> {
         match self {
             Self::Field(reference) => event.get(reference).filter(|value| !value.is_null()),
             Self::Value(value) => Some(Cow::Borrowed(value)),
@@ -214,7 +214,7 @@ fn compare(
     b: &Operand,
     event: &Event,
 ) -> Result<bool, UndecidedCondition> {
-    let (left, right) = (a.of(event), b.of(event));
+    let (left, right) = (a.value_in(event), b.value_in(event));
     if matches!(comparison, Comparison::Equal | Comparison::NotEqual) {
         let equal = match (left.as_deref(), right.as_deref()) {
             (Some(Value::String(left)), Some(Value::String(right))) => is_same_text(left, right),
@@ -263,7 +263,7 @@ fn kind(value: &Value) -> &'static str {
 }
 
 fn is_in(a: &Operand, b: &Operand, event: &Event) -> bool {
-    let (Some(item), Some(whole)) = (a.of(event), b.of(event)) else { return false };
+    let (Some(item), Some(whole)) = (a.value_in(event), b.value_in(event)) else { return false };
     let by_text = matches!(b, Operand::Value(_));
     match (item.as_ref(), whole.as_ref()) {
         (Value::String(part), Value::String(text)) => text.contains(part.as_str()),

@@ -41,7 +41,7 @@ impl Digests {
     }
 
     /// Returns the digest of some parts, each for itself.
-    pub(super) fn of(&self, parts: &[&str]) -> Digest {
+    pub(super) fn digest(&self, parts: &[&str]) -> Digest {
         let mut context = hmac::Context::with_key(&self.0);
         for part in parts {
             context.update(&part.len().to_le_bytes());
@@ -146,43 +146,46 @@ mod tests {
     #[test]
     fn digests_tell_parts_apart() {
         let digests = Digests::new();
-        assert_eq!(digests.of(&["a", "bc"]), digests.of(&["a", "bc"]));
-        assert_ne!(digests.of(&["a", "bc"]), digests.of(&["ab", "c"]));
-        assert_ne!(digests.of(&["a"]), Digests::new().of(&["a"]));
+        assert_eq!(digests.digest(&["a", "bc"]), digests.digest(&["a", "bc"]));
+        assert_ne!(digests.digest(&["a", "bc"]), digests.digest(&["ab", "c"]));
+        assert_ne!(digests.digest(&["a"]), Digests::new().digest(&["a"]));
     }
 
     #[test]
     fn verified_ones_count_while_they_are_used() {
         let (digests, verified) = (Digests::new(), VerifiedCredentials::default());
-        let right = digests.of(&["right"]);
+        let right = digests.digest(&["right"]);
         verified.remember(right, 0);
-        assert!(!verified.contains(&digests.of(&["wrong"]), 0));
+        assert!(!verified.contains(&digests.digest(&["wrong"]), 0));
         for uses in 1..10 {
             assert!(verified.contains(&right, uses * (VERIFIED_MS - 1)));
         }
         assert!(!verified.contains(&right, 10 * VERIFIED_MS));
         for number in 0..MAX_VERIFIED as i64 * 2 {
-            verified.remember(digests.of(&[&number.to_string()]), number);
+            verified.remember(digests.digest(&[&number.to_string()]), number);
         }
         assert_eq!(verified.0.read().len(), MAX_VERIFIED);
         assert!(
-            verified.contains(&digests.of(&["8191"]), 8192) && !verified.contains(&digests.of(&["0"]), 1)
+            verified.contains(&digests.digest(&["8191"]), 8192)
+                && !verified.contains(&digests.digest(&["0"]), 1)
         );
     }
 
     #[test]
     fn refused_ones_count_for_a_while() {
         let (digests, mut refused) = (Digests::new(), RejectedCredentials::default());
-        let wrong = digests.of(&["wrong"]);
+        let wrong = digests.digest(&["wrong"]);
         refused.remember(wrong, 0);
         assert!(refused.contains(&wrong, REFUSED_MS - 1));
         assert!(!refused.contains(&wrong, REFUSED_MS));
         for number in 0..MAX_REFUSED * 2 {
-            refused.remember(digests.of(&[&number.to_string()]), 0);
+            refused.remember(digests.digest(&[&number.to_string()]), 0);
         }
         assert_eq!((refused.known.len(), refused.ends_ms.len()), (MAX_REFUSED, MAX_REFUSED));
-        assert!(!refused.contains(&digests.of(&["0"]), 0) && refused.contains(&digests.of(&["8191"]), 0));
+        assert!(
+            !refused.contains(&digests.digest(&["0"]), 0) && refused.contains(&digests.digest(&["8191"]), 0)
+        );
         // The clock is set back.
-        assert!(!refused.contains(&digests.of(&["8191"]), -1));
+        assert!(!refused.contains(&digests.digest(&["8191"]), -1));
     }
 }

@@ -192,7 +192,7 @@ impl Verifier {
         let shared = &*self.0;
         // An account that is let in again is not the one that was refused.
         let known = if attempt.known { "known" } else { "" };
-        let digest = shared.digests.of(&[attempt.hash, attempt.name, attempt.password, known]);
+        let digest = shared.digests.digest(&[attempt.hash, attempt.name, attempt.password, known]);
         if shared.verified.contains(&digest, shared.clock.now_ms()) {
             return Ok(());
         }
@@ -249,7 +249,7 @@ impl VerifierState {
             (true, false) => return later("too many credentials are being verified", RETRY),
             (false, false) => {}
         }
-        let account = self.digests.of(&[attempt.name]);
+        let account = self.digests.digest(&[attempt.name]);
         let pair = (attempt.address, account);
         let wait = state.pairs.wait(&pair, now_ms);
         if !wait.is_zero() {
@@ -291,7 +291,7 @@ impl VerifierState {
     fn enlist_making(&self, password: String, setter: Setter<'_>) -> Result<HashReplySender, AttemptRefusal> {
         let later = |reason| Err(AttemptRefusal::Later { reason, after: RETRY });
         let client = millrace_listen::client(setter.address);
-        let whom = [HashPurpose::User(self.digests.of(&[setter.name])), HashPurpose::Address(client)];
+        let whom = [HashPurpose::User(self.digests.digest(&[setter.name])), HashPurpose::Address(client)];
         let mut state = self.state.lock();
         let is_full = |state: &State| {
             let of = |whom| state.made_for.get(whom).copied().unwrap_or_default() >= MAX_MADE_FOR_ONE;

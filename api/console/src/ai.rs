@@ -16,7 +16,7 @@ use crate::{Api, Console, DeniedRule};
 pub(crate) fn list(console: &Console, api: &Api, request: &Request) -> Result<Response, Error> {
     request.finish()?;
     let rules = console.intelligence()?.list(api.session.principal());
-    Ok(Response::raw_json(200, items(&request.room, &rules, Record::value)?))
+    Ok(Response::raw_json(200, items(&request.allowance, &rules, Record::value)?))
 }
 
 /// Shows a rule.

@@ -21,7 +21,7 @@ use crate::{Api, Console};
 pub(crate) fn list(console: &Console, api: &Api, request: &Request) -> Result<Response, Error> {
     request.finish()?;
     let rules = console.alerting()?.list(api.session.principal());
-    Ok(Response::raw_json(200, items(&request.room, &rules, Record::value)?))
+    Ok(Response::raw_json(200, items(&request.allowance, &rules, Record::value)?))
 }
 
 /// Shows a rule.
@@ -55,7 +55,7 @@ pub(crate) async fn change(console: &Console, api: &Api, request: &mut Request) 
         return Ok(Response::json(200, answer));
     };
     let difference = alerting.dry_run(asker, rule, times.clone()).await.map_err(from_alerting)?;
-    request.room.take(difference.adds.memory().saturating_add(difference.removes.memory()))?;
+    request.allowance.take(difference.adds.memory().saturating_add(difference.removes.memory()))?;
     let message = format!(
         "{} alerts are added and {} removed between {} and {}; nothing is stored",
         difference.adds.count(),
@@ -183,7 +183,7 @@ pub(crate) async fn test(console: &Console, api: &Api, request: &Request) -> Res
     }
     let found =
         console.alerting()?.test(api.session.principal(), tested, times).await.map_err(from_alerting)?;
-    request.room.take(found.memory())?;
+    request.allowance.take(found.memory())?;
     let message = format!("{} alerts; nothing is written", found.count());
     let mut answer = replayed(found);
     answer["status"] = true.into();

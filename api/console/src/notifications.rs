@@ -65,7 +65,7 @@ pub(crate) async fn test(console: &Console, api: &Api, request: &Request) -> Res
 pub(crate) async fn secrets(console: &Console, request: &Request) -> Result<Response, Error> {
     request.finish()?;
     let secrets = console.notifications()?.secrets().await.map_err(from_notifications)?;
-    Ok(Response::raw_json(200, items(&request.room, &secrets, Value::clone)?))
+    Ok(Response::raw_json(200, items(&request.allowance, &secrets, Value::clone)?))
 }
 
 /// Stores a secret.

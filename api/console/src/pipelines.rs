@@ -87,11 +87,11 @@ impl Management {
     }
 
     /// Lists dead letters.
-    pub(crate) async fn letters(&self, request: &mut Request) -> Result<Response, Error> {
-        let (pipeline, after, size) = wanted(request, 100)?;
+    pub(crate) async fn dead_letters(&self, request: &mut Request) -> Result<Response, Error> {
+        let (pipeline, after, size) = filter_params(request, 100)?;
         request.finish()?;
-        let wanted = DeadLetterFilter { pipeline: pipeline.as_deref(), after: after.as_ref(), most: size };
-        let page = self.pipelines.letters(wanted).await?;
+        let filter = DeadLetterFilter { pipeline: pipeline.as_deref(), after: after.as_ref(), most: size };
+        let page = self.pipelines.dead_letters(filter).await?;
         let letters: Vec<Value> = page.letters.iter().map(letter).collect();
         let mut body = json!({ "dead_letters": letters });
         add_next(&mut body, page.next.as_ref());
@@ -100,11 +100,11 @@ impl Management {
 
     /// Replays dead letters.
     pub(crate) async fn replay(&self, request: &mut Request) -> Result<Response, Error> {
-        let (pipeline, after, size) = wanted(request, 1_000)?;
+        let (pipeline, after, size) = filter_params(request, 1_000)?;
         let output = request.params.take("output");
         request.finish()?;
-        let wanted = DeadLetterFilter { pipeline: pipeline.as_deref(), after: after.as_ref(), most: size };
-        let replayed = self.pipelines.replay(wanted, output.as_deref()).await?;
+        let filter = DeadLetterFilter { pipeline: pipeline.as_deref(), after: after.as_ref(), most: size };
+        let replayed = self.pipelines.replay(filter, output.as_deref()).await?;
         let left = replayed.left.iter().map(|(id, reason)| json!({ "id": id, "reason": reason }));
         let left: Vec<Value> = left.collect();
         let mut body = json!({ "stored": replayed.stored, "left": left });
@@ -146,7 +146,10 @@ impl Management {
 }
 
 /// Reads the selection of dead letters: of one pipeline or all, and how many of the oldest.
-fn wanted(request: &mut Request, size: usize) -> Result<(Option<String>, Option<Cursor>, usize), Error> {
+fn filter_params(
+    request: &mut Request,
+    size: usize,
+) -> Result<(Option<String>, Option<Cursor>, usize), Error> {
     let pipeline = request.params.take("pipeline");
     let after = request.params.take("after").map(|after| Cursor::parse(&after));
     let after = after.transpose().map_err(|why| Error::illegal_argument(format!("[after]: {why}")))?;

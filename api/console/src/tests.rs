@@ -68,9 +68,9 @@ async fn ask(node: &Node, budget: &Budget, actions: &[Action], line: &str, body:
         panic!("no route for {line}");
     };
     let body = Bytes::from(body.to_owned());
-    let (room, filter) = (MemoryAllowance::new(budget), Arc::default());
-    let answer = room.beside();
-    let request = Request { method, path, params, body, room, answer, filter, held: None };
+    let (allowance, filter) = (MemoryAllowance::new(budget), Arc::default());
+    let answer = allowance.sibling();
+    let request = Request { method, path, params, body, allowance, answer, filter, held: None };
     let address = std::net::Ipv4Addr::LOCALHOST.into();
     let asker = Requester { principal, scheme: None, token: None, address };
     let api = match node.api(asker, spec.action, Arc::default()) {

@@ -157,21 +157,21 @@ pub(crate) async fn multi_search(
     if !body.ends_with(b"\n") {
         return Err(Error::illegal_argument("The msearch request must be terminated by a newline [\n]"));
     }
-    let searches = offload(body.len(), || searches(&body[..body.len() - 1], &request.room))?;
+    let searches = offload(body.len(), || searches(&body[..body.len() - 1], &request.allowance))?;
     let outcome = api.search.multi_search(&api.session, expression, params, searches).await?;
     Ok(response(outcome))
 }
 
 /// Reads headers and bodies, one a line, and no more of them than there may be.
-fn searches(body: &[u8], room: &MemoryAllowance) -> Result<Vec<(Value, Value)>, Error> {
+fn searches(body: &[u8], allowance: &MemoryAllowance) -> Result<Vec<(Value, Value)>, Error> {
     let mut searches = Vec::new();
     let mut lines = body.split(|byte| *byte == b'\n');
     while let Some(header) = lines.next() {
         let blank = header.iter().all(u8::is_ascii_whitespace);
-        let header = if blank { Value::Null } else { json::parse(header, room)? };
+        let header = if blank { Value::Null } else { json::parse(header, allowance)? };
         // A header without a body at the end asks nothing.
         let Some(search) = lines.next() else { break };
-        searches.push((header, json::parse(search, room)?));
+        searches.push((header, json::parse(search, allowance)?));
         // One too many is refused for it: the rest need not be read.
         if searches.len() > MAX_SEARCHES {
             break;

@@ -93,9 +93,9 @@ impl Service {
     }
 
     /// Returns the services that listeners of other protocols share with this one.
-    pub fn beside(&self) -> ListenerContext {
+    pub fn listener_context(&self) -> ListenerContext {
         let ending = self.ending.subscribe();
-        ListenerContext { node: Arc::clone(&self.node), room: self.in_flight.clone(), ending }
+        ListenerContext { node: Arc::clone(&self.node), budget: self.in_flight.clone(), ending }
     }
 
     /// Serves the routes of another router, with the same bounds and to the same users.
@@ -183,14 +183,14 @@ impl Service {
             }
         };
         let own = head.bytes() + held.reservation.bytes();
-        let (room, answer, filter) = (
+        let (allowance, answer, filter) = (
             MemoryAllowance::beside_own(&self.in_flight, own),
             MemoryAllowance::of_answer(if route.reads { &self.answers } else { &self.acknowledgements }),
             style.filter(),
         );
         // A page of elsewhere can have a browser send a change without a body, but not one with a body of this kind.
         let bytes = match route.reads || !held.bytes.is_empty() {
-            true => body_or_source(&parts.headers, &held.bytes, &mut params, &room)?,
+            true => body_or_source(&parts.headers, &held.bytes, &mut params, &allowance)?,
             false => Bytes::new(),
         };
         // A body may take its time: a change is made by who may make it now.
@@ -201,7 +201,7 @@ impl Service {
                 match &again {
                     // A certificate may have become another's, and roles others.
                     Ok(asker) => trail.came_from(&asker.principal),
-                    Err(_) => trail.came_from_nobody(&parts.headers),
+                    Err(_) => trail.set_anonymous(&parts.headers),
                 }
                 match again.and_then(|asker| self.node.api(asker, route.action, trail.noted())) {
                     Ok(api) => api,
@@ -219,7 +219,8 @@ impl Service {
         let session = entry::sent(api.session, &self.node, || Arc::new(parts));
         let api = Api { client, session, ..api };
         trail.may_be_refused_in_parts(api.session.refusals());
-        let request = Request { method, path, params, body: bytes, room, answer, filter, held: Some(held) };
+        let request =
+            Request { method, path, params, body: bytes, allowance, answer, filter, held: Some(held) };
         let (audit, router) = (self.node.audit.clone(), Arc::clone(&self.router));
         let handled = handle(Call { api, request, captured }, router, position, head);
         // Told in the task: a change runs to its end whether its client waits or not.
@@ -346,7 +347,7 @@ impl Service {
         style: &mut Style,
         trail: &mut AuditTrail,
     ) -> Result<(Requester, Vec<String>, Params), Error> {
-        self.check_page(parts).inspect_err(|_| trail.came_from_nobody(&parts.headers))?;
+        self.check_page(parts).inspect_err(|_| trail.set_anonymous(&parts.headers))?;
         let address = entry::address_of(parts);
         let asker = match self.node.injected(parts) {
             Some(principal) => Requester { principal, scheme: Some(Scheme::Basic), token: None, address },
@@ -357,7 +358,7 @@ impl Service {
             None => match self.node.authenticate(parts, uri, address).await {
                 Ok(asker) => asker,
                 Err(error) => {
-                    trail.came_from_nobody(&parts.headers);
+                    trail.set_anonymous(&parts.headers);
                     return Err(error);
                 }
             },
@@ -417,10 +418,10 @@ fn body_or_source(
     headers: &HeaderMap,
     bytes: &Bytes,
     params: &mut Params,
-    room: &MemoryAllowance,
+    allowance: &MemoryAllowance,
 ) -> Result<Bytes, Error> {
     if !bytes.is_empty() {
-        return json::readable(bytes.clone(), content::of_request(headers)?.format, room);
+        return json::readable(bytes.clone(), content::of_request(headers)?.format, allowance);
     }
     let Some(source) = params.take("source") else { return Ok(Bytes::new()) };
     let kind = params.take("source_content_type").ok_or_else(|| {
@@ -428,7 +429,7 @@ fn body_or_source(
     })?;
     let media = content::MediaType::parse(&kind)
         .ok_or_else(|| Error::illegal_argument(format!("Unknown value for source_content_type [{kind}]")))?;
-    json::readable(Bytes::from(source), media.format, room)
+    json::readable(Bytes::from(source), media.format, allowance)
 }
 
 fn panicked(panic: &(dyn Any + Send)) -> Error {

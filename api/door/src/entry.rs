@@ -27,7 +27,7 @@ pub struct ListenerContext {
     /// Store, searches and accounts.
     pub node: Arc<Node>,
     /// The bytes that all requests may hold together.
-    pub room: Budget,
+    pub budget: Budget,
     /// Becomes true when the server ends after the requests under way.
     pub ending: watch::Receiver<bool>,
 }
@@ -94,7 +94,7 @@ impl ListenerContext {
             }
             Err(error) => {
                 let mut trail = AuditTrail::new(&head, listener);
-                trail.came_from_nobody(&head.headers);
+                trail.set_anonymous(&head.headers);
                 node.audit.ended(&trail, &error);
                 Err(error)
             }
@@ -159,7 +159,7 @@ impl Entry {
             Ok(asker) => self.session(asker.principal, action),
             Err(error) => {
                 let mut trail = self.trail();
-                trail.came_from_nobody(&self.head.headers);
+                trail.set_anonymous(&self.head.headers);
                 trail.does(Some(action));
                 self.node.audit.ended(&trail, &error);
                 Err(error)

@@ -130,7 +130,7 @@ impl AnswerSlotGuard {
                 None => *slot.stream.lock() = None,
             }
         }
-        CancellableAnswer { slot, told: false, ended: false, _place: self }
+        CancellableAnswer { slot, is_reported: false, ended: false, _place: self }
     }
 }
 
@@ -144,7 +144,7 @@ impl Drop for AnswerSlotGuard {
 #[derive(Debug)]
 pub(crate) struct CancellableAnswer<S> {
     slot: Arc<Slot<OpaqueStream<S>>>,
-    told: bool,
+    is_reported: bool,
     ended: bool,
     _place: AnswerSlotGuard,
 }
@@ -170,9 +170,9 @@ impl<T, S: Stream<Item = Result<T, Status>> + Unpin> Stream for CancellableAnswe
         this.slot.sender.register(context.waker());
         let polled = match this.slot.stream.lock().as_mut() {
             Some(OpaqueStream(stream)) => stream.poll_next_unpin(context),
-            None if this.told || this.ended => Poll::Ready(None),
+            None if this.is_reported || this.ended => Poll::Ready(None),
             None => {
-                this.told = true;
+                this.is_reported = true;
                 Poll::Ready(Some(Err(cancelled())))
             }
         };

@@ -104,18 +104,18 @@ mod tests {
     use datafusion::arrow::array::{BinaryArray, DictionaryArray, Int64Array, StringViewArray};
     use datafusion::arrow::datatypes::Int8Type;
 
-    fn of(column: ArrayRef) -> Result<RecordBatch, Status> {
+    fn bind(column: ArrayRef) -> Result<RecordBatch, Status> {
         values(&RecordBatch::try_from_iter([("x", column)]).unwrap())
     }
 
     #[test]
     fn what_is_kept_is_a_copy_of_its_own() {
         let long = Int64Array::from_iter_values(0..100_000).slice(7, 1);
-        let kept = of(Arc::new(long)).unwrap();
+        let kept = bind(Arc::new(long)).unwrap();
         assert!(kept.get_array_memory_size() < 1_000, "{}", kept.get_array_memory_size());
         assert_eq!(kept.column(0).as_ref(), &Int64Array::from(vec![7]) as &dyn Array);
         let words: DictionaryArray<Int8Type> = ["a", "b", "a"].into_iter().collect();
-        let kept = of(Arc::new(words)).unwrap();
+        let kept = bind(Arc::new(words)).unwrap();
         assert_eq!(kept.column(0).as_string::<i32>().iter().flatten().collect::<Vec<_>>(), ["a", "b", "a"]);
     }
 
@@ -123,12 +123,12 @@ mod tests {
     fn what_stands_for_too_much_and_what_is_no_value_is_refused() {
         let long = "x".repeat(1 << 20);
         let views = StringViewArray::from_iter_values(vec![long.as_str(); 17]);
-        assert_eq!(of(Arc::new(views)).unwrap_err().code(), Code::ResourceExhausted);
+        assert_eq!(bind(Arc::new(views)).unwrap_err().code(), Code::ResourceExhausted);
         let words: DictionaryArray<Int8Type> = vec![long.as_str(); 17].into_iter().collect();
-        assert_eq!(of(Arc::new(words)).unwrap_err().code(), Code::ResourceExhausted);
+        assert_eq!(bind(Arc::new(words)).unwrap_err().code(), Code::ResourceExhausted);
         let binary = BinaryArray::from(vec![b"x".as_slice()]);
-        assert_eq!(of(Arc::new(binary)).unwrap_err().code(), Code::InvalidArgument);
+        assert_eq!(bind(Arc::new(binary)).unwrap_err().code(), Code::InvalidArgument);
         let nothing = BinaryArray::from(vec![None::<&[u8]>]);
-        assert_eq!(of(Arc::new(nothing)).unwrap().num_rows(), 1);
+        assert_eq!(bind(Arc::new(nothing)).unwrap().num_rows(), 1);
     }
 }

@@ -23,7 +23,7 @@ pub(crate) struct LoggedIn(pub(crate) Option<String>);
 /// Context that all requests share.
 #[derive(Debug)]
 pub(crate) struct ServiceContext {
-    pub(crate) beside: ListenerContext,
+    pub(crate) listener: ListenerContext,
     pub(crate) seals: Seals,
     pub(crate) handles: PreparedStatements,
     pub(crate) running: ActiveAnswers,
@@ -31,12 +31,12 @@ pub(crate) struct ServiceContext {
 
 impl ServiceContext {
     pub(crate) fn now_ms(&self) -> i64 {
-        self.beside.node.engine.clock().now_ms()
+        self.listener.node.engine.clock().now_ms()
     }
 
     /// Returns the name of the one catalog.
     pub(crate) fn catalog(&self) -> &str {
-        &self.beside.node.identity.cluster
+        &self.listener.node.identity.cluster
     }
 }
 
@@ -58,7 +58,7 @@ pub(crate) struct Call {
 impl Call {
     /// Returns the threads that compute.
     pub(crate) fn compute(&self) -> &Compute {
-        self.shared.beside.node.engine.compute()
+        self.shared.listener.node.engine.compute()
     }
 
     /// Begins an action.
@@ -67,7 +67,7 @@ impl Call {
     /// `PERMISSION_DENIED` where it is not allowed on anything.
     pub(crate) fn begin(&self, action: Action) -> Result<Session, Status> {
         *self.action.lock() = Some(action);
-        self.entry.begin(action).map_err(status::of)
+        self.entry.begin(action).map_err(status::from_error)
     }
 
     /// Begins an action with the rights of now.
@@ -76,7 +76,7 @@ impl Call {
     /// `UNAUTHENTICATED` where the credentials are not good any more; as [`Call::begin`].
     pub(crate) async fn begin_again(&self, action: Action) -> Result<Session, Status> {
         *self.action.lock() = Some(action);
-        self.entry.begin_again(action).await.map_err(status::of)
+        self.entry.begin_again(action).await.map_err(status::from_error)
     }
 
     /// Tells the audit that something was read.

@@ -91,7 +91,7 @@ impl Decoder {
             }
             Ok(decoded.map(|decoded| (self, decoded)))
         };
-        compute.run(Priority::Ingest, work).await.map_err(status::of)?
+        compute.run(Priority::Ingest, work).await.map_err(status::from_error)?
     }
 
     /// Reads a message. What the reader of the format does not expect of one ends the request and nothing else.

@@ -228,18 +228,18 @@ mod tests {
 
     use super::*;
 
-    fn of(caller: Caller) -> (Owner, User) {
+    fn owner_of(caller: Caller) -> (Owner, User) {
         let nothing = Arc::new(Privileges::new(ActionSet::NONE, Vec::new()));
         let principal = Principal::new(caller, Vec::new(), nothing);
         (Owner::new(&principal), User::new(&principal))
     }
 
     fn user(name: &str) -> (Owner, User) {
-        of(Caller::User(name.into()))
+        owner_of(Caller::User(name.into()))
     }
 
     fn key(id: &str, owner: &str) -> (Owner, User) {
-        of(Caller::ApiKey { id: id.into(), name: "k".into(), owner: owner.into() })
+        owner_of(Caller::ApiKey { id: id.into(), name: "k".into(), owner: owner.into() })
     }
 
     fn add(

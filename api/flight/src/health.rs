@@ -64,13 +64,13 @@ impl From<ServingStatus> for HealthCheckResponse {
 /// Tells it; clones are the same.
 #[derive(Clone, Debug)]
 pub(crate) struct Health {
-    beside: ListenerContext,
+    listener: ListenerContext,
     watchers: Arc<Semaphore>,
 }
 
 impl Health {
-    pub(crate) fn new(beside: &ListenerContext) -> Self {
-        Self { beside: beside.clone(), watchers: Arc::new(Semaphore::new(WATCHERS)) }
+    pub(crate) fn new(listener: &ListenerContext) -> Self {
+        Self { listener: listener.clone(), watchers: Arc::new(Semaphore::new(WATCHERS)) }
     }
 
     /// Answers a method.
@@ -115,12 +115,12 @@ impl Health {
             Status::resource_exhausted(format!("there are [{WATCHERS}] watchers already: ask by Check"))
         })?;
         let (this, asked) = (self.clone(), asked.clone());
-        Ok(changes(move || this.now(&asked), self.beside.ending.clone(), place, LOOK).boxed())
+        Ok(changes(move || this.now(&asked), self.listener.ending.clone(), place, LOOK).boxed())
     }
 
     fn now(&self, asked: &HealthCheckRequest) -> ServingStatus {
-        let engine = &self.beside.node.engine;
-        let ready = !*self.beside.ending.borrow() && !engine.is_stopping() && engine.troubles().is_empty();
+        let engine = &self.listener.node.engine;
+        let ready = !*self.listener.ending.borrow() && !engine.is_stopping() && engine.troubles().is_empty();
         match asked.service.as_str() {
             "" | SERVICE if !ready => ServingStatus::No,
             "" | SERVICE => ServingStatus::Yes,
@@ -139,16 +139,16 @@ fn changes(
 ) -> impl Stream<Item = Result<HealthCheckResponse, Status>> + Send {
     let first = now();
     let later = stream::unfold(Some((first, now, ending, held)), move |watched| async move {
-        let (mut told, now, mut ending, held) = watched?;
+        let (mut reported, now, mut ending, held) = watched?;
         loop {
             // Where nobody is there to tell it, it is over, too.
             let ends = timeout(look, ending.wait_for(|ending| *ending)).await.is_ok();
-            match if ends && told != ServingStatus::ServiceUnknown { ServingStatus::No } else { now() } {
-                same if same == told && !ends => {}
-                same if same == told => return None,
+            match if ends && reported != ServingStatus::ServiceUnknown { ServingStatus::No } else { now() } {
+                same if same == reported && !ends => {}
+                same if same == reported => return None,
                 changed => {
-                    told = changed;
-                    return Some((Ok(told.into()), (!ends).then_some((told, now, ending, held))));
+                    reported = changed;
+                    return Some((Ok(reported.into()), (!ends).then_some((reported, now, ending, held))));
                 }
             }
         }
@@ -170,13 +170,13 @@ mod tests {
             let ready = Arc::clone(&ready);
             move || if ready.load(Ordering::Relaxed) { ServingStatus::Yes } else { ServingStatus::No }
         };
-        let mut told = std::pin::pin!(changes(now, ending, (), Duration::from_millis(1)));
+        let mut reported = std::pin::pin!(changes(now, ending, (), Duration::from_millis(1)));
         for serving in [ServingStatus::No, ServingStatus::Yes, ServingStatus::No, ServingStatus::Yes] {
             ready.store(serving == ServingStatus::Yes, Ordering::Relaxed);
-            assert_eq!(told.next().await.unwrap().unwrap(), serving.into());
+            assert_eq!(reported.next().await.unwrap().unwrap(), serving.into());
         }
         end.send(true).unwrap();
-        assert_eq!(told.next().await.unwrap().unwrap(), ServingStatus::No.into());
-        assert!(told.next().await.is_none());
+        assert_eq!(reported.next().await.unwrap().unwrap(), ServingStatus::No.into());
+        assert!(reported.next().await.is_none());
     }
 }

@@ -34,12 +34,12 @@ pub(crate) fn refuse_transaction(transaction: Option<&Bytes>) -> Result<(), Stat
 /// Returns the statement for all rows of a table.
 pub(crate) fn all_of(table: &str) -> Result<String, Status> {
     if table.is_empty() || table.contains(['`', '"', '\\']) {
-        return Err(Status::invalid_argument(format!("there is no index of the name [{}]", shown(table))));
+        return Err(Status::invalid_argument(format!("there is no index of the name [{}]", excerpt(table))));
     }
     Ok(format!("SELECT * FROM `{table}`"))
 }
 
 /// Shortens what somebody sent, for messages.
-pub(crate) fn shown(text: &str) -> String {
+pub(crate) fn excerpt(text: &str) -> String {
     text.chars().take(100).collect()
 }

@@ -42,7 +42,7 @@ const NO_TOKEN: &str = "00000000000000000000000000000000000000000000000000000000
 /// Arrow Flight SQL over the store of a node, for its users.
 #[derive(Clone, Debug)]
 pub struct Flight {
-    beside: ListenerContext,
+    listener: ListenerContext,
     service: FlightServiceServer<Service>,
     health: Health,
     shares: Arc<Shares>,
@@ -50,13 +50,13 @@ pub struct Flight {
 
 impl Flight {
     /// Serves what is shared with the data API.
-    pub fn new(beside: ListenerContext) -> Self {
-        let service = FlightServiceServer::new(Service::new(beside.clone()))
+    pub fn new(listener: ListenerContext) -> Self {
+        let service = FlightServiceServer::new(Service::new(listener.clone()))
             .max_decoding_message_size(MAX_TAKEN)
             .max_encoding_message_size(MAX_SENT);
-        let shares = Arc::new(Shares::new(&beside.room));
-        let health = Health::new(&beside);
-        Self { beside, service, health, shares }
+        let shares = Arc::new(Shares::new(&listener.budget));
+        let health = Health::new(&listener);
+        Self { listener, service, health, shares }
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Result<Response<Body>, Status> {
@@ -70,13 +70,13 @@ impl Flight {
         }
         let method = head.uri.path().strip_prefix(METHODS).unwrap_or_default().to_owned();
         let received = if method == HANDSHAKE {
-            let token = self.beside.log_in(&head, LISTENER).await.map_err(status::of)?;
+            let token = self.listener.log_in(&head, LISTENER).await.map_err(status::from_error)?;
             let token =
-                token.or_else(|| self.beside.node.accounts.is_insecure().then(|| NO_TOKEN.to_owned()));
+                token.or_else(|| self.listener.node.accounts.is_insecure().then(|| NO_TOKEN.to_owned()));
             head.extensions.insert(LoggedIn(token));
             self.shares.begin(None)
         } else {
-            let entry = self.beside.enter(head.clone(), LISTENER).await.map_err(status::of)?;
+            let entry = self.listener.enter(head.clone(), LISTENER).await.map_err(status::from_error)?;
             let received = self.shares.begin(Some(User::new(entry.principal())));
             head.extensions.insert(Arc::new(entry));
             received

@@ -34,7 +34,7 @@ fn of_query(error: SqlError) -> Status {
         SqlError::Query(millrace_query::Error::TimedOut) => {
             Status::deadline_exceeded("the statement took more than its time")
         }
-        SqlError::Query(error) => status::of(error),
+        SqlError::Query(error) => status::from_error(error),
         other => status::internal(&other),
     }
 }
@@ -45,7 +45,7 @@ pub(crate) async fn describe(
     session: &Session,
     query: &str,
 ) -> Result<StatementDescription, Status> {
-    let search = &call.shared.beside.node.search;
+    let search = &call.shared.listener.node.search;
     let mut described = search.describe_statement(session, query).await.map_err(failed)?;
     described.columns = described.columns.map(|columns| call.zone.apply(columns));
     described.parameters = call.zone.apply(described.parameters);

@@ -9,7 +9,7 @@ use tonic::{Code, Status};
 const MAX_MESSAGE: usize = 2 << 10;
 
 /// Makes the status of an error of the data API.
-pub(crate) fn of(error: impl Into<Error>) -> Status {
+pub(crate) fn from_error(error: impl Into<Error>) -> Status {
     let error = error.into();
     let code = match (error.status(), error.error_type()) {
         (_, "resource_already_exists_exception") => Code::AlreadyExists,
@@ -32,7 +32,7 @@ pub(crate) fn of(error: impl Into<Error>) -> Status {
 /// Makes the status of an error of what a session has tried, which notes what was refused for the audit.
 pub(crate) fn noted(session: &Session, error: StoreError) -> Status {
     session.refusals().note(&error);
-    of(error)
+    from_error(error)
 }
 
 /// Makes a status whose message is no longer than clients take.

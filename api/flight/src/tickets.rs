@@ -125,10 +125,10 @@ impl std::fmt::Debug for Seals {
 impl Seals {
     /// Makes a key.
     pub(crate) fn new() -> Self {
-        Self::of(&rand::random())
+        Self::with_key(&rand::random())
     }
 
-    fn of(key: &[u8; 32]) -> Self {
+    fn with_key(key: &[u8; 32]) -> Self {
         Self(hmac::Key::new(hmac::HMAC_SHA256, key))
     }
 

@@ -40,7 +40,7 @@ const SHARES: u64 = 2;
 /// The room of all requests, as users share it.
 #[derive(Debug)]
 pub(crate) struct Shares {
-    room: Budget,
+    budget: Budget,
     /// Of those who hold something, or have a request under way.
     users: Mutex<HashMap<Option<User>, Weak<UserShare>>>,
 }
@@ -48,7 +48,7 @@ pub(crate) struct Shares {
 /// Memory that one user may hold.
 #[derive(Debug)]
 struct UserShare {
-    room: Budget,
+    budget: Budget,
     own: Budget,
 }
 
@@ -58,7 +58,7 @@ type GivenBack = Select<Pin<Box<OwnedNotified>>, Pin<Box<OwnedNotified>>>;
 impl UserShare {
     /// Waits until something is given back, from this call on.
     fn given_back(&self) -> GivenBack {
-        select(Box::pin(self.own.given_back()), Box::pin(self.room.given_back()))
+        select(Box::pin(self.own.given_back()), Box::pin(self.budget.given_back()))
     }
 }
 
@@ -79,8 +79,8 @@ pub(crate) struct ReceivedBytes {
 }
 
 impl Shares {
-    pub(crate) fn new(room: &Budget) -> Self {
-        Self { room: room.clone(), users: Mutex::default() }
+    pub(crate) fn new(budget: &Budget) -> Self {
+        Self { budget: budget.clone(), users: Mutex::default() }
     }
 
     /// Begins a request of a user; `None` for somebody who is just logging in.
@@ -88,8 +88,10 @@ impl Shares {
         let mut users = self.users.lock();
         let share = users.get(&user).and_then(Weak::upgrade).unwrap_or_else(|| {
             users.retain(|_, share| share.strong_count() > 0);
-            let share =
-                Arc::new(UserShare { room: self.room.clone(), own: Budget::new(self.room.limit() / SHARES) });
+            let share = Arc::new(UserShare {
+                budget: self.budget.clone(),
+                own: Budget::new(self.budget.limit() / SHARES),
+            });
             users.insert(user, Arc::downgrade(&share));
             share
         });
@@ -100,12 +102,12 @@ impl Shares {
 
 impl UploadReservation {
     fn nothing(share: &Arc<UserShare>) -> Self {
-        Self { all: share.room.empty(), own: share.own.empty(), share: Arc::clone(share) }
+        Self { all: share.budget.empty(), own: share.own.empty(), share: Arc::clone(share) }
     }
 
     fn grow(&mut self, by: u64) -> Result<(), BudgetExceeded> {
         // Giving back what was reserved in vain would wake those who wait for room, who would do the same.
-        self.share.room.check(by)?;
+        self.share.budget.check(by)?;
         self.own.grow(by)?;
         self.all.grow(by).inspect_err(|_| self.own.shrink_to(self.own.bytes() - by))
     }
@@ -172,7 +174,7 @@ impl ReceivedBytes {
         bytes: u64,
         mut reserve: impl FnMut() -> Result<T, BudgetExceeded>,
     ) -> Result<T, BudgetExceeded> {
-        let (end, mut told) = (Instant::now() + ROOM_PATIENCE, false);
+        let (end, mut was_woken) = (Instant::now() + ROOM_PATIENCE, false);
         loop {
             // Made before the look, it misses nothing.
             let given_back = self.share.given_back();
@@ -180,12 +182,12 @@ impl ReceivedBytes {
                 Err(exceeded) if bytes <= self.share.own.limit() => exceeded,
                 reserved => return reserved,
             };
-            if told {
+            if was_woken {
                 tokio::time::sleep(ROOM_PAUSE).await;
             } else if tokio::time::timeout_at(end, given_back).await.is_err() {
                 return Err(exceeded);
             }
-            told = !told;
+            was_woken = !was_woken;
         }
     }
 }
@@ -223,7 +225,7 @@ pub(crate) struct Upload<B> {
 /// A part that waits for room.
 struct WaitingChunk {
     frame: Frame<Bytes>,
-    room: BoxFuture<'static, Result<(), BudgetExceeded>>,
+    admission: BoxFuture<'static, Result<(), BudgetExceeded>>,
 }
 
 impl fmt::Debug for WaitingChunk {
@@ -272,8 +274,8 @@ impl<B> Upload<B> {
         if self.received.held.lock().grow(bytes).is_ok() {
             return Poll::Ready(Ok(frame));
         }
-        let room = self.received.clone().grow(bytes).boxed();
-        self.hold_later(WaitingChunk { frame, room }, context)
+        let admission = self.received.clone().grow(bytes).boxed();
+        self.hold_later(WaitingChunk { frame, admission }, context)
     }
 
     /// Passes a part on once there is room for it.
@@ -282,7 +284,7 @@ impl<B> Upload<B> {
         mut unheld: WaitingChunk,
         context: &mut Context<'_>,
     ) -> Poll<Result<Frame<Bytes>, Status>> {
-        match unheld.room.poll_unpin(context) {
+        match unheld.admission.poll_unpin(context) {
             Poll::Ready(Ok(())) => Poll::Ready(Ok(unheld.frame)),
             Poll::Ready(Err(exceeded)) => Poll::Ready(Err(full(&exceeded))),
             Poll::Pending => {

@@ -47,7 +47,10 @@ pub(crate) struct EncodedSchema {
 }
 
 /// Encodes a schema for an info.
-pub(crate) async fn told(compute: &Compute, schema: &SchemaRef) -> Result<EncodedSchema, Status> {
+pub(crate) async fn fingerprint_schema(
+    compute: &Compute,
+    schema: &SchemaRef,
+) -> Result<EncodedSchema, Status> {
     of_schema(compute, schema, |schema| {
         let bytes = encode_schema(schema)?;
         let fingerprint = fingerprint(&bytes);
@@ -82,7 +85,7 @@ pub(crate) async fn computed<T: Send + 'static>(
     priority: Priority,
     work: impl FnOnce() -> Result<T, Status> + Send + 'static,
 ) -> Result<T, Status> {
-    compute.run(priority, move || Ok(work())).await.map_err(status::of)?
+    compute.run(priority, move || Ok(work())).await.map_err(status::from_error)?
 }
 
 /// Makes the messages of an answer that has a schema, as they are taken.

@@ -141,7 +141,7 @@ impl Method {
         !matches!(self, Self::Uuid | Self::Punctuation(_) | Self::Network(_))
     }
 
-    fn of(&self, value: &Value, base64: bool) -> Option<Value> {
+    fn fingerprint(&self, value: &Value, base64: bool) -> Option<Value> {
         let text = shown(value);
         let bytes = text.as_bytes();
         Some(match self {
@@ -229,30 +229,32 @@ fn joined<'a>(parts: impl Iterator<Item = (&'a str, String)>) -> Value {
 impl Filter for Fingerprint {
     fn apply(&self, event: &mut Event, _made: &mut Vec<Event>) -> Outcome {
         let made = match (&self.method, &self.concatenate) {
-            (Method::Uuid, _) => self.method.of(&Value::Null, self.base64),
+            (Method::Uuid, _) => self.method.fingerprint(&Value::Null, self.base64),
             (method, Concatenate::AllFields) if method.is_hash() => {
                 let time = event.timestamp_text();
                 let mut parts: Vec<(&str, String)> =
                     event.fields().iter().map(|(name, value)| (name.as_str(), shown(value))).collect();
                 parts.push((TIMESTAMP, time));
                 parts.sort();
-                self.method.of(&joined(parts.into_iter()), self.base64)
+                self.method.fingerprint(&joined(parts.into_iter()), self.base64)
             }
             (method, Concatenate::Sources) if method.is_hash() => {
                 let parts = self.sources.iter().map(|(name, reference)| {
                     (name.as_str(), event.get(reference).map(|value| shown(&value)).unwrap_or_default())
                 });
-                self.method.of(&joined(parts), self.base64)
+                self.method.fingerprint(&joined(parts), self.base64)
             }
             // Each source by itself; the last that is there remains.
             _ => self.sources.iter().rev().find_map(|(_, reference)| match event.get(reference).as_deref() {
                 None => None,
                 Some(Value::Array(elements)) => {
-                    let made: Option<Vec<Value>> =
-                        elements.iter().map(|element| self.method.of(element, self.base64)).collect();
+                    let made: Option<Vec<Value>> = elements
+                        .iter()
+                        .map(|element| self.method.fingerprint(element, self.base64))
+                        .collect();
                     made.map(Value::Array)
                 }
-                Some(value) => self.method.of(value, self.base64),
+                Some(value) => self.method.fingerprint(value, self.base64),
             }),
         };
         match made.map(|value| event.set(&self.target, value)) {

@@ -171,7 +171,7 @@ pub struct Manager {
     /// Ends the task that maintains dead letters.
     stopping: watch::Sender<bool>,
     /// Task that maintains dead letters.
-    keeping: Mutex<Option<JoinHandle<()>>>,
+    letter_maintenance: Mutex<Option<JoinHandle<()>>>,
 }
 
 /// Pipelines as their supervisor leaves them, for readers.
@@ -223,7 +223,7 @@ impl Manager {
             replaying: AsyncMutex::default(),
             listing: AsyncMutex::default(),
             stopping: watch::Sender::new(false),
-            keeping: Mutex::default(),
+            letter_maintenance: Mutex::default(),
         })
     }
 
@@ -234,8 +234,8 @@ impl Manager {
         // A supervisor that has ended starts nothing.
         let _ = self.supervisor.send(SupervisorMessage::Start(reply)).await;
         let _ = done.await;
-        let letters = keep_letters(Arc::clone(&self.registry.store), self.stopping.subscribe());
-        *self.keeping.lock() = Some(tokio::spawn(letters));
+        let letters = maintain_dead_letters(Arc::clone(&self.registry.store), self.stopping.subscribe());
+        *self.letter_maintenance.lock() = Some(tokio::spawn(letters));
     }
 
     /// Stops all pipelines; events that were read have `patience` to come to their end. That is also the time that a look at the
@@ -252,14 +252,14 @@ impl Manager {
                 Err(error) => tracing::error!(%error, "pipelines were not looked after"),
             }
         }
-        let keeping = self.keeping.lock().take();
-        if let Some(mut keeping) = keeping {
-            match tokio::time::timeout_at(deadline, &mut keeping).await {
+        let letter_maintenance = self.letter_maintenance.lock().take();
+        if let Some(mut letter_maintenance) = letter_maintenance {
+            match tokio::time::timeout_at(deadline, &mut letter_maintenance).await {
                 Ok(Ok(())) => {}
                 Ok(Err(error)) => tracing::error!(%error, "dead letters were not looked after"),
                 Err(_) => {
-                    keeping.abort();
-                    let _ = keeping.await;
+                    letter_maintenance.abort();
+                    let _ = letter_maintenance.await;
                 }
             }
         }
@@ -320,7 +320,7 @@ impl Manager {
             Some(_) => State::Active,
         };
         let settings = pipeline.map_or_else(
-            || self.registry.kept.lock().of(&id, &known.found.hash).apply(&known.found.settings),
+            || self.registry.kept.lock().change_for(&id, &known.found.hash).apply(&known.found.settings),
             |pipeline| pipeline.settings(),
         );
         let plugins = pipeline.map(|pipeline| pipeline.labels()).unwrap_or_default().map(|labels| {
@@ -351,9 +351,9 @@ impl Manager {
     ///
     /// # Errors
     /// The store's.
-    pub async fn letters(&self, wanted: DeadLetterFilter<'_>) -> Result<Page, millrace_runtime::Error> {
+    pub async fn dead_letters(&self, filter: DeadLetterFilter<'_>) -> Result<Page, millrace_runtime::Error> {
         let _listing = self.listing.lock().await;
-        self.registry.store.letters(wanted).await
+        self.registry.store.dead_letters(filter).await
     }
 
     /// Stores what dead letters hold, the oldest first: operations as they are; events, and with an `output` all of them, through
@@ -363,18 +363,18 @@ impl Manager {
     /// The store's; what a letter cannot do without stays with it ([`ReplayReport::left`]).
     pub async fn replay(
         &self,
-        wanted: DeadLetterFilter<'_>,
+        filter: DeadLetterFilter<'_>,
         output: Option<&str>,
     ) -> Result<ReplayReport, millrace_runtime::Error> {
         let _replaying = self.replaying.lock().await;
         let mut replayed = ReplayReport::default();
-        let mut after = wanted.after.cloned();
-        let mut most = wanted.most;
+        let mut after = filter.after.cloned();
+        let mut most = filter.most;
         while most > 0 {
             let Page { letters, next } = self
                 .registry
                 .store
-                .letters(DeadLetterFilter { after: after.as_ref(), most, ..wanted })
+                .dead_letters(DeadLetterFilter { after: after.as_ref(), most, ..filter })
                 .await?;
             most = most.saturating_sub(letters.len());
             for letters in letters.chunks(REPLAYS) {
@@ -432,13 +432,13 @@ impl Manager {
 }
 
 /// Looks after dead letters until the end.
-async fn keep_letters(store: Arc<dyn Store>, mut stopping: watch::Receiver<bool>) {
+async fn maintain_dead_letters(store: Arc<dyn Store>, mut stopping: watch::Receiver<bool>) {
     loop {
         let kept = tokio::select! {
             biased;
             // A manager that is gone wants no more either.
             _ = stopping.wait_for(|stopping| *stopping) => return,
-            kept = store.keep_letters() => kept,
+            kept = store.maintain_dead_letters() => kept,
         };
         if let Err(error) = kept {
             tracing::warn!(%error, "dead letters could not be looked after; it is tried again");

@@ -84,7 +84,7 @@ pub(crate) struct PipelineSource {
     /// Bytes of a queue on disk (`queue.type: persisted`).
     pub(crate) persisted: Option<u64>,
     /// Limits of its dead letters.
-    pub(crate) letters: Limits,
+    pub(crate) dead_letters: Limits,
     /// Problems: unreadable files and wrong settings.
     pub(crate) problems: Vec<String>,
     /// Changes with everything above.
@@ -100,7 +100,7 @@ impl PipelineSource {
             support_escapes: false,
             enabled: true,
             persisted: None,
-            letters: Limits::default(),
+            dead_letters: Limits::default(),
             problems: Vec::new(),
             hash: String::new(),
         }
@@ -152,7 +152,7 @@ impl PipelineSource {
         let mut context = Context::new(&SHA256);
         let settings = format!(
             "{:?} {} {} {:?} {:?}",
-            self.settings, self.support_escapes, self.enabled, self.persisted, self.letters
+            self.settings, self.support_escapes, self.enabled, self.persisted, self.dead_letters
         );
         let texts = self.texts.iter().flat_map(|(file, text)| [file, text]);
         for part in texts.chain(&self.problems).chain([&settings]) {
@@ -392,20 +392,20 @@ fn one(
     }
     match letter_bytes.as_deref().map(parse_bytes) {
         None => {}
-        Some(Ok(Some(bytes))) if bytes >= MIN_LETTER_BYTES => found.letters.max_bytes = bytes,
+        Some(Ok(Some(bytes))) if bytes >= MIN_LETTER_BYTES => found.dead_letters.max_bytes = bytes,
         Some(_) => problems
             .push("[dead_letter_queue.max_bytes] must be a size of at least 1mb, such as 1024mb".to_owned()),
     }
     match letter_policy.as_deref() {
         None | Some("drop_newer") => {}
-        Some("drop_older") => found.letters.policy = Policy::DropOlder,
+        Some("drop_older") => found.dead_letters.policy = Policy::DropOlder,
         Some(other) => problems.push(format!(
             "[dead_letter_queue.storage_policy] must be drop_newer or drop_older, not [{other}]"
         )),
     }
     match letter_age.as_deref().map(|age| (age, age_of(age))) {
         None => {}
-        Some((_, Some(age))) => found.letters.retain = Some(age),
+        Some((_, Some(age))) => found.dead_letters.retain = Some(age),
         Some((other, None)) => problems.push(format!(
             "[dead_letter_queue.retain.age] must be a time such as 2d, 12h, 30m or 90s, not [{other}]"
         )),
@@ -527,7 +527,7 @@ mod tests {
             policy: Policy::DropOlder,
             retain: Some(Duration::from_secs(172_800)),
         };
-        assert_eq!((parts.letters, found["alone"].letters), (letters, Limits::default()));
+        assert_eq!((parts.dead_letters, found["alone"].dead_letters), (letters, Limits::default()));
         assert_eq!(parts.text(), "input { }\n# two lines\noutput { }\n");
         assert!(parts.place(2).0.ends_with("10-in.conf") && parts.place(2).1 == 2);
         assert!(parts.place(3).0.ends_with("20-out.conf") && parts.place(3).1 == 1);

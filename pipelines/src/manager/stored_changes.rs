@@ -76,14 +76,14 @@ impl StoredChanges {
     }
 
     /// The change of a pipeline whose files have this hash.
-    pub(super) fn of(&self, id: &str, hash: &str) -> Change {
+    pub(super) fn change_for(&self, id: &str, hash: &str) -> Change {
         let of = self.changes.get(id).filter(|of| of.hash == hash);
         of.map(|of| of.change.clone()).unwrap_or_default()
     }
 
     /// Keeps a change on top of an earlier one, durably.
     pub(super) fn keep(&mut self, id: &str, hash: &str, change: &Change) -> std::io::Result<()> {
-        let change = self.of(id, hash).then(change);
+        let change = self.change_for(id, hash).then(change);
         let mut changes = self.changes.clone();
         changes.insert(id.to_owned(), PipelineChange { hash: hash.to_owned(), change });
         if let Some(file) = &self.file {
@@ -108,14 +108,14 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let file = dir.path().join("settings.json");
         let mut kept = StoredChanges::open(Some(file.clone()));
-        assert_eq!(kept.of("a", "1"), Change::default());
+        assert_eq!(kept.change_for("a", "1"), Change::default());
         kept.keep("a", "1", &Change { batch_size: Some(5), ..Change::default() }).unwrap();
         kept.keep("a", "1", &Change { workers: Some(3), ..Change::default() }).unwrap();
         let kept = StoredChanges::open(Some(file.clone()));
         let change = Change { batch_size: Some(5), workers: Some(3), batch_delay_ms: None };
-        assert_eq!(kept.of("a", "1"), change);
-        assert_eq!(kept.of("a", "2"), Change::default());
+        assert_eq!(kept.change_for("a", "1"), change);
+        assert_eq!(kept.change_for("a", "2"), Change::default());
         std::fs::write(&file, "{").unwrap();
-        assert_eq!(StoredChanges::open(Some(file)).of("a", "1"), Change::default());
+        assert_eq!(StoredChanges::open(Some(file)).change_for("a", "1"), Change::default());
     }
 }

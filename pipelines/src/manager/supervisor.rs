@@ -153,8 +153,8 @@ impl Supervisor {
                 known.reloads.last_error = Some(problem);
             }
             Ok(graph) => {
-                self.registry.store.limit_letters(&id, found.letters);
-                let change = self.registry.kept.lock().of(&id, &found.hash);
+                self.registry.store.limit_dead_letters(&id, found.dead_letters);
+                let change = self.registry.kept.lock().change_for(&id, &found.hash);
                 let settings = change.apply(&found.settings);
                 // A queue on disk comes and goes with the pipeline that has it.
                 let max_bytes = |pipeline: &Pipeline| pipeline.on_disk().map(|fill| fill.max_bytes);
@@ -220,8 +220,8 @@ impl Supervisor {
             byte => format!("{name}%{byte:02x}"),
         });
         let directory = self.registry.config.queues.as_ref()?.join(name);
-        let wanted = found.persisted.is_some() || Spool::is_left(&directory);
-        wanted.then_some(PersistedQueueOptions { directory, max_bytes: found.persisted })
+        let has_queue = found.persisted.is_some() || Spool::is_left(&directory);
+        has_queue.then_some(PersistedQueueOptions { directory, max_bytes: found.persisted })
     }
 
     /// Changes how a pipeline runs, at once and until its files change.
@@ -230,7 +230,7 @@ impl Supervisor {
         let managed = managed.ok_or_else(|| ChangeError::Unknown(id.to_owned()))?;
         let known = managed.state.lock();
         let mut kept = self.registry.kept.lock();
-        let before = kept.of(id, &known.found.hash).apply(&known.found.settings);
+        let before = kept.change_for(id, &known.found.hash).apply(&known.found.settings);
         let settings = change.apply(&before);
         settings.check().map_err(ChangeError::Invalid)?;
         kept.keep(id, &known.found.hash, change).map_err(|error| ChangeError::NotKept(error.to_string()))?;

@@ -52,7 +52,7 @@ struct CommitReport {
 pub(super) async fn run(shared: &Arc<RuntimeContext>, work: FilteredDelivery, ticket: Ticket, strict: bool) {
     // Given back at the end, whatever that is.
     let FilteredDelivery { acks, held: _held, mut delivery } = work;
-    let Ticket { sending, mut writing, mut telling } = ticket;
+    let Ticket { sending, mut writing, mut reporting } = ticket;
     let mut sending = Some(sending);
     let stored = match deliver(shared, &mut delivery, &mut sending, &mut writing, strict).await {
         Ok(written) => {
@@ -62,11 +62,11 @@ pub(super) async fn run(shared: &Arc<RuntimeContext>, work: FilteredDelivery, ti
         }
         // They are too much together, or one of them has another owner: the others shall not suffer for it.
         Err(GaveUp::Divide | GaveUp::NotStored(NotStored::Moved)) if acks.len() > 1 => {
-            return one_by_one(shared, delivery, acks, &mut writing, &mut telling).await;
+            return one_by_one(shared, delivery, acks, &mut writing, &mut reporting).await;
         }
         Err(error) => Err(error),
     };
-    telling.come().await;
+    reporting.come().await;
     let outcome = outcome(shared, stored);
     for ack in acks {
         ack.tell(outcome.clone());
@@ -82,7 +82,7 @@ pub(super) async fn redeliver(
     mut delivery: Delivery,
     ticket: Ticket,
 ) -> Result<(), String> {
-    let Ticket { mut writing, telling: _telling, .. } = ticket;
+    let Ticket { mut writing, reporting: _reporting, .. } = ticket;
     let written = attempt(shared, &mut delivery, &mut None, &mut writing, false).await;
     let stored = match written {
         Ok(written) => written.stored(shared).await,
@@ -119,14 +119,14 @@ async fn one_by_one(
     delivery: Delivery,
     acks: Vec<Ack>,
     writing: &mut Stage,
-    telling: &mut Stage,
+    reporting: &mut Stage,
 ) {
     for (mut delivery, ack) in delivery.by_batch().into_iter().zip(acks) {
         let stored = match deliver(shared, &mut delivery, &mut None, writing, false).await {
             Ok(written) => written.stored(shared).await,
             Err(error) => Err(error),
         };
-        telling.come().await;
+        reporting.come().await;
         ack.tell(outcome(shared, stored));
     }
 }

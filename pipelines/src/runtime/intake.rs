@@ -63,7 +63,7 @@ impl RunningInput {
         let budget = match kind {
             Kind::Written => shared.budget.clone(),
             // What waits for room on the disk holds the pipeline's own.
-            Kind::Queue => shared.budget.beside(),
+            Kind::Queue => shared.budget.sibling(),
         };
         let source = tokio::spawn(supervise(
             Arc::clone(&node),

@@ -423,7 +423,7 @@ async fn dispatch(shared: Arc<RuntimeContext>, mut queue: Queue) {
             match work {
                 Ok(work) => commit::run(&shared, work, ticket, strict).await,
                 Err(error) => {
-                    ticket.telling.come().await;
+                    ticket.reporting.come().await;
                     // The sources were told by the drop of their acknowledgements.
                     tracing::error!(pipeline = %shared.id, %error, "a delivery of events was lost on the way; its sources send it again");
                     shared.note(error.to_string());

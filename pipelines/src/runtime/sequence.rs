@@ -27,7 +27,7 @@ struct TicketRelease {
     generation: Weak<Generation>,
     sending: watch::Receiver<()>,
     writing: watch::Receiver<()>,
-    telling: watch::Receiver<()>,
+    reporting: watch::Receiver<()>,
 }
 
 /// A ticket has three places: one among those who send to sinks, one among those who write, and one among those who tell their
@@ -36,7 +36,7 @@ struct TicketRelease {
 pub(super) struct Ticket {
     pub(super) sending: Stage,
     pub(super) writing: Stage,
-    pub(super) telling: Stage,
+    pub(super) reporting: Stage,
 }
 
 /// A place and those before it.
@@ -56,19 +56,19 @@ impl Sequence {
         behind_all: bool,
         generation: &Arc<Generation>,
     ) -> Ticket {
-        let [(sending, sent), (writing, written), (telling, told)] = [(); 3].map(|()| OrderTicket::new());
+        let [(sending, sent), (writing, written), (reporting, told)] = [(); 3].map(|()| OrderTicket::new());
         let generation = Arc::downgrade(generation);
         let own = TicketRelease {
             generation: Weak::clone(&generation),
             sending: sent,
             writing: written,
-            telling: told,
+            reporting: told,
         };
         let mut before: Vec<TicketRelease> = Vec::new();
         for position in moves {
             let partition = (position.source.clone(), position.partition.clone());
             if let Some(last) = self.last.insert(partition, own.clone())
-                && !last.telling.same_channel(&own.telling)
+                && !last.reporting.same_channel(&own.reporting)
             {
                 before.push(last);
             }
@@ -78,7 +78,7 @@ impl Sequence {
             before.extend(last_of_all);
         }
         if self.last.len() > REMEMBERED {
-            self.last.retain(|_, last| last.telling.has_changed().is_ok());
+            self.last.retain(|_, last| last.reporting.has_changed().is_ok());
         }
         let stage = |place, of: fn(&TicketRelease) -> &watch::Receiver<()>| Stage {
             before: before.iter().map(|left| of(left).clone()).collect(),
@@ -90,7 +90,7 @@ impl Sequence {
                 place: sending,
             },
             writing: stage(writing, |left| &left.writing),
-            telling: stage(telling, |left| &left.telling),
+            reporting: stage(reporting, |left| &left.reporting),
         }
     }
 }
@@ -127,7 +127,7 @@ mod tests {
     use super::*;
     use crate::Graph;
 
-    fn of(partition: &str) -> Move {
+    fn move_of(partition: &str) -> Move {
         let partition = partition.to_owned();
         Move {
             source: "s".to_owned(),
@@ -149,8 +149,8 @@ mod tests {
     #[tokio::test]
     async fn behind_another_graph_nothing_is_sent_before_that_is_written() {
         let (mut sequence, generations) = (Sequence::default(), generations());
-        let a = of("a");
-        let Ticket { sending, writing, telling: _telling } =
+        let a = move_of("a");
+        let Ticket { sending, writing, reporting: _reporting } =
             sequence.enter([&a].into_iter(), false, &generations.current());
         generations.replace(graph());
         let mut second = sequence.enter([&a].into_iter(), false, &generations.current());
@@ -167,7 +167,7 @@ mod tests {
     #[tokio::test]
     async fn partitions_wait_for_themselves_only() {
         let (mut sequence, generation) = (Sequence::default(), generations().current());
-        let (a, b) = (of("a"), of("b"));
+        let (a, b) = (move_of("a"), move_of("b"));
         let first = sequence.enter([&a, &a].into_iter(), false, &generation);
         let mut second = sequence.enter([&b].into_iter(), false, &generation);
         let mut third = sequence.enter([&a, &b].into_iter(), false, &generation);
@@ -194,8 +194,8 @@ mod tests {
     #[tokio::test]
     async fn the_next_may_send_before_it_may_write() {
         let (mut sequence, generation) = (Sequence::default(), generations().current());
-        let a = of("a");
-        let Ticket { sending, writing, telling } = sequence.enter([&a].into_iter(), false, &generation);
+        let a = move_of("a");
+        let Ticket { sending, writing, reporting } = sequence.enter([&a].into_iter(), false, &generation);
         let mut second = sequence.enter([&a].into_iter(), false, &generation);
         let in_flight = sending.place();
         drop(sending);
@@ -205,8 +205,8 @@ mod tests {
         assert!(second.writing.come().now_or_never().is_none());
         drop(writing);
         assert!(second.writing.come().now_or_never().is_some());
-        assert!(second.telling.come().now_or_never().is_none());
-        drop(telling);
-        assert!(second.telling.come().now_or_never().is_some());
+        assert!(second.reporting.come().now_or_never().is_none());
+        drop(reporting);
+        assert!(second.reporting.come().now_or_never().is_some());
     }
 }

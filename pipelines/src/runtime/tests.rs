@@ -339,7 +339,7 @@ fn start(graph: Graph, settings: Settings, store: &Arc<Memory>) -> Pipeline {
 struct ManualBatch(Mutex<Option<Vec<Batch>>>);
 
 impl ManualBatch {
-    fn of(batches: Vec<Batch>) -> Arc<InputNode> {
+    fn from_batches(batches: Vec<Batch>) -> Arc<InputNode> {
         input(Self(Mutex::new(Some(batches))))
     }
 }
@@ -405,8 +405,11 @@ async fn sources_are_told_after_the_write() {
     let store = Arc::new(Memory::default());
     store.held.send_replace(true);
     let (batch, mut told) = batch(vec![json!({"n": 1})]);
-    let pipeline =
-        start(graph(vec![ManualBatch::of(vec![batch])], vec![], vec![local("docs")]), settings(1), &store);
+    let pipeline = start(
+        graph(vec![ManualBatch::from_batches(vec![batch])], vec![], vec![local("docs")]),
+        settings(1),
+        &store,
+    );
     pipeline.ended().await;
     while pipeline.figures().filtered == 0 {
         tokio::task::yield_now().await;
@@ -424,7 +427,7 @@ async fn what_was_read_comes_to_its_end_however_long_it_takes() {
         store.held.send_replace(true);
         let (batch, told) = batch(vec![json!({"n": 1})]);
         let pipeline = start(
-            graph(vec![ManualBatch::of(vec![batch])], vec![], vec![local("docs")]),
+            graph(vec![ManualBatch::from_batches(vec![batch])], vec![], vec![local("docs")]),
             settings(1),
             &store,
         );
@@ -472,8 +475,11 @@ async fn what_is_not_through_at_the_end_is_told_so() {
     let store = Arc::new(Memory::default());
     store.held.send_replace(true);
     let (batch, told) = batch(vec![json!({"n": 1})]);
-    let pipeline =
-        start(graph(vec![ManualBatch::of(vec![batch])], vec![], vec![local("docs")]), settings(1), &store);
+    let pipeline = start(
+        graph(vec![ManualBatch::from_batches(vec![batch])], vec![], vec![local("docs")]),
+        settings(1),
+        &store,
+    );
     pipeline.ended().await;
     pipeline.stop(Duration::ZERO).await;
     assert!(told.await.unwrap_or(Err(NotStored::Ended)).is_err());
@@ -497,7 +503,7 @@ async fn a_moved_position_is_the_trouble_of_its_batch_alone() {
     let (mut two, two_told) = batch(vec![json!({"n": 2})]);
     two.position = Some(moved);
     let (three, three_told) = batch(vec![json!({"n": 3})]);
-    let hand = ManualBatch::of(vec![first, one, two, three]);
+    let hand = ManualBatch::from_batches(vec![first, one, two, three]);
     let pipeline = start(graph(vec![hand], vec![], vec![local("docs")]), settings(1), &store);
     pipeline.ended().await;
     store.held.send_replace(false);
@@ -536,7 +542,7 @@ async fn what_cannot_be_stored_becomes_a_dead_letter_with_its_reason() {
         json!({"n": 0}),
     ]);
     let outputs = vec![local("docs"), local("strict")];
-    let graph = graph(vec![ManualBatch::of(vec![batch])], vec![panics, branch], outputs);
+    let graph = graph(vec![ManualBatch::from_batches(vec![batch])], vec![panics, branch], outputs);
     let pipeline = start(graph, settings(1), &store);
     assert_eq!(told.await.unwrap(), Ok(()));
     let state = store.state.lock();
@@ -736,7 +742,7 @@ async fn made_events_follow_and_dropped_ones_end() {
     });
     let (batch, told) = batch(vec![json!({"n": 1}), json!({"n": 2}), json!({"n": 0})]);
     let pipeline = start(
-        graph(vec![ManualBatch::of(vec![batch])], vec![split], vec![local("docs")]),
+        graph(vec![ManualBatch::from_batches(vec![batch])], vec![split], vec![local("docs")]),
         settings(1),
         &store,
     );

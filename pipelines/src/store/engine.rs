@@ -81,15 +81,15 @@ impl Store for OfEngine {
         self.engine.positions(pipeline, source)
     }
 
-    async fn letters(&self, wanted: dead_letter::DeadLetterFilter<'_>) -> Result<dead_letter::Page> {
+    async fn dead_letters(&self, wanted: dead_letter::DeadLetterFilter<'_>) -> Result<dead_letter::Page> {
         dead_letter::list(&self.engine, wanted).await
     }
 
-    fn limit_letters(&self, pipeline: &str, limits: dead_letter::Limits) {
+    fn limit_dead_letters(&self, pipeline: &str, limits: dead_letter::Limits) {
         self.keeper.limit(pipeline, limits);
     }
 
-    async fn keep_letters(&self) -> Result<()> {
+    async fn maintain_dead_letters(&self) -> Result<()> {
         self.keeper.due().await;
         self.keeper.sweep(&self.engine, &self.server).await
     }

@@ -73,18 +73,18 @@ pub trait Store: fmt::Debug + Send + Sync {
     ///
     /// # Errors
     /// The store's.
-    async fn letters(&self, _wanted: DeadLetterFilter<'_>) -> Result<Page> {
+    async fn dead_letters(&self, _wanted: DeadLetterFilter<'_>) -> Result<Page> {
         Ok(Page::default())
     }
 
     /// Sets the limits of a pipeline's dead letters.
-    fn limit_letters(&self, _pipeline: &str, _limits: Limits) {}
+    fn limit_dead_letters(&self, _pipeline: &str, _limits: Limits) {}
 
     /// Waits until dead letters are to be looked after, and does it.
     ///
     /// # Errors
     /// The store's.
-    async fn keep_letters(&self) -> Result<()> {
+    async fn maintain_dead_letters(&self) -> Result<()> {
         std::future::pending().await
     }
 

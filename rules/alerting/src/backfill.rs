@@ -32,7 +32,7 @@ use millrace_runtime::{Error as StorageError, Priority};
 use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until, timeout_at};
 
-pub(crate) use self::progress::{CatchUp, Progress};
+pub(crate) use self::progress::{BackfillRange, Progress};
 use self::progress::{MAX_ROUNDS, PauseDurations};
 use self::turns::{BackfillSlots, WaitingRules};
 use crate::alert_chunks::{AlertChunk, MAX_PENDING, Matches};
@@ -67,21 +67,21 @@ pub(crate) async fn run(shared: Arc<RunnerState>) {
     let mut later: HashMap<String, Instant> = HashMap::new();
     let (mut turns, waiting) = (BackfillSlots::default(), Arc::new(WaitingRules::default()));
     while !*stopping.borrow_and_update() && !shared.engine.is_stopping() {
-        let wanted = shared.store.catching_up();
-        shared.told.only_catching_up(&wanted);
+        let wanted = shared.store.backfilled_rules();
+        shared.status_reporter.retain_backfills(&wanted);
         let wants = |id: &str| wanted.iter().any(|kept| kept.rule.id == id);
         later.retain(|id, until| wants(id) && *until > Instant::now());
         turns.only(wants);
         let can_begin = |kept: &&Arc<StoredRule>| {
             let id = &kept.rule.id;
-            !busy.contains(id) && !later.contains_key(id) && !shared.told.is_paused(id)
+            !busy.contains(id) && !later.contains_key(id) && !shared.status_reporter.is_paused(id)
         };
         let wanting: Vec<Arc<StoredRule>> = wanted.iter().filter(can_begin).cloned().collect();
         let free = AT_A_TIME.saturating_sub(running.len());
         let (begin, wait) = turns.give(wanting, free, |kept| kept.rule.id.as_str());
         waiting.set(wait.len());
         for kept in wait {
-            shared.told.catches_up(&kept.rule.id, |told| told.waits = true);
+            shared.status_reporter.catches_up(&kept.rule.id, |told| told.waits = true);
         }
         for kept in begin {
             let id = kept.rule.id.clone();
@@ -96,14 +96,14 @@ pub(crate) async fn run(shared: Arc<RunnerState>) {
         let next = later.values().min().copied();
         tokio::select! {
             _ = stopping.changed() => {}
-            () = shared.catching_up.notified() => {}
+            () = shared.backfill_requested.notified() => {}
             () = sleep_until(next.unwrap_or_else(Instant::now)), if next.is_some() => {}
             Some(ended) = running.join_next(), if !running.is_empty() => match ended {
                 Ok((id, ended)) => {
                     busy.remove(&id);
                     if let Err(error) = ended {
                         tracing::warn!(rule = id, %error, "a rule does not catch up");
-                        shared.told.catches_up(&id, |told| told.error = Some(error.to_string()));
+                        shared.status_reporter.catches_up(&id, |told| told.error = Some(error.to_string()));
                         later.insert(id, Instant::now() + RETRY);
                     }
                 }
@@ -131,7 +131,7 @@ async fn end(shared: &RunnerState, mut running: JoinSet<(String, Result<()>)>) {
 struct BackfillingRule<'a> {
     shared: &'a RunnerState,
     kept: &'a Arc<StoredRule>,
-    from: CatchUp,
+    from: BackfillRange,
     /// `None` while a step is on its way.
     evaluating: Option<(Matching, Rules)>,
     /// Matches of a step that are evaluated once the raised alerts are written.
@@ -160,8 +160,8 @@ enum BackfillOutcome {
 
 /// Has a rule catch up and go live. It ends early where the rule has become another one, or does not catch up while others wait.
 async fn catch_up(shared: &RunnerState, kept: &Arc<StoredRule>, waiting: &WaitingRules) -> Result<()> {
-    let Some(from) = kept.catching_up else { return Ok(()) };
-    shared.told.catches_up(&kept.rule.id, |told| *told = Progress::default());
+    let Some(from) = kept.backfill else { return Ok(()) };
+    shared.status_reporter.catches_up(&kept.rule.id, |told| *told = Progress::default());
     let rule = Rule { since: 0, ..kept.rule.clone() };
     let (mut rules, mut matching) = (
         Rules::new(Timing::default(), Bounds::default()),
@@ -242,8 +242,7 @@ impl BackfillingRule<'_> {
     /// Returns whether the rule is still this one, and the server goes on.
     fn is_wanted(&self) -> bool {
         let now = self.shared.store.get(&self.kept.rule.id);
-        let same =
-            |now: Arc<StoredRule>| now.rule == self.kept.rule && now.catching_up == self.kept.catching_up;
+        let same = |now: Arc<StoredRule>| now.rule == self.kept.rule && now.backfill == self.kept.backfill;
         now.is_some_and(same) && !self.shared.is_stopping()
     }
 
@@ -257,7 +256,7 @@ impl BackfillingRule<'_> {
                 return Some(core.next);
             }
             tokio::select! {
-                () = self.shared.advanced.notified() => {}
+                () = self.shared.progressed.notified() => {}
                 () = sleep(WRITE_AGAIN) => {}
             }
         }
@@ -337,7 +336,7 @@ impl BackfillingRule<'_> {
     /// Tells that rests do not get shorter, or that they do.
     fn tell_lag(&mut self, lags: Option<String>) {
         self.lags.clone_from(&lags);
-        self.shared.told.catches_up(&self.kept.rule.id, |told| told.error = lags);
+        self.shared.status_reporter.catches_up(&self.kept.rule.id, |told| told.error = lags);
     }
 
     /// Tells why it is paused, unless it is another one by now.
@@ -347,7 +346,7 @@ impl BackfillingRule<'_> {
         if self.is_wanted() {
             let reason = self.paused.take();
             tracing::warn!(rule = self.kept.rule.id, reason, "a rule was paused while it caught up");
-            self.shared.told.catches_up(&self.kept.rule.id, |told| {
+            self.shared.status_reporter.catches_up(&self.kept.rule.id, |told| {
                 (told.error, told.paused) = (reason, true);
             });
         }
@@ -375,7 +374,7 @@ impl BackfillingRule<'_> {
                 for (place, (rule, reason)) in matching.take_told().into_iter().enumerate() {
                     let problem = Operation::Problem { rule, frame, reason };
                     let roles = roles_of(&rules, &problem);
-                    pending.push(Pending::of(problem, frame, place + 1_000_000, now_ms, roles));
+                    pending.push(Pending::from_operation(problem, frame, place + 1_000_000, now_ms, roles));
                 }
             }
             let (mut bytes, mut at_ms, mut paused) = (0, None, None);
@@ -396,7 +395,8 @@ impl BackfillingRule<'_> {
                         true => rows_of(&rules, &operation, 0, now_ms, notifies),
                         false => Vec::new(),
                     };
-                    let raised = Pending::of(operation, frame, place, now_ms, roles).with_rows(rows);
+                    let raised =
+                        Pending::from_operation(operation, frame, place, now_ms, roles).with_rows(rows);
                     bytes += raised.bytes;
                     pending.push(raised);
                 }
@@ -427,7 +427,7 @@ impl BackfillingRule<'_> {
         self.pending.extend(pending);
         self.paused = paused;
         let lags = self.lags.clone();
-        self.shared.told.catches_up(&self.kept.rule.id, |told| {
+        self.shared.status_reporter.catches_up(&self.kept.rule.id, |told| {
             told.at_ms = at_ms.or(told.at_ms);
             told.documents += documents;
             told.error = lags;
@@ -458,7 +458,7 @@ impl BackfillingRule<'_> {
             if !self.is_wanted() {
                 return Ok(BackfillOutcome::Away);
             }
-            match commit::beside(&self.shared.engine, &mut self.pending).await {
+            match commit::commit_beside_feed(&self.shared.engine, &mut self.pending).await {
                 Ok(_) => {
                     self.shared
                         .notifications
@@ -468,7 +468,9 @@ impl BackfillingRule<'_> {
                 }
                 Err(error) => {
                     let reason = format!("alerts cannot be written: {error}");
-                    self.shared.told.catches_up(&self.kept.rule.id, |told| told.error = Some(reason));
+                    self.shared
+                        .status_reporter
+                        .catches_up(&self.kept.rule.id, |told| told.error = Some(reason));
                 }
             }
             sleep(WRITE_AGAIN).await;
@@ -535,7 +537,7 @@ impl BackfillingRule<'_> {
             };
         }
         // Where it cannot be written the others are not held for it.
-        if commit::beside(&self.shared.engine, &mut self.pending).await.is_err() {
+        if commit::commit_beside_feed(&self.shared.engine, &mut self.pending).await.is_err() {
             drop(held);
             return match self.write().await? {
                 BackfillOutcome::On => Ok(LiveTransition::Later),
@@ -559,7 +561,7 @@ impl BackfillingRule<'_> {
             Some(taken) => keep_state(self.shared, taken).await,
             None => Err(StorageError::Internal("there is no state of rules".to_owned())),
         };
-        let put = StoredRule { rule: rule.clone(), catching_up: None, ..StoredRule::clone(&now) };
+        let put = StoredRule { rule: rule.clone(), backfill: None, ..StoredRule::clone(&now) };
         let stored = match stored {
             Ok(()) => self.shared.store.put(put).await.map(drop),
             Err(error) => Err(error.into()),
@@ -571,8 +573,8 @@ impl BackfillingRule<'_> {
         }
         core.ask(&rule);
         core.touched.insert(rule.id.clone());
-        self.shared.told.update(core, None);
-        self.shared.told.no_longer_catches_up(&rule.id);
+        self.shared.status_reporter.update(core, None);
+        self.shared.status_reporter.no_longer_catches_up(&rule.id);
         tracing::info!(rule = rule.id, frame = until, "a rule that caught up is live");
         Ok(LiveTransition::Yes)
     }

@@ -18,7 +18,7 @@ use serde_json::Value;
 use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
-use crate::backfill::CatchUp;
+use crate::backfill::BackfillRange;
 use crate::commit::{Pending, READER};
 use crate::error::{Error, Result};
 use crate::recovery::last_frame;
@@ -64,14 +64,14 @@ pub(crate) fn check_caller(asker: &Principal) -> Result<()> {
 }
 
 /// Says where a rule begins.
-fn begins(what: &str, since: u64, catching_up: Option<CatchUp>) -> String {
-    match catching_up {
+fn begins(what: &str, since: u64, backfill: Option<BackfillRange>) -> String {
+    match backfill {
         None => format!("{what} begins behind frame {since}"),
-        Some(CatchUp { seen_from, raised_from: None }) => format!(
+        Some(BackfillRange { seen_from, raised_from: None }) => format!(
             "{what} begins behind frame {since}, once it knows what was written since {}",
             Time::from_ms(seen_from).iso()
         ),
-        Some(CatchUp { raised_from: Some(from), .. }) => {
+        Some(BackfillRange { raised_from: Some(from), .. }) => {
             format!("{what} begins with what was written since {}", Time::from_ms(from).iso())
         }
     }
@@ -94,17 +94,17 @@ impl RunnerState {
     pub(crate) async fn held(&self) -> Result<StateGuard> {
         let there = async {
             // Seen by the runner, which ends its batch then.
-            let _turn = self.turn.lock().await;
+            let _queued = self.change_queue.lock().await;
             loop {
-                let mut advanced = pin!(self.advanced.notified());
-                advanced.as_mut().enable();
+                let mut progressed = pin!(self.progressed.notified());
+                progressed.as_mut().enable();
                 let held = Arc::clone(&self.core).lock_owned().await;
                 match held.as_ref() {
                     Some(core) if core.can_be_changed() => return held,
                     None if self.store.is_empty() => return held,
                     _ => drop(held),
                 }
-                advanced.await;
+                progressed.await;
             }
         };
         tokio::time::timeout(PATIENCE, there).await.map_err(|_| {
@@ -153,16 +153,16 @@ impl RunnerState {
             let held = if is_named { self.with_state_stored(held).await? } else { held };
             let begins_at = async {
                 let since = self.since(&held).await?;
-                let catching_up = self.catching_up(asker, &definition, from, now_ms).await?;
-                Ok::<_, Error>((since, catching_up))
+                let backfill = self.backfill_range(asker, &definition, from, now_ms).await?;
+                Ok::<_, Error>((since, backfill))
             };
             // What is held for a first rule is let go where that fails.
-            let (since, catching_up) = begins_at.await.inspect_err(|_| self.changed.notify_one())?;
-            let message = begins("rule", since, catching_up);
+            let (since, backfill) = begins_at.await.inspect_err(|_| self.changed.notify_one())?;
+            let message = begins("rule", since, backfill);
             let rule = Rule { id: id.clone(), revision: 1, since, owner, definition };
             // What has its id and is no rule is replaced.
             let version = self.store.version_of_unreadable(&id).filter(|_| sees_all(asker));
-            self.save(held, StoredRule { rule, quiet: Vec::new(), catching_up, version }).await?;
+            self.save(held, StoredRule { rule, quiet: Vec::new(), backfill, version }).await?;
             return Ok(Changed { id, created: true, message });
         };
         let mut edit = edit(&before.rule.definition, &definition);
@@ -171,25 +171,25 @@ impl RunnerState {
         }
         // A new revision of a rule that is paused goes on where the one before ended.
         let paused = self.paused(&held, &before).filter(|_| definition.enabled && from.is_none());
-        let (revision, since, catching_up, keeps, message) = match edit {
+        let (revision, since, backfill, keeps, message) = match edit {
             Edit::NewRevision { because } => {
                 let since = match paused {
                     Some((frame, _)) => frame.saturating_sub(1).max(before.rule.since),
                     None => self.since_of_revision(&held, &before, &definition, &owner).await?,
                 };
                 let from = from.or(paused.map(|(_, at_ms)| at_ms));
-                let catching_up = self.catching_up(asker, &definition, from, now_ms).await?;
-                let begins = begins("a new revision", since, catching_up);
+                let backfill = self.backfill_range(asker, &definition, from, now_ms).await?;
+                let begins = begins("a new revision", since, backfill);
                 let message = format!("{begins}: {}", because.join(", "));
-                (before.rule.revision + 1, since, catching_up, Vec::new(), message)
+                (before.rule.revision + 1, since, backfill, Vec::new(), message)
             }
             Edit::KeepsState { changed } => {
                 let message = format!("state is kept; changed: {}", changed.join(", "));
-                (before.rule.revision, before.rule.since, before.catching_up, changed, message)
+                (before.rule.revision, before.rule.since, before.backfill, changed, message)
             }
             Edit::Same => {
                 let message = "nothing has changed".to_owned();
-                (before.rule.revision, before.rule.since, before.catching_up, Vec::new(), message)
+                (before.rule.revision, before.rule.since, before.backfill, Vec::new(), message)
             }
         };
         let enables = definition.enabled && !before.rule.definition.enabled;
@@ -199,7 +199,7 @@ impl RunnerState {
         let held = if goes_on_otherwise { self.with_state_stored(held).await? } else { held };
         let is_new = revision != before.rule.revision;
         let rule = Rule { id: id.clone(), revision, since, owner, definition };
-        let mut kept = StoredRule { rule, catching_up, ..StoredRule::clone(&before) };
+        let mut kept = StoredRule { rule, backfill, ..StoredRule::clone(&before) };
         if enables && !is_new {
             self.begin_now(&mut kept, &held).await?;
         }
@@ -209,16 +209,16 @@ impl RunnerState {
 
     /// Decides what a rule has to see of what is stored. It is asked once it is known which frame is the last that the rule does
     /// not see as it arrives: where there is no index then, there is nothing before that either.
-    async fn catching_up(
+    async fn backfill_range(
         &self,
         asker: &Principal,
         definition: &Definition,
         from: Option<i64>,
         now_ms: i64,
-    ) -> Result<Option<CatchUp>> {
-        let Some(catching_up) = CatchUp::new(definition, from, now_ms) else { return Ok(None) };
+    ) -> Result<Option<BackfillRange>> {
+        let Some(backfill) = BackfillRange::new(definition, from, now_ms) else { return Ok(None) };
         let has_history = matching::watches_any(&self.engine, asker, definition).await?;
-        Ok(Some(catching_up).filter(|_| has_history))
+        Ok(Some(backfill).filter(|_| has_history))
     }
 
     /// Finds the rule that a definition takes the place of.
@@ -268,7 +268,7 @@ impl RunnerState {
         definition: &Definition,
         owner: &str,
     ) -> Result<u64> {
-        let runs = before.rule.definition.enabled && before.catching_up.is_none();
+        let runs = before.rule.definition.enabled && before.backfill.is_none();
         let watches_same = before.rule.owner == owner && before.rule.definition.index == definition.index;
         // Of frames that are read back there are only the indices that were watched as that began.
         match held.as_ref().filter(|core| runs && (watches_same || !core.reading_gap)) {
@@ -280,15 +280,15 @@ impl RunnerState {
     /// Has a rule that has not caught up yet, or has no state any more, begin now as it is enabled: events of the time while it
     /// was disabled or paused only count for its prior knowledge. One that begins at a time that somebody said begins there.
     async fn begin_now(&self, kept: &mut StoredRule, held: &StateGuard) -> Result<()> {
-        let begins = match kept.catching_up {
-            Some(CatchUp { raised_from, .. }) => raised_from.is_none(),
-            None => held.as_ref().is_some_and(|core| core.rules.begins_anew(&kept.rule)),
+        let begins = match kept.backfill {
+            Some(BackfillRange { raised_from, .. }) => raised_from.is_none(),
+            None => held.as_ref().is_some_and(|core| core.rules.restarts(&kept.rule)),
         };
-        let catching_up = CatchUp::new(&kept.rule.definition, None, self.engine.clock().now_ms());
+        let backfill = BackfillRange::new(&kept.rule.definition, None, self.engine.clock().now_ms());
         // One that need not know anything of before is in memory already, and sees what is on its way.
-        if begins && (kept.catching_up.is_some() || catching_up.is_some()) {
+        if begins && (kept.backfill.is_some() || backfill.is_some()) {
             kept.rule.since = self.since(held).await?;
-            kept.catching_up = catching_up;
+            kept.backfill = backfill;
         }
         Ok(())
     }
@@ -330,7 +330,7 @@ impl RunnerState {
     /// Has a rule run as it is stored, or catch up first.
     pub(crate) fn begin(&self, held: &mut StateGuard, kept: &StoredRule) {
         if let Some(core) = held.as_mut() {
-            if kept.catching_up.is_some() {
+            if kept.backfill.is_some() {
                 core.rules.remove(&kept.rule.id);
                 core.matching.remove(&kept.rule.id);
             } else {
@@ -338,10 +338,10 @@ impl RunnerState {
                 core.ask(&kept.rule);
             }
             core.touched.insert(kept.rule.id.clone());
-            self.told.update(core, None);
+            self.status_reporter.update(core, None);
         }
-        self.told.begins_anew(&kept.rule.id);
-        self.catching_up.notify_one();
+        self.status_reporter.restart(&kept.rule.id);
+        self.backfill_requested.notify_one();
     }
 
     /// Deletes a rule.
@@ -359,7 +359,7 @@ impl RunnerState {
             core.rules.remove(id);
             core.matching.remove(id);
             core.touched.insert(id.to_owned());
-            self.told.update(core, None);
+            self.status_reporter.update(core, None);
         }
         Ok(())
     }
@@ -371,7 +371,7 @@ impl RunnerState {
     pub(crate) async fn enable(&self, asker: &Principal, id: &str, enabled: bool) -> Result<()> {
         let mut held = self.held().await?;
         let before = self.seen(asker, id)?;
-        let was_paused = before.catching_up.is_some() && self.told.is_paused(id);
+        let was_paused = before.backfill.is_some() && self.status_reporter.is_paused(id);
         if before.rule.definition.enabled != enabled || (enabled && was_paused) {
             held = self.with_state_stored(held).await?;
             let mut kept = StoredRule::clone(&before);
@@ -384,7 +384,7 @@ impl RunnerState {
         if let Some((_, at_ms)) = self.paused(&held, &before).filter(|_| enabled) {
             let held = self.with_state_stored(held).await?;
             let mut kept = StoredRule::clone(&before);
-            kept.catching_up = Some(CatchUp::resumed(&kept.rule.definition, at_ms));
+            kept.backfill = Some(BackfillRange::resumed(&kept.rule.definition, at_ms));
             return self.save(held, kept).await;
         }
         let Some(core) = held.as_mut() else { return Ok(()) };
@@ -393,7 +393,7 @@ impl RunnerState {
             core.rules.resume(id);
             core.ask(&before.rule);
             core.touched.insert(id.to_owned());
-            self.told.update(core, None);
+            self.status_reporter.update(core, None);
             self.with_state_stored(held).await?;
         }
         Ok(())
@@ -426,7 +426,7 @@ impl RunnerState {
         let kept = self.store.put(kept).await?;
         let Some(core) = held.as_mut() else { return Ok(()) };
         // One that catches up looks by itself.
-        if kept.catching_up.is_none() && !core.rules.quiet(id, quiet.clone()) {
+        if kept.backfill.is_none() && !core.rules.quiet(id, quiet.clone()) {
             return Err(Error::TooMany(format!("rule [{id}] is silenced too often already")));
         }
         let frame = core.next.saturating_sub(1);

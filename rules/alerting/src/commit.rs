@@ -66,7 +66,13 @@ impl Pending {
 
     /// Makes it of what rules say at a frame; `place` tells apart what one frame has of it. What is wrong with a rule is told to
     /// the roles that it is for.
-    pub(crate) fn of(operation: Operation, frame: u64, place: usize, now_ms: i64, roles: &[String]) -> Self {
+    pub(crate) fn from_operation(
+        operation: Operation,
+        frame: u64,
+        place: usize,
+        now_ms: i64,
+        roles: &[String],
+    ) -> Self {
         match operation {
             Operation::Alert { id, document, .. } => Self::new(frame, ALERT, id, Action::Create, &document),
             Operation::Silence { id, document, .. } => {
@@ -189,7 +195,10 @@ async fn is_there(session: &Session, Pending { ops, .. }: &Pending) -> bool {
 ///
 /// # Errors
 /// The store's; what is not written yet is still pending then.
-pub(crate) async fn beside(engine: &Arc<Engine>, pending: &mut VecDeque<Pending>) -> Result<Vec<String>> {
+pub(crate) async fn commit_beside_feed(
+    engine: &Arc<Engine>,
+    pending: &mut VecDeque<Pending>,
+) -> Result<Vec<String>> {
     let mut done = Vec::new();
     while !pending.is_empty() {
         let count = fitting(pending);
@@ -377,8 +386,8 @@ mod tests {
             time,
         };
         let pending = [
-            Pending::of(recovery("for ops"), 1, 0, 0, &roles),
-            Pending::of(recovery("for all"), 1, 1, 0, &[]),
+            Pending::from_operation(recovery("for ops"), 1, 0, 0, &roles),
+            Pending::from_operation(recovery("for all"), 1, 1, 0, &[]),
         ];
         let of = roles_of_changes(pending.iter());
         assert_eq!(of, HashMap::from([("for ops".to_owned(), roles.to_vec())]));

@@ -142,11 +142,11 @@ impl Alerting {
             store: Store::load(engine).await?,
             snapshots: Snapshots::new(engine),
             core: Arc::default(),
-            turn: Arc::default(),
-            told: RuleStatusReporter::default(),
+            change_queue: Arc::default(),
+            status_reporter: RuleStatusReporter::default(),
             changed: Notify::new(),
-            catching_up: Notify::new(),
-            advanced: Notify::new(),
+            backfill_requested: Notify::new(),
+            progressed: Notify::new(),
             stopping: watch::Sender::new(false),
         });
         let tasks = [
@@ -279,15 +279,17 @@ impl Alerting {
     /// For how long the oldest frame that is not evaluated has been waiting, and the time, both in milliseconds.
     fn now(&self) -> (i64, i64) {
         let engine = &self.shared.engine;
-        (self.shared.told.lag_ms(engine), engine.clock().now_ms())
+        (self.shared.status_reporter.lag_ms(engine), engine.clock().now_ms())
     }
 
     /// Tells why rules are not evaluated, or their alerts not written; nothing where all is well.
     pub fn faults(&self) -> Vec<String> {
-        let mut faults = self.shared.told.faults();
+        let mut faults = self.shared.status_reporter.faults();
         let store = &self.shared.store;
         faults.extend(
-            self.shared.told.blind(|id| store.get(id).is_some_and(|kept| kept.rule.definition.enabled)),
+            self.shared
+                .status_reporter
+                .describe_unwatched(|id| store.get(id).is_some_and(|kept| kept.rule.definition.enabled)),
         );
         faults.extend(self.shared.store.unreadable());
         faults.extend(self.shared.notifications.iter().flat_map(Notifications::faults));

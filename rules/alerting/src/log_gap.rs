@@ -21,7 +21,9 @@ use uuid::Uuid;
 
 use crate::commit::Pending;
 use crate::frame_reader::FrameReader;
-use crate::runner::{MaintenanceTimes, RunnerState, StateGuard, evaluate, hold, keep, write_pending};
+use crate::runner::{
+    MaintenanceTimes, RunnerState, StateGuard, evaluate, lock_state, run_maintenance, write_pending,
+};
 
 /// Wait before the first retry of a read; each further wait is twice as long, up to the bound.
 const RETRY: Duration = Duration::from_millis(500);
@@ -43,7 +45,7 @@ pub(crate) async fn read_back(
         behind = frames.end,
         "rules read frames back that the log does not have"
     );
-    if let Some(core) = hold(shared).await?.as_mut() {
+    if let Some(core) = lock_state(shared).await?.as_mut() {
         core.reading_gap = true;
     }
     let mut gap = GapFrames { frames, rows: 0, missing: 0, failures: 0, tries: 0, damaged: BTreeMap::new() };
@@ -55,7 +57,7 @@ pub(crate) async fn read_back(
         return read.map(drop);
     }
     let (frames, what) = (&gap.frames, gap.told());
-    let mut held = hold(shared).await?;
+    let mut held = lock_state(shared).await?;
     if let Some(core) = held.as_mut() {
         let now_ms = shared.engine.clock().now_ms();
         core.pending.push_back(Pending::gap(frames.start, frames.end.saturating_sub(1), &what, now_ms));
@@ -63,7 +65,7 @@ pub(crate) async fn read_back(
         core.reading_gap = false;
     }
     let written = write_pending(shared, held).await;
-    shared.advanced.notify_waiters();
+    shared.progressed.notify_waiters();
     written
 }
 
@@ -103,12 +105,12 @@ impl GapFrames {
             if let Some(core) = shared.core.lock().await.as_mut() {
                 core.rules.forget_pieces();
             }
-            shared.advanced.notify_waiters();
+            shared.progressed.notify_waiters();
             if is_damage(&error) && self.finds_damage(shared).await? {
                 continue;
             }
             let Range { start, end } = &self.frames;
-            shared.told.set_fault(Some(format!(
+            shared.status_reporter.set_fault(Some(format!(
                 "frames {start} to {} cannot be read back, so rules are not evaluated; it is tried again: {error}",
                 end.saturating_sub(1)
             )));
@@ -117,7 +119,7 @@ impl GapFrames {
                 () = sleep(wait(self.tries)) => {}
             }
             self.tries = self.tries.saturating_add(1);
-            keep(shared, done).await?;
+            run_maintenance(shared, done).await?;
         }
     }
 
@@ -145,9 +147,9 @@ impl GapFrames {
                     self.rows += step.rows;
                     evaluate(shared, step, done).await?;
                     if std::mem::take(&mut self.tries) > 0 {
-                        shared.told.set_fault(None);
+                        shared.status_reporter.set_fault(None);
                     }
-                    keep(shared, done).await?;
+                    run_maintenance(shared, done).await?;
                 }
                 Ok(None) => break,
                 Err(error) => return Ok(GapReadOutcome::Failed(error)),
@@ -159,7 +161,7 @@ impl GapFrames {
 
     /// Returns the input that is still to be read: the indices that rules watch, but for those that are damaged, and the frames.
     async fn rest(&self, shared: &RunnerState) -> Result<(Vec<Arc<Index>>, Range<u64>)> {
-        let mut held: StateGuard = hold(shared).await?;
+        let mut held: StateGuard = lock_state(shared).await?;
         let find = move || {
             let next = held.as_ref().map_or(0, |core| core.next);
             Ok((held.as_mut().map(|core| core.matching.watched()).unwrap_or_default(), next))

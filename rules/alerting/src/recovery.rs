@@ -39,7 +39,7 @@ pub(crate) async fn recover(shared: &RunnerState) -> Result<FeedReader> {
     let usable: Vec<LoadedSnapshot> = found.into_iter().filter(|found| found.position <= last).collect();
     let committed = position.next().map_or(0, |next| next.saturating_sub(1));
     // Those that catch up join the others once they have; what a snapshot may have of them is not used.
-    let live: Vec<Arc<StoredRule>> = kept.iter().filter(|kept| kept.catching_up.is_none()).cloned().collect();
+    let live: Vec<Arc<StoredRule>> = kept.iter().filter(|kept| kept.backfill.is_none()).cloned().collect();
     let rules: Vec<Rule> = live.iter().map(|kept| kept.rule.clone()).collect();
     let restore = move || Ok(restored(usable, &rules, committed));
     let (mut rules, failed) = engine.compute().run(Priority::Ingest, restore).await?;
@@ -73,10 +73,10 @@ pub(crate) async fn recover(shared: &RunnerState) -> Result<FeedReader> {
         let reason = format!("its state was lost, it begins anew: {reason}");
         let problem = Operation::Problem { rule, frame, reason };
         let roles = roles_of(&new.rules, &problem);
-        new.pending.push_back(Pending::of(problem, frame, place, now_ms, roles));
+        new.pending.push_back(Pending::from_operation(problem, frame, place, now_ms, roles));
     }
     new.touched = kept.iter().map(|kept| kept.rule.id.clone()).collect();
-    shared.told.update(&mut new, None);
+    shared.status_reporter.update(&mut new, None);
     *core = Some(new);
     engine.follow(Some(next))
 }

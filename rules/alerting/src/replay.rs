@@ -172,7 +172,7 @@ impl Alerting {
                 (some, left) = engine.compute().run(Priority::Background, written).await?;
                 let RuleOutput { mut alerts, changes } = some;
                 ran.alerts += alerts.len() as u64;
-                let new = commit::beside(engine, &mut alerts).await?;
+                let new = commit::commit_beside_feed(engine, &mut alerts).await?;
                 ran.created += new.len() as u64;
                 // Only rules that wait for windows change what they have raised.
                 if is_waiting {
@@ -180,7 +180,7 @@ impl Alerting {
                 }
                 // What is there already may know more than what was evaluated here.
                 let changes = changes.into_iter().filter(|(id, _)| created.contains(id));
-                commit::beside(engine, &mut changes.map(|(_, change)| change).collect()).await?;
+                commit::commit_beside_feed(engine, &mut changes.map(|(_, change)| change).collect()).await?;
                 if let Some(notifications) = notifications {
                     notifications.committed(0, true);
                 }

@@ -33,7 +33,7 @@ const GATHERED: Duration = Duration::from_millis(20);
 const MAX_FRAMES: usize = 4_096;
 const MAX_ROWS: usize = 100_000;
 /// Evaluation may run at most this many times longer than matching before a pending rule change forces a rematch.
-const SELDOM: u32 = 4;
+const REMATCH_RATIO: u32 = 4;
 /// Interval between two checks for due work.
 const TICK: Duration = Duration::from_secs(1);
 /// Interval at which the position is stored, where no alert takes it along. It is the heartbeat of rules that wait, and as such
@@ -65,14 +65,14 @@ pub(crate) struct RunnerState {
     /// `None` while there are no rules, or they are not there again after a fault.
     pub(crate) core: Arc<tokio::sync::Mutex<Option<Core>>>,
     /// Held by who waits for the rules to change them, until they are held.
-    pub(crate) turn: Arc<tokio::sync::Mutex<()>>,
-    pub(crate) told: RuleStatusReporter,
+    pub(crate) change_queue: Arc<tokio::sync::Mutex<()>>,
+    pub(crate) status_reporter: RuleStatusReporter,
     /// Told when there may be a first rule.
     pub(crate) changed: Notify,
     /// Told when there may be a rule that has to catch up.
-    pub(crate) catching_up: Notify,
+    pub(crate) backfill_requested: Notify,
     /// Told when rules have seen more of the feed.
-    pub(crate) advanced: Notify,
+    pub(crate) progressed: Notify,
     pub(crate) stopping: watch::Sender<bool>,
 }
 
@@ -121,7 +121,7 @@ pub(crate) async fn run(shared: Arc<RunnerState>) {
             Ok(FeedEnd::NoRules) => None,
             Err(_) if shared.engine.is_stopping() => return,
             Err(error) => {
-                shared.told.set_fault(Some(format!("rules are not evaluated: {error}")));
+                shared.status_reporter.set_fault(Some(format!("rules are not evaluated: {error}")));
                 *shared.core.lock().await = None;
                 Some(RETRY)
             }
@@ -140,8 +140,8 @@ async fn follow(shared: &Arc<RunnerState>) -> Result<FeedEnd> {
         return Ok(FeedEnd::NoRules);
     }
     let mut reader = recovery::recover(shared).await?;
-    shared.advanced.notify_waiters();
-    shared.told.set_fault(None);
+    shared.progressed.notify_waiters();
+    shared.status_reporter.set_fault(None);
     let mut stopping = shared.stopping.subscribe();
     let mut ticks = interval(TICK);
     ticks.set_missed_tick_behavior(MissedTickBehavior::Delay);
@@ -177,7 +177,7 @@ async fn follow(shared: &Arc<RunnerState>) -> Result<FeedEnd> {
                 }
             }
         }
-        keep(shared, &mut done).await?;
+        run_maintenance(shared, &mut done).await?;
     }
 }
 
@@ -192,7 +192,7 @@ async fn is_over(shared: &RunnerState) -> Result<bool> {
     let storing = shared.snapshots.storing().await;
     on_files(shared, move || storing.clear()).await?;
     shared.engine.release_lease(READER).await?;
-    shared.advanced.notify_waiters();
+    shared.progressed.notify_waiters();
     Ok(true)
 }
 
@@ -222,7 +222,7 @@ async fn gather(
 
 pub(crate) type StateGuard = OwnedMutexGuard<Option<Core>>;
 
-pub(crate) async fn hold(shared: &RunnerState) -> Result<StateGuard> {
+pub(crate) async fn lock_state(shared: &RunnerState) -> Result<StateGuard> {
     let held = Arc::clone(&shared.core).lock_owned().await;
     match held.is_some() {
         true => Ok(held),
@@ -232,14 +232,14 @@ pub(crate) async fn hold(shared: &RunnerState) -> Result<StateGuard> {
 
 /// Holds the rules behind those who wait to change them, unless they have to wait on.
 async fn hold_behind_changes(shared: &RunnerState) -> Result<StateGuard> {
-    let held = hold(shared).await?;
+    let held = lock_state(shared).await?;
     if !held.as_ref().is_some_and(Core::can_be_changed) {
         return Ok(held);
     }
     drop(held);
     // Who has the turn keeps it until the rules are held.
-    drop(shared.turn.lock().await);
-    hold(shared).await
+    drop(shared.change_queue.lock().await);
+    lock_state(shared).await
 }
 
 /// Evaluates frames and commits what rules raise.
@@ -253,7 +253,7 @@ pub(crate) async fn evaluate(shared: &RunnerState, step: Step, done: &mut Mainte
             break;
         }
         if rest.is_some() {
-            keep(shared, done).await?;
+            run_maintenance(shared, done).await?;
         }
     }
     Ok(())
@@ -277,8 +277,9 @@ async fn evaluate_some(
     let (found, took) = (Instant::now(), began.elapsed());
     done.worked += took;
     loop {
-        let (turn, stopping) = (Arc::clone(&shared.turn), shared.stopping.subscribe());
-        let change_waits = move || found.elapsed() >= took * SELDOM && turn.try_lock().is_err();
+        let (change_queue, stopping) = (Arc::clone(&shared.change_queue), shared.stopping.subscribe());
+        let change_waits =
+            move || found.elapsed() >= took * REMATCH_RATIO && change_queue.try_lock().is_err();
         let ends_early = move || *stopping.borrow() || change_waits();
         let job = move || {
             let parts = held.as_mut().zip(matches.as_mut());
@@ -291,10 +292,10 @@ async fn evaluate_some(
         (held, matches, next) = compute.run(Priority::Follow, job).await?;
         done.worked += began.elapsed();
         if let Some(core) = held.as_mut() {
-            shared.told.update(core, time_ms.filter(|_| next == NextStep::Frames));
+            shared.status_reporter.update(core, time_ms.filter(|_| next == NextStep::Frames));
         }
         // Who waits for that asks for the rules while they are still held, and is not late.
-        shared.advanced.notify_waiters();
+        shared.progressed.notify_waiters();
         commit(shared, held, done).await?;
         match next {
             NextStep::Frames => return Ok(None),
@@ -305,7 +306,7 @@ async fn evaluate_some(
         if *shared.stopping.borrow() {
             return Ok(None);
         }
-        held = hold(shared).await?;
+        held = lock_state(shared).await?;
     }
 }
 
@@ -344,12 +345,12 @@ pub(crate) async fn write_pending(shared: &RunnerState, mut held: StateGuard) ->
     loop {
         let Some(core) = held.as_mut() else { return Ok(()) };
         if core.pending.is_empty() {
-            shared.told.set_fault(None);
+            shared.status_reporter.set_fault(None);
             return Ok(());
         }
-        shared.told.set_writing(true);
+        shared.status_reporter.set_writing(true);
         let written = core.position.commit(&shared.engine, &mut core.pending, core.next).await;
-        shared.told.set_writing(false);
+        shared.status_reporter.set_writing(false);
         match written {
             Ok(()) => {
                 shared.tell_committed(&core.position, true);
@@ -359,7 +360,7 @@ pub(crate) async fn write_pending(shared: &RunnerState, mut held: StateGuard) ->
             Err(error) if shared.engine.is_stopping() => return Err(error),
             Err(error) => {
                 let reason = format!("alerts cannot be written, so rules are not evaluated: {error}");
-                shared.told.set_fault(Some(reason));
+                shared.status_reporter.set_fault(Some(reason));
             }
         }
         drop(held);
@@ -370,15 +371,15 @@ pub(crate) async fn write_pending(shared: &RunnerState, mut held: StateGuard) ->
             _ = stopping.changed() => {}
             () = sleep(RETRY) => {}
         }
-        held = hold(shared).await?;
+        held = lock_state(shared).await?;
     }
 }
 
 /// Does what is due.
-pub(crate) async fn keep(shared: &RunnerState, done: &mut MaintenanceTimes) -> Result<()> {
+pub(crate) async fn run_maintenance(shared: &RunnerState, done: &mut MaintenanceTimes) -> Result<()> {
     if done.minute.elapsed() >= MINUTE {
         done.minute = Instant::now();
-        let mut held = hold(shared).await?;
+        let mut held = lock_state(shared).await?;
         match shared.store.look_again().await {
             Ok(found) => found.into_iter().for_each(|kept| shared.begin(&mut held, &kept)),
             Err(error) => tracing::warn!(%error, "what is no rule was not looked at again"),
@@ -398,7 +399,7 @@ pub(crate) async fn keep(shared: &RunnerState, done: &mut MaintenanceTimes) -> R
         commit(shared, held, done).await?;
     }
     if done.position.elapsed() >= POSITION_EVERY {
-        let held = hold(shared).await?;
+        let held = lock_state(shared).await?;
         commit(shared, held, done).await?;
     }
     let apart = SNAPSHOT_EVERY.max(done.snapshot_took * SNAPSHOT_SHARE);
@@ -408,7 +409,7 @@ pub(crate) async fn keep(shared: &RunnerState, done: &mut MaintenanceTimes) -> R
         || (is_much && done.snapshot.elapsed() >= done.snapshot_took * SNAPSHOT_SHARE);
     if is_due && done.bytes > 0 {
         let began = Instant::now();
-        match store_state(shared, hold(shared).await?).await {
+        match store_state(shared, lock_state(shared).await?).await {
             Ok(true) => (done.bytes, done.worked) = (0, Duration::ZERO),
             Ok(false) => {}
             // Those of before are still there, and hold the log.
@@ -471,7 +472,7 @@ pub(crate) async fn keep_state(shared: &RunnerState, taken: StateSnapshot) -> Re
 
 /// Stores what there is to be stored at the end.
 async fn stop(shared: &RunnerState) -> Result<()> {
-    store_state(shared, hold(shared).await?).await.map(drop)
+    store_state(shared, lock_state(shared).await?).await.map(drop)
 }
 
 /// Runs a job that changes files; with or without a waiting caller, the directory is the engine's until it has ended.

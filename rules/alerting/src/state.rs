@@ -179,7 +179,7 @@ impl Core {
             rows = self.problem_rows(&rule.clone(), &format!("it is paused: {reason}"), frame, now_ms);
         }
         let roles = roles_of(&self.rules, &operation);
-        let pending = Pending::of(operation, frame, place, now_ms, roles).with_rows(rows);
+        let pending = Pending::from_operation(operation, frame, place, now_ms, roles).with_rows(rows);
         let bytes = pending.bytes;
         self.pending.push_back(pending);
         bytes
@@ -217,7 +217,8 @@ impl Core {
             let problem = Operation::Problem { rule, frame, reason };
             let roles = roles_of(&self.rules, &problem);
             // Behind what rules tell of the same frame.
-            let pending = Pending::of(problem, frame, place + 1_000_000, now_ms, roles).with_rows(rows);
+            let pending =
+                Pending::from_operation(problem, frame, place + 1_000_000, now_ms, roles).with_rows(rows);
             self.pending.push_back(pending);
         }
     }

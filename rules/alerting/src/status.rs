@@ -142,7 +142,7 @@ impl RunnerState {
 
     /// Writes the record of a rule, with why its channels cannot send.
     pub(crate) fn record(&self, kept: &StoredRule, lag_ms: i64, now_ms: i64) -> Value {
-        let mut record = self.told.record(kept, lag_ms, now_ms);
+        let mut record = self.status_reporter.record(kept, lag_ms, now_ms);
         let definition = &kept.rule.definition;
         let warnings = match &self.notifications {
             Some(notifications) => notifications.warnings(definition),

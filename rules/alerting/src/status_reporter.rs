@@ -24,7 +24,7 @@ const LONG_WRITE: Duration = Duration::from_secs(3);
 pub(crate) struct RuleStatusReporter {
     rules: Mutex<HashMap<String, Status>>,
     problems: Mutex<BTreeMap<String, String>>,
-    catching_up: Mutex<BTreeMap<String, Progress>>,
+    backfills: Mutex<BTreeMap<String, Progress>>,
     fault: Mutex<Option<String>>,
     /// That rules have more filters than are kept.
     overload: Mutex<Option<String>>,
@@ -66,17 +66,17 @@ impl RuleStatusReporter {
 
     /// Notes how far a rule is that catches up.
     pub(crate) fn catches_up(&self, rule: &str, change: impl FnOnce(&mut Progress)) {
-        change(self.catching_up.lock().entry(rule.to_owned()).or_default());
+        change(self.backfills.lock().entry(rule.to_owned()).or_default());
     }
 
     /// Returns whether a rule was paused while it caught up.
     pub(crate) fn is_paused(&self, rule: &str) -> bool {
-        self.catching_up.lock().get(rule).is_some_and(|told| told.paused)
+        self.backfills.lock().get(rule).is_some_and(|told| told.paused)
     }
 
     /// Has one that was begin anew: it was changed, or enabled.
-    pub(crate) fn begins_anew(&self, rule: &str) {
-        let mut told = self.catching_up.lock();
+    pub(crate) fn restart(&self, rule: &str) {
+        let mut told = self.backfills.lock();
         if told.get(rule).is_some_and(|told| told.paused) {
             told.remove(rule);
         }
@@ -84,12 +84,12 @@ impl RuleStatusReporter {
 
     /// Notes that a rule does not catch up any more.
     pub(crate) fn no_longer_catches_up(&self, rule: &str) {
-        self.catching_up.lock().remove(rule);
+        self.backfills.lock().remove(rule);
     }
 
     /// Forgets rules that do not catch up any more.
-    pub(crate) fn only_catching_up(&self, rules: &[Arc<StoredRule>]) {
-        self.catching_up.lock().retain(|id, _| rules.iter().any(|kept| kept.rule.id == *id));
+    pub(crate) fn retain_backfills(&self, rules: &[Arc<StoredRule>]) {
+        self.backfills.lock().retain(|id, _| rules.iter().any(|kept| kept.rule.id == *id));
     }
 
     /// Notes why rules do not go on, or that they do.
@@ -116,7 +116,7 @@ impl RuleStatusReporter {
 
     /// Tells how many rules do not watch what they are to watch: those that are paused, and those of which some index cannot be
     /// asked. Which these are, and why, is for those who see them.
-    pub(crate) fn blind(&self, is_enabled: impl Fn(&str) -> bool) -> Option<String> {
+    pub(crate) fn describe_unwatched(&self, is_enabled: impl Fn(&str) -> bool) -> Option<String> {
         let is_paused = |status: &Status| matches!(status.condition, Condition::Paused { .. });
         let mut paused: BTreeSet<String> = self
             .rules
@@ -125,11 +125,11 @@ impl RuleStatusReporter {
             .filter(|(_, status)| is_paused(status))
             .map(|(id, _)| id.clone())
             .collect();
-        paused
-            .extend(self.catching_up.lock().iter().filter(|(_, told)| told.paused).map(|(id, _)| id.clone()));
+        paused.extend(self.backfills.lock().iter().filter(|(_, told)| told.paused).map(|(id, _)| id.clone()));
         paused.retain(|id| is_enabled(id));
-        let blind = self.problems.lock().keys().filter(|id| !paused.contains(*id) && is_enabled(id)).count();
-        let parts = [("paused", paused.len()), ("not watching all of their patterns", blind)];
+        let unwatched =
+            self.problems.lock().keys().filter(|id| !paused.contains(*id) && is_enabled(id)).count();
+        let parts = [("paused", paused.len()), ("not watching all of their patterns", unwatched)];
         let parts: Vec<String> = parts
             .into_iter()
             .filter(|(_, count)| *count > 0)
@@ -167,8 +167,8 @@ impl RuleStatusReporter {
         let error = reason.or_else(|| self.problems.lock().get(&rule.id).cloned());
         // A rule that was saved a moment ago has not run yet.
         let has_run = definition.enabled && next > rule.since + 1 && time_ms > 0;
-        let progress = kept.catching_up.map(|from| {
-            let progress = self.catching_up.lock().get(&rule.id).cloned().unwrap_or_default();
+        let progress = kept.backfill.map(|from| {
+            let progress = self.backfills.lock().get(&rule.id).cloned().unwrap_or_default();
             (from, progress)
         });
         let (has_run, time_ms, lag_ms) = match &progress {

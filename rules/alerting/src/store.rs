@@ -16,7 +16,7 @@ use millrace_rules::engine::{Rule, SilenceOrder};
 use millrace_runtime::Error as StorageError;
 use serde_json::{Value, json};
 
-use crate::backfill::CatchUp;
+use crate::backfill::BackfillRange;
 use crate::error::{Error, Result};
 
 /// Rules that there may be.
@@ -30,7 +30,7 @@ pub(crate) struct StoredRule {
     /// Orders to be quiet.
     pub(crate) quiet: Vec<SilenceOrder>,
     /// Stored documents that the rule has to see before it sees new ones.
-    pub(crate) catching_up: Option<CatchUp>,
+    pub(crate) backfill: Option<BackfillRange>,
     /// Version of the document; `None` before it is stored.
     pub(crate) version: Option<DocumentVersion>,
 }
@@ -86,8 +86,8 @@ impl Store {
     }
 
     /// Returns those that have to catch up, in the order of their ids.
-    pub(crate) fn catching_up(&self) -> Vec<Arc<StoredRule>> {
-        self.rules.filter(|kept| kept.catching_up.is_some() && kept.rule.definition.enabled)
+    pub(crate) fn backfilled_rules(&self) -> Vec<Arc<StoredRule>> {
+        self.rules.filter(|kept| kept.backfill.is_some() && kept.rule.definition.enabled)
     }
 
     /// Returns whether there is no rule.
@@ -216,7 +216,7 @@ fn document(kept: &StoredRule) -> Value {
         "since": since,
         "quiet": quiet.collect::<Vec<_>>(),
     });
-    if let Some(CatchUp { seen_from, raised_from }) = kept.catching_up {
+    if let Some(BackfillRange { seen_from, raised_from }) = kept.backfill {
         document["state"]["catching_up"] = json!({"seen_from": seen_from, "raised_from": raised_from});
     }
     document
@@ -237,13 +237,12 @@ fn read(id: &str, source: &[u8]) -> Result<StoredRule, String> {
             until: Time::from_ms(quiet["until"].as_i64().ok_or("[state.quiet.until] is missing")?),
         })
     });
-    let catching_up = state.get("catching_up").map(|catching_up| {
-        let seen_from =
-            catching_up["seen_from"].as_i64().ok_or("[state.catching_up.seen_from] is missing")?;
-        Ok::<_, String>(CatchUp { seen_from, raised_from: catching_up["raised_from"].as_i64() })
+    let backfill = state.get("catching_up").map(|backfill| {
+        let seen_from = backfill["seen_from"].as_i64().ok_or("[state.catching_up.seen_from] is missing")?;
+        Ok::<_, String>(BackfillRange { seen_from, raised_from: backfill["raised_from"].as_i64() })
     });
     Ok(StoredRule {
-        catching_up: catching_up.transpose()?,
+        backfill: backfill.transpose()?,
         quiet: quiet.collect::<Result<_, String>>()?,
         rule: Rule {
             id: id.to_owned(),

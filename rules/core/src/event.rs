@@ -64,7 +64,7 @@ impl Times {
         Self((!times.is_empty()).then(|| Arc::new(times)))
     }
 
-    fn of(&self, field: &str) -> Option<Time> {
+    fn get(&self, field: &str) -> Option<Time> {
         self.0.iter().flat_map(|times| times.iter()).find(|(of, _)| of == field).map(|(_, time)| *time)
     }
 }
@@ -82,7 +82,7 @@ impl Event {
             let values = fields::values(&self.source, field);
             values.first().and_then(|value| seconds(value).or_else(|| Time::read(value)))
         };
-        self.times.of(field).or_else(read).unwrap_or(frame)
+        self.times.get(field).or_else(read).unwrap_or(frame)
     }
 
     /// Returns how many rules an alert has gone through.

@@ -266,13 +266,13 @@ fn typed(query: &Value) -> Result<Option<Value>, String> {
 mod tests {
     use super::*;
 
-    fn of(source: Value) -> Result<Value, String> {
+    fn query_of(source: Value) -> Result<Value, String> {
         query(&source)
     }
 
     #[test]
     fn a_source_is_what_was_typed_and_its_filters() {
-        let found = of(json!({
+        let found = query_of(json!({
             "query": {"language": "lucene", "query": "status:500"},
             "filter": [
                 {"meta": {"disabled": false, "negate": false, "key": "host"}, "query": {"match_phrase": {"host": "a"}}, "$state": {}},
@@ -296,9 +296,9 @@ mod tests {
             json!({"query": {"language": "kuery", "query": " "}, "filter": []}),
             json!({"query": {"query": "*"}}),
         ] {
-            assert_eq!(of(empty).unwrap(), nothing);
+            assert_eq!(query_of(empty).unwrap(), nothing);
         }
-        let old = of(json!({"query": {"query": {"match_all": {}}, "language": "lucene"}})).unwrap();
+        let old = query_of(json!({"query": {"query": {"match_all": {}}, "language": "lucene"}})).unwrap();
         assert_eq!(old["bool"]["filter"], json!([{"match_all": {}}]));
     }
 
@@ -313,7 +313,7 @@ mod tests {
             (json!({"filter": [{"meta": {}}]}), "filter [0] without"),
             (json!({"filter": vec![json!({}); 201]}), "more than 200"),
         ] {
-            let refused = of(source.clone()).unwrap_err();
+            let refused = query_of(source.clone()).unwrap_err();
             assert!(refused.contains(expected), "{source}: {refused}");
         }
     }
@@ -330,19 +330,19 @@ mod tests {
 
     #[test]
     fn of_a_saved_object_the_search_alone_is_read() {
-        let of = |source: String| {
+        let search_of = |source: String| {
             let attributes = json!({
                 "title": "s", "columns": [[0, {"a": null}], 5], "kibanaSavedObjectMeta": {"searchSourceJSON": source},
             });
             let object = json!({"id": "s", "attributes": attributes, "references": [], "namespaces": ["x"]});
             Search::parse(json!({"title": "s", "object": object}).to_string().as_bytes())
         };
-        let search = of(json!({"index": "p", "query": {"query": "a"}}).to_string()).unwrap();
+        let search = search_of(json!({"index": "p", "query": {"query": "a"}}).to_string()).unwrap();
         assert_eq!((search.pattern.id.as_str(), search.text.contains("index")), ("p", true));
         assert_eq!(search.saved, json!([{"query": "a"}, null]));
         let long = json!({"index": "p", "other": " ".repeat(MAX_SOURCE_BYTES)}).to_string();
-        assert!(of(long).unwrap_err().contains("65536 are allowed"));
-        assert!(of("{".to_owned()).unwrap_err().contains("in JSON"));
+        assert!(search_of(long).unwrap_err().contains("65536 are allowed"));
+        assert!(search_of("{".to_owned()).unwrap_err().contains("in JSON"));
         assert!(Search::parse(b"{}").unwrap_err().contains("no search source"));
         assert!(Search::parse(br#"{"object": 5}"#).unwrap_err().contains("cannot be read"));
     }

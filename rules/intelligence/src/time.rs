@@ -2,18 +2,18 @@
 
 use chrono::{DateTime, NaiveDateTime, SecondsFormat, Utc};
 
-fn of(ms: i64) -> DateTime<Utc> {
+fn datetime(ms: i64) -> DateTime<Utc> {
     DateTime::from_timestamp_millis(ms).unwrap_or_default()
 }
 
 /// Writes a time as `2026-01-31T10:00:00.000Z`.
 pub(crate) fn iso(ms: i64) -> String {
-    of(ms).to_rfc3339_opts(SecondsFormat::Millis, true)
+    datetime(ms).to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
 /// Writes a time as `2026-01-31 10:00`.
 pub(crate) fn minute(ms: i64) -> String {
-    of(ms).format("%Y-%m-%d %H:%M").to_string()
+    datetime(ms).format("%Y-%m-%d %H:%M").to_string()
 }
 
 /// Reads what [`minute`] writes.
@@ -25,12 +25,12 @@ pub(crate) fn read_minute(text: &str) -> Option<i64> {
 
 /// Writes a time as `20260131_100000`.
 pub(crate) fn underscored(ms: i64) -> String {
-    of(ms).format("%Y%m%d_%H%M%S").to_string()
+    datetime(ms).format("%Y%m%d_%H%M%S").to_string()
 }
 
 /// Writes a time as `20260131100000`.
 pub(crate) fn packed(ms: i64) -> String {
-    of(ms).format("%Y%m%d%H%M%S").to_string()
+    datetime(ms).format("%Y%m%d%H%M%S").to_string()
 }
 
 #[cfg(test)]

@@ -200,7 +200,7 @@ mod tests {
         DateTime::parse_from_rfc3339(text).unwrap().timestamp_millis()
     }
 
-    fn of(text: &str) -> Schedule {
+    fn schedule(text: &str) -> Schedule {
         Schedule::parse(text, Fields::FiveOrSix).unwrap()
     }
 
@@ -217,10 +217,10 @@ mod tests {
             ("*/5 * * * *", "2024-05-01T10:02:03Z", "2024-05-01T10:05:00Z"),
             ("* 5 * 1-3 *", "2024-05-01T10:00:00Z", "2025-01-01T05:00:00Z"),
         ] {
-            assert_eq!(of(text).after(ms(from)), Some(ms(expected)), "{text}");
-            assert_eq!(of(&of(text).to_string()), of(text));
+            assert_eq!(schedule(text).after(ms(from)), Some(ms(expected)), "{text}");
+            assert_eq!(schedule(&schedule(text).to_string()), schedule(text));
         }
-        assert_eq!((of(" 0 6  * * * UTC ").line(), of("0 6 * * *").zone()), ("0 6 * * *", "UTC"));
+        assert_eq!((schedule(" 0 6  * * * UTC ").line(), schedule("0 6 * * *").zone()), ("0 6 * * *", "UTC"));
     }
 
     #[test]
@@ -232,7 +232,7 @@ mod tests {
             "0 3 * * 0 Europe/Warsaw",
             "0 0 * * * America/Havana",
         ] {
-            let schedule = of(text);
+            let schedule = schedule(text);
             for start in [
                 "2026-03-07T00:00:00Z",
                 "2026-03-28T00:00:00Z",
@@ -322,7 +322,7 @@ mod tests {
                 ["2024-03-10T05:00:00Z", "2024-03-17T04:30:00Z"],
             ),
         ] {
-            let schedule = of(text);
+            let schedule = schedule(text);
             let first = schedule.after(ms(from)).unwrap();
             let second = schedule.after(first).unwrap();
             assert_eq!([first, second], expected.map(ms), "{text}");
@@ -352,8 +352,11 @@ mod tests {
             assert_eq!(schedule.allows(ms(time)), Some(ms(allowed)), "{time}");
             assert_eq!(schedule.covers(ms(time)), time == allowed, "{time}");
         }
-        assert!(!of("* * * * *").covers(i64::MAX));
-        assert_eq!((of("* * * * *").allows(i64::MIN), of("* * * * *").latest(i64::MAX)), (None, None));
+        assert!(!schedule("* * * * *").covers(i64::MAX));
+        assert_eq!(
+            (schedule("* * * * *").allows(i64::MIN), schedule("* * * * *").latest(i64::MAX)),
+            (None, None)
+        );
     }
 
     #[test]

@@ -26,7 +26,7 @@ impl ExportSelection {
     ///
     /// # Errors
     /// 400 beyond [`MAX_OBJECTS`]; 413 and 429 for want of room.
-    fn add(&mut self, target: Target, room: &MemoryAllowance) -> Result<(), Error> {
+    fn add(&mut self, target: Target, allowance: &MemoryAllowance) -> Result<(), Error> {
         if self.seen.contains(&target) {
             return Ok(());
         }
@@ -35,7 +35,7 @@ impl ExportSelection {
                 format!("[dashboard] more than [{MAX_OBJECTS}] objects would be exported; export fewer");
             return Err(Error::illegal_argument(reason));
         }
-        room.take(OBJECT_BYTES + 2 * (target.id.len() + target.kind.len()))?;
+        allowance.take(OBJECT_BYTES + 2 * (target.id.len() + target.kind.len()))?;
         self.seen.insert(target.clone());
         self.left.push_back(target);
         Ok(())
@@ -51,7 +51,7 @@ pub(crate) async fn run(saved: &Store, request: &mut Request) -> Result<Response
         for id in ids(saved, list).await? {
             let Key { kind, id } =
                 key(id).map_err(|_| invalid("dashboard", format_args!("[{id}] is not an id")))?;
-            wanted.add(Target { kind: kind.name().to_owned(), id }, &request.room)?;
+            wanted.add(Target { kind: kind.name().to_owned(), id }, &request.allowance)?;
         }
     }
     if wanted.left.is_empty() {
@@ -59,7 +59,7 @@ pub(crate) async fn run(saved: &Store, request: &mut Request) -> Result<Response
     }
     let mut elements = Elements::after(&format!("{{\"version\":\"{API_VERSION}\",\"objects\":"), 0);
     while let Some(target) = wanted.left.pop_front() {
-        request.room.take(OBJECT_BYTES)?;
+        request.allowance.take(OBJECT_BYTES)?;
         let key = match Key::parse(&target.kind, &target.id) {
             Ok(key) => key,
             Err(error) => {
@@ -72,14 +72,14 @@ pub(crate) async fn run(saved: &Store, request: &mut Request) -> Result<Response
             continue;
         };
         // The answer grows by doubling.
-        request.room.take(stored.object.len().saturating_mul(3))?;
+        request.allowance.take(stored.object.len().saturating_mul(3))?;
         elements.push(&stored);
         let refers = offload(stored.object.len(), || {
-            let room = request.room.beside();
-            references::targets(&Draft::of_stored(&stored, &room)?, &room)
+            let allowance = request.allowance.sibling();
+            references::targets(&Draft::of_stored(&stored, &allowance)?, &allowance)
         })?;
         for target in refers {
-            wanted.add(target, &request.room)?;
+            wanted.add(target, &request.allowance)?;
         }
     }
     let mut response = elements.finish(None);

@@ -65,14 +65,14 @@ pub(crate) async fn run(saved: &Store, request: &mut Request) -> Result<Response
 pub(crate) fn read_only(file: &[u8]) {
     let exclude = HashSet::new();
     for FileObject { text, .. } in file::parts(file).into_iter().flatten() {
-        let room = MemoryAllowance::unbounded();
+        let allowance = MemoryAllowance::unbounded();
         let read = || -> Result<(), Error> {
-            let mut members = object("object", text::parse(text, &room)?)?;
+            let mut members = object("object", text::parse(text, &allowance)?)?;
             legacy::convert(&mut members)?;
             let Entry::Object(key) = take_key(&mut members, &exclude)? else { return Ok(()) };
-            let draft = Draft::parse(key, members, &room)?;
-            references::targets(&draft, &room)?;
-            PreparedObject::new(&draft, 0, &room).map(drop)
+            let draft = Draft::parse(key, members, &allowance)?;
+            references::targets(&draft, &allowance)?;
+            PreparedObject::new(&draft, 0, &allowance).map(drop)
         };
         let _ = read();
     }
@@ -85,31 +85,31 @@ fn check(request: &Request, exclude: &HashSet<String>, now_ms: i64) -> Result<Ch
     let mut references = 0;
     for FileObject { place, text } in file::parts(&request.body)? {
         // The values of one object at a time.
-        let room = request.room.beside();
+        let allowance = request.allowance.sibling();
         let read = || -> Result<_, Error> {
-            let mut members = object("object", text::parse(text, &room)?)?;
+            let mut members = object("object", text::parse(text, &allowance)?)?;
             legacy::convert(&mut members)?;
             let key = match take_key(&mut members, exclude)? {
                 Entry::Object(key) => key,
                 Entry::Unknown(target) => return Ok(Err(Some(target))),
                 Entry::Ignored => return Ok(Err(None)),
             };
-            let draft = Draft::parse(key, members, &room)?;
-            let targets = references::targets(&draft, &room)?;
-            Ok(Ok((PreparedObject::new(&draft, now_ms, &request.room)?, targets)))
+            let draft = Draft::parse(key, members, &allowance)?;
+            let targets = references::targets(&draft, &allowance)?;
+            Ok(Ok((PreparedObject::new(&draft, now_ms, &request.allowance)?, targets)))
         };
         let (object, targets) = match read().map_err(|error| at(&place, error))? {
             Ok(read) => read,
             Err(unknown) => {
                 if let Some(target) = unknown {
-                    request.room.take(3 * (target.kind.len() + target.id.len()) + REFERENCE_BYTES)?;
+                    request.allowance.take(3 * (target.kind.len() + target.id.len()) + REFERENCE_BYTES)?;
                     checked.unknown.push(target);
                 }
                 continue;
             }
         };
         let count: usize = targets.iter().map(|target| target.kind.len() + target.id.len()).sum();
-        request.room.take(count * 3 + targets.len() * REFERENCE_BYTES)?;
+        request.allowance.take(count * 3 + targets.len() * REFERENCE_BYTES)?;
         references += targets.len();
         if references > MAX_REFERENCES {
             let reason = format!("[file] has more than [{MAX_REFERENCES}] references");

@@ -18,7 +18,7 @@ pub(super) struct Target {
 ///
 /// # Errors
 /// 413 and 429 for want of room.
-pub(super) fn targets(draft: &Draft, room: &MemoryAllowance) -> Result<Vec<Target>, Error> {
+pub(super) fn targets(draft: &Draft, allowance: &MemoryAllowance) -> Result<Vec<Target>, Error> {
     let mut found = Vec::new();
     let mut seen = std::collections::HashSet::new();
     let mut add = |kind: &str, id: &str| {
@@ -31,7 +31,7 @@ pub(super) fn targets(draft: &Draft, room: &MemoryAllowance) -> Result<Vec<Targe
         add(&reference.kind, &reference.id);
     }
     // Panels with an id of their own; newer ones name a reference.
-    for panel in array(parsed(draft.attributes.get("panelsJSON"), room)?) {
+    for panel in array(parsed(draft.attributes.get("panelsJSON"), allowance)?) {
         if let (Some(kind), Some(id)) = (text(&panel, "type"), text(&panel, "id")) {
             add(kind, id);
         }
@@ -40,7 +40,7 @@ pub(super) fn targets(draft: &Draft, room: &MemoryAllowance) -> Result<Vec<Targe
         add(Kind::Search.name(), id);
     }
     let meta = draft.attributes.get("kibanaSavedObjectMeta");
-    let source = parsed(meta.and_then(|meta| meta.get("searchSourceJSON")), room)?;
+    let source = parsed(meta.and_then(|meta| meta.get("searchSourceJSON")), allowance)?;
     if let Some(id) = text(&source, "index") {
         add(Kind::IndexPattern.name(), id);
     }
@@ -64,9 +64,9 @@ fn array(value: Value) -> Vec<Value> {
 }
 
 /// Parses JSON in a string; null where there is none.
-fn parsed(value: Option<&Value>, room: &MemoryAllowance) -> Result<Value, Error> {
+fn parsed(value: Option<&Value>, allowance: &MemoryAllowance) -> Result<Value, Error> {
     let Some(text) = value.and_then(Value::as_str) else { return Ok(Value::Null) };
-    match json::parse(text.as_bytes(), room) {
+    match json::parse(text.as_bytes(), allowance) {
         Err(error) if error.status() == 400 => Ok(Value::Null),
         parsed => parsed,
     }
@@ -79,11 +79,11 @@ mod tests {
     use super::super::super::saved_objects::object::Key;
     use super::*;
 
-    fn of(members: Value) -> Vec<(String, String)> {
+    fn references_of(members: Value) -> Vec<(String, String)> {
         let Value::Object(members) = members else { panic!("an object") };
-        let room = MemoryAllowance::with_limit(1 << 20);
-        let draft = Draft::parse(Key::parse("dashboard", "d").unwrap(), members, &room).unwrap();
-        targets(&draft, &room).unwrap().into_iter().map(|target| (target.kind, target.id)).collect()
+        let allowance = MemoryAllowance::with_limit(1 << 20);
+        let draft = Draft::parse(Key::parse("dashboard", "d").unwrap(), members, &allowance).unwrap();
+        targets(&draft, &allowance).unwrap().into_iter().map(|target| (target.kind, target.id)).collect()
     }
 
     fn pair(kind: &str, id: &str) -> (String, String) {
@@ -114,13 +114,13 @@ mod tests {
             pair("index-pattern", "logs"),
             pair("index-pattern", "metrics"),
         ];
-        assert_eq!(of(members), expected);
+        assert_eq!(references_of(members), expected);
     }
 
     #[test]
     fn what_is_in_no_known_form_refers_to_nothing() {
         for panels in [json!("{"), json!("{}"), json!([]), json!("[".repeat(10_000)), json!(null)] {
-            assert_eq!(of(json!({ "attributes": { "title": "t", "panelsJSON": panels } })), []);
+            assert_eq!(references_of(json!({ "attributes": { "title": "t", "panelsJSON": panels } })), []);
         }
     }
 }

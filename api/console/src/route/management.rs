@@ -12,7 +12,7 @@ pub(super) fn routes() -> Vec<Route<Management>> {
         change PUT, "/_node/pipelines/{name}", (name) PutPipelines => management.change(api, request, name).await;
         read GET HEAD, "/_node/stats/pipelines", () GetPipelines => management.list(api, request, stats);
         read GET HEAD, "/_node/stats/pipelines/{name}", (name) GetPipelines => management.get(api, request, name, stats);
-        read GET HEAD, "/_node/dead_letters", () GetDeadLetters => management.letters(request).await;
+        read GET HEAD, "/_node/dead_letters", () GetDeadLetters => management.dead_letters(request).await;
         change POST, "/_node/dead_letters/_replay", () PutDeadLetters => management.replay(request).await;
     }
 }

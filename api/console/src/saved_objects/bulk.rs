@@ -33,9 +33,9 @@ impl PreparedObject {
     ///
     /// # Errors
     /// As [`Draft::document`]; 413 and 429 for want of room.
-    pub(crate) fn new(draft: &Draft, now_ms: i64, room: &MemoryAllowance) -> Result<Self, Error> {
+    pub(crate) fn new(draft: &Draft, now_ms: i64, allowance: &MemoryAllowance) -> Result<Self, Error> {
         let document = draft.document(now_ms)?;
-        room.take(document.text.len() + OBJECT_BYTES)?;
+        allowance.take(document.text.len() + OBJECT_BYTES)?;
         Ok(Self { key: draft.key.clone(), document, version: None })
     }
 }
@@ -129,8 +129,8 @@ pub(crate) async fn create(saved: &Store, request: &mut Request) -> Result<Respo
             members.insert("id".to_owned(), Uuid::new_v4().to_string().into());
         }
         let (key, version) = (Key::take(&mut members)?, take_version(&mut members)?);
-        let draft = Draft::parse(key, members, &request.room)?;
-        Ok(PreparedObject { version, ..PreparedObject::new(&draft, now_ms, &request.room)? })
+        let draft = Draft::parse(key, members, &request.allowance)?;
+        Ok(PreparedObject { version, ..PreparedObject::new(&draft, now_ms, &request.allowance)? })
     };
     let prepare = |(number, members)| prepare(members).map_err(|error| at(&format!("[{number}]"), error));
     let elements = elements(request)?.into_iter().enumerate();
@@ -164,11 +164,11 @@ pub(crate) async fn get(saved: &Store, request: &mut Request) -> Result<Response
             None => answered.push_error(&kind, &id, &key.missing()),
             Some(stored) => {
                 let bytes = stored.object.len();
-                request.room.take(bytes * 2 + OBJECT_BYTES)?;
+                request.allowance.take(bytes * 2 + OBJECT_BYTES)?;
                 match fields {
                     None => answered.push(&stored),
                     Some(fields) => {
-                        let cut = || only(stored, &fields, &request.room);
+                        let cut = || only(stored, &fields, &request.allowance);
                         answered.push(&offload(bytes, cut)?);
                     }
                 }
@@ -179,8 +179,8 @@ pub(crate) async fn get(saved: &Store, request: &mut Request) -> Result<Response
 }
 
 /// Leaves the named attributes only.
-fn only(stored: StoredObject, fields: &[String], room: &MemoryAllowance) -> Result<StoredObject, Error> {
-    let mut object = text::parse(&stored.object, &room.beside())?;
+fn only(stored: StoredObject, fields: &[String], allowance: &MemoryAllowance) -> Result<StoredObject, Error> {
+    let mut object = text::parse(&stored.object, &allowance.sibling())?;
     if let Some(attributes) = object.get_mut("attributes").and_then(Value::as_object_mut) {
         attributes.retain(|name, _| fields.contains(name));
     }

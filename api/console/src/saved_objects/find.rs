@@ -75,7 +75,7 @@ pub(crate) async fn run(saved: &Store, request: &mut Request) -> Result<Response
     let wanted = FindPage::take(&mut request.params)?;
     request.finish()?;
     let bytes = saved.search(wanted.body()).await?;
-    request.room.take(bytes.len().saturating_mul(2))?;
+    request.allowance.take(bytes.len().saturating_mul(2))?;
     let found = offload(bytes.len(), || serde_json::from_slice::<FindResults<'_>>(&bytes));
     let found = found.map_err(|error| Error::concealed(500, "illegal_state_exception", &error))?;
     let mut out = Vec::with_capacity(bytes.len());

@@ -52,7 +52,7 @@ pub(crate) async fn create(
     let version = take_version(&mut members)?;
     let now_ms = saved.now_ms();
     let document = offload(request.body.len(), || {
-        let draft = Draft::parse(key.clone(), members, &request.room)?;
+        let draft = Draft::parse(key.clone(), members, &request.allowance)?;
         draft.document(now_ms)
     })?;
     let object = document.object();
@@ -82,14 +82,14 @@ pub(crate) async fn update(
     for attempt in 1.. {
         let current = saved.get(&key).await?.ok_or_else(|| key.missing())?;
         // What an attempt takes goes with it.
-        let (room, now_ms) = (request.room.beside(), saved.now_ms());
+        let (allowance, now_ms) = (request.allowance.sibling(), saved.now_ms());
         let document = offload(current.object.len() + request.body.len(), || {
-            let mut draft = Draft::of_stored(&current, &room)?;
+            let mut draft = Draft::of_stored(&current, &allowance)?;
             merge(&mut draft.attributes, partial.clone());
             if let Some(references) = &references {
                 draft.references.clone_from(references);
             }
-            draft.check(&room)?;
+            draft.check(&allowance)?;
             draft.document(now_ms)
         })?;
         let object = document.object();

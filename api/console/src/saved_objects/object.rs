@@ -186,7 +186,7 @@ impl Draft {
     pub(crate) fn parse(
         key: Key,
         members: Map<String, Value>,
-        room: &MemoryAllowance,
+        allowance: &MemoryAllowance,
     ) -> Result<Self, Error> {
         let mut draft = Self { key, attributes: Map::new(), references: Vec::new(), kept: Map::new() };
         let mut given = false;
@@ -214,7 +214,7 @@ impl Draft {
         if !given {
             return Err(invalid("attributes", "is required"));
         }
-        draft.check(room)?;
+        draft.check(allowance)?;
         Ok(draft)
     }
 
@@ -222,10 +222,10 @@ impl Draft {
     ///
     /// # Errors
     /// As [`Draft::parse`].
-    pub(crate) fn of_stored(stored: &StoredObject, room: &MemoryAllowance) -> Result<Self, Error> {
-        let mut members = object("object", json::parse(&stored.object, room)?)?;
+    pub(crate) fn of_stored(stored: &StoredObject, allowance: &MemoryAllowance) -> Result<Self, Error> {
+        let mut members = object("object", json::parse(&stored.object, allowance)?)?;
         let key = Key::take(&mut members)?;
-        Self::parse(key, members, room)
+        Self::parse(key, members, allowance)
     }
 
     fn keep(&mut self, name: &str, value: Value) {
@@ -238,7 +238,7 @@ impl Draft {
     ///
     /// # Errors
     /// As [`Draft::parse`].
-    pub(crate) fn check(&self, room: &MemoryAllowance) -> Result<(), Error> {
+    pub(crate) fn check(&self, allowance: &MemoryAllowance) -> Result<(), Error> {
         match self.attributes.get("title") {
             Some(Value::String(_)) => {}
             None => return Err(invalid("attributes.title", "is required")),
@@ -259,7 +259,7 @@ impl Draft {
             Some(Value::String(text)) if text.len() > MAX_SEARCH_SOURCE_BYTES => {
                 Err(invalid(SEARCH_SOURCE, format_args!("is longer than [{MAX_SEARCH_SOURCE_BYTES}] bytes")))
             }
-            Some(Value::String(text)) => match json::parse(text.as_bytes(), room) {
+            Some(Value::String(text)) => match json::parse(text.as_bytes(), allowance) {
                 Err(error) if error.status() == 400 => {
                     Err(invalid(SEARCH_SOURCE, format_args!("must be JSON: {}", error.reason())))
                 }

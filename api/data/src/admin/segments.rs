@@ -13,7 +13,7 @@ use crate::http::{Request, Response};
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 
 /// Lists the segments of an index by shard; a closed one has none that are searched.
-pub(super) fn of(api: &Api, meta: &IndexMeta) -> Vec<Vec<SegmentFigures>> {
+pub(super) fn list_by_shard(api: &Api, meta: &IndexMeta) -> Vec<Vec<SegmentFigures>> {
     match api.session.index(&meta.name) {
         Ok(index) if meta.open => index.segments(),
         _ => Vec::new(),
@@ -49,7 +49,7 @@ pub(crate) fn get(api: &Api, request: &mut Request, expression: &str) -> Result<
     let indices: Map<String, Value> = metas
         .iter()
         .map(|meta| {
-            let shards: Map<String, Value> = of(api, meta)
+            let shards: Map<String, Value> = list_by_shard(api, meta)
                 .iter()
                 .enumerate()
                 .map(|(number, segments)| (number.to_string(), json!([shard(api, segments)])))

@@ -38,10 +38,14 @@ pub(super) struct Action<'a> {
 }
 
 /// Parses the action line with this number (from 1).
-pub(super) fn parse<'a>(line: &'a [u8], number: usize, room: &MemoryAllowance) -> Result<Action<'a>, Error> {
+pub(super) fn parse<'a>(
+    line: &'a [u8],
+    number: usize,
+    allowance: &MemoryAllowance,
+) -> Result<Action<'a>, Error> {
     match FastActionReader::parse(line) {
         Some(action) => Ok(action),
-        None => parse_slowly(line, number, room),
+        None => parse_slowly(line, number, allowance),
     }
 }
 

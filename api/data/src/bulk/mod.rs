@@ -47,7 +47,7 @@ pub(crate) async fn run(
     let (body, index, doc_type) =
         (request.body.clone(), index.map(str::to_owned), doc_type.map(str::to_owned));
     let (refresh, timeout) = (options.refresh, options.timeout);
-    let (session, room) = (api.session.clone(), request.room.clone());
+    let (session, allowance) = (api.session.clone(), request.allowance.clone());
     let cut = move || {
         let defaults = Defaults {
             index: index.as_deref(),
@@ -57,8 +57,8 @@ pub(crate) async fn run(
             require_alias: options.require_alias,
             source: source.as_ref(),
         };
-        let mut bulk = parse::parse(&body, &defaults, &room)?;
-        refuse_by_metadata(&session, &mut bulk, &room)?;
+        let mut bulk = parse::parse(&body, &defaults, &allowance)?;
+        refuse_by_metadata(&session, &mut bulk, &allowance)?;
         Ok(bulk)
     };
     let mut bulk = computed(api, request.body.len(), cut).await?;
@@ -113,7 +113,7 @@ async fn computed<T: Send + 'static>(
 fn refuse_by_metadata(
     session: &Session,
     bulk: &mut parse::Bulk,
-    room: &MemoryAllowance,
+    allowance: &MemoryAllowance,
 ) -> Result<(), Error> {
     #[derive(Clone, Copy, Default)]
     struct CachedNames {
@@ -129,7 +129,7 @@ fn refuse_by_metadata(
             _ => known.get(&op.index).copied().unwrap_or_default(),
         };
         if let Err(error) = check(session, op, &mut facts.alias, &mut facts.routing_required) {
-            room.take(parse::REFUSAL_BYTES)?;
+            allowance.take(parse::REFUSAL_BYTES)?;
             if error.is_refusal() {
                 session.refusals().note_of(op.needs().name(), Some(&op.index));
             }

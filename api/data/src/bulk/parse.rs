@@ -127,12 +127,16 @@ impl Names {
 
 /// Parses a body, whose items may take as much as `room` has. An error refuses the whole request; nothing of it
 /// was done.
-pub(super) fn parse(body: &Bytes, defaults: &Defaults<'_>, room: &MemoryAllowance) -> Result<Bulk, Error> {
+pub(super) fn parse(
+    body: &Bytes,
+    defaults: &Defaults<'_>,
+    allowance: &MemoryAllowance,
+) -> Result<Bulk, Error> {
     let mut lines = Lines { body, at: 0, number: 0 };
     let mut parser = Parser {
         body,
         defaults,
-        room,
+        allowance,
         bulk: Bulk::default(),
         problems: Vec::new(),
         names: Names::default(),
@@ -144,8 +148,8 @@ pub(super) fn parse(body: &Bytes, defaults: &Defaults<'_>, room: &MemoryAllowanc
             continue;
         }
         let number = lines.number;
-        room.take(ITEM_BYTES)?;
-        let action = action::parse(&body[line.clone()], number, room)?;
+        allowance.take(ITEM_BYTES)?;
+        let action = action::parse(&body[line.clone()], number, allowance)?;
         let source = if action.kind == ActionKind::Delete {
             None
         } else {
@@ -169,7 +173,7 @@ pub(super) fn parse(body: &Bytes, defaults: &Defaults<'_>, room: &MemoryAllowanc
 struct Parser<'a> {
     body: &'a Bytes,
     defaults: &'a Defaults<'a>,
-    room: &'a MemoryAllowance,
+    allowance: &'a MemoryAllowance,
     bulk: Bulk,
     problems: Vec<String>,
     names: Names,
@@ -252,7 +256,7 @@ impl Parser<'_> {
             Outcome::Sent
         };
         if matches!(outcome, Outcome::Refused(_)) {
-            self.room.take(REFUSAL_BYTES)?;
+            self.allowance.take(REFUSAL_BYTES)?;
         } else {
             let routing = meta.routing.as_deref().or(self.defaults.routing);
             self.bulk.ops.push(WriteOp {
@@ -293,7 +297,7 @@ impl Parser<'_> {
                 "Update requests do not support versioning. Please use `if_seq_no` and `if_primary_term` instead",
             ));
         }
-        let mut parsed = update::parse(document, self.room)?;
+        let mut parsed = update::parse(document, self.allowance)?;
         if parsed.if_seq_no.is_some() || parsed.if_primary_term.is_some() {
             return Err(Error::illegal_argument(
                 "[if_seq_no] and [if_primary_term] of a bulk update belong into its action line",

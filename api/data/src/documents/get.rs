@@ -66,14 +66,14 @@ pub(super) async fn read(
     session: &Session,
     target: &Target,
     id: &str,
-    wanted: &GetParams,
+    get_params: &GetParams,
 ) -> Result<Option<StoredDoc>, Error> {
-    if wanted.refresh {
+    if get_params.refresh {
         session.refresh(std::slice::from_ref(&target.index)).await?;
     }
     let routing = target.routing.as_deref();
-    let found = session.get(&target.name, id, routing, wanted.realtime).await?;
-    if let (Some(doc), Some(version)) = (&found, wanted.version)
+    let found = session.get(&target.name, id, routing, get_params.realtime).await?;
+    if let (Some(doc), Some(version)) = (&found, get_params.version)
         && i64::try_from(doc.version).ok() != Some(version)
     {
         let current = doc.version;
@@ -93,16 +93,16 @@ pub(super) fn push_found(
     target: &Target,
     doc_type: Option<&str>,
     doc: &StoredDoc,
-    wanted: &GetParams,
+    get_params: &GetParams,
 ) -> Result<(), Error> {
     let mapping = &target.mapping;
-    let fields = match &wanted.stored {
+    let fields = match &get_params.stored {
         Some(stored) if mapping.source_enabled() => stored.collect(mapping, &doc.source)?,
         _ => Map::new(),
     };
     let shown =
         if mapping.source_enabled() { SourceFilter::of_mapping(mapping).apply(&doc.source)? } else { None };
-    let source = shown.map(|shown| wanted.filter().apply(&shown)).transpose()?.flatten();
+    let source = shown.map(|shown| get_params.filter().apply(&shown)).transpose()?.flatten();
     out.push(b'{');
     push_address(out, &doc.index, doc_type, Some(&doc.id));
     out.extend_from_slice(b",\"_version\":");
@@ -137,22 +137,22 @@ pub(crate) async fn get(
     id: &str,
 ) -> Result<Response, Error> {
     let bare_source = request.params.peek("_source") == Some("");
-    let mut wanted = GetParams::take(request, true)?;
-    wanted.take_version(request)?;
+    let mut get_params = GetParams::take(request, true)?;
+    get_params.take_version(request)?;
     request.finish()?;
-    let target = Target::read(&api.session, index, doc_type, id, wanted.routing.take())?;
-    let Some(doc) = read(&api.session, &target, id, &wanted).await? else {
+    let target = Target::read(&api.session, index, doc_type, id, get_params.routing.take())?;
+    let Some(doc) = read(&api.session, &target, id, &get_params).await? else {
         return Ok(Response::json(
             404,
             json!({ "_index": &*target.name, "_type": doc_type.unwrap_or(DEFAULT_TYPE), "_id": id, "found": false }),
         ));
     };
     if bare_source {
-        return source_alone(&target, doc_type, id, &doc, &wanted, &request.answer);
+        return source_alone(&target, doc_type, id, &doc, &get_params, &request.answer);
     }
     request.answer.take(doc.source.len())?;
     let mut out = Vec::with_capacity(doc.source.len() + 160);
-    push_found(&mut out, &target, doc_type, &doc, &wanted)?;
+    push_found(&mut out, &target, doc_type, &doc, &get_params)?;
     Ok(Response::held_json(200, out, &request.answer))
 }
 
@@ -164,15 +164,15 @@ pub(crate) async fn source(
     doc_type: Option<&str>,
     id: &str,
 ) -> Result<Response, Error> {
-    let mut wanted = GetParams::take(request, false)?;
-    wanted.take_version(request)?;
+    let mut get_params = GetParams::take(request, false)?;
+    get_params.take_version(request)?;
     request.finish()?;
-    if wanted.source == Some(SourceFilter::None) {
+    if get_params.source == Some(SourceFilter::None) {
         return Err(Error::validation(&["fetching source can not be disabled"]));
     }
-    let target = Target::read(&api.session, index, doc_type, id, wanted.routing.take())?;
-    match read(&api.session, &target, id, &wanted).await? {
-        Some(doc) => source_alone(&target, doc_type, id, &doc, &wanted, &request.answer),
+    let target = Target::read(&api.session, index, doc_type, id, get_params.routing.take())?;
+    match read(&api.session, &target, id, &get_params).await? {
+        Some(doc) => source_alone(&target, doc_type, id, &doc, &get_params, &request.answer),
         None => Err(absent("Document", &target, doc_type, id)),
     }
 }
@@ -182,20 +182,20 @@ fn source_alone(
     doc_type: Option<&str>,
     id: &str,
     doc: &StoredDoc,
-    wanted: &GetParams,
-    room: &MemoryAllowance,
+    get_params: &GetParams,
+    allowance: &MemoryAllowance,
 ) -> Result<Response, Error> {
     let mapping = &target.mapping;
     if !mapping.source_enabled() {
         return Err(absent("Source", target, doc_type, id));
     }
-    room.take(doc.source.len())?;
-    let filter = wanted.source.clone().unwrap_or_default();
+    allowance.take(doc.source.len())?;
+    let filter = get_params.source.clone().unwrap_or_default();
     let shown = SourceFilter::of_mapping(mapping).apply(&doc.source)?;
     let source: Option<Bytes> = shown.map(|shown| filter.apply(&shown)).transpose()?.flatten();
     // A copy: what was read may be part of a larger block.
     source
-        .map(|source| Response::held_json(200, source.to_vec(), room))
+        .map(|source| Response::held_json(200, source.to_vec(), allowance))
         .ok_or_else(|| absent("Source", target, doc_type, id))
 }
 

@@ -26,7 +26,7 @@ struct Item {
     index: String,
     doc_type: Option<String>,
     id: String,
-    wanted: GetParams,
+    get_params: GetParams,
 }
 
 /// Answers `_mget`.
@@ -43,10 +43,10 @@ pub(crate) async fn multi_get(
     let body = request
         .json()?
         .ok_or_else(|| Error::new(400, "parse_exception", "request body or source parameter is required"))?;
-    let items = parse(&body, index, doc_type, &defaults, &|| request.room.take(item_bytes))?;
-    let room = &request.answer;
-    let mut answers =
-        futures::stream::iter(items.into_iter().map(|item| answer(api, item, room))).buffered(CONCURRENT);
+    let items = parse(&body, index, doc_type, &defaults, &|| request.allowance.take(item_bytes))?;
+    let allowance = &request.answer;
+    let mut answers = futures::stream::iter(items.into_iter().map(|item| answer(api, item, allowance)))
+        .buffered(CONCURRENT);
     let mut out = b"{\"docs\":[".to_vec();
     let empty = out.len();
     while let Some(answer) = answers.try_next().await? {
@@ -56,13 +56,13 @@ pub(crate) async fn multi_get(
         out.extend_from_slice(&answer);
     }
     out.extend_from_slice(b"]}");
-    Ok(Response::held_json(200, out, room))
+    Ok(Response::held_json(200, out, allowance))
 }
 
-async fn answer(api: &Api, mut item: Item, room: &MemoryAllowance) -> Result<Vec<u8>, Error> {
+async fn answer(api: &Api, mut item: Item, allowance: &MemoryAllowance) -> Result<Vec<u8>, Error> {
     let mut out = Vec::new();
-    room.take(ITEM_BYTES)?;
-    match find(api, &mut item, &mut out, room).await {
+    allowance.take(ITEM_BYTES)?;
+    match find(api, &mut item, &mut out, allowance).await {
         Ok(()) => {}
         Err(error) if matches!(error.status(), 413 | 429 | 503) => return Err(error),
         Err(error) => {
@@ -80,16 +80,21 @@ async fn answer(api: &Api, mut item: Item, room: &MemoryAllowance) -> Result<Vec
     Ok(out)
 }
 
-async fn find(api: &Api, item: &mut Item, out: &mut Vec<u8>, room: &MemoryAllowance) -> Result<(), Error> {
+async fn find(
+    api: &Api,
+    item: &mut Item,
+    out: &mut Vec<u8>,
+    allowance: &MemoryAllowance,
+) -> Result<(), Error> {
     let doc_type = item.doc_type.as_deref();
     // Each is a get of its own: what is refused is refused by itself.
     let getting = api.session.doing(Action::Get)?;
-    let target = Target::read(&getting, &item.index, doc_type, &item.id, item.wanted.routing.take())?;
-    match read(&getting, &target, &item.id, &item.wanted).await? {
+    let target = Target::read(&getting, &item.index, doc_type, &item.id, item.get_params.routing.take())?;
+    match read(&getting, &target, &item.id, &item.get_params).await? {
         Some(doc) => {
             // Twice: the document is written by itself before it joins the others, which may have as much room again.
-            room.take(doc.source.len().saturating_mul(2))?;
-            push_found(out, &target, doc_type, &doc, &item.wanted)?;
+            allowance.take(doc.source.len().saturating_mul(2))?;
+            push_found(out, &target, doc_type, &doc, &item.get_params)?;
         }
         None => {
             out.push(b'{');
@@ -171,7 +176,7 @@ fn item(
     index: Option<&str>,
     doc_type: Option<&str>,
     id: Option<String>,
-    wanted: GetParams,
+    get_params: GetParams,
     number: usize,
     problems: &mut Vec<String>,
 ) -> Item {
@@ -182,7 +187,7 @@ fn item(
         problems.push(format!("id is missing for doc {number}"));
     }
     let index = index.unwrap_or_default().to_owned();
-    Item { index, doc_type: doc_type.map(str::to_owned), id: id.unwrap_or_default(), wanted }
+    Item { index, doc_type: doc_type.map(str::to_owned), id: id.unwrap_or_default(), get_params }
 }
 
 fn parse_doc(
@@ -193,7 +198,7 @@ fn parse_doc(
     number: usize,
     problems: &mut Vec<String>,
 ) -> Result<Item, Error> {
-    let mut wanted = defaults.clone();
+    let mut get_params = defaults.clone();
     let (mut own_index, mut own_type, mut id) = (None, None, None);
     let text = |name: &str, value: &Value| {
         scalar(value).ok_or_else(|| {
@@ -212,16 +217,16 @@ fn parse_doc(
             "_index" => own_index = Some(text(name, value)?),
             "_type" => own_type = Some(text(name, value)?),
             "_id" => id = Some(text(name, value)?),
-            "routing" => wanted.routing = Some(text(name, value)?),
+            "routing" => get_params.routing = Some(text(name, value)?),
             "version" => {
-                wanted.version = Some(value.as_i64().ok_or_else(|| {
+                get_params.version = Some(value.as_i64().ok_or_else(|| {
                     Error::illegal_argument(format!("[version] must be a whole number but found [{value}]"))
                 })?);
             }
-            "version_type" => wanted.version_type = Some(options::version_type(&text(name, value)?)?),
-            "_source" => wanted.source = Some(SourceFilter::parse(value)?),
+            "version_type" => get_params.version_type = Some(options::version_type(&text(name, value)?)?),
+            "_source" => get_params.source = Some(SourceFilter::parse(value)?),
             "stored_fields" => {
-                wanted.stored =
+                get_params.stored =
                     Some(StoredFields::parse(value).ok_or_else(|| {
                         Error::parsing("[stored_fields] must be a name or a list of names")
                     })?);
@@ -242,7 +247,7 @@ fn parse_doc(
     }
     let index = own_index.as_deref().or(index);
     let doc_type = own_type.as_deref().or(doc_type);
-    Ok(item(index, doc_type, id, wanted, number, problems))
+    Ok(item(index, doc_type, id, get_params, number, problems))
 }
 
 /// Reads a JSON scalar as text.
@@ -274,8 +279,8 @@ mod tests {
         )
         .unwrap();
         assert_eq!((items[0].index.as_str(), items[0].doc_type.as_deref()), ("x", Some("t")));
-        assert_eq!(items[0].wanted.routing.as_deref(), Some("5"));
-        assert_eq!(items[0].wanted.source, Some(SourceFilter::None));
+        assert_eq!(items[0].get_params.routing.as_deref(), Some("5"));
+        assert_eq!(items[0].get_params.source, Some(SourceFilter::None));
         assert_eq!(items[1].index, "logs");
     }
 

@@ -38,16 +38,19 @@ pub(crate) struct UpdateBody {
 }
 
 /// Parses an update body, as requests and `_bulk` lines carry it. What is merged stays the text that it is.
-pub(crate) fn parse(text: &Bytes, room: &MemoryAllowance) -> Result<UpdateBody, Error> {
-    json::check(text, room)?;
+pub(crate) fn parse(text: &Bytes, allowance: &MemoryAllowance) -> Result<UpdateBody, Error> {
+    json::check(text, allowance)?;
     let Some(members) = Members::parse(text) else {
-        return Err(refusal(format!("Expected START_OBJECT but was: {}", token(&json::parse(text, room)?))));
+        return Err(refusal(format!(
+            "Expected START_OBJECT but was: {}",
+            token(&json::parse(text, allowance)?)
+        )));
     };
     let mut parsed = UpdateBody::default();
     parsed.update.detect_noop = true;
     for Member { name, value, .. } in members.iter() {
         let (name, is_null) = (&**name, *value == b"null");
-        let read = || json::parse(value, room);
+        let read = || json::parse(value, allowance);
         let object = || -> Result<ObjectText, Error> {
             match value.first() {
                 Some(b'{') => Ok(text.slice_ref(value).into()),
@@ -154,7 +157,7 @@ pub(crate) async fn update(
     if request.body.iter().all(u8::is_ascii_whitespace) {
         return Err(Error::new(400, "parse_exception", "request body is required"));
     }
-    let mut parsed = offload(request.body.len(), || parse(&request.body, &request.room))?;
+    let mut parsed = offload(request.body.len(), || parse(&request.body, &request.allowance))?;
     expectation.if_seq_no = parsed.if_seq_no.or(expectation.if_seq_no);
     expectation.if_primary_term = parsed.if_primary_term.or(expectation.if_primary_term);
     let mut problems = Vec::new();

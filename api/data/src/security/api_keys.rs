@@ -177,7 +177,7 @@ pub(crate) async fn get(api: &Api, request: &mut Request) -> Result<Response, Er
     let keys = api.accounts.api_keys(ApiKeyQuery { active_only, ..asked.query(api)? }).await?;
     let status = if id.is_some() && keys.is_empty() { 404 } else { 200 };
     let mut body = br#"{"api_keys":"#.to_vec();
-    body.extend(items(&request.room, &keys, |key| write(key))?);
+    body.extend(items(&request.allowance, &keys, |key| write(key))?);
     body.push(b'}');
     Ok(Response::raw_json(status, body))
 }
@@ -285,7 +285,7 @@ pub(crate) async fn query(api: &Api, request: &mut Request) -> Result<Response, 
     }
     let page = &keys[from.min(keys.len())..from.saturating_add(size).min(keys.len())];
     let mut body = format!(r#"{{"total":{},"count":{},"api_keys":"#, keys.len(), page.len()).into_bytes();
-    body.extend(items(&request.room, page, |key| write(key))?);
+    body.extend(items(&request.allowance, page, |key| write(key))?);
     body.push(b'}');
     Ok(Response::raw_json(200, body))
 }

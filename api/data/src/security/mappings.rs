@@ -41,7 +41,7 @@ pub(crate) async fn get(api: &Api, request: &mut Request, asked: Option<&str>) -
     };
     let status = if asked.is_some() && mappings.is_empty() { 404 } else { 200 };
     let mappings =
-        members(&request.room, &mappings, |(role, mapping)| (Arc::clone(role), write(role, mapping)))?;
+        members(&request.allowance, &mappings, |(role, mapping)| (Arc::clone(role), write(role, mapping)))?;
     Ok(Response::raw_json(status, mappings))
 }
 

@@ -61,15 +61,15 @@ impl Kind {
     }
 
     /// Writes all that there are.
-    fn all(self, api: &Api, room: &MemoryAllowance) -> Result<Vec<u8>, Error> {
+    fn all(self, api: &Api, allowance: &MemoryAllowance) -> Result<Vec<u8>, Error> {
         match self {
-            Self::Users => members(room, &api.accounts.users(), |account| {
+            Self::Users => members(allowance, &api.accounts.users(), |account| {
                 (Arc::clone(&account.name), write_user(account))
             }),
-            Self::Roles => {
-                members(room, &api.accounts.roles(), |(name, role)| (Arc::clone(name), role.to_opensearch()))
-            }
-            Self::Mappings => members(room, &api.accounts.mappings(), |(name, mapping)| {
+            Self::Roles => members(allowance, &api.accounts.roles(), |(name, role)| {
+                (Arc::clone(name), role.to_opensearch())
+            }),
+            Self::Mappings => members(allowance, &api.accounts.mappings(), |(name, mapping)| {
                 (Arc::clone(name), write_mapping(mapping))
             }),
         }
@@ -282,7 +282,7 @@ pub(crate) async fn get(
     request.finish()?;
     let kind = Kind::routed(kind)?;
     shaped(match name {
-        None => kind.all(api, &request.room).map(|all| Response::raw_json(200, all)),
+        None => kind.all(api, &request.allowance).map(|all| Response::raw_json(200, all)),
         Some(name) => match kind.one(api, name) {
             Some(one) => Ok(Response::json(200, json!({ name: one }))),
             None => Err(missing(name)),

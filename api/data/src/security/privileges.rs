@@ -39,15 +39,15 @@ pub(crate) async fn of_caller(api: &Api, request: &mut Request) -> Result<Respon
         }
     }
     let roles: Vec<Arc<Role>> = principal.roles().iter().filter_map(|role| api.accounts.role(role)).collect();
-    let room = request.room.clone();
+    let allowance = request.allowance.clone();
     // Each may have a great many grants.
-    let written = move || Ok(granted(&roles, &room));
+    let written = move || Ok(granted(&roles, &allowance));
     let written = api.session.compute().run(Priority::Foreground, written).await??;
     Ok(Response::raw_json(200, written))
 }
 
 /// Writes what roles grant, all of it once.
-fn granted(roles: &[Arc<Role>], room: &MemoryAllowance) -> Result<Vec<u8>, Error> {
+fn granted(roles: &[Arc<Role>], allowance: &MemoryAllowance) -> Result<Vec<u8>, Error> {
     let cluster: BTreeSet<&str> = roles.iter().flat_map(|role| &role.cluster).map(String::as_str).collect();
     let cluster: Vec<&str> = cluster.into_iter().collect();
     let mut known = HashSet::new();
@@ -55,11 +55,11 @@ fn granted(roles: &[Arc<Role>], room: &MemoryAllowance) -> Result<Vec<u8>, Error
     let indices: Vec<&IndexGrant> = indices.collect();
     let applications: Vec<&Value> = roles.iter().flat_map(|role| &role.applications).collect();
     let mut body = br#"{"cluster":"#.to_vec();
-    body.extend(items(room, &cluster, |name| json!(name))?);
+    body.extend(items(allowance, &cluster, |name| json!(name))?);
     body.extend_from_slice(br#","global":[],"indices":"#);
-    body.extend(items(room, &indices, |grant| entry(grant))?);
+    body.extend(items(allowance, &indices, |grant| entry(grant))?);
     body.extend_from_slice(br#","applications":"#);
-    body.extend(items(room, &applications, |application| Value::clone(application))?);
+    body.extend(items(allowance, &applications, |application| Value::clone(application))?);
     body.extend_from_slice(br#","run_as":[]}"#);
     Ok(body)
 }

@@ -21,7 +21,8 @@ pub(crate) async fn get(api: &Api, request: &mut Request, asked: Option<&str>) -
         }
     };
     let status = if asked.is_some() && roles.is_empty() { 404 } else { 200 };
-    let roles = members(&request.room, &roles, |(name, role)| (Arc::clone(name), role.to_elasticsearch()))?;
+    let roles =
+        members(&request.allowance, &roles, |(name, role)| (Arc::clone(name), role.to_elasticsearch()))?;
     Ok(Response::raw_json(status, roles))
 }
 

@@ -53,7 +53,7 @@ pub(crate) async fn get(api: &Api, request: &mut Request, asked: Option<&str>) -
         Some(asked) => names(asked).filter_map(|name| api.accounts.user(name)).collect(),
     };
     let status = if asked.is_some() && found.is_empty() { 404 } else { 200 };
-    let users = members(&request.room, &found, |account| (Arc::clone(&account.name), write(account)))?;
+    let users = members(&request.allowance, &found, |account| (Arc::clone(&account.name), write(account)))?;
     Ok(Response::raw_json(status, users))
 }
 

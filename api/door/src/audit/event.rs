@@ -124,7 +124,7 @@ impl AuditTrail {
     }
 
     /// Takes note of who somebody says to be that could not be authenticated.
-    pub(crate) fn came_from_nobody(&mut self, headers: &HeaderMap) {
+    pub(crate) fn set_anonymous(&mut self, headers: &HeaderMap) {
         self.claimed = match Credentials::read(headers) {
             Ok(Some(Credentials::Basic { name, .. })) => Some(("user", cut(&name))),
             Ok(Some(Credentials::ApiKey { id, .. })) => Some(("api_key", cut(&id))),

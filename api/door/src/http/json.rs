@@ -36,14 +36,14 @@ pub fn without_mark(bytes: &[u8]) -> &[u8] {
 
 /// Returns a body as its handler gets it: without a byte order mark, in JSON where it is YAML, and with U+FFFD for half
 /// a surrogate pair. What the changes take is charged to `room`.
-pub(crate) fn readable(bytes: Bytes, format: Format, room: &MemoryAllowance) -> Result<Bytes, Error> {
+pub(crate) fn readable(bytes: Bytes, format: Format, allowance: &MemoryAllowance) -> Result<Bytes, Error> {
     let bytes = bytes.slice_ref(without_mark(&bytes));
     if format == Format::Yaml {
-        return of_format(bytes, format, room);
+        return of_format(bytes, format, allowance);
     }
     match offload(bytes.len(), || replace_lone_surrogates(&bytes)) {
         Some(replaced) => {
-            room.take(replaced.len())?;
+            allowance.take(replaced.len())?;
             Ok(replaced.into())
         }
         None => Ok(bytes),
@@ -51,9 +51,9 @@ pub(crate) fn readable(bytes: Bytes, format: Format, room: &MemoryAllowance) -> 
 }
 
 /// Parses one JSON value, which may take as much as `room` has.
-pub fn parse(bytes: &[u8], room: &MemoryAllowance) -> Result<Value, Error> {
+pub fn parse(bytes: &[u8], allowance: &MemoryAllowance) -> Result<Value, Error> {
     let bytes = without_mark(bytes);
-    let strict = Strict { room, refused: &RefCell::new(None) };
+    let strict = Strict { allowance, refused: &RefCell::new(None) };
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let parsed = strict.deserialize(&mut deserializer);
     let value = parsed.map_err(|error| strict.refused.take().unwrap_or_else(|| refuse(error)))?;
@@ -63,9 +63,9 @@ pub fn parse(bytes: &[u8], room: &MemoryAllowance) -> Result<Value, Error> {
 
 /// Checks that a text is one JSON value as [`parse`] reads it, without making values: names in objects are charged to `room` while their
 /// object is read.
-pub fn check(bytes: &[u8], room: &MemoryAllowance) -> Result<(), Error> {
-    let step = room.beside();
-    let checked = UniqueMembers { strict: Strict { room: &step, refused: &RefCell::new(None) } };
+pub fn check(bytes: &[u8], allowance: &MemoryAllowance) -> Result<(), Error> {
+    let step = allowance.sibling();
+    let checked = UniqueMembers { strict: Strict { allowance: &step, refused: &RefCell::new(None) } };
     let mut deserializer = serde_json::Deserializer::from_slice(bytes);
     let parsed = checked.deserialize(&mut deserializer);
     parsed.map_err(|error| checked.strict.refused.take().unwrap_or_else(|| refuse(error)))?;
@@ -136,22 +136,22 @@ impl<'de> Visitor<'de> for UniqueMembers<'_> {
 }
 
 /// Turns a YAML body into JSON; other formats pass. What that takes is charged to `room`.
-pub(crate) fn of_format(bytes: Bytes, format: Format, room: &MemoryAllowance) -> Result<Bytes, Error> {
+pub(crate) fn of_format(bytes: Bytes, format: Format, allowance: &MemoryAllowance) -> Result<Bytes, Error> {
     if format != Format::Yaml {
         return Ok(bytes);
     }
-    let value = offload(bytes.len(), || parse_yaml(&bytes, room))?;
+    let value = offload(bytes.len(), || parse_yaml(&bytes, allowance))?;
     serde_json::to_vec(&value)
         .map(Bytes::from)
         .map_err(|error| Error::new(400, "yaml_parse_exception", error.to_string()))
 }
 
 /// Parses one YAML value, which may take as much as `room` has.
-pub(crate) fn parse_yaml(bytes: &[u8], room: &MemoryAllowance) -> Result<Value, Error> {
+pub(crate) fn parse_yaml(bytes: &[u8], allowance: &MemoryAllowance) -> Result<Value, Error> {
     // The parser makes events of the whole text before it shows the first.
     let is_mark = |byte: &&u8| matches!(byte, b'\n' | b',' | b':' | b'-' | b'?' | b'[' | b'{' | b']' | b'}');
-    room.take(bytes.iter().filter(is_mark).count().saturating_mul(YAML_MARK_BYTES))?;
-    let strict = Strict { room, refused: &RefCell::new(None) };
+    allowance.take(bytes.iter().filter(is_mark).count().saturating_mul(YAML_MARK_BYTES))?;
+    let strict = Strict { allowance, refused: &RefCell::new(None) };
     let parsed = strict.deserialize(serde_norway::Deserializer::from_slice(bytes));
     parsed.map_err(|error| {
         let refused = strict.refused.take();
@@ -167,14 +167,14 @@ fn refuse(error: serde_json::Error) -> Error {
 /// Builds a [`Value`], refusing duplicate members and what finds no room.
 #[derive(Clone, Copy)]
 struct Strict<'r> {
-    room: &'r MemoryAllowance,
+    allowance: &'r MemoryAllowance,
     /// Why the room refused, which the parser's own errors cannot carry.
     refused: &'r RefCell<Option<Error>>,
 }
 
 impl Strict<'_> {
     fn charge<E: serde::de::Error>(&self, bytes: usize) -> Result<(), E> {
-        self.room.take(bytes).map_err(|error| {
+        self.allowance.take(bytes).map_err(|error| {
             *self.refused.borrow_mut() = Some(error);
             E::custom("no room")
         })
@@ -297,11 +297,11 @@ mod tests {
         let deep = "[".repeat(100);
         for text in [&numbers, &objects] {
             let budget = Budget::new(16 << 20);
-            let room = || MemoryAllowance::new(&budget);
-            assert_eq!(super::parse(text.as_bytes(), &room()).unwrap_err().status(), 413);
+            let allowance = || MemoryAllowance::new(&budget);
+            assert_eq!(super::parse(text.as_bytes(), &allowance()).unwrap_err().status(), 413);
             assert_eq!(budget.used(), 0);
             let _other = budget.reserve(10 << 20).unwrap();
-            let error = super::parse(text.as_bytes(), &room()).unwrap_err();
+            let error = super::parse(text.as_bytes(), &allowance()).unwrap_err();
             assert_eq!((error.status(), error.error_type()), (429, "circuit_breaking_exception"));
         }
         super::parse(&objects.as_bytes()[..20_000], &MemoryAllowance::with_limit(16 << 20)).unwrap_err();
@@ -311,15 +311,15 @@ mod tests {
 
     #[test]
     fn yaml_is_charged_before_it_is_cut_and_aliases_as_they_unfold() {
-        let room = || MemoryAllowance::with_limit(4 << 20);
+        let allowance = || MemoryAllowance::with_limit(4 << 20);
         let list = "- 1\n".repeat(100_000);
-        assert_eq!(parse_yaml(list.as_bytes(), &room()).unwrap_err().status(), 413);
+        assert_eq!(parse_yaml(list.as_bytes(), &allowance()).unwrap_err().status(), 413);
         let mut laughs = String::from("a: &a [1, 1, 1, 1, 1, 1, 1, 1, 1, 1]\n");
         for (name, below) in ["b", "c", "d", "e", "f"].iter().zip(["a", "b", "c", "d", "e"]) {
             laughs.push_str(&format!("{name}: &{name} [{}*{below}]\n", format!("*{below}, ").repeat(9)));
         }
-        assert_eq!(parse_yaml(laughs.as_bytes(), &room()).unwrap_err().status(), 413);
-        let error = parse_yaml(b"a: 1\na: 2\n", &room()).unwrap_err();
+        assert_eq!(parse_yaml(laughs.as_bytes(), &allowance()).unwrap_err().status(), 413);
+        let error = parse_yaml(b"a: 1\na: 2\n", &allowance()).unwrap_err();
         assert_eq!(error.error_type(), "yaml_parse_exception");
     }
 

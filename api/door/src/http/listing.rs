@@ -12,11 +12,11 @@ use crate::error::Error;
 /// # Errors
 /// 413 and 429 where it takes more than there is.
 pub fn members<T, N: AsRef<str>>(
-    room: &MemoryAllowance,
+    allowance: &MemoryAllowance,
     entries: &[T],
     write: impl Fn(&T) -> (N, Value),
 ) -> Result<Vec<u8>, Error> {
-    list(room, entries, [b'{', b'}'], |entry, out| {
+    list(allowance, entries, [b'{', b'}'], |entry, out| {
         let (name, value) = write(entry);
         json::push_str(out, name.as_ref());
         out.push(b':');
@@ -29,17 +29,17 @@ pub fn members<T, N: AsRef<str>>(
 /// # Errors
 /// 413 and 429 where it takes more than there is.
 pub fn items<T>(
-    room: &MemoryAllowance,
+    allowance: &MemoryAllowance,
     entries: &[T],
     write: impl Fn(&T) -> Value,
 ) -> Result<Vec<u8>, Error> {
-    list(room, entries, [b'[', b']'], |entry, out| {
+    list(allowance, entries, [b'[', b']'], |entry, out| {
         serde_json::to_writer(out, &write(entry)).expect("writing to memory cannot fail");
     })
 }
 
 fn list<T>(
-    room: &MemoryAllowance,
+    allowance: &MemoryAllowance,
     entries: &[T],
     [open, close]: [u8; 2],
     write: impl Fn(&T, &mut Vec<u8>),
@@ -53,7 +53,7 @@ fn list<T>(
             let before = out.len();
             write(entry, &mut out);
             // It has grown to up to twice its length.
-            room.take(2 * (out.len() - before))?;
+            allowance.take(2 * (out.len() - before))?;
         }
         out.push(close);
         Ok(out)

@@ -68,14 +68,14 @@ impl MemoryAllowance {
 
     /// Makes a room without bounds, for what takes no more than the request has been charged before.
     pub fn unbounded() -> Self {
-        let room = Self::new(&Budget::new(0));
-        room.0.held.store(usize::MAX, Ordering::Relaxed);
-        room
+        let allowance = Self::new(&Budget::new(0));
+        allowance.0.held.store(usize::MAX, Ordering::Relaxed);
+        allowance
     }
 
     /// Makes another allowance of the same bytes in flight, for a step of a request: the bytes of the step are given back with
     /// it.
-    pub fn beside(&self) -> Self {
+    pub fn sibling(&self) -> Self {
         let spent = self.0.spent.load(Ordering::Relaxed) as u64;
         Self::of_kind(&self.0.budget, self.0.own.saturating_add(spent), self.0.is_answer)
     }
@@ -146,36 +146,36 @@ mod tests {
     #[test]
     fn rooms_share_what_there_is_and_give_it_back() {
         let budget = Budget::new(1 << 20);
-        let room = || MemoryAllowance::new(&budget);
-        let (first, second) = (room(), room());
+        let allowance = || MemoryAllowance::new(&budget);
+        let (first, second) = (allowance(), allowance());
         first.take(FREE).unwrap();
         assert_eq!(budget.used(), 0, "what is free costs nothing");
         first.take(600 << 10).unwrap();
         let error = second.take(500 << 10).unwrap_err();
         assert_eq!((error.status(), error.error_type()), (429, "circuit_breaking_exception"));
-        let error = room().take(2 << 20).unwrap_err();
+        let error = allowance().take(2 << 20).unwrap_err();
         assert_eq!((error.status(), error.error_type()), (413, "content_too_long_exception"));
         let clone = first.clone();
         drop(first);
         assert!(budget.used() > 0);
         drop(clone);
         assert_eq!(budget.used(), 0);
-        let whole = room();
+        let whole = allowance();
         for _step in 0..4 {
-            whole.beside().take(700 << 10).unwrap();
+            whole.sibling().take(700 << 10).unwrap();
         }
         assert_eq!(budget.used(), 0, "steps give back what they took");
-        room().take(700 << 10).unwrap();
+        allowance().take(700 << 10).unwrap();
     }
 
     #[test]
     fn what_never_fits_beside_the_own_body_is_too_large() {
         let budget = Budget::new(1 << 20);
         let _body = budget.reserve(600 << 10).unwrap();
-        let room = MemoryAllowance::beside_own(&budget, 600 << 10);
-        room.take(424 << 10).unwrap();
-        for room in [room.clone(), room.beside()] {
-            let error = room.take(FREE + 1).unwrap_err();
+        let allowance = MemoryAllowance::beside_own(&budget, 600 << 10);
+        allowance.take(424 << 10).unwrap();
+        for allowance in [allowance.clone(), allowance.sibling()] {
+            let error = allowance.take(FREE + 1).unwrap_err();
             assert_eq!((error.status(), error.error_type()), (413, "content_too_long_exception"));
             assert!(error.reason().contains("[1048576]"), "{}", error.reason());
         }

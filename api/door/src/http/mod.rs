@@ -49,7 +49,7 @@ pub struct Request {
     /// The body, decompressed; JSON (or newline-delimited JSON) whatever the client's format was.
     pub body: Bytes,
     /// Memory that the request may take beside its body.
-    pub room: MemoryAllowance,
+    pub allowance: MemoryAllowance,
     /// Memory allowance of the answer, until it is sent.
     pub answer: MemoryAllowance,
     /// Filter of the answer.
@@ -68,14 +68,14 @@ impl Request {
         if self.body.iter().all(u8::is_ascii_whitespace) {
             return Ok(None);
         }
-        offload(self.body.len(), || json::parse(&self.body, &self.room)).map(Some)
+        offload(self.body.len(), || json::parse(&self.body, &self.allowance)).map(Some)
     }
 
     /// Takes the body with what it and what was made of it are charged for. Whoever has no use for these any more, while the request
     /// goes on for long, gives them back by dropping it.
     pub fn take_held(&mut self) -> (Bytes, MemoryAllowance, Option<ReservedBody>) {
-        let room = self.room.beside();
-        (std::mem::take(&mut self.body), std::mem::replace(&mut self.room, room), self.held.take())
+        let allowance = self.allowance.sibling();
+        (std::mem::take(&mut self.body), std::mem::replace(&mut self.allowance, allowance), self.held.take())
     }
 
     /// Refuses parameters that no one has taken. Call it once every known parameter is taken and
@@ -153,8 +153,8 @@ impl Response {
     }
 
     /// Makes an answer of serialized JSON, which is accounted for by a room until it is sent.
-    pub fn held_json(status: u16, text: Vec<u8>, room: &MemoryAllowance) -> Self {
-        Self { status, body: Body::HeldJson(room.hold(text)), headers: Vec::new() }
+    pub fn held_json(status: u16, text: Vec<u8>, allowance: &MemoryAllowance) -> Self {
+        Self { status, body: Body::HeldJson(allowance.hold(text)), headers: Vec::new() }
     }
 
     /// Makes a plain text answer.

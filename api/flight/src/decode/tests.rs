@@ -26,8 +26,8 @@ fn messages(column: ArrayRef) -> Vec<FlightData> {
 }
 
 fn decode(messages: Vec<FlightData>) -> Result<Vec<RecordBatch>, Status> {
-    let room = Budget::new(1 << 30);
-    let received = Shares::new(&room).begin(None);
+    let budget = Budget::new(1 << 30);
+    let received = Shares::new(&budget).begin(None);
     let (mut decoder, mut batches) = (Decoder::new(received.clone()), Vec::new());
     for message in messages {
         let copy = received.try_reserve(message.data_body.len() as u64)?;
@@ -186,20 +186,20 @@ fn metadata_are_left_out_and_may_not_stand_for_much_more_than_they_are() {
 fn dictionaries_hold_room_until_others_take_their_place_and_are_bounded() {
     let words: DictionaryArray<Int32Type> = ["a"].into_iter().collect();
     let sent = messages(Arc::new(words));
-    let room = Budget::new(1 << 30);
-    let received = Shares::new(&room).begin(None);
+    let budget = Budget::new(1 << 30);
+    let received = Shares::new(&budget).begin(None);
     let mut decoder = Decoder::new(received.clone());
     let half = MAX_DICTIONARY_BYTES as u64 / 2;
     decoder.guarded(sent[0].clone(), received.try_reserve(0).unwrap()).unwrap();
     // One that takes the place of the one before is all that is held.
     for _ in 0..3 {
         decoder.guarded(sent[1].clone(), received.try_reserve(half / 2 + 1).unwrap()).unwrap();
-        assert_eq!(room.used(), half + 2);
+        assert_eq!(budget.used(), half + 2);
     }
     let error = decoder.guarded(sent[1].clone(), received.try_reserve(half + 1).unwrap());
     assert_eq!(error.unwrap_err().code(), Code::ResourceExhausted);
     drop(decoder);
-    assert_eq!(room.used(), 0);
+    assert_eq!(budget.used(), 0);
 }
 
 #[test]

@@ -21,7 +21,7 @@ pub(super) const ID: &str = "_id";
 ///
 /// # Errors
 /// `INVALID_ARGUMENT` for what documents cannot hold.
-pub(super) fn of(schema: &Schema, rows: Option<&RecordBatch>) -> Result<Value, Status> {
+pub(super) fn from_schema(schema: &Schema, rows: Option<&RecordBatch>) -> Result<Value, Status> {
     let fields = schema.fields().iter().enumerate();
     let fields = fields.map(|(at, field)| (field, rows.and_then(|rows| rows.columns().get(at))));
     Ok(json!({ "properties": properties(fields.filter(|(field, _)| field.name() != ID))? }))
@@ -232,7 +232,7 @@ mod tests {
             "ns": { "type": "date_nanos" }, "list": { "type": "boolean" },
             "object": { "properties": { "n": { "type": "short" } } },
         }});
-        assert_eq!(of(&schema, None).unwrap(), expected);
+        assert_eq!(from_schema(&schema, None).unwrap(), expected);
     }
 
     #[test]
@@ -279,7 +279,7 @@ mod tests {
                 Some(kind) => json!({ "properties": { "item": { "type": kind } } }),
             };
             let whole = json!({ "properties": { "t": mapped } });
-            assert_eq!(of(&rows.schema(), Some(&rows)).unwrap(), whole, "{column:?}");
+            assert_eq!(from_schema(&rows.schema(), Some(&rows)).unwrap(), whole, "{column:?}");
         }
     }
 

@@ -301,7 +301,7 @@ impl Writes {
     /// Makes written rows durable, for any settings of its index, and visible to statements.
     async fn finish(&self) -> Result<(), Status> {
         let Some(session) = &self.session else { return Ok(()) };
-        session.durable().await.map_err(status::of)?;
+        session.durable().await.map_err(status::from_error)?;
         // One that was deleted meanwhile has nothing to be seen.
         let indices: Vec<_> = self.tally.touched.iter().filter_map(|name| session.index(name).ok()).collect();
         if let Err(error) = session.refresh(&indices).await {

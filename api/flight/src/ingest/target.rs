@@ -112,7 +112,7 @@ impl Target {
             return Err(unclear());
         }
         // Nothing that stands for several, or is made of the date.
-        check_index_name(&command.table).map_err(status::of)?;
+        check_index_name(&command.table).map_err(status::from_error)?;
         Ok(Self { index: command.table.as_str().into(), existing, creates, wanted: None })
     }
 
@@ -142,7 +142,7 @@ impl Target {
             (true, IfExists::Fail) | (false, _) => {}
         }
         if !self.creates && !exists {
-            return Err(status::of(Error::IndexNotFound { index: self.index.to_string() }));
+            return Err(status::from_error(Error::IndexNotFound { index: self.index.to_string() }));
         }
         let session = self.may(call, Action::CreateIndex).await?;
         let (index, existing, schema) = (Arc::clone(&self.index), self.existing, Arc::clone(schema));
@@ -185,8 +185,9 @@ impl Target {
                     (Arc::clone(&self.index), self.existing, session.metadata());
                 let tried = move || {
                     let create = create(&index, &schema, Some(&first.batch), now_ms)?;
-                    let changes = decide(&index, existing, &metadata, &create, now_ms).map_err(status::of)?;
-                    try_documents(&changes, &first.documents).map_err(status::of)?;
+                    let changes =
+                        decide(&index, existing, &metadata, &create, now_ms).map_err(status::from_error)?;
+                    try_documents(&changes, &first.documents).map_err(status::from_error)?;
                     Ok(create)
                 };
                 computed(call.compute(), Priority::Ingest, tried).await?
@@ -204,8 +205,8 @@ fn create(
     rows: Option<&RecordBatch>,
     now_ms: i64,
 ) -> Result<CreateIndex, Status> {
-    let body = json!({ "mappings": mapping::of(schema, rows)? });
-    CreateIndex::parse(index, &body, false, now_ms).map_err(status::of)
+    let body = json!({ "mappings": mapping::from_schema(schema, rows)? });
+    CreateIndex::parse(index, &body, false, now_ms).map_err(status::from_error)
 }
 
 /// Reads documents by the mapping that an index is to have, templates included.

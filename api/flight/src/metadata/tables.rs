@@ -14,7 +14,7 @@ use millrace_runtime::Priority;
 use tonic::{Code, Status};
 
 use crate::call::Call;
-use crate::limits::{all_of, shown};
+use crate::limits::{all_of, excerpt};
 use crate::wire::{Batches, computed};
 use crate::{statement, status};
 
@@ -33,7 +33,7 @@ const MAX_PATTERN: usize = 1 << 10;
 pub(crate) async fn names(call: &Call, session: &Session) -> Result<Vec<Arc<str>>, Status> {
     let session = session.clone();
     let names = move || {
-        let indices = session.resolve("*", &IndicesOptions::open_only()).map_err(status::of)?;
+        let indices = session.resolve("*", &IndicesOptions::open_only()).map_err(status::from_error)?;
         let mut names: Vec<Arc<str>> = indices.iter().map(|index| index.meta().name.clone()).collect();
         names.retain(|name| !name.starts_with('.'));
         names.sort_unstable();
@@ -120,7 +120,7 @@ pub(super) fn check_pattern(pattern: Option<&str>) -> Result<(), Status> {
     match pattern {
         Some(pattern) if pattern.len() > MAX_PATTERN => Err(Status::invalid_argument(format!(
             "the pattern [{}…] is longer than [{MAX_PATTERN}] bytes",
-            shown(pattern)
+            excerpt(pattern)
         ))),
         _ => Ok(()),
     }

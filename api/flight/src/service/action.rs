@@ -19,7 +19,7 @@ use super::get::opened;
 use super::info::{describe, endpoint};
 use crate::call::Call;
 use crate::handles::PreparedStatement;
-use crate::limits::{bounded, refuse_transaction, shown};
+use crate::limits::{bounded, excerpt, refuse_transaction};
 use crate::options::{self, CloseResult, CloseStatus, SetRequest};
 use crate::tickets::{Kind, Ticket};
 use crate::{status, tickets, wire};
@@ -79,14 +79,14 @@ pub(super) async fn act(call: &Call, action: FlightAction) -> Result<std::option
         }
         "GetSessionOptions" => Some(options::get(call.shared.catalog()).encode_to_vec()),
         "CloseSession" => {
-            let closed = call.entry.log_out().await.map_err(status::of)?;
+            let closed = call.entry.log_out().await.map_err(status::from_error)?;
             let status = if closed { CloseStatus::Closed } else { CloseStatus::NotCloseable };
             Some(CloseResult { status: status.into() }.encode_to_vec())
         }
         "CreatePreparedSubstraitPlan" => return Err(status::unsupported("plans of Substrait")),
         "BeginTransaction" | "EndTransaction" => return Err(status::unsupported("transactions")),
         "BeginSavepoint" | "EndSavepoint" => return Err(status::unsupported("savepoints")),
-        other => return Err(Status::unimplemented(format!("there is no action [{}]", shown(other)))),
+        other => return Err(Status::unimplemented(format!("there is no action [{}]", excerpt(other)))),
     };
     Ok(result.map(Bytes::from).into_iter())
 }
@@ -97,11 +97,11 @@ async fn prepare(call: &Call, request: ActionCreatePreparedStatementRequest) -> 
     bounded(request.query.len())?;
     let described = describe(call, &request.query).await?;
     let compute = call.compute();
-    let parameter_schema = wire::told(compute, &described.parameters).await?.bytes;
+    let parameter_schema = wire::fingerprint_schema(compute, &described.parameters).await?.bytes;
     // By having no columns it is known for a statement that changes something.
     let dataset_schema = match &described.columns {
-        Some(columns) => wire::told(compute, columns).await?.bytes,
-        None => wire::told(compute, &Arc::new(Schema::empty())).await?.bytes,
+        Some(columns) => wire::fingerprint_schema(compute, columns).await?.bytes,
+        None => wire::fingerprint_schema(compute, &Arc::new(Schema::empty())).await?.bytes,
     };
     let statement = PreparedStatement {
         query: Arc::from(request.query),

@@ -7,7 +7,7 @@ use bytes::Bytes;
 use prost::Message;
 use tonic::Status;
 
-use crate::limits::{all_of, bounded, refuse_transaction, shown};
+use crate::limits::{all_of, bounded, excerpt, refuse_transaction};
 use crate::metadata;
 use crate::status;
 
@@ -54,7 +54,7 @@ impl DescriptorCommand {
             Some(command) if metadata::schema(&command).is_some() => Ok(Self::Listing(command)),
             Some(other) => Err(Status::invalid_argument(format!(
                 "the command [{}] is none that has an answer to fetch",
-                shown(other.type_url())
+                excerpt(other.type_url())
             ))),
             None => match std::str::from_utf8(&descriptor.cmd) {
                 Ok(text) if !text.trim().is_empty() => Ok(Self::Statement(text.to_owned())),

@@ -56,7 +56,7 @@ pub(super) async fn get(call: &Call, ticket: FlightTicket) -> Result<Messages<Fl
 async fn described(compute: &Compute, schema: SchemaRef, ticket: &Ticket) -> Result<SchemaRef, Status> {
     for zone in [TimestampZone::Utc, TimestampZone::Absent] {
         let schema = zone.apply(Arc::clone(&schema));
-        if wire::told(compute, &schema).await?.fingerprint == ticket.schema {
+        if wire::fingerprint_schema(compute, &schema).await?.fingerprint == ticket.schema {
             return Ok(schema);
         }
     }
@@ -67,7 +67,7 @@ async fn described(compute: &Compute, schema: SchemaRef, ticket: &Ticket) -> Res
 }
 
 async fn answer(call: &Call, ticket: &Ticket) -> Result<(SchemaRef, Answer), Status> {
-    let search = &call.shared.beside.node.search;
+    let search = &call.shared.listener.node.search;
     match ticket.kind {
         Kind::Statement => {
             let session = call.begin(Action::Sql)?;

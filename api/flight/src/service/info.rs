@@ -91,11 +91,11 @@ pub(super) async fn get(call: &Call, descriptor: FlightDescriptor) -> Result<Fli
 }
 
 async fn info(call: &Call, descriptor: FlightDescriptor, answer: Answer) -> Result<FlightInfo, Status> {
-    let told = wire::told(call.compute(), &answer.schema).await?;
-    let ticket = Ticket::new(answer.kind, told.fingerprint, answer.body, call.shared.now_ms());
+    let schema = wire::fingerprint_schema(call.compute(), &answer.schema).await?;
+    let ticket = Ticket::new(answer.kind, schema.fingerprint, answer.body, call.shared.now_ms());
     let endpoint = endpoint(call, &ticket);
     let mut info = FlightInfo::new().with_endpoint(endpoint).with_descriptor(descriptor).with_ordered(true);
-    info.schema = told.bytes;
+    info.schema = schema.bytes;
     Ok(info)
 }
 
@@ -111,7 +111,7 @@ pub(super) fn endpoint(call: &Call, ticket: &Ticket) -> FlightEndpoint {
 /// Answers `GetSchema`.
 pub(super) async fn schema(call: &Call, descriptor: &FlightDescriptor) -> Result<SchemaResult, Status> {
     let answer = answer(call, descriptor).await?;
-    Ok(SchemaResult { schema: wire::told(call.compute(), &answer.schema).await?.bytes })
+    Ok(SchemaResult { schema: wire::fingerprint_schema(call.compute(), &answer.schema).await?.bytes })
 }
 
 /// Answers `ListFlights`: the tables that the caller sees, of which the criteria are the beginning.

@@ -37,10 +37,10 @@ type Messages<T> = BoxStream<'static, Result<T, Status>>;
 pub(crate) struct Service(Arc<ServiceContext>);
 
 impl Service {
-    pub(crate) fn new(beside: ListenerContext) -> Self {
+    pub(crate) fn new(listener: ListenerContext) -> Self {
         let (seals, handles, running) =
             (Seals::new(), PreparedStatements::default(), ActiveAnswers::default());
-        Self(Arc::new(ServiceContext { beside, seals, handles, running }))
+        Self(Arc::new(ServiceContext { listener, seals, handles, running }))
     }
 
     /// Takes what the listener has found out of a request.

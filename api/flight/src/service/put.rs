@@ -20,7 +20,7 @@ use super::command::command;
 use super::info::prepared;
 use crate::call::Call;
 use crate::decode::{DecodedMessage, Decoder};
-use crate::limits::{bounded, refuse_transaction, shown};
+use crate::limits::{bounded, excerpt, refuse_transaction};
 use crate::messages::{PutMessages, message};
 use crate::wire::computed;
 use crate::{bound, ingest, statement, status};
@@ -40,16 +40,16 @@ pub(super) async fn put(call: &Call, mut rest: Streaming<FlightData>) -> Result<
     // part of the whole message.
     let descriptor = first.flight_descriptor.take().ok_or_else(nothing)?;
     bounded(descriptor.cmd.len())?;
-    let told = Bytes::copy_from_slice(&descriptor.cmd);
+    let descriptor_bytes = Bytes::copy_from_slice(&descriptor.cmd);
     drop(descriptor);
-    let command = command(&told)?.ok_or_else(nothing)?;
+    let command = command(&descriptor_bytes)?.ok_or_else(nothing)?;
     let sent = PutMessages { first: Some(first), rest, received: call.received.clone() };
     match command {
         Command::CommandStatementUpdate(command) => {
             refuse_transaction(command.transaction_id.as_ref())?;
             // The end of the request is not waited for: drivers of JDBC end it when they have the answer.
             let session = call.begin(Action::Sql)?;
-            let search = &call.shared.beside.node.search;
+            let search = &call.shared.listener.node.search;
             counted(statement::update(search, &session, &command.query, None).await?)
         }
         Command::CommandPreparedStatementQuery(command) => bind(call, command, sent).await,
@@ -58,7 +58,7 @@ pub(super) async fn put(call: &Call, mut rest: Streaming<FlightData>) -> Result<
         Command::CommandStatementSubstraitPlan(_) => Err(status::unsupported("plans of Substrait")),
         other => Err(Status::invalid_argument(format!(
             "the command [{}] is none that takes data",
-            shown(other.type_url())
+            excerpt(other.type_url())
         ))),
     }
 }
@@ -102,7 +102,7 @@ async fn update(
     }
     // The values may have taken long to arrive.
     let session = call.begin_again(Action::Sql).await?;
-    let search = &call.shared.beside.node.search;
+    let search = &call.shared.listener.node.search;
     counted(statement::update_each(search, &session, &prepared).await?)
 }
 

@@ -94,7 +94,7 @@ impl Random {
 
 #[test]
 fn of_a_million_changed_tickets_and_handles_none_is_taken() {
-    let (seals, ann, bob) = (Seals::of(&[7; 32]), user("ann"), user("bob"));
+    let (seals, ann, bob) = (Seals::with_key(&[7; 32]), user("ann"), user("bob"));
     let (statement, prepared) = (b"SELECT n FROM logs".as_slice(), [7; 24]);
     // Tickets as clients get them, and a handle as it is.
     let sealed = |owner: &Owner, kind| {

@@ -15,30 +15,30 @@ fn part(bytes: usize) -> ChunkResult {
 
 #[tokio::test(start_paused = true)]
 async fn what_arrives_is_reserved_until_it_is_taken() {
-    let room = Budget::new(3_000 * SHARES);
-    let received = Shares::new(&room).begin(None);
+    let budget = Budget::new(3_000 * SHARES);
+    let received = Shares::new(&budget).begin(None);
     let body = StreamBody::new(stream::iter([part(1_000), part(1_000), part(1_001), part(1)]));
     let mut upload = Upload::new(body, Length::Batches, received.clone());
     for _ in 0..2 {
         upload.frame().await.unwrap().unwrap();
     }
-    assert_eq!(room.used(), 2_000);
+    assert_eq!(budget.used(), 2_000);
     let held = received.take();
     let begun = Instant::now();
     let error = upload.frame().await.unwrap().unwrap_err();
     assert_eq!(error.code(), tonic::Code::ResourceExhausted);
     assert!(begun.elapsed() >= ROOM_PATIENCE);
     drop(held);
-    assert_eq!(room.used(), 0);
+    assert_eq!(budget.used(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn room_is_told_to_all_who_wait_for_it_at_once() {
-    let room = Budget::new(1_000);
-    let shares = Shares::new(&room);
+    let budget = Budget::new(1_000);
+    let shares = Shares::new(&budget);
     let begun = Instant::now();
     // Somebody beside them has nearly all of it: there is room of their own, and none of all.
-    let others = room.reserve(900).unwrap();
+    let others = budget.reserve(900).unwrap();
     let received: Vec<_> = (0..4).map(|_| shares.begin(None)).collect();
     let waiting = futures::future::join_all(received.iter().map(|received| received.reserve(125)));
     let (reserved, ()) = tokio::join!(waiting, async {
@@ -46,10 +46,10 @@ async fn room_is_told_to_all_who_wait_for_it_at_once() {
         drop(others);
     });
     let held: Vec<UploadReservation> = reserved.into_iter().collect::<Result<_, _>>().unwrap();
-    assert_eq!((begun.elapsed(), room.used()), (Duration::from_millis(1), 500));
+    assert_eq!((begun.elapsed(), budget.used()), (Duration::from_millis(1), 500));
     // What can never fit is not waited for. Who is told of too little goes on waiting.
     drop(held);
-    let others = room.reserve(1_000).unwrap();
+    let others = budget.reserve(1_000).unwrap();
     let (reserved, others) = tokio::join!(received[0].reserve(125), async {
         let mut others = others;
         for left in [950, 900, 875] {
@@ -67,8 +67,8 @@ async fn room_is_told_to_all_who_wait_for_it_at_once() {
 
 #[tokio::test(start_paused = true)]
 async fn room_is_waited_for() {
-    let room = Budget::new(1_000 * SHARES);
-    let received = Shares::new(&room).begin(None);
+    let budget = Budget::new(1_000 * SHARES);
+    let received = Shares::new(&budget).begin(None);
     let body = StreamBody::new(stream::iter([part(1_000), part(1_000)]));
     let mut upload = Upload::new(body, Length::Batches, received.clone());
     upload.frame().await.unwrap().unwrap();
@@ -88,18 +88,18 @@ fn one_user_leaves_room_for_others() {
         let nothing = Arc::new(Privileges::new(ActionSet::NONE, Vec::new()));
         Some(User::new(&Principal::new(Caller::User(name.into()), Vec::new(), nothing)))
     };
-    let room = Budget::new(100 * SHARES);
-    let shares = Shares::new(&room);
+    let budget = Budget::new(100 * SHARES);
+    let shares = Shares::new(&budget);
     let (first, second) = (shares.begin(user("ann")), shares.begin(user("ann")));
     let held = [first.try_reserve(60).unwrap(), second.try_reserve(40).unwrap()];
     assert!(first.try_reserve(1).is_err());
     drop(shares.begin(user("bob")).try_reserve(100).unwrap());
-    assert_eq!(room.used(), 100);
+    assert_eq!(budget.used(), 100);
     drop(held);
     drop((first, second));
     drop(shares.begin(user("cid")));
     assert_eq!(shares.users.lock().len(), 1);
-    assert_eq!(room.used(), 0);
+    assert_eq!(budget.used(), 0);
 }
 
 /// A body of so many parts, each a pause after the other.
@@ -112,8 +112,8 @@ fn paced(parts: u32, bytes: usize, pause: Duration) -> impl Body<Data = Bytes, E
 
 #[tokio::test(start_paused = true)]
 async fn silence_ends_batches_and_slowness_one_message() {
-    let room = Budget::new(u64::MAX);
-    let begin = || Shares::new(&room).begin(None);
+    let budget = Budget::new(u64::MAX);
+    let begin = || Shares::new(&budget).begin(None);
     let slow = |bytes: usize| paced(5, bytes, PATIENCE * 2 / 3);
     let enough = PREFIX * (20 << 10);
     let upload = Upload::new(slow(enough), Length::Batches, begin());
@@ -133,13 +133,13 @@ async fn silence_ends_batches_and_slowness_one_message() {
         let error = upload(vec![part(most), part(1)]).collect().await.unwrap_err();
         assert_eq!(error.code(), tonic::Code::ResourceExhausted);
     }
-    assert_eq!(room.used(), 0);
+    assert_eq!(budget.used(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn streams_that_keep_their_room_for_nearly_nothing_end() {
-    let room = Budget::new(100 << 20);
-    let shares = Shares::new(&room);
+    let budget = Budget::new(100 << 20);
+    let shares = Shares::new(&budget);
     let sends = |messages: usize| {
         let body = paced(200, messages * PREFIX, SECOND);
         Upload::new(body, Length::Batches, shares.begin(None)).collect()
@@ -149,19 +149,20 @@ async fn streams_that_keep_their_room_for_nearly_nothing_end() {
     assert!(begun.elapsed() < PATIENCE * 2);
     assert_eq!(sends(400).await.unwrap().to_bytes().len(), 200 * 400 * PREFIX);
     // Where others want the room, more is expected.
-    let others = room.reserve(60 << 20).unwrap();
+    let others = budget.reserve(60 << 20).unwrap();
     let begun = Instant::now();
     assert_eq!(sends(400).await.unwrap_err().code(), tonic::Code::DeadlineExceeded);
     assert!(begun.elapsed() < PATIENCE / 2);
     assert_eq!(sends(20_000).await.unwrap().to_bytes().len(), 200 * 20_000 * PREFIX);
     drop(others);
-    assert_eq!(room.used(), 0);
+    assert_eq!(budget.used(), 0);
 }
 
 #[tokio::test(start_paused = true)]
 async fn time_for_which_nobody_asks_does_not_count() {
-    let room = Budget::new(u64::MAX);
-    let mut upload = Upload::new(paced(50, PREFIX, SECOND), Length::Batches, Shares::new(&room).begin(None));
+    let budget = Budget::new(u64::MAX);
+    let mut upload =
+        Upload::new(paced(50, PREFIX, SECOND), Length::Batches, Shares::new(&budget).begin(None));
     for _ in 0..50 {
         upload.frame().await.unwrap().unwrap();
         tokio::time::sleep(PATIENCE).await;
@@ -171,14 +172,14 @@ async fn time_for_which_nobody_asks_does_not_count() {
 
 #[tokio::test(start_paused = true)]
 async fn a_message_that_has_begun_is_not_waited_for_for_ever() {
-    let room = Budget::new(u64::MAX);
+    let budget = Budget::new(u64::MAX);
     let length = 1_u32 << 20;
     let mut begins = vec![0_u8];
     begins.extend(length.to_be_bytes());
     begins.extend([0_u8; 1 << 10].repeat(1 << 9));
     let begins: ChunkResult = Ok(Frame::data(Bytes::from(begins)));
     let body = StreamBody::new(Box::pin(stream::iter([begins]).chain(stream::pending())));
-    let upload = Upload::new(body, Length::Batches, Shares::new(&room).begin(None));
+    let upload = Upload::new(body, Length::Batches, Shares::new(&budget).begin(None));
     let begun = Instant::now();
     assert_eq!(upload.collect().await.unwrap_err().code(), tonic::Code::DeadlineExceeded);
     // Half a minute, and four seconds for its length.

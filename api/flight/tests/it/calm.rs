@@ -28,7 +28,7 @@ async fn hasty(node: &Node) -> (Client, oneshot::Sender<()>) {
     let listener = Listener::bind("flight", "127.0.0.1:0".parse().unwrap(), None).await.unwrap();
     let address = listener.local_addr().unwrap();
     let mut server = Server::new(config);
-    server.add(listener, Arc::new(Flight::new(node.beside.clone())));
+    server.add(listener, Arc::new(Flight::new(node.listener.clone())));
     let (stop, stopped) = oneshot::channel::<()>();
     tokio::spawn(server.run(async {
         let _ = stopped.await;
@@ -36,7 +36,7 @@ async fn hasty(node: &Node) -> (Client, oneshot::Sender<()>) {
     // The connection is made with the first call, and anew where it has ended.
     let channel = Endpoint::from_shared(format!("http://{address}")).unwrap().connect_lazy();
     let mut client = FlightSqlServiceClient::new(channel);
-    let token = node.beside.node.accounts.login("admin", "secret", address.ip()).await.unwrap().token;
+    let token = node.listener.node.accounts.login("admin", "secret", address.ip()).await.unwrap().token;
     client.set_token(token);
     (client, stop)
 }

@@ -36,7 +36,7 @@ async fn a_login_gives_a_token_that_counts_until_the_session_is_closed() {
     // `CLOSED`.
     assert_eq!(&closed.body[..], [8, 1]);
     assert_eq!(code(run(&mut client, "SHOW TABLES LIKE '%'").await), Code::Unauthenticated);
-    let authenticated = node.beside.node.accounts.logout(&token).await.unwrap();
+    let authenticated = node.listener.node.accounts.logout(&token).await.unwrap();
     assert!(!authenticated, "the token is gone");
 }
 
@@ -44,7 +44,7 @@ async fn a_login_gives_a_token_that_counts_until_the_session_is_closed() {
 async fn every_kind_of_credentials_is_taken_with_every_call() {
     let node = Node::start().await;
     node.user("ann", json!([{ "names": ["*"], "privileges": ["read"] }])).await;
-    let accounts = &node.beside.node.accounts;
+    let accounts = &node.listener.node.accounts;
     // A password with a colon.
     accounts
         .put_user(
@@ -192,7 +192,7 @@ async fn credentials_that_end_while_rows_are_sent_are_told() {
     node.user("ann", json!([{ "names": ["t"], "privileges": ["all"] }])).await;
     let mut ann = node.client("ann", "password").await;
     let rows = || batch([("n", Arc::new(Int64Array::from(vec![1])) as ArrayRef)]);
-    let shared = Arc::clone(&node.beside.node);
+    let shared = Arc::clone(&node.listener.node);
     let sent = stream::iter([rows()]).chain(stream::once(async move {
         // The first rows are there, and with them the table.
         while shared.engine.metadata().index("t").is_none() {
@@ -213,7 +213,7 @@ async fn credentials_that_end_while_rows_are_sent_are_told() {
 
 /// Has the audit written, and returns who reads it and the name of its index.
 async fn audit(node: &Node) -> (Session, Arc<str>) {
-    let ListenerContext { node: shared, .. } = &node.beside;
+    let ListenerContext { node: shared, .. } = &node.listener;
     shared.audit().flush().await.unwrap();
     let session = Session::system(&shared.engine);
     let name =
@@ -226,7 +226,7 @@ async fn audit(node: &Node) -> (Session, Arc<str>) {
 async fn refused_of(node: &Node) -> Vec<Value> {
     let (session, name) = audit(node).await;
     let body = json!({ "query": { "exists": { "field": "refused.action" } }, "sort": ["refused.action"] });
-    let search = &node.beside.node.search;
+    let search = &node.listener.node.search;
     let outcome = search.search(&session, &name, Vec::new(), Some(body)).await.unwrap();
     let answer: Value = match outcome.body {
         OutcomeBody::Json(answer) => answer,
@@ -239,7 +239,7 @@ async fn refused_of(node: &Node) -> Vec<Value> {
 
 /// Reads the audit: outcome, user, action and listener of what it tells, sorted.
 async fn told(node: &Node) -> Vec<String> {
-    let ListenerContext { node: shared, .. } = &node.beside;
+    let ListenerContext { node: shared, .. } = &node.listener;
     let (session, name) = audit(node).await;
     let query = format!("SELECT outcome, user, action, listener FROM `{name}`");
     let batches = shared.search.statement_batches(&session, &query, None).await.unwrap();

@@ -67,7 +67,7 @@ async fn a_table_is_replaced_only_by_rows_that_can_be_taken() {
     let template = json!({"index_patterns": ["t*"], "template": {"mappings": {"dynamic": "strict"}}});
     let decide =
         |metadata: &Metadata| metadata.put_template(TemplateKind::Index, "strict", template.clone(), false);
-    Session::system(&node.beside.node.engine).change(decide).await.unwrap();
+    Session::system(&node.listener.node.engine).change(decide).await.unwrap();
     let labels = || {
         let mut labels = MapBuilder::new(None, StringBuilder::new(), Int32Builder::new());
         labels.keys().append_value("a");

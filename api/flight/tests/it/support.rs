@@ -33,7 +33,7 @@ pub(crate) type Client = FlightSqlServiceClient<Channel>;
 /// A running server; it ends with this.
 pub(crate) struct Node {
     pub(crate) address: SocketAddr,
-    pub(crate) beside: ListenerContext,
+    pub(crate) listener: ListenerContext,
     stop: oneshot::Sender<()>,
     running: JoinHandle<()>,
     _data: TempDir,
@@ -77,9 +77,9 @@ impl Node {
             max_content_length: 100 << 20,
         };
         let mut server = Server::bind(config, engine, search).await.unwrap();
-        let mut beside = None;
+        let mut listener = None;
         let serve = |shared: ListenerContext| {
-            beside = Some(shared.clone());
+            listener = Some(shared.clone());
             Flight::new(shared)
         };
         server.serve_also("flight", vec![listen], serve).await.unwrap();
@@ -88,7 +88,7 @@ impl Node {
         let running = tokio::spawn(server.run(async {
             let _ = stopped.await;
         }));
-        Self { address, beside: beside.unwrap(), stop, running, _data: data }
+        Self { address, listener: listener.unwrap(), stop, running, _data: data }
     }
 
     /// Stops it, and waits for what is under way.
@@ -118,7 +118,7 @@ impl Node {
     /// Makes a user of the password `password` with one role, of grants on indices as Elasticsearch writes them.
     pub(crate) async fn user(&self, name: &str, indices: Value) {
         self.role(name, indices).await;
-        let accounts = &self.beside.node.accounts;
+        let accounts = &self.listener.node.accounts;
         let user = User { roles: vec![name.to_owned()], enabled: true, ..User::default() };
         accounts.put_user(name, user, Some("password".to_owned())).await.unwrap();
     }
@@ -126,12 +126,12 @@ impl Node {
     /// Makes or changes the role of a user.
     pub(crate) async fn role(&self, name: &str, indices: Value) {
         let role: Role = serde_json::from_value(json!({ "indices": indices })).unwrap();
-        self.beside.node.accounts.put_role(name, role).await.unwrap();
+        self.listener.node.accounts.put_role(name, role).await.unwrap();
     }
 
     /// Makes an API key of a user, as clients show it.
     pub(crate) async fn api_key(&self, user: &str) -> String {
-        let accounts = &self.beside.node.accounts;
+        let accounts = &self.listener.node.accounts;
         let owner = accounts.principal(user).unwrap();
         let (name, roles, metadata) = ("k".to_owned(), Default::default(), Default::default());
         let new = NewApiKey { name, roles, expires_in: None, metadata };
@@ -151,7 +151,7 @@ impl Node {
         properties: Value,
         documents: &[Value],
     ) {
-        let session = Session::system(&self.beside.node.engine).doing(Action::CreateIndex).unwrap();
+        let session = Session::system(&self.listener.node.engine).doing(Action::CreateIndex).unwrap();
         let body = json!({ "settings": settings, "mappings": { "properties": properties } });
         let create = CreateIndex::parse(name, &body, false, 0).unwrap();
         session.change(|metadata| metadata.create(&create, 0, Uuid::new_v4())).await.unwrap();
@@ -165,14 +165,14 @@ impl Node {
 
     /// Deletes an index.
     pub(crate) async fn delete(&self, name: &str) {
-        let session = Session::system(&self.beside.node.engine).doing(Action::DeleteIndex).unwrap();
+        let session = Session::system(&self.listener.node.engine).doing(Action::DeleteIndex).unwrap();
         let options = IndicesOptions::open_and_closed();
         session.change(|metadata| metadata.delete_indices(name, &options, 0)).await.unwrap();
     }
 
     /// Has statements delete, which a setting forbids otherwise.
     pub(crate) async fn allow_deletion(&self) {
-        let session = Session::system(&self.beside.node.engine);
+        let session = Session::system(&self.listener.node.engine);
         let body = json!({ "persistent": { "plugins.sql.delete.enabled": true } });
         let update = ClusterSettingsUpdate::parse(&body).unwrap();
         session.change(|metadata| metadata.update_cluster_settings(&update)).await.unwrap();
@@ -180,7 +180,7 @@ impl Node {
 
     /// Changes the mapping of an index.
     pub(crate) async fn put_mapping(&self, index: &str, properties: Value) {
-        let session = Session::system(&self.beside.node.engine);
+        let session = Session::system(&self.listener.node.engine);
         session.put_mapping(index, &json!({ "properties": properties })).await.unwrap();
     }
 }

@@ -101,7 +101,7 @@ async fn node(files: TlsFiles) -> Node {
         attributes: [subject].into(),
         ..User::default()
     };
-    node.beside.node.accounts.put_user("shipper", user, None).await.unwrap();
+    node.listener.node.accounts.put_user("shipper", user, None).await.unwrap();
     node
 }
 

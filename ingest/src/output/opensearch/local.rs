@@ -64,7 +64,7 @@ impl Local for Indices {
 
     fn operation(&self, event: &Event, stable_id: Option<String>) -> Result<WriteOp, String> {
         let Operation { action, index, id, routing, version, document, upsert, doc_as_upsert, .. } =
-            self.operations.of(event, stable_id)?;
+            self.operations.operation_for(event, stable_id)?;
         let action = match action {
             ActionKind::Index => Action::Index(document),
             ActionKind::Create => Action::Create(document),

@@ -75,7 +75,11 @@ impl Operations {
     ///
     /// # Errors
     /// Why there can be none.
-    pub(super) fn of(&self, event: &Event, stable_id: Option<String>) -> Result<Operation, String> {
+    pub(super) fn operation_for(
+        &self,
+        event: &Event,
+        stable_id: Option<String>,
+    ) -> Result<Operation, String> {
         let name = self.action.render(event);
         let mut action = ActionKind::parse(&name)
             .ok_or_else(|| format!("action [{name}] is not one of [index, create, update, delete]"))?;

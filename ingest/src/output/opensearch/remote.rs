@@ -217,7 +217,7 @@ fn items(
 ) -> Vec<Item> {
     let mut items = Vec::with_capacity(events.len());
     for (event, (content, stable_id)) in events.iter().enumerate() {
-        match operations.of(content, stable_id.clone()) {
+        match operations.operation_for(content, stable_id.clone()) {
             Ok(operation) => items.push(item(event, operation, operations.retry_on_conflict)),
             Err(reason) => refused.push(RefusedEvent { event, reason }),
         }

@@ -27,7 +27,7 @@ pub(super) fn manager_of(directory: &Path, engine: &Arc<Engine>) -> Arc<Manager>
     Manager::new(config, of_engine(Arc::clone(engine)), engine.compute().clone())
 }
 
-pub(super) fn wanted(pipeline: Option<&str>, most: usize) -> DeadLetterFilter<'_> {
+pub(super) fn filter(pipeline: Option<&str>, most: usize) -> DeadLetterFilter<'_> {
     DeadLetterFilter { pipeline, after: None, most }
 }
 
@@ -74,7 +74,7 @@ async fn letters_go_again_to_what_refused_them_while_pipelines_run() {
     let letters = |most: usize| {
         let manager = Arc::clone(&manager);
         async move {
-            let letters = manager.letters(wanted(Some("main"), most)).await.unwrap().letters;
+            let letters = manager.dead_letters(filter(Some("main"), most)).await.unwrap().letters;
             let mut plugins: Vec<String> = letters.iter().map(|letter| letter.plugin.clone()).collect();
             plugins.sort();
             plugins
@@ -91,17 +91,17 @@ async fn letters_go_again_to_what_refused_them_while_pipelines_run() {
     assert_eq!(values(&engine, "here", "n").await, [json!(1), json!(2), json!(3)]);
 
     // As long as the reason is there, each is a letter again.
-    let again = manager.replay(wanted(None, 100), None).await.unwrap();
+    let again = manager.replay(filter(None, 100), None).await.unwrap();
     assert_eq!((again.stored, again.left.len()), (0, 3));
     assert!(again.left.iter().all(|(_, reason)| reason.contains("refused again")), "{again:?}");
     assert_eq!(letters(10).await, plugins);
-    assert_eq!(manager.letters(wanted(Some("other"), 10)).await.unwrap().letters.len(), 0);
+    assert_eq!(manager.dead_letters(filter(Some("other"), 10)).await.unwrap().letters.len(), 0);
 
     // Those that stay do not keep others from being tried.
-    let first = manager.replay(wanted(None, 1), None).await.unwrap();
+    let first = manager.replay(filter(None, 1), None).await.unwrap();
     let next = first.next.clone().unwrap();
     let second =
-        manager.replay(DeadLetterFilter { after: Some(&next), ..wanted(None, 1) }, None).await.unwrap();
+        manager.replay(DeadLetterFilter { after: Some(&next), ..filter(None, 1) }, None).await.unwrap();
     assert!(first.left.len() == 1 && second.left.len() == 1 && first.left[0].0 != second.left[0].0);
 
     let right = WRONG
@@ -110,7 +110,7 @@ async fn letters_go_again_to_what_refused_them_while_pipelines_run() {
         .replace("'%{[@metadata][to]}'", "'made'");
     put(dir.path(), "main.conf", &right);
     manager.reload_changed().await;
-    let done = manager.replay(wanted(Some("main"), 100), None).await.unwrap();
+    let done = manager.replay(filter(Some("main"), 100), None).await.unwrap();
     assert_eq!((done.stored, done.left), (3, Vec::new()));
     assert_eq!(letters(10).await, Vec::<String>::new());
     // What had them does not get them again; the one that came through no filter goes everywhere.
@@ -137,16 +137,16 @@ output {
     put(dir.path(), "main.conf", strict);
     let manager = manager_of(dir.path(), &engine);
     manager.start().await;
-    while manager.letters(wanted(None, 10)).await.unwrap().letters.is_empty() {
+    while manager.dead_letters(filter(None, 10)).await.unwrap().letters.is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
-    let left = manager.replay(wanted(None, 10), Some("absent")).await.unwrap().left;
+    let left = manager.replay(filter(None, 10), Some("absent")).await.unwrap().left;
     assert!(left.len() == 1 && left[0].1.contains("name one of its outputs"), "{left:?}");
-    let done = manager.replay(wanted(None, 10), Some("rest")).await.unwrap();
+    let done = manager.replay(filter(None, 10), Some("rest")).await.unwrap();
     assert_eq!((done.stored, done.left), (1, Vec::new()));
     let rest = std::fs::read_to_string(dir.path().join("out/rest")).unwrap();
     assert!(rest.lines().count() == 1 && rest.contains("\"n\":\"text\""), "{rest}");
-    assert_eq!(manager.letters(wanted(None, 10)).await.unwrap().letters, []);
+    assert_eq!(manager.dead_letters(filter(None, 10)).await.unwrap().letters, []);
     manager.stop(Duration::from_secs(10)).await;
     engine.shutdown().await.unwrap();
 }

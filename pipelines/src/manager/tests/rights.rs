@@ -4,7 +4,7 @@ use millrace_catalog::metadata::{Metadata, Uuid, parse_alias_actions};
 use millrace_engine::{Engine, Session};
 use serde_json::{Value, json};
 
-use super::letters::{engine, manager_of, values, wanted};
+use super::letters::{engine, filter, manager_of, values};
 use super::*;
 
 async fn create(engine: &Arc<Engine>, index: &str, body: Value) {
@@ -15,7 +15,7 @@ async fn create(engine: &Arc<Engine>, index: &str, body: Value) {
 /// Waits for so many dead letters; the reasons by the index that the event was for, in order.
 async fn reasons(manager: &Manager, pipeline: &str, count: usize) -> Vec<(String, String)> {
     loop {
-        let letters = manager.letters(wanted(Some(pipeline), 100)).await.unwrap().letters;
+        let letters = manager.dead_letters(filter(Some(pipeline), 100)).await.unwrap().letters;
         if letters.len() >= count {
             let of = |letter: StoredDeadLetter| (letter.index.unwrap_or_default(), letter.reason);
             let mut reasons: Vec<_> = letters.into_iter().map(of).collect();
@@ -71,7 +71,7 @@ async fn events_choose_no_index_that_is_kept_from_them() {
         assert!(engine.index(index).is_err(), "{index}");
     }
     // Sent again they are refused again, and stay.
-    let again = manager.replay(wanted(Some("main"), 100), None).await.unwrap();
+    let again = manager.replay(filter(Some("main"), 100), None).await.unwrap();
     assert_eq!((again.stored, again.left.len()), (0, kept.len()));
     stop(manager, engine).await;
 }
@@ -96,12 +96,12 @@ async fn rights_are_those_of_the_definition_that_runs() {
         tokio::time::sleep(Duration::from_millis(5)).await;
     }
     assert_eq!(values(&engine, "secret", "n").await, [json!(3)]);
-    let again = manager.replay(wanted(Some("narrow"), 1), None).await.unwrap();
+    let again = manager.replay(filter(Some("narrow"), 1), None).await.unwrap();
     assert!(again.stored == 0 && again.left[0].1.contains("unauthorized"), "{again:?}");
 
     put(dir.path(), "narrow.conf", &choosing(&events, "secret"));
     manager.reload_changed().await;
-    let again = manager.replay(wanted(Some("narrow"), 100), None).await.unwrap();
+    let again = manager.replay(filter(Some("narrow"), 100), None).await.unwrap();
     assert!(again.stored == 1 && again.left.len() == 1, "{again:?}");
     assert_eq!(values(&engine, "secret", "n").await, [json!(1), json!(3)]);
 
@@ -110,7 +110,7 @@ async fn rights_are_those_of_the_definition_that_runs() {
     // `x-<secret>` is no date math, and no name.
     let letters = reasons(&manager, "narrow", 2).await;
     assert!(!letters.iter().any(|(_, reason)| reason.contains("[x-<secret>] on")), "{letters:?}");
-    let again = manager.replay(wanted(Some("narrow"), 100), None).await.unwrap();
+    let again = manager.replay(filter(Some("narrow"), 100), None).await.unwrap();
     assert_eq!((again.stored, again.left.len()), (0, 2));
     stop(manager, engine).await;
 }
@@ -133,7 +133,7 @@ async fn names_stand_for_what_they_are_aliases_of_and_for_dates() {
     let year = Utc::now().format("%Y");
     for index in ["000001-app".to_owned(), "logs-2026.03.04".to_owned(), format!("math-{year}-logs")] {
         while values(&engine, &index, "n").await.is_empty() {
-            let letters = manager.letters(wanted(None, 10)).await.unwrap().letters;
+            let letters = manager.dead_letters(filter(None, 10)).await.unwrap().letters;
             assert!(letters.is_empty(), "{index}: {letters:?}");
             tokio::time::sleep(Duration::from_millis(5)).await;
         }

@@ -37,7 +37,7 @@ async fn events_that_wait_for_a_wrong_output_go_to_the_corrected_one() {
         let store = Arc::new(Memory::default());
         let (wrong, right) = (elsewhere(true), elsewhere(true));
         let (batch, mut told) = batch((0..5).map(|n| json!({"n": n})).collect());
-        let hand = ManualBatch::of(vec![batch]);
+        let hand = ManualBatch::from_batches(vec![batch]);
         let outputs = vec![sink("wrong", &wrong), local("docs")];
         let pipeline = start(graph(vec![Arc::clone(&hand)], vec![], outputs), settings(workers), &store);
         until_filtered(&pipeline, 5).await;
@@ -143,7 +143,7 @@ async fn events_that_wait_for_an_index_of_this_server_go_to_another_one() {
 async fn what_waits_in_the_queue_goes_through_the_new_filters() {
     let store = Arc::new(Memory::default());
     let (batches, told): (Vec<_>, Vec<_>) = (0..50).map(|n| batch(vec![json!({"n": n})])).unzip();
-    let hand = ManualBatch::of(batches);
+    let hand = ManualBatch::from_batches(batches);
     let wrong = elsewhere(true);
     let pipeline = start(
         graph(vec![Arc::clone(&hand)], vec![], vec![sink("wrong", &wrong)]),
@@ -185,7 +185,7 @@ async fn a_portion_that_was_divided_is_redelivered_too() {
         owner_epoch: 1,
     });
     let (three, three_told) = batch(vec![json!({"n": 4})]);
-    let hand = ManualBatch::of(vec![first, one, two, three]);
+    let hand = ManualBatch::from_batches(vec![first, one, two, three]);
     let pipeline = start(graph(vec![Arc::clone(&hand)], vec![], vec![local("blocked")]), settings(1), &store);
     pipeline.ended().await;
     store.held.send_replace(false);
@@ -209,7 +209,7 @@ async fn a_portion_that_was_divided_is_redelivered_too() {
 async fn a_stop_right_after_a_reload_tells_sources_that_nothing_was_stored() {
     let store = Arc::new(Memory::default());
     let (batch, told) = batch(vec![json!({"n": 1})]);
-    let hand = ManualBatch::of(vec![batch]);
+    let hand = ManualBatch::from_batches(vec![batch]);
     let (wrong, right) = (elsewhere(true), elsewhere(true));
     let pipeline = start(
         graph(vec![Arc::clone(&hand)], vec![], vec![sink("wrong", &wrong), local("docs")]),

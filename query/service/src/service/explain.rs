@@ -90,7 +90,7 @@ impl SearchService {
                     let work = work.clone();
                     let show = move || {
                         let _parsed = work.part_of(PARSED_SHARE * row.source.len())?;
-                        shown(&row, source.as_ref(), &allowed)
+                        render_document(&row, source.as_ref(), &allowed)
                     };
                     answer.insert("get".into(), compute.run(show).await?);
                 }
@@ -128,13 +128,13 @@ fn wrong_type(snapshot: &TableSnapshot, doc_type: Option<&str>) -> bool {
 }
 
 /// Renders what is shown of the document itself; `allowed` is what the mapping lets be shown of sources.
-fn shown(row: &StoredRow, source: Option<&SourceFilter>, allowed: &SourceFilter) -> Result<Value> {
-    let mut shown = Map::new();
-    shown.insert("_seq_no".into(), json!(row.seq_no));
-    shown.insert("_primary_term".into(), json!(row.primary_term));
-    shown.insert("found".into(), json!(true));
+fn render_document(row: &StoredRow, source: Option<&SourceFilter>, allowed: &SourceFilter) -> Result<Value> {
+    let mut document = Map::new();
+    document.insert("_seq_no".into(), json!(row.seq_no));
+    document.insert("_primary_term".into(), json!(row.primary_term));
+    document.insert("found".into(), json!(true));
     if let Some(routing) = &row.routing {
-        shown.insert("_routing".into(), json!(routing));
+        document.insert("_routing".into(), json!(routing));
     }
     if let Some(filter) = source.filter(|source| **source != SourceFilter::None)
         && !row.source.is_empty()
@@ -142,7 +142,7 @@ fn shown(row: &StoredRow, source: Option<&SourceFilter>, allowed: &SourceFilter)
     {
         let source = serde_json::from_slice(&row.source)
             .map_err(|error| Error::Execution(format!("the source of [{}] is not JSON: {error}", row.id)))?;
-        shown.insert("_source".into(), filter.apply(allowed.apply(source)));
+        document.insert("_source".into(), filter.apply(allowed.apply(source)));
     }
-    Ok(Value::Object(shown))
+    Ok(Value::Object(document))
 }

@@ -172,7 +172,7 @@ fn gathered(
             }
         }
     }
-    let mut shown = Map::new();
+    let mut answer = Map::new();
     for (field, kinds) in fields {
         work.check()?;
         let several = kinds.len() > 1;
@@ -182,43 +182,43 @@ fn gathered(
             let value = merged.to_json(&kind, several);
             rendered.insert(kind, value);
         }
-        shown.insert(field, Value::Object(rendered));
+        answer.insert(field, Value::Object(rendered));
     }
-    Ok(json!({"indices": names, "fields": shown}))
+    Ok(json!({"indices": names, "fields": answer}))
 }
 
 impl<'a> MergedField<'a> {
     /// Lists the lists of indices that are shown: all where there are several types, and those that are not as the others.
     fn named(&self, several: bool) -> [&[&'a str]; 3] {
         let where_mixed = |list: &'_ Vec<&'a str>| !list.is_empty() && list.len() < self.indices.len();
-        let shown = |list, is_shown| if is_shown { list } else { &[][..] };
+        let listed = |list, is_listed| if is_listed { list } else { &[][..] };
         [
-            shown(self.indices.as_slice(), several),
-            shown(self.not_searchable.as_slice(), where_mixed(&self.not_searchable)),
-            shown(self.not_aggregatable.as_slice(), where_mixed(&self.not_aggregatable)),
+            listed(self.indices.as_slice(), several),
+            listed(self.not_searchable.as_slice(), where_mixed(&self.not_searchable)),
+            listed(self.not_aggregatable.as_slice(), where_mixed(&self.not_aggregatable)),
         ]
     }
 
     fn to_json(&self, kind: &str, several: bool) -> Value {
         let (searchable, aggregatable) = (self.not_searchable.is_empty(), self.not_aggregatable.is_empty());
-        let mut shown = Map::new();
-        shown.insert("type".into(), json!(kind));
-        shown.insert("searchable".into(), json!(searchable));
-        shown.insert("aggregatable".into(), json!(aggregatable));
+        let mut rendered = Map::new();
+        rendered.insert("type".into(), json!(kind));
+        rendered.insert("searchable".into(), json!(searchable));
+        rendered.insert("aggregatable".into(), json!(aggregatable));
         if several {
-            shown.insert("indices".into(), json!(self.indices));
+            rendered.insert("indices".into(), json!(self.indices));
         }
         // Named only where indices disagree.
         if !searchable && self.not_searchable.len() < self.indices.len() {
-            shown.insert("non_searchable_indices".into(), json!(self.not_searchable));
+            rendered.insert("non_searchable_indices".into(), json!(self.not_searchable));
         }
         if !aggregatable && self.not_aggregatable.len() < self.indices.len() {
-            shown.insert("non_aggregatable_indices".into(), json!(self.not_aggregatable));
+            rendered.insert("non_aggregatable_indices".into(), json!(self.not_aggregatable));
         }
         if !self.meta.is_empty() {
-            shown.insert("meta".into(), json!(self.meta));
+            rendered.insert("meta".into(), json!(self.meta));
         }
-        Value::Object(shown)
+        Value::Object(rendered)
     }
 }
 

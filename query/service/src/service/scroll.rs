@@ -53,7 +53,7 @@ struct Pages {
     size: usize,
     track_scores: bool,
     global_statistics: bool,
-    shown: Arc<RenderOptions>,
+    render_options: Arc<RenderOptions>,
     now_ms: i64,
     /// Snapshot that is searched; holds the memory of all of it.
     pinned: PinnedSnapshot,
@@ -68,7 +68,7 @@ impl SearchService {
         first: FirstPage<'_>,
         keep_alive_ms: u64,
     ) -> Result<String> {
-        let FirstPage { snapshot, query, found, shown, size, now_ms } = first;
+        let FirstPage { snapshot, query, found, render_options, size, now_ms } = first;
         let pages = match ends_at(found, found.rows.addresses.len(), size) {
             true => None,
             false => {
@@ -87,7 +87,7 @@ impl SearchService {
                     size,
                     track_scores: request.body.track_scores,
                     global_statistics: request.global_statistics,
-                    shown: Arc::clone(shown),
+                    render_options: Arc::clone(render_options),
                     now_ms,
                     pinned,
                 }))
@@ -157,7 +157,7 @@ impl SearchService {
                 scroll_id: Some(id),
                 ..Answer::new(context.shards)
             };
-            let (mut shown, mut last, mut ends) = (None, None, false);
+            let (mut render_options, mut last, mut ends) = (None, None, false);
             if let Some(pages) = progress.pages.clone() {
                 let snapshot = Arc::clone(&pages.pinned.snapshot);
                 let search = Search {
@@ -171,17 +171,24 @@ impl SearchService {
                     ..Search::new(Arc::clone(&snapshot), &pages.query, pages.now_ms, &work)
                 };
                 let found = searcher.find(search).await?;
-                let hits = searcher.hits(&snapshot, &pages.query, &found, &pages.shown, pages.now_ms, &work);
+                let hits = searcher.hits(
+                    &snapshot,
+                    &pages.query,
+                    &found,
+                    &pages.render_options,
+                    pages.now_ms,
+                    &work,
+                );
                 answer.list.hits = hits.await?;
                 last = last_point(&found)?;
-                shown = Some(Arc::clone(&pages.shown));
+                render_options = Some(Arc::clone(&pages.render_options));
                 ends = ends_at(&found, answer.list.hits.len(), pages.size);
                 answer.list.max_score = found.max_score;
                 answer.failures = found.failures;
             }
             answer.took_ms = self.now_ms() - opened.now_ms;
-            let text = match shown {
-                Some(shown) => rendered(answer, shown, &searcher.compute, &work).await?,
+            let text = match render_options {
+                Some(render_options) => rendered(answer, render_options, &searcher.compute, &work).await?,
                 None => answer.render(&RenderOptions::nothing(), &work)?,
             };
             // A page that was refused is answered again.
@@ -251,7 +258,7 @@ pub(super) struct FirstPage<'a> {
     pub snapshot: &'a Arc<TableSnapshot>,
     pub query: &'a Query,
     pub found: &'a SearchHits,
-    pub shown: &'a Arc<RenderOptions>,
+    pub render_options: &'a Arc<RenderOptions>,
     pub size: usize,
     pub now_ms: i64,
 }

@@ -102,7 +102,7 @@ impl SearchService {
             snapshot = Arc::new(cut);
         }
         let (from, size) = window(body, &snapshot, request.scroll_ms.is_some())?;
-        let shown = Arc::new(shown(body, &snapshot)?);
+        let render_options = Arc::new(shown(body, &snapshot)?);
         let grouping = request.grouping(&snapshot)?;
         let aggregation = match body.aggregations.as_ref().filter(|aggregations| !aggregations.is_empty()) {
             None => None,
@@ -111,8 +111,9 @@ impl SearchService {
             }
         };
         let limits = Limits::new(request, self.default_timeout());
-        let (snapshot, shown, work) = (&snapshot, &shown, &work);
-        let search = RunningSearch { searcher, request, query, snapshot, shown, limits, started_ms, work };
+        let (snapshot, render_options, work) = (&snapshot, &render_options, &work);
+        let search =
+            RunningSearch { searcher, request, query, snapshot, render_options, limits, started_ms, work };
         let mut found = search.find((from, size), grouping.as_ref()).await?;
         let mut aggregated = AggregationAnswer::default();
         if let Some(aggregation) = aggregation {
@@ -131,7 +132,8 @@ impl SearchService {
         let scroll_id = match request.scroll_ms {
             None => None,
             Some(keep_alive_ms) => {
-                let first = FirstPage { snapshot, query, found: &found, shown, size, now_ms: started_ms };
+                let first =
+                    FirstPage { snapshot, query, found: &found, render_options, size, now_ms: started_ms };
                 Some(self.open_scroll(session, request, first, keep_alive_ms)?)
             }
         };
@@ -159,7 +161,7 @@ impl SearchService {
             point_in_time: body.point_in_time.as_ref().map(|pit| pit.id.clone()),
             ..Answer::new(snapshot.shards)
         };
-        rendered(answer, Arc::clone(shown), &searcher.compute, work).await
+        rendered(answer, Arc::clone(render_options), &searcher.compute, work).await
     }
 
     /// Pins what a search is over, and returns what keeps it. It is held from the start: a scroll that may not be kept is not
@@ -233,12 +235,12 @@ impl SearchService {
 /// Renders an answer, for some work; the text holds its own memory.
 pub(super) async fn rendered(
     answer: Answer,
-    shown: Arc<RenderOptions>,
+    render_options: Arc<RenderOptions>,
     compute: &Compute,
     work: &QueryContext,
 ) -> Result<Bytes> {
     let (is_small, work) = (answer.is_small(), work.clone());
-    let render = move || answer.render(&shown, &work);
+    let render = move || answer.render(&render_options, &work);
     // The way to another thread and back is longer than that.
     if is_small { render() } else { compute.run(render).await }
 }

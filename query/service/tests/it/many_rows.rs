@@ -120,7 +120,7 @@ fn clause(rng: &mut StdRng) -> (Value, Check) {
 
 /// Compares what a field has in two rows.
 fn compared(a: &Row, b: &Row, field: &str, descending: bool, missing_first: bool) -> Ordering {
-    fn of<T: Ord>(a: Option<T>, b: Option<T>, descending: bool, missing_first: bool) -> Ordering {
+    fn compare<T: Ord>(a: Option<T>, b: Option<T>, descending: bool, missing_first: bool) -> Ordering {
         match (a, b) {
             (Some(a), Some(b)) if descending => b.cmp(&a),
             (Some(a), Some(b)) => a.cmp(&b),
@@ -136,11 +136,11 @@ fn compared(a: &Row, b: &Row, field: &str, descending: bool, missing_first: bool
         false => row.tags.iter().min().cloned(),
     };
     match field {
-        "at" => of(Some(a.at), Some(b.at), descending, missing_first),
-        "code" => of(Some(a.code), Some(b.code), descending, missing_first),
-        "number" => of(a.number, b.number, descending, missing_first),
-        "key" => of(a.key.as_ref(), b.key.as_ref(), descending, missing_first),
-        _ => of(first(a), first(b), descending, missing_first),
+        "at" => compare(Some(a.at), Some(b.at), descending, missing_first),
+        "code" => compare(Some(a.code), Some(b.code), descending, missing_first),
+        "number" => compare(a.number, b.number, descending, missing_first),
+        "key" => compare(a.key.as_ref(), b.key.as_ref(), descending, missing_first),
+        _ => compare(first(a), first(b), descending, missing_first),
     }
 }
 

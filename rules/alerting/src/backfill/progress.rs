@@ -11,14 +11,14 @@ pub(super) const MAX_ROUNDS: usize = 20;
 
 /// From when on a rule looks at what is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct CatchUp {
+pub(crate) struct BackfillRange {
     /// Frames that were written at this time, in milliseconds, and later ones are seen.
     pub(crate) seen_from: i64,
     /// Those of this time and later ones raise alerts; without it those behind the frame at which the rule was saved.
     pub(crate) raised_from: Option<i64>,
 }
 
-impl CatchUp {
+impl BackfillRange {
     /// Decides what a new rule, or a new revision of one, has to see of what is stored.
     pub(crate) fn new(definition: &Definition, from: Option<i64>, now_ms: i64) -> Option<Self> {
         let window = match &definition.rule_type {
@@ -119,15 +119,15 @@ mod tests {
         let any = definition(json!({"type": "any"}));
         let terms = definition(json!({"type": "new_term", "fields": ["a"], "terms_window_size": "1h"}));
         let hour = 3_600_000;
-        let of = |seen_from, raised_from| Some(CatchUp { seen_from, raised_from });
-        assert_eq!(CatchUp::new(&any, None, 10 * hour), None);
-        assert_eq!(CatchUp::new(&any, Some(hour), 10 * hour), of(hour, Some(hour)));
-        assert_eq!(CatchUp::new(&terms, None, 10 * hour), of(9 * hour, None));
-        assert_eq!(CatchUp::new(&terms, Some(5 * hour), 10 * hour), of(4 * hour, Some(5 * hour)));
+        let of = |seen_from, raised_from| Some(BackfillRange { seen_from, raised_from });
+        assert_eq!(BackfillRange::new(&any, None, 10 * hour), None);
+        assert_eq!(BackfillRange::new(&any, Some(hour), 10 * hour), of(hour, Some(hour)));
+        assert_eq!(BackfillRange::new(&terms, None, 10 * hour), of(9 * hour, None));
+        assert_eq!(BackfillRange::new(&terms, Some(5 * hour), 10 * hour), of(4 * hour, Some(5 * hour)));
         // A rule that was paused goes on where it ended, with what its window had then.
         let frequent = definition(json!({"type": "frequency", "num_events": 2, "timeframe": "30m"}));
-        assert_eq!(CatchUp::resumed(&frequent, 2 * hour), of(hour * 3 / 2, Some(2 * hour)).unwrap());
-        assert_eq!(CatchUp::resumed(&terms, 5 * hour), of(4 * hour, Some(5 * hour)).unwrap());
+        assert_eq!(BackfillRange::resumed(&frequent, 2 * hour), of(hour * 3 / 2, Some(2 * hour)).unwrap());
+        assert_eq!(BackfillRange::resumed(&terms, 5 * hour), of(4 * hour, Some(5 * hour)).unwrap());
         let rule = |since| Rule {
             id: "r".to_owned(),
             revision: 1,
@@ -136,7 +136,7 @@ mod tests {
             definition: any.clone(),
         };
         let mutes =
-            |from: Option<CatchUp>, frame, ms| from.unwrap().mutes(&rule(7), frame, Time::from_ms(ms));
+            |from: Option<BackfillRange>, frame, ms| from.unwrap().mutes(&rule(7), frame, Time::from_ms(ms));
         assert!(mutes(of(0, Some(5)), 9, 4) && !mutes(of(0, Some(5)), 1, 5));
         assert!(mutes(of(0, None), 7, 99) && !mutes(of(0, None), 8, 0));
     }

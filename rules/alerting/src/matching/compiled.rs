@@ -82,7 +82,7 @@ struct Views<'a> {
 }
 
 impl<'a> Views<'a> {
-    fn of(&mut self, rule: &'a MatchRequest) -> View {
+    fn view_for(&mut self, rule: &'a MatchRequest) -> View {
         let (meta, mapping, owners) = (self.meta, self.mapping, self.owners);
         let make = || {
             let Some(Some(owner)) = owners.get(&rule.owner) else {
@@ -123,7 +123,7 @@ impl CompiledFilters {
         let mut views = Views { meta, mapping, owners, made: HashMap::new(), changes: HashMap::new() };
         let (mut filters, mut problems) = (Vec::with_capacity(rules.len()), BTreeMap::new());
         for rule in rules {
-            let compiled = views.of(rule).and_then(|view| {
+            let compiled = views.view_for(rule).and_then(|view| {
                 let mut one = |is_second: bool, body: &Value| {
                     let same = known
                         .get(&(rule.id.as_str(), is_second))
@@ -200,7 +200,7 @@ impl CompiledFilters {
         let mut alike: HashMap<(usize, usize), bool> = HashMap::new();
         let mut filters = Vec::with_capacity(like.filters.len());
         for one in like.filters.iter() {
-            let view = views.of(&one.rule).ok()?;
+            let view = views.view_for(&one.rule).ok()?;
             let pair = (Arc::as_ptr(&one.view).addr(), Arc::as_ptr(&view).addr());
             if !*alike.entry(pair).or_insert_with(|| one.view.is_like(&view)) {
                 return None;

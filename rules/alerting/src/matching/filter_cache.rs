@@ -39,7 +39,7 @@ impl Matching {
     /// Forgets filters of indices of which nothing comes, and of others where there are too many: they are compiled anew once
     /// something does.
     pub(super) fn forget_most(&mut self, now_ms: i64) {
-        self.unwatched.retain(|uuid, _| self.targets.of(uuid).is_some());
+        self.unwatched.retain(|uuid, _| self.targets.rules_for(uuid).is_some());
         let mut kept: Vec<(u64, Uuid, usize, bool)> = Vec::with_capacity(self.indices.len());
         for (uuid, watched) in &mut self.indices {
             // One that was compiled and not asked yet begins to be idle now.
@@ -62,7 +62,7 @@ impl Matching {
             self.crowded_out += usize::from(batch == self.batch && !is_idle);
             if let Some(watched) = self.indices.remove(&uuid) {
                 let problems = watched.compiled.into_problems();
-                if !problems.is_empty() && self.targets.of(&uuid).is_some() {
+                if !problems.is_empty() && self.targets.rules_for(&uuid).is_some() {
                     self.unwatched.insert(uuid, problems);
                 }
             }
@@ -72,9 +72,9 @@ impl Matching {
     /// Forgets indices that are gone, once there are many.
     pub(super) fn forget_gone(&mut self, asked: &BTreeMap<Uuid, Vec<OperationPosition<'_>>>) {
         let targets = &self.targets;
-        let gone = self.indices.keys().filter(|uuid| targets.of(uuid).is_none()).count();
+        let gone = self.indices.keys().filter(|uuid| targets.rules_for(uuid).is_none()).count();
         if gone > MAX_GONE {
-            self.indices.retain(|uuid, _| targets.of(uuid).is_some() || asked.contains_key(uuid));
+            self.indices.retain(|uuid, _| targets.rules_for(uuid).is_some() || asked.contains_key(uuid));
         }
     }
 }

@@ -348,7 +348,7 @@ impl Matching {
     /// Has the filters of an index compiled for what it is now. Of one that is gone those of before are asked, as long as
     /// their rules and owners are what they were.
     fn compile(&mut self, uuid: Uuid) {
-        let Some((name, rules)) = self.targets.of(&uuid) else {
+        let Some((name, rules)) = self.targets.rules_for(&uuid) else {
             if let Some(before) = self.indices.get(&uuid)
                 && (self.targets.is_there(&uuid)
                     || !before.compiled.is_current(&self.rules, self.targets.owners()))

@@ -22,9 +22,9 @@ const LONG: Duration = Duration::from_millis(500);
 /// Bound on the time that one filter may take of a batch.
 const LONG_ALONE: Duration = Duration::from_millis(250);
 /// Multiple of the median filter's time above which a filter is slow.
-const MANY_TIMES: u32 = 20;
+const MEDIAN_RATIO: u32 = 20;
 /// Pause after a search for slow filters, as a multiple of its duration.
-const SELDOM: u32 = 10;
+const SEARCH_PAUSE_RATIO: u32 = 10;
 /// Filters that are looked at: with more of them a single one is hardly the reason.
 const MAX_FILTERS: usize = 2_000;
 /// Blamed once more within this time, its rule is paused: a busy machine may be the reason once.
@@ -87,13 +87,13 @@ impl Slow {
     ) -> Vec<(Arc<MatchRequest>, String)> {
         let began = Instant::now();
         // Also where this does not come to its end.
-        self.not_before = Some(began + took * SELDOM);
+        self.not_before = Some(began + took * SEARCH_PAUSE_RATIO);
         let timed = filters
             .filter_map(|(rule, filter)| Some((rule, panic_isolation::guarded(|| alone(filter)).ok()?)));
         let timed: Vec<(&Arc<MatchRequest>, Duration)> = timed.collect();
         let mut times: Vec<Duration> = timed.iter().map(|(_, took_alone)| *took_alone).collect();
         times.sort_unstable();
-        let much = times.get(times.len() / 2).map_or(took, |middle| *middle * MANY_TIMES).min(took / 2);
+        let much = times.get(times.len() / 2).map_or(took, |middle| *middle * MEDIAN_RATIO).min(took / 2);
         let mut paused = Vec::new();
         for (rule, took_alone) in timed {
             if took_alone < LONG_ALONE.max(much) {
@@ -109,7 +109,7 @@ impl Slow {
                 paused.push((Arc::clone(rule), reason));
             }
         }
-        self.not_before = Some(Instant::now() + began.elapsed() * SELDOM);
+        self.not_before = Some(Instant::now() + began.elapsed() * SEARCH_PAUSE_RATIO);
         paused
     }
 }

@@ -20,7 +20,7 @@ impl Matching {
         let (indices, mut filters) = (self.watched(), HashMap::new());
         for index in &indices {
             let uuid = index.meta().uuid;
-            let Some((_, rules)) = self.targets.of(&uuid) else { continue };
+            let Some((_, rules)) = self.targets.rules_for(&uuid) else { continue };
             // Those that cannot be compiled are told of when documents are asked.
             let of_index: Vec<Filter> = rules.iter().filter_map(|rule| self.filter(rule, index)).collect();
             filters.insert(uuid, of_index);
@@ -34,7 +34,7 @@ impl Matching {
         self.targets.refresh(&self.rules, &mut self.to_tell);
         let metas = self.engine.metadata();
         let watched = metas.indices().filter_map(|meta| {
-            let (name, _) = self.targets.of(&meta.uuid)?;
+            let (name, _) = self.targets.rules_for(&meta.uuid)?;
             self.engine.index(name).ok().filter(|index| index.meta().uuid == meta.uuid)
         });
         watched.collect()

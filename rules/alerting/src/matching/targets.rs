@@ -56,7 +56,7 @@ impl Targets {
     }
 
     /// Returns the name of an index and the rules that watch it.
-    pub(super) fn of(&self, index: &Uuid) -> Option<(&Arc<str>, &[Arc<MatchRequest>])> {
+    pub(super) fn rules_for(&self, index: &Uuid) -> Option<(&Arc<str>, &[Arc<MatchRequest>])> {
         self.indices.get(index).map(|(name, rules)| (name, rules.as_slice()))
     }
 

@@ -47,18 +47,18 @@ pub(super) fn value(schedule: &Schedule) -> Value {
 mod tests {
     use super::*;
 
-    fn of(value: Value) -> Result<Option<Schedule>> {
+    fn parse(value: Value) -> Result<Option<Schedule>> {
         take(&mut Options(serde_json::Map::from_iter([("schedule".to_owned(), value)])))
     }
 
     #[test]
     fn a_zone_stands_behind_or_beside() {
-        let schedule = of(json!("* 8-15 * * mon-fri Europe/Warsaw")).unwrap().unwrap();
+        let schedule = parse(json!("* 8-15 * * mon-fri Europe/Warsaw")).unwrap().unwrap();
         for same in [json!({"schedule": "* 8-15 * * mon-fri", "timezone": "Europe/Warsaw"}), value(&schedule)]
         {
-            assert_eq!(of(same).unwrap().as_ref(), Some(&schedule));
+            assert_eq!(parse(same).unwrap().as_ref(), Some(&schedule));
         }
-        assert_eq!(of(Value::Null).unwrap(), None);
+        assert_eq!(parse(Value::Null).unwrap(), None);
     }
 
     #[test]
@@ -72,7 +72,7 @@ mod tests {
             (json!({"schedule": "* * * * * UTC", "timezone": "UTC"}), "it has 6 fields"),
             (json!({"schedule": "* * * * *", "zone": "UTC"}), "[zone] is unknown"),
         ] {
-            let error = of(value).unwrap_err().to_string();
+            let error = parse(value).unwrap_err().to_string();
             assert!(error.starts_with("[schedule]") && error.contains(wrong), "{error}");
         }
     }

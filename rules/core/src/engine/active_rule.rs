@@ -153,7 +153,7 @@ impl ActiveRule {
     pub(super) fn enable(&mut self, enabled: bool, now: Time, timing: &Timing, bounds: Bounds) {
         match (&self.condition, enabled) {
             (Condition::Disabled(_), true) => {
-                if self.begins_anew(&self.rule.definition, now) {
+                if self.restarts(&self.rule.definition, now) {
                     self.work = RuleOperator::new(&self.rule.definition, timing, bounds);
                     self.silences = Silences::new(bounds);
                     self.watermark = Watermark::NEW;
@@ -171,7 +171,7 @@ impl ActiveRule {
     }
 
     /// Returns whether the rule was disabled for so long that it has no state once it is enabled with a definition.
-    pub(super) fn begins_anew(&self, definition: &Definition, now: Time) -> bool {
+    pub(super) fn restarts(&self, definition: &Definition, now: Time) -> bool {
         let window = || self.work.window(&definition.rule_type).max(definition.realert.wait);
         matches!(self.condition, Condition::Disabled(since) if now.since(since) >= window())
     }

@@ -289,8 +289,8 @@ impl Engine {
     }
 
     /// Returns whether a rule was disabled for so long that it begins without state if it is enabled now, as it is given.
-    pub fn begins_anew(&self, rule: &Rule) -> bool {
-        self.rules.get(&rule.id).is_some_and(|running| running.begins_anew(&rule.definition, self.now))
+    pub fn restarts(&self, rule: &Rule) -> bool {
+        self.rules.get(&rule.id).is_some_and(|running| running.restarts(&rule.definition, self.now))
     }
 
     /// Returns whether no frame is there in part.

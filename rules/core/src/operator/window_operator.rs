@@ -118,7 +118,7 @@ pub(crate) trait Outcome {
 
 /// Context in which windows are judged.
 pub(crate) struct JudgeContext<'a> {
-    pub(crate) blind: UnobservedIntervals<'a>,
+    pub(crate) unobserved: UnobservedIntervals<'a>,
     /// Returns the closing time of a window with this end, in times of frames.
     pub(crate) clock: &'a dyn Fn(Time) -> Time,
     pub(crate) out: &'a mut dyn Outcome,
@@ -331,7 +331,7 @@ impl<J: WindowJudge> PaneOperator<J> {
             WakeSchedule::Always if track.asleep => None,
             WakeSchedule::Always => {
                 let from = from.max(track.known.saturating_add(self.grid.span));
-                let seen = looking.blind.next_seen(&self.grid, from, clock);
+                let seen = looking.unobserved.next_seen(&self.grid, from, clock);
                 Some(self.judge.next(track, &self.grid, seen))
             }
         }
@@ -343,7 +343,7 @@ impl<J: WindowJudge> PaneOperator<J> {
         let (grid, judge) = (&self.grid, &self.judge);
         if judge.wakes() != WakeSchedule::WithEvents {
             let new = end.saturating_sub(grid.span) < track.known && !judge.judges_new();
-            if new || !looking.blind.sees(grid, end, clock) {
+            if new || !looking.unobserved.sees(grid, end, clock) {
                 return;
             }
         }

@@ -55,7 +55,7 @@ struct Oracle<'a> {
     forget: i64,
     greatest: Option<(i64, i64)>,
     origin: Option<i64>,
-    blind: Vec<(i64, i64)>,
+    unobserved: Vec<(i64, i64)>,
     absences: Vec<(i64, i64)>,
     closed: i64,
     seen: Vec<SeenEvent<'a>>,
@@ -161,7 +161,7 @@ fn expected(history: &History, rule: &Rule) -> Vec<RecordedOperation> {
         forget: timing.lateness.ms(),
         greatest: None,
         origin: None,
-        blind: Vec::new(),
+        unobserved: Vec::new(),
         absences: Vec::new(),
         closed: i64::MIN,
         seen: Vec::new(),
@@ -280,7 +280,7 @@ impl<'a> Oracle<'a> {
             if let Some((greatest, set)) = self.greatest
                 && at - greatest > now - set + self.idle
             {
-                self.blind.push((greatest, at));
+                self.unobserved.push((greatest, at));
             }
             self.greatest = Some((before.map_or(at, |greatest| greatest.max(at)), now));
             if self.origin.is_none() {
@@ -369,11 +369,11 @@ impl<'a> Oracle<'a> {
         self.closed = self.closed.max(target);
     }
 
-    fn is_blind(&self, end: i64, at: i64) -> bool {
+    fn is_unobserved(&self, end: i64, at: i64) -> bool {
         let (from, to) = ((end - self.span) * self.pane, end * self.pane);
         let known = self.absences.iter().filter(|(began, _)| *began < at);
         self.origin.is_none_or(|origin| from < origin)
-            || self.blind.iter().chain(known).any(|stretch| stretch.0 < to && from < stretch.1)
+            || self.unobserved.iter().chain(known).any(|stretch| stretch.0 < to && from < stretch.1)
     }
 
     /// Events of a key in panes, in the order in which they came.
@@ -392,7 +392,7 @@ impl<'a> Oracle<'a> {
         let new_data = matches!(&definition.rule_type, RuleType::Spike(spike) if spike.alert_on_new_data);
         let waits_for_history = self.looks_always() || definition.rule_type.name() == "spike";
         let late = end <= self.closed;
-        if waits_for_history && (self.is_blind(end, at) || (end - self.span < known.from && !new_data)) {
+        if waits_for_history && (self.is_unobserved(end, at) || (end - self.span < known.from && !new_data)) {
             return;
         }
         if known.asleep && !late {

@@ -66,7 +66,7 @@ struct Request {
 
 impl Clients {
     /// Returns the client for a URL that is allowed as far as that is known without its host's address.
-    fn of(&self, url: &Url) -> Result<Client> {
+    fn client_for(&self, url: &Url) -> Result<Client> {
         let key = (url.scheme().to_owned(), url.port_or_known_default().unwrap_or_default());
         let mut kept = self.kept.lock();
         let client = match kept.iter().position(|(of, _)| *of == key) {
@@ -132,7 +132,8 @@ impl Webhook {
                     )));
                 }
             }
-            let client = clients.of(&request.url).map_err(|error| Failure::passing(error.to_string()))?;
+            let client =
+                clients.client_for(&request.url).map_err(|error| Failure::passing(error.to_string()))?;
             Ok(Ready { client, request })
         });
         let Ready { client, request: Request { method, url, headers, body, timeout } } = ready.await?;
@@ -438,8 +439,8 @@ mod tests {
     fn clients_are_by_scheme_and_port_and_bounded() {
         let clients = Webhook::new(Allow::default(), &[]).unwrap().clients;
         for port in 1..50 {
-            clients.of(&format!("http://a:{port}/").parse().unwrap()).unwrap();
-            clients.of(&"https://a/".parse().unwrap()).unwrap();
+            clients.client_for(&format!("http://a:{port}/").parse().unwrap()).unwrap();
+            clients.client_for(&"https://a/".parse().unwrap()).unwrap();
         }
         let kept = clients.kept.lock();
         assert_eq!((kept.len(), &kept[MAX_CLIENTS - 1].0), (MAX_CLIENTS, &("https".to_owned(), 443)));

@@ -34,7 +34,7 @@ pub(crate) fn get(api: &Api, request: &mut Request, index: &str) -> Result<Respo
     request.finish()?;
     let mut table = Table::new(COLUMNS);
     for meta in api.session.metadata().resolve(index, &options, api.session.clock().now_ms())? {
-        for (number, shard) in segments::of(api, &meta).iter().enumerate() {
+        for (number, shard) in segments::list_by_shard(api, &meta).iter().enumerate() {
             for segment in shard {
                 let row = COLUMNS
                     .iter()

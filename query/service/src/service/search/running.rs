@@ -50,7 +50,7 @@ pub(super) struct RunningSearch<'a> {
     pub request: &'a SearchRequest,
     pub query: &'a Query,
     pub snapshot: &'a Arc<TableSnapshot>,
-    pub shown: &'a Arc<RenderOptions>,
+    pub render_options: &'a Arc<RenderOptions>,
     pub limits: Limits,
     /// Value of `now`.
     pub started_ms: i64,
@@ -157,7 +157,7 @@ impl RunningSearch<'_> {
     pub(super) async fn suggest(&self, found: &mut SearchHits) -> Result<Option<Value>> {
         let Some(asked) = &self.request.body.suggestions else { return Ok(None) };
         let (phase, typed_keys) = (self.work.phase(), self.request.typed_keys);
-        let run = suggest::run(self.searcher, self.snapshot, asked, self.shown, typed_keys, &phase);
+        let run = suggest::run(self.searcher, self.snapshot, asked, self.render_options, typed_keys, &phase);
         let suggested = phase.within(self.limits.timeout_ms, run).await?;
         found.timed_out |= phase.timed_out();
         found.failures.extend(suggested.failures);
@@ -183,7 +183,8 @@ impl RunningSearch<'_> {
         let phase = self.work.phase();
         let read = async {
             let (snapshot, query) = (self.snapshot, self.query);
-            let hits = self.searcher.hits(snapshot, query, found, self.shown, self.started_ms, &phase);
+            let hits =
+                self.searcher.hits(snapshot, query, found, self.render_options, self.started_ms, &phase);
             let mut hits = hits.await?;
             fetched();
             if let Some(collapse) = &self.request.body.collapse {

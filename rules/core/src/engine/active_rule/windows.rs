@@ -190,7 +190,7 @@ impl ActiveRule {
             part,
         };
         let mut out = OfWindows { raising, watermark: self.watermark, timing, absences };
-        let blind = UnobservedIntervals { lags: &self.lags, absences };
-        look(&mut **waiting, &mut JudgeContext { blind, clock, out: &mut out })
+        let unobserved = UnobservedIntervals { lags: &self.lags, absences };
+        look(&mut **waiting, &mut JudgeContext { unobserved, clock, out: &mut out })
     }
 }

@@ -48,8 +48,8 @@ fn close(waiting: &mut dyn WindowOperator, until: Time) -> Vec<(String, Time, Va
     lags.origin = Some(at(0));
     lags.push(at(-20), at(-10));
     let number = waiting.grid().number(until);
-    let blind = UnobservedIntervals { lags: &lags, absences: &[] };
-    let mut looking = JudgeContext { blind, clock: &|end| end, out: &mut raised };
+    let unobserved = UnobservedIntervals { lags: &lags, absences: &[] };
+    let mut looking = JudgeContext { unobserved, clock: &|end| end, out: &mut raised };
     assert!(waiting.settle(&mut looking) && waiting.close(number, &mut looking));
     raised.0
 }
