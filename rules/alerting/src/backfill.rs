@@ -123,7 +123,8 @@ pub(crate) async fn run(shared: Arc<RunnerState>) {
 /// Ends rules that are on their way. Who goes live holds the rules: ended there, one would be live by its document and its state, and not be
 /// asked.
 async fn end(shared: &RunnerState, mut running: JoinSet<(String, Result<()>)>) {
-    let _held = shared.core.lock().await;
+    // A runner that has ended lends nothing, and so nobody goes live.
+    let _lease = shared.borrower.lease().await;
     running.abort_all();
 }
 
@@ -252,7 +253,9 @@ impl BackfillingRule<'_> {
             if !self.is_wanted() {
                 return None;
             }
-            if let Some(core) = self.shared.core.lock().await.as_ref() {
+            if let Ok(lease) = self.shared.borrower.lease().await
+                && let Some(core) = lease.as_ref()
+            {
                 return Some(core.next);
             }
             tokio::select! {
@@ -341,8 +344,8 @@ impl BackfillingRule<'_> {
 
     /// Tells why it is paused, unless it is another one by now.
     async fn tell_paused(&mut self) {
-        // Who changes rules holds them.
-        let _held = self.shared.core.lock().await;
+        // Who changes rules borrows them, too.
+        let _lease = self.shared.borrower.lease().await;
         if self.is_wanted() {
             let reason = self.paused.take();
             tracing::warn!(rule = self.kept.rule.id, reason, "a rule was paused while it caught up");

@@ -5,7 +5,6 @@
 //! state goes on, without a new revision, needs the state of that moment: it is stored first, since a start would otherwise apply the
 //! new rule to frames of the old one.
 
-use std::pin::pin;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -15,14 +14,13 @@ use millrace_rules::definition::{Definition, Edit, edit};
 use millrace_rules::engine::{Condition, Rule, SilenceOrder};
 use millrace_runtime::{Error as StorageError, Priority};
 use serde_json::Value;
-use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
 use crate::backfill::BackfillRange;
 use crate::commit::{Pending, READER};
 use crate::error::{Error, Result};
 use crate::recovery::last_frame;
-use crate::runner::{RunnerState, keep_state, take_state};
+use crate::runner::{RunnerState, StateLease, keep_state, take_state};
 use crate::state::Core;
 use crate::store::StoredRule;
 use crate::{Changed, matching};
@@ -31,8 +29,6 @@ use crate::{Changed, matching};
 const MAX_QUIET: usize = 1_000;
 /// Time that a change waits for the end of a start, or for the evaluation of a frame.
 const PATIENCE: Duration = Duration::from_secs(15);
-
-type StateGuard = OwnedMutexGuard<Option<Core>>;
 
 /// Returns whether a user may see a rule: its owner, users with full rights, and users with one of the roles that it names, all
 /// where it names none. Its alerts are seen by these roles as well (`Privileges::showing_of_rules`), but by its owner only with
@@ -87,30 +83,17 @@ impl RunnerState {
         kept.ok_or_else(|| Error::NotFound(id.to_owned()))
     }
 
-    /// Holds the rules, once they can be changed ([`Core::can_be_changed`]). Without rules there is nothing to be held.
+    /// Borrows the rules, once they can be changed ([`Core::can_be_changed`]). Without rules there is nothing to be borrowed.
     ///
     /// # Errors
-    /// That this takes too long.
-    pub(crate) async fn held(&self) -> Result<StateGuard> {
-        let there = async {
-            // Seen by the runner, which ends its batch then.
-            let _queued = self.change_queue.lock().await;
-            loop {
-                let mut progressed = pin!(self.progressed.notified());
-                progressed.as_mut().enable();
-                let held = Arc::clone(&self.core).lock_owned().await;
-                match held.as_ref() {
-                    Some(core) if core.can_be_changed() => return held,
-                    None if self.store.is_empty() => return held,
-                    _ => drop(held),
-                }
-                progressed.await;
-            }
-        };
-        tokio::time::timeout(PATIENCE, there).await.map_err(|_| {
+    /// That this takes too long, or that rules are stopped.
+    pub(crate) async fn held(&self) -> Result<StateLease> {
+        let lease = tokio::time::timeout(PATIENCE, self.borrower.lease_for_change()).await;
+        let lease = lease.map_err(|_| {
             let reason = "rules are still at what was written before, as after a start, or at one write that raises very many alerts; try again later";
-            StorageError::Rejected(reason.to_owned()).into()
-        })
+            Error::from(StorageError::Rejected(reason.to_owned()))
+        })?;
+        Ok(lease?)
     }
 
     /// Reads a rule that somebody could save.
@@ -250,7 +233,7 @@ impl RunnerState {
     }
 
     /// Returns the last frame that a rule that is saved now does not see. The log is held from there.
-    async fn since(&self, held: &StateGuard) -> Result<u64> {
+    async fn since(&self, held: &StateLease) -> Result<u64> {
         if held.is_none() {
             self.engine.take_lease(READER, None).await?;
         }
@@ -263,7 +246,7 @@ impl RunnerState {
     /// raised alerts of what is on its way.
     async fn since_of_revision(
         &self,
-        held: &StateGuard,
+        held: &StateLease,
         before: &StoredRule,
         definition: &Definition,
         owner: &str,
@@ -279,7 +262,7 @@ impl RunnerState {
 
     /// Has a rule that has not caught up yet, or has no state any more, begin now as it is enabled: events of the time while it
     /// was disabled or paused only count for its prior knowledge. One that begins at a time that somebody said begins there.
-    async fn begin_now(&self, kept: &mut StoredRule, held: &StateGuard) -> Result<()> {
+    async fn begin_now(&self, kept: &mut StoredRule, held: &StateLease) -> Result<()> {
         let begins = match kept.backfill {
             Some(BackfillRange { raised_from, .. }) => raised_from.is_none(),
             None => held.as_ref().is_some_and(|core| core.rules.restarts(&kept.rule)),
@@ -294,7 +277,7 @@ impl RunnerState {
     }
 
     /// Returns the first frame that a rule which is paused has not seen, and when it was written.
-    fn paused(&self, held: &StateGuard, kept: &StoredRule) -> Option<(u64, i64)> {
+    fn paused(&self, held: &StateLease, kept: &StoredRule) -> Option<(u64, i64)> {
         let status = held.as_ref()?.rules.status(&kept.rule.id)?;
         match status.condition {
             // Behind a start the frame may still tell it, else the last one that had events for the rule.
@@ -307,7 +290,7 @@ impl RunnerState {
     }
 
     /// Stores the state as it is now.
-    async fn with_state_stored(&self, held: StateGuard) -> Result<StateGuard> {
+    async fn with_state_stored(&self, held: StateLease) -> Result<StateLease> {
         let (held, taken) = take_state(self, held, Priority::Ingest).await?;
         // While alerts cannot be written there is no state to be stored: a start then evaluates those frames by the new rule.
         if let Some(taken) = taken {
@@ -317,7 +300,7 @@ impl RunnerState {
     }
 
     /// Stores a rule and has it run.
-    async fn save(&self, mut held: StateGuard, kept: StoredRule) -> Result<()> {
+    async fn save(&self, mut held: StateLease, kept: StoredRule) -> Result<()> {
         let saved = self.store.put(kept).await;
         if let Ok(kept) = &saved {
             self.begin(&mut held, kept);
@@ -328,7 +311,7 @@ impl RunnerState {
     }
 
     /// Has a rule run as it is stored, or catch up first.
-    pub(crate) fn begin(&self, held: &mut StateGuard, kept: &StoredRule) {
+    pub(crate) fn begin(&self, held: &mut Option<Core>, kept: &StoredRule) {
         if let Some(core) = held.as_mut() {
             if kept.backfill.is_some() {
                 core.rules.remove(&kept.rule.id);

@@ -8,6 +8,7 @@
 //! - [`changes`]: what becomes of state when rules change
 //! - `matching`: which documents match which rules, by patterns, rights and filters
 //! - [`runner`], [`state`], [`commit`]: the feed followed, evaluated, and what is raised written with the position
+//! - [`state_owner`]: the state in the hands of the runner, which lends it to changes and backfills
 //! - [`alert_chunks`]: frames evaluated, and no more held of what is raised than is written at once
 //! - [`snapshot`], [`recovery`]: state on disk, and the start
 //! - [`frame_reader`], [`log_gap`]: frames read back from what is stored, where the log was cut
@@ -32,6 +33,7 @@ mod replay;
 mod runner;
 mod snapshot;
 mod state;
+mod state_owner;
 mod status;
 mod status_reporter;
 mod store;
@@ -51,6 +53,7 @@ use tokio::task::JoinHandle;
 
 use crate::runner::RunnerState;
 use crate::snapshot::Snapshots;
+use crate::state_owner::StateBorrower;
 use crate::status_reporter::RuleStatusReporter;
 use crate::store::{Store, StoredRule};
 
@@ -135,14 +138,14 @@ impl Alerting {
         accounts: &Arc<Accounts>,
         notifications: Option<Notifications>,
     ) -> Result<Self> {
+        let (borrower, mailbox) = StateBorrower::new();
         let shared = Arc::new(RunnerState {
             engine: Arc::clone(engine),
             accounts: Arc::clone(accounts),
             notifications,
             store: Store::load(engine).await?,
             snapshots: Snapshots::new(engine),
-            core: Arc::default(),
-            change_queue: Arc::default(),
+            borrower,
             status_reporter: RuleStatusReporter::default(),
             changed: Notify::new(),
             backfill_requested: Notify::new(),
@@ -150,7 +153,7 @@ impl Alerting {
             stopping: watch::Sender::new(false),
         });
         let tasks = [
-            tokio::spawn(runner::run(Arc::clone(&shared))),
+            tokio::spawn(runner::run(Arc::clone(&shared), mailbox)),
             tokio::spawn(backfill::run(Arc::clone(&shared))),
         ];
         Ok(Self { shared, tasks: Arc::new(Tasks(Mutex::new(tasks.into()))) })

@@ -21,9 +21,7 @@ use uuid::Uuid;
 
 use crate::commit::Pending;
 use crate::frame_reader::FrameReader;
-use crate::runner::{
-    MaintenanceTimes, RunnerState, StateGuard, evaluate, lock_state, run_maintenance, write_pending,
-};
+use crate::runner::{MaintenanceTimes, RunnerState, StateOwner, evaluate, run_maintenance, write_pending};
 
 /// Wait before the first retry of a read; each further wait is twice as long, up to the bound.
 const RETRY: Duration = Duration::from_millis(500);
@@ -37,6 +35,7 @@ const MAX_NAMED: usize = 20;
 /// That alerts cannot be written any more. What is damaged is told in `alert_error`, and passed over.
 pub(crate) async fn read_back(
     shared: &RunnerState,
+    owner: &mut StateOwner,
     frames: Range<u64>,
     done: &mut MaintenanceTimes,
 ) -> Result<()> {
@@ -45,26 +44,21 @@ pub(crate) async fn read_back(
         behind = frames.end,
         "rules read frames back that the log does not have"
     );
-    if let Some(core) = lock_state(shared).await?.as_mut() {
-        core.reading_gap = true;
-    }
+    owner.core()?.reading_gap = true;
     let mut gap = GapFrames { frames, rows: 0, missing: 0, failures: 0, tries: 0, damaged: BTreeMap::new() };
-    let read = gap.read(shared, done).await;
+    let read = gap.read(shared, owner, done).await;
     if !matches!(read, Ok(GapReadOutcome::Through)) {
-        if let Some(core) = shared.core.lock().await.as_mut() {
+        if let Some(core) = owner.state.as_mut() {
             core.reading_gap = false;
         }
         return read.map(drop);
     }
-    let (frames, what) = (&gap.frames, gap.told());
-    let mut held = lock_state(shared).await?;
-    if let Some(core) = held.as_mut() {
-        let now_ms = shared.engine.clock().now_ms();
-        core.pending.push_back(Pending::gap(frames.start, frames.end.saturating_sub(1), &what, now_ms));
-        core.next = core.next.max(frames.end);
-        core.reading_gap = false;
-    }
-    let written = write_pending(shared, held).await;
+    let (frames, what) = (&gap.frames, gap.describe());
+    let (core, now_ms) = (owner.core()?, shared.engine.clock().now_ms());
+    core.pending.push_back(Pending::gap(frames.start, frames.end.saturating_sub(1), &what, now_ms));
+    core.next = core.next.max(frames.end);
+    core.reading_gap = false;
+    let written = write_pending(shared, owner).await;
     shared.progressed.notify_waiters();
     written
 }
@@ -93,20 +87,25 @@ enum GapReadOutcome {
 
 impl GapFrames {
     /// Reads to the end, however often that fails; never [`GapReadOutcome::Failed`].
-    async fn read(&mut self, shared: &RunnerState, done: &mut MaintenanceTimes) -> Result<GapReadOutcome> {
+    async fn read(
+        &mut self,
+        shared: &RunnerState,
+        owner: &mut StateOwner,
+        done: &mut MaintenanceTimes,
+    ) -> Result<GapReadOutcome> {
         let mut stopping = shared.stopping.subscribe();
         loop {
-            let error = match self.go_on(shared, done).await? {
+            let error = match self.go_on(shared, owner, done).await? {
                 GapReadOutcome::Failed(error) => error,
                 went => return Ok(went),
             };
             self.failures += 1;
             // The frame that was read in part is read anew: who changes rules need not wait for that.
-            if let Some(core) = shared.core.lock().await.as_mut() {
+            if let Some(core) = owner.state.as_mut() {
                 core.rules.forget_pieces();
             }
             shared.progressed.notify_waiters();
-            if is_damage(&error) && self.finds_damage(shared).await? {
+            if is_damage(&error) && self.finds_damage(shared, owner).await? {
                 continue;
             }
             let Range { start, end } = &self.frames;
@@ -114,27 +113,34 @@ impl GapFrames {
                 "frames {start} to {} cannot be read back, so rules are not evaluated; it is tried again: {error}",
                 end.saturating_sub(1)
             )));
-            tokio::select! {
-                _ = stopping.changed() => {}
-                () = sleep(wait(self.tries)) => {}
-            }
+            let pause = async {
+                tokio::select! {
+                    _ = stopping.changed() => {}
+                    () = sleep(wait(self.tries)) => {}
+                }
+            };
+            owner.lend_during(pause).await;
             self.tries = self.tries.saturating_add(1);
-            run_maintenance(shared, done).await?;
+            run_maintenance(shared, owner, done).await?;
         }
     }
 
     /// Reads from the first frame that was not evaluated.
-    async fn go_on(&mut self, shared: &RunnerState, done: &mut MaintenanceTimes) -> Result<GapReadOutcome> {
+    async fn go_on(
+        &mut self,
+        shared: &RunnerState,
+        owner: &mut StateOwner,
+        done: &mut MaintenanceTimes,
+    ) -> Result<GapReadOutcome> {
         if shared.is_stopping() {
             return Ok(GapReadOutcome::Away);
         }
-        let (indices, frames) = self.rest(shared).await?;
-        let reading = shared.engine.read_back(&indices, frames).await;
-        let begun = match reading {
-            Ok(reading) => FrameReader::begin(reading.at(Priority::Follow), i64::MIN..i64::MAX).await,
-            Err(error) => Err(error),
+        let (indices, frames) = self.rest(shared, owner).await?;
+        let begin = async {
+            let reading = shared.engine.read_back(&indices, frames).await?;
+            FrameReader::begin(reading.at(Priority::Follow), i64::MIN..i64::MAX).await
         };
-        let mut reading = match begun {
+        let mut reading = match owner.lend_during(begin).await {
             Ok(reading) => reading,
             Err(error) => return Ok(GapReadOutcome::Failed(error)),
         };
@@ -142,14 +148,14 @@ impl GapFrames {
             if shared.is_stopping() {
                 return Ok(GapReadOutcome::Away);
             }
-            match reading.next().await {
+            match owner.lend_during(reading.next()).await {
                 Ok(Some(step)) => {
                     self.rows += step.rows;
-                    evaluate(shared, step, done).await?;
+                    evaluate(shared, owner, step, done).await?;
                     if std::mem::take(&mut self.tries) > 0 {
                         shared.status_reporter.set_fault(None);
                     }
-                    run_maintenance(shared, done).await?;
+                    run_maintenance(shared, owner, done).await?;
                 }
                 Ok(None) => break,
                 Err(error) => return Ok(GapReadOutcome::Failed(error)),
@@ -160,20 +166,27 @@ impl GapFrames {
     }
 
     /// Returns the input that is still to be read: the indices that rules watch, but for those that are damaged, and the frames.
-    async fn rest(&self, shared: &RunnerState) -> Result<(Vec<Arc<Index>>, Range<u64>)> {
-        let mut held: StateGuard = lock_state(shared).await?;
+    async fn rest(
+        &self,
+        shared: &RunnerState,
+        owner: &mut StateOwner,
+    ) -> Result<(Vec<Arc<Index>>, Range<u64>)> {
+        owner.lend_queued().await;
+        let mut core = owner.take()?;
         let find = move || {
-            let next = held.as_ref().map_or(0, |core| core.next);
-            Ok((held.as_mut().map(|core| core.matching.watched()).unwrap_or_default(), next))
+            let watched = core.matching.watched();
+            Ok((core, watched))
         };
-        let (mut indices, next) = shared.engine.compute().run(Priority::Follow, find).await?;
+        let (core, mut indices) = shared.engine.compute().run(Priority::Follow, find).await?;
+        let next = core.next;
+        owner.state = Some(core);
         indices.retain(|index| !self.damaged.contains_key(&index.meta().uuid));
         Ok((indices, self.frames.start.max(next)..self.frames.end))
     }
 
     /// Reads each index by itself, to find those that are damaged; returns whether there are any that were not known.
-    async fn finds_damage(&mut self, shared: &RunnerState) -> Result<bool> {
-        let (indices, frames) = self.rest(shared).await?;
+    async fn finds_damage(&mut self, shared: &RunnerState, owner: &mut StateOwner) -> Result<bool> {
+        let (indices, frames) = self.rest(shared, owner).await?;
         let mut found = false;
         for index in indices {
             if shared.is_stopping() {
@@ -185,7 +198,7 @@ impl GapFrames {
                 while !shared.is_stopping() && reading.next().await?.is_some() {}
                 Ok::<(), Error>(())
             };
-            if let Err(error) = alone.await
+            if let Err(error) = owner.lend_during(alone).await
                 && is_damage(&error)
             {
                 let meta = index.meta();
@@ -198,7 +211,7 @@ impl GapFrames {
     }
 
     /// Reports the fate of the frames.
-    fn told(&self) -> String {
+    fn describe(&self) -> String {
         let mut what = format!("{} documents were read back from what is stored, ", self.rows);
         // What was missing before a failure is not known.
         let least = if self.failures > 0 { "at least " } else { "" };
@@ -252,10 +265,10 @@ mod tests {
     fn what_became_of_a_gap_names_what_is_damaged() {
         let mut gap =
             GapFrames { frames: 1..9, rows: 7, missing: 0, failures: 0, tries: 0, damaged: BTreeMap::new() };
-        assert_eq!(gap.told(), "7 documents were read back from what is stored, none is missing");
+        assert_eq!(gap.describe(), "7 documents were read back from what is stored, none is missing");
         gap.failures = 1;
         gap.damaged = (0..25).map(|n| (Uuid::from_u128(n), format!("[i{n}]: damaged"))).collect();
-        let told = gap.told();
+        let told = gap.describe();
         assert!(told.contains("at least 0 operations are not there any more"), "{told}");
         assert!(told.contains("25 indices are damaged") && told.ends_with("and 5 more"), "{told}");
     }

@@ -13,7 +13,7 @@ use millrace_runtime::{Priority, Result};
 
 use crate::commit::{Pending, Position, READER};
 use crate::matching::Matching;
-use crate::runner::{RunnerState, blocking};
+use crate::runner::{RunnerState, StateOwner, blocking};
 use crate::snapshot::LoadedSnapshot;
 use crate::state::{Core, roles_of};
 use crate::store::StoredRule;
@@ -22,11 +22,10 @@ use crate::store::StoredRule;
 ///
 /// # Errors
 /// The store's.
-pub(crate) async fn recover(shared: &RunnerState) -> Result<FeedReader> {
+pub(crate) async fn recover(shared: &RunnerState, owner: &mut StateOwner) -> Result<FeedReader> {
     let engine = &shared.engine;
-    // Rules change behind it only.
-    let mut core = shared.core.lock().await;
-    *core = None;
+    // Rules change behind it only: the state is not lent here.
+    owner.state = None;
     let position = Position::claim(engine).await?;
     let snapshots = shared.snapshots.clone();
     let found = blocking(move || snapshots.read()).await?;
@@ -77,7 +76,7 @@ pub(crate) async fn recover(shared: &RunnerState) -> Result<FeedReader> {
     }
     new.touched = kept.iter().map(|kept| kept.rule.id.clone()).collect();
     shared.status_reporter.update(&mut new, None);
-    *core = Some(new);
+    owner.state = Some(new);
     engine.follow(Some(next))
 }
 

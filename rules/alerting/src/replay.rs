@@ -436,10 +436,11 @@ pub(crate) fn can_begin(from: i64, until: i64, window: i64) -> bool {
 
 impl LiveRuleKnowledge {
     pub(crate) async fn new(shared: &RunnerState, rule: &str) -> Self {
-        let core = shared.core.lock().await;
+        let lease = shared.borrower.lease().await.ok();
         // A frame that is written now may be a little older.
         let clock = shared.engine.clock().now_ms().saturating_sub(1_000);
-        match core.as_ref().map(|core| &core.rules) {
+        let core = lease.as_ref().and_then(|lease| lease.as_ref());
+        match core.map(|core| &core.rules) {
             Some(rules) => Self {
                 absences: rules.absences().to_vec(),
                 now: if rules.has_waiting() { rules.now().ms() } else { clock },

@@ -1,10 +1,12 @@
 //! The task that follows the change feed: frames are gathered for a moment, evaluated on a compute thread, and what rules raise is
-//! committed before the next ones are. Who waits to change rules comes between two frames.
+//! committed before the next ones are. The task owns the state of rules, and lends it to changes and backfills between two frames
+//! ([`crate::state_owner`]).
 //!
 //! While that cannot be written nothing is evaluated: the lease holds the log, and after that a gap is told. A position
 //! without alerts is stored now and then, never because of a frame of rules' own, which match nothing. Without rules
 //! nobody follows, and writers hand nothing over.
 
+use std::borrow::Borrow;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,8 +15,8 @@ use millrace_engine::{Engine, FeedItem, FeedReader};
 use millrace_notifications::Notifications;
 use millrace_query::filters::Batch;
 use millrace_runtime::Instant;
-use millrace_runtime::{Error, Priority, Result};
-use tokio::sync::{Notify, OwnedMutexGuard, watch};
+use millrace_runtime::{Error, Mailbox, Priority, Result};
+use tokio::sync::{Notify, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout_at};
 
 use crate::alert_chunks::Matches;
@@ -22,6 +24,7 @@ use crate::commit::{Position, READER};
 use crate::frame_reader::{Step, bytes_of, rows_of};
 use crate::snapshot::{SnapshotWriteGuard, Snapshots};
 use crate::state::{Core, NextStep};
+use crate::state_owner::{self, LeaseRequest, StateBorrower};
 use crate::status_reporter::RuleStatusReporter;
 use crate::store::Store;
 use crate::{log_gap, recovery};
@@ -62,10 +65,8 @@ pub(crate) struct RunnerState {
     pub(crate) notifications: Option<Notifications>,
     pub(crate) store: Store,
     pub(crate) snapshots: Snapshots,
-    /// `None` while there are no rules, or they are not there again after a fault.
-    pub(crate) core: Arc<tokio::sync::Mutex<Option<Core>>>,
-    /// Held by who waits for the rules to change them, until they are held.
-    pub(crate) change_queue: Arc<tokio::sync::Mutex<()>>,
+    /// Asks the runner for the rules in memory.
+    pub(crate) borrower: StateBorrower<Option<Core>>,
     pub(crate) status_reporter: RuleStatusReporter,
     /// Told when there may be a first rule.
     pub(crate) changed: Notify,
@@ -111,35 +112,70 @@ pub(crate) struct MaintenanceTimes {
     minute: Instant,
 }
 
+/// The runner's hold of the rules in memory. They are `None` while there are no rules, or they are not there again after a fault.
+pub(crate) type StateOwner = state_owner::StateOwner<Option<Core>>;
+/// The rules in memory, lent to who changes or backfills rules.
+pub(crate) type StateLease = state_owner::StateLease<Option<Core>>;
+
+impl StateOwner {
+    /// Takes the rules for a job that gives them back.
+    ///
+    /// # Errors
+    /// There are none.
+    pub(crate) fn take(&mut self) -> Result<Core> {
+        self.state.take().ok_or_else(no_state)
+    }
+
+    /// Returns the rules.
+    ///
+    /// # Errors
+    /// There are none.
+    pub(crate) fn core(&mut self) -> Result<&mut Core> {
+        self.state.as_mut().ok_or_else(no_state)
+    }
+}
+
+fn no_state() -> Error {
+    Error::Internal("the state of rules is gone".to_owned())
+}
+
 /// Follows the feed while there are rules, until it is told to stop.
-pub(crate) async fn run(shared: Arc<RunnerState>) {
+pub(crate) async fn run(shared: Arc<RunnerState>, mailbox: Mailbox<LeaseRequest<Option<Core>>>) {
+    let store = Arc::clone(&shared);
+    // Without rules there is nothing to be changed but what is stored.
+    let is_changeable =
+        move |core: &Option<Core>| core.as_ref().map_or_else(|| store.store.is_empty(), Core::can_be_changed);
+    let mut owner = StateOwner::new(&shared.borrower, mailbox, is_changeable);
     let mut stopping = shared.stopping.subscribe();
     while !*stopping.borrow_and_update() && !shared.engine.is_stopping() {
-        let ended = follow(&shared).await;
+        let ended = follow(&shared, &mut owner).await;
         let wait = match ended {
             Ok(FeedEnd::Stopping) => return,
             Ok(FeedEnd::NoRules) => None,
             Err(_) if shared.engine.is_stopping() => return,
             Err(error) => {
                 shared.status_reporter.set_fault(Some(format!("rules are not evaluated: {error}")));
-                *shared.core.lock().await = None;
+                owner.state = None;
                 Some(RETRY)
             }
         };
-        tokio::select! {
-            _ = stopping.changed() => {}
-            () = shared.changed.notified(), if wait.is_none() => {}
-            () = sleep(wait.unwrap_or_default()), if wait.is_some() => {}
-        }
+        let wake_up = async {
+            tokio::select! {
+                _ = stopping.changed() => {}
+                () = shared.changed.notified(), if wait.is_none() => {}
+                () = sleep(wait.unwrap_or_default()), if wait.is_some() => {}
+            }
+        };
+        owner.lend_during(wake_up).await;
     }
 }
 
 /// Follows the feed from where state is.
-async fn follow(shared: &Arc<RunnerState>) -> Result<FeedEnd> {
-    if is_over(shared).await? {
+async fn follow(shared: &RunnerState, owner: &mut StateOwner) -> Result<FeedEnd> {
+    if is_over(shared, owner).await? {
         return Ok(FeedEnd::NoRules);
     }
-    let mut reader = recovery::recover(shared).await?;
+    let mut reader = recovery::recover(shared, owner).await?;
     shared.progressed.notify_waiters();
     shared.status_reporter.set_fault(None);
     let mut stopping = shared.stopping.subscribe();
@@ -156,39 +192,54 @@ async fn follow(shared: &Arc<RunnerState>) -> Result<FeedEnd> {
     };
     loop {
         if *stopping.borrow_and_update() {
-            stop(shared).await?;
+            stop(shared, owner).await?;
             return Ok(FeedEnd::Stopping);
         }
-        tokio::select! {
-            _ = stopping.changed() => {}
-            item = reader.next() => match item? {
-                FeedItem::Gap { from, to } => log_gap::read_back(shared, from..to, &mut done).await?,
+        let event = async {
+            tokio::select! {
+                _ = stopping.changed() => FeedEvent::Stopping,
+                item = reader.next() => FeedEvent::Item(item),
+                _ = ticks.tick() => FeedEvent::Tick,
+            }
+        };
+        match owner.lend_during(event).await {
+            FeedEvent::Stopping => {}
+            FeedEvent::Item(item) => match item? {
+                FeedItem::Gap { from, to } => {
+                    log_gap::read_back(shared, owner, from..to, &mut done).await?;
+                }
                 FeedItem::Frame(first) => {
                     let (frames, behind) = gather(&mut reader, first).await?;
-                    evaluate(shared, Step::new(frames), &mut done).await?;
+                    evaluate(shared, owner, Step::new(frames), &mut done).await?;
                     if let Some((from, to)) = behind {
-                        log_gap::read_back(shared, from..to, &mut done).await?;
+                        log_gap::read_back(shared, owner, from..to, &mut done).await?;
                     }
                 }
             },
-            _ = ticks.tick() => {
-                if shared.store.is_empty() && is_over(shared).await? {
+            FeedEvent::Tick => {
+                if shared.store.is_empty() && is_over(shared, owner).await? {
                     return Ok(FeedEnd::NoRules);
                 }
             }
         }
-        run_maintenance(shared, &mut done).await?;
+        run_maintenance(shared, owner, &mut done).await?;
     }
 }
 
+/// Event that the runner waits for.
+enum FeedEvent {
+    Stopping,
+    Item(Result<FeedItem>),
+    Tick,
+}
+
 /// Returns whether there are no rules; then nothing is held for them any more.
-async fn is_over(shared: &RunnerState) -> Result<bool> {
-    // Who saves the first rule holds it, too.
-    let mut core = shared.core.lock().await;
+async fn is_over(shared: &RunnerState, owner: &mut StateOwner) -> Result<bool> {
+    // Who saves the first rule borrows the state, too, and it is not lent here.
     if !shared.store.is_empty() {
         return Ok(false);
     }
-    *core = None;
+    owner.state = None;
     let storing = shared.snapshots.storing().await;
     on_files(shared, move || storing.clear()).await?;
     shared.engine.release_lease(READER).await?;
@@ -220,40 +271,23 @@ async fn gather(
     Ok((frames, None))
 }
 
-pub(crate) type StateGuard = OwnedMutexGuard<Option<Core>>;
-
-pub(crate) async fn lock_state(shared: &RunnerState) -> Result<StateGuard> {
-    let held = Arc::clone(&shared.core).lock_owned().await;
-    match held.is_some() {
-        true => Ok(held),
-        false => Err(Error::Internal("the state of rules is gone".to_owned())),
-    }
-}
-
-/// Holds the rules behind those who wait to change them, unless they have to wait on.
-async fn hold_behind_changes(shared: &RunnerState) -> Result<StateGuard> {
-    let held = lock_state(shared).await?;
-    if !held.as_ref().is_some_and(Core::can_be_changed) {
-        return Ok(held);
-    }
-    drop(held);
-    // Who has the turn keeps it until the rules are held.
-    drop(shared.change_queue.lock().await);
-    lock_state(shared).await
-}
-
 /// Evaluates frames and commits what rules raise.
-pub(crate) async fn evaluate(shared: &RunnerState, step: Step, done: &mut MaintenanceTimes) -> Result<()> {
+pub(crate) async fn evaluate(
+    shared: &RunnerState,
+    owner: &mut StateOwner,
+    step: Step,
+    done: &mut MaintenanceTimes,
+) -> Result<()> {
     done.bytes += step.frames.iter().map(|frame| bytes_of(frame)).sum::<usize>();
     let mut rest = Some(step);
     while let Some(step) = rest {
-        rest = evaluate_some(shared, step, done).await?;
+        rest = evaluate_some(shared, owner, step, done).await?;
         // What is left is evaluated at the next start.
         if *shared.stopping.borrow() {
             break;
         }
         if rest.is_some() {
-            run_maintenance(shared, done).await?;
+            run_maintenance(shared, owner, done).await?;
         }
     }
     Ok(())
@@ -262,41 +296,39 @@ pub(crate) async fn evaluate(shared: &RunnerState, step: Step, done: &mut Mainte
 /// Evaluates frames until somebody waits to change rules, or they are to be stopped, and returns what is left of them.
 async fn evaluate_some(
     shared: &RunnerState,
+    owner: &mut StateOwner,
     step: Step,
     done: &mut MaintenanceTimes,
 ) -> Result<Option<Step>> {
-    let mut held = hold_behind_changes(shared).await?;
+    // No batch begins before a change that waits.
+    owner.lend_queued().await;
+    let mut core = owner.take()?;
     let (now_ms, time_ms) = (shared.engine.clock().now_ms(), step.frames.last().map(|frame| frame.time_ms));
     let compute = shared.engine.compute();
     let job = move || {
-        let matches = held.as_mut().map(|core| Matches::new(&mut core.matching, &step));
-        Ok((held, step, matches))
+        let matches = Matches::new(&mut core.matching, &step);
+        Ok((core, step, matches))
     };
     let began = Instant::now();
-    let (mut held, step, mut matches) = compute.run(Priority::Follow, job).await?;
+    let (mut core, step, mut matches) = compute.run(Priority::Follow, job).await?;
     let (found, took) = (Instant::now(), began.elapsed());
     done.worked += took;
     loop {
-        let (change_queue, stopping) = (Arc::clone(&shared.change_queue), shared.stopping.subscribe());
-        let change_waits =
-            move || found.elapsed() >= took * REMATCH_RATIO && change_queue.try_lock().is_err();
+        let (has_pending_change, stopping) = (owner.has_pending_change(), shared.stopping.subscribe());
+        let change_waits = move || found.elapsed() >= took * REMATCH_RATIO && has_pending_change();
         let ends_early = move || *stopping.borrow() || change_waits();
         let job = move || {
-            let parts = held.as_mut().zip(matches.as_mut());
-            let next =
-                parts.map_or(NextStep::Frames, |(core, matches)| core.evaluate(matches, now_ms, ends_early));
-            Ok((held, matches, next))
+            let next = core.evaluate(&mut matches, now_ms, ends_early);
+            Ok((core, matches, next))
         };
         let (began, next);
         began = Instant::now();
-        (held, matches, next) = compute.run(Priority::Follow, job).await?;
+        (core, matches, next) = compute.run(Priority::Follow, job).await?;
         done.worked += began.elapsed();
-        if let Some(core) = held.as_mut() {
-            shared.status_reporter.update(core, time_ms.filter(|_| next == NextStep::Frames));
-        }
-        // Who waits for that asks for the rules while they are still held, and is not late.
+        shared.status_reporter.update(&mut core, time_ms.filter(|_| next == NextStep::Frames));
+        owner.state = Some(core);
         shared.progressed.notify_waiters();
-        commit(shared, held, done).await?;
+        commit(shared, owner, done).await?;
         match next {
             NextStep::Frames => return Ok(None),
             NextStep::Early { left } => return Ok(Some(step.last(left))),
@@ -306,17 +338,18 @@ async fn evaluate_some(
         if *shared.stopping.borrow() {
             return Ok(None);
         }
-        held = lock_state(shared).await?;
+        owner.lend_queued().await;
+        core = owner.take()?;
     }
 }
 
 /// Writes what is pending, or the position where that is due.
 pub(crate) async fn commit(
     shared: &RunnerState,
-    mut held: StateGuard,
+    owner: &mut StateOwner,
     done: &mut MaintenanceTimes,
 ) -> Result<()> {
-    let Some(core) = held.as_mut() else { return Ok(()) };
+    let core = owner.core()?;
     let is_behind = core.has_matched && core.position.next().is_none_or(|stored| stored < core.next);
     // Rules that wait for windows go by the times of frames, also while nothing comes: without any the server was down.
     let is_behind = is_behind || core.rules.has_waiting();
@@ -335,15 +368,15 @@ pub(crate) async fn commit(
     }
     core.has_matched = false;
     done.position = Instant::now();
-    write_pending(shared, held).await
+    write_pending(shared, owner).await
 }
 
 /// Writes what is pending, however long that takes, or until rules are to be stopped. While that fails who changes rules gets by,
 /// unless some of a batch of frames is evaluated and some is not.
-pub(crate) async fn write_pending(shared: &RunnerState, mut held: StateGuard) -> Result<()> {
+pub(crate) async fn write_pending(shared: &RunnerState, owner: &mut StateOwner) -> Result<()> {
     let mut stopping = shared.stopping.subscribe();
     loop {
-        let Some(core) = held.as_mut() else { return Ok(()) };
+        let core = owner.core()?;
         if core.pending.is_empty() {
             shared.status_reporter.set_fault(None);
             return Ok(());
@@ -363,44 +396,47 @@ pub(crate) async fn write_pending(shared: &RunnerState, mut held: StateGuard) ->
                 shared.status_reporter.set_fault(Some(reason));
             }
         }
-        drop(held);
         if *stopping.borrow_and_update() {
             return Ok(());
         }
-        tokio::select! {
-            _ = stopping.changed() => {}
-            () = sleep(RETRY) => {}
-        }
-        held = lock_state(shared).await?;
+        let pause = async {
+            tokio::select! {
+                _ = stopping.changed() => {}
+                () = sleep(RETRY) => {}
+            }
+        };
+        owner.lend_during(pause).await;
     }
 }
 
 /// Does what is due.
-pub(crate) async fn run_maintenance(shared: &RunnerState, done: &mut MaintenanceTimes) -> Result<()> {
+pub(crate) async fn run_maintenance(
+    shared: &RunnerState,
+    owner: &mut StateOwner,
+    done: &mut MaintenanceTimes,
+) -> Result<()> {
+    owner.lend_queued().await;
     if done.minute.elapsed() >= MINUTE {
         done.minute = Instant::now();
-        let mut held = lock_state(shared).await?;
         match shared.store.look_again().await {
-            Ok(found) => found.into_iter().for_each(|kept| shared.begin(&mut held, &kept)),
+            Ok(found) => found.into_iter().for_each(|kept| shared.begin(&mut owner.state, &kept)),
             Err(error) => tracing::warn!(%error, "what is no rule was not looked at again"),
         }
         let now_ms = shared.engine.clock().now_ms();
+        let mut core = owner.take()?;
         let tick = move || {
-            if let Some(core) = held.as_mut() {
-                core.rules.tick();
-                core.tell_activity(now_ms);
-            }
-            Ok(held)
+            core.rules.tick();
+            core.tell_activity(now_ms);
+            Ok(core)
         };
-        let held = shared.engine.compute().run(Priority::Follow, tick).await?;
+        owner.state = Some(shared.engine.compute().run(Priority::Follow, tick).await?);
         if let Some(lease) = shared.engine.lease(READER) {
             shared.engine.move_lease(READER, lease.position)?;
         }
-        commit(shared, held, done).await?;
+        commit(shared, owner, done).await?;
     }
     if done.position.elapsed() >= POSITION_EVERY {
-        let held = lock_state(shared).await?;
-        commit(shared, held, done).await?;
+        commit(shared, owner, done).await?;
     }
     let apart = SNAPSHOT_EVERY.max(done.snapshot_took * SNAPSHOT_SHARE);
     let enough = SNAPSHOT_BYTES.min(shared.engine.wal_max_bytes() / SNAPSHOT_LOG_SHARE);
@@ -409,7 +445,7 @@ pub(crate) async fn run_maintenance(shared: &RunnerState, done: &mut Maintenance
         || (is_much && done.snapshot.elapsed() >= done.snapshot_took * SNAPSHOT_SHARE);
     if is_due && done.bytes > 0 {
         let began = Instant::now();
-        match store_state(shared, lock_state(shared).await?).await {
+        match store_state(shared, owner).await {
             Ok(true) => (done.bytes, done.worked) = (0, Duration::ZERO),
             Ok(false) => {}
             // Those of before are still there, and hold the log.
@@ -424,11 +460,12 @@ pub(crate) async fn run_maintenance(shared: &RunnerState, done: &mut Maintenance
 ///
 /// # Errors
 /// The disk's.
-pub(crate) async fn store_state(shared: &RunnerState, held: StateGuard) -> Result<bool> {
-    let (held, taken) = take_state(shared, held, Priority::Follow).await?;
-    drop(held);
+async fn store_state(shared: &RunnerState, owner: &mut StateOwner) -> Result<bool> {
+    let core = Some(owner.take()?);
+    let (core, taken) = take_state(shared, core, Priority::Follow).await?;
+    owner.state = core;
     let Some(taken) = taken else { return Ok(false) };
-    keep_state(shared, taken).await?;
+    owner.lend_during(keep_state(shared, taken)).await?;
     Ok(true)
 }
 
@@ -444,14 +481,15 @@ pub(crate) struct StateSnapshot {
 ///
 /// # Errors
 /// That the server is stopping.
-pub(crate) async fn take_state(
+pub(crate) async fn take_state<H: Borrow<Option<Core>> + Send + 'static>(
     shared: &RunnerState,
-    held: StateGuard,
+    held: H,
     priority: Priority,
-) -> Result<(StateGuard, Option<StateSnapshot>)> {
+) -> Result<(H, Option<StateSnapshot>)> {
     let storing = shared.snapshots.storing().await;
     let take = move || {
-        let taken = held.as_ref().and_then(Core::snapshot);
+        let core: &Option<Core> = held.borrow();
+        let taken = core.as_ref().and_then(Core::snapshot);
         Ok((held, taken.map(|(position, bytes)| StateSnapshot { position, bytes, storing })))
     };
     shared.engine.compute().run(priority, take).await
@@ -471,8 +509,8 @@ pub(crate) async fn keep_state(shared: &RunnerState, taken: StateSnapshot) -> Re
 }
 
 /// Stores what there is to be stored at the end.
-async fn stop(shared: &RunnerState) -> Result<()> {
-    store_state(shared, lock_state(shared).await?).await.map(drop)
+async fn stop(shared: &RunnerState, owner: &mut StateOwner) -> Result<()> {
+    store_state(shared, owner).await.map(drop)
 }
 
 /// Runs a job that changes files; with or without a waiting caller, the directory is the engine's until it has ended.

@@ -1,5 +1,5 @@
-//! Rules in memory: the core with its state, the matcher, and the operations that are to be written. One at a time has it, behind
-//! a lock that the runner holds for a batch of frames and a change of rules for as long as it takes.
+//! Rules in memory: the core with its state, the matcher, and the operations that are to be written. One at a time has it: the runner
+//! for a batch of frames, a change of rules for as long as it takes ([`crate::state_owner`]).
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
