@@ -57,7 +57,7 @@ impl Zone {
     }
 
     /// The offset at an instant.
-    pub(super) fn offset_at(&self, time: DateTime<Utc>) -> FixedOffset {
+    pub(crate) fn offset_at(&self, time: DateTime<Utc>) -> FixedOffset {
         match self {
             Self::Utc => Utc.fix(),
             Self::Local => Local.offset_from_utc_datetime(&time.naive_utc()).fix(),

@@ -13,7 +13,7 @@ use sqlx::{AssertSqlSafe, Column, ConnectOptions, Connection as _, Executor, Sql
 use super::address::{Address, Kind, Tls};
 use super::row::{Row, RowReadOptions};
 use super::statement::Literal;
-use super::zone::Zone;
+use super::zone::DatabaseZone;
 use super::{mysql, postgres, sqlite};
 use crate::Secret;
 
@@ -82,7 +82,7 @@ impl Connection {
     ///
     /// # Errors
     /// The server takes neither the offset nor the name of the zone.
-    pub(super) async fn set_zone(&mut self, zone: &Zone, at: DateTime<Utc>) -> Result<(), String> {
+    pub(super) async fn set_zone(&mut self, zone: &DatabaseZone, at: DateTime<Utc>) -> Result<(), String> {
         let Self::MySql(connection, session) = self else { return Ok(()) };
         if zone.is_utc() {
             return Ok(());

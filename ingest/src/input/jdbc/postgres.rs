@@ -6,7 +6,7 @@ use sqlx::{Column, Row as _, TypeInfo, ValueRef};
 
 use super::row::{Row, RowReadOptions};
 use super::value;
-use super::zone::Zone;
+use super::zone::DatabaseZone;
 
 /// Most dimensions that an array of PostgreSQL has.
 const MAX_DIMENSIONS: usize = 6;
@@ -43,7 +43,7 @@ fn of_column(text: &str, of: &PgTypeInfo, column: &str, reading: &RowReadOptions
     }
 }
 
-fn of_type(text: &str, of: &PgTypeInfo, zone: &Zone) -> Value {
+fn of_type(text: &str, of: &PgTypeInfo, zone: &DatabaseZone) -> Value {
     let mut of = of;
     for _ in 0..MAX_DOMAINS {
         // A type that was not looked up has no kind to ask for.
@@ -79,7 +79,7 @@ fn bytea(text: &str) -> Option<Vec<u8>> {
 }
 
 /// `{1,NULL,"a \"b\""}`, nested, perhaps with bounds before it (`[0:2]={…}`).
-fn array(text: &str, element: &PgTypeInfo, zone: &Zone) -> Option<Value> {
+fn array(text: &str, element: &PgTypeInfo, zone: &DatabaseZone) -> Option<Value> {
     let text = if text.starts_with('[') { text.split_once('=')?.1 } else { text };
     let delimiter = if element.name() == "BOX" { ';' } else { ',' };
     let mut open: Vec<Vec<Value>> = Vec::new();
@@ -137,7 +137,7 @@ mod tests {
     use super::*;
 
     fn read<T: Type<Postgres>>(text: &str) -> Value {
-        of_type(text, &T::type_info(), &Zone::utc())
+        of_type(text, &T::type_info(), &DatabaseZone::utc())
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use serde_json::{Map, Value};
 
-use super::zone::Zone;
+use super::zone::DatabaseZone;
 
 /// Greatest length of a column's name that is kept as it is.
 const MAX_NAME: usize = 1024;
@@ -21,8 +21,8 @@ pub(super) struct Row {
 /// Options of reading rows.
 #[derive(Clone, Debug)]
 pub(super) struct RowReadOptions {
-    /// Zone of times without one.
-    pub(super) zone: Zone,
+    /// DatabaseZone of times without one.
+    pub(super) zone: DatabaseZone,
     /// `true` if names become lower case.
     pub(super) lowercase: bool,
     /// Character sets of binary columns that hold text, by name.

@@ -13,7 +13,7 @@ use super::address::{Address, Kind};
 use super::row::{Charset, RowReadOptions};
 use super::statement::{LAST_VALUE, Literal, Statement};
 use super::tracking::{Lag, TrackingType};
-use super::zone::Zone;
+use super::zone::DatabaseZone;
 use crate::{Fault, FieldReference, Options, Secret, Setting};
 
 /// Longest statement.
@@ -324,7 +324,7 @@ fn take_paging(options: &mut Options, statement: &Statement) -> (usize, bool) {
 
 fn take_reading(options: &mut Options) -> RowReadOptions {
     let local = options.one_of("plugin_timezone", &["utc", "local"]) == Some("local");
-    let zone = parsed(options, "jdbc_default_timezone", Zone::parse).flatten();
+    let zone = parsed(options, "jdbc_default_timezone", DatabaseZone::parse).flatten();
     let charset = parsed(options, "charset", Charset::parse).flatten();
     let mut charsets = HashMap::new();
     for (column, setting) in options.hash("columns_charset") {
@@ -334,7 +334,7 @@ fn take_reading(options: &mut Options) -> RowReadOptions {
         }
     }
     RowReadOptions {
-        zone: zone.unwrap_or_else(|| if local { Zone::local() } else { Zone::utc() }),
+        zone: zone.unwrap_or_else(|| if local { DatabaseZone::local() } else { DatabaseZone::utc() }),
         lowercase: options.boolean("lowercase_column_names").unwrap_or(true),
         charsets,
         charset,

@@ -8,7 +8,7 @@ use chrono::{DateTime, FixedOffset, NaiveDate, NaiveDateTime, NaiveTime, Seconds
 use serde_json::{Number, Value};
 use sqlx::types::BigDecimal;
 
-use super::zone::Zone;
+use super::zone::DatabaseZone;
 
 /// Longest decimal that is looked at as a number.
 const MAX_DIGITS: usize = 400;
@@ -52,7 +52,7 @@ pub(super) fn bytes(bytes: &[u8]) -> Value {
 
 /// A date and time as ISO 8601 in UTC, with all its digits; one without an offset is read in the
 /// database's zone. What cannot be read stays as it is.
-pub(super) fn timestamp(text: &str, zone: &Zone) -> Value {
+pub(super) fn timestamp(text: &str, zone: &DatabaseZone) -> Value {
     let moment = DatabaseTimestamp::parse(text);
     Value::String(moment.map_or_else(|| text.to_owned(), |moment| iso(moment.instant(zone))))
 }
@@ -105,7 +105,7 @@ impl DatabaseTimestamp {
     }
 
     /// The instant that it tells.
-    pub(super) fn instant(&self, zone: &Zone) -> DateTime<Utc> {
+    pub(super) fn instant(&self, zone: &DatabaseZone) -> DateTime<Utc> {
         match self.offset {
             Some(_) => self.ordered().and_utc(),
             None => zone.instant(self.local),
@@ -182,11 +182,11 @@ mod tests {
 
     #[test]
     fn timestamps_keep_their_precision() {
-        let berlin = Zone::parse("Europe/Berlin").expect("a zone");
+        let berlin = DatabaseZone::parse("Europe/Berlin").expect("a zone");
         for (text, zone, value) in [
-            ("2024-05-01 10:00:00", &Zone::utc(), "2024-05-01T10:00:00.000Z"),
-            ("2024-05-01 10:00:00.123456", &Zone::utc(), "2024-05-01T10:00:00.123456Z"),
-            ("2024-05-01 10:00:00.5+05:30", &Zone::utc(), "2024-05-01T04:30:00.500Z"),
+            ("2024-05-01 10:00:00", &DatabaseZone::utc(), "2024-05-01T10:00:00.000Z"),
+            ("2024-05-01 10:00:00.123456", &DatabaseZone::utc(), "2024-05-01T10:00:00.123456Z"),
+            ("2024-05-01 10:00:00.5+05:30", &DatabaseZone::utc(), "2024-05-01T04:30:00.500Z"),
             ("2024-05-01 10:00:00+02", &berlin, "2024-05-01T08:00:00.000Z"),
             ("2024-05-01T10:00:00Z", &berlin, "2024-05-01T10:00:00.000Z"),
             ("2024-01-01 10:00:00", &berlin, "2024-01-01T09:00:00.000Z"),

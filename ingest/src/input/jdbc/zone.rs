@@ -1,35 +1,28 @@
 //! The time zone in which a database tells times without one.
 
-use chrono::{DateTime, FixedOffset, Local, LocalResult, NaiveDateTime, Offset, TimeDelta, TimeZone, Utc};
+use chrono::{DateTime, FixedOffset, Local, LocalResult, NaiveDateTime, TimeDelta, TimeZone, Utc};
 use millrace_time::{LocalOffset, Region};
+
+use crate::event::time_format::Zone;
 
 /// Longest gap of the machine's zone that is looked across, in hours: a zone may leave out a day.
 const MAX_GAP_HOURS: i64 = 26;
 
 /// A zone, and what an hour that occurs twice means.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Zone {
-    source: ZoneSource,
+pub(super) struct DatabaseZone {
+    zone: Zone,
     /// `true` if the first of the two is meant, that of daylight-saving time.
     first_on_overlap: bool,
 }
 
-/// Source of a zone's offsets.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ZoneSource {
-    Utc,
-    Database(&'static Region),
-    /// The settings of this machine.
-    Machine,
-}
-
-impl Zone {
+impl DatabaseZone {
     pub(super) fn utc() -> Self {
-        Self { source: ZoneSource::Utc, first_on_overlap: true }
+        Self { zone: Zone::Utc, first_on_overlap: true }
     }
 
     pub(super) fn local() -> Self {
-        Self { source: ZoneSource::Machine, first_on_overlap: true }
+        Self { zone: Zone::Local, first_on_overlap: true }
     }
 
     /// Reads `Europe/Berlin`, also with `[dst_enabled_on_overlap:true]` behind it.
@@ -42,9 +35,9 @@ impl Zone {
             Some((name, extension)) => (name, Some(extension.strip_suffix(']').unwrap_or(extension))),
         };
         let name = name.trim();
-        let source = match name {
-            "UTC" => ZoneSource::Utc,
-            _ => ZoneSource::Database(Region::find(name).ok_or_else(|| {
+        let zone = match name {
+            "UTC" => Zone::Utc,
+            _ => Zone::Named(Region::find(name).ok_or_else(|| {
                 format!("[{name}] is no time zone; name one as the tz database does, such as [Europe/Berlin]")
             })?),
         };
@@ -58,19 +51,21 @@ impl Zone {
                 ));
             }
         };
-        Ok(Self { source, first_on_overlap })
+        Ok(Self { zone, first_on_overlap })
     }
 
     /// Returns the instant at which clocks of the zone show a time. A time that they skip counts from before the change.
     pub(super) fn instant(&self, local: NaiveDateTime) -> DateTime<Utc> {
-        let region = match self.source {
-            ZoneSource::Utc => return local.and_utc(),
-            ZoneSource::Machine => return self.instant_of_machine(local),
-            ZoneSource::Database(region) => millrace_time::Zone::Named(region),
-        };
-        let offset = match region.local(local.and_utc().timestamp()) {
-            LocalOffset::Overlap(_, second) if !self.first_on_overlap => second,
-            other => other.first(),
+        let offset = match self.zone {
+            Zone::Utc => return local.and_utc(),
+            Zone::Local => return self.instant_of_machine(local),
+            Zone::Fixed(offset) => offset.local_minus_utc(),
+            Zone::Named(region) => {
+                match millrace_time::Zone::Named(region).local(local.and_utc().timestamp()) {
+                    LocalOffset::Overlap(_, second) if !self.first_on_overlap => second,
+                    other => other.first(),
+                }
+            }
         };
         let instant = local.checked_sub_signed(TimeDelta::seconds(offset.into()));
         instant.unwrap_or(local).and_utc()
@@ -93,39 +88,28 @@ impl Zone {
 
     /// Returns true for UTC.
     pub(super) fn is_utc(&self) -> bool {
-        self.source == ZoneSource::Utc
+        self.zone == Zone::Utc
     }
 
-    /// Returns the name of the zone in the tz database; `None` for that of this machine.
+    /// Returns the name of the zone in the tz database; `None` for one that has none there, as that of this machine.
     pub(super) fn name(&self) -> Option<&'static str> {
-        match self.source {
-            ZoneSource::Utc => Some("UTC"),
-            ZoneSource::Database(region) => Some(region.name()),
-            ZoneSource::Machine => None,
+        match self.zone {
+            Zone::Utc => Some("UTC"),
+            Zone::Named(region) => Some(region.name()),
+            Zone::Local | Zone::Fixed(_) => None,
         }
     }
 
     /// Returns the offset of its clocks at an instant, in whole minutes.
     pub(super) fn offset(&self, instant: DateTime<Utc>) -> FixedOffset {
-        let offset = self.exact_offset(instant);
+        let offset = self.zone.offset_at(instant);
         FixedOffset::east_opt(offset.local_minus_utc().div_euclid(60) * 60).unwrap_or(offset)
-    }
-
-    fn exact_offset(&self, instant: DateTime<Utc>) -> FixedOffset {
-        match self.source {
-            ZoneSource::Utc => Utc.fix(),
-            ZoneSource::Database(region) => {
-                let span = millrace_time::Zone::Named(region).span(instant.timestamp());
-                FixedOffset::east_opt(span.offset).expect("offsets of zones are shorter than a day")
-            }
-            ZoneSource::Machine => Local.offset_from_utc_datetime(&instant.naive_utc()).fix(),
-        }
     }
 
     /// Writes an instant as the zone's clocks show it, with its offset where wanted.
     pub(super) fn show(&self, instant: DateTime<Utc>, offset: bool) -> String {
         let format = if offset { "%Y-%m-%d %H:%M:%S%.6f%:z" } else { "%Y-%m-%d %H:%M:%S%.6f" };
-        instant.with_timezone(&self.exact_offset(instant)).format(format).to_string()
+        instant.with_timezone(&self.zone.offset_at(instant)).format(format).to_string()
     }
 }
 
@@ -135,7 +119,7 @@ mod tests {
 
     fn at(zone: &str, text: &str) -> String {
         let local = NaiveDateTime::parse_from_str(text, "%Y-%m-%d %H:%M:%S").expect("a time");
-        Zone::parse(zone).expect("a zone").instant(local).to_rfc3339()
+        DatabaseZone::parse(zone).expect("a zone").instant(local).to_rfc3339()
     }
 
     #[test]
@@ -173,7 +157,7 @@ mod tests {
     fn offsets_are_those_at_an_instant() {
         let offset = |zone: &str, seconds: i64| {
             let instant = DateTime::from_timestamp(seconds, 0).expect("an instant");
-            Zone::parse(zone).expect("a zone").offset(instant).to_string()
+            DatabaseZone::parse(zone).expect("a zone").offset(instant).to_string()
         };
         assert_eq!(offset("Asia/Kolkata", 1_700_000_000), "+05:30");
         assert_eq!(offset("America/New_York", 1_700_000_000), "-05:00");
@@ -184,15 +168,15 @@ mod tests {
 
     #[test]
     fn what_is_no_zone_is_named() {
-        assert!(Zone::parse("Berlin").expect_err("no zone").contains("[Berlin]"));
-        assert!(Zone::parse("Europe/Berlin[x]").is_err());
+        assert!(DatabaseZone::parse("Berlin").expect_err("no zone").contains("[Berlin]"));
+        assert!(DatabaseZone::parse("Europe/Berlin[x]").is_err());
     }
 
     #[test]
     fn instants_are_shown_in_the_zone() {
         let instant = DateTime::from_timestamp(1_700_000_000, 123_456_000).expect("an instant");
-        assert_eq!(Zone::utc().show(instant, false), "2023-11-14 22:13:20.123456");
-        let berlin = Zone::parse("Europe/Berlin").expect("a zone");
+        assert_eq!(DatabaseZone::utc().show(instant, false), "2023-11-14 22:13:20.123456");
+        let berlin = DatabaseZone::parse("Europe/Berlin").expect("a zone");
         assert_eq!(berlin.show(instant, true), "2023-11-14 23:13:20.123456+01:00");
     }
 }

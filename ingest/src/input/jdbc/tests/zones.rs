@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::super::zone::Zone;
+use super::super::zone::DatabaseZone;
 use super::*;
 
 /// Types of columns that hold a time: the database, the type, and whether its values are instants.
@@ -20,11 +20,11 @@ async fn the_last_value_is_an_instant_beside_times_of_any_type() {
     for database in Database::all() {
         for (kind, column, instants) in COLUMNS.iter().filter(|(kind, ..)| *kind == database.kind) {
             for name in ["Asia/Kolkata", "America/New_York", "Pacific/Auckland", "UTC"] {
-                let (zone, now) = (Zone::parse(name).expect("a zone"), Utc::now());
+                let (zone, now) = (DatabaseZone::parse(name).expect("a zone"), Utc::now());
                 let written = |minutes: i64| {
                     let at: DateTime<Utc> = now + TimeDelta::minutes(minutes);
                     let offset = *instants && *kind == Kind::Postgres;
-                    if *instants { Zone::utc().show(at, offset) } else { zone.show(at, offset) }
+                    if *instants { DatabaseZone::utc().show(at, offset) } else { zone.show(at, offset) }
                 };
                 database.execute(&format!("CREATE TABLE T# (id INTEGER, at {column})")).await;
                 let rows = format!("INSERT INTO T# VALUES (1, '{}'), (2, '{}')", written(-10), written(10));
