@@ -171,38 +171,17 @@ impl Params {
     }
 }
 
-/// Parses a time value by OpenSearch's units.
+/// Parses a time value by OpenSearch's units; `-1` is the longest time.
+///
+/// # Errors
+/// The text is no time value.
 pub fn parse_time(name: &str, text: &str) -> Result<Duration, Error> {
-    let lower = text.trim().to_ascii_lowercase();
-    if lower == "-1" {
-        return Ok(Duration::MAX);
-    }
-    if lower == "0" {
-        return Ok(Duration::ZERO);
-    }
-    let split = lower.find(|c: char| !c.is_ascii_digit()).unwrap_or(lower.len());
-    let (number, unit) = lower.split_at(split);
-    let nanos: Option<u64> = match unit.trim() {
-        "nanos" => Some(1),
-        "micros" => Some(1_000),
-        "ms" => Some(1_000_000),
-        "s" => Some(1_000_000_000),
-        "m" => Some(60_000_000_000),
-        "h" => Some(3_600_000_000_000),
-        "d" => Some(86_400_000_000_000),
-        _ => None,
-    };
-    let Some(nanos) = nanos else {
-        return Err(Error::illegal_argument(format!(
-            "failed to parse setting [{name}] with value [{text}] as a time value: unit is missing or unrecognized"
-        )));
-    };
-    let value = number.parse::<u64>().ok().and_then(|value| value.checked_mul(nanos));
-    value.map(Duration::from_nanos).ok_or_else(|| {
+    let time = millrace_catalog::metadata::parse_time(text).map_err(|reason| {
         Error::illegal_argument(format!(
-            "failed to parse setting [{name}] with value [{text}] as a time value"
+            "failed to parse setting [{name}] with value [{text}] as a time value: {reason}"
         ))
-    })
+    })?;
+    Ok(time.unwrap_or(Duration::MAX))
 }
 
 /// Finds the known names that resemble a misspelt one, nearest first.
