@@ -24,6 +24,7 @@ use crate::report::{self, grouped, machine};
 use crate::server::Launch;
 use crate::shape::DocumentKind;
 use crate::suite::{commit, own_version, say};
+use crate::table;
 use crate::target::Target;
 
 /// Filter that Filebeat, Logstash and others set on each bulk request's answer.
@@ -186,11 +187,18 @@ fn markdown(report: &Report) -> String {
         report.clients,
         report.rounds
     );
-    let _ = writeln!(
-        out,
-        "| server | `filter_path` | MB/s | processor seconds a GB | bulk p50, ms | p99, ms | anonymous memory, most, MB |"
+    table::header(
+        &mut out,
+        &[
+            "server",
+            "`filter_path`",
+            "MB/s",
+            "processor seconds a GB",
+            "bulk p50, ms",
+            "p99, ms",
+            "anonymous memory, most, MB",
+        ],
     );
-    let _ = writeln!(out, "|{}", "---|".repeat(7));
     let mut servers: Vec<&str> = report.runs.iter().map(|run| run.server.as_str()).collect();
     servers.sort_unstable();
     servers.dedup();

@@ -30,6 +30,7 @@ mod rules;
 mod server;
 mod shape;
 mod suite;
+mod table;
 mod target;
 mod timestamp;
 mod words;

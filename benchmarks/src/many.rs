@@ -20,6 +20,7 @@ use crate::process::{self, Memory, Sampler};
 use crate::report::{self, machine};
 use crate::server::{Launch, Server};
 use crate::suite::{commit, own_version, say};
+use crate::table;
 use crate::target::{Target, reason};
 
 /// Documents of one bulk request.
@@ -367,7 +368,7 @@ fn shown(value: f64, unit: &str) -> String {
 fn markdown(report: &Report) -> String {
     let mut out = String::from("# Many small things\n\n");
     machine(&mut out, &report.hardware, &report.versions, &report.commit, &[&report.command]);
-    let _ = writeln!(out, "| part | figure | value | goal |\n|---|---|---|---|");
+    table::header(&mut out, &["part", "figure", "value", "goal"]);
     for figure in &report.figures {
         let goal = match figure.goal {
             None => String::new(),

@@ -1,6 +1,7 @@
 //! A run's findings as Markdown, both servers beside each other with ratios.
 
 use std::fmt::Write;
+use std::iter;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
@@ -12,6 +13,7 @@ use crate::measure::{Ingest, Updates};
 use crate::process::Memory;
 use crate::query::{Mix, OperationTiming};
 use crate::suite::{CROWD, Mappings, Outcome, Report, ShapeReport, ShapeRun, SqlStatement};
+use crate::table;
 
 /// Writes a report as `OUT.md` and `OUT.json`, and shows it.
 pub(crate) fn write(out: &Path, markdown: &str, report: &impl Serialize) -> Result<()> {
@@ -166,8 +168,8 @@ fn analysis_table(out: &mut String, shape: &ShapeReport, runs: &[&ShapeRun]) {
     };
     let Some(first) = runs.first() else { return };
     let names: Vec<&str> = runs.iter().map(|run| run.server.as_str()).chain(["duckdb"]).collect();
-    let _ = writeln!(out, "| aggregation, p50 in ms (p99) | {} | ratio to the better |", names.join(" | "));
-    let _ = writeln!(out, "|{}", "---|".repeat(names.len() + 2));
+    let columns = iter::once("aggregation, p50 in ms (p99)").chain(names).chain(["ratio to the better"]);
+    table::header(out, &columns.collect::<Vec<_>>());
     for (position, operation) in first.analyses.iter().enumerate() {
         let mut times = Vec::new();
         let _ = write!(out, "| {} |", operation.name);
@@ -256,15 +258,9 @@ fn table_head(out: &mut String, title: &str, runs: &[&ShapeRun]) {
 }
 
 fn head(out: &mut String, title: &str, names: &[&str]) {
-    let _ = write!(out, "| {title} |");
-    for name in names {
-        let _ = write!(out, " {name} |");
-    }
-    if names.len() == 2 {
-        let _ = write!(out, " ratio |");
-    }
-    let columns = names.len() + if names.len() == 2 { 2 } else { 1 };
-    let _ = writeln!(out, "\n|{}", "---|".repeat(columns));
+    let ratio = (names.len() == 2).then_some("ratio");
+    let columns = iter::once(title).chain(names.iter().copied()).chain(ratio);
+    table::header(out, &columns.collect::<Vec<_>>());
 }
 
 /// A row of figures; with two servers, the first divided by the second.

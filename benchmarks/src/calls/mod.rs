@@ -20,6 +20,7 @@ use tokio::time::Instant;
 use crate::latency::Histogram;
 use crate::random::Random;
 use crate::server::Launch;
+use crate::table;
 use crate::target::Target;
 
 pub(crate) use cli::CallsArgs;
@@ -252,7 +253,8 @@ async fn compare(target: &Target, client: usize, model: &Model) -> Result<Vec<St
 fn table(latencies: &BTreeMap<&'static str, Histogram>) -> String {
     let mut rows: Vec<_> = latencies.iter().map(|(name, latencies)| (name, latencies.summary())).collect();
     rows.sort_by(|a, b| b.1.max_ms.total_cmp(&a.1.max_ms));
-    let mut text = String::from("| call | times | p50, ms | p99, ms | most, ms |\n|---|---|---|---|---|\n");
+    let mut text = String::new();
+    table::header(&mut text, &["call", "times", "p50, ms", "p99, ms", "most, ms"]);
     for (name, summary) in rows {
         text += &format!(
             "| {name} | {} | {:.1} | {:.1} | {:.0} |\n",

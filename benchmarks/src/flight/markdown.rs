@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::{BATCH_ROWS, ClientRead, Report, Write};
 use crate::report::{grouped, machine};
+use crate::table;
 
 /// Megabytes (10^6) of Arrow a second to one client.
 const RATE_GOAL: f64 = 500.0;
@@ -53,11 +54,19 @@ fn reading(out: &mut String, report: &Report) {
         grouped(report.rows),
         report.rounds
     );
-    let _ = writeln!(
+    table::header(
         out,
-        "| by | seconds | MB of Arrow | MB/s | million rows/s | server's processor time, s | server grew by, MB | of that anonymous |"
+        &[
+            "by",
+            "seconds",
+            "MB of Arrow",
+            "MB/s",
+            "million rows/s",
+            "server's processor time, s",
+            "server grew by, MB",
+            "of that anonymous",
+        ],
     );
-    let _ = writeln!(out, "|{}", "---|".repeat(8));
     for by in names(report.reads.iter().map(|read| read.by)) {
         let figure = |figure: &dyn Fn(&ClientRead) -> Option<f64>| {
             median(report.reads.iter().filter(|read| read.by == by).map(figure))
@@ -115,11 +124,16 @@ fn writing(out: &mut String, report: &Report) {
         grouped(BATCH_ROWS),
         report.rounds
     );
-    let _ = writeln!(
+    table::header(
         out,
-        "| by | clients | documents/s | processor time of the server, µs a document | anonymous memory, most, MB |"
+        &[
+            "by",
+            "clients",
+            "documents/s",
+            "processor time of the server, µs a document",
+            "anonymous memory, most, MB",
+        ],
     );
-    let _ = writeln!(out, "|{}", "---|".repeat(5));
     let docs = report.docs as f64;
     let mut rates = Vec::new();
     for (by, clients) in names(report.writes.iter().map(|write| (write.by, write.clients))) {

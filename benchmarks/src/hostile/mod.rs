@@ -23,6 +23,7 @@ use tokio::time::Instant;
 use crate::latency::{Histogram, Summary};
 use crate::process::{Memory, Sampler};
 use crate::server::{Launch, Server, free_port};
+use crate::table;
 use crate::target::Target;
 
 pub(crate) use cli::HostileArgs;
@@ -274,9 +275,9 @@ fn violated(outcomes: &[Outcome]) -> Vec<String> {
 }
 
 fn table(outcomes: &[Outcome]) -> String {
-    let mut text = String::from(
-        "| request | answered | s | resident before | most | the client's slowest |\n|---|---|---|---|---|---|\n",
-    );
+    let mut text = String::new();
+    let columns = ["request", "answered", "s", "resident before", "most", "the client's slowest"];
+    table::header(&mut text, &columns);
     for Outcome { name, answers, seconds, before, most, slowest_ms, violation } in outcomes {
         let answers = violation.as_deref().unwrap_or(answers);
         let [before, most] = [before, most].map(|memory| memory.resident_bytes >> 20);

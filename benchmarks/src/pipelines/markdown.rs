@@ -7,6 +7,7 @@ use crate::load::LoadReport;
 use crate::process::Memory;
 use crate::report::{failed, grouped, machine};
 use crate::suite::Outcome;
+use crate::table;
 
 /// Published rate of Logstash, in MiB/s for each core: the figures that the goals name.
 const LOGSTASH: &str = "2.7 to 4.6";
@@ -54,11 +55,19 @@ fn into_an_index(out: &mut String, report: &Report) {
     if found.is_empty() {
         return;
     }
-    let _ = writeln!(
+    table::header(
         out,
-        "| pipeline | events/s | `_bulk`, documents/s | ratio | goal | MiB/s of input a core | anonymous memory, most, MB | refused with 429 |"
+        &[
+            "pipeline",
+            "events/s",
+            "`_bulk`, documents/s",
+            "ratio",
+            "goal",
+            "MiB/s of input a core",
+            "anonymous memory, most, MB",
+            "refused with 429",
+        ],
     );
-    let _ = writeln!(out, "|{}", "---|".repeat(8));
     for compared in found {
         let ratio = compared.rate() / compared.bulk_rate();
         let _ = writeln!(
@@ -128,7 +137,7 @@ fn webhook(out: &mut String, report: &Report) {
         found.busy_answers,
         memory(found.memory_max),
     );
-    let _ = writeln!(out, "| ms | p50 | p99 | most |\n|---|---|---|---|");
+    table::header(out, &["ms", "p50", "p99", "most"]);
     for (name, times) in
         [("answered", &found.answered), ("searchable (goal: p99 below 1,500)", &found.searchable)]
     {

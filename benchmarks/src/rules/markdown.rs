@@ -5,6 +5,7 @@ use std::fmt::Write;
 use super::full::{FullSpeedRun, median};
 use super::{OptionalReport, Report};
 use crate::report::{grouped, machine};
+use crate::table;
 
 /// Writes the report.
 pub(super) fn markdown(report: &Report) -> String {
@@ -47,11 +48,24 @@ fn steady(out: &mut String, report: &Report) {
         "Lag: how long the oldest frame that is not evaluated has been waiting, looked at twenty times a second. Found: from the answer of the bulk to a \
          search that finds the alert, looked for each 25 ms. The first five seconds do not count.\n"
     );
-    let _ = writeln!(
+    table::header(
         out,
-        "| rules | events/s, set | events/s | s | lag p50, ms | p99, ms | first quarter, ms | last quarter, ms | alerts | found p50, ms | p99, ms | bulk p99, ms | \
-         processor µs an event | anonymous memory, most, MB |\n|{}",
-        "---|".repeat(14)
+        &[
+            "rules",
+            "events/s, set",
+            "events/s",
+            "s",
+            "lag p50, ms",
+            "p99, ms",
+            "first quarter, ms",
+            "last quarter, ms",
+            "alerts",
+            "found p50, ms",
+            "p99, ms",
+            "bulk p99, ms",
+            "processor µs an event",
+            "anonymous memory, most, MB",
+        ],
     );
     for run in &report.steady {
         let _ = writeln!(
@@ -78,10 +92,16 @@ fn steady(out: &mut String, report: &Report) {
 }
 
 fn runs(out: &mut String, runs: &[FullSpeedRun]) {
-    let _ = writeln!(
+    table::header(
         out,
-        "| rules | events | events/s | all alerts found after the last answer, s | processor µs an event | anonymous memory, most, MB |\n|{}",
-        "---|".repeat(6)
+        &[
+            "rules",
+            "events",
+            "events/s",
+            "all alerts found after the last answer, s",
+            "processor µs an event",
+            "anonymous memory, most, MB",
+        ],
     );
     for run in runs {
         let _ = writeln!(
