@@ -477,8 +477,8 @@ pub async fn replay(
         let remove = letter.removal();
         // Refused again, it stays a letter. What lost against another version is there, and its letter goes.
         let stays: DeadLetter = Arc::new(|_, error| match error.kind() {
-            Kind::Conflict => OnReject::Nothing,
-            _ => OnReject::Abandon,
+            Kind::Conflict => OnReject::Skip,
+            _ => OnReject::Abort,
         });
         let write = SourceWrite { ops: vec![op], own: vec![remove], moves: Vec::new() };
         match engine.write_from_source(principal, write, stays, TIMEOUT).await {

@@ -130,17 +130,17 @@ impl Activity {
     }
 
     /// Takes note of a request.
-    pub(crate) fn begin(self: &Arc<Self>) -> UnderWay {
+    pub(crate) fn begin(self: &Arc<Self>) -> ActivityGuard {
         self.requests.fetch_add(1, Ordering::SeqCst);
-        UnderWay(Arc::clone(self))
+        ActivityGuard(Arc::clone(self))
     }
 }
 
 /// A request under way, until dropped.
 #[derive(Debug)]
-pub(crate) struct UnderWay(Arc<Activity>);
+pub(crate) struct ActivityGuard(Arc<Activity>);
 
-impl Drop for UnderWay {
+impl Drop for ActivityGuard {
     fn drop(&mut self) {
         // In this order, as `idle_since` reads it.
         self.0.becomes_idle();
@@ -154,12 +154,12 @@ pub(crate) struct Answer<B> {
     body: Pin<Box<B>>,
     rest: Bytes,
     id: u64,
-    request: UnderWay,
+    request: ActivityGuard,
 }
 
 impl<B: Body<Data = Bytes>> Answer<B> {
     /// Wraps the body of the answer to a request.
-    pub(crate) fn new(body: B, request: UnderWay) -> Self {
+    pub(crate) fn new(body: B, request: ActivityGuard) -> Self {
         let mut answers = request.0.answers.lock();
         let id = answers.next;
         answers.next += 1;

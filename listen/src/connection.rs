@@ -115,10 +115,10 @@ impl<S: Service> Connection<'_, S> {
             if let Some(certificate) = &certificate {
                 request.extensions_mut().insert(certificate.clone());
             }
-            let (service, under_way) = (Arc::clone(&self.service), self.activity.begin());
+            let (service, in_flight) = (Arc::clone(&self.service), self.activity.begin());
             async move {
                 let answer = service.call(request).await;
-                Ok::<_, Infallible>(answer.map(|body| Answer::new(body, under_way)))
+                Ok::<_, Infallible>(answer.map(|body| Answer::new(body, in_flight)))
             }
         });
         let connection = self.builder.serve_connection(TokioIo::new(TargetEscaper::new(stream)), served);

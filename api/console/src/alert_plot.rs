@@ -58,7 +58,7 @@ pub(crate) async fn plot(
     // What happened within the last bucket is in the picture, too.
     let end = to.min(until + frame);
     let mut plot = Plot {
-        title: format!("{}: matching events in each {}", rule.name, shown(frame)),
+        title: format!("{}: matching events in each {}", rule.name, format_duration(frame)),
         values: "events".to_owned(),
         series: vec![Series {
             name: "events".to_owned(),
@@ -154,7 +154,7 @@ async fn marks(
 }
 
 /// A length of time in its largest whole unit.
-fn shown(ms: i64) -> String {
+fn format_duration(ms: i64) -> String {
     let units = [(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")];
     let whole = units.into_iter().find(|(unit, _)| ms % unit == 0);
     whole.map_or_else(|| format!("{ms} ms"), |(unit, name)| format!("{} {name}", ms / unit))

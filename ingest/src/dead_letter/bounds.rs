@@ -262,7 +262,7 @@ impl RetentionTask {
             going.push(head);
         }
         // There is nothing that could be refused.
-        let none: DeadLetter = Arc::new(|_, _| OnReject::Nothing);
+        let none: DeadLetter = Arc::new(|_, _| OnReject::Skip);
         for heads in going.chunks(AT_ONCE) {
             let ids = listing.ids(heads).await?.into_iter().filter(|id| !id.is_empty());
             let removal = |id: String| SystemDocuments::<StoredDeadLetter>::delete_op(&id, Precondition::Any);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use async_trait::async_trait;
 use serde_json::Value;
 
-use super::{Context, Input, InputError, host_name, mark, room, stopped};
+use super::{Context, Input, InputError, host_name, mark, reserve_piece, stopped};
 use crate::codec::{self, Codec, Events};
 use crate::{Ack, Batch, Fault, Options};
 
@@ -77,7 +77,7 @@ impl Generator {
         let mut round = thread;
         loop {
             let size = context.batch_size.get();
-            let Some(mut held) = room(context).await else { return };
+            let Some(mut held) = reserve_piece(context).await else { return };
             let mut events = Events::default();
             round = self.events(round, size, held.bytes(), &mut events);
             if events.is_empty() && (self.count > 0 && round >= self.count) {

@@ -162,12 +162,12 @@ pub(crate) async fn stopped(stopping: &mut watch::Receiver<bool>) {
 }
 
 /// Waits for room for what is read at once; `None` when the input is to stop.
-pub(crate) async fn room(context: &Context) -> Option<Reservation> {
+pub(crate) async fn reserve_piece(context: &Context) -> Option<Reservation> {
     let mut stopping = context.stopping.clone();
     tokio::select! {
         biased;
         () = stopped(&mut stopping) => None,
-        room = context.budget.wait_for_piece() => Some(room),
+        reservation = context.budget.wait_for_piece() => Some(reservation),
     }
 }
 

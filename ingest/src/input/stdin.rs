@@ -10,7 +10,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::{Mutex, mpsc};
 
-use super::{Context, Input, InputError, host_name, mark, room, stopped};
+use super::{Context, Input, InputError, host_name, mark, reserve_piece, stopped};
 use crate::budget::Reservation;
 use crate::codec::{self, Codec, Events};
 use crate::offload::offload;
@@ -107,8 +107,8 @@ impl Stdin {
             match chunk {
                 Some(Ok(bytes)) => {
                     if events.is_empty() {
-                        match room(context).await {
-                            Some(room) => held = room,
+                        match reserve_piece(context).await {
+                            Some(reservation) => held = reservation,
                             // To the end of the pipeline, what was read goes on.
                             None => held = context.budget.empty(),
                         }

@@ -142,7 +142,7 @@ impl Method {
     }
 
     fn fingerprint(&self, value: &Value, base64: bool) -> Option<Value> {
-        let text = shown(value);
+        let text = digest_text(value);
         let bytes = text.as_bytes();
         Some(match self {
             Self::Digest(algorithm) => written(digest::digest(algorithm, bytes).as_ref(), base64),
@@ -192,7 +192,7 @@ fn written(bytes: &[u8], base64: bool) -> Value {
 
 /// A value as the text that is digested: arrays and objects as Ruby shows them, with members in the order of
 /// their names.
-fn shown(value: &Value) -> String {
+fn digest_text(value: &Value) -> String {
     match value {
         Value::Array(_) | Value::Object(_) => inspected(value),
         other => text_of(other),
@@ -233,14 +233,14 @@ impl Filter for Fingerprint {
             (method, Concatenate::AllFields) if method.is_hash() => {
                 let time = event.timestamp_text();
                 let mut parts: Vec<(&str, String)> =
-                    event.fields().iter().map(|(name, value)| (name.as_str(), shown(value))).collect();
+                    event.fields().iter().map(|(name, value)| (name.as_str(), digest_text(value))).collect();
                 parts.push((TIMESTAMP, time));
                 parts.sort();
                 self.method.fingerprint(&joined(parts.into_iter()), self.base64)
             }
             (method, Concatenate::Sources) if method.is_hash() => {
                 let parts = self.sources.iter().map(|(name, reference)| {
-                    (name.as_str(), event.get(reference).map(|value| shown(&value)).unwrap_or_default())
+                    (name.as_str(), event.get(reference).map(|value| digest_text(&value)).unwrap_or_default())
                 });
                 self.method.fingerprint(&joined(parts), self.base64)
             }

@@ -27,7 +27,7 @@ pub(super) struct Entry {
     pub(super) input: Arc<InputNode>,
     pub(super) generation: Arc<Generation>,
     pub(super) batch: Batch,
-    _room: OwnedSemaphorePermit,
+    _permit: OwnedSemaphorePermit,
     _counted: CountedEvents,
 }
 
@@ -45,7 +45,7 @@ impl Drop for CountedEvents {
 #[derive(Clone, Debug)]
 pub(super) struct QueueSender {
     entries: mpsc::UnboundedSender<Entry>,
-    room: Arc<Semaphore>,
+    permits: Arc<Semaphore>,
     events: Arc<AtomicUsize>,
     closed: Arc<watch::Sender<bool>>,
 }
@@ -70,9 +70,9 @@ pub(super) struct Queue {
 
 pub(super) fn queue() -> (QueueSender, Queue) {
     let (sender, entries) = mpsc::unbounded_channel();
-    let room = Arc::new(Semaphore::new(usize::try_from(MAX_BYTES / PERMIT).unwrap_or(usize::MAX)));
+    let permits = Arc::new(Semaphore::new(usize::try_from(MAX_BYTES / PERMIT).unwrap_or(usize::MAX)));
     let (close, closed) = watch::channel(false);
-    let sender = QueueSender { entries: sender, room, events: Arc::default(), closed: Arc::new(close) };
+    let sender = QueueSender { entries: sender, permits, events: Arc::default(), closed: Arc::new(close) };
     (sender, Queue { entries, closed, held: None })
 }
 
@@ -87,7 +87,7 @@ impl QueueSender {
         let events = batch.events.len();
         let bytes = batch.held.bytes().max(EVENT * events as u64).clamp(PERMIT, MAX_BYTES);
         let permits = u32::try_from(bytes / PERMIT).unwrap_or(u32::MAX);
-        let Ok(room) = Arc::clone(&self.room).acquire_many_owned(permits).await else {
+        let Ok(permits) = Arc::clone(&self.permits).acquire_many_owned(permits).await else {
             return SendOutcome::Closed;
         };
         if !batch.ack.accept() {
@@ -96,13 +96,13 @@ impl QueueSender {
         self.events.fetch_add(events, Ordering::Relaxed);
         let counted = CountedEvents(Arc::clone(&self.events), events);
         let (input, generation) = (Arc::clone(input), generation());
-        let entry = Entry { input, generation, batch, _room: room, _counted: counted };
+        let entry = Entry { input, generation, batch, _permit: permits, _counted: counted };
         if self.entries.send(entry).is_ok() { SendOutcome::Queued } else { SendOutcome::Closed }
     }
 
     /// Takes nothing more: the queue holds the rest.
     pub(super) fn close(&self) {
-        self.room.close();
+        self.permits.close();
         self.closed.send_replace(true);
     }
 

@@ -106,9 +106,9 @@ impl Store for Memory {
                 let error = Error::IllegalArgument("does not fit".to_owned());
                 results.push(Err(Error::IllegalArgument("does not fit".to_owned())));
                 match replace(&op, &error) {
-                    OnReject::Letter(letter) => Some(letter),
-                    OnReject::Nothing => None,
-                    OnReject::Abandon => return Err(Error::DeadLetterRefused(error.to_string())),
+                    OnReject::DeadLetter(letter) => Some(letter),
+                    OnReject::Skip => None,
+                    OnReject::Abort => return Err(Error::DeadLetterRefused(error.to_string())),
                 }
             } else {
                 results.push(Ok(outcome(&op)));

@@ -317,7 +317,7 @@ fn dead_letter<'a>(engine: &Engine, pending: impl Iterator<Item = &'a Pending>) 
     let now_ms = engine.clock().now_ms();
     Arc::new(move |op, error| {
         if is_expected(error) || &*op.index == ERROR {
-            return OnReject::Nothing;
+            return OnReject::Skip;
         }
         let id = op.id.clone().unwrap_or_default();
         let document = json!({
@@ -330,7 +330,7 @@ fn dead_letter<'a>(engine: &Engine, pending: impl Iterator<Item = &'a Pending>) 
         };
         let document = for_roles(document, &roles);
         let letter = Action::Index(Bytes::from(document.to_string()));
-        OnReject::Letter(WriteOp::new(ERROR, Some(format!("refused-{id}")), letter))
+        OnReject::DeadLetter(WriteOp::new(ERROR, Some(format!("refused-{id}")), letter))
     })
 }
 

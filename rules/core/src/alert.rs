@@ -270,7 +270,8 @@ pub(crate) fn window_document(author: Author<'_>, id: &str, closing: &ClosedWind
         "key": closing.key.to_string(),
         "window": {"start": closing.start.iso(), "end": closing.end.iso()},
     });
-    if let (Value::Object(document), Value::Object(told)) = (&mut document, told(author, closing)) {
+    if let (Value::Object(document), Value::Object(told)) = (&mut document, revised_members(author, closing))
+    {
         document.extend(told);
     }
     for_roles(document, &rule.roles)
@@ -278,14 +279,14 @@ pub(crate) fn window_document(author: Author<'_>, id: &str, closing: &ClosedWind
 
 /// Writes what an alert of a window says that late events have changed.
 pub(crate) fn revision(author: Author<'_>, closing: &ClosedWindow<'_>) -> Value {
-    let mut document = told(author, closing);
+    let mut document = revised_members(author, closing);
     document["revised"] = json!(true);
     document["revised_at"] = json!(closing.clock.iso());
     document
 }
 
 /// Returns the members that late events may change.
-fn told(author: Author<'_>, closing: &ClosedWindow<'_>) -> Value {
+fn revised_members(author: Author<'_>, closing: &ClosedWindow<'_>) -> Value {
     let rule = author.definition;
     let body = window_body(rule, closing);
     let option = |name: &str| option(rule, name);

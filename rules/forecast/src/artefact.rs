@@ -98,7 +98,7 @@ impl TrainedModel {
         let count = count.ok_or_else(|| corrupt("its window is too long"))?;
         let [has_line] = from.array()?;
         let line = Line { slope: from.number()?, intercept: from.number()? };
-        let told = told(&mut from, algorithm)?;
+        let told = decode_input(&mut from, algorithm)?;
         if !from.0.is_empty() {
             return Err(corrupt("there is something behind its end"));
         }
@@ -107,7 +107,7 @@ impl TrainedModel {
     }
 }
 
-fn told(from: &mut ArtefactReader<'_>, algorithm: Algorithm) -> Result<ForecastInput> {
+fn decode_input(from: &mut ArtefactReader<'_>, algorithm: Algorithm) -> Result<ForecastInput> {
     Ok(match algorithm {
         Algorithm::Tl => ForecastInput::Nothing,
         Algorithm::Sma | Algorithm::Smal => ForecastInput::Mean(from.numbers(crate::MAX_SAMPLES)?),

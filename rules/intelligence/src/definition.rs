@@ -145,7 +145,7 @@ impl Definition {
         let members = body.as_object().ok_or_else(|| Error::invalid("body", "must be an object"))?;
         let known = |name: &&String| EDITABLE.contains(&name.as_str()) || MAINTAINED.contains(&name.as_str());
         if let Some(name) = members.keys().find(|name| !known(name)) {
-            return Err(Error::invalid(&shown(name), "is no field of an AI rule"));
+            return Err(Error::invalid(&excerpt(name), "is no field of an AI rule"));
         }
         let fields = Fields(members);
         let algorithm = fields.text("algorithm_type", 16)?;
@@ -153,20 +153,20 @@ impl Definition {
         let algorithm = Algorithm::named(algorithm).ok_or_else(|| {
             Error::invalid(
                 "algorithm_type",
-                format!("must be one of {}, not [{}]", names(), shown(algorithm)),
+                format!("must be one of {}, not [{}]", names(), excerpt(algorithm)),
             )
         })?;
         let frame = fields.text("time_frame", 32)?;
         let frame = TimeFrame::named(frame).ok_or_else(|| {
             let names = TimeFrame::names();
-            Error::invalid("time_frame", format!("must be one of {names}, not [{}]", shown(frame)))
+            Error::invalid("time_frame", format!("must be one of {names}, not [{}]", excerpt(frame)))
         })?;
         let value_type = fields.text("value_type", 16)?;
         let of_name = ValueType::ALL.into_iter().find(|(name, _)| *name == value_type);
         let (_, value_type) = of_name.ok_or_else(|| {
             Error::invalid(
                 "value_type",
-                format!("must be one of min, max, avg, count, not [{}]", shown(value_type)),
+                format!("must be one of min, max, avg, count, not [{}]", excerpt(value_type)),
             )
         })?;
         let name = fields.text("model_name", MAX_NAME_BYTES)?;
@@ -261,14 +261,14 @@ impl Definition {
 }
 
 /// A name as errors show it.
-fn shown(name: &str) -> String {
+fn excerpt(name: &str) -> String {
     name.chars().take(64).collect()
 }
 
 /// Checks the path of a field.
 fn path<'a>(name: &str, path: &'a str) -> Result<&'a str> {
     if path.contains(['*', ' ']) || path.split('.').any(str::is_empty) {
-        return Err(Error::invalid(name, format!("[{}] is no name of a field", shown(path))));
+        return Err(Error::invalid(name, format!("[{}] is no name of a field", excerpt(path))));
     }
     Ok(path)
 }
@@ -315,7 +315,7 @@ impl<'a> Fields<'a> {
         for item in items.ok_or_else(wrong)? {
             let item = text(name, item, MAX_NAME_BYTES)?;
             if texts.iter().any(|known| known == item) {
-                return Err(Error::invalid(name, format!("has [{}] twice", shown(item))));
+                return Err(Error::invalid(name, format!("has [{}] twice", excerpt(item))));
             }
             texts.push(item.to_owned());
         }
@@ -330,7 +330,7 @@ impl<'a> Fields<'a> {
             }
             (Some(Value::Object(members)), None) => {
                 if let Some(other) = members.keys().find(|name| *name != "field") {
-                    return Err(Error::invalid(&format!("label_field.{}", shown(other)), "is not known"));
+                    return Err(Error::invalid(&format!("label_field.{}", excerpt(other)), "is not known"));
                 }
                 members.get("field").filter(|value| !value.is_null())
             }
@@ -386,7 +386,7 @@ impl<'a> Fields<'a> {
             return Ok(ForecastStart::Now);
         }
         let wrong = || {
-            Error::invalid("start_date", format!("must be YYYY-MM-DD HH:mm or now, not [{}]", shown(text)))
+            Error::invalid("start_date", format!("must be YYYY-MM-DD HH:mm or now, not [{}]", excerpt(text)))
         };
         time::read_minute(text).map(ForecastStart::At).ok_or_else(wrong)
     }

@@ -14,15 +14,15 @@ use crate::run::{self, RunReport};
 use crate::run_record::RunOutcome;
 use crate::scheduler::RunSlotGuard;
 use crate::store::StoredRule;
-use crate::{IntelligenceContext, fill, results, time, to_its_end};
+use crate::{IntelligenceContext, fill, results, spawn_uncancelled, time};
 
 /// After how long it is tried again to note what came of a run.
 const NOTE_AGAIN: Duration = Duration::from_secs(2);
 
 /// Held by a run until it is over, with what is filled in and noted behind it.
-type UnderWay = Arc<tokio::sync::OwnedRwLockReadGuard<()>>;
+type RunDrainGuard = Arc<tokio::sync::OwnedRwLockReadGuard<()>>;
 
-/// The id of a rule, in a set for as long as there is this.
+/// RAII guard: keeps a rule's id in the in-flight set.
 #[derive(Debug)]
 pub(crate) struct InFlightGuard {
     of: Arc<Mutex<HashSet<String>>>,
@@ -55,14 +55,14 @@ impl IntelligenceContext {
 
     /// Runs a rule to its end, with or without a waiting caller: as at a time of its schedule, in a place of that, or now. One
     /// that panics is noted as one that failed.
-    pub(crate) async fn run_to_its_end(
+    pub(crate) async fn run_uncancelled(
         self: Arc<Self>,
         running: InFlightGuard,
         due: Option<(i64, RunSlotGuard)>,
     ) -> Result<RunReport> {
-        to_its_end(async move {
-            let under_way = Arc::new(Arc::clone(&self.under_way).read_owned().await);
-            let (id, shared, with) = (running.id.clone(), Arc::clone(&self), Arc::clone(&under_way));
+        spawn_uncancelled(async move {
+            let in_flight = Arc::new(Arc::clone(&self.in_flight).read_owned().await);
+            let (id, shared, with) = (running.id.clone(), Arc::clone(&self), Arc::clone(&in_flight));
             let (due_ms, place) = due.unzip();
             let began = Instant::now();
             match tokio::spawn(async move { shared.run(running, due_ms, place, with).await }).await {
@@ -75,7 +75,7 @@ impl IntelligenceContext {
                         return ended.outcome.map(|()| ended.done);
                     };
                     if let Some(running) = self.begin(&id) {
-                        tokio::spawn(Arc::clone(&self).note_later(running, ended, under_way));
+                        tokio::spawn(Arc::clone(&self).note_later(running, ended, in_flight));
                     }
                     Err(error)
                 }
@@ -90,7 +90,7 @@ impl IntelligenceContext {
         running: InFlightGuard,
         due_ms: Option<i64>,
         place: Option<RunSlotGuard>,
-        under_way: UnderWay,
+        in_flight: RunDrainGuard,
     ) -> Result<RunReport> {
         let id = running.id.clone();
         let id = id.as_str();
@@ -120,7 +120,7 @@ impl IntelligenceContext {
         let (revision, handled_ms) = (Some(kept.state.revision), due_ms.filter(|_| !stopped));
         let ended = RunOutcome { done, outcome, seconds, revision, handled_ms };
         if let Err(error) = self.note_end(id, &ended).await {
-            tokio::spawn(Arc::clone(self).note_later(running, ended, under_way));
+            tokio::spawn(Arc::clone(self).note_later(running, ended, in_flight));
             return Err(error);
         }
         let RunOutcome { done, outcome, .. } = ended;
@@ -156,7 +156,12 @@ impl IntelligenceContext {
 
     /// Notes what came of a run once that can be written. Until then its rule counts as running, or the run would be repeated.
     /// A server that stops waits for the last try.
-    async fn note_later(self: Arc<Self>, running: InFlightGuard, ended: RunOutcome, _under_way: UnderWay) {
+    async fn note_later(
+        self: Arc<Self>,
+        running: InFlightGuard,
+        ended: RunOutcome,
+        _in_flight: RunDrainGuard,
+    ) {
         let (id, mut stopping) = (&running.id, self.stopping.subscribe());
         loop {
             tokio::select! {

@@ -98,7 +98,7 @@ pub(crate) struct IntelligenceContext {
     turns: Arc<Semaphore>,
     pictures: Semaphore,
     /// Held for reading by each run until it is over, with what is filled in behind it.
-    under_way: Arc<tokio::sync::RwLock<()>>,
+    in_flight: Arc<tokio::sync::RwLock<()>>,
     pub(crate) stopping: watch::Sender<bool>,
 }
 
@@ -145,7 +145,7 @@ impl Intelligence {
             fillings: ActiveBackfills::default(),
             turns: Arc::new(Semaphore::new(TURNS)),
             pictures: Semaphore::new(PICTURES),
-            under_way: Arc::default(),
+            in_flight: Arc::default(),
             stopping: watch::Sender::new(false),
         });
         for kept in shared.store.all().into_iter().filter(|kept| kept.ran.pid != 0) {
@@ -173,7 +173,7 @@ impl Intelligence {
             }
         }
         // Runs that were asked for follow no schedule.
-        drop(self.shared.under_way.write().await);
+        drop(self.shared.in_flight.write().await);
     }
 
     /// Lists the rules that the asker may run, by name, each as it is stored: `_index`, `_type`, `_id`, `_source`, and `id`.
@@ -213,7 +213,7 @@ impl Intelligence {
             ..State::default()
         };
         let (shared, kept) = (Arc::clone(shared), StoredRule::new(id, definition, state));
-        to_its_end(async move { shared.store.create(kept).await }).await
+        spawn_uncancelled(async move { shared.store.create(kept).await }).await
     }
 
     /// Puts a rule in the place of another one, or of one that cannot be read; it runs with the asker's rights from then on.
@@ -245,7 +245,7 @@ impl Intelligence {
             }
         };
         let (shared, id) = (Arc::clone(shared), id.to_owned());
-        to_its_end(async move {
+        spawn_uncancelled(async move {
             shared.store.update(&id, change).await?;
             shared.artefacts.keep_of(shared.store.get(&id)).await;
             Ok(())
@@ -263,7 +263,7 @@ impl Intelligence {
             self.shared.seen(asker, id)?;
         }
         let (shared, id) = (Arc::clone(&self.shared), id.to_owned());
-        to_its_end(async move {
+        spawn_uncancelled(async move {
             shared.store.delete(&id).await?;
             shared.artefacts.remove(&id).await;
             Ok(())
@@ -279,7 +279,7 @@ impl Intelligence {
         self.shared.seen(asker, id)?;
         let running = self.shared.begin(id);
         let running = running.ok_or_else(|| Error::Conflict(format!("AI rule [{id}] is running")))?;
-        let done = Arc::clone(&self.shared).run_to_its_end(running, None).await?;
+        let done = Arc::clone(&self.shared).run_uncancelled(running, None).await?;
         Ok(match done.predictions {
             0 => "nothing is predicted before [start_date]".to_owned(),
             predictions => {
@@ -328,7 +328,7 @@ fn interrupted(kept: &mut StoredRule, now_ms: i64) {
 }
 
 /// Goes on with something without a waiting caller, as when a client goes away: stored and remembered state stay the same.
-async fn to_its_end<T: Send + 'static>(
+async fn spawn_uncancelled<T: Send + 'static>(
     future: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {
     let failed = |error: JoinError| Err(StorageError::Internal(error.to_string()).into());
@@ -347,7 +347,7 @@ impl Record {
     /// Writes it as it is stored.
     pub fn value(&self) -> Value {
         let id = &self.0.id;
-        json!({"id": id, "_index": store::INDEX, "_type": "_doc", "_id": id, "_source": self.0.shown()})
+        json!({"id": id, "_index": store::INDEX, "_type": "_doc", "_id": id, "_source": self.0.to_json()})
     }
 }
 

@@ -120,7 +120,7 @@ pub(crate) async fn run(
     done.walked_ms = Some(last);
     match failed.is_empty() {
         true => whole,
-        false => Err(Error::Run(told(&failed, values.len()))),
+        false => Err(Error::Run(describe_failures(&failed, values.len()))),
     }
 }
 
@@ -232,7 +232,7 @@ pub(crate) fn is_of_value(error: &Error) -> bool {
 }
 
 /// Says of which values nothing was predicted, and why.
-fn told(failed: &[String], values: usize) -> String {
+fn describe_failures(failed: &[String], values: usize) -> String {
     let reasons = failed.iter().take(MAX_TOLD).map(String::as_str).collect::<Vec<_>>().join("; ");
     match failed.len() {
         1 => reasons,

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::fill;
 use crate::run::RunReport;
 use crate::store::{State, StoredRule};
-use crate::{IntelligenceContext, TURNS, to_its_end};
+use crate::{IntelligenceContext, TURNS, spawn_uncancelled};
 
 /// Interval between two checks for due runs.
 const TICK: Duration = Duration::from_secs(1);
@@ -311,7 +311,7 @@ async fn run(
     let due_ms = shared.store.get(&id).and_then(|kept| due(&kept, true, now_ms));
     let Some((due_ms, running)) = due_ms.zip(shared.begin(&id)) else { return none };
     let _ = sender.send(ScheduledRun::Begun(id)).await;
-    let outcome = shared.run_to_its_end(running, Some((due_ms, RunSlotGuard(place)))).await;
+    let outcome = shared.run_uncancelled(running, Some((due_ms, RunSlotGuard(place)))).await;
     (Some(due_ms), outcome)
 }
 
@@ -366,7 +366,7 @@ impl Filler {
             }
             let (filler, id) = (Arc::clone(shared), kept.id.clone());
             // One that panics keeps no other from being filled in.
-            let filled = to_its_end(async move { filler.fill(&id).await });
+            let filled = spawn_uncancelled(async move { filler.fill(&id).await });
             match filled.await {
                 Ok(true) => drop(failing.rules.remove(&kept.id)),
                 // Somebody else does that, or it runs.

@@ -101,7 +101,7 @@ impl StoredRule {
     }
 
     /// Writes the document as it is shown, without `state`.
-    pub(crate) fn shown(&self) -> Value {
+    pub(crate) fn to_json(&self) -> Value {
         let mut members = self.definition.document();
         if let Ok(Value::Object(ran)) = serde_json::to_value(&self.ran) {
             members.extend(ran);
@@ -110,7 +110,7 @@ impl StoredRule {
     }
 
     fn document(&self) -> Value {
-        let mut document = self.shown();
+        let mut document = self.to_json();
         document["state"] = serde_json::to_value(&self.state).unwrap_or_default();
         document
     }

@@ -200,7 +200,7 @@ mod tests {
         DateTime::parse_from_rfc3339(text).unwrap().timestamp_millis()
     }
 
-    fn schedule(text: &str) -> Schedule {
+    fn parse_schedule(text: &str) -> Schedule {
         Schedule::parse(text, Fields::FiveOrSix).unwrap()
     }
 
@@ -217,10 +217,13 @@ mod tests {
             ("*/5 * * * *", "2024-05-01T10:02:03Z", "2024-05-01T10:05:00Z"),
             ("* 5 * 1-3 *", "2024-05-01T10:00:00Z", "2025-01-01T05:00:00Z"),
         ] {
-            assert_eq!(schedule(text).after(ms(from)), Some(ms(expected)), "{text}");
-            assert_eq!(schedule(&schedule(text).to_string()), schedule(text));
+            assert_eq!(parse_schedule(text).after(ms(from)), Some(ms(expected)), "{text}");
+            assert_eq!(parse_schedule(&parse_schedule(text).to_string()), parse_schedule(text));
         }
-        assert_eq!((schedule(" 0 6  * * * UTC ").line(), schedule("0 6 * * *").zone()), ("0 6 * * *", "UTC"));
+        assert_eq!(
+            (parse_schedule(" 0 6  * * * UTC ").line(), parse_schedule("0 6 * * *").zone()),
+            ("0 6 * * *", "UTC")
+        );
     }
 
     #[test]
@@ -232,7 +235,7 @@ mod tests {
             "0 3 * * 0 Europe/Warsaw",
             "0 0 * * * America/Havana",
         ] {
-            let schedule = schedule(text);
+            let schedule = parse_schedule(text);
             for start in [
                 "2026-03-07T00:00:00Z",
                 "2026-03-28T00:00:00Z",
@@ -322,7 +325,7 @@ mod tests {
                 ["2024-03-10T05:00:00Z", "2024-03-17T04:30:00Z"],
             ),
         ] {
-            let schedule = schedule(text);
+            let schedule = parse_schedule(text);
             let first = schedule.after(ms(from)).unwrap();
             let second = schedule.after(first).unwrap();
             assert_eq!([first, second], expected.map(ms), "{text}");
@@ -352,9 +355,9 @@ mod tests {
             assert_eq!(schedule.allows(ms(time)), Some(ms(allowed)), "{time}");
             assert_eq!(schedule.covers(ms(time)), time == allowed, "{time}");
         }
-        assert!(!schedule("* * * * *").covers(i64::MAX));
+        assert!(!parse_schedule("* * * * *").covers(i64::MAX));
         assert_eq!(
-            (schedule("* * * * *").allows(i64::MIN), schedule("* * * * *").latest(i64::MAX)),
+            (parse_schedule("* * * * *").allows(i64::MIN), parse_schedule("* * * * *").latest(i64::MAX)),
             (None, None)
         );
     }

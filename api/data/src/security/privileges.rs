@@ -227,13 +227,13 @@ impl PrivilegeCheck {
     }
 
     fn cluster(&mut self, name: &str) -> Result<bool, Error> {
-        let set = wanted(PrivilegeScope::Cluster, name)?;
+        let set = requested_actions(PrivilegeScope::Cluster, name)?;
         let privileges = self.principal.privileges();
         self.answer(set.iter().all(|action| privileges.allows(action)))
     }
 
     fn index(&mut self, name: &str, privilege: &str) -> Result<bool, Error> {
-        let set = wanted(PrivilegeScope::Indices, privilege)?;
+        let set = requested_actions(PrivilegeScope::Indices, privilege)?;
         let privileges = self.principal.privileges();
         let on = |name: &str| {
             let allowed = privileges.on(name);
@@ -248,7 +248,7 @@ impl PrivilegeCheck {
 
     /// Privileges of applications are kept for them: a user with all of the cluster has them all.
     fn application(&mut self, application: &str, privilege: &str, resource: &str) -> Result<bool, Error> {
-        let all = wanted(PrivilegeScope::Cluster, "all")?;
+        let all = requested_actions(PrivilegeScope::Cluster, "all")?;
         let privileges = self.principal.privileges();
         let held = all.iter().all(|action| privileges.allows(action))
             || self.principal.roles().iter().filter_map(|role| self.accounts.role(role)).any(|role| {
@@ -284,7 +284,7 @@ impl PrivilegeCheck {
 }
 
 /// Returns the actions of a privilege. One for what this server has not is had by who has all.
-fn wanted(over: PrivilegeScope, name: &str) -> Result<ActionSet, Error> {
+fn requested_actions(over: PrivilegeScope, name: &str) -> Result<ActionSet, Error> {
     let set = privilege(over, name)?;
     if set.is_empty() && name != "none" { Ok(privilege(over, "all")?) } else { Ok(set) }
 }

@@ -263,7 +263,7 @@ type ChunkWriteResult = (usize, Result<Vec<Result<Arc<str>, Status>>, Status>);
 struct Writes {
     /// Session of the last write.
     session: Option<Session>,
-    under_way: VecDeque<JoinHandle<ChunkWriteResult>>,
+    in_flight: VecDeque<JoinHandle<ChunkWriteResult>>,
     /// Bound on the parts that are in flight.
     most: usize,
     tally: Tally,
@@ -273,7 +273,7 @@ impl Writes {
     /// Begins to write a part, which goes on whether somebody waits for it or not.
     fn begin(&mut self, part: DocumentChunk) {
         self.session = Some(part.session.clone());
-        self.under_way.push_back(tokio::spawn(async move {
+        self.in_flight.push_back(tokio::spawn(async move {
             let DocumentChunk { session, ops, _held } = part;
             let count = ops.len();
             let results = session.write(ops, RefreshPolicy::None, TIMEOUT).await;
@@ -287,13 +287,13 @@ impl Writes {
 
     /// Waits until fewer than so many parts are under way.
     async fn settle(&mut self, most: usize) {
-        while self.under_way.len() >= most.max(1) {
+        while self.in_flight.len() >= most.max(1) {
             self.finish_one().await;
         }
     }
 
     async fn drain(&mut self) {
-        while !self.under_way.is_empty() {
+        while !self.in_flight.is_empty() {
             self.finish_one().await;
         }
     }
@@ -312,7 +312,7 @@ impl Writes {
     }
 
     async fn finish_one(&mut self) {
-        let Some(oldest) = self.under_way.pop_front() else { return };
+        let Some(oldest) = self.in_flight.pop_front() else { return };
         match oldest.await {
             Ok((_, Ok(results))) => results.into_iter().for_each(|result| self.tally.add(result)),
             Ok((count, Err(error))) => {
@@ -328,7 +328,7 @@ impl Writes {
         loop {
             match sent.received.try_reserve(bytes) {
                 Ok(held) => return Ok(held),
-                Err(_) if !self.under_way.is_empty() => self.finish_one().await,
+                Err(_) if !self.in_flight.is_empty() => self.finish_one().await,
                 Err(_) => return sent.received.reserve(bytes).await,
             }
         }

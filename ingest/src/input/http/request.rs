@@ -204,14 +204,14 @@ impl Service {
         // Parsing is not for the threads that answer.
         let parsed = tokio::task::spawn_blocking(move || service.events(&head, body, peer));
         let parsed = parsed.await;
-        let (events, room) =
+        let (events, reservation) =
             parsed.map_err(|_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "decoding failed"))??;
         if events.is_empty() {
             return Ok(());
         }
         // Only now: clients that send slowly take nobody's place.
         let _place = self.pending.try_acquire().map_err(|_| behind())?;
-        self.hand_on(events, room, key).await
+        self.hand_on(events, reservation, key).await
     }
 
     /// Refuses what a browser on this machine sends for a page of somewhere else, where whoever is on the machine is trusted.
@@ -261,22 +261,22 @@ impl Service {
         let host = Value::from(peer.ip().to_canonical().to_string());
         let (headers, host) = (SharedValue::from(headers), SharedValue::from(host));
         let each = COPIES * (headers.bytes() + host.bytes());
-        let ReservedRequestBody { bytes: body, reservation: mut room } = body;
+        let ReservedRequestBody { bytes: body, mut reservation } = body;
         let body = match Charset::of_media_type(content_type) {
             None => body,
             Some(charset) => {
                 // A byte becomes three at most.
-                room.grow(3 * body.len() as u64)?;
+                reservation.grow(3 * body.len() as u64)?;
                 let text = Bytes::from(charset.decode(&body).into_owned());
-                room.set(text.len() as u64);
+                reservation.set(text.len() as u64);
                 text
             }
         };
-        let held = room.bytes();
+        let held = reservation.bytes();
         // One event may have all of it as text.
-        room.grow(text_bytes(&body))?;
-        room.set(held);
-        let mut events = Events::within(room, each);
+        reservation.grow(text_bytes(&body))?;
+        reservation.set(held);
+        let mut events = Events::within(reservation, each);
         if head.headers.contains_key(IDEMPOTENCY_KEY) {
             events.begin_record(xxh3_128(&body), 0);
         }
@@ -284,7 +284,7 @@ impl Service {
         decoder.decode(&body, &mut events);
         decoder.finish(&mut events);
         drop(body);
-        let (mut events, room) = events.into_parts()?;
+        let (mut events, reservation) = events.into_parts()?;
         for event in &mut events {
             mark_version(event);
             let fields = [(&self.settings.headers_field, &headers), (&self.settings.host_field, &host)];
@@ -295,7 +295,7 @@ impl Service {
                 }
             }
         }
-        Ok((events, room))
+        Ok((events, reservation))
     }
 
     /// Hands events to the pipeline and waits until they are stored. That goes on if the client goes away.
@@ -308,9 +308,9 @@ impl Service {
         // Requests come in bursts: those that were answered together are followed by as many.
         let patience = tokio::time::sleep(PATIENCE);
         tokio::pin!(patience);
-        let room = tokio::select! {
+        let slot = tokio::select! {
             biased;
-            room = self.context.batches.reserve() => room.map_err(|_| refusal(NotStored::Ended))?,
+            slot = self.context.batches.reserve() => slot.map_err(|_| refusal(NotStored::Ended))?,
             () = &mut patience => return Err(behind()),
         };
         let moved = match key.map(|key| self.keys.look_up(&key)) {
@@ -323,7 +323,7 @@ impl Service {
             }
         };
         let (ack, mut stored, withdrawal) = Ack::withdrawable();
-        room.send(Batch { events, position: moved.clone(), ack, held });
+        slot.send(Batch { events, position: moved.clone(), ack, held });
         let service = Arc::clone(self);
         let end_of_patience = patience.deadline();
         let waits = tokio::spawn(async move {

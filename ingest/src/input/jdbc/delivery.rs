@@ -13,7 +13,7 @@ use tokio::sync::{oneshot, watch};
 use super::tracking::ran_ms;
 use crate::batch::NotStored;
 use crate::budget::Reservation;
-use crate::input::{Context, InputError, room};
+use crate::input::{Context, InputError, reserve_piece};
 use crate::{Ack, Batch, Event, Move};
 
 /// The one part that a statement had in earlier versions.
@@ -181,8 +181,8 @@ impl Delivery {
     ///
     /// # Errors
     /// The input is to stop.
-    pub(super) async fn room(&self) -> Result<Reservation, RunEnd> {
-        room(&self.context).await.ok_or(RunEnd::Stopped)
+    pub(super) async fn reserve_piece(&self) -> Result<Reservation, RunEnd> {
+        reserve_piece(&self.context).await.ok_or(RunEnd::Stopped)
     }
 
     /// Hands events on, with the position behind them where they move it. Waits while the pipeline is

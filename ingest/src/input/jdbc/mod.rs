@@ -377,7 +377,7 @@ impl Jdbc {
                     sent = true;
                 }
                 if held.is_empty() {
-                    held = Rows::within(delivery.room().await?);
+                    held = Rows::within(delivery.reserve_piece().await?);
                 }
                 held.push(self.event(row));
             };

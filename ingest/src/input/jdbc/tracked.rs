@@ -204,7 +204,7 @@ impl Jdbc {
                 };
             new += 1;
             if events.is_empty() {
-                events = Rows::within(delivery.room().await?);
+                events = Rows::within(delivery.reserve_piece().await?);
             }
             events.push(self.tracked_event(row, hash, occurrence));
             if events.is_full(delivery.batch_size()) {
@@ -279,7 +279,7 @@ impl Jdbc {
                 delivery.send(std::mem::take(&mut events), None).await?;
             }
             if events.is_empty() {
-                events = Rows::within(delivery.room().await?);
+                events = Rows::within(delivery.reserve_piece().await?);
             }
             // Another one for each row: equal ones are not counted any more.
             let occurrence = u32::try_from(MAX_ROWS + new).unwrap_or(u32::MAX);

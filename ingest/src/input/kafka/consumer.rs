@@ -118,9 +118,9 @@ impl Reader<'_> {
         self.consumer.subscribe(&topics).map_err(|error| {
             InputError(format!("[{}] cannot be subscribed to: {error}", topics.join(", ")))
         })?;
-        while let Some(room) = self.room()? {
-            self.gather(room.bytes())?;
-            drop(room);
+        while let Some(reservation) = self.reserve_round()? {
+            self.gather(reservation.bytes())?;
+            drop(reservation);
             self.close();
             self.hand_on()?;
             self.poll_events()?;
@@ -154,13 +154,13 @@ impl Reader<'_> {
     }
 
     /// Waits for room for a round's records, and serves the group meanwhile. `None` when it is to stop.
-    fn room(&mut self) -> Result<Option<Reservation>, InputError> {
+    fn reserve_round(&mut self) -> Result<Option<Reservation>, InputError> {
         let mut full_since = None;
         while !self.stopping() {
             let wait = async { timeout(ROOM, self.context.budget.wait_for_piece()).await };
-            if let Ok(room) = self.runtime.block_on(wait) {
+            if let Ok(reservation) = self.runtime.block_on(wait) {
                 self.resume()?;
-                return Ok(Some(room));
+                return Ok(Some(reservation));
             }
             if full_since.get_or_insert_with(Instant::now).elapsed() >= STALL {
                 self.pause()?;

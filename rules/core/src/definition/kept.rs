@@ -230,7 +230,7 @@ pub(super) fn is_secret(name: &str) -> bool {
 }
 
 /// Sorts what nobody took: known options are kept, others refused.
-pub(super) fn keep(rest: Map<String, Value>) -> Result<Map<String, Value>> {
+pub(super) fn keep_known_options(rest: Map<String, Value>) -> Result<Map<String, Value>> {
     let mut kept = Map::new();
     for (name, value) in rest {
         if value.is_null() || READ_ONLY.contains(&name.as_str()) {

@@ -141,7 +141,7 @@ impl Definition {
             method_data,
             email,
             enabled: options.flag("enabled")?.unwrap_or(true),
-            kept: kept::keep(std::mem::take(&mut options.0))?,
+            kept: kept::keep_known_options(std::mem::take(&mut options.0))?,
         };
         Ok(definition)
     }

@@ -79,7 +79,7 @@ impl Change {
 }
 
 /// One entry a field: its value, the list of its values, or `null`.
-fn shown(values: &ComparedValues) -> Value {
+fn to_json(values: &ComparedValues) -> Value {
     let texts = |values: &[Box<str>]| values.iter().map(|text| Value::from(&**text)).collect();
     let field = |values: &Vec<Box<str>>| match values.as_slice() {
         [] => Value::Null,
@@ -106,7 +106,8 @@ impl Operator for Change {
                     self.timeframe.is_none_or(|timeframe| arrival.time.since(before.time) <= timeframe);
                 if soon || mutated(Mutation::ChangeWithoutTimeframe) {
                     let mut finding = Finding::new(arrival, key);
-                    finding.added = vec![("old_value", shown(&before.values)), ("new_value", shown(&values))];
+                    finding.added =
+                        vec![("old_value", to_json(&before.values)), ("new_value", to_json(&values))];
                     findings.push(finding);
                 }
                 if mutated(Mutation::ChangeKeepsFirst) {

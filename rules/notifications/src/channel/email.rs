@@ -130,7 +130,7 @@ impl Mailer {
             return Ok(None);
         }
         let outcome = self.server.send(&from, &to, &mail).await;
-        told(before, &to, outcome, notes)
+        mail_result(before, &to, outcome, notes)
     }
 }
 
@@ -140,7 +140,7 @@ fn mark(address: &Address) -> String {
 }
 
 /// Decides the fate of a mail; `before` are the recipients that had it.
-fn told(before: Vec<Address>, to: &[Address], outcome: Outcome, notes: Vec<String>) -> SendResult {
+fn mail_result(before: Vec<Address>, to: &[Address], outcome: Outcome, notes: Vec<String>) -> SendResult {
     let Outcome { took, later, never, failure } = outcome;
     let name = |refused: &[(Address, String)]| {
         let refused: Vec<String> =
@@ -402,22 +402,22 @@ mod tests {
         let refused = |name: &str| vec![(address(name), "450 later".to_owned())];
         let to = [address("a"), address("b")];
         let partly = Outcome { took: vec![address("a")], later: refused("b"), ..Outcome::default() };
-        let failure = told(Vec::new(), &to, partly, Vec::new()).unwrap_err();
+        let failure = mail_result(Vec::new(), &to, partly, Vec::new()).unwrap_err();
         assert!(!failure.permanent && failure.of_recipients, "{failure:?}");
         assert_eq!(failure.served, [mark(&address("A"))]);
         let rest = Outcome { took: vec![address("b")], ..Outcome::default() };
-        assert_eq!(told(vec![address("a")], &to[1..], rest, Vec::new()), Ok(None));
+        assert_eq!(mail_result(vec![address("a")], &to[1..], rest, Vec::new()), Ok(None));
         let never = Outcome { never: refused("b"), ..Outcome::default() };
-        let said = told(vec![address("a")], &to[1..], never, Vec::new()).unwrap().unwrap();
+        let said = mail_result(vec![address("a")], &to[1..], never, Vec::new()).unwrap().unwrap();
         assert!(said.starts_with("1 recipients got it; refused were b@example.com"), "{said}");
         let never = Outcome { never: [refused("a"), refused("b")].concat(), ..Outcome::default() };
-        assert!(told(Vec::new(), &to, never, Vec::new()).unwrap_err().permanent);
+        assert!(mail_result(Vec::new(), &to, never, Vec::new()).unwrap_err().permanent);
         // The second part of many recipients did not go: the first one has it.
         let broken = || Some(Failure::permanent("552 too large"));
         let half = Outcome { took: vec![address("a")], failure: broken(), ..Outcome::default() };
-        let failure = told(Vec::new(), &to, half, Vec::new()).unwrap_err();
+        let failure = mail_result(Vec::new(), &to, half, Vec::new()).unwrap_err();
         assert_eq!((failure.permanent, failure.served.len()), (false, 1));
         let none = Outcome { failure: broken(), ..Outcome::default() };
-        assert!(told(Vec::new(), &to, none, Vec::new()).unwrap_err().permanent);
+        assert!(mail_result(Vec::new(), &to, none, Vec::new()).unwrap_err().permanent);
     }
 }

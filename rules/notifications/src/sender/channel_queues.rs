@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, HashSet, VecDeque};
 use super::row::{Row, Unit};
 
 /// Notifications under way, of all lanes and of one.
-const MAX_UNDER_WAY: usize = 256;
+const MAX_IN_FLIGHT: usize = 256;
 const MAX_OF_LANE: usize = 16;
 /// Of these, those of lanes whose last answer was a failure: notifications for receivers that are gone hold up no other.
 const MAX_FAILING: usize = 128;
@@ -34,7 +34,7 @@ const LONGEST_REST_MS: i64 = 300_000;
 #[derive(Debug, Default)]
 struct ChannelQueue {
     queue: VecDeque<Unit>,
-    under_way: usize,
+    in_flight: usize,
     /// Bound on the deliveries that are in flight.
     width: usize,
     failures: u32,
@@ -65,7 +65,7 @@ pub(crate) struct ChannelQueues {
     /// Rows that are in a queue or under way.
     held: HashSet<String>,
     bytes: usize,
-    under_way: usize,
+    in_flight: usize,
     per_minute: u32,
     /// The lane that was served last.
     last: String,
@@ -79,12 +79,12 @@ impl ChannelQueue {
         self.refilled = now_ms;
     }
 
-    fn room(&self) -> usize {
+    fn capacity(&self) -> usize {
         if self.is_over { MAX_WAITING } else { MAX_QUEUE }
     }
 
     fn takes(&self, now_ms: i64) -> bool {
-        self.rests_until <= now_ms && self.rows() < self.room()
+        self.rests_until <= now_ms && self.rows() < self.capacity()
     }
 
     fn rows(&self) -> usize {
@@ -99,7 +99,7 @@ impl ChannelQueues {
             lanes: BTreeMap::new(),
             held: HashSet::new(),
             bytes: 0,
-            under_way: 0,
+            in_flight: 0,
             per_minute,
             last: String::new(),
         }
@@ -112,7 +112,7 @@ impl ChannelQueues {
 
     /// Returns whether anything is under way.
     pub(crate) fn is_idle(&self) -> bool {
-        self.under_way == 0
+        self.in_flight == 0
     }
 
     /// Returns whether more can be held.
@@ -172,18 +172,18 @@ impl ChannelQueues {
     /// Returns whether one more may be under way of a lane that fails.
     fn may_fail(&self) -> bool {
         let failing = self.lanes.values().filter(|lane| lane.failures > 0);
-        failing.map(|lane| lane.under_way).sum::<usize>() < MAX_FAILING
+        failing.map(|lane| lane.in_flight).sum::<usize>() < MAX_FAILING
     }
 
     /// Returns whether one more program may be under way.
     fn may_command(&self) -> bool {
         let commands = self.lanes.values().filter(|lane| lane.is_command);
-        commands.map(|lane| lane.under_way).sum::<usize>() < MAX_COMMANDS
+        commands.map(|lane| lane.in_flight).sum::<usize>() < MAX_COMMANDS
     }
 
     /// Takes out what is to be sent now, a lane after the other.
     pub(crate) fn start(&mut self, now_ms: i64) -> Option<SendStart> {
-        if self.under_way >= MAX_UNDER_WAY {
+        if self.in_flight >= MAX_IN_FLIGHT {
             return None;
         }
         let (may_fail, may_command) = (self.may_fail(), self.may_command());
@@ -195,7 +195,7 @@ impl ChannelQueues {
             .filter(|(_, lane)| {
                 !lane.queue.is_empty()
                     && lane.rests_until <= now_ms
-                    && lane.under_way < lane.width
+                    && lane.in_flight < lane.width
                     && (may_fail || lane.failures == 0)
                     && (may_command || !lane.is_command)
             })
@@ -209,8 +209,8 @@ impl ChannelQueues {
                 continue;
             }
             lane.tokens -= 60_000;
-            lane.under_way += 1;
-            self.under_way += 1;
+            lane.in_flight += 1;
+            self.in_flight += 1;
             self.last.clone_from(&channel);
             let gathers = |unit: &Unit| unit.batch.is_none() && unit.rows.iter().all(|row| row.gathers());
             let waiting = lane.queue.iter().filter(|unit| gathers(unit)).count();
@@ -229,9 +229,9 @@ impl ChannelQueues {
 
     /// Notes how what was started has ended: whether it was sent or is no failure of the channel, and how long it took.
     pub(crate) fn ended(&mut self, channel: &str, well: bool, took_ms: i64, now_ms: i64) {
-        self.under_way = self.under_way.saturating_sub(1);
+        self.in_flight = self.in_flight.saturating_sub(1);
         let Some(lane) = self.lanes.get_mut(channel) else { return };
-        lane.under_way = lane.under_way.saturating_sub(1);
+        lane.in_flight = lane.in_flight.saturating_sub(1);
         if well {
             lane.failures = 0;
             lane.rests_until = 0;
@@ -272,9 +272,9 @@ impl ChannelQueues {
             let is_full = lane.tokens.saturating_add(
                 now_ms.saturating_sub(lane.refilled).saturating_mul(i64::from(lane.per_minute)),
             ) >= i64::from(lane.per_minute) * 60_000;
-            !lane.queue.is_empty() || lane.under_way > 0 || lane.failures > 0 || !is_full
+            !lane.queue.is_empty() || lane.in_flight > 0 || lane.failures > 0 || !is_full
         });
-        if self.under_way >= MAX_UNDER_WAY {
+        if self.in_flight >= MAX_IN_FLIGHT {
             return None;
         }
         let (may_fail, may_command) = (self.may_fail(), self.may_command());
@@ -285,7 +285,7 @@ impl ChannelQueues {
             if lane.rests_until > now_ms {
                 return Some(lane.rests_until);
             }
-            if lane.queue.is_empty() || lane.under_way >= lane.width {
+            if lane.queue.is_empty() || lane.in_flight >= lane.width {
                 return None;
             }
             let missing = 60_000_i64.saturating_sub(lane.tokens).max(0);
@@ -390,7 +390,7 @@ mod tests {
         while lanes.start(0).is_some() {
             started += 1;
         }
-        assert!(started <= MAX_UNDER_WAY);
+        assert!(started <= MAX_IN_FLIGHT);
     }
 
     #[test]
@@ -405,8 +405,8 @@ mod tests {
         for n in 0..8 {
             assert!(lanes.offer(row("b", n), 0));
         }
-        let under_way = std::iter::from_fn(|| lanes.start(0)).count();
-        (0..under_way).for_each(|_| lanes.ended("b", false, 10, 10));
+        let in_flight = std::iter::from_fn(|| lanes.start(0)).count();
+        (0..in_flight).for_each(|_| lanes.ended("b", false, 10, 10));
         assert_eq!(lanes.wakes_at(20), Some(10 + REST_MS));
         assert!(!lanes.fails("b"));
     }
@@ -462,7 +462,7 @@ mod tests {
         assert_eq!(lanes.wakes_at(now_ms), None);
         assert!(lanes.offer(row("well", 0), now_ms));
         assert_eq!(ids(lanes.start(now_ms)), ["well-0"]);
-        for n in 0..MAX_UNDER_WAY {
+        for n in 0..MAX_IN_FLIGHT {
             lanes.offer(row(&format!("new{n}"), 0), now_ms);
         }
         while lanes.start(now_ms).is_some() {}

@@ -185,7 +185,7 @@ async fn write_all(shared: &NotifierState, own: Vec<WriteOp>) -> millrace_runtim
         if !expected {
             tracing::warn!(index = %op.index, %error, "what became of a notification was not written");
         }
-        OnReject::Nothing
+        OnReject::Skip
     });
     let write = SourceWrite { ops: Vec::new(), own, moves: Vec::new() };
     shared.engine.write_from_source(&principal, write, letter, TIMEOUT).await.map(drop)
@@ -232,7 +232,7 @@ pub(crate) async fn finish(shared: &NotifierState, ended: &[(Unit, DeliveryOutco
                     own.push(update(OUTBOX, &row.id, change));
                 }
                 DeliveryOutcome::Lost(reason) => {
-                    tells.push(told(
+                    tells.push(error_operation(
                         row,
                         "unsent",
                         &format!("was not sent and is given up: {reason}"),
@@ -244,11 +244,11 @@ pub(crate) async fn finish(shared: &NotifierState, ended: &[(Unit, DeliveryOutco
         }
         match (fate, unit.rows.first()) {
             (DeliveryOutcome::Sent(Some(reason)), Some(row)) => {
-                tells.push(told(row, "partly", reason, now_ms))
+                tells.push(error_operation(row, "partly", reason, now_ms))
             }
             (DeliveryOutcome::Again(Failure { reason, .. }), Some(row)) if *tell => {
                 let until = Time::from_ms(row.expires).iso();
-                tells.push(told(
+                tells.push(error_operation(
                     row,
                     "delayed",
                     &format!("cannot be sent, and is tried again until {until}: {reason}"),
@@ -263,7 +263,7 @@ pub(crate) async fn finish(shared: &NotifierState, ended: &[(Unit, DeliveryOutco
 }
 
 /// Makes a document of `alert_error`.
-fn told(row: &Row, what: &str, reason: &str, now_ms: i64) -> WriteOp {
+fn error_operation(row: &Row, what: &str, reason: &str, now_ms: i64) -> WriteOp {
     let method = row.about["name"].as_str().unwrap_or_default();
     let mut document = json!({
         "@timestamp": Time::from_ms(now_ms).iso(),

@@ -631,7 +631,7 @@ async fn dead_letters_are_the_servers_and_no_event_is() {
         SourceWrite { ops: of(names), own: of(own), moves: Vec::new() }
     };
     let letters: DeadLetter = Arc::new(|_, _| {
-        OnReject::Letter(document(".dead-letters", None, Operation::Index("{\"letter\":true}".into())))
+        OnReject::DeadLetter(document(".dead-letters", None, Operation::Index("{\"letter\":true}".into())))
     });
     let privileges =
         Privileges::new(ActionSet::NONE, vec![grant(&["logs-*", "mixed"], ActionSet::ALL)]).through_aliases();
@@ -653,7 +653,7 @@ async fn dead_letters_are_the_servers_and_no_event_is() {
     ]});
     let actions = parse_alias_actions(&body).unwrap();
     Session::system(&engine).change(|state| state.update_aliases(&actions, 0)).await.unwrap();
-    let abandons: DeadLetter = Arc::new(|_, _| OnReject::Abandon);
+    let abandons: DeadLetter = Arc::new(|_, _| OnReject::Abort);
     let written = write(&["mixed", "logs-hidden"], &[]);
     let outcomes = engine.write_from_source(&pipeline, written, abandons.clone(), wait).await.unwrap();
     assert!(outcomes.iter().all(Result::is_ok), "{outcomes:?}");

@@ -48,16 +48,16 @@ pub type DeadLetter = Arc<dyn Fn(&WriteOp, &Error) -> OnReject + Send + Sync>;
 #[derive(Debug)]
 pub enum OnReject {
     /// A dead letter, written with the rights of the server: nothing in it but its contents may be the event's choice.
-    Letter(WriteOp),
+    DeadLetter(WriteOp),
     /// Nothing: the rest is written without it.
-    Nothing,
+    Skip,
     /// Nothing, and the rest is not written either.
-    Abandon,
+    Abort,
 }
 
 impl From<Option<WriteOp>> for OnReject {
     fn from(letter: Option<WriteOp>) -> Self {
-        letter.map_or(Self::Nothing, Self::Letter)
+        letter.map_or(Self::Skip, Self::DeadLetter)
     }
 }
 
@@ -438,12 +438,12 @@ impl Load {
             }
             let instead = match op.take() {
                 Some(op) if refused.is_none() => dead_letter(&op, &error),
-                _ => OnReject::Abandon,
+                _ => OnReject::Abort,
             };
             *op = match instead {
-                OnReject::Letter(letter) => Some(letter),
-                OnReject::Nothing => None,
-                OnReject::Abandon => return Err(Error::DeadLetterRefused(error.to_string())),
+                OnReject::DeadLetter(letter) => Some(letter),
+                OnReject::Skip => None,
+                OnReject::Abort => return Err(Error::DeadLetterRefused(error.to_string())),
             };
             *refused = Some(error);
         }

@@ -499,7 +499,7 @@ async fn alerts_and_the_position_behind_what_raised_them_are_one_frame_of_a_rule
         let ops = vec![index_op("alert", Some("alert-1"), r#"{"rule":"r"}"#)];
         let principal = Principal::new(caller, Vec::new(), Arc::new(Privileges::unrestricted()));
         let write = SourceWrite { ops, moves: moves(), ..SourceWrite::default() };
-        let instead: DeadLetter = Arc::new(|_, _| OnReject::Abandon);
+        let instead: DeadLetter = Arc::new(|_, _| OnReject::Abort);
         engine.write_from_source(&principal, write, instead, Duration::from_secs(5)).await
     };
     let refused = commit(Caller::Pipeline(FEED_PIPELINE.into())).await.unwrap_err();

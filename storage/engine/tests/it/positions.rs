@@ -167,7 +167,7 @@ async fn what_is_refused_for_good_becomes_a_dead_letter_of_the_same_frame() {
         })
         .await
         .unwrap();
-    let strict: DeadLetter = Arc::new(|_, _| OnReject::Letter(index_op("strict", None, r#"{"a":1}"#)));
+    let strict: DeadLetter = Arc::new(|_, _| OnReject::DeadLetter(index_op("strict", None, r#"{"a":1}"#)));
     let ops = vec![index_op("logs", None, r#"{"n":1}"#), index_op("logs", None, r#"{"n":"x"}"#)];
     let moves = vec![delta("0", Some("2"), "3", 0)];
     let wait = Duration::from_secs(5);

@@ -76,7 +76,7 @@ pub(crate) async fn count(api: &Api, request: &mut Request, index: &str) -> Resu
         docs += if api.session.access(&meta.name).sees_all(api.session.action()) {
             stats::sum(&stats::figures(api, &meta)).docs
         } else {
-            shown(api, &meta.name).await?
+            count_visible(api, &meta.name).await?
         };
     }
     let mut table = Table::new(COUNT);
@@ -85,7 +85,7 @@ pub(crate) async fn count(api: &Api, request: &mut Request, index: &str) -> Resu
 }
 
 /// Counts the documents of an index that may be seen.
-async fn shown(api: &Api, index: &str) -> Result<u64, Error> {
+async fn count_visible(api: &Api, index: &str) -> Result<u64, Error> {
     let outcome = api.search.count(&api.session, index, Vec::new(), None).await?;
     let count = match &outcome.body {
         OutcomeBody::Json(body) => body["count"].as_u64(),

@@ -14,7 +14,7 @@ use super::super::steps::{
 use super::Watch;
 use super::tracked::{OpenFile, State};
 use crate::budget::Reservation;
-use crate::input::{InputError, room};
+use crate::input::{InputError, reserve_piece};
 
 /// Batches of a file that the pipeline has and has not stored yet.
 const WINDOW: usize = 16;
@@ -184,7 +184,7 @@ impl Watch {
             tracked.state = State::Known(Box::new(reader));
             return Ok(NextAction::Wait);
         }
-        let Some(mut held) = room(&self.context).await else { return Ok(NextAction::Stop) };
+        let Some(mut held) = reserve_piece(&self.context).await else { return Ok(NextAction::Stop) };
         let (settings, size) = (Arc::clone(&self.settings), self.context.batch_size.get());
         let bytes = held.bytes();
         let idle = tracked.changed.elapsed();

@@ -130,7 +130,7 @@ async fn who_does_not_see_all_documents_does_not_write_from_a_source() {
     };
     let put = async |principal: &Principal| {
         let write = SourceWrite { ops: vec![create(1, 10)], ..SourceWrite::default() };
-        let letter = Arc::new(|_: &WriteOp, _: &Error| OnReject::Abandon);
+        let letter = Arc::new(|_: &WriteOp, _: &Error| OnReject::Abort);
         engine.write_from_source(principal, write, letter, Duration::from_secs(5)).await
     };
     let refused = put(&principal(Some(r#"{"match_all":{}}"#))).await.unwrap_err();

@@ -25,10 +25,10 @@ fn event(n: u64, padding: usize) -> String {
 
 fn letters() -> DeadLetter {
     Arc::new(|op, error| {
-        let millrace_engine::Action::Index(source) = &op.action else { return OnReject::Nothing };
-        let Ok(event) = serde_json::from_slice::<serde_json::Value>(source) else { return OnReject::Nothing };
+        let millrace_engine::Action::Index(source) = &op.action else { return OnReject::Skip };
+        let Ok(event) = serde_json::from_slice::<serde_json::Value>(source) else { return OnReject::Skip };
         let letter = serde_json::json!({"event": event["event"], "reason": error.to_string()});
-        OnReject::Letter(index_op("letters", None, &letter.to_string()))
+        OnReject::DeadLetter(index_op("letters", None, &letter.to_string()))
     })
 }
 
