@@ -16,7 +16,9 @@ pub mod http;
 mod identity;
 mod listeners;
 mod node;
+mod request_timings;
 pub mod route;
+mod tasks;
 
 pub use audit::{Audit, Config as AuditConfig, DeniedRule, HandlerNotes, QueueStats};
 pub use client::ClientConnection;
@@ -27,3 +29,5 @@ pub use error::Error;
 pub use identity::{API_VERSION, Identity, NAME};
 pub use listeners::{AuditWriter, BoundListeners, ListenError, ListenerConfig};
 pub use node::{Api, FaultSource, Node, Requester};
+pub use request_timings::{RequestSeries, RequestTimings};
+pub use tasks::{TaskResults, task_json};

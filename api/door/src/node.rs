@@ -15,6 +15,8 @@ use crate::audit::{Audit, Config as AuditConfig, HandlerNotes};
 use crate::client::ClientConnection;
 use crate::error::Error;
 use crate::identity::Identity;
+use crate::request_timings::RequestTimings;
+use crate::tasks::TaskResults;
 
 /// Faults of what works beside the store, which the health of the cluster shows.
 pub trait FaultSource: fmt::Debug + Send + Sync {
@@ -44,6 +46,9 @@ pub struct Node {
     tls: Option<Tls>,
     /// Held by a change of users, roles or mappings from the reading of one to its writing.
     changing: Arc<tokio::sync::Mutex<()>>,
+    task_results: TaskResults,
+    /// Durations of requests.
+    pub(crate) requests: Arc<RequestTimings>,
 }
 
 impl Node {
@@ -56,6 +61,7 @@ impl Node {
     ) -> Self {
         let (identity, audit, changing) = (Arc::new(identity), Audit::default(), Arc::default());
         let (faults, tls) = (None, None);
+        let task_results = TaskResults::new(&engine, &identity.cluster_uuid);
         Self {
             engine,
             search,
@@ -67,6 +73,8 @@ impl Node {
             takes_principals: false,
             tls,
             changing,
+            task_results,
+            requests: Arc::default(),
         }
     }
 
@@ -135,6 +143,8 @@ impl Node {
             audit: self.audit.clone(),
             tls: self.tls.clone(),
             changing: Arc::clone(&self.changing),
+            task_results: self.task_results.clone(),
+            requests: Arc::clone(&self.requests),
         })
     }
 }
@@ -190,4 +200,8 @@ pub struct Api {
     pub tls: Option<Tls>,
     /// Held by a change of users, roles or mappings.
     pub changing: Arc<tokio::sync::Mutex<()>>,
+    /// Results of tasks whose callers do not wait.
+    pub task_results: TaskResults,
+    /// Durations of requests.
+    pub requests: Arc<RequestTimings>,
 }
