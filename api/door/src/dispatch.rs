@@ -21,6 +21,7 @@ use millrace_runtime::{Instant, Priority, panic_text};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::access_log::AccessLine;
 use crate::audit::AuditTrail;
 use crate::client::ClientConnection;
 use crate::config::HttpConfig;
@@ -114,6 +115,7 @@ impl Service {
         B::Error: std::fmt::Display,
     {
         let (parts, body) = request.into_parts();
+        let access = self.node.operation.access_log.then(|| AccessLine::new(&parts));
         let mut style = Style::from_headers(&parts.headers, parts.method == Method::HEAD);
         if let Some(probed) = self.probed(parts.uri.path()) {
             return self.render(style, probed).await;
@@ -122,7 +124,11 @@ impl Service {
         let answer = AssertUnwindSafe(self.answer(parts, body, &mut style, &mut route)).catch_unwind().await;
         let response = answer.unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
         let response = response.unwrap_or_else(|error| self.router.error_response(error));
-        self.node.requests.record(self.router.listener(), route, response.status, began.elapsed());
+        let took = began.elapsed();
+        self.node.requests.record(self.router.listener(), route, response.status, took);
+        if let Some(access) = access {
+            access.write(self.router.listener(), route, response.status, took);
+        }
         self.render(style, response).await
     }
 

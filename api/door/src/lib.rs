@@ -6,6 +6,7 @@
 //! and returns a [`Response`](http::Response) or an [`Error`]. Listeners of other protocols enter their requests by a
 //! [`ListenerContext`].
 
+mod access_log;
 mod audit;
 mod client;
 mod config;
@@ -14,6 +15,7 @@ mod entry;
 pub mod error;
 pub mod http;
 mod identity;
+pub mod license;
 mod listeners;
 mod node;
 mod request_timings;
@@ -22,7 +24,7 @@ mod tasks;
 
 pub use audit::{Audit, Config as AuditConfig, DeniedRule, HandlerNotes, QueueStats};
 pub use client::ClientConnection;
-pub use config::HttpConfig;
+pub use config::{HttpConfig, OperationConfig};
 pub use dispatch::Service;
 pub use entry::{Entry, ListenerContext};
 pub use error::Error;

@@ -14,7 +14,9 @@ use millrace_query::SearchService;
 use crate::audit::{Audit, Config as AuditConfig, HandlerNotes};
 use crate::client::ClientConnection;
 use crate::error::Error;
+use crate::config::OperationConfig;
 use crate::identity::Identity;
+use crate::license::LicenseStore;
 use crate::request_timings::RequestTimings;
 use crate::tasks::TaskResults;
 
@@ -49,6 +51,8 @@ pub struct Node {
     task_results: TaskResults,
     /// Durations of requests.
     pub(crate) requests: Arc<RequestTimings>,
+    pub(crate) operation: OperationConfig,
+    license: Arc<LicenseStore>,
 }
 
 impl Node {
@@ -62,6 +66,7 @@ impl Node {
         let (identity, audit, changing) = (Arc::new(identity), Audit::default(), Arc::default());
         let (faults, tls) = (None, None);
         let task_results = TaskResults::new(&engine, &identity.cluster_uuid);
+        let license = LicenseStore::new(&identity.data_dir, None, Arc::clone(engine.clock()));
         Self {
             engine,
             search,
@@ -75,7 +80,22 @@ impl Node {
             changing,
             task_results,
             requests: Arc::default(),
+            operation: OperationConfig::default(),
+            license: Arc::new(license),
         }
+    }
+
+    /// Tells of its work as a configuration says, under the licence of the data directory.
+    #[must_use]
+    pub fn with_operation(self, operation: OperationConfig) -> Self {
+        let clock = Arc::clone(self.engine.clock());
+        let license = LicenseStore::new(&self.identity.data_dir, operation.license_key, clock);
+        Self { operation, license: Arc::new(license), ..self }
+    }
+
+    /// Returns the licence.
+    pub fn license(&self) -> &LicenseStore {
+        &self.license
     }
 
     /// Adds the faults of what works beside the store to those that the health of the cluster shows.
@@ -145,6 +165,8 @@ impl Node {
             changing: Arc::clone(&self.changing),
             task_results: self.task_results.clone(),
             requests: Arc::clone(&self.requests),
+            license: Arc::clone(&self.license),
+            max_metric_indices: self.operation.max_metric_indices,
         })
     }
 }
@@ -204,4 +226,8 @@ pub struct Api {
     pub task_results: TaskResults,
     /// Durations of requests.
     pub requests: Arc<RequestTimings>,
+    /// Licence of the server.
+    pub license: Arc<LicenseStore>,
+    /// Indices that have metrics of their own.
+    pub max_metric_indices: usize,
 }

@@ -14,6 +14,7 @@ mod console;
 mod documents;
 mod fuzzing;
 mod imports;
+mod license;
 mod metrics;
 mod protocol;
 mod routes;

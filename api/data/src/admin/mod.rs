@@ -15,6 +15,7 @@ pub(crate) mod field_mapping;
 pub(crate) mod health;
 pub(crate) mod hot_threads;
 pub(crate) mod indices;
+pub(crate) mod license;
 pub(crate) mod maintenance;
 pub(crate) mod mappings;
 pub(crate) mod metrics;

@@ -14,8 +14,6 @@ use super::super::process::{FileSystem, Machine, Process};
 use super::super::stats;
 use crate::Api;
 
-/// Indices that have families of their own; the others are summed.
-const MAX_INDICES: usize = 100;
 /// Name in place of an index for the sum of those beyond the bound; no index can have it.
 const OTHER_INDICES: &str = "_other";
 
@@ -27,6 +25,8 @@ pub(super) struct Sources {
     identity: Arc<Identity>,
     audit: Audit,
     requests: Arc<RequestTimings>,
+    /// Indices that have families of their own; the others are summed.
+    max_indices: usize,
 }
 
 impl Sources {
@@ -37,6 +37,7 @@ impl Sources {
             identity: Arc::clone(&api.identity),
             audit: api.audit.clone(),
             requests: Arc::clone(&api.requests),
+            max_indices: api.max_metric_indices,
         }
     }
 }
@@ -88,8 +89,8 @@ impl Page {
         let health = indices.iter().map(|index| index.health).sum();
         let sum = stats::sum(indices.iter().map(|index| &index.figures));
         indices.sort_by_key(|index| Reverse((index.figures.store_bytes, index.figures.docs)));
-        if indices.len() > MAX_INDICES {
-            let rest = indices.split_off(MAX_INDICES);
+        if indices.len() > sources.max_indices {
+            let rest = indices.split_off(sources.max_indices);
             indices.push(IndexSample {
                 name: OTHER_INDICES.into(),
                 replicas: 0,
