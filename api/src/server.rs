@@ -142,7 +142,10 @@ impl Server {
         let console = console.with_alerting(alerting.clone()).with_intelligence(intelligence.clone());
         let console = Arc::new(console);
         let node = Node::new(engine, search, accounts, identity).with_tls(tls.clone());
-        let node = node.with_faults(Arc::clone(&console) as _).with_audit(config.audit).with_operation(config.operation);
+        let node = node
+            .with_faults(Arc::clone(&console) as _)
+            .with_audit(config.audit)
+            .with_operation(config.operation);
         if let Err(error) = node.license().reload().await {
             tracing::warn!(%error, "the installed licence is not used: the community licence counts");
         }

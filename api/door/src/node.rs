@@ -13,8 +13,8 @@ use millrace_query::SearchService;
 
 use crate::audit::{Audit, Config as AuditConfig, HandlerNotes};
 use crate::client::ClientConnection;
-use crate::error::Error;
 use crate::config::OperationConfig;
+use crate::error::Error;
 use crate::identity::Identity;
 use crate::license::LicenseStore;
 use crate::request_timings::RequestTimings;

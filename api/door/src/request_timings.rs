@@ -31,7 +31,13 @@ pub struct RequestTimings {
 
 impl RequestTimings {
     /// Adds a request that was answered.
-    pub(crate) fn record(&self, listener: &'static str, route: Option<&'static str>, status: u16, took: Duration) {
+    pub(crate) fn record(
+        &self,
+        listener: &'static str,
+        route: Option<&'static str>,
+        status: u16,
+        took: Duration,
+    ) {
         let status = match status / 100 {
             0..=2 => "2xx",
             3 => "3xx",
@@ -63,7 +69,8 @@ impl RequestTimings {
     /// Reads all series in a stable order.
     pub fn snapshot(&self) -> Vec<(RequestSeries, HistogramSnapshot)> {
         let series = self.series.load();
-        let mut all: Vec<_> = series.iter().map(|(series, histogram)| (*series, histogram.snapshot())).collect();
+        let mut all: Vec<_> =
+            series.iter().map(|(series, histogram)| (*series, histogram.snapshot())).collect();
         all.sort_unstable_by_key(|(series, _)| *series);
         all
     }

@@ -7,7 +7,8 @@ use crate::support::{Node, Step, play};
 #[tokio::test]
 async fn a_server_without_a_licence_is_under_the_community_licence() {
     let node = Node::insecure().await;
-    let community = [("/status", json!(200)), ("/customerName", json!("community")), ("/siemPlan", json!("true"))];
+    let community =
+        [("/status", json!(200)), ("/customerName", json!("community")), ("/siemPlan", json!("true"))];
     let none = Value::Null;
     play(
         &node,

@@ -40,7 +40,8 @@ fn parse(page: &str) -> BTreeMap<String, Family> {
             let (series, value) = line.rsplit_once(' ').unwrap();
             let (name, labels) = series.split_once('{').map_or((series, ""), |(name, labels)| (name, labels));
             let family = families.get_mut(&current).unwrap();
-            let suffixes: &[&str] = if family.kind == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
+            let suffixes: &[&str] =
+                if family.kind == "histogram" { &["_bucket", "_sum", "_count"] } else { &[""] };
             assert!(suffixes.iter().any(|suffix| name == format!("{current}{suffix}")), "{line}");
             let value: f64 = value.parse().unwrap();
             assert!(value.is_finite(), "{line}");
@@ -129,7 +130,8 @@ async fn only_the_largest_indices_have_families_of_their_own() {
     node.ask("PUT /large/_doc/1?refresh=true", "{}", 201).await;
     let families = parse(&page(&node).await);
     let of = |labels: &str| labels.split("index=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
-    let names: BTreeSet<String> = families["opensearch_index_status"].samples.keys().map(|key| of(key)).collect();
+    let names: BTreeSet<String> =
+        families["opensearch_index_status"].samples.keys().map(|key| of(key)).collect();
     assert_eq!(names.len(), 101);
     assert!(names.contains("large") && names.contains(OTHER));
     assert_eq!(single(&families, "millrace_indices"), 104.0);
@@ -151,7 +153,8 @@ async fn families_are_documented() {
         let sample = samples.keys().next().unwrap_or_else(|| panic!("{name} has no sample"));
         let labels = sample.split_once('{').map_or("", |(_, labels)| labels);
         let labels = labels.split("\",").filter_map(|label| label.split_once('=')).map(|(label, _)| label);
-        let labels: Vec<String> = labels.filter(|label| *label != "le").map(|label| format!("`{label}`")).collect();
+        let labels: Vec<String> =
+            labels.filter(|label| *label != "le").map(|label| format!("`{label}`")).collect();
         // Machines without a load have no family for it.
         if !name.starts_with("opensearch_os_load_") {
             let _ = writeln!(served, "| `{name}` | {kind} | {} | {help} |", labels.join(", "));

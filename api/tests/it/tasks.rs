@@ -19,7 +19,8 @@ async fn index_documents(node: &Node, count: usize) {
 /// Returns the first task of an action, once there is one.
 async fn running_task(node: &Node, actions: &str) -> Value {
     loop {
-        let listed = node.ask(&format!("GET /_tasks?actions={actions}&detailed&group_by=none"), "", 200).await;
+        let listed =
+            node.ask(&format!("GET /_tasks?actions={actions}&detailed&group_by=none"), "", 200).await;
         if let Some(task) = listed["tasks"].as_array().and_then(|tasks| tasks.first()) {
             return task.clone();
         }
@@ -62,7 +63,11 @@ async fn a_deletion_is_listed_and_cancelled_and_says_how_far_it_came() {
     let (answer, began) = tokio::join!(deletion, observation);
     assert!(began.elapsed() < CANCEL_TIME, "{:?}", began.elapsed());
     let answer = answer.json();
-    assert_eq!((&answer["canceled"], &answer["deleted"]), (&json!("by user request"), &json!(10)), "{answer}");
+    assert_eq!(
+        (&answer["canceled"], &answer["deleted"]),
+        (&json!("by user request"), &json!(10)),
+        "{answer}"
+    );
     assert_eq!(node.ask("GET /a/_count", "", 200).await["count"], 100);
     assert_eq!(node.ask("GET /_tasks?actions=*byquery", "", 200).await, json!({"nodes": {}}));
 }
@@ -91,7 +96,10 @@ async fn a_request_that_reads_ends_at_once_when_it_is_cancelled() {
     let cancelled = node.ask("POST /_tasks/_cancel?actions=*byquery&group_by=none", "", 200).await;
     assert_eq!(cancelled["tasks"].as_array().map(Vec::len), Some(1), "{cancelled}");
     let ended = node.ask(&format!("GET /_tasks/{deletion}?wait_for_completion=true"), "", 200).await;
-    assert_eq!((&ended["completed"], &ended["response"]["canceled"]), (&json!(true), &json!("by user request")));
+    assert_eq!(
+        (&ended["completed"], &ended["response"]["canceled"]),
+        (&json!(true), &json!("by user request"))
+    );
 }
 
 #[tokio::test]
@@ -131,24 +139,44 @@ async fn requests_about_tasks_are_checked() {
     play(
         &node,
         vec![
-            Step::new("GET /_tasks/nonsense", none.clone(), 400, &[("/error/reason", json!("malformed task id nonsense"))]),
+            Step::new(
+                "GET /_tasks/nonsense",
+                none.clone(),
+                400,
+                &[("/error/reason", json!("malformed task id nonsense"))],
+            ),
             Step::new("GET /_tasks/a:b", none.clone(), 400, &[]),
             Step::new("GET /_tasks/:1", none.clone(), 400, &[]),
             Step::new("GET /_tasks/a:-1", none.clone(), 400, &[]),
             Step::new("GET /_tasks/a:99999999999999999999", none.clone(), 400, &[]),
-            Step::new(&format!("GET /_tasks/{ended}"), none.clone(), 404, &[("/error/reason", json!(no_record))]),
+            Step::new(
+                &format!("GET /_tasks/{ended}"),
+                none.clone(),
+                404,
+                &[("/error/reason", json!(no_record))],
+            ),
             Step::new("GET /_tasks/other:1", none.clone(), 404, &[]),
             Step::new("GET /_tasks?group_by=stars", none.clone(), 400, &[]),
             Step::new("GET /_tasks?parent_task_id=x", none.clone(), 400, &[]),
             Step::new("GET /_tasks?nodes=other", none.clone(), 200, &[("", json!({"nodes": {}}))]),
-            Step::new("GET /_tasks?nodes=_local&actions=*none*", none.clone(), 200, &[("", json!({"nodes": {}}))]),
+            Step::new(
+                "GET /_tasks?nodes=_local&actions=*none*",
+                none.clone(),
+                200,
+                &[("", json!({"nodes": {}}))],
+            ),
             Step::new("GET /_tasks?wrong=1", none.clone(), 400, &[]),
             Step::new("DELETE /_tasks", none.clone(), 405, &[]),
             Step::new("POST /_tasks/other:1/_cancel", none.clone(), 404, &[]),
-            Step::new(&format!("POST /_tasks/{ended}/_cancel"), none.clone(), 200, &[
-                ("/node_failures/0/caused_by/type", json!("resource_not_found_exception")),
-                ("/nodes", json!({})),
-            ]),
+            Step::new(
+                &format!("POST /_tasks/{ended}/_cancel"),
+                none.clone(),
+                200,
+                &[
+                    ("/node_failures/0/caused_by/type", json!("resource_not_found_exception")),
+                    ("/nodes", json!({})),
+                ],
+            ),
             Step::new("POST /_tasks/_cancel?actions=none", none.clone(), 200, &[("", json!({"nodes": {}}))]),
         ],
     )

@@ -370,7 +370,9 @@ pub(crate) async fn run(
                 terminate_after: request.terminate_after,
                 ..Search::new(Arc::clone(&snapshot), &request.query, started_ms, &work)
             };
-            let Some(found) = unless_cancelled(session, searcher.find(search)).await? else { return Ok(true) };
+            let Some(found) = unless_cancelled(session, searcher.find(search)).await? else {
+                return Ok(true);
+            };
             if !found.failures.is_empty() {
                 return Err(Error::SearchPhase { failures: found.failures });
             }
@@ -477,10 +479,7 @@ fn answer(
 }
 
 /// Does work that changes nothing; `None` where the task of the session is cancelled before it is done.
-async fn unless_cancelled<T>(
-    session: &Session,
-    work: impl Future<Output = Result<T>>,
-) -> Result<Option<T>> {
+async fn unless_cancelled<T>(session: &Session, work: impl Future<Output = Result<T>>) -> Result<Option<T>> {
     match session.task() {
         None => work.await.map(Some),
         Some(task) => task.run(work).await.map_or(Ok(None), |done| done.map(Some)),

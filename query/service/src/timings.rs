@@ -19,7 +19,13 @@ pub struct SearchTimings {
 
 impl SearchTimings {
     /// Records the query phase of a search, and logs it where an index wants that.
-    pub(crate) fn queried(&self, session: &Session, snapshot: &TableSnapshot, took: Duration, hits: Option<u64>) {
+    pub(crate) fn queried(
+        &self,
+        session: &Session,
+        snapshot: &TableSnapshot,
+        took: Duration,
+        hits: Option<u64>,
+    ) {
         self.query.record(took);
         for index in &snapshot.indices {
             let Some(level) = SlowWork::Query.level(&index.meta, took) else { continue };

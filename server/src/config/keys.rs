@@ -96,7 +96,12 @@ pub(crate) static KEYS: &[Key] = &[
         "error, warn, info, debug, trace, or a filter such as info,millrace_engine=debug",
     ),
     key("log.format", Kind::Word(&["text", "json"]), "text", "text or json, a line an event, on stderr"),
-    key("log.access", Kind::Bool, "false", "whether each request is a line of the log, with the target `access`"),
+    key(
+        "log.access",
+        Kind::Bool,
+        "false",
+        "whether each request is a line of the log, with the target `access`",
+    ),
     key(
         "metrics.max_indices",
         Kind::Count(10_000),

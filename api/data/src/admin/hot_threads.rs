@@ -47,7 +47,8 @@ fn write_node(api: &Api, pools: &[PoolActivity], most: usize, hides_idle: bool, 
     let (name, id) = (&api.identity.node, node::id(api));
     let _ = writeln!(text, "::: {{{name}}}{{{id}}}{{{}}}{{{}}}", node::address(api), node::ROLE_LETTERS);
     let now = cat::moment(api.session.clock().now_ms());
-    let _ = writeln!(text, "   Hot threads at {now}, busiestThreads={most}, ignoreIdleThreads={hides_idle}:\n");
+    let _ =
+        writeln!(text, "   Hot threads at {now}, busiestThreads={most}, ignoreIdleThreads={hides_idle}:\n");
     for pool in pools.iter().filter(|pool| !hides_idle || !pool.busy.is_empty() || pool.queued > 0) {
         let PoolActivity { name, threads, queued, completed, busy } = pool;
         let busy = busy.len();

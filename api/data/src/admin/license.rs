@@ -3,10 +3,10 @@
 use millrace_gateway::license::{LicenseError, license_status};
 use serde_json::{Map, Value, json};
 
+use crate::API_VERSION;
 use crate::Api;
 use crate::error::Error;
 use crate::http::{Request, Response};
-use crate::API_VERSION;
 
 /// Features of Elasticsearch's basic licence that clients ask for by name; what is not here is not available.
 const FEATURES: [&str; 4] = ["logstash", "monitoring", "security", "sql"];
@@ -73,7 +73,8 @@ pub(crate) fn xpack(api: &Api, request: &mut Request) -> Result<Response, Error>
     let categories = request.params.take("categories");
     request.params.take_bool("accept_enterprise")?;
     request.finish()?;
-    let wants = |category: &str| categories.as_deref().is_none_or(|all| all.split(',').any(|one| one == category));
+    let wants =
+        |category: &str| categories.as_deref().is_none_or(|all| all.split(',').any(|one| one == category));
     let mut answer = Map::new();
     if wants("build") {
         let hash = concat!("millrace-", env!("CARGO_PKG_VERSION"));
@@ -81,7 +82,10 @@ pub(crate) fn xpack(api: &Api, request: &mut Request) -> Result<Response, Error>
     }
     if wants("license") {
         let uid = &api.identity.cluster_uuid;
-        answer.insert("license".into(), json!({ "uid": uid, "type": "basic", "mode": "basic", "status": "active" }));
+        answer.insert(
+            "license".into(),
+            json!({ "uid": uid, "type": "basic", "mode": "basic", "status": "active" }),
+        );
     }
     if wants("features") {
         let known = ["graph", "ilm", "ml", "rollup", "watcher"].into_iter().chain(FEATURES);

@@ -130,8 +130,7 @@ impl Grouping {
 /// Puts children below their parents; a task whose parent is not listed stands at the top.
 fn nested(api: &Api, tasks: &[TaskSnapshot], shown: &dyn Fn(&TaskSnapshot) -> Value) -> Map<String, Value> {
     let mut rendered: BTreeMap<u64, Value> = tasks.iter().map(|task| (task.id, shown(task))).collect();
-    let parents: HashMap<u64, u64> =
-        tasks.iter().filter_map(|task| Some((task.id, task.parent?))).collect();
+    let parents: HashMap<u64, u64> = tasks.iter().filter_map(|task| Some((task.id, task.parent?))).collect();
     // Children are younger than their parents: a task has all of its own before it goes below its parent.
     for id in tasks.iter().rev().map(|task| task.id) {
         let Some(parent) = parents.get(&id).filter(|parent| rendered.contains_key(parent)) else { continue };
@@ -207,9 +206,9 @@ pub(crate) async fn get(api: &Api, request: &mut Request, id: &str) -> Result<Re
     }
     match api.task_results.get(id).await? {
         Some(result) => Ok(Response::json(200, result)),
-        None if parsed.is_local(api) => Err(Error::resource_not_found(format!(
-            "task [{id}] isn't running and hasn't stored its results"
-        ))),
+        None if parsed.is_local(api) => {
+            Err(Error::resource_not_found(format!("task [{id}] isn't running and hasn't stored its results")))
+        }
         None => Err(Error::resource_not_found(format!(
             "task [{id}] belongs to the node [{}] which isn't part of the cluster and there is no record of the task",
             parsed.node
@@ -254,7 +253,11 @@ pub(crate) async fn cancel(api: &Api, request: &mut Request, id: Option<&str>) -
                 format!("task [{id}] doesn't support cancellation"),
             )),
             (CancelOutcome::NotFound, Some(id)) => {
-                failures.push(failure(api, "resource_not_found_exception", format!("task [{id}] is not found")));
+                failures.push(failure(
+                    api,
+                    "resource_not_found_exception",
+                    format!("task [{id}] is not found"),
+                ));
             }
             // It has ended between the listing and the cancellation.
             (_, None) => {}

@@ -11,7 +11,7 @@ use std::collections::BTreeMap;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
-use chrono::{NaiveDateTime, Utc};
+use chrono::NaiveDateTime;
 use ring::signature::{ED25519, Ed25519KeyPair, KeyPair, UnparsedPublicKey};
 use serde_json::{Map, Value, json};
 
@@ -44,10 +44,12 @@ pub enum LicenseError {
     #[error("the server checks no licences: set [license.public_key] to the key of their issuer")]
     NoKey,
     /// The key is none of Ed25519.
-    #[error("the key is none of Ed25519: {0} bytes in Base64 are wanted", LICENSE_KEY_BYTES)]
+    #[error("the key is none of Ed25519: 32 bytes in Base64 are wanted")]
     Key,
     /// The signature is of another key or of other members.
-    #[error("the signature of the licence is not its issuer's: it was signed with another key, or changed since")]
+    #[error(
+        "the signature of the licence is not its issuer's: it was signed with another key, or changed since"
+    )]
     Foreign,
     /// The licence has ended.
     #[error("the licence expired at [{0}]")]
@@ -102,12 +104,14 @@ impl License {
         if text.len() > MAX_LICENSE_BYTES {
             return Err(malformed(format!("it has more than {MAX_LICENSE_BYTES} bytes")));
         }
-        let read: Map<String, Value> =
-            serde_json::from_slice(text).map_err(|error| malformed(format!("it is no JSON object, {error}")))?;
+        let read: Map<String, Value> = serde_json::from_slice(text)
+            .map_err(|error| malformed(format!("it is no JSON object, {error}")))?;
         let mut members = BTreeMap::new();
         for (name, value) in read {
             let shown: String = name.chars().take(40).collect();
-            let Value::String(value) = value else { return Err(malformed(format!("[{shown}] is no string"))) };
+            let Value::String(value) = value else {
+                return Err(malformed(format!("[{shown}] is no string")));
+            };
             if name != SIGNATURE && !REQUIRED.contains(&name.as_str()) && !OPTIONAL.contains(&name.as_str()) {
                 return Err(malformed(format!("[{shown}] is no member of a licence")));
             }
@@ -146,7 +150,8 @@ impl License {
             return Err(LicenseError::Malformed("[signature] is missing".to_owned()));
         }
         let signature = STANDARD.decode(&license.signature);
-        let signature = signature.map_err(|_| LicenseError::Malformed("[signature] is no Base64".to_owned()))?;
+        let signature =
+            signature.map_err(|_| LicenseError::Malformed("[signature] is no Base64".to_owned()))?;
         let key = UnparsedPublicKey::new(&ED25519, key);
         key.verify(&license.signed_bytes(), &signature).map_err(|_| LicenseError::Foreign)?;
         Ok(license)
@@ -157,7 +162,11 @@ impl License {
     /// # Errors
     /// [`LicenseError::Expired`].
     pub fn check_current(&self, now_ms: i64) -> Result<(), LicenseError> {
-        if now_ms < self.expires_ms { Ok(()) } else { Err(LicenseError::Expired(self.members[EXPIRATION].clone())) }
+        if now_ms < self.expires_ms {
+            Ok(())
+        } else {
+            Err(LicenseError::Expired(self.members[EXPIRATION].clone()))
+        }
     }
 
     /// Signs the members of a licence, in place of a signature that they have.
@@ -199,12 +208,6 @@ pub fn license_status(license: Option<&License>, version: &str, now_ms: i64) -> 
         status["days_left"] = license.days_left(now_ms).to_string().into();
     }
     status
-}
-
-/// Returns the time of now as licences write it.
-pub fn license_date(now_ms: i64) -> String {
-    let date = chrono::DateTime::<Utc>::from_timestamp_millis(now_ms).unwrap_or_default();
-    date.format("%Y-%m-%dT%H:%M:%S").to_string()
 }
 
 #[cfg(test)]

@@ -46,7 +46,8 @@ impl LicenseStore {
         let _one = self.changing.lock().await;
         let (path, text) = (self.path.clone(), license.to_text());
         let scratch = path.with_extension("new");
-        let written = tokio::task::spawn_blocking(move || replace_file(&scratch, &path, text.as_bytes())).await;
+        let written =
+            tokio::task::spawn_blocking(move || replace_file(&scratch, &path, text.as_bytes())).await;
         let written = written.map_err(|error| LicenseError::File(error.to_string()))?;
         written.map_err(|error| LicenseError::File(error.to_string()))?;
         self.installed.store(Some(Arc::new(license)));

@@ -61,12 +61,18 @@ fn what_is_no_licence_of_the_issuer_is_refused_by_name() {
     assert_eq!(changed("signature", json!("")), "the licence cannot be read: [signature] is missing");
     assert_eq!(changed("signature", json!("???")), "the licence cannot be read: [signature] is no Base64");
     assert_eq!(changed("nodes", json!(5)), "the licence cannot be read: [nodes] is no string");
-    assert_eq!(changed("color", json!("red")), "the licence cannot be read: [color] is no member of a licence");
+    assert_eq!(
+        changed("color", json!("red")),
+        "the licence cannot be read: [color] is no member of a licence"
+    );
     let date = "the licence cannot be read: [expiration_date] is no date such as 2026-01-31T12:00 but [soon]";
     assert_eq!(changed("expiration_date", json!("soon")), date);
     let mut without = good.clone();
     without.as_object_mut().unwrap().remove("customerName");
-    assert_eq!(verify(&without).unwrap_err().to_string(), "the licence cannot be read: [customerName] is missing");
+    assert_eq!(
+        verify(&without).unwrap_err().to_string(),
+        "the licence cannot be read: [customerName] is missing"
+    );
     for text in ["", "[]", "{", "null", "\u{feff}{}"] {
         let refused = License::verify(text.as_bytes(), Some(&key())).unwrap_err();
         assert!(matches!(refused, LicenseError::Malformed(_)), "{text}: {refused}");

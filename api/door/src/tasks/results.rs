@@ -97,7 +97,9 @@ impl TaskResults {
     pub async fn get(&self, id: &str) -> Result<Option<Value>, Error> {
         match self.0.documents.get(id).await? {
             Some(Ok(stored)) => Ok(Some(stored.document.0)),
-            Some(Err(unreadable)) => Err(Error::concealed(500, "illegal_state_exception", &unreadable.reason)),
+            Some(Err(unreadable)) => {
+                Err(Error::concealed(500, "illegal_state_exception", &unreadable.reason))
+            }
             None => Ok(None),
         }
     }

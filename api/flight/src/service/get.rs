@@ -113,9 +113,8 @@ fn shown(call: &Call, ticket: &Ticket) -> String {
             let mut body = ticket.body.clone();
             let mut id = Id::default();
             let read = body.try_copy_to_slice(&mut id).ok();
-            let prepared = read.and_then(|()| {
-                call.shared.handles.get(&call.owner, &id, call.shared.now_ms()).ok()
-            });
+            let prepared =
+                read.and_then(|()| call.shared.handles.get(&call.owner, &id, call.shared.now_ms()).ok());
             prepared.map(|prepared| prepared.query.to_string()).unwrap_or_default()
         }
         Kind::Listing | Kind::Handle => String::new(),

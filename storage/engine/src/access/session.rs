@@ -353,7 +353,7 @@ impl Session {
         self.engine.flush(indices)
     }
 
-    /// Compacts each shard to at most so many segments. Where the session's task is cancelled, it ends after the segment in the making.
+    /// Compacts each shard to at most so many segments. Where the session's task is cancelled, it ends at once; a segment in the making is written all the same.
     ///
     /// # Errors
     /// As [`Engine::force_merge`].

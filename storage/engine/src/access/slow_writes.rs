@@ -15,7 +15,9 @@ impl Session {
         let mut logged: Vec<&Arc<str>> = Vec::new();
         for done in outcomes.iter().flatten() {
             // Operations on one index mostly stand together.
-            if logged.last().is_some_and(|last| Arc::ptr_eq(last, &done.index)) || logged.contains(&&done.index) {
+            if logged.last().is_some_and(|last| Arc::ptr_eq(last, &done.index))
+                || logged.contains(&&done.index)
+            {
                 continue;
             }
             logged.push(&done.index);

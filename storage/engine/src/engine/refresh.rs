@@ -71,7 +71,7 @@ impl Engine {
         self.force_merge_in_task(indices, max_segments, None)
     }
 
-    /// Does what [`Engine::force_merge`] does, and begins no further segment once a task is cancelled.
+    /// Does what [`Engine::force_merge`] does, and ends once a task is cancelled: a segment in the making is written all the same.
     pub(crate) fn force_merge_in_task<'a>(
         &'a self,
         indices: &'a [Arc<Index>],
@@ -79,22 +79,32 @@ impl Engine {
         task: Option<TaskHandle>,
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let goes_on = || task.as_ref().is_none_or(|task| task.check().is_ok());
-            if let Some(task) = &task {
-                task.set_cancellable();
-            }
-            // What the flush writes keeps its deletions, as OpenSearch's merges keep those of the last commit on.
-            let last_key = millrace_segment::next_key();
-            self.flush(indices).await?;
-            for index in indices {
-                for shard in index.shards() {
-                    let merge = shard.force_merge(max_segments, last_key);
-                    while goes_on() && self.inner.compact_shard(shard, Some(merge)).await? {}
-                    self.inner.agenda.report(index, shard);
+            let merged = self.merge_shards(indices, max_segments);
+            let Some(task) = task else { return merged.await };
+            task.set_cancellable();
+            let ended = task.run(merged).await;
+            ended.unwrap_or_else(|_| {
+                // What goes on behind the cancellation leaves files to be looked after.
+                for index in indices {
+                    index.shards().iter().for_each(|shard| self.inner.agenda.report(index, shard));
                 }
-            }
-            Ok(())
+                Ok(())
+            })
         })
+    }
+
+    async fn merge_shards(&self, indices: &[Arc<Index>], max_segments: usize) -> Result<()> {
+        // What the flush writes keeps its deletions, as OpenSearch's merges keep those of the last commit on.
+        let last_key = millrace_segment::next_key();
+        self.flush(indices).await?;
+        for index in indices {
+            for shard in index.shards() {
+                let merge = shard.force_merge(max_segments, last_key);
+                while self.inner.compact_shard(shard, Some(merge)).await? {}
+                self.inner.agenda.report(index, shard);
+            }
+        }
+        Ok(())
     }
 }
 

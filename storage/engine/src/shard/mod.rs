@@ -483,7 +483,9 @@ impl Shard {
         ShardFigures {
             docs: views.iter().map(|view| u64::from(view.live_rows())).sum(),
             deleted: views.iter().map(|view| view.deleted.len()).sum(),
-            store_bytes: stored().map(|s| s.record.data_bytes + s.record.bundle_bytes + s.record.ids_bytes).sum(),
+            store_bytes: stored()
+                .map(|s| s.record.data_bytes + s.record.bundle_bytes + s.record.ids_bytes)
+                .sum(),
             segments: views.len() as u64,
             memory_bytes: memory().map(|memory| memory.heap_bytes).sum(),
             index_total: count(&self.counters.index),

@@ -17,12 +17,15 @@ async fn tasks_are_listed_while_their_guards_live() {
     let description = TaskDescription::Request { indices: "logs".into(), source: Bytes::from("{} ") };
     let spec = TaskSpec::cancellable("indices:data/read/search").with_description(description);
     let first = registry.start(spec);
-    let second = registry.start(TaskSpec { opaque_id: Some("me".into()), ..TaskSpec::new("cluster:monitor/main") });
+    let second =
+        registry.start(TaskSpec { opaque_id: Some("me".into()), ..TaskSpec::new("cluster:monitor/main") });
     second.set_progress("{\"total\":1}");
     let listed = registry.list();
     let shown: Vec<_> = listed
         .iter()
-        .map(|task| (task.id, task.action, task.description.to_string(), task.is_cancellable, task.started_ms))
+        .map(|task| {
+            (task.id, task.action, task.description.to_string(), task.is_cancellable, task.started_ms)
+        })
         .collect();
     assert_eq!(
         shown,
@@ -31,7 +34,10 @@ async fn tasks_are_listed_while_their_guards_live() {
             (second.id(), "cluster:monitor/main", String::new(), false, 1_000),
         ]
     );
-    assert_eq!((listed[1].opaque_id.as_deref(), listed[1].progress.as_deref()), (Some("me"), Some("{\"total\":1}")));
+    assert_eq!(
+        (listed[1].opaque_id.as_deref(), listed[1].progress.as_deref()),
+        (Some("me"), Some("{\"total\":1}"))
+    );
     let handle = first.handle();
     drop(first);
     handle.ended().await;

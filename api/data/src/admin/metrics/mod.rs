@@ -98,7 +98,8 @@ mod tests {
     #[test]
     fn openmetrics_is_for_callers_that_accept_it() {
         let chosen = |accept: &str| Exposition::from_accept(Some(&accept.parse().unwrap()));
-        let of_prometheus = "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
+        let of_prometheus =
+            "application/openmetrics-text;version=1.0.0,text/plain;version=0.0.4;q=0.5,*/*;q=0.1";
         assert_eq!(chosen(of_prometheus), Exposition::OpenMetrics);
         for other in ["*/*", "text/plain", "application/openmetrics-text;q=0, text/plain", "", ";;,,"] {
             assert_eq!(chosen(other), Exposition::Prometheus, "{other}");

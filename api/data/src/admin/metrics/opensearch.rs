@@ -25,9 +25,7 @@ const NODE: &[NodeFamily] = &[
     ("opensearch_indices_doc_deleted_number", "Rows of deleted documents", |page| page.sum.deleted as f64),
     ("opensearch_indices_store_size_bytes", "Bytes of segment files", |page| page.sum.store_bytes as f64),
     ("opensearch_indices_indexing_index_count", "Indexed documents", |page| page.sum.index_total as f64),
-    ("opensearch_indices_indexing_index_time_seconds", "Time of write requests", |page| {
-        page.write_seconds()
-    }),
+    ("opensearch_indices_indexing_index_time_seconds", "Time of write requests", |page| page.write_seconds()),
     ("opensearch_indices_indexing_delete_count", "Deleted documents", |page| page.sum.delete_total as f64),
     ("opensearch_indices_get_count", "Gets by id", |page| page.sum.get_total as f64),
     ("opensearch_indices_search_open_contexts_number", "Open scrolls, points in time and cursors", |page| {
@@ -38,7 +36,9 @@ const NODE: &[NodeFamily] = &[
     ("opensearch_indices_search_fetch_count", "Fetch phases", |page| page.fetches() as f64),
     ("opensearch_indices_search_fetch_time_seconds", "Time of fetch phases", |page| page.fetch_seconds()),
     ("opensearch_indices_search_scroll_count", "Closed scrolls", |page| page.sum.scrolls.total as f64),
-    ("opensearch_indices_search_scroll_current_number", "Open scrolls", |page| page.sum.scrolls.current as f64),
+    ("opensearch_indices_search_scroll_current_number", "Open scrolls", |page| {
+        page.sum.scrolls.current as f64
+    }),
     ("opensearch_indices_search_scroll_time_seconds", "Time that closed scrolls were open", |page| {
         page.sum.scrolls.time_ms as f64 / 1e3
     }),
@@ -192,7 +192,8 @@ pub(super) fn encode(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::R
             sample(&mut family(encoder, name, help)?, &labels, load)?;
         }
     }
-    let mut memory = family(encoder, "opensearch_indices_segments_memory_bytes", "Bytes of segments in memory")?;
+    let mut memory =
+        family(encoder, "opensearch_indices_segments_memory_bytes", "Bytes of segments in memory")?;
     sample(&mut memory, &page.labels(&[("type", "all")]), page.sum.memory_bytes as f64)?;
     let mut roles = family(encoder, "opensearch_node_role_bool", "Roles of the node")?;
     for role in node::ROLES {
@@ -247,7 +248,9 @@ fn breakers(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     type Figure = fn(&(&'static str, u64, u64, u64)) -> u64;
     let families: [(&str, &str, Figure); 3] = [
         ("opensearch_circuitbreaker_estimated_bytes", "Bytes that a breaker counts", |breaker| breaker.1),
-        ("opensearch_circuitbreaker_limit_bytes", "Bytes beyond which a breaker refuses", |breaker| breaker.2),
+        ("opensearch_circuitbreaker_limit_bytes", "Bytes beyond which a breaker refuses", |breaker| {
+            breaker.2
+        }),
         ("opensearch_circuitbreaker_tripped_count", "Refusals of a breaker", |breaker| breaker.3),
     ];
     for (name, help, figure) in families {
@@ -262,7 +265,8 @@ fn breakers(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
 fn pools(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let named = || {
         page.pools.iter().flat_map(|pool| {
-            let names = POOLS.iter().find(|(own, _)| *own == pool.name).map_or(&[] as &[&str], |(_, names)| names);
+            let names =
+                POOLS.iter().find(|(own, _)| *own == pool.name).map_or(&[] as &[&str], |(_, names)| names);
             names.iter().map(move |name| (*name, pool))
         })
     };
@@ -272,7 +276,8 @@ fn pools(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
             sample(&mut threads, &page.labels(&[("name", name), ("type", kind)]), count as f64)?;
         }
     }
-    let mut jobs = family(encoder, "opensearch_threadpool_threads_count", "Jobs that a pool has ended or refused")?;
+    let mut jobs =
+        family(encoder, "opensearch_threadpool_threads_count", "Jobs that a pool has ended or refused")?;
     for (name, pool) in named() {
         // Requests are refused before their jobs are queued.
         for (kind, count) in [("completed", pool.completed), ("rejected", 0)] {
@@ -290,11 +295,13 @@ fn indices(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     fn labels<'a>(page: &'a Page, index: &'a IndexSample) -> Labels<'a> {
         vec![("cluster", page.cluster()), ("index", &index.name)]
     }
-    let mut status = family(encoder, "opensearch_index_status", "Health of an index: 0 green, 1 yellow, 2 red")?;
+    let mut status =
+        family(encoder, "opensearch_index_status", "Health of an index: 0 green, 1 yellow, 2 red")?;
     for index in &page.indices {
         sample(&mut status, &labels(page, index), color(index.health))?;
     }
-    let mut replicas = family(encoder, "opensearch_index_replicas_number", "Replicas that an index is configured for")?;
+    let mut replicas =
+        family(encoder, "opensearch_index_replicas_number", "Replicas that an index is configured for")?;
     for index in &page.indices {
         sample(&mut replicas, &labels(page, index), index.replicas as f64)?;
     }

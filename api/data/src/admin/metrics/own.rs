@@ -36,17 +36,31 @@ pub(super) fn encode(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::R
     counter(encoder, "millrace_tasks_cancelled", "Tasks that were cancelled", cancelled)?;
     let (bytes, limit) = session.log_bytes();
     gauge(encoder, "millrace_log_bytes", "Bytes of the write-ahead log", bytes as f64)?;
-    gauge(encoder, "millrace_log_limit_bytes", "Bytes that the write-ahead log is to have at most", limit as f64)?;
+    gauge(
+        encoder,
+        "millrace_log_limit_bytes",
+        "Bytes that the write-ahead log is to have at most",
+        limit as f64,
+    )?;
     gauge(encoder, "millrace_failing_shards", "Shards whose maintenance fails", page.health.failing as f64)?;
     gauge(encoder, "millrace_damaged_shards", "Shards with damaged files", page.damaged_shards() as f64)?;
-    gauge(encoder, "millrace_node_faults", "Faults that keep the node from its work", session.troubles().len() as f64)?;
+    gauge(
+        encoder,
+        "millrace_node_faults",
+        "Faults that keep the node from its work",
+        session.troubles().len() as f64,
+    )?;
     gauge(encoder, "millrace_indices", "Indices", page.index_count as f64)
 }
 
 fn durations(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let name = "millrace_request_seconds";
-    let mut requests =
-        encoder.encode_descriptor(name, "Time of requests by route and status", None, MetricType::Histogram)?;
+    let mut requests = encoder.encode_descriptor(
+        name,
+        "Time of requests by route and status",
+        None,
+        MetricType::Histogram,
+    )?;
     for (series, durations) in page.requests() {
         let labels = vec![("listener", series.listener), ("route", series.route), ("status", series.status)];
         histogram(&mut requests.encode_family(&labels)?, &durations)?;
@@ -60,9 +74,17 @@ fn durations(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let session = page.session();
     let engine = session.timings();
     for (name, help, durations) in [
-        ("millrace_statement_seconds", "Time of SQL statements until their first rows", page.search().statement.snapshot()),
+        (
+            "millrace_statement_seconds",
+            "Time of SQL statements until their first rows",
+            page.search().statement.snapshot(),
+        ),
         ("millrace_write_seconds", "Time of write requests until they are durable", engine.write.snapshot()),
-        ("millrace_log_sync_seconds", "Time of syncs of the write-ahead log, each of a group of frames", session.log_sync_time()),
+        (
+            "millrace_log_sync_seconds",
+            "Time of syncs of the write-ahead log, each of a group of frames",
+            session.log_sync_time(),
+        ),
         ("millrace_refresh_seconds", "Time of refreshes of shards", engine.refresh.snapshot()),
         ("millrace_flush_seconds", "Time of flushes of shards", engine.flush.snapshot()),
         ("millrace_compaction_seconds", "Time of compactions of shards", engine.compaction.snapshot()),
@@ -85,7 +107,8 @@ fn memory(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         used.encode_family(&vec![("owner", owner)])?.encode_gauge(&(bytes as f64))?;
     }
     let name = "millrace_memory_limit_bytes";
-    let mut limits = encoder.encode_descriptor(name, "Bound on the memory of an owner", None, MetricType::Gauge)?;
+    let mut limits =
+        encoder.encode_descriptor(name, "Bound on the memory of an owner", None, MetricType::Gauge)?;
     for (owner, _, limit) in owners {
         limits.encode_family(&vec![("owner", owner)])?.encode_gauge(&(limit as f64))?;
     }
@@ -99,12 +122,14 @@ fn pools(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         threads.encode_family(&vec![("pool", pool.name)])?.encode_gauge(&(pool.threads as f64))?;
     }
     let name = "millrace_pool_busy_threads";
-    let mut busy = encoder.encode_descriptor(name, "Threads of a pool that run a job", None, MetricType::Gauge)?;
+    let mut busy =
+        encoder.encode_descriptor(name, "Threads of a pool that run a job", None, MetricType::Gauge)?;
     for pool in &page.pools {
         busy.encode_family(&vec![("pool", pool.name)])?.encode_gauge(&(pool.busy.len() as f64))?;
     }
     let name = "millrace_pool_queued_jobs";
-    let mut queued = encoder.encode_descriptor(name, "Jobs that wait for a thread", None, MetricType::Gauge)?;
+    let mut queued =
+        encoder.encode_descriptor(name, "Jobs that wait for a thread", None, MetricType::Gauge)?;
     for pool in &page.pools {
         queued.encode_family(&vec![("pool", pool.name)])?.encode_gauge(&(pool.queued as f64))?;
     }

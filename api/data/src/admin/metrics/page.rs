@@ -141,8 +141,11 @@ impl Page {
     /// Returns the labels of the node with further ones.
     pub(super) fn labels<'a>(&'a self, more: &[(&'static str, &'a str)]) -> Vec<(&'static str, &'a str)> {
         let identity = &self.sources.identity;
-        let mut labels: Vec<(&'static str, &'a str)> =
-            vec![("cluster", &identity.cluster), ("node", &identity.node), ("nodeid", &identity.cluster_uuid)];
+        let mut labels: Vec<(&'static str, &'a str)> = vec![
+            ("cluster", &identity.cluster),
+            ("node", &identity.node),
+            ("nodeid", &identity.cluster_uuid),
+        ];
         labels.extend_from_slice(more);
         labels
     }
