@@ -10,6 +10,7 @@ pub use millrace_accounts::TokenLifetimes;
 pub use millrace_console::{Console, Management};
 pub use millrace_data_api::{DataApi, SearchQueryParser, anonymous_bytes, memory_limit};
 pub use millrace_gateway::{
-    Audit, AuditConfig, Entry, Error, HttpConfig, Identity, ListenerContext, Node, Service,
+    Audit, AuditConfig, Entry, Error, HttpConfig, Identity, ListenerContext, Node, OperationConfig, Service,
+    license,
 };
 pub use server::{Server, ServerConfig, StartError};

@@ -42,6 +42,8 @@ pub struct ServerConfig {
     pub notifications: millrace_notifications::Config,
     /// Greatest body accepted, in bytes.
     pub max_content_length: u64,
+    /// Access log, metrics and licence.
+    pub operation: OperationConfig,
 }
 
 /// Why a server cannot start.
@@ -140,7 +142,13 @@ impl Server {
         let console = console.with_alerting(alerting.clone()).with_intelligence(intelligence.clone());
         let console = Arc::new(console);
         let node = Node::new(engine, search, accounts, identity).with_tls(tls.clone());
-        let node = node.with_faults(Arc::clone(&console) as _).with_audit(config.audit);
+        let node = node
+            .with_faults(Arc::clone(&console) as _)
+            .with_audit(config.audit)
+            .with_operation(config.operation);
+        if let Err(error) = node.license().reload().await {
+            tracing::warn!(%error, "the installed licence is not used: the community licence counts");
+        }
         let node = Arc::new(node);
         let audit = AuditWriter::start(node.audit().clone()).await;
         let bounds = HttpConfig::within(memory_limit());

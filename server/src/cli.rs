@@ -1,5 +1,6 @@
 //! The command line of `millrace`. Flags are stable: scripts and units rely on them.
 
+mod license;
 mod rules;
 mod user;
 
@@ -10,6 +11,7 @@ use clap::{Args, Parser, Subcommand};
 
 use crate::config::Flags;
 
+pub(crate) use license::LicenseCommand;
 pub(crate) use rules::{RulesCommand, RulesImportArgs, RulesTestArgs};
 pub(crate) use user::{PasswordArgs, PlaceArgs, RolesArgs, UserCommand};
 
@@ -114,6 +116,9 @@ are deleted a day after the repair, not before.
 
 {EXIT_CODES}"))]
     Repair(RepairArgs),
+    /// Sign, show or verify licences
+    #[command(subcommand)]
+    License(LicenseCommand),
     /// Check pipelines, or run one in the foreground
     #[command(subcommand)]
     Pipeline(PipelineCommand),

@@ -3,7 +3,7 @@
 //! [`cli`] says what can be asked, [`config`] merges what is set, [`serve`] starts the parts in
 //! order and stops them again, [`notify`] tells a supervisor, [`health`] asks a server, [`demo`] feeds a server and asks it questions,
 //! [`pipeline`] checks pipelines and runs them in the foreground, [`repair`] makes a new catalog, [`sql`] is a shell, [`user`] manages users,
-//! [`rules`] reads and tests alert rules,
+//! [`rules`] reads and tests alert rules, [`license`] signs and checks licences,
 //! [`remote`] is the server that commands ask, [`memory`] is the allocator. Logic of the product lives in the crates below.
 
 mod cli;
@@ -11,6 +11,7 @@ mod config;
 mod demo;
 mod exit;
 mod health;
+mod license;
 mod logging;
 mod memory;
 mod notify;
@@ -65,6 +66,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
             repair::run(&args, settings.config().map_err(Failure::config)?)
         }
         Command::Demo(args) => demo::run(args),
+        Command::License(command) => license::run(&command),
         Command::Pipeline(command) => pipeline::run(command),
         Command::Rules(command) => rules::run(command),
         Command::Sql(args) => sql::run(args),

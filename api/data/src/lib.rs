@@ -17,7 +17,7 @@ mod search;
 mod security;
 mod sql;
 
-pub use admin::{anonymous_bytes, memory_limit};
+pub use admin::{anonymous_bytes, left_out_families, memory_limit};
 pub use route::{DataApi, data as routes};
 pub use security::SearchQueryParser;
 

@@ -1,6 +1,8 @@
 //! Search endpoints: the expression, the parameters and the parsed body go to the query service, which
 //! knows and refuses their members itself.
 
+use std::sync::Arc;
+
 use millrace_query::{MAX_SEARCHES, Outcome, OutcomeBody, TextPage};
 use serde_json::Value;
 
@@ -62,8 +64,17 @@ pub(crate) async fn delete_by_query(
     request: &mut Request,
     expression: &str,
 ) -> Result<Response, Error> {
+    let waits = request.params.take_bool("wait_for_completion")?.unwrap_or(true);
     let (params, body) = params_and_body(request)?;
-    delete_matches(api, request, expression, params, body).await
+    if waits {
+        return delete_matches(api, request, expression, params, body).await;
+    }
+    api.search.check_delete_by_query(&api.session, expression, params.clone(), body.clone())?;
+    let (search, expression, held) = (Arc::clone(&api.search), expression.to_owned(), request.take_held());
+    api.detach(|session| async move {
+        let held = Box::new(held);
+        Ok(response(search.delete_by_query(&session, &expression, params, body, held).await?))
+    })
 }
 
 /// Deletes what a query matches, with given parameters and body.

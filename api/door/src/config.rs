@@ -1,6 +1,8 @@
-//! Bounds on requests.
+//! Bounds on requests, and what a server tells of its work.
 
 use std::time::Duration;
+
+use crate::license::LICENSE_KEY_BYTES;
 
 /// Bounds on what requests hold.
 #[derive(Clone, Debug)]
@@ -42,5 +44,22 @@ impl HttpConfig {
 impl Default for HttpConfig {
     fn default() -> Self {
         Self::within(0)
+    }
+}
+
+/// What a server tells of its work, and under which licence it is.
+#[derive(Clone, Debug)]
+pub struct OperationConfig {
+    /// `true` if each request is a line of the log.
+    pub access_log: bool,
+    /// Indices that have metrics of their own; the others are summed.
+    pub max_metric_indices: usize,
+    /// Public key that licences are checked with; `None` where none can be installed.
+    pub license_key: Option<[u8; LICENSE_KEY_BYTES]>,
+}
+
+impl Default for OperationConfig {
+    fn default() -> Self {
+        Self { access_log: false, max_metric_indices: 100, license_key: None }
     }
 }

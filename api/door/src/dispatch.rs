@@ -16,19 +16,22 @@ use millrace_listen::{
     BodyError, BodyReader, Budget, Reservation, Reserve, check_host, check_origin, check_same_origin,
     head_bytes,
 };
-use millrace_runtime::{Priority, panic_text};
+use millrace_runtime::tasks::TaskGuard;
+use millrace_runtime::{Instant, Priority, panic_text};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
+use crate::access_log::AccessLine;
 use crate::audit::AuditTrail;
 use crate::client::ClientConnection;
 use crate::config::HttpConfig;
 use crate::entry::{self, ListenerContext};
 use crate::error::Error;
 use crate::http::render::Style;
-use crate::http::{AnswerBody, MemoryAllowance, Params, Request, Response, content, json, path};
+use crate::http::{AnswerBody, Body, MemoryAllowance, Params, Request, Response, content, json, path};
 use crate::node::{Api, Node, Requester};
 use crate::route::{Call, RouteMatch, Router, Spec};
+use crate::tasks::request_task;
 
 /// Probe that tells supervisors whether the process answers; needs no credentials.
 const LIVENESS: &str = "/_health/live";
@@ -112,13 +115,20 @@ impl Service {
         B::Error: std::fmt::Display,
     {
         let (parts, body) = request.into_parts();
+        let access = self.node.operation.access_log.then(|| AccessLine::new(&parts));
         let mut style = Style::from_headers(&parts.headers, parts.method == Method::HEAD);
         if let Some(probed) = self.probed(parts.uri.path()) {
             return self.render(style, probed).await;
         }
-        let answer = AssertUnwindSafe(self.answer(parts, body, &mut style)).catch_unwind().await;
+        let (began, mut route) = (Instant::now(), None);
+        let answer = AssertUnwindSafe(self.answer(parts, body, &mut style, &mut route)).catch_unwind().await;
         let response = answer.unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
         let response = response.unwrap_or_else(|error| self.router.error_response(error));
+        let took = began.elapsed();
+        self.node.requests.record(self.router.listener(), route, response.status, took);
+        if let Some(access) = access {
+            access.write(self.router.listener(), route, response.status, took);
+        }
         self.render(style, response).await
     }
 
@@ -142,6 +152,7 @@ impl Service {
         parts: http::request::Parts,
         mut body: B,
         style: &mut Style,
+        path_of_route: &mut Option<&'static str>,
     ) -> Result<Response, Error>
     where
         B: http_body::Body<Data = Bytes> + Unpin,
@@ -168,6 +179,7 @@ impl Service {
                 }
             };
         let RouteMatch { spec: route, position, captured } = found;
+        *path_of_route = Some(route.path);
         if !route.reads {
             style.set_tells_change();
         }
@@ -215,14 +227,15 @@ impl Service {
         };
         // While this is there, the client waits.
         let (_waiting, client) = ClientConnection::new();
-        let method = parts.method.clone();
-        let session = entry::sent(api.session, &self.node, || Arc::new(parts));
+        let (method, accept) = (parts.method.clone(), parts.headers.get(http::header::ACCEPT).cloned());
+        let task = self.node.engine.tasks().start(request_task(&parts, route, &captured, &bytes));
+        let session = entry::sent(api.session, &self.node, || Arc::new(parts)).in_task(task.handle());
         let api = Api { client, session, ..api };
         trail.may_be_refused_in_parts(api.session.refusals());
-        let request =
-            Request { method, path, params, body: bytes, allowance, answer, filter, held: Some(held) };
+        let held = Some(held);
+        let request = Request { method, path, params, body: bytes, allowance, answer, filter, accept, held };
         let (audit, router) = (self.node.audit.clone(), Arc::clone(&self.router));
-        let handled = handle(Call { api, request, captured }, router, position, head);
+        let handled = handle(Call { api, request, captured }, router, position, (head, task));
         // Told in the task: a change runs to its end whether its client waits or not.
         let task = tokio::spawn(async move {
             let result = handled.await;
@@ -400,14 +413,23 @@ fn handle(
     mut call: Call,
     router: Arc<dyn Router>,
     position: usize,
-    head: Reservation,
+    (head, task): (Reservation, TaskGuard),
 ) -> BoxFuture<'static, Result<Response, Error>> {
     Box::pin(async move {
-        let result = router.handle(position, &mut call).await;
+        let handling = router.handle(position, &mut call);
+        // A change runs to its end, unless its handler asks for its cancellation.
+        let result = match task.spec().is_cancellable {
+            true => task.run(handling).await.unwrap_or_else(|cancelled| Err(cancelled.into())),
+            false => task.scope(handling).await,
+        };
         drop((head, call.request.held.take()));
-        let response = result?;
+        let mut response = result?;
         if StatusCode::from_u16(response.status).is_ok_and(|status| status.is_success()) {
             call.request.finish()?;
+        }
+        // The work goes on while the answer is sent.
+        if let Body::Parts(chunks) = response.body {
+            response.body = Body::Parts(chunks.in_task(task));
         }
         Ok(response)
     })
@@ -432,7 +454,7 @@ fn body_or_source(
     json::readable(Bytes::from(source), media.format, allowance)
 }
 
-fn panicked(panic: &(dyn Any + Send)) -> Error {
+pub(crate) fn panicked(panic: &(dyn Any + Send)) -> Error {
     let text = panic_text(panic);
     Error::concealed(500, "illegal_state_exception", &format_args!("handler panicked: {text}"))
 }

@@ -15,11 +15,13 @@ use millrace_engine::Session;
 use millrace_engine::access::Sender;
 use millrace_listen::{Budget, ClientCertificate, Peer, check_origin};
 use millrace_runtime::Error as StoreError;
+use millrace_runtime::tasks::{TaskDescription, TaskGuard, TaskSpec};
 use tokio::sync::watch;
 
 use crate::audit::AuditTrail;
 use crate::error::Error;
 use crate::node::{Node, Requester};
+use crate::tasks::opaque_id;
 
 /// Services that a listener of another protocol shares with the data API.
 #[derive(Clone, Debug)]
@@ -165,6 +167,13 @@ impl Entry {
                 Err(error)
             }
         }
+    }
+
+    /// Begins the task of an action of the request.
+    pub fn start_task(&self, action: Action, description: TaskDescription) -> TaskGuard {
+        let opaque_id = opaque_id(&self.head.headers);
+        let spec = TaskSpec { opaque_id, ..TaskSpec::cancellable(action.name()) };
+        self.node.engine.tasks().start(spec.with_description(description))
     }
 
     /// Tells the audit that the sender may not do what was asked for, with what its sessions have noted as refused.

@@ -6,6 +6,7 @@
 //! and returns a [`Response`](http::Response) or an [`Error`]. Listeners of other protocols enter their requests by a
 //! [`ListenerContext`].
 
+mod access_log;
 mod audit;
 mod client;
 mod config;
@@ -14,16 +15,21 @@ mod entry;
 pub mod error;
 pub mod http;
 mod identity;
+pub mod license;
 mod listeners;
 mod node;
+mod request_timings;
 pub mod route;
+mod tasks;
 
 pub use audit::{Audit, Config as AuditConfig, DeniedRule, HandlerNotes, QueueStats};
 pub use client::ClientConnection;
-pub use config::HttpConfig;
+pub use config::{HttpConfig, OperationConfig};
 pub use dispatch::Service;
 pub use entry::{Entry, ListenerContext};
 pub use error::Error;
 pub use identity::{API_VERSION, Identity, NAME};
 pub use listeners::{AuditWriter, BoundListeners, ListenError, ListenerConfig};
 pub use node::{Api, FaultSource, Node, Requester};
+pub use request_timings::{RequestSeries, RequestTimings};
+pub use tasks::{TaskResults, task_json};

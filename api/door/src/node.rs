@@ -13,8 +13,12 @@ use millrace_query::SearchService;
 
 use crate::audit::{Audit, Config as AuditConfig, HandlerNotes};
 use crate::client::ClientConnection;
+use crate::config::OperationConfig;
 use crate::error::Error;
 use crate::identity::Identity;
+use crate::license::LicenseStore;
+use crate::request_timings::RequestTimings;
+use crate::tasks::TaskResults;
 
 /// Faults of what works beside the store, which the health of the cluster shows.
 pub trait FaultSource: fmt::Debug + Send + Sync {
@@ -44,6 +48,11 @@ pub struct Node {
     tls: Option<Tls>,
     /// Held by a change of users, roles or mappings from the reading of one to its writing.
     changing: Arc<tokio::sync::Mutex<()>>,
+    task_results: TaskResults,
+    /// Durations of requests.
+    pub(crate) requests: Arc<RequestTimings>,
+    pub(crate) operation: OperationConfig,
+    license: Arc<LicenseStore>,
 }
 
 impl Node {
@@ -56,6 +65,8 @@ impl Node {
     ) -> Self {
         let (identity, audit, changing) = (Arc::new(identity), Audit::default(), Arc::default());
         let (faults, tls) = (None, None);
+        let task_results = TaskResults::new(&engine, &identity.cluster_uuid);
+        let license = LicenseStore::new(&identity.data_dir, None, Arc::clone(engine.clock()));
         Self {
             engine,
             search,
@@ -67,7 +78,24 @@ impl Node {
             takes_principals: false,
             tls,
             changing,
+            task_results,
+            requests: Arc::default(),
+            operation: OperationConfig::default(),
+            license: Arc::new(license),
         }
+    }
+
+    /// Tells of its work as a configuration says, under the licence of the data directory.
+    #[must_use]
+    pub fn with_operation(self, operation: OperationConfig) -> Self {
+        let clock = Arc::clone(self.engine.clock());
+        let license = LicenseStore::new(&self.identity.data_dir, operation.license_key, clock);
+        Self { operation, license: Arc::new(license), ..self }
+    }
+
+    /// Returns the licence.
+    pub fn license(&self) -> &LicenseStore {
+        &self.license
     }
 
     /// Adds the faults of what works beside the store to those that the health of the cluster shows.
@@ -135,6 +163,10 @@ impl Node {
             audit: self.audit.clone(),
             tls: self.tls.clone(),
             changing: Arc::clone(&self.changing),
+            task_results: self.task_results.clone(),
+            requests: Arc::clone(&self.requests),
+            license: Arc::clone(&self.license),
+            max_metric_indices: self.operation.max_metric_indices,
         })
     }
 }
@@ -190,4 +222,12 @@ pub struct Api {
     pub tls: Option<Tls>,
     /// Held by a change of users, roles or mappings.
     pub changing: Arc<tokio::sync::Mutex<()>>,
+    /// Results of tasks whose callers do not wait.
+    pub task_results: TaskResults,
+    /// Durations of requests.
+    pub requests: Arc<RequestTimings>,
+    /// Licence of the server.
+    pub license: Arc<LicenseStore>,
+    /// Indices that have metrics of their own.
+    pub max_metric_indices: usize,
 }

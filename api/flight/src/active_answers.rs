@@ -11,6 +11,7 @@ use futures::future::{Either, Shared, select};
 use futures::stream::Stream;
 use futures::task::AtomicWaker;
 use futures::{FutureExt, StreamExt};
+use millrace_runtime::tasks::TaskGuard;
 use parking_lot::Mutex;
 use tokio::sync::oneshot;
 use tonic::Status;
@@ -67,6 +68,8 @@ pub(crate) struct AnswerSlotGuard {
     running: ActiveAnswers,
     number: u64,
     cancelled: Shared<oneshot::Receiver<()>>,
+    /// The task of making and sending the answer.
+    task: Option<TaskGuard>,
 }
 
 impl ActiveAnswers {
@@ -87,14 +90,19 @@ impl ActiveAnswers {
         let number = state.next;
         state.next += 1;
         state.answers.insert(number, Answer { id, user, cancel: Some(cancel), sent: None });
-        Ok(AnswerSlotGuard { running: self.clone(), number, cancelled: cancelled.shared() })
+        Ok(AnswerSlotGuard { running: self.clone(), number, cancelled: cancelled.shared(), task: None })
     }
 
     /// Cancels the answers to a ticket. Returns whether there were any.
     pub(crate) fn cancel(&self, id: &Id) -> bool {
+        self.cancel_where(|_, answer| answer.id == *id)
+    }
+
+    /// Cancels the answers that a predicate over numbers and answers holds for. Returns whether there were any.
+    fn cancel_where(&self, predicate: impl Fn(u64, &Answer) -> bool) -> bool {
         let mut state = self.0.lock();
         let (mut any, mut sent) = (false, Vec::new());
-        for answer in state.answers.values_mut().filter(|answer| answer.id == *id) {
+        for (_, answer) in state.answers.iter_mut().filter(|(number, answer)| predicate(**number, answer)) {
             if let Some(cancel) = answer.cancel.take() {
                 // Nobody is there to be told once it is being sent.
                 let _ = cancel.send(());
@@ -109,6 +117,19 @@ impl ActiveAnswers {
 }
 
 impl AnswerSlotGuard {
+    /// Has the answer belong to a task, which ends with it. A cancellation of the task cancels the answer.
+    pub(crate) fn in_task(mut self, task: TaskGuard) -> Self {
+        let (running, number, handle) = (self.running.clone(), self.number, task.handle());
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = handle.cancelled() => drop(running.cancel_where(|other, _| other == number)),
+                () = handle.ended() => {}
+            }
+        });
+        self.task = Some(task);
+        self
+    }
+
     /// Waits for an answer to be made, or for its ticket to be cancelled: then what makes it is dropped.
     ///
     /// # Errors

@@ -6,6 +6,7 @@ use millrace_catalog::access::Action;
 use millrace_engine::Session;
 use millrace_gateway::{Entry, ListenerContext};
 use millrace_runtime::Compute;
+use millrace_runtime::tasks::{TaskDescription, TaskGuard};
 use parking_lot::Mutex;
 use tonic::{Code, Status};
 
@@ -77,6 +78,11 @@ impl Call {
     pub(crate) async fn begin_again(&self, action: Action) -> Result<Session, Status> {
         *self.action.lock() = Some(action);
         self.entry.begin_again(action).await.map_err(status::from_error)
+    }
+
+    /// Begins the task of a statement.
+    pub(crate) fn start_task(&self, statement: &str) -> TaskGuard {
+        self.entry.start_task(Action::Sql, TaskDescription::text(statement))
     }
 
     /// Tells the audit that something was read.

@@ -260,6 +260,9 @@ fn paths_mean_routes() {
         ("GET /_nodes/os,jvm", "/_nodes/{metrics}", "os,jvm"),
         ("GET /_nodes/node-1", "/_nodes/{nodes}", "node-1"),
         ("GET /_nodes/stats/os", "/_nodes/stats/{metrics}", "os"),
+        ("GET /_nodes/x/hot_threads", "/_nodes/{nodes}/hot_threads", "x"),
+        ("POST /_tasks/_cancel", "/_tasks/_cancel", ""),
+        ("POST /_tasks/a:1/_cancel", "/_tasks/{task_id}/_cancel", "a:1"),
         ("HEAD /a", "/{index}", "a"),
     ] {
         assert_eq!(of(line), Ok((path, captured.to_owned())), "{line}");
@@ -274,7 +277,7 @@ fn paths_mean_routes() {
         "/a/t/_explain",
         "/a/b/c/d/e",
         "/_nodes/usage",
-        "/_nodes/x/hot_threads",
+        "/_nodes/x/usage",
     ] {
         for method in ["GET", "POST"] {
             assert_eq!(of(&format!("{method} {path}")), Err(Vec::new()), "{path}");

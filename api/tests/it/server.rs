@@ -27,6 +27,7 @@ async fn bind(node: &Node, listen: SocketAddr, tls: Option<TlsFiles>) -> Result<
         audit: AuditConfig::default(),
         notifications: millrace_notifications::Config::default(),
         max_content_length: 1 << 20,
+        operation: millrace_api::OperationConfig::default(),
     };
     Server::bind(config, node.api.engine.clone(), node.api.search.clone()).await
 }
@@ -166,6 +167,7 @@ async fn attempts_are_bounded_an_address_and_who_was_right_is_served() {
         audit: AuditConfig::default(),
         notifications: millrace_notifications::Config::default(),
         max_content_length: 1 << 20,
+        operation: millrace_api::OperationConfig::default(),
     };
     let server = Server::bind(config, node.api.engine.clone(), node.api.search.clone()).await.unwrap();
     let address = server.local_addr()[0];

@@ -8,6 +8,7 @@ use std::any::Any;
 use std::sync::Arc;
 use std::time::Duration;
 
+use futures::FutureExt;
 use millrace_catalog::access::{self, Refusals};
 use millrace_dsl::body::SearchBody;
 use millrace_dsl::json;
@@ -15,6 +16,7 @@ use millrace_dsl::params::{Params, Scope};
 use millrace_dsl::query::Query;
 use millrace_dsl::sort::{self, SortBy, SortKey};
 use millrace_engine::{Action, DocResult, RefreshPolicy, Session, WriteOp, WriteOutcome};
+use millrace_runtime::tasks::TaskCancelled;
 use millrace_runtime::{Error as StorageError, Instant, Kind};
 use millrace_search::fetch;
 use millrace_search::searcher::{Search, slice_of};
@@ -168,11 +170,6 @@ impl Request {
         if let Some(text) = params.take("sort") {
             sort.extend(sort::parse_param(&text)?);
         }
-        if params.boolean("wait_for_completion")? == Some(false) {
-            return Err(Error::IllegalArgument(
-                "[wait_for_completion] must be true: tasks are not supported".to_owned(),
-            ));
-        }
         let request = Self {
             query: query.ok_or_else(|| Error::Validation("query is missing".to_owned()))?,
             sort,
@@ -316,6 +313,9 @@ pub(crate) async fn run(
 ) -> Result<Outcome> {
     let OpenedRequest { session, expression, params, body, now_ms: started_ms } = opened;
     let mut request = Request::parse(params, body.as_ref())?;
+    if let Some(task) = session.task() {
+        task.set_cancellable();
+    }
     let searcher = service.searcher()?;
     let (work, _ends) = searcher.begin();
     // What is deleted has to be seen.
@@ -351,12 +351,16 @@ pub(crate) async fn run(
     let mut tally = Tally::new(request.slices);
     let mut throttled_ms = 0;
     let mut after = None;
-    let ended: Result<()> = async {
+    // Whether it ends because its task is cancelled.
+    let ended: Result<bool> = async {
         loop {
             let left = request.max_docs.map_or(u64::MAX, |max| max.saturating_sub(tally.sum.handled()));
             let size = request.batch.min(usize::try_from(left).unwrap_or(usize::MAX));
             if size == 0 {
-                break;
+                return Ok(false);
+            }
+            if session.check_cancelled().is_err() {
+                return Ok(true);
             }
             let search = Search {
                 sort,
@@ -366,7 +370,9 @@ pub(crate) async fn run(
                 terminate_after: request.terminate_after,
                 ..Search::new(Arc::clone(&snapshot), &request.query, started_ms, &work)
             };
-            let found = searcher.find(search).await?;
+            let Some(found) = unless_cancelled(session, searcher.find(search)).await? else {
+                return Ok(true);
+            };
             if !found.failures.is_empty() {
                 return Err(Error::SearchPhase { failures: found.failures });
             }
@@ -374,10 +380,11 @@ pub(crate) async fn run(
                 tally.sum.total = total.min(request.max_docs.unwrap_or(u64::MAX));
             }
             let addresses = &found.rows.addresses;
-            let Some(last) = addresses.len().checked_sub(1) else { break };
+            let Some(last) = addresses.len().checked_sub(1) else { return Ok(false) };
             // A batch is held until the next one is looked for.
             let (batch, parts) = (work.part(), RowParts { source: false, versions: true });
-            let rows = fetch::rows(&snapshot, addresses, parts, &searcher.compute, &batch).await?;
+            let fetched = fetch::rows(&snapshot, addresses, parts, &searcher.compute, &batch);
+            let Some(rows) = unless_cancelled(session, fetched).await? else { return Ok(true) };
             let mut ops = Vec::with_capacity(rows.len());
             let mut owners = Vec::with_capacity(rows.len());
             for (address, row) in addresses.iter().zip(rows) {
@@ -402,9 +409,14 @@ pub(crate) async fn run(
             let outcomes = session.write(ops, RefreshPolicy::None, request.timeout).await?;
             let ends =
                 tally.take(outcomes, owners.into_iter().zip(named), request.proceed, session.refusals());
+            if let Some(task) = session.task() {
+                task.set_progress(
+                    Value::Object(tally.sum.to_json(throttled_ms, request.per_second)).to_string(),
+                );
+            }
             let done = addresses.len() < size || tally.sum.handled() >= request.max_docs.unwrap_or(u64::MAX);
             if ends || done {
-                break;
+                return Ok(false);
             }
             after =
                 Some(found.order.point(&found.rows.keys, last, found.rows.scores[last], addresses[last])?);
@@ -414,23 +426,40 @@ pub(crate) async fn run(
                 throttled_ms += pause_ms;
             }
         }
-        Ok(())
     }
     .await;
     // Also of what was deleted before it failed.
-    if request.refresh {
+    let refreshed: Result<()> = if request.refresh {
         let refreshed = async {
             let indices = target::resolve(session, expression, &request.scope.options)?;
             Ok(session.refresh(&indices).await?)
         };
-        ended.and(refreshed.await)?;
+        refreshed.await
     } else {
-        ended?;
-    }
+        Ok(())
+    };
+    let is_cancelled = ended?;
+    refreshed?;
+    let cancelled = session.check_cancelled().err().filter(|_| is_cancelled);
+    let took_ms = service.now_ms() - started_ms;
+    Ok(answer(tally, &request, took_ms, throttled_ms, cancelled))
+}
+
+/// Makes the answer of an operation. `cancelled` tells that its task was: what it has deleted until then counts.
+fn answer(
+    tally: Tally,
+    request: &Request,
+    took_ms: i64,
+    throttled_ms: u64,
+    cancelled: Option<TaskCancelled>,
+) -> Outcome {
     let Tally { sum, slices, failures, status, .. } = tally;
     let mut answer = Map::new();
-    answer.insert("took".into(), json!((service.now_ms() - started_ms).max(0)));
+    answer.insert("took".into(), json!(took_ms.max(0)));
     answer.insert("timed_out".into(), json!(false));
+    if let Some(TaskCancelled { reason }) = cancelled {
+        answer.insert("canceled".into(), json!(&*reason));
+    }
     answer.extend(sum.to_json(throttled_ms, request.per_second));
     if request.slices > 1 {
         let slices: Vec<Value> = slices
@@ -446,7 +475,25 @@ pub(crate) async fn run(
         answer.insert("slices".into(), json!(slices));
     }
     answer.insert("failures".into(), json!(failures));
-    Ok(Outcome::json(status, Value::Object(answer)))
+    Outcome::json(status, Value::Object(answer))
+}
+
+/// Does work that changes nothing; `None` where the task of the session is cancelled before it is done.
+async fn unless_cancelled<T>(session: &Session, work: impl Future<Output = Result<T>>) -> Result<Option<T>> {
+    match session.task() {
+        None => work.await.map(Some),
+        Some(task) => task.run(work).await.map_or(Ok(None), |done| done.map(Some)),
+    }
+}
+
+/// Checks a request before its work begins behind an answer.
+pub(crate) fn check(opened: OpenedRequest<'_>) -> Result<()> {
+    let OpenedRequest { session, expression, params, body, .. } = opened;
+    let request = Request::parse(params, body.as_ref())?;
+    let reading = session.doing(access::Action::Search)?;
+    let indices = target::resolve(&reading, expression, &request.scope.options)?;
+    let metas: Vec<_> = indices.iter().map(|index| index.meta()).collect();
+    Ok(session.check_all(metas.iter().map(|meta| &*meta.name))?)
 }
 
 /// Lets time pass that a request is throttled for, for as long as its sender may do what it asks and the server goes on.
@@ -457,7 +504,10 @@ async fn pause(
 ) -> Result<()> {
     let ends = Instant::now() + time;
     while Instant::now() < ends {
-        tokio::time::sleep(LOOK_EVERY.min(ends.saturating_duration_since(Instant::now()))).await;
+        let slept = tokio::time::sleep(LOOK_EVERY.min(ends.saturating_duration_since(Instant::now())));
+        if unless_cancelled(session, slept.map(Ok)).await?.is_none() {
+            return Ok(());
+        }
         match session.again().await {
             // There is no telling now who sends it: the next look may tell.
             Err(StorageError::Rejected(_)) => {}

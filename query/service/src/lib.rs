@@ -16,10 +16,13 @@ mod request;
 mod service;
 mod skip;
 mod throttled;
+mod timings;
 mod visibility;
 
 pub use self::service::{Config, MAX_SEARCHES, Outcome, OutcomeBody, SearchService, TextPage, TextParts};
+pub use self::timings::SearchTimings;
 pub use millrace_matching::filters;
+pub use millrace_matching::pinned::PinnedFigures;
 pub use millrace_matching::rules::{check as check_rule, check_kept as check_kept_filter};
 pub use millrace_sql::batches::{Batches, MemoryHold, Messages};
 pub use millrace_sql::describe::StatementDescription;

@@ -47,6 +47,7 @@ use crate::contexts::{Contexts, Kind, settings};
 use crate::delete_by_query;
 use crate::request::LongestLife;
 use crate::throttled::Throttled;
+use crate::timings::SearchTimings;
 use crate::visibility::ByRules;
 
 /// The section of the configuration that queries have.
@@ -132,6 +133,7 @@ pub struct SearchService {
     cursors: Arc<Contexts<Cursor>>,
     pins: Option<PinnedMemory>,
     pub(crate) throttled: Throttled,
+    timings: Arc<SearchTimings>,
     config: Config,
     /// Visibility of documents by id for the engine, for as long as this service lives.
     _visibility: Option<Arc<dyn Visibility>>,
@@ -196,6 +198,7 @@ impl SearchService {
             cursors,
             pins,
             throttled: Throttled::default(),
+            timings: Arc::default(),
             config,
             _visibility: visibility,
         }
@@ -217,9 +220,15 @@ impl SearchService {
             cursors: Arc::clone(&self.cursors),
             pins: self.pins.clone(),
             throttled: self.throttled.clone(),
+            timings: Arc::clone(&self.timings),
             config: self.config.clone(),
             _visibility: self._visibility.clone(),
         }
+    }
+
+    /// Returns the durations of searches and statements.
+    pub fn timings(&self) -> &Arc<SearchTimings> {
+        &self.timings
     }
 
     /// Returns the memory and disk space that open contexts hold.
@@ -369,6 +378,20 @@ impl SearchService {
             let opened = self.open(session, expression, "_delete_by_query", params, body)?;
             delete_by_query::run(self, opened, held).await
         })
+    }
+
+    /// Checks a `_delete_by_query` that is to run behind its answer.
+    ///
+    /// # Errors
+    /// Those that the request has before it deletes anything.
+    pub fn check_delete_by_query(
+        &self,
+        session: &Session,
+        expression: &str,
+        params: Vec<(String, String)>,
+        body: Option<Value>,
+    ) -> Result<()> {
+        delete_by_query::check(self.open(session, expression, "_delete_by_query", params, body)?)
     }
 }
 

@@ -19,6 +19,7 @@ use millrace_notifications::NotificationReason;
 use millrace_query::QueryContext;
 use millrace_rules::engine::{Engine as Core, Operation, Rule};
 use millrace_rules::{Bounds, Span, Time, Timing};
+use millrace_runtime::tasks::{TaskCancelled, TaskDescription, TaskGuard, TaskSpec};
 use millrace_runtime::{Error as StorageError, Priority};
 use serde_json::Value;
 use tokio::sync::{Semaphore, SemaphorePermit};
@@ -282,6 +283,10 @@ fn written(
     RuleOutput { alerts, changes }
 }
 
+fn cancelled(cancelled: TaskCancelled) -> Error {
+    Error::Conflict(cancelled.to_string())
+}
+
 /// A rule on its way over what is stored.
 struct Replay {
     engine: Arc<Engine>,
@@ -295,6 +300,7 @@ struct Replay {
     /// Time that passes at once: windows of a long silence are closed some at a time.
     stride: Span,
     problems: Vec<String>,
+    task: TaskGuard,
     _turn: SemaphorePermit<'static>,
 }
 
@@ -302,6 +308,9 @@ impl Replay {
     async fn begin(shared: &RunnerState, mut rule: Rule, times: Range<i64>) -> Result<Self> {
         let closed = |_| Error::Storage(StorageError::Internal("no replay has a turn".to_owned()));
         let turn = TURNS.acquire().await.map_err(closed)?;
+        let description = TaskDescription::text(&format!("rule[{}], id[{}]", rule.definition.name, rule.id));
+        let spec = TaskSpec::cancellable("cluster:console/alert/replay").with_description(description);
+        let task = shared.engine.tasks().start(spec);
         rule.definition.enabled = true;
         rule.since = 0;
         let (engine, accounts) = (Arc::clone(&shared.engine), Arc::clone(&shared.accounts));
@@ -332,7 +341,7 @@ impl Replay {
         let evaluating = Some((matching, core));
         let stride = Span::from_ms(window.saturating_mul(STRIDE_WINDOWS).max(LEAST_STRIDE_MS));
         let (left, problems) = (Matches::default(), Vec::new());
-        Ok(Self { engine, reading, until, evaluating, left, stride, problems, _turn: turn })
+        Ok(Self { engine, reading, until, evaluating, left, stride, problems, task, _turn: turn })
     }
 
     /// Has time go on towards the end; `None` where it has come there.
@@ -362,8 +371,9 @@ impl Replay {
         if self.engine.is_stopping() {
             return Err(StorageError::Stopped("the server is stopping".to_owned()).into());
         }
+        self.task.check().map_err(cancelled)?;
         let read = match self.left.is_empty() {
-            true => match self.reading.next().await? {
+            true => match self.task.run(self.reading.next()).await.map_err(cancelled)?? {
                 None => return self.end().await,
                 read => read,
             },

@@ -7,6 +7,7 @@ use std::time::Duration;
 
 use millrace_runtime::Error as StorageError;
 use millrace_runtime::Instant;
+use millrace_runtime::tasks::{TaskDescription, TaskSpec};
 use parking_lot::Mutex;
 
 use crate::error::{Error, Result};
@@ -108,7 +109,12 @@ impl IntelligenceContext {
         self.store.note(id, starts).await?;
         let kept = self.store.get(id).ok_or_else(|| Error::NotFound(id.to_owned()))?;
         let mut done = RunReport::default();
-        let outcome = run::run(self, &kept, due_ms.unwrap_or(began_ms), &mut done).await;
+        let description = TaskDescription::text(&format!("rule[{}], id[{id}]", kept.definition.name));
+        let spec = TaskSpec::cancellable("cluster:console/intelligence/run").with_description(description);
+        let task = self.engine.tasks().start(spec);
+        let outcome = run::run(self, &kept, &task, due_ms.unwrap_or(began_ms), &mut done);
+        let outcome = task.scope(outcome).await;
+        drop(task);
         // What is noted as written is to be found when what became of it is looked for.
         if done.predictions > 0
             && let Err(error) = results::refresh(&self.engine).await

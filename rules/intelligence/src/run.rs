@@ -6,8 +6,8 @@ use bytes::Bytes;
 use millrace_catalog::access::Action;
 use millrace_engine::Session;
 use millrace_forecast::{Algorithm, Series, TrainedModel, seed, train};
-use millrace_runtime::Instant;
-use millrace_runtime::Priority;
+use millrace_runtime::tasks::{TaskCancelled, TaskHandle};
+use millrace_runtime::{Instant, Priority};
 
 use crate::artefacts::Artefacts;
 use crate::definition::{Definition, ValueType};
@@ -62,6 +62,7 @@ type PendingPredictions = Vec<(String, Bytes)>;
 struct RunInputs<'a> {
     shared: &'a IntelligenceContext,
     kept: &'a Arc<StoredRule>,
+    task: &'a TaskHandle,
     reader: Reader<'a>,
     origins: &'a [i64],
     /// The start of the first bucket that is read, and of the first that is not over for good.
@@ -69,13 +70,14 @@ struct RunInputs<'a> {
     settled_ms: i64,
 }
 
-/// Runs a rule as at a time. A value that cannot be predicted stops no other.
+/// Runs a rule as at a time, as a task. A value that cannot be predicted stops no other. A cancellation keeps what was written.
 ///
 /// # Errors
 /// Why nothing more was predicted, or which values were not; what was written until then is in `done`.
 pub(crate) async fn run(
     shared: &IntelligenceContext,
     kept: &Arc<StoredRule>,
+    task: &TaskHandle,
     now_ms: i64,
     done: &mut RunReport,
 ) -> Result<()> {
@@ -100,17 +102,17 @@ pub(crate) async fn run(
     let settled_ms = fill::settled(frame, shared.engine.clock().now_ms());
     done.ends_ms = Some(last + (definition.max_predictions as i64 - 1) * frame.ms());
     done.filled_ms = Some(settled_ms.min(last));
-    let session = shared.session_of(kept).await?;
+    let session = shared.session_of(kept).await?.in_task(task.clone());
     let (search, priority) = (&shared.search, Priority::Spare);
     let reader = Reader { search, session: &session, source: &source, definition, priority };
-    let course = RunInputs { shared, kept, reader, origins: &origins, from_ms, settled_ms };
+    let course = RunInputs { shared, kept, task, reader, origins: &origins, from_ms, settled_ms };
     let (mut failed, mut whole) = (Vec::new(), Ok(()));
     for value in &values {
         let mut waiting = PendingPredictions::new();
         let predicted = course.predict(*value, &mut waiting, done).await;
         // What was predicted of history before is not predicted again.
         match (value, predicted) {
-            (_, Err(error)) if !is_of_value(&error) => return Err(error),
+            (_, Err(error)) if task.check().is_err() || !is_of_value(&error) => return Err(error),
             (Some(value), Err(error)) => failed.push(format!("value [{value}]: {error}")),
             (Some(_), Ok(())) => {}
             (None, predicted) => whole = predicted,
@@ -125,6 +127,12 @@ pub(crate) async fn run(
 }
 
 impl RunInputs<'_> {
+    /// Refuses to go on where the task is cancelled, the server is stopping, or the rule is no longer what it was.
+    fn check_goes_on(&self) -> Result<()> {
+        self.task.check().map_err(cancelled)?;
+        self.shared.check_goes_on(self.kept)
+    }
+
     /// Predicts all that is to be predicted of a value.
     async fn predict(
         &self,
@@ -132,17 +140,21 @@ impl RunInputs<'_> {
         waiting: &mut PendingPredictions,
         done: &mut RunReport,
     ) -> Result<()> {
-        let Self { shared, kept, reader, origins, from_ms, settled_ms } = *self;
+        let Self { shared, kept, task, reader, origins, from_ms, settled_ms } = *self;
         let (definition, engine) = (&kept.definition, &*shared.engine);
         let last = origins.last().copied().unwrap_or(from_ms);
-        shared.check_goes_on(kept)?;
+        self.check_goes_on()?;
         let began = Instant::now();
-        let buckets = Arc::new(reader.read(value, from_ms, last).await?);
-        let begins = reader.begins(value, from_ms, &buckets).await?;
+        let read = async {
+            let buckets = Arc::new(reader.read(value, from_ms, last).await?);
+            let begins = reader.begins(value, from_ms, &buckets).await?;
+            Ok::<_, Error>((buckets, begins))
+        };
+        let (buckets, begins) = task.run(read).await.map_err(cancelled)??;
         done.prepared_ms = Some(engine.clock().now_ms());
         let measured = MeasuredSeries { from_ms, settled_ms, buckets: Arc::clone(&buckets) };
         for origin in origins {
-            shared.check_goes_on(kept)?;
+            self.check_goes_on()?;
             let end = definition.frame.between(from_ms, *origin);
             let series = window(definition, &buckets, begins, end)?;
             let step = Step { series, is_last: *origin == last };
@@ -197,7 +209,7 @@ impl RunInputs<'_> {
             return Ok(());
         }
         // Whoever has changed the rule meanwhile gets none of it: its times would not be noted.
-        shared.check_goes_on(kept)?;
+        self.check_goes_on()?;
         if done.predictions == 0 {
             let announced: &RunReport = done;
             let mut is_same = false;
@@ -215,6 +227,10 @@ impl RunInputs<'_> {
         }
         results::write(&shared.engine, documents, &mut done.predictions).await
     }
+}
+
+fn cancelled(cancelled: TaskCancelled) -> Error {
+    Error::Run(cancelled.to_string())
 }
 
 fn changed(kept: &StoredRule) -> Error {

@@ -96,6 +96,23 @@ pub(crate) static KEYS: &[Key] = &[
         "error, warn, info, debug, trace, or a filter such as info,millrace_engine=debug",
     ),
     key("log.format", Kind::Word(&["text", "json"]), "text", "text or json, a line an event, on stderr"),
+    key(
+        "log.access",
+        Kind::Bool,
+        "false",
+        "whether each request is a line of the log, with the target `access`",
+    ),
+    key(
+        "metrics.max_indices",
+        Kind::Count(10_000),
+        "100",
+        "how many indices, the largest ones, have metrics of their own; the others are summed",
+    ),
+    unset(
+        "license.public_key",
+        Kind::Text,
+        "Ed25519 key of the issuer of licences, 32 bytes in Base64; without one none can be installed",
+    ),
     key("http.max_content_length", Kind::Bytes(KB), "100MB", "greatest request body, after decompression"),
     key(
         "console.listen",

@@ -345,6 +345,11 @@ impl Settings {
                 },
                 notifications: notifications::config(self)?,
                 max_content_length: self.number("http.max_content_length"),
+                operation: millrace_api::OperationConfig {
+                    access_log: self.flag("log.access"),
+                    max_metric_indices: usize::try_from(self.number("metrics.max_indices"))?,
+                    license_key: self.license_key()?,
+                },
             },
             threads: usize::try_from(self.number("threads"))?,
             drain_timeout: Duration::from_millis(self.number("drain_timeout")),
@@ -352,6 +357,12 @@ impl Settings {
             log_json: self.text("log.format").as_deref() == Some("json"),
             strangers: self.strangers.clone(),
         })
+    }
+
+    fn license_key(&self) -> Result<Option<[u8; millrace_api::license::LICENSE_KEY_BYTES]>> {
+        let key = self.text("license.public_key");
+        let read = key.as_deref().map(millrace_api::license::read_license_key).transpose();
+        read.map_err(|error| anyhow!("license.public_key: {error}"))
     }
 
     fn admin_password(&self) -> Result<Option<String>> {

@@ -10,9 +10,11 @@ mod config;
 mod engine;
 pub mod repair;
 mod shard;
+mod slow_log;
 pub mod wal;
 
 pub use access::Session;
 pub use config::Config;
 pub use engine::*;
+pub use slow_log::SlowWork;
 pub use wal::ReplayProgress;

@@ -14,17 +14,32 @@
 //! Jobs of one set start in the order given. The queues are bounded by their callers: requests by
 //! the listener's connection limit, background jobs by the one job a shard may have.
 
+mod activity;
+
 use std::any::Any;
 use std::cell::RefCell;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
 use std::{fmt, thread};
 
+pub use self::activity::{BusyThread, PoolActivity};
+use self::activity::{JobSlot, JobSlots};
 use crate::sync::{self, Condvar, Mutex, Rank};
+use crate::tasks::current_task;
 use crate::{Error, Result};
 use futures::channel::oneshot;
 
-type Job = Box<dyn FnOnce() + Send>;
+/// A queued job, with the number of the task that queued it.
+struct Job {
+    work: Box<dyn FnOnce() + Send>,
+    task: Option<u64>,
+}
+
+impl Job {
+    fn new(work: impl FnOnce() + Send + 'static) -> Self {
+        Self { work: Box::new(work), task: current_task() }
+    }
+}
 
 /// Stack of a thread: queries are trees, evaluated by functions that call themselves.
 const STACK_BYTES: usize = 8 << 20;
@@ -76,6 +91,7 @@ struct Set {
     /// Threads that take jobs, when none waits for the network.
     size: usize,
     threads: Mutex<Threads>,
+    slots: JobSlots,
 }
 
 #[derive(Debug, Default)]
@@ -91,12 +107,13 @@ struct Threads {
 impl Set {
     fn new((niceness, name, queue, size): (i32, &'static str, &Arc<Queue>, usize)) -> Arc<Self> {
         let threads = Mutex::new(Rank::Threads, Threads::default());
-        Arc::new(Self { name, niceness, queue: Arc::clone(queue), size, threads })
+        Arc::new(Self { name, niceness, queue: Arc::clone(queue), size, threads, slots: JobSlots::default() })
     }
 
     /// Starts a thread, which is counted already.
     fn start(self: &Arc<Self>, number: usize) -> Result<()> {
-        let set = Arc::clone(self);
+        let (set, slot) = (Arc::clone(self), self.slots.add(number));
+        let started = Arc::clone(&slot);
         let work = move || {
             if set.niceness > 0 {
                 lower_priority(set.niceness);
@@ -106,11 +123,25 @@ impl Set {
             if !sync::modelled() {
                 SET.set(Some(Arc::clone(&set)));
             }
-            set.queue.run(|| set.leaves());
+            set.queue.run(|| set.leaves(), &slot);
+            set.slots.remove(&slot);
         };
         sync::spawn_thread(format!("{}-{number}", self.name), Some(STACK_BYTES), work)
+            .inspect_err(|_| self.slots.remove(&started))
             .map_err(|source| Error::io("start thread", self.name, source))?;
         Ok(())
+    }
+
+    /// Describes what its threads do now.
+    fn activity(&self) -> PoolActivity {
+        let queue = &self.queue;
+        PoolActivity {
+            name: self.name,
+            threads: self.size,
+            queued: queue.queued.load(Ordering::Relaxed),
+            completed: queue.completed.load(Ordering::Relaxed),
+            busy: self.slots.busy(),
+        }
     }
 
     /// Returns whether the thread that asks is one too many, and ends.
@@ -176,6 +207,8 @@ struct Queue {
     queued: AtomicUsize,
     /// Threads that wait for a job, or were woken for one and have not run yet.
     idle: AtomicUsize,
+    /// Jobs that have ended.
+    completed: AtomicU64,
 }
 
 impl Default for Queue {
@@ -185,6 +218,7 @@ impl Default for Queue {
             ready: Condvar::default(),
             queued: AtomicUsize::new(0),
             idle: AtomicUsize::new(0),
+            completed: AtomicU64::new(0),
         }
     }
 }
@@ -204,7 +238,7 @@ impl Queue {
     }
 
     /// Runs jobs until there are to be no more, or the thread is not needed any more.
-    fn run(&self, leaves: impl Fn() -> bool) {
+    fn run(&self, leaves: impl Fn() -> bool, slot: &JobSlot) {
         loop {
             if leaves() {
                 return;
@@ -225,9 +259,12 @@ impl Queue {
                 }
             };
             // A job that panics is a defect; its caller sees the dropped channel, the thread goes on.
-            if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job)) {
+            slot.begin(job.task);
+            if let Err(panic) = std::panic::catch_unwind(std::panic::AssertUnwindSafe(job.work)) {
                 tracing::error!(reason = panic_text(&*panic), "a compute job panicked");
             }
+            slot.end();
+            self.completed.fetch_add(1, Ordering::Relaxed);
         }
     }
 }
@@ -251,6 +288,8 @@ struct Inner {
     follow: Arc<Queue>,
     background: Arc<Queue>,
     spare: Arc<Queue>,
+    /// The sets of threads, by falling priority.
+    sets: Vec<Arc<Set>>,
     threads: usize,
 }
 
@@ -286,6 +325,7 @@ impl Compute {
         let follow = Arc::new(Queue::default());
         let background = Arc::new(Queue::default());
         let spare = Arc::new(Queue::default());
+        let mut sets = Vec::new();
         for (niceness, name, queue, count) in [
             (0, "read", &foreground, threads),
             (INGEST_NICENESS, "ingest", &ingest, threads),
@@ -299,13 +339,20 @@ impl Compute {
             for number in 0..count {
                 set.start(number)?;
             }
+            sets.push(set);
         }
-        Ok(Self { inner: Arc::new(Inner { foreground, ingest, flush, follow, background, spare, threads }) })
+        let inner = Inner { foreground, ingest, flush, follow, background, spare, sets, threads };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Counts the threads of a priority.
     pub fn threads(&self) -> usize {
         self.inner.threads
+    }
+
+    /// Describes what the threads of each priority do now.
+    pub fn pools(&self) -> Vec<PoolActivity> {
+        self.inner.sets.iter().map(|set| set.activity()).collect()
     }
 
     /// Runs a job and waits for its result. Dropping the future leaves a queued job to run; a job
@@ -338,7 +385,7 @@ impl Compute {
             Priority::Background => &self.inner.background,
             Priority::Spare => &self.inner.spare,
         };
-        queue.push(Box::new(job));
+        queue.push(Job::new(job));
     }
 
     /// Does something of each of so many parts, on the calling thread and on others of a priority that are free, and returns what came of
@@ -477,13 +524,13 @@ mod tests {
     #[test]
     fn a_core_is_wanted_only_where_a_thread_is_free_for_a_job() {
         let queue = Queue::default();
-        queue.push(Box::new(|| {}));
+        queue.push(Job::new(|| {}));
         assert!(!queue.wants_core(), "all threads are busy: no core would help");
         queue.idle.fetch_add(1, Ordering::Relaxed);
         assert!(queue.wants_core());
         queue.idle.fetch_sub(1, Ordering::Relaxed);
         queue.jobs.lock().1 = true;
-        queue.run(|| false);
+        queue.run(|| false, &JobSlot::default());
         assert_eq!(queue.queued.load(Ordering::Relaxed), 0);
         assert!(!queue.wants_core());
     }

@@ -2,7 +2,7 @@
 //!
 //! Every other crate of the store builds on it, and it knows nothing of indices. [`Error`] and its [`Kind`] say what a
 //! caller must do; [`Compute`] runs CPU work beside the asynchronous runtime; [`sync`] has the locks in the one order in
-//! which they are taken; [`disk`] is the file system, real or simulated.
+//! which they are taken; [`disk`] is the file system, real or simulated; [`tasks`] lists the work that runs now and cancels it.
 
 pub mod clock;
 mod compute;
@@ -10,12 +10,17 @@ pub mod disk;
 pub mod error;
 mod event_loop;
 mod generational_cache;
+mod histogram;
 pub mod murmur;
 pub mod sync;
+pub mod tasks;
 pub mod weighted_lru;
 
 pub use clock::{Clock, Instant, ManualClock, SharedClock, SystemClock};
-pub use compute::{Compute, Priority, panic_text, run_behind_reads, run_promptly, wait_for_network};
+pub use compute::{
+    BusyThread, Compute, PoolActivity, Priority, panic_text, run_behind_reads, run_promptly, wait_for_network,
+};
 pub use error::{Error, Kind, Result};
 pub use event_loop::{EventHandler, EventLoop, EventSender, Mailbox};
 pub use generational_cache::GenerationalCache;
+pub use histogram::{DurationHistogram, HistogramSnapshot};

@@ -11,7 +11,7 @@
 use std::time::Duration;
 
 use millrace_catalog::metadata::{IndexMeta, IndicesOptions, Metadata};
-use millrace_engine::{NodeFault, ShardFault};
+use millrace_engine::{NodeFault, Session, ShardFault};
 use millrace_runtime::Instant;
 use serde_json::{Map, Value, json};
 
@@ -69,9 +69,9 @@ pub(super) struct Health {
     /// Those that answer nothing.
     pub(super) lost: u64,
     /// Those that serve, but for what needs a damaged file.
-    unreadable: u64,
+    pub(super) unreadable: u64,
     /// Those that serve and whose upkeep fails.
-    failing: u64,
+    pub(super) failing: u64,
 }
 
 impl Health {
@@ -120,9 +120,13 @@ impl std::iter::Sum for Health {
 
 /// Tells of each shard of an index what it cannot do, if anything.
 pub(super) fn faults(api: &Api, meta: &IndexMeta) -> Vec<Option<ShardFault>> {
+    faults_in(&api.session, &api.session.metadata(), meta)
+}
+
+fn faults_in(session: &Session, metadata: &Metadata, meta: &IndexMeta) -> Vec<Option<ShardFault>> {
     // Nothing is written to it any more.
-    let usual = api.session.metadata().is_flooded(&meta.name).then_some(ShardFault::Failing);
-    let faults = api.session.index(&meta.name).map(|index| index.faults());
+    let usual = metadata.is_flooded(&meta.name).then_some(ShardFault::Failing);
+    let faults = session.index(&meta.name).map(|index| index.faults());
     let faults = faults.unwrap_or_else(|_| vec![None; meta.shards as usize]);
     faults.into_iter().map(|fault| fault.or(usual)).collect()
 }
@@ -143,6 +147,11 @@ fn damaged_shards(api: &Api, metas: &[std::sync::Arc<IndexMeta>]) -> Vec<String>
         })
     });
     each.take(MOST_TOLD).collect()
+}
+
+/// Counts the shards of an index, as a session with its metadata sees it.
+pub(super) fn of_index_in(session: &Session, metadata: &Metadata, meta: &IndexMeta) -> Health {
+    Health::new(&faults_in(session, metadata, meta))
 }
 
 /// Counts the shards of an index.

@@ -80,12 +80,21 @@ pub(crate) async fn force_merge(api: &Api, request: &mut Request, index: &str) -
     let only_expunge = options::flag(&mut request.params, "only_expunge_deletes")?;
     // Stored segments are merged, so there is a flush first, whatever this says.
     request.params.take_bool("flush")?;
+    let waits = request.params.take_bool("wait_for_completion")?.unwrap_or(true);
     let metas = targets(api, request, index)?;
     request.finish()?;
     let indices = running(api, &metas)?;
     // Rows are dropped where segments are rewritten: getting rid of deletions is a merge into one.
     let segments = if only_expunge { 1 } else { segments.unwrap_or(usize::MAX) };
+    if !waits {
+        return api.detach(move |session| async move {
+            session.force_merge(&indices, segments).await?;
+            session.check_cancelled()?;
+            Ok(done(&metas))
+        });
+    }
     api.session.force_merge(&indices, segments).await?;
+    api.session.check_cancelled()?;
     Ok(done(&metas))
 }
 

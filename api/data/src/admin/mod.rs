@@ -13,9 +13,12 @@ mod cgroup;
 pub(crate) mod cluster;
 pub(crate) mod field_mapping;
 pub(crate) mod health;
+pub(crate) mod hot_threads;
 pub(crate) mod indices;
+pub(crate) mod license;
 pub(crate) mod maintenance;
 pub(crate) mod mappings;
+pub(crate) mod metrics;
 mod node;
 pub(crate) mod nodes;
 mod options;
@@ -27,4 +30,5 @@ pub(crate) mod tasks;
 pub(crate) mod templates;
 
 pub use cgroup::memory_limit;
+pub use metrics::left_out_families;
 pub use process::anonymous_bytes;

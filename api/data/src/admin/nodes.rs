@@ -283,6 +283,7 @@ fn indices(api: &Api, sections: &Sections, level: &str) -> Value {
         state.indices().filter(|meta| meta.open).map(|meta| (meta, stats::figures(api, meta))).collect();
     let mut shown =
         stats::render(&stats::sum(counted.iter().flat_map(|(_, shards)| shards)), sections, now_ms);
+    add_durations(api, &mut shown);
     if level == "indices" {
         let indices: Map<String, Value> = counted
             .iter()
@@ -306,6 +307,26 @@ fn indices(api: &Api, sections: &Sections, level: &str) -> Value {
         shown.insert("shards".into(), indices.into());
     }
     shown.into()
+}
+
+/// Adds what is measured for the node as a whole: searches and writes are on several indices.
+fn add_durations(api: &Api, shown: &mut Map<String, Value>) {
+    let (engine, search) = (api.session.timings(), api.search.timings());
+    let (fetch_ms, fetches) = search.fetch.totals();
+    for (section, member, value) in [
+        ("indexing", "index_time_in_millis", engine.write.totals().0),
+        ("search", "query_time_in_millis", search.query.totals().0),
+        ("search", "fetch_time_in_millis", fetch_ms),
+        ("search", "fetch_total", fetches),
+        ("merges", "total_time_in_millis", engine.compaction.totals().0),
+        ("refresh", "total_time_in_millis", engine.refresh.totals().0),
+        ("refresh", "external_total_time_in_millis", engine.refresh.totals().0),
+        ("flush", "total_time_in_millis", engine.flush.totals().0),
+    ] {
+        if let Some(section) = shown.get_mut(section) {
+            section[member] = value.into();
+        }
+    }
 }
 
 fn stats_section(

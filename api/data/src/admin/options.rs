@@ -60,6 +60,11 @@ pub(super) fn active_shards(params: &mut Params) -> Result<(), Error> {
     }
 }
 
+/// Takes a flag that has a value of its own where absent.
+pub(super) fn flag_or(params: &mut Params, name: &str, absent: bool) -> Result<bool, Error> {
+    Ok(params.take_bool(name)?.unwrap_or(absent))
+}
+
 /// Takes a flag that is false where absent.
 pub(super) fn flag(params: &mut Params, name: &str) -> Result<bool, Error> {
     Ok(params.take_bool(name)?.unwrap_or(false))

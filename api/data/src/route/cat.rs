@@ -1,7 +1,7 @@
 //! `_cat`: tables for people.
 
 use super::{DataApi, Route, routes};
-use crate::admin::cat::{cluster, help, indices, names, nodes, segments, shards};
+use crate::admin::cat::{cluster, help, indices, names, nodes, segments, shards, tasks};
 
 pub(super) fn routes() -> Vec<Route<DataApi>> {
     routes! { |_served: DataApi, api, request|
@@ -28,5 +28,6 @@ pub(super) fn routes() -> Vec<Route<DataApi>> {
         read GET, "/_cat/plugins", () NodesInfo => nodes::plugins(api, request);
         read GET, "/_cat/nodeattrs", () NodesInfo => nodes::attributes(request);
         read GET, "/_cat/pending_tasks", () Tasks => cluster::pending_tasks(request);
+        read GET, "/_cat/tasks", () Tasks => tasks::get(api, request);
     }
 }

@@ -3,7 +3,7 @@
 use millrace_catalog::metadata::TemplateKind::{Component, Index, Legacy};
 
 use super::{DataApi, Route, RouteCondition, routes};
-use crate::admin::{cluster, health, nodes, tasks, templates};
+use crate::admin::{cluster, health, hot_threads, metrics, nodes, tasks, templates};
 
 /// One segment is a list of metrics where all of it are some, and of nodes where not.
 const METRICS: RouteCondition =
@@ -22,8 +22,14 @@ pub(super) fn routes() -> Vec<Route<DataApi>> {
         read GET, "/_cluster/stats", () ClusterStats => cluster::statistics(api, request, "_all");
         read GET, "/_cluster/stats/nodes/{node}", (node) ClusterStats => cluster::statistics(api, request, node);
         read GET, "/_cluster/pending_tasks", () Tasks => cluster::pending_tasks(request);
-        read GET, "/_tasks", () Tasks => tasks::list(api, request);
+        read GET, "/_prometheus/metrics", () Metrics => metrics::get(api, request).await;
+        read GET, "/_tasks", () Tasks => tasks::list(api, request).await;
+        read GET, "/_tasks/{task_id}", (task_id) GetTask => tasks::get(api, request, task_id).await;
+        change POST, "/_tasks/_cancel", () CancelTasks => tasks::cancel(api, request, None).await;
+        change POST, "/_tasks/{task_id}/_cancel", (task_id) CancelTasks => tasks::cancel(api, request, Some(task_id)).await;
 
+        read GET, "/_nodes/hot_threads", () HotThreads => hot_threads::get(api, request, "_all");
+        read GET, "/_nodes/{nodes}/hot_threads", (nodes) HotThreads => hot_threads::get(api, request, nodes);
         read GET, "/_nodes", () NodesInfo => nodes::info(api, request, "_all", None);
         read GET, "/_nodes/{metrics}", (metrics) NodesInfo if METRICS => nodes::info(api, request, "_all", Some(metrics));
         read GET, "/_nodes/{nodes}", (nodes) NodesInfo => nodes::info(api, request, nodes, None);

@@ -1,6 +1,7 @@
 //! Users, roles, role mappings, API keys and logins.
 
 use super::{DataApi, Route, routes};
+use crate::admin::license;
 use crate::security::{api_keys, login, mappings, opensearch, privileges, roles, users};
 
 pub(super) fn routes() -> Vec<Route<DataApi>> {
@@ -9,6 +10,11 @@ pub(super) fn routes() -> Vec<Route<DataApi>> {
         change DELETE, "/_service/login", () Own => login::logout(api, request).await;
         change PUT POST, "/_service/accounts", () PutSecurity => login::put_account(api, request).await;
         change PUT POST, "/_service/user/password", () Own => login::put_password(api, request).await;
+        read GET, "/_service/license", () GetLicense => license::get(api, request);
+        change POST, "/_service/license", () PutLicense => license::install(api, request).await;
+        change POST, "/_service/license/reload", () PutLicense => license::reload(api, request).await;
+        read GET, "/_license", () GetLicense => license::basic(api, request);
+        read GET, "/_xpack", () GetLicense => license::xpack(api, request);
         change POST, "/_service/auth/reload", () PutSecurity => login::reload(api, request).await;
 
         read GET, "/_security/_authenticate", () Own => users::authenticate(api, request).await;

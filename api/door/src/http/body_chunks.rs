@@ -5,7 +5,10 @@
 //! off.
 
 use std::fmt;
+use std::future::poll_fn;
 use std::io::Write;
+use std::sync::Arc;
+use std::task::Poll;
 
 use bytes::Bytes;
 use flate2::Compression;
@@ -13,7 +16,9 @@ use flate2::write::GzEncoder;
 use futures::stream::{self, BoxStream, Stream, StreamExt, TryStreamExt};
 use http_body::Frame;
 use http_body_util::{Either, Full, StreamBody};
+use millrace_runtime::tasks::TaskGuard;
 use millrace_runtime::{Compute, Priority};
+use parking_lot::Mutex;
 
 /// Compression level of answers.
 pub(super) const GZIP_LEVEL: Compression = Compression::new(3);
@@ -48,6 +53,33 @@ impl BodyChunks {
         parts: impl Stream<Item = Result<Bytes, E>> + Send + 'static,
     ) -> Self {
         Self(parts.map_err(BrokenOff::new).boxed())
+    }
+
+    /// Has the chunks belong to a task, which ends with them. A cancellation of the task ends what makes them, whether the client
+    /// takes them or not.
+    pub(crate) fn in_task(self, task: TaskGuard) -> Self {
+        let chunks = Arc::new(Mutex::new(Some(self.0)));
+        let (watched, handle) = (Arc::clone(&chunks), task.handle());
+        tokio::spawn(async move {
+            tokio::select! {
+                _ = handle.cancelled() => drop(watched.lock().take()),
+                () = handle.ended() => {}
+            }
+        });
+        let start = Some((chunks, task));
+        let in_task = stream::try_unfold(start, |state| async move {
+            let Some((chunks, task)) = state else { return Ok(None) };
+            let next = poll_fn(|context| match chunks.lock().as_mut() {
+                Some(chunks) => chunks.try_poll_next_unpin(context),
+                // The cancellation is told in place of it.
+                None => Poll::Pending,
+            });
+            match task.run(next).await {
+                Ok(next) => Ok(next.transpose()?.map(|chunk| (chunk, Some((chunks, task))))),
+                Err(cancelled) => Err(BrokenOff::new(cancelled)),
+            }
+        });
+        Self(in_task.boxed())
     }
 
     /// Compresses them, on the threads of `compute`.

@@ -23,7 +23,7 @@ mod yaml;
 use std::sync::Arc;
 
 use bytes::Bytes;
-use http::Method;
+use http::{HeaderValue, Method};
 use millrace_listen::ReservedBody;
 use serde_json::Value;
 
@@ -54,6 +54,8 @@ pub struct Request {
     pub answer: MemoryAllowance,
     /// Filter of the answer.
     pub filter: Arc<FilterPath>,
+    /// The header `Accept`, for answers with media types of their own.
+    pub accept: Option<HeaderValue>,
     /// Reservation of its body, until the request ends or somebody takes it.
     pub held: Option<ReservedBody>,
 }

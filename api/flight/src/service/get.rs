@@ -40,6 +40,7 @@ pub(super) fn opened(call: &Call, bytes: &Bytes) -> Result<Ticket, Status> {
 pub(super) async fn get(call: &Call, ticket: FlightTicket) -> Result<Messages<FlightData>, Status> {
     let ticket = opened(call, &ticket.ticket)?;
     let place = call.shared.running.begin(ticket.id, call.user)?;
+    let place = place.in_task(call.start_task(&shown(call, &ticket)));
     let (schema, answer) = place.make(answer(call, &ticket)).await?;
     let compute = call.compute();
     let schema = described(compute, schema, &ticket).await?;
@@ -101,6 +102,22 @@ async fn answer(call: &Call, ticket: &Ticket) -> Result<(SchemaRef, Answer), Sta
             Ok((schema, Answer::Batches(batches)))
         }
         Kind::Handle => Err(status::internal(&"a handle is no ticket")),
+    }
+}
+
+/// Returns the statement that a ticket is for; nothing of one for a listing.
+fn shown(call: &Call, ticket: &Ticket) -> String {
+    match ticket.kind {
+        Kind::Statement | Kind::Update => String::from_utf8_lossy(&ticket.body).into_owned(),
+        Kind::Prepared => {
+            let mut body = ticket.body.clone();
+            let mut id = Id::default();
+            let read = body.try_copy_to_slice(&mut id).ok();
+            let prepared =
+                read.and_then(|()| call.shared.handles.get(&call.owner, &id, call.shared.now_ms()).ok());
+            prepared.map(|prepared| prepared.query.to_string()).unwrap_or_default()
+        }
+        Kind::Listing | Kind::Handle => String::new(),
     }
 }
 

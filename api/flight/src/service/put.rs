@@ -34,7 +34,7 @@ pub(super) async fn put(call: &Call, mut rest: Streaming<FlightData>) -> Result<
     let nothing = || {
         Status::invalid_argument("the first message of DoPut has a descriptor with a command of Flight SQL")
     };
-    let _place = call.shared.running.begin(rand::random(), call.user)?;
+    let place = call.shared.running.begin(rand::random(), call.user)?;
     let mut first = message(&mut rest).await?.ok_or_else(nothing)?;
     // Its length was bounded as it came (`framing`). Nothing of it is kept: its path takes more than what is counted, its command is a
     // part of the whole message.
@@ -50,7 +50,8 @@ pub(super) async fn put(call: &Call, mut rest: Streaming<FlightData>) -> Result<
             // The end of the request is not waited for: drivers of JDBC end it when they have the answer.
             let session = call.begin(Action::Sql)?;
             let search = &call.shared.listener.node.search;
-            counted(statement::update(search, &session, &command.query, None).await?)
+            let place = place.in_task(call.start_task(&command.query));
+            counted(place.make(statement::update(search, &session, &command.query, None)).await?)
         }
         Command::CommandPreparedStatementQuery(command) => bind(call, command, sent).await,
         Command::CommandPreparedStatementUpdate(command) => update(call, command, sent).await,
@@ -103,7 +104,9 @@ async fn update(
     // The values may have taken long to arrive.
     let session = call.begin_again(Action::Sql).await?;
     let search = &call.shared.listener.node.search;
-    counted(statement::update_each(search, &session, &prepared).await?)
+    let task = call.start_task(&prepared.query);
+    let updated = task.run(statement::update_each(search, &session, &prepared)).await;
+    counted(updated.map_err(|cancelled| Status::cancelled(cancelled.to_string()))??)
 }
 
 /// Reads values for parameters: a row a set of them. `None` where none are sent.

@@ -75,6 +75,7 @@ impl Node {
             audit: AuditConfig::default(),
             notifications: millrace_notifications::Config::default(),
             max_content_length: 100 << 20,
+            operation: millrace_api::OperationConfig::default(),
         };
         let mut server = Server::bind(config, engine, search).await.unwrap();
         let mut listener = None;

@@ -15,6 +15,7 @@ use millrace_dsl::query::{MatchNoneQuery, Query};
 use millrace_engine::Session;
 use millrace_matching::pinned::PinnedSnapshot;
 use millrace_matching::table::TableSnapshot;
+use millrace_runtime::Instant;
 use millrace_search::response::{Answer, HitList, RenderOptions};
 use millrace_search::searcher::{refused_by_all, shown, window};
 use millrace_target::access_checkpoint::check_access;
@@ -114,6 +115,7 @@ impl SearchService {
         let (snapshot, render_options, work) = (&snapshot, &render_options, &work);
         let search =
             RunningSearch { searcher, request, query, snapshot, render_options, limits, started_ms, work };
+        let began = Instant::now();
         let mut found = search.find((from, size), grouping.as_ref()).await?;
         let mut aggregated = AggregationAnswer::default();
         if let Some(aggregation) = aggregation {
@@ -121,12 +123,14 @@ impl SearchService {
         }
         let suggestions = search.suggest(&mut found).await?;
         let queried_ms = self.now_ms();
+        self.timings.queried(session, snapshot, began.elapsed(), found.total.map(|(total, _)| total));
         search.in_time(found.timed_out)?;
         if !request.allow_partial && !found.failures.is_empty() {
             return Err(Error::SearchPhase { failures: found.failures });
         }
-        let mut fetched_ms = queried_ms;
+        let (mut fetched_ms, fetching) = (queried_ms, Instant::now());
         let hits = search.fetch(&mut found, || fetched_ms = self.now_ms()).await?;
+        self.timings.fetched(session, snapshot, fetching.elapsed());
         search.in_time(found.timed_out)?;
         let profile = search.profile(&found, size > 0, aggregated.measured)?;
         let scroll_id = match request.scroll_ms {

@@ -13,6 +13,7 @@ use millrace_catalog::metadata::IndexMeta;
 use millrace_dsl::json;
 use millrace_dsl::params::Params;
 use millrace_engine::Session;
+use millrace_runtime::Instant;
 use millrace_sql::cursor::{Cursor, Token};
 use millrace_sql::error::SqlError;
 use millrace_sql::format::{Format, PageFormat};
@@ -44,7 +45,10 @@ impl SearchService {
         body: Option<Value>,
     ) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
-            self.run_sql(session, params, body).await.unwrap_or_else(|error| refused(session, &error))
+            let began = Instant::now();
+            let answer = self.run_sql(session, params, body).await;
+            self.timings.statement.record(began.elapsed());
+            answer.unwrap_or_else(|error| refused(session, &error))
         })
     }
 

@@ -6,6 +6,7 @@
 use datafusion::arrow::array::RecordBatch;
 use futures::future::BoxFuture;
 use millrace_engine::Session;
+use millrace_runtime::Instant;
 use millrace_sql::batches::Batches;
 use millrace_sql::describe::StatementDescription;
 use millrace_sql::error::SqlError;
@@ -45,7 +46,9 @@ impl SearchService {
     ) -> BoxFuture<'a, Result<Batches, SqlError>> {
         Box::pin(async move {
             self.enabled()?;
+            let began = Instant::now();
             let batches = self.runner()?.batches(session, request(query, parameters)?, self.all_rows()).await;
+            self.timings.statement.record(began.elapsed());
             batches.inspect_err(|error| note(session, error))
         })
     }

@@ -57,6 +57,16 @@ actions! {
     NodesStats = Cluster "cluster:monitor/nodes/stats",
     /// Tasks.
     Tasks = Cluster "cluster:monitor/tasks/lists",
+    /// A task, and its result once it has ended.
+    GetTask = Cluster "cluster:monitor/task/get",
+    /// Cancellation of tasks.
+    CancelTasks = Cluster "cluster:admin/tasks/cancel",
+    /// Work of the compute threads.
+    HotThreads = Cluster "cluster:monitor/nodes/hot_threads",
+    /// Reading the licence.
+    GetLicense = Cluster "cluster:monitor/xpack/license/get",
+    /// Changing the licence.
+    PutLicense = Cluster "cluster:admin/xpack/license/put",
     /// Metrics for scrapers.
     Metrics = Cluster "cluster:monitor/prometheus/metrics",
     /// Reading cluster settings.

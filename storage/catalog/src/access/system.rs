@@ -16,7 +16,7 @@ pub(crate) enum NameClass {
 /// Indices that rules alone write.
 const OF_RULES: [&str; 5] = ["alert", "alert_status", "alert_error", "alert_silence", "intelligence"];
 /// System indices.
-const SYSTEM: [&str; 7] = [
+const SYSTEM: [&str; 8] = [
     ".alertrules",
     ".alert_outbox",
     ".alert_secrets",
@@ -24,6 +24,7 @@ const SYSTEM: [&str; 7] = [
     ".console",
     ".security",
     ".dead-letters",
+    ".tasks",
 ];
 /// Prefixes of further system indices.
 const SYSTEM_PREFIXES: [&str; 3] = [".audit-", ".security-", ".dead-letters-"];

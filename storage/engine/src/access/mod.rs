@@ -9,6 +9,7 @@
 
 mod descriptions;
 mod session;
+mod slow_writes;
 #[cfg(test)]
 mod tests;
 mod visibility;

@@ -7,10 +7,11 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use millrace_catalog::access::{Action, Guard, IndexAccess, Principal, Refusals, check_mapping, refusal};
 use millrace_catalog::metadata::{IndicesOptions, Metadata, MetadataChange};
-use millrace_runtime::{Compute, Error, Result, SharedClock};
+use millrace_runtime::tasks::{TaskCancelled, TaskHandle, TaskRegistry};
+use millrace_runtime::{Compute, Error, HistogramSnapshot, Instant, Result, SharedClock};
 use serde_json::Value;
 
-use crate::{Engine, Index, NodeFault, RefreshPolicy, StoredDoc, WriteOp, WriteOutcome};
+use crate::{Engine, EngineTimings, Index, NodeFault, RefreshPolicy, StoredDoc, WriteOp, WriteOutcome};
 
 /// Sender of a session's work.
 pub trait Sender: Send + Sync {
@@ -32,6 +33,7 @@ pub struct Session {
     action: Action,
     refusals: Refusals,
     sender: Option<Arc<dyn Sender>>,
+    task: Option<TaskHandle>,
 }
 
 impl fmt::Debug for Session {
@@ -57,13 +59,15 @@ impl Session {
             action,
             refusals: Refusals::default(),
             sender: None,
+            task: None,
         })
     }
 
     /// Makes the session of the server's own work: it sees everything.
     pub fn system(engine: &Arc<Engine>) -> Self {
         let (principal, action) = (Principal::system(), Action::Search);
-        Self { engine: Arc::clone(engine), principal, action, refusals: Refusals::default(), sender: None }
+        let (refusals, sender, task) = (Refusals::default(), None, None);
+        Self { engine: Arc::clone(engine), principal, action, refusals, sender, task }
     }
 
     /// Returns the session of another action of the same principal.
@@ -75,7 +79,37 @@ impl Session {
             return Ok(self.clone());
         }
         let other = Self::new(&self.engine, self.principal.clone(), action)?;
-        Ok(Self { refusals: self.refusals.clone(), sender: self.sender.clone(), ..other })
+        Ok(self.carry_over(other))
+    }
+
+    /// Gives another session of the same request what belongs to the request.
+    fn carry_over(&self, other: Self) -> Self {
+        let Self { refusals, sender, task, .. } = self.clone();
+        Self { refusals, sender, task, ..other }
+    }
+
+    /// Has the session's work belong to a task.
+    #[must_use]
+    pub fn in_task(self, task: TaskHandle) -> Self {
+        Self { task: Some(task), ..self }
+    }
+
+    /// Returns the task that the work belongs to; `None` for work that is no task of its own.
+    pub fn task(&self) -> Option<&TaskHandle> {
+        self.task.as_ref()
+    }
+
+    /// Refuses to go on once the task of the work is cancelled.
+    ///
+    /// # Errors
+    /// [`TaskCancelled`].
+    pub fn check_cancelled(&self) -> Result<(), TaskCancelled> {
+        self.task.as_ref().map_or(Ok(()), TaskHandle::check)
+    }
+
+    /// Returns the tasks that run on this node.
+    pub fn tasks(&self) -> &TaskRegistry {
+        self.engine.tasks()
     }
 
     /// Says who sends what is done; of use for actions that last ([`Action::lasts`]).
@@ -112,7 +146,7 @@ impl Session {
             return Err(Error::Unauthorized { action: self.action.name(), caller, index: None });
         }
         let now = Self::new(&self.engine, principal, self.action)?;
-        Ok(Self { refusals: self.refusals.clone(), sender: self.sender.clone(), ..now })
+        Ok(self.carry_over(now))
     }
 
     /// Checks that the action may be done with all of these indices.
@@ -257,11 +291,13 @@ impl Session {
         refresh: RefreshPolicy,
         timeout: Duration,
     ) -> BoxFuture<'a, Result<Vec<Result<WriteOutcome>>>> {
-        if self.principal.privileges().is_unrestricted() {
-            return self.engine.write(&self.principal, ops, refresh, timeout);
-        }
         Box::pin(async move {
+            let began = Instant::now();
             let outcomes = self.engine.write(&self.principal, ops, refresh, timeout).await?;
+            self.log_slow_write(&outcomes, began.elapsed());
+            if self.principal.privileges().is_unrestricted() {
+                return Ok(outcomes);
+            }
             Ok(outcomes.into_iter().map(|outcome| self.without_unread(outcome)).collect())
         })
     }
@@ -317,7 +353,7 @@ impl Session {
         self.engine.flush(indices)
     }
 
-    /// Compacts each shard to at most so many segments.
+    /// Compacts each shard to at most so many segments. Where the session's task is cancelled, it ends at once; a segment in the making is written all the same.
     ///
     /// # Errors
     /// As [`Engine::force_merge`].
@@ -326,7 +362,7 @@ impl Session {
         indices: &'a [Arc<Index>],
         max_segments: usize,
     ) -> BoxFuture<'a, Result<()>> {
-        self.engine.force_merge(indices, max_segments)
+        self.engine.force_merge_in_task(indices, max_segments, self.task.clone())
     }
 
     /// Returns the injected clock.
@@ -342,6 +378,21 @@ impl Session {
     /// Returns the directory of the node's data.
     pub fn data_dir(&self) -> &std::path::Path {
         self.engine.data_dir()
+    }
+
+    /// Returns the durations of the engine's work.
+    pub fn timings(&self) -> &EngineTimings {
+        self.engine.timings()
+    }
+
+    /// Returns the durations of the log's syncs.
+    pub fn log_sync_time(&self) -> HistogramSnapshot {
+        self.engine.log_sync_time()
+    }
+
+    /// Returns the bytes of the log, and those that it is to have at most.
+    pub fn log_bytes(&self) -> (u64, u64) {
+        self.engine.log_bytes()
     }
 
     /// Bytes of unflushed documents, and the bound on them.

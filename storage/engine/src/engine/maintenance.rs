@@ -14,7 +14,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use millrace_catalog::Commit;
 use millrace_catalog::frame::FrameNumber;
-use millrace_runtime::{Error, Priority, Result, sync};
+use millrace_runtime::{Error, Instant, Priority, Result, sync};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Inner;
@@ -271,7 +271,7 @@ fn spawn_refresh(inner: &Arc<Inner>, item: &Item) {
     let Some(running) = begin(inner, item, MaintenanceKind::Refresh) else { return };
     tokio::spawn(async move {
         let RunningTask { inner, item: Item { index, shard }, .. } = &running;
-        if let Err(error) = shard.refresh(inner.env(), inner.clock.now_ms()).await {
+        if let Err(error) = inner.refresh_shard(&shard).await {
             tracing::error!(index = %index.meta().name, shard = shard.number, %error, "refresh failed");
         }
     });
@@ -321,7 +321,9 @@ impl Inner {
     pub(super) async fn flush_shard(self: &Arc<Self>, shard: &Arc<Shard>) -> Result<()> {
         let (inner, shard) = (Arc::clone(self), Arc::clone(shard));
         sync::uninterrupted(async move {
+            let began = Instant::now();
             let flushed = inner.flush_and_free(&shard).await;
+            inner.timings.flush.record(began.elapsed());
             shard.counters.attempted(MaintenanceKind::Flush, flushed.is_err(), inner.clock.now_ms());
             flushed
         })
@@ -371,7 +373,9 @@ impl Inner {
         let (inner, of) = (Arc::clone(self), Arc::clone(shard));
         let compacted = sync::uninterrupted(async move {
             let _permit = permit;
+            let began = Instant::now();
             let compacted = of.compact(&inner.services, force).await;
+            inner.timings.compaction.record(began.elapsed());
             // Who forces a merge is told of its failure; the shape of the segments is none.
             if force.is_none() || compacted.is_ok() {
                 of.counters.attempted(MaintenanceKind::Compact, compacted.is_err(), inner.clock.now_ms());

@@ -34,6 +34,7 @@ mod system_documents;
 mod target;
 #[cfg(test)]
 mod tests;
+mod timings;
 mod types;
 mod update;
 mod visibility_check;
@@ -55,7 +56,8 @@ use millrace_catalog::routing::IdGenerator;
 use millrace_catalog::{AccountChange, AccountRecord, Catalog};
 use millrace_runtime::disk::{Disk, SystemDisk};
 use millrace_runtime::sync::{self, AsyncMutex};
-use millrace_runtime::{Error, Instant, Result, SharedClock};
+use millrace_runtime::tasks::TaskRegistry;
+use millrace_runtime::{Error, HistogramSnapshot, Instant, Result, SharedClock};
 use millrace_segment::Env;
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
@@ -74,6 +76,7 @@ pub use self::system_documents::{
     DocumentMirror, DocumentVersion, MirroredDocument, Precondition, SystemDocument, SystemDocuments,
     UnreadableDocument, VersionedDocument,
 };
+pub use self::timings::EngineTimings;
 pub use self::types::*;
 use crate::Config;
 use crate::access::{Views, Visibility};
@@ -98,6 +101,8 @@ pub struct Engine {
 struct Inner {
     config: Config,
     clock: SharedClock,
+    tasks: TaskRegistry,
+    timings: EngineTimings,
     services: Services,
     disk: Arc<dyn Disk>,
     metadata: ArcSwap<Metadata>,
@@ -279,6 +284,26 @@ impl Engine {
     /// Returns the injected clock.
     pub fn clock(&self) -> &SharedClock {
         &self.inner.clock
+    }
+
+    /// Returns the tasks that run on this node.
+    pub fn tasks(&self) -> &TaskRegistry {
+        &self.inner.tasks
+    }
+
+    /// Returns the durations of the engine's work.
+    pub fn timings(&self) -> &EngineTimings {
+        &self.inner.timings
+    }
+
+    /// Returns the bytes of the log, and those that it is to have at most.
+    pub fn log_bytes(&self) -> (u64, u64) {
+        (self.inner.wal().map_or(0, |wal| wal.bytes()), self.wal_max_bytes())
+    }
+
+    /// Returns the durations of the log's syncs, each of which makes a group of frames durable.
+    pub fn log_sync_time(&self) -> HistogramSnapshot {
+        self.inner.wal().map(|wal| wal.sync_time()).unwrap_or_default()
     }
 
     /// Returns the bytes that the log is to have at most, about: `storage.wal_max_bytes`.

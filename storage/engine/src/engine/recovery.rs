@@ -22,6 +22,7 @@ use millrace_mapping::Mapping;
 use millrace_mapping::document::ChunkBuilder;
 use millrace_runtime::disk::Disk;
 use millrace_runtime::sync::{self, AsyncMutex, LockRank, Rank};
+use millrace_runtime::tasks::TaskRegistry;
 use millrace_runtime::{Compute, Error, Result, SharedClock};
 use millrace_segment::objects::Objects;
 use millrace_segment::{Env, MemChunk, StringBuffer, deletes_generation};
@@ -41,6 +42,7 @@ use super::leases::Leases;
 use super::maintenance_queue::MaintenanceQueue;
 use super::orphans::find_orphans;
 use super::positions::Positions;
+use super::timings::EngineTimings;
 use super::write_batch::{EarlierOperations, RowMeta};
 use super::{Inner, maintenance};
 use crate::Config;
@@ -128,6 +130,8 @@ pub(super) async fn open(
     let inner = Arc::new(Inner {
         disk: Arc::clone(&disk),
         budget: Budget::new(config.memtable_max_bytes, wake),
+        tasks: TaskRegistry::new(Arc::clone(&clock)),
+        timings: EngineTimings::default(),
         clock,
         metadata: ArcSwap::from_pointee(metadata),
         metadata_change: AsyncMutex::new(LockRank::new(Rank::MetadataChange)),

@@ -5,11 +5,13 @@ use std::sync::Arc;
 use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
-use millrace_runtime::Result;
+use millrace_runtime::tasks::TaskHandle;
+use millrace_runtime::{Instant, Result};
 
 use super::index::Index;
 use super::maintenance_queue::Item;
 use super::{Engine, Inner};
+use crate::shard::Shard;
 
 /// Shards that a request refreshes or flushes at a time.
 const SIDE_BY_SIDE: usize = 128;
@@ -66,26 +68,58 @@ impl Engine {
         indices: &'a [Arc<Index>],
         max_segments: usize,
     ) -> BoxFuture<'a, Result<()>> {
+        self.force_merge_in_task(indices, max_segments, None)
+    }
+
+    /// Does what [`Engine::force_merge`] does, and ends once a task is cancelled: a segment in the making is written all the same.
+    pub(crate) fn force_merge_in_task<'a>(
+        &'a self,
+        indices: &'a [Arc<Index>],
+        max_segments: usize,
+        task: Option<TaskHandle>,
+    ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            // What the flush writes keeps its deletions, as OpenSearch's merges keep those of the last commit on.
-            let last_key = millrace_segment::next_key();
-            self.flush(indices).await?;
-            for index in indices {
-                for shard in index.shards() {
-                    let merge = shard.force_merge(max_segments, last_key);
-                    while self.inner.compact_shard(shard, Some(merge)).await? {}
-                    self.inner.agenda.report(index, shard);
+            let merged = self.merge_shards(indices, max_segments);
+            let Some(task) = task else { return merged.await };
+            task.set_cancellable();
+            let ended = task.run(merged).await;
+            ended.unwrap_or_else(|_| {
+                // What goes on behind the cancellation leaves files to be looked after.
+                for index in indices {
+                    index.shards().iter().for_each(|shard| self.inner.agenda.report(index, shard));
                 }
-            }
-            Ok(())
+                Ok(())
+            })
         })
+    }
+
+    async fn merge_shards(&self, indices: &[Arc<Index>], max_segments: usize) -> Result<()> {
+        // What the flush writes keeps its deletions, as OpenSearch's merges keep those of the last commit on.
+        let last_key = millrace_segment::next_key();
+        self.flush(indices).await?;
+        for index in indices {
+            for shard in index.shards() {
+                let merge = shard.force_merge(max_segments, last_key);
+                while self.inner.compact_shard(shard, Some(merge)).await? {}
+                self.inner.agenda.report(index, shard);
+            }
+        }
+        Ok(())
     }
 }
 
 impl Inner {
+    /// Makes everything written so far to a shard visible to search.
+    pub(super) async fn refresh_shard(&self, shard: &Shard) -> Result<()> {
+        let began = Instant::now();
+        let refreshed = shard.refresh(self.env(), self.clock.now_ms()).await;
+        self.timings.refresh.record(began.elapsed());
+        refreshed
+    }
+
     async fn refresh_one(self: Arc<Self>, item: Item) -> Result<()> {
         if item.shard.read().dirty() {
-            item.shard.refresh(self.env(), self.clock.now_ms()).await?;
+            self.refresh_shard(&item.shard).await?;
             self.agenda.report(&item.index, &item.shard);
         }
         Ok(())

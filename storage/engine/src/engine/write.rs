@@ -10,7 +10,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use millrace_catalog::access::{Origin, Principal};
 use millrace_catalog::frame::FrameNumber;
-use millrace_runtime::{Error, Priority, Result};
+use millrace_runtime::{Error, Instant, Priority, Result};
 
 use super::Engine;
 use super::batched_write::BatchedWrite;
@@ -40,7 +40,7 @@ impl Engine {
         timeout: Duration,
     ) -> BoxFuture<'a, Result<Vec<Result<WriteOutcome>>>> {
         Box::pin(async move {
-            let inner = &self.inner;
+            let (inner, began) = (&self.inner, Instant::now());
             inner.check_accepting()?;
             let (ops, survey) = if ops.len() > MANY_OPS {
                 let look = move || {
@@ -70,6 +70,8 @@ impl Engine {
                 self.write_at_once(ops, targets, looks, principal.origin()).await?
             };
             drop(reserved);
+            // A caller that waits for the next refresh waits for no work.
+            inner.timings.write.record(began.elapsed());
             self.after_write(&written, refresh).await?;
             Ok(results)
         })
@@ -124,7 +126,7 @@ impl Engine {
             match refresh {
                 RefreshPolicy::None => {}
                 RefreshPolicy::Immediate => {
-                    let refreshed = shard.refresh(self.inner.env(), self.inner.clock.now_ms()).await;
+                    let refreshed = self.inner.refresh_shard(shard).await;
                     // What was written is durable: an error now would have the client write it again.
                     if let Err(error) = refreshed {
                         tracing::error!(index = %shard.index, shard = shard.number, %error, "refresh failed");

@@ -138,6 +138,7 @@ impl<'a> WriteLock<'a> {
     /// Puts the shard out of use with all that it has, until [`Shard::end_damage`].
     pub(crate) fn suspend(&self, damage: Damage) {
         self.state().damage = Some(damage);
+        self.shard.is_damaged.store(true, Ordering::Relaxed);
     }
 
     /// Asks stored segments that came into being since `probed` was made.

@@ -169,6 +169,8 @@ pub(crate) struct Shard {
     /// Set while background work was asked to look at it, and has not yet.
     reported: AtomicBool,
     last_refresh_ms: AtomicI64,
+    /// Whether the state has damage, for readers without its lock.
+    is_damaged: AtomicBool,
     pub(crate) counters: Counters,
     pub(crate) contexts: Arc<ContextCounters>,
 }
@@ -226,6 +228,7 @@ impl Shard {
             waiting: AtomicU64::new(0),
             reported: AtomicBool::new(false),
             last_refresh_ms: AtomicI64::new(0),
+            is_damaged: AtomicBool::new(false),
             counters: Counters::default(),
             contexts: Arc::default(),
         }
@@ -235,6 +238,7 @@ impl Shard {
     pub(crate) fn damaged(&self, damage: Damage) {
         let mut state = self.state.write();
         state.damage = Some(damage);
+        self.is_damaged.store(true, Ordering::Relaxed);
         // A segment without its deletions is not to be seen.
         state.segments.clear();
         self.publish(&state);
@@ -254,6 +258,7 @@ impl Shard {
     pub(crate) async fn end_damage(&self) {
         let write = self.write_lock().await;
         write.state().damage = None;
+        self.is_damaged.store(false, Ordering::Relaxed);
     }
 
     /// Reads damaged places of its segments again: health tells of them until they are read well. Blocks on files.
@@ -439,51 +444,63 @@ impl Shard {
 
     /// Returns the fault of the shard, if any.
     pub(crate) fn fault(&self) -> Option<ShardFault> {
-        {
-            let state = self.state.read();
-            match state.damage {
-                Some(Damage::File { .. }) => return Some(ShardFault::Damaged),
-                Some(Damage::Unsupported { .. }) => return Some(ShardFault::Unsupported),
-                None => {}
-            }
-            if state.stored().any(StoredSegment::is_damaged) {
-                return Some(ShardFault::Unreadable);
-            }
+        if self.is_damaged.load(Ordering::Relaxed) {
+            let is_unsupported = matches!(self.state.read().damage, Some(Damage::Unsupported { .. }));
+            return Some(if is_unsupported { ShardFault::Unsupported } else { ShardFault::Damaged });
+        }
+        if self.view().iter().filter_map(|view| view.segment.as_stored()).any(StoredSegment::is_damaged) {
+            return Some(ShardFault::Unreadable);
         }
         self.counters.is_failing().then_some(ShardFault::Failing)
     }
 
     /// Counters and sizes.
     pub(crate) fn figures(&self) -> ShardFigures {
-        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
-        let views = self.view();
+        let published = self.published_figures();
         let state = self.state.read();
         let records = || state.segments.iter().filter_map(|s| s.segment.as_stored()).map(|s| &s.record);
         let memory: u64 =
             state.segments.iter().filter_map(|s| s.segment.as_memory()).map(|m| m.heap_bytes).sum();
         let last = |next: u64| i64::try_from(next).unwrap_or(i64::MAX) - 1;
         ShardFigures {
-            docs: views.iter().map(|v| u64::from(v.live_rows())).sum(),
-            deleted: views.iter().map(|v| v.deleted.len()).sum(),
             store_bytes: records().map(|r| r.data_bytes + r.bundle_bytes + r.ids_bytes).sum(),
-            segments: views.len() as u64,
             memory_bytes: memory + state.frozen.iter().map(|t| t.bytes).sum::<u64>() + state.tail.bytes,
             max_seq_no: last(state.next_seq_no),
             local_checkpoint: last(state.next_seq_no),
+            log_operations: state.next_seq_no.saturating_sub(state.committed_below.0),
+            log_bytes: state.unflushed_bytes(),
+            log_since_ms: state.unflushed_since_ms(),
+            ..published
+        }
+    }
+
+    /// Counters, and the sizes that searches see, without the lock of the state. The members about the log and sequence numbers are
+    /// left at their defaults.
+    pub(crate) fn published_figures(&self) -> ShardFigures {
+        let count = |counter: &AtomicU64| counter.load(Ordering::Relaxed);
+        let views = self.view();
+        let stored = || views.iter().filter_map(|view| view.segment.as_stored());
+        let memory = || views.iter().filter_map(|view| view.segment.as_memory());
+        ShardFigures {
+            docs: views.iter().map(|view| u64::from(view.live_rows())).sum(),
+            deleted: views.iter().map(|view| view.deleted.len()).sum(),
+            store_bytes: stored()
+                .map(|s| s.record.data_bytes + s.record.bundle_bytes + s.record.ids_bytes)
+                .sum(),
+            segments: views.len() as u64,
+            memory_bytes: memory().map(|memory| memory.heap_bytes).sum(),
             index_total: count(&self.counters.index),
             delete_total: count(&self.counters.delete),
             get_total: count(&self.counters.get),
             refresh_total: count(&self.counters.refresh),
             flush_total: count(&self.counters.flush),
             periodic_flushes: count(&self.counters.periodic_flush),
-            log_operations: state.next_seq_no.saturating_sub(state.committed_below.0),
-            log_bytes: state.unflushed_bytes(),
-            log_since_ms: state.unflushed_since_ms(),
             merge_total: count(&self.counters.merge),
             query_total: count(&self.counters.query),
             scrolls: self.contexts.figures(SearchContextKind::Scroll),
             points_in_time: self.contexts.figures(SearchContextKind::PointInTime),
             cursors: self.contexts.figures(SearchContextKind::Cursor),
+            ..ShardFigures::default()
         }
     }
 }

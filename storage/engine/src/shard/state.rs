@@ -453,10 +453,6 @@ impl State {
     }
 
     /// The segments in the object store.
-    pub(super) fn stored(&self) -> impl Iterator<Item = &StoredSegment> {
-        self.segments.iter().filter_map(|segment| segment.segment.as_stored())
-    }
-
     /// Counts segments in memory.
     pub(crate) fn memory_segments(&self) -> usize {
         self.segments.iter().filter(|s| s.segment.as_memory().is_some()).count()

@@ -9,7 +9,7 @@ use millrace_catalog::access::Origin;
 use millrace_catalog::frame::{AppliedFrame, Frame, FrameNumber, ShardOps};
 use millrace_runtime::disk::{self, Disk, Space};
 use millrace_runtime::sync::{self, Thread};
-use millrace_runtime::{Error, Result};
+use millrace_runtime::{Error, HistogramSnapshot, Result};
 use parking_lot::Mutex;
 
 use super::encoding::{self, TIME_BYTES};
@@ -193,6 +193,11 @@ impl Wal {
         let thread = sync::spawn_thread("wal-writer".to_owned(), None, move || writer.run())
             .map_err(|error| Error::io("start the writer of", dir, error))?;
         Ok(Self { disk, files, queue, options, writer: Mutex::new(Some(thread)) })
+    }
+
+    /// Returns the durations of syncs.
+    pub(crate) fn sync_time(&self) -> HistogramSnapshot {
+        self.queue.sync_time.snapshot()
     }
 
     /// Says whether the disk has room for `bytes` of frames. To be asked before shard locks are

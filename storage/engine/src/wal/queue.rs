@@ -7,7 +7,7 @@ use std::time::Duration;
 
 use millrace_catalog::frame::{AppliedFrame, FrameNumber};
 use millrace_runtime::sync::{Condvar, Mutex, Rank};
-use millrace_runtime::{Error, Result};
+use millrace_runtime::{DurationHistogram, Error, Result};
 use tokio::sync::watch;
 
 use super::encoding::TIME_BYTES;
@@ -38,6 +38,8 @@ pub(super) struct Queue {
     applications: watch::Sender<()>,
     /// Readers of the change feed.
     followers: AtomicUsize,
+    /// Durations of syncs.
+    pub(super) sync_time: DurationHistogram,
 }
 
 struct State {
@@ -85,6 +87,7 @@ impl Queue {
             progress: watch::Sender::new(Progress { next, full: false, stopped: None }),
             applications: watch::Sender::new(()),
             followers: AtomicUsize::new(0),
+            sync_time: DurationHistogram::default(),
         }
     }
 

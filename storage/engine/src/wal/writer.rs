@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use millrace_catalog::frame::FrameNumber;
 use millrace_runtime::disk::{self, Disk, DiskFile};
-use millrace_runtime::{Error, Result};
+use millrace_runtime::{Error, Instant, Result};
 
 use super::files::{self, Files};
 use super::queue::{EncodedFrame, Queue};
@@ -86,7 +86,9 @@ impl Writer {
         self.roll(first)?;
         self.retry_while_full(|writer| writer.write(&mut group, first))?;
         let current = current(&mut self.current)?;
+        let began = Instant::now();
         current.file.sync()?;
+        self.queue.sync_time.record(began.elapsed());
         let bytes: u64 = group.iter().map(|frame| frame.bytes.len() as u64).sum();
         let mut offset = current.len + record::MARK as u64;
         self.files.advance(|file| {

@@ -7,6 +7,7 @@ pub(crate) mod nodes;
 pub(crate) mod segments;
 pub(crate) mod shards;
 mod table;
+pub(crate) mod tasks;
 
 use std::sync::LazyLock;
 
@@ -37,6 +38,7 @@ const HELP: &str = "=^.^=
 /_cat/segments/{index}
 /_cat/shards
 /_cat/shards/{index}
+/_cat/tasks
 /_cat/templates
 /_cat/templates/{name}
 ";

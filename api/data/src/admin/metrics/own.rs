@@ -1,0 +1,143 @@
+//! Families of this server's own, with histograms where a mean hides the truth.
+
+use std::fmt;
+
+use millrace_runtime::HistogramSnapshot;
+use prometheus_client::encoding::{DescriptorEncoder, MetricEncoder, NoLabelSet};
+use prometheus_client::metrics::MetricType;
+
+use super::page::Page;
+
+/// Writes a histogram of durations.
+fn histogram(family: &mut MetricEncoder<'_>, histogram: &HistogramSnapshot) -> fmt::Result {
+    let HistogramSnapshot { buckets, count, sum } = histogram;
+    family.encode_histogram::<NoLabelSet>(sum.as_secs_f64(), *count, buckets, None)
+}
+
+fn gauge(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: f64) -> fmt::Result {
+    encoder.encode_descriptor(name, help, None, MetricType::Gauge)?.encode_gauge(&value)
+}
+
+/// Writes a counter; `_total` is added to its name.
+fn counter(encoder: &mut DescriptorEncoder<'_>, name: &str, help: &str, value: u64) -> fmt::Result {
+    let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    family.encode_counter::<NoLabelSet, u64, f64>(&value, None)
+}
+
+/// Writes all families.
+pub(super) fn encode(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    durations(page, encoder)?;
+    memory(page, encoder)?;
+    pools(page, encoder)?;
+    let session = page.session();
+    let (started, cancelled) = session.tasks().totals();
+    gauge(encoder, "millrace_tasks", "Tasks that run", session.tasks().len() as f64)?;
+    counter(encoder, "millrace_tasks_started", "Tasks that have begun", started)?;
+    counter(encoder, "millrace_tasks_cancelled", "Tasks that were cancelled", cancelled)?;
+    let (bytes, limit) = session.log_bytes();
+    gauge(encoder, "millrace_log_bytes", "Bytes of the write-ahead log", bytes as f64)?;
+    gauge(
+        encoder,
+        "millrace_log_limit_bytes",
+        "Bytes that the write-ahead log is to have at most",
+        limit as f64,
+    )?;
+    gauge(encoder, "millrace_failing_shards", "Shards whose maintenance fails", page.health.failing as f64)?;
+    gauge(encoder, "millrace_damaged_shards", "Shards with damaged files", page.damaged_shards() as f64)?;
+    gauge(
+        encoder,
+        "millrace_node_faults",
+        "Faults that keep the node from its work",
+        session.troubles().len() as f64,
+    )?;
+    gauge(encoder, "millrace_indices", "Indices", page.index_count as f64)
+}
+
+fn durations(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let name = "millrace_request_seconds";
+    let mut requests = encoder.encode_descriptor(
+        name,
+        "Time of requests by route and status",
+        None,
+        MetricType::Histogram,
+    )?;
+    for (series, durations) in page.requests() {
+        let labels = vec![("listener", series.listener), ("route", series.route), ("status", series.status)];
+        histogram(&mut requests.encode_family(&labels)?, &durations)?;
+    }
+    let name = "millrace_search_phase_seconds";
+    let mut phases =
+        encoder.encode_descriptor(name, "Time of the phases of searches", None, MetricType::Histogram)?;
+    for (phase, durations) in [("query", &page.search().query), ("fetch", &page.search().fetch)] {
+        histogram(&mut phases.encode_family(&vec![("phase", phase)])?, &durations.snapshot())?;
+    }
+    let session = page.session();
+    let engine = session.timings();
+    for (name, help, durations) in [
+        (
+            "millrace_statement_seconds",
+            "Time of SQL statements until their first rows",
+            page.search().statement.snapshot(),
+        ),
+        ("millrace_write_seconds", "Time of write requests until they are durable", engine.write.snapshot()),
+        (
+            "millrace_log_sync_seconds",
+            "Time of syncs of the write-ahead log, each of a group of frames",
+            session.log_sync_time(),
+        ),
+        ("millrace_refresh_seconds", "Time of refreshes of shards", engine.refresh.snapshot()),
+        ("millrace_flush_seconds", "Time of flushes of shards", engine.flush.snapshot()),
+        ("millrace_compaction_seconds", "Time of compactions of shards", engine.compaction.snapshot()),
+    ] {
+        histogram(&mut encoder.encode_descriptor(name, help, None, MetricType::Histogram)?, &durations)?;
+    }
+    Ok(())
+}
+
+fn memory(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let (memtables, memtable_limit) = page.session().memtable_bytes();
+    let owners = [
+        ("memtables", memtables, memtable_limit),
+        ("open_contexts", page.pinned.bytes, page.pinned.limit),
+        ("audit_queue", page.audit.bytes, page.audit.limit),
+    ];
+    let mut used =
+        encoder.encode_descriptor("millrace_memory_bytes", "Memory by owner", None, MetricType::Gauge)?;
+    for (owner, bytes, _) in owners {
+        used.encode_family(&vec![("owner", owner)])?.encode_gauge(&(bytes as f64))?;
+    }
+    let name = "millrace_memory_limit_bytes";
+    let mut limits =
+        encoder.encode_descriptor(name, "Bound on the memory of an owner", None, MetricType::Gauge)?;
+    for (owner, _, limit) in owners {
+        limits.encode_family(&vec![("owner", owner)])?.encode_gauge(&(limit as f64))?;
+    }
+    Ok(())
+}
+
+fn pools(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let mut threads =
+        encoder.encode_descriptor("millrace_pool_threads", "Threads of a pool", None, MetricType::Gauge)?;
+    for pool in &page.pools {
+        threads.encode_family(&vec![("pool", pool.name)])?.encode_gauge(&(pool.threads as f64))?;
+    }
+    let name = "millrace_pool_busy_threads";
+    let mut busy =
+        encoder.encode_descriptor(name, "Threads of a pool that run a job", None, MetricType::Gauge)?;
+    for pool in &page.pools {
+        busy.encode_family(&vec![("pool", pool.name)])?.encode_gauge(&(pool.busy.len() as f64))?;
+    }
+    let name = "millrace_pool_queued_jobs";
+    let mut queued =
+        encoder.encode_descriptor(name, "Jobs that wait for a thread", None, MetricType::Gauge)?;
+    for pool in &page.pools {
+        queued.encode_family(&vec![("pool", pool.name)])?.encode_gauge(&(pool.queued as f64))?;
+    }
+    let name = "millrace_pool_jobs";
+    let mut jobs = encoder.encode_descriptor(name, "Jobs that have ended", None, MetricType::Counter)?;
+    for pool in &page.pools {
+        let labels = vec![("pool", pool.name)];
+        jobs.encode_family(&labels)?.encode_counter::<NoLabelSet, u64, f64>(&pool.completed, None)?;
+    }
+    Ok(())
+}
