@@ -18,7 +18,7 @@ pub struct ForeachCommand {
     pub itemstr: Option<String>,
     /// `iterstr`: the word that stands for the number of the element (default `<<ITER>>`).
     pub iterstr: Option<String>,
-    /// At least one target.
+    /// The targets; empty only with `mode=auto_collections`, where it means all collections.
     pub targets: Vec<ForeachTarget>,
     /// The assignments of the `eval` in brackets.
     pub assignments: Vec<ForeachAssignment>,
@@ -39,6 +39,7 @@ pub enum ForeachMode {
 }
 
 /// A target of `foreach`.
+#[expect(clippy::large_enum_variant, reason = "a syntax tree has few of these nodes")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum ForeachTarget {
     /// A field or a pattern.
@@ -82,7 +83,9 @@ impl Parser<'_> {
             if self.foreach_option(&mut command)? {
                 continue;
             }
-            if self.peek_symbol("[") && !command.targets.is_empty() {
+            // Targets can be left out where the mode finds collections itself.
+            let may_end = !command.targets.is_empty() || command.mode == ForeachMode::AutoCollections;
+            if may_end && self.peek_bracket() {
                 break;
             }
             let start = self.start();
