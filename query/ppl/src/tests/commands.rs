@@ -292,3 +292,19 @@ fn spans_cover_each_command() {
     assert_eq!(texts, ["eval a = 1 , b = 2", "head 1"]);
     assert_eq!(found.span.text(text), text.trim_end());
 }
+
+#[test]
+fn placeholders_are_replaced_in_names_values_and_texts() {
+    let found =
+        parsed!(Foreach, "foreach fieldstr=F a_* [ eval <<MATCHSTR>>_x = F + <<F>> + f('<<F>>', `F`) ]");
+    let field = ForeachPlaceholder {
+        word: "F".to_owned(),
+        expr: Expr::Identifier(sqlparser::ast::Ident::new("a_1")),
+        text: "a_1".to_owned(),
+    };
+    let matched =
+        ForeachPlaceholder { word: "<<MATCHSTR>>".to_owned(), text: "1".to_owned(), ..field.clone() };
+    let substituted = found.assignments[0].substitute(&[field, matched]);
+    assert_eq!(substituted.target, "1_x");
+    assert_eq!(substituted.value.expr.to_string(), "a_1 + a_1 + f('a_1', `F`)");
+}
