@@ -66,7 +66,7 @@ pub fn completions(text: &str, cursor: usize, names: &CompletionNames) -> Vec<Co
     for token in expected.tokens() {
         match token {
             Expectation::Command(name) => found.add(CandidateKind::Command, (*name).to_owned()),
-            Expectation::Choice(name) => found.add(CandidateKind::CommandOption, format!("{name}=")),
+            Expectation::OptionName(name) => found.add(CandidateKind::CommandOption, format!("{name}=")),
             Expectation::Keyword(name) => found.add(CandidateKind::Keyword, (*name).to_owned()),
             Expectation::Boolean => {
                 found.add(CandidateKind::Value, "true".to_owned());
@@ -143,8 +143,9 @@ impl Candidates {
     }
 }
 
-/// Returns the field in front of a comparison that the text ends with.
-fn compared_field(lead: &str) -> Option<&str> {
+/// Returns the field in front of a comparison that the text ends with, as in `level = `.
+#[must_use]
+pub fn compared_field(lead: &str) -> Option<&str> {
     let behind = lead.trim_end().trim_end_matches(['\'', '"']);
     let field = behind.trim_end_matches(['=', '!']).trim_end();
     if field.len() == behind.len() {

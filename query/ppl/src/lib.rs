@@ -16,6 +16,8 @@ mod suggestion;
 #[cfg(test)]
 mod tests;
 
-pub use completion::{CandidateKind, CompletionCandidate, CompletionNames, completions, source_of};
+pub use completion::{
+    CandidateKind, CompletionCandidate, CompletionNames, compared_field, completions, source_of,
+};
 pub use error::{ParseError, ParseErrorKind};
 pub use parser::{MAX_BYTES, parse};

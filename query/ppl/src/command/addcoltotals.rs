@@ -1,7 +1,7 @@
 //! `addcoltotals [fields] [label=text] [labelfield=text]`: a row with the totals of columns.
 
 use crate::ast::FieldName;
-use crate::parser::{Parser, Parsing};
+use crate::parser::{ParseResult, Parser};
 
 /// `addcoltotals`: adds a last row with the total of each column.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,7 +15,7 @@ pub struct AddColTotalsCommand {
 }
 
 impl Parser<'_> {
-    pub(crate) fn addcoltotals_command(&mut self) -> Parsing<AddColTotalsCommand> {
+    pub(crate) fn addcoltotals_command(&mut self) -> ParseResult<AddColTotalsCommand> {
         let mut command =
             AddColTotalsCommand { fields: Vec::new(), label: "Total".to_owned(), labelfield: None };
         loop {

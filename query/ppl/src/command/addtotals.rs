@@ -1,7 +1,7 @@
 //! `addtotals [fields] [row=bool] [col=bool] [fieldname=text] [label=text] [labelfield=text]`: totals of rows and of columns.
 
 use crate::ast::FieldName;
-use crate::parser::{Parser, Parsing};
+use crate::parser::{ParseResult, Parser};
 
 /// `addtotals`: adds a column with the total of each row, a row with the total of each column, or both.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,7 +21,7 @@ pub struct AddTotalsCommand {
 }
 
 impl Parser<'_> {
-    pub(crate) fn addtotals_command(&mut self) -> Parsing<AddTotalsCommand> {
+    pub(crate) fn addtotals_command(&mut self) -> ParseResult<AddTotalsCommand> {
         let mut command = AddTotalsCommand {
             fields: Vec::new(),
             row: true,

@@ -2,7 +2,7 @@
 
 use crate::ast::Pipeline;
 use crate::ast::PipelineSource;
-use crate::parser::{Parser, Parsing};
+use crate::parser::{ParseResult, Parser};
 
 /// `append`: adds the rows of a pipeline behind those of the input. Columns meet by name.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,7 +12,7 @@ pub struct AppendCommand {
 }
 
 impl Parser<'_> {
-    pub(crate) fn append_command(&mut self) -> Parsing<AppendCommand> {
+    pub(crate) fn append_command(&mut self) -> ParseResult<AppendCommand> {
         let has_source = self.begins_source();
         let pipeline = match has_source {
             true => self.bracketed_search()?,

@@ -2,7 +2,7 @@
 
 use crate::ast::Pipeline;
 use crate::ast::PipelineSource;
-use crate::parser::{Parser, Parsing};
+use crate::parser::{ParseResult, Parser};
 
 /// `appendcol`: runs commands over the source of the whole pipeline and adds their columns by row number.
 #[derive(Clone, Debug, PartialEq)]
@@ -14,7 +14,7 @@ pub struct AppendColCommand {
 }
 
 impl Parser<'_> {
-    pub(crate) fn appendcol_command(&mut self) -> Parsing<AppendColCommand> {
+    pub(crate) fn appendcol_command(&mut self) -> ParseResult<AppendColCommand> {
         let is_override = if self.option("override") { self.boolean()? } else { false };
         let pipeline = Box::new(self.bracketed_commands(PipelineSource::OuterSource)?);
         Ok(AppendColCommand { is_override, pipeline })

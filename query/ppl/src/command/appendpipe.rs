@@ -2,7 +2,7 @@
 
 use crate::ast::Pipeline;
 use crate::ast::PipelineSource;
-use crate::parser::{Parser, Parsing};
+use crate::parser::{ParseResult, Parser};
 
 /// `appendpipe`: runs commands over the input and adds their rows behind it.
 #[derive(Clone, Debug, PartialEq)]
@@ -12,7 +12,7 @@ pub struct AppendPipeCommand {
 }
 
 impl Parser<'_> {
-    pub(crate) fn appendpipe_command(&mut self) -> Parsing<AppendPipeCommand> {
+    pub(crate) fn appendpipe_command(&mut self) -> ParseResult<AppendPipeCommand> {
         let pipeline = Box::new(self.bracketed_commands(PipelineSource::Input)?);
         Ok(AppendPipeCommand { pipeline })
     }

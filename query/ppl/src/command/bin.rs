@@ -1,7 +1,7 @@
 //! `bin field [span=…] [bins=n] [minspan=…] [aligntime=…] [start=n] [end=n] [as alias]`: values to buckets.
 
 use crate::ast::{Expression, FieldName, SpanLength};
-use crate::parser::{Expectation, Parser, Parsing};
+use crate::parser::{Expectation, ParseResult, Parser};
 
 /// `bin`: replaces the values of a field by their buckets.
 #[derive(Clone, Debug, PartialEq)]
@@ -66,14 +66,14 @@ pub enum AlignTime {
 }
 
 impl Parser<'_> {
-    pub(crate) fn bin_command(&mut self) -> Parsing<BinCommand> {
+    pub(crate) fn bin_command(&mut self) -> ParseResult<BinCommand> {
         let field = self.field()?;
         let options = self.bin_options()?;
         Ok(BinCommand { field, options, alias: self.alias()? })
     }
 
     /// Reads options of buckets, in any order.
-    pub(crate) fn bin_options(&mut self) -> Parsing<BinOptions> {
+    pub(crate) fn bin_options(&mut self) -> ParseResult<BinOptions> {
         let mut options = BinOptions::default();
         loop {
             if self.option("span") {
@@ -94,14 +94,14 @@ impl Parser<'_> {
         }
     }
 
-    fn bin_span(&mut self) -> Parsing<BinSpan> {
+    fn bin_span(&mut self) -> ParseResult<BinSpan> {
         if let Some((coefficient, base)) = self.log_span()? {
             return Ok(BinSpan::Log { coefficient, base });
         }
         self.span_length().map(BinSpan::Length)
     }
 
-    fn align_time(&mut self) -> Parsing<AlignTime> {
+    fn align_time(&mut self) -> ParseResult<AlignTime> {
         let ends = [("earliest", AlignTime::Earliest), ("latest", AlignTime::Latest)];
         for (word, end) in ends {
             if self.keyword(word) {

@@ -2,7 +2,7 @@
 
 use super::BinOptions;
 use crate::ast::{AggregateCall, FieldName};
-use crate::parser::{Mismatch, Parser, Parsing};
+use crate::parser::{Mismatch, ParseResult, Parser};
 
 /// `chart`: aggregates by a row and a column key. The answer has a row for each pair.
 #[derive(Clone, Debug, PartialEq)]
@@ -51,7 +51,7 @@ pub enum SeriesLimit {
 }
 
 impl Parser<'_> {
-    pub(crate) fn chart_command(&mut self) -> Parsing<ChartCommand> {
+    pub(crate) fn chart_command(&mut self) -> ParseResult<ChartCommand> {
         let mut series = SeriesOptions::default();
         self.series_options(&mut series)?;
         let aggregate = self.aggregate()?;
@@ -72,7 +72,7 @@ impl Parser<'_> {
         Ok(ChartCommand { aggregate, row, column, series })
     }
 
-    fn chart_split(&mut self) -> Parsing<ChartSplit> {
+    fn chart_split(&mut self) -> ParseResult<ChartSplit> {
         Ok(ChartSplit { field: self.field()?, bin: self.bin_options()? })
     }
 
@@ -81,7 +81,7 @@ impl Parser<'_> {
     }
 
     /// Reads one option of a column key; tells whether one was next.
-    pub(crate) fn series_option(&mut self, series: &mut SeriesOptions) -> Parsing<bool> {
+    pub(crate) fn series_option(&mut self, series: &mut SeriesOptions) -> ParseResult<bool> {
         if self.option("limit") {
             series.limit = Some(self.series_limit()?);
         } else if self.option("useother") {
@@ -98,12 +98,12 @@ impl Parser<'_> {
         Ok(true)
     }
 
-    fn series_options(&mut self, series: &mut SeriesOptions) -> Parsing<()> {
+    fn series_options(&mut self, series: &mut SeriesOptions) -> ParseResult<()> {
         while self.series_option(series)? {}
         Ok(())
     }
 
-    fn series_limit(&mut self) -> Parsing<SeriesLimit> {
+    fn series_limit(&mut self) -> ParseResult<SeriesLimit> {
         let word = self.peek_word().to_ascii_lowercase();
         for (prefix, limit) in
             [("top", SeriesLimit::Top as fn(u64) -> SeriesLimit), ("bottom", SeriesLimit::Bottom)]

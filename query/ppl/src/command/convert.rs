@@ -1,7 +1,7 @@
 //! `convert [timeformat=text] function(field) [as alias], …`: values to other types.
 
 use crate::ast::{FieldName, FieldPattern, TextSpan};
-use crate::parser::{Mismatch, Parser, Parsing};
+use crate::parser::{Mismatch, ParseResult, Parser};
 
 /// `convert`: converts values of fields, in place or under an alias.
 #[derive(Clone, Debug, PartialEq)]
@@ -65,7 +65,7 @@ const FUNCTIONS: [(&str, ConvertFunction); 10] = [
 ];
 
 impl Parser<'_> {
-    pub(crate) fn convert_command(&mut self) -> Parsing<ConvertCommand> {
+    pub(crate) fn convert_command(&mut self) -> ParseResult<ConvertCommand> {
         let timeformat = if self.option("timeformat") { Some(self.string()?.value) } else { None };
         let mut conversions = vec![self.conversion()?];
         loop {
@@ -79,7 +79,7 @@ impl Parser<'_> {
         }
     }
 
-    fn conversion(&mut self) -> Parsing<Conversion> {
+    fn conversion(&mut self) -> ParseResult<Conversion> {
         let start = self.start();
         let function = self.one_of(&FUNCTIONS).ok_or(Mismatch)?;
         self.expect_symbol("(")?;

@@ -1,7 +1,7 @@
 //! `dedup [n] fields [keepempty=bool] [consecutive=bool]`: the first rows of each combination of values.
 
 use crate::ast::FieldName;
-use crate::parser::{Expectation, Parser, Parsing};
+use crate::parser::{Expectation, ParseResult, Parser};
 
 /// `dedup`: keeps the first rows of each combination of values.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,7 +17,7 @@ pub struct DedupCommand {
 }
 
 impl Parser<'_> {
-    pub(crate) fn dedup_command(&mut self) -> Parsing<DedupCommand> {
+    pub(crate) fn dedup_command(&mut self) -> ParseResult<DedupCommand> {
         self.note(Expectation::Integer);
         let start = self.start();
         let has_count = self.peek_digit() || self.peek_symbol("-");

@@ -1,7 +1,7 @@
 //! `describe index`: the fields of an index.
 
 use crate::ast::IndexSelector;
-use crate::parser::{Parser, Parsing};
+use crate::parser::{ParseResult, Parser};
 
 /// `describe`: a row for each field of the indices.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,7 +11,7 @@ pub struct DescribeCommand {
 }
 
 impl Parser<'_> {
-    pub(crate) fn describe_command(&mut self) -> Parsing<DescribeCommand> {
+    pub(crate) fn describe_command(&mut self) -> ParseResult<DescribeCommand> {
         let indices = self.index_list()?;
         // An alias is read, and has nothing to name.
         self.alias()?;

@@ -1,7 +1,7 @@
 //! `eval field = expression, …`: new columns.
 
 use crate::ast::Assignment;
-use crate::parser::{Parser, Parsing};
+use crate::parser::{ParseResult, Parser};
 
 /// `eval`: adds columns, or replaces those of the same name. Each expression sees the columns of those before it.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,7 +11,7 @@ pub struct EvalCommand {
 }
 
 impl Parser<'_> {
-    pub(crate) fn eval_command(&mut self) -> Parsing<EvalCommand> {
+    pub(crate) fn eval_command(&mut self) -> ParseResult<EvalCommand> {
         let mut assignments = Vec::new();
         loop {
             let start = self.start();

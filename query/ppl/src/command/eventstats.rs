@@ -1,7 +1,7 @@
 //! `eventstats [bucket_nullable=bool] function, … [by keys]`: aggregates beside each row.
 
 use crate::ast::{AggregateCall, Grouping};
-use crate::parser::{Parser, Parsing};
+use crate::parser::{ParseResult, Parser};
 
 /// `eventstats`: adds aggregates of the row's group to each row.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,7 +15,7 @@ pub struct EventStatsCommand {
 }
 
 impl Parser<'_> {
-    pub(crate) fn eventstats_command(&mut self) -> Parsing<EventStatsCommand> {
+    pub(crate) fn eventstats_command(&mut self) -> ParseResult<EventStatsCommand> {
         let bucket_nullable = if self.option("bucket_nullable") { Some(self.boolean()?) } else { None };
         let functions = self.aggregates()?;
         Ok(EventStatsCommand { functions, by: self.grouping()?, bucket_nullable })

@@ -1,7 +1,7 @@
 //! `expand field [as alias]`: a row for each element of an array.
 
 use crate::ast::FieldName;
-use crate::parser::{Parser, Parsing};
+use crate::parser::{ParseResult, Parser};
 
 /// `expand`: makes a row of each element of an array.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,7 +13,7 @@ pub struct ExpandCommand {
 }
 
 impl Parser<'_> {
-    pub(crate) fn expand_command(&mut self) -> Parsing<ExpandCommand> {
+    pub(crate) fn expand_command(&mut self) -> ParseResult<ExpandCommand> {
         Ok(ExpandCommand { field: self.field()?, alias: self.alias()? })
     }
 }

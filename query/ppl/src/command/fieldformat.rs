@@ -1,7 +1,7 @@
 //! `fieldformat field = [text .] expression [. text], …`: values as text for people.
 
 use crate::ast::{Expression, FieldName, StringLiteral};
-use crate::parser::{Parser, Parsing};
+use crate::parser::{ParseResult, Parser};
 
 /// `fieldformat`: replaces fields by texts made of an expression.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +24,7 @@ pub struct FieldFormat {
 }
 
 impl Parser<'_> {
-    pub(crate) fn fieldformat_command(&mut self) -> Parsing<FieldFormatCommand> {
+    pub(crate) fn fieldformat_command(&mut self) -> ParseResult<FieldFormatCommand> {
         let mut formats = Vec::new();
         loop {
             let start = self.start();
@@ -36,7 +36,7 @@ impl Parser<'_> {
         }
     }
 
-    fn field_format(&mut self) -> Parsing<FieldFormat> {
+    fn field_format(&mut self) -> ParseResult<FieldFormat> {
         let field = self.field()?;
         self.expect_symbol("=")?;
         let mut prefix = None;

@@ -1,7 +1,7 @@
 //! `fields [+|-] field, …` and `table …`: the columns that stay, or that go.
 
 use crate::ast::FieldPattern;
-use crate::parser::{Parser, Parsing};
+use crate::parser::{ParseResult, Parser};
 
 /// `fields` and `table`: chooses columns.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,7 +13,7 @@ pub struct FieldsCommand {
 }
 
 impl Parser<'_> {
-    pub(crate) fn fields_command(&mut self) -> Parsing<FieldsCommand> {
+    pub(crate) fn fields_command(&mut self) -> ParseResult<FieldsCommand> {
         let is_exclusion = self.symbol("-");
         if !is_exclusion {
             self.symbol("+");

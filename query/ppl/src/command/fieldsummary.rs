@@ -1,7 +1,7 @@
 //! `fieldsummary [includefields=field, …] [nulls=bool]`: a row of figures for each field.
 
 use crate::ast::FieldName;
-use crate::parser::{Parser, Parsing};
+use crate::parser::{ParseResult, Parser};
 
 /// `fieldsummary`: answers count, distinct count, least, greatest and average of each field.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,7 +13,7 @@ pub struct FieldSummaryCommand {
 }
 
 impl Parser<'_> {
-    pub(crate) fn fieldsummary_command(&mut self) -> Parsing<FieldSummaryCommand> {
+    pub(crate) fn fieldsummary_command(&mut self) -> ParseResult<FieldSummaryCommand> {
         let mut command = FieldSummaryCommand { fields: Vec::new(), nulls: false };
         loop {
             if self.option("includefields") {

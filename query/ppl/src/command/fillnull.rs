@@ -1,7 +1,7 @@
 //! `fillnull with value [in fields]`, `fillnull using field = value, …`, `fillnull value=… [fields]`: values for nulls.
 
 use crate::ast::{Assignment, Expression, FieldName};
-use crate::parser::{Parser, Parsing};
+use crate::parser::{ParseResult, Parser};
 
 /// `fillnull`: replaces nulls.
 #[expect(clippy::large_enum_variant, reason = "a syntax tree has few of these nodes")]
@@ -21,7 +21,7 @@ pub enum FillNullCommand {
 }
 
 impl Parser<'_> {
-    pub(crate) fn fillnull_command(&mut self) -> Parsing<FillNullCommand> {
+    pub(crate) fn fillnull_command(&mut self) -> ParseResult<FillNullCommand> {
         if self.option("value") {
             let value = self.value_expression()?;
             let fields = if self.peek_field() { self.field_list()? } else { Vec::new() };

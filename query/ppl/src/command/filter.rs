@@ -1,7 +1,7 @@
 //! `where condition`: rows for which a condition holds.
 
 use crate::ast::Expression;
-use crate::parser::{Parser, Parsing};
+use crate::parser::{ParseResult, Parser};
 
 /// `where`: keeps rows for which a condition holds.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,7 +11,7 @@ pub struct WhereCommand {
 }
 
 impl Parser<'_> {
-    pub(crate) fn where_command(&mut self) -> Parsing<WhereCommand> {
+    pub(crate) fn where_command(&mut self) -> ParseResult<WhereCommand> {
         Ok(WhereCommand { condition: self.expression()? })
     }
 }

@@ -1,7 +1,7 @@
 //! `flatten field [as (alias, …)]`: members of an object as columns.
 
 use crate::ast::FieldName;
-use crate::parser::{Parser, Parsing};
+use crate::parser::{ParseResult, Parser};
 
 /// `flatten`: makes a column of each member of an object.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,7 +13,7 @@ pub struct FlattenCommand {
 }
 
 impl Parser<'_> {
-    pub(crate) fn flatten_command(&mut self) -> Parsing<FlattenCommand> {
+    pub(crate) fn flatten_command(&mut self) -> ParseResult<FlattenCommand> {
         let field = self.field()?;
         let mut aliases = Vec::new();
         if self.keyword("as") {

@@ -5,7 +5,7 @@ use std::ops::ControlFlow;
 use sqlparser::ast::{Expr, Value, visit_expressions_mut};
 
 use crate::ast::{Expression, FieldPattern, TextSpan};
-use crate::parser::{Expectation, Mismatch, Parser, Parsing};
+use crate::parser::{Expectation, Mismatch, ParseResult, Parser};
 
 /// `foreach`: repeats an `eval` for each field that a pattern names, or for each element of a collection.
 #[derive(Clone, Debug, PartialEq)]
@@ -72,7 +72,7 @@ const MODES: [(&str, ForeachMode); 4] = [
 ];
 
 impl Parser<'_> {
-    pub(crate) fn foreach_command(&mut self) -> Parsing<ForeachCommand> {
+    pub(crate) fn foreach_command(&mut self) -> ParseResult<ForeachCommand> {
         let mut command = ForeachCommand {
             mode: ForeachMode::default(),
             fieldstr: None,
@@ -108,7 +108,7 @@ impl Parser<'_> {
         Ok(command)
     }
 
-    fn foreach_option(&mut self, command: &mut ForeachCommand) -> Parsing<bool> {
+    fn foreach_option(&mut self, command: &mut ForeachCommand) -> ParseResult<bool> {
         let [first, second, third] = &mut command.matchsegs;
         let words = [
             ("fieldstr", &mut command.fieldstr),
@@ -132,14 +132,14 @@ impl Parser<'_> {
         Ok(false)
     }
 
-    fn foreach_word(&mut self) -> Parsing<String> {
+    fn foreach_word(&mut self) -> ParseResult<String> {
         if self.peek_symbol("<<") {
             return self.placeholder_text();
         }
         Ok(self.field()?.path)
     }
 
-    fn foreach_target(&mut self) -> Parsing<ForeachTarget> {
+    fn foreach_target(&mut self) -> ParseResult<ForeachTarget> {
         if self.peek_string() {
             return self.value_expression().map(ForeachTarget::Collection);
         }
@@ -152,7 +152,7 @@ impl Parser<'_> {
         self.value_expression().map(ForeachTarget::Collection)
     }
 
-    fn foreach_assignments(&mut self) -> Parsing<Vec<ForeachAssignment>> {
+    fn foreach_assignments(&mut self) -> ParseResult<Vec<ForeachAssignment>> {
         let mut assignments = Vec::new();
         loop {
             let start = self.start();
@@ -168,7 +168,7 @@ impl Parser<'_> {
     }
 
     /// Reads a name that may hold placeholders.
-    fn foreach_name(&mut self) -> Parsing<String> {
+    fn foreach_name(&mut self) -> ParseResult<String> {
         self.note(Expectation::Alias);
         let mut name = String::new();
         loop {

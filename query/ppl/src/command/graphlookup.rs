@@ -1,7 +1,7 @@
 //! `graphlookup index start=… edge=from-->to [options] as field`: what a walk along edges reaches.
 
 use crate::ast::{Expression, FieldName, IndexSelector};
-use crate::parser::{Expectation, Mismatch, Parser, Parsing};
+use crate::parser::{Expectation, Mismatch, ParseResult, Parser};
 
 /// `graphlookup`: collects the documents of an index that a walk along edges reaches.
 #[derive(Clone, Debug, PartialEq)]
@@ -42,7 +42,7 @@ pub enum GraphStart {
 }
 
 impl Parser<'_> {
-    pub(crate) fn graphlookup_command(&mut self) -> Parsing<GraphLookupCommand> {
+    pub(crate) fn graphlookup_command(&mut self) -> ParseResult<GraphLookupCommand> {
         let indices = self.index_list()?;
         self.expect_option("start")?;
         let start = self.graph_start()?;
@@ -88,7 +88,7 @@ impl Parser<'_> {
         Ok(command)
     }
 
-    fn graph_start(&mut self) -> Parsing<GraphStart> {
+    fn graph_start(&mut self) -> ParseResult<GraphStart> {
         if self.peek_field() {
             return self.field().map(GraphStart::Field);
         }
@@ -106,7 +106,7 @@ impl Parser<'_> {
     }
 
     /// Reads `-->` or `<->`; tells whether it goes both ways. Hyphens may end the name in front.
-    fn graph_arrow(&mut self) -> Parsing<bool> {
+    fn graph_arrow(&mut self) -> ParseResult<bool> {
         for (arrow, is_bidirectional) in [("-->", false), ("<->", true)] {
             self.note(Expectation::Symbol(arrow));
             if self.peek_symbol(arrow) {

@@ -1,7 +1,7 @@
 //! `grok expression pattern`: columns of a text by a grok pattern.
 
 use crate::ast::{Expression, StringLiteral};
-use crate::parser::{Parser, Parsing};
+use crate::parser::{ParseResult, Parser};
 
 /// `grok`: adds a column for each name of a grok pattern.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,7 +13,7 @@ pub struct GrokCommand {
 }
 
 impl Parser<'_> {
-    pub(crate) fn grok_command(&mut self) -> Parsing<GrokCommand> {
+    pub(crate) fn grok_command(&mut self) -> ParseResult<GrokCommand> {
         Ok(GrokCommand { source: self.value_expression()?, pattern: self.string()? })
     }
 }

@@ -1,6 +1,6 @@
 //! `head [n] [from m]`: the first rows.
 
-use crate::parser::{Expectation, Parser, Parsing};
+use crate::parser::{Expectation, ParseResult, Parser};
 
 /// `head`: keeps the first rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub struct HeadCommand {
 }
 
 impl Parser<'_> {
-    pub(crate) fn head_command(&mut self) -> Parsing<HeadCommand> {
+    pub(crate) fn head_command(&mut self) -> ParseResult<HeadCommand> {
         let mut command = HeadCommand { count: 10, from: 0 };
         if self.option("limit") {
             command.count = self.count("limit")?;

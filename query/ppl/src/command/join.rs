@@ -1,7 +1,7 @@
 //! `[kind] join [options] [left=alias] [right=alias] [on condition | fields] source`: rows of two relations side by side.
 
 use crate::ast::{Expression, FieldName, SourceRelation};
-use crate::parser::{Expectation, Mismatch, Parser, Parsing};
+use crate::parser::{Expectation, Mismatch, ParseResult, Parser};
 
 /// `join`: combines the input with another relation.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,7 +83,7 @@ const KINDS: [(&str, JoinKind); 8] = [
 ];
 
 impl Parser<'_> {
-    pub(crate) fn join_command(&mut self, kind: JoinKind) -> Parsing<JoinCommand> {
+    pub(crate) fn join_command(&mut self, kind: JoinKind) -> ParseResult<JoinCommand> {
         let start = self.start();
         let mut command = JoinCommand {
             kind,
@@ -124,7 +124,7 @@ impl Parser<'_> {
     }
 
     /// Reads fields and the other relation: the last name is the index.
-    fn join_fields(&mut self, command: &mut JoinCommand) -> Parsing<()> {
+    fn join_fields(&mut self, command: &mut JoinCommand) -> ParseResult<()> {
         self.note(Expectation::Field);
         let mut fields = Vec::new();
         loop {
@@ -154,7 +154,7 @@ impl Parser<'_> {
     }
 
     /// Reads `hint.left.name = value`, if it is next.
-    fn join_hint(&mut self) -> Parsing<Option<JoinHint>> {
+    fn join_hint(&mut self) -> ParseResult<Option<JoinHint>> {
         let place = self.checkpoint();
         if !self.peek_name() {
             return Ok(None);

@@ -1,7 +1,7 @@
 //! `lookup index key [as field], … [append|replace|output field [as alias], …]`: columns of another index by key.
 
 use crate::ast::{FieldName, IndexSelector};
-use crate::parser::{Parser, Parsing};
+use crate::parser::{ParseResult, Parser};
 
 /// `lookup`: adds columns of another index to each row.
 #[derive(Clone, Debug, PartialEq)]
@@ -46,7 +46,7 @@ const MODES: [(&str, LookupMode); 3] =
     [("append", LookupMode::Append), ("replace", LookupMode::Replace), ("output", LookupMode::Replace)];
 
 impl Parser<'_> {
-    pub(crate) fn lookup_command(&mut self) -> Parsing<LookupCommand> {
+    pub(crate) fn lookup_command(&mut self) -> ParseResult<LookupCommand> {
         let index = self.index()?;
         let keys = self.lookup_pairs()?;
         let output = match self.one_of(&MODES) {
@@ -56,7 +56,7 @@ impl Parser<'_> {
         Ok(LookupCommand { index, keys, output })
     }
 
-    fn lookup_pairs(&mut self) -> Parsing<Vec<LookupPair>> {
+    fn lookup_pairs(&mut self) -> ParseResult<Vec<LookupPair>> {
         let mut pairs = Vec::new();
         loop {
             let start = self.start();

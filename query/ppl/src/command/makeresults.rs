@@ -1,7 +1,7 @@
 //! `makeresults [count=n] [format=csv|json] [data=text]`: rows of the text itself.
 
 use crate::ast::StringLiteral;
-use crate::parser::{Mismatch, Parser, Parsing};
+use crate::parser::{Mismatch, ParseResult, Parser};
 
 /// `makeresults`: rows without an index.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +24,7 @@ pub enum DataFormat {
 }
 
 impl Parser<'_> {
-    pub(crate) fn makeresults_command(&mut self) -> Parsing<MakeResultsCommand> {
+    pub(crate) fn makeresults_command(&mut self) -> ParseResult<MakeResultsCommand> {
         let mut command = MakeResultsCommand { count: 1, format: None, data: None };
         loop {
             if self.option("count") {

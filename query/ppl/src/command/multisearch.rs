@@ -1,7 +1,7 @@
 //! `multisearch [ search … ] [ search … ] …`: the rows of several searches.
 
 use crate::ast::Pipeline;
-use crate::parser::{Parser, Parsing};
+use crate::parser::{ParseResult, Parser};
 
 /// `multisearch`: unites searches. Columns meet by name, rows are in the order of `@timestamp`, newest first.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,7 +11,7 @@ pub struct MultiSearchCommand {
 }
 
 impl Parser<'_> {
-    pub(crate) fn multisearch_command(&mut self) -> Parsing<MultiSearchCommand> {
+    pub(crate) fn multisearch_command(&mut self) -> ParseResult<MultiSearchCommand> {
         let mut pipelines = vec![self.bracketed_search()?];
         while self.peek_bracket() {
             let start = self.start();

@@ -1,7 +1,7 @@
 //! `mvcombine field [delim=text]`: one row of rows that differ in a field alone.
 
 use crate::ast::FieldName;
-use crate::parser::{Parser, Parsing};
+use crate::parser::{ParseResult, Parser};
 
 /// `mvcombine`: makes one row of rows that differ in a field alone; the field becomes an array.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,7 +13,7 @@ pub struct MvCombineCommand {
 }
 
 impl Parser<'_> {
-    pub(crate) fn mvcombine_command(&mut self) -> Parsing<MvCombineCommand> {
+    pub(crate) fn mvcombine_command(&mut self) -> ParseResult<MvCombineCommand> {
         let delim = if self.option("delim") { Some(self.string()?.value) } else { None };
         let field = self.field()?;
         let delim = if self.option("delim") { Some(self.string()?.value) } else { delim };

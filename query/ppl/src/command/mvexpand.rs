@@ -1,7 +1,7 @@
 //! `mvexpand field [limit=n]`: a row for each element of an array.
 
 use crate::ast::FieldName;
-use crate::parser::{Parser, Parsing};
+use crate::parser::{ParseResult, Parser};
 
 /// `mvexpand`: makes a row of each element of an array.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,7 +13,7 @@ pub struct MvExpandCommand {
 }
 
 impl Parser<'_> {
-    pub(crate) fn mvexpand_command(&mut self) -> Parsing<MvExpandCommand> {
+    pub(crate) fn mvexpand_command(&mut self) -> ParseResult<MvExpandCommand> {
         let field = self.field()?;
         let limit = if self.option("limit") { Some(self.count("limit")?) } else { None };
         Ok(MvExpandCommand { field, limit })

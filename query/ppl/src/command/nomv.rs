@@ -1,7 +1,7 @@
 //! `nomv field`: an array as one text.
 
 use crate::ast::FieldName;
-use crate::parser::{Parser, Parsing};
+use crate::parser::{ParseResult, Parser};
 
 /// `nomv`: makes one text of an array, an element a line.
 #[derive(Clone, Debug, PartialEq)]
@@ -11,7 +11,7 @@ pub struct NoMvCommand {
 }
 
 impl Parser<'_> {
-    pub(crate) fn nomv_command(&mut self) -> Parsing<NoMvCommand> {
+    pub(crate) fn nomv_command(&mut self) -> ParseResult<NoMvCommand> {
         Ok(NoMvCommand { field: self.field()? })
     }
 }

@@ -1,7 +1,7 @@
 //! `parse expression pattern`: columns of a text by a regular expression.
 
 use crate::ast::{Expression, StringLiteral};
-use crate::parser::{Parser, Parsing};
+use crate::parser::{ParseResult, Parser};
 
 /// `parse`: adds a column for each named group of a regular expression.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,7 +13,7 @@ pub struct ParseCommand {
 }
 
 impl Parser<'_> {
-    pub(crate) fn parse_command(&mut self) -> Parsing<ParseCommand> {
+    pub(crate) fn parse_command(&mut self) -> ParseResult<ParseCommand> {
         Ok(ParseCommand { source: self.value_expression()?, pattern: self.string()? })
     }
 }

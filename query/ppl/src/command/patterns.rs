@@ -1,7 +1,7 @@
 //! `patterns expression [by keys] [options]`: log lines to their patterns.
 
 use crate::ast::{Expression, Grouping, StringLiteral};
-use crate::parser::{Mismatch, Parser, Parsing};
+use crate::parser::{Mismatch, ParseResult, Parser};
 
 /// `patterns`: finds the pattern of each text, or counts texts by pattern.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,7 +49,7 @@ pub enum PatternMode {
 }
 
 impl Parser<'_> {
-    pub(crate) fn patterns_command(&mut self) -> Parsing<PatternsCommand> {
+    pub(crate) fn patterns_command(&mut self) -> ParseResult<PatternsCommand> {
         let mut command = PatternsCommand {
             source: self.value_expression()?,
             by: self.grouping()?,

@@ -1,7 +1,7 @@
 //! `top [n] [options] fields [by fields]` and `rare …`: the most and the least frequent values.
 
 use crate::ast::FieldName;
-use crate::parser::{Expectation, Parser, Parsing};
+use crate::parser::{Expectation, ParseResult, Parser};
 
 /// `top` and `rare`: counts combinations of values and keeps the most or the least frequent ones.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +23,7 @@ pub struct RareTopCommand {
 }
 
 impl Parser<'_> {
-    pub(crate) fn raretop_command(&mut self, is_rare: bool) -> Parsing<RareTopCommand> {
+    pub(crate) fn raretop_command(&mut self, is_rare: bool) -> ParseResult<RareTopCommand> {
         let mut command = RareTopCommand {
             is_rare,
             count: 10,

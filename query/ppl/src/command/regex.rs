@@ -1,7 +1,7 @@
 //! `regex field = pattern` and `regex field != pattern`: rows that a regular expression matches.
 
 use crate::ast::{FieldName, StringLiteral};
-use crate::parser::{Mismatch, Parser, Parsing};
+use crate::parser::{Mismatch, ParseResult, Parser};
 
 /// `regex`: keeps rows whose text a regular expression matches.
 #[derive(Clone, Debug, PartialEq)]
@@ -15,7 +15,7 @@ pub struct RegexCommand {
 }
 
 impl Parser<'_> {
-    pub(crate) fn regex_command(&mut self) -> Parsing<RegexCommand> {
+    pub(crate) fn regex_command(&mut self) -> ParseResult<RegexCommand> {
         let field = self.field()?;
         let is_negated = self.symbol("!=");
         if !is_negated && !self.symbol("=") {

@@ -1,7 +1,7 @@
 //! `rename old as new, …`: other names for columns.
 
 use crate::ast::FieldPattern;
-use crate::parser::{Parser, Parsing};
+use crate::parser::{ParseResult, Parser};
 
 /// `rename`: gives columns other names. The text of each `*` goes to the `*` of the same number.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,7 +20,7 @@ pub struct Renaming {
 }
 
 impl Parser<'_> {
-    pub(crate) fn rename_command(&mut self) -> Parsing<RenameCommand> {
+    pub(crate) fn rename_command(&mut self) -> ParseResult<RenameCommand> {
         let mut renamings = Vec::new();
         loop {
             let start = self.start();

@@ -1,7 +1,7 @@
 //! `replace text with text, … in fields`: other texts for texts.
 
 use crate::ast::{FieldName, StringLiteral};
-use crate::parser::{Parser, Parsing};
+use crate::parser::{ParseResult, Parser};
 
 /// `replace`: replaces values of fields. `*` in a pattern stands for any text.
 #[derive(Clone, Debug, PartialEq)]
@@ -22,7 +22,7 @@ pub struct ReplacePair {
 }
 
 impl Parser<'_> {
-    pub(crate) fn replace_command(&mut self) -> Parsing<ReplaceCommand> {
+    pub(crate) fn replace_command(&mut self) -> ParseResult<ReplaceCommand> {
         let mut pairs = Vec::new();
         loop {
             let start = self.start();

@@ -1,7 +1,7 @@
 //! `rex field=name [mode=extract|sed] [max_match=n] [offset_field=name] pattern`: parts of a text.
 
 use crate::ast::{FieldName, StringLiteral};
-use crate::parser::{Mismatch, Parser, Parsing};
+use crate::parser::{Mismatch, ParseResult, Parser};
 
 /// `rex`: adds a column for each named group, or edits a text as `sed` does.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +29,7 @@ pub enum RexMode {
 }
 
 impl Parser<'_> {
-    pub(crate) fn rex_command(&mut self) -> Parsing<RexCommand> {
+    pub(crate) fn rex_command(&mut self) -> ParseResult<RexCommand> {
         self.expect_option("field")?;
         let field = self.field()?;
         let (mut mode, mut max_match, mut offset_field) = (RexMode::default(), 1, None);

@@ -1,7 +1,7 @@
 //! `sort [n] [+|-]field [asc|desc], …`: the order of rows.
 
 use crate::ast::{FieldName, TextSpan};
-use crate::parser::{Expectation, Parser, Parsing};
+use crate::parser::{Expectation, ParseResult, Parser};
 
 /// `sort`: orders rows.
 #[derive(Clone, Debug, PartialEq)]
@@ -48,7 +48,7 @@ const COMPARISONS: [(&str, SortComparison); 4] = [
 ];
 
 impl Parser<'_> {
-    pub(crate) fn sort_command(&mut self) -> Parsing<SortCommand> {
+    pub(crate) fn sort_command(&mut self) -> ParseResult<SortCommand> {
         self.note(Expectation::Integer);
         let count = if self.peek_digit() { Some(self.count("sort")?) } else { None };
         let mut keys = Vec::new();
@@ -63,7 +63,7 @@ impl Parser<'_> {
     }
 
     /// Reads a key of an order.
-    pub(crate) fn sort_term(&mut self) -> Parsing<SortTerm> {
+    pub(crate) fn sort_term(&mut self) -> ParseResult<SortTerm> {
         let start = self.start();
         let is_minus = self.symbol("-");
         let has_sign = is_minus || self.symbol("+");

@@ -1,7 +1,7 @@
 //! `spath [input=field] [output=field] [path=…]`: values in a text that is JSON.
 
 use crate::ast::{Expression, FieldName, TextSpan};
-use crate::parser::{Expectation, Mismatch, Parser, Parsing};
+use crate::parser::{Expectation, Mismatch, ParseResult, Parser};
 
 /// `spath`: extracts values of JSON.
 #[derive(Clone, Debug, PartialEq)]
@@ -24,7 +24,7 @@ pub struct SpathPath {
 }
 
 impl Parser<'_> {
-    pub(crate) fn spath_command(&mut self) -> Parsing<SpathCommand> {
+    pub(crate) fn spath_command(&mut self) -> ParseResult<SpathCommand> {
         let mut command = SpathCommand { input: None, output: None, path: None };
         loop {
             if self.option("input") {
@@ -41,7 +41,7 @@ impl Parser<'_> {
         }
     }
 
-    fn spath_path(&mut self) -> Parsing<SpathPath> {
+    fn spath_path(&mut self) -> ParseResult<SpathPath> {
         self.note(Expectation::Other("a path such as a.b{0}"));
         if self.peek_string() {
             let text = self.string()?;

@@ -1,7 +1,7 @@
 //! `stats [options] aggregate, … [by keys]`: aggregates of groups.
 
 use crate::ast::{AggregateCall, Grouping};
-use crate::parser::{Parser, Parsing};
+use crate::parser::{ParseResult, Parser};
 
 /// `stats`: aggregates of groups, a row for each.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +23,7 @@ pub struct StatsCommand {
 }
 
 impl Parser<'_> {
-    pub(crate) fn stats_command(&mut self) -> Parsing<StatsCommand> {
+    pub(crate) fn stats_command(&mut self) -> ParseResult<StatsCommand> {
         let mut command = StatsCommand {
             aggregates: Vec::new(),
             by: None,

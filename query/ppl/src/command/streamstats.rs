@@ -1,7 +1,7 @@
 //! `streamstats [options] function, … [by keys]`: aggregates of the rows so far.
 
 use crate::ast::{AggregateCall, Expression, Grouping};
-use crate::parser::{Parser, Parsing};
+use crate::parser::{ParseResult, Parser};
 
 /// `streamstats`: adds aggregates of the rows up to this one to each row.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,7 +25,7 @@ pub struct StreamStatsCommand {
 }
 
 impl Parser<'_> {
-    pub(crate) fn streamstats_command(&mut self) -> Parsing<StreamStatsCommand> {
+    pub(crate) fn streamstats_command(&mut self) -> ParseResult<StreamStatsCommand> {
         let mut command = StreamStatsCommand {
             functions: Vec::new(),
             by: None,

@@ -1,6 +1,6 @@
 //! `tail [n]`: the last rows.
 
-use crate::parser::{Expectation, Parser, Parsing};
+use crate::parser::{Expectation, ParseResult, Parser};
 
 /// `tail`: keeps the last rows, the last one first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -10,7 +10,7 @@ pub struct TailCommand {
 }
 
 impl Parser<'_> {
-    pub(crate) fn tail_command(&mut self) -> Parsing<TailCommand> {
+    pub(crate) fn tail_command(&mut self) -> ParseResult<TailCommand> {
         self.note(Expectation::Integer);
         let has_count = self.peek_digit() || self.peek_symbol("-");
         Ok(TailCommand { count: if has_count { self.count("tail")? } else { 10 } })

@@ -2,7 +2,7 @@
 
 use super::SeriesOptions;
 use crate::ast::{AggregateCall, FieldName, SpanLength};
-use crate::parser::{Parser, Parsing};
+use crate::parser::{ParseResult, Parser};
 
 /// `timechart`: aggregates by buckets of time, and by a field.
 #[derive(Clone, Debug, PartialEq)]
@@ -20,7 +20,7 @@ pub struct TimechartCommand {
 }
 
 impl Parser<'_> {
-    pub(crate) fn timechart_command(&mut self) -> Parsing<TimechartCommand> {
+    pub(crate) fn timechart_command(&mut self) -> ParseResult<TimechartCommand> {
         let mut command = TimechartCommand {
             aggregates: Vec::new(),
             by: None,
@@ -37,7 +37,7 @@ impl Parser<'_> {
         Ok(command)
     }
 
-    fn timechart_options(&mut self, command: &mut TimechartCommand) -> Parsing<()> {
+    fn timechart_options(&mut self, command: &mut TimechartCommand) -> ParseResult<()> {
         loop {
             if self.option("span") {
                 command.span = Some(self.span_length()?);

@@ -1,7 +1,7 @@
 //! `timewrap length [align=now|end] [series=relative|short|exact] [time_format=text]`: periods side by side.
 
 use crate::ast::SpanLength;
-use crate::parser::{Mismatch, Parser, Parsing};
+use crate::parser::{Mismatch, ParseResult, Parser};
 
 /// `timewrap`: lays periods of a `timechart` side by side, a column each.
 #[derive(Clone, Debug, PartialEq)]
@@ -39,7 +39,7 @@ pub enum TimewrapSeries {
 }
 
 impl Parser<'_> {
-    pub(crate) fn timewrap_command(&mut self) -> Parsing<TimewrapCommand> {
+    pub(crate) fn timewrap_command(&mut self) -> ParseResult<TimewrapCommand> {
         let mut command = TimewrapCommand {
             length: self.unit_or_length()?,
             align: TimewrapAlign::default(),

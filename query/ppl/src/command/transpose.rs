@@ -1,6 +1,6 @@
 //! `transpose [n] [column_name=text]`: rows as columns.
 
-use crate::parser::{Expectation, Parser, Parsing};
+use crate::parser::{Expectation, ParseResult, Parser};
 
 /// `transpose`: turns rows into columns.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -12,7 +12,7 @@ pub struct TransposeCommand {
 }
 
 impl Parser<'_> {
-    pub(crate) fn transpose_command(&mut self) -> Parsing<TransposeCommand> {
+    pub(crate) fn transpose_command(&mut self) -> ParseResult<TransposeCommand> {
         let mut command = TransposeCommand { count: 5, column_name: "column".to_owned() };
         loop {
             self.note(Expectation::Integer);

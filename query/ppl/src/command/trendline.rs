@@ -2,7 +2,7 @@
 
 use super::SortTerm;
 use crate::ast::{FieldName, TextSpan};
-use crate::parser::{Mismatch, Parser, Parsing};
+use crate::parser::{Mismatch, ParseResult, Parser};
 
 /// `trendline`: adds moving averages.
 #[derive(Clone, Debug, PartialEq)]
@@ -29,7 +29,7 @@ pub struct MovingAverage {
 }
 
 impl Parser<'_> {
-    pub(crate) fn trendline_command(&mut self) -> Parsing<TrendlineCommand> {
+    pub(crate) fn trendline_command(&mut self) -> ParseResult<TrendlineCommand> {
         let sort = if self.keyword("sort") { Some(self.sort_term()?) } else { None };
         let mut averages = vec![self.moving_average()?];
         loop {
@@ -43,7 +43,7 @@ impl Parser<'_> {
         }
     }
 
-    fn moving_average(&mut self) -> Parsing<MovingAverage> {
+    fn moving_average(&mut self) -> ParseResult<MovingAverage> {
         let start = self.start();
         let is_weighted = self.one_of(&[("sma", false), ("wma", true)]).ok_or(Mismatch)?;
         self.expect_symbol("(")?;

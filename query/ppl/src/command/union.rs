@@ -1,7 +1,7 @@
 //! `union [maxout=n] [ … ], index, …`: the rows of several relations.
 
 use crate::ast::{IndexSelector, Pipeline};
-use crate::parser::{Parser, Parsing};
+use crate::parser::{ParseResult, Parser};
 
 /// `union`: unites relations; behind a pipe, the input comes first. Columns meet by name.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +23,7 @@ pub enum UnionDataset {
 }
 
 impl Parser<'_> {
-    pub(crate) fn union_command(&mut self) -> Parsing<UnionCommand> {
+    pub(crate) fn union_command(&mut self) -> ParseResult<UnionCommand> {
         let maxout = if self.option("maxout") { Some(self.count("maxout")?) } else { None };
         let mut datasets = vec![self.union_dataset()?];
         loop {
@@ -37,7 +37,7 @@ impl Parser<'_> {
         }
     }
 
-    fn union_dataset(&mut self) -> Parsing<UnionDataset> {
+    fn union_dataset(&mut self) -> ParseResult<UnionDataset> {
         if self.peek_bracket() {
             return self.bracketed_search().map(UnionDataset::Pipeline);
         }

@@ -1,7 +1,7 @@
 //! `xyseries [sep=text] [format=text] x name in (value, …) fields`: names of a column as columns.
 
 use crate::ast::{FieldName, StringLiteral};
-use crate::parser::{Parser, Parsing};
+use crate::parser::{ParseResult, Parser};
 
 /// `xyseries`: turns values of a column into columns.
 #[derive(Clone, Debug, PartialEq)]
@@ -21,7 +21,7 @@ pub struct XySeriesCommand {
 }
 
 impl Parser<'_> {
-    pub(crate) fn xyseries_command(&mut self) -> Parsing<XySeriesCommand> {
+    pub(crate) fn xyseries_command(&mut self) -> ParseResult<XySeriesCommand> {
         let (mut sep, mut format) = (None, None);
         loop {
             if self.option("sep") {

@@ -7,12 +7,12 @@ use sqlparser::ast::{
 use super::cursor::word_length;
 use super::expression::{function, function_of};
 use super::literal::decimal_length;
-use super::{Expectation, Mismatch, Parser, Parsing};
+use super::{Expectation, Mismatch, ParseResult, Parser};
 use crate::ast::{AggregateCall, Grouping, GroupingKey, SpanBucket};
 
 impl Parser<'_> {
     /// Reads aggregates with commas between them.
-    pub(crate) fn aggregates(&mut self) -> Parsing<Vec<AggregateCall>> {
+    pub(crate) fn aggregates(&mut self) -> ParseResult<Vec<AggregateCall>> {
         let mut aggregates = vec![self.aggregate()?];
         while self.symbol(",") {
             let start = self.start();
@@ -23,12 +23,12 @@ impl Parser<'_> {
     }
 
     /// Reads an aggregate with its alias.
-    pub(crate) fn aggregate(&mut self) -> Parsing<AggregateCall> {
+    pub(crate) fn aggregate(&mut self) -> ParseResult<AggregateCall> {
         let call = self.expression_by(Self::aggregate_call)?;
         Ok(AggregateCall { call, alias: self.alias()? })
     }
 
-    fn aggregate_call(&mut self) -> Parsing<Expr> {
+    fn aggregate_call(&mut self) -> ParseResult<Expr> {
         self.note(Expectation::Aggregate);
         self.levels = 1;
         let start = self.cursor.offset();
@@ -64,7 +64,7 @@ impl Parser<'_> {
     }
 
     /// Reads `p95(x)` and `perc99.5(x)`; the name has so many bytes.
-    fn percentile_shortcut(&mut self, length: usize) -> Parsing<Expr> {
+    fn percentile_shortcut(&mut self, length: usize) -> ParseResult<Expr> {
         let start = self.cursor.offset();
         let word = self.cursor.advance(length);
         let percent = word.trim_start_matches(|c: char| c.is_ascii_alphabetic()).to_owned();
@@ -85,7 +85,7 @@ impl Parser<'_> {
     }
 
     /// Reads `by keys`, if it is next.
-    pub(crate) fn grouping(&mut self) -> Parsing<Option<Grouping>> {
+    pub(crate) fn grouping(&mut self) -> ParseResult<Option<Grouping>> {
         if !self.keyword("by") {
             return Ok(None);
         }
@@ -105,7 +105,7 @@ impl Parser<'_> {
         Ok(Some(Grouping { keys, span: self.span_from(start) }))
     }
 
-    fn grouping_key(&mut self) -> Parsing<GroupingKey> {
+    fn grouping_key(&mut self) -> ParseResult<GroupingKey> {
         let word = self.peek_word();
         let behind = self.cursor.rest().get(word.len()..).unwrap_or_default();
         self.note(Expectation::Keyword("span"));
@@ -115,7 +115,7 @@ impl Parser<'_> {
         self.field().map(GroupingKey::Field)
     }
 
-    fn span_bucket(&mut self) -> Parsing<SpanBucket> {
+    fn span_bucket(&mut self) -> ParseResult<SpanBucket> {
         let start = self.start();
         self.expect_keyword("span")?;
         self.expect_symbol("(")?;

@@ -7,7 +7,7 @@ use sqlparser::ast::{
 };
 
 use super::expression::{binary, function};
-use super::{Expectation, Mismatch, Parser, Parsing};
+use super::{Expectation, Mismatch, ParseResult, Parser};
 
 /// Relevance functions of one field.
 const SINGLE_FIELD: [&str; 4] = ["match", "match_phrase", "match_bool_prefix", "match_phrase_prefix"];
@@ -19,7 +19,7 @@ const OPERATORS: [&str; 12] =
 
 impl Parser<'_> {
     /// Reads a form that begins with this word and is neither a name nor a plain call.
-    pub(super) fn special_form(&mut self, word: &str) -> Parsing<Option<Expr>> {
+    pub(super) fn special_form(&mut self, word: &str) -> ParseResult<Option<Expr>> {
         let name = word.to_ascii_lowercase();
         if !matches!(name.as_str(), "exists" | "interval" | "date" | "time" | "timestamp") {
             return Ok(None);
@@ -68,7 +68,7 @@ impl Parser<'_> {
             || (!word.is_empty() && !is_operator)
     }
 
-    fn interval(&mut self) -> Parsing<Expr> {
+    fn interval(&mut self) -> ParseResult<Expr> {
         let value = self.nest(Self::additive)?;
         let unit = self.interval_unit()?;
         self.check_levels(self.levels + 1)?;
@@ -81,7 +81,7 @@ impl Parser<'_> {
         }))
     }
 
-    fn interval_unit(&mut self) -> Parsing<DateTimeField> {
+    fn interval_unit(&mut self) -> ParseResult<DateTimeField> {
         self.note(Expectation::Other("a unit of time"));
         let word = self.peek_word().to_owned();
         let field = match word.to_ascii_lowercase().as_str() {
@@ -105,13 +105,13 @@ impl Parser<'_> {
     }
 
     /// Reads `x -> expression`.
-    pub(super) fn lambda(&mut self) -> Parsing<Expr> {
+    pub(super) fn lambda(&mut self) -> ParseResult<Expr> {
         let parameter = self.lambda_parameter()?;
         self.lambda_body(OneOrManyWithParens::One(parameter))
     }
 
     /// Reads `(x, y) -> expression`, if it is next.
-    pub(super) fn lambda_of_several(&mut self) -> Parsing<Option<Expr>> {
+    pub(super) fn lambda_of_several(&mut self) -> ParseResult<Option<Expr>> {
         if !self.is_lambda_of_several() {
             return Ok(None);
         }
@@ -138,7 +138,7 @@ impl Parser<'_> {
             })
     }
 
-    fn lambda_parameter(&mut self) -> Parsing<LambdaFunctionParameter> {
+    fn lambda_parameter(&mut self) -> ParseResult<LambdaFunctionParameter> {
         self.note(Expectation::Alias);
         let start = self.cursor.offset();
         let word = self.peek_word();
@@ -150,7 +150,7 @@ impl Parser<'_> {
         Ok(LambdaFunctionParameter { name, data_type: None })
     }
 
-    fn lambda_body(&mut self, params: OneOrManyWithParens<LambdaFunctionParameter>) -> Parsing<Expr> {
+    fn lambda_body(&mut self, params: OneOrManyWithParens<LambdaFunctionParameter>) -> ParseResult<Expr> {
         self.expect_symbol("->")?;
         let body = self.logical()?;
         self.check_levels(self.levels + 1)?;
@@ -158,7 +158,7 @@ impl Parser<'_> {
     }
 
     /// Reads the arguments of a call; its name has been read.
-    pub(super) fn call(&mut self, name: Ident) -> Parsing<Expr> {
+    pub(super) fn call(&mut self, name: Ident) -> ParseResult<Expr> {
         let lower = name.value.to_ascii_lowercase();
         self.nest(|parser| {
             parser.expect_symbol("(")?;
@@ -188,7 +188,7 @@ impl Parser<'_> {
     }
 
     /// Reads arguments with commas between them, up to the closing parenthesis.
-    pub(super) fn arguments(&mut self) -> Parsing<Vec<Expr>> {
+    pub(super) fn arguments(&mut self) -> ParseResult<Vec<Expr>> {
         let mut args = Vec::new();
         let mut levels = 1;
         self.note(Expectation::Symbol(")"));
@@ -208,7 +208,7 @@ impl Parser<'_> {
         Ok(args)
     }
 
-    fn cast(&mut self) -> Parsing<Expr> {
+    fn cast(&mut self) -> ParseResult<Expr> {
         let expr = self.logical()?;
         self.expect_keyword("as")?;
         let types = [
@@ -240,7 +240,7 @@ impl Parser<'_> {
     }
 
     /// Reads `case(condition, value, … [else value])`.
-    fn case(&mut self) -> Parsing<Expr> {
+    fn case(&mut self) -> ParseResult<Expr> {
         let mut conditions = Vec::new();
         let mut levels = 1;
         loop {
@@ -268,7 +268,7 @@ impl Parser<'_> {
     }
 
     /// Reads `position(text in text)`.
-    fn position(&mut self, name: Ident) -> Parsing<Expr> {
+    fn position(&mut self, name: Ident) -> ParseResult<Expr> {
         let text = self.additive()?;
         let levels = self.levels;
         let is_list = !self.keyword("in");
@@ -285,7 +285,7 @@ impl Parser<'_> {
     }
 
     /// Reads `extract(unit from value)`.
-    fn extract(&mut self, name: Ident) -> Parsing<Expr> {
+    fn extract(&mut self, name: Ident) -> ParseResult<Expr> {
         let place = self.cursor.checkpoint();
         if let Ok(field) = self.interval_unit()
             && self.keyword("from")
@@ -303,7 +303,7 @@ impl Parser<'_> {
     }
 
     /// Reads fields, text and options of a relevance function.
-    fn relevance_arguments(&mut self, is_multi: bool) -> Parsing<Vec<Expr>> {
+    fn relevance_arguments(&mut self, is_multi: bool) -> ParseResult<Vec<Expr>> {
         let mut args = Vec::new();
         if is_multi {
             if self.symbol("[") {
@@ -332,7 +332,7 @@ impl Parser<'_> {
         Ok(args)
     }
 
-    fn relevance_field(&mut self) -> Parsing<Expr> {
+    fn relevance_field(&mut self) -> ParseResult<Expr> {
         let start = self.start();
         if self.peek_string() {
             let text = self.string()?;
@@ -346,7 +346,7 @@ impl Parser<'_> {
         }
     }
 
-    fn weighted_fields(&mut self) -> Parsing<Expr> {
+    fn weighted_fields(&mut self) -> ParseResult<Expr> {
         let mut elem = Vec::new();
         loop {
             let start = self.start();
@@ -370,7 +370,7 @@ impl Parser<'_> {
     }
 
     /// Reads a value of a relevance function: a literal, or a word that is a text.
-    fn relevance_value(&mut self) -> Parsing<Expr> {
+    fn relevance_value(&mut self) -> ParseResult<Expr> {
         self.note(Expectation::Text);
         let start = self.cursor.offset();
         if self.peek_string() {

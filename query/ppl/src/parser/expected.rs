@@ -9,7 +9,7 @@ pub(crate) enum Expectation {
     /// A word of the language.
     Keyword(&'static str),
     /// An option, with `=` behind it.
-    Choice(&'static str),
+    OptionName(&'static str),
     /// A sign.
     Symbol(&'static str),
     /// The name of a field.
@@ -44,7 +44,7 @@ impl Expectation {
     /// Returns the token in the form of error texts.
     pub(crate) fn describe(self) -> String {
         match self {
-            Self::Command(word) | Self::Keyword(word) | Self::Choice(word) => {
+            Self::Command(word) | Self::Keyword(word) | Self::OptionName(word) => {
                 format!("'{}'", word.to_ascii_uppercase())
             }
             Self::Symbol(sign) => format!("'{sign}'"),
@@ -68,7 +68,7 @@ impl Expectation {
     /// Returns the word, where the expectation is one.
     pub(crate) fn word(self) -> Option<&'static str> {
         match self {
-            Self::Command(word) | Self::Keyword(word) | Self::Choice(word) => Some(word),
+            Self::Command(word) | Self::Keyword(word) | Self::OptionName(word) => Some(word),
             _ => None,
         }
     }

@@ -11,7 +11,7 @@ use sqlparser::tokenizer::Span;
 
 use super::cursor::{is_name_part, word_length};
 use super::literal::decimal_length;
-use super::{Expectation, Mismatch, Parser, Parsing};
+use super::{Expectation, Mismatch, ParseResult, Parser};
 use crate::ast::{Expression, Pipeline};
 use crate::error::ParseErrorKind;
 
@@ -70,20 +70,20 @@ const COMPARISONS: [(&str, BinaryOperator); 7] = [
 
 impl Parser<'_> {
     /// Reads an expression.
-    pub(crate) fn expression(&mut self) -> Parsing<Expression> {
+    pub(crate) fn expression(&mut self) -> ParseResult<Expression> {
         self.expression_by(Self::logical)
     }
 
     /// Reads an expression without logical operators and comparisons.
-    pub(crate) fn value_expression(&mut self) -> Parsing<Expression> {
+    pub(crate) fn value_expression(&mut self) -> ParseResult<Expression> {
         self.expression_by(Self::additive)
     }
 
     /// Reads an expression by one of the levels below.
     pub(crate) fn expression_by(
         &mut self,
-        read: impl FnOnce(&mut Self) -> Parsing<Expr>,
-    ) -> Parsing<Expression> {
+        read: impl FnOnce(&mut Self) -> ParseResult<Expr>,
+    ) -> ParseResult<Expression> {
         let outer = std::mem::take(&mut self.subsearches);
         let start = self.start();
         let expr = read(self);
@@ -93,18 +93,18 @@ impl Parser<'_> {
     }
 
     /// Reads an expression with all operators.
-    pub(super) fn logical(&mut self) -> Parsing<Expr> {
+    pub(super) fn logical(&mut self) -> ParseResult<Expr> {
         self.nest(|parser| parser.climb(Binding::Or))
     }
 
     /// Reads sums.
-    pub(super) fn additive(&mut self) -> Parsing<Expr> {
+    pub(super) fn additive(&mut self) -> ParseResult<Expr> {
         self.climb(Binding::Sum)
     }
 
     /// Reads an operand and the operators behind it that bind at least as tightly. One function reads all levels: the stack
     /// of an expression within parentheses stays small.
-    fn climb(&mut self, least: Binding) -> Parsing<Expr> {
+    fn climb(&mut self, least: Binding) -> ParseResult<Expr> {
         let mut left =
             if least <= Binding::Not && self.keyword("not") { self.negation()? } else { self.signed()? };
         let mut binding = Binding::Product;
@@ -130,7 +130,7 @@ impl Parser<'_> {
         word: &'static str,
         operator: &BinaryOperator,
         tighter: Binding,
-    ) -> Parsing<Expr> {
+    ) -> ParseResult<Expr> {
         if !self.keyword(word) {
             return Ok(first);
         }
@@ -155,7 +155,7 @@ impl Parser<'_> {
     }
 
     /// Reads the operand of NOT.
-    fn negation(&mut self) -> Parsing<Expr> {
+    fn negation(&mut self) -> ParseResult<Expr> {
         let inner = self.nest(|parser| parser.climb(Binding::Not))?;
         self.check_levels(self.levels + 1)?;
         Ok(match inner {
@@ -164,7 +164,7 @@ impl Parser<'_> {
         })
     }
 
-    fn comparisons(&mut self, mut left: Expr) -> Parsing<Expr> {
+    fn comparisons(&mut self, mut left: Expr) -> ParseResult<Expr> {
         loop {
             let levels = self.levels;
             match self.comparison_tail(left)? {
@@ -179,7 +179,7 @@ impl Parser<'_> {
     }
 
     /// Reads an operator and its right side, if one is next; tells whether it was.
-    fn comparison_tail(&mut self, left: Expr) -> Parsing<(Expr, bool)> {
+    fn comparison_tail(&mut self, left: Expr) -> ParseResult<(Expr, bool)> {
         for (sign, operator) in COMPARISONS {
             if sign == "<" && self.peek_symbol("<<") {
                 continue;
@@ -225,7 +225,7 @@ impl Parser<'_> {
         Ok((left, false))
     }
 
-    fn in_tail(&mut self, left: Expr, negated: bool) -> Parsing<Expr> {
+    fn in_tail(&mut self, left: Expr, negated: bool) -> ParseResult<Expr> {
         let left = Box::new(left);
         if self.peek_symbol("[") {
             let subquery = self.subsearch_reference()?;
@@ -255,8 +255,8 @@ impl Parser<'_> {
         &mut self,
         mut left: Expr,
         signs: &[(&'static str, BinaryOperator)],
-        read: impl Fn(&mut Self) -> Parsing<Expr>,
-    ) -> Parsing<Expr> {
+        read: impl Fn(&mut Self) -> ParseResult<Expr>,
+    ) -> ParseResult<Expr> {
         loop {
             let levels = self.levels;
             let Some((_, operator)) = signs.iter().find(|(sign, _)| self.symbol(sign)) else {
@@ -268,7 +268,7 @@ impl Parser<'_> {
         }
     }
 
-    fn signed(&mut self) -> Parsing<Expr> {
+    fn signed(&mut self) -> ParseResult<Expr> {
         let op = if self.peek_symbol("-") {
             UnaryOperator::Minus
         } else if self.peek_symbol("+") {
@@ -282,7 +282,7 @@ impl Parser<'_> {
         Ok(Expr::UnaryOp { op, expr: Box::new(inner) })
     }
 
-    fn primary(&mut self) -> Parsing<Expr> {
+    fn primary(&mut self) -> ParseResult<Expr> {
         self.levels = 1;
         self.note(Expectation::Field);
         self.note(Expectation::Function);
@@ -302,7 +302,7 @@ impl Parser<'_> {
         }
     }
 
-    fn parenthesized(&mut self) -> Parsing<Expr> {
+    fn parenthesized(&mut self) -> ParseResult<Expr> {
         if let Some(lambda) = self.lambda_of_several()? {
             return Ok(lambda);
         }
@@ -327,7 +327,7 @@ impl Parser<'_> {
     }
 
     /// Reads a number in an expression: `1`, `1.5`, `1e3`, `1.5f`, `1.5d`.
-    fn numeric_literal(&mut self) -> Parsing<Expr> {
+    fn numeric_literal(&mut self) -> ParseResult<Expr> {
         let start = self.cursor.offset();
         let rest = self.cursor.rest();
         let mut length = decimal_length(rest);
@@ -361,14 +361,14 @@ impl Parser<'_> {
     }
 
     /// Reads `<<FIELD>>`.
-    fn placeholder(&mut self) -> Parsing<Expr> {
+    fn placeholder(&mut self) -> ParseResult<Expr> {
         let start = self.cursor.offset();
         let text = self.placeholder_text()?;
         Ok(Expr::Identifier(Ident { value: text, quote_style: None, span: self.location_span(start) }))
     }
 
     /// Reads the text of a placeholder, angle brackets included.
-    pub(crate) fn placeholder_text(&mut self) -> Parsing<String> {
+    pub(crate) fn placeholder_text(&mut self) -> ParseResult<String> {
         let rest = self.cursor.rest();
         let inner = rest.strip_prefix("<<").unwrap_or_default();
         let length = inner.find(|letter: char| !is_name_part(letter)).unwrap_or(inner.len());
@@ -378,7 +378,7 @@ impl Parser<'_> {
         Ok(self.cursor.advance(length + 4).to_owned())
     }
 
-    fn name_or_call(&mut self) -> Parsing<Expr> {
+    fn name_or_call(&mut self) -> ParseResult<Expr> {
         let word = self.peek_word();
         if RESERVED.iter().any(|reserved| reserved.eq_ignore_ascii_case(word)) {
             return Err(Mismatch);
@@ -418,7 +418,7 @@ impl Parser<'_> {
     }
 
     /// Reads a subsearch in brackets and makes a query that refers to it.
-    pub(super) fn subsearch_reference(&mut self) -> Parsing<Box<Query>> {
+    pub(super) fn subsearch_reference(&mut self) -> ParseResult<Box<Query>> {
         let pipeline = self.bracketed_search()?;
         self.levels = 1;
         let number = self.subsearches.len();
@@ -442,7 +442,7 @@ impl Parser<'_> {
     }
 
     /// Reads `[ search … ]`.
-    pub(crate) fn bracketed_search(&mut self) -> Parsing<Pipeline> {
+    pub(crate) fn bracketed_search(&mut self) -> ParseResult<Pipeline> {
         self.nest(|parser| {
             parser.expect_symbol("[")?;
             let pipeline = parser.search_pipeline()?;
@@ -452,7 +452,7 @@ impl Parser<'_> {
     }
 
     /// Records the levels of a tree, within the bound.
-    pub(super) fn check_levels(&mut self, levels: usize) -> Parsing<()> {
+    pub(super) fn check_levels(&mut self, levels: usize) -> ParseResult<()> {
         self.levels = levels;
         if levels <= MAX_LEVELS {
             return Ok(());

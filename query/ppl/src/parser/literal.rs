@@ -2,7 +2,7 @@
 
 use super::cursor::{is_name_part, word_length};
 use super::token::is_fraction;
-use super::{Expectation, Mismatch, Parser, Parsing};
+use super::{Expectation, Mismatch, ParseResult, Parser};
 use crate::ast::{SpanLength, SpanUnit, TimeBound, TimeModifier, TimeModifierValue, TimeStep};
 
 /// Most steps of a relative time.
@@ -40,7 +40,7 @@ pub(crate) fn span_unit(name: &str) -> Option<SpanUnit> {
 
 impl Parser<'_> {
     /// Reads a number with an optional sign.
-    pub(crate) fn number(&mut self) -> Parsing<f64> {
+    pub(crate) fn number(&mut self) -> ParseResult<f64> {
         self.note(Expectation::Number);
         let rest = self.cursor.rest();
         let sign = usize::from(rest.starts_with(['-', '+']));
@@ -58,7 +58,7 @@ impl Parser<'_> {
     }
 
     /// Reads the length of a bucket: a number with or without a unit of time.
-    pub(crate) fn span_length(&mut self) -> Parsing<SpanLength> {
+    pub(crate) fn span_length(&mut self) -> ParseResult<SpanLength> {
         self.note(Expectation::Span);
         let start = self.cursor.offset();
         let rest = self.cursor.rest();
@@ -85,7 +85,7 @@ impl Parser<'_> {
     }
 
     /// Reads `earliest=…` or `latest=…`, if it is next.
-    pub(crate) fn time_modifier(&mut self) -> Parsing<Option<TimeModifier>> {
+    pub(crate) fn time_modifier(&mut self) -> ParseResult<Option<TimeModifier>> {
         let start = self.start();
         let bound = if self.option("earliest") {
             TimeBound::Earliest
@@ -98,7 +98,7 @@ impl Parser<'_> {
         Ok(Some(TimeModifier { bound, value, span: self.span_from(start) }))
     }
 
-    fn time_value(&mut self) -> Parsing<TimeModifierValue> {
+    fn time_value(&mut self) -> ParseResult<TimeModifierValue> {
         self.note(Expectation::Time);
         let start = self.cursor.offset();
         if self.peek_string() {
@@ -132,7 +132,7 @@ impl Parser<'_> {
     }
 
     /// Reads a length in which the number 1 can be left out: `day`.
-    pub(crate) fn unit_or_length(&mut self) -> Parsing<SpanLength> {
+    pub(crate) fn unit_or_length(&mut self) -> ParseResult<SpanLength> {
         let start = self.start();
         let word = self.peek_word();
         let Some(unit) = span_unit(word) else { return self.span_length() };
@@ -141,7 +141,7 @@ impl Parser<'_> {
     }
 
     /// Reads coefficient and base of a span such as `2log10`, if it is next.
-    pub(crate) fn log_span(&mut self) -> Parsing<Option<(f64, f64)>> {
+    pub(crate) fn log_span(&mut self) -> ParseResult<Option<(f64, f64)>> {
         self.note(Expectation::Other("a logarithmic span such as log10"));
         let start = self.cursor.offset();
         let rest = self.cursor.rest();

@@ -56,7 +56,7 @@ pub(crate) fn expected_at_end(text: &str) -> ExpectedTokens {
 pub(crate) struct Mismatch;
 
 /// Result of reading a piece of syntax.
-pub(crate) type Parsing<T> = Result<T, Mismatch>;
+pub(crate) type ParseResult<T> = Result<T, Mismatch>;
 
 /// The state of the parser.
 #[derive(Debug)]
@@ -96,7 +96,7 @@ impl<'t> Parser<'t> {
         })
     }
 
-    fn finish<T>(mut self, read: impl FnOnce(&mut Self) -> Parsing<T>) -> Result<T, ParseError> {
+    fn finish<T>(mut self, read: impl FnOnce(&mut Self) -> ParseResult<T>) -> Result<T, ParseError> {
         match read(&mut self) {
             Ok(value) => Ok(value),
             Err(Mismatch) => Err(self.into_error()),
@@ -121,7 +121,7 @@ impl<'t> Parser<'t> {
         let suggestion = nearest(&token, tokens.iter().filter_map(|token| token.word()))
             .map(|word| format!("did you mean [{word}]?"))
             .or_else(|| {
-                let misses_source = token == "<EOF>" && tokens.contains(&Expectation::Choice("source"));
+                let misses_source = token == "<EOF>" && tokens.contains(&Expectation::OptionName("source"));
                 misses_source.then(|| "a query begins with its source: source=index | …".to_owned())
             });
         let message = format!(
@@ -148,7 +148,7 @@ impl<'t> Parser<'t> {
         offset: usize,
         message: impl Into<String>,
         suggestion: Option<&str>,
-    ) -> Parsing<T> {
+    ) -> ParseResult<T> {
         let location = self.cursor.location(offset);
         self.fault.get_or_insert(ParseError {
             kind,
@@ -162,12 +162,12 @@ impl<'t> Parser<'t> {
     }
 
     /// Refuses the text at an offset as wrong syntax.
-    pub(crate) fn refuse_syntax<T>(&mut self, offset: usize, message: impl Into<String>) -> Parsing<T> {
+    pub(crate) fn refuse_syntax<T>(&mut self, offset: usize, message: impl Into<String>) -> ParseResult<T> {
         self.refuse(ParseErrorKind::Syntax, offset, message, None)
     }
 
     /// Reads one level deeper, within the bound.
-    pub(crate) fn nest<T>(&mut self, read: impl FnOnce(&mut Self) -> Parsing<T>) -> Parsing<T> {
+    pub(crate) fn nest<T>(&mut self, read: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         if self.nesting == MAX_NESTING {
             let offset = self.cursor.offset();
             let message = format!("the query is nested deeper than {MAX_NESTING} levels");

@@ -4,7 +4,7 @@ use sqlparser::ast::Ident;
 use sqlparser::tokenizer::Span;
 
 use super::cursor::{is_name_part, is_name_start, segment_length};
-use super::{Expectation, Mismatch, Parser, Parsing};
+use super::{Expectation, Mismatch, ParseResult, Parser};
 use crate::ast::{FieldName, FieldPattern, IndexSelector};
 use crate::error::ParseErrorKind;
 
@@ -31,7 +31,7 @@ impl Parser<'_> {
     }
 
     /// Reads the segments of a dotted name.
-    pub(super) fn segments(&mut self, stars: bool) -> Parsing<Vec<Ident>> {
+    pub(super) fn segments(&mut self, stars: bool) -> ParseResult<Vec<Ident>> {
         self.cursor.skip_blank();
         let mut segments = Vec::new();
         loop {
@@ -67,7 +67,7 @@ impl Parser<'_> {
     }
 
     /// Reads a name as an expectation of the given kind.
-    fn name(&mut self, kind: Expectation) -> Parsing<FieldName> {
+    fn name(&mut self, kind: Expectation) -> ParseResult<FieldName> {
         self.note(kind);
         let start = self.cursor.offset();
         let segments = self.segments(false)?;
@@ -75,12 +75,12 @@ impl Parser<'_> {
     }
 
     /// Reads the name of a field.
-    pub(crate) fn field(&mut self) -> Parsing<FieldName> {
+    pub(crate) fn field(&mut self) -> ParseResult<FieldName> {
         self.name(Expectation::Field)
     }
 
     /// Reads the name of a new column. It may hold stars, which mean nothing there.
-    pub(crate) fn new_name(&mut self) -> Parsing<FieldName> {
+    pub(crate) fn new_name(&mut self) -> ParseResult<FieldName> {
         self.note(Expectation::Alias);
         if self.peek_string() {
             let text = self.string()?;
@@ -92,12 +92,12 @@ impl Parser<'_> {
     }
 
     /// Reads `as name`, if it is next.
-    pub(crate) fn alias(&mut self) -> Parsing<Option<FieldName>> {
+    pub(crate) fn alias(&mut self) -> ParseResult<Option<FieldName>> {
         if self.keyword("as") { self.new_name().map(Some) } else { Ok(None) }
     }
 
     /// Reads a field or a pattern.
-    pub(crate) fn field_pattern(&mut self) -> Parsing<FieldPattern> {
+    pub(crate) fn field_pattern(&mut self) -> ParseResult<FieldPattern> {
         self.note(Expectation::Field);
         let start = self.cursor.offset();
         if self.peek_string() {
@@ -109,7 +109,7 @@ impl Parser<'_> {
     }
 
     /// Reads fields with commas or blanks between them. A list ends before an option.
-    pub(crate) fn field_list(&mut self) -> Parsing<Vec<FieldName>> {
+    pub(crate) fn field_list(&mut self) -> ParseResult<Vec<FieldName>> {
         let mut fields = vec![self.field()?];
         loop {
             let has_comma = self.symbol(",");
@@ -123,7 +123,7 @@ impl Parser<'_> {
     }
 
     /// Reads fields behind which another clause may stand, which begins with one of these words.
-    pub(crate) fn field_list_before(&mut self, words: &[&'static str]) -> Parsing<Vec<FieldName>> {
+    pub(crate) fn field_list_before(&mut self, words: &[&'static str]) -> ParseResult<Vec<FieldName>> {
         let mut fields = vec![self.field()?];
         loop {
             let has_comma = self.symbol(",");
@@ -139,7 +139,7 @@ impl Parser<'_> {
     }
 
     /// Refuses a list that is too long.
-    pub(crate) fn check_count(&mut self, start: usize, count: usize) -> Parsing<()> {
+    pub(crate) fn check_count(&mut self, start: usize, count: usize) -> ParseResult<()> {
         if count <= MAX_NAMES {
             return Ok(());
         }
@@ -148,7 +148,7 @@ impl Parser<'_> {
     }
 
     /// Reads the name of an index, an alias or a pattern.
-    pub(crate) fn index(&mut self) -> Parsing<IndexSelector> {
+    pub(crate) fn index(&mut self) -> ParseResult<IndexSelector> {
         self.note(Expectation::Index);
         let start = self.cursor.offset();
         let mut expression = String::new();
@@ -179,7 +179,7 @@ impl Parser<'_> {
     }
 
     /// Reads indices with commas between them.
-    pub(crate) fn index_list(&mut self) -> Parsing<Vec<IndexSelector>> {
+    pub(crate) fn index_list(&mut self) -> ParseResult<Vec<IndexSelector>> {
         let mut indices = vec![self.index()?];
         while self.symbol(",") {
             let start = self.start();

@@ -1,12 +1,12 @@
 //! Queries, pipelines and the table of commands.
 
-use super::{Expectation, MAX_COMMANDS, Mismatch, Parser, Parsing};
+use super::{Expectation, MAX_COMMANDS, Mismatch, ParseResult, Parser};
 use crate::ast::{Command, CommandKind, ExplainMode, PipedQuery, Pipeline, PipelineSource};
 use crate::command::JoinKind;
 use crate::error::ParseErrorKind;
 
 /// Reads a command behind its name.
-type Reader = fn(&mut Parser<'_>) -> Parsing<CommandKind>;
+type Reader = fn(&mut Parser<'_>) -> ParseResult<CommandKind>;
 
 /// The commands behind pipes, by name. Errors and completions list them in this order.
 pub(crate) const COMMANDS: [(&str, Reader); 51] = [
@@ -84,7 +84,7 @@ const JOIN_KINDS: [(&str, JoinKind); 12] = [
 
 impl Parser<'_> {
     /// Reads a whole text.
-    pub(super) fn query(&mut self) -> Parsing<PipedQuery> {
+    pub(super) fn query(&mut self) -> ParseResult<PipedQuery> {
         let explain = if self.keyword("explain") { Some(self.explain_mode()) } else { None };
         let pipeline = self.search_pipeline()?;
         while self.peek_symbol(";") {
@@ -108,7 +108,7 @@ impl Parser<'_> {
     }
 
     /// Reads a source and its commands. A pipe may stand in front.
-    pub(super) fn search_pipeline(&mut self) -> Parsing<Pipeline> {
+    pub(super) fn search_pipeline(&mut self) -> ParseResult<Pipeline> {
         let start = self.start();
         if self.peek_symbol("|") {
             self.cursor.advance(1);
@@ -118,7 +118,7 @@ impl Parser<'_> {
         Ok(Pipeline { source, commands, span: self.span_from(start) })
     }
 
-    fn pipeline_source(&mut self) -> Parsing<PipelineSource> {
+    fn pipeline_source(&mut self) -> ParseResult<PipelineSource> {
         if self.keyword("describe") {
             return self.describe_command().map(PipelineSource::Describe);
         }
@@ -145,7 +145,7 @@ impl Parser<'_> {
     }
 
     /// Reads commands behind pipes. Nothing between two pipes is no command.
-    fn piped_commands(&mut self) -> Parsing<Vec<Command>> {
+    fn piped_commands(&mut self) -> ParseResult<Vec<Command>> {
         let mut commands = Vec::new();
         while self.symbol("|") {
             if self.ends_command() {
@@ -159,7 +159,7 @@ impl Parser<'_> {
     }
 
     /// Reads commands in brackets, whose rows come from elsewhere.
-    pub(crate) fn bracketed_commands(&mut self, source: PipelineSource) -> Parsing<Pipeline> {
+    pub(crate) fn bracketed_commands(&mut self, source: PipelineSource) -> ParseResult<Pipeline> {
         self.nest(|parser| {
             parser.expect_symbol("[")?;
             let start = parser.start();
@@ -201,7 +201,7 @@ impl Parser<'_> {
         rest.is_empty() || rest.starts_with(['|', ']', ';'])
     }
 
-    fn check_commands(&mut self, count: usize) -> Parsing<()> {
+    fn check_commands(&mut self, count: usize) -> ParseResult<()> {
         if count <= MAX_COMMANDS {
             return Ok(());
         }
@@ -218,7 +218,7 @@ impl Parser<'_> {
         }
     }
 
-    fn command(&mut self) -> Parsing<Command> {
+    fn command(&mut self) -> ParseResult<Command> {
         let start = self.start();
         self.note_commands();
         let kind = match self.join_kind() {
@@ -253,7 +253,7 @@ impl Parser<'_> {
     }
 
     /// Refuses a command that finds anomalies.
-    fn refuse_command(&mut self, name: &str) -> Parsing<CommandKind> {
+    fn refuse_command(&mut self, name: &str) -> ParseResult<CommandKind> {
         let offset = self.cursor.last_end().saturating_sub(name.len());
         self.refuse(
             ParseErrorKind::Unsupported,

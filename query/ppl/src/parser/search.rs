@@ -1,6 +1,6 @@
 //! `search`: free text, comparisons and time modifiers around a source.
 
-use super::{Expectation, Mismatch, Parser, Parsing};
+use super::{Expectation, Mismatch, ParseResult, Parser};
 use crate::ast::{
     ComparisonOperator, FieldName, SearchCondition, SearchSource, SearchTerm, SourceRelation, TextSpan,
 };
@@ -19,7 +19,7 @@ const OPERATORS: [(&str, ComparisonOperator); 7] = [
 
 impl Parser<'_> {
     /// Reads `[search] terms source=… terms`.
-    pub(super) fn search_source(&mut self) -> Parsing<SearchSource> {
+    pub(super) fn search_source(&mut self) -> ParseResult<SearchSource> {
         let start = self.start();
         self.keyword("search");
         let mut conditions = Vec::new();
@@ -37,7 +37,7 @@ impl Parser<'_> {
     }
 
     /// Reads a list of indices or a subsearch, with an alias.
-    pub(crate) fn source_relation(&mut self) -> Parsing<SourceRelation> {
+    pub(crate) fn source_relation(&mut self) -> ParseResult<SourceRelation> {
         if self.peek_symbol("[") {
             self.refuse_dynamic_source()?;
             let pipeline = Box::new(self.bracketed_search()?);
@@ -58,7 +58,7 @@ impl Parser<'_> {
     }
 
     /// Refuses `source=[a, b, field=value]`.
-    fn refuse_dynamic_source(&mut self) -> Parsing<()> {
+    fn refuse_dynamic_source(&mut self) -> ParseResult<()> {
         let place = self.cursor.checkpoint();
         let start = self.start();
         self.cursor.advance(1);
@@ -77,7 +77,7 @@ impl Parser<'_> {
     }
 
     /// Reads terms side by side, up to a pipe, a bracket or the source.
-    fn search_terms(&mut self, conditions: &mut Vec<SearchCondition>, is_before: bool) -> Parsing<()> {
+    fn search_terms(&mut self, conditions: &mut Vec<SearchCondition>, is_before: bool) -> ParseResult<()> {
         loop {
             let start = self.start();
             if self.ends_search(is_before) {
@@ -101,7 +101,7 @@ impl Parser<'_> {
         is_source || rest.is_empty() || rest.starts_with(['|', ']', ')', ';'])
     }
 
-    fn search_disjunction(&mut self) -> Parsing<SearchCondition> {
+    fn search_disjunction(&mut self) -> ParseResult<SearchCondition> {
         let mut conditions = vec![self.search_negation()?];
         while self.keyword("or") {
             let start = self.start();
@@ -114,7 +114,7 @@ impl Parser<'_> {
         })
     }
 
-    fn search_negation(&mut self) -> Parsing<SearchCondition> {
+    fn search_negation(&mut self) -> ParseResult<SearchCondition> {
         if self.keyword("not") {
             let inner = self.nest(Self::search_negation)?;
             return Ok(SearchCondition::Not(Box::new(inner)));
@@ -141,7 +141,7 @@ impl Parser<'_> {
     }
 
     /// Reads `field operator value` or `field in (value, …)`, if it is next.
-    fn search_comparison(&mut self) -> Parsing<Option<SearchCondition>> {
+    fn search_comparison(&mut self) -> ParseResult<Option<SearchCondition>> {
         let place = self.cursor.checkpoint();
         let Some(field) = self.compared_field() else {
             self.cursor.back_to(place);
@@ -183,7 +183,7 @@ impl Parser<'_> {
     }
 
     /// Reads a word of free text, or a text in quotes.
-    fn search_term(&mut self) -> Parsing<SearchTerm> {
+    fn search_term(&mut self) -> ParseResult<SearchTerm> {
         self.note(Expectation::Term);
         let start = self.cursor.offset();
         if self.peek_string() {

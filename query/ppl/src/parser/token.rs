@@ -1,12 +1,12 @@
 //! Tokens that are looked for: words, signs, options and their values.
 
 use super::cursor::{is_name_part, word_length};
-use super::{Expectation, Mismatch, Parser, Parsing};
+use super::{Expectation, Mismatch, ParseResult, Parser};
 use crate::ast::{StringLiteral, TextSpan};
 
 impl<'t> Parser<'t> {
     /// Notes that a token was looked for here, and refuses the text.
-    pub(crate) fn expected<T>(&mut self, token: Expectation) -> Parsing<T> {
+    pub(crate) fn expected<T>(&mut self, token: Expectation) -> ParseResult<T> {
         self.note(token);
         Err(Mismatch)
     }
@@ -52,7 +52,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Takes a word of the language, or refuses the text.
-    pub(crate) fn expect_keyword(&mut self, word: &'static str) -> Parsing<()> {
+    pub(crate) fn expect_keyword(&mut self, word: &'static str) -> ParseResult<()> {
         if self.keyword(word) { Ok(()) } else { Err(Mismatch) }
     }
 
@@ -78,7 +78,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Takes a sign, or refuses the text.
-    pub(crate) fn expect_symbol(&mut self, sign: &'static str) -> Parsing<()> {
+    pub(crate) fn expect_symbol(&mut self, sign: &'static str) -> ParseResult<()> {
         if self.symbol(sign) { Ok(()) } else { Err(Mismatch) }
     }
 
@@ -91,7 +91,7 @@ impl<'t> Parser<'t> {
 
     /// Takes the name of an option and `=`.
     pub(crate) fn option(&mut self, name: &'static str) -> bool {
-        self.note(Expectation::Choice(name));
+        self.note(Expectation::OptionName(name));
         let is_next = self.peek_option().is_some_and(|word| word.eq_ignore_ascii_case(name));
         if is_next {
             self.cursor.advance(name.len());
@@ -102,12 +102,12 @@ impl<'t> Parser<'t> {
     }
 
     /// Takes the name of an option and `=`, or refuses the text.
-    pub(crate) fn expect_option(&mut self, name: &'static str) -> Parsing<()> {
+    pub(crate) fn expect_option(&mut self, name: &'static str) -> ParseResult<()> {
         if self.option(name) { Ok(()) } else { Err(Mismatch) }
     }
 
     /// Reads `true` or `false`, or the first letter of either.
-    pub(crate) fn boolean(&mut self) -> Parsing<bool> {
+    pub(crate) fn boolean(&mut self) -> ParseResult<bool> {
         self.note(Expectation::Boolean);
         for (word, value) in [("true", true), ("false", false), ("t", true), ("f", false)] {
             if self.take_word(word) {
@@ -118,7 +118,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Reads a whole number with an optional sign.
-    pub(crate) fn integer(&mut self) -> Parsing<i64> {
+    pub(crate) fn integer(&mut self) -> ParseResult<i64> {
         self.note(Expectation::Integer);
         let rest = self.cursor.rest();
         let sign = usize::from(rest.starts_with(['-', '+']));
@@ -137,7 +137,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Reads a whole number that is not negative.
-    pub(crate) fn count(&mut self, of: &str) -> Parsing<u64> {
+    pub(crate) fn count(&mut self, of: &str) -> ParseResult<u64> {
         let start = self.start();
         let number = self.integer()?;
         match u64::try_from(number) {
@@ -153,7 +153,7 @@ impl<'t> Parser<'t> {
     }
 
     /// Reads a text in single or double quotes.
-    pub(crate) fn string(&mut self) -> Parsing<StringLiteral> {
+    pub(crate) fn string(&mut self) -> ParseResult<StringLiteral> {
         self.note(Expectation::Text);
         let start = self.cursor.offset();
         let Some(quote) = self.cursor.rest().chars().next().filter(|c| matches!(c, '"' | '\'')) else {
@@ -171,7 +171,7 @@ impl<'t> Parser<'t> {
 
     /// Takes what stands between two quotes. Two quotes in a row are one; a backslash escapes quotes and itself, and stays in
     /// front of other characters.
-    pub(crate) fn quoted(&mut self, quote: char) -> Parsing<String> {
+    pub(crate) fn quoted(&mut self, quote: char) -> ParseResult<String> {
         let start = self.cursor.offset();
         let rest = self.cursor.rest();
         let mut value = String::new();

@@ -47,7 +47,7 @@ fn options_of(example: &str) -> Vec<&'static str> {
             continue;
         }
         options.extend(expected.tokens().iter().filter_map(|token| match token {
-            Expectation::Choice(name) => Some(*name),
+            Expectation::OptionName(name) => Some(*name),
             _ => None,
         }));
     }
