@@ -1,7 +1,7 @@
 //! Completions: the tokens that can stand at the cursor, for shells and editors.
 //!
-//! The text before the word at the cursor is parsed. The tokens that the parser looked for at its end are the candidates;
-//! names of fields and indices come from the caller.
+//! The text before the word at the cursor is parsed. The tokens that the parser looked for at its end are the candidates.
+//! Names of fields and indices come from the caller.
 
 use crate::parser::{Expectation, expected_at_end};
 use crate::reference::FUNCTIONS;

@@ -1,7 +1,7 @@
 //! PPL, the pipe language over indices.
 //!
 //! [`parse`] reads a text into a [`PipedQuery`](ast::PipedQuery): a source and commands behind pipes. `ast` has the types that
-//! commands share, `command` a file a command with its type and its syntax, `parser` the rest of the syntax. Expressions are
+//! commands share. `command` has a file a command, with its type and its syntax; `parser` reads the rest. Expressions are
 //! those of sqlparser, so that the binder of SQL types them. A [`ParseError`] has the position, the expected tokens and the
 //! nearest name. [`reference`] lists every command, option and function; [`completions`] names the tokens at a cursor.
 

@@ -5,8 +5,8 @@
 //!   `TABLE "$subsearch"."0"`; [`subsearch_index`] reads the number.
 //! - `<<FIELD>>` is an `Identifier` with that text and no quotes; [`placeholder_name`] reads it.
 //! - `isnull(x)` and `isnotnull(x)` are `IsNull` and `IsNotNull`; `x contains y` is the call `contains(x, y)`.
-//! - `count(eval(x))` is `count(*)` with a filter; `count`, `c` and `count()` are `count(*)`; `dc(x)` and `distinct_count(x)` are
-//!   `count(DISTINCT x)`; `p95(x)` and `perc95(x)` are `percentile(x, 95)`.
+//! - `count`, `c` and `count()` are `count(*)`. `count(eval(x))` is `count(*)` with a filter.
+//! - `dc(x)` and `distinct_count(x)` are `count(DISTINCT x)`. `p95(x)` and `perc95(x)` are `percentile(x, 95)`.
 //! - Options of relevance functions are comparisons (`operator = 'and'`), weights of fields are `BitwiseXor`, as in SQL.
 
 use sqlparser::ast::{Expr, Query, SetExpr};

@@ -210,7 +210,7 @@ impl ForeachPlaceholder {
 }
 
 impl ForeachAssignment {
-    /// Returns the assignment of one round: each placeholder is replaced in the name, in names of the value, and in its texts.
+    /// Returns the assignment of one round. Placeholders are replaced in the name, and in names and texts of the value.
     #[must_use]
     pub fn substitute(&self, placeholders: &[ForeachPlaceholder]) -> Self {
         let mut substituted = self.clone();

@@ -1,6 +1,6 @@
 //! A position in the text: blanks and comments, words, quotes, numbers.
 //!
-//! Tokens are read where they are asked for, because their extent depends on the place: `a-b` is a name, `5m` a length, and
+//! Tokens are read where they are asked for, because their extent depends on the place. `a-b` is a name there, `5m` a length,
 //! `10.0.0.*` a search term.
 
 use sqlparser::tokenizer::Location;

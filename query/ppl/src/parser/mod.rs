@@ -1,8 +1,8 @@
 //! The parser: recursive descent over a cursor.
 //!
-//! [`parse`] is the way in. Each command reads itself (`command`); the modules here read the rest: `search` sources and free
-//! text, `expression`, `call` and `literal` expressions, `name` names, `aggregate` aggregates and keys. Every token that was
-//! looked for is noted with its offset (`expected`): the furthest ones make the error. Text, nesting and levels are bounded.
+//! [`parse`] is the way in. Each command reads itself (`command`). `search` reads sources and free text, `name` names,
+//! `aggregate` aggregates and keys. `expression`, `call` and `literal` read expressions. Every token that was looked for is
+//! noted with its offset (`expected`): the furthest ones make the error. Text, nesting and levels are bounded.
 
 mod aggregate;
 mod call;
@@ -43,7 +43,7 @@ pub fn parse(text: &str) -> Result<PipedQuery, ParseError> {
     Parser::new(text)?.finish(Parser::query)
 }
 
-/// Returns the tokens that can stand at the end of a text, or at the furthest place that the parser reached.
+/// Returns the tokens that can stand at the furthest place that the parser reaches.
 pub(crate) fn expected_at_end(text: &str) -> ExpectedTokens {
     let Ok(mut parser) = Parser::new(text) else { return ExpectedTokens::default() };
     // The answer is the same whether the text is complete or not.
