@@ -47,7 +47,12 @@ impl Parser<'_> {
         self.expect_option("start")?;
         let start = self.graph_start()?;
         self.expect_option("edge")?;
-        let from_field = self.field()?;
+        let mut from_field = self.field()?;
+        // Hyphens end a name in front of a blank: `id- --> name`.
+        while self.rest().starts_with('-') && !self.rest().starts_with("-->") {
+            from_field.path.push_str(self.take(1));
+            from_field.span.end += 1;
+        }
         let is_bidirectional = self.graph_arrow()?;
         let to_field = self.field()?;
         let mut command = GraphLookupCommand {
@@ -105,7 +110,7 @@ impl Parser<'_> {
         Ok(GraphStart::Values(values))
     }
 
-    /// Reads `-->` or `<->`; tells whether it goes both ways. Hyphens may end the name in front.
+    /// Reads `-->` or `<->`; tells whether it goes both ways.
     fn graph_arrow(&mut self) -> ParseResult<bool> {
         for (arrow, is_bidirectional) in [("-->", false), ("<->", true)] {
             self.note(Expectation::Symbol(arrow));

@@ -63,6 +63,16 @@ impl Parser<'_> {
         let start = self.start();
         self.cursor.advance(1);
         let is_name = self.peek_pattern() && self.segments(true).is_ok();
+        // `field="value",` is a filter of such a source, `field="value" source=…` a subsearch.
+        let is_filter = is_name && self.peek_symbol("=") && {
+            self.cursor.advance(1);
+            self.peek_string() || self.peek_digit()
+        };
+        if is_filter && self.peek_string() {
+            self.string()?;
+        } else if is_filter {
+            self.number()?;
+        }
         let is_list = is_name && (self.peek_symbol(",") || self.peek_symbol("]") || self.peek_symbol(":"));
         self.cursor.back_to(place);
         if !is_list {

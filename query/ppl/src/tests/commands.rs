@@ -280,6 +280,8 @@ fn graphs_have_edges() {
     assert_eq!((found.from_field.path.as_str(), found.to_field.path.as_str()), ("boss-id", "name"));
     assert!(found.is_bidirectional && found.support_array && found.filter.is_some());
     assert_eq!((found.max_depth, found.output.path.as_str()), (3, "tree"));
+    let found = parsed!(GraphLookup, "graphlookup emp start=boss edge=boss- --> name as tree");
+    assert_eq!(found.from_field.path, "boss-");
     let found = parsed!(GraphLookup, "graphlookup emp start=('a', 'b') edge=boss-->name as tree");
     assert!(matches!(&found.start, GraphStart::Values(values) if values.len() == 2));
 }

@@ -39,6 +39,7 @@ fn refused_features_are_named_with_advice() {
         ("source=t | kmeans centroids=2", "the command [kmeans] is not supported"),
         ("source=t | ml action='train'", "the command [ml] is not supported"),
         ("source=[a, b]", "dynamic sources in brackets are not supported"),
+        ("source=[a=\"b\", c]", "dynamic sources in brackets are not supported"),
         ("source=f(1)", "table functions are not supported as a source"),
         ("source=other:logs", "[other:] names another cluster, which is not supported"),
     ] {

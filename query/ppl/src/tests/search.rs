@@ -74,6 +74,7 @@ fn sources_are_lists_of_indices_or_subsearches() {
     assert_eq!(names, ["logs-2024.01*", "my index"]);
     assert_eq!(alias.as_ref().map(|alias| alias.path.as_str()), Some("l"));
     let found = source("source=[ source=a | where b = 1 ] as c");
+    assert!(matches!(source("source=[a=1 source=b]").relation, SourceRelation::Subsearch { .. }));
     let SourceRelation::Subsearch { pipeline, alias } = &found.relation else { panic!("a subsearch") };
     assert_eq!(pipeline.commands.len(), 1);
     assert_eq!(alias.as_ref().map(|alias| alias.path.as_str()), Some("c"));
