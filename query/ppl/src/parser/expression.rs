@@ -342,7 +342,10 @@ impl Parser<'_> {
         }
         let suffix = rest.get(length..).unwrap_or_default();
         let word = suffix.get(..word_length(suffix)).unwrap_or_default();
-        if length == 0 || !matches!(word, "" | "f" | "F" | "d" | "D") {
+        // `1.5d` is a number, `15d` a length of time.
+        let has_fraction = rest.get(..length).is_some_and(|number| number.contains('.'));
+        let is_suffix = has_fraction && matches!(word, "f" | "F" | "d" | "D");
+        if length == 0 || !(word.is_empty() || is_suffix) {
             return self.expected(Expectation::Number);
         }
         let text = self.cursor.advance(length).to_owned();

@@ -70,6 +70,7 @@ fn wrong_texts_are_refused_with_their_reason() {
         ("source=t | where a in [ source=b", "[<EOF>] is not a valid term"),
         ("source=t ] | head", "[]] is not a valid term"),
         ("source=t | eval a = 5m", "[5m] is not a valid term"),
+        ("source=t | eval a = 15d", "[15d] is not a valid term"),
     ] {
         let found = error(text);
         assert!(found.message.starts_with(expected), "{text}: {found}");
