@@ -108,3 +108,15 @@ fn the_overview_lists_each_function() {
         );
     }
 }
+
+#[test]
+fn the_table_has_each_option_that_the_parser_looks_for() {
+    for command in COMMANDS.iter().filter(|command| command.support == Support::Accepted) {
+        let page = documentation(&format!("ppl/{}.md", command.name));
+        for option in examples(&page).into_iter().flat_map(options_of) {
+            let is_tabled =
+                COMMANDS.iter().any(|other| other.options.iter().any(|tabled| tabled.name == option));
+            assert!(is_tabled, "the table misses the option {option}, which {} reaches", command.name);
+        }
+    }
+}
