@@ -1,0 +1,19 @@
+//! `expand field [as alias]`: a row for each element of an array.
+
+use crate::ast::FieldName;
+use crate::parser::{ParseResult, Parser};
+
+/// `expand`: makes a row of each element of an array.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ExpandCommand {
+    /// The field with arrays.
+    pub field: FieldName,
+    /// The name behind `as`.
+    pub alias: Option<FieldName>,
+}
+
+impl Parser<'_> {
+    pub(crate) fn expand_command(&mut self) -> ParseResult<ExpandCommand> {
+        Ok(ExpandCommand { field: self.field()?, alias: self.alias()? })
+    }
+}

@@ -1,0 +1,17 @@
+//! `where condition`: rows for which a condition holds.
+
+use crate::ast::Expression;
+use crate::parser::{ParseResult, Parser};
+
+/// `where`: keeps rows for which a condition holds.
+#[derive(Clone, Debug, PartialEq)]
+pub struct WhereCommand {
+    /// The condition.
+    pub condition: Expression,
+}
+
+impl Parser<'_> {
+    pub(crate) fn where_command(&mut self) -> ParseResult<WhereCommand> {
+        Ok(WhereCommand { condition: self.expression()? })
+    }
+}
