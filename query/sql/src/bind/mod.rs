@@ -40,7 +40,8 @@ use millrace_dsl::query::Query;
 use millrace_matching::table::{ScanHandle, TableSnapshot};
 use sqlparser::ast;
 
-pub(crate) use self::output::OutColumn;
+pub use self::output::OutColumn;
+pub use self::relation::Relation;
 pub(crate) use self::select::{PlannedQuery, Total};
 pub(crate) use self::tables::tables;
 use millrace_work::QueryContext;
@@ -199,6 +200,8 @@ pub(crate) struct Binder<'a> {
     repeated: usize,
     /// Nodes of the plans of subqueries and of queries of WITH, where they are used.
     used_nodes: usize,
+    /// Sources that are steps of a statement of another language.
+    steps: usize,
 }
 
 /// Scope in which expressions of one SELECT are bound.
@@ -276,6 +279,7 @@ impl<'a> Binder<'a> {
             subqueries: Vec::new(),
             repeated: 0,
             used_nodes: 0,
+            steps: 0,
         }
     }
 
