@@ -1,0 +1,38 @@
+//! `timewrap length [align=now|end] [series=relative|short|exact] [time_format=text]`: periods side by side.
+
+use crate::ast::SpanLength;
+
+/// `timewrap`: lays periods of a `timechart` side by side, a column each.
+#[derive(Clone, Debug, PartialEq)]
+pub struct TimewrapCommand {
+    /// The length of a period.
+    pub length: SpanLength,
+    /// `align` (default end).
+    pub align: TimewrapAlign,
+    /// `series` (default relative).
+    pub series: TimewrapSeries,
+    /// `time_format`: the format of names with `series=exact`.
+    pub time_format: Option<String>,
+}
+
+/// The end of the last period.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TimewrapAlign {
+    /// Now.
+    Now,
+    /// The end of the search.
+    #[default]
+    End,
+}
+
+/// The names of periods.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TimewrapSeries {
+    /// `1day_before`
+    #[default]
+    Relative,
+    /// `s1`
+    Short,
+    /// The time of the period.
+    Exact,
+}
