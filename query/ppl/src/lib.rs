@@ -5,3 +5,5 @@
 
 pub mod ast;
 pub mod command;
+pub mod error;
+pub mod plan;
