@@ -11,6 +11,7 @@ mod span;
 mod time;
 
 pub use aggregate::{AggregateCall, Grouping, GroupingKey, SpanBucket};
+pub(crate) use expression::SUBSEARCH;
 pub use expression::{Assignment, Expression, StringLiteral, placeholder_name, subsearch_index};
 pub use name::{FieldName, FieldPattern, IndexSelector};
 pub use search::{ComparisonOperator, SearchCondition, SearchSource, SearchTerm, SourceRelation};

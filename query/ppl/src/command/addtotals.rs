@@ -1,6 +1,7 @@
 //! `addtotals [fields] [row=bool] [col=bool] [fieldname=text] [label=text] [labelfield=text]`: totals of rows and of columns.
 
 use crate::ast::FieldName;
+use crate::parser::{Parser, Parsing};
 
 /// `addtotals`: adds a column with the total of each row, a row with the total of each column, or both.
 #[derive(Clone, Debug, PartialEq)]
@@ -17,4 +18,34 @@ pub struct AddTotalsCommand {
     pub label: String,
     /// `labelfield`: the column of that text.
     pub labelfield: Option<String>,
+}
+
+impl Parser<'_> {
+    pub(crate) fn addtotals_command(&mut self) -> Parsing<AddTotalsCommand> {
+        let mut command = AddTotalsCommand {
+            fields: Vec::new(),
+            row: true,
+            col: false,
+            fieldname: "Total".to_owned(),
+            label: "Total".to_owned(),
+            labelfield: None,
+        };
+        loop {
+            if self.option("row") {
+                command.row = self.boolean()?;
+            } else if self.option("col") {
+                command.col = self.boolean()?;
+            } else if self.option("fieldname") {
+                command.fieldname = self.string()?.value;
+            } else if self.option("labelfield") {
+                command.labelfield = Some(self.string()?.value);
+            } else if self.option("label") {
+                command.label = self.string()?.value;
+            } else if self.peek_field() && command.fields.is_empty() {
+                command.fields = self.field_list()?;
+            } else {
+                return Ok(command);
+            }
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! `bin field [span=…] [bins=n] [minspan=…] [aligntime=…] [start=n] [end=n] [as alias]`: values to buckets.
 
 use crate::ast::{Expression, FieldName, SpanLength};
+use crate::parser::{Expectation, Parser, Parsing};
 
 /// `bin`: replaces the values of a field by their buckets.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,4 +62,52 @@ pub enum AlignTime {
     Latest,
     /// A literal: seconds since 1970, a date, or steps such as `@d`.
     At(Expression),
+}
+
+impl Parser<'_> {
+    pub(crate) fn bin_command(&mut self) -> Parsing<BinCommand> {
+        let field = self.field()?;
+        let options = self.bin_options()?;
+        Ok(BinCommand { field, options, alias: self.alias()? })
+    }
+
+    /// Reads options of buckets, in any order.
+    pub(crate) fn bin_options(&mut self) -> Parsing<BinOptions> {
+        let mut options = BinOptions::default();
+        loop {
+            if self.option("span") {
+                options.span = Some(self.bin_span()?);
+            } else if self.option("bins") {
+                options.bins = Some(self.count("bins")?);
+            } else if self.option("minspan") {
+                options.minspan = Some(self.span_length()?);
+            } else if self.option("aligntime") {
+                options.aligntime = Some(self.align_time()?);
+            } else if self.option("start") {
+                options.start = Some(self.number()?);
+            } else if self.option("end") {
+                options.end = Some(self.number()?);
+            } else {
+                return Ok(options);
+            }
+        }
+    }
+
+    fn bin_span(&mut self) -> Parsing<BinSpan> {
+        if let Some((coefficient, base)) = self.log_span()? {
+            return Ok(BinSpan::Log { coefficient, base });
+        }
+        self.span_length().map(BinSpan::Length)
+    }
+
+    fn align_time(&mut self) -> Parsing<AlignTime> {
+        let ends = [("earliest", AlignTime::Earliest), ("latest", AlignTime::Latest)];
+        for (word, end) in ends {
+            if self.keyword(word) {
+                return Ok(end);
+            }
+        }
+        self.note(Expectation::Time);
+        self.value_expression().map(AlignTime::At)
+    }
 }

@@ -1,6 +1,7 @@
 //! `fillnull with value [in fields]`, `fillnull using field = value, …`, `fillnull value=… [fields]`: values for nulls.
 
 use crate::ast::{Assignment, Expression, FieldName};
+use crate::parser::{Parser, Parsing};
 
 /// `fillnull`: replaces nulls.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,4 +17,31 @@ pub enum FillNullCommand {
     },
     /// `using`: a value for each field.
     Each(Vec<Assignment>),
+}
+
+impl Parser<'_> {
+    pub(crate) fn fillnull_command(&mut self) -> Parsing<FillNullCommand> {
+        if self.option("value") {
+            let value = self.value_expression()?;
+            let fields = if self.peek_field() { self.field_list()? } else { Vec::new() };
+            return Ok(FillNullCommand::One { value, fields, is_typed: true });
+        }
+        if self.keyword("using") {
+            let mut assignments = Vec::new();
+            loop {
+                let start = self.start();
+                let field = self.field()?;
+                self.expect_symbol("=")?;
+                assignments.push(Assignment { field, value: self.value_expression()? });
+                self.check_count(start, assignments.len())?;
+                if !self.symbol(",") {
+                    return Ok(FillNullCommand::Each(assignments));
+                }
+            }
+        }
+        self.expect_keyword("with")?;
+        let value = self.value_expression()?;
+        let fields = if self.keyword("in") { self.field_list()? } else { Vec::new() };
+        Ok(FillNullCommand::One { value, fields, is_typed: false })
+    }
 }

@@ -1,6 +1,7 @@
 //! `[kind] join [options] [left=alias] [right=alias] [on condition | fields] source`: rows of two relations side by side.
 
 use crate::ast::{Expression, FieldName, SourceRelation};
+use crate::parser::{Expectation, Mismatch, Parser, Parsing};
 
 /// `join`: combines the input with another relation.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,4 +64,110 @@ pub struct JoinHint {
     pub name: String,
     /// The value.
     pub value: String,
+}
+
+/// The kinds by name, for `type=`.
+const KINDS: [(&str, JoinKind); 8] = [
+    ("inner", JoinKind::Inner),
+    ("left", JoinKind::Left),
+    ("outer", JoinKind::Left),
+    ("right", JoinKind::Right),
+    ("full", JoinKind::Full),
+    ("semi", JoinKind::Semi),
+    ("anti", JoinKind::Anti),
+    ("cross", JoinKind::Cross),
+];
+
+impl Parser<'_> {
+    pub(crate) fn join_command(&mut self, kind: JoinKind) -> Parsing<JoinCommand> {
+        let start = self.start();
+        let mut command = JoinCommand {
+            kind,
+            left_alias: None,
+            right_alias: None,
+            criteria: JoinCriteria::Common,
+            right: SourceRelation::Indices { indices: Vec::new(), alias: None },
+            overwrite: true,
+            max: None,
+            hints: Vec::new(),
+        };
+        loop {
+            if self.option("type") {
+                command.kind = self.one_of(&KINDS).ok_or(Mismatch)?;
+            } else if self.option("overwrite") {
+                command.overwrite = self.boolean()?;
+            } else if self.option("max") {
+                command.max = Some(self.count("max")?);
+            } else if self.option("left") {
+                command.left_alias = Some(self.field()?);
+            } else if self.option("right") {
+                command.right_alias = Some(self.field()?);
+            } else if let Some(hint) = self.join_hint()? {
+                command.hints.push(hint);
+                self.check_count(start, command.hints.len())?;
+            } else {
+                break;
+            }
+            self.symbol(",");
+        }
+        if self.keyword("on") || self.keyword("where") {
+            command.criteria = JoinCriteria::On(self.expression()?);
+            command.right = self.source_relation()?;
+            return Ok(command);
+        }
+        self.join_fields(&mut command)?;
+        Ok(command)
+    }
+
+    /// Reads fields and the other relation: the last name is the index.
+    fn join_fields(&mut self, command: &mut JoinCommand) -> Parsing<()> {
+        self.note(Expectation::Field);
+        let mut fields = Vec::new();
+        loop {
+            let start = self.start();
+            let place = self.checkpoint();
+            if self.peek_symbol("[") {
+                break;
+            }
+            let is_field = self.peek_name() && self.field().is_ok();
+            self.symbol(",");
+            let is_last = !is_field || !(self.peek_pattern() || self.peek_symbol("["));
+            let is_alias = self.peek_word().eq_ignore_ascii_case("as");
+            self.back_to(place);
+            if is_last || is_alias {
+                break;
+            }
+            fields.push(self.field()?);
+            self.symbol(",");
+            self.check_count(start, fields.len())?;
+        }
+        command.right = self.source_relation()?;
+        if !fields.is_empty() {
+            command.criteria = JoinCriteria::Fields(fields);
+        }
+        Ok(())
+    }
+
+    /// Reads `hint.left.name = value`, if it is next.
+    fn join_hint(&mut self) -> Parsing<Option<JoinHint>> {
+        let place = self.checkpoint();
+        if !self.peek_name() {
+            return Ok(None);
+        }
+        let name = self.field()?.path;
+        let parts: Vec<&str> = name.splitn(3, '.').collect();
+        let [hint, side, option] = parts.as_slice() else {
+            self.back_to(place);
+            return Ok(None);
+        };
+        let is_left = side.eq_ignore_ascii_case("left");
+        let is_side = is_left || side.eq_ignore_ascii_case("right");
+        if !hint.eq_ignore_ascii_case("hint") || !is_side || !self.peek_symbol("=") {
+            self.back_to(place);
+            return Ok(None);
+        }
+        self.expect_symbol("=")?;
+        let value = self.field()?.path;
+        Ok(Some(JoinHint { is_left, name: (*option).to_owned(), value }))
+    }
 }

@@ -1,6 +1,7 @@
 //! `lookup index key [as field], … [append|replace|output field [as alias], …]`: columns of another index by key.
 
 use crate::ast::{FieldName, IndexSelector};
+use crate::parser::{Parser, Parsing};
 
 /// `lookup`: adds columns of another index to each row.
 #[derive(Clone, Debug, PartialEq)]
@@ -38,4 +39,34 @@ pub enum LookupMode {
     Append,
     /// They replace values: `replace`, `output`.
     Replace,
+}
+
+/// The modes by name.
+const MODES: [(&str, LookupMode); 3] =
+    [("append", LookupMode::Append), ("replace", LookupMode::Replace), ("output", LookupMode::Replace)];
+
+impl Parser<'_> {
+    pub(crate) fn lookup_command(&mut self) -> Parsing<LookupCommand> {
+        let index = self.index()?;
+        let keys = self.lookup_pairs()?;
+        let output = match self.one_of(&MODES) {
+            Some(mode) => Some(LookupOutput { mode, fields: self.lookup_pairs()? }),
+            None => None,
+        };
+        Ok(LookupCommand { index, keys, output })
+    }
+
+    fn lookup_pairs(&mut self) -> Parsing<Vec<LookupPair>> {
+        let mut pairs = Vec::new();
+        loop {
+            let start = self.start();
+            let lookup_field = self.field()?;
+            let input_field = if self.keyword("as") { self.field()? } else { lookup_field.clone() };
+            pairs.push(LookupPair { lookup_field, input_field });
+            self.check_count(start, pairs.len())?;
+            if !self.symbol(",") {
+                return Ok(pairs);
+            }
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! `patterns expression [by keys] [options]`: log lines to their patterns.
 
 use crate::ast::{Expression, Grouping, StringLiteral};
+use crate::parser::{Mismatch, Parser, Parsing};
 
 /// `patterns`: finds the pattern of each text, or counts texts by pattern.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,4 +46,48 @@ pub enum PatternMode {
     Label,
     /// `aggregation`: a row for each pattern.
     Aggregation,
+}
+
+impl Parser<'_> {
+    pub(crate) fn patterns_command(&mut self) -> Parsing<PatternsCommand> {
+        let mut command = PatternsCommand {
+            source: self.value_expression()?,
+            by: self.grouping()?,
+            method: None,
+            mode: None,
+            max_sample_count: None,
+            buffer_limit: None,
+            show_numbered_token: None,
+            pattern: None,
+            new_field: None,
+            variable_count_threshold: None,
+            frequency_threshold_percentage: None,
+        };
+        loop {
+            if self.option("method") {
+                let methods =
+                    [("simple_pattern", PatternMethod::SimplePattern), ("brain", PatternMethod::Brain)];
+                command.method = Some(self.one_of(&methods).ok_or(Mismatch)?);
+            } else if self.option("mode") {
+                let modes = [("label", PatternMode::Label), ("aggregation", PatternMode::Aggregation)];
+                command.mode = Some(self.one_of(&modes).ok_or(Mismatch)?);
+            } else if self.option("max_sample_count") {
+                command.max_sample_count = Some(self.count("max_sample_count")?);
+            } else if self.option("buffer_limit") {
+                command.buffer_limit = Some(self.count("buffer_limit")?);
+            } else if self.option("show_numbered_token") {
+                command.show_numbered_token = Some(self.boolean()?);
+            } else if self.option("pattern") {
+                command.pattern = Some(self.string()?);
+            } else if self.option("new_field") {
+                command.new_field = Some(self.string()?.value);
+            } else if self.option("variable_count_threshold") {
+                command.variable_count_threshold = Some(self.count("variable_count_threshold")?);
+            } else if self.option("frequency_threshold_percentage") {
+                command.frequency_threshold_percentage = Some(self.number()?);
+            } else {
+                return Ok(command);
+            }
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! `rex field=name [mode=extract|sed] [max_match=n] [offset_field=name] pattern`: parts of a text.
 
 use crate::ast::{FieldName, StringLiteral};
+use crate::parser::{Mismatch, Parser, Parsing};
 
 /// `rex`: adds a column for each named group, or edits a text as `sed` does.
 #[derive(Clone, Debug, PartialEq)]
@@ -25,4 +26,29 @@ pub enum RexMode {
     Extract,
     /// Replaces text: `s/…/…/g`, `y/…/…/`.
     Sed,
+}
+
+impl Parser<'_> {
+    pub(crate) fn rex_command(&mut self) -> Parsing<RexCommand> {
+        self.expect_option("field")?;
+        let field = self.field()?;
+        let (mut mode, mut max_match, mut offset_field) = (RexMode::default(), 1, None);
+        let mut pattern = None;
+        loop {
+            if self.option("max_match") {
+                max_match = self.count("max_match")?;
+            } else if self.option("mode") {
+                let modes = [("extract", RexMode::Extract), ("sed", RexMode::Sed)];
+                mode = self.one_of(&modes).ok_or(Mismatch)?;
+            } else if self.option("offset_field") {
+                offset_field = Some(self.field()?);
+            } else if pattern.is_none() {
+                pattern = Some(self.string()?);
+            } else {
+                break;
+            }
+        }
+        let pattern = pattern.ok_or(Mismatch)?;
+        Ok(RexCommand { field, pattern, mode, max_match, offset_field })
+    }
 }

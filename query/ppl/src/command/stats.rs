@@ -1,6 +1,7 @@
 //! `stats [options] aggregate, … [by keys]`: aggregates of groups.
 
 use crate::ast::{AggregateCall, Grouping};
+use crate::parser::{Parser, Parsing};
 
 /// `stats`: aggregates of groups, a row for each.
 #[derive(Clone, Debug, PartialEq)]
@@ -19,4 +20,37 @@ pub struct StatsCommand {
     pub delim: Option<String>,
     /// `dedup_splitvalues`: read and not used, as in OpenSearch.
     pub dedup_splitvalues: Option<bool>,
+}
+
+impl Parser<'_> {
+    pub(crate) fn stats_command(&mut self) -> Parsing<StatsCommand> {
+        let mut command = StatsCommand {
+            aggregates: Vec::new(),
+            by: None,
+            bucket_nullable: None,
+            partitions: None,
+            allnum: None,
+            delim: None,
+            dedup_splitvalues: None,
+        };
+        loop {
+            if self.option("bucket_nullable") {
+                command.bucket_nullable = Some(self.boolean()?);
+            } else if self.option("partitions") {
+                command.partitions = Some(self.count("partitions")?);
+            } else if self.option("allnum") {
+                command.allnum = Some(self.boolean()?);
+            } else if self.option("delim") {
+                command.delim = Some(self.string()?.value);
+            } else {
+                break;
+            }
+        }
+        command.aggregates = self.aggregates()?;
+        command.by = self.grouping()?;
+        if self.option("dedup_splitvalues") {
+            command.dedup_splitvalues = Some(self.boolean()?);
+        }
+        Ok(command)
+    }
 }

@@ -2,6 +2,7 @@
 
 use super::SeriesOptions;
 use crate::ast::{AggregateCall, FieldName, SpanLength};
+use crate::parser::{Parser, Parsing};
 
 /// `timechart`: aggregates by buckets of time, and by a field.
 #[derive(Clone, Debug, PartialEq)]
@@ -16,4 +17,35 @@ pub struct TimechartCommand {
     pub timefield: Option<FieldName>,
     /// Options for the values of the field behind `by`.
     pub series: SeriesOptions,
+}
+
+impl Parser<'_> {
+    pub(crate) fn timechart_command(&mut self) -> Parsing<TimechartCommand> {
+        let mut command = TimechartCommand {
+            aggregates: Vec::new(),
+            by: None,
+            span: None,
+            timefield: None,
+            series: SeriesOptions::default(),
+        };
+        self.timechart_options(&mut command)?;
+        command.aggregates = self.aggregates()?;
+        if self.keyword("by") {
+            command.by = Some(self.field()?);
+        }
+        self.timechart_options(&mut command)?;
+        Ok(command)
+    }
+
+    fn timechart_options(&mut self, command: &mut TimechartCommand) -> Parsing<()> {
+        loop {
+            if self.option("span") {
+                command.span = Some(self.span_length()?);
+            } else if self.option("timefield") {
+                command.timefield = Some(self.new_name()?);
+            } else if !self.series_option(&mut command.series)? {
+                return Ok(());
+            }
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! `timewrap length [align=now|end] [series=relative|short|exact] [time_format=text]`: periods side by side.
 
 use crate::ast::SpanLength;
+use crate::parser::{Mismatch, Parser, Parsing};
 
 /// `timewrap`: lays periods of a `timechart` side by side, a column each.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,4 +36,32 @@ pub enum TimewrapSeries {
     Short,
     /// The time of the period.
     Exact,
+}
+
+impl Parser<'_> {
+    pub(crate) fn timewrap_command(&mut self) -> Parsing<TimewrapCommand> {
+        let mut command = TimewrapCommand {
+            length: self.span_length()?,
+            align: TimewrapAlign::default(),
+            series: TimewrapSeries::default(),
+            time_format: None,
+        };
+        loop {
+            if self.option("align") {
+                let aligns = [("now", TimewrapAlign::Now), ("end", TimewrapAlign::End)];
+                command.align = self.one_of(&aligns).ok_or(Mismatch)?;
+            } else if self.option("series") {
+                let series = [
+                    ("relative", TimewrapSeries::Relative),
+                    ("short", TimewrapSeries::Short),
+                    ("exact", TimewrapSeries::Exact),
+                ];
+                command.series = self.one_of(&series).ok_or(Mismatch)?;
+            } else if self.option("time_format") {
+                command.time_format = Some(self.string()?.value);
+            } else {
+                return Ok(command);
+            }
+        }
+    }
 }

@@ -1,6 +1,7 @@
 //! `union [maxout=n] [ … ], index, …`: the rows of several relations.
 
 use crate::ast::{IndexSelector, Pipeline};
+use crate::parser::{Parser, Parsing};
 
 /// `union`: unites relations; behind a pipe, the input comes first. Columns meet by name.
 #[derive(Clone, Debug, PartialEq)]
@@ -18,4 +19,27 @@ pub enum UnionDataset {
     Pipeline(Pipeline),
     /// An index, an alias or a pattern.
     Index(IndexSelector),
+}
+
+impl Parser<'_> {
+    pub(crate) fn union_command(&mut self) -> Parsing<UnionCommand> {
+        let maxout = if self.option("maxout") { Some(self.count("maxout")?) } else { None };
+        let mut datasets = vec![self.union_dataset()?];
+        loop {
+            let has_comma = self.symbol(",");
+            if !has_comma && !self.peek_bracket() && !self.peek_pattern() {
+                return Ok(UnionCommand { maxout, datasets });
+            }
+            let start = self.start();
+            datasets.push(self.union_dataset()?);
+            self.check_count(start, datasets.len())?;
+        }
+    }
+
+    fn union_dataset(&mut self) -> Parsing<UnionDataset> {
+        if self.peek_bracket() {
+            return self.bracketed_search().map(UnionDataset::Pipeline);
+        }
+        self.index().map(UnionDataset::Index)
+    }
 }
