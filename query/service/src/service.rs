@@ -9,6 +9,7 @@ mod explain;
 mod field_caps;
 mod multi_search;
 mod point_in_time;
+mod ppl;
 mod read;
 mod scroll;
 mod search;
@@ -18,6 +19,7 @@ mod sql_elasticsearch;
 mod validate;
 
 pub use self::multi_search::MAX_SEARCHES;
+use self::ppl::PipelineCounters;
 pub use self::sql::TextParts;
 pub use self::sql_elasticsearch::TextPage;
 
@@ -133,6 +135,7 @@ pub struct SearchService {
     pins: Option<PinnedMemory>,
     pub(crate) throttled: Throttled,
     config: Config,
+    pipelines: Arc<PipelineCounters>,
     /// Visibility of documents by id for the engine, for as long as this service lives.
     _visibility: Option<Arc<dyn Visibility>>,
 }
@@ -197,6 +200,7 @@ impl SearchService {
             pins,
             throttled: Throttled::default(),
             config,
+            pipelines: Arc::default(),
             _visibility: visibility,
         }
     }
@@ -218,6 +222,7 @@ impl SearchService {
             pins: self.pins.clone(),
             throttled: self.throttled.clone(),
             config: self.config.clone(),
+            pipelines: Arc::clone(&self.pipelines),
             _visibility: self._visibility.clone(),
         }
     }

@@ -211,6 +211,14 @@ impl Runner {
         })
     }
 
+    /// Computes on the threads of short jobs.
+    ///
+    /// # Errors
+    /// The threads have ended.
+    pub async fn compute<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+        Ok(self.compute.run(move || Ok::<_, Error>(job())).await?)
+    }
+
     /// Makes a statement of a request.
     pub(super) fn asked(&self, session: &Session, request: SqlRequest, now_ms: i64) -> StatementRequest {
         let work = QueryContext::new(&self.state.runtime_env().memory_pool);

@@ -36,8 +36,6 @@ mod timechart;
 mod times;
 mod union;
 
-use std::sync::Arc;
-
 use millrace_sql::error::{LocatedError, Result, SqlError};
 use millrace_sql::relational::{
     OutColumn, PlannedRelation, RelationPlanner, RelationalStatement, SqlType,
@@ -46,6 +44,7 @@ use sqlparser::ast;
 
 use self::names::NameSet;
 use self::pipe::Pipe;
+use crate::{ParseError, ParseErrorKind};
 use crate::ast::{
     Command, CommandKind, ExplainMode, Expression, FieldName, IndexSelector, PipedQuery, Pipeline, PipelineSource,
     SourceRelation, TextSpan, subsearch_index,
@@ -95,6 +94,26 @@ pub struct PipelineStatement {
 }
 
 impl PipelineStatement {
+    /// Parses a statement.
+    ///
+    /// # Errors
+    /// The text is no PPL, or longer or deeper than the bounds allow.
+    pub fn parse(text: String, settings: PipelineSettings) -> Result<Self> {
+        match crate::parse(&text) {
+            Ok(query) => Ok(Self::new(text, query, settings)),
+            Err(error) => {
+                let ParseError { kind, offset, message, suggestion, .. } = error;
+                let own = match kind {
+                    ParseErrorKind::Syntax => SqlError::Syntax(message),
+                    ParseErrorKind::Unsupported => SqlError::Unsupported(message),
+                    ParseErrorKind::TooLarge => SqlError::TooLarge(message),
+                };
+                let end = text.len().min(offset + 40);
+                Err(LocatedError::locate(LocatedError::suggest(own, suggestion), offset, end))
+            }
+        }
+    }
+
     /// Takes over a parsed statement and its text.
     pub fn new(text: String, query: PipedQuery, settings: PipelineSettings) -> Self {
         Self { text, query, settings }
@@ -357,7 +376,3 @@ fn index_expressions(pipeline: &Pipeline, found: &mut Vec<String>) {
     columns::visit_sources(pipeline, &mut |indices| found.push(index_expression(indices)));
 }
 
-/// Makes a statement that clones share.
-pub fn shared(statement: PipelineStatement) -> Arc<dyn RelationalStatement> {
-    Arc::new(statement)
-}
