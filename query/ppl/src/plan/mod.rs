@@ -4,6 +4,7 @@
 //! need; [`order`] tells what each command does to the order of rows. [`PipelineStatement`] is what SQL's runner is handed.
 
 mod aggregates;
+mod appendcol;
 mod bin;
 mod chart;
 mod columns;
@@ -15,6 +16,7 @@ mod expressions;
 mod extract;
 mod fields;
 mod fillnull;
+mod format;
 mod functions;
 mod join;
 mod lookup;
@@ -34,6 +36,8 @@ mod streamstats;
 mod syntax;
 mod timechart;
 mod times;
+mod totals;
+mod trendline;
 mod union;
 
 use millrace_sql::error::{LocatedError, Result, SqlError};
@@ -150,6 +154,7 @@ impl RelationalStatement for PipelineStatement {
             sql: planner,
             commands: 0,
             depth: 0,
+            correlated: 0,
         };
         let pipe = planner.pipeline(&self.query.pipeline, None)?;
         let mut planned = pipe.answer(rows, planner.sql)?;
@@ -199,6 +204,8 @@ pub(crate) struct Planner<'p, 'b, 'a> {
     pub(crate) settings: &'p PipelineSettings,
     commands: usize,
     depth: usize,
+    /// Subsearches of expressions around.
+    pub(crate) correlated: usize,
 }
 
 impl<'p, 'b, 'a> Planner<'p, 'b, 'a> {
@@ -250,6 +257,10 @@ impl<'p, 'b, 'a> Planner<'p, 'b, 'a> {
 
     fn command(&mut self, command: &Command, pipe: Pipe, pipeline: &Pipeline) -> Result<Pipe> {
         use CommandKind as C;
+        if let Some(name) = calcite_command(&command.kind).filter(|_| !self.settings.calcite) {
+            let text = format!("{name} is supported only when plugins.calcite.enabled=true");
+            return Err(SqlError::Unsupported(text));
+        }
         match &command.kind {
             C::Where(own) => {
                 let mut pipe = pipe;
@@ -289,25 +300,22 @@ impl<'p, 'b, 'a> Planner<'p, 'b, 'a> {
             C::Append(own) => union::append(own, pipe, self),
             C::AppendPipe(own) => union::appendpipe(own, pipe, self),
             C::Union(own) => union::union(own, Some(pipe), self),
-            C::AddTotals(_) => refused("addtotals"),
-            C::AddColTotals(_) => refused("addcoltotals"),
-            C::AppendCol(_) => {
-                let _ = pipeline;
-                refused("appendcol")
-            }
+            C::AddTotals(own) => totals::rows(own, pipe, self),
+            C::AddColTotals(own) => totals::columns(own, pipe, self),
+            C::AppendCol(own) => appendcol::plan(own, pipe, pipeline, self),
             C::Expand(_) => refused("expand"),
-            C::FieldFormat(_) => refused("fieldformat"),
+            C::FieldFormat(own) => format::fieldformat(own, pipe, self),
             C::FieldSummary(_) => refused("fieldsummary"),
             C::Flatten(_) => refused("flatten"),
             C::Foreach(_) => refused("foreach"),
             C::GraphLookup(_) => refused("graphlookup"),
             C::MvCombine(_) => refused("mvcombine"),
             C::MvExpand(_) => refused("mvexpand"),
-            C::NoMv(_) => refused("nomv"),
+            C::NoMv(own) => format::nomv(own, pipe, self),
             C::Patterns(_) => refused("patterns"),
             C::Timewrap(_) => refused("timewrap"),
             C::Transpose(_) => refused("transpose"),
-            C::Trendline(_) => refused("trendline"),
+            C::Trendline(own) => trendline::plan(own, pipe, self),
             C::XySeries(_) => refused("xyseries"),
         }
     }
@@ -321,8 +329,10 @@ impl<'p, 'b, 'a> Planner<'p, 'b, 'a> {
         pipe.columns(self.sql)?;
         let mut queries = Vec::with_capacity(expression.subsearches.len());
         for subsearch in &expression.subsearches {
-            let inner = self.pipeline(subsearch, None)?;
-            queries.push(inner.into_query(self.sql)?);
+            self.correlated += 1;
+            let inner = self.pipeline(subsearch, None);
+            self.correlated -= 1;
+            queries.push(inner?.into_query(self.sql)?);
         }
         let mut expr = expression.expr.clone();
         let _ = ast::visit_expressions_mut(&mut expr, |expr| {
@@ -354,6 +364,31 @@ impl<'p, 'b, 'a> Planner<'p, 'b, 'a> {
     fn locate(&self, error: SqlError, span: TextSpan) -> SqlError {
         LocatedError::locate(error, span.start, span.end)
     }
+}
+
+/// Returns the name of a command that OpenSearch's older engine does not have.
+fn calcite_command(command: &CommandKind) -> Option<&'static str> {
+    use CommandKind as C;
+    Some(match command {
+        C::Append(_) => "append",
+        C::AppendCol(_) => "appendcol",
+        C::AppendPipe(_) => "appendpipe",
+        C::Bin(_) => "bin",
+        C::Chart(_) => "chart",
+        C::Convert(_) => "convert",
+        C::EventStats(_) => "eventstats",
+        C::Join(_) => "join",
+        C::Lookup(_) => "lookup",
+        C::Regex(_) => "regex",
+        C::Replace(_) => "replace",
+        C::Reverse => "reverse",
+        C::Rex(_) => "rex",
+        C::Spath(_) => "spath",
+        C::StreamStats(_) => "streamstats",
+        C::Timechart(_) => "timechart",
+        C::Union(_) => "union",
+        _ => return None,
+    })
 }
 
 /// Refuses a command that is not built.

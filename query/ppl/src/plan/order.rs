@@ -13,7 +13,10 @@ pub enum OrderEffect {
 
 /// The effect of each command that is built.
 pub const ORDER_EFFECTS: &[(&str, OrderEffect)] = &[
+    ("addcoltotals", OrderEffect::Sets),
+    ("addtotals", OrderEffect::Keeps),
     ("append", OrderEffect::Sets),
+    ("appendcol", OrderEffect::Sets),
     ("appendpipe", OrderEffect::Sets),
     ("bin", OrderEffect::Keeps),
     ("chart", OrderEffect::Sets),
@@ -21,12 +24,14 @@ pub const ORDER_EFFECTS: &[(&str, OrderEffect)] = &[
     ("dedup", OrderEffect::Keeps),
     ("eval", OrderEffect::Keeps),
     ("eventstats", OrderEffect::Keeps),
+    ("fieldformat", OrderEffect::Keeps),
     ("fields", OrderEffect::Keeps),
     ("fillnull", OrderEffect::Keeps),
     ("head", OrderEffect::Keeps),
     ("join", OrderEffect::Destroys),
     ("lookup", OrderEffect::Keeps),
     ("multisearch", OrderEffect::Sets),
+    ("nomv", OrderEffect::Keeps),
     ("parse", OrderEffect::Keeps),
     ("rare", OrderEffect::Sets),
     ("regex", OrderEffect::Keeps),
@@ -42,6 +47,7 @@ pub const ORDER_EFFECTS: &[(&str, OrderEffect)] = &[
     ("tail", OrderEffect::Sets),
     ("timechart", OrderEffect::Sets),
     ("top", OrderEffect::Sets),
+    ("trendline", OrderEffect::Keeps),
     ("union", OrderEffect::Sets),
     ("where", OrderEffect::Keeps),
 ];

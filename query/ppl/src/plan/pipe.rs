@@ -74,6 +74,10 @@ pub(crate) struct Pipe {
     limit: Option<(u64, Option<u64>)>,
     /// Names that qualify columns: an alias with what it stands for.
     qualifiers: Vec<String>,
+    /// Name that the rows around a subsearch know the indices by.
+    alias: Option<String>,
+    /// `true` in a subsearch of an expression, which may name columns of the rows around it.
+    correlated: bool,
     /// Names that the pipeline may use.
     names: NameSet,
 }
@@ -111,6 +115,8 @@ impl Pipe {
             order: Vec::new(),
             limit: None,
             qualifiers: Vec::new(),
+            alias: None,
+            correlated: false,
             names,
         }
     }
@@ -118,6 +124,12 @@ impl Pipe {
     /// Adds a name that may qualify columns.
     pub(crate) fn qualify(&mut self, name: &str) {
         self.qualifiers.push(name.to_owned());
+        self.alias = Some(name.to_owned());
+    }
+
+    /// Has names that are not found be those of the rows around the subsearch.
+    pub(crate) fn correlate(&mut self) {
+        self.correlated = true;
     }
 
     /// Returns the index expression that the pipe reads without any other step.
@@ -204,7 +216,7 @@ impl Pipe {
                 return Ok(Some(found));
             }
         }
-        Ok(None)
+        Ok(self.correlated.then(|| syntax::column(path)))
     }
 
     fn find_own(&self, path: &str, planner: &RelationPlanner<'_, '_>) -> Result<Option<ast::Expr>> {
@@ -419,17 +431,19 @@ impl Pipe {
 
     /// Orders the rows by keys over the columns.
     pub(crate) fn sort(&mut self, keys: Vec<SortKey>, planner: &mut RelationPlanner<'_, '_>) -> Result<()> {
-        if self.limit.is_some() {
+        if self.limit.is_some() || self.windowed {
             self.close(planner)?;
         }
         let mut order = Vec::with_capacity(keys.len());
         for key in keys {
-            // A column that is computed is a key by itself.
-            let own = syntax::path(&key.expr).filter(|path| {
-                self.columns.iter().flatten().any(|column| column.name == *path && !column.is_plain())
+            // The value of a column that is not bound is a key without being bound.
+            let is_grouped = self.groups.is_some();
+            let own = syntax::path(&key.expr).and_then(|path| {
+                let column = self.columns.iter().flatten().find(|column| column.name == path)?;
+                (is_grouped || !column.is_plain()).then(|| column.expr.clone())
             });
             let expr = match own {
-                Some(path) => syntax::column(&path),
+                Some(expr) => expr,
                 None => self.resolve(key.expr, planner)?,
             };
             order.push(SortKey { expr, ..key });
@@ -459,11 +473,7 @@ impl Pipe {
         &mut self,
         planner: &mut RelationPlanner<'_, '_>,
     ) -> Result<Vec<ast::OrderByExpr>> {
-        let by_name = |key: &SortKey| {
-            let columns = self.columns.as_deref().unwrap_or_default();
-            key_column(columns, &key.expr).is_some_and(|at| columns.get(at).is_some_and(|own| !own.is_plain()))
-        };
-        if self.limit.is_some() || self.groups.is_some() || self.order.iter().any(by_name) {
+        if self.limit.is_some() || self.groups.is_some() || self.windowed {
             self.close(planner)?;
         }
         let keys = self.order.iter();
@@ -543,7 +553,7 @@ impl Pipe {
         let order = self.order_names();
         let visible: Vec<(String, bool)> =
             self.columns.iter().flatten().map(|column| (column.name.clone(), column.visible)).collect();
-        let query = self.query(planner)?;
+        let query = self.query(false, planner)?;
         let relation = planner.relation(&query)?;
         let columns = visible.into_iter().map(|(name, visible)| PipeColumn {
             expr: syntax::column(&name),
@@ -594,10 +604,10 @@ impl Pipe {
     }
 
     /// Makes the query of what is not bound, over the columns as they are.
-    fn query(&mut self, planner: &mut RelationPlanner<'_, '_>) -> Result<ast::Query> {
+    fn query(&mut self, is_last: bool, planner: &mut RelationPlanner<'_, '_>) -> Result<ast::Query> {
         let columns = self.columns.clone().unwrap_or_default();
         let from = match &self.input {
-            Input::Index(expression) => Some(syntax::table(expression, None)),
+            Input::Index(expression) => Some(syntax::table(expression, self.alias.as_deref())),
             Input::Relation(relation) => {
                 let name = planner.define(relation.as_ref().clone());
                 Some(syntax::table(&name, None))
@@ -611,7 +621,8 @@ impl Pipe {
             let first = columns.len().saturating_sub(groups) + 1;
             select.group_by = syntax::group_by((first..first + groups).map(syntax::ordinal));
         }
-        let keys = self.order.iter().map(|key| {
+        // An order between steps matters to what is cut; the last step states it again.
+        let keys = self.order.iter().filter(|_| is_last || self.limit.is_some()).map(|key| {
             let expr = match key_column(&columns, &key.expr) {
                 Some(at) => syntax::ordinal(at + 1),
                 None => key.expr.clone(),
@@ -651,15 +662,17 @@ impl Pipe {
             let rows = u64::try_from(rows).unwrap_or(u64::MAX);
             *count = Some(count.map_or(rows, |count| count.min(rows)));
         }
-        let query = self.query(planner)?;
+        let query = self.query(true, planner)?;
         planner.answer(&query, rows)
     }
 
     /// Makes the query of the visible columns, for an expression of another pipeline.
     pub(crate) fn into_query(mut self, planner: &mut RelationPlanner<'_, '_>) -> Result<ast::Query> {
         self.columns(planner)?.retain(|column| column.visible);
-        self.order.clear();
-        self.query(planner)
+        if self.limit.is_none() {
+            self.order.clear();
+        }
+        self.query(false, planner)
     }
 
     /// Makes two pipes of the rows so far, which run once.
@@ -703,11 +716,9 @@ impl Pipe {
     }
 }
 
-/// Finds the column that is a key of an order, by its value or, where that is computed, by its name.
+/// Finds the column that is a key of an order.
 fn key_column(columns: &[PipeColumn], key: &ast::Expr) -> Option<usize> {
-    let path = syntax::path(key);
-    let by_name = |column: &PipeColumn| !column.is_plain() && path.as_ref().is_some_and(|path| column.name == *path);
-    columns.iter().position(by_name).or_else(|| columns.iter().position(|column| column.expr == *key))
+    columns.iter().position(|column| column.expr == *key)
 }
 
 /// Returns whether a name is one of metadata that each document has.

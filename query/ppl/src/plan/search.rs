@@ -21,6 +21,9 @@ pub(super) fn plan(source: &SearchSource, names: NameSet, planner: &mut Planner<
     let mut pipe = match &source.relation {
         SourceRelation::Indices { indices, alias } => {
             let mut pipe = Pipe::from_index(index_expression(indices), names);
+            if planner.correlated > 0 {
+                pipe.correlate();
+            }
             if let Some(alias) = alias {
                 pipe.qualify(&alias.path);
             }

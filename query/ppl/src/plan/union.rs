@@ -72,7 +72,7 @@ pub(super) fn multisearch(command: &MultiSearchCommand, planner: &mut Planner<'_
 }
 
 /// Unites pipes: the rows of each in their order, one part after the other.
-fn united(mut parts: Vec<Pipe>, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+pub(super) fn united(mut parts: Vec<Pipe>, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
     let mut typed: Vec<(String, SqlType)> = Vec::new();
     let mut own_names: Vec<Vec<String>> = Vec::with_capacity(parts.len());
     for part in &mut parts {

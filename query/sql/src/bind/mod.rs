@@ -4,12 +4,13 @@
 //! [`select`] binds a SELECT, [`from`] its sources and conditions, [`output`] its columns; [`select_builder`] makes the plan above them, with
 //! [`grouping`] its groups, and [`grouping_sets`] those of ROLLUP and the like; [`relation`] makes relations of queries: those of WITH, VALUES and set operations; [`subquery`] joins the
 //! subqueries of expressions; [`tables`] finds the indices that a statement names.
-//! [`expr`] binds expressions ([`comparison`], [`condition`], [`arithmetic`], [`case`]), [`call`] calls of functions, [`window`] those over windows, [`percentile`] one of both, [`relevance`] the
+//! [`expr`] binds expressions ([`comparison`], [`condition`], [`arithmetic`], [`case`]), [`call`] calls of functions, [`window`] those over windows, [`percentile`] one of both, [`collection`] aggregates that keep values, [`relevance`] the
 //! functions that the inverted index answers; [`parameter`] finds the types of parameters without values. A [`Bound`] carries beside the expression what the index could answer in its place ([`PushedPredicate`]).
 
 mod arithmetic;
 mod call;
 mod case;
+mod collection;
 mod comparison;
 mod condition;
 mod expr;

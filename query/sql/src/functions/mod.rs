@@ -11,6 +11,7 @@ mod dates;
 pub(crate) mod distinct;
 mod integers;
 mod json;
+pub(crate) mod lists;
 mod math;
 mod patterns;
 pub(crate) mod row;
