@@ -134,6 +134,20 @@ statement that fails ends the shell with exit code 1.
 
 {EXIT_CODES}"))]
     Sql(SqlArgs),
+    /// Ask a server queries of PPL
+    #[command(after_help = format!("\
+Examples:
+  millrace ppl
+  millrace ppl -e 'source=logs-* error | stats count() by host'
+  millrace ppl --url https://127.0.0.1:9200 --user admin --format csv -e 'source=logs | head 10'
+  echo 'show datasources;' | millrace ppl --format raw
+
+On a terminal queries end with a semicolon and are kept in ~/.millrace_ppl_history, or in the file
+that MILLRACE_PPL_HISTORY names; \\h shows the last ones. A line that ends with a tab lists the words that can follow.
+From a pipe and with -e the first query that fails ends the shell with exit code 1.
+
+{EXIT_CODES}"))]
+    Ppl(SqlArgs),
     /// Manage users, on a running server or on the data of a stopped one
     #[command(subcommand, after_help = format!("\
 Examples:
@@ -341,7 +355,7 @@ pub(crate) struct DemoArgs {
     pub(crate) exit: bool,
 }
 
-/// Flags of `sql`.
+/// Flags of `sql` and `ppl`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct SqlArgs {
     /// Statement to ask instead of reading them; may be repeated

@@ -67,7 +67,8 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Demo(args) => demo::run(args),
         Command::Pipeline(command) => pipeline::run(command),
         Command::Rules(command) => rules::run(command),
-        Command::Sql(args) => sql::run(args),
+        Command::Sql(args) => sql::run(args, sql::Language::Sql),
+        Command::Ppl(args) => sql::run(args, sql::Language::Ppl),
         Command::User(command) => user::run(&command),
     }
 }

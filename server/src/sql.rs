@@ -1,8 +1,10 @@
-//! `millrace sql`: a shell for statements against a running server.
+//! `millrace sql` and `millrace ppl`: a shell for statements against a running server.
 //!
 //! Statements come from `-e`, from a pipe, or from a terminal, where they are kept in a history.
-//! [`Statements`] cuts input into statements, [`Server`] asks, [`table`] draws the answers.
+//! [`Statements`] cuts input into statements, [`Server`] asks, [`table`] draws the answers. A line of PPL that ends with a tab
+//! lists the words that can follow (`completion`).
 
+mod completion;
 mod input;
 pub(crate) mod table;
 
@@ -27,13 +29,42 @@ const HISTORY: usize = 10_000;
 /// Entries of the history that are shown.
 const SHOWN: usize = 50;
 
+/// The language of a shell.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Language {
+    /// SQL.
+    Sql,
+    /// PPL.
+    Ppl,
+}
+
+impl Language {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Sql => "sql",
+            Self::Ppl => "ppl",
+        }
+    }
+
+    /// The file of the history: `MILLRACE_SQL_HISTORY` or `MILLRACE_PPL_HISTORY`, else in the home directory.
+    fn history_file(self) -> Option<PathBuf> {
+        let name = self.name();
+        let variable = format!("MILLRACE_{}_HISTORY", name.to_ascii_uppercase());
+        let home = || {
+            let home = std::env::var_os("HOME")?;
+            Some(PathBuf::from(home).join(format!(".millrace_{name}_history")))
+        };
+        std::env::var_os(variable).map(PathBuf::from).or_else(home)
+    }
+}
+
 /// Runs the shell.
-pub(crate) fn run(args: SqlArgs) -> Result<(), Failure> {
+pub(crate) fn run(args: SqlArgs, language: Language) -> Result<(), Failure> {
     let runtime = runtime(0)?;
-    let server = Server::new(&args).map_err(Failure::other)?;
+    let server = Server::new(&args, language).map_err(Failure::other)?;
     let ask = |statement: &str| runtime.block_on(server.ask(statement, args.format, args.quiet));
     if !args.execute.is_empty() {
-        let mut statements = Statements::default();
+        let mut statements = Statements::new(language);
         for text in &args.execute {
             statements.add(text);
             statements.end();
@@ -43,16 +74,17 @@ pub(crate) fn run(args: SqlArgs) -> Result<(), Failure> {
         }
         return Ok(());
     }
+    let complete = |text: &str| runtime.block_on(completion::complete(&server.remote, text));
     let done = match std::io::stdin().is_terminal() {
-        true => interactive(&ask, &server.0.url),
-        false => piped(&ask),
+        true => interactive(&ask, &complete, &server),
+        false => piped(&ask, language),
     };
     done.map_err(Failure::other)
 }
 
 /// Asks the statements of a pipe; the first that fails ends it.
-fn piped(ask: &dyn Fn(&str) -> Result<()>) -> Result<()> {
-    let mut statements = Statements::default();
+fn piped(ask: &dyn Fn(&str) -> Result<()>, language: Language) -> Result<()> {
+    let mut statements = Statements::new(language);
     for line in std::io::stdin().lock().lines() {
         statements.add(&line.context("cannot read the input")?);
         for statement in statements.take() {
@@ -67,20 +99,37 @@ fn piped(ask: &dyn Fn(&str) -> Result<()>) -> Result<()> {
 }
 
 /// Asks what is typed until the end of the input; failures are shown. Lines are edited by the terminal.
-fn interactive(ask: &dyn Fn(&str) -> Result<()>, url: &str) -> Result<()> {
-    let mut history = History::open(history_file());
+fn interactive(
+    ask: &dyn Fn(&str) -> Result<()>,
+    complete: &dyn Fn(&str) -> Vec<String>,
+    server: &Server,
+) -> Result<()> {
+    let (url, language) = (&server.remote.url, server.language);
+    let mut history = History::open(language.history_file());
+    if language == Language::Ppl {
+        say(format_args!("a line that ends with a tab lists the words that can follow"));
+    }
     say(format_args!(
         "{url}: end statements with ;   \\h shows the history, \\N asks its entry N again, \\q ends"
     ));
-    let mut statements = Statements::default();
+    let mut statements = Statements::new(language);
     let mut line = String::new();
     loop {
-        let _ = write!(std::io::stdout(), "{}", if statements.is_open() { "...> " } else { "sql> " });
+        let name = if statements.is_open() { "..." } else { language.name() };
+        let _ = write!(std::io::stdout(), "{name}> ");
         let _ = std::io::stdout().flush();
         line.clear();
         if std::io::stdin().lock().read_line(&mut line).context("cannot read the input")? == 0 {
             say(format_args!(""));
             return Ok(());
+        }
+        let typed = line.trim_end_matches(['\n', '\r']);
+        if let Some(begun) = typed.strip_suffix('\t').filter(|_| language == Language::Ppl) {
+            let text = format!("{}{begun}", statements.open_text());
+            for word in complete(&text) {
+                say(format_args!("{word}"));
+            }
+            continue;
         }
         match line.trim().strip_prefix('\\').filter(|_| !statements.is_open()) {
             Some("q") => return Ok(()),
@@ -153,20 +202,18 @@ impl History {
     }
 }
 
-/// The file of the history: `MILLRACE_SQL_HISTORY`, else in the home directory.
-fn history_file() -> Option<PathBuf> {
-    let given = std::env::var_os("MILLRACE_SQL_HISTORY").map(PathBuf::from);
-    given.or_else(|| std::env::var_os("HOME").map(|home| PathBuf::from(home).join(".millrace_sql_history")))
-}
-
 /// The server that is asked.
 #[derive(Debug)]
-struct Server(Remote);
+struct Server {
+    remote: Remote,
+    language: Language,
+}
 
 impl Server {
-    fn new(args: &SqlArgs) -> Result<Self> {
+    fn new(args: &SqlArgs, language: Language) -> Result<Self> {
         let timeout = Duration::from_secs(args.timeout);
-        Remote::new(&args.url, args.user.as_deref(), args.insecure_tls, timeout).map(Self)
+        let remote = Remote::new(&args.url, args.user.as_deref(), args.insecure_tls, timeout)?;
+        Ok(Self { remote, language })
     }
 
     /// Asks a statement and shows the answer.
@@ -177,9 +224,10 @@ impl Server {
             SqlFormat::Raw => "raw",
         };
         let started = Instant::now();
-        let url = format!("{}/_plugins/_sql?format={asked}", self.0.url);
-        let request = self.0.request(Method::POST, url).json(&json!({ "query": statement }));
-        let mut response = request.send().await.with_context(|| format!("cannot reach {}", self.0.url))?;
+        let url = format!("{}/_plugins/_{}?format={asked}", self.remote.url, self.language.name());
+        let request = self.remote.request(Method::POST, url).json(&json!({ "query": statement }));
+        let mut response =
+            request.send().await.with_context(|| format!("cannot reach {}", self.remote.url))?;
         let status = response.status();
         if status.is_success() && matches!(format, SqlFormat::Csv | SqlFormat::Raw) {
             // It may be of any length, of which a reader that has gone away wants no more.

@@ -10,7 +10,7 @@ use rand::{RngExt, SeedableRng};
 
 type Target = fn(&[u8]);
 
-const TARGETS: [(&str, Target); 11] = [
+const TARGETS: [(&str, Target); 12] = [
     ("analysis", millrace_mapping::fuzzing::analysis),
     ("bulk", millrace_data_api::fuzzing::bulk),
     ("credentials", millrace_accounts::fuzzing::credentials),
@@ -18,6 +18,7 @@ const TARGETS: [(&str, Target); 11] = [
     ("date_math", millrace_mapping::fuzzing::date_math),
     ("dsl", millrace_query::fuzzing::dsl),
     ("mapping", millrace_mapping::fuzzing::mapping),
+    ("ppl", millrace_query::fuzzing::ppl),
     ("query_string", millrace_query::fuzzing::query_string),
     ("regexp", millrace_mapping::fuzzing::regexp),
     ("role", millrace_accounts::fuzzing::role),

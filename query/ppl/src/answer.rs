@@ -14,6 +14,9 @@ pub fn error_body(error: &SqlError, text: &str) -> Value {
         if members.get("reason") == Some(&json!("Invalid SQL query")) {
             members.insert("reason".to_owned(), json!(REASON));
         }
+        if members.get("type") == Some(&json!("SQLFeatureNotSupportedException")) {
+            members.insert("type".to_owned(), json!("UnsupportedOperationException"));
+        }
         members.insert("code".to_owned(), json!(code(inner)));
         members.insert("context".to_owned(), json!({"stage": stage(inner)}));
         if let SqlError::Located(located) = error {

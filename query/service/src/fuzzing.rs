@@ -6,6 +6,11 @@ use millrace_dsl::query_string::{self, simple};
 use millrace_matching::lower::lower;
 use serde_json::Value;
 
+/// The text of a query of PPL.
+pub fn ppl(data: &[u8]) {
+    millrace_ppl::fuzzing::query(data);
+}
+
 /// The text of a `query_string` query.
 pub fn query_string(data: &[u8]) {
     if let Ok(text) = std::str::from_utf8(data) {

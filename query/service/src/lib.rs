@@ -21,6 +21,10 @@ mod visibility;
 pub use self::service::{Config, MAX_SEARCHES, Outcome, OutcomeBody, SearchService, TextPage, TextParts};
 pub use millrace_matching::filters;
 pub use millrace_matching::rules::{check as check_rule, check_kept as check_kept_filter};
+/// PPL as text: completions for shells and editors.
+pub mod ppl {
+    pub use millrace_ppl::{CandidateKind, CompletionCandidate, CompletionNames, completions, source_of};
+}
 pub use millrace_sql::batches::{Batches, MemoryHold, Messages};
 pub use millrace_sql::describe::StatementDescription;
 pub use millrace_sql::error::SqlError;

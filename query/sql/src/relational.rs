@@ -8,14 +8,16 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::logical_expr::{Extension, LogicalPlan};
+use datafusion::common::Column;
+use datafusion::logical_expr::{Expr, Extension, LogicalPlan, LogicalPlanBuilder};
 use millrace_matching::table::TableSnapshot;
 use sqlparser::ast;
 
 use super::bind::Binder;
 pub use super::bind::{OutColumn, Relation};
 use super::bind::PlannedQuery;
-use super::error::Result;
+use super::error::{Result, SqlError};
+use super::functions::lists;
 use super::shared::Shared;
 use super::source::{self, IndexSource};
 pub use super::types::SqlType;
@@ -132,6 +134,38 @@ impl<'b, 'a> RelationPlanner<'b, 'a> {
         let node = Arc::new(Shared::new(relation.plan));
         relation.plan = LogicalPlan::Extension(Extension { node });
         relation
+    }
+
+    /// Makes a row of each element of a column that has arrays, of at most so many. A row whose array is null stays.
+    ///
+    /// # Errors
+    /// The column has no arrays.
+    pub fn unnest(&mut self, relation: Relation, name: &str, limit: Option<usize>) -> Result<Relation> {
+        let Relation { plan, mut columns, order } = relation;
+        let found = columns.iter_mut().enumerate().find(|(_, column)| column.label() == name);
+        let Some((at, column)) = found else { return Err(SqlError::unknown_field(name)) };
+        let own = Expr::Column(Column::new_unqualified(format!("c{at}")));
+        let list = match (column.list, column.ty.is_json()) {
+            (true, _) => own,
+            (false, true) => lists::elements(own, limit.unwrap_or(usize::MAX)),
+            (false, false) => {
+                return Err(SqlError::Semantic(format!(
+                    "Cannot expand field '{name}': expected ARRAY type but found {}",
+                    column.ty.general_name()
+                )));
+            }
+        };
+        column.list = false;
+        let outputs = (0..columns.len()).map(|place| match place == at {
+            true => list.clone().alias(format!("c{place}")),
+            false => Expr::Column(Column::new_unqualified(format!("c{place}"))),
+        });
+        let outputs: Vec<Expr> = outputs.collect();
+        let plan = LogicalPlanBuilder::new(plan)
+            .project(outputs)?
+            .unnest_column(Column::new_unqualified(format!("c{at}")))?
+            .build()?;
+        Ok(Relation { plan, columns, order })
     }
 
     /// Binds a query that is a step of the statement.

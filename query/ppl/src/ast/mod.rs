@@ -55,6 +55,7 @@ pub struct Pipeline {
 }
 
 /// The rows that a pipeline starts with.
+#[expect(clippy::large_enum_variant, reason = "a syntax tree has few of these nodes")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum PipelineSource {
     /// `search source=…`: rows of indices or of a subsearch.
@@ -89,6 +90,7 @@ pub struct Command {
 }
 
 /// The commands that can stand behind a pipe.
+#[expect(clippy::large_enum_variant, reason = "a syntax tree has few of these nodes")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum CommandKind {
     /// `addcoltotals`

@@ -54,6 +54,7 @@ pub enum BinSpan {
 }
 
 /// The start of buckets of time.
+#[expect(clippy::large_enum_variant, reason = "a syntax tree has few of these nodes")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum AlignTime {
     /// `earliest`: the least time of the input.

@@ -4,6 +4,7 @@ use crate::ast::{Assignment, Expression, FieldName};
 use crate::parser::{Parser, Parsing};
 
 /// `fillnull`: replaces nulls.
+#[expect(clippy::large_enum_variant, reason = "a syntax tree has few of these nodes")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum FillNullCommand {
     /// One value for several fields.

@@ -1,5 +1,9 @@
 //! `foreach [mode=…] [fieldstr=…] [matchstr=…] [itemstr=…] [iterstr=…] targets [ eval … ]`: an `eval` for each field or element.
 
+use std::ops::ControlFlow;
+
+use sqlparser::ast::{Expr, Value, visit_expressions_mut};
+
 use crate::ast::{Expression, FieldPattern, TextSpan};
 use crate::parser::{Expectation, Mismatch, Parser, Parsing};
 
@@ -18,7 +22,7 @@ pub struct ForeachCommand {
     pub itemstr: Option<String>,
     /// `iterstr`: the word that stands for the number of the element (default `<<ITER>>`).
     pub iterstr: Option<String>,
-    /// At least one target.
+    /// The targets; empty only with `mode=auto_collections`, where it means all collections.
     pub targets: Vec<ForeachTarget>,
     /// The assignments of the `eval` in brackets.
     pub assignments: Vec<ForeachAssignment>,
@@ -39,6 +43,7 @@ pub enum ForeachMode {
 }
 
 /// A target of `foreach`.
+#[expect(clippy::large_enum_variant, reason = "a syntax tree has few of these nodes")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum ForeachTarget {
     /// A field or a pattern.
@@ -82,7 +87,9 @@ impl Parser<'_> {
             if self.foreach_option(&mut command)? {
                 continue;
             }
-            if self.peek_symbol("[") && !command.targets.is_empty() {
+            // Targets can be left out where the mode finds collections itself.
+            let may_end = !command.targets.is_empty() || command.mode == ForeachMode::AutoCollections;
+            if may_end && self.peek_bracket() {
                 break;
             }
             let start = self.start();
@@ -181,4 +188,59 @@ impl Parser<'_> {
             }
         }
     }
+}
+
+/// A placeholder of `foreach`, with its meaning in one round.
+#[derive(Clone, Debug)]
+pub struct ForeachPlaceholder {
+    /// The word, such as `<<FIELD>>`, or the word of `fieldstr` and its like.
+    pub word: String,
+    /// The expression that replaces the word.
+    pub expr: Expr,
+    /// The text that replaces the word in names and in texts.
+    pub text: String,
+}
+
+impl ForeachPlaceholder {
+    /// Returns whether a name is the word, or the word within angle brackets.
+    fn stands_for(&self, name: &str) -> bool {
+        let inner = name.strip_prefix("<<").and_then(|name| name.strip_suffix(">>"));
+        name == self.word || inner.is_some_and(|inner| inner == self.word)
+    }
+}
+
+impl ForeachAssignment {
+    /// Returns the assignment of one round: each placeholder is replaced in the name, in names of the value, and in its texts.
+    #[must_use]
+    pub fn substitute(&self, placeholders: &[ForeachPlaceholder]) -> Self {
+        let mut substituted = self.clone();
+        substituted.target = replace_words(&self.target, placeholders);
+        // The visitor never breaks off.
+        let _: ControlFlow<()> = visit_expressions_mut(&mut substituted.value.expr, |expr| {
+            match expr {
+                Expr::Identifier(name) if name.quote_style.is_none() => {
+                    if let Some(found) = placeholders.iter().find(|found| found.stands_for(&name.value)) {
+                        *expr = found.expr.clone();
+                    }
+                }
+                Expr::Value(value) => {
+                    if let Value::SingleQuotedString(text) = &mut value.value {
+                        *text = replace_words(text, placeholders);
+                    }
+                }
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        });
+        substituted.value.text = replace_words(&self.value.text, placeholders);
+        substituted
+    }
+}
+
+/// Replaces placeholders in angle brackets. A word of `fieldstr` and its like stands there with or without them.
+fn replace_words(text: &str, placeholders: &[ForeachPlaceholder]) -> String {
+    placeholders.iter().fold(text.to_owned(), |text, placeholder| {
+        let bare = placeholder.word.trim_start_matches("<<").trim_end_matches(">>");
+        text.replace(&format!("<<{bare}>>"), &placeholder.text)
+    })
 }

@@ -45,6 +45,7 @@ pub enum JoinKind {
 }
 
 /// The rows of a join that belong together.
+#[expect(clippy::large_enum_variant, reason = "a syntax tree has few of these nodes")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum JoinCriteria {
     /// `on` or `where` with a condition over both sides.
@@ -65,6 +66,9 @@ pub struct JoinHint {
     /// The value.
     pub value: String,
 }
+
+/// Signs that go on with the name of an index, and not with that of a field.
+const INDEX_SIGNS: &[char] = &['*', '.', '-', '+', '%', '<', '{', ':'];
 
 /// The kinds by name, for `type=`.
 const KINDS: [(&str, JoinKind); 8] = [
@@ -129,7 +133,8 @@ impl Parser<'_> {
             if self.peek_symbol("[") {
                 break;
             }
-            let is_field = self.peek_name() && self.field().is_ok();
+            // The characters behind a name tell an index such as `logs-*`.
+            let is_field = self.peek_name() && self.field().is_ok() && !self.is_followed_by(INDEX_SIGNS);
             self.symbol(",");
             let is_last = !is_field || !(self.peek_pattern() || self.peek_symbol("["));
             let is_alias = self.peek_word().eq_ignore_ascii_case("as");

@@ -68,7 +68,7 @@ pub use fieldsummary::FieldSummaryCommand;
 pub use fillnull::FillNullCommand;
 pub use filter::WhereCommand;
 pub use flatten::FlattenCommand;
-pub use foreach::{ForeachAssignment, ForeachCommand, ForeachMode, ForeachTarget};
+pub use foreach::{ForeachAssignment, ForeachCommand, ForeachMode, ForeachPlaceholder, ForeachTarget};
 pub use graphlookup::{GraphLookupCommand, GraphStart};
 pub use grok::GrokCommand;
 pub use head::HeadCommand;

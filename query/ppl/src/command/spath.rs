@@ -31,9 +31,9 @@ impl Parser<'_> {
                 command.input = Some(self.value_expression()?);
             } else if self.option("output") {
                 command.output = Some(self.new_name()?);
-            } else if self.option("path") {
-                command.path = Some(self.spath_path()?);
-            } else if command.path.is_none() && (self.peek_name() || self.peek_string()) {
+            } else if self.option("path")
+                || (command.path.is_none() && (self.peek_name() || self.peek_string()))
+            {
                 command.path = Some(self.spath_path()?);
             } else {
                 return Ok(command);

@@ -41,7 +41,7 @@ pub enum TimewrapSeries {
 impl Parser<'_> {
     pub(crate) fn timewrap_command(&mut self) -> Parsing<TimewrapCommand> {
         let mut command = TimewrapCommand {
-            length: self.span_length()?,
+            length: self.unit_or_length()?,
             align: TimewrapAlign::default(),
             series: TimewrapSeries::default(),
             time_format: None,

@@ -13,6 +13,7 @@ pub struct UnionCommand {
 }
 
 /// A relation of `union`.
+#[expect(clippy::large_enum_variant, reason = "a syntax tree has few of these nodes")]
 #[derive(Clone, Debug, PartialEq)]
 pub enum UnionDataset {
     /// A pipeline in brackets.

@@ -69,7 +69,7 @@ impl Parser<'_> {
     }
 
     fn interval(&mut self) -> Parsing<Expr> {
-        let value = self.additive()?;
+        let value = self.nest(Self::additive)?;
         let unit = self.interval_unit()?;
         self.check_levels(self.levels + 1)?;
         Ok(Expr::Interval(Interval {

@@ -32,7 +32,7 @@ impl<'t> Cursor<'t> {
             }
             count += usize::from(is_first(byte));
         }
-        if text.len() % STRIDE == 0 {
+        if text.len().is_multiple_of(STRIDE) {
             characters.push(count);
         }
         Self { text, offset: 0, last_end: 0, lines, characters }
@@ -83,9 +83,9 @@ impl<'t> Cursor<'t> {
         self.slice(start, self.offset)
     }
 
-    /// Returns whether a character stands right behind the last token.
-    pub(super) fn is_followed_by(&self, letter: char) -> bool {
-        self.text.get(self.last_end..).is_some_and(|rest| rest.starts_with(letter))
+    /// Returns whether one of these characters stands right behind the last token.
+    pub(super) fn is_followed_by(&self, letters: &[char]) -> bool {
+        self.text.get(self.last_end..).is_some_and(|rest| rest.starts_with(letters))
     }
 
     /// Skips white space and comments.

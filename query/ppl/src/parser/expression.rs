@@ -24,6 +24,39 @@ const MAX_OPERANDS: usize = 20_000;
 /// Words that are no names where an operand stands.
 const RESERVED: [&str; 5] = ["and", "or", "xor", "by", "over"];
 
+/// Precedence of operators, from loose to tight.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Binding {
+    Or,
+    Xor,
+    And,
+    Not,
+    Comparison,
+    Sum,
+    Product,
+}
+
+impl Binding {
+    fn looser(self) -> Option<Self> {
+        Some(match self {
+            Self::Product => Self::Sum,
+            Self::Sum => Self::Comparison,
+            Self::Comparison => Self::Not,
+            Self::Not => Self::And,
+            Self::And => Self::Xor,
+            Self::Xor => Self::Or,
+            Self::Or => return None,
+        })
+    }
+}
+
+/// Operators of products.
+const PRODUCTS: [(&str, BinaryOperator); 3] =
+    [("*", BinaryOperator::Multiply), ("/", BinaryOperator::Divide), ("%", BinaryOperator::Modulo)];
+
+/// Operators of sums.
+const SUMS: [(&str, BinaryOperator); 2] = [("+", BinaryOperator::Plus), ("-", BinaryOperator::Minus)];
+
 /// Operators of comparisons; longer signs come first.
 const COMPARISONS: [(&str, BinaryOperator); 7] = [
     ("==", BinaryOperator::Eq),
@@ -61,26 +94,50 @@ impl Parser<'_> {
 
     /// Reads an expression with all operators.
     pub(super) fn logical(&mut self) -> Parsing<Expr> {
-        self.nest(|parser| {
-            parser.chain("or", &BinaryOperator::Or, |parser| {
-                parser.chain("xor", &BinaryOperator::Xor, |parser| {
-                    parser.chain("and", &BinaryOperator::And, Self::negation)
-                })
-            })
-        })
+        self.nest(|parser| parser.climb(Binding::Or))
+    }
+
+    /// Reads sums.
+    pub(super) fn additive(&mut self) -> Parsing<Expr> {
+        self.climb(Binding::Sum)
+    }
+
+    /// Reads an operand and the operators behind it that bind at least as tightly. One function reads all levels: the stack
+    /// of an expression within parentheses stays small.
+    fn climb(&mut self, least: Binding) -> Parsing<Expr> {
+        let mut left =
+            if least <= Binding::Not && self.keyword("not") { self.negation()? } else { self.signed()? };
+        let mut binding = Binding::Product;
+        while binding >= least {
+            left = match binding {
+                Binding::Product => self.operators(left, &PRODUCTS, Self::signed)?,
+                Binding::Sum => self.operators(left, &SUMS, |parser| parser.climb(Binding::Product))?,
+                Binding::Comparison => self.comparisons(left)?,
+                Binding::Not => left,
+                Binding::And => self.chain(left, "and", &BinaryOperator::And, Binding::Not)?,
+                Binding::Xor => self.chain(left, "xor", &BinaryOperator::Xor, Binding::And)?,
+                Binding::Or => self.chain(left, "or", &BinaryOperator::Or, Binding::Xor)?,
+            };
+            let Some(looser) = binding.looser() else { break };
+            binding = looser;
+        }
+        Ok(left)
     }
 
     fn chain(
         &mut self,
+        first: Expr,
         word: &'static str,
         operator: &BinaryOperator,
-        read: impl Fn(&mut Self) -> Parsing<Expr>,
+        tighter: Binding,
     ) -> Parsing<Expr> {
-        let first = read(self)?;
+        if !self.keyword(word) {
+            return Ok(first);
+        }
         let mut levels = self.levels;
         let mut operands = vec![first];
-        while self.keyword(word) {
-            operands.push(read(self)?);
+        loop {
+            operands.push(self.climb(tighter)?);
             levels = levels.max(self.levels);
             if operands.len() > MAX_OPERANDS {
                 let offset = self.cursor.offset();
@@ -89,18 +146,17 @@ impl Parser<'_> {
                 );
                 return self.refuse(ParseErrorKind::TooLarge, offset, message, None);
             }
+            if !self.keyword(word) {
+                break;
+            }
         }
-        if operands.len() > 1 {
-            self.check_levels(levels + 1)?;
-        }
+        self.check_levels(levels + 1)?;
         Ok(combine(operands, operator))
     }
 
+    /// Reads the operand of NOT.
     fn negation(&mut self) -> Parsing<Expr> {
-        if !self.keyword("not") {
-            return self.comparison();
-        }
-        let inner = self.nest(Self::negation)?;
+        let inner = self.nest(|parser| parser.climb(Binding::Not))?;
         self.check_levels(self.levels + 1)?;
         Ok(match inner {
             Expr::Exists { subquery, negated } => Expr::Exists { subquery, negated: !negated },
@@ -108,8 +164,7 @@ impl Parser<'_> {
         })
     }
 
-    fn comparison(&mut self) -> Parsing<Expr> {
-        let mut left = self.additive()?;
+    fn comparisons(&mut self, mut left: Expr) -> Parsing<Expr> {
         loop {
             let levels = self.levels;
             match self.comparison_tail(left)? {
@@ -196,26 +251,12 @@ impl Parser<'_> {
         Ok(Expr::InList { expr: left, list, negated })
     }
 
-    /// Reads sums.
-    pub(super) fn additive(&mut self) -> Parsing<Expr> {
-        self.operators(&[("+", BinaryOperator::Plus), ("-", BinaryOperator::Minus)], |parser| {
-            parser.operators(
-                &[
-                    ("*", BinaryOperator::Multiply),
-                    ("/", BinaryOperator::Divide),
-                    ("%", BinaryOperator::Modulo),
-                ],
-                Self::signed,
-            )
-        })
-    }
-
     fn operators(
         &mut self,
+        mut left: Expr,
         signs: &[(&'static str, BinaryOperator)],
         read: impl Fn(&mut Self) -> Parsing<Expr>,
     ) -> Parsing<Expr> {
-        let mut left = read(self)?;
         loop {
             let levels = self.levels;
             let Some((_, operator)) = signs.iter().find(|(sign, _)| self.symbol(sign)) else {

@@ -131,6 +131,15 @@ impl Parser<'_> {
         Ok(TimeModifierValue::Epoch(self.cursor.advance(length).to_owned()))
     }
 
+    /// Reads a length in which the number 1 can be left out: `day`.
+    pub(crate) fn unit_or_length(&mut self) -> Parsing<SpanLength> {
+        let start = self.start();
+        let word = self.peek_word();
+        let Some(unit) = span_unit(word) else { return self.span_length() };
+        let text = self.cursor.advance(word.len()).to_owned();
+        Ok(SpanLength { count: 1.0, unit: Some(unit), text, span: self.span_from(start) })
+    }
+
     /// Reads coefficient and base of a span such as `2log10`, if it is next.
     pub(crate) fn log_span(&mut self) -> Parsing<Option<(f64, f64)>> {
         self.note(Expectation::Other("a logarithmic span such as log10"));

@@ -16,6 +16,8 @@ mod search;
 mod token;
 
 pub(crate) use self::expected::{Expectation, ExpectedTokens};
+#[cfg(test)]
+pub(crate) use self::pipeline::COMMANDS;
 
 use self::cursor::Cursor;
 use crate::ast::{PipedQuery, Pipeline, TextSpan};
@@ -25,7 +27,7 @@ use crate::suggestion::nearest;
 /// Longest text of a query, in bytes.
 pub const MAX_BYTES: usize = 256 << 10;
 /// Most brackets and parentheses that are open at once.
-const MAX_NESTING: usize = 48;
+const MAX_NESTING: usize = 40;
 /// Most commands of a pipeline.
 const MAX_COMMANDS: usize = 500;
 /// Most expected tokens that an error lists.
@@ -190,6 +192,11 @@ impl<'t> Parser<'t> {
     /// Goes back to a place.
     pub(crate) fn back_to(&mut self, place: (usize, usize)) {
         self.cursor.back_to(place);
+    }
+
+    /// Returns whether one of these characters stands right behind the last token.
+    pub(crate) fn is_followed_by(&self, letters: &[char]) -> bool {
+        self.cursor.is_followed_by(letters)
     }
 
     /// Returns the text that has not been read.

@@ -46,7 +46,7 @@ impl Parser<'_> {
         self.note(Expectation::Symbol("["));
         let start = self.start();
         let indices = self.index_list()?;
-        if self.cursor.is_followed_by('(') {
+        if self.is_followed_by(&['(']) {
             return self.refuse(
                 ParseErrorKind::Unsupported,
                 start,

@@ -16,6 +16,7 @@ mod expressions;
 mod extract;
 mod fields;
 mod fillnull;
+mod foreach;
 mod format;
 mod functions;
 mod join;
@@ -37,8 +38,10 @@ mod syntax;
 mod timechart;
 mod times;
 mod totals;
+mod transpose;
 mod trendline;
 mod union;
+mod unnest;
 
 use millrace_sql::error::{LocatedError, Result, SqlError};
 use millrace_sql::relational::{
@@ -155,6 +158,7 @@ impl RelationalStatement for PipelineStatement {
             commands: 0,
             depth: 0,
             correlated: 0,
+            next_name: 0,
         };
         let pipe = planner.pipeline(&self.query.pipeline, None)?;
         let mut planned = pipe.answer(rows, planner.sql)?;
@@ -206,6 +210,8 @@ pub(crate) struct Planner<'p, 'b, 'a> {
     depth: usize,
     /// Subsearches of expressions around.
     pub(crate) correlated: usize,
+    /// Number of the next hidden column.
+    next_name: usize,
 }
 
 impl<'p, 'b, 'a> Planner<'p, 'b, 'a> {
@@ -303,18 +309,18 @@ impl<'p, 'b, 'a> Planner<'p, 'b, 'a> {
             C::AddTotals(own) => totals::rows(own, pipe, self),
             C::AddColTotals(own) => totals::columns(own, pipe, self),
             C::AppendCol(own) => appendcol::plan(own, pipe, pipeline, self),
-            C::Expand(_) => refused("expand"),
+            C::Expand(own) => unnest::expand(own, pipe, self),
             C::FieldFormat(own) => format::fieldformat(own, pipe, self),
             C::FieldSummary(_) => refused("fieldsummary"),
             C::Flatten(_) => refused("flatten"),
-            C::Foreach(_) => refused("foreach"),
+            C::Foreach(own) => foreach::plan(own, pipe, self),
             C::GraphLookup(_) => refused("graphlookup"),
             C::MvCombine(_) => refused("mvcombine"),
-            C::MvExpand(_) => refused("mvexpand"),
+            C::MvExpand(own) => unnest::mvexpand(own, pipe, self),
             C::NoMv(own) => format::nomv(own, pipe, self),
             C::Patterns(_) => refused("patterns"),
             C::Timewrap(_) => refused("timewrap"),
-            C::Transpose(_) => refused("transpose"),
+            C::Transpose(own) => transpose::plan(own, pipe, self),
             C::Trendline(own) => trendline::plan(own, pipe, self),
             C::XySeries(_) => refused("xyseries"),
         }
@@ -348,6 +354,12 @@ impl<'p, 'b, 'a> Planner<'p, 'b, 'a> {
             std::ops::ControlFlow::Continue(())
         });
         Ok(expr)
+    }
+
+    /// Makes a name for a hidden column that no other has.
+    pub(crate) fn fresh_name(&mut self, what: &str) -> String {
+        self.next_name += 1;
+        format!("\u{1}{what}{}", self.next_name)
     }
 
     /// Plans a source that another relation meets.

@@ -15,7 +15,8 @@ pub(crate) struct NameSet {
 impl NameSet {
     /// Lists the words of a text, and each beginning of them that ends before a point. Words of strings are among them.
     pub(crate) fn new(text: &str, restricted: bool) -> Self {
-        let mut words = BTreeSet::new();
+        // Commands over time name it without saying so.
+        let mut words = BTreeSet::from(["@timestamp".to_owned()]);
         let mut add = |word: &str| {
             let word = word.trim_matches('.');
             if word.is_empty() || word.starts_with(|letter: char| letter.is_ascii_digit()) {

@@ -675,6 +675,30 @@ impl Pipe {
         self.query(false, planner)
     }
 
+    /// Makes a row of each element of a column that has arrays.
+    pub(crate) fn unnest(
+        &mut self,
+        name: &str,
+        limit: Option<usize>,
+        planner: &mut RelationPlanner<'_, '_>,
+    ) -> Result<()> {
+        if self.find(name, planner)?.is_none() {
+            return Err(self.unknown(name, planner));
+        }
+        if !self.columns(planner)?.iter().any(|column| column.name == name) {
+            let expr = self.resolve(syntax::column(name), planner)?;
+            self.put(name, expr, planner)?;
+        }
+        let is_below = |own: &str| own.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
+        self.columns(planner)?.retain(|column| !is_below(&column.name));
+        self.close(planner)?;
+        self.input = match std::mem::replace(&mut self.input, Input::Nothing) {
+            Input::Relation(relation) => Input::Relation(Box::new(planner.unnest(*relation, name, limit)?)),
+            other => other,
+        };
+        Ok(())
+    }
+
     /// Makes two pipes of the rows so far, which run once.
     pub(crate) fn shared(mut self, planner: &mut RelationPlanner<'_, '_>) -> Result<(Self, Self)> {
         self.close(planner)?;

@@ -46,7 +46,12 @@ pub(super) fn bucket(
             }
             Ok((time_bucket(field, count, unit), true))
         }
-        None => Ok((number_bucket(field, length), false)),
+        None => {
+            let bucket = number_bucket(field, length);
+            let is_int = length.count.fract() == 0.0
+                && pipe.type_of(path, planner.sql)? == millrace_sql::relational::SqlType::Integer;
+            Ok((if is_int { syntax::cast(bucket, ast::DataType::Int(None)) } else { bucket }, false))
+        }
     }
 }
 

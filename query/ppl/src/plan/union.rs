@@ -6,14 +6,14 @@ use sqlparser::ast;
 
 use super::pipe::{Pipe, SortKey};
 use super::{Planner, syntax};
+use crate::ast::PipelineSource;
 use crate::command::{AppendCommand, AppendPipeCommand, MultiSearchCommand, UnionCommand, UnionDataset};
-
-/// Column with the number of the part that a row is of, and that of the row in it.
-const PART: &str = "\u{1}part";
-const ROW: &str = "\u{1}part_row";
 
 /// Plans `append`.
 pub(super) fn append(command: &AppendCommand, pipe: Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+    if matches!(command.pipeline.source, PipelineSource::Empty) {
+        return Ok(pipe);
+    }
     let mut other = planner.pipeline(&command.pipeline, None)?;
     if other.visible(planner.sql)?.is_empty() {
         return Ok(pipe);
@@ -93,16 +93,18 @@ pub(super) fn united(mut parts: Vec<Pipe>, planner: &mut Planner<'_, '_, '_>) ->
         own_names.push(own.into_iter().map(|(name, _)| name).collect());
     }
     let names = planner.names.unrestricted();
+    // The number of the part that a row is of, and that of the row in it.
+    let (part_name, row_name) = (planner.fresh_name("part"), planner.fresh_name("row"));
     let mut body: Option<ast::SetExpr> = None;
     for (number, (mut part, own)) in parts.into_iter().zip(own_names).enumerate() {
-        super::join::numbered(&mut part, ROW, planner)?;
+        super::join::numbered(&mut part, &row_name, planner)?;
         let relation = part.into_whole_relation(planner.sql)?;
     let table = planner.sql.define(relation);
         let items = typed.iter().map(|(name, _)| {
             let expr = if own.contains(name) { syntax::column(name) } else { syntax::null() };
             (name.as_str(), expr)
         });
-        let items = items.chain([(PART, syntax::number(number)), (ROW, syntax::column(ROW))]);
+        let items = items.chain([(part_name.as_str(), syntax::number(number)), (row_name.as_str(), syntax::column(&row_name))]);
         let select = ast::SetExpr::Select(Box::new(syntax::select(items, Some(syntax::table(&table, None)))));
         body = Some(match body {
             None => select,
@@ -112,14 +114,14 @@ pub(super) fn united(mut parts: Vec<Pipe>, planner: &mut Planner<'_, '_, '_>) ->
     let Some(body) = body else { return Err(SqlError::Semantic("nothing is united".to_owned())) };
     let relation = planner.sql.relation(&syntax::query_of(body))?;
     let mut pipe = Pipe::from_relation(relation, names);
-    let keys = [PART, ROW].map(|name| SortKey {
+    let keys = [&part_name, &row_name].map(|name| SortKey {
         expr: syntax::column(name),
         ascending: true,
         nulls_first: true,
     });
     pipe.sort(keys.into(), planner.sql)?;
-    pipe.hide(PART);
-    pipe.hide(ROW);
+    pipe.hide(&part_name);
+    pipe.hide(&row_name);
     Ok(pipe)
 }
 

@@ -1,9 +1,10 @@
-//! Lists of values as the text of a JSON array.
+//! Lists of values as the text of a JSON array, and the elements of such a text.
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringViewBuilder};
-use datafusion::arrow::datatypes::DataType;
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListBuilder, StringViewBuilder};
+use datafusion::arrow::datatypes::{DataType, Field};
+use serde_json::Value;
 use datafusion::common::{Result as PlanResult, exec_err};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
@@ -60,6 +61,61 @@ impl ScalarUDFImpl for ListAsJson {
             }
             text.push(']');
             out.append_value(&text);
+        }
+        Ok(ColumnarValue::Array(Arc::new(out.finish())))
+    }
+}
+
+/// Reads the elements of arrays.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct JsonElements {
+    /// Most elements of an array that are read.
+    most: usize,
+    signature: Signature,
+}
+
+/// Lists the first elements of a text that is a JSON array, each as the text of its JSON; another value is one element.
+pub(crate) fn elements(array: Expr, most: usize) -> Expr {
+    let signature = Signature::any(1, Volatility::Immutable);
+    ScalarUDF::from(JsonElements { most, signature }).call(vec![array])
+}
+
+impl ScalarUDFImpl for JsonElements {
+    fn name(&self) -> &str {
+        "json_elements"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
+        Ok(DataType::List(Arc::new(Field::new_list_field(DataType::Utf8View, true))))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
+        let [array] = arrays.as_slice() else { return exec_err!("an array is one argument") };
+        let Some(texts) = array.as_string_view_opt() else { return exec_err!("the argument is no text") };
+        let mut out = ListBuilder::new(StringViewBuilder::new());
+        for text in texts {
+            match text.map(serde_json::from_str::<Value>) {
+                None => out.append_null(),
+                Some(Ok(Value::Array(values))) => {
+                    for value in values.iter().take(self.most) {
+                        match value {
+                            Value::Null => out.values().append_null(),
+                            value => out.values().append_value(value.to_string()),
+                        }
+                    }
+                    out.append(true);
+                }
+                Some(Ok(value)) => {
+                    out.values().append_value(value.to_string());
+                    out.append(true);
+                }
+                Some(Err(_)) => out.append_null(),
+            }
         }
         Ok(ColumnarValue::Array(Arc::new(out.finish())))
     }
