@@ -111,7 +111,7 @@ impl SqlType {
     }
 
     /// Returns the name in messages and of `typeof`, where strings are strings.
-    pub(crate) fn general_name(self) -> &'static str {
+    pub fn general_name(self) -> &'static str {
         match self {
             Self::Undefined => "UNDEFINED",
             Self::Byte => "BYTE",

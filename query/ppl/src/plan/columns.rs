@@ -69,6 +69,7 @@ pub(crate) fn visit_sources(pipeline: &Pipeline, visit: &mut dyn FnMut(&[IndexSe
         PipelineSource::MultiSearch(own) => {
             own.pipelines.iter().for_each(|pipeline| visit_sources(pipeline, visit));
         }
+        PipelineSource::Describe(own) => visit(&own.indices),
         PipelineSource::Union(own) => visit_datasets(&own.datasets, visit),
         _ => {}
     }

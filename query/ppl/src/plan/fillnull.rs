@@ -1,6 +1,6 @@
 //! `fillnull`: values for nulls.
 
-use millrace_sql::error::Result;
+use millrace_sql::error::{Result, SqlError};
 use millrace_sql::relational::SqlType;
 use sqlparser::ast;
 
@@ -49,6 +49,22 @@ fn takes(value: &ast::Expr, ty: SqlType) -> bool {
 }
 
 fn fill(field: &str, value: ast::Expr, pipe: &mut Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<()> {
+    if let ast::Expr::Value(literal) = &value {
+        let is_text = matches!(literal.value, ast::Value::SingleQuotedString(_) | ast::Value::DoubleQuotedString(_));
+        let is_number = matches!(literal.value, ast::Value::Number(..));
+        let ty = pipe.type_of(field, planner.sql)?;
+        let own = if is_text { "VARCHAR" } else { "INTEGER" };
+        let other = match ty {
+            ty if is_text && ty.is_number() => ty.general_name(),
+            ty if is_number && ty.is_string() => "VARCHAR",
+            _ => "",
+        };
+        if !other.is_empty() {
+            return Err(SqlError::Semantic(format!(
+                "fillnull failed: replacement value type {own} is not compatible with field '{field}' (type: {other}). The replacement value type must match the field type."
+            )));
+        }
+    }
     let filled = syntax::call("coalesce", vec![syntax::column(field), value]);
     pipe.replace(field, filled, planner.sql)
 }

@@ -10,6 +10,7 @@ mod chart;
 mod columns;
 mod convert;
 mod dedup;
+mod describe;
 mod eval;
 mod eventstats;
 mod expressions;
@@ -75,8 +76,6 @@ pub struct PipelineSettings {
     pub values_limit: u64,
     /// `true` if `LIKE` and groups of nulls are those of the older syntax.
     pub legacy_syntax: bool,
-    /// `false` where commands of OpenSearch's newer engine are refused.
-    pub calcite: bool,
 }
 
 impl Default for PipelineSettings {
@@ -87,7 +86,6 @@ impl Default for PipelineSettings {
             rex_matches: 10,
             values_limit: 0,
             legacy_syntax: true,
-            calcite: true,
         }
     }
 }
@@ -256,17 +254,13 @@ impl<'p, 'b, 'a> Planner<'p, 'b, 'a> {
             PipelineSource::Union(command) => union::union(command, None, self),
             PipelineSource::MakeResults(_) => refused("makeresults"),
             PipelineSource::GraphLookup(_) => refused("graphlookup"),
-            PipelineSource::Describe(_) => refused("describe inside of a pipeline"),
+            PipelineSource::Describe(command) => describe::plan(command, names, self),
             PipelineSource::ShowDatasources => refused("show datasources inside of a pipeline"),
         }
     }
 
     fn command(&mut self, command: &Command, pipe: Pipe, pipeline: &Pipeline) -> Result<Pipe> {
         use CommandKind as C;
-        if let Some(name) = calcite_command(&command.kind).filter(|_| !self.settings.calcite) {
-            let text = format!("{name} is supported only when plugins.calcite.enabled=true");
-            return Err(SqlError::Unsupported(text));
-        }
         match &command.kind {
             C::Where(own) => {
                 let mut pipe = pipe;
@@ -376,31 +370,6 @@ impl<'p, 'b, 'a> Planner<'p, 'b, 'a> {
     fn locate(&self, error: SqlError, span: TextSpan) -> SqlError {
         LocatedError::locate(error, span.start, span.end)
     }
-}
-
-/// Returns the name of a command that OpenSearch's older engine does not have.
-fn calcite_command(command: &CommandKind) -> Option<&'static str> {
-    use CommandKind as C;
-    Some(match command {
-        C::Append(_) => "append",
-        C::AppendCol(_) => "appendcol",
-        C::AppendPipe(_) => "appendpipe",
-        C::Bin(_) => "bin",
-        C::Chart(_) => "chart",
-        C::Convert(_) => "convert",
-        C::EventStats(_) => "eventstats",
-        C::Join(_) => "join",
-        C::Lookup(_) => "lookup",
-        C::Regex(_) => "regex",
-        C::Replace(_) => "replace",
-        C::Reverse => "reverse",
-        C::Rex(_) => "rex",
-        C::Spath(_) => "spath",
-        C::StreamStats(_) => "streamstats",
-        C::Timechart(_) => "timechart",
-        C::Union(_) => "union",
-        _ => return None,
-    })
 }
 
 /// Refuses a command that is not built.

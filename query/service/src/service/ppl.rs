@@ -256,7 +256,6 @@ impl SearchService {
             rex_matches: self.number("plugins.ppl.rex.max_match.limit").unwrap_or(10) as u64,
             values_limit: self.number("plugins.ppl.values.max.limit").unwrap_or(0) as u64,
             legacy_syntax: self.ppl_flag("plugins.ppl.syntax.legacy.preferred", true),
-            calcite: self.ppl_flag("plugins.calcite.enabled", true),
         }
     }
 

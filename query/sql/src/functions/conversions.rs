@@ -1,5 +1,7 @@
 //! Functions that convert values: numbers and texts, durations, sizes, and times as seconds.
 
+use std::net::IpAddr;
+
 use chrono::{DateTime, NaiveDate, NaiveDateTime, NaiveTime};
 
 use super::row::{Context, Val};
@@ -43,7 +45,7 @@ pub(super) fn find(name: &str) -> Option<Definition> {
             };
             Ok(seconds.and_then(at_seconds).map_or(Val::Null, |at| Val::str(formatted(at, format.text()))))
         }),
-        "convert_mktime" => Definition::new(with_format, |args, _| {
+        "convert_mktime" => Definition::new(|types| with_format(types).map(|(wanted, _)| (wanted, Double)), |args, _| {
             let [value, format] = args else { return Ok(Val::Null) };
             let text = shown(value);
             let parsed = NaiveDateTime::parse_from_str(&text, format.text())
@@ -61,6 +63,36 @@ pub(super) fn find(name: &str) -> Option<Definition> {
             };
             Ok(seconds.and_then(at_seconds).map_or(Val::Null, |at| Val::str(formatted(at, format.text()))))
         }),
+        "cidrmatch" => Definition::new(
+            |types| match types {
+                [address, range] if !address.is_json() && range.is_string() => {
+                    Some((vec![Keyword, Keyword], Boolean))
+                }
+                _ => None,
+            },
+            |args, _| {
+                let [address, range] = args else { return Ok(Val::Null) };
+                let refused = || format!("[{}] is no range of addresses", range.text());
+                let (first, length) = range.text().split_once('/').ok_or_else(refused)?;
+                let first: IpAddr = first.parse().map_err(|_| refused())?;
+                let length: u32 = length.parse().map_err(|_| refused())?;
+                let address: IpAddr = match address.text().parse() {
+                    Ok(address) => address,
+                    Err(_) => return Ok(Val::Bool(false)),
+                };
+                Ok(Val::Bool(match (first, address) {
+                    (IpAddr::V4(first), IpAddr::V4(address)) => {
+                        let shift = 32_u32.checked_sub(length).ok_or_else(refused)?;
+                        first.to_bits().checked_shr(shift) == address.to_bits().checked_shr(shift)
+                    }
+                    (IpAddr::V6(first), IpAddr::V6(address)) => {
+                        let shift = 128_u32.checked_sub(length).ok_or_else(refused)?;
+                        first.to_bits().checked_shr(shift) == address.to_bits().checked_shr(shift)
+                    }
+                    _ => false,
+                }))
+            },
+        ),
         "greatest_value" => Definition::with_nulls(alike_types, |args, _| Ok(extreme(args, true))),
         "least_value" => Definition::with_nulls(alike_types, |args, _| Ok(extreme(args, false))),
         _ => return None,

@@ -175,7 +175,7 @@ fn read(text: &str) -> Option<Value> {
 }
 
 /// Makes JSON of a value: a text stays one.
-fn value_of(value: &Val<'_>) -> Value {
+pub(super) fn value_of(value: &Val<'_>) -> Value {
     match value {
         Val::Null => Value::Null,
         Val::Bool(flag) => json!(flag),

@@ -11,6 +11,7 @@ mod dates;
 pub(crate) mod distinct;
 mod integers;
 mod json;
+mod json_changes;
 pub(crate) mod lists;
 mod math;
 mod patterns;
@@ -84,6 +85,7 @@ fn find(name: &str) -> Option<Definition> {
         .or_else(|| patterns::find(&lower))
         .or_else(|| conversions::find(&lower))
         .or_else(|| json::find(&lower))
+        .or_else(|| json_changes::find(&lower))
 }
 
 /// Looks a function up by its name.
