@@ -14,8 +14,8 @@ use millrace_matching::table::TableSnapshot;
 use sqlparser::ast;
 
 use super::bind::Binder;
-pub use super::bind::{OutColumn, Relation};
-use super::bind::PlannedQuery;
+pub use super::bind::OutColumn;
+use super::bind::{PlannedQuery, Relation};
 use super::error::{Result, SqlError};
 use super::functions::lists;
 use super::shared::Shared;
@@ -55,6 +55,10 @@ impl PlannedRelation {
         &mut self.0.columns
     }
 }
+
+/// The relation of a step of a statement: a plan with named and typed columns.
+#[derive(Clone, Debug)]
+pub struct BoundRelation(Relation);
 
 /// Type of a field of an index expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -122,17 +126,17 @@ impl<'b, 'a> RelationPlanner<'b, 'a> {
     }
 
     /// Names a relation for one use in FROM of a later query.
-    pub fn define(&mut self, relation: Relation) -> String {
+    pub fn define(&mut self, relation: BoundRelation) -> String {
         let name = format!("{RESERVED}{}", self.next_relation);
         self.next_relation += 1;
-        self.binder.define(name.clone(), relation);
+        self.binder.define(name.clone(), relation.0);
         name
     }
 
     /// Makes a relation one that runs once, however many queries read it; see [`Self::define`].
-    pub fn share(&mut self, mut relation: Relation) -> Relation {
-        let node = Arc::new(Shared::new(relation.plan));
-        relation.plan = LogicalPlan::Extension(Extension { node });
+    pub fn share(&mut self, mut relation: BoundRelation) -> BoundRelation {
+        let node = Arc::new(Shared::new(relation.0.plan));
+        relation.0.plan = LogicalPlan::Extension(Extension { node });
         relation
     }
 
@@ -140,8 +144,13 @@ impl<'b, 'a> RelationPlanner<'b, 'a> {
     ///
     /// # Errors
     /// The column has no arrays.
-    pub fn unnest(&mut self, relation: Relation, name: &str, limit: Option<usize>) -> Result<Relation> {
-        let Relation { plan, mut columns, order } = relation;
+    pub fn unnest(
+        &mut self,
+        relation: BoundRelation,
+        name: &str,
+        limit: Option<usize>,
+    ) -> Result<BoundRelation> {
+        let BoundRelation(Relation { plan, mut columns, order }) = relation;
         let found = columns.iter_mut().enumerate().find(|(_, column)| column.label() == name);
         let Some((at, column)) = found else { return Err(SqlError::unknown_field(name)) };
         let own = Expr::Column(Column::new_unqualified(format!("c{at}")));
@@ -165,16 +174,16 @@ impl<'b, 'a> RelationPlanner<'b, 'a> {
             .project(outputs)?
             .unnest_column(Column::new_unqualified(format!("c{at}")))?
             .build()?;
-        Ok(Relation { plan, columns, order })
+        Ok(BoundRelation(Relation { plan, columns, order }))
     }
 
     /// Binds a query that is a step of the statement.
     ///
     /// # Errors
     /// Those of the query.
-    pub fn relation(&mut self, query: &ast::Query) -> Result<Relation> {
+    pub fn relation(&mut self, query: &ast::Query) -> Result<BoundRelation> {
         let planned = self.binder.query(query, None, 1)?;
-        Relation::new(planned, "a step")
+        Relation::new(planned, "a step").map(BoundRelation)
     }
 
     /// Binds the query that is the last step of the statement; `rows` are answered where it does not say how many.
@@ -186,10 +195,10 @@ impl<'b, 'a> RelationPlanner<'b, 'a> {
     }
 }
 
-impl Relation {
+impl BoundRelation {
     /// Lists the columns.
     pub fn columns(&self) -> &[OutColumn] {
-        &self.columns
+        &self.0.columns
     }
 }
 

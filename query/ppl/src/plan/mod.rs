@@ -22,6 +22,7 @@ mod format;
 mod functions;
 mod join;
 mod lookup;
+mod mvcombine;
 mod names;
 mod nearest;
 pub mod order;
@@ -309,7 +310,7 @@ impl<'p, 'b, 'a> Planner<'p, 'b, 'a> {
             C::Flatten(_) => refused("flatten"),
             C::Foreach(own) => foreach::plan(own, pipe, self),
             C::GraphLookup(_) => refused("graphlookup"),
-            C::MvCombine(_) => refused("mvcombine"),
+            C::MvCombine(own) => mvcombine::plan(own, pipe, self),
             C::MvExpand(own) => unnest::mvexpand(own, pipe, self),
             C::NoMv(own) => format::nomv(own, pipe, self),
             C::Patterns(_) => refused("patterns"),

@@ -33,6 +33,7 @@ pub const ORDER_EFFECTS: &[(&str, OrderEffect)] = &[
     ("join", OrderEffect::Destroys),
     ("lookup", OrderEffect::Keeps),
     ("multisearch", OrderEffect::Sets),
+    ("mvcombine", OrderEffect::Destroys),
     ("mvexpand", OrderEffect::Keeps),
     ("nomv", OrderEffect::Keeps),
     ("parse", OrderEffect::Keeps),

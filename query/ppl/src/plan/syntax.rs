@@ -1,20 +1,8 @@
 //! Parts of SQL's syntax tree, made rather than parsed.
 
 use std::ops::ControlFlow;
-use std::sync::LazyLock;
 
 use sqlparser::ast::{self, Visit, Visitor};
-use sqlparser::dialect::GenericDialect;
-use sqlparser::parser::Parser;
-
-/// A query without parts, which [`query`] fills.
-static EMPTY: LazyLock<ast::Query> = LazyLock::new(|| {
-    let mut statements = Parser::parse_sql(&GenericDialect {}, "SELECT 1").unwrap_or_default();
-    match statements.pop() {
-        Some(ast::Statement::Query(query)) => *query,
-        _ => unreachable!("the text is a query"),
-    }
-});
 
 /// Makes a name in backticks.
 pub(crate) fn ident(name: &str) -> ast::Ident {
@@ -259,17 +247,36 @@ pub(crate) fn select<'n>(
     items: impl Iterator<Item = (&'n str, ast::Expr)>,
     from: Option<ast::TableFactor>,
 ) -> ast::Select {
-    let mut select = match EMPTY.body.as_ref() {
-        ast::SetExpr::Select(select) => select.as_ref().clone(),
-        _ => unreachable!("the text is a SELECT"),
-    };
     let items = items.map(|(name, expr)| ast::SelectItem::ExprWithAlias { expr, alias: ident(name) });
-    select.projection = items.collect();
-    select.from = from
-        .into_iter()
-        .map(|relation| ast::TableWithJoins { relation, joins: Vec::new() })
-        .collect();
-    select
+    ast::Select {
+        select_token: ast::helpers::attached_token::AttachedToken::empty(),
+        optimizer_hints: Vec::new(),
+        distinct: None,
+        select_modifiers: None,
+        top: None,
+        top_before_distinct: false,
+        projection: items.collect(),
+        exclude: None,
+        into: None,
+        from: from
+            .into_iter()
+            .map(|relation| ast::TableWithJoins { relation, joins: Vec::new() })
+            .collect(),
+        lateral_views: Vec::new(),
+        prewhere: None,
+        selection: None,
+        connect_by: Vec::new(),
+        group_by: ast::GroupByExpr::Expressions(Vec::new(), Vec::new()),
+        cluster_by: Vec::new(),
+        distribute_by: Vec::new(),
+        sort_by: Vec::new(),
+        having: None,
+        named_window: Vec::new(),
+        qualify: None,
+        window_before_qualify: false,
+        value_table_mode: None,
+        flavor: ast::SelectFlavor::Standard,
+    }
 }
 
 /// Makes GROUP BY.
@@ -304,9 +311,18 @@ pub(crate) fn query(
 
 /// Makes a query of its body.
 pub(crate) fn query_of(body: ast::SetExpr) -> ast::Query {
-    let mut query = EMPTY.clone();
-    *query.body = body;
-    query
+    ast::Query {
+        with: None,
+        body: Box::new(body),
+        order_by: None,
+        limit_clause: None,
+        fetch: None,
+        locks: Vec::new(),
+        for_clause: None,
+        settings: None,
+        format_clause: None,
+        pipe_operators: Vec::new(),
+    }
 }
 
 /// Unites queries by position.

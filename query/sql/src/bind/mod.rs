@@ -42,7 +42,7 @@ use millrace_matching::table::{ScanHandle, TableSnapshot};
 use sqlparser::ast;
 
 pub use self::output::OutColumn;
-pub use self::relation::Relation;
+pub(crate) use self::relation::Relation;
 pub(crate) use self::select::{PlannedQuery, Total};
 pub(crate) use self::tables::tables;
 use millrace_work::QueryContext;

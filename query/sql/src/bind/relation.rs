@@ -36,7 +36,7 @@ const NUMBER: &str = "n";
 
 /// A plan with its columns.
 #[derive(Clone, Debug)]
-pub struct Relation {
+pub(crate) struct Relation {
     pub(crate) plan: LogicalPlan,
     pub(crate) columns: Vec<OutColumn>,
     /// The order of its rows, by its columns.

@@ -91,6 +91,7 @@ const SAMPLES: &[(&str, &str)] = &[
     ("join", "join on n numbers"),
     ("lookup", "lookup numbers n"),
     ("multisearch", ""),
+    ("mvcombine", "mvcombine n"),
     ("mvexpand", "eval l = array(1, 2) | mvexpand l"),
     ("nomv", "eval l = array(1, 2) | nomv l"),
     ("parse", "eval t = 'a1' | parse t '(?<d>[0-9])'"),
