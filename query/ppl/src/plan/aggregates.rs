@@ -38,7 +38,7 @@ pub(super) fn aggregate(
 ) -> Result<(String, ast::Expr)> {
     let name = name(call)?;
     let expr = planner.expression(&call.call, pipe)?;
-    Ok((name, written(expr)?))
+    Ok((name, limited_values(written(expr)?, planner.settings.values_limit)))
 }
 
 /// Writes an aggregate with one that the binder knows.
@@ -62,6 +62,17 @@ pub(super) fn written(expr: ast::Expr) -> Result<ast::Expr> {
         }
         _ => expr,
     })
+}
+
+/// Has `values` keep at most so many values; 0 are all.
+fn limited_values(expr: ast::Expr, limit: u64) -> ast::Expr {
+    match &expr {
+        ast::Expr::Function(call) if limit > 0 && name_of(call) == "values" => {
+            let args = arguments(call).into_iter().take(1).chain([syntax::number(limit)]);
+            syntax::call("values", args.collect())
+        }
+        _ => expr,
+    }
 }
 
 fn is_empty(call: &ast::Function) -> bool {

@@ -85,9 +85,10 @@ pub(super) fn bucket(
             }
             Ok(syntax::call("bin_label", vec![field, number(length.count)]))
         }
-        Some(BinSpan::Log { coefficient, base }) => {
-            Ok(syntax::call("log_bin_label", vec![field, syntax::decimal(*coefficient), syntax::decimal(*base)]))
-        }
+        Some(BinSpan::Log { coefficient, base }) => Ok(syntax::call(
+            "log_bin_label",
+            vec![field, syntax::decimal(*coefficient), syntax::decimal(*base)],
+        )),
         None => {
             pipe.level(planner.sql)?;
             let (least, greatest) = match ty.is_string() {
@@ -100,13 +101,8 @@ pub(super) fn bucket(
             };
             let width = match (options.bins, &options.minspan) {
                 (Some(bins), _) => {
-                    let args = vec![
-                        least,
-                        greatest,
-                        syntax::number(bins),
-                        limit(options.start),
-                        limit(options.end),
-                    ];
+                    let args =
+                        vec![least, greatest, syntax::number(bins), limit(options.start), limit(options.end)];
                     syntax::call("bin_width", args)
                 }
                 (None, Some(minspan)) => {

@@ -29,7 +29,11 @@ pub(super) struct Series<'s> {
 }
 
 /// Plans the command.
-pub(super) fn plan(command: &ChartCommand, mut pipe: Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+pub(super) fn plan(
+    command: &ChartCommand,
+    mut pipe: Pipe,
+    planner: &mut Planner<'_, '_, '_>,
+) -> Result<Pipe> {
     let (value, call) = aggregate(&command.aggregate, &mut pipe, planner)?;
     let mut keys: Vec<(String, ast::Expr)> = Vec::new();
     for split in command.row.iter().chain(&command.column) {
@@ -50,11 +54,8 @@ pub(super) fn plan(command: &ChartCommand, mut pipe: Pipe, planner: &mut Planner
         };
         pipe = limited(&series, &call, pipe, planner)?;
     }
-    let keys = shown.iter().map(|name| SortKey {
-        expr: syntax::column(name),
-        ascending: true,
-        nulls_first: true,
-    });
+    let keys =
+        shown.iter().map(|name| SortKey { expr: syntax::column(name), ascending: true, nulls_first: true });
     pipe.sort(keys.collect(), planner.sql)?;
     shown.push(value);
     pipe.keep(&shown, planner.sql)?;
@@ -99,19 +100,14 @@ pub(super) fn limited(
     );
     pipe.extend_window(TOTAL, total, planner.sql)?;
     pipe.level(planner.sql)?;
-    let missing = syntax::case(
-        vec![(syntax::is_null(column.clone()), syntax::number(1))],
-        Some(syntax::number(0)),
-    );
+    let missing =
+        syntax::case(vec![(syntax::is_null(column.clone()), syntax::number(1))], Some(syntax::number(0)));
     let order = vec![
         syntax::order_by(missing, true, false),
         syntax::order_by(syntax::column(TOTAL), ascending, false),
         syntax::order_by(column, true, false),
     ];
-    let rank = syntax::over(
-        syntax::call("dense_rank", Vec::new()),
-        syntax::window(Vec::new(), order, None),
-    );
+    let rank = syntax::over(syntax::call("dense_rank", Vec::new()), syntax::window(Vec::new(), order, None));
     pipe.extend_window(RANK, rank, planner.sql)?;
     pipe.level(planner.sql)?;
     let is_first = syntax::binary(syntax::column(RANK), ast::BinaryOperator::LtEq, syntax::number(count));

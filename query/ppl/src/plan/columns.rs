@@ -1,6 +1,8 @@
 //! Columns and sources of pipelines, found in their syntax trees.
 
-use crate::ast::{CommandKind, Expression, IndexSelector, Pipeline, PipelineSource, SearchSource, SourceRelation};
+use crate::ast::{
+    CommandKind, Expression, IndexSelector, Pipeline, PipelineSource, SearchSource, SourceRelation,
+};
 use crate::command::{JoinCriteria, UnionDataset};
 
 /// Returns whether a name is one of a pattern, where `*` stands for any text.

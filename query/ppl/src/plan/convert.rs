@@ -11,7 +11,11 @@ use crate::command::{ConvertCommand, ConvertFunction};
 const TIME_FORMAT: &str = "%m/%d/%Y %H:%M:%S";
 
 /// Plans the command.
-pub(super) fn plan(command: &ConvertCommand, mut pipe: Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+pub(super) fn plan(
+    command: &ConvertCommand,
+    mut pipe: Pipe,
+    planner: &mut Planner<'_, '_, '_>,
+) -> Result<Pipe> {
     let format = command.timeformat.as_deref().unwrap_or(TIME_FORMAT);
     for conversion in &command.conversions {
         let fields = match conversion.field.is_wildcard() {
@@ -25,7 +29,9 @@ pub(super) fn plan(command: &ConvertCommand, mut pipe: Pipe, planner: &mut Plann
                 ConvertFunction::Auto => syntax::call("convert_auto", vec![value]),
                 ConvertFunction::Num => syntax::call("convert_num", vec![value]),
                 ConvertFunction::Ctime => syntax::call("convert_ctime", vec![value, syntax::string(format)]),
-                ConvertFunction::Mktime => syntax::call("convert_mktime", vec![value, syntax::string(format)]),
+                ConvertFunction::Mktime => {
+                    syntax::call("convert_mktime", vec![value, syntax::string(format)])
+                }
                 ConvertFunction::Mstime => syntax::call("convert_mstime", vec![value]),
                 ConvertFunction::Dur2Sec => syntax::call("convert_dur2sec", vec![value]),
                 ConvertFunction::Memk => syntax::call("convert_memk", vec![value]),

@@ -16,7 +16,11 @@ const CHANGE: &str = "\u{1}change";
 const RUN: &str = "\u{1}run";
 
 /// Plans the command.
-pub(super) fn plan(command: &DedupCommand, mut pipe: Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+pub(super) fn plan(
+    command: &DedupCommand,
+    mut pipe: Pipe,
+    planner: &mut Planner<'_, '_, '_>,
+) -> Result<Pipe> {
     if command.count == 0 {
         return Err(SqlError::Semantic("Number of duplicate events must be greater than 0".to_owned()));
     }
@@ -50,11 +54,8 @@ pub(super) fn plan(command: &DedupCommand, mut pipe: Pipe, planner: &mut Planner
     let order = pipe.window_order(planner.sql)?;
     let number = syntax::over(syntax::call("row_number", Vec::new()), syntax::window(partition, order, None));
     pipe.extend_window(NUMBER, number, planner.sql)?;
-    let first = syntax::binary(
-        syntax::column(NUMBER),
-        ast::BinaryOperator::LtEq,
-        syntax::number(command.count),
-    );
+    let first =
+        syntax::binary(syntax::column(NUMBER), ast::BinaryOperator::LtEq, syntax::number(command.count));
     let mut kept = vec![first];
     if command.keepempty {
         kept.extend(fields.into_iter().map(syntax::is_null));

@@ -40,7 +40,11 @@ const COLUMNS: &[&str] = &[
 ];
 
 /// Plans the source.
-pub(super) fn plan(command: &DescribeCommand, names: NameSet, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+pub(super) fn plan(
+    command: &DescribeCommand,
+    names: NameSet,
+    planner: &mut Planner<'_, '_, '_>,
+) -> Result<Pipe> {
     let expression = index_expression(&command.indices);
     let mut body: Option<ast::SetExpr> = None;
     for (at, path) in planner.sql.field_paths(&expression).iter().enumerate() {

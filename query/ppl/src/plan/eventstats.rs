@@ -34,7 +34,11 @@ pub(super) fn windowed(call: ast::Expr) -> Result<(ast::Expr, bool)> {
 }
 
 /// Plans the command.
-pub(super) fn plan(command: &EventStatsCommand, mut pipe: Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+pub(super) fn plan(
+    command: &EventStatsCommand,
+    mut pipe: Pipe,
+    planner: &mut Planner<'_, '_, '_>,
+) -> Result<Pipe> {
     pipe.level(planner.sql)?;
     let keys = grouping_keys(command.by.as_ref(), &mut pipe, planner)?;
     keep_order(&mut pipe, planner)?;

@@ -99,8 +99,7 @@ impl VisitorMut for Resolver<'_> {
             ast::Expr::Function(call) => {
                 let name = name_of(call);
                 if is_relevance(&name) {
-                    let placeholder =
-                        ast::Expr::Value(ast::Value::Placeholder(SAVED.to_owned()).into());
+                    let placeholder = ast::Expr::Value(ast::Value::Placeholder(SAVED.to_owned()).into());
                     self.saved.push(std::mem::replace(expr, placeholder));
                 } else if WORD_FIRST.contains(&name.as_str())
                     && let ast::FunctionArguments::List(list) = &mut call.args

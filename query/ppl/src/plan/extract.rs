@@ -13,7 +13,8 @@ fn groups(pattern: &str) -> Result<Vec<String>> {
     let mut rest = pattern;
     while let Some(at) = rest.find("(?") {
         let behind = rest.get(at + 2..).unwrap_or_default();
-        let escaped = rest.get(..at).unwrap_or_default().chars().rev().take_while(|own| *own == '\\').count() % 2 == 1;
+        let escaped =
+            rest.get(..at).unwrap_or_default().chars().rev().take_while(|own| *own == '\\').count() % 2 == 1;
         let name = behind.strip_prefix("P<").or_else(|| behind.strip_prefix('<'));
         if let Some(name) = name.filter(|name| !escaped && !name.starts_with(['=', '!']))
             && let Some((name, _)) = name.split_once('>')
@@ -33,12 +34,15 @@ fn groups(pattern: &str) -> Result<Vec<String>> {
 }
 
 /// Plans `parse`: a column for each named group, empty where the text does not match.
-pub(super) fn parse(command: &ParseCommand, mut pipe: Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+pub(super) fn parse(
+    command: &ParseCommand,
+    mut pipe: Pipe,
+    planner: &mut Planner<'_, '_, '_>,
+) -> Result<Pipe> {
     let names = groups(&command.pattern.value)?;
     let source = planner.expression(&command.source, &mut pipe)?;
     for name in names {
-        let args =
-            vec![source.clone(), syntax::string(&command.pattern.value), syntax::string(&name)];
+        let args = vec![source.clone(), syntax::string(&command.pattern.value), syntax::string(&name)];
         pipe.extend(&name, syntax::call("parse_group", args), planner.sql)?;
     }
     Ok(pipe)
@@ -93,7 +97,11 @@ pub(super) fn rex(command: &RexCommand, mut pipe: Pipe, planner: &mut Planner<'_
 }
 
 /// Plans `regex`.
-pub(super) fn regex(command: &RegexCommand, mut pipe: Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+pub(super) fn regex(
+    command: &RegexCommand,
+    mut pipe: Pipe,
+    planner: &mut Planner<'_, '_, '_>,
+) -> Result<Pipe> {
     let path = &command.field.path;
     let ty = pipe.type_of(path, planner.sql)?;
     if !ty.is_string() && ty != millrace_sql::relational::SqlType::Undefined {

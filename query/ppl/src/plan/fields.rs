@@ -2,20 +2,27 @@
 
 use millrace_sql::error::{Result, SqlError};
 
+use super::Planner;
 use super::columns::matching;
 use super::pipe::Pipe;
-use super::Planner;
 use crate::command::FieldsCommand;
 
 /// Plans the command.
-pub(super) fn plan(command: &FieldsCommand, mut pipe: Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+pub(super) fn plan(
+    command: &FieldsCommand,
+    mut pipe: Pipe,
+    planner: &mut Planner<'_, '_, '_>,
+) -> Result<Pipe> {
     let mut names: Vec<String> = Vec::new();
     for field in &command.fields {
         if field.is_wildcard() {
             let visible = pipe.visible(planner.sql)?;
             let found = matching(&visible, &field.pattern);
             if found.is_empty() && !command.is_exclusion && field.pattern != "*" {
-                return Err(SqlError::Semantic(format!("wildcard pattern [{}] matches no fields", field.pattern)));
+                return Err(SqlError::Semantic(format!(
+                    "wildcard pattern [{}] matches no fields",
+                    field.pattern
+                )));
             }
             names.extend(found);
         } else {

@@ -9,7 +9,11 @@ use super::{Planner, paths_of, syntax};
 use crate::command::FillNullCommand;
 
 /// Plans the command.
-pub(super) fn plan(command: &FillNullCommand, mut pipe: Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+pub(super) fn plan(
+    command: &FillNullCommand,
+    mut pipe: Pipe,
+    planner: &mut Planner<'_, '_, '_>,
+) -> Result<Pipe> {
     match command {
         FillNullCommand::One { value, fields, is_typed } => {
             let value = planner.expression(value, &mut pipe)?;
@@ -18,7 +22,11 @@ pub(super) fn plan(command: &FillNullCommand, mut pipe: Pipe, planner: &mut Plan
                 true => {
                     let typed = pipe.typed(planner.sql)?;
                     let fits = |ty: SqlType| !is_typed || takes(&value, ty);
-                    typed.into_iter().filter(|(_, ty)| !ty.is_json() && fits(*ty)).map(|(name, _)| name).collect()
+                    typed
+                        .into_iter()
+                        .filter(|(_, ty)| !ty.is_json() && fits(*ty))
+                        .map(|(name, _)| name)
+                        .collect()
                 }
             };
             for field in fields {
@@ -50,7 +58,8 @@ fn takes(value: &ast::Expr, ty: SqlType) -> bool {
 
 fn fill(field: &str, value: ast::Expr, pipe: &mut Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<()> {
     if let ast::Expr::Value(literal) = &value {
-        let is_text = matches!(literal.value, ast::Value::SingleQuotedString(_) | ast::Value::DoubleQuotedString(_));
+        let is_text =
+            matches!(literal.value, ast::Value::SingleQuotedString(_) | ast::Value::DoubleQuotedString(_));
         let is_number = matches!(literal.value, ast::Value::Number(..));
         let ty = pipe.type_of(field, planner.sql)?;
         let own = if is_text { "VARCHAR" } else { "INTEGER" };

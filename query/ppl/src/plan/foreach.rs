@@ -11,7 +11,11 @@ use super::{Planner, refused, syntax};
 use crate::command::{ForeachCommand, ForeachMode, ForeachTarget};
 
 /// Plans the command.
-pub(super) fn plan(command: &ForeachCommand, mut pipe: Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+pub(super) fn plan(
+    command: &ForeachCommand,
+    mut pipe: Pipe,
+    planner: &mut Planner<'_, '_, '_>,
+) -> Result<Pipe> {
     if command.mode != ForeachMode::Multifield {
         return refused("foreach over elements");
     }
@@ -56,7 +60,9 @@ fn substitute(expr: &mut ast::Expr, words: &[(String, String)]) {
                 *expr = syntax::column(&substituted(&path, words));
             }
             ast::Expr::Value(value) => {
-                if let ast::Value::SingleQuotedString(text) | ast::Value::DoubleQuotedString(text) = &value.value {
+                if let ast::Value::SingleQuotedString(text) | ast::Value::DoubleQuotedString(text) =
+                    &value.value
+                {
                     *expr = syntax::string(&substituted(text, words));
                 }
             }

@@ -51,15 +51,13 @@ pub(super) fn plan(command: &JoinCommand, mut pipe: Pipe, planner: &mut Planner<
     }
     pipe.level(planner.sql)?;
     right.level(planner.sql)?;
-    let sides = Sides {
-        left: (&pipe, left_alias.as_deref()),
-        right: (&right, right_name.as_deref()),
-    };
+    let sides = Sides { left: (&pipe, left_alias.as_deref()), right: (&right, right_name.as_deref()) };
     let condition = match (&fields, on) {
         (Some(fields), _) => {
             let mut equal = Vec::with_capacity(fields.len());
             for field in fields {
-                let (one, other) = (sides.own(&pipe, LEFT, field, planner)?, sides.own(&right, RIGHT, field, planner)?);
+                let (one, other) =
+                    (sides.own(&pipe, LEFT, field, planner)?, sides.own(&right, RIGHT, field, planner)?);
                 equal.push(syntax::binary(one, ast::BinaryOperator::Eq, other));
             }
             syntax::all_of(equal)
@@ -74,7 +72,12 @@ pub(super) fn plan(command: &JoinCommand, mut pipe: Pipe, planner: &mut Planner<
 }
 
 /// Leaves so many rows of the right for each key.
-fn cut_partners(right: &mut Pipe, fields: &[String], most: u64, planner: &mut Planner<'_, '_, '_>) -> Result<()> {
+fn cut_partners(
+    right: &mut Pipe,
+    fields: &[String],
+    most: u64,
+    planner: &mut Planner<'_, '_, '_>,
+) -> Result<()> {
     right.level(planner.sql)?;
     let partition = fields.iter().map(|name| syntax::column(name)).collect();
     let order = right.window_order(planner.sql)?;
@@ -134,7 +137,8 @@ fn joined(
     let is_filter = matches!(command.kind, JoinKind::Semi | JoinKind::Anti);
     let left_alias = command.left_alias.as_ref().map(|alias| alias.path.clone());
     let all_left = pipe.all_names(planner.sql)?;
-    let left_hidden: Vec<String> = all_left.iter().filter(|name| !left_names.contains(name)).cloned().collect();
+    let left_hidden: Vec<String> =
+        all_left.iter().filter(|name| !left_names.contains(name)).cloned().collect();
     let names = pipe.names().unrestricted();
     pipe.unorder();
     let relation = pipe.into_whole_relation(planner.sql)?;
@@ -160,7 +164,9 @@ fn joined(
     }
     let mut columns: Vec<(String, ast::Expr, bool)> = Vec::new();
     let keys = fields.as_deref().unwrap_or_default();
-    let takes_right = |name: &String| fields.is_some() && command.overwrite && right_names.contains(name) && !keys.contains(name);
+    let takes_right = |name: &String| {
+        fields.is_some() && command.overwrite && right_names.contains(name) && !keys.contains(name)
+    };
     for name in &all_left {
         if takes_right(name) {
             continue;

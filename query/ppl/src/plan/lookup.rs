@@ -12,7 +12,11 @@ const LEFT: &str = "\u{1}l";
 const RIGHT: &str = "\u{1}r";
 
 /// Plans the command.
-pub(super) fn plan(command: &LookupCommand, mut pipe: Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+pub(super) fn plan(
+    command: &LookupCommand,
+    mut pipe: Pipe,
+    planner: &mut Planner<'_, '_, '_>,
+) -> Result<Pipe> {
     let index = command.index.expression.clone();
     let mut other = Pipe::from_index(index, planner.names.unrestricted());
     let lookup_names = other.visible(planner.sql)?;
@@ -30,8 +34,11 @@ pub(super) fn plan(command: &LookupCommand, mut pipe: Pipe, planner: &mut Planne
             .collect(),
     };
     let mode = command.output.as_ref().map_or(LookupMode::Replace, |output| output.mode);
-    let needed: Vec<String> =
-        keys.iter().map(|key| (*key).to_owned()).chain(outputs.iter().map(|(from, _)| from.clone())).collect();
+    let needed: Vec<String> = keys
+        .iter()
+        .map(|key| (*key).to_owned())
+        .chain(outputs.iter().map(|(from, _)| from.clone()))
+        .collect();
     other.keep(&needed, planner.sql)?;
     pipe.level(planner.sql)?;
     let mut equal = Vec::with_capacity(command.keys.len());
@@ -44,7 +51,8 @@ pub(super) fn plan(command: &LookupCommand, mut pipe: Pipe, planner: &mut Planne
     }
     pipe.close(planner.sql)?;
     let order: Vec<SortKey> = pipe.order().to_vec();
-    let (names, own, visible) = (pipe.names().clone(), pipe.all_names(planner.sql)?, pipe.visible(planner.sql)?);
+    let (names, own, visible) =
+        (pipe.names().clone(), pipe.all_names(planner.sql)?, pipe.visible(planner.sql)?);
     let relation = pipe.into_whole_relation(planner.sql)?;
     let left = planner.sql.define(relation);
     let relation = other.into_relation(planner.sql)?;
@@ -75,7 +83,9 @@ pub(super) fn plan(command: &LookupCommand, mut pipe: Pipe, planner: &mut Planne
     }
     let relation = planner.sql.relation(&syntax::query(select, Vec::new(), None))?;
     let mut pipe = Pipe::from_relation(relation, names);
-    for name in own.iter().filter(|name| !visible.contains(name) && !outputs.iter().any(|(_, own)| own == *name)) {
+    for name in
+        own.iter().filter(|name| !visible.contains(name) && !outputs.iter().any(|(_, own)| own == *name))
+    {
         pipe.hide(name);
     }
     let is_left = |key: &SortKey| {

@@ -46,18 +46,16 @@ mod union;
 mod unnest;
 
 use millrace_sql::error::{LocatedError, Result, SqlError};
-use millrace_sql::relational::{
-    OutColumn, PlannedRelation, RelationPlanner, RelationalStatement, SqlType,
-};
+use millrace_sql::relational::{OutColumn, PlannedRelation, RelationPlanner, RelationalStatement, SqlType};
 use sqlparser::ast;
 
 use self::names::NameSet;
 use self::pipe::Pipe;
-use crate::{ParseError, ParseErrorKind};
 use crate::ast::{
-    Command, CommandKind, ExplainMode, Expression, FieldName, IndexSelector, PipedQuery, Pipeline, PipelineSource,
-    SourceRelation, TextSpan, subsearch_index,
+    Command, CommandKind, ExplainMode, Expression, FieldName, IndexSelector, PipedQuery, Pipeline,
+    PipelineSource, SourceRelation, TextSpan, subsearch_index,
 };
+use crate::{ParseError, ParseErrorKind};
 
 /// Most commands of a statement, those of subsearches among them.
 const MAX_COMMANDS: usize = 400;
@@ -232,7 +230,8 @@ impl<'p, 'b, 'a> Planner<'p, 'b, 'a> {
     fn commands_of(&mut self, pipeline: &Pipeline, input: Option<Pipe>) -> Result<Pipe> {
         let names = self.names.with_restriction(columns::is_restricted(&pipeline.commands));
         let source = pipeline.span;
-        let mut pipe = self.source(&pipeline.source, names, input).map_err(|error| self.locate(error, source))?;
+        let mut pipe =
+            self.source(&pipeline.source, names, input).map_err(|error| self.locate(error, source))?;
         for command in &pipeline.commands {
             let next = self.command(command, pipe, pipeline);
             pipe = next.map_err(|error| self.locate(error, command.span))?;
@@ -392,4 +391,3 @@ pub(crate) fn paths_of(fields: &[FieldName]) -> Vec<String> {
 fn index_expressions(pipeline: &Pipeline, found: &mut Vec<String>) {
     columns::visit_sources(pipeline, &mut |indices| found.push(index_expression(indices)));
 }
-

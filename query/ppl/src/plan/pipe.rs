@@ -298,7 +298,11 @@ impl Pipe {
     }
 
     /// Leaves the rows that meet a condition.
-    pub(crate) fn filter(&mut self, condition: ast::Expr, planner: &mut RelationPlanner<'_, '_>) -> Result<()> {
+    pub(crate) fn filter(
+        &mut self,
+        condition: ast::Expr,
+        planner: &mut RelationPlanner<'_, '_>,
+    ) -> Result<()> {
         if self.limit.is_some() || self.windowed || self.groups.is_some() {
             self.close(planner)?;
         }
@@ -399,7 +403,8 @@ impl Pipe {
         }
         // Names below an object stay known with it.
         let below = |own: &str| {
-            let is_parent = |name: &String| own.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('.'));
+            let is_parent =
+                |name: &String| own.strip_prefix(name.as_str()).is_some_and(|rest| rest.starts_with('.'));
             names.iter().any(is_parent)
         };
         let hidden = self.columns.iter().flatten().filter(|column| !column.visible && below(&column.name));
@@ -424,7 +429,12 @@ impl Pipe {
     }
 
     /// Gives a column another name.
-    pub(crate) fn rename(&mut self, from: &str, to: &str, planner: &mut RelationPlanner<'_, '_>) -> Result<()> {
+    pub(crate) fn rename(
+        &mut self,
+        from: &str,
+        to: &str,
+        planner: &mut RelationPlanner<'_, '_>,
+    ) -> Result<()> {
         if self.groups.is_some() {
             self.close(planner)?;
         }
@@ -574,7 +584,8 @@ fn index_columns(
     for name in names.paths() {
         let known = columns.iter().any(|column| column.name == *name);
         if !known && (is_metadata(name) || planner.field(expression, name)?.is_some()) {
-            columns.push(PipeColumn { visible: false, ..PipeColumn::new(name.clone(), syntax::column(name)) });
+            columns
+                .push(PipeColumn { visible: false, ..PipeColumn::new(name.clone(), syntax::column(name)) });
         }
     }
     match columns.len() > MAX_COLUMNS {

@@ -11,7 +11,11 @@ use crate::command::RareTopCommand;
 const RANK: &str = "\u{1}rank";
 
 /// Plans the command.
-pub(super) fn plan(command: &RareTopCommand, mut pipe: Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+pub(super) fn plan(
+    command: &RareTopCommand,
+    mut pipe: Pipe,
+    planner: &mut Planner<'_, '_, '_>,
+) -> Result<Pipe> {
     let (fields, by) = (paths_of(&command.fields), paths_of(&command.by));
     let is_nullable = command.usenull.unwrap_or(planner.settings.legacy_syntax);
     let names: Vec<String> = by.iter().chain(&fields).cloned().collect();
@@ -28,14 +32,13 @@ pub(super) fn plan(command: &RareTopCommand, mut pipe: Pipe, planner: &mut Plann
     let partition: Vec<ast::Expr> = by.iter().map(|name| syntax::column(name)).collect();
     let mut order = vec![syntax::order_by(syntax::column(&count), command.is_rare, command.is_rare)];
     order.extend(fields.iter().map(|name| syntax::order_by(syntax::column(name), true, true)));
-    let rank = syntax::over(
-        syntax::call("row_number", Vec::new()),
-        syntax::window(partition, order, None),
-    );
+    let rank = syntax::over(syntax::call("row_number", Vec::new()), syntax::window(partition, order, None));
     pipe.extend_window(RANK, rank, planner.sql)?;
-    let first = syntax::binary(syntax::column(RANK), ast::BinaryOperator::LtEq, syntax::number(command.count));
+    let first =
+        syntax::binary(syntax::column(RANK), ast::BinaryOperator::LtEq, syntax::number(command.count));
     pipe.filter(first, planner.sql)?;
-    let ascending = |name: &String| SortKey { expr: syntax::column(name), ascending: true, nulls_first: true };
+    let ascending =
+        |name: &String| SortKey { expr: syntax::column(name), ascending: true, nulls_first: true };
     let keys = by.iter().map(ascending).chain([ascending(&RANK.to_owned())]);
     pipe.sort(keys.collect(), planner.sql)?;
     let shown: Vec<String> = match command.showcount {

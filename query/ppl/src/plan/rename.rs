@@ -16,7 +16,11 @@ pub(super) fn check_name(name: &str) -> Result<()> {
 }
 
 /// Plans the command.
-pub(super) fn plan(command: &RenameCommand, mut pipe: Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+pub(super) fn plan(
+    command: &RenameCommand,
+    mut pipe: Pipe,
+    planner: &mut Planner<'_, '_, '_>,
+) -> Result<Pipe> {
     for renaming in &command.renamings {
         let (from, to) = (&renaming.from.pattern, &renaming.to.pattern);
         if from.matches('*').count() != to.matches('*').count() {

@@ -7,7 +7,11 @@ use super::{Planner, syntax};
 use crate::command::ReplaceCommand;
 
 /// Plans the command.
-pub(super) fn plan(command: &ReplaceCommand, mut pipe: Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+pub(super) fn plan(
+    command: &ReplaceCommand,
+    mut pipe: Pipe,
+    planner: &mut Planner<'_, '_, '_>,
+) -> Result<Pipe> {
     for field in &command.fields {
         let mut value = syntax::column(&field.path);
         for pair in &command.pairs {

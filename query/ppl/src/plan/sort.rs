@@ -18,7 +18,10 @@ pub(super) fn key(term: &SortTerm) -> SortKey {
     let expr = match term.comparison {
         SortComparison::Auto => field,
         SortComparison::Text => syntax::cast(field, ast::DataType::String(None)),
-        SortComparison::Ip => syntax::cast(field, ast::DataType::Custom(ast::ObjectName::from(vec![ast::Ident::new("IP")]), Vec::new())),
+        SortComparison::Ip => syntax::cast(
+            field,
+            ast::DataType::Custom(ast::ObjectName::from(vec![ast::Ident::new("IP")]), Vec::new()),
+        ),
         SortComparison::Number => syntax::call("tonumber", vec![field]),
     };
     SortKey { expr, ascending: !term.is_descending, nulls_first: !term.is_descending }

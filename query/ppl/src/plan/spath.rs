@@ -7,7 +7,11 @@ use super::{Planner, syntax};
 use crate::command::SpathCommand;
 
 /// Plans the command.
-pub(super) fn plan(command: &SpathCommand, mut pipe: Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+pub(super) fn plan(
+    command: &SpathCommand,
+    mut pipe: Pipe,
+    planner: &mut Planner<'_, '_, '_>,
+) -> Result<Pipe> {
     let input = match &command.input {
         Some(input) => planner.expression(input, &mut pipe)?,
         None => syntax::column("_raw"),

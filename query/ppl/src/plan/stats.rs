@@ -8,7 +8,11 @@ use super::{Planner, syntax};
 use crate::command::StatsCommand;
 
 /// Plans the command.
-pub(super) fn plan(command: &StatsCommand, mut pipe: Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+pub(super) fn plan(
+    command: &StatsCommand,
+    mut pipe: Pipe,
+    planner: &mut Planner<'_, '_, '_>,
+) -> Result<Pipe> {
     let mut aggregates = Vec::with_capacity(command.aggregates.len());
     for call in &command.aggregates {
         aggregates.push(aggregate(call, &mut pipe, planner)?);

@@ -26,15 +26,16 @@ pub(super) fn plan(
     mut pipe: Pipe,
     planner: &mut Planner<'_, '_, '_>,
 ) -> Result<Pipe> {
-    let window = u64::try_from(command.window).map_err(|_| {
-        SqlError::Semantic(format!("Window size must be >= 0, but got: {}", command.window))
-    })?;
+    let window = u64::try_from(command.window)
+        .map_err(|_| SqlError::Semantic(format!("Window size must be >= 0, but got: {}", command.window)))?;
     pipe.level(planner.sql)?;
     let keys = grouping_keys(command.by.as_ref(), &mut pipe, planner)?;
     keep_order(&mut pipe, planner)?;
     let mut partition: Vec<ast::Expr> = keys.iter().map(|key| key.expr.clone()).collect();
-    for ((condition, flag), (segment, is_after)) in
-        [&command.reset_before, &command.reset_after].into_iter().zip(FLAGS).zip(SEGMENTS.into_iter().zip([false, true]))
+    for ((condition, flag), (segment, is_after)) in [&command.reset_before, &command.reset_after]
+        .into_iter()
+        .zip(FLAGS)
+        .zip(SEGMENTS.into_iter().zip([false, true]))
     {
         if let Some(condition) = condition {
             segments(condition, (flag, segment), is_after, &mut pipe, planner)?;

@@ -167,11 +167,9 @@ fn connected(conditions: Vec<ast::Expr>, op: &ast::BinaryOperator) -> Option<ast
             _ => right,
         };
         let left = match &left {
-            ast::Expr::BinaryOp { op: own @ (ast::BinaryOperator::Or | ast::BinaryOperator::And), .. }
-                if own != op =>
-            {
-                ast::Expr::Nested(Box::new(left))
-            }
+            ast::Expr::BinaryOp {
+                op: own @ (ast::BinaryOperator::Or | ast::BinaryOperator::And), ..
+            } if own != op => ast::Expr::Nested(Box::new(left)),
             _ => left,
         };
         ast::Expr::BinaryOp { left: Box::new(left), op: op.clone(), right: Box::new(right) }
@@ -180,10 +178,7 @@ fn connected(conditions: Vec<ast::Expr>, op: &ast::BinaryOperator) -> Option<ast
 
 /// Negates a condition.
 pub(crate) fn not(condition: ast::Expr) -> ast::Expr {
-    ast::Expr::UnaryOp {
-        op: ast::UnaryOperator::Not,
-        expr: Box::new(ast::Expr::Nested(Box::new(condition))),
-    }
+    ast::Expr::UnaryOp { op: ast::UnaryOperator::Not, expr: Box::new(ast::Expr::Nested(Box::new(condition))) }
 }
 
 /// Makes `IS NULL`.
@@ -212,13 +207,7 @@ pub(crate) fn case(branches: Vec<(ast::Expr, ast::Expr)>, last: Option<ast::Expr
 
 /// Makes `CAST`.
 pub(crate) fn cast(expr: ast::Expr, data_type: ast::DataType) -> ast::Expr {
-    ast::Expr::Cast {
-        kind: ast::CastKind::Cast,
-        expr: Box::new(expr),
-        data_type,
-        array: false,
-        format: None,
-    }
+    ast::Expr::Cast { kind: ast::CastKind::Cast, expr: Box::new(expr), data_type, array: false, format: None }
 }
 
 /// Makes a source of FROM.
@@ -258,10 +247,7 @@ pub(crate) fn select<'n>(
         projection: items.collect(),
         exclude: None,
         into: None,
-        from: from
-            .into_iter()
-            .map(|relation| ast::TableWithJoins { relation, joins: Vec::new() })
-            .collect(),
+        from: from.into_iter().map(|relation| ast::TableWithJoins { relation, joins: Vec::new() }).collect(),
         lateral_views: Vec::new(),
         prewhere: None,
         selection: None,

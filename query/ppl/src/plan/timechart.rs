@@ -12,7 +12,11 @@ use crate::ast::SpanUnit;
 use crate::command::TimechartCommand;
 
 /// Plans the command.
-pub(super) fn plan(command: &TimechartCommand, mut pipe: Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+pub(super) fn plan(
+    command: &TimechartCommand,
+    mut pipe: Pipe,
+    planner: &mut Planner<'_, '_, '_>,
+) -> Result<Pipe> {
     let time = command.timefield.as_ref().map_or("@timestamp", |field| field.path.as_str()).to_owned();
     let (count, unit, text) = match &command.span {
         Some(length) => (whole(length)?, length.unit.unwrap_or(SpanUnit::Minute), length),
@@ -83,11 +87,8 @@ fn over(
     let calls: Vec<ast::Expr> = aggregates.iter().map(|(_, expr)| expr.clone()).collect();
     pipe.aggregate(aggregates, keys, planner.sql)?;
     for (name, factor) in rates {
-        let rate = syntax::binary(
-            syntax::column(&name),
-            ast::BinaryOperator::Multiply,
-            syntax::decimal(factor),
-        );
+        let rate =
+            syntax::binary(syntax::column(&name), ast::BinaryOperator::Multiply, syntax::decimal(factor));
         pipe.replace(&name, rate, planner.sql)?;
     }
     let mut shown = vec![time.to_owned()];
@@ -96,11 +97,8 @@ fn over(
         pipe = limited(&series, call, pipe, planner)?;
         shown.push(by.path.clone());
     }
-    let keys = shown.iter().map(|name| SortKey {
-        expr: syntax::column(name),
-        ascending: true,
-        nulls_first: true,
-    });
+    let keys =
+        shown.iter().map(|name| SortKey { expr: syntax::column(name), ascending: true, nulls_first: true });
     pipe.sort(keys.collect(), planner.sql)?;
     shown.extend(names);
     pipe.keep(&shown, planner.sql)?;

@@ -14,7 +14,8 @@ pub(super) fn instant(value: &TimeModifierValue, now_ms: i64) -> Result<NaiveDat
         TimeModifierValue::Epoch(text) => {
             let seconds: f64 = text.parse().map_err(|_| refused(text))?;
             let millis = (seconds * 1_000.0).round();
-            let found = (millis.abs() < 1e15).then(|| DateTime::from_timestamp_millis(millis as i64)).flatten();
+            let found =
+                (millis.abs() < 1e15).then(|| DateTime::from_timestamp_millis(millis as i64)).flatten();
             found.map(|found| found.naive_utc()).ok_or_else(|| refused(text))
         }
         TimeModifierValue::Absolute(text) => absolute(text).ok_or_else(|| refused(text)),
@@ -41,9 +42,13 @@ fn absolute(text: &str) -> Option<NaiveDateTime> {
     if let Ok(at) = DateTime::parse_from_rfc3339(text) {
         return Some(at.naive_utc());
     }
-    for format in
-        ["%Y-%m-%d %H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.f", "%Y-%m-%dT%H:%M:%S%.fZ", "%m/%d/%Y:%H:%M:%S", "%Y-%m-%d %H:%M"]
-    {
+    for format in [
+        "%Y-%m-%d %H:%M:%S%.f",
+        "%Y-%m-%dT%H:%M:%S%.f",
+        "%Y-%m-%dT%H:%M:%S%.fZ",
+        "%m/%d/%Y:%H:%M:%S",
+        "%Y-%m-%d %H:%M",
+    ] {
         if let Ok(at) = NaiveDateTime::parse_from_str(text, format) {
             return Some(at);
         }
@@ -57,7 +62,9 @@ fn step(at: NaiveDateTime, step: TimeStep) -> Option<NaiveDateTime> {
         TimeStep::Snap(unit) => snapped(at, unit),
         TimeStep::SnapToWeekday(day) => {
             let days = (at.weekday().num_days_from_sunday() + 7 - u32::from(day) % 7) % 7;
-            at.date().checked_sub_signed(Duration::days(days.into())).map(|date| date.and_time(NaiveTime::MIN))
+            at.date()
+                .checked_sub_signed(Duration::days(days.into()))
+                .map(|date| date.and_time(NaiveTime::MIN))
         }
     }
 }

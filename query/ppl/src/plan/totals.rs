@@ -10,12 +10,16 @@ use crate::ast::FieldName;
 use crate::command::{AddColTotalsCommand, AddTotalsCommand};
 
 /// Plans `addtotals`.
-pub(super) fn rows(command: &AddTotalsCommand, mut pipe: Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+pub(super) fn rows(
+    command: &AddTotalsCommand,
+    mut pipe: Pipe,
+    planner: &mut Planner<'_, '_, '_>,
+) -> Result<Pipe> {
     let numbers = numbers(&command.fields, &mut pipe, planner)?;
     if command.row && !numbers.is_empty() {
-        let values = numbers.iter().map(|name| {
-            syntax::call("coalesce", vec![syntax::column(name), syntax::number(0)])
-        });
+        let values = numbers
+            .iter()
+            .map(|name| syntax::call("coalesce", vec![syntax::column(name), syntax::number(0)]));
         let total = values.reduce(|left, right| syntax::binary(left, ast::BinaryOperator::Plus, right));
         pipe.extend(&command.fieldname, total.unwrap_or_else(syntax::null), planner.sql)?;
     }
@@ -45,7 +49,8 @@ pub(super) fn columns(
 fn numbers(fields: &[FieldName], pipe: &mut Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Vec<String>> {
     let named = paths_of(fields);
     let typed = pipe.typed(planner.sql)?;
-    let is_summed = |(name, ty): &(String, SqlType)| ty.is_number() && (named.is_empty() || named.contains(name));
+    let is_summed =
+        |(name, ty): &(String, SqlType)| ty.is_number() && (named.is_empty() || named.contains(name));
     Ok(typed.into_iter().filter(is_summed).map(|(name, _)| name).collect())
 }
 
@@ -64,7 +69,11 @@ fn columns_of(
     pipe.close(planner.sql)?;
     let (rows, mut totals) = pipe.shared(planner.sql)?;
     let sums = summed.iter().map(|name| (name.clone(), syntax::call("sum", vec![syntax::column(name)])));
-    totals.aggregate(sums.chain([("\u{1}rows".to_owned(), syntax::count_rows())]).collect(), Vec::new(), planner.sql)?;
+    totals.aggregate(
+        sums.chain([("\u{1}rows".to_owned(), syntax::count_rows())]).collect(),
+        Vec::new(),
+        planner.sql,
+    )?;
     if let Some(field) = label_field.filter(|field| !summed.iter().any(|name| name == field)) {
         totals.extend(field, syntax::string(label), planner.sql)?;
     }

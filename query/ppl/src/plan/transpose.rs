@@ -12,7 +12,11 @@ use crate::command::TransposeCommand;
 const MAX_CELLS: u64 = 10_000;
 
 /// Plans the command.
-pub(super) fn plan(command: &TransposeCommand, mut pipe: Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+pub(super) fn plan(
+    command: &TransposeCommand,
+    mut pipe: Pipe,
+    planner: &mut Planner<'_, '_, '_>,
+) -> Result<Pipe> {
     let names = pipe.visible(planner.sql)?;
     if command.count == 0 || command.count.saturating_mul(names.len() as u64) > MAX_CELLS {
         return Err(SqlError::TooLarge(format!("transpose answers from one to {MAX_CELLS} cells")));
@@ -26,7 +30,8 @@ pub(super) fn plan(command: &TransposeCommand, mut pipe: Pipe, planner: &mut Pla
     for (at, name) in names.iter().enumerate() {
         let table = planner.sql.define(relation.clone());
         let cells = (1..=command.count).map(|number| {
-            let is_row = syntax::binary(syntax::column(&row), ast::BinaryOperator::Eq, syntax::number(number));
+            let is_row =
+                syntax::binary(syntax::column(&row), ast::BinaryOperator::Eq, syntax::number(number));
             let text = syntax::cast(syntax::column(name), ast::DataType::String(None));
             let cell = syntax::call("max", vec![syntax::case(vec![(is_row, text)], None)]);
             (format!("row {number}"), cell)

@@ -12,7 +12,11 @@ use crate::command::TrendlineCommand;
 const MAX_WEIGHTED: i64 = 100;
 
 /// Plans the command.
-pub(super) fn plan(command: &TrendlineCommand, mut pipe: Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+pub(super) fn plan(
+    command: &TrendlineCommand,
+    mut pipe: Pipe,
+    planner: &mut Planner<'_, '_, '_>,
+) -> Result<Pipe> {
     if let Some(term) = &command.sort {
         pipe.sort(vec![key(term)], planner.sql)?;
     }
@@ -24,7 +28,9 @@ pub(super) fn plan(command: &TrendlineCommand, mut pipe: Pipe, planner: &mut Pla
     for average in &command.averages {
         let points = average.points;
         if points < 1 {
-            return Err(SqlError::Semantic(format!("Number of data-points [{points}] should be greater than 0.")));
+            return Err(SqlError::Semantic(format!(
+                "Number of data-points [{points}] should be greater than 0."
+            )));
         }
         let name = match &average.alias {
             Some(alias) => alias.path.clone(),
@@ -34,10 +40,7 @@ pub(super) fn plan(command: &TrendlineCommand, mut pipe: Pipe, planner: &mut Pla
         let order = pipe.window_order(planner.sql)?;
         let before = points.unsigned_abs() - 1;
         let frame = || Some(syntax::rows_frame(Some(before), None));
-        let rows = syntax::over(
-            syntax::count_rows(),
-            syntax::window(Vec::new(), order.clone(), frame()),
-        );
+        let rows = syntax::over(syntax::count_rows(), syntax::window(Vec::new(), order.clone(), frame()));
         let value = match average.is_weighted {
             false => syntax::over(
                 syntax::call("avg", vec![field()]),
@@ -58,7 +61,8 @@ pub(super) fn plan(command: &TrendlineCommand, mut pipe: Pipe, planner: &mut Pla
                     };
                     syntax::binary(own, ast::BinaryOperator::Multiply, syntax::number(weight + 1))
                 });
-                let sum = weighted.reduce(|left, right| syntax::binary(left, ast::BinaryOperator::Plus, right));
+                let sum =
+                    weighted.reduce(|left, right| syntax::binary(left, ast::BinaryOperator::Plus, right));
                 let total = syntax::decimal((points * (points + 1)) as f64 / 2.0);
                 syntax::binary(sum.unwrap_or_else(syntax::null), ast::BinaryOperator::Divide, total)
             }

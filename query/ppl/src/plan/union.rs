@@ -37,7 +37,11 @@ pub(super) fn appendpipe(
 }
 
 /// Plans `union`.
-pub(super) fn union(command: &UnionCommand, pipe: Option<Pipe>, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+pub(super) fn union(
+    command: &UnionCommand,
+    pipe: Option<Pipe>,
+    planner: &mut Planner<'_, '_, '_>,
+) -> Result<Pipe> {
     let mut parts: Vec<Pipe> = pipe.into_iter().collect();
     for dataset in &command.datasets {
         parts.push(match dataset {
@@ -48,7 +52,9 @@ pub(super) fn union(command: &UnionCommand, pipe: Option<Pipe>, planner: &mut Pl
         });
     }
     if parts.len() < 2 {
-        return Err(SqlError::Semantic("Union command requires at least two datasets. Provided: 1".to_owned()));
+        return Err(SqlError::Semantic(
+            "Union command requires at least two datasets. Provided: 1".to_owned(),
+        ));
     }
     let mut pipe = united(parts, planner)?;
     if let Some(rows) = command.maxout.filter(|rows| *rows > 0) {
@@ -99,12 +105,15 @@ pub(super) fn united(mut parts: Vec<Pipe>, planner: &mut Planner<'_, '_, '_>) ->
     for (number, (mut part, own)) in parts.into_iter().zip(own_names).enumerate() {
         super::join::numbered(&mut part, &row_name, planner)?;
         let relation = part.into_whole_relation(planner.sql)?;
-    let table = planner.sql.define(relation);
+        let table = planner.sql.define(relation);
         let items = typed.iter().map(|(name, _)| {
             let expr = if own.contains(name) { syntax::column(name) } else { syntax::null() };
             (name.as_str(), expr)
         });
-        let items = items.chain([(part_name.as_str(), syntax::number(number)), (row_name.as_str(), syntax::column(&row_name))]);
+        let items = items.chain([
+            (part_name.as_str(), syntax::number(number)),
+            (row_name.as_str(), syntax::column(&row_name)),
+        ]);
         let select = ast::SetExpr::Select(Box::new(syntax::select(items, Some(syntax::table(&table, None)))));
         body = Some(match body {
             None => select,

@@ -7,14 +7,22 @@ use super::pipe::Pipe;
 use crate::command::{ExpandCommand, MvExpandCommand};
 
 /// Plans `mvexpand`.
-pub(super) fn mvexpand(command: &MvExpandCommand, mut pipe: Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+pub(super) fn mvexpand(
+    command: &MvExpandCommand,
+    mut pipe: Pipe,
+    planner: &mut Planner<'_, '_, '_>,
+) -> Result<Pipe> {
     let limit = command.limit.map(|limit| usize::try_from(limit).unwrap_or(usize::MAX));
     pipe.unnest(&command.field.path, limit, planner.sql)?;
     Ok(pipe)
 }
 
 /// Plans `expand`.
-pub(super) fn expand(command: &ExpandCommand, mut pipe: Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+pub(super) fn expand(
+    command: &ExpandCommand,
+    mut pipe: Pipe,
+    planner: &mut Planner<'_, '_, '_>,
+) -> Result<Pipe> {
     pipe.unnest(&command.field.path, None, planner.sql)?;
     if let Some(alias) = &command.alias {
         pipe.rename(&command.field.path, &alias.path, planner.sql)?;

@@ -70,10 +70,13 @@ impl PipelineRequest {
                 ("query", Value::String(text)) => query = Some(text.clone()),
                 ("fetch_size", Value::Number(size)) => {
                     let size = size.as_u64().and_then(|size| usize::try_from(size).ok());
-                    request.fetch_size = Some(size.ok_or_else(|| refused("fetch_size is no number of rows"))?);
+                    request.fetch_size =
+                        Some(size.ok_or_else(|| refused("fetch_size is no number of rows"))?);
                 }
                 ("filter", Value::Object(_)) => request.filter = Some(value.clone()),
-                ("cursor", _) => return Err(refused("a pipeline has no cursor; head says how many rows it answers")),
+                ("cursor", _) => {
+                    return Err(refused("a pipeline has no cursor; head says how many rows it answers"));
+                }
                 // They change no row.
                 ("profile" | "analyze" | "highlight" | "parameters" | "filter", _) => {}
                 (name, value) => {
@@ -131,7 +134,12 @@ impl SearchService {
     }
 
     /// Makes the answer of a pipeline, and accounts for it.
-    fn finished(&self, session: &Session, answered: Result<Outcome, SqlError>, body: Option<&Value>) -> Outcome {
+    fn finished(
+        &self,
+        session: &Session,
+        answered: Result<Outcome, SqlError>,
+        body: Option<&Value>,
+    ) -> Outcome {
         let outcome = answered.unwrap_or_else(|error| {
             note(session, &error);
             let text = body.and_then(|body| body.get("query")).and_then(Value::as_str).unwrap_or_default();
@@ -170,7 +178,8 @@ impl SearchService {
         let text = runner.finish_page(writer, total, None).await?;
         match format.as_str() {
             "viz" => {
-                let visualized = runner.compute(move || serde_json::from_slice(&text).map(visualized)).await?;
+                let visualized =
+                    runner.compute(move || serde_json::from_slice(&text).map(visualized)).await?;
                 let visualized =
                     visualized.map_err(|error| millrace_work::error::Error::Execution(error.to_string()))?;
                 Ok(Outcome::json(200, visualized))
@@ -192,7 +201,12 @@ impl SearchService {
         self.explained(session, request, bounds).await
     }
 
-    async fn explained(&self, session: &Session, request: SqlRequest, bounds: Bounds) -> Result<Outcome, SqlError> {
+    async fn explained(
+        &self,
+        session: &Session,
+        request: SqlRequest,
+        bounds: Bounds,
+    ) -> Result<Outcome, SqlError> {
         let explained = self.runner()?.explain(session, request, bounds).await?;
         let lines = |name: &str| match explained.get(name) {
             Some(Value::Array(lines)) => {
@@ -206,10 +220,14 @@ impl SearchService {
     }
 
     /// Parses a pipeline, with the bounds of its answer.
-    fn pipeline(&self, body: Option<&Value>) -> Result<(SqlRequest, Arc<PipelineStatement>, Bounds), SqlError> {
+    fn pipeline(
+        &self,
+        body: Option<&Value>,
+    ) -> Result<(SqlRequest, Arc<PipelineStatement>, Bounds), SqlError> {
         if !self.ppl_flag("plugins.ppl.enabled", true) {
             return Err(SqlError::Disabled(
-                "Either plugins.ppl.enabled or rest.action.multi.allow_explicit_index setting is false".to_owned(),
+                "Either plugins.ppl.enabled or rest.action.multi.allow_explicit_index setting is false"
+                    .to_owned(),
             ));
         }
         let PipelineRequest { text, fetch_size, filter } = PipelineRequest::parse(body)?;

@@ -26,11 +26,20 @@ pub(super) fn is_collection(name: &str) -> bool {
 
 impl Binder<'_> {
     /// Binds an aggregate that keeps values.
-    pub(super) fn collection(&mut self, name: &str, call: &ast::Function, scope: &mut Scope) -> Result<Bound> {
+    pub(super) fn collection(
+        &mut self,
+        name: &str,
+        call: &ast::Function,
+        scope: &mut Scope,
+    ) -> Result<Bound> {
         let exprs = arguments(call)?;
         let (value, rest) = match exprs.as_slice() {
             [value, rest @ ..] if rest.len() < 2 => (*value, rest.first().copied()),
-            _ => return Err(SqlError::Semantic(format!("[{call}] takes a value and at most one argument more"))),
+            _ => {
+                return Err(SqlError::Semantic(format!(
+                    "[{call}] takes a value and at most one argument more"
+                )));
+            }
         };
         let value = self.expr(value, scope, ExpressionContext::Row)?.single();
         if value.ty == SqlType::Undefined {
@@ -45,7 +54,9 @@ impl Binder<'_> {
         };
         let aggregate = |function, args, distinct, order: Vec<SortExpr>, nulls, filter: Option<Expr>| {
             let filter = filter.map(Box::new);
-            Expr::AggregateFunction(AggregateFunction::new_udf(function, args, distinct, filter, order, nulls))
+            Expr::AggregateFunction(AggregateFunction::new_udf(
+                function, args, distinct, filter, order, nulls,
+            ))
         };
         let ignored = Some(NullTreatment::IgnoreNulls);
         match name {
@@ -63,7 +74,8 @@ impl Binder<'_> {
                     }
                 };
                 let order = vec![SortExpr::new(time.single().expr, name == "earliest", false)];
-                let expr = aggregate(first_value_udaf(), vec![value.expr.clone()], false, order, None, filter);
+                let expr =
+                    aggregate(first_value_udaf(), vec![value.expr.clone()], false, order, None, filter);
                 Ok(Bound { shown: value.shown, ..Bound::new(expr, value.ty) })
             }
             _ => {
@@ -75,7 +87,9 @@ impl Binder<'_> {
                         match self.spelt_out(count, Literal::Int(1)).literal {
                             Some(Literal::Int(count)) => usize::try_from(count).unwrap_or(0),
                             _ => {
-                                return Err(SqlError::Semantic(format!("[{call}] takes a literal number of values")));
+                                return Err(SqlError::Semantic(format!(
+                                    "[{call}] takes a literal number of values"
+                                )));
                             }
                         }
                     }

@@ -118,8 +118,8 @@ fn calendar_start(at: i64, count: i64, unit: &str) -> Option<i64> {
 
 /// Lengths of buckets of time that `bins` chooses from, in seconds.
 const TIME_WIDTHS: &[i64] = &[
-    1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200, 86_400, 172_800,
-    604_800, 2_592_000, 7_776_000, 31_536_000,
+    1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1_800, 3_600, 7_200, 14_400, 21_600, 43_200, 86_400,
+    172_800, 604_800, 2_592_000, 7_776_000, 31_536_000,
 ];
 
 /// Returns the least length of time, in microseconds, that makes at most so many buckets of a range.
@@ -269,8 +269,12 @@ mod tests {
         let number = |number: f64| Val::Float(number);
         assert_eq!(run("bin_label", &[number(-3.0), number(10.0)]), Val::str("-10-0"));
         assert_eq!(run("bin_label", &[number(0.35), number(0.1)]), Val::str("0.3-0.4"));
-        assert_eq!(run("log_bin_label", &[number(1_000.0), number(1.0), number(10.0)]), Val::str("1000-10000"));
-        let width = |bins| run("bin_width", &[number(20.0), number(40.0), number(bins), Val::Null, Val::Null]);
+        assert_eq!(
+            run("log_bin_label", &[number(1_000.0), number(1.0), number(10.0)]),
+            Val::str("1000-10000")
+        );
+        let width =
+            |bins| run("bin_width", &[number(20.0), number(40.0), number(bins), Val::Null, Val::Null]);
         assert_eq!((width(3.0), width(2.0)), (number(10.0), number(100.0)));
     }
 }

@@ -19,24 +19,24 @@ pub(super) fn find(name: &str) -> Option<Definition> {
         "convert_auto" => Definition::new(number_or_text, |args, _| {
             Ok(number(first(args)).or_else(|| memk(&text(args))).map_or(Val::Null, Val::Float))
         }),
-        "convert_num" => Definition::new(number_or_text, |args, _| {
-            Ok(number(first(args)).map_or(Val::Null, Val::Float))
-        }),
-        "convert_memk" => Definition::new(number_or_text, |args, _| {
-            Ok(memk(&text(args)).map_or(Val::Null, Val::Float))
-        }),
+        "convert_num" => {
+            Definition::new(number_or_text, |args, _| Ok(number(first(args)).map_or(Val::Null, Val::Float)))
+        }
+        "convert_memk" => {
+            Definition::new(number_or_text, |args, _| Ok(memk(&text(args)).map_or(Val::Null, Val::Float)))
+        }
         "convert_rmunit" => Definition::new(number_or_text, |args, _| {
             Ok(without_unit(&text(args)).map_or(Val::Null, Val::Float))
         }),
         "convert_rmcomma" => Definition::new(number_or_text, |args, _| {
             Ok(parsed(&text(args).replace(',', "")).map_or(Val::Null, Val::Float))
         }),
-        "convert_mstime" => Definition::new(number_or_text, |args, _| {
-            Ok(minutes(&text(args)).map_or(Val::Null, Val::Float))
-        }),
-        "convert_dur2sec" => Definition::new(number_or_text, |args, _| {
-            Ok(duration(&text(args)).map_or(Val::Null, Val::Float))
-        }),
+        "convert_mstime" => {
+            Definition::new(number_or_text, |args, _| Ok(minutes(&text(args)).map_or(Val::Null, Val::Float)))
+        }
+        "convert_dur2sec" => {
+            Definition::new(number_or_text, |args, _| Ok(duration(&text(args)).map_or(Val::Null, Val::Float)))
+        }
         "convert_ctime" => Definition::new(with_format, |args, _| {
             let [value, format] = args else { return Ok(Val::Null) };
             let seconds = match value {
@@ -45,14 +45,18 @@ pub(super) fn find(name: &str) -> Option<Definition> {
             };
             Ok(seconds.and_then(at_seconds).map_or(Val::Null, |at| Val::str(formatted(at, format.text()))))
         }),
-        "convert_mktime" => Definition::new(|types| with_format(types).map(|(wanted, _)| (wanted, Double)), |args, _| {
-            let [value, format] = args else { return Ok(Val::Null) };
-            let text = shown(value);
-            let parsed = NaiveDateTime::parse_from_str(&text, format.text())
-                .or_else(|_| NaiveDate::parse_from_str(&text, format.text()).map(|date| date.and_time(NaiveTime::MIN)));
-            let seconds = parsed.ok().map(|at| at.and_utc().timestamp() as f64);
-            Ok(seconds.or_else(|| number(value)).map_or(Val::Null, Val::Float))
-        }),
+        "convert_mktime" => Definition::new(
+            |types| with_format(types).map(|(wanted, _)| (wanted, Double)),
+            |args, _| {
+                let [value, format] = args else { return Ok(Val::Null) };
+                let text = shown(value);
+                let parsed = NaiveDateTime::parse_from_str(&text, format.text()).or_else(|_| {
+                    NaiveDate::parse_from_str(&text, format.text()).map(|date| date.and_time(NaiveTime::MIN))
+                });
+                let seconds = parsed.ok().map(|at| at.and_utc().timestamp() as f64);
+                Ok(seconds.or_else(|| number(value)).map_or(Val::Null, Val::Float))
+            },
+        ),
         "strftime" => Definition::new(strftime_types, |args, _| {
             let [value, format] = args else { return Ok(Val::Null) };
             let seconds = match value {
@@ -155,7 +159,8 @@ fn tonumber<'a>(args: &[Val<'a>], _: Context) -> Answer<'a> {
         [value, base] => {
             let base = u32::try_from(base.int()).ok().filter(|base| (2..=36).contains(base));
             let base = base.ok_or("tonumber takes a base from 2 to 36")?;
-            i64::from_str_radix(value.text().trim(), base).map_or(Val::Null, |number| Val::Float(number as f64))
+            i64::from_str_radix(value.text().trim(), base)
+                .map_or(Val::Null, |number| Val::Float(number as f64))
         }
         _ => Val::Null,
     })
@@ -223,7 +228,8 @@ fn number(value: &Val<'_>) -> Option<f64> {
 
 fn parsed(text: &str) -> Option<f64> {
     let text = text.trim();
-    let is_plain = text.starts_with(|letter: char| letter.is_ascii_digit() || matches!(letter, '-' | '+' | '.'));
+    let is_plain =
+        text.starts_with(|letter: char| letter.is_ascii_digit() || matches!(letter, '-' | '+' | '.'));
     text.parse().ok().filter(|number: &f64| is_plain && number.is_finite())
 }
 
@@ -342,7 +348,8 @@ mod tests {
 
     #[test]
     fn numbers_become_texts() {
-        let format = |number: Val<'static>, format: &'static str| run("tostring", &[number, Val::str(format)]);
+        let format =
+            |number: Val<'static>, format: &'static str| run("tostring", &[number, Val::str(format)]);
         assert_eq!(format(Val::Float(1_234_567.891), "commas"), Val::str("1,234,567.89"));
         assert_eq!(format(Val::Int(255), "hex"), Val::str("ff"));
         assert_eq!(format(Val::Int(3_661), "duration"), Val::str("01:01:01"));

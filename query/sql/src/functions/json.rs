@@ -22,36 +22,51 @@ pub(super) fn find(name: &str) -> Option<Definition> {
             let [text, path] = args else { return Ok(Val::Null) };
             Ok(read(text.text()).and_then(|value| at_path(&value, path.text())).map_or(Val::Null, into_text))
         }),
-        "json_extract_all" => Definition::new(|types| json_types(types, 1, Object), |args, _| {
-            let Some(value) = args.first().and_then(|text| read(text.text())) else { return Ok(Val::Null) };
-            let mut members = Map::new();
-            flatten(&value, "", 0, &mut members);
-            Ok(Val::str(Value::Object(members).to_string()))
-        }),
+        "json_extract_all" => Definition::new(
+            |types| json_types(types, 1, Object),
+            |args, _| {
+                let Some(value) = args.first().and_then(|text| read(text.text())) else {
+                    return Ok(Val::Null);
+                };
+                let mut members = Map::new();
+                flatten(&value, "", 0, &mut members);
+                Ok(Val::str(Value::Object(members).to_string()))
+            },
+        ),
         "json_extract" => Definition::new(json_extract_types, json_extract),
-        "json_valid" => Definition::new(|types| json_types(types, 1, Boolean), |args, _| {
-            Ok(Val::Bool(args.first().is_some_and(|text| read(text.text()).is_some())))
-        }),
-        "json" => Definition::new(|types| json_types(types, 1, Keyword), |args, _| {
-            let valid = args.first().filter(|text| read(text.text()).is_some());
-            Ok(valid.cloned().unwrap_or(Val::Null))
-        }),
-        "json_array_length" => Definition::new(|types| json_types(types, 1, Integer), |args, _| {
-            let value = args.first().and_then(|text| read(text.text()));
-            Ok(match value {
-                Some(Value::Array(values)) => Val::Int(values.len() as i64),
-                _ => Val::Null,
-            })
-        }),
-        "json_keys" => Definition::new(|types| json_types(types, 1, Keyword), |args, _| {
-            let value = args.first().and_then(|text| read(text.text()));
-            Ok(match value {
-                Some(Value::Object(members)) => {
-                    Val::str(json!(members.keys().collect::<Vec<_>>()).to_string())
-                }
-                _ => Val::Null,
-            })
-        }),
+        "json_valid" => Definition::new(
+            |types| json_types(types, 1, Boolean),
+            |args, _| Ok(Val::Bool(args.first().is_some_and(|text| read(text.text()).is_some()))),
+        ),
+        "json" => Definition::new(
+            |types| json_types(types, 1, Keyword),
+            |args, _| {
+                let valid = args.first().filter(|text| read(text.text()).is_some());
+                Ok(valid.cloned().unwrap_or(Val::Null))
+            },
+        ),
+        "json_array_length" => Definition::new(
+            |types| json_types(types, 1, Integer),
+            |args, _| {
+                let value = args.first().and_then(|text| read(text.text()));
+                Ok(match value {
+                    Some(Value::Array(values)) => Val::Int(values.len() as i64),
+                    _ => Val::Null,
+                })
+            },
+        ),
+        "json_keys" => Definition::new(
+            |types| json_types(types, 1, Keyword),
+            |args, _| {
+                let value = args.first().and_then(|text| read(text.text()));
+                Ok(match value {
+                    Some(Value::Object(members)) => {
+                        Val::str(json!(members.keys().collect::<Vec<_>>()).to_string())
+                    }
+                    _ => Val::Null,
+                })
+            },
+        ),
         "json_array" => Definition::with_nulls(any_types_to_text, |args, _| {
             Ok(Val::str(Value::Array(args.iter().map(value_of).collect()).to_string()))
         }),
@@ -68,9 +83,10 @@ pub(super) fn find(name: &str) -> Option<Definition> {
         "array" => Definition::with_nulls(any_types_to_array, |args, _| {
             Ok(Val::str(Value::Array(args.iter().map(value_of).collect()).to_string()))
         }),
-        "array_length" => Definition::new(|types| json_types(types, 1, Integer), |args, _| {
-            Ok(args.first().map_or(Val::Null, |value| Val::Int(elements(value).len() as i64)))
-        }),
+        "array_length" => Definition::new(
+            |types| json_types(types, 1, Integer),
+            |args, _| Ok(args.first().map_or(Val::Null, |value| Val::Int(elements(value).len() as i64))),
+        ),
         "mvappend" => Definition::with_nulls(any_types_to_array, |args, _| {
             let values: Vec<Value> =
                 args.iter().filter(|value| **value != Val::Null).flat_map(elements_of_any).collect();
@@ -82,37 +98,50 @@ pub(super) fn find(name: &str) -> Option<Definition> {
                 elements(values).iter().filter(|value| !value.is_null()).map(plain).collect();
             Ok(Val::str(texts.join(separator.text())))
         }),
-        "mvdedup" => Definition::new(|types| json_types(types, 1, Array), |args, _| {
-            let mut kept: Vec<Value> = Vec::new();
-            for value in args.first().map(elements).unwrap_or_default() {
-                if !value.is_null() && !kept.contains(&value) {
-                    kept.push(value);
+        "mvdedup" => Definition::new(
+            |types| json_types(types, 1, Array),
+            |args, _| {
+                let mut kept: Vec<Value> = Vec::new();
+                for value in args.first().map(elements).unwrap_or_default() {
+                    if !value.is_null() && !kept.contains(&value) {
+                        kept.push(value);
+                    }
                 }
-            }
-            array_of(kept)
-        }),
+                array_of(kept)
+            },
+        ),
         "mvindex" => Definition::new(mvindex_types, mvindex),
-        "mvfind" => Definition::new(|types| json_types(types, 2, Integer), |args, _| {
-            let [values, pattern] = args else { return Ok(Val::Null) };
-            let regex = regex::RegexBuilder::new(pattern.text()).size_limit(1 << 20).build();
-            let regex = regex.map_err(|error| format!("[{}] is no regular expression: {error}", pattern.text()))?;
-            let at = elements(values).iter().position(|value| regex.is_match(&plain(value)));
-            Ok(at.map_or(Val::Null, |at| Val::Int(at as i64)))
-        }),
+        "mvfind" => Definition::new(
+            |types| json_types(types, 2, Integer),
+            |args, _| {
+                let [values, pattern] = args else { return Ok(Val::Null) };
+                let regex = regex::RegexBuilder::new(pattern.text()).size_limit(1 << 20).build();
+                let regex = regex
+                    .map_err(|error| format!("[{}] is no regular expression: {error}", pattern.text()))?;
+                let at = elements(values).iter().position(|value| regex.is_match(&plain(value)));
+                Ok(at.map_or(Val::Null, |at| Val::Int(at as i64)))
+            },
+        ),
         "mvzip" => Definition::new(mvzip_types, mvzip),
-        "split" => Definition::new(|types| json_types(types, 2, Array), |args, _| {
-            let [text, separator] = args else { return Ok(Val::Null) };
-            let parts: Vec<String> = match separator.text() {
-                "" => text.text().chars().map(String::from).collect(),
-                separator => text.text().split(separator).map(str::to_owned).collect(),
-            };
-            array_of(parts.into_iter().map(Value::String).collect())
-        }),
-        "mvcontains" => Definition::new(|types| json_types(types, 2, Boolean), |args, _| {
-            let [values, value] = args else { return Ok(Val::Null) };
-            let text = shown(value);
-            Ok(Val::Bool(elements(values).iter().any(|own| plain(own) == text)))
-        }),
+        "split" => Definition::new(
+            |types| json_types(types, 2, Array),
+            |args, _| {
+                let [text, separator] = args else { return Ok(Val::Null) };
+                let parts: Vec<String> = match separator.text() {
+                    "" => text.text().chars().map(String::from).collect(),
+                    separator => text.text().split(separator).map(str::to_owned).collect(),
+                };
+                array_of(parts.into_iter().map(Value::String).collect())
+            },
+        ),
+        "mvcontains" => Definition::new(
+            |types| json_types(types, 2, Boolean),
+            |args, _| {
+                let [values, value] = args else { return Ok(Val::Null) };
+                let text = shown(value);
+                Ok(Val::Bool(elements(values).iter().any(|own| plain(own) == text)))
+            },
+        ),
         _ => return None,
     })
 }
@@ -154,7 +183,8 @@ fn any_types_to_array(types: &[SqlType]) -> Option<(Vec<SqlType>, SqlType)> {
 
 fn mvindex_types(types: &[SqlType]) -> Option<(Vec<SqlType>, SqlType)> {
     let [values, first, rest @ ..] = types else { return None };
-    let fits = values.is_json() && first.is_integer() && rest.iter().all(|ty| ty.is_integer()) && rest.len() < 2;
+    let fits =
+        values.is_json() && first.is_integer() && rest.iter().all(|ty| ty.is_integer()) && rest.len() < 2;
     let ty = if rest.is_empty() { Keyword } else { Array };
     let mut wanted = vec![Long; types.len()];
     if let Some(own) = wanted.first_mut() {
@@ -320,7 +350,9 @@ fn mvzip<'a>(args: &[Val<'a>], _: Context) -> Answer<'a> {
     let [one, other, rest @ ..] = args else { return Ok(Val::Null) };
     let separator = rest.first().map_or(",", Val::text);
     let pairs = elements(one).into_iter().zip(elements(other));
-    array_of(pairs.map(|(one, other)| json!(format!("{}{separator}{}", plain(&one), plain(&other)))).collect())
+    array_of(
+        pairs.map(|(one, other)| json!(format!("{}{separator}{}", plain(&one), plain(&other)))).collect(),
+    )
 }
 
 #[cfg(test)]
@@ -341,7 +373,11 @@ mod tests {
             ("d.e", Some("true")),
             ("a.x", None),
         ] {
-            assert_eq!(run("json_path", &[text(), Val::str(path)]), expected.map_or(Val::Null, Val::str), "{path}");
+            assert_eq!(
+                run("json_path", &[text(), Val::str(path)]),
+                expected.map_or(Val::Null, Val::str),
+                "{path}"
+            );
         }
         let all = r#"{"a.b{}.c":["1","x"],"d.e":"true"}"#;
         assert_eq!(run("json_extract_all", &[text()]), Val::str(all));

@@ -20,9 +20,7 @@ enum Step {
 /// Finds a function.
 pub(super) fn find(name: &str) -> Option<Definition> {
     Some(match name {
-        "json_set" => Definition::new(pairs, |args, _| {
-            changed(args, |value, new| *value = new.clone())
-        }),
+        "json_set" => Definition::new(pairs, |args, _| changed(args, |value, new| *value = new.clone())),
         "json_append" => Definition::new(pairs, |args, _| {
             changed(args, |value, new| {
                 if let Value::Array(values) = value {
@@ -139,9 +137,18 @@ mod tests {
     fn values_of_paths_change() {
         let text = || Val::str(r#"{"a":[{"b":1},{"b":2}],"c":["x"]}"#);
         let path = |path: &'static str| Val::str(path);
-        assert_eq!(run("json_set", &[text(), path("a{}.b"), Val::Int(3)]), Val::str(r#"{"a":[{"b":3},{"b":3}],"c":["x"]}"#));
-        assert_eq!(run("json_delete", &[text(), path("a{0}.b")]), Val::str(r#"{"a":[{},{"b":2}],"c":["x"]}"#));
-        assert_eq!(run("json_append", &[text(), path("c"), Val::str("y")]), Val::str(r#"{"a":[{"b":1},{"b":2}],"c":["x","y"]}"#));
+        assert_eq!(
+            run("json_set", &[text(), path("a{}.b"), Val::Int(3)]),
+            Val::str(r#"{"a":[{"b":3},{"b":3}],"c":["x"]}"#)
+        );
+        assert_eq!(
+            run("json_delete", &[text(), path("a{0}.b")]),
+            Val::str(r#"{"a":[{},{"b":2}],"c":["x"]}"#)
+        );
+        assert_eq!(
+            run("json_append", &[text(), path("c"), Val::str("y")]),
+            Val::str(r#"{"a":[{"b":1},{"b":2}],"c":["x","y"]}"#)
+        );
         assert_eq!(
             run("json_extend", &[text(), path("c"), Val::str(r#"["y","z"]"#)]),
             Val::str(r#"{"a":[{"b":1},{"b":2}],"c":["x","y","z"]}"#)

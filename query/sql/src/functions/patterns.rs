@@ -18,30 +18,42 @@ const MAX_BYTES: usize = 1 << 20;
 /// Finds a function.
 pub(super) fn find(name: &str) -> Option<Definition> {
     Some(match name {
-        "regexp_match" => Definition::new(|types| texts(types, 2, Boolean), |args, _| {
-            let [text, pattern] = args else { return Ok(Val::Null) };
-            with_regex(pattern.text(), |regex| Ok(Val::Bool(regex.is_match(text.text()))))
-        }),
-        "regexp_replace" => Definition::new(|types| texts(types, 3, Keyword), |args, _| {
-            let [text, pattern, replacement] = args else { return Ok(Val::Null) };
-            let replacement = groups_by_number(replacement.text());
-            with_regex(pattern.text(), |regex| replaced(regex, text.text(), &replacement, usize::MAX))
-        }),
-        "parse_group" => Definition::with_nulls(|types| texts(types, 3, Keyword), |args, context| {
-            Ok(match rex_group(args, context)? {
-                Val::Null => Val::str(""),
-                found => found,
-            })
-        }),
+        "regexp_match" => Definition::new(
+            |types| texts(types, 2, Boolean),
+            |args, _| {
+                let [text, pattern] = args else { return Ok(Val::Null) };
+                with_regex(pattern.text(), |regex| Ok(Val::Bool(regex.is_match(text.text()))))
+            },
+        ),
+        "regexp_replace" => Definition::new(
+            |types| texts(types, 3, Keyword),
+            |args, _| {
+                let [text, pattern, replacement] = args else { return Ok(Val::Null) };
+                let replacement = groups_by_number(replacement.text());
+                with_regex(pattern.text(), |regex| replaced(regex, text.text(), &replacement, usize::MAX))
+            },
+        ),
+        "parse_group" => Definition::with_nulls(
+            |types| texts(types, 3, Keyword),
+            |args, context| {
+                Ok(match rex_group(args, context)? {
+                    Val::Null => Val::str(""),
+                    found => found,
+                })
+            },
+        ),
         "rex_group" => Definition::new(|types| texts(types, 3, Keyword), rex_group),
         "rex_groups" => Definition::new(rex_groups_types, rex_groups),
         "rex_offsets" => Definition::new(|types| texts(types, 2, Keyword), rex_offsets),
         "sed" => Definition::new(|types| texts(types, 2, Keyword), sed),
         "wildcard_replace" => Definition::new(|types| texts(types, 3, Keyword), wildcard_replace),
-        "like_exactly" => Definition::new(|types| texts(types, 2, Boolean), |args, _| {
-            let [text, pattern] = args else { return Ok(Val::Null) };
-            with_regex(&like_pattern(pattern.text()), |regex| Ok(Val::Bool(regex.is_match(text.text()))))
-        }),
+        "like_exactly" => Definition::new(
+            |types| texts(types, 2, Boolean),
+            |args, _| {
+                let [text, pattern] = args else { return Ok(Val::Null) };
+                with_regex(&like_pattern(pattern.text()), |regex| Ok(Val::Bool(regex.is_match(text.text()))))
+            },
+        ),
         _ => return None,
     })
 }
@@ -194,7 +206,9 @@ fn sed<'a>(args: &[Val<'a>], _: Context) -> Answer<'a> {
                 "" => 1,
                 "g" | "gi" | "ig" => usize::MAX,
                 "i" => 1,
-                number => return sed_nth(text.text(), (first, second), number.parse().map_err(|_| refused())?),
+                number => {
+                    return sed_nth(text.text(), (first, second), number.parse().map_err(|_| refused())?);
+                }
             };
             let pattern = if flags.contains('i') { format!("(?i){first}") } else { first.clone() };
             let replacement = groups_by_number(second);
@@ -206,7 +220,11 @@ fn sed<'a>(args: &[Val<'a>], _: Context) -> Answer<'a> {
                 return Err(refused());
             }
             let other = |letter: char| {
-                from.iter().position(|own| *own == letter).and_then(|at| to.get(at)).copied().unwrap_or(letter)
+                from.iter()
+                    .position(|own| *own == letter)
+                    .and_then(|at| to.get(at))
+                    .copied()
+                    .unwrap_or(letter)
             };
             Ok(Val::str(text.text().chars().map(other).collect::<String>()))
         }

@@ -116,9 +116,11 @@ impl Pipe {
             };
             self.order.iter().any(is_shadowed)
         };
-        let lost = self.groups.is_some() && self.order.iter().any(|key| {
-            key_column(self.columns.as_deref().unwrap_or_default(), &key.expr).is_none()
-        });
+        let lost = self.groups.is_some()
+            && self
+                .order
+                .iter()
+                .any(|key| key_column(self.columns.as_deref().unwrap_or_default(), &key.expr).is_none());
         if shadowed || lost {
             self.close(planner)?;
             self.columns(planner)?.retain(|column| column.visible);
@@ -186,7 +188,10 @@ impl Pipe {
     }
 
     /// Binds all columns as a relation, those that are hidden, too.
-    pub(crate) fn into_whole_relation(mut self, planner: &mut RelationPlanner<'_, '_>) -> Result<BoundRelation> {
+    pub(crate) fn into_whole_relation(
+        mut self,
+        planner: &mut RelationPlanner<'_, '_>,
+    ) -> Result<BoundRelation> {
         self.close(planner)?;
         match self.input {
             Input::Relation(relation) => Ok(*relation),
@@ -209,4 +214,3 @@ impl Pipe {
 pub(super) fn key_column(columns: &[PipeColumn], key: &ast::Expr) -> Option<usize> {
     columns.iter().position(|column| column.expr == *key)
 }
-

@@ -39,7 +39,8 @@ async fn people() -> Store {
         .await;
     let properties = json!({"city": keyword, "country": keyword});
     store.create("cities", &json!({"mappings": {"properties": properties}})).await;
-    let cities = [json!({"city": "Rome", "country": "Italy"}), json!({"city": "Bern", "country": "Switzerland"})];
+    let cities =
+        [json!({"city": "Rome", "country": "Italy"}), json!({"city": "Bern", "country": "Switzerland"})];
     store.index("cities", &cities).await;
     store
 }
@@ -132,7 +133,9 @@ async fn commands_keep_the_order_that_they_say_they_keep() {
         }
         let rows = answer["datarows"].as_array().unwrap();
         let numbers: Vec<i64> = rows.iter().filter_map(|row| row[0].as_i64()).collect();
-        if *effect == OrderEffect::Keeps && !(numbers.len() > 1 && numbers.is_sorted_by(|one, next| one >= next)) {
+        if *effect == OrderEffect::Keeps
+            && !(numbers.len() > 1 && numbers.is_sorted_by(|one, next| one >= next))
+        {
             failed.push(format!("{query}: {answer}"));
         }
     }
@@ -175,12 +178,24 @@ async fn every_scan_of_a_pipeline_keeps_the_rules_of_its_reader() {
 const EQUALS: &[(&str, &str)] = &[
     ("SELECT n FROM numbers LIMIT 10000", "source=numbers | fields n"),
     ("SELECT n FROM numbers WHERE n > 3 LIMIT 10000", "source=numbers | where n > 3 | fields n"),
-    ("SELECT n FROM numbers WHERE n > 3 AND n < 9 LIMIT 10000", "source=numbers | where n > 3 | where n < 9 | fields n"),
+    (
+        "SELECT n FROM numbers WHERE n > 3 AND n < 9 LIMIT 10000",
+        "source=numbers | where n > 3 | where n < 9 | fields n",
+    ),
     ("SELECT n FROM numbers ORDER BY n DESC LIMIT 5", "source=numbers | sort - n | head 5 | fields n"),
     ("SELECT n, n + 1 AS m FROM numbers LIMIT 10000", "source=numbers | eval m = n + 1 | fields n, m"),
-    ("SELECT n AS m FROM numbers WHERE n = 3 LIMIT 10000", "source=numbers | rename n as m | where m = 3 | fields m"),
-    ("SELECT COUNT(*) AS c, n FROM numbers GROUP BY n LIMIT 10000", "source=numbers | stats count() as c by n"),
-    ("SELECT SUM(n) AS s FROM numbers WHERE n < 7 LIMIT 10000", "source=numbers | where n < 7 | stats sum(n) as s"),
+    (
+        "SELECT n AS m FROM numbers WHERE n = 3 LIMIT 10000",
+        "source=numbers | rename n as m | where m = 3 | fields m",
+    ),
+    (
+        "SELECT COUNT(*) AS c, n FROM numbers GROUP BY n LIMIT 10000",
+        "source=numbers | stats count() as c by n",
+    ),
+    (
+        "SELECT SUM(n) AS s FROM numbers WHERE n < 7 LIMIT 10000",
+        "source=numbers | where n < 7 | stats sum(n) as s",
+    ),
     ("SELECT n FROM numbers LIMIT 3, 4", "source=numbers | head 4 from 3 | fields n"),
 ];
 

@@ -57,8 +57,10 @@ impl NaivePipeline {
                 let descending = random.random_bool(0.5);
                 let others = self.columns.iter().filter(|column| **column != name).cloned();
                 let keys: Vec<String> = [name.clone()].into_iter().chain(others).collect();
-                let shown: Vec<String> =
-                    keys.iter().map(|key| if descending { format!("- {key}") } else { key.clone() }).collect();
+                let shown: Vec<String> = keys
+                    .iter()
+                    .map(|key| if descending { format!("- {key}") } else { key.clone() })
+                    .collect();
                 self.text.push_str(&format!(" | sort {}", shown.join(", ")));
                 let key = |row: &Row| keys.iter().map(|key| Self::value(row, key)).collect::<Vec<_>>();
                 self.rows.sort_by(|one, other| match descending {
