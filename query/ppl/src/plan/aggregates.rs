@@ -38,7 +38,8 @@ pub(super) fn aggregate(
 ) -> Result<(String, ast::Expr)> {
     let name = name(call)?;
     let expr = planner.expression(&call.call, pipe)?;
-    Ok((name, limited_values(written(expr)?, planner.settings.values_limit)))
+    let expr = limited_values(written(expr)?, planner.settings.values_limit);
+    Ok((name, ordered(expr, pipe, planner)?))
 }
 
 /// Writes an aggregate with one that the binder knows.
@@ -62,6 +63,19 @@ pub(super) fn written(expr: ast::Expr) -> Result<ast::Expr> {
         }
         _ => expr,
     })
+}
+
+/// Has an aggregate that keeps values read the rows in the order in which they come.
+fn ordered(expr: ast::Expr, pipe: &mut Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<ast::Expr> {
+    let ast::Expr::Function(mut call) = expr else { return Ok(expr) };
+    if !pipe.order().is_empty() && matches!(name_of(&call).as_str(), "first" | "last" | "take" | "list") {
+        pipe.level(planner.sql)?;
+        let order = pipe.window_order(planner.sql)?;
+        if let ast::FunctionArguments::List(list) = &mut call.args {
+            list.clauses.push(ast::FunctionArgumentClause::OrderBy(order));
+        }
+    }
+    Ok(ast::Expr::Function(call))
 }
 
 /// Has `values` keep at most so many values; 0 are all.

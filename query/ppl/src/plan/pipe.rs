@@ -292,7 +292,7 @@ impl Pipe {
             (None, _) => Vec::new(),
         };
         let details = format!(
-            "can't resolve Symbol(namespace=FIELD_NAME, name={path}) in type env: field [{path}] not found"
+            "can't resolve Symbol(namespace=FIELD_NAME, name={path}) in type env: Field [{path}] not found."
         );
         LocatedError::suggest(SqlError::Semantic(details), super::nearest::nearest(path, &known))
     }
@@ -477,7 +477,8 @@ impl Pipe {
         self.columns(planner)?;
         let plain = |column: &PipeColumn| syntax::path(&column.expr).is_some_and(|path| path == column.name);
         let columns = self.columns.as_deref().unwrap_or_default();
-        if self.limit.is_some() || self.groups.is_some() || !columns.iter().all(plain) {
+        let is_plain = columns.iter().all(plain) && self.has_order_columns();
+        if self.limit.is_some() || self.groups.is_some() || !is_plain {
             self.close(planner)?;
         }
         Ok(())

@@ -139,7 +139,7 @@ fn fits(one: SqlType, other: SqlType) -> bool {
     one == other
         || one == SqlType::Undefined
         || other == SqlType::Undefined
-        || one.is_number() && other.is_number()
+        || one.is_number() && other.is_number() && one.is_integer() == other.is_integer()
         || one.is_string() && other.is_string()
         || one.is_temporal() && other.is_temporal()
 }

@@ -59,10 +59,23 @@ impl Binder<'_> {
             ))
         };
         let ignored = Some(NullTreatment::IgnoreNulls);
+        let mut rows = Vec::new();
+        if let ast::FunctionArguments::List(list) = &call.args {
+            for clause in &list.clauses {
+                let ast::FunctionArgumentClause::OrderBy(keys) = clause else {
+                    return unsupported(format!("[{clause}] in [{call}]"));
+                };
+                for key in keys {
+                    let bound = self.expr(&key.expr, scope, ExpressionContext::Row)?.single();
+                    let ascending = key.options.asc.unwrap_or(true);
+                    rows.push(SortExpr::new(bound.expr, ascending, key.options.nulls_first.unwrap_or(false)));
+                }
+            }
+        }
         match name {
             "first" | "last" => {
                 let function = if name == "first" { first_value_udaf() } else { last_value_udaf() };
-                let expr = aggregate(function, vec![value.expr.clone()], false, Vec::new(), ignored, filter);
+                let expr = aggregate(function, vec![value.expr.clone()], false, rows, ignored, filter);
                 Ok(Bound { shown: value.shown, ..Bound::new(expr, value.ty) })
             }
             "earliest" | "latest" => {
@@ -99,7 +112,7 @@ impl Binder<'_> {
                     _ => (SqlType::Keyword, functions::cast(&value, SqlType::Keyword)?),
                 };
                 let is_set = name == "values";
-                let order = if is_set { vec![SortExpr::new(expr.clone(), true, false)] } else { Vec::new() };
+                let order = if is_set { vec![SortExpr::new(expr.clone(), true, false)] } else { rows };
                 let present = expr.clone().is_not_null();
                 let filter = Some(filter.map_or(present.clone(), |filter| filter.and(present)));
                 let most = if is_set && rest.is_none() { usize::MAX } else { most };

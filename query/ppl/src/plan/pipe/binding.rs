@@ -39,6 +39,13 @@ impl Pipe {
             && self.conditions.is_empty()
             && (self.limit.is_none() && self.groups.is_none() && !self.windowed)
             && self.columns.iter().flatten().all(plain)
+            && self.has_order_columns()
+    }
+
+    /// Returns whether each key of the order is a column.
+    pub(super) fn has_order_columns(&self) -> bool {
+        let columns = self.columns.as_deref().unwrap_or_default();
+        self.order.iter().all(|key| key_column(columns, &key.expr).is_some())
     }
 
     /// Has each key of the order be a column.
