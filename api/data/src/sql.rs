@@ -1,4 +1,4 @@
-//! `_plugins/_sql` and `_sql`: the statement goes to the query service, which renders answers and refusals itself.
+//! `_plugins/_sql`, `_plugins/_ppl` and `_sql`: the statement goes to the query service, which renders answers and refusals itself.
 
 use crate::Api;
 use crate::error::Error;
@@ -14,12 +14,21 @@ pub(crate) enum StatementAction {
     Explanation,
     /// That a cursor is closed.
     Close,
+    /// The answer to a pipeline.
+    PipelineRows,
+    /// The plan of a pipeline.
+    PipelineExplanation,
     /// The answer to a statement in the dialect of Elasticsearch, or the next page of it.
     ElasticsearchRows,
     /// The search that such a statement is.
     Translation,
     /// That a cursor of such a statement is closed.
     ElasticsearchClose,
+}
+
+/// Returns the numbers of pipelines since the start.
+pub(crate) fn pipeline_stats(api: &Api) -> Response {
+    response(api.search.ppl_stats())
 }
 
 /// Runs a statement, and returns its answer.
@@ -30,6 +39,8 @@ pub(crate) async fn run(api: &Api, request: &mut Request, asked: StatementAction
     let outcome = match asked {
         StatementAction::Rows => service.sql(session, params, body).await,
         StatementAction::Explanation => service.explain_sql(session, params, body).await,
+        StatementAction::PipelineRows => service.ppl(session, params, body).await,
+        StatementAction::PipelineExplanation => service.explain_ppl(session, params, body).await,
         StatementAction::Close => service.close_sql(session, params, body.as_ref()),
         StatementAction::ElasticsearchRows => service.elasticsearch_sql(session, params, body).await?,
         StatementAction::Translation => service.translate_sql(session, params, body).await?,

@@ -24,8 +24,17 @@ fn failed(error: SqlError) -> Status {
         SqlError::TooLarge(_) => Code::ResourceExhausted,
         SqlError::Unread(_) => Code::DeadlineExceeded,
         SqlError::Query(_) => return of_query(error),
+        SqlError::Located(_) => return of_located(error),
     };
     status::new(code, &error.to_string())
+}
+
+/// Makes the status of an error at a place of a statement.
+fn of_located(error: SqlError) -> Status {
+    match error {
+        SqlError::Located(located) => failed(located.error),
+        other => status::internal(&other),
+    }
 }
 
 /// Makes the status of what a statement reads.

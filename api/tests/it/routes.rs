@@ -516,7 +516,8 @@ async fn documents_are_written_by_the_action_of_each() {
 
 #[test]
 fn deletions_by_query_and_statements_may_go_on_for_long() {
-    let ends = ["/_delete_by_query", "/*", "/_sql", "/_sql/_explain", "/_sql/translate"];
+    let ends =
+        ["/_delete_by_query", "/*", "/_ppl", "/_ppl/_explain", "/_sql", "/_sql/_explain", "/_sql/translate"];
     for spec in data_routes().specs().chain(management_routes().specs()).chain(console_routes().specs()) {
         let lasts = ends.iter().any(|end| spec.path.ends_with(end));
         assert_eq!(spec.action.lasts(), lasts, "{spec:?}");

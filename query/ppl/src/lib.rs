@@ -5,12 +5,14 @@
 //! those of sqlparser, so that the binder of SQL types them. A [`ParseError`] has the position, the expected tokens and the
 //! nearest name. [`reference`] lists every command, option and function; [`completions`] names the tokens at a cursor.
 
+pub mod answer;
 pub mod ast;
 pub mod command;
 mod completion;
 mod error;
 pub mod fuzzing;
 mod parser;
+pub mod plan;
 pub mod reference;
 mod suggestion;
 #[cfg(test)]

@@ -9,6 +9,7 @@ mod explain;
 mod field_caps;
 mod multi_search;
 mod point_in_time;
+mod ppl;
 mod read;
 mod scroll;
 mod search;
@@ -18,6 +19,7 @@ mod sql_elasticsearch;
 mod validate;
 
 pub use self::multi_search::MAX_SEARCHES;
+use self::ppl::PipelineCounters;
 pub use self::sql::TextParts;
 pub use self::sql_elasticsearch::TextPage;
 
@@ -135,6 +137,7 @@ pub struct SearchService {
     pub(crate) throttled: Throttled,
     timings: Arc<SearchTimings>,
     config: Config,
+    pipelines: Arc<PipelineCounters>,
     /// Visibility of documents by id for the engine, for as long as this service lives.
     _visibility: Option<Arc<dyn Visibility>>,
 }
@@ -200,6 +203,7 @@ impl SearchService {
             throttled: Throttled::default(),
             timings: Arc::default(),
             config,
+            pipelines: Arc::default(),
             _visibility: visibility,
         }
     }
@@ -222,6 +226,7 @@ impl SearchService {
             throttled: self.throttled.clone(),
             timings: Arc::clone(&self.timings),
             config: self.config.clone(),
+            pipelines: Arc::clone(&self.pipelines),
             _visibility: self._visibility.clone(),
         }
     }

@@ -11,7 +11,7 @@ use futures::future::BoxFuture;
 use millrace_engine::Session;
 use sqlparser::ast;
 
-use super::bind::OutColumn;
+use super::bind::{OutColumn, tables};
 use super::delete::may_delete;
 use super::error::Result;
 use super::export::{self, exported_schema};
@@ -66,7 +66,10 @@ impl Runner {
 
     /// Binds a statement without values.
     pub(super) async fn outline(&self, asked: &StatementRequest, bounds: Bounds) -> Result<Outline> {
-        let (statement, placeholders) = statement::counted(&asked.request.query)?;
+        let (statement, placeholders) = match &asked.request.statement {
+            Some(statement) => (Statement::Relational(Arc::clone(statement)), 0),
+            None => statement::counted(&asked.request.query)?,
+        };
         let (columns, mut found) = match statement {
             Statement::Query(query, names) => {
                 let (columns, found) = self.bound(asked, &query, &names).await?;
@@ -75,6 +78,10 @@ impl Runner {
             Statement::Delete(query) => {
                 may_delete(bounds)?;
                 (None, self.bound(asked, &query, &Names::default()).await?.1)
+            }
+            Statement::Relational(statement) => {
+                let prepared = self.prepare_relational(asked, statement.as_ref(), None).await?;
+                (Some(prepared.planned.columns), Vec::new())
             }
             Statement::ShowTables(_) => (Some(metadata::table_columns()), Vec::new()),
             Statement::DescribeTables(..) => (Some(metadata::field_columns()), Vec::new()),
@@ -91,7 +98,7 @@ impl Runner {
         query: &ast::Query,
         names: &Names,
     ) -> Result<(Vec<OutColumn>, Vec<Option<SqlType>>)> {
-        let snapshots = self.snapshots(&asked.session, query).await?;
+        let snapshots = self.snapshots(&asked.session, tables(query)).await?;
         let mut binder = self.binder(asked, &snapshots, names, &Parameters::Unbound);
         let planned = binder.query(query, None, 0)?;
         Ok((planned.columns, binder.inferred))

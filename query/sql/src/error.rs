@@ -31,6 +31,8 @@ pub enum SqlError {
     Unread(String),
     /// A read of the statement failed.
     Query(Error),
+    /// An error at a place of the statement.
+    Located(Box<LocatedError>),
 }
 
 impl fmt::Display for SqlError {
@@ -46,11 +48,48 @@ impl fmt::Display for SqlError {
             | Self::TooLarge(details)
             | Self::Unread(details) => f.write_str(details),
             Self::Query(error) => error.fmt(f),
+            Self::Located(located) => located.error.fmt(f),
         }
     }
 }
 
 impl std::error::Error for SqlError {}
+
+/// An error with its place in the text of a statement.
+#[derive(Debug)]
+pub struct LocatedError {
+    /// The error.
+    pub error: SqlError,
+    /// First byte of the part that is wrong, and the byte behind it.
+    pub span: (usize, usize),
+    /// Name that the user may have meant.
+    pub suggestion: Option<String>,
+    /// The tokens that may stand at the place.
+    pub expected: Vec<String>,
+}
+
+impl LocatedError {
+    /// Tells where an error is, unless it is told already.
+    pub fn locate(error: SqlError, start: usize, end: usize) -> SqlError {
+        match error {
+            SqlError::Located(located) if located.span == (0, 0) => {
+                SqlError::Located(Box::new(Self { span: (start, end), ..*located }))
+            }
+            SqlError::Located(_) => error,
+            error => SqlError::Located(Box::new(Self {
+                error,
+                span: (start, end),
+                suggestion: None,
+                expected: Vec::new(),
+            })),
+        }
+    }
+
+    /// Suggests a name with an error whose place is not told yet.
+    pub fn suggest(error: SqlError, suggestion: Option<String>) -> SqlError {
+        SqlError::Located(Box::new(Self { error, span: (0, 0), suggestion, expected: Vec::new() }))
+    }
+}
 
 impl From<Error> for SqlError {
     fn from(error: Error) -> Self {
@@ -108,7 +147,7 @@ impl From<datafusion::error::DataFusionError> for SqlError {
 
 impl SqlError {
     /// Makes the refusal of a name that no source has.
-    pub(crate) fn unknown_field(name: &str) -> Self {
+    pub fn unknown_field(name: &str) -> Self {
         Self::Semantic(format!("can't resolve Symbol(namespace=FIELD_NAME, name={name}) in type env"))
     }
 
@@ -116,6 +155,7 @@ impl SqlError {
     pub fn status(&self) -> u16 {
         match self {
             Self::Query(error) => error.status(),
+            Self::Located(located) => located.error.status(),
             Self::Unread(_) => 408,
             _ => 400,
         }
@@ -124,6 +164,7 @@ impl SqlError {
     /// Renders the body of the answer.
     pub fn to_body(&self) -> Value {
         let (reason, kind, details) = match self {
+            Self::Located(located) => return located.error.to_body(),
             Self::Syntax(details) => {
                 ("Invalid SQL query".to_owned(), "SyntaxCheckException", details.clone())
             }

@@ -35,6 +35,7 @@ pub mod page;
 pub mod parameters;
 mod push;
 mod pushdown;
+pub mod relational;
 pub mod request;
 mod rights;
 mod rows;

@@ -1,9 +1,12 @@
 //! The body of a request: the statement and what goes with it.
 
+use std::sync::Arc;
+
 use serde_json::Value;
 
 use super::error::{Result, SqlError};
 use super::parameters::Parameters;
+use super::relational::RelationalStatement;
 
 /// Most rows of a page.
 const MAX_FETCH: usize = 10_000;
@@ -33,6 +36,8 @@ pub struct SqlRequest {
     pub fetch_size: Option<usize>,
     /// Cursor of an earlier answer to read on; then there is no statement.
     pub cursor: Option<String>,
+    /// The statement where it is one of another language.
+    pub statement: Option<Arc<dyn RelationalStatement>>,
 }
 
 impl SqlRequest {

@@ -48,6 +48,7 @@ use super::native::{self, NativeSearch};
 use super::node_rewriter::NodeRewriter;
 use super::page::Page;
 use super::parameters::Parameters;
+use super::relational::{PlannedRelation, RelationPlanner, RelationalStatement};
 use super::request::SqlRequest;
 use super::rights::{AccessWatch, ReadIndices};
 use super::rows::{RowSlice, Rows};
@@ -210,6 +211,14 @@ impl Runner {
         })
     }
 
+    /// Computes on the threads of short jobs.
+    ///
+    /// # Errors
+    /// The threads have ended.
+    pub async fn compute<T: Send + 'static>(&self, job: impl FnOnce() -> T + Send + 'static) -> Result<T> {
+        Ok(self.compute.run(move || Ok::<_, Error>(job())).await?)
+    }
+
     /// Makes a statement of a request.
     pub(super) fn asked(&self, session: &Session, request: SqlRequest, now_ms: i64) -> StatementRequest {
         let work = QueryContext::new(&self.state.runtime_env().memory_pool);
@@ -255,6 +264,11 @@ impl Runner {
                 let rows = self.rows(&prepared, counted).await?;
                 return Ok(Answer::of_query(prepared, rows));
             }
+            Statement::Relational(statement) => {
+                let prepared = self.prepare_relational(asked, statement.as_ref(), bounds.rows).await?;
+                let rows = self.rows(&prepared, counted).await?;
+                return Ok(Answer::of_query(prepared, rows));
+            }
             Statement::Delete(query) => self.delete(asked, &query, bounds).await?,
             Statement::ShowTables(pattern) => metadata::tables(&asked.session, CLUSTER, &pattern)?,
             Statement::DescribeTables(pattern, of) => {
@@ -281,13 +295,16 @@ impl Runner {
     }
 
     async fn explained(self, asked: StatementRequest, rows: Option<usize>) -> Result<Value> {
-        let SqlRequest { query, parameters, .. } = &asked.request;
-        let (query, names, rows) = match statement::parse_with(query, parameters)? {
-            Statement::Query(query, names) => (query, names, rows),
-            Statement::Delete(query) => (query, Names::default(), Some(DELETED_AT_A_TIME)),
+        let ReadyStatement { planned, pushed, .. } = match statement::parse_request(&asked.request)? {
+            Statement::Query(query, names) => self.prepare(&asked, &query, &names, rows).await?,
+            Statement::Delete(query) => {
+                self.prepare(&asked, &query, &Names::default(), Some(DELETED_AT_A_TIME)).await?
+            }
+            Statement::Relational(statement) => {
+                self.prepare_relational(&asked, statement.as_ref(), rows).await?
+            }
             _ => return Err(SqlError::Unsupported("only queries can be explained".to_owned())),
         };
-        let ReadyStatement { planned, pushed, .. } = self.prepare(&asked, &query, &names, rows).await?;
         let optimized = self.state.optimize(&planned.plan)?;
         let physical =
             self.state.query_planner().create_physical_plan(&optimized, self.state.as_ref()).await?;
@@ -343,7 +360,7 @@ impl Runner {
     ) -> Result<ReadyStatement> {
         let work = &asked.work;
         let stop = work.until_dropped();
-        let snapshots = self.snapshots(&asked.session, query).await?;
+        let snapshots = self.snapshots(&asked.session, tables(query)).await?;
         asked.read.add(snapshots.values());
         let filters = self.filters(asked, &snapshots).await?;
         let mut binder = self.binder(asked, &snapshots, names, &asked.request.parameters);
@@ -355,15 +372,38 @@ impl Runner {
         Ok(ReadyStatement { planned, handles, stop, work: work.clone(), pushed, snapshots })
     }
 
-    /// Takes snapshots of what a query names.
+    /// Pins the indices of a statement of another language and plans it; `rows` are answered at most.
+    pub(super) async fn prepare_relational(
+        &self,
+        asked: &StatementRequest,
+        statement: &dyn RelationalStatement,
+        rows: Option<usize>,
+    ) -> Result<ReadyStatement> {
+        let work = &asked.work;
+        let stop = work.until_dropped();
+        let snapshots = self.snapshots(&asked.session, statement.index_expressions()).await?;
+        asked.read.add(snapshots.values());
+        let filters = self.filters(asked, &snapshots).await?;
+        let names = Names::default();
+        let mut binder = self.binder(asked, &snapshots, &names, &asked.request.parameters);
+        binder.filters = filters;
+        binder.scores = statement.names_score();
+        let PlannedRelation(mut planned) = statement.plan(&mut RelationPlanner::new(&mut binder), rows)?;
+        planned.plan = at_work(planned.plan, work)?;
+        let (handles, pushed) = (binder.handles, binder.pushed);
+        let snapshots = snapshots.into_values().collect();
+        Ok(ReadyStatement { planned, handles, stop, work: work.clone(), pushed, snapshots })
+    }
+
+    /// Takes snapshots of index expressions.
     pub(super) async fn snapshots(
         &self,
         session: &Session,
-        query: &ast::Query,
+        expressions: Vec<String>,
     ) -> Result<HashMap<String, Arc<TableSnapshot>>> {
         let scope = pinned();
         let mut snapshots: HashMap<String, Arc<TableSnapshot>> = HashMap::new();
-        for name in tables(query) {
+        for name in expressions {
             if let Entry::Vacant(place) = snapshots.entry(name) {
                 let snapshot = target::pin(session, place.key(), &scope).await?;
                 place.insert(Arc::new(snapshot));

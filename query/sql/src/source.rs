@@ -287,7 +287,7 @@ pub(crate) fn unqualified<'p>(sources: &[Source], path: &'p str) -> &'p str {
 }
 
 /// Looks a path up in each index.
-fn column_of(snapshot: &TableSnapshot, path: &str) -> Result<Option<SqlColumn>> {
+pub(crate) fn column_of(snapshot: &TableSnapshot, path: &str) -> Result<Option<SqlColumn>> {
     let mut ty: Option<SqlType> = None;
     let mut list = false;
     let mut sources = Vec::with_capacity(snapshot.indices.len());

@@ -5,6 +5,8 @@
 //! strings get the value that OpenSearch gives them (a doubled quote is one, a backslash stays). What
 //! the user wrote for each output column is cut out of the text here, because the tree prints another.
 
+use std::sync::Arc;
+
 use sqlparser::ast::{Delete, FromTable, Query, SetExpr, Statement as Ast, TableFactor};
 use sqlparser::keywords::Keyword;
 use sqlparser::parser::{Parser, ParserError};
@@ -16,6 +18,7 @@ use self::time_buckets::replace_time_buckets;
 use super::dialect::OpenSearchDialect;
 use super::error::{Result, SqlError};
 use super::parameters::Parameters;
+use super::relational::RelationalStatement;
 use super::request::{SqlDialect, SqlRequest};
 
 mod depth;
@@ -44,6 +47,8 @@ pub(crate) enum Statement {
     DescribeTables(String, Option<String>),
     /// A statement about metadata in the dialect of Elasticsearch.
     Show(ShowStatement),
+    /// A statement of another language.
+    Relational(Arc<dyn RelationalStatement>),
 }
 
 /// Parses one statement.
@@ -53,6 +58,9 @@ pub(crate) fn parse(text: &str) -> Result<Statement> {
 
 /// Parses the statement of a request in its dialect.
 pub(crate) fn parse_request(request: &SqlRequest) -> Result<Statement> {
+    if let Some(statement) = &request.statement {
+        return Ok(Statement::Relational(Arc::clone(statement)));
+    }
     with_parameters(counted_in(&request.query, request.dialect)?, &request.parameters)
 }
 

@@ -111,7 +111,7 @@ impl SqlType {
     }
 
     /// Returns the name in messages and of `typeof`, where strings are strings.
-    pub(crate) fn general_name(self) -> &'static str {
+    pub fn general_name(self) -> &'static str {
         match self {
             Self::Undefined => "UNDEFINED",
             Self::Byte => "BYTE",
@@ -166,27 +166,27 @@ impl SqlType {
     }
 
     /// Returns whether values are integers.
-    pub(crate) fn is_integer(self) -> bool {
+    pub fn is_integer(self) -> bool {
         matches!(self, Self::Byte | Self::Short | Self::Integer | Self::Long | Self::UnsignedLong)
     }
 
     /// Returns whether values are numbers.
-    pub(crate) fn is_number(self) -> bool {
+    pub fn is_number(self) -> bool {
         self.is_integer() || matches!(self, Self::Float | Self::Double)
     }
 
     /// Returns whether values are strings that can be compared as such.
-    pub(crate) fn is_string(self) -> bool {
+    pub fn is_string(self) -> bool {
         matches!(self, Self::Keyword | Self::Text)
     }
 
     /// Returns whether values are dates, times or timestamps.
-    pub(crate) fn is_temporal(self) -> bool {
+    pub fn is_temporal(self) -> bool {
         matches!(self, Self::Date | Self::Time | Self::Timestamp(_))
     }
 
     /// Returns whether values are held as the text of a JSON value.
-    pub(crate) fn is_json(self) -> bool {
+    pub fn is_json(self) -> bool {
         matches!(self, Self::Object | Self::Nested | Self::Array | Self::GeoPoint)
     }
 

@@ -48,7 +48,7 @@ pub(crate) async fn put_settings(api: &Api, request: &mut Request) -> Result<Res
 }
 
 /// Families of the settings that `_plugins/_query/settings` sets.
-const QUERY_SETTINGS: [&str; 3] = ["plugins.sql.", "plugins.ppl.", "plugins.query."];
+const QUERY_SETTINGS: [&str; 4] = ["plugins.sql.", "plugins.ppl.", "plugins.query.", "plugins.calcite."];
 
 /// Answers `_plugins/_query/settings`: `_cluster/settings` for the settings of SQL and PPL.
 pub(crate) async fn put_query_settings(api: &Api, request: &mut Request) -> Result<Response, Error> {

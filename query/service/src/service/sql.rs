@@ -327,11 +327,11 @@ impl SearchService {
         text.and_then(|text| json::parse_time(SETTING, &text).ok().flatten()).unwrap_or(CURSOR_LIFE_MS)
     }
 
-    fn setting(&self, name: &str) -> Option<String> {
+    pub(super) fn setting(&self, name: &str) -> Option<String> {
         json::text(&self.engine.metadata().cluster_setting(name)?)
     }
 
-    fn number(&self, name: &str) -> Option<usize> {
+    pub(super) fn number(&self, name: &str) -> Option<usize> {
         self.setting(name)?.parse().ok()
     }
 
@@ -386,7 +386,7 @@ pub(super) struct CursorPage {
 pub struct TextParts(BoxStream<'static, Result<Bytes, SqlError>>);
 
 impl TextParts {
-    fn new(first: Bytes, rest: LineParts) -> Self {
+    pub(super) fn new(first: Bytes, rest: LineParts) -> Self {
         Self(stream::once(async { Ok(first) }).chain(rest).boxed())
     }
 }
@@ -421,7 +421,9 @@ fn refused(session: &Session, error: &SqlError) -> Outcome {
 
 /// Takes note of an error of the store: the reader of the answer does not know it any more.
 pub(super) fn note(session: &Session, error: &SqlError) {
-    if let SqlError::Query(Error::Storage(error)) = error {
-        session.refusals().note(error);
+    match error {
+        SqlError::Query(Error::Storage(error)) => session.refusals().note(error),
+        SqlError::Located(located) => note(session, &located.error),
+        _ => {}
     }
 }

@@ -22,6 +22,7 @@ mod many_rows;
 mod metadata_fields;
 mod nested;
 mod ordered_buckets;
+mod ppl;
 mod property;
 mod query_strings;
 mod repeated_texts;

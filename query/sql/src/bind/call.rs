@@ -13,6 +13,7 @@ use datafusion::logical_expr::{AggregateUDF, Case, Expr, SortExpr, lit};
 use sqlparser::ast;
 
 use super::case::result_type;
+use super::collection::is_collection;
 use super::condition::null_test;
 use super::percentile::is_percentile;
 use super::{Binder, Bound, ExpressionContext, Scope, literal, unsupported};
@@ -132,6 +133,9 @@ impl Binder<'_> {
                 return Err(SqlError::Semantic(format!("aggregate function [{name}] cannot be used here")));
             }
             return self.aggregate(aggregate, call, scope);
+        }
+        if is_collection(&name) && place != ExpressionContext::Row {
+            return self.collection(&name, call, scope);
         }
         if is_percentile(&name) && place != ExpressionContext::Row {
             return self.percentile(call, None, scope);

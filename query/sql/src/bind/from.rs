@@ -206,7 +206,7 @@ impl Binder<'_> {
     fn source(&mut self, factor: &ast::TableFactor, depth: usize) -> Result<Source> {
         let qualifier = format!("t{}", self.next_source);
         self.next_source += 1;
-        if self.next_source > MAX_SOURCES {
+        if self.next_source - self.steps > MAX_SOURCES {
             return Err(too_many_sources());
         }
         match factor {

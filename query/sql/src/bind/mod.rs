@@ -4,12 +4,13 @@
 //! [`select`] binds a SELECT, [`from`] its sources and conditions, [`output`] its columns; [`select_builder`] makes the plan above them, with
 //! [`grouping`] its groups, and [`grouping_sets`] those of ROLLUP and the like; [`relation`] makes relations of queries: those of WITH, VALUES and set operations; [`subquery`] joins the
 //! subqueries of expressions; [`tables`] finds the indices that a statement names.
-//! [`expr`] binds expressions ([`comparison`], [`condition`], [`arithmetic`], [`case`]), [`call`] calls of functions, [`window`] those over windows, [`percentile`] one of both, [`relevance`] the
+//! [`expr`] binds expressions ([`comparison`], [`condition`], [`arithmetic`], [`case`]), [`call`] calls of functions, [`window`] those over windows, [`percentile`] one of both, [`collection`] aggregates that keep values, [`relevance`] the
 //! functions that the inverted index answers; [`parameter`] finds the types of parameters without values. A [`Bound`] carries beside the expression what the index could answer in its place ([`PushedPredicate`]).
 
 mod arithmetic;
 mod call;
 mod case;
+mod collection;
 mod comparison;
 mod condition;
 mod expr;
@@ -40,7 +41,8 @@ use millrace_dsl::query::Query;
 use millrace_matching::table::{ScanHandle, TableSnapshot};
 use sqlparser::ast;
 
-pub(crate) use self::output::OutColumn;
+pub use self::output::OutColumn;
+pub(crate) use self::relation::Relation;
 pub(crate) use self::select::{PlannedQuery, Total};
 pub(crate) use self::tables::tables;
 use millrace_work::QueryContext;
@@ -199,6 +201,8 @@ pub(crate) struct Binder<'a> {
     repeated: usize,
     /// Nodes of the plans of subqueries and of queries of WITH, where they are used.
     used_nodes: usize,
+    /// Sources that are steps of a statement of another language.
+    steps: usize,
 }
 
 /// Scope in which expressions of one SELECT are bound.
@@ -276,6 +280,7 @@ impl<'a> Binder<'a> {
             subqueries: Vec::new(),
             repeated: 0,
             used_nodes: 0,
+            steps: 0,
         }
     }
 

@@ -36,11 +36,11 @@ const NUMBER: &str = "n";
 
 /// A plan with its columns.
 #[derive(Clone, Debug)]
-pub(super) struct Relation {
-    pub(super) plan: LogicalPlan,
-    pub(super) columns: Vec<OutColumn>,
+pub(crate) struct Relation {
+    pub(crate) plan: LogicalPlan,
+    pub(crate) columns: Vec<OutColumn>,
     /// The order of its rows, by its columns.
-    pub(super) order: Vec<SortExpr>,
+    pub(crate) order: Vec<SortExpr>,
 }
 
 /// A query of WITH.
@@ -48,6 +48,8 @@ pub(super) struct Relation {
 pub(super) struct NamedRelation {
     name: String,
     relation: Relation,
+    /// `true` for a step of a statement of another language, which one query reads.
+    step: bool,
 }
 
 /// Refers to a column of a relation.
@@ -57,7 +59,7 @@ pub(super) fn output(at: usize) -> Expr {
 
 impl Relation {
     /// Takes over a query that stands where it cannot name columns of the queries around it.
-    pub(super) fn new(planned: PlannedQuery, what: &str) -> Result<Self> {
+    pub(crate) fn new(planned: PlannedQuery, what: &str) -> Result<Self> {
         match planned.correlation.is_empty() {
             true => Ok(Self { plan: planned.plan, columns: planned.columns, order: planned.order }),
             false => unsupported(format!("{what} that names columns of a query around it")),
@@ -215,8 +217,17 @@ impl Binder<'_> {
     /// Finds a query of WITH by its name.
     pub(super) fn named_relation(&mut self, name: &str) -> Result<Option<Relation>> {
         let Some(named) = self.named.iter().rev().find(|named| named.name == name) else { return Ok(None) };
-        use_plan(&named.relation.plan, &mut self.used_nodes)?;
+        if named.step {
+            self.steps += 1;
+        } else {
+            use_plan(&named.relation.plan, &mut self.used_nodes)?;
+        }
         Ok(Some(named.relation.clone()))
+    }
+
+    /// Names a relation for queries that are bound later.
+    pub(crate) fn define(&mut self, name: String, relation: Relation) {
+        self.named.push(NamedRelation { name, relation, step: true });
     }
 
     /// Returns the first name of a list such as `a, b` that a query of WITH has.
@@ -244,7 +255,7 @@ impl Binder<'_> {
                 let node = Arc::new(Shared::new(relation.plan));
                 relation.plan = LogicalPlan::Extension(Extension { node });
             }
-            self.named.push(NamedRelation { name, relation });
+            self.named.push(NamedRelation { name, relation, step: false });
         }
         Ok(())
     }
@@ -283,6 +294,7 @@ impl Binder<'_> {
         self.named.push(NamedRelation {
             name: name.clone(),
             relation: Relation { plan, columns, order: Vec::new() },
+            step: false,
         });
         let next = self.set_expr(right, depth + 1);
         self.named.pop();

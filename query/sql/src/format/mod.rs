@@ -5,7 +5,7 @@ mod elasticsearch;
 mod hits;
 mod jdbc;
 mod lines;
-pub(super) mod value;
+pub(crate) mod value;
 
 use std::sync::Arc;
 

@@ -13,7 +13,7 @@ use crate::functions::time;
 use crate::types::SqlType;
 
 /// Writes a value as JSON.
-pub(super) fn json(array: &ArrayRef, row: usize, ty: SqlType, out: &mut String) {
+pub(crate) fn json(array: &ArrayRef, row: usize, ty: SqlType, out: &mut String) {
     if array.is_null(row) || *array.data_type() == DataType::Null {
         out.push_str("null");
         return;

@@ -5,10 +5,16 @@
 //! returns, and computes one row ([`row`]).
 
 pub(crate) mod address;
+mod buckets;
+mod conversions;
 mod dates;
 pub(crate) mod distinct;
 mod integers;
+mod json;
+mod json_changes;
+pub(crate) mod lists;
 mod math;
+mod patterns;
 pub(crate) mod row;
 pub(crate) mod sliding;
 mod str_to_date;
@@ -72,7 +78,14 @@ const DATETIMES: &[&str] = &[
 
 fn find(name: &str) -> Option<Definition> {
     let lower = name.to_ascii_lowercase();
-    math::find(&lower).or_else(|| text::find(&lower)).or_else(|| dates::find(&lower))
+    math::find(&lower)
+        .or_else(|| text::find(&lower))
+        .or_else(|| dates::find(&lower))
+        .or_else(|| buckets::find(&lower))
+        .or_else(|| patterns::find(&lower))
+        .or_else(|| conversions::find(&lower))
+        .or_else(|| json::find(&lower))
+        .or_else(|| json_changes::find(&lower))
 }
 
 /// Looks a function up by its name.

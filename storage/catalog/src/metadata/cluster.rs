@@ -45,6 +45,13 @@ const KNOWN: &[(&str, Kind, &str)] = &[
     ("plugins.sql.cursor.keep_alive", Time, "1m"),
     ("plugins.sql.cursor.fetch_size", Int(0, i32::MAX as i64), "1000"),
     ("plugins.ppl.enabled", Bool, "true"),
+    ("plugins.ppl.query.timeout", Time, "300s"),
+    ("plugins.ppl.subsearch.maxout", Int(0, i32::MAX as i64), "10000"),
+    ("plugins.ppl.join.subsearch_maxout", Int(0, i32::MAX as i64), "50000"),
+    ("plugins.ppl.values.max.limit", Int(0, i32::MAX as i64), "0"),
+    ("plugins.ppl.rex.max_match.limit", Int(0, i32::MAX as i64), "10"),
+    ("plugins.ppl.syntax.legacy.preferred", Bool, "true"),
+    ("plugins.calcite.enabled", Bool, "true"),
     ("plugins.query.size_limit", Int(0, i32::MAX as i64), "200"),
     ("plugins.query.memory_limit", Kind::BytesOrPercent, "85%"),
 ];

@@ -1,0 +1,30 @@
+//! `stats`: aggregates of groups, a row for each. It destroys the order.
+
+use millrace_sql::error::Result;
+
+use super::aggregates::{aggregate, grouping_keys};
+use super::pipe::Pipe;
+use super::{Planner, syntax};
+use crate::command::StatsCommand;
+
+/// Plans the command.
+pub(super) fn plan(
+    command: &StatsCommand,
+    mut pipe: Pipe,
+    planner: &mut Planner<'_, '_, '_>,
+) -> Result<Pipe> {
+    let mut aggregates = Vec::with_capacity(command.aggregates.len());
+    for call in &command.aggregates {
+        aggregates.push(aggregate(call, &mut pipe, planner)?);
+    }
+    let keys = grouping_keys(command.by.as_ref(), &mut pipe, planner)?;
+    let is_nullable = command.bucket_nullable.unwrap_or(planner.settings.legacy_syntax);
+    for key in &keys {
+        if !is_nullable || key.is_time_span {
+            pipe.filter(syntax::is_not_null(key.field.clone()), planner.sql)?;
+        }
+    }
+    let keys = keys.into_iter().map(|key| (key.name, key.expr)).collect();
+    pipe.aggregate(aggregates, keys, planner.sql)?;
+    Ok(pipe)
+}

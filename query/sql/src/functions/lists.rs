@@ -1,0 +1,122 @@
+//! Lists of values as the text of a JSON array, and the elements of such a text.
+
+use std::sync::Arc;
+
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListBuilder, StringViewBuilder};
+use datafusion::arrow::datatypes::{DataType, Field};
+use datafusion::common::{Result as PlanResult, exec_err};
+use datafusion::logical_expr::{
+    ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
+};
+use serde_json::Value;
+
+use crate::format::value;
+use crate::types::SqlType;
+
+/// Writes lists as JSON.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct ListAsJson {
+    ty: SqlType,
+    /// Most values of a list that are written.
+    most: usize,
+    signature: Signature,
+}
+
+/// Writes the first values of a list of a type as JSON; an absent list is an empty one.
+pub(crate) fn as_json(list: Expr, ty: SqlType, most: usize) -> Expr {
+    let signature = Signature::any(1, Volatility::Immutable);
+    ScalarUDF::from(ListAsJson { ty, most, signature }).call(vec![list])
+}
+
+impl ScalarUDFImpl for ListAsJson {
+    fn name(&self) -> &str {
+        "list_as_json"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
+        Ok(DataType::Utf8View)
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
+        let [array] = arrays.as_slice() else { return exec_err!("a list is one argument") };
+        let Some(lists) = array.as_list_opt::<i32>() else { return exec_err!("the argument is no list") };
+        let mut out = StringViewBuilder::with_capacity(lists.len());
+        let mut text = String::new();
+        for row in 0..lists.len() {
+            text.clear();
+            text.push('[');
+            if !lists.is_null(row) {
+                let values: ArrayRef = lists.value(row);
+                for at in 0..values.len().min(self.most) {
+                    if at > 0 {
+                        text.push(',');
+                    }
+                    value::json(&values, at, self.ty, &mut text);
+                }
+            }
+            text.push(']');
+            out.append_value(&text);
+        }
+        Ok(ColumnarValue::Array(Arc::new(out.finish())))
+    }
+}
+
+/// Reads the elements of arrays.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct JsonElements {
+    /// Most elements of an array that are read.
+    most: usize,
+    signature: Signature,
+}
+
+/// Lists the first elements of a text that is a JSON array, each as the text of its JSON; another value is one element.
+pub(crate) fn elements(array: Expr, most: usize) -> Expr {
+    let signature = Signature::any(1, Volatility::Immutable);
+    ScalarUDF::from(JsonElements { most, signature }).call(vec![array])
+}
+
+impl ScalarUDFImpl for JsonElements {
+    fn name(&self) -> &str {
+        "json_elements"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
+        Ok(DataType::List(Arc::new(Field::new_list_field(DataType::Utf8View, true))))
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
+        let [array] = arrays.as_slice() else { return exec_err!("an array is one argument") };
+        let Some(texts) = array.as_string_view_opt() else { return exec_err!("the argument is no text") };
+        let mut out = ListBuilder::new(StringViewBuilder::new());
+        for text in texts {
+            match text.map(serde_json::from_str::<Value>) {
+                None => out.append_null(),
+                Some(Ok(Value::Array(values))) => {
+                    for value in values.iter().take(self.most) {
+                        match value {
+                            Value::Null => out.values().append_null(),
+                            value => out.values().append_value(value.to_string()),
+                        }
+                    }
+                    out.append(true);
+                }
+                Some(Ok(value)) => {
+                    out.values().append_value(value.to_string());
+                    out.append(true);
+                }
+                Some(Err(_)) => out.append_null(),
+            }
+        }
+        Ok(ColumnarValue::Array(Arc::new(out.finish())))
+    }
+}

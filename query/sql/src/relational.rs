@@ -1,0 +1,210 @@
+//! The interface for statements of other languages that are planned as relations, as SQL's are.
+//!
+//! A [`RelationalStatement`] is handed to [`Runner`](super::run::Runner) within a request. Rights, memory, stops, formats and
+//! explanations are those of SQL. It builds its plan by a [`RelationPlanner`]: each step is a query of SQL's syntax tree over the
+//! relations before it, so that names, types, nulls and functions mean the same in both languages.
+
+use std::collections::HashMap;
+use std::fmt;
+use std::sync::Arc;
+
+use datafusion::common::Column;
+use datafusion::logical_expr::{Expr, Extension, LogicalPlan, LogicalPlanBuilder};
+use millrace_matching::table::TableSnapshot;
+use sqlparser::ast;
+
+use super::bind::Binder;
+pub use super::bind::OutColumn;
+use super::bind::{PlannedQuery, Relation};
+use super::error::{Result, SqlError};
+use super::functions::lists;
+use super::shared::Shared;
+use super::source::{self, IndexSource};
+pub use super::types::SqlType;
+
+/// Beginning of the names of relations that no statement spells out: an identifier of a user holds no such character.
+const RESERVED: char = '\u{1}';
+
+/// A statement of another language.
+pub trait RelationalStatement: fmt::Debug + Send + Sync {
+    /// Lists the index expressions that the statement reads.
+    fn index_expressions(&self) -> Vec<String>;
+
+    /// Returns whether the statement may name scores.
+    fn names_score(&self) -> bool;
+
+    /// Plans the statement; `rows` are answered at most.
+    ///
+    /// # Errors
+    /// Those of the statement before it runs.
+    fn plan(&self, planner: &mut RelationPlanner<'_, '_>, rows: Option<usize>) -> Result<PlannedRelation>;
+}
+
+/// The plan of a statement, ready to run.
+#[derive(Debug)]
+pub struct PlannedRelation(pub(super) PlannedQuery);
+
+impl PlannedRelation {
+    /// Lists the output columns.
+    pub fn columns(&self) -> &[OutColumn] {
+        &self.0.columns
+    }
+
+    /// Returns the output columns to rename them.
+    pub fn columns_mut(&mut self) -> &mut [OutColumn] {
+        &mut self.0.columns
+    }
+}
+
+/// The relation of a step of a statement: a plan with named and typed columns.
+#[derive(Clone, Debug)]
+pub struct BoundRelation(Relation);
+
+/// Type of a field of an index expression.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FieldSummary {
+    /// Type of its values.
+    pub ty: SqlType,
+    /// `true` if it holds several values.
+    pub list: bool,
+}
+
+/// Binds the queries that the steps of a statement are.
+#[derive(Debug)]
+pub struct RelationPlanner<'b, 'a> {
+    binder: &'b mut Binder<'a>,
+    next_relation: usize,
+}
+
+impl<'b, 'a> RelationPlanner<'b, 'a> {
+    pub(super) fn new(binder: &'b mut Binder<'a>) -> Self {
+        Self { binder, next_relation: 0 }
+    }
+
+    fn snapshot(&self, expression: &str) -> Option<&Arc<TableSnapshot>> {
+        let snapshots: &HashMap<_, _> = self.binder.snapshots;
+        snapshots.get(expression)
+    }
+
+    /// Lists the top-level fields of an index expression of the statement.
+    pub fn top_level_fields(&self, expression: &str) -> Vec<String> {
+        let Some(snapshot) = self.snapshot(expression) else { return Vec::new() };
+        IndexSource::new(expression.to_owned(), Arc::clone(snapshot)).top_level()
+    }
+
+    /// Lists the paths of all fields of an index expression, without those below other fields.
+    pub fn field_paths(&self, expression: &str) -> Vec<String> {
+        let Some(snapshot) = self.snapshot(expression) else { return Vec::new() };
+        let mut paths: Vec<String> = Vec::new();
+        for index in &snapshot.indices {
+            let leaves = index.mapping.fields().map(|field| field.path.as_ref());
+            for path in leaves.chain(index.mapping.aliases().map(|(path, _)| path)) {
+                let parent = path.rsplit_once('.').map(|(parent, _)| parent);
+                if !parent.is_some_and(|parent| index.mapping.field(parent).is_some()) {
+                    paths.push(path.to_owned());
+                }
+            }
+        }
+        paths.sort_unstable();
+        paths.dedup();
+        paths
+    }
+
+    /// Finds a field of an index expression; `None` where no index has it.
+    ///
+    /// # Errors
+    /// The indices have different types of it.
+    pub fn field(&self, expression: &str, path: &str) -> Result<Option<FieldSummary>> {
+        let Some(snapshot) = self.snapshot(expression) else { return Ok(None) };
+        let column = source::column_of(snapshot, path)?;
+        Ok(column.map(|column| FieldSummary { ty: column.ty, list: column.list }))
+    }
+
+    /// Returns the time of the request, in milliseconds since 1970.
+    pub fn now_ms(&self) -> i64 {
+        self.binder.now_ms
+    }
+
+    /// Names a relation for one use in FROM of a later query.
+    pub fn define(&mut self, relation: BoundRelation) -> String {
+        let name = format!("{RESERVED}{}", self.next_relation);
+        self.next_relation += 1;
+        self.binder.define(name.clone(), relation.0);
+        name
+    }
+
+    /// Makes a relation one that runs once, however many queries read it; see [`Self::define`].
+    pub fn share(&mut self, mut relation: BoundRelation) -> BoundRelation {
+        let node = Arc::new(Shared::new(relation.0.plan));
+        relation.0.plan = LogicalPlan::Extension(Extension { node });
+        relation
+    }
+
+    /// Makes a row of each element of a column that has arrays, of at most so many. A row whose array is null stays.
+    ///
+    /// # Errors
+    /// The column has no arrays.
+    pub fn unnest(
+        &mut self,
+        relation: BoundRelation,
+        name: &str,
+        limit: Option<usize>,
+    ) -> Result<BoundRelation> {
+        let BoundRelation(Relation { plan, mut columns, order }) = relation;
+        let found = columns.iter_mut().enumerate().find(|(_, column)| column.label() == name);
+        let Some((at, column)) = found else { return Err(SqlError::unknown_field(name)) };
+        let own = Expr::Column(Column::new_unqualified(format!("c{at}")));
+        let list = match (column.list, column.ty.is_json()) {
+            (true, _) => own,
+            (false, true) => lists::elements(own, limit.unwrap_or(usize::MAX)),
+            (false, false) => {
+                return Err(SqlError::Semantic(format!(
+                    "Cannot expand field '{name}': expected ARRAY type but found {}",
+                    column.ty.general_name()
+                )));
+            }
+        };
+        column.list = false;
+        let outputs = (0..columns.len()).map(|place| match place == at {
+            true => list.clone().alias(format!("c{place}")),
+            false => Expr::Column(Column::new_unqualified(format!("c{place}"))),
+        });
+        let outputs: Vec<Expr> = outputs.collect();
+        let plan = LogicalPlanBuilder::new(plan)
+            .project(outputs)?
+            .unnest_column(Column::new_unqualified(format!("c{at}")))?
+            .build()?;
+        Ok(BoundRelation(Relation { plan, columns, order }))
+    }
+
+    /// Binds a query that is a step of the statement.
+    ///
+    /// # Errors
+    /// Those of the query.
+    pub fn relation(&mut self, query: &ast::Query) -> Result<BoundRelation> {
+        let planned = self.binder.query(query, None, 1)?;
+        Relation::new(planned, "a step").map(BoundRelation)
+    }
+
+    /// Binds the query that is the last step of the statement; `rows` are answered where it does not say how many.
+    ///
+    /// # Errors
+    /// Those of the query.
+    pub fn answer(&mut self, query: &ast::Query, rows: Option<usize>) -> Result<PlannedRelation> {
+        self.binder.query(query, rows, 0).map(PlannedRelation)
+    }
+}
+
+impl BoundRelation {
+    /// Lists the columns.
+    pub fn columns(&self) -> &[OutColumn] {
+        &self.0.columns
+    }
+}
+
+impl OutColumn {
+    /// Returns the name by which queries know the column.
+    pub fn label(&self) -> &str {
+        self.alias.as_deref().unwrap_or(&self.name)
+    }
+}
