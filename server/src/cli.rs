@@ -1,6 +1,7 @@
 //! The command line of `millrace`. Flags are stable: scripts and units rely on them.
 
 mod rules;
+mod snapshot;
 mod user;
 
 use std::path::PathBuf;
@@ -11,6 +12,7 @@ use clap::{Args, Parser, Subcommand};
 use crate::config::Flags;
 
 pub(crate) use rules::{RulesCommand, RulesImportArgs, RulesTestArgs};
+pub(crate) use snapshot::SnapshotCommand;
 pub(crate) use user::{PasswordArgs, PlaceArgs, RolesArgs, UserCommand};
 
 const EXIT_CODES: &str = "\
@@ -120,6 +122,9 @@ are deleted a day after the repair, not before.
     /// Read alert rules of ElastAlert, or test rules by files of cases
     #[command(subcommand)]
     Rules(RulesCommand),
+    /// Make, list and restore snapshots of a running server
+    #[command(subcommand)]
+    Snapshot(SnapshotCommand),
     /// Ask a server statements of SQL
     #[command(after_help = format!("\
 Examples:

@@ -3,7 +3,7 @@
 //! [`cli`] says what can be asked, [`config`] merges what is set, [`serve`] starts the parts in
 //! order and stops them again, [`notify`] tells a supervisor, [`health`] asks a server, [`demo`] feeds a server and asks it questions,
 //! [`pipeline`] checks pipelines and runs them in the foreground, [`repair`] makes a new catalog, [`sql`] is a shell, [`user`] manages users,
-//! [`rules`] reads and tests alert rules,
+//! [`rules`] reads and tests alert rules, [`snapshot`] makes and restores snapshots,
 //! [`remote`] is the server that commands ask, [`memory`] is the allocator. Logic of the product lives in the crates below.
 
 mod cli;
@@ -19,6 +19,7 @@ mod remote;
 mod repair;
 mod rules;
 mod serve;
+mod snapshot;
 mod sql;
 mod user;
 
@@ -67,6 +68,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::Demo(args) => demo::run(args),
         Command::Pipeline(command) => pipeline::run(command),
         Command::Rules(command) => rules::run(command),
+        Command::Snapshot(command) => snapshot::run(&command),
         Command::Sql(args) => sql::run(args),
         Command::User(command) => user::run(&command),
     }

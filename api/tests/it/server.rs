@@ -26,6 +26,7 @@ async fn bind(node: &Node, listen: SocketAddr, tls: Option<TlsFiles>) -> Result<
         password_file: None,
         audit: AuditConfig::default(),
         notifications: millrace_notifications::Config::default(),
+        snapshots: millrace_snapshot::Config::default(),
         max_content_length: 1 << 20,
     };
     Server::bind(config, node.api.engine.clone(), node.api.search.clone()).await
@@ -165,6 +166,7 @@ async fn attempts_are_bounded_an_address_and_who_was_right_is_served() {
         tokens: TokenLifetimes::default(),
         audit: AuditConfig::default(),
         notifications: millrace_notifications::Config::default(),
+        snapshots: millrace_snapshot::Config::default(),
         max_content_length: 1 << 20,
     };
     let server = Server::bind(config, node.api.engine.clone(), node.api.search.clone()).await.unwrap();

@@ -174,7 +174,7 @@ impl Node {
         let console = Arc::new(console);
         let api = Arc::new(api.with_faults(Arc::clone(&console) as _));
         let config = HttpConfig { max_content_length: 1 << 20, ..HttpConfig::default() };
-        let service = Service::new(api.clone(), &config, Arc::new(DataApi));
+        let service = Service::new(api.clone(), &config, Arc::new(DataApi::default()));
         Self { service, console, api, data }
     }
 

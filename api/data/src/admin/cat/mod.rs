@@ -6,6 +6,7 @@ pub(crate) mod names;
 pub(crate) mod nodes;
 pub(crate) mod segments;
 pub(crate) mod shards;
+pub(crate) mod snapshots;
 mod table;
 
 use std::sync::LazyLock;
@@ -33,10 +34,13 @@ const HELP: &str = "=^.^=
 /_cat/nodes
 /_cat/pending_tasks
 /_cat/plugins
+/_cat/repositories
 /_cat/segments
 /_cat/segments/{index}
 /_cat/shards
 /_cat/shards/{index}
+/_cat/snapshots
+/_cat/snapshots/{repository}
 /_cat/templates
 /_cat/templates/{name}
 ";
