@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_api::{DataApi, HttpConfig, Service};
+use millrace_api::DataApi;
 use millrace_snapshot::{Config, SnapshotService};
 use serde_json::{Value, json};
 
@@ -18,9 +18,7 @@ fn step(line: &str, body: Value, status: u16, expected: &[(&'static str, Value)]
 async fn with_snapshots(node: Node, backups: &std::path::Path) -> Node {
     let config = Config { path_repo: vec![backups.to_owned()], ..Config::default() };
     let snapshots = SnapshotService::open(Arc::clone(&node.api.engine), config).await.unwrap();
-    let router = Arc::new(DataApi::default().with_snapshots(snapshots));
-    let service = Service::new(node.api.clone(), &HttpConfig::default(), router);
-    Node { service, ..node }
+    node.with_data_api(DataApi::default().with_snapshots(snapshots))
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -234,6 +232,16 @@ async fn rights_of_snapshots_are_their_own() {
     assert_eq!(made.json()["snapshot"]["indices"], json!(["logs"]));
     ask("PUT /_snapshot/r/other", json!({"indices": "secret"}), &ann, 403).await;
     ask("PUT /_snapshot/r/all?wait_for_completion=true", NONE, &admin, 200).await;
+    // The rules of others are not to be read under another name.
+    let rules = json!({"indices": ".console", "rename_pattern": ".+", "rename_replacement": "logs-console"});
+    ask("POST /_snapshot/r/all/_restore", rules, &ann, 404).await;
+    ask(
+        "POST /_snapshot/r/all/_restore",
+        json!({"include_global_state": true, "indices": "none*"}),
+        &ann,
+        403,
+    )
+    .await;
     let as_secret = json!({"indices": "logs", "rename_pattern": "logs", "rename_replacement": "secret-2"});
     ask("POST /_snapshot/r/all/_restore", as_secret, &ann, 403).await;
     let as_logs = json!({"indices": "logs", "rename_pattern": "logs", "rename_replacement": "logs-2"});

@@ -143,6 +143,11 @@ impl Node {
         Self::over(data, accounts, false).await
     }
 
+    /// Has it answer by another router of the data API.
+    pub(crate) fn with_data_api(self, router: DataApi) -> Self {
+        Self { service: self.service.with_router(Arc::new(router)), ..self }
+    }
+
     /// Has it answer as the console.
     pub(crate) fn into_console(self) -> Self {
         let router = Arc::clone(&self.console);

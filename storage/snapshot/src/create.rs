@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::manifest::{FORMAT, IndexSummary, Manifest, MissingShard, SnapshotState, encode_json};
 use crate::names::snapshot_name_fault;
 use crate::repository::Repository;
-use crate::selection::is_system;
+use crate::selection::{is_security_administrator, is_system};
 use crate::service::{RunningSnapshot, SnapshotKey, SnapshotService};
 
 /// Indices, and segments of one, that are uploaded at once.
@@ -168,12 +168,11 @@ fn select(
     let visible = metadata.guarded(Guard::new(principal, Action::CreateSnapshot));
     let expression = request.indices.as_deref().filter(|text| !text.is_empty()).unwrap_or("_all");
     let named = visible.resolve(expression, &request.options, now_ms)?;
-    let unrestricted = principal.privileges().is_unrestricted();
     // A wildcard is about the users' indices.
     let is_named = |meta: &IndexMeta| expression.split(',').any(|part| part == &*meta.name);
     let mut chosen: Vec<Arc<IndexMeta>> =
         named.into_iter().filter(|meta| !is_system(&meta.name) || is_named(meta)).collect();
-    if request.include_global_state && unrestricted {
+    if request.include_global_state && is_security_administrator(principal) {
         let known: Vec<Uuid> = chosen.iter().map(|meta| meta.uuid).collect();
         let system = metadata.indices().filter(|meta| is_system(&meta.name));
         chosen.extend(system.filter(|meta| !known.contains(&meta.uuid)).cloned());

@@ -18,7 +18,7 @@ use crate::contents::{GlobalState, IndexContents, SegmentContents};
 use crate::error::{Error, Result};
 use crate::manifest::{IndexSummary, Manifest, MissingShard, decode_json};
 use crate::repository::Repository;
-use crate::selection::{Renaming, select_names};
+use crate::selection::{Renaming, is_security_administrator, select_names};
 use crate::service::{SnapshotKey, SnapshotService};
 
 /// Segments that are fetched at once.
@@ -211,8 +211,11 @@ impl RestoreJob {
         let is_named = |name: &str| {
             expression.is_some_and(|expression| expression.split(',').any(|part| part.trim() == name))
         };
-        let available = self.manifest.indices.iter().filter(|index| !index.system || is_named(&index.name));
-        let available: Vec<String> = available.map(|index| index.name.clone()).collect();
+        // Under whatever name they are restored.
+        let administrator = is_security_administrator(&self.principal);
+        let mut available: Vec<&IndexSummary> = self.manifest.indices.iter().collect();
+        available.retain(|index| !index.system || (administrator && is_named(&index.name)));
+        let available: Vec<String> = available.into_iter().map(|index| index.name.clone()).collect();
         let chosen = select_names(&available, expression, self.request.ignore_unavailable)
             .map_err(|index| StoreError::IndexNotFound { index })?;
         let RestoreSnapshot { rename_pattern, rename_replacement, .. } = &self.request;
@@ -221,7 +224,25 @@ impl RestoreJob {
             let summary = self.manifest.indices.iter().find(|index| index.name == old);
             self.targets.extend(summary.map(|summary| (new, summary.clone())));
         }
-        if self.request.include_global_state && self.manifest.global_state.is_none() {
+        if self.request.include_global_state {
+            self.check_global_state()?;
+        }
+        Ok(())
+    }
+
+    /// Refuses the global state where it is not there, and where the caller may not change all of it.
+    fn check_global_state(&self) -> Result<()> {
+        let needed = [
+            Action::PutClusterSettings,
+            Action::PutTemplates,
+            Action::PutIndexTemplates,
+            Action::PutComponentTemplates,
+        ];
+        if let Some(action) = needed.into_iter().find(|action| !self.principal.privileges().allows(*action)) {
+            let caller = self.principal.caller().to_string();
+            return Err(StoreError::Unauthorized { action: action.name(), caller, index: None }.into());
+        }
+        if self.manifest.global_state.is_none() {
             return Err(
                 self.fail("cannot restore global state since the snapshot doesn't contain global state")
             );
@@ -236,7 +257,7 @@ impl RestoreJob {
                 let on = privileges.on(name);
                 on.allows(Action::CreateIndex) && on.allows(Action::IndexDocument)
             }
-            _ => privileges.is_unrestricted(),
+            _ => is_security_administrator(&self.principal),
         };
         if !allowed {
             return Err(millrace_catalog::access::refusal(&self.principal, Action::CreateIndex, name).into());

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_catalog::access::NameClass;
+use millrace_catalog::access::{Action, NameClass, Principal};
 use millrace_mapping::pattern;
 use regex::{Regex, RegexBuilder};
 
@@ -16,6 +16,11 @@ const MAX_REGEX_BYTES: usize = 1 << 20;
 /// Returns whether an index is the server's own: it belongs to the global state.
 pub(crate) fn is_system(index: &str) -> bool {
     NameClass::new(index) == NameClass::System
+}
+
+/// Returns whether a principal may handle the server's own indices: one that can grant itself every right.
+pub(crate) fn is_security_administrator(principal: &Principal) -> bool {
+    principal.privileges().is_unrestricted() || principal.privileges().allows(Action::PutSecurity)
 }
 
 /// Chooses names by a comma-separated expression with wildcards and exclusions (`-x*`).
