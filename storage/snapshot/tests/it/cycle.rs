@@ -225,3 +225,61 @@ async fn refusals_are_those_of_opensearch() {
     let foreign = first.put_repository("foreign", &body, true).await.unwrap_err();
     assert!(foreign.to_string().contains("index-7"), "{foreign}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_lost_catalog_is_made_again_with_restored_indices() {
+    let (data, backups) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let engine = open(data.path()).await;
+    let first = service(&engine, backups.path()).await;
+    let (mut logs, mut gone) = (BTreeMap::new(), BTreeMap::new());
+    fill(&engine, "logs", 0..100, 1, &mut logs).await;
+    flush(&engine, "logs").await;
+    fill(&engine, "logs", 50..120, 2, &mut logs).await;
+    // An index whose operations have no row left.
+    fill(&engine, "gone", 0..1, 1, &mut gone).await;
+    delete(&engine, "gone", "d0", &mut gone).await;
+    create(&first, "one").await;
+    restore_copies(&first, "one").await.unwrap();
+    let mut copied = logs.clone();
+    fill(&engine, "copy-logs", 110..130, 3, &mut copied).await;
+    fill(&engine, "copy-gone", 5..6, 3, &mut gone).await;
+    flush(&engine, "copy-logs").await;
+    drop(first);
+    engine.shutdown().await.unwrap();
+    drop(engine);
+    for name in ["", "-wal", "-shm"] {
+        let _ = std::fs::remove_file(data.path().join(format!("catalog.sqlite{name}")));
+    }
+    let config = millrace_engine::Config { data_dir: data.path().to_owned(), ..Default::default() };
+    loop {
+        match millrace_engine::repair::repair(config.clone(), Default::default()).await {
+            Err(millrace_runtime::Error::Locked(_)) => tokio::task::yield_now().await,
+            other => break drop(other.unwrap()),
+        }
+    }
+    let engine = open(data.path()).await;
+    check(&engine, "logs", &logs).await;
+    check(&engine, "copy-logs", &copied).await;
+    check(&engine, "copy-gone", &gone).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restored_documents_are_no_history() {
+    let (data, backups) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let engine = open(data.path()).await;
+    let service = service(&engine, backups.path()).await;
+    let mut expected = BTreeMap::new();
+    fill(&engine, "logs", 0..30, 1, &mut expected).await;
+    create(&service, "one").await;
+    restore_copies(&service, "one").await.unwrap();
+    fill(&engine, "copy-logs", 100..103, 2, &mut expected).await;
+    engine.durable().await.unwrap();
+    let index = engine.index("copy-logs").unwrap();
+    let mut reading = engine.read_back(std::slice::from_ref(&index), 0..u64::MAX).await.unwrap();
+    let mut operations = 0;
+    while let Some(frame) = reading.next().await.unwrap() {
+        operations += frame.parts.iter().map(|part| part.ops.len()).sum::<usize>();
+    }
+    assert_eq!(operations, 3);
+    assert_eq!(reading.missing().map(<[_]>::len), Some(0));
+}
