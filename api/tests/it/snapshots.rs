@@ -215,8 +215,8 @@ async fn rights_of_snapshots_are_their_own() {
     });
     ask("PUT /_plugins/_security/api/roles/keeper", role, &admin, 201).await;
     let reader = json!({"cluster_permissions": ["monitor"], "index_permissions": []});
-    ask("PUT /_plugins/_security/api/roles/reader", reader, &admin, 201).await;
-    for (name, role) in [("ann", "keeper"), ("bob", "reader")] {
+    ask("PUT /_plugins/_security/api/roles/watcher", reader, &admin, 201).await;
+    for (name, role) in [("ann", "keeper"), ("bob", "watcher")] {
         let user = json!({"password": "long-enough-1", "opendistro_security_roles": [role]});
         ask(&format!("PUT /_plugins/_security/api/internalusers/{name}"), user, &admin, 201).await;
     }
