@@ -214,7 +214,7 @@ async fn rights_of_snapshots_are_their_own() {
         "index_permissions": [{"index_patterns": ["logs*"], "allowed_actions": ["indices_all"]}],
     });
     ask("PUT /_plugins/_security/api/roles/keeper", role, &admin, 201).await;
-    let reader = json!({"cluster_permissions": ["monitor"], "index_permissions": []});
+    let reader = json!({"cluster_permissions": ["cluster_monitor"], "index_permissions": []});
     ask("PUT /_plugins/_security/api/roles/watcher", reader, &admin, 201).await;
     for (name, role) in [("ann", "keeper"), ("bob", "watcher")] {
         let user = json!({"password": "long-enough-1", "opendistro_security_roles": [role]});
