@@ -20,6 +20,7 @@ use millrace_listen::{Config, Tls, TlsFiles};
 use millrace_notifications::Notifications;
 use millrace_pipelines::Manager;
 use millrace_query::SearchService;
+use millrace_snapshot::SnapshotService;
 
 /// Configuration of the listeners and their users.
 #[derive(Clone, Debug)]
@@ -40,6 +41,8 @@ pub struct ServerConfig {
     pub audit: AuditConfig,
     /// Destinations and channels of notifications.
     pub notifications: millrace_notifications::Config,
+    /// Places of snapshot repositories, and their credentials.
+    pub snapshots: millrace_snapshot::Config,
     /// Greatest body accepted, in bytes.
     pub max_content_length: u64,
     /// Access log, metrics and licence.
@@ -64,6 +67,9 @@ pub enum StartError {
     /// The configuration of notifications cannot be used.
     #[error("{0}")]
     Notifications(millrace_notifications::Error),
+    /// The registered snapshot repositories cannot be read.
+    #[error("snapshots: {0}")]
+    Snapshots(millrace_snapshot::Error),
     /// The AI rules that are stored cannot be read.
     #[error("AI rules: {0}")]
     Intelligence(millrace_intelligence::Error),
@@ -141,6 +147,9 @@ impl Server {
         let console = Console::new(&engine, &search);
         let console = console.with_alerting(alerting.clone()).with_intelligence(intelligence.clone());
         let console = Arc::new(console);
+        let snapshots = SnapshotService::open(Arc::clone(&engine), config.snapshots)
+            .await
+            .map_err(StartError::Snapshots)?;
         let node = Node::new(engine, search, accounts, identity).with_tls(tls.clone());
         let node = node
             .with_faults(Arc::clone(&console) as _)
@@ -153,7 +162,7 @@ impl Server {
         let audit = AuditWriter::start(node.audit().clone()).await;
         let bounds = HttpConfig::within(memory_limit());
         let http = HttpConfig { max_content_length: config.max_content_length, ..bounds };
-        let data = Service::new(node, &http, Arc::new(DataApi));
+        let data = Service::new(node, &http, Arc::new(DataApi::default().with_snapshots(snapshots)));
         let serving = millrace_listen::Server::new(Config::default().within(open_files()));
         let mut server = Self {
             serving,

@@ -2,6 +2,7 @@
 
 mod license;
 mod rules;
+mod snapshot;
 mod user;
 
 use std::path::PathBuf;
@@ -13,6 +14,7 @@ use crate::config::Flags;
 
 pub(crate) use license::LicenseCommand;
 pub(crate) use rules::{RulesCommand, RulesImportArgs, RulesTestArgs};
+pub(crate) use snapshot::SnapshotCommand;
 pub(crate) use user::{PasswordArgs, PlaceArgs, RolesArgs, UserCommand};
 
 const EXIT_CODES: &str = "\
@@ -125,6 +127,9 @@ are deleted a day after the repair, not before.
     /// Read alert rules of ElastAlert, or test rules by files of cases
     #[command(subcommand)]
     Rules(RulesCommand),
+    /// Make, list and restore snapshots of a running server
+    #[command(subcommand)]
+    Snapshot(SnapshotCommand),
     /// Ask a server statements of SQL
     #[command(after_help = format!("\
 Examples:

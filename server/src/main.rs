@@ -3,7 +3,7 @@
 //! [`cli`] says what can be asked, [`config`] merges what is set, [`serve`] starts the parts in
 //! order and stops them again, [`notify`] tells a supervisor, [`health`] asks a server, [`demo`] feeds a server and asks it questions,
 //! [`pipeline`] checks pipelines and runs them in the foreground, [`repair`] makes a new catalog, [`sql`] is a shell, [`user`] manages users,
-//! [`rules`] reads and tests alert rules, [`license`] signs and checks licences,
+//! [`rules`] reads and tests alert rules, [`license`] signs and checks licences, [`snapshot`] makes and restores snapshots,
 //! [`remote`] is the server that commands ask, [`memory`] is the allocator. Logic of the product lives in the crates below.
 
 mod cli;
@@ -20,6 +20,7 @@ mod remote;
 mod repair;
 mod rules;
 mod serve;
+mod snapshot;
 mod sql;
 mod user;
 
@@ -69,6 +70,7 @@ fn run(cli: Cli) -> Result<(), Failure> {
         Command::License(command) => license::run(&command),
         Command::Pipeline(command) => pipeline::run(command),
         Command::Rules(command) => rules::run(command),
+        Command::Snapshot(command) => snapshot::run(&command),
         Command::Sql(args) => sql::run(args, sql::Language::Sql),
         Command::Ppl(args) => sql::run(args, sql::Language::Ppl),
         Command::User(command) => user::run(&command),

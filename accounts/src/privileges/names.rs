@@ -52,6 +52,11 @@ const CLUSTER: &[Entry] = &[
     ("cluster_manage_index_templates", TEMPLATES),
     ("cluster_manage_pipelines", PIPELINES),
     ("manage_snapshots", &["cluster:admin/snapshot/*", "cluster:admin/repository/*"]),
+    (
+        "create_snapshot",
+        &["cluster:admin/snapshot/create", "cluster:admin/snapshot/get", "cluster:admin/repository/get"],
+    ),
+    ("monitor_snapshot", &["cluster:admin/snapshot/get", "cluster:admin/repository/get"]),
     ("unlimited", &["*"]),
 ];
 
@@ -122,7 +127,6 @@ const INDICES: &[Entry] = &[
 /// Privileges of clusters for what this server has not.
 const ABSENT_CLUSTER: &[&str] = &[
     "cancel_task",
-    "create_snapshot",
     "cross_cluster_replication",
     "cross_cluster_search",
     "delegate_pki",
@@ -149,7 +153,6 @@ const ABSENT_CLUSTER: &[&str] = &[
     "monitor_inference",
     "monitor_ml",
     "monitor_rollup",
-    "monitor_snapshot",
     "monitor_text_structure",
     "monitor_transform",
     "monitor_watcher",

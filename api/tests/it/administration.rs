@@ -11,6 +11,48 @@ fn step(line: &str, body: Value, status: u16, expected: &[(&'static str, Value)]
 }
 
 #[tokio::test]
+async fn aliases_roll_over() {
+    let node = Node::insecure().await;
+    play(
+        &node,
+        vec![
+            step("PUT /logs-1", json!({"aliases": {"logs": {}}}), 200, &[]),
+            step("PUT /logs/_doc/1?refresh=true", json!({"v": 1}), 201, &[]),
+            step(
+                "POST /logs/_rollover",
+                json!({"conditions": {"max_docs": 2}}),
+                200,
+                &[("/rolled_over", json!(false)), ("/conditions/[max_docs: 2]", json!(false))],
+            ),
+            step(
+                "POST /logs/_rollover?dry_run",
+                json!({"conditions": {"max_docs": 1, "max_size": "1gb"}}),
+                200,
+                &[("/dry_run", json!(true)), ("/rolled_over", json!(false)), ("/conditions/[max_docs: 1]", json!(true))],
+            ),
+            step("HEAD /logs-000002", NONE, 404, &[]),
+            step(
+                "POST /logs/_rollover",
+                json!({"conditions": {"max_docs": 1, "max_size": "1gb"}, "settings": {"number_of_replicas": 0}}),
+                200,
+                &[
+                    ("/rolled_over", json!(true)),
+                    ("/old_index", json!("logs-1")),
+                    ("/new_index", json!("logs-000002")),
+                ],
+            ),
+            step("PUT /logs/_doc/2?refresh=true", json!({"v": 2}), 201, &[("/_index", json!("logs-000002"))]),
+            step("POST /logs/_rollover/special", NONE, 200, &[("/new_index", json!("special"))]),
+            step("POST /logs/_rollover/special", NONE, 400, &[("/error/type", json!("resource_already_exists_exception"))]),
+            step("POST /special/_rollover", NONE, 400, &[("/error/type", json!("illegal_argument_exception"))]),
+            step("POST /nope/_rollover", NONE, 400, &[("/error/reason", json!("rollover target [nope] does not exist"))]),
+            step("POST /logs/_rollover/x", json!({"conditions": {"max_dogs": 1}}), 400, &[]),
+        ],
+    )
+    .await;
+}
+
+#[tokio::test]
 async fn indices_live() {
     let node = Node::insecure().await;
     let reason = "/error/reason";

@@ -26,7 +26,7 @@ async fn node() -> Node {
 async fn answers_that_nobody_reads_are_bounded() {
     let node = node().await;
     let config = HttpConfig { max_answer_bytes: 1 << 20, ..HttpConfig::default() };
-    let service = Service::new(node.api.clone(), &config, Arc::new(DataApi));
+    let service = Service::new(node.api.clone(), &config, Arc::new(DataApi::default()));
     let get = |line: &str, body: &str| {
         let request = http::Request::post(line).header("content-type", "application/json");
         let request = match body {

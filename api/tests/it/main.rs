@@ -21,6 +21,7 @@ mod routes;
 mod searches;
 mod security;
 mod server;
+mod snapshots;
 mod sql_elasticsearch;
 mod sql_lines;
 mod support;

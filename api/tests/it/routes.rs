@@ -69,7 +69,7 @@ impl TestNode {
         let management = Management::new(pipelines, "127.0.0.1:9600".into());
         let console = Console::new(&engine, &search);
         let node = Node::new(engine, search, accounts, identity).with_principals_of_requests();
-        let data = Service::new(Arc::new(node), &HttpConfig::default(), Arc::new(DataApi));
+        let data = Service::new(Arc::new(node), &HttpConfig::default(), Arc::new(DataApi::default()));
         let management = data.clone().with_router(Arc::new(management));
         let console = data.clone().with_router(Arc::new(console));
         Self { data, management, console, _directory: directory }

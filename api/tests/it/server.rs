@@ -26,6 +26,7 @@ async fn bind(node: &Node, listen: SocketAddr, tls: Option<TlsFiles>) -> Result<
         password_file: None,
         audit: AuditConfig::default(),
         notifications: millrace_notifications::Config::default(),
+        snapshots: millrace_snapshot::Config::default(),
         max_content_length: 1 << 20,
         operation: millrace_api::OperationConfig::default(),
     };
@@ -166,6 +167,7 @@ async fn attempts_are_bounded_an_address_and_who_was_right_is_served() {
         tokens: TokenLifetimes::default(),
         audit: AuditConfig::default(),
         notifications: millrace_notifications::Config::default(),
+        snapshots: millrace_snapshot::Config::default(),
         max_content_length: 1 << 20,
         operation: millrace_api::OperationConfig::default(),
     };

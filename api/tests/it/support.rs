@@ -143,6 +143,11 @@ impl Node {
         Self::over(data, accounts, false).await
     }
 
+    /// Has it answer by another router of the data API.
+    pub(crate) fn with_data_api(self, router: DataApi) -> Self {
+        Self { service: self.service.with_router(Arc::new(router)), ..self }
+    }
+
     /// Has it answer as the console.
     pub(crate) fn into_console(self) -> Self {
         let router = Arc::clone(&self.console);
@@ -174,7 +179,7 @@ impl Node {
         let console = Arc::new(console);
         let api = Arc::new(api.with_faults(Arc::clone(&console) as _));
         let config = HttpConfig { max_content_length: 1 << 20, ..HttpConfig::default() };
-        let service = Service::new(api.clone(), &config, Arc::new(DataApi));
+        let service = Service::new(api.clone(), &config, Arc::new(DataApi::default()));
         Self { service, console, api, data }
     }
 

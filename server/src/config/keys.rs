@@ -264,6 +264,20 @@ pub(crate) static KEYS: &[Key] = &[
     ),
     secret("storage.object_store.secret_access_key", "secret access key"),
     key("storage.object_store.allow_http", Kind::Bool, "false", "allow an endpoint without TLS"),
+    unset(
+        "snapshot.path_repo",
+        Kind::Text,
+        "directories below which snapshot repositories of type fs may lie, separated by commas; none when unset",
+    ),
+    unset(
+        "snapshot.s3.endpoint",
+        Kind::Text,
+        "URL of the service of repositories of type s3; AWS's own when unset",
+    ),
+    unset("snapshot.s3.region", Kind::Text, "region; us-east-1 when unset"),
+    unset("snapshot.s3.access_key_id", Kind::Text, "access key id; the machine's credentials when unset"),
+    secret("snapshot.s3.secret_access_key", "secret access key"),
+    key("snapshot.s3.allow_http", Kind::Bool, "false", "allow an endpoint without TLS"),
 ];
 
 impl Key {

@@ -344,6 +344,7 @@ impl Settings {
                     retention: Duration::from_millis(self.number("audit.retention")),
                 },
                 notifications: notifications::config(self)?,
+                snapshots: self.snapshots()?,
                 max_content_length: self.number("http.max_content_length"),
                 operation: millrace_api::OperationConfig {
                     access_log: self.flag("log.access"),
@@ -442,6 +443,27 @@ impl Settings {
             secret_access_key: text("secret_access_key"),
             allow_http: self.flag("storage.object_store.allow_http"),
         })
+    }
+
+    fn snapshots(&self) -> Result<millrace_snapshot::Config> {
+        let text = |part: &str| self.text(&format!("snapshot.{part}"));
+        let paths = text("path_repo").unwrap_or_default();
+        let paths = paths.split(',').map(str::trim).filter(|path| !path.is_empty());
+        let path_repo: Vec<PathBuf> = paths.map(PathBuf::from).collect();
+        if let Some(relative) = path_repo.iter().find(|path| !path.is_absolute()) {
+            bail!("snapshot.path_repo: `{}` is not an absolute path", relative.display());
+        }
+        let s3 = millrace_snapshot::S3Client {
+            endpoint: text("s3.endpoint"),
+            region: text("s3.region"),
+            access_key_id: text("s3.access_key_id"),
+            secret_access_key: text("s3.secret_access_key"),
+            allow_http: self.flag("snapshot.s3.allow_http"),
+        };
+        if s3.access_key_id.is_some() != s3.secret_access_key.is_some() {
+            bail!("snapshot.s3 needs both access_key_id and secret_access_key, or neither");
+        }
+        Ok(millrace_snapshot::Config { path_repo, s3 })
     }
 
     fn get(&self, name: &str) -> Option<&Value> {

@@ -2,7 +2,7 @@
 
 use super::{DataApi, Route, RouteCondition, routes};
 use crate::admin::{
-    aliases, analyze, field_mapping, indices, maintenance, mappings, segments, settings, stats,
+    aliases, analyze, field_mapping, indices, maintenance, mappings, rollover, segments, settings, stats,
 };
 use crate::error::Error;
 
@@ -80,6 +80,8 @@ pub(super) fn routes() -> Vec<Route<DataApi>> {
         change GET POST, "/_flush/synced", () Flush => maintenance::synced_flush(api, request, "_all").await;
         change GET POST, "/{index}/_flush/synced", (index) Flush => maintenance::synced_flush(api, request, index).await;
         change POST, "/_forcemerge", () ForceMerge => maintenance::force_merge(api, request, "_all").await;
+        change POST, "/{index}/_rollover", (index) Rollover => rollover::roll_over(api, request, index, None).await;
+        change POST, "/{index}/_rollover/{new_index}", (index, new_index) Rollover => rollover::roll_over(api, request, index, Some(new_index)).await;
         change POST, "/{index}/_forcemerge", (index) ForceMerge => maintenance::force_merge(api, request, index).await;
         change POST, "/_cache/clear", () ClearCache => maintenance::clear_cache(api, request, "_all");
         change POST, "/{index}/_cache/clear", (index) ClearCache => maintenance::clear_cache(api, request, index);

@@ -6,12 +6,14 @@ mod documents;
 mod indices;
 mod search;
 mod security;
+mod snapshots;
 
 use std::sync::LazyLock;
 
 use http::Method;
 use millrace_gateway::route::{Call, HandlerFuture, Route, RouteCondition, RouteMatch, Router, Table};
 use millrace_gateway::routes;
+use millrace_snapshot::SnapshotService;
 
 use crate::error::Error;
 use crate::http::{Params, Response};
@@ -33,15 +35,31 @@ pub fn data() -> &'static Table<DataApi> {
             cluster::routes(),
             cat::routes(),
             security::routes(),
+            snapshots::routes(),
         ];
         Table::with_parameter_check(groups, may_be)
     });
     &DATA
 }
 
-/// The router of the data API. Its handlers share nothing but what every handler gets.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct DataApi;
+/// The router of the data API. Beside what every handler gets, its handlers share the service of snapshots.
+#[derive(Clone, Debug, Default)]
+pub struct DataApi {
+    snapshots: Option<SnapshotService>,
+}
+
+impl DataApi {
+    /// Serves snapshots, too.
+    #[must_use]
+    pub fn with_snapshots(self, snapshots: SnapshotService) -> Self {
+        Self { snapshots: Some(snapshots) }
+    }
+
+    /// Returns the service of snapshots, if there is one.
+    pub(crate) fn snapshots(&self) -> Option<&SnapshotService> {
+        self.snapshots.as_ref()
+    }
+}
 
 impl Router for DataApi {
     fn listener(&self) -> &'static str {

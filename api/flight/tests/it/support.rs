@@ -74,6 +74,7 @@ impl Node {
             tokens: TokenLifetimes::default(),
             audit: AuditConfig::default(),
             notifications: millrace_notifications::Config::default(),
+            snapshots: millrace_snapshot::Config::default(),
             max_content_length: 100 << 20,
             operation: millrace_api::OperationConfig::default(),
         };

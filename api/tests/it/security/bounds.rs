@@ -179,7 +179,7 @@ async fn requests_of_clients_that_have_gone_are_bounded_however_small_they_are()
     site.ask(&ann, "GET /_security/_authenticate", Value::Null, 200).await;
     // Room for a mebibyte and a little more.
     let config = HttpConfig { max_content_length: 1 << 10, max_in_flight_bytes: 0, ..HttpConfig::default() };
-    let service = Service::new(site.node.api.clone(), &config, Arc::new(DataApi));
+    let service = Service::new(site.node.api.clone(), &config, Arc::new(DataApi::default()));
     let ask = || {
         let body = json!({ "password": "another" }).to_string();
         let request = http::Request::post("/_security/user/_password").header("authorization", &ann);
@@ -287,7 +287,7 @@ async fn throttled_deletions_hold_no_bodies_and_are_bounded_for_each_user() {
     site.admin("POST /logs/_refresh", Value::Null, 200).await;
     // Room for the bodies of three.
     let config = HttpConfig { max_content_length: 1 << 20, max_in_flight_bytes: 0, ..HttpConfig::default() };
-    let service = Service::new(site.node.api.clone(), &config, Arc::new(DataApi));
+    let service = Service::new(site.node.api.clone(), &config, Arc::new(DataApi::default()));
     let line = "/logs/_delete_by_query?requests_per_second=0.001&scroll_size=1";
     let two =
         |number: u64| json!({ "query": { "range": { "n": { "gte": 2 * number, "lt": 2 * number + 2 } } } });

@@ -137,6 +137,20 @@ actions! {
     PutIntelligence = Cluster "cluster:console/intelligence/put",
     /// Reading the audit.
     GetAudit = Cluster "cluster:admin/opensearch/security/audit/get",
+    /// Reading registrations of snapshot repositories.
+    GetRepositories = Cluster "cluster:admin/repository/get",
+    /// Registering, verifying and cleaning up snapshot repositories.
+    PutRepositories = Cluster "cluster:admin/repository/put",
+    /// Removing registrations of snapshot repositories.
+    DeleteRepositories = Cluster "cluster:admin/repository/delete",
+    /// Creating snapshots.
+    CreateSnapshot = Cluster "cluster:admin/snapshot/create",
+    /// Reading snapshots and their status.
+    GetSnapshots = Cluster "cluster:admin/snapshot/get",
+    /// Deleting snapshots.
+    DeleteSnapshots = Cluster "cluster:admin/snapshot/delete",
+    /// Restoring snapshots.
+    RestoreSnapshot = Cluster "cluster:admin/snapshot/restore",
 
     /// Searches, counts, aggregations, suggestions; opening scrolls.
     Search = Index "indices:data/read/search",
@@ -212,6 +226,8 @@ actions! {
     IndexStats = Index "indices:monitor/stats",
     /// Segments of indices.
     Segments = Index "indices:monitor/segments",
+    /// Rolling an alias over to a new index.
+    Rollover = Index "indices:admin/rollover",
 }
 
 impl Action {

@@ -28,4 +28,5 @@ pub use patterns::NamePattern;
 pub use principal::{Caller, Origin, Principal};
 pub use privileges::{DocumentRule, DocumentRules, Grant, IndexAccess, Privileges};
 pub use refusals::{Refusals, RepeatedRefusal};
-pub(crate) use system::{NameClass, is_written_last};
+pub use system::NameClass;
+pub(crate) use system::is_written_last;

@@ -4,7 +4,7 @@ use super::{Action, ActionSet, Grant};
 
 /// Class of an index name, whatever roles say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum NameClass {
+pub enum NameClass {
     /// Anybody's, as roles say.
     Ordinary,
     /// Read as roles say, written by rules only: who could write an alert's id beforehand could suppress it.
@@ -62,7 +62,8 @@ const OF_RULES_GRANTED: ActionSet = READ_BY_NAME
     .or(REMOVES);
 
 impl NameClass {
-    pub(crate) fn new(index: &str) -> Self {
+    /// Classifies a name.
+    pub fn new(index: &str) -> Self {
         let system = |name: &str| SYSTEM.contains(&name);
         let prefixed = |name: &str| SYSTEM_PREFIXES.iter().any(|prefix| name.starts_with(prefix));
         match index.as_bytes().first() {

@@ -198,6 +198,20 @@ impl Catalog for MemoryCatalog {
         })
     }
 
+    async fn restore(
+        &self,
+        changes: &[MetadataChange],
+        mappings: &[(Uuid, Vec<u8>)],
+        commit: &Commit,
+    ) -> Result<()> {
+        self.write(|tables| {
+            changes.iter().try_for_each(|change| tables.change(change))?;
+            tables.store.generation += 1;
+            tables.put_mappings(mappings)?;
+            tables.commit(commit)
+        })
+    }
+
     async fn commit(&self, commit: &Commit) -> Result<()> {
         self.write(|tables| {
             tables.store.generation += 1;

@@ -247,6 +247,17 @@ pub trait Catalog: std::fmt::Debug + Send + Sync + 'static {
     /// [`millrace_runtime::Error::IndexAlreadyExists`] for the name of another index,
     /// [`millrace_runtime::Error::IndexNotFound`] for a mapping of none; then nothing was changed.
     async fn change(&self, changes: &[MetadataChange], mappings: &[(Uuid, Vec<u8>)]) -> Result<()>;
+    /// Applies metadata changes as [`Catalog::change`] does and a commit as [`Catalog::commit`] does, in one transaction:
+    /// an index that a snapshot restores appears together with its segments.
+    ///
+    /// # Errors
+    /// Those of both; then nothing was changed.
+    async fn restore(
+        &self,
+        changes: &[MetadataChange],
+        mappings: &[(Uuid, Vec<u8>)],
+        commit: &Commit,
+    ) -> Result<()>;
     /// Commits a flush or compaction.
     ///
     /// # Errors

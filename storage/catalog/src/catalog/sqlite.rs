@@ -419,6 +419,57 @@ impl SqliteCatalog {
         .map_err(|error| self.failed(error))?;
         Ok(())
     }
+
+    async fn apply_commit(&self, connection: &mut SqliteConnection, commit: &Commit) -> Result<()> {
+        for id in &commit.removed {
+            sqlx::query("DELETE FROM segments WHERE id = $1")
+                .bind(id.to_string())
+                .execute(&mut *connection)
+                .await
+                .map_err(|error| self.failed(error))?;
+        }
+        for segment in &commit.put {
+            self.put_segment(&mut *connection, segment).await?;
+        }
+        for checkpoint in &commit.checkpoints {
+            self.put_checkpoint(&mut *connection, checkpoint).await?;
+        }
+        for change in &commit.tombstones {
+            self.change_tombstones(&mut *connection, change).await?;
+        }
+        for position in &commit.positions {
+            self.put_position(&mut *connection, position).await?;
+        }
+        for (pipeline, source, partition) in &commit.forgotten {
+            sqlx::query("DELETE FROM source_positions WHERE pipeline = $1 AND source = $2 AND part = $3")
+                .bind(pipeline)
+                .bind(source)
+                .bind(partition)
+                .execute(&mut *connection)
+                .await
+                .map_err(|error| self.failed(error))?;
+        }
+        for lease in &commit.leases {
+            sqlx::query(
+                "INSERT INTO leases (name, frame, moved_ms) VALUES ($1, $2, $3)
+                 ON CONFLICT (name) DO UPDATE SET frame = excluded.frame, moved_ms = excluded.moved_ms",
+            )
+            .bind(&lease.name)
+            .bind(int("frame", lease.frame)?)
+            .bind(lease.moved_ms)
+            .execute(&mut *connection)
+            .await
+            .map_err(|error| self.failed(error))?;
+        }
+        for name in &commit.released {
+            sqlx::query("DELETE FROM leases WHERE name = $1")
+                .bind(name)
+                .execute(&mut *connection)
+                .await
+                .map_err(|error| self.failed(error))?;
+        }
+        self.put_mappings(&mut *connection, &commit.mappings).await
+    }
 }
 
 #[async_trait]
@@ -438,54 +489,22 @@ impl Catalog for SqliteCatalog {
 
     async fn commit(&self, commit: &Commit) -> Result<()> {
         let mut transaction = self.begin().await?;
-        for id in &commit.removed {
-            sqlx::query("DELETE FROM segments WHERE id = $1")
-                .bind(id.to_string())
-                .execute(&mut *transaction)
-                .await
-                .map_err(|error| self.failed(error))?;
+        self.apply_commit(&mut transaction, commit).await?;
+        self.end(transaction).await
+    }
+
+    async fn restore(
+        &self,
+        changes: &[MetadataChange],
+        mappings: &[(Uuid, Vec<u8>)],
+        commit: &Commit,
+    ) -> Result<()> {
+        let mut transaction = self.begin().await?;
+        for change in changes {
+            self.change_one(&mut transaction, change).await?;
         }
-        for segment in &commit.put {
-            self.put_segment(&mut transaction, segment).await?;
-        }
-        for checkpoint in &commit.checkpoints {
-            self.put_checkpoint(&mut transaction, checkpoint).await?;
-        }
-        for change in &commit.tombstones {
-            self.change_tombstones(&mut transaction, change).await?;
-        }
-        for position in &commit.positions {
-            self.put_position(&mut transaction, position).await?;
-        }
-        for (pipeline, source, partition) in &commit.forgotten {
-            sqlx::query("DELETE FROM source_positions WHERE pipeline = $1 AND source = $2 AND part = $3")
-                .bind(pipeline)
-                .bind(source)
-                .bind(partition)
-                .execute(&mut *transaction)
-                .await
-                .map_err(|error| self.failed(error))?;
-        }
-        for lease in &commit.leases {
-            sqlx::query(
-                "INSERT INTO leases (name, frame, moved_ms) VALUES ($1, $2, $3)
-                 ON CONFLICT (name) DO UPDATE SET frame = excluded.frame, moved_ms = excluded.moved_ms",
-            )
-            .bind(&lease.name)
-            .bind(int("frame", lease.frame)?)
-            .bind(lease.moved_ms)
-            .execute(&mut *transaction)
-            .await
-            .map_err(|error| self.failed(error))?;
-        }
-        for name in &commit.released {
-            sqlx::query("DELETE FROM leases WHERE name = $1")
-                .bind(name)
-                .execute(&mut *transaction)
-                .await
-                .map_err(|error| self.failed(error))?;
-        }
-        self.put_mappings(&mut transaction, &commit.mappings).await?;
+        self.put_mappings(&mut transaction, mappings).await?;
+        self.apply_commit(&mut transaction, commit).await?;
         self.end(transaction).await
     }
 

@@ -172,6 +172,7 @@ const KNOWN: &[IndexSetting] = &[
     setting("index.provided_name", Text, Private, ""),
     setting("index.version.*", Text, Private, ""),
     setting("index.history.uuid", Text, Private, ""),
+    setting("index.restored.seq_nos", List, Private, ""),
     setting("index.resize.*", Text, Private, ""),
     setting("index.shrink.*", Text, Private, ""),
     setting("index.verified_before_close", Text, Private, ""),

@@ -7,6 +7,8 @@
 //! - `resolve`: which indices an expression stands for, and which one a write goes to
 //! - `create`: creation from a body and the matching templates
 //! - `lifecycle`: delete, open, close, update of settings
+//! - `rollover`: the write index of an alias becomes a new one
+//! - `restore`: an index of a snapshot takes its place
 //! - `aliases`, `templates`, `cluster`: their own decisions
 //! - `blocks`: what `index.blocks.*` forbid
 //! - `index_sort`: the order that `index.sort.*` ask for
@@ -25,6 +27,8 @@ mod lifecycle;
 mod mapping_body;
 mod names;
 mod resolve;
+mod restore;
+mod rollover;
 mod settings;
 mod templates;
 
@@ -49,8 +53,11 @@ pub use index_settings::defaults as index_setting_defaults;
 pub use index_sort::{SEQ_NO, SortField, list as setting_list, parse as parse_index_sort};
 pub use mapping_body::split_type;
 pub use names::{check_alias_name, check_index_name};
+pub use restore::{RESTORED_SEQ_NOS, RestoreIndex};
+pub use rollover::RolloverPlan;
 pub use settings::{
     did_you_mean, edit_distance, flatten, nest, parse_bytes, parse_time, render as render_settings, similar,
+    with_index_prefix,
 };
 pub use templates::{
     Layers, TemplateKind, parse_component_template, parse_index_template, parse_legacy_template,

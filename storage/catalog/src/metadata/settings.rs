@@ -79,7 +79,7 @@ fn as_text(value: &Value) -> Option<String> {
 }
 
 /// Gives every key the `index.` prefix.
-pub(super) fn with_index_prefix(flat: Map<String, Value>) -> Map<String, Value> {
+pub fn with_index_prefix(flat: Map<String, Value>) -> Map<String, Value> {
     flat.into_iter()
         .map(
             |(key, value)| {

@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use futures::future::BoxFuture;
+use millrace_catalog::Commit;
 use millrace_catalog::access::Principal;
 use millrace_catalog::frame::FrameNumber;
 use millrace_catalog::metadata::{IndexMeta, Metadata, MetadataChange};
@@ -82,9 +83,9 @@ impl Engine {
         tracing::debug!(principal = principal.name(), changes = changes.len(), "metadata changes");
         // To its end: a caller that goes away must not part the catalog from the memory.
         let inner = Arc::clone(inner);
-        sync::uninterrupted(
-            async move { inner.change_durably(one, current, changes, created, mappings).await },
-        )
+        sync::uninterrupted(async move {
+            inner.change_durably(one, current, changes, created, (mappings, None)).await
+        })
         .await
     }
 
@@ -127,14 +128,14 @@ impl Inner {
     }
 
     /// Makes a decided change durable, then true; returns the indices that were closed by it. `one` is the lock
-    /// `metadata_change`, which is held over no call of the object store.
-    async fn change_durably(
+    /// `metadata_change`, which is held over no call of the object store. The segments of `restored` become true with the change.
+    pub(super) async fn change_durably(
         self: &Arc<Self>,
         mut one: AsyncMutexGuard<'static>,
         mut current: Arc<Metadata>,
         changes: Vec<MetadataChange>,
         created: Vec<Arc<Index>>,
-        mut mappings: Vec<(Uuid, Vec<u8>)>,
+        (mut mappings, restored): (Vec<(Uuid, Vec<u8>)>, Option<Commit>),
     ) -> Result<Vec<Arc<Index>>> {
         let deleted = self.deleted_by(&changes);
         let mut described = None;
@@ -165,7 +166,12 @@ impl Inner {
             false => Some(self.services.commits.lock().await),
         };
         mappings.extend(unsaved.iter().map(|(index, _, encoded)| (index.meta().uuid, encoded.clone())));
-        if let Err(error) = self.services.catalog.change(&changes, &mappings).await {
+        let catalog = &self.services.catalog;
+        let stored = match &restored {
+            None => catalog.change(&changes, &mappings).await,
+            Some(commit) => catalog.restore(&changes, &mappings, commit).await,
+        };
+        if let Err(error) = stored {
             drop((commits, unchanging, one));
             if let Some(described) = described {
                 self.undescribe_change(described, &created).await;

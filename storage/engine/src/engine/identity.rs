@@ -241,6 +241,11 @@ impl LogStamp {
 }
 
 impl Identity {
+    /// Returns the store's id.
+    pub(super) fn id(&self) -> Uuid {
+        self.id
+    }
+
     /// Sees to it that the catalog has an id and the object store carries it. The log follows with
     /// [`Inner::claim_log`]. `now_ms` is the time of the start.
     ///

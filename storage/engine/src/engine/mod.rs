@@ -3,11 +3,12 @@
 //! [`Engine`] owns the running indices, the log, the catalog and the object store; here it is opened and shut down. `recovery.rs` is
 //! the start, `write.rs` and `round.rs` are the write path, `get.rs` reads by id, `change.rs` changes metadata and mappings,
 //! `refresh.rs` is what requests ask of shards: refresh, flush, merge. `source.rs` and `positions.rs` are what sources of pipelines
-//! need, `system.rs` indices of the server's own, `system_documents.rs` their documents. `upkeep.rs` is the background work: refresh,
+//! need, `capture.rs` and `restore.rs` what snapshots need, `system.rs` indices of the server's own, `system_documents.rs` their documents. `upkeep.rs` is the background work: refresh,
 //! flush, compaction, cutting the log; `watermarks.rs` what a disk that fills up means.
 
 mod batched_write;
 mod budget;
+mod capture;
 mod change;
 mod deletions;
 mod describe;
@@ -28,6 +29,7 @@ mod read_back;
 mod recheck;
 mod recovery;
 mod refresh;
+mod restore;
 mod source;
 mod system;
 mod system_documents;
@@ -64,12 +66,14 @@ use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
 
 use self::budget::Budget;
+pub use self::capture::{IndexCapture, IndexSelection, StoreCapture};
 pub use self::feed::{FEED_PIPELINE, FeedItem, FeedReader};
 pub use self::index::Index;
 pub use self::leases::Lease;
 use self::maintenance_queue::MaintenanceQueue;
 pub use self::node_faults::NodeFault;
 pub use self::read_back::{Choice, Missing, ReadBack};
+pub use self::restore::{AdoptedSegment, RestoreDecision, RestoredIndex, RestoredShard, SegmentFiles};
 pub use self::source::{DeadLetter, OnReject, SourceWrite, UnsyncedWrite};
 pub use self::system::hidden_index;
 pub use self::system_documents::{
@@ -81,7 +85,7 @@ pub use self::types::*;
 use crate::Config;
 use crate::access::{Views, Visibility};
 use crate::shard::Services;
-pub use crate::shard::{ContextFigures, OpenContext, SearchContextKind};
+pub use crate::shard::{CapturedSegment, ContextFigures, OpenContext, SearchContextKind, ShardCapture};
 use crate::wal::{ReplayProgress, Wal};
 
 /// Time that the shutdown gives the object store to take a note.

@@ -109,6 +109,20 @@ impl Positions {
         self.0.lock().apply(Arc::new(Key::new(delta)), SourcePosition::after(delta), frame);
     }
 
+    /// Lists all positions as they are now; `frame` is 0.
+    pub(super) fn list_all(&self) -> Vec<Position> {
+        let state = self.0.lock();
+        let listed = state.known.iter().map(|(key, known)| Position {
+            pipeline: key.pipeline.clone(),
+            source: key.source.clone(),
+            partition: key.partition.clone(),
+            position: known.position.as_ref().map(|position| position.to_vec()).unwrap_or_default(),
+            owner_epoch: known.owner_epoch,
+            frame: 0,
+        });
+        listed.collect()
+    }
+
     /// Says whether deltas would be applied now, so that nothing else has to be done for those that
     /// would not.
     ///

@@ -60,6 +60,15 @@ impl Catalog for SlowCatalog {
         self.call(self.memory.change(changes, mappings)).await
     }
 
+    async fn restore(
+        &self,
+        changes: &[MetadataChange],
+        mappings: &[(Uuid, Vec<u8>)],
+        commit: &Commit,
+    ) -> Result<()> {
+        self.call(self.memory.restore(changes, mappings, commit)).await
+    }
+
     async fn commit(&self, commit: &Commit) -> Result<()> {
         self.call(self.memory.commit(commit)).await
     }

@@ -16,6 +16,7 @@ use std::sync::Arc;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
 use millrace_catalog::frame::{AppliedFrame, FrameNumber, ShardOps};
+use millrace_catalog::metadata::{IndexMeta, RESTORED_SEQ_NOS};
 use millrace_runtime::{Error, Priority, Result};
 use millrace_segment::{RequestedRows, RowOrigin, Segment, SegmentView};
 use roaring::RoaringBitmap;
@@ -118,11 +119,15 @@ impl Engine {
         let frames = frames.start.min(end)..end;
         self.refresh(indices).await?;
         let mut shards = Vec::new();
-        for shard in indices.iter().flat_map(|index| index.shards()) {
-            let state = shard.read();
-            state.check()?;
-            let (segments, below) = state.history();
-            shards.push(Cursor::new(shard.index, shard.number, segments, below));
+        for index in indices {
+            let meta = index.meta();
+            for shard in index.shards() {
+                let state = shard.read();
+                state.check()?;
+                let (segments, below) = state.history();
+                let restored = restored_below(&meta, shard.number);
+                shards.push(Cursor::new((shard.index, shard.number), segments, below, restored));
+            }
         }
         // The order of the parts of a frame.
         shards.sort_unstable_by_key(|shard| (shard.index, shard.number));
@@ -264,6 +269,14 @@ impl Merge {
     }
 }
 
+/// Returns the sequence number of a shard below which operations came from a snapshot. Their frames are those of another log, or
+/// of another time of this one.
+fn restored_below(meta: &IndexMeta, shard: u32) -> u64 {
+    let seq_nos = meta.settings.get(RESTORED_SEQ_NOS).and_then(serde_json::Value::as_array);
+    let seq_no = seq_nos.and_then(|seq_nos| seq_nos.get(shard as usize)?.as_str()?.parse().ok());
+    seq_no.unwrap_or(0)
+}
+
 /// Adds a row to a frame: to its last part where it follows on that.
 fn add(frame: &mut AppliedFrame, index: Uuid, shard: u32, row: RowOrigin) {
     if let Some(part) = frame.parts.last_mut()
@@ -301,7 +314,13 @@ struct Cursor {
 }
 
 impl Cursor {
-    fn new(index: Uuid, number: u32, segments: Vec<SegmentView>, below: (u64, FrameNumber)) -> Self {
+    /// Makes a cursor that leaves out operations below the sequence number `restored`.
+    fn new(
+        (index, number): (Uuid, u32),
+        segments: Vec<SegmentView>,
+        below: (u64, FrameNumber),
+        restored: u64,
+    ) -> Self {
         Self {
             index,
             number,
@@ -309,8 +328,8 @@ impl Cursor {
             chosen: None,
             below,
             window: VecDeque::new(),
-            expected: 0,
-            taken: 0,
+            expected: restored,
+            taken: restored,
             missing: 0,
             end: 0,
             behind: false,

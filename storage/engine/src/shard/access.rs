@@ -73,7 +73,7 @@ pub(crate) struct StateReadGuard<'a> {
 #[derive(Debug)]
 pub(crate) struct WriteLock<'a> {
     _lock: AsyncMutexGuard<'a>,
-    shard: &'a Shard,
+    pub(super) shard: &'a Shard,
 }
 
 impl Shard {

@@ -11,6 +11,7 @@
 //! time), the state. The state's lock is never held over an await, nor for more than moments.
 
 mod access;
+mod capture;
 mod commit;
 mod contexts;
 mod decide;
@@ -37,6 +38,7 @@ use tokio::sync::watch;
 use uuid::Uuid;
 
 pub(crate) use self::access::{AppliedOperation, Change, StateReadGuard, WriteLock};
+pub use self::capture::{CapturedSegment, ShardCapture};
 use self::commit::UncertainCommits;
 pub(crate) use self::commit::{ForceMerge, Services};
 pub(crate) use self::contexts::ContextCounters;

@@ -61,6 +61,15 @@ impl Catalog for Unreliable {
         self.catalog.change(changes, mappings).await
     }
 
+    async fn restore(
+        &self,
+        changes: &[MetadataChange],
+        mappings: &[(Uuid, Vec<u8>)],
+        commit: &Commit,
+    ) -> Result<()> {
+        self.catalog.restore(changes, mappings, commit).await
+    }
+
     async fn commit(&self, commit: &Commit) -> Result<()> {
         self.waiting.fetch_add(1, Ordering::Relaxed);
         while self.mode.load(Ordering::Relaxed) == WAITS {

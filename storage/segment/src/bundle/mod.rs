@@ -69,6 +69,16 @@ pub use term_rows::TermRows;
 pub use text_index::TextIndex;
 pub use text_postings::TextPostings;
 
+use millrace_runtime::Result;
+
+/// Checks the checksum of a whole bundle.
+///
+/// # Errors
+/// [`millrace_runtime::Error::Corrupt`] names the file.
+pub fn verify(bytes: &[u8], name: &str) -> Result<()> {
+    file::open(bytes, name, true).map(drop)
+}
+
 /// Most distinct integers of a path that become terms; see [`is_low_cardinality`].
 const MAX_DISTINCT_NUMBERS: usize = 8192;
 

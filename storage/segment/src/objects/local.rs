@@ -78,6 +78,18 @@ impl DurableLocal {
         Ok(Self { inner: Arc::new(inner) })
     }
 
+    /// Opens the store in `root`, creating it, and leaves alone what other processes may be writing there. Blocks.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub fn open_shared(disk: Arc<dyn Disk>, root: PathBuf) -> Result<Self> {
+        disk.create_dir_all(&root.join(SCRATCH))?;
+        let known_dirs = Mutex::new(HashSet::from([root.clone()]));
+        // Numbers that no other process is likely to use.
+        let next_scratch = AtomicU64::new(rand::random::<u64>() >> 1);
+        Ok(Self { inner: Arc::new(Inner { disk, root, next_scratch, known_dirs }) })
+    }
+
     /// Returns the file that holds an object, whether or not it exists; `None` for a path that
     /// cannot be an object's.
     pub fn local_path(&self, location: &Path) -> Option<PathBuf> {

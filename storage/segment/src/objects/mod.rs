@@ -94,12 +94,31 @@ pub async fn open(config: &ObjectStoreConfig, data_dir: &FilePath, disk: Arc<dyn
             .await?;
             Ok(Objects::local(local, disk))
         }
-        remote @ ObjectStoreConfig::S3 { .. } => {
-            let reads = Arc::default();
-            let store = s3::open(remote, &reads).await?;
-            Ok(Objects { store, local: None, disk, reads, writing: Arc::default() })
-        }
+        remote @ ObjectStoreConfig::S3 { .. } => open_service(remote, disk).await,
     }
+}
+
+/// Opens a directory that other stores may read as an object store. The caller sees to it that one process writes.
+///
+/// # Errors
+/// The disk's.
+pub async fn open_directory(disk: Arc<dyn Disk>, root: PathBuf) -> Result<Objects> {
+    let local = blocking({
+        let disk = Arc::clone(&disk);
+        move || DurableLocal::open_shared(disk, root)
+    })
+    .await?;
+    Ok(Objects::local(local, disk))
+}
+
+/// Opens an S3-compatible service as an object store.
+///
+/// # Errors
+/// An unusable configuration or an unreachable service.
+pub async fn open_service(config: &ObjectStoreConfig, disk: Arc<dyn Disk>) -> Result<Objects> {
+    let reads = Arc::default();
+    let store = s3::open(config, &reads).await?;
+    Ok(Objects { store, local: None, disk, reads, writing: Arc::default() })
 }
 
 impl Objects {
@@ -467,6 +486,14 @@ impl Objects {
     /// The disk's, such as a missing file.
     pub fn map_local(&self, path: &Path) -> Result<Option<Bytes>> {
         self.local_path(path).map(|file| self.disk.open_mapped(&file)).transpose()
+    }
+
+    /// Maps a file beside the store into memory, one that was fetched or is to be moved into the store. Blocks.
+    ///
+    /// # Errors
+    /// The disk's, such as a missing file.
+    pub fn map_file(&self, file: &FilePath) -> Result<Bytes> {
+        self.disk.open_mapped(file)
     }
 
     /// Uploads an object in parts of [`PART_BYTES`], a few at a time. An upload that fails is aborted,

@@ -59,6 +59,41 @@ pub fn files(record: &SegmentRecord) -> impl Iterator<Item = (Path, u64)> {
     files.into_iter().filter(|(_, bytes)| *bytes > 0)
 }
 
+/// A file of a segment, but for its deletions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub enum SegmentFile {
+    /// `data.parquet`.
+    Data,
+    /// `index.bundle`.
+    Bundle,
+    /// `ids`.
+    Ids,
+}
+
+impl SegmentFile {
+    /// Every file that a segment may have.
+    pub const ALL: [Self; 3] = [Self::Data, Self::Bundle, Self::Ids];
+
+    /// Returns its length as the catalog has it, 0 for a file that the segment lacks.
+    pub fn bytes(self, record: &SegmentRecord) -> u64 {
+        match self {
+            Self::Data => record.data_bytes,
+            Self::Bundle => record.bundle_bytes,
+            Self::Ids => record.ids_bytes,
+        }
+    }
+}
+
+/// Object path of a file of a segment.
+pub fn file_path(record: &SegmentRecord, file: SegmentFile) -> Path {
+    let (index, shard, id) = (record.index, record.shard, record.id);
+    match file {
+        SegmentFile::Data => data(index, shard, id),
+        SegmentFile::Bundle => bundle(index, shard, id),
+        SegmentFile::Ids => ids(index, shard, id),
+    }
+}
+
 /// File name of a generation of a segment's deletions. Each attempt to write one has a name of its own; files of the
 /// version before have none.
 pub(crate) fn deletes_name(generation: u64, attempt: Option<Uuid>) -> String {

@@ -42,6 +42,7 @@ mod stored;
 mod tally;
 mod union;
 mod values;
+mod verify;
 mod writer;
 
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -69,6 +70,7 @@ pub use self::layout::{
     PRIMARY_TERM, SEQ_NO, bundle as bundle_path, data as data_path, deletes_generation, files,
     ids as ids_path, parse_deletes_name,
 };
+pub use self::layout::{SegmentFile, file_path};
 pub use self::list_rows::list_rows;
 pub use self::memory::Memory;
 pub use self::merge::{MergeInput, MergeOutput, MergeTarget, merge};
@@ -81,6 +83,7 @@ pub use self::range::{NumberBounds, PageBounds, ValueRange};
 pub use self::rows::{MemChunk, StringBuffer};
 pub use self::stored::{Env, StoredSegment};
 pub use self::tally::Tally;
+pub use self::verify::verify_file;
 use crate::bundle::Bundle;
 use crate::objects::Objects;
 

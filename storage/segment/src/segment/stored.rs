@@ -159,8 +159,13 @@ impl Drop for StoredSegment {
     }
 }
 
+/// Key of a record's `extra` with the checksums of `data.parquet`.
+pub(super) const DATA_SUMS: &str = "data_sums";
+/// Key of a record's `extra` with the checksums of `ids`.
+pub(super) const IDS_SUMS: &str = "ids_sums";
+
 /// Checksums of a file as the catalog keeps them in a segment's `extra`.
-fn sums_of(record: &SegmentRecord, key: &str, file: &str) -> Result<Vec<u32>> {
+pub(super) fn sums_of(record: &SegmentRecord, key: &str, file: &str) -> Result<Vec<u32>> {
     record.extra.get(key).and_then(serde_json::Value::as_str).and_then(decode_sums).ok_or_else(|| {
         Error::Corrupt {
             file: file.to_owned(),
@@ -228,7 +233,7 @@ impl StoredSegment {
         let path = layout::data(index, shard, id);
         let file: Arc<str> = path.as_ref().into();
         let opened = self.env.opened.get_or_open(&self.data, (id, FileKind::Data), || {
-            let sums = sums_of(&self.record, "data_sums", &file)?;
+            let sums = sums_of(&self.record, DATA_SUMS, &file)?;
             let verifier = Verifier::new(Arc::clone(&file), sums).noting(&self.damage);
             Data::open(match self.env.objects.map_local(&path)? {
                 Some(bytes) => DataFile::Whole(CheckedBytes::new(bytes, Arc::new(verifier))?),
@@ -330,7 +335,7 @@ impl StoredSegment {
             self.record.ids_bytes,
             |LocalFile { bytes, .. }| {
                 let name = path.to_string();
-                let sums = sums_of(&self.record, "ids_sums", &name)?;
+                let sums = sums_of(&self.record, IDS_SUMS, &name)?;
                 let heap_bytes = size_of_val(&*sums) + size_of::<Ids>() + name.len();
                 let verifier = Verifier::new(name.clone(), sums).noting(&self.damage);
                 Ok((Ids::open(CheckedBytes::new(bytes, Arc::new(verifier))?, &name)?, heap_bytes))

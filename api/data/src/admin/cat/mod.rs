@@ -6,6 +6,7 @@ pub(crate) mod names;
 pub(crate) mod nodes;
 pub(crate) mod segments;
 pub(crate) mod shards;
+pub(crate) mod snapshots;
 mod table;
 pub(crate) mod tasks;
 
@@ -34,10 +35,13 @@ const HELP: &str = "=^.^=
 /_cat/nodes
 /_cat/pending_tasks
 /_cat/plugins
+/_cat/repositories
 /_cat/segments
 /_cat/segments/{index}
 /_cat/shards
 /_cat/shards/{index}
+/_cat/snapshots
+/_cat/snapshots/{repository}
 /_cat/tasks
 /_cat/templates
 /_cat/templates/{name}

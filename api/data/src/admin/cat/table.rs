@@ -112,6 +112,11 @@ pub(super) struct Format {
 }
 
 impl Format {
+    /// Returns whether the columns are asked for, not the rows.
+    pub(super) fn is_help(&self) -> bool {
+        self.help
+    }
+
     /// Takes the shared parameters.
     pub(super) fn take(params: &mut Params) -> Result<Self, Error> {
         let list = |text: String| -> Vec<String> {

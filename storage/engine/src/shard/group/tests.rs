@@ -27,6 +27,15 @@ impl Catalog for CountingCatalog {
         self.memory.change(changes, mappings).await
     }
 
+    async fn restore(
+        &self,
+        changes: &[MetadataChange],
+        mappings: &[(Uuid, Vec<u8>)],
+        commit: &Commit,
+    ) -> Result<()> {
+        self.memory.restore(changes, mappings, commit).await
+    }
+
     async fn commit(&self, commit: &Commit) -> Result<()> {
         self.commits.fetch_add(1, Ordering::Relaxed);
         tokio::task::yield_now().await;

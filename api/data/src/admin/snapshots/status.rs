@@ -1,0 +1,120 @@
+//! `_snapshot/_status`: snapshots with the bytes of their indices.
+
+use millrace_snapshot::{Manifest, RunningSnapshot, SnapshotFilter};
+use serde_json::{Map, Value, json};
+
+use super::{refuse, service};
+use crate::admin::options;
+use crate::error::Error;
+use crate::http::{Request, Response};
+use crate::route::DataApi;
+
+pub(crate) async fn get(
+    served: &DataApi,
+    request: &mut Request,
+    repository: Option<&str>,
+    snapshots: Option<&str>,
+) -> Result<Response, Error> {
+    let ignore_unavailable = options::flag(&mut request.params, "ignore_unavailable")?;
+    options::manager(&mut request.params)?;
+    request.finish()?;
+    let service = service(served)?;
+    if let Some(repository) = repository {
+        service.repositories(Some(repository)).map_err(refuse)?;
+    }
+    let running = service.running(repository);
+    let mut shown: Vec<Value> = Vec::new();
+    match (repository, snapshots) {
+        (Some(repository), Some(names)) => {
+            let named = |one: &RunningSnapshot| names.split(',').any(|name| name == one.snapshot);
+            shown.extend(running.iter().filter(|one| named(one)).map(|one| of_running(one)));
+            let is_running = |name: &&str| running.iter().any(|one| one.snapshot == *name);
+            let others: Vec<&str> = names.split(',').filter(|name| !is_running(name)).collect();
+            if !others.is_empty() {
+                let filter = SnapshotFilter { expression: others.join(","), ignore_unavailable };
+                let complete = service.manifests(repository, &filter).await.map_err(refuse)?;
+                shown.extend(complete.iter().map(|manifest| of_manifest(repository, manifest)));
+            }
+        }
+        _ => shown.extend(running.iter().map(|one| of_running(one))),
+    }
+    Ok(Response::json(200, json!({ "snapshots": shown })))
+}
+
+fn shard_counts(total: u64, done: u64, failed: u64) -> Value {
+    json!({
+        "initializing": 0,
+        "started": total - done - failed,
+        "finalizing": 0,
+        "done": done,
+        "failed": failed,
+        "total": total,
+    })
+}
+
+fn stats((added_files, added_bytes): (u64, u64), (files, bytes): (u64, u64), times: (i64, i64)) -> Value {
+    json!({
+        "incremental": { "file_count": added_files, "size_in_bytes": added_bytes },
+        "total": { "file_count": files, "size_in_bytes": bytes },
+        "start_time_in_millis": times.0,
+        "time_in_millis": (times.1 - times.0).max(0),
+    })
+}
+
+fn of_manifest(repository: &str, manifest: &Manifest) -> Value {
+    let (there, failed) = manifest.shard_counts();
+    let times = (manifest.started_ms, manifest.ended_ms);
+    let mut indices = Map::new();
+    let (mut files, mut bytes) = (0, 0);
+    for index in manifest.visible_indices() {
+        files += index.files;
+        bytes += index.bytes;
+        let whole = stats((0, 0), (index.files, index.bytes), times);
+        let shards: Map<String, Value> = (0..index.shards)
+            .map(|number| {
+                (number.to_string(), json!({ "stage": "DONE", "stats": stats((0, 0), (0, 0), times) }))
+            })
+            .collect();
+        let shown = json!({
+            "shards_stats": shard_counts(u64::from(index.shards), u64::from(index.shards), 0),
+            "stats": whole,
+            "shards": shards,
+        });
+        indices.insert(index.name.clone(), shown);
+    }
+    json!({
+        "snapshot": manifest.snapshot,
+        "repository": repository,
+        "uuid": millrace_catalog::metadata::uuid_text(&manifest.uuid),
+        "state": manifest.state.name(),
+        "include_global_state": manifest.include_global_state,
+        "shards_stats": shard_counts(there + failed, there, failed),
+        "stats": stats((manifest.added_files, manifest.added_bytes), (files, bytes), times),
+        "indices": indices,
+    })
+}
+
+fn of_running(running: &RunningSnapshot) -> Value {
+    let times = (running.started_ms, running.started_ms);
+    let mut indices = Map::new();
+    let mut total = 0;
+    for (name, shards) in running.indices.lock().iter() {
+        total += u64::from(*shards);
+        let shown = json!({
+            "shards_stats": shard_counts(u64::from(*shards), 0, 0),
+            "stats": stats((0, 0), (0, 0), times),
+            "shards": {},
+        });
+        indices.insert(name.clone(), shown);
+    }
+    json!({
+        "snapshot": running.snapshot,
+        "repository": running.repository,
+        "uuid": millrace_catalog::metadata::uuid_text(&running.uuid),
+        "state": "STARTED",
+        "include_global_state": running.include_global_state,
+        "shards_stats": shard_counts(total, 0, 0),
+        "stats": stats((0, 0), (0, 0), times),
+        "indices": indices,
+    })
+}

@@ -1,0 +1,27 @@
+//! Repositories, snapshots, and their tables.
+
+use super::{DataApi, Route, routes};
+use crate::admin::cat::snapshots as cat;
+use crate::admin::snapshots::{repositories, snapshots, status};
+
+pub(super) fn routes() -> Vec<Route<DataApi>> {
+    routes! { |served: DataApi, api, request|
+        read GET, "/_snapshot", () GetRepositories => repositories::get(served, request, None);
+        read GET, "/_snapshot/{repository}", (repository) GetRepositories => repositories::get(served, request, Some(repository));
+        change POST PUT, "/_snapshot/{repository}", (repository) PutRepositories => repositories::put(served, request, repository).await;
+        change DELETE, "/_snapshot/{repository}", (repository) DeleteRepositories => repositories::delete(served, request, repository).await;
+        change POST, "/_snapshot/{repository}/_verify", (repository) PutRepositories => repositories::verify(served, api, request, repository).await;
+        change POST, "/_snapshot/{repository}/_cleanup", (repository) PutRepositories => repositories::clean_up(served, request, repository).await;
+        read GET, "/_snapshot/_status", () GetSnapshots => status::get(served, request, None, None).await;
+        read GET, "/_snapshot/{repository}/_status", (repository) GetSnapshots => status::get(served, request, Some(repository), None).await;
+        read GET, "/_snapshot/{repository}/{snapshot}/_status", (repository, snapshot) GetSnapshots => status::get(served, request, Some(repository), Some(snapshot)).await;
+        read GET, "/_snapshot/{repository}/{snapshot}", (repository, snapshot) GetSnapshots => snapshots::get(served, request, (repository, snapshot)).await;
+        change POST PUT, "/_snapshot/{repository}/{snapshot}", (repository, snapshot) CreateSnapshot => snapshots::create(served, api, request, (repository, snapshot)).await;
+        change DELETE, "/_snapshot/{repository}/{snapshot}", (repository, snapshot) DeleteSnapshots => snapshots::delete(served, request, (repository, snapshot)).await;
+        change PUT, "/_snapshot/{repository}/{snapshot}/_clone/{target}", (repository, snapshot, target) CreateSnapshot => snapshots::clone(served, request, (repository, snapshot, target)).await;
+        change POST, "/_snapshot/{repository}/{snapshot}/_restore", (repository, snapshot) RestoreSnapshot => snapshots::restore(served, api, request, (repository, snapshot)).await;
+        read GET, "/_cat/repositories", () GetRepositories => cat::repositories(served, request);
+        read GET, "/_cat/snapshots", () GetSnapshots => cat::snapshots(served, request, None).await;
+        read GET, "/_cat/snapshots/{repository}", (repository) GetSnapshots => cat::snapshots(served, request, Some(repository)).await;
+    }
+}

@@ -1,0 +1,131 @@
+//! Flags of `millrace snapshot`.
+
+use clap::builder::NonEmptyStringValueParser;
+use clap::{Args, Subcommand};
+
+use super::EXIT_CODES;
+
+/// Commands on snapshots.
+#[derive(Debug, Subcommand)]
+pub(crate) enum SnapshotCommand {
+    /// Make a snapshot, and wait for it
+    #[command(after_help = format!("\
+Examples:
+  millrace snapshot create backup monday --user admin:…
+  millrace snapshot create backup logs-only --indices 'logs-*' --without-global-state --user admin
+
+The repository has to be registered: PUT /_snapshot/backup. docs/snapshots.md has more.
+
+{EXIT_CODES}"))]
+    Create {
+        /// The snapshot.
+        #[command(flatten)]
+        snapshot: SnapshotName,
+        /// Expression of the indices; all without it
+        #[arg(long, value_name = "INDICES")]
+        indices: Option<String>,
+        /// Leave out indices that cannot be read
+        #[arg(long)]
+        partial: bool,
+        /// Leave out settings, templates and system indices
+        #[arg(long)]
+        without_global_state: bool,
+        /// The server.
+        #[command(flatten)]
+        server: SnapshotServer,
+    },
+    /// List the snapshots of a repository
+    #[command(after_help = format!("\
+Examples:
+  millrace snapshot list backup --user admin:…
+
+{EXIT_CODES}"))]
+    List {
+        /// Name of the repository
+        #[arg(value_name = "REPOSITORY", value_parser = NonEmptyStringValueParser::new())]
+        repository: String,
+        /// The server.
+        #[command(flatten)]
+        server: SnapshotServer,
+    },
+    /// Restore indices of a snapshot, and wait for it
+    #[command(after_help = format!("\
+Examples:
+  millrace snapshot restore backup monday --user admin:…
+  millrace snapshot restore backup monday --indices logs --rename-pattern '(.+)' --rename-replacement 'old-$1' --user admin
+
+An open index of the same name is in the way; a closed one is replaced.
+
+{EXIT_CODES}"))]
+    Restore {
+        /// The snapshot.
+        #[command(flatten)]
+        snapshot: SnapshotName,
+        /// Expression of the indices; all without it
+        #[arg(long, value_name = "INDICES")]
+        indices: Option<String>,
+        /// Regular expression of names that are replaced
+        #[arg(long, value_name = "PATTERN", requires = "rename_replacement")]
+        rename_pattern: Option<String>,
+        /// Replacement of what it finds; $1 is a group
+        #[arg(long, value_name = "TEXT", requires = "rename_pattern")]
+        rename_replacement: Option<String>,
+        /// Leave out indices that cannot be read
+        #[arg(long)]
+        partial: bool,
+        /// The server.
+        #[command(flatten)]
+        server: SnapshotServer,
+    },
+    /// Write, read and delete a test file of a repository
+    #[command(after_help = format!("\
+Examples:
+  millrace snapshot verify backup --user admin:…
+
+{EXIT_CODES}"))]
+    Verify {
+        /// Name of the repository
+        #[arg(value_name = "REPOSITORY", value_parser = NonEmptyStringValueParser::new())]
+        repository: String,
+        /// The server.
+        #[command(flatten)]
+        server: SnapshotServer,
+    },
+}
+
+impl SnapshotCommand {
+    /// Returns the server to ask.
+    pub(crate) fn server(&self) -> &SnapshotServer {
+        match self {
+            Self::Create { server, .. }
+            | Self::List { server, .. }
+            | Self::Restore { server, .. }
+            | Self::Verify { server, .. } => server,
+        }
+    }
+}
+
+/// Name of a snapshot.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SnapshotName {
+    /// Name of the repository
+    #[arg(value_name = "REPOSITORY", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) repository: String,
+    /// Name of the snapshot
+    #[arg(value_name = "SNAPSHOT", value_parser = NonEmptyStringValueParser::new())]
+    pub(crate) snapshot: String,
+}
+
+/// The server that has the repository.
+#[derive(Clone, Debug, Args)]
+pub(crate) struct SnapshotServer {
+    /// Server to ask
+    #[arg(long, value_name = "URL", default_value = "http://127.0.0.1:9200")]
+    pub(crate) url: String,
+    /// User of the requests, with the password behind a colon or in MILLRACE_PASSWORD
+    #[arg(long, value_name = "USER[:PASSWORD]")]
+    pub(crate) user: Option<String>,
+    /// Accept any certificate of --url
+    #[arg(long)]
+    pub(crate) insecure_tls: bool,
+}

@@ -1,0 +1,226 @@
+//! Restoring an index of a snapshot: its name, aliases and settings in this store.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use millrace_mapping::pattern;
+use millrace_runtime::{Error, Result};
+use serde_json::{Map, Value};
+
+use super::aliases::check_alias_consistent;
+use super::create::{expand_replicas, number};
+use super::names::{check_alias_name, check_index_name};
+use super::{IndexMeta, Metadata, MetadataChange, Uuid, index_settings};
+
+/// Setting with the sequence number of each shard below which operations came from a snapshot, not from this store's log.
+pub const RESTORED_SEQ_NOS: &str = "index.restored.seq_nos";
+
+/// Settings that a restored index needs.
+const REQUIRED: [&str; 5] = [
+    "index.number_of_shards",
+    "index.version.created",
+    "index.uuid",
+    "index.creation_date",
+    "index.number_of_routing_shards",
+];
+
+/// A request to restore an index.
+#[derive(Clone, Debug)]
+pub struct RestoreIndex {
+    /// Name that it gets.
+    pub name: String,
+    /// The index as the snapshot has it.
+    pub meta: IndexMeta,
+    /// Sequence number of each shard that its next operation gets.
+    pub next_seq_nos: Vec<u64>,
+    /// `true` if the index keeps its aliases.
+    pub include_aliases: bool,
+    /// Settings that replace those of the snapshot, with the `index.` prefix.
+    pub settings: Map<String, Value>,
+    /// Patterns of settings that go back to their defaults.
+    pub ignored_settings: Vec<String>,
+}
+
+impl Metadata {
+    /// Decides to restore an index under a new uuid. A closed index of that name is replaced.
+    ///
+    /// # Errors
+    /// `IndexAlreadyExists` for an open index of that name, `InvalidIndexName`, `IllegalArgument` for settings that cannot
+    /// change, `Validation` beyond the limit of shards, and the refusals of aliases.
+    pub fn restore_index(&self, request: &RestoreIndex, uuid: Uuid) -> Result<Vec<MetadataChange>> {
+        let name = request.name.as_str();
+        check_index_name(name)?;
+        self.check_name(name)?;
+        let existing = self.indices.get(name);
+        if let Some(existing) = existing.filter(|existing| existing.open) {
+            return Err(Error::IndexAlreadyExists { index: name.to_owned(), uuid: existing.uuid_text() });
+        }
+        if self.by_alias.contains_key(name) {
+            return Err(Error::InvalidIndexName {
+                index: name.to_owned(),
+                reason: "already exists as alias".into(),
+            });
+        }
+        if let Some(existing) = existing
+            && existing.shards != request.meta.shards
+        {
+            return Err(Error::IllegalArgument(format!(
+                "cannot restore index [{name}] with [{}] shards from a snapshot of index [{}] with [{}] shards",
+                existing.shards, request.meta.name, request.meta.shards
+            )));
+        }
+        self.check_shard_limit(name, request.meta.shards)?;
+        let settings = restored_settings(request, uuid)?;
+        let aliases = if request.include_aliases { request.meta.aliases.clone() } else { BTreeMap::new() };
+        let meta = IndexMeta {
+            name: name.into(),
+            uuid,
+            replicas: number(&settings, "index.number_of_replicas")?,
+            settings,
+            aliases,
+            open: true,
+            created_ms: request.meta.created_ms,
+            shards: request.meta.shards,
+            doc_type: request.meta.doc_type.clone(),
+        };
+        self.check_restored_aliases(&meta)?;
+        let deleted =
+            existing.map(|old| MetadataChange::DeleteIndex { name: Arc::clone(&old.name), uuid: old.uuid });
+        let put = MetadataChange::PutIndex { meta: Arc::new(meta), mapping: None };
+        Ok(deleted.into_iter().chain([put]).collect())
+    }
+
+    fn check_restored_aliases(&self, meta: &IndexMeta) -> Result<()> {
+        for alias in meta.aliases.keys() {
+            check_alias_name(alias)?;
+            if self.indices.contains_key(alias.as_str()) || **alias == *meta.name {
+                return Err(Error::InvalidAliasName {
+                    alias: alias.clone(),
+                    reason: "an index exists with the same name as the alias".into(),
+                });
+            }
+            let carriers =
+                self.by_alias.get(alias.as_str()).map(|names| names.as_slice()).unwrap_or_default();
+            let others = carriers.iter().filter(|name| **name != meta.name);
+            let others = others.filter_map(|name| self.indices.get(name)).map(AsRef::as_ref);
+            check_alias_consistent(alias, others.chain([meta]), |other| {
+                other == &*meta.name || self.sees(other)
+            })?;
+        }
+        Ok(())
+    }
+}
+
+fn restored_settings(request: &RestoreIndex, uuid: Uuid) -> Result<Map<String, Value>> {
+    let mut settings = request.meta.settings.clone();
+    for ignored in &request.ignored_settings {
+        if REQUIRED.contains(&ignored.as_str()) || index_settings::is_final(ignored) {
+            return Err(Error::IllegalArgument(format!("cannot remove setting [{ignored}] on restore")));
+        }
+        settings.retain(|key, _| {
+            REQUIRED.contains(&key.as_str())
+                || index_settings::is_final(key)
+                || !pattern::matches(ignored, key)
+        });
+    }
+    for key in request.settings.keys() {
+        if REQUIRED.contains(&key.as_str()) || index_settings::is_final(key) {
+            return Err(Error::IllegalArgument(format!("cannot modify setting [{key}] on restore")));
+        }
+    }
+    index_settings::check(&request.settings)?;
+    for (key, value) in &request.settings {
+        if value.is_null() {
+            settings.shift_remove(key);
+        } else {
+            settings.insert(key.clone(), value.clone());
+        }
+    }
+    settings
+        .entry("index.number_of_replicas")
+        .or_insert_with(|| index_settings::default_of("index.number_of_replicas").unwrap_or("1").into());
+    expand_replicas(&mut settings);
+    settings.insert("index.uuid".into(), super::uuid_text(&uuid).into());
+    let seq_nos: Vec<Value> = request.next_seq_nos.iter().map(|seq_no| seq_no.to_string().into()).collect();
+    settings.insert(RESTORED_SEQ_NOS.into(), seq_nos.into());
+    index_settings::check_result(&settings)?;
+    Ok(settings)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+
+    fn request(name: &str, state: &Metadata) -> RestoreIndex {
+        RestoreIndex {
+            name: name.to_owned(),
+            meta: IndexMeta::clone(state.index("logs").unwrap()),
+            next_seq_nos: vec![7],
+            include_aliases: true,
+            settings: Map::new(),
+            ignored_settings: Vec::new(),
+        }
+    }
+
+    fn with_logs(body: Value) -> Metadata {
+        let start = Metadata::default();
+        start.apply(&start.create_index("logs", &body, 5, Uuid::from_u128(1)).unwrap())
+    }
+
+    fn put(changes: &[MetadataChange]) -> &IndexMeta {
+        match changes.last() {
+            Some(MetadataChange::PutIndex { meta, .. }) => meta,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    #[test]
+    fn a_restored_index_is_another_one_with_the_settings_of_the_snapshot() {
+        let state = with_logs(json!({"settings": {"refresh_interval": "7s"}, "aliases": {"all": {}}}));
+        let mut copy = request("copy", &state);
+        copy.settings.insert("index.number_of_replicas".into(), "3".into());
+        copy.ignored_settings.push("index.refresh*".into());
+        let changes = state.restore_index(&copy, Uuid::from_u128(2)).unwrap();
+        let meta = put(&changes);
+        assert_eq!((meta.uuid, meta.replicas, meta.created_ms), (Uuid::from_u128(2), 3, 5));
+        assert!(!meta.settings.contains_key("index.refresh_interval"));
+        assert!(meta.aliases.contains_key("all"));
+        assert_eq!(meta.settings[RESTORED_SEQ_NOS], json!(["7"]));
+        copy.include_aliases = false;
+        assert!(put(&state.restore_index(&copy, Uuid::from_u128(2)).unwrap()).aliases.is_empty());
+    }
+
+    #[test]
+    fn an_open_index_is_in_the_way_and_a_closed_one_is_replaced() {
+        let state = with_logs(json!({}));
+        let again = request("logs", &state);
+        let refused = state.restore_index(&again, Uuid::from_u128(2));
+        assert!(matches!(refused, Err(Error::IndexAlreadyExists { .. })));
+        let close = state.close_indices("logs", &super::super::IndicesOptions::open_only(), 0).unwrap();
+        let changes = state.apply(&close).restore_index(&again, Uuid::from_u128(2)).unwrap();
+        assert!(
+            matches!(&changes[0], MetadataChange::DeleteIndex { uuid, .. } if *uuid == Uuid::from_u128(1))
+        );
+        assert_eq!(state.apply(&changes).index("logs").unwrap().uuid, Uuid::from_u128(2));
+    }
+
+    #[test]
+    fn settings_that_the_files_depend_on_stay() {
+        let state = with_logs(json!({}));
+        for (key, value) in [("index.number_of_shards", "2"), ("index.sort.field", "a"), ("index.uuid", "x")]
+        {
+            let mut changed = request("copy", &state);
+            changed.settings.insert(key.into(), value.into());
+            assert!(state.restore_index(&changed, Uuid::from_u128(2)).is_err(), "{key}");
+            let mut ignored = request("copy", &state);
+            ignored.ignored_settings.push(key.into());
+            assert!(state.restore_index(&ignored, Uuid::from_u128(2)).is_err(), "{key}");
+        }
+        let mut all = request("copy", &state);
+        all.ignored_settings.push("index.*".into());
+        let changes = state.restore_index(&all, Uuid::from_u128(2)).unwrap();
+        assert_eq!(put(&changes).settings["index.number_of_shards"], json!("1"));
+    }
+}

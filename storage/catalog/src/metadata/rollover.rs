@@ -1,0 +1,169 @@
+//! Rollover of an alias: its write index becomes another, new one.
+
+use std::sync::Arc;
+
+use millrace_runtime::{Error, Result};
+use serde_json::json;
+
+use super::{CreateIndex, IndexMeta, Metadata, MetadataChange, Uuid, date_math};
+
+/// Digits of the number at the end of a name that is counted up.
+const DIGITS: usize = 6;
+
+/// The write index of an alias and the index that follows it.
+#[derive(Clone, Debug)]
+pub struct RolloverPlan {
+    /// Name of the alias.
+    pub alias: String,
+    /// The write index.
+    pub source: Arc<IndexMeta>,
+    /// Name of the new index, date math resolved.
+    pub target: String,
+    /// Name of the new index as it is provided.
+    pub provided_target: String,
+    /// `true` if the alias keeps the source, which is written to no more.
+    explicit: bool,
+}
+
+impl Metadata {
+    /// Plans the rollover of an alias. Without a name the number at the end of the source's counts up by one.
+    ///
+    /// # Errors
+    /// `IllegalArgument` for an index, a missing alias, one without a write index, and a source whose name has no number.
+    pub fn plan_rollover(&self, alias: &str, target: Option<&str>, now_ms: i64) -> Result<RolloverPlan> {
+        let refuse = |reason: String| Err(Error::IllegalArgument(reason));
+        if self.index(alias).is_some() {
+            return refuse(format!(
+                "rollover target is a [concrete index] but one of [alias,data_stream] was expected, [{alias}]"
+            ));
+        }
+        let Some(carriers) = self.alias_indices(alias) else {
+            self.check_name(alias)?;
+            return refuse(format!("rollover target [{alias}] does not exist"));
+        };
+        let source = match self.write_index(alias, now_ms) {
+            Ok(Some(source)) => source,
+            Ok(None) => return refuse(format!("rollover target [{alias}] does not exist")),
+            Err(Error::IllegalArgument(_)) => {
+                return refuse(format!("rollover target [{alias}] does not point to a write index"));
+            }
+            Err(error) => return Err(error),
+        };
+        let is_write_index = source.aliases.get(alias).is_some_and(|alias| alias["is_write_index"] == true);
+        let explicit = is_write_index || carriers.len() > 1;
+        let provided_target = match target {
+            Some(target) => target.to_owned(),
+            None => next_name(source.setting("index.provided_name").unwrap_or(&source.name))?,
+        };
+        let target = date_math::resolve(&provided_target, now_ms)?.into_owned();
+        Ok(RolloverPlan { alias: alias.to_owned(), source, target, provided_target, explicit })
+    }
+
+    /// Decides a planned rollover: `create` has settings, mapping and further aliases of the new index.
+    ///
+    /// # Errors
+    /// As [`Metadata::create`].
+    pub fn roll_over(
+        &self,
+        plan: &RolloverPlan,
+        create: &CreateIndex,
+        now_ms: i64,
+        uuid: Uuid,
+    ) -> Result<Vec<MetadataChange>> {
+        let mut source = IndexMeta::clone(&plan.source);
+        let mut create = CreateIndex {
+            name: plan.target.clone(),
+            provided_name: plan.provided_target.clone(),
+            ..create.clone()
+        };
+        let alias = create.aliases.entry(plan.alias.clone()).or_insert_with(|| json!({}));
+        if plan.explicit {
+            alias["is_write_index"] = true.into();
+            if let Some(old) = source.aliases.get_mut(&plan.alias) {
+                old["is_write_index"] = false.into();
+            }
+        } else {
+            source.aliases.remove(&plan.alias);
+        }
+        let replaced = MetadataChange::replace(source);
+        let after = self.apply(std::slice::from_ref(&replaced));
+        let mut changes = vec![replaced];
+        changes.extend(after.create(&create, now_ms, uuid)?);
+        Ok(changes)
+    }
+}
+
+/// Counts up the number at the end of a name, which may be one with date math.
+fn next_name(name: &str) -> Result<String> {
+    let date_math = name.starts_with('<') && name.ends_with('>');
+    let plain = if date_math { &name[1..name.len() - 1] } else { name };
+    let counted = plain.rsplit_once('-').filter(|(prefix, digits)| {
+        !prefix.is_empty() && !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit())
+    });
+    let number =
+        counted.and_then(|(prefix, digits)| Some((prefix, digits.parse::<u64>().ok()?.checked_add(1)?)));
+    let Some((prefix, number)) = number else {
+        return Err(Error::IllegalArgument(format!(
+            "index name [{name}] does not match pattern '^.*-\\d+$'"
+        )));
+    };
+    let next = format!("{prefix}-{number:0DIGITS$}");
+    Ok(if date_math { format!("<{next}>") } else { next })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn with_index(state: &Metadata, name: &str, body: serde_json::Value) -> Metadata {
+        state.apply(&state.create_index(name, &body, 5, Uuid::new_v4()).unwrap())
+    }
+
+    fn roll(state: &Metadata, target: Option<&str>) -> Result<Metadata> {
+        let plan = state.plan_rollover("logs", target, 5)?;
+        Ok(state.apply(&state.roll_over(&plan, &CreateIndex::default(), 5, Uuid::new_v4())?))
+    }
+
+    #[test]
+    fn names_count_up() {
+        for (name, next) in [
+            ("logs-1", "logs-000002"),
+            ("logs-000009", "logs-000010"),
+            ("a-b-7", "a-b-000008"),
+            ("<logs-{now/d}-000001>", "<logs-{now/d}-000002>"),
+        ] {
+            assert_eq!(next_name(name).unwrap(), next);
+        }
+        for wrong in ["logs", "logs-", "logs-x", "-1", "logs-99999999999999999999"] {
+            assert!(next_name(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn an_alias_moves_or_keeps_its_indices_for_searches() {
+        let alone = with_index(&Metadata::default(), "logs-1", json!({"aliases": {"logs": {}, "other": {}}}));
+        let moved = roll(&alone, None).unwrap();
+        assert_eq!(moved.alias_indices("logs").unwrap().as_ref(), ["logs-000002".into()]);
+        assert_eq!(moved.alias_indices("other").unwrap().as_ref(), ["logs-1".into()]);
+        let body = json!({"aliases": {"logs": {"is_write_index": true}}});
+        let written = with_index(&Metadata::default(), "logs-1", body);
+        let kept = roll(&roll(&written, None).unwrap(), Some("special")).unwrap();
+        assert_eq!(kept.alias_indices("logs").unwrap().len(), 3);
+        assert_eq!(&*kept.write_index("logs", 5).unwrap().unwrap().name, "special");
+    }
+
+    #[test]
+    fn what_cannot_roll_over_is_refused() {
+        let two = with_index(&Metadata::default(), "a-1", json!({"aliases": {"logs": {}}}));
+        let two = with_index(&two, "a-2", json!({"aliases": {"logs": {}}}));
+        let refused = |state: &Metadata, target| roll(state, target).unwrap_err().to_string();
+        assert!(refused(&two, None).contains("does not point to a write index"));
+        assert!(refused(&Metadata::default(), None).contains("does not exist"));
+        assert!(
+            refused(&with_index(&Metadata::default(), "logs", json!({})), None).contains("concrete index")
+        );
+        let named = with_index(&Metadata::default(), "plain", json!({"aliases": {"logs": {}}}));
+        assert!(refused(&named, None).contains("does not match pattern"));
+        assert!(refused(&named, Some("plain")).contains("already exists"));
+    }
+}

@@ -1,0 +1,33 @@
+//! Snapshots: indices of one moment, kept in a repository apart from the store, and restored from there.
+//!
+//! [`SnapshotService`] is the way in: it registers repositories, creates, lists, deletes and restores snapshots. A [`Repository`]
+//! is an object store with files named by the SHA-256 of their content and a manifest a snapshot. `manifest.rs` and `contents.rs`
+//! are the formats, which `docs/internals/snapshot-format.md` describes; `collection.rs` decides which files no snapshot needs.
+//! The engine captures indices as of one frame of its log, and takes restored ones in.
+
+mod clone;
+mod collection;
+mod config;
+mod contents;
+mod create;
+mod digest;
+mod error;
+mod listing;
+mod manifest;
+mod names;
+mod repository;
+mod restore;
+mod selection;
+mod service;
+mod settings;
+
+pub use config::{Config, S3Client};
+pub use create::CreateSnapshot;
+pub use digest::ContentDigest;
+pub use error::{Error, Result};
+pub use listing::SnapshotFilter;
+pub use manifest::{IndexSummary, Manifest, MissingShard, SnapshotState};
+pub use repository::Repository;
+pub use restore::{RestoreReport, RestoreSnapshot};
+pub use service::{DeletionReport, RunningSnapshot, SnapshotService};
+pub use settings::{RepositoryKind, RepositorySettings};

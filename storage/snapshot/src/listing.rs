@@ -1,0 +1,223 @@
+//! Listing and deletion of snapshots.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use serde_json::{Value, json};
+
+use crate::error::{Error, Result};
+use crate::manifest::Manifest;
+use crate::selection::select_names;
+use crate::service::{DeletionReport, RunningSnapshot, SnapshotService};
+
+/// The snapshots that a request is about.
+#[derive(Clone, Debug)]
+pub struct SnapshotFilter {
+    /// Comma-separated names and wildcards, `_all` or `_current`.
+    pub expression: String,
+    /// `true` if names that are missing, and snapshots that cannot be read, are left out.
+    pub ignore_unavailable: bool,
+}
+
+/// A snapshot of a listing.
+#[derive(Clone, Debug)]
+pub(crate) enum ListedSnapshot {
+    Complete(Box<Manifest>),
+    Running(Arc<RunningSnapshot>),
+    Failed { uuid: uuid::Uuid, started_ms: i64, ended_ms: i64, reason: String },
+}
+
+impl SnapshotService {
+    /// Lists snapshots as the API shows them, the oldest first; `verbose` has shards, times and failures beside the names.
+    ///
+    /// # Errors
+    /// [`Error::SnapshotMissing`] for a name; a manifest that cannot be read.
+    pub async fn list(&self, repository: &str, filter: &SnapshotFilter, verbose: bool) -> Result<Vec<Value>> {
+        let listed = self.find(repository, filter).await?;
+        Ok(listed.iter().map(|(name, snapshot)| render(name, snapshot, verbose)).collect())
+    }
+
+    /// Lists the snapshots that are complete, the oldest first.
+    ///
+    /// # Errors
+    /// As [`SnapshotService::list`].
+    pub async fn manifests(&self, repository: &str, filter: &SnapshotFilter) -> Result<Vec<Manifest>> {
+        let listed = self.find(repository, filter).await?;
+        let complete = listed.into_iter().filter_map(|(_, snapshot)| match snapshot {
+            ListedSnapshot::Complete(manifest) => Some(*manifest),
+            _ => None,
+        });
+        Ok(complete.collect())
+    }
+
+    /// Lists the snapshots that are being made, of one repository or of all.
+    pub fn running(&self, repository: Option<&str>) -> Vec<Arc<RunningSnapshot>> {
+        let running = self.inner.running.lock();
+        let wanted = running.values().filter(|one| repository.is_none_or(|name| one.repository == name));
+        wanted.cloned().collect()
+    }
+
+    /// Makes the manifest's answer to a creation.
+    pub fn render_manifest(manifest: &Manifest) -> Value {
+        render(&manifest.snapshot, &ListedSnapshot::Complete(Box::new(manifest.clone())), true)
+    }
+
+    async fn find(&self, repository: &str, filter: &SnapshotFilter) -> Result<Vec<(String, ListedSnapshot)>> {
+        let open = self.repository(repository).await?;
+        let running = self.running(Some(repository));
+        if filter.expression == "_current" {
+            let named = running.into_iter().map(|one| (one.snapshot.clone(), ListedSnapshot::Running(one)));
+            return Ok(named.collect());
+        }
+        let mut known: BTreeMap<String, Option<ListedSnapshot>> = BTreeMap::new();
+        for ((_, name), failed) in self.inner.failed.lock().iter().filter(|((of, _), _)| of == repository) {
+            let (uuid, started_ms, ended_ms) = (failed.uuid, failed.started_ms, failed.ended_ms);
+            let snapshot =
+                ListedSnapshot::Failed { uuid, started_ms, ended_ms, reason: failed.reason.clone() };
+            known.insert(name.clone(), Some(snapshot));
+        }
+        for one in running {
+            known.insert(one.snapshot.clone(), Some(ListedSnapshot::Running(one)));
+        }
+        known.extend(open.list_snapshots().await?.into_iter().map(|name| (name, None)));
+        let names: Vec<String> = known.keys().cloned().collect();
+        let expression = Some(filter.expression.as_str());
+        let chosen = select_names(&names, expression, filter.ignore_unavailable)
+            .map_err(|snapshot| Error::SnapshotMissing { repository: repository.to_owned(), snapshot })?;
+        let mut found = Vec::with_capacity(chosen.len());
+        for name in chosen {
+            let listed = match known.remove(&name).flatten() {
+                Some(listed) => Some(listed),
+                None => match open.read_manifest(&name).await {
+                    Ok(manifest) => manifest.map(|manifest| ListedSnapshot::Complete(Box::new(manifest))),
+                    Err(_) if filter.ignore_unavailable => None,
+                    Err(error) => return Err(error),
+                },
+            };
+            found.extend(listed.map(|listed| (name, listed)));
+        }
+        found.sort_by_key(|(_, listed)| match listed {
+            ListedSnapshot::Complete(manifest) => manifest.started_ms,
+            ListedSnapshot::Running(one) => one.started_ms,
+            ListedSnapshot::Failed { started_ms, .. } => *started_ms,
+        });
+        Ok(found)
+    }
+
+    /// Deletes snapshots and the files that no other snapshot needs. One that is being made is aborted.
+    ///
+    /// # Errors
+    /// [`Error::SnapshotMissing`], [`Error::Concurrent`] for one that is being restored, and the repository's.
+    pub async fn delete(&self, repository: &str, expression: &str) -> Result<DeletionReport> {
+        let open = self.repository(repository).await?;
+        open.check_writable()?;
+        let mut aborted = false;
+        for running in self.running(Some(repository)) {
+            let name = std::slice::from_ref(&running.snapshot);
+            if select_names(name, Some(expression), true).is_ok_and(|chosen| !chosen.is_empty()) {
+                running.cancel();
+                aborted = true;
+            }
+        }
+        let _one = self.inner.writing.lock().await;
+        open.check_writer().await?;
+        let mut names = open.list_snapshots().await?;
+        let complete = names.len();
+        names.extend(
+            self.inner.failed.lock().keys().filter(|(of, _)| of == repository).map(|(_, name)| name.clone()),
+        );
+        let chosen = select_names(&names, Some(expression), aborted)
+            .map_err(|snapshot| Error::SnapshotMissing { repository: repository.to_owned(), snapshot })?;
+        for snapshot in &chosen {
+            let key = (repository.to_owned(), snapshot.clone());
+            if self.inner.restoring.lock().contains(&key) {
+                return Err(Error::Concurrent {
+                    repository: key.0,
+                    snapshot: key.1,
+                    reason: "cannot delete snapshot during a restore in progress".to_owned(),
+                });
+            }
+        }
+        for snapshot in &chosen {
+            if names[..complete].contains(snapshot) {
+                open.delete_manifest(snapshot).await?;
+            }
+            self.inner.failed.lock().remove(&(repository.to_owned(), snapshot.clone()));
+        }
+        // The snapshots are gone; files that stay now go with the next deletion or cleanup.
+        match open.collect().await {
+            Ok(collected) => Ok(DeletionReport { files: collected.files, bytes: collected.bytes }),
+            Err(error) => {
+                tracing::warn!(repository, %error, "cannot remove files that no snapshot needs");
+                Ok(DeletionReport::default())
+            }
+        }
+    }
+}
+
+fn render(name: &str, snapshot: &ListedSnapshot, verbose: bool) -> Value {
+    let (uuid, state) = match snapshot {
+        ListedSnapshot::Complete(manifest) => (manifest.uuid, manifest.state.name()),
+        ListedSnapshot::Running(running) => (running.uuid, "IN_PROGRESS"),
+        ListedSnapshot::Failed { uuid, .. } => (*uuid, "FAILED"),
+    };
+    let indices: Vec<String> = match snapshot {
+        ListedSnapshot::Complete(manifest) => {
+            manifest.visible_indices().map(|index| index.name.clone()).collect()
+        }
+        ListedSnapshot::Running(running) => {
+            running.indices.lock().iter().map(|(index, _)| index.clone()).collect()
+        }
+        ListedSnapshot::Failed { .. } => Vec::new(),
+    };
+    let uuid = millrace_catalog::metadata::uuid_text(&uuid);
+    let mut shown = json!({ "snapshot": name, "uuid": uuid, "indices": indices, "state": state });
+    if !verbose {
+        return shown;
+    }
+    shown["version_id"] = 7_100_299.into();
+    shown["version"] = "7.10.2".into();
+    shown["remote_store_index_shallow_copy"] = false.into();
+    shown["data_streams"] = json!([]);
+    match snapshot {
+        ListedSnapshot::Complete(manifest) => {
+            let (there, failed) = manifest.shard_counts();
+            shown["include_global_state"] = manifest.include_global_state.into();
+            if let Some(metadata) = &manifest.metadata {
+                shown["metadata"] = metadata.clone().into();
+            }
+            shown["failures"] = manifest
+                .failures
+                .iter()
+                .map(|failure| {
+                    json!({
+                        "index": failure.index, "index_uuid": failure.index, "shard_id": failure.shard,
+                        "reason": failure.reason, "status": "INTERNAL_SERVER_ERROR",
+                    })
+                })
+                .collect();
+            shown["shards"] = json!({ "total": there + failed, "failed": failed, "successful": there });
+            fill_times(&mut shown, manifest.started_ms, manifest.ended_ms);
+        }
+        ListedSnapshot::Running(running) => {
+            let total: u64 = running.indices.lock().iter().map(|(_, shards)| u64::from(*shards)).sum();
+            shown["include_global_state"] = running.include_global_state.into();
+            shown["failures"] = json!([]);
+            shown["shards"] = json!({ "total": total, "failed": 0, "successful": 0 });
+            fill_times(&mut shown, running.started_ms, running.started_ms);
+        }
+        ListedSnapshot::Failed { started_ms, ended_ms, reason, .. } => {
+            shown["reason"] = reason.clone().into();
+            shown["failures"] = json!([]);
+            shown["shards"] = json!({ "total": 0, "failed": 0, "successful": 0 });
+            fill_times(&mut shown, *started_ms, *ended_ms);
+        }
+    }
+    shown
+}
+
+fn fill_times(shown: &mut Value, started_ms: i64, ended_ms: i64) {
+    shown["start_time_in_millis"] = started_ms.into();
+    shown["end_time_in_millis"] = ended_ms.into();
+    shown["duration_in_millis"] = (ended_ms - started_ms).max(0).into();
+}

@@ -1,0 +1,372 @@
+//! A repository: an object store with contents named by their SHA-256, a manifest a snapshot, and one writer.
+//!
+//! Contents come first, the manifest last, so a manifest never names what is not there. Deletion takes the manifest first, then
+//! what no other manifest needs. `repository.json` names the store that writes; a store that registers the repository takes it over,
+//! and the one before is refused from then on.
+
+use std::collections::HashMap;
+use std::path::Path as FilePath;
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::stream::{self, StreamExt, TryStreamExt};
+use millrace_runtime::Error as StoreError;
+use millrace_runtime::sync::blocking;
+use millrace_segment::objects::{Objects, is_missing};
+use object_store::path::Path;
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use crate::collection::References;
+use crate::contents::IndexContents;
+use crate::digest::{ContentDigest, DigestBuilder};
+use crate::error::{Error, Result};
+use crate::manifest::{FORMAT, MAX_FILE_BYTES, Manifest, decode_json};
+use crate::names::{manifest_file_name, snapshot_of_file};
+
+/// Name of the object that says what the repository is and who writes there.
+const MARKER: &str = "repository.json";
+/// Directory of the manifests.
+const SNAPSHOTS: &str = "snapshots";
+/// Directory of the contents.
+const CONTENTS: &str = "contents";
+/// Requests to the object store at once.
+const AT_ONCE: usize = 16;
+/// Bytes of a file that are hashed at a time.
+const HASHED_BYTES: usize = 8 << 20;
+
+/// Content of [`MARKER`].
+#[derive(Clone, Debug, Serialize, Deserialize)]
+struct Marker {
+    format: u32,
+    repository: Uuid,
+    writer: Uuid,
+}
+
+/// A repository that is open.
+#[derive(Clone, Debug)]
+pub struct Repository {
+    name: Arc<str>,
+    objects: Objects,
+    readonly: bool,
+    /// Store on whose behalf it writes.
+    store: Uuid,
+}
+
+/// Files that a collection removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct CollectedFiles {
+    pub(crate) files: u64,
+    pub(crate) bytes: u64,
+}
+
+impl Repository {
+    /// Wraps an object store; `store` is the id of the store that writes.
+    pub fn new(name: &str, objects: Objects, readonly: bool, store: Uuid) -> Self {
+        Self { name: name.into(), objects, readonly, store }
+    }
+
+    /// Returns its name.
+    pub fn name(&self) -> &str {
+        &self.name
+    }
+
+    pub(crate) fn is_readonly(&self) -> bool {
+        self.readonly
+    }
+
+    fn fail(&self, operation: &str, error: &impl std::fmt::Display) -> Error {
+        Error::Repository {
+            repository: self.name.to_string(),
+            reason: format!("cannot {operation}: {error}"),
+        }
+    }
+
+    /// Refuses a change of a repository that is only read.
+    pub(crate) fn check_writable(&self) -> Result<()> {
+        if !self.readonly {
+            return Ok(());
+        }
+        let reason = "cannot change a readonly repository".to_owned();
+        Err(Error::Repository { repository: self.name.to_string(), reason })
+    }
+
+    async fn read_marker(&self) -> Result<Option<(Marker, object_store::UpdateVersion)>> {
+        let path = Path::from(MARKER);
+        let decode = |bytes: &Bytes| {
+            serde_json::from_slice::<Marker>(bytes).map_err(|error| StoreError::Corrupt {
+                file: MARKER.to_owned(),
+                offset: 0,
+                reason: error.to_string(),
+            })
+        };
+        let found = self.objects.get_versioned(&path, decode).await;
+        let found = found.map_err(|error| self.fail("read repository.json", &error))?;
+        if let Some((marker, _)) = &found
+            && marker.format != FORMAT
+        {
+            let reason = format!("it has format {}; this program reads {FORMAT}", marker.format);
+            return Err(Error::Repository { repository: self.name.to_string(), reason });
+        }
+        Ok(found)
+    }
+
+    /// Makes this store the writer of the repository, which may be empty or another store's.
+    ///
+    /// # Errors
+    /// [`Error::Repository`] for a place with files of something else, and the object store's.
+    pub(crate) async fn claim(&self) -> Result<()> {
+        let found = self.read_marker().await?;
+        let (marker, expected) = match found {
+            Some((marker, _)) if marker.writer == self.store => return Ok(()),
+            Some((marker, version)) => (Marker { writer: self.store, ..marker }, Some(version)),
+            None => {
+                self.refuse_foreign_files().await?;
+                (Marker { format: FORMAT, repository: Uuid::new_v4(), writer: self.store }, None)
+            }
+        };
+        let bytes =
+            serde_json::to_vec(&marker).map_err(|error| self.fail("encode repository.json", &error))?;
+        let put = self.objects.put_expecting(&Path::from(MARKER), bytes.into(), Some(expected)).await;
+        match put.map_err(|error| self.fail("write repository.json", &error))? {
+            true => Ok(()),
+            false => Err(self.fail("write repository.json", &"another store registers it at this moment")),
+        }
+    }
+
+    async fn refuse_foreign_files(&self) -> Result<()> {
+        let listed =
+            self.objects.list(None).await.map_err(|error| self.fail("list the repository", &error))?;
+        match listed.first() {
+            None => Ok(()),
+            Some(object) => {
+                let reason = format!(
+                    "the place holds [{}], which is no file of a Millrace repository; name an empty one",
+                    object.location
+                );
+                Err(Error::Repository { repository: self.name.to_string(), reason })
+            }
+        }
+    }
+
+    /// Refuses to write once another store is the writer.
+    pub(crate) async fn check_writer(&self) -> Result<()> {
+        self.check_writable()?;
+        let writer = self.read_marker().await?.map(|(marker, _)| marker.writer);
+        if writer == Some(self.store) {
+            return Ok(());
+        }
+        let reason = match writer {
+            Some(other) => {
+                format!("store {other} writes to the repository now; register it again to take it over")
+            }
+            None => "repository.json is missing; register the repository again".to_owned(),
+        };
+        Err(Error::Repository { repository: self.name.to_string(), reason })
+    }
+
+    /// Writes, reads and deletes an object, or only lists where the repository is read alone.
+    ///
+    /// # Errors
+    /// [`Error::Verification`].
+    pub(crate) async fn verify(&self) -> Result<()> {
+        let fault = |step: &str, error: &dyn std::fmt::Display| Error::Verification {
+            repository: self.name.to_string(),
+            reason: format!("cannot {step}: {error}"),
+        };
+        if self.readonly {
+            let listed = self.objects.list_dirs(None).await;
+            return listed.map(drop).map_err(|error| fault("list the repository", &error));
+        }
+        let path = Path::from_iter(["tests".to_owned(), Uuid::new_v4().simple().to_string()]);
+        let content = Bytes::from(path.to_string());
+        let put = self.objects.put(&path, content.clone()).await;
+        put.map_err(|error| fault("write a test file", &error))?;
+        let read = self.objects.get(&path).await.map_err(|error| fault("read a test file", &error))?;
+        let deleted = self.objects.delete(&path).await;
+        deleted.map_err(|error| fault("delete a test file", &error))?;
+        if read == content { Ok(()) } else { Err(fault("read a test file", &"it has other bytes")) }
+    }
+
+    fn manifest_path(snapshot: &str) -> Path {
+        Path::from_iter([SNAPSHOTS.to_owned(), manifest_file_name(snapshot)])
+    }
+
+    /// Lists the names of its snapshots, in order.
+    pub(crate) async fn list_snapshots(&self) -> Result<Vec<String>> {
+        let listed = self.objects.list(Some(&Path::from(SNAPSHOTS))).await;
+        let listed = listed.map_err(|error| self.fail("list snapshots", &error))?;
+        let mut names: Vec<String> =
+            listed.iter().filter_map(|object| snapshot_of_file(object.location.filename()?)).collect();
+        names.sort_unstable();
+        Ok(names)
+    }
+
+    /// Reads the manifest of a snapshot; `None` where there is no such snapshot.
+    ///
+    /// # Errors
+    /// [`Error::Repository`] for a damaged manifest, or one of a later format.
+    pub(crate) async fn read_manifest(&self, snapshot: &str) -> Result<Option<Manifest>> {
+        let path = Self::manifest_path(snapshot);
+        match self.objects.len(&path).await {
+            Err(error) if is_missing(&error) => return Ok(None),
+            Ok(bytes) if bytes > MAX_FILE_BYTES => {
+                return Err(self.fail(&format!("read [{path}]"), &format!("it has {bytes} bytes")));
+            }
+            other => other.map(drop).map_err(|error| self.fail(&format!("read [{path}]"), &error))?,
+        }
+        let decode = |bytes: &Bytes| match Manifest::decode(bytes) {
+            Ok(manifest) if manifest.snapshot == snapshot => Ok(manifest),
+            Ok(manifest) => Err(format!("it is of snapshot [{}]", manifest.snapshot)),
+            Err(reason) => Err(reason),
+        };
+        let checked = |bytes: &Bytes| {
+            decode(bytes).map_err(|reason| StoreError::Corrupt { file: path.to_string(), offset: 0, reason })
+        };
+        let read = self.objects.get_checked(&path, checked).await;
+        read.map_err(|error| self.fail(&format!("read [{path}]"), &error))
+    }
+
+    /// Reads the manifests of all snapshots.
+    ///
+    /// # Errors
+    /// As [`Repository::read_manifest`], for any of them.
+    pub(crate) async fn read_all_manifests(&self) -> Result<Vec<Manifest>> {
+        let names = self.list_snapshots().await?;
+        let reads = names.iter().map(|name| self.read_manifest(name)).collect::<Vec<_>>();
+        let read: Vec<Option<Manifest>> = stream::iter(reads).buffered(AT_ONCE).try_collect().await?;
+        Ok(read.into_iter().flatten().collect())
+    }
+
+    /// Writes the manifest of a snapshot, unless there is one of that name; returns whether it did.
+    pub(crate) async fn put_manifest(&self, manifest: &Manifest) -> Result<bool> {
+        let file = manifest.encode().map_err(|error| self.fail("encode a manifest", &error))?;
+        let put = self.objects.put_new(&Self::manifest_path(&manifest.snapshot), file).await;
+        put.map_err(|error| self.fail("write a manifest", &error))
+    }
+
+    /// Deletes the manifest of a snapshot for good.
+    pub(crate) async fn delete_manifest(&self, snapshot: &str) -> Result<()> {
+        let deleted = self.objects.delete_durably(&Self::manifest_path(snapshot)).await;
+        deleted.map_err(|error| self.fail("delete a manifest", &error))
+    }
+
+    fn content_path(digest: ContentDigest) -> Path {
+        let name = digest.to_string();
+        Path::from_iter([CONTENTS.to_owned(), name[..2].to_owned(), name])
+    }
+
+    /// Lists the contents that are there, with their lengths.
+    pub(crate) async fn list_contents(&self) -> Result<HashMap<ContentDigest, u64>> {
+        let listed = self.objects.list(Some(&Path::from(CONTENTS))).await;
+        let listed = listed.map_err(|error| self.fail("list contents", &error))?;
+        let contents = listed.iter().filter_map(|object| {
+            let digest: ContentDigest = object.location.filename()?.parse().ok()?;
+            (object.location == Self::content_path(digest)).then_some((digest, object.size))
+        });
+        Ok(contents.collect())
+    }
+
+    /// Writes a content under its name.
+    pub(crate) async fn put_content(&self, digest: ContentDigest, bytes: Bytes) -> Result<()> {
+        let put = self.objects.put(&Self::content_path(digest), bytes).await;
+        put.map_err(|error| self.fail(&format!("write content [{digest}]"), &error))
+    }
+
+    /// Writes a content from a file, which is gone afterwards.
+    pub(crate) async fn put_content_file(&self, digest: ContentDigest, file: &FilePath) -> Result<()> {
+        let put = self.objects.put_files(&[(Self::content_path(digest), file.to_owned())]).await;
+        put.map_err(|error| self.fail(&format!("write content [{digest}]"), &error))
+    }
+
+    /// Reads a content of so many bytes and verifies it.
+    pub(crate) async fn read_content(&self, digest: ContentDigest, bytes: u64) -> Result<Bytes> {
+        let path = Self::content_path(digest);
+        let checked = |read: &Bytes| {
+            if read.len() as u64 == bytes && ContentDigest::of_bytes(read) == digest {
+                return Ok(read.clone());
+            }
+            let reason = format!("its {} bytes are not those that were written", read.len());
+            Err(StoreError::Corrupt { file: path.to_string(), offset: 0, reason })
+        };
+        match self.objects.get_checked(&path, checked).await {
+            Ok(Some(content)) => Ok(content),
+            Ok(None) => Err(self.fail(&format!("read content [{digest}]"), &"it is missing")),
+            Err(error) => Err(self.fail(&format!("read content [{digest}]"), &error)),
+        }
+    }
+
+    /// Copies a content of so many bytes to a new local file and verifies it.
+    pub(crate) async fn fetch_content(
+        &self,
+        digest: ContentDigest,
+        bytes: u64,
+        file: &FilePath,
+    ) -> Result<()> {
+        let fetched = self.objects.get_to_file(&Self::content_path(digest), file, bytes).await;
+        fetched.map_err(|error| self.fail(&format!("read content [{digest}]"), &error))?;
+        match self.hash_file(file).await {
+            Ok(found) if found == digest => Ok(()),
+            Ok(_) => {
+                Err(self
+                    .fail(&format!("read content [{digest}]"), &"its bytes are not those that were written"))
+            }
+            Err(error) => Err(self.fail(&format!("verify content [{digest}]"), &error)),
+        }
+    }
+
+    /// Hashes a local file beside the repository.
+    pub(crate) async fn hash_file(&self, file: &FilePath) -> Result<ContentDigest, StoreError> {
+        let (objects, file) = (self.objects.clone(), file.to_owned());
+        blocking(move || {
+            let mut builder = DigestBuilder::new();
+            objects.map_file(&file)?.chunks(HASHED_BYTES).for_each(|piece| builder.update(piece));
+            Ok(builder.finish())
+        })
+        .await
+    }
+
+    /// Reads the contents of an index.
+    pub(crate) async fn read_index(&self, digest: ContentDigest, bytes: u64) -> Result<IndexContents> {
+        if bytes > MAX_FILE_BYTES {
+            return Err(self.fail(&format!("read content [{digest}]"), &format!("it has {bytes} bytes")));
+        }
+        let read = self.read_content(digest, bytes).await?;
+        let contents: IndexContents =
+            decode_json(&read).map_err(|reason| self.fail(&format!("read content [{digest}]"), &reason))?;
+        match contents.fault() {
+            None => Ok(contents),
+            Some(fault) => Err(self.fail(&format!("read content [{digest}]"), &fault)),
+        }
+    }
+
+    /// Deletes the contents that no manifest needs. The caller lets nobody write meanwhile.
+    ///
+    /// # Errors
+    /// A manifest or index that cannot be read: then nothing is deleted.
+    pub(crate) async fn collect(&self) -> Result<CollectedFiles> {
+        let mut references = References::default();
+        for manifest in self.read_all_manifests().await? {
+            let unread = references.add_manifest(&manifest);
+            let reads =
+                unread.into_iter().map(|(digest, bytes)| self.read_index(digest, bytes)).collect::<Vec<_>>();
+            let mut indices = stream::iter(reads).buffered(AT_ONCE);
+            while let Some(contents) = indices.try_next().await? {
+                references.add_index(&contents);
+            }
+        }
+        let unneeded = references.unreferenced(&self.list_contents().await?);
+        self.check_writer().await?;
+        let mut collected = CollectedFiles::default();
+        let deletions = unneeded.into_iter().map(|(digest, bytes)| async move {
+            self.objects.delete(&Self::content_path(digest)).await.map(|()| bytes)
+        });
+        let mut deletions = stream::iter(deletions.collect::<Vec<_>>()).buffer_unordered(AT_ONCE);
+        while let Some(deleted) = deletions.next().await {
+            let bytes = deleted.map_err(|error| self.fail("delete an unneeded content", &error))?;
+            collected.files += 1;
+            collected.bytes += bytes;
+        }
+        Ok(collected)
+    }
+}

@@ -1,0 +1,438 @@
+//! Restoring: every file is fetched and verified, then all indices take their place at once.
+
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use futures::stream::{self, StreamExt, TryStreamExt};
+use millrace_catalog::access::{Action, NameClass, Principal};
+use millrace_catalog::metadata::{Metadata, MetadataChange, RestoreIndex};
+use millrace_engine::{AdoptedSegment, RestoredIndex, RestoredShard, SegmentFiles};
+use millrace_runtime::{Error as StoreError, sync};
+use millrace_segment::{SegmentFile, decode_deletes};
+use parking_lot::Mutex;
+use roaring::RoaringBitmap;
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::contents::{GlobalState, IndexContents, SegmentContents};
+use crate::error::{Error, Result};
+use crate::manifest::{IndexSummary, Manifest, MissingShard, decode_json};
+use crate::repository::Repository;
+use crate::selection::{Renaming, is_security_administrator, select_names};
+use crate::service::{SnapshotKey, SnapshotService};
+
+/// Segments that are fetched at once.
+const AT_ONCE: usize = 4;
+
+/// A request to restore a snapshot.
+#[derive(Clone, Debug)]
+pub struct RestoreSnapshot {
+    /// Expression of the indices; all that are not the server's own without one.
+    pub indices: Option<String>,
+    /// `true` if names that are missing are left out.
+    pub ignore_unavailable: bool,
+    /// `true` if templates and persistent settings are restored.
+    pub include_global_state: bool,
+    /// `true` if indices that cannot be read are left out.
+    pub partial: bool,
+    /// `true` if indices keep their aliases.
+    pub include_aliases: bool,
+    /// Regular expression of names that are replaced.
+    pub rename_pattern: Option<String>,
+    /// Replacement of what it finds.
+    pub rename_replacement: Option<String>,
+    /// Settings of the restored indices, with the `index.` prefix.
+    pub index_settings: Map<String, Value>,
+    /// Patterns of settings that go back to their defaults.
+    pub ignore_index_settings: Vec<String>,
+}
+
+impl Default for RestoreSnapshot {
+    fn default() -> Self {
+        Self {
+            indices: None,
+            ignore_unavailable: false,
+            include_global_state: false,
+            partial: false,
+            include_aliases: true,
+            rename_pattern: None,
+            rename_replacement: None,
+            index_settings: Map::new(),
+            ignore_index_settings: Vec::new(),
+        }
+    }
+}
+
+/// Result of a restore.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct RestoreReport {
+    /// Restored indices by their new names.
+    pub indices: Vec<String>,
+    /// Shards that were asked for.
+    pub total: u64,
+    /// Shards that were restored.
+    pub successful: u64,
+    /// Shards that were not.
+    pub failures: Vec<MissingShard>,
+}
+
+/// A restore that was admitted. Until it is dropped its snapshot is not deleted.
+struct RestoreJob {
+    service: SnapshotService,
+    repository: Repository,
+    manifest: Manifest,
+    request: RestoreSnapshot,
+    principal: Principal,
+    /// Indices of the snapshot by their new names.
+    targets: BTreeMap<String, IndexSummary>,
+    key: SnapshotKey,
+    /// Segments that the object store has for it.
+    adopted: Mutex<Vec<AdoptedSegment>>,
+}
+
+impl Drop for RestoreJob {
+    fn drop(&mut self) {
+        let mut restoring = self.service.inner.restoring.lock();
+        if let Some(at) = restoring.iter().position(|key| *key == self.key) {
+            restoring.swap_remove(at);
+        }
+    }
+}
+
+impl SnapshotService {
+    /// Restores indices of a snapshot and waits for it.
+    ///
+    /// # Errors
+    /// [`Error::Restore`] names the index and what is wrong with it; then nothing is restored.
+    pub async fn restore(
+        &self,
+        principal: &Principal,
+        (repository, snapshot): (&str, &str),
+        request: RestoreSnapshot,
+    ) -> Result<RestoreReport> {
+        let job = self.admit_restore(principal, (repository, snapshot), request).await?;
+        let (sender, receiver) = tokio::sync::oneshot::channel();
+        // To its end, whether or not the caller waits.
+        sync::detached(async move {
+            let _ = sender.send(job.run().await);
+        });
+        let ended = receiver.await;
+        ended.unwrap_or_else(|_| Err(StoreError::Internal("a restore panicked".to_owned()).into()))
+    }
+
+    /// Begins to restore in the background.
+    ///
+    /// # Errors
+    /// As [`SnapshotService::restore`], as far as it can be told at once.
+    pub async fn begin_restore(
+        &self,
+        principal: &Principal,
+        (repository, snapshot): (&str, &str),
+        request: RestoreSnapshot,
+    ) -> Result<()> {
+        let job = self.admit_restore(principal, (repository, snapshot), request).await?;
+        sync::detached(async move {
+            let _ = job.run().await;
+        });
+        Ok(())
+    }
+
+    async fn admit_restore(
+        &self,
+        principal: &Principal,
+        (repository, snapshot): (&str, &str),
+        request: RestoreSnapshot,
+    ) -> Result<RestoreJob> {
+        let open = self.repository(repository).await?;
+        let key: SnapshotKey = (repository.to_owned(), snapshot.to_owned());
+        // Before it is read, so that no deletion comes between.
+        self.inner.restoring.lock().push(key.clone());
+        let mut job = RestoreJob {
+            service: self.clone(),
+            repository: open,
+            manifest: empty_manifest(),
+            request,
+            principal: principal.clone(),
+            targets: BTreeMap::new(),
+            key,
+            adopted: Mutex::default(),
+        };
+        let found = job.repository.read_manifest(snapshot).await?;
+        job.manifest = found.ok_or_else(|| Error::SnapshotMissing {
+            repository: repository.to_owned(),
+            snapshot: snapshot.to_owned(),
+        })?;
+        job.choose_targets()?;
+        // What is in the way is known before anything is fetched.
+        let metadata = self.inner.engine.metadata();
+        for name in job.targets.keys() {
+            job.check_target(&metadata, name)?;
+        }
+        Ok(job)
+    }
+}
+
+fn empty_manifest() -> Manifest {
+    Manifest {
+        format: 0,
+        snapshot: String::new(),
+        uuid: Uuid::nil(),
+        store: Uuid::nil(),
+        version: String::new(),
+        frame: None,
+        state: crate::manifest::SnapshotState::Success,
+        started_ms: 0,
+        ended_ms: 0,
+        include_global_state: false,
+        metadata: None,
+        indices: Vec::new(),
+        failures: Vec::new(),
+        global_state: None,
+        added_files: 0,
+        added_bytes: 0,
+    }
+}
+
+/// An index whose files the object store has.
+struct FetchedIndex {
+    name: String,
+    contents: IndexContents,
+    restored: RestoredIndex,
+}
+
+impl RestoreJob {
+    fn fail(&self, reason: impl Into<String>) -> Error {
+        let (repository, snapshot) = self.key.clone();
+        Error::Restore { repository, snapshot, reason: reason.into() }
+    }
+
+    fn choose_targets(&mut self) -> Result<()> {
+        let expression = self.request.indices.as_deref().filter(|text| !text.is_empty());
+        let is_named = |name: &str| {
+            expression.is_some_and(|expression| expression.split(',').any(|part| part.trim() == name))
+        };
+        // Under whatever name they are restored.
+        let administrator = is_security_administrator(&self.principal);
+        let mut available: Vec<&IndexSummary> = self.manifest.indices.iter().collect();
+        available.retain(|index| !index.system || (administrator && is_named(&index.name)));
+        let available: Vec<String> = available.into_iter().map(|index| index.name.clone()).collect();
+        let chosen = select_names(&available, expression, self.request.ignore_unavailable)
+            .map_err(|index| StoreError::IndexNotFound { index })?;
+        let RestoreSnapshot { rename_pattern, rename_replacement, .. } = &self.request;
+        let renaming = Renaming::parse(rename_pattern.as_deref(), rename_replacement.as_deref())?;
+        for (new, old) in renaming.rename_all(&chosen).map_err(|reason| self.fail(reason))? {
+            let summary = self.manifest.indices.iter().find(|index| index.name == old);
+            self.targets.extend(summary.map(|summary| (new, summary.clone())));
+        }
+        if self.request.include_global_state {
+            self.check_global_state()?;
+        }
+        Ok(())
+    }
+
+    /// Refuses the global state where it is not there, and where the caller may not change all of it.
+    fn check_global_state(&self) -> Result<()> {
+        let needed = [
+            Action::PutClusterSettings,
+            Action::PutTemplates,
+            Action::PutIndexTemplates,
+            Action::PutComponentTemplates,
+        ];
+        if let Some(action) = needed.into_iter().find(|action| !self.principal.privileges().allows(*action)) {
+            let caller = self.principal.caller().to_string();
+            return Err(StoreError::Unauthorized { action: action.name(), caller, index: None }.into());
+        }
+        if self.manifest.global_state.is_none() {
+            return Err(
+                self.fail("cannot restore global state since the snapshot doesn't contain global state")
+            );
+        }
+        Ok(())
+    }
+
+    fn check_target(&self, metadata: &Metadata, name: &str) -> Result<()> {
+        let privileges = self.principal.privileges();
+        let allowed = match NameClass::new(name) {
+            NameClass::Ordinary => {
+                let on = privileges.on(name);
+                on.allows(Action::CreateIndex) && on.allows(Action::IndexDocument)
+            }
+            _ => is_security_administrator(&self.principal),
+        };
+        if !allowed {
+            return Err(millrace_catalog::access::refusal(&self.principal, Action::CreateIndex, name).into());
+        }
+        match metadata.index(name) {
+            Some(existing) if existing.open => Err(self.fail(format!(
+                "cannot restore index [{name}] because an open index with same name already exists in the cluster. Either close \
+                 or delete the existing index or restore the index under a different name by providing a rename pattern and \
+                 replacement name"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    async fn run(self) -> Result<RestoreReport> {
+        let restored = self.restore_all().await;
+        if let Err(error) = &restored {
+            let (repository, snapshot) = &self.key;
+            tracing::error!(repository, snapshot, %error, "a snapshot was not restored");
+            let unused = std::mem::take(&mut *self.adopted.lock());
+            self.service.inner.engine.discard_adopted(unused).await;
+        }
+        restored
+    }
+
+    async fn restore_all(&self) -> Result<RestoreReport> {
+        let mut report = RestoreReport::default();
+        let mut fetched: Vec<FetchedIndex> = Vec::new();
+        for (name, summary) in &self.targets {
+            report.total += u64::from(summary.shards);
+            match self.fetch_index(name, summary).await {
+                Ok(index) => fetched.push(index),
+                Err(error) if self.request.partial => {
+                    let failed = (0..summary.shards).map(|shard| MissingShard {
+                        index: name.clone(),
+                        shard,
+                        reason: error.to_string(),
+                    });
+                    report.failures.extend(failed);
+                }
+                Err(error) => return Err(self.fail(format!("cannot restore index [{name}]: {error}"))),
+            }
+        }
+        report.indices = fetched.iter().map(|index| index.name.clone()).collect();
+        report.successful = report.total - report.failures.len() as u64;
+        let global = match self.request.include_global_state {
+            true => self.read_global_state().await?,
+            false => None,
+        };
+        let mut requests = Vec::with_capacity(fetched.len());
+        let mut restored = Vec::with_capacity(fetched.len());
+        for index in fetched {
+            let request = RestoreIndex {
+                name: index.name,
+                meta: index.contents.meta,
+                next_seq_nos: index.contents.shards.iter().map(|shard| shard.next_seq_no).collect(),
+                include_aliases: self.request.include_aliases,
+                settings: self.request.index_settings.clone(),
+                ignored_settings: self.request.ignore_index_settings.clone(),
+            };
+            requests.push((request, index.restored.uuid));
+            restored.push(index.restored);
+        }
+        let decide = move |metadata: &Metadata| {
+            let (mut state, mut all) = (metadata.clone(), Vec::new());
+            for (request, uuid) in &requests {
+                let changes = state.restore_index(request, *uuid)?;
+                state = state.apply(&changes);
+                all.extend(changes);
+            }
+            if let Some(global) = &global {
+                all.extend(global_changes(&state, global));
+            }
+            Ok(all)
+        };
+        let engine = Arc::clone(&self.service.inner.engine);
+        if restored.is_empty() && !self.request.include_global_state {
+            return Ok(report);
+        }
+        engine.install_restored(&self.principal, restored, Box::new(decide)).await.map_err(|error| match error {
+            StoreError::IndexAlreadyExists { index, .. } => self.fail(format!(
+                "cannot restore index [{index}] because an open index with same name already exists in the cluster"
+            )),
+            other => other.into(),
+        })?;
+        self.adopted.lock().clear();
+        Ok(report)
+    }
+
+    async fn read_global_state(&self) -> Result<Option<GlobalState>> {
+        let Some((digest, bytes)) = self.manifest.global_state else { return Ok(None) };
+        let read = self.repository.read_content(digest, bytes).await?;
+        let state = decode_json(&read)
+            .map_err(|reason| self.fail(format!("the global state is damaged: {reason}")))?;
+        Ok(Some(state))
+    }
+
+    async fn fetch_index(&self, name: &str, summary: &IndexSummary) -> Result<FetchedIndex> {
+        let contents = self.repository.read_index(summary.contents, summary.contents_bytes).await?;
+        if contents.meta.shards != summary.shards {
+            return Err(
+                self.fail(format!("contents of index [{}] are not those of the manifest", summary.name))
+            );
+        }
+        let uuid = Uuid::new_v4();
+        let mut shards = Vec::with_capacity(contents.shards.len());
+        for shard in &contents.shards {
+            let fetches: Vec<_> = shard
+                .segments
+                .iter()
+                .map(|segment| self.fetch_segment((uuid, shard.number), segment))
+                .collect();
+            let segments: Vec<AdoptedSegment> = stream::iter(fetches).buffered(AT_ONCE).try_collect().await?;
+            shards.push(RestoredShard {
+                number: shard.number,
+                primary_term: shard.primary_term,
+                next_seq_no: shard.next_seq_no,
+                segments,
+            });
+        }
+        let restored = RestoredIndex { uuid, mapping: contents.mapping.clone().into_bytes(), shards };
+        Ok(FetchedIndex { name: name.to_owned(), contents, restored })
+    }
+
+    async fn fetch_segment(
+        &self,
+        (index, shard): (Uuid, u32),
+        segment: &SegmentContents,
+    ) -> Result<AdoptedSegment> {
+        let engine = &self.service.inner.engine;
+        let deleted = match segment.deletes {
+            None => RoaringBitmap::new(),
+            Some(file) => {
+                let content = self.repository.read_content(file.sha256, file.bytes).await?;
+                decode_deletes(&content, &file.sha256.to_string())?
+            }
+        };
+        let wanted = [
+            (SegmentFile::Data, Some(segment.data)),
+            (SegmentFile::Bundle, Some(segment.bundle)),
+            (SegmentFile::Ids, segment.ids),
+        ];
+        let mut files = Vec::new();
+        for (kind, file) in wanted {
+            let Some(file) = file else { continue };
+            let scratch = engine.scratch_file();
+            files.push((kind, scratch.clone()));
+            if let Err(error) = self.repository.fetch_content(file.sha256, file.bytes, &scratch).await {
+                for (_, scratch) in files {
+                    engine.remove_scratch(scratch).await;
+                }
+                return Err(error);
+            }
+        }
+        let adopted =
+            engine.adopt_segment((index, shard), &segment.record, deleted, SegmentFiles { files }).await?;
+        self.adopted.lock().push(adopted.clone());
+        Ok(adopted)
+    }
+}
+
+/// Templates and settings of a snapshot, over those of the store.
+fn global_changes(state: &Metadata, global: &GlobalState) -> Vec<MetadataChange> {
+    let mut changes = Vec::new();
+    for (kind, named) in &global.templates {
+        changes.extend(named.iter().map(|(name, body)| MetadataChange::PutTemplate {
+            kind: kind.clone(),
+            name: name.clone(),
+            body: body.clone(),
+        }));
+    }
+    if !global.persistent.is_empty() {
+        let mut settings = Map::clone(&state.persistent);
+        settings.extend(global.persistent.iter().map(|(key, value)| (key.clone(), value.clone())));
+        changes.push(MetadataChange::PutPersistent(settings));
+    }
+    changes
+}

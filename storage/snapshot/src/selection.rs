@@ -1,0 +1,169 @@
+//! Choice of indices of a snapshot by expression, and their new names: pure decisions.
+
+use std::collections::BTreeMap;
+
+use millrace_catalog::access::{Action, NameClass, Principal};
+use millrace_mapping::pattern;
+use regex::{Regex, RegexBuilder};
+
+use crate::error::{Error, Result};
+
+/// Longest pattern of names, in bytes.
+const MAX_PATTERN_BYTES: usize = 1_000;
+/// Memory of a compiled pattern of names, at most.
+const MAX_REGEX_BYTES: usize = 1 << 20;
+
+/// Returns whether an index is the server's own: it belongs to the global state.
+pub(crate) fn is_system(index: &str) -> bool {
+    NameClass::new(index) == NameClass::System
+}
+
+/// Returns whether a principal may handle the server's own indices: one that can grant itself every right.
+pub(crate) fn is_security_administrator(principal: &Principal) -> bool {
+    principal.privileges().is_unrestricted() || principal.privileges().allows(Action::PutSecurity)
+}
+
+/// Chooses names by a comma-separated expression with wildcards and exclusions (`-x*`).
+///
+/// # Errors
+/// The first name that is missing, unless such names are ignored.
+pub(crate) fn select_names(
+    available: &[String],
+    expression: Option<&str>,
+    ignore_unavailable: bool,
+) -> Result<Vec<String>, String> {
+    let expression = expression.filter(|expression| !expression.is_empty()).unwrap_or("_all");
+    let mut chosen: Vec<String> = Vec::new();
+    for part in expression.split(',').map(str::trim).filter(|part| !part.is_empty()) {
+        let excluded = part.strip_prefix('-').filter(|_| !available.iter().any(|name| name == part));
+        if let Some(excluded) = excluded {
+            chosen.retain(|name| !pattern::matches(excluded, name));
+            continue;
+        }
+        if part == "_all" || pattern::is_wildcard(part) {
+            let wanted = if part == "_all" { "*" } else { part };
+            let matching = available.iter().filter(|name| pattern::matches(wanted, name));
+            let new: Vec<String> = matching.filter(|name| !chosen.contains(name)).cloned().collect();
+            chosen.extend(new);
+        } else if available.iter().any(|name| name == part) {
+            if !chosen.iter().any(|name| name == part) {
+                chosen.push(part.to_owned());
+            }
+        } else if !ignore_unavailable {
+            return Err(part.to_owned());
+        }
+    }
+    Ok(chosen)
+}
+
+/// New names of restored indices.
+#[derive(Debug, Default)]
+pub(crate) struct Renaming(Option<(Regex, String)>);
+
+impl Renaming {
+    /// Reads `rename_pattern` and `rename_replacement`, in Java's form: `$1` is a group, a backslash takes the next character as
+    /// it is.
+    ///
+    /// # Errors
+    /// [`Error::IllegalArgument`].
+    pub(crate) fn parse(from: Option<&str>, to: Option<&str>) -> Result<Self> {
+        let (Some(from), Some(to)) = (from, to) else { return Ok(Self(None)) };
+        if from.len() > MAX_PATTERN_BYTES || to.len() > MAX_PATTERN_BYTES {
+            let reason =
+                format!("rename_pattern and rename_replacement have at most [{MAX_PATTERN_BYTES}] bytes");
+            return Err(Error::IllegalArgument(reason));
+        }
+        let regex = RegexBuilder::new(from).size_limit(MAX_REGEX_BYTES).build().map_err(|error| {
+            Error::IllegalArgument(format!("rename_pattern [{from}] cannot be used: {error}"))
+        })?;
+        Ok(Self(Some((regex, expanded_replacement(to)))))
+    }
+
+    /// Returns the new name of an index.
+    pub(crate) fn rename(&self, name: &str) -> String {
+        match &self.0 {
+            None => name.to_owned(),
+            Some((regex, replacement)) => regex.replace_all(name, replacement.as_str()).into_owned(),
+        }
+    }
+
+    /// Returns the new name of each index.
+    ///
+    /// # Errors
+    /// Two names that become one.
+    pub(crate) fn rename_all(&self, names: &[String]) -> Result<BTreeMap<String, String>, String> {
+        let mut renamed: BTreeMap<String, String> = BTreeMap::new();
+        for name in names {
+            let new = self.rename(name);
+            if let Some(other) = renamed.get(&new) {
+                return Err(format!(
+                    "indices [{name}] and [{other}] are renamed into the same index [{new}]"
+                ));
+            }
+            renamed.insert(new, name.clone());
+        }
+        Ok(renamed)
+    }
+}
+
+/// Turns a replacement in Java's form into that of `regex`.
+fn expanded_replacement(java: &str) -> String {
+    let mut out = String::with_capacity(java.len() + 8);
+    let mut characters = java.chars().peekable();
+    while let Some(character) = characters.next() {
+        match character {
+            '\\' => match characters.next() {
+                Some('$') | None => out.push_str("$$"),
+                Some(other) => out.push(other),
+            },
+            '$' if characters.peek().is_some_and(char::is_ascii_digit) => {
+                out.push_str("${");
+                while let Some(digit) = characters.next_if(char::is_ascii_digit) {
+                    out.push(digit);
+                }
+                out.push('}');
+            }
+            '$' if characters.peek() == Some(&'{') => out.push('$'),
+            '$' => out.push_str("$$"),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn names(list: &[&str]) -> Vec<String> {
+        list.iter().map(|name| (*name).to_owned()).collect()
+    }
+
+    #[test]
+    fn expressions_choose_names() {
+        let available = names(&["a1", "a2", "b1"]);
+        let select = |expression: &str, lenient| select_names(&available, Some(expression), lenient);
+        assert_eq!(select_names(&available, None, false).unwrap(), available);
+        assert_eq!(select("_all", false).unwrap(), available);
+        assert_eq!(select("a*", false).unwrap(), names(&["a1", "a2"]));
+        assert_eq!(select("*,-a*", false).unwrap(), names(&["b1"]));
+        assert_eq!(select("b1, a2,b*", false).unwrap(), names(&["b1", "a2"]));
+        assert_eq!(select("a1,c", false).unwrap_err(), "c");
+        assert_eq!(select("a1,c", true).unwrap(), names(&["a1"]));
+        assert!(select("c*", false).unwrap().is_empty());
+    }
+
+    #[test]
+    fn names_are_replaced_as_java_does() {
+        let rename =
+            |from: &str, to: &str, name: &str| Renaming::parse(Some(from), Some(to)).unwrap().rename(name);
+        assert_eq!(rename("(.+)", "restored_$1", "logs"), "restored_logs");
+        assert_eq!(rename("index_(.+)", "$1x", "index_a"), "ax");
+        assert_eq!(rename("l", "\\$", "logs"), "$ogs");
+        assert_eq!(rename("z", "y", "logs"), "logs");
+        assert_eq!(Renaming::parse(Some("a"), None).unwrap().rename("a"), "a");
+        assert!(Renaming::parse(Some("("), Some("a")).is_err());
+        let same = Renaming::parse(Some(".+"), Some("x")).unwrap();
+        assert!(same.rename_all(&names(&["a", "b"])).unwrap_err().contains("same index [x]"));
+    }
+}

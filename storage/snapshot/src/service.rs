@@ -1,0 +1,358 @@
+//! The service: registered repositories, and what runs on them.
+//!
+//! One operation at a time writes to repositories: creations and deletions of snapshots wait for each other. So a collection never
+//! removes what a creation counts on. Restores run beside them; a snapshot that is being restored is not deleted.
+
+use std::collections::{BTreeMap, HashMap};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use millrace_engine::Engine;
+use millrace_runtime::Error as StoreError;
+use millrace_segment::SegmentFile;
+use millrace_segment::objects::ObjectStoreConfig;
+use parking_lot::{Mutex, RwLock};
+use serde_json::{Map, Value};
+use uuid::Uuid;
+
+use crate::config::Config;
+use crate::digest::ContentDigest;
+use crate::error::{Error, Result};
+use crate::names::repository_name_fault;
+use crate::repository::Repository;
+use crate::settings::{RepositoryKind, RepositorySettings};
+
+/// Key of the catalog's small values with the registrations.
+const REGISTRATIONS: &str = "snapshot.repositories";
+/// Repositories that may be registered.
+const MAX_REPOSITORIES: usize = 1_000;
+/// Digests of segment files that are remembered; beyond it files are hashed again.
+const MAX_DIGESTS: usize = 200_000;
+/// Failed creations that are remembered for listings.
+const MAX_FAILED: usize = 100;
+
+/// Snapshots of one store. Clones share it.
+#[derive(Clone, Debug)]
+pub struct SnapshotService {
+    pub(crate) inner: Arc<Inner>,
+}
+
+/// Name of a repository, name of a snapshot.
+pub(crate) type SnapshotKey = (String, String);
+
+#[derive(Debug)]
+pub(crate) struct Inner {
+    pub(crate) engine: Arc<Engine>,
+    config: Config,
+    repositories: RwLock<BTreeMap<String, Registration>>,
+    /// Held while registrations change.
+    registering: tokio::sync::Mutex<()>,
+    /// Held by what writes to repositories.
+    pub(crate) writing: tokio::sync::Mutex<()>,
+    pub(crate) running: Mutex<BTreeMap<SnapshotKey, Arc<RunningSnapshot>>>,
+    pub(crate) restoring: Mutex<Vec<SnapshotKey>>,
+    pub(crate) failed: Mutex<BTreeMap<SnapshotKey, FailedSnapshot>>,
+    /// Digests of files of segments, by the segment's id: the files never change.
+    digests: Mutex<HashMap<(Uuid, SegmentFile), ContentDigest>>,
+}
+
+#[derive(Clone, Debug)]
+struct Registration {
+    body: Value,
+    /// `None` until its first use.
+    open: Option<Repository>,
+}
+
+/// A snapshot that is being made.
+#[derive(Debug)]
+pub struct RunningSnapshot {
+    /// Name of the repository.
+    pub repository: String,
+    /// Name of the snapshot.
+    pub snapshot: String,
+    /// Its uuid.
+    pub uuid: Uuid,
+    /// Time of its begin, in milliseconds since the epoch.
+    pub started_ms: i64,
+    /// `true` if it has the global state.
+    pub include_global_state: bool,
+    /// Names and shards of its indices, once it has captured them.
+    pub indices: Mutex<Vec<(String, u32)>>,
+    cancelled: AtomicBool,
+}
+
+impl RunningSnapshot {
+    pub(crate) fn new(key: &SnapshotKey, started_ms: i64, include_global_state: bool) -> Self {
+        Self {
+            repository: key.0.clone(),
+            snapshot: key.1.clone(),
+            uuid: Uuid::new_v4(),
+            started_ms,
+            include_global_state,
+            indices: Mutex::default(),
+            cancelled: AtomicBool::new(false),
+        }
+    }
+
+    /// Has the creation end without a snapshot.
+    pub(crate) fn cancel(&self) {
+        self.cancelled.store(true, Ordering::Release);
+    }
+
+    pub(crate) fn is_cancelled(&self) -> bool {
+        self.cancelled.load(Ordering::Acquire)
+    }
+}
+
+/// A creation that came to nothing.
+#[derive(Clone, Debug)]
+pub(crate) struct FailedSnapshot {
+    pub(crate) uuid: Uuid,
+    pub(crate) started_ms: i64,
+    pub(crate) ended_ms: i64,
+    pub(crate) reason: String,
+}
+
+/// Result of a deletion or cleanup.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct DeletionReport {
+    /// Files that were removed.
+    pub files: u64,
+    /// Bytes of these files.
+    pub bytes: u64,
+}
+
+impl SnapshotService {
+    /// Opens the service of a store and reads the registered repositories.
+    ///
+    /// # Errors
+    /// The catalog's.
+    pub async fn open(engine: Arc<Engine>, config: Config) -> Result<Self> {
+        let stored = engine.get_secret(REGISTRATIONS).await?;
+        let bodies: BTreeMap<String, Value> = match stored {
+            None => BTreeMap::new(),
+            Some(bytes) => serde_json::from_slice(&bytes).map_err(|error| StoreError::Corrupt {
+                file: format!("catalog, value [{REGISTRATIONS}]"),
+                offset: 0,
+                reason: error.to_string(),
+            })?,
+        };
+        let registered = bodies.into_iter().map(|(name, body)| (name, Registration { body, open: None }));
+        let inner = Inner {
+            engine,
+            config,
+            repositories: RwLock::new(registered.collect()),
+            registering: tokio::sync::Mutex::default(),
+            writing: tokio::sync::Mutex::default(),
+            running: Mutex::default(),
+            restoring: Mutex::default(),
+            failed: Mutex::default(),
+            digests: Mutex::default(),
+        };
+        Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Lists registered repositories that an expression names (comma-separated names and wildcards; all without one), with type
+    /// and settings.
+    ///
+    /// # Errors
+    /// [`Error::RepositoryMissing`] for a name.
+    pub fn repositories(&self, expression: Option<&str>) -> Result<Vec<(String, Value)>> {
+        let registered = self.inner.repositories.read();
+        let names: Vec<String> = registered.keys().cloned().collect();
+        let chosen = crate::selection::select_names(&names, expression, false)
+            .map_err(|repository| Error::RepositoryMissing { repository })?;
+        let found = chosen.into_iter().filter_map(|name| {
+            let body = registered.get(&name)?.body.clone();
+            Some((name, body))
+        });
+        Ok(found.collect())
+    }
+
+    /// Registers a repository, or changes a registration, and verifies it if asked.
+    ///
+    /// # Errors
+    /// Settings that cannot be used, a place that does not work, a repository in use.
+    pub async fn put_repository(&self, name: &str, body: &Value, verify: bool) -> Result<()> {
+        if let Some(fault) = repository_name_fault(name) {
+            return Err(Error::Repository { repository: name.to_owned(), reason: fault });
+        }
+        let settings = RepositorySettings::parse(name, body, &self.inner.config)?;
+        let _one = self.inner.registering.lock().await;
+        self.check_unused(name)?;
+        let count = self.inner.repositories.read().len();
+        if count >= MAX_REPOSITORIES && !self.inner.repositories.read().contains_key(name) {
+            let reason = format!("there are [{count}] repositories already, the most that may be registered");
+            return Err(Error::Repository { repository: name.to_owned(), reason });
+        }
+        let repository = self.open_repository(name, &settings).await?;
+        if verify {
+            repository.verify().await?;
+        }
+        let registration = Registration { body: settings.body, open: Some(repository) };
+        self.store_registrations(|registered| {
+            registered.insert(name.to_owned(), registration);
+        })
+        .await
+    }
+
+    /// Removes the registrations of repositories; their files stay.
+    ///
+    /// # Errors
+    /// [`Error::RepositoryMissing`]; a repository in use.
+    pub async fn delete_repositories(&self, expression: &str) -> Result<()> {
+        let _one = self.inner.registering.lock().await;
+        let names: Vec<String> =
+            self.repositories(Some(expression))?.into_iter().map(|(name, _)| name).collect();
+        if names.is_empty() {
+            return Err(Error::RepositoryMissing { repository: expression.to_owned() });
+        }
+        names.iter().try_for_each(|name| self.check_unused(name))?;
+        self.store_registrations(|registered| registered.retain(|name, _| !names.contains(name))).await
+    }
+
+    async fn store_registrations(
+        &self,
+        change: impl FnOnce(&mut BTreeMap<String, Registration>),
+    ) -> Result<()> {
+        let mut next = self.inner.repositories.read().clone();
+        change(&mut next);
+        let bodies: Map<String, Value> =
+            next.iter().map(|(name, registered)| (name.clone(), registered.body.clone())).collect();
+        let bytes = serde_json::to_vec(&bodies).map_err(|error| StoreError::Internal(error.to_string()))?;
+        self.inner.engine.put_secret(REGISTRATIONS, &bytes).await?;
+        *self.inner.repositories.write() = next;
+        Ok(())
+    }
+
+    fn check_unused(&self, repository: &str) -> Result<()> {
+        let names = |keys: &[SnapshotKey]| keys.iter().any(|(of, _)| of == repository);
+        let running: Vec<SnapshotKey> = self.inner.running.lock().keys().cloned().collect();
+        if names(&running) || names(&self.inner.restoring.lock()) {
+            return Err(Error::RepositoryBusy { repository: repository.to_owned() });
+        }
+        Ok(())
+    }
+
+    async fn open_repository(&self, name: &str, settings: &RepositorySettings) -> Result<Repository> {
+        let engine = &self.inner.engine;
+        let fail = |error: StoreError| Error::Repository {
+            repository: name.to_owned(),
+            reason: format!("cannot open the repository: {error}"),
+        };
+        let objects = match &settings.kind {
+            RepositoryKind::Fs { location } => {
+                let objects = engine.open_directory(location).await.map_err(fail)?;
+                self.refuse_links(name, location)?;
+                objects
+            }
+            RepositoryKind::S3 { bucket, base_path } => {
+                let client = &self.inner.config.s3;
+                let service = ObjectStoreConfig::S3 {
+                    bucket: bucket.clone(),
+                    prefix: base_path.clone(),
+                    endpoint: client.endpoint.clone(),
+                    region: client.region.clone(),
+                    access_key_id: client.access_key_id.clone(),
+                    secret_access_key: client.secret_access_key.clone(),
+                    allow_http: client.allow_http,
+                };
+                engine.open_service(&service).await.map_err(fail)?
+            }
+        };
+        let repository = Repository::new(name, objects, settings.readonly, engine.store_id());
+        if !settings.readonly {
+            repository.claim().await?;
+        }
+        Ok(repository)
+    }
+
+    /// Refuses a location that links lead out of the allowed directories.
+    fn refuse_links(&self, name: &str, location: &std::path::Path) -> Result<()> {
+        let Ok(real) = std::fs::canonicalize(location) else { return Ok(()) };
+        let allowed = self.inner.config.path_repo.iter().filter_map(|path| std::fs::canonicalize(path).ok());
+        if allowed.into_iter().any(|directory| real.starts_with(directory)) {
+            return Ok(());
+        }
+        let reason = format!("location [{}] leads out of the directories of path.repo", location.display());
+        Err(Error::Repository { repository: name.to_owned(), reason })
+    }
+
+    /// Returns a registered repository, open.
+    ///
+    /// # Errors
+    /// [`Error::RepositoryMissing`]; a place that does not work.
+    pub(crate) async fn repository(&self, name: &str) -> Result<Repository> {
+        let missing = || Error::RepositoryMissing { repository: name.to_owned() };
+        let registered = self.inner.repositories.read().get(name).cloned().ok_or_else(missing)?;
+        if let Some(open) = registered.open {
+            return Ok(open);
+        }
+        let settings = RepositorySettings::parse(name, &registered.body, &self.inner.config)?;
+        let opened = self.open_repository(name, &settings).await?;
+        if let Some(registered) = self.inner.repositories.write().get_mut(name) {
+            registered.open = Some(opened.clone());
+        }
+        Ok(opened)
+    }
+
+    /// Puts an open repository among the registered ones until the service ends.
+    ///
+    /// # Errors
+    /// A place with files of something else; the object store's. The repository is registered all the same.
+    pub async fn register_open(&self, repository: Repository) -> Result<()> {
+        let body = serde_json::json!({ "type": "fs", "settings": {} });
+        let name = repository.name().to_owned();
+        let registration = Registration { body, open: Some(repository.clone()) };
+        self.inner.repositories.write().insert(name, registration);
+        if repository.is_readonly() { Ok(()) } else { repository.claim().await }
+    }
+
+    /// Verifies a repository.
+    ///
+    /// # Errors
+    /// [`Error::Verification`].
+    pub async fn verify_repository(&self, name: &str) -> Result<()> {
+        self.repository(name).await?.verify().await
+    }
+
+    /// Removes the files of a repository that no snapshot needs.
+    ///
+    /// # Errors
+    /// A manifest that cannot be read, and the object store's.
+    pub async fn cleanup_repository(&self, name: &str) -> Result<DeletionReport> {
+        let repository = self.repository(name).await?;
+        repository.check_writable()?;
+        let _one = self.inner.writing.lock().await;
+        repository.check_writer().await?;
+        let collected = repository.collect().await?;
+        Ok(DeletionReport { files: collected.files, bytes: collected.bytes })
+    }
+
+    /// Remembers the digest of a file of a segment.
+    pub(crate) fn remember_digest(&self, segment: Uuid, file: SegmentFile, digest: ContentDigest) {
+        let mut digests = self.inner.digests.lock();
+        if digests.len() >= MAX_DIGESTS {
+            digests.clear();
+        }
+        digests.insert((segment, file), digest);
+    }
+
+    pub(crate) fn known_digest(&self, segment: Uuid, file: SegmentFile) -> Option<ContentDigest> {
+        self.inner.digests.lock().get(&(segment, file)).copied()
+    }
+
+    pub(crate) fn note_failure(&self, running: &RunningSnapshot, ended_ms: i64, error: &Error) {
+        let mut failed = self.inner.failed.lock();
+        while failed.len() >= MAX_FAILED {
+            failed.pop_first();
+        }
+        let note = FailedSnapshot {
+            uuid: running.uuid,
+            started_ms: running.started_ms,
+            ended_ms,
+            reason: error.to_string(),
+        };
+        failed.insert((running.repository.clone(), running.snapshot.clone()), note);
+    }
+}

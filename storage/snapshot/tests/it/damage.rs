@@ -1,0 +1,118 @@
+//! Damaged repositories and damaged stores: what is wrong is named, nothing wrong is taken for right.
+
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+
+use millrace_catalog::access::Principal;
+use millrace_snapshot::{CreateSnapshot, RestoreSnapshot, SnapshotState};
+
+use crate::support::*;
+
+fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { dirs.push(path) } else { found.push(path) }
+        }
+    }
+    found.sort();
+    found
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_flipped_bit_of_any_file_fails_the_index_by_name() {
+    let (data, backups) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let engine = open(data.path()).await;
+    let service = service(&engine, backups.path()).await;
+    let (mut a, mut b) = (BTreeMap::new(), BTreeMap::new());
+    fill(&engine, "a", 0..50, 1, &mut a).await;
+    flush(&engine, "a").await;
+    delete(&engine, "a", "d1", &mut a).await;
+    // Other ids: files of one content are one file.
+    fill(&engine, "b", 100..150, 2, &mut b).await;
+    let request = CreateSnapshot { include_global_state: false, ..CreateSnapshot::default() };
+    service.create(&Principal::system(), ("backup", "one"), request).await.unwrap();
+    let all = files(&backups.path().join("one/contents"));
+    assert!(all.len() >= 8, "{all:?}");
+    for (number, file) in all.iter().enumerate() {
+        let right = std::fs::read(file).unwrap();
+        let mut wrong = right.clone();
+        let at = number * 37 % wrong.len();
+        wrong[at] ^= 1 << (number % 8);
+        std::fs::write(file, &wrong).unwrap();
+        let error = restore_copies(&service, "one").await.unwrap_err().to_string();
+        assert!(error.contains("cannot restore index [copy-"), "{error}");
+        assert!(engine.metadata().index("copy-a").is_none() && engine.metadata().index("copy-b").is_none());
+        // The other one is restored where that is enough.
+        let partial = RestoreSnapshot {
+            partial: true,
+            rename_pattern: Some("(.+)".to_owned()),
+            rename_replacement: Some("copy-$1".to_owned()),
+            ..RestoreSnapshot::default()
+        };
+        let report = service.restore(&Principal::system(), ("backup", "one"), partial).await.unwrap();
+        assert_eq!((report.total, report.successful, report.failures.len()), (2, 1, 1));
+        let restored = report.indices[0].clone();
+        check(&engine, &restored, if restored == "copy-a" { &a } else { &b }).await;
+        delete_index(&engine, &restored).await;
+        std::fs::remove_file(file).unwrap();
+        let missing = restore_copies(&service, "one").await.unwrap_err().to_string();
+        assert!(missing.contains("cannot restore index [copy-"), "{missing}");
+        std::fs::write(file, &right).unwrap();
+    }
+    restore_copies(&service, "one").await.unwrap();
+    check(&engine, "copy-a", &a).await;
+    check(&engine, "copy-b", &b).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_manifest_is_no_snapshot_and_keeps_its_files() {
+    let (data, backups) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let engine = open(data.path()).await;
+    let service = service(&engine, backups.path()).await;
+    let mut expected = BTreeMap::new();
+    fill(&engine, "logs", 0..50, 1, &mut expected).await;
+    create(&service, "one").await;
+    create(&service, "two").await;
+    let manifest = backups.path().join("one/snapshots/one.manifest");
+    let right = std::fs::read(&manifest).unwrap();
+    let mut wrong = right.clone();
+    wrong[60] ^= 4;
+    std::fs::write(&manifest, &wrong).unwrap();
+    assert!(restore_copies(&service, "one").await.unwrap_err().to_string().contains("checksum"));
+    // Nobody knows what it needs: nothing is removed.
+    assert_eq!(service.delete("backup", "two").await.unwrap().files, 0);
+    assert!(service.cleanup_repository("backup").await.is_err());
+    std::fs::write(&manifest, &right).unwrap();
+    restore_copies(&service, "one").await.unwrap();
+    check(&engine, "copy-logs", &expected).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_segment_is_not_backed_up_as_if_it_were_right() {
+    let (data, backups) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let engine = open(data.path()).await;
+    let service = service(&engine, backups.path()).await;
+    let (mut a, mut b) = (BTreeMap::new(), BTreeMap::new());
+    fill(&engine, "a", 0..200, 1, &mut a).await;
+    flush(&engine, "a").await;
+    fill(&engine, "b", 0..50, 2, &mut b).await;
+    let uuid = engine.metadata().index("a").unwrap().uuid.simple().to_string();
+    let segments = files(&data.path().join("segments").join(uuid));
+    let parquet = segments.iter().find(|file| file.ends_with("data.parquet")).unwrap();
+    let mut bytes = std::fs::read(parquet).unwrap();
+    let middle = bytes.len() / 2;
+    bytes[middle] ^= 1;
+    std::fs::write(parquet, &bytes).unwrap();
+    let system = Principal::system();
+    let refused = service.create(&system, ("backup", "one"), CreateSnapshot::default()).await.unwrap_err();
+    assert!(refused.to_string().contains("[a][0]"), "{refused}");
+    let partial = CreateSnapshot { partial: true, ..CreateSnapshot::default() };
+    let made = service.create(&system, ("backup", "one"), partial).await.unwrap();
+    assert_eq!((made.state, made.failures.len()), (SnapshotState::Partial, 1));
+    assert_eq!(made.shard_counts(), (1, 1));
+    restore_copies(&service, "one").await.unwrap();
+    check(&engine, "copy-b", &b).await;
+}
