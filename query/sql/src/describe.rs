@@ -14,6 +14,7 @@ use sqlparser::ast;
 use super::bind::OutColumn;
 use super::delete::may_delete;
 use super::error::Result;
+use super::explain::explain_columns;
 use super::export::{self, exported_schema};
 use super::metadata;
 use super::parameters::Parameters;
@@ -75,6 +76,9 @@ impl Runner {
             Statement::Delete(query) => {
                 may_delete(bounds)?;
                 (None, self.bound(asked, &query, &Names::default()).await?.1)
+            }
+            Statement::Explain { query, names, analyze } => {
+                (Some(explain_columns(analyze)), self.bound(asked, &query, &names).await?.1)
             }
             Statement::ShowTables(_) => (Some(metadata::table_columns()), Vec::new()),
             Statement::DescribeTables(..) => (Some(metadata::field_columns()), Vec::new()),

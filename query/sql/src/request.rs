@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::error::{Result, SqlError};
+use super::format::LineEnd;
 use super::parameters::Parameters;
 
 /// Most rows of a page.
@@ -18,6 +19,19 @@ pub enum SqlDialect {
     Elasticsearch,
 }
 
+/// Options of an answer in lines, as parameters of the request name them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LineOptions {
+    /// `newLine`: the end of a line.
+    pub end: LineEnd,
+    /// `flat`: true for a column of each field below an object, in place of the object.
+    pub flat: bool,
+    /// `_id`: true for a column of document ids behind the others.
+    pub id: bool,
+    /// `_score`: true for a column of scores behind the others.
+    pub score: bool,
+}
+
 /// A request.
 #[derive(Clone, Debug, Default)]
 pub struct SqlRequest {
@@ -29,6 +43,8 @@ pub struct SqlRequest {
     pub filter: Option<Value>,
     /// Values of `?`.
     pub parameters: Parameters,
+    /// Options of an answer in lines.
+    pub lines: LineOptions,
     /// Rows of a page; 0 is one page with all of them.
     pub fetch_size: Option<usize>,
     /// Cursor of an earlier answer to read on; then there is no statement.

@@ -115,6 +115,15 @@ pub(crate) fn value(outcome: Outcome) -> Value {
     }
 }
 
+/// The physical plan of a statement, a line for each node.
+pub(crate) async fn physical_plan(store: &Store, statement: &str) -> String {
+    let body = serde_json::json!({"query": format!("EXPLAIN {statement}")});
+    let answer = value(store.service.sql(&store.session, Vec::new(), Some(body)).await);
+    let rows = answer["datarows"].as_array().unwrap_or_else(|| panic!("{statement}: {answer}"));
+    let physical = rows.iter().filter(|row| row[0] == "physical");
+    physical.map(|row| row[1].as_str().unwrap()).collect::<Vec<_>>().join("\n")
+}
+
 /// The ids of the hits, in order.
 pub(crate) fn ids(answer: &Value) -> Vec<String> {
     let hits = answer["hits"]["hits"].as_array().unwrap();

@@ -7,8 +7,8 @@ use millrace_catalog::metadata::ClusterSettingsUpdate;
 use millrace_query::{Config, Outcome, OutcomeBody, TextParts};
 use serde_json::json;
 
-use crate::fixture::{Store, owned, value};
-use crate::sql_bounds::{ended, explained, numbers, numbers_within};
+use crate::fixture::{Store, owned, physical_plan, value};
+use crate::sql_bounds::{ended, numbers, numbers_within};
 
 /// A join of as many rows as there are pairs, in their order where one thread reads them.
 const PAIRS: &str = "SELECT a.n, b.n FROM numbers a CROSS JOIN numbers b";
@@ -74,7 +74,7 @@ async fn lines_are_the_rows_whatever_there_are() {
 async fn computed_columns_keep_the_order() {
     let store = numbers_within(9_000, Config { threads: 2, ..Config::default() }).await;
     let query = "SELECT n, n + 1 FROM numbers ORDER BY n LIMIT 100000";
-    let plan = explained(&store, query).await;
+    let plan = physical_plan(&store, query).await;
     assert!(!plan.contains("RepartitionExec"), "{plan}");
     let text = match asked(&store, query, "csv").await.body {
         OutcomeBody::TextParts(parts) => whole(parts).await,

@@ -91,6 +91,14 @@ impl Aggregate {
     }
 }
 
+/// Returns whether a function of a name aggregates.
+pub(crate) fn names_aggregate(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    Aggregate::new(&name).is_some()
+        || is_percentile(&name)
+        || matches!(name.as_str(), "tophits" | "stats" | "extended_stats" | "percentiles")
+}
+
 /// The name of a called function, in lower case.
 pub(super) fn called(call: &ast::Function) -> String {
     call.name.to_string().trim_matches('`').to_ascii_lowercase()
@@ -122,6 +130,9 @@ impl Binder<'_> {
     ) -> Result<Bound> {
         let name = called(call);
         if let Some(bound) = self.relevance(&name, call, scope)? {
+            return Ok(bound);
+        }
+        if let Some(bound) = self.search_aggregation(&name, call, scope, place)? {
             return Ok(bound);
         }
         if let Some(over) = &call.over {

@@ -5,7 +5,7 @@
 //! [`grouping`] its groups, and [`grouping_sets`] those of ROLLUP and the like; [`relation`] makes relations of queries: those of WITH, VALUES and set operations; [`subquery`] joins the
 //! subqueries of expressions; [`tables`] finds the indices that a statement names.
 //! [`expr`] binds expressions ([`comparison`], [`condition`], [`arithmetic`], [`case`]), [`call`] calls of functions, [`window`] those over windows, [`percentile`] one of both, [`relevance`] the
-//! functions that the inverted index answers; [`parameter`] finds the types of parameters without values. A [`Bound`] carries beside the expression what the index could answer in its place ([`PushedPredicate`]).
+//! functions that the inverted index answers, [`search_aggregation`] those that only a search does; [`parameter`] finds the types of parameters without values. A [`Bound`] carries beside the expression what the index could answer in its place ([`PushedPredicate`]).
 
 mod arithmetic;
 mod call;
@@ -24,6 +24,7 @@ mod parameter;
 mod percentile;
 mod relation;
 mod relevance;
+mod search_aggregation;
 mod select;
 mod select_builder;
 mod subquery;
@@ -40,6 +41,7 @@ use millrace_dsl::query::Query;
 use millrace_matching::table::{ScanHandle, TableSnapshot};
 use sqlparser::ast;
 
+pub(crate) use self::call::names_aggregate;
 pub(crate) use self::output::OutColumn;
 pub(crate) use self::select::{PlannedQuery, Total};
 pub(crate) use self::tables::tables;
@@ -181,10 +183,10 @@ pub(crate) struct Binder<'a> {
     pub work: &'a QueryContext,
     /// `true` if scores are asked for.
     pub scores: bool,
+    /// `true` if `*` stands for the fields below objects, too, in place of these.
+    pub flat: bool,
     /// The scans of the statement.
     pub handles: Vec<Arc<ScanHandle>>,
-    /// Queries that scans take, for `_explain`.
-    pub pushed: Vec<serde_json::Value>,
     /// Number of the next source.
     next_source: usize,
     /// Number of the next scope.
@@ -239,6 +241,9 @@ impl Scope {
 
 /// Returns whether a statement may name its scores: `_score`, or `SCORE()` of Elasticsearch.
 fn names_score(request: &SqlRequest) -> bool {
+    if request.lines.score {
+        return true;
+    }
     match request.dialect {
         SqlDialect::OpenSearch => request.query.contains("_score"),
         SqlDialect::Elasticsearch => request.query.to_ascii_lowercase().contains("score"),
@@ -267,8 +272,8 @@ impl<'a> Binder<'a> {
             compute,
             work,
             scores: names_score(request),
+            flat: request.lines.flat,
             handles: Vec::new(),
-            pushed: Vec::new(),
             next_source: 0,
             next_scope: 0,
             outer: Vec::new(),

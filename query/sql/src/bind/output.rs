@@ -115,7 +115,11 @@ impl Binder<'_> {
         if matches!(of.kind, SourceKind::Nothing) {
             return Err(SqlError::Semantic("[*] needs a FROM".to_owned()));
         }
-        for name in of.column_names() {
+        let names = match &of.kind {
+            SourceKind::Index(index) if self.flat => source::leaves(&index.snapshot),
+            _ => of.column_names(),
+        };
+        for name in names {
             if is_merged(&name) {
                 continue;
             }

@@ -25,6 +25,7 @@ use super::subquery::{
 };
 use super::{Binder, Bound, ExpressionContext, Scope, unsupported};
 use crate::error::{Result, SqlError};
+use crate::renderer::{self, RenderedSearch, Unrenderable};
 use crate::source::{Source, SourceKind};
 use crate::types::SqlType;
 
@@ -57,14 +58,19 @@ pub(crate) struct PlannedQuery {
     pub cut: (usize, Option<usize>),
     /// `true` if the plan leaves the cut to its caller, which counts all rows.
     pub uncut: bool,
-    /// `true` if a condition is left to the plan, which the index cannot answer.
-    pub residual: bool,
     /// `true` if rows come as they are read, not after all have been.
     pub streams: bool,
     /// The relation of its rows to those of the query around it.
     pub correlation: Correlation,
     /// The order of its rows, by output columns: no node of a plan keeps it for the query around it.
     pub order: Vec<SortExpr>,
+}
+
+impl PlannedQuery {
+    /// Renders the query as a search.
+    pub(crate) fn rendered(&self) -> std::result::Result<RenderedSearch, Unrenderable> {
+        renderer::render(&self.plan, &self.columns, self.uncut.then_some(self.cut))
+    }
 }
 
 /// The clauses behind the body of a query: its order and cut.
@@ -89,7 +95,6 @@ impl Tail<'_> {
 struct UnorderedSelect {
     building: SelectBuilder,
     scanned: Option<Count>,
-    residual: bool,
     windowed: bool,
     distinct: bool,
     correlation: Correlation,
@@ -166,7 +171,6 @@ impl Binder<'_> {
         let unordered = UnorderedSelect {
             building,
             scanned: None,
-            residual: false,
             windowed: false,
             distinct: false,
             correlation: Correlation::default(),
@@ -279,8 +283,7 @@ impl Binder<'_> {
             building = building.distinct()?;
         }
         let scanned = count.filter(|_| !aggregated && !distinct && !residual && !attached);
-        let residual = residual || attached;
-        let unordered = UnorderedSelect { building, scanned, residual, windowed, distinct, correlation };
+        let unordered = UnorderedSelect { building, scanned, windowed, distinct, correlation };
         Self::cut(unordered, (skip, limit), depth)
     }
 
@@ -330,7 +333,7 @@ impl Binder<'_> {
         (skip, limit): (usize, Option<usize>),
         depth: usize,
     ) -> Result<PlannedQuery> {
-        let UnorderedSelect { mut building, scanned, residual, windowed, distinct, correlation } = unordered;
+        let UnorderedSelect { mut building, scanned, windowed, distinct, correlation } = unordered;
         if !correlation.is_empty() {
             let (plan, columns) = building.finish_correlated((skip, limit), distinct)?;
             let (total, cut) = (Total::Answered, (0, None));
@@ -340,7 +343,6 @@ impl Binder<'_> {
                 total,
                 cut,
                 uncut: false,
-                residual,
                 streams: false,
                 correlation,
                 order: Vec::new(),
@@ -365,7 +367,7 @@ impl Binder<'_> {
         let order = building.order();
         let (plan, columns) = building.finish(sorted, planned_cut, distinct)?;
         let cut = (skip, limit);
-        Ok(PlannedQuery { plan, columns, total, cut, uncut, residual, streams, correlation, order })
+        Ok(PlannedQuery { plan, columns, total, cut, uncut, streams, correlation, order })
     }
 
     /// Binds LIMIT and OFFSET.

@@ -67,7 +67,7 @@ impl SqlScanExec {
         scored: bool,
         limit: Option<usize>,
     ) -> PlanResult<Self> {
-        let columns = table.columns.len();
+        let columns = table.source.columns.len();
         let outputs = projection
             .iter()
             .map(|at| match at.checked_sub(columns) {
@@ -78,7 +78,7 @@ impl SqlScanExec {
             })
             .collect();
         let schema = Arc::new(table.schema.project(&projection)?);
-        let columns = Arc::clone(&table.columns);
+        let columns = Arc::clone(&table.source.columns);
         Ok(Self::of(ScanState { finder, columns, outputs, schema, scored, limit, first: None, marks }))
     }
 
