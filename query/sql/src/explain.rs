@@ -31,18 +31,22 @@ use super::renderer::{self, Unrenderable};
 use super::request::SqlRequest;
 use super::run::{Bounds, ReadyStatement, Runner, StatementRequest};
 use super::statement::{self, Names, Statement};
+use super::table::{ScanCounts, SqlScanExec};
 use super::types::SqlType;
 
 /// Columns of `EXPLAIN`.
 const PLAN_COLUMNS: [(&str, SqlType); 2] = [("plan_type", SqlType::Keyword), ("plan", SqlType::Keyword)];
 
 /// Columns of `EXPLAIN ANALYZE`.
-const OPERATOR_COLUMNS: [(&str, SqlType); 5] = [
+const OPERATOR_COLUMNS: [(&str, SqlType); 8] = [
     ("operator", SqlType::Keyword),
     ("rows", SqlType::Long),
     ("bytes", SqlType::Long),
     ("batches", SqlType::Long),
     ("elapsed_ms", SqlType::Double),
+    ("postings", SqlType::Long),
+    ("pages_read", SqlType::Long),
+    ("pages", SqlType::Long),
 ];
 
 /// Returns the columns of `EXPLAIN`, or of `EXPLAIN ANALYZE`.
@@ -71,7 +75,8 @@ impl Runner {
         Box::pin(self.on_threads(session, request, bounds.now_ms, timeout_ms, part))
     }
 
-    async fn explained(self, asked: StatementRequest, rows: Option<usize>) -> Result<Value> {
+    async fn explained(self, mut asked: StatementRequest, rows: Option<usize>) -> Result<Value> {
+        asked.request.is_search = true;
         let SqlRequest { query, parameters, .. } = &asked.request;
         let (query, names, rows, deletes) = match statement::parse_with(query, parameters)? {
             Statement::Query(query, names) => (query, names, rows, false),
@@ -155,7 +160,15 @@ impl Runner {
         let nanos = operators.iter().map(|(_, measures)| measures.nanos.load(Ordering::Relaxed));
         let elapsed: ArrayRef =
             Arc::new(Float64Array::from_iter_values(nanos.map(|nanos| nanos as f64 / 1e6)));
-        listing(explain_columns(true), vec![names, rows, bytes, batches, elapsed])
+        let scanned = |read: fn(&ScanCounts) -> u64| -> ArrayRef {
+            let counts = operators.iter().map(|(_, measures)| measures.scan.as_deref().map(read));
+            Arc::new(Int64Array::from_iter(
+                counts.map(|count| Some(i64::try_from(count?).unwrap_or(i64::MAX))),
+            ))
+        };
+        let (found, read) = (scanned(ScanCounts::found), scanned(|own| own.pages().0));
+        let held = scanned(|own| own.pages().1);
+        listing(explain_columns(true), vec![names, rows, bytes, batches, elapsed, found, read, held])
     }
 }
 
@@ -173,6 +186,8 @@ struct Measures {
     bytes: AtomicU64,
     batches: AtomicU64,
     nanos: AtomicU64,
+    /// Counts of a scan of columns.
+    scan: Option<Arc<ScanCounts>>,
 }
 
 /// Counts what its input passes on.
@@ -217,7 +232,13 @@ impl ExecutionPlan for MeasuredExec {
 /// Measures each operator of a plan.
 fn measured(plan: Arc<dyn ExecutionPlan>) -> PlanResult<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|input| {
-        let node: Arc<dyn ExecutionPlan> = Arc::new(MeasuredExec { input, measures: Arc::default() });
+        let scan = input.downcast_ref::<SqlScanExec>().and_then(SqlScanExec::measured);
+        let (input, scan) = match scan {
+            Some((scan, counts)) => (Arc::new(scan) as Arc<dyn ExecutionPlan>, Some(counts)),
+            None => (input, None),
+        };
+        let measures = Arc::new(Measures { scan, ..Measures::default() });
+        let node: Arc<dyn ExecutionPlan> = Arc::new(MeasuredExec { input, measures });
         Ok(Transformed::yes(node))
     })
     .data()

@@ -130,6 +130,12 @@ fn selected_fields(scan: &ScanSource, outputs: &[Expr], body: &mut Map<String, V
     let (mut includes, mut beside) = (Vec::new(), Vec::new());
     for output in outputs {
         let path = field_of(output).ok_or("an expression in SELECT")?;
+        if path.starts_with('_')
+            && !HIT_MEMBERS.contains(&path)
+            && scan.snapshot.indices.iter().all(|index| index.mapping.field(path).is_none())
+        {
+            return Err(format!("the column [{path}]").into());
+        }
         match is_in_source(&scan.snapshot, path) {
             true => includes.push(path),
             false => beside.push(path),

@@ -43,6 +43,8 @@ pub struct SqlRequest {
     pub filter: Option<Value>,
     /// Values of `?`.
     pub parameters: Parameters,
+    /// `true` if the statement is rendered as a search.
+    pub is_search: bool,
     /// Options of an answer in lines.
     pub lines: LineOptions,
     /// Rows of a page; 0 is one page with all of them.

@@ -313,7 +313,12 @@ impl Runner {
         Box::pin(self.on_threads(session, request, bounds.now_ms, timeout_ms, part))
     }
 
-    async fn rendered(self, asked: StatementRequest, rows: Option<usize>) -> Result<Option<RenderedSearch>> {
+    async fn rendered(
+        self,
+        mut asked: StatementRequest,
+        rows: Option<usize>,
+    ) -> Result<Option<RenderedSearch>> {
+        asked.request.is_search = true;
         let Statement::Query(query, names) = statement::parse_request(&asked.request)? else {
             return Err(SqlError::Unsupported("only queries are answered in the format [json]".to_owned()));
         };

@@ -9,6 +9,7 @@
 mod batch;
 mod read;
 mod scan;
+mod scan_counts;
 
 use std::sync::Arc;
 
@@ -27,6 +28,7 @@ use millrace_work::compute::Compute;
 
 pub(super) use self::read::{addresses, scores_of};
 pub(super) use self::scan::SqlScanExec;
+pub(super) use self::scan_counts::ScanCounts;
 use super::column::SqlColumn;
 use super::push::Clause;
 use super::pushdown::superset;

@@ -135,9 +135,19 @@ async fn functions_of_searches_are_aggregations() {
     assert_eq!(hits[0]["_source"], json!({"name": "Cy"}));
     let answer = aggregations("SELECT STATS(age), PERCENTILES(age, 50.0) AS p FROM people").await;
     assert_eq!((&answer["STATS(age)"]["max"], &answer["p"]["values"]["50.0"]), (&json!(50.0), &json!(40.0)));
-    // Plans of rows have no such functions.
-    let (status, text) = ask(&store, "SELECT STATS(age) FROM people", "jdbc").await;
+    // Plans of rows have no such functions, but statistics are columns.
+    let grouped = "SELECT COUNT(*) FROM people GROUP BY range(age, 20, 35)";
+    let (status, text) = ask(&store, grouped, "jdbc").await;
     assert!(status == 400 && text.contains("[json]"), "{text}");
+    let statistics =
+        "SELECT STATS(age), PERCENTILES(age, 50.0) AS p, EXTENDED_STATS(age) FROM people WHERE age < 45";
+    let (_, text) = ask(&store, statistics, "csv").await;
+    let names = "STATS(age).count,STATS(age).sum,STATS(age).avg,STATS(age).min,STATS(age).max,p.50.0";
+    assert!(text.starts_with(names), "{text}");
+    assert!(text.ends_with("\n2,70,35.0,30,40,35,2,70,35.0,30,40,2500.0,25.0,5.0\n"), "{text}");
+    let (_, answer) =
+        native(&store, "SELECT name FROM people WHERE age = in_terms(30, 50) ORDER BY age").await;
+    assert_eq!(answer["hits"]["hits"][1]["_source"]["name"], "Cy");
     let (_, answer) = native(&store, "SELECT /*! DOCS_WITH_AGGREGATION(2) */ COUNT(*) FROM people").await;
     assert_eq!(answer["hits"]["hits"].as_array().unwrap().len(), 2);
 }
@@ -260,7 +270,7 @@ async fn the_search_that_is_shown_has_the_rows_of_the_statement() {
         "SELECT name, tags FROM people WHERE tags = 'x' ORDER BY tags DESC, name",
         "SELECT age, name FROM people ORDER BY age DESC, name LIMIT 1, 2",
         "SELECT age, name FROM people ORDER BY age NULLS FIRST, name",
-        "SELECT name, _score FROM people WHERE match(name, 'ann ray') AND age > 20 ORDER BY _score DESC",
+        "SELECT name, _score FROM people WHERE match(name, 'ann ray') AND age > 20 ORDER BY _score DESC, name",
         "SELECT name, _score FROM people WHERE match(name, 'ann') OR age = 50 ORDER BY _score DESC, name",
         "SELECT name, _score FROM people WHERE score(match_query(name, 'ann'), 3) ORDER BY _score DESC",
         "SELECT _id, name FROM people WHERE born < '1985-01-01'",
@@ -314,6 +324,7 @@ async fn plans_of_statements_are_answers() {
     assert_eq!(operators[0][1], 2, "{operators:?}");
     let scan = operators.iter().find(|row| row[0].to_string().contains("ColumnsExec")).unwrap();
     assert!(scan[1] == 4 && scan[2].as_i64().unwrap() > 0, "{operators:?}");
+    assert!(scan[5] == 4 && scan[6] == scan[7] && scan[7].as_i64().unwrap() > 0, "{operators:?}");
     let (status, text) = ask(&store, "EXPLAIN DELETE FROM people", "jdbc").await;
     assert!(status == 400 && text.contains("explained"), "{text}");
 }

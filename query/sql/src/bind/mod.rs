@@ -1,7 +1,7 @@
 //! From the syntax tree to expressions: names, types, nulls and functions mean here what OpenSearch's SQL
 //! means by them.
 //!
-//! [`select`] binds a SELECT, [`from`] its sources and conditions, [`output`] its columns; [`select_builder`] makes the plan above them, with
+//! [`select`] binds a SELECT, [`from`] its sources and conditions, [`output`] its columns, [`statistics`] those of one call; [`select_builder`] makes the plan above them, with
 //! [`grouping`] its groups, and [`grouping_sets`] those of ROLLUP and the like; [`relation`] makes relations of queries: those of WITH, VALUES and set operations; [`subquery`] joins the
 //! subqueries of expressions; [`tables`] finds the indices that a statement names.
 //! [`expr`] binds expressions ([`comparison`], [`condition`], [`arithmetic`], [`case`]), [`call`] calls of functions, [`window`] those over windows, [`percentile`] one of both, [`relevance`] the
@@ -27,6 +27,7 @@ mod relevance;
 mod search_aggregation;
 mod select;
 mod select_builder;
+mod statistics;
 mod subquery;
 mod tables;
 mod window;
@@ -183,6 +184,8 @@ pub(crate) struct Binder<'a> {
     pub work: &'a QueryContext,
     /// `true` if scores are asked for.
     pub scores: bool,
+    /// `true` if the statement is rendered as a search.
+    pub is_search: bool,
     /// `true` if `*` stands for the fields below objects, too, in place of these.
     pub flat: bool,
     /// The scans of the statement.
@@ -272,6 +275,7 @@ impl<'a> Binder<'a> {
             compute,
             work,
             scores: names_score(request),
+            is_search: request.is_search,
             flat: request.lines.flat,
             handles: Vec::new(),
             next_source: 0,
