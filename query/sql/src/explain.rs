@@ -27,7 +27,7 @@ use super::bind::OutColumn;
 use super::delete::DELETED_AT_A_TIME;
 use super::error::{Result, SqlError};
 use super::metadata::Listing;
-use super::renderer::{self, Unrenderable};
+use super::renderer::{self, RenderRefusal};
 use super::request::SqlRequest;
 use super::run::{Bounds, ReadyStatement, Runner, StatementRequest};
 use super::statement::{self, Names, Statement};
@@ -93,7 +93,7 @@ impl Runner {
                 names.hints().apply(&mut search);
                 Ok(search.body)
             }
-            Err(Unrenderable(reason)) => {
+            Err(RenderRefusal(reason)) => {
                 let (logical, physical) = self.plans(&planned.plan).await?;
                 let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
                 let requests = renderer::render_scans(&planned.plan).into_iter();
@@ -126,7 +126,7 @@ impl Runner {
         let mut lines = Vec::new();
         match ready.planned.rendered() {
             Ok(search) => lines.push(("search", search.body.to_string())),
-            Err(Unrenderable(reason)) => lines.push(("search", format!("{reason} is not in the query DSL"))),
+            Err(RenderRefusal(reason)) => lines.push(("search", format!("{reason} is not in the query DSL"))),
         }
         lines.extend(logical.lines().map(|line| ("logical", line.to_owned())));
         lines.extend(physical.lines().map(|line| ("physical", line.to_owned())));

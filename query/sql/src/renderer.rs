@@ -2,7 +2,7 @@
 //!
 //! `_explain` shows the body, the format `json` runs it. [`FlatSelect`] folds the nodes of a plan over one scan into one level,
 //! [`clauses`] writes the query, [`groups`] the aggregations. The language of the statement does not matter: a plan of any
-//! language is rendered. A plan that no search answers is refused with the reason ([`Unrenderable`]).
+//! language is rendered. A plan that no search answers is refused with the reason ([`RenderRefusal`]).
 
 mod clauses;
 mod flat_select;
@@ -33,9 +33,9 @@ pub struct RenderedSearch {
 
 /// The reason why no search answers a plan.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Unrenderable(pub(crate) String);
+pub(crate) struct RenderRefusal(pub(crate) String);
 
-impl<T: Into<String>> From<T> for Unrenderable {
+impl<T: Into<String>> From<T> for RenderRefusal {
     fn from(reason: T) -> Self {
         Self(reason.into())
     }
@@ -46,7 +46,7 @@ pub(crate) fn clause_json(condition: &Clause) -> Value {
     clauses::clause(condition, false)
 }
 
-type Rendered<T> = std::result::Result<T, Unrenderable>;
+type RenderResult<T> = std::result::Result<T, RenderRefusal>;
 
 /// Groups of a search where the statement does not say how many.
 const DEFAULT_GROUPS: usize = 200;
@@ -58,7 +58,7 @@ pub(crate) fn render(
     plan: &LogicalPlan,
     columns: &[OutColumn],
     cut: Option<(usize, Option<usize>)>,
-) -> Rendered<RenderedSearch> {
+) -> RenderResult<RenderedSearch> {
     let mut select = FlatSelect::new(plan)?;
     if let Some((skip, limit)) = cut {
         select.cut(skip, limit)?;
@@ -78,7 +78,7 @@ pub(crate) fn render(
         None => {
             selected_fields(&select.scan, &outputs, &mut body)?;
             let sorts = select.sorts.iter().map(|sort| field_sort(&select.scan, sort));
-            let sorts = sorts.collect::<Rendered<Vec<Value>>>()?;
+            let sorts = sorts.collect::<RenderResult<Vec<Value>>>()?;
             if !sorts.is_empty() {
                 body.insert("sort".into(), json!(sorts));
             }
@@ -89,7 +89,7 @@ pub(crate) fn render(
 }
 
 /// Renders the search that finds what a DELETE deletes.
-pub(crate) fn render_deletion(plan: &LogicalPlan, page: usize) -> Rendered<RenderedSearch> {
+pub(crate) fn render_deletion(plan: &LogicalPlan, page: usize) -> RenderResult<RenderedSearch> {
     let select = FlatSelect::new(plan)?;
     let mut body = Map::new();
     body.insert("size".into(), json!(page));
@@ -126,7 +126,7 @@ pub(crate) fn render_scans(plan: &LogicalPlan) -> Vec<RenderedSearch> {
 const HIT_MEMBERS: [&str; 4] = ["_id", "_index", "_routing", SCORE];
 
 /// Writes which parts of documents the hits show.
-fn selected_fields(scan: &ScanSource, outputs: &[Expr], body: &mut Map<String, Value>) -> Rendered<()> {
+fn selected_fields(scan: &ScanSource, outputs: &[Expr], body: &mut Map<String, Value>) -> RenderResult<()> {
     let (mut includes, mut beside) = (Vec::new(), Vec::new());
     for output in outputs {
         let path = field_of(output).ok_or("an expression in SELECT")?;
@@ -163,7 +163,7 @@ fn is_in_source(snapshot: &TableSnapshot, path: &str) -> bool {
 }
 
 /// Writes a sort by a field.
-fn field_sort(scan: &ScanSource, sort: &SortExpr) -> Rendered<Value> {
+fn field_sort(scan: &ScanSource, sort: &SortExpr) -> RenderResult<Value> {
     let field = field_of(unwrapped(&sort.expr)).ok_or("an expression in ORDER BY")?;
     let field = if field == SCORE { field.to_owned() } else { exact_path(&scan.snapshot, field)? };
     let mut order = json!({"order": if sort.asc { "asc" } else { "desc" }});
@@ -203,7 +203,7 @@ fn unwrapped(expr: &Expr) -> &Expr {
 }
 
 /// Finds the field that has the values of a path as they are.
-fn exact_path(snapshot: &TableSnapshot, path: &str) -> Rendered<String> {
+fn exact_path(snapshot: &TableSnapshot, path: &str) -> RenderResult<String> {
     let keyword = format!("{path}.keyword");
     for index in &snapshot.indices {
         let Some(field) = index.mapping.field(path).filter(|field| field.field_type.is_text()) else {

@@ -46,7 +46,7 @@ use super::large_joins::LargeJoins;
 use super::node_rewriter::NodeRewriter;
 use super::page::Page;
 use super::parameters::Parameters;
-use super::renderer::{RenderedSearch, Unrenderable};
+use super::renderer::{RenderRefusal, RenderedSearch};
 use super::request::SqlRequest;
 use super::rights::{AccessWatch, ReadIndices};
 use super::rows::{RowSlice, Rows};
@@ -331,7 +331,7 @@ impl Runner {
                 names.hints().apply(&mut search);
                 Ok(Some(search))
             }
-            Err(Unrenderable(reason)) if is_grouped(&query) => Err(SqlError::Unsupported(format!(
+            Err(RenderRefusal(reason)) if is_grouped(&query) => Err(SqlError::Unsupported(format!(
                 "{reason} cannot be shown in the format [json]; ask for jdbc, csv or raw"
             ))),
             Err(_) => Ok(None),

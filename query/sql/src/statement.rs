@@ -280,7 +280,11 @@ fn metadata(tokens: &[TokenWithSpan]) -> Result<Option<Statement>> {
             if !is(words.next(), "like") {
                 return Err(usage());
             }
-            columns = Some(words.next().map(plain).ok_or_else(usage)?);
+            let pattern: String = words.by_ref().map(plain).collect();
+            columns = Some(pattern).filter(|pattern| !pattern.is_empty());
+            if columns.is_none() {
+                return Err(usage());
+            }
             break;
         }
         table.push_str(&plain(token));

@@ -68,7 +68,12 @@ impl SqlType {
     /// Returns the type of a mapped field: dates without a time of day, and times of day, are such.
     pub(crate) fn of_field(field: &Field) -> Self {
         match &field.field_type {
-            FieldType::Date => date_type(field.params.get("format").and_then(Value::as_str)),
+            other @ (FieldType::Date | FieldType::DateNanos) => {
+                match date_type(field.params.get("format").and_then(Value::as_str)) {
+                    Self::Timestamp(_) => Self::of_column(other),
+                    ty => ty,
+                }
+            }
             other => Self::of_column(other),
         }
     }

@@ -87,6 +87,11 @@ async fn rows_that_no_search_answers_are_hits() {
     assert_eq!(answer["hits"]["hits"], json!([]));
     let answer = native("SELECT p.city FROM people p WHERE balance IN (SELECT 250 FROM `people-2`)").await;
     assert_eq!(answer["hits"]["hits"][0]["_source"], json!({"p.city": "Oslo"}));
+    let answer =
+        native("SELECT ISNULL(city) AS n, NULLIF(city, 'Oslo') AS c FROM people WHERE age = 40").await;
+    assert_eq!(answer["hits"]["hits"][0]["fields"], json!({"n": [0], "c": [null]}));
+    let limited = "SELECT /*! JOIN_TABLES_LIMIT(2, null) */ a.age FROM people a JOIN people b";
+    assert_eq!(native(limited).await["hits"]["total"]["value"], 8);
 }
 
 #[tokio::test]

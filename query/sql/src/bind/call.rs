@@ -368,5 +368,7 @@ fn conditional(branches: Vec<(Bound, Bound)>, last: Option<Bound>) -> Result<Bou
         when_then.push((Box::new(condition.expr.clone()), Box::new(value.to(ty)?)));
     }
     let last = last.map(|last| last.to(ty)).transpose()?.map(Box::new);
+    // A computed string has no analyzer.
+    let ty = if ty == SqlType::Text { SqlType::Keyword } else { ty };
     Ok(Bound::new(Expr::Case(Case::new(None, when_then, last)), ty))
 }

@@ -268,7 +268,10 @@ impl Binder<'_> {
                 SourceKind::Index(index) => {
                     let truths = pushed.iter().filter(|own| own.source == number);
                     let conditions: Vec<Clause> = truths.map(|own| own.truth.clone()).collect();
-                    let (plan, counting) = self.table(&source.qualifier, index, conditions)?;
+                    let (mut plan, counting) = self.table(&source.qualifier, index, conditions)?;
+                    if let Some(limit) = self.names.hints().join_limit(number).filter(|_| !joins.is_empty()) {
+                        plan = LogicalPlanBuilder::new(plan).limit(0, Some(limit))?.build()?;
+                    }
                     if single {
                         count = Some(counting);
                     }

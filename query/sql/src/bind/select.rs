@@ -25,7 +25,7 @@ use super::subquery::{
 };
 use super::{Binder, Bound, ExpressionContext, Scope, unsupported};
 use crate::error::{Result, SqlError};
-use crate::renderer::{self, RenderedSearch, Unrenderable};
+use crate::renderer::{self, RenderRefusal, RenderedSearch};
 use crate::source::{Source, SourceKind};
 use crate::types::SqlType;
 
@@ -68,7 +68,7 @@ pub(crate) struct PlannedQuery {
 
 impl PlannedQuery {
     /// Renders the query as a search.
-    pub(crate) fn rendered(&self) -> std::result::Result<RenderedSearch, Unrenderable> {
+    pub(crate) fn rendered(&self) -> std::result::Result<RenderedSearch, RenderRefusal> {
         renderer::render(&self.plan, &self.columns, self.uncut.then_some(self.cut))
     }
 }
@@ -408,7 +408,18 @@ impl Binder<'_> {
         let Some(order_by) = order_by else { return Ok(Vec::new()) };
         let ast::OrderByKind::Expressions(keys) = &order_by.kind else { return unsupported("ORDER BY ALL") };
         let mut sorts = Vec::with_capacity(keys.len());
-        for key in keys {
+        for (at, key) in keys.iter().enumerate() {
+            // `x IS NULL, x DESC` says where the nulls of the next key are.
+            let placement = at.checked_sub(1).and_then(|before| null_placement(keys.get(before)?, &key.expr));
+            let placed;
+            let key = match placement {
+                None => key,
+                Some(first) => {
+                    sorts.pop();
+                    placed = with_nulls(key, first);
+                    &placed
+                }
+            };
             let sort = match ordinal(&key.expr, items.len())? {
                 Some(at) => {
                     let bound = items.get(at).map(|item| item.bound.clone()).ok_or_else(|| {
@@ -425,6 +436,22 @@ impl Binder<'_> {
         }
         Ok(sorts)
     }
+}
+
+/// Returns whether nulls of an expression come first, where the key before it tells that.
+fn null_placement(before: &ast::OrderByExpr, expr: &ast::Expr) -> Option<bool> {
+    match &before.expr {
+        ast::Expr::IsNotNull(inner) if **inner == *expr => Some(true),
+        ast::Expr::IsNull(inner) if **inner == *expr => Some(false),
+        _ => None,
+    }
+}
+
+/// Places the nulls of a key.
+fn with_nulls(key: &ast::OrderByExpr, first: bool) -> ast::OrderByExpr {
+    let mut key = key.clone();
+    key.options.nulls_first = Some(first);
+    key
 }
 
 /// Returns true for a query in parentheses that says how many rows it answers.

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{ArrayRef, RecordBatch};
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch};
 use millrace_runtime::Instant;
 use serde_json::json;
 
@@ -81,7 +81,11 @@ impl Hits {
             if listed {
                 self.hits.push('[');
             }
-            value::json(array, row, column.ty, &mut self.hits);
+            match array.as_boolean_opt().filter(|_| listed && array.is_valid(row)) {
+                // Computed truth values are numbers, as OpenSearch's first engine has them.
+                Some(flags) => self.hits.push(if flags.value(row) { '1' } else { '0' }),
+                None => value::json(array, row, column.ty, &mut self.hits),
+            }
             if listed {
                 self.hits.push(']');
             }

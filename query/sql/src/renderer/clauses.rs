@@ -6,7 +6,7 @@ use crate::push::Clause;
 
 /// Writes the query of conditions that all hold; `None` where there are none. Conditions count towards scores if `scored`.
 pub(super) fn query(conditions: &[&Clause], filter: Option<&Clause>, scored: bool) -> Option<Value> {
-    let mut inner = Bool::default();
+    let mut inner = BoolMembers::default();
     if let Some(filter) = filter {
         inner.filter.push(clause(filter, false));
     }
@@ -25,14 +25,14 @@ pub(super) fn query(conditions: &[&Clause], filter: Option<&Clause>, scored: boo
 
 /// The members of a `bool` clause.
 #[derive(Default)]
-struct Bool {
+struct BoolMembers {
     filter: Vec<Value>,
     must: Vec<Value>,
     should: Vec<Value>,
     must_not: Vec<Value>,
 }
 
-impl Bool {
+impl BoolMembers {
     /// Adds a condition that holds, too.
     fn add(&mut self, condition: &Clause, scored: bool) {
         match condition {
@@ -90,7 +90,7 @@ pub(super) fn clause(of: &Clause, scored: bool) -> Value {
             json!({"bool": {"should": parts}})
         }
         Clause::And(_) | Clause::Not(_) => {
-            let mut all = Bool::default();
+            let mut all = BoolMembers::default();
             all.add(of, scored);
             all.into_json()
         }

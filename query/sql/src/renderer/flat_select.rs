@@ -13,7 +13,7 @@ use datafusion::logical_expr::{
     Aggregate, Expr, FetchType, Limit, LogicalPlan, SkipType, SortExpr, TableScan, Unnest,
 };
 
-use super::{Rendered, Unrenderable};
+use super::{RenderRefusal, RenderResult};
 use crate::count::RowCount;
 use crate::push::Clause;
 use crate::pushdown;
@@ -90,7 +90,7 @@ pub(super) fn path_of(column: &Column) -> &str {
 
 impl FlatSelect {
     /// Folds a plan.
-    pub(super) fn new(plan: &LogicalPlan) -> Rendered<Self> {
+    pub(super) fn new(plan: &LogicalPlan) -> RenderResult<Self> {
         match plan {
             LogicalPlan::TableScan(scan) => Self::of_scan(scan, plan),
             LogicalPlan::SubqueryAlias(alias) => {
@@ -101,7 +101,7 @@ impl FlatSelect {
             LogicalPlan::Projection(projection) => {
                 let mut own = Self::new(&projection.input)?;
                 let exprs = projection.expr.iter().map(|expr| own.resolved(expr));
-                let exprs = exprs.collect::<Rendered<Vec<Expr>>>()?;
+                let exprs = exprs.collect::<RenderResult<Vec<Expr>>>()?;
                 own.columns = plan.schema().columns().into_iter().zip(exprs).collect();
                 Ok(own)
             }
@@ -129,7 +129,7 @@ impl FlatSelect {
                     .expr
                     .iter()
                     .map(|key| Ok(SortExpr::new(own.resolved(&key.expr)?, key.asc, key.nulls_first)));
-                own.sorts = sorts.collect::<Rendered<_>>()?;
+                own.sorts = sorts.collect::<RenderResult<_>>()?;
                 if let Some(fetch) = sort.fetch {
                     own.cut(0, Some(fetch))?;
                 }
@@ -160,7 +160,7 @@ impl FlatSelect {
         }
     }
 
-    fn of_scan(scan: &TableScan, plan: &LogicalPlan) -> Rendered<Self> {
+    fn of_scan(scan: &TableScan, plan: &LogicalPlan) -> RenderResult<Self> {
         let own = |column: Column| (column.clone(), Expr::Column(column));
         Ok(Self {
             scan: scan_source(scan).ok_or("a source that is no index")?,
@@ -174,7 +174,7 @@ impl FlatSelect {
         })
     }
 
-    fn of_aggregate(aggregate: &Aggregate, plan: &LogicalPlan) -> Rendered<Self> {
+    fn of_aggregate(aggregate: &Aggregate, plan: &LogicalPlan) -> RenderResult<Self> {
         let mut own = Self::new(&aggregate.input)?;
         if own.cut.is_some() {
             return Err("groups of the rows that LIMIT leaves".into());
@@ -182,7 +182,8 @@ impl FlatSelect {
         if aggregate.group_expr.iter().any(|key| matches!(key, Expr::GroupingSet(_))) {
             return Err("ROLLUP, CUBE or GROUPING SETS".into());
         }
-        let resolved = |exprs: &[Expr]| exprs.iter().map(|expr| own.resolved(expr)).collect::<Rendered<_>>();
+        let resolved =
+            |exprs: &[Expr]| exprs.iter().map(|expr| own.resolved(expr)).collect::<RenderResult<_>>();
         let (mut keys, mut metrics): (Vec<Expr>, Vec<Expr>) =
             (resolved(&aggregate.group_expr)?, resolved(&aggregate.aggr_expr)?);
         if let Some(inner) = &own.groups {
@@ -191,8 +192,8 @@ impl FlatSelect {
             if !counted {
                 return Err("groups of groups".into());
             }
-            keys = keys.iter().map(|key| inner.key(key)).collect::<Rendered<_>>()?;
-            metrics = metrics.iter().map(|metric| inner.counted(metric)).collect::<Rendered<_>>()?;
+            keys = keys.iter().map(|key| inner.key(key)).collect::<RenderResult<_>>()?;
+            metrics = metrics.iter().map(|metric| inner.counted(metric)).collect::<RenderResult<_>>()?;
         }
         let parts = (0..keys.len())
             .map(|at| GroupMember::expr(KEY, at))
@@ -203,29 +204,29 @@ impl FlatSelect {
         Ok(own)
     }
 
-    fn of_unnest(unnest: &Unnest, plan: &LogicalPlan) -> Rendered<Self> {
+    fn of_unnest(unnest: &Unnest, plan: &LogicalPlan) -> RenderResult<Self> {
         let mut own = Self::new(&unnest.input)?;
         let before = unnest.input.schema().columns();
         let exprs = unnest.dependency_indices.iter().map(|at| {
             let column = before.get(*at).ok_or("values of a field")?;
             own.resolved(&Expr::Column(column.clone()))
         });
-        let exprs = exprs.collect::<Rendered<Vec<Expr>>>()?;
+        let exprs = exprs.collect::<RenderResult<Vec<Expr>>>()?;
         own.columns = plan.schema().columns().into_iter().zip(exprs).collect();
         own.unnested = true;
         Ok(own)
     }
 
     /// Gives the columns of a plan the names that they have above it.
-    fn rename(&mut self, plan: &LogicalPlan, input: &LogicalPlan) -> Rendered<()> {
+    fn rename(&mut self, plan: &LogicalPlan, input: &LogicalPlan) -> RenderResult<()> {
         let exprs = input.schema().columns().into_iter().map(|column| self.resolved(&Expr::Column(column)));
-        let exprs = exprs.collect::<Rendered<Vec<Expr>>>()?;
+        let exprs = exprs.collect::<RenderResult<Vec<Expr>>>()?;
         self.columns = plan.schema().columns().into_iter().zip(exprs).collect();
         Ok(())
     }
 
     /// Skips rows, and leaves some of the others.
-    pub(super) fn cut(&mut self, skip: usize, limit: Option<usize>) -> Rendered<()> {
+    pub(super) fn cut(&mut self, skip: usize, limit: Option<usize>) -> RenderResult<()> {
         let (first, left) = self.cut.unwrap_or((0, None));
         let left = left.map(|left| left.saturating_sub(skip));
         let limit = [left, limit].into_iter().flatten().min();
@@ -234,7 +235,7 @@ impl FlatSelect {
     }
 
     /// Lists the columns of the plan.
-    pub(super) fn outputs(&self, plan: &LogicalPlan) -> Rendered<Vec<Expr>> {
+    pub(super) fn outputs(&self, plan: &LogicalPlan) -> RenderResult<Vec<Expr>> {
         if self.unnested && self.groups.is_none() {
             return Err("a row for each value of a field".into());
         }
@@ -242,7 +243,7 @@ impl FlatSelect {
     }
 
     /// Writes an expression over the columns of the plan in terms of fields, keys and aggregates.
-    fn resolved(&self, expr: &Expr) -> Rendered<Expr> {
+    fn resolved(&self, expr: &Expr) -> RenderResult<Expr> {
         let replaced = expr.clone().transform_down(|part| {
             Ok(match &part {
                 Expr::Column(column) => match self.columns.get(column) {
@@ -252,13 +253,13 @@ impl FlatSelect {
                 _ => Transformed::no(part),
             })
         });
-        replaced.data().map_err(|error| Unrenderable(error.to_string()))
+        replaced.data().map_err(|error| RenderRefusal(error.to_string()))
     }
 }
 
 impl Groups {
     /// Returns the key that an expression is, over fields.
-    fn key(&self, expr: &Expr) -> Rendered<Expr> {
+    fn key(&self, expr: &Expr) -> RenderResult<Expr> {
         let alias = |expr: &Expr| match expr {
             Expr::Alias(alias) => GroupMember::new(&alias.expr),
             other => GroupMember::new(other),
@@ -270,7 +271,7 @@ impl Groups {
     }
 
     /// Returns the count of distinct values that the count of a key is.
-    fn counted(&self, metric: &Expr) -> Rendered<Expr> {
+    fn counted(&self, metric: &Expr) -> RenderResult<Expr> {
         let metric = match metric {
             Expr::Alias(alias) => &alias.expr,
             other => other,
@@ -290,8 +291,8 @@ impl Groups {
 }
 
 /// Reads a cut whose numbers are literals.
-fn cut_of(limit: &Limit) -> Rendered<(usize, Option<usize>)> {
-    let unknown = || Unrenderable::from("LIMIT of an expression");
+fn cut_of(limit: &Limit) -> RenderResult<(usize, Option<usize>)> {
+    let unknown = || RenderRefusal::from("LIMIT of an expression");
     let skip = match limit.get_skip_type().map_err(|_| unknown())? {
         SkipType::Literal(skip) => skip,
         SkipType::UnsupportedExpr => return Err(unknown()),

@@ -7,7 +7,7 @@ use serde_json::{Map, Value, json};
 
 use super::flat_select::{FlatSelect, GroupMember, Groups};
 use super::selector::selector;
-use super::{DEFAULT_GROUPS, PAGE, Rendered, exact_path, field_of, unwrapped};
+use super::{DEFAULT_GROUPS, PAGE, RenderResult, exact_path, field_of, unwrapped};
 use crate::bind::OutColumn;
 use crate::functions::search_aggregation::{SearchBuckets, SearchMetric};
 use crate::table::ScanSource;
@@ -29,10 +29,10 @@ pub(super) fn render(
     columns: &[OutColumn],
     outputs: &[Expr],
     body: &mut Map<String, Value>,
-) -> Rendered<()> {
+) -> RenderResult<()> {
     let mut names = Names::new(select, groups, columns, outputs)?;
     let keys = groups.keys.iter().map(|key| key_body(&select.scan, key));
-    let keys = keys.collect::<Rendered<Vec<(String, Value)>>>()?;
+    let keys = keys.collect::<RenderResult<Vec<(String, Value)>>>()?;
     let orders = names.orders(select, groups)?;
     let mut having = None;
     if !select.having.is_empty() {
@@ -121,7 +121,12 @@ struct Names {
 }
 
 impl Names {
-    fn new(select: &FlatSelect, groups: &Groups, columns: &[OutColumn], outputs: &[Expr]) -> Rendered<Self> {
+    fn new(
+        select: &FlatSelect,
+        groups: &Groups,
+        columns: &[OutColumn],
+        outputs: &[Expr],
+    ) -> RenderResult<Self> {
         let mut keys: Vec<Option<String>> = vec![None; groups.keys.len()];
         let (mut metrics, mut selected) = (Vec::new(), Vec::new());
         for (output, column) in outputs.iter().zip(columns) {
@@ -149,11 +154,11 @@ impl Names {
             Some(name) => Ok(name),
             None => Ok(key_body(&select.scan, key)?.0),
         });
-        Ok(Self { keys: own.collect::<Rendered<_>>()?, metrics, selected })
+        Ok(Self { keys: own.collect::<RenderResult<_>>()?, metrics, selected })
     }
 
     /// Returns the variable and the path by which pipelines read an aggregate, which is shown if no other name fits.
-    fn variable(&mut self, groups: &Groups, metric: usize) -> Rendered<(String, String)> {
+    fn variable(&mut self, groups: &Groups, metric: usize) -> RenderResult<(String, String)> {
         let expr = groups.metrics.get(metric).ok_or("this aggregate")?;
         let plain = |name: &str| {
             name.starts_with(|letter: char| letter.is_ascii_alphabetic())
@@ -181,7 +186,7 @@ impl Names {
     }
 
     /// Returns the order of each key's groups.
-    fn orders(&mut self, select: &FlatSelect, groups: &Groups) -> Rendered<Vec<Option<Value>>> {
+    fn orders(&mut self, select: &FlatSelect, groups: &Groups) -> RenderResult<Vec<Option<Value>>> {
         let mut orders: Vec<Option<Value>> = vec![None; groups.keys.len()];
         if groups.keys.is_empty() {
             return Ok(orders);
@@ -214,7 +219,7 @@ impl Names {
 }
 
 /// Writes the aggregation of a key; returns its name, too.
-fn key_body(scan: &ScanSource, key: &Expr) -> Rendered<(String, Value)> {
+fn key_body(scan: &ScanSource, key: &Expr) -> RenderResult<(String, Value)> {
     let key = unwrapped(key);
     if let Expr::ScalarFunction(ScalarFunction { func, args }) = key {
         if let Some(own) = func.inner().downcast_ref::<SearchBuckets>() {
@@ -241,7 +246,7 @@ fn counts_rows(function: &AggregateFunction) -> bool {
 }
 
 /// Writes the aggregation of an aggregate.
-fn metric_body(scan: &ScanSource, metric: &Expr) -> Rendered<Value> {
+fn metric_body(scan: &ScanSource, metric: &Expr) -> RenderResult<Value> {
     let Expr::AggregateFunction(function) = unwrapped(metric) else { return Err("this aggregate".into()) };
     if let Some(own) = SearchMetric::of(metric) {
         return Ok(own.body());

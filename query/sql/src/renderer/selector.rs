@@ -5,13 +5,13 @@ use datafusion::scalar::ScalarValue;
 use serde_json::{Map, Value, json};
 
 use super::flat_select::GroupMember;
-use super::{Rendered, unwrapped};
+use super::{RenderResult, unwrapped};
 
 /// Writes conditions that all hold. `path` names the value that an aggregate is in a bucket, for variables and paths.
 pub(super) fn selector(
     conditions: &[Expr],
-    mut path: impl FnMut(usize) -> Rendered<(String, String)>,
-) -> Rendered<Value> {
+    mut path: impl FnMut(usize) -> RenderResult<(String, String)>,
+) -> RenderResult<Value> {
     let mut paths = Map::new();
     let mut parts = Vec::with_capacity(conditions.len());
     for condition in conditions {
@@ -25,7 +25,7 @@ pub(super) fn selector(
     Ok(json!({"bucket_selector": {"buckets_path": paths, "script": script, "gap_policy": "skip"}}))
 }
 
-fn source(expr: &Expr, variable: &mut impl FnMut(usize) -> Rendered<String>) -> Rendered<String> {
+fn source(expr: &Expr, variable: &mut impl FnMut(usize) -> RenderResult<String>) -> RenderResult<String> {
     let unknown = || "this condition on groups".into();
     match unwrapped(expr) {
         Expr::Literal(value, _) => number(value).ok_or_else(unknown),

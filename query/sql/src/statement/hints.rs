@@ -31,6 +31,12 @@ impl Hints {
         Self(comments.map(Hint::new).take(MAX_HINTS).collect())
     }
 
+    /// Returns how many rows of a side of a join are read: `JOIN_TABLES_LIMIT(10, null)`.
+    pub(crate) fn join_limit(&self, side: usize) -> Option<usize> {
+        let limits = self.0.iter().find(|hint| hint.name == "join_tables_limit")?;
+        limits.arguments.get(side)?.parse().ok()
+    }
+
     /// Applies the hints to a search.
     pub(crate) fn apply(&self, search: &mut RenderedSearch) {
         for Hint { name, arguments } in &self.0 {
