@@ -259,7 +259,8 @@ async fn formats_of_dates_tell_their_types() {
         "fine": {"type": "date_nanos", "format": "hour_minute_second||t_time"},
     });
     store.create("dates", &json!({"mappings": {"properties": properties}})).await;
-    let document = json!({"day": "2024-02-29", "clock": "10:20:30", "both": "2024-02-29", "fine": "07:08:09"});
+    let document =
+        json!({"day": "2024-02-29", "clock": "10:20:30", "both": "2024-02-29", "fine": "07:08:09"});
     store.index("dates", &[document, json!({"day": "2024-03-01", "clock": "00:00:01"})]).await;
     let query = "SELECT day, clock, both, fine, MAX(day) OVER () AS last FROM dates WHERE day < '2024-03-01'";
     let body = json!({"query": query});
@@ -283,6 +284,7 @@ async fn formats_of_dates_tell_their_types() {
         let query = format!("SELECT day FROM dates WHERE {condition}");
         assert_eq!(crate::sql::rows(&store, &query).await.len(), rows, "{condition}");
     }
-    let groups = crate::sql::rows(&store, "SELECT day, COUNT(*) FROM dates GROUP BY day ORDER BY day DESC").await;
+    let groups =
+        crate::sql::rows(&store, "SELECT day, COUNT(*) FROM dates GROUP BY day ORDER BY day DESC").await;
     assert_eq!(groups, [json!(["2024-03-01", 1]), json!(["2024-02-29", 1])]);
 }

@@ -140,6 +140,15 @@ async fn functions_of_searches_are_aggregations() {
     assert_eq!(hits[0]["_source"], json!({"name": "Cy"}));
     let answer = aggregations("SELECT STATS(age), PERCENTILES(age, 50.0) AS p FROM people").await;
     assert_eq!((&answer["STATS(age)"]["max"], &answer["p"]["values"]["50.0"]), (&json!(50.0), &json!(40.0)));
+    let answer = aggregations(
+        "SELECT COUNT(*) AS n, SUM(reverse_nested(age)) AS s FROM people GROUP BY nested(pets.kind), filter('f', pets.kind = 'cat')",
+    )
+    .await;
+    let cats = &answer["pets.kind@NESTED"]["f@FILTER"]["pets.kind"]["buckets"];
+    assert_eq!((&cats[0]["key"], &cats[0]["n"]["value"]), (&json!("cat"), &json!(1)), "{answer}");
+    assert_eq!(cats[0]["age@NESTED"]["s"]["value"], 30.0, "{answer}");
+    let answer = aggregations("SELECT COUNT(nested(pets.kind)) AS n FROM people").await;
+    assert_eq!(answer["pets.kind@NESTED"]["n"]["value"], 2, "{answer}");
     // Plans of rows have no such functions, but statistics are columns.
     let grouped = "SELECT COUNT(*) FROM people GROUP BY range(age, 20, 35)";
     let (status, text) = ask(&store, grouped, "jdbc").await;

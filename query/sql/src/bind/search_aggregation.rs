@@ -2,13 +2,14 @@
 //! `range(age, 20, 30)`, `date_histogram(…)`, `filter('name', condition)`, `missing(age)` in GROUP BY, and `topHits(…)`, `stats(age)`,
 //! `extended_stats(age)`, `percentiles(age, 25, 75)` in SELECT.
 
+use datafusion::logical_expr::{Expr, lit};
 use serde_json::{Map, Value, json};
 use sqlparser::ast::{self, BinaryOperator};
 
-use super::call::arguments;
+use super::call::{arguments, called};
 use super::{Binder, Bound, ExpressionContext, Scope};
 use crate::error::{Result, SqlError};
-use crate::functions::search_aggregation::{SearchBuckets, SearchMetric};
+use crate::functions::search_aggregation::{SearchAggregation, SearchBuckets, SearchMetric};
 use crate::push::exact_field;
 use crate::source::SourceKind;
 use crate::types::SqlType;
@@ -67,12 +68,16 @@ impl Binder<'_> {
         scope: &mut Scope,
         place: ExpressionContext,
     ) -> Result<Option<Bound>> {
+        if let Some(bound) = self.nested_aggregate(name, call, scope, place)? {
+            return Ok(Some(bound));
+        }
         let groups = place == ExpressionContext::Aliased;
         let is_buckets = groups
             && matches!(
                 name,
                 "terms" | "histogram" | "date_histogram" | "date_range" | "range" | "filter" | "missing"
-            );
+            )
+            || groups && self.is_search && matches!(name, "nested" | "reverse_nested");
         let is_metric = place != ExpressionContext::Row
             && matches!(name, "tophits" | "stats" | "extended_stats" | "percentiles");
         if !is_buckets && !is_metric {
@@ -96,6 +101,7 @@ impl Binder<'_> {
             let parts = written.collect::<Vec<_>>().join(",");
             format!("{}({parts})", call.name)
         });
+        let mut wrappers = option_wrappers(&args);
         let mut columns = Vec::new();
         let mut field = |binder: &mut Self, value: &ast::Expr, scope: &mut Scope| {
             let (path, column) = binder.aggregated_field(value, scope)?;
@@ -149,6 +155,12 @@ impl Binder<'_> {
                 [of] => json!({"missing": {"field": field(self, of.value, scope)?}}),
                 _ => return Err(usage(name, "a field")),
             },
+            "nested" | "reverse_nested" => {
+                let (path, column, around) = self.nested_field(name, &args, scope)?;
+                columns.push(column);
+                (shown, wrappers) = (path.clone(), around);
+                json!({"terms": {"field": path}})
+            }
             "tophits" => self.top_hits(&args, scope, &mut field)?,
             "percentiles" => {
                 let mut given = unnamed(&args);
@@ -170,14 +182,102 @@ impl Binder<'_> {
             },
         };
         let columns = match columns.is_empty() {
-            true => vec![datafusion::logical_expr::lit(true)],
+            true => vec![lit(true)],
             false => columns,
         };
         let expr = match is_buckets {
-            true => SearchBuckets::call(shown, body, columns),
-            false => SearchMetric::call(shown, body, columns),
+            true => SearchBuckets::call(SearchAggregation::new(shown, body, wrappers), columns),
+            false => SearchMetric::call(SearchAggregation::new(shown, body, wrappers), columns),
         };
         Ok(Some(Bound::new(expr, SqlType::Keyword)))
+    }
+
+    /// Binds an aggregate of fields of inner documents, `sum(nested(a.b))` and `max(reverse_nested(c))`.
+    fn nested_aggregate(
+        &mut self,
+        name: &str,
+        call: &ast::Function,
+        scope: &mut Scope,
+        place: ExpressionContext,
+    ) -> Result<Option<Bound>> {
+        let kind = match name {
+            "count" => "value_count",
+            "sum" | "avg" | "min" | "max" => name,
+            _ => return Ok(None),
+        };
+        let ast::FunctionArguments::List(list) = &call.args else { return Ok(None) };
+        let [ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(ast::Expr::Function(inner)))] =
+            list.args.as_slice()
+        else {
+            return Ok(None);
+        };
+        let of = called(inner);
+        if !self.is_search
+            || place == ExpressionContext::Row
+            || !matches!(of.as_str(), "nested" | "reverse_nested")
+        {
+            return Ok(None);
+        }
+        let exprs = arguments(inner)?;
+        let args: Vec<Argument<'_>> = exprs.into_iter().map(argument).collect();
+        let (path, column, wrappers) = self.nested_field(&of, &args, scope)?;
+        let aggregation = SearchAggregation::new(call.to_string(), json!({kind: {"field": path}}), wrappers);
+        let expr = SearchMetric::call(aggregation, vec![column]);
+        Ok(Some(Bound::new(expr, SqlType::Keyword)))
+    }
+
+    /// Finds the field of `nested(field)`, `nested(field, path)`, `reverse_nested(field)` or `reverse_nested(field, path)`: its path,
+    /// its column, and the aggregations on the way to it.
+    fn nested_field(
+        &mut self,
+        name: &str,
+        args: &[Argument<'_>],
+        scope: &mut Scope,
+    ) -> Result<(String, Expr, Wrappers)> {
+        let (of, path) = match args {
+            [of] => (of, None),
+            [of, path] => (of, Some(path.text())),
+            _ => return Err(usage(name, "a field and a path")),
+        };
+        let label = of.text();
+        let (field, column) = self.aggregated_field(of.value, scope)?;
+        let path =
+            match name {
+                "nested" => {
+                    let path = path.or_else(|| nested_path(&column, scope));
+                    Some(path.ok_or_else(|| {
+                        SqlError::Semantic(format!("[{label}] is no field of inner documents"))
+                    })?)
+                }
+                _ => path,
+            };
+        let wrappers = match name {
+            "nested" => nested_wrappers(&label, path.as_deref().unwrap_or_default()),
+            _ => reverse_wrappers(&label, path.as_deref().unwrap_or_default()),
+        };
+        Ok((field, column.expr, wrappers))
+    }
+
+    /// Writes a comparison of a field of inner documents; `None` for another condition.
+    fn nested_condition(&mut self, expr: &ast::Expr, scope: &mut Scope) -> Result<Option<(Expr, Value)>> {
+        let ast::Expr::BinaryOp { left, op, right } = expr else { return Ok(None) };
+        if !matches!(left.as_ref(), ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_)) {
+            return Ok(None);
+        }
+        let (path, column) = self.aggregated_field(left, scope)?;
+        if nested_path(&column, scope).is_none() {
+            return Ok(None);
+        }
+        let value = Argument { name: None, value: right }.json();
+        let clause = match op {
+            BinaryOperator::Eq => json!({"term": {path: {"value": value}}}),
+            BinaryOperator::Gt => json!({"range": {path: {"gt": value}}}),
+            BinaryOperator::GtEq => json!({"range": {path: {"gte": value}}}),
+            BinaryOperator::Lt => json!({"range": {path: {"lt": value}}}),
+            BinaryOperator::LtEq => json!({"range": {path: {"lte": value}}}),
+            _ => return Ok(None),
+        };
+        Ok(Some((column.expr, clause)))
     }
 
     /// Writes the options of buckets.
@@ -224,7 +324,8 @@ impl Binder<'_> {
                         |bound: &str| bound.parse::<f64>().map_or(json!(bound), |number| json!(number));
                     options.insert(option.to_owned(), json!({"min": number(min), "max": number(max)}));
                 }
-                "nested" | "reverse_nested" | "children" => {
+                "nested" | "reverse_nested" => {}
+                "children" => {
                     return Err(SqlError::Unsupported(format!(
                         "the option [{option}] of {name} is not supported"
                     )));
@@ -280,9 +381,12 @@ impl Binder<'_> {
         condition: &Argument<'_>,
         exprs: &[&ast::Expr],
         scope: &mut Scope,
-    ) -> Result<(datafusion::logical_expr::Expr, Value)> {
+    ) -> Result<(Expr, Value)> {
         // An argument with a name is a comparison.
         let expr = exprs.last().copied().unwrap_or(condition.value);
+        if let Some(nested) = self.nested_condition(expr, scope)? {
+            return Ok(nested);
+        }
         let bound = self.expr(expr, scope, ExpressionContext::Row)?;
         let bound = self.truth(bound)?;
         match &bound.pushed {
@@ -306,6 +410,47 @@ impl Binder<'_> {
         };
         Ok((path, bound))
     }
+}
+
+/// Aggregations around another, by name, the outermost first.
+type Wrappers = Vec<(String, Value)>;
+
+/// Returns the path of the inner documents that a field is of.
+fn nested_path(column: &Bound, scope: &Scope) -> Option<String> {
+    let (source, path) = column.field.as_ref()?;
+    let SourceKind::Index(index) = &scope.sources.get(*source)?.kind else { return None };
+    let mut paths = index.snapshot.indices.iter().filter_map(|index| index.mapping.nested_path(path));
+    paths.next().map(ToString::to_string)
+}
+
+fn nested_wrappers(label: &str, path: &str) -> Wrappers {
+    vec![(format!("{label}@NESTED"), json!({"nested": {"path": path}}))]
+}
+
+/// Returns the way back to the outer document, and to inner ones of another path where `~` is before it.
+fn reverse_wrappers(label: &str, path: &str) -> Wrappers {
+    let reversed = json!({"reverse_nested": {}});
+    match (path.strip_prefix('~'), path.is_empty()) {
+        (Some(path), _) => {
+            let inner = json!({"nested": {"path": path}});
+            vec![(format!("{label}@NESTED_REVERSED"), reversed), (format!("{label}@NESTED"), inner)]
+        }
+        (None, true) => vec![(format!("{label}@NESTED"), reversed)],
+        (None, false) => vec![(format!("{label}@NESTED"), json!({"reverse_nested": {"path": path}}))],
+    }
+}
+
+/// Returns the way that the options `nested` and `reverse_nested` name.
+fn option_wrappers(args: &[Argument<'_>]) -> Wrappers {
+    let wrappers = args.iter().find_map(|arg| {
+        let path = arg.text();
+        match arg.name.as_deref() {
+            Some("nested") => Some(nested_wrappers(&path, &path)),
+            Some("reverse_nested") => Some(reverse_wrappers(&path, &path)),
+            _ => None,
+        }
+    });
+    wrappers.unwrap_or_default()
 }
 
 /// Lists the arguments without a name.

@@ -19,15 +19,33 @@ use crate::error::evaluation;
 
 /// An aggregation, by the name of OpenSearch's first engine.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct SearchAggregation {
+pub(crate) struct SearchAggregation {
     name: String,
     body: Value,
+    /// Aggregations of one bucket around it, by name, the outermost first: the way to documents within documents.
+    wrappers: Vec<(String, Value)>,
     signature: Signature,
 }
 
 impl SearchAggregation {
-    fn new(name: String, body: Value) -> Self {
-        Self { name, body, signature: Signature::variadic_any(Volatility::Immutable) }
+    /// Makes an aggregation.
+    pub(crate) fn new(name: String, body: Value, wrappers: Vec<(String, Value)>) -> Self {
+        Self { name, body, wrappers, signature: Signature::variadic_any(Volatility::Immutable) }
+    }
+
+    /// Returns its name.
+    pub(crate) fn name(&self) -> &str {
+        &self.name
+    }
+
+    /// Returns its body.
+    pub(crate) fn body(&self) -> Value {
+        self.body.clone()
+    }
+
+    /// Lists the aggregations around it, the outermost first.
+    pub(crate) fn wrappers(&self) -> &[(String, Value)] {
+        &self.wrappers
     }
 
     fn refusal(&self) -> datafusion::error::DataFusionError {
@@ -39,6 +57,7 @@ impl Hash for SearchAggregation {
     fn hash<H: Hasher>(&self, state: &mut H) {
         self.name.hash(state);
         self.body.to_string().hash(state);
+        self.wrappers.iter().for_each(|(name, _)| name.hash(state));
     }
 }
 
@@ -48,18 +67,13 @@ pub(crate) struct SearchBuckets(SearchAggregation);
 
 impl SearchBuckets {
     /// Makes a key of groups over columns.
-    pub(crate) fn call(name: String, body: Value, columns: Vec<Expr>) -> Expr {
-        ScalarUDF::from(Self(SearchAggregation::new(name, body))).call(columns)
-    }
-
-    /// Returns its name.
-    pub(crate) fn name(&self) -> &str {
-        &self.0.name
+    pub(crate) fn call(aggregation: SearchAggregation, columns: Vec<Expr>) -> Expr {
+        ScalarUDF::from(Self(aggregation)).call(columns)
     }
 
     /// Returns its aggregation.
-    pub(crate) fn body(&self) -> Value {
-        self.0.body.clone()
+    pub(crate) fn aggregation(&self) -> &SearchAggregation {
+        &self.0
     }
 }
 
@@ -87,8 +101,8 @@ pub(crate) struct SearchMetric(SearchAggregation);
 
 impl SearchMetric {
     /// Makes an aggregate over columns.
-    pub(crate) fn call(name: String, body: Value, columns: Vec<Expr>) -> Expr {
-        let function = Arc::new(AggregateUDF::from(Self(SearchAggregation::new(name, body))));
+    pub(crate) fn call(aggregation: SearchAggregation, columns: Vec<Expr>) -> Expr {
+        let function = Arc::new(AggregateUDF::from(Self(aggregation)));
         Expr::AggregateFunction(AggregateFunction::new_udf(function, columns, false, None, Vec::new(), None))
     }
 
@@ -101,14 +115,9 @@ impl SearchMetric {
         }
     }
 
-    /// Returns its name.
-    pub(crate) fn name(&self) -> &str {
-        &self.0.name
-    }
-
     /// Returns its aggregation.
-    pub(crate) fn body(&self) -> Value {
-        self.0.body.clone()
+    pub(crate) fn aggregation(&self) -> &SearchAggregation {
+        &self.0
     }
 }
 

@@ -106,17 +106,14 @@ impl FlatSelect {
                 Ok(own)
             }
             LogicalPlan::Filter(filter) => {
-                let mut own = Self::new(&filter.input)?;
-                if own.cut.is_some() {
-                    return Err("a condition on the rows that LIMIT leaves".into());
+                // Each of many conditions is a node.
+                let (mut predicates, mut input) = (vec![&filter.predicate], &filter.input);
+                while let LogicalPlan::Filter(inner) = input.as_ref() {
+                    predicates.push(&inner.predicate);
+                    input = &inner.input;
                 }
-                let predicate = own.resolved(&filter.predicate)?;
-                if own.groups.is_some() {
-                    own.having.push(predicate);
-                } else {
-                    let clause = pushdown::exact(&predicate, &own.scan);
-                    own.filters.push(clause.ok_or("a condition that the index cannot answer")?);
-                }
+                let mut own = Self::new(input)?;
+                predicates.into_iter().rev().try_for_each(|predicate| own.filter(predicate))?;
                 Ok(own)
             }
             LogicalPlan::Aggregate(aggregate) => Self::of_aggregate(aggregate, plan),
@@ -215,6 +212,21 @@ impl FlatSelect {
         own.columns = plan.schema().columns().into_iter().zip(exprs).collect();
         own.unnested = true;
         Ok(own)
+    }
+
+    /// Leaves the rows, or the groups, for which a condition is true.
+    fn filter(&mut self, predicate: &Expr) -> RenderResult<()> {
+        if self.cut.is_some() {
+            return Err("a condition on the rows that LIMIT leaves".into());
+        }
+        let predicate = self.resolved(predicate)?;
+        if self.groups.is_some() {
+            self.having.push(predicate);
+        } else {
+            let clause = pushdown::exact(&predicate, &self.scan);
+            self.filters.push(clause.ok_or("a condition that the index cannot answer")?);
+        }
+        Ok(())
     }
 
     /// Gives the columns of a plan the names that they have above it.

@@ -32,7 +32,7 @@ pub(super) fn render(
 ) -> RenderResult<()> {
     let mut names = Names::new(select, groups, columns, outputs)?;
     let keys = groups.keys.iter().map(|key| key_body(&select.scan, key));
-    let keys = keys.collect::<RenderResult<Vec<(String, Value)>>>()?;
+    let keys = keys.collect::<RenderResult<Vec<KeyAggregation>>>()?;
     let orders = names.orders(select, groups)?;
     let mut having = None;
     if !select.having.is_empty() {
@@ -44,7 +44,9 @@ pub(super) fn render(
     let mut inner = Map::new();
     for (name, at) in &names.metrics {
         let metric = groups.metrics.get(*at).ok_or("this aggregate")?;
-        inner.insert(name.clone(), metric_body(&select.scan, metric)?);
+        let own = metric_body(&select.scan, metric)?;
+        let wrappers = SearchMetric::of(metric).map(|metric| metric.aggregation().wrappers());
+        insert_wrapped(&mut inner, wrappers.unwrap_or_default(), name, own);
     }
     let (skip, limit) = select.cut.unwrap_or((0, None));
     let limit = limit.unwrap_or(DEFAULT_GROUPS).max(1);
@@ -66,37 +68,13 @@ pub(super) fn render(
     if cuts_behind && keys.len() == 1 {
         inner.insert(CUT.to_owned(), json!({"bucket_sort": {"from": skip, "size": limit}}));
     }
-    for (((_, own), name), order) in keys.into_iter().zip(&names.keys).zip(orders).rev() {
-        let mut own = own;
-        if let Some(terms) = own.get_mut("terms").and_then(Value::as_object_mut) {
-            for (member, default) in [
-                ("size", json!(size)),
-                ("min_doc_count", json!(1)),
-                ("shard_min_doc_count", json!(0)),
-                ("show_term_doc_count_error", json!(false)),
-            ] {
-                terms.entry(member).or_insert(default);
-            }
-        }
-        let kind = own.as_object().and_then(|own| own.keys().next()).cloned().unwrap_or_default();
-        if matches!(kind.as_str(), "terms" | "histogram" | "date_histogram")
-            && let Some(options) = own.get_mut(&kind).and_then(Value::as_object_mut)
-        {
-            match order {
-                Some(order) => drop(options.insert("order".to_owned(), order)),
-                None if kind == "terms" => {
-                    options.entry("order").or_insert(json!([{"_count": "desc"}, {"_key": "asc"}]));
-                }
-                None => {}
-            }
-        } else if order.is_some() {
-            return Err("an order of these groups".into());
-        }
+    for (name, own, order) in levels(keys, names.keys.clone(), orders).into_iter().rev() {
+        let mut own = bucket_body(own, order, size)?;
         if !inner.is_empty() {
             own["aggregations"] = Value::Object(inner);
         }
         inner = Map::new();
-        inner.insert(name.clone(), own);
+        inner.insert(name, own);
     }
     if !names.selected.is_empty() {
         body.insert("_source".into(), json!({"includes": names.selected, "excludes": []}));
@@ -108,6 +86,79 @@ pub(super) fn render(
     }
     body.insert("aggregations".into(), Value::Object(inner));
     Ok(())
+}
+
+/// A key of groups: its name, its aggregation, and those around it.
+struct KeyAggregation {
+    name: String,
+    body: Value,
+    wrappers: Vec<(String, Value)>,
+}
+
+/// An aggregation of buckets: its name, its body, and its order where the statement says one.
+type BucketLevel = (String, Value, Option<Value>);
+
+/// Lists the aggregations of keys, each within the one before it.
+fn levels(keys: Vec<KeyAggregation>, names: Vec<String>, orders: Vec<Option<Value>>) -> Vec<BucketLevel> {
+    let mut levels: Vec<BucketLevel> = Vec::new();
+    let mut is_wrapped = false;
+    for ((key, name), order) in keys.into_iter().zip(names).zip(orders) {
+        // A filter behind a key of inner documents is one on these.
+        let inner = levels.len().checked_sub(1).filter(|_| is_wrapped && key.body.get("filter").is_some());
+        is_wrapped = !key.wrappers.is_empty();
+        levels.extend(key.wrappers.into_iter().map(|(name, body)| (name, body, None)));
+        match inner {
+            Some(at) => levels.insert(at, (name, key.body, order)),
+            None => levels.push((name, key.body, order)),
+        }
+    }
+    levels
+}
+
+/// Completes an aggregation of buckets.
+fn bucket_body(mut body: Value, order: Option<Value>, size: usize) -> RenderResult<Value> {
+    if let Some(terms) = body.get_mut("terms").and_then(Value::as_object_mut) {
+        for (member, default) in [
+            ("size", json!(size)),
+            ("min_doc_count", json!(1)),
+            ("shard_min_doc_count", json!(0)),
+            ("show_term_doc_count_error", json!(false)),
+        ] {
+            terms.entry(member).or_insert(default);
+        }
+    }
+    let kind = body.as_object().and_then(|body| body.keys().next()).cloned().unwrap_or_default();
+    if matches!(kind.as_str(), "terms" | "histogram" | "date_histogram")
+        && let Some(options) = body.get_mut(&kind).and_then(Value::as_object_mut)
+    {
+        match order {
+            Some(order) => drop(options.insert("order".to_owned(), order)),
+            None if kind == "terms" => {
+                options.entry("order").or_insert(json!([{"_count": "desc"}, {"_key": "asc"}]));
+            }
+            None => {}
+        }
+    } else if order.is_some() {
+        return Err("an order of these groups".into());
+    }
+    Ok(body)
+}
+
+/// Inserts an aggregation within those around it.
+fn insert_wrapped(into: &mut Map<String, Value>, wrappers: &[(String, Value)], name: &str, body: Value) {
+    let (mut name, mut body) = (name.to_owned(), body);
+    for (outer, wrapper) in wrappers.iter().rev() {
+        let mut wrapper = wrapper.clone();
+        wrapper["aggregations"] = json!({name: body});
+        (name, body) = (outer.clone(), wrapper);
+    }
+    match into.get_mut(&name).and_then(|known| known.get_mut("aggregations")).and_then(Value::as_object_mut) {
+        Some(known) if !wrappers.is_empty() => {
+            let inner = body.get_mut("aggregations").and_then(Value::as_object_mut);
+            known.extend(inner.map(std::mem::take).unwrap_or_default());
+        }
+        _ => drop(into.insert(name, body)),
+    }
 }
 
 /// Names of aggregations.
@@ -142,7 +193,9 @@ impl Names {
                 }
                 Some(GroupMember::Metric(at)) => {
                     let name = match groups.metrics.get(at).and_then(SearchMetric::of) {
-                        Some(metric) => column.alias.clone().unwrap_or_else(|| metric.name().to_owned()),
+                        Some(metric) => {
+                            column.alias.clone().unwrap_or_else(|| metric.aggregation().name().to_owned())
+                        }
                         None => column.alias.clone().unwrap_or_else(|| column.name.clone()),
                     };
                     metrics.push((name, at));
@@ -152,7 +205,7 @@ impl Names {
         }
         let own = keys.into_iter().zip(&groups.keys).map(|(name, key)| match name {
             Some(name) => Ok(name),
-            None => Ok(key_body(&select.scan, key)?.0),
+            None => Ok(key_body(&select.scan, key)?.name),
         });
         Ok(Self { keys: own.collect::<RenderResult<_>>()?, metrics, selected })
     }
@@ -166,7 +219,10 @@ impl Names {
         };
         let known = self.metrics.iter().find(|(name, at)| *at == metric && plain(name));
         if let Some((name, _)) = known {
-            return Ok((name.clone(), name.clone()));
+            let wrappers = SearchMetric::of(expr).map(|metric| metric.aggregation().wrappers());
+            let wrappers = wrappers.unwrap_or_default().iter().map(|(name, _)| name.as_str());
+            let path: Vec<&str> = wrappers.chain([name.as_str()]).collect();
+            return Ok((name.clone(), path.join(">")));
         }
         let Expr::AggregateFunction(function) = unwrapped(expr) else { return Err("this aggregate".into()) };
         let name = format!("{}_{}", function.func.name(), self.unnamed());
@@ -218,25 +274,28 @@ impl Names {
     }
 }
 
-/// Writes the aggregation of a key; returns its name, too.
-fn key_body(scan: &ScanSource, key: &Expr) -> RenderResult<(String, Value)> {
+/// Writes the aggregation of a key.
+fn key_body(scan: &ScanSource, key: &Expr) -> RenderResult<KeyAggregation> {
+    let plain = |name: String, body: Value| KeyAggregation { name, body, wrappers: Vec::new() };
     let key = unwrapped(key);
     if let Expr::ScalarFunction(ScalarFunction { func, args }) = key {
         if let Some(own) = func.inner().downcast_ref::<SearchBuckets>() {
-            return Ok((own.name().to_owned(), own.body()));
+            let own = own.aggregation();
+            let (name, body) = (own.name().to_owned(), own.body());
+            return Ok(KeyAggregation { name, body, wrappers: own.wrappers().to_vec() });
         }
         if let ("histogram", [value, Expr::Literal(width, _)]) = (func.name(), args.as_slice())
             && let Some(field) = field_of(unwrapped(value))
             && let Ok(width) = width.to_string().parse::<f64>()
         {
             let body = json!({"histogram": {"field": field, "interval": width, "min_doc_count": 1}});
-            return Ok((format!("histogram({field},{width})"), body));
+            return Ok(plain(format!("histogram({field},{width})"), body));
         }
     }
     let path = field_of(key).ok_or("an expression in GROUP BY")?;
     let exact = exact_path(&scan.snapshot, path)?;
     let body = json!({"terms": {"field": exact}});
-    Ok((exact, body))
+    Ok(plain(exact, body))
 }
 
 fn counts_rows(function: &AggregateFunction) -> bool {
@@ -249,7 +308,7 @@ fn counts_rows(function: &AggregateFunction) -> bool {
 fn metric_body(scan: &ScanSource, metric: &Expr) -> RenderResult<Value> {
     let Expr::AggregateFunction(function) = unwrapped(metric) else { return Err("this aggregate".into()) };
     if let Some(own) = SearchMetric::of(metric) {
-        return Ok(own.body());
+        return Ok(own.aggregation().body());
     }
     if counts_rows(function) {
         return Ok(json!({"value_count": {"field": "_index"}}));
