@@ -284,6 +284,9 @@ async fn formats_of_dates_tell_their_types() {
         let query = format!("SELECT day FROM dates WHERE {condition}");
         assert_eq!(crate::sql::rows(&store, &query).await.len(), rows, "{condition}");
     }
+    let plan =
+        crate::fixture::physical_plan(&store, "SELECT clock FROM dates WHERE day > '2024-02-29'").await;
+    assert!(plan.contains("predicate=(") && !plan.contains("FilterExec"), "{plan}");
     let groups =
         crate::sql::rows(&store, "SELECT day, COUNT(*) FROM dates GROUP BY day ORDER BY day DESC").await;
     assert_eq!(groups, [json!(["2024-03-01", 1]), json!(["2024-02-29", 1])]);
