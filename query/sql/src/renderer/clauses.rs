@@ -38,7 +38,7 @@ impl BoolMembers {
         match condition {
             Clause::And(parts) => parts.iter().for_each(|part| self.add(part, scored)),
             Clause::Not(inner) => self.must_not.push(clause(inner, false)),
-            // What has no score of its own would count as 1.
+            // A condition without a score of its own would count as 1.
             other if scored && !has_score(other) => self.filter.push(clause(other, false)),
             other => self.must.push(clause(other, scored)),
         }

@@ -100,7 +100,10 @@ impl FlatSelect {
             }
             LogicalPlan::Projection(projection) => {
                 let mut own = Self::new(&projection.input)?;
-                let exprs = projection.expr.iter().map(|expr| own.resolved(expr));
+                let exprs = projection.expr.iter().map(|expr| match expr {
+                    Expr::Alias(alias) => own.resolved(&alias.expr),
+                    other => own.resolved(other),
+                });
                 let exprs = exprs.collect::<RenderResult<Vec<Expr>>>()?;
                 own.columns = plan.schema().columns().into_iter().zip(exprs).collect();
                 Ok(own)
