@@ -68,10 +68,12 @@ impl SqlType {
     /// Returns the type of a mapped field: dates without a time of day, and times of day, are such.
     pub(crate) fn of_field(field: &Field) -> Self {
         match &field.field_type {
-            other @ (FieldType::Date | FieldType::DateNanos) => {
+            FieldType::Date => date_type(field.params.get("format").and_then(Value::as_str)),
+            other @ FieldType::DateNanos => {
+                // A time of day has microseconds, which would cut these values.
                 match date_type(field.params.get("format").and_then(Value::as_str)) {
-                    Self::Timestamp(_) => Self::of_column(other),
-                    ty => ty,
+                    Self::Date => Self::Date,
+                    _ => Self::of_column(other),
                 }
             }
             other => Self::of_column(other),
