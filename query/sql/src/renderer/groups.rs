@@ -57,15 +57,16 @@ pub(super) fn render(
         body.insert("aggregations".into(), Value::Object(inner));
         return Ok(());
     }
-    let cuts_behind = having.is_some() || skip > 0;
+    // Of several keys each has so many groups.
+    let cuts_behind = keys.len() == 1 && (having.is_some() || skip > 0);
     let size = if cuts_behind { PAGE } else { limit };
     if let Some(having) = having {
         inner.insert(SELECTOR.to_owned(), having);
     }
-    if cuts_behind && keys.len() > 1 && skip > 0 {
+    if keys.len() > 1 && skip > 0 {
         return Err("OFFSET of groups by several keys".into());
     }
-    if cuts_behind && keys.len() == 1 {
+    if cuts_behind {
         inner.insert(CUT.to_owned(), json!({"bucket_sort": {"from": skip, "size": limit}}));
     }
     for (name, own, order) in levels(keys, names.keys.clone(), orders).into_iter().rev() {
