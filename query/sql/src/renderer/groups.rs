@@ -49,10 +49,13 @@ pub(super) fn render(
         insert_wrapped(&mut inner, wrappers.unwrap_or_default(), name, own);
     }
     let (skip, limit) = select.cut.unwrap_or((0, None));
-    let limit = limit.unwrap_or(DEFAULT_GROUPS).max(1);
+    if limit == Some(0) {
+        return Err("LIMIT 0 of groups".into());
+    }
+    let limit = limit.unwrap_or(DEFAULT_GROUPS);
     if keys.is_empty() {
-        if skip > 0 || select.cut.is_some_and(|(_, limit)| limit == Some(0)) {
-            return Err("LIMIT of one group".into());
+        if skip > 0 {
+            return Err("OFFSET of one group".into());
         }
         body.insert("aggregations".into(), Value::Object(inner));
         return Ok(());
