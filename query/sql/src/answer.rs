@@ -12,6 +12,7 @@ use millrace_work::compute::StopOnDrop;
 use super::bind::{OutColumn, Total};
 use super::error::Result;
 use super::format::ChunkWriter;
+use super::hit_layout::HitLayout;
 use super::rows::Rows;
 use super::run::{ReadyStatement, Runner};
 use super::threads::ItemSink;
@@ -26,6 +27,8 @@ pub(super) struct Answer {
     pub(super) total: Total,
     /// Rows that are skipped, and most that are answered.
     pub(super) cut: (usize, Option<usize>),
+    /// Layout of the rows as hits.
+    pub(super) layout: HitLayout,
     /// `true` if it may be paged: lists of metadata are short.
     pub(super) pages: bool,
     /// `true` if rows come as they are read, not after all have been.
@@ -44,7 +47,8 @@ impl Answer {
         let ReadyStatement { planned, snapshots, work, stop, .. } = prepared;
         let (total, cut, streams) = (planned.total, planned.cut, planned.streams);
         let columns = planned.columns.into();
-        Self { columns, rows, total, cut, pages: true, streams, snapshots, work, stop }
+        let layout = HitLayout::default();
+        Self { columns, rows, total, cut, layout, pages: true, streams, snapshots, work, stop }
     }
 
     /// Makes the answer of a statement that is no query.
@@ -54,6 +58,7 @@ impl Answer {
             rows,
             total: Total::Answered,
             cut: (0, None),
+            layout: HitLayout::default(),
             pages: false,
             streams: false,
             snapshots: Vec::new(),

@@ -102,7 +102,7 @@ impl SqlColumn {
 
     /// Returns the path of the field.
     pub(crate) fn path(&self) -> &str {
-        self.name.strip_suffix(BITS_SUFFIX).filter(|_| self.bits).unwrap_or(&self.name)
+        if self.bits { path_of(&self.name) } else { &self.name }
     }
 
     /// Returns the bounds that segments have of the column over all of their rows: the least and the greatest number or time.
@@ -231,6 +231,11 @@ impl SqlColumn {
         let offsets = OffsetBuffer::from_lengths(std::iter::repeat_n(1, values.len()));
         Ok(Arc::new(ListArray::try_new(item, offsets, values, nulls)?))
     }
+}
+
+/// Returns the path of the field of a column with a name.
+pub(crate) fn path_of(name: &str) -> &str {
+    name.strip_suffix(BITS_SUFFIX).unwrap_or(name)
 }
 
 /// Returns the Arrow type of a column.

@@ -14,6 +14,7 @@ use sqlparser::ast;
 use super::bind::{OutColumn, tables};
 use super::delete::may_delete;
 use super::error::Result;
+use super::explain::explain_columns;
 use super::export::{self, exported_schema};
 use super::metadata;
 use super::parameters::Parameters;
@@ -82,6 +83,9 @@ impl Runner {
             Statement::Relational(statement) => {
                 let prepared = self.prepare_relational(asked, statement.as_ref(), None).await?;
                 (Some(prepared.planned.columns), Vec::new())
+            }
+            Statement::Explain { query, names, analyze } => {
+                (Some(explain_columns(analyze)), self.bound(asked, &query, &names).await?.1)
             }
             Statement::ShowTables(_) => (Some(metadata::table_columns()), Vec::new()),
             Statement::DescribeTables(..) => (Some(metadata::field_columns()), Vec::new()),

@@ -127,7 +127,7 @@ pub(crate) fn columns(session: &Session, cluster: &str, pattern: &str, of: Optio
             row[0] = Cell::Text(cluster.to_owned());
             row[2] = Cell::Text(name.clone());
             row[3] = Cell::Text(field.path.to_string());
-            row[5] = Cell::Text(SqlType::of_field(&field.field_type).name().to_owned());
+            row[5] = Cell::Text(SqlType::of_field(field).name().to_owned());
             row[9] = Cell::Number(10);
             row[10] = Cell::Number(2);
             row[16] = Cell::Number(i32::try_from(place).unwrap_or(i32::MAX));

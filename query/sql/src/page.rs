@@ -34,8 +34,11 @@ pub struct Page {
 impl Runner {
     /// Writes an answer, or its first `most` rows; 0 are all.
     pub(super) async fn first_page(&self, answer: Answer, format: PageFormat, most: usize) -> Result<Page> {
-        let Answer { columns, mut rows, total, cut, pages, streams, snapshots, work, stop } = answer;
-        let mut writer = Writer::new(format, Arc::clone(&columns), &work);
+        let Answer { columns, mut rows, total, cut, layout, pages, streams, snapshots, work, stop } = answer;
+        let mut writer = match format {
+            PageFormat::Hits => Writer::of_hits(Arc::clone(&columns), layout, &work),
+            _ => Writer::new(format, Arc::clone(&columns), &work),
+        };
         let (mut size, mut more, mut pinned) = (0, false, Vec::new());
         if most == 0 || !pages {
             while let Some(batch) = rows.next().await? {

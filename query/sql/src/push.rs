@@ -99,18 +99,6 @@ impl Clause {
             Self::Not(part) => not(part.expr(false)?),
         })
     }
-
-    /// Renders the clause as the body of a search.
-    pub(crate) fn to_json(&self) -> Value {
-        let listed = |parts: &[Self]| parts.iter().map(Self::to_json).collect::<Vec<_>>();
-        match self {
-            Self::All => json!({"match_all": {}}),
-            Self::Leaf(body) | Self::Read(body, _) | Self::Scored(body, _) => body.clone(),
-            Self::And(parts) => json!({"bool": {"filter": listed(parts)}}),
-            Self::Or(parts) => json!({"bool": {"should": listed(parts)}}),
-            Self::Not(part) => json!({"bool": {"must_not": [part.to_json()]}}),
-        }
-    }
 }
 
 /// Combines in a balanced tree.

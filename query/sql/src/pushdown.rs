@@ -9,50 +9,50 @@ use millrace_matching::table::TableSnapshot;
 use super::bind::Literal;
 use super::column::SqlColumn;
 use super::push::{Clause, Comparable, has_exists};
-use super::table::mark_name;
+use super::table::{ScanSource, mark_name};
 use serde_json::json;
 
 /// Most parts of a condition that the index is asked for.
 const MAX_PARTS: usize = 1_000;
 
 /// Makes a clause that every row meets for which a condition is true; `None` where the index knows none.
-pub(super) fn superset(
-    expr: &Expr,
-    columns: &[SqlColumn],
-    marks: &[Clause],
-    snapshot: &TableSnapshot,
-) -> Option<Clause> {
+pub(super) fn superset(expr: &Expr, source: &ScanSource) -> Option<Clause> {
+    translated(expr, source, false)
+}
+
+/// Makes a clause that the rows meet for which a condition is true, and no others; `None` where the index knows none.
+pub(super) fn exact(expr: &Expr, source: &ScanSource) -> Option<Clause> {
+    translated(expr, source, true)
+}
+
+fn translated(expr: &Expr, source: &ScanSource, exact: bool) -> Option<Clause> {
     let mut parts = 0;
     let count = |_: &Expr| {
         parts += 1;
         Ok(if parts > MAX_PARTS { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
     };
     expr.apply(count).ok()?;
-    if parts > MAX_PARTS { None } else { clause_of(expr, columns, marks, snapshot) }
+    if parts > MAX_PARTS { None } else { clause_of(expr, source, exact) }
 }
 
-fn clause_of(
-    expr: &Expr,
-    columns: &[SqlColumn],
-    marks: &[Clause],
-    snapshot: &TableSnapshot,
-) -> Option<Clause> {
+/// Translates a condition; one that is not exact is more than what it is translated to.
+fn clause_of(expr: &Expr, source: &ScanSource, exact: bool) -> Option<Clause> {
+    let ScanSource { columns, marks, snapshot, .. } = source;
     match expr {
         Expr::Column(column) => {
             let mark = (0..marks.len()).find(|at| mark_name(*at) == column.name)?;
             marks.get(mark).cloned()
         }
         Expr::BinaryExpr(both) if both.op == Operator::And => {
-            let left = clause_of(&both.left, columns, marks, snapshot);
-            let right = clause_of(&both.right, columns, marks, snapshot);
-            match (left, right) {
+            match (clause_of(&both.left, source, exact), clause_of(&both.right, source, exact)) {
                 (Some(left), Some(right)) => Some(Clause::And(vec![left, right])),
-                (one, other) => one.or(other),
+                (one, other) if !exact => one.or(other),
+                _ => None,
             }
         }
         Expr::BinaryExpr(either) if either.op == Operator::Or => {
-            let left = clause_of(&either.left, columns, marks, snapshot)?;
-            let right = clause_of(&either.right, columns, marks, snapshot)?;
+            let left = clause_of(&either.left, source, exact)?;
+            let right = clause_of(&either.right, source, exact)?;
             Some(Clause::Or(vec![left, right]))
         }
         Expr::BinaryExpr(comparison) => {

@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde_json::Value;
 
 use super::error::{Result, SqlError};
+use super::format::LineEnd;
 use super::parameters::Parameters;
 use super::relational::RelationalStatement;
 
@@ -21,6 +22,19 @@ pub enum SqlDialect {
     Elasticsearch,
 }
 
+/// Options of an answer in lines, as parameters of the request name them.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct LineOptions {
+    /// `newLine`: the end of a line.
+    pub end: LineEnd,
+    /// `flat`: true for a column of each field below an object, in place of the object.
+    pub flat: bool,
+    /// `_id`: true for a column of document ids behind the others.
+    pub id: bool,
+    /// `_score`: true for a column of scores behind the others.
+    pub score: bool,
+}
+
 /// A request.
 #[derive(Clone, Debug, Default)]
 pub struct SqlRequest {
@@ -32,6 +46,10 @@ pub struct SqlRequest {
     pub filter: Option<Value>,
     /// Values of `?`.
     pub parameters: Parameters,
+    /// `true` if the statement is rendered as a search.
+    pub is_search: bool,
+    /// Options of an answer in lines.
+    pub lines: LineOptions,
     /// Rows of a page; 0 is one page with all of them.
     pub fetch_size: Option<usize>,
     /// Cursor of an earlier answer to read on; then there is no statement.

@@ -18,7 +18,7 @@ use datafusion::physical_optimizer::aggregate_statistics::AggregateStatistics;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
 use datafusion::physical_optimizer::join_selection::JoinSelection;
 use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
-use datafusion::physical_plan::{ExecutionPlan, displayable, execute_stream};
+use datafusion::physical_plan::{ExecutionPlan, execute_stream};
 use datafusion::prelude::SessionConfig;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
@@ -33,22 +33,21 @@ use millrace_target::{lookup, target};
 use millrace_work::QueryContext;
 use millrace_work::compute::{Compute, StopOnDrop};
 use millrace_work::error::Error;
-use serde_json::{Value, json};
 use sqlparser::ast;
 
 use super::answer::Answer;
 use super::bind::{Binder, PlannedQuery, tables};
 use super::count::StatementPlanner;
-use super::delete::DELETED_AT_A_TIME;
 use super::error::{Result, SqlError};
 use super::format::{LineFormat, Lines, PageFormat};
 use super::functions::row::at_work;
+use super::hit_layout::{HitLayout, add_line_columns};
 use super::large_joins::LargeJoins;
-use super::native::{self, NativeSearch};
 use super::node_rewriter::NodeRewriter;
 use super::page::Page;
 use super::parameters::Parameters;
 use super::relational::{PlannedRelation, RelationPlanner, RelationalStatement};
+use super::renderer::{RenderRefusal, RenderedSearch};
 use super::request::SqlRequest;
 use super::rights::{AccessWatch, ReadIndices};
 use super::rows::{RowSlice, Rows};
@@ -95,7 +94,6 @@ pub(super) struct ReadyStatement {
     /// Stops the scans when nobody waits any more.
     pub(super) stop: StopOnDrop,
     pub(super) work: QueryContext,
-    pushed: Vec<Value>,
     pub(super) snapshots: Vec<Arc<TableSnapshot>>,
 }
 
@@ -183,6 +181,28 @@ impl Runner {
         Box::pin(self.on_threads(session, request, bounds.now_ms, timeout_ms, part))
     }
 
+    /// Answers the rows of a query as hits of a search.
+    pub fn hits<'a>(
+        &'a self,
+        session: &'a Session,
+        request: SqlRequest,
+        bounds: Bounds,
+    ) -> BoxFuture<'a, Result<Page>> {
+        let timeout_ms = bounds.timeout_ms;
+        let part = move |runner: Self, asked: StatementRequest| async move {
+            let Statement::Query(mut query, names) = statement::parse_request(&asked.request)? else {
+                return Err(SqlError::Unsupported("only the rows of queries are hits".to_owned()));
+            };
+            let layout = HitLayout::new(&mut query);
+            let prepared = runner.prepare(&asked, &query, &names, bounds.rows).await?;
+            let layout = layout.with_plan(&prepared.planned.plan);
+            let rows = runner.rows(&prepared, RowCountMode::All).await?;
+            let answer = Answer { layout, ..Answer::of_query(prepared, rows) };
+            runner.first_page(answer, PageFormat::Hits, 0).await
+        };
+        Box::pin(self.on_threads(session, request, bounds.now_ms, timeout_ms, part))
+    }
+
     /// Answers a statement with lines of text, part by part: returns the first part, and what brings the others where there are
     /// any. They are written as they are read, and hold the memory of a few parts. They end with an error once the session's sender may not
     /// read on.
@@ -200,8 +220,14 @@ impl Runner {
             let owner = asked.session.principal().caller().clone();
             let mut parts =
                 self.threads.stream(&owner, &stop, bounds.timeout_ms, move |parts| async move {
-                    let answer = runner.open(&asked, bounds, RowCountMode::Answered).await?;
+                    let mut statement = statement::parse_request(&asked.request)?;
+                    let options = asked.request.lines;
+                    if let Statement::Query(query, _) = &mut statement {
+                        add_line_columns(query, options);
+                    }
+                    let answer = runner.start(&asked, statement, bounds, RowCountMode::Answered).await?;
                     let lines = Lines::new(format, &answer.columns, &answer.work);
+                    let lines = lines.with_line_end(options.end);
                     runner.write(answer, lines, parts).await
                 })?;
             Ok(match watch.within(parts.next()).await?? {
@@ -269,6 +295,13 @@ impl Runner {
                 let rows = self.rows(&prepared, counted).await?;
                 return Ok(Answer::of_query(prepared, rows));
             }
+            Statement::Explain { query, names, analyze } => {
+                let prepared = self.prepare(asked, &query, &names, bounds.rows).await?;
+                let listing = self.explain_query(&prepared, analyze).await?;
+                // The answer has a stop of its own.
+                prepared.stop.disarm();
+                listing
+            }
             Statement::Delete(query) => self.delete(asked, &query, bounds).await?,
             Statement::ShowTables(pattern) => metadata::tables(&asked.session, CLUSTER, &pattern)?,
             Statement::DescribeTables(pattern, of) => {
@@ -282,72 +315,41 @@ impl Runner {
         Ok(Answer::of_listing(listing.columns, rows, &asked.work))
     }
 
-    /// Explains a statement.
-    pub fn explain<'a>(
+    /// Renders a statement as a search; `None` where its rows are hits of no search.
+    pub fn search<'a>(
         &'a self,
         session: &'a Session,
         request: SqlRequest,
         bounds: Bounds,
-    ) -> BoxFuture<'a, Result<Value>> {
+    ) -> BoxFuture<'a, Result<Option<RenderedSearch>>> {
         let timeout_ms = bounds.timeout_ms;
-        let part = move |runner: Self, asked| async move { runner.explained(asked, bounds.rows).await };
+        let part = move |runner: Self, asked| async move { runner.rendered(asked, bounds.rows).await };
         Box::pin(self.on_threads(session, request, bounds.now_ms, timeout_ms, part))
     }
 
-    async fn explained(self, asked: StatementRequest, rows: Option<usize>) -> Result<Value> {
-        let ReadyStatement { planned, pushed, .. } = match statement::parse_request(&asked.request)? {
-            Statement::Query(query, names) => self.prepare(&asked, &query, &names, rows).await?,
-            Statement::Delete(query) => {
-                self.prepare(&asked, &query, &Names::default(), Some(DELETED_AT_A_TIME)).await?
-            }
-            Statement::Relational(statement) => {
-                self.prepare_relational(&asked, statement.as_ref(), rows).await?
-            }
-            _ => return Err(SqlError::Unsupported("only queries can be explained".to_owned())),
-        };
-        let optimized = self.state.optimize(&planned.plan)?;
-        let physical =
-            self.state.query_planner().create_physical_plan(&optimized, self.state.as_ref()).await?;
-        let lines = |text: String| text.lines().map(str::to_owned).collect::<Vec<_>>();
-        let (from, size) = planned.cut;
-        Ok(json!({
-            "from": from,
-            "size": size,
-            "query": pushed,
-            "logical_plan": lines(optimized.display_indent().to_string()),
-            "physical_plan": lines(displayable(physical.as_ref()).indent(false).to_string()),
-        }))
-    }
-
-    /// Makes the search that a statement is; `None` for a join and a statement with WITH, which are none.
-    pub fn native<'a>(
-        &'a self,
-        session: &'a Session,
-        request: SqlRequest,
-        bounds: Bounds,
-    ) -> BoxFuture<'a, Result<Option<NativeSearch>>> {
-        let timeout_ms = bounds.timeout_ms;
-        let part = move |runner: Self, asked| async move { runner.translated(asked, bounds.rows).await };
-        Box::pin(self.on_threads(session, request, bounds.now_ms, timeout_ms, part))
-    }
-
-    async fn translated(self, asked: StatementRequest, rows: Option<usize>) -> Result<Option<NativeSearch>> {
+    async fn rendered(
+        self,
+        mut asked: StatementRequest,
+        rows: Option<usize>,
+    ) -> Result<Option<RenderedSearch>> {
+        asked.request.is_search = true;
         let Statement::Query(query, names) = statement::parse_request(&asked.request)? else {
             return Err(SqlError::Unsupported("only queries are answered in the format [json]".to_owned()));
         };
-        let index = match tables(&query).as_slice() {
-            [index] => index.clone(),
-            [] => {
-                return Err(SqlError::Unsupported("the format [json] needs an index in FROM".to_owned()));
-            }
-            _ => return Ok(None),
-        };
-        if query.with.is_some() {
-            return Ok(None);
+        if tables(&query).is_empty() {
+            return Err(SqlError::Unsupported("the format [json] needs an index in FROM".to_owned()));
         }
-        let ReadyStatement { planned, pushed, .. } = self.prepare(&asked, &query, &names, rows).await?;
-        let snapshot = target::pin(&asked.session, &index, &pinned()).await?;
-        native::search(&query, &names, &planned, &pushed, &snapshot, &index).map(Some)
+        let ReadyStatement { planned, .. } = self.prepare(&asked, &query, &names, rows).await?;
+        match planned.rendered() {
+            Ok(mut search) => {
+                names.hints().apply(&mut search);
+                Ok(Some(search))
+            }
+            Err(RenderRefusal(reason)) if is_grouped(&query) => Err(SqlError::Unsupported(format!(
+                "{reason} cannot be shown in the format [json]; ask for jdbc, csv or raw"
+            ))),
+            Err(_) => Ok(None),
+        }
     }
 
     /// Pins the indices of a query and binds it; `rows` are answered where it does not say how many.
@@ -367,9 +369,9 @@ impl Runner {
         binder.filters = filters;
         let mut planned = binder.query(query, rows, 0)?;
         planned.plan = at_work(planned.plan, work)?;
-        let (handles, pushed) = (binder.handles, binder.pushed);
+        let handles = binder.handles;
         let snapshots = snapshots.into_values().collect();
-        Ok(ReadyStatement { planned, handles, stop, work: work.clone(), pushed, snapshots })
+        Ok(ReadyStatement { planned, handles, stop, work: work.clone(), snapshots })
     }
 
     /// Pins the indices of a statement of another language and plans it; `rows` are answered at most.
@@ -390,9 +392,9 @@ impl Runner {
         binder.scores = statement.names_score();
         let PlannedRelation(mut planned) = statement.plan(&mut RelationPlanner::new(&mut binder), rows)?;
         planned.plan = at_work(planned.plan, work)?;
-        let (handles, pushed) = (binder.handles, binder.pushed);
+        let handles = binder.handles;
         let snapshots = snapshots.into_values().collect();
-        Ok(ReadyStatement { planned, handles, stop, work: work.clone(), pushed, snapshots })
+        Ok(ReadyStatement { planned, handles, stop, work: work.clone(), snapshots })
     }
 
     /// Takes snapshots of index expressions.
@@ -457,7 +459,11 @@ impl Runner {
         Ok(Rows::new(batches, cut, self.state.runtime_env(), &self.threads))
     }
 
-    async fn physical(&self, plan: &LogicalPlan, work: &QueryContext) -> Result<Arc<dyn ExecutionPlan>> {
+    pub(super) async fn physical(
+        &self,
+        plan: &LogicalPlan,
+        work: &QueryContext,
+    ) -> Result<Arc<dyn ExecutionPlan>> {
         work.check()?;
         Ok(stoppable(self.state.create_physical_plan(plan).await?, work.stop())?)
     }
@@ -477,6 +483,17 @@ impl Runner {
 /// Returns the options of a statement's index expressions: a missing index is an error, unless a pattern stands for none.
 fn pinned() -> Scope {
     Scope { options: IndicesOptions::open_only(), routing: None, shards: None, said: Vec::new() }
+}
+
+/// Returns whether a query over one source makes groups: no document is a hit of these.
+fn is_grouped(query: &ast::Query) -> bool {
+    let ast::SetExpr::Select(select) = query.body.as_ref() else { return false };
+    let has_groups = match &select.group_by {
+        ast::GroupByExpr::Expressions(keys, _) => !keys.is_empty(),
+        ast::GroupByExpr::All(_) => true,
+    };
+    let is_single = matches!(select.from.as_slice(), [from] if from.joins.is_empty());
+    is_single && query.with.is_none() && (has_groups || select.having.is_some() || select.distinct.is_some())
 }
 
 /// Refuses a statement of which an index refuses a condition.

@@ -15,6 +15,9 @@ use super::push::Clause;
 use super::table::mark_name;
 use super::types::SqlType;
 
+/// Name of the column of whole documents.
+const SOURCE: &str = "_source";
+
 /// Most columns of one table of a statement.
 const MAX_COLUMNS: usize = 4_096;
 
@@ -124,32 +127,54 @@ impl IndexSource {
         // A field may have that name.
         self.columns.get(at).filter(|column| column.bits)
     }
+}
 
-    /// Lists the top-level fields, which `*` stands for.
-    pub(crate) fn top_level(&self) -> Vec<String> {
-        let mut names: Vec<String> = Vec::new();
-        for index in &self.snapshot.indices {
-            let leaves = index.mapping.fields().map(|field| field.path.as_ref());
-            for path in leaves.chain(index.mapping.aliases().map(|(path, _)| path)) {
-                let top = path.split('.').next().unwrap_or(path);
-                let name = match index.mapping.field(top).is_some() || index.mapping.is_object(top) {
-                    true => top,
-                    false => path,
-                };
-                if !names.iter().any(|known| known == name) {
-                    names.push(name.to_owned());
-                }
+/// Lists the fields of indices that are neither objects nor other forms of a field.
+pub(crate) fn leaves(snapshot: &TableSnapshot) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for index in &snapshot.indices {
+        let is_sub_field = |path: &str| {
+            path.rsplit_once('.').is_some_and(|(parent, _)| index.mapping.field(parent).is_some())
+        };
+        for field in index.mapping.fields() {
+            let path = field.path.as_ref();
+            let below_nested = index.mapping.nested_path(path).is_some();
+            let name = match below_nested {
+                true => path.split('.').next().unwrap_or(path),
+                false => path,
+            };
+            if !is_sub_field(path) && !names.iter().any(|known| known == name) {
+                names.push(name.to_owned());
             }
         }
-        names
     }
+    names
+}
+
+/// Lists the top-level fields of indices, which `*` stands for.
+pub(crate) fn top_level(snapshot: &TableSnapshot) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    for index in &snapshot.indices {
+        let leaves = index.mapping.fields().map(|field| field.path.as_ref());
+        for path in leaves.chain(index.mapping.aliases().map(|(path, _)| path)) {
+            let top = path.split('.').next().unwrap_or(path);
+            let name = match index.mapping.field(top).is_some() || index.mapping.is_object(top) {
+                true => top,
+                false => path,
+            };
+            if !names.iter().any(|known| known == name) {
+                names.push(name.to_owned());
+            }
+        }
+    }
+    names
 }
 
 impl Source {
     /// Lists the names of the columns that `*` stands for.
     pub(crate) fn column_names(&self) -> Vec<String> {
         match &self.kind {
-            SourceKind::Index(index) => index.top_level(),
+            SourceKind::Index(index) => top_level(&index.snapshot),
             SourceKind::Derived(own) => own.columns.iter().map(|column| column.name.clone()).collect(),
             SourceKind::Nothing => Vec::new(),
         }
@@ -328,17 +353,24 @@ fn source_of(mapping: &Mapping, index: &str, path: &str) -> Option<(SqlType, Col
         _ => {}
     }
     let parts = || ColumnSource::Source(path.split('.').map(str::to_owned).collect());
+    if path == SOURCE && mapping.field(path).is_none() {
+        return Some((SqlType::Object, ColumnSource::Source(Vec::new())));
+    }
     if let Some(field) = mapping.field(path) {
         // Values below a nested object belong to its elements.
         if mapping.nested_path(path).is_some() {
             return Some((SqlType::Array, parts()));
         }
-        let ty = SqlType::of_field(&field.field_type);
         if !has_column(field) {
-            return Some((ty, parts()));
+            return Some((SqlType::of_column(&field.field_type), parts()));
         }
         let ignore_above = field.ignore_above.filter(|_| field.column != field.id);
-        return Some((ty, ColumnSource::Column { id: field.column, ty, ignore_above }));
+        let source = ColumnSource::Column {
+            id: field.column,
+            ty: SqlType::of_column(&field.field_type),
+            ignore_above,
+        };
+        return Some((SqlType::of_field(field), source));
     }
     if mapping.is_object(path) {
         let nested = mapping.nested_path(path) == Some(path);

@@ -23,6 +23,7 @@ use super::request::{SqlDialect, SqlRequest};
 
 mod depth;
 mod elasticsearch;
+mod hints;
 mod names;
 mod source;
 mod time_buckets;
@@ -39,6 +40,13 @@ const FOUND_BY_DELETE: &str = "SELECT _index, _id, _routing, _seq_no, _primary_t
 #[derive(Debug)]
 pub(crate) enum Statement {
     Query(Box<Query>, Names),
+    /// `EXPLAIN [ANALYZE] query`.
+    Explain {
+        query: Box<Query>,
+        names: Names,
+        /// True for `EXPLAIN ANALYZE`, which runs the query.
+        analyze: bool,
+    },
     /// `DELETE FROM index [WHERE condition]`, as the query that finds what is deleted.
     Delete(Box<Query>),
     /// `SHOW TABLES LIKE pattern`.
@@ -101,6 +109,7 @@ fn counted_in(text: &str, dialect: SqlDialect) -> Result<(Statement, usize)> {
     let tokens = source.merged(tokens)?;
     let names = Names::new(&source, &tokens);
     let (mut tokens, placeholders) = unescaped(tokens)?;
+    let explain = take_explain(&mut tokens);
     while matches!(last_solid(&tokens), Some(Token::SemiColon)) {
         let at = tokens.iter().rposition(|token| token.token == Token::SemiColon);
         at.map(|at| tokens.remove(at));
@@ -143,13 +152,33 @@ fn counted_in(text: &str, dialect: SqlDialect) -> Result<(Statement, usize)> {
         check_tree(&statement)?;
     }
     match statement {
-        Ast::Query(query) => Ok((Statement::Query(query, names), placeholders)),
+        Ast::Query(query) => match explain {
+            None => Ok((Statement::Query(query, names), placeholders)),
+            Some(analyze) => Ok((Statement::Explain { query, names, analyze }, placeholders)),
+        },
+        _ if explain.is_some() => Err(SqlError::Unsupported("only queries can be explained".to_owned())),
         Ast::Delete(_) if dialect == SqlDialect::Elasticsearch => Err(SqlError::Unsupported(
             "DELETE is no statement of this dialect; send it to [_plugins/_sql]".to_owned(),
         )),
         Ast::Delete(delete) => deletion(delete).map(|statement| (statement, placeholders)),
         _ => Err(other_statement()),
     }
+}
+
+/// Takes `EXPLAIN [ANALYZE]` out of a statement; returns whether it analyzes, `None` where the statement has it not.
+fn take_explain(tokens: &mut Vec<TokenWithSpan>) -> Option<bool> {
+    let mut take = |keyword: Keyword| {
+        let first = solid(tokens, 0);
+        let is_it = matches!(
+            tokens.get(first).map(|token| &token.token),
+            Some(Token::Word(word)) if word.keyword == keyword && word.quote_style.is_none()
+        );
+        if is_it {
+            tokens.drain(..=first);
+        }
+        is_it
+    };
+    take(Keyword::EXPLAIN).then(|| take(Keyword::ANALYZE))
 }
 
 /// Reads the tokens of a statement.
@@ -259,7 +288,11 @@ fn metadata(tokens: &[TokenWithSpan]) -> Result<Option<Statement>> {
             if !is(words.next(), "like") {
                 return Err(usage());
             }
-            columns = Some(words.next().map(plain).ok_or_else(usage)?);
+            let pattern: String = words.by_ref().map(plain).collect();
+            columns = Some(pattern).filter(|pattern| !pattern.is_empty());
+            if columns.is_none() {
+                return Err(usage());
+            }
             break;
         }
         table.push_str(&plain(token));

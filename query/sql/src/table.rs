@@ -9,6 +9,7 @@
 mod batch;
 mod read;
 mod scan;
+mod scan_counts;
 
 use std::sync::Arc;
 
@@ -27,6 +28,7 @@ use millrace_work::compute::Compute;
 
 pub(super) use self::read::{addresses, scores_of};
 pub(super) use self::scan::SqlScanExec;
+pub(super) use self::scan_counts::ScanCounts;
 use super::column::SqlColumn;
 use super::push::Clause;
 use super::pushdown::superset;
@@ -39,28 +41,37 @@ pub(crate) fn mark_name(at: usize) -> String {
     format!("$m{at}")
 }
 
+/// Indices, the columns that a statement reads of them, and the conditions that the index answers.
+#[derive(Clone, Debug)]
+pub(crate) struct ScanSource {
+    /// The index expression.
+    pub(crate) index: String,
+    /// The indices.
+    pub(crate) snapshot: Arc<TableSnapshot>,
+    /// Columns of fields.
+    pub(crate) columns: Arc<Vec<SqlColumn>>,
+    /// Clauses that have a column of truth values.
+    pub(crate) marks: Vec<Clause>,
+    /// Conditions of the statement on each row.
+    pub(crate) conditions: Vec<Clause>,
+    /// Condition of the request on each row.
+    pub(crate) filter: Option<Clause>,
+}
+
 /// The fields of indices that a statement names, as a table.
 #[derive(Debug)]
 pub(crate) struct SqlTable {
+    source: Arc<ScanSource>,
     index: IndexTable,
     /// The same rows, of which clauses find some.
     marked: IndexTable,
-    /// Clauses that have a column of truth values.
-    marks: Vec<Clause>,
-    columns: Arc<Vec<SqlColumn>>,
     schema: SchemaRef,
 }
 
 impl SqlTable {
-    /// Makes the table of some columns over a snapshot, and of a column for each clause.
-    pub(crate) fn new(
-        snapshot: Arc<TableSnapshot>,
-        columns: Vec<SqlColumn>,
-        marks: Vec<Clause>,
-        now_ms: i64,
-        compute: Compute,
-        work: QueryContext,
-    ) -> Self {
+    /// Makes the table of the columns of a source, and of a column for each clause.
+    pub(crate) fn new(source: ScanSource, now_ms: i64, compute: Compute, work: QueryContext) -> Self {
+        let ScanSource { snapshot, columns, marks, .. } = &source;
         let mut fields: Vec<Field> =
             columns.iter().map(|column| Field::new(&column.name, column.arrow(), true)).collect();
         fields.push(Field::new(SCORE, DataType::Float32, true));
@@ -69,15 +80,21 @@ impl SqlTable {
         // A scan that does not count would stop where only counts are asked for.
         let table = |work: QueryContext| {
             let options = ScanOptions { now_ms, track: Some(u64::MAX), work, ..ScanOptions::default() };
-            IndexTable::new(Arc::clone(&snapshot), Vec::new(), options, compute.clone())
+            IndexTable::new(Arc::clone(snapshot), Vec::new(), options, compute.clone())
         };
         let (index, marked) = (table(work.clone()), table(work));
-        Self { index, marked, marks, columns: Arc::new(columns), schema: Arc::new(Schema::new(fields)) }
+        let schema = Arc::new(Schema::new(fields));
+        Self { source: Arc::new(source), index, marked, schema }
+    }
+
+    /// Returns its source.
+    pub(crate) fn source(&self) -> &Arc<ScanSource> {
+        &self.source
     }
 
     /// Makes the clause that narrows a scan to the rows which may meet a condition.
     fn superset(&self, filter: &Expr) -> Option<Clause> {
-        superset(filter, &self.columns, &self.marks, &self.index.state().snapshot)
+        superset(filter, &self.source)
     }
 
     /// Makes predicates of the index of the conditions that it was found to support.
@@ -94,8 +111,9 @@ impl SqlTable {
 
     /// Makes the scans that find the rows of the clauses whose columns are projected.
     fn mark_finders(&self, session: &dyn Session, projection: &[usize]) -> PlanResult<Vec<MarkFinder>> {
-        let before = self.columns.len() + 2;
-        let wanted = self.marks.iter().enumerate().filter(|(at, _)| projection.contains(&(before + at)));
+        let before = self.source.columns.len() + 2;
+        let wanted =
+            self.source.marks.iter().enumerate().filter(|(at, _)| projection.contains(&(before + at)));
         let finder = |(at, clause): (usize, &Clause)| {
             let filter = clause.expr(false).map_err(|error| DataFusionError::Plan(error.to_string()))?;
             Ok((at, self.marked.scan_rows(session, Some(&Vec::new()), &[filter])?))

@@ -1,7 +1,10 @@
 //! Types of values as OpenSearch's SQL names them, and the Arrow types that hold them.
 
 use datafusion::arrow::datatypes::{DataType, IntervalUnit, TimeUnit};
-use millrace_mapping::FieldType;
+use millrace_mapping::{Field, FieldType};
+use serde_json::Value;
+
+use super::date_types::date_type;
 
 /// Type of a column or an expression.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -62,8 +65,23 @@ pub(crate) const TIMESTAMP: SqlType = SqlType::Timestamp(Resolution::Micros);
 pub(crate) const NANOS: SqlType = SqlType::Timestamp(Resolution::Nanos);
 
 impl SqlType {
-    /// Returns the type of a mapped field.
-    pub(crate) fn of_field(field: &FieldType) -> Self {
+    /// Returns the type of a mapped field: dates without a time of day, and times of day, are such.
+    pub(crate) fn of_field(field: &Field) -> Self {
+        match &field.field_type {
+            FieldType::Date => date_type(field.params.get("format").and_then(Value::as_str)),
+            other @ FieldType::DateNanos => {
+                // A time of day has microseconds, which would cut these values.
+                match date_type(field.params.get("format").and_then(Value::as_str)) {
+                    Self::Date => Self::Date,
+                    _ => Self::of_column(other),
+                }
+            }
+            other => Self::of_column(other),
+        }
+    }
+
+    /// Returns the type of the values that a column of a field holds.
+    pub(crate) fn of_column(field: &FieldType) -> Self {
         match field {
             FieldType::Text | FieldType::MatchOnlyText | FieldType::SearchAsYouType(_) => Self::Text,
             FieldType::Keyword | FieldType::Wildcard | FieldType::ConstantKeyword => Self::Keyword,

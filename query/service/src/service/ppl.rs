@@ -13,6 +13,7 @@ use millrace_engine::Session;
 use millrace_ppl::answer::error_body;
 use millrace_ppl::plan::{PipelineSettings, PipelineStatement};
 use millrace_sql::error::SqlError;
+use millrace_sql::explain::StatementPlans;
 use millrace_sql::format::{Format, PageFormat};
 use millrace_sql::page::Page;
 use millrace_sql::request::SqlRequest;
@@ -207,16 +208,13 @@ impl SearchService {
         request: SqlRequest,
         bounds: Bounds,
     ) -> Result<Outcome, SqlError> {
-        let explained = self.runner()?.explain(session, request, bounds).await?;
-        let lines = |name: &str| match explained.get(name) {
-            Some(Value::Array(lines)) => {
-                lines.iter().filter_map(Value::as_str).map(|line| format!("{line}\n")).collect::<String>()
-            }
-            Some(Value::String(text)) => text.clone(),
-            _ => String::new(),
-        };
-        let plans = json!({"logical": lines("logical_plan"), "physical": lines("physical_plan")});
-        Ok(Outcome::json(200, json!({"calcite": plans})))
+        let StatementPlans { search, logical, physical } =
+            self.runner()?.explain_plans(session, request, bounds).await?;
+        let mut explained = json!({"calcite": {"logical": logical, "physical": physical}});
+        if let Some(search) = search {
+            explained["request"] = search;
+        }
+        Ok(Outcome::json(200, explained))
     }
 
     /// Parses a pipeline, with the bounds of its answer.

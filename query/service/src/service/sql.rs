@@ -16,10 +16,10 @@ use millrace_engine::Session;
 use millrace_runtime::Instant;
 use millrace_sql::cursor::{Cursor, Token};
 use millrace_sql::error::SqlError;
-use millrace_sql::format::{Format, PageFormat};
-use millrace_sql::native::NativeSearch;
+use millrace_sql::format::{Format, LineEnd, PageFormat};
 use millrace_sql::page::Page;
-use millrace_sql::request::SqlRequest;
+use millrace_sql::renderer::RenderedSearch;
+use millrace_sql::request::{LineOptions, SqlRequest};
 use millrace_sql::run::{Bounds, LineParts, Runner};
 use millrace_work::error::Error;
 use serde_json::{Value, json};
@@ -83,9 +83,15 @@ impl SearchService {
         let format = params.iter().rev().find(|(name, _)| name == "format").map(|(_, value)| value.clone());
         let mut params = Params::new("/_plugins/_sql".to_owned(), params);
         let sanitize = params.boolean("sanitize")?.unwrap_or(true);
+        let lines = LineOptions {
+            end: params.take("newLine").map(|text| LineEnd::new(&text)).transpose()?.unwrap_or_default(),
+            flat: params.boolean("flat")?.unwrap_or(false),
+            id: params.boolean("_id")?.unwrap_or(false),
+            score: params.boolean("_score")?.unwrap_or(false),
+        };
         params.finish()?;
         self.enabled()?;
-        let request = SqlRequest::parse(body.as_ref())?;
+        let request = SqlRequest { lines, ..SqlRequest::parse(body.as_ref())? };
         if format.as_deref().is_some_and(|name| name.eq_ignore_ascii_case("json")) {
             return self.native(session, request).await;
         }
@@ -183,12 +189,12 @@ impl SearchService {
         };
         let runner = self.runner()?;
         let bounds = Bounds { rows, ..self.bounds(&request, false) };
-        let found = runner.native(session, request.clone(), bounds).await?;
-        if let Some(NativeSearch { index, body }) = found {
+        let rendered = runner.search(session, request.clone(), bounds).await?;
+        if let Some(RenderedSearch { index, mut body, .. }) = rendered {
+            body["track_total_hits"] = json!(true);
             return Ok(self.search(session, &index, Vec::new(), Some(body)).await?);
         }
-        let page = runner.page(session, request, bounds, PageFormat::Hits, 0);
-        let Page { writer, total, .. } = page.await?;
+        let Page { writer, total, .. } = runner.hits(session, request, bounds).await?;
         Ok(Outcome::raw(runner.finish_page(writer, total, None).await?))
     }
 

@@ -9,7 +9,6 @@ use millrace_engine::Session;
 use millrace_sql::elasticsearch_request::ElasticsearchRequest;
 use millrace_sql::error::SqlError;
 use millrace_sql::format::{PageFormat, PageLayout, PageOptions};
-use millrace_sql::native::NativeSearch;
 use millrace_sql::run::Bounds;
 use millrace_work::error::Result;
 use serde_json::{Value, json};
@@ -124,9 +123,11 @@ impl SearchService {
             return Err(SqlError::Request("a cursor cannot be translated".to_owned()));
         }
         let bounds = Bounds { rows: Some(request.rows), ..self.bounded_by(request.request_timeout_ms) };
-        match self.runner()?.native(session, request.sql, bounds).await? {
-            Some(NativeSearch { body, .. }) => Ok(Outcome::json(200, body)),
-            None => Err(SqlError::Unsupported("a join is no search, and cannot be translated".to_owned())),
+        match self.runner()?.search(session, request.sql, bounds).await? {
+            Some(search) => Ok(Outcome::json(200, search.body)),
+            None => Err(SqlError::Unsupported(
+                "no search has these rows: the statement cannot be translated".to_owned(),
+            )),
         }
     }
 

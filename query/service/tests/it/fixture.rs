@@ -115,6 +115,25 @@ pub(crate) fn value(outcome: Outcome) -> Value {
     }
 }
 
+/// The physical plan of a statement, a line for each node.
+pub(crate) async fn physical_plan(store: &Store, statement: &str) -> String {
+    let lines = |lines: &Value| {
+        let lines = lines.as_array()?.iter().map(|line| line.as_str().unwrap());
+        Some(lines.collect::<Vec<_>>().join("\n"))
+    };
+    let asked = serde_json::json!({"query": statement});
+    let explained = value(store.service.explain_sql(&store.session, Vec::new(), Some(asked)).await);
+    if let Some(plan) = lines(&explained["Physical Plan"]) {
+        return plan;
+    }
+    // A search explains the statement; its plan is an answer.
+    let asked = serde_json::json!({"query": format!("EXPLAIN {statement}")});
+    let answer = value(store.service.sql(&store.session, Vec::new(), Some(asked)).await);
+    let rows = answer["datarows"].as_array().unwrap_or_else(|| panic!("{statement}: {answer}"));
+    let physical = rows.iter().filter(|row| row[0] == "physical").map(|row| row[1].clone());
+    lines(&physical.collect()).unwrap()
+}
+
 /// The ids of the hits, in order.
 pub(crate) fn ids(answer: &Value) -> Vec<String> {
     let hits = answer["hits"]["hits"].as_array().unwrap();

@@ -4,23 +4,15 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_catalog::metadata::ClusterSettingsUpdate;
-use millrace_query::{Config, OutcomeBody};
+use millrace_query::Config;
 use serde_json::{Value, json};
 
-use crate::fixture::{Store, value};
+use crate::fixture::{Store, physical_plan, value};
 
 /// Asks a statement; returns status and answer.
 async fn ask(store: &Store, query: &str) -> (u16, Value) {
     let outcome = store.service.sql(&store.session, Vec::new(), Some(json!({"query": query}))).await;
     (outcome.status, value(outcome))
-}
-
-pub(crate) async fn explained(store: &Store, query: &str) -> String {
-    let outcome = store.service.explain_sql(&store.session, Vec::new(), Some(json!({"query": query}))).await;
-    match outcome.body {
-        OutcomeBody::Json(plan) => plan["physical_plan"].to_string(),
-        other => panic!("{other:?}"),
-    }
 }
 
 /// Returns whether a statement is refused because it is too large or too deep.
@@ -166,7 +158,7 @@ async fn no_nesting_takes_more_than_the_stack() {
         ("SELECT 1 UNION ", 100),
         ("SELECT 1 EXCEPT ", 100),
         ("SELECT age FROM people a JOIN people b ON a.age = b.age JOIN ", 0),
-        ("EXPLAIN ", 0),
+        ("EXPLAIN ", 1),
         ("WITH a AS (SELECT 1) ", 1),
         ("CREATE TABLE a AS ", 0),
     ] {
@@ -301,11 +293,12 @@ async fn conditions_are_tested_before_a_join() {
             "CrossJoinExec",
         ),
     ] {
-        let plan = explained(&store, query).await;
+        let plan = physical_plan(&store, query).await;
         assert!(plan.contains(wanted) && !plan.contains(unwanted), "{query}: {plan}");
     }
     let plan =
-        explained(&store, "SELECT a.n FROM numbers a JOIN numbers b ON a.n = b.n WHERE a.n % 2 = 0").await;
+        physical_plan(&store, "SELECT a.n FROM numbers a JOIN numbers b ON a.n = b.n WHERE a.n % 2 = 0")
+            .await;
     let place = |node: &str| plan.find(node).unwrap_or_else(|| panic!("no {node}: {plan}"));
     assert!(place("HashJoinExec") < place("FilterExec"), "{plan}");
     let (_, answer) =
@@ -335,7 +328,7 @@ async fn equal_values_of_every_type_are_joined_by_hashes_of_the_smaller_side() {
                 let query = format!(
                     "SELECT a.{ty}, b.{ty} FROM {left} a {kind} {right} b ON a.{ty} = b.{ty}{condition}"
                 );
-                let plan = explained(&store, &query).await;
+                let plan = physical_plan(&store, &query).await;
                 assert!(plan.contains("HashJoinExec") && !plan.contains("NestedLoop"), "{query}: {plan}");
                 let (few, many) = (plan.find("indices=[few]"), plan.find("indices=[many]"));
                 assert!(few.is_some() && few < many, "{query}: {plan}");

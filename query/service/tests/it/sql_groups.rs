@@ -1,11 +1,10 @@
 //! Groups are the same whether segments tell them or rows are read.
 
-use millrace_query::OutcomeBody;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
-use crate::fixture::{Store, value};
+use crate::fixture::{Store, physical_plan, value};
 
 const START: i64 = 1_700_000_000_000;
 const DAY: i64 = 86_400_000;
@@ -16,14 +15,6 @@ async fn answer(store: &Store, query: &str) -> Value {
     let (status, answer) = (outcome.status, value(outcome));
     assert_eq!(status, 200, "{query}: {answer}");
     answer
-}
-
-async fn plan(store: &Store, query: &str) -> String {
-    let body = json!({"query": query});
-    let outcome = store.service.explain_sql(&store.session, Vec::new(), Some(body)).await;
-    let OutcomeBody::Json(explained) = outcome.body else { panic!("no JSON") };
-    let lines = explained["physical_plan"].as_array().unwrap().iter();
-    lines.map(|line| line.as_str().unwrap()).collect::<Vec<_>>().join("\n")
 }
 
 fn mapping() -> Value {
@@ -144,7 +135,7 @@ fn sorted(mut answer: Value) -> Value {
 async fn same(store: &Store, select: &str, rest: &str) {
     let told = format!("SELECT {select} FROM {rest} LIMIT 100000");
     let read = format!("SELECT {select}, SUM(one) FROM {rest} LIMIT 100000");
-    assert!(!plan(store, &read).await.contains("IndexGroupsExec"), "{read}");
+    assert!(!physical_plan(store, &read).await.contains("IndexGroupsExec"), "{read}");
     assert_eq!(sorted(answer(store, &told).await), without_last(answer(store, &read).await), "{told}");
 }
 
@@ -241,9 +232,9 @@ async fn what_segments_know_is_in_the_plan() {
     ];
     for query in told {
         assert!(
-            plan(&store, query).await.contains("IndexGroupsExec"),
+            physical_plan(&store, query).await.contains("IndexGroupsExec"),
             "{query}: {}",
-            plan(&store, query).await
+            physical_plan(&store, query).await
         );
     }
     for query in [
@@ -257,10 +248,10 @@ async fn what_segments_know_is_in_the_plan() {
         "SELECT a.k, COUNT(*) FROM logs a JOIN logs b ON a.n = b.n GROUP BY a.k",
         "SELECT RAND() > 0.5 AS r, k = 'x' AS x, COUNT(*) FROM logs GROUP BY r, x",
     ] {
-        assert!(!plan(&store, query).await.contains("IndexGroupsExec"), "{query}");
+        assert!(!physical_plan(&store, query).await.contains("IndexGroupsExec"), "{query}");
     }
     let leaf = async |query: &str| {
-        let plan = plan(&store, query).await;
+        let plan = physical_plan(&store, query).await;
         plan.lines().find(|line| line.contains("IndexGroupsExec")).unwrap().trim().to_owned()
     };
     insta::assert_snapshot!(leaf(told[0]).await, @"IndexGroupsExec: states=[g0, a0[count]], from=values of k, rows=(IndexScanExec: indices=[logs], segments=2, predicate=*, columns=[])");

@@ -248,3 +248,45 @@ async fn times_beyond_nanoseconds_are_refused_or_shown_by_less() {
     let (status, answer) = (outcome.status, crate::fixture::value(outcome).to_string());
     assert!(status == 400 && answer.contains("statements of their own"), "{status} {answer}");
 }
+
+/// Dates without a time of day, and times of day, have types of their own.
+#[tokio::test]
+async fn formats_of_dates_tell_their_types() {
+    let store = Store::open().await;
+    let date = |format: &str| json!({"type": "date", "format": format});
+    let properties = json!({
+        "day": date("yyyy-MM-dd"), "clock": date("HH:mm:ss"), "both": date("yyyy-MM-dd||HH:mm:ss"),
+        "fine": {"type": "date_nanos", "format": "hour_minute_second||t_time"},
+    });
+    store.create("dates", &json!({"mappings": {"properties": properties}})).await;
+    let document =
+        json!({"day": "2024-02-29", "clock": "10:20:30", "both": "2024-02-29", "fine": "07:08:09"});
+    store.index("dates", &[document, json!({"day": "2024-03-01", "clock": "00:00:01"})]).await;
+    let query = "SELECT day, clock, both, fine, MAX(day) OVER () AS last FROM dates WHERE day < '2024-03-01'";
+    let body = json!({"query": query});
+    let answer = crate::fixture::value(store.service.sql(&store.session, Vec::new(), Some(body)).await);
+    let types = answer["schema"].as_array().unwrap_or_else(|| panic!("{answer}"));
+    let types: Vec<&serde_json::Value> = types.iter().map(|column| &column["type"]).collect();
+    assert_eq!(types, ["date", "time", "timestamp", "timestamp", "date"]);
+    let row = json!(["2024-02-29", "10:20:30", "2024-02-29 00:00:00", "1970-01-01 07:08:09", "2024-02-29"]);
+    assert_eq!(answer["datarows"], json!([row]));
+    for (condition, rows) in [
+        ("day = '2024-02-29'", 1),
+        ("day BETWEEN '2024-02-01' AND '2024-02-29'", 1),
+        ("day IN ('2024-03-01', '2023-01-01')", 1),
+        ("clock > '05:00:00'", 1),
+        ("clock = TIME '00:00:01'", 1),
+        ("YEAR(day) = 2024", 2),
+        ("HOUR(clock) = 10", 1),
+        ("day = TIMESTAMP '2024-02-29 00:00:00'", 1),
+    ] {
+        let query = format!("SELECT day FROM dates WHERE {condition}");
+        assert_eq!(crate::sql::rows(&store, &query).await.len(), rows, "{condition}");
+    }
+    let plan =
+        crate::fixture::physical_plan(&store, "SELECT clock FROM dates WHERE day > '2024-02-29'").await;
+    assert!(plan.contains("predicate=(") && !plan.contains("FilterExec"), "{plan}");
+    let groups =
+        crate::sql::rows(&store, "SELECT day, COUNT(*) FROM dates GROUP BY day ORDER BY day DESC").await;
+    assert_eq!(groups, [json!(["2024-03-01", 1]), json!(["2024-02-29", 1])]);
+}

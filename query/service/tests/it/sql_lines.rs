@@ -7,8 +7,8 @@ use millrace_catalog::metadata::ClusterSettingsUpdate;
 use millrace_query::{Config, Outcome, OutcomeBody, TextParts};
 use serde_json::json;
 
-use crate::fixture::{Store, owned, value};
-use crate::sql_bounds::{ended, explained, numbers, numbers_within};
+use crate::fixture::{Store, owned, physical_plan, value};
+use crate::sql_bounds::{ended, numbers, numbers_within};
 
 /// A join of as many rows as there are pairs, in their order where one thread reads them.
 const PAIRS: &str = "SELECT a.n, b.n FROM numbers a CROSS JOIN numbers b";
@@ -74,7 +74,7 @@ async fn lines_are_the_rows_whatever_there_are() {
 async fn computed_columns_keep_the_order() {
     let store = numbers_within(9_000, Config { threads: 2, ..Config::default() }).await;
     let query = "SELECT n, n + 1 FROM numbers ORDER BY n LIMIT 100000";
-    let plan = explained(&store, query).await;
+    let plan = physical_plan(&store, query).await;
     assert!(!plan.contains("RepartitionExec"), "{plan}");
     let text = match asked(&store, query, "csv").await.body {
         OutcomeBody::TextParts(parts) => whole(parts).await,
@@ -172,4 +172,36 @@ async fn a_statement_whose_time_is_over_breaks_off() {
     assert_eq!(error.status(), 504);
     drop(parts);
     ended(&store, holders).await;
+}
+
+/// Parameters of a request change the lines.
+#[tokio::test]
+async fn parameters_change_the_lines() {
+    let store = crate::sql::people().await;
+    let lines = async |query: &str, params: &[(&str, &str)]| {
+        let params = [&[("format", "csv")], params].concat();
+        let outcome = store.service.sql(&store.session, owned(&params), Some(json!({"query": query}))).await;
+        let status = outcome.status;
+        match outcome.body {
+            OutcomeBody::Text(bytes) => (status, String::from_utf8(bytes.to_vec()).unwrap()),
+            OutcomeBody::Json(body) => (status, body.to_string()),
+            other => panic!("{other:?}"),
+        }
+    };
+    let query = "SELECT city FROM people WHERE age = 40";
+    assert_eq!(lines(query, &[("newLine", "\r\n")]).await, (200, "city\r\nOslo\r\n".to_owned()));
+    assert_eq!(lines(query, &[("newLine", "x")]).await.0, 400);
+    let (_, text) = lines("SELECT * FROM people WHERE age = 30", &[("flat", "true")]).await;
+    let header = text.lines().next().unwrap();
+    assert!(header.contains("home.ip") && header.contains("pets") && !header.contains("pets.kind"), "{text}");
+    assert!(text.contains("10.0.0.1"), "{text}");
+    let scored = "SELECT city FROM people WHERE match(name, 'bob')";
+    let (_, text) = lines(scored, &[("_id", "true"), ("_score", "true")]).await;
+    let (header, row) = text.trim_end().split_once('\n').unwrap();
+    assert_eq!(header, "city,_score,_id");
+    let cells: Vec<&str> = row.split(',').collect();
+    assert!(cells[0] == "Oslo" && cells[1].parse::<f32>().unwrap() > 0.0 && !cells[2].is_empty(), "{row}");
+    // Groups are no documents.
+    let groups = "SELECT COUNT(*) FROM people";
+    assert_eq!(lines(groups, &[("_id", "true"), ("_score", "false")]).await.1, "COUNT(*)\n4\n");
 }

@@ -6,8 +6,8 @@ use millrace_query::{Config, OutcomeBody};
 use serde_json::{Value, json};
 
 use crate::delete_by_query::{rights, session};
-use crate::fixture::Store;
-use crate::sql_bounds::{explained, numbers, numbers_within};
+use crate::fixture::{Store, physical_plan};
+use crate::sql_bounds::{numbers, numbers_within};
 
 /// Statements over numbers below ten, by the position in which a subquery, a join or a set operation reads them.
 const POSITIONS: &[&str] = &[
@@ -80,7 +80,7 @@ async fn equalities_are_joined_by_hashes() {
         "SELECT (SELECT MAX(b.n) FROM numbers b WHERE b.n = a.n) FROM numbers a",
         "SELECT n FROM numbers a WHERE n > (SELECT AVG(b.n) FROM numbers b WHERE b.n = a.n)",
     ] {
-        let plan = explained(&store, query).await;
+        let plan = physical_plan(&store, query).await;
         assert!(plan.contains("HashJoinExec"), "{query}: {plan}");
         // What counts the values of an IN is one row, which meets all others.
         let crosses = plan.contains("NestedLoop") || plan.contains("CrossJoin");
@@ -92,7 +92,7 @@ async fn equalities_are_joined_by_hashes() {
 async fn chains_of_unions_are_one_node() {
     let store = numbers(10).await;
     let chain = ["SELECT n FROM numbers"; 4].join(" UNION ALL ");
-    let plan = explained(&store, &chain).await;
+    let plan = physical_plan(&store, &chain).await;
     assert_eq!(plan.matches("UnionExec").count(), 1, "{plan}");
     let other = format!("{chain} UNION ALL SELECT 1.5");
     assert_eq!(crate::sql::rows(&store, &other).await.len(), 41);
@@ -110,12 +110,12 @@ async fn conditions_reach_scans() {
         ("SELECT a.n FROM numbers a JOIN (SELECT n FROM numbers) b ON a.n = b.n WHERE b.n = 3", 1),
         ("SELECT n, k FROM (SELECT n, COUNT(*) AS k FROM numbers GROUP BY n) AS t WHERE n = 3", 1),
     ] {
-        let plan = explained(&store, query).await;
+        let plan = physical_plan(&store, query).await;
         assert!(plan.matches("term").count() >= scans, "{query}: {plan}");
     }
     // The rows behind a cut are others.
     let cut = "SELECT n FROM (SELECT n FROM numbers ORDER BY n LIMIT 3) AS t WHERE n = 3";
-    let plan = explained(&store, cut).await;
+    let plan = physical_plan(&store, cut).await;
     assert!(!plan.contains("term"), "{plan}");
     assert!(answered(&store, &store.session, json!({"query": cut})).await.is_empty());
 }
@@ -124,19 +124,19 @@ async fn conditions_reach_scans() {
 async fn a_query_that_is_named_twice_runs_once() {
     let store = numbers(10).await;
     let once = "WITH c AS (SELECT n FROM numbers) SELECT n FROM c";
-    assert!(!explained(&store, once).await.contains("SharedExec"));
+    assert!(!physical_plan(&store, once).await.contains("SharedExec"));
     let twice = "WITH c AS (SELECT RAND() AS r, n FROM numbers) SELECT x.n FROM c x JOIN c y ON x.n = y.n AND x.r = y.r";
-    assert_eq!(explained(&store, twice).await.matches("SharedExec").count(), 2);
+    assert_eq!(physical_plan(&store, twice).await.matches("SharedExec").count(), 2);
     let numbers: Vec<i64> = (0..10).collect();
     assert_eq!(answered(&store, &store.session, json!({"query": twice})).await, numbers);
     for shadowed in [
         "WITH numbers AS (SELECT n FROM numbers WHERE n > 3) SELECT n FROM numbers",
         "WITH c AS (SELECT n FROM numbers) SELECT n FROM c WHERE n IN (WITH c AS (SELECT 1 AS n) SELECT n FROM c)",
     ] {
-        assert!(!explained(&store, shadowed).await.contains("SharedExec"), "{shadowed}");
+        assert!(!physical_plan(&store, shadowed).await.contains("SharedExec"), "{shadowed}");
     }
     let listed = "WITH c AS (SELECT n FROM numbers) SELECT COUNT(*) FROM c, c";
-    assert_eq!(explained(&store, listed).await.matches("SharedExec").count(), 2);
+    assert_eq!(physical_plan(&store, listed).await.matches("SharedExec").count(), 2);
 }
 
 /// A statement in parentheses keeps its order, limit and total.
@@ -214,7 +214,7 @@ async fn uses_within_one_another_are_bounded() {
 async fn sides_that_the_memory_of_queries_does_not_hold_are_merged() {
     let query = "SELECT a.n FROM numbers a JOIN numbers b ON a.n = b.n";
     let small = Config { memory_bytes: 64 << 10, ..Config::default() };
-    let plan = explained(&numbers_within(4_000, small).await, query).await;
+    let plan = physical_plan(&numbers_within(4_000, small).await, query).await;
     assert!(plan.contains("SortMergeJoinExec"), "{plan}");
-    assert!(explained(&numbers(4_000).await, query).await.contains("HashJoinExec"));
+    assert!(physical_plan(&numbers(4_000).await, query).await.contains("HashJoinExec"));
 }

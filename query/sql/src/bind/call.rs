@@ -92,6 +92,14 @@ impl Aggregate {
     }
 }
 
+/// Returns whether a function of a name aggregates.
+pub(crate) fn names_aggregate(name: &str) -> bool {
+    let name = name.to_ascii_lowercase();
+    Aggregate::new(&name).is_some()
+        || is_percentile(&name)
+        || matches!(name.as_str(), "tophits" | "stats" | "extended_stats" | "percentiles")
+}
+
 /// The name of a called function, in lower case.
 pub(super) fn called(call: &ast::Function) -> String {
     call.name.to_string().trim_matches('`').to_ascii_lowercase()
@@ -123,6 +131,9 @@ impl Binder<'_> {
     ) -> Result<Bound> {
         let name = called(call);
         if let Some(bound) = self.relevance(&name, call, scope)? {
+            return Ok(bound);
+        }
+        if let Some(bound) = self.search_aggregation(&name, call, scope, place)? {
             return Ok(bound);
         }
         if let Some(over) = &call.over {
@@ -361,5 +372,7 @@ fn conditional(branches: Vec<(Bound, Bound)>, last: Option<Bound>) -> Result<Bou
         when_then.push((Box::new(condition.expr.clone()), Box::new(value.to(ty)?)));
     }
     let last = last.map(|last| last.to(ty)).transpose()?.map(Box::new);
+    // A computed string has no analyzer.
+    let ty = if ty == SqlType::Text { SqlType::Keyword } else { ty };
     Ok(Bound::new(Expr::Case(Case::new(None, when_then, last)), ty))
 }

@@ -83,6 +83,10 @@ fn as_compared(literal: &Bound, field: &Bound) -> Option<Literal> {
     Some(match (field.ty, own) {
         (ty, _) if ty.is_number() => return None,
         (SqlType::Timestamp(_), Literal::Str(text)) => Literal::Timestamp(time::instant(&text)?),
+        // Fields of days hold midnights.
+        (SqlType::Date, Literal::Str(text)) => {
+            Literal::Timestamp(time::nanos_of(i64::from(time::date(&text)?) * time::DAY))
+        }
         (SqlType::Boolean, Literal::Int(number @ (0 | 1))) => Literal::Bool(number == 1),
         (SqlType::Boolean, Literal::Str(text)) => match text.to_ascii_lowercase().as_str() {
             "true" => Literal::Bool(true),

@@ -19,7 +19,7 @@ use crate::error::{Result, SqlError};
 use crate::push::{Clause, PushedPredicate};
 use crate::source::{self, IndexSource, Source, SourceKind};
 use crate::statement::{MAX_SOURCES, too_many_sources};
-use crate::table::SqlTable;
+use crate::table::{ScanSource, SqlTable};
 
 /// The plan of FROM and WHERE.
 pub(super) struct ScanPlan {
@@ -266,22 +266,12 @@ impl Binder<'_> {
                     LogicalPlanBuilder::new(relation.plan).alias(source.qualifier)?.build()?
                 }
                 SourceKind::Index(index) => {
-                    let truths: Vec<Clause> = pushed
-                        .iter()
-                        .filter(|own| own.source == number)
-                        .map(|own| own.truth.clone())
-                        .chain(self.filter_of(&index.expression))
-                        .collect();
-                    if let [only] = truths.as_slice() {
-                        self.pushed.push(only.to_json());
-                    } else if !truths.is_empty() {
-                        self.pushed.push(Clause::And(truths.clone()).to_json());
+                    let truths = pushed.iter().filter(|own| own.source == number);
+                    let conditions: Vec<Clause> = truths.map(|own| own.truth.clone()).collect();
+                    let (mut plan, counting) = self.table(&source.qualifier, index, conditions)?;
+                    if let Some(limit) = self.names.hints().join_limit(number).filter(|_| !joins.is_empty()) {
+                        plan = LogicalPlanBuilder::new(plan).limit(0, Some(limit))?.build()?;
                     }
-                    let filters = match truths.is_empty() {
-                        true => Vec::new(),
-                        false => vec![Clause::And(truths).expr(self.scores)?],
-                    };
-                    let (plan, counting) = self.table(&source.qualifier, index, filters)?;
                     if single {
                         count = Some(counting);
                     }
@@ -316,12 +306,25 @@ impl Binder<'_> {
         &mut self,
         qualifier: &str,
         index: IndexSource,
-        filters: Vec<Expr>,
+        conditions: Vec<Clause>,
     ) -> Result<(LogicalPlan, Count)> {
-        let IndexSource { snapshot, columns, marks, .. } = index;
+        let IndexSource { expression, snapshot, columns, marks, .. } = index;
+        let filter = self.filter_of(&expression);
+        let truths: Vec<Clause> = conditions.iter().chain(&filter).cloned().collect();
+        let filters = match truths.is_empty() {
+            true => Vec::new(),
+            false => vec![Clause::And(truths).expr(self.scores)?],
+        };
         let mut make = |columns, marks, projection: Option<Vec<usize>>, filters: Vec<Expr>| {
-            let (snapshot, compute, work) = (Arc::clone(&snapshot), self.compute.clone(), self.work.clone());
-            let table = SqlTable::new(snapshot, columns, marks, self.now_ms, compute, work);
+            let source = ScanSource {
+                index: expression.clone(),
+                snapshot: Arc::clone(&snapshot),
+                columns: Arc::new(columns),
+                marks,
+                conditions: conditions.clone(),
+                filter: filter.clone(),
+            };
+            let table = SqlTable::new(source, self.now_ms, self.compute.clone(), self.work.clone());
             self.handles.extend(table.handles().map(Arc::clone));
             let [handle, _] = table.handles().map(Arc::clone);
             let source = provider_as_source(Arc::new(table));

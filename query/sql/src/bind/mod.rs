@@ -1,11 +1,11 @@
 //! From the syntax tree to expressions: names, types, nulls and functions mean here what OpenSearch's SQL
 //! means by them.
 //!
-//! [`select`] binds a SELECT, [`from`] its sources and conditions, [`output`] its columns; [`select_builder`] makes the plan above them, with
+//! [`select`] binds a SELECT, [`from`] its sources and conditions, [`output`] its columns, [`statistics`] those of one call; [`select_builder`] makes the plan above them, with
 //! [`grouping`] its groups, and [`grouping_sets`] those of ROLLUP and the like; [`relation`] makes relations of queries: those of WITH, VALUES and set operations; [`subquery`] joins the
 //! subqueries of expressions; [`tables`] finds the indices that a statement names.
 //! [`expr`] binds expressions ([`comparison`], [`condition`], [`arithmetic`], [`case`]), [`call`] calls of functions, [`window`] those over windows, [`percentile`] one of both, [`collection`] aggregates that keep values, [`relevance`] the
-//! functions that the inverted index answers; [`parameter`] finds the types of parameters without values. A [`Bound`] carries beside the expression what the index could answer in its place ([`PushedPredicate`]).
+//! functions that the inverted index answers, [`search_aggregation`] those that only a search does; [`parameter`] finds the types of parameters without values. A [`Bound`] carries beside the expression what the index could answer in its place ([`PushedPredicate`]).
 
 mod arithmetic;
 mod call;
@@ -25,8 +25,10 @@ mod parameter;
 mod percentile;
 mod relation;
 mod relevance;
+mod search_aggregation;
 mod select;
 mod select_builder;
+mod statistics;
 mod subquery;
 mod tables;
 mod window;
@@ -41,6 +43,7 @@ use millrace_dsl::query::Query;
 use millrace_matching::table::{ScanHandle, TableSnapshot};
 use sqlparser::ast;
 
+pub(crate) use self::call::names_aggregate;
 pub use self::output::OutColumn;
 pub(crate) use self::relation::Relation;
 pub(crate) use self::select::{PlannedQuery, Total};
@@ -183,10 +186,12 @@ pub(crate) struct Binder<'a> {
     pub work: &'a QueryContext,
     /// `true` if scores are asked for.
     pub scores: bool,
+    /// `true` if the statement is rendered as a search.
+    pub is_search: bool,
+    /// `true` if `*` stands for the fields below objects, too, in place of these.
+    pub flat: bool,
     /// The scans of the statement.
     pub handles: Vec<Arc<ScanHandle>>,
-    /// Queries that scans take, for `_explain`.
-    pub pushed: Vec<serde_json::Value>,
     /// Number of the next source.
     next_source: usize,
     /// Number of the next scope.
@@ -243,6 +248,9 @@ impl Scope {
 
 /// Returns whether a statement may name its scores: `_score`, or `SCORE()` of Elasticsearch.
 fn names_score(request: &SqlRequest) -> bool {
+    if request.lines.score {
+        return true;
+    }
     match request.dialect {
         SqlDialect::OpenSearch => request.query.contains("_score"),
         SqlDialect::Elasticsearch => request.query.to_ascii_lowercase().contains("score"),
@@ -271,8 +279,9 @@ impl<'a> Binder<'a> {
             compute,
             work,
             scores: names_score(request),
+            is_search: request.is_search,
+            flat: request.lines.flat,
             handles: Vec::new(),
-            pushed: Vec::new(),
             next_source: 0,
             next_scope: 0,
             outer: Vec::new(),

@@ -3,6 +3,7 @@
 use sqlparser::ast;
 
 use super::from::table_name;
+use super::statistics::statistics;
 use super::{Binder, Bound, ExpressionContext, Scope, unsupported};
 use crate::error::{Result, SqlError};
 use crate::source::{self, SourceKind};
@@ -44,11 +45,11 @@ impl Binder<'_> {
             match item {
                 ast::SelectItem::UnnamedExpr(expr) => {
                     let name = shown_name(expr, written, scope);
-                    items.push(self.item(expr, name, None, scope)?);
+                    self.add_items(expr, name, None, scope, &mut items)?;
                 }
                 ast::SelectItem::ExprWithAlias { expr, alias } => {
                     let name = shown_name(expr, without_alias(written, alias), scope);
-                    items.push(self.item(expr, name, Some(alias.value.clone()), scope)?);
+                    self.add_items(expr, name, Some(alias.value.clone()), scope, &mut items)?;
                 }
                 ast::SelectItem::Wildcard(_) => {
                     let merged = scope.merged.iter().map(|merged| Item {
@@ -78,6 +79,26 @@ impl Binder<'_> {
             }
         }
         Ok(items)
+    }
+
+    /// Adds the columns of an expression.
+    fn add_items(
+        &mut self,
+        expr: &ast::Expr,
+        name: String,
+        alias: Option<String>,
+        scope: &mut Scope,
+        items: &mut Vec<Item>,
+    ) -> Result<()> {
+        let Some(columns) = statistics(expr).filter(|_| !self.is_search) else {
+            items.push(self.item(expr, name, alias, scope)?);
+            return Ok(());
+        };
+        for (column, expr) in columns {
+            let alias = alias.as_ref().map(|alias| format!("{alias}.{column}"));
+            items.push(self.item(&expr, format!("{name}.{column}"), alias, scope)?);
+        }
+        Ok(())
     }
 
     fn item(
@@ -115,7 +136,11 @@ impl Binder<'_> {
         if matches!(of.kind, SourceKind::Nothing) {
             return Err(SqlError::Semantic("[*] needs a FROM".to_owned()));
         }
-        for name in of.column_names() {
+        let names = match &of.kind {
+            SourceKind::Index(index) if self.flat => source::leaves(&index.snapshot),
+            _ => of.column_names(),
+        };
+        for name in names {
             if is_merged(&name) {
                 continue;
             }

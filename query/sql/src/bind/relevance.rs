@@ -107,6 +107,9 @@ impl Binder<'_> {
         scope: &mut Scope,
     ) -> Result<Option<Bound>> {
         let name = called(call);
+        if matches!(name.as_str(), "term" | "terms" | "in_terms") {
+            return self.terms_of_field(field, call, scope).map(Some);
+        }
         let Some((clause, form)) = clause(&name) else { return Ok(None) };
         let args = self.spelt(&arguments(call)?)?;
         let [text] = args.as_slice() else { return Ok(None) };
@@ -122,6 +125,26 @@ impl Binder<'_> {
             _ => return Ok(None),
         };
         answered(scope, source, Clause::Scored(body, 1.0)).map(Some)
+    }
+
+    /// Binds `field = term(value)` and `field = in_terms(value, …)`: terms of the index, which no analyzer changes.
+    fn terms_of_field(
+        &mut self,
+        field: &ast::Expr,
+        call: &ast::Function,
+        scope: &mut Scope,
+    ) -> Result<Bound> {
+        let name = called(call);
+        let args = self.spelt(&arguments(call)?)?;
+        let value = |expr: &ast::Expr| match number(expr) {
+            Some(_) => string(expr).and_then(|text| serde_json::from_str::<Value>(&text).ok()),
+            None => string(expr).map(Value::String),
+        };
+        let values = args.iter().map(value).collect::<Option<Vec<Value>>>();
+        let values = values.filter(|values| !values.is_empty() && (name != "term" || values.len() == 1));
+        let values = values.ok_or_else(|| SqlError::Semantic(format!("{name} takes terms of the field")))?;
+        let (source, path) = self.searched(field, scope)?;
+        answered(scope, source, Clause::Scored(json!({"terms": {path: values}}), 1.0))
     }
 
     /// Binds `score(relevance function, factor)`.

@@ -25,6 +25,7 @@ use super::subquery::{
 };
 use super::{Binder, Bound, ExpressionContext, Scope, unsupported};
 use crate::error::{Result, SqlError};
+use crate::renderer::{self, RenderRefusal, RenderedSearch};
 use crate::source::{Source, SourceKind};
 use crate::types::SqlType;
 
@@ -57,14 +58,19 @@ pub(crate) struct PlannedQuery {
     pub cut: (usize, Option<usize>),
     /// `true` if the plan leaves the cut to its caller, which counts all rows.
     pub uncut: bool,
-    /// `true` if a condition is left to the plan, which the index cannot answer.
-    pub residual: bool,
     /// `true` if rows come as they are read, not after all have been.
     pub streams: bool,
     /// The relation of its rows to those of the query around it.
     pub correlation: Correlation,
     /// The order of its rows, by output columns: no node of a plan keeps it for the query around it.
     pub order: Vec<SortExpr>,
+}
+
+impl PlannedQuery {
+    /// Renders the query as a search.
+    pub(crate) fn rendered(&self) -> std::result::Result<RenderedSearch, RenderRefusal> {
+        renderer::render(&self.plan, &self.columns, self.uncut.then_some(self.cut))
+    }
 }
 
 /// The clauses behind the body of a query: its order and cut.
@@ -89,7 +95,6 @@ impl Tail<'_> {
 struct UnorderedSelect {
     building: SelectBuilder,
     scanned: Option<Count>,
-    residual: bool,
     windowed: bool,
     distinct: bool,
     correlation: Correlation,
@@ -166,7 +171,6 @@ impl Binder<'_> {
         let unordered = UnorderedSelect {
             building,
             scanned: None,
-            residual: false,
             windowed: false,
             distinct: false,
             correlation: Correlation::default(),
@@ -279,8 +283,7 @@ impl Binder<'_> {
             building = building.distinct()?;
         }
         let scanned = count.filter(|_| !aggregated && !distinct && !residual && !attached);
-        let residual = residual || attached;
-        let unordered = UnorderedSelect { building, scanned, residual, windowed, distinct, correlation };
+        let unordered = UnorderedSelect { building, scanned, windowed, distinct, correlation };
         Self::cut(unordered, (skip, limit), depth)
     }
 
@@ -330,7 +333,7 @@ impl Binder<'_> {
         (skip, limit): (usize, Option<usize>),
         depth: usize,
     ) -> Result<PlannedQuery> {
-        let UnorderedSelect { mut building, scanned, residual, windowed, distinct, correlation } = unordered;
+        let UnorderedSelect { mut building, scanned, windowed, distinct, correlation } = unordered;
         if !correlation.is_empty() {
             let (plan, columns) = building.finish_correlated((skip, limit), distinct)?;
             let (total, cut) = (Total::Answered, (0, None));
@@ -340,7 +343,6 @@ impl Binder<'_> {
                 total,
                 cut,
                 uncut: false,
-                residual,
                 streams: false,
                 correlation,
                 order: Vec::new(),
@@ -365,7 +367,7 @@ impl Binder<'_> {
         let order = building.order();
         let (plan, columns) = building.finish(sorted, planned_cut, distinct)?;
         let cut = (skip, limit);
-        Ok(PlannedQuery { plan, columns, total, cut, uncut, residual, streams, correlation, order })
+        Ok(PlannedQuery { plan, columns, total, cut, uncut, streams, correlation, order })
     }
 
     /// Binds LIMIT and OFFSET.
@@ -406,7 +408,18 @@ impl Binder<'_> {
         let Some(order_by) = order_by else { return Ok(Vec::new()) };
         let ast::OrderByKind::Expressions(keys) = &order_by.kind else { return unsupported("ORDER BY ALL") };
         let mut sorts = Vec::with_capacity(keys.len());
-        for key in keys {
+        for (at, key) in keys.iter().enumerate() {
+            // `x IS NULL, x DESC` says where the nulls of the next key are.
+            let placement = at.checked_sub(1).and_then(|before| null_placement(keys.get(before)?, &key.expr));
+            let placed;
+            let key = match placement {
+                None => key,
+                Some(first) => {
+                    sorts.pop();
+                    placed = with_nulls(key, first);
+                    &placed
+                }
+            };
             let sort = match ordinal(&key.expr, items.len())? {
                 Some(at) => {
                     let bound = items.get(at).map(|item| item.bound.clone()).ok_or_else(|| {
@@ -423,6 +436,22 @@ impl Binder<'_> {
         }
         Ok(sorts)
     }
+}
+
+/// Returns whether nulls of an expression come first, where the key before it tells that.
+fn null_placement(before: &ast::OrderByExpr, expr: &ast::Expr) -> Option<bool> {
+    match &before.expr {
+        ast::Expr::IsNotNull(inner) if **inner == *expr => Some(true),
+        ast::Expr::IsNull(inner) if **inner == *expr => Some(false),
+        _ => None,
+    }
+}
+
+/// Places the nulls of a key.
+fn with_nulls(key: &ast::OrderByExpr, first: bool) -> ast::OrderByExpr {
+    let mut key = key.clone();
+    key.options.nulls_first = Some(first);
+    key
 }
 
 /// Returns true for a query in parentheses that says how many rows it answers.

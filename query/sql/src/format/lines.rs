@@ -6,7 +6,7 @@ use millrace_work::QueryContext;
 
 use super::{ChunkWriter, ROWS_AT_A_TIME, TextReservation, value};
 use crate::bind::OutColumn;
-use crate::error::Result;
+use crate::error::{Result, SqlError};
 use crate::types::SqlType;
 
 /// Bytes of a part, but for those of its last row.
@@ -25,6 +25,36 @@ pub enum LineFormat {
         /// `true` if cells with a separator are quoted.
         sanitize: bool,
     },
+}
+
+/// The end of a line.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum LineEnd {
+    /// A line feed.
+    #[default]
+    LineFeed,
+    /// A carriage return and a line feed.
+    CarriageReturnLineFeed,
+}
+
+impl LineEnd {
+    /// Reads the value of the parameter `newLine`.
+    pub fn new(text: &str) -> Result<Self> {
+        match text {
+            "\n" | "\\n" => Ok(Self::LineFeed),
+            "\r\n" | "\\r\\n" => Ok(Self::CarriageReturnLineFeed),
+            other => Err(SqlError::Request(format!(
+                "[newLine] is a line feed, or a carriage return and a line feed, but not [{other}]"
+            ))),
+        }
+    }
+
+    fn text(self) -> &'static str {
+        match self {
+            Self::LineFeed => "\n",
+            Self::CarriageReturnLineFeed => "\r\n",
+        }
+    }
 }
 
 impl LineFormat {
@@ -61,6 +91,7 @@ impl LineFormat {
 #[derive(Debug)]
 pub(crate) struct Lines {
     format: LineFormat,
+    end: LineEnd,
     types: Vec<SqlType>,
     /// Text that is not taken yet.
     text: String,
@@ -80,11 +111,17 @@ impl Lines {
             format.cell(column.alias.as_deref().unwrap_or(&column.name), &mut text);
         }
         let types = columns.iter().map(|column| column.ty).collect();
-        Self { format, types, text, cell: String::new(), held: TextReservation::new(work) }
+        let (end, held) = (LineEnd::default(), TextReservation::new(work));
+        Self { format, end, types, text, cell: String::new(), held }
+    }
+
+    /// Ends lines so.
+    pub(crate) fn with_line_end(self, end: LineEnd) -> Self {
+        Self { end, ..self }
     }
 
     fn row(&mut self, batch: &RecordBatch, row: usize) {
-        self.text.push('\n');
+        self.text.push_str(self.end.text());
         for (at, array) in batch.columns().iter().enumerate() {
             if at > 0 {
                 self.text.push(self.format.separator());
@@ -125,7 +162,7 @@ impl ChunkWriter for Lines {
     }
 
     fn finish(mut self) -> Result<Bytes> {
-        self.text.push('\n');
+        self.text.push_str(self.end.text());
         self.held.grow_to(self.text.capacity())?;
         Ok(self.held.until_dropped(self.text))
     }

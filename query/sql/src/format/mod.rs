@@ -18,10 +18,11 @@ use self::elasticsearch::TablePage;
 pub use self::elasticsearch::{PageLayout, PageOptions};
 use self::hits::Hits;
 use self::jdbc::Jdbc;
-pub use self::lines::LineFormat;
 pub(crate) use self::lines::Lines;
+pub use self::lines::{LineEnd, LineFormat};
 use super::bind::OutColumn;
 use super::error::{Result, SqlError};
+use super::hit_layout::HitLayout;
 
 /// Most bytes of an answer in one piece.
 const MAX_BYTES: usize = 256 << 20;
@@ -160,9 +161,15 @@ impl Writer {
     pub(crate) fn new(format: PageFormat, columns: Arc<[OutColumn]>, work: &QueryContext) -> Self {
         let form = match format {
             PageFormat::Jdbc => AnswerFormat::Jdbc(Jdbc::new(columns)),
-            PageFormat::Hits => AnswerFormat::Hits(Hits::new(columns)),
+            PageFormat::Hits => AnswerFormat::Hits(Hits::new(columns, HitLayout::default())),
             PageFormat::Table(options) => AnswerFormat::Table(TablePage::new(columns, options, false)),
         };
+        Self { form, held: TextReservation::new(work) }
+    }
+
+    /// Starts an answer of rows that are hits.
+    pub(crate) fn of_hits(columns: Arc<[OutColumn]>, layout: HitLayout, work: &QueryContext) -> Self {
+        let form = AnswerFormat::Hits(Hits::new(columns, layout));
         Self { form, held: TextReservation::new(work) }
     }
 

@@ -12,10 +12,12 @@ pub(crate) mod distinct;
 mod integers;
 mod json;
 mod json_changes;
+mod kernels;
 pub(crate) mod lists;
 mod math;
 mod patterns;
 pub(crate) mod row;
+pub(crate) mod search_aggregation;
 pub(crate) mod sliding;
 mod str_to_date;
 mod text;
@@ -27,6 +29,7 @@ use std::cmp::Ordering;
 use datafusion::logical_expr::{Expr, Operator};
 
 pub(crate) use self::integers::{checked, sum_as_integer, summed};
+use self::kernels::Kernel;
 use self::row::{Context, Eval, Val};
 use super::bind::{Bound, Literal};
 use super::error::{Result, SqlError};
@@ -43,15 +46,21 @@ pub(crate) struct Definition {
     eval: Eval,
     /// `true` if a null argument makes the result null.
     strict: bool,
+    /// The same function over arrays.
+    kernel: Option<Kernel>,
 }
 
 impl Definition {
     fn new(rule: Rule, eval: Eval) -> Self {
-        Self { rule, eval, strict: true }
+        Self { rule, eval, strict: true, kernel: None }
     }
 
     fn with_nulls(rule: Rule, eval: Eval) -> Self {
-        Self { rule, eval, strict: false }
+        Self { rule, eval, strict: false, kernel: None }
+    }
+
+    fn with_kernel(self, kernel: Kernel) -> Self {
+        Self { kernel: Some(kernel), ..self }
     }
 }
 
@@ -133,7 +142,8 @@ pub(crate) fn call(name: &str, args: &[Bound], now_ms: i64) -> Result<Bound> {
         return Ok(Bound::new(checked(Operator::Multiply, ty, count, width), ty));
     }
     let context = Context { now: now_ms.saturating_mul(1_000), ty };
-    let bound = Bound::new(row::call(&lower, definition.eval, definition.strict, context, exprs), ty);
+    let Definition { eval, strict, kernel, .. } = definition;
+    let bound = Bound::new(row::call_with_kernel(&lower, (eval, kernel), strict, context, exprs), ty);
     let datetime = matches!(ty, SqlType::Timestamp(_)) && DATETIMES.contains(&lower.as_str());
     Ok(Bound { shown: datetime.then_some("datetime"), ..bound })
 }
@@ -336,7 +346,8 @@ pub(crate) fn from_micros(expr: Expr, ty: SqlType) -> Result<Bound> {
         Ok(match context.ty {
             SqlType::Date => Val::Date(number as i32),
             SqlType::Time => Val::Time(number as i64),
-            _ => Val::Timestamp(time::nanos_of(number as i64)),
+            // The mean of instants has whole milliseconds, as those of an index.
+            _ => Val::Timestamp(time::nanos_of((number / 1e3).trunc() as i64 * 1_000)),
         })
     };
     Ok(Bound::new(row::call("number_as_moment", eval, true, context, vec![expr]), ty))

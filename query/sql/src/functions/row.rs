@@ -30,6 +30,7 @@ use datafusion::logical_expr::{
 use datafusion::scalar::ScalarValue;
 use millrace_work::QueryContext;
 
+use super::kernels::Kernel;
 use super::time::{self, Span};
 use crate::error::evaluation;
 use crate::types::SqlType;
@@ -104,6 +105,8 @@ pub(crate) type Eval = for<'a> fn(&[Val<'a>], Context) -> Result<Val<'a>, String
 pub(crate) struct RowFunction {
     name: String,
     eval: Eval,
+    /// The same function over arrays.
+    kernel: Option<Kernel>,
     context: Context,
     /// `true` if a null argument makes the result null.
     strict: bool,
@@ -133,13 +136,24 @@ impl Hash for RowFunction {
 
 /// Calls a function of rows.
 pub(crate) fn call(name: &str, eval: Eval, strict: bool, context: Context, args: Vec<Expr>) -> Expr {
+    call_with_kernel(name, (eval, None), strict, context, args)
+}
+
+/// Calls a function of rows that may be one of arrays, too.
+pub(super) fn call_with_kernel(
+    name: &str,
+    (eval, kernel): (Eval, Option<Kernel>),
+    strict: bool,
+    context: Context,
+    args: Vec<Expr>,
+) -> Expr {
     let volatility = if name.starts_with("rand") { Volatility::Volatile } else { Volatility::Immutable };
     let signature = match args.is_empty() {
         true => Signature::nullary(volatility),
         false => Signature::variadic_any(volatility),
     };
     let (name, work) = (name.to_owned(), QueryContext::default());
-    ScalarUDF::from(RowFunction { name, eval, context, strict, signature, work }).call(args)
+    ScalarUDF::from(RowFunction { name, eval, kernel, context, strict, signature, work }).call(args)
 }
 
 /// Makes the functions of a plan part of some work: they end with it, and the strings that they make are its memory.
@@ -152,6 +166,7 @@ pub(crate) fn at_work(plan: LogicalPlan, work: &QueryContext) -> PlanResult<Logi
         let own = RowFunction {
             name: own.name.clone(),
             eval: own.eval,
+            kernel: own.kernel,
             context: own.context,
             strict: own.strict,
             signature: own.signature.clone(),
@@ -179,6 +194,12 @@ impl ScalarUDFImpl for RowFunction {
         let constant = args.args.iter().all(|arg| matches!(arg, ColumnarValue::Scalar(_)));
         let constant = constant && self.signature.volatility != Volatility::Volatile;
         let rows = if constant { 1 } else { args.number_rows };
+        if !constant
+            && let Some(kernel) = self.kernel
+            && let Some(array) = kernel(&args.args, rows, &self.work.part())?
+        {
+            return Ok(ColumnarValue::Array(array));
+        }
         let arrays = args
             .args
             .iter()
@@ -235,7 +256,8 @@ fn held(array: &ArrayRef, part: &QueryContext) -> PlanResult<ArrayRef> {
     Ok(Arc::new(StringViewArray::try_new(views, buffers, nulls)?))
 }
 
-struct StringReservation(Buffer);
+/// Strings whose memory is held.
+pub(super) struct StringReservation(pub(super) Buffer);
 
 impl AsRef<[u8]> for StringReservation {
     fn as_ref(&self) -> &[u8] {

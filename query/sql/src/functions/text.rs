@@ -7,14 +7,14 @@ use datafusion::arrow::array::{ArrayRef, AsArray, BooleanArray};
 use datafusion::common::{Result as PlanResult, exec_err};
 use millrace_mapping::automaton::{DEFAULT_EFFORT, Dfa, pieces};
 
-use super::Definition;
-use super::row::Val;
+use super::row::{Eval, Val};
+use super::{Definition, kernels};
 use crate::error::evaluation;
 use crate::push::wildcard;
 use crate::types::SqlType::{self, Integer, Keyword, Undefined};
 
 /// Longest string that a function makes, in bytes.
-const MAX_BYTES: usize = 1 << 20;
+pub(super) const MAX_BYTES: usize = 1 << 20;
 
 fn string(ty: SqlType) -> bool {
     // What else there is has a form as a string.
@@ -60,11 +60,15 @@ pub(super) fn find(name: &str) -> Option<Definition> {
         }),
         // Characters, as SUBSTRING and LOCATE count them.
         "length" | "char_length" | "character_length" => {
-            Definition::new(to_integer, |args, _| Ok(Val::Int(text(args).chars().count() as i64)))
+            let count: Eval = |args, _| Ok(Val::Int(text(args).chars().count() as i64));
+            Definition::new(to_integer, count).with_kernel(kernels::length)
         }
-        "octet_length" => Definition::new(to_integer, |args, _| Ok(Val::Int(text(args).len() as i64))),
-        "lower" | "lcase" => Definition::new(to_text, |args, _| Ok(Val::str(text(args).to_lowercase()))),
-        "upper" | "ucase" => Definition::new(to_text, |args, _| Ok(Val::str(text(args).to_uppercase()))),
+        "octet_length" => Definition::new(to_integer, |args, _| Ok(Val::Int(text(args).len() as i64)))
+            .with_kernel(kernels::octet_length),
+        "lower" | "lcase" => Definition::new(to_text, |args, _| Ok(Val::str(text(args).to_lowercase())))
+            .with_kernel(kernels::lower),
+        "upper" | "ucase" => Definition::new(to_text, |args, _| Ok(Val::str(text(args).to_uppercase())))
+            .with_kernel(kernels::upper),
         "trim" => {
             Definition::new(to_text, |args, _| Ok(Val::str(text(args).trim_matches(is_control_or_blank))))
         }
@@ -77,7 +81,8 @@ pub(super) fn find(name: &str) -> Option<Definition> {
         "reverse" => {
             Definition::new(to_text, |args, _| Ok(Val::str(text(args).chars().rev().collect::<String>())))
         }
-        "concat" => Definition::new(all, |args, _| joined(args.iter().map(Val::text), "")),
+        "concat" => Definition::new(all, |args, _| joined(args.iter().map(Val::text), ""))
+            .with_kernel(kernels::concat),
         "concat_ws" => Definition::with_nulls(all, |args, _| match args.split_first() {
             Some((Val::Null, _)) | None => Ok(Val::Null),
             Some((separator, rest)) => {
@@ -121,7 +126,8 @@ pub(super) fn find(name: &str) -> Option<Definition> {
                 }
                 Ok(Val::Str(Cow::Owned(text.text().replace(from.text(), to.text()))))
             },
-        ),
+        )
+        .with_kernel(kernels::replace),
         "locate" | "position" => Definition::new(located_types, |args, _| {
             let [part, whole, ..] = args else { return Ok(Val::Null) };
             let skip = args.get(2).map_or(1, Val::int);
@@ -160,7 +166,7 @@ fn text<'v>(args: &'v [Val<'_>]) -> &'v str {
     args.first().map_or("", Val::text)
 }
 
-fn too_long() -> String {
+pub(super) fn too_long() -> String {
     format!("a string would be longer than {MAX_BYTES} bytes")
 }
 

@@ -5,6 +5,7 @@
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Location, Token, TokenWithSpan};
 
+use super::hints::Hints;
 use super::source::Source;
 
 /// The text of a statement, by its tokens.
@@ -12,6 +13,7 @@ use super::source::Source;
 pub(crate) struct Names {
     text: String,
     words: Vec<Word>,
+    hints: Hints,
 }
 
 /// A token.
@@ -48,7 +50,12 @@ impl Names {
             to: source.offset(token.span.end),
             kind: kind(&token.token),
         });
-        Self { words: words.collect(), text: source.text().to_owned() }
+        Self { words: words.collect(), text: source.text().to_owned(), hints: Hints::new(tokens) }
+    }
+
+    /// Returns the hints of the statement.
+    pub(crate) fn hints(&self) -> &Hints {
+        &self.hints
     }
 
     /// Cuts out the items of the SELECT at a place.

@@ -106,6 +106,12 @@ impl ScanState {
         let mut wanted = self.wanted(segment.index);
         wanted.marks = self.marked(number, segment.reader.rows(), &rows).await?;
         let wanted = Arc::new(wanted);
+        if let Some(counts) = &self.counts {
+            let (counts, reader) = (Arc::clone(counts), Arc::clone(&segment.reader));
+            let (wanted, rows) = (Arc::clone(&wanted), rows.clone());
+            let compute = &table.compute;
+            compute.run(move || counts.add(number, reader.as_ref(), &wanted.ids, &rows)).await?;
+        }
         let mut sent = 0;
         if wanted.ids.is_empty() {
             let step = if wanted.source || wanted.metadata { SOURCE_ROWS } else { BATCH_ROWS };

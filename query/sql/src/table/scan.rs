@@ -21,6 +21,7 @@ use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 use tokio::sync::mpsc::Sender;
 
+use super::scan_counts::ScanCounts;
 use super::{MarkFinder, SqlTable};
 use crate::column::SqlColumn;
 
@@ -57,6 +58,8 @@ pub(super) struct ScanState {
     first: Option<IndexScanExec>,
     /// Scans of the rows of clauses that have a column.
     pub(super) marks: Vec<MarkFinder>,
+    /// Counts of what is read, where these are asked for.
+    pub(super) counts: Option<Arc<ScanCounts>>,
 }
 
 impl SqlScanExec {
@@ -67,7 +70,7 @@ impl SqlScanExec {
         scored: bool,
         limit: Option<usize>,
     ) -> PlanResult<Self> {
-        let columns = table.columns.len();
+        let columns = table.source.columns.len();
         let outputs = projection
             .iter()
             .map(|at| match at.checked_sub(columns) {
@@ -78,8 +81,18 @@ impl SqlScanExec {
             })
             .collect();
         let schema = Arc::new(table.schema.project(&projection)?);
-        let columns = Arc::clone(&table.columns);
-        Ok(Self::of(ScanState { finder, columns, outputs, schema, scored, limit, first: None, marks }))
+        let columns = Arc::clone(&table.source.columns);
+        Ok(Self::of(ScanState {
+            finder,
+            columns,
+            outputs,
+            schema,
+            scored,
+            limit,
+            first: None,
+            marks,
+            counts: None,
+        }))
     }
 
     fn of(shared: ScanState) -> Self {
@@ -116,7 +129,27 @@ impl SqlScanExec {
             limit: *limit,
             first: None,
             marks: marks.clone(),
+            counts: None,
         })
+    }
+
+    /// Returns a scan of the same rows that counts what it reads; `None` where another scan finds them.
+    pub(crate) fn measured(&self) -> Option<(Self, Arc<ScanCounts>)> {
+        let ScanState { finder, columns, outputs, schema, scored, limit, first, marks, .. } = &*self.shared;
+        let counts = Arc::<ScanCounts>::default();
+        let shared = ScanState {
+            finder: finder.clone(),
+            columns: Arc::clone(columns),
+            outputs: outputs.clone(),
+            schema: Arc::clone(schema),
+            scored: *scored,
+            limit: *limit,
+            first: None,
+            marks: marks.clone(),
+            counts: Some(Arc::clone(&counts)),
+        };
+        let scan = Self { shared: Arc::new(shared), properties: Arc::clone(&self.properties) };
+        first.is_none().then_some((scan, counts))
     }
 
     /// Returns whether its rows come with scores.
@@ -168,6 +201,7 @@ impl SqlScanExec {
             limit: None,
             first,
             marks: shared.marks.clone(),
+            counts: None,
         }))
     }
 

@@ -1,0 +1,220 @@
+//! Renders a plan as a search: the body in the query DSL that answers the rows, or the groups, of the plan.
+//!
+//! `_explain` shows the body, the format `json` runs it. [`FlatSelect`] folds the nodes of a plan over one scan into one level,
+//! [`clauses`] writes the query, [`groups`] the aggregations. The language of the statement does not matter: a plan of any
+//! language is rendered. A plan that no search answers is refused with the reason ([`RenderRefusal`]).
+
+mod clauses;
+mod flat_select;
+mod groups;
+mod selector;
+
+use datafusion::logical_expr::{Expr, LogicalPlan, SortExpr};
+use millrace_mapping::FieldType;
+use millrace_matching::table::{SCORE, TableSnapshot};
+use serde_json::{Map, Value, json};
+
+use self::flat_select::FlatSelect;
+use super::bind::OutColumn;
+use super::push::Clause;
+use super::source::top_level;
+use super::table::ScanSource;
+
+/// A plan as a search.
+#[derive(Clone, Debug, PartialEq)]
+pub struct RenderedSearch {
+    /// The index expression.
+    pub index: String,
+    /// The body.
+    pub body: Value,
+    /// `true` for a search of groups, which has no hits.
+    pub is_grouped: bool,
+}
+
+/// The reason why no search answers a plan.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct RenderRefusal(pub(crate) String);
+
+impl<T: Into<String>> From<T> for RenderRefusal {
+    fn from(reason: T) -> Self {
+        Self(reason.into())
+    }
+}
+
+/// Writes a condition as a clause.
+pub(crate) fn clause_json(condition: &Clause) -> Value {
+    clauses::clause(condition, false)
+}
+
+type RenderResult<T> = std::result::Result<T, RenderRefusal>;
+
+/// Groups of a search where the statement does not say how many.
+const DEFAULT_GROUPS: usize = 200;
+/// Rows of a search where the statement does not say how many, and of a page of one side of a join.
+const PAGE: usize = 10_000;
+
+/// Renders a plan whose columns are `columns`; `cut` is applied to its rows.
+pub(crate) fn render(
+    plan: &LogicalPlan,
+    columns: &[OutColumn],
+    cut: Option<(usize, Option<usize>)>,
+) -> RenderResult<RenderedSearch> {
+    let mut select = FlatSelect::new(plan)?;
+    if let Some((skip, limit)) = cut {
+        select.cut(skip, limit)?;
+    }
+    let outputs = select.outputs(plan)?;
+    let (from, limit) = select.cut.unwrap_or((0, None));
+    let mut body = Map::new();
+    let is_grouped = select.groups.is_some();
+    body.insert("from".into(), json!(if is_grouped { 0 } else { from }));
+    body.insert("size".into(), json!(if is_grouped { 0 } else { limit.unwrap_or(PAGE) }));
+    let scored = outputs.iter().chain(select.sorts.iter().map(|sort| &sort.expr)).any(is_score);
+    let conditions: Vec<_> = select.scan.conditions.iter().chain(&select.filters).collect();
+    if let Some(query) = clauses::query(&conditions, select.scan.filter.as_ref(), scored) {
+        body.insert("query".into(), query);
+    }
+    match &select.groups {
+        None => {
+            selected_fields(&select.scan, &outputs, &mut body)?;
+            let sorts = select.sorts.iter().map(|sort| field_sort(&select.scan, sort));
+            let sorts = sorts.collect::<RenderResult<Vec<Value>>>()?;
+            if !sorts.is_empty() {
+                body.insert("sort".into(), json!(sorts));
+            }
+        }
+        Some(own) => groups::render(&select, own, columns, &outputs, &mut body)?,
+    }
+    Ok(RenderedSearch { index: select.scan.index.clone(), body: Value::Object(body), is_grouped })
+}
+
+/// Renders the search that finds what a DELETE deletes.
+pub(crate) fn render_deletion(plan: &LogicalPlan, page: usize) -> RenderResult<RenderedSearch> {
+    let select = FlatSelect::new(plan)?;
+    let mut body = Map::new();
+    body.insert("size".into(), json!(page));
+    let conditions: Vec<_> = select.scan.conditions.iter().chain(&select.filters).collect();
+    if let Some(query) = clauses::query(&conditions, select.scan.filter.as_ref(), false) {
+        body.insert("query".into(), query);
+    }
+    body.insert("_source".into(), json!(false));
+    Ok(RenderedSearch { index: select.scan.index.clone(), body: Value::Object(body), is_grouped: false })
+}
+
+/// Renders the searches of the scans of a plan that is no search itself: each is read in pages.
+pub(crate) fn render_scans(plan: &LogicalPlan) -> Vec<RenderedSearch> {
+    let mut searches = Vec::new();
+    flat_select::for_each_scan(plan, |scan, fields| {
+        let mut body = Map::new();
+        body.insert("from".into(), json!(0));
+        body.insert("size".into(), json!(PAGE));
+        let conditions: Vec<_> = scan.conditions.iter().collect();
+        if let Some(query) = clauses::query(&conditions, scan.filter.as_ref(), false) {
+            body.insert("query".into(), query);
+        }
+        body.insert("_source".into(), json!({"includes": fields, "excludes": []}));
+        searches.push(RenderedSearch {
+            index: scan.index.clone(),
+            body: Value::Object(body),
+            is_grouped: false,
+        });
+    });
+    searches
+}
+
+/// Fields that a hit has beside its source.
+const HIT_MEMBERS: [&str; 4] = ["_id", "_index", "_routing", SCORE];
+
+/// Writes which parts of documents the hits show.
+fn selected_fields(scan: &ScanSource, outputs: &[Expr], body: &mut Map<String, Value>) -> RenderResult<()> {
+    let (mut includes, mut beside) = (Vec::new(), Vec::new());
+    for output in outputs {
+        let path = field_of(output).ok_or("an expression in SELECT")?;
+        if path.starts_with('_')
+            && !HIT_MEMBERS.contains(&path)
+            && scan.snapshot.indices.iter().all(|index| index.mapping.field(path).is_none())
+        {
+            return Err(format!("the column [{path}]").into());
+        }
+        match is_in_source(&scan.snapshot, path) {
+            true => includes.push(path),
+            false => beside.push(path),
+        }
+    }
+    let all = top_level(&scan.snapshot);
+    if includes != all || all.is_empty() {
+        body.insert("_source".into(), json!({"includes": includes, "excludes": []}));
+    }
+    if !beside.is_empty() {
+        body.insert("docvalue_fields".into(), json!(beside));
+    }
+    Ok(())
+}
+
+/// Returns whether the source of a document, or its hit, has a path.
+fn is_in_source(snapshot: &TableSnapshot, path: &str) -> bool {
+    let beside = snapshot.indices.iter().any(|index| {
+        let is_alias = index.mapping.aliases().any(|(alias, _)| alias == path);
+        let parent = path.rsplit_once('.').map(|(parent, _)| parent);
+        let is_sub_field = parent.is_some_and(|parent| index.mapping.field(parent).is_some());
+        is_alias || is_sub_field
+    });
+    HIT_MEMBERS.contains(&path) || !beside
+}
+
+/// Writes a sort by a field.
+fn field_sort(scan: &ScanSource, sort: &SortExpr) -> RenderResult<Value> {
+    let field = field_of(unwrapped(&sort.expr)).ok_or("an expression in ORDER BY")?;
+    let field = if field == SCORE { field.to_owned() } else { exact_path(&scan.snapshot, field)? };
+    let mut order = json!({"order": if sort.asc { "asc" } else { "desc" }});
+    if sort.nulls_first {
+        order["missing"] = json!("_first");
+    }
+    Ok(json!({field: order}))
+}
+
+/// Returns the path of the field that an expression is.
+fn field_of(expr: &Expr) -> Option<&str> {
+    match expr {
+        Expr::Alias(alias) => field_of(&alias.expr),
+        Expr::Column(column) if !flat_select::is_of_group(column) => Some(flat_select::path_of(column)),
+        _ => None,
+    }
+}
+
+fn is_score(expr: &Expr) -> bool {
+    field_of(expr) == Some(SCORE)
+}
+
+/// Functions that keep the value of their argument: the least of several is the one that a search sorts by, too.
+const TRANSPARENT: [&str; 5] =
+    ["least_value", "greatest_value", "sum_as_integer", "address", "address_order"];
+
+/// Returns an expression without what changes only the form of its value.
+fn unwrapped(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Alias(alias) => unwrapped(&alias.expr),
+        Expr::Cast(cast) => unwrapped(&cast.expr),
+        Expr::ScalarFunction(call) if TRANSPARENT.contains(&call.func.name()) => {
+            call.args.first().map_or(expr, unwrapped)
+        }
+        _ => expr,
+    }
+}
+
+/// Finds the field that has the values of a path as they are.
+fn exact_path(snapshot: &TableSnapshot, path: &str) -> RenderResult<String> {
+    let keyword = format!("{path}.keyword");
+    for index in &snapshot.indices {
+        let Some(field) = index.mapping.field(path).filter(|field| field.field_type.is_text()) else {
+            continue;
+        };
+        if index.mapping.field(&keyword).is_some_and(|own| own.field_type == FieldType::Keyword) {
+            return Ok(keyword);
+        }
+        if !field.params.get("fielddata").is_some_and(|on| *on == true) {
+            return Err(format!("the values of [{path}], a text field without a keyword field,").into());
+        }
+    }
+    Ok(path.to_owned())
+}

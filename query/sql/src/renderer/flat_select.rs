@@ -1,0 +1,340 @@
+//! One level of a plan over one scan: what the nodes above the scan do to its rows, in terms of its fields.
+
+use std::any::Any;
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use datafusion::catalog::default_table_source::source_as_provider;
+use datafusion::common::Column;
+use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::functions_aggregate::count::count_udaf;
+use datafusion::logical_expr::expr::AggregateFunction;
+use datafusion::logical_expr::{
+    Aggregate, Expr, FetchType, Limit, LogicalPlan, SkipType, SortExpr, TableScan, Unnest,
+};
+
+use super::{RenderRefusal, RenderResult};
+use crate::count::RowCount;
+use crate::push::Clause;
+use crate::pushdown;
+use crate::table::{ScanSource, SqlTable};
+
+/// Qualifier of the keys of groups.
+const KEY: &str = "$key";
+/// Qualifier of the aggregates of groups.
+const METRIC: &str = "$metric";
+
+/// One level of a plan.
+pub(super) struct FlatSelect {
+    /// The scan.
+    pub(super) scan: Arc<ScanSource>,
+    /// Conditions on its rows, beside those that the scan has.
+    pub(super) filters: Vec<Clause>,
+    /// Groups of the rows.
+    pub(super) groups: Option<Groups>,
+    /// Conditions on groups.
+    pub(super) having: Vec<Expr>,
+    /// Order of rows or groups.
+    pub(super) sorts: Vec<SortExpr>,
+    /// Rows or groups that are skipped, and most that are left.
+    pub(super) cut: Option<(usize, Option<usize>)>,
+    /// True where rows stand once for each value of a field.
+    unnested: bool,
+    /// The columns of the plan, in terms of fields, keys and aggregates.
+    columns: HashMap<Column, Expr>,
+}
+
+/// Groups of rows.
+pub(super) struct Groups {
+    /// Keys, over fields.
+    pub(super) keys: Vec<Expr>,
+    /// Aggregates, over fields.
+    pub(super) metrics: Vec<Expr>,
+}
+
+/// A reference to a part of a group.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum GroupMember {
+    /// A key.
+    Key(usize),
+    /// An aggregate.
+    Metric(usize),
+}
+
+impl GroupMember {
+    /// Reads a reference.
+    pub(super) fn new(expr: &Expr) -> Option<Self> {
+        let Expr::Column(column) = expr else { return None };
+        let at = column.name.parse().ok()?;
+        match column.relation.as_ref()?.table() {
+            KEY => Some(Self::Key(at)),
+            METRIC => Some(Self::Metric(at)),
+            _ => None,
+        }
+    }
+
+    fn expr(qualifier: &str, at: usize) -> Expr {
+        Expr::Column(Column::new(Some(qualifier), at.to_string()))
+    }
+}
+
+/// Returns whether a column is a key or an aggregate of groups.
+pub(super) fn is_of_group(column: &Column) -> bool {
+    column.relation.as_ref().is_some_and(|relation| matches!(relation.table(), KEY | METRIC))
+}
+
+/// Returns the path of a column of a scan.
+pub(super) fn path_of(column: &Column) -> &str {
+    crate::column::path_of(&column.name)
+}
+
+impl FlatSelect {
+    /// Folds a plan.
+    pub(super) fn new(plan: &LogicalPlan) -> RenderResult<Self> {
+        match plan {
+            LogicalPlan::TableScan(scan) => Self::of_scan(scan, plan),
+            LogicalPlan::SubqueryAlias(alias) => {
+                let mut own = Self::new(&alias.input)?;
+                own.rename(plan, &alias.input)?;
+                Ok(own)
+            }
+            LogicalPlan::Projection(projection) => {
+                let mut own = Self::new(&projection.input)?;
+                let exprs = projection.expr.iter().map(|expr| match expr {
+                    Expr::Alias(alias) => own.resolved(&alias.expr),
+                    other => own.resolved(other),
+                });
+                let exprs = exprs.collect::<RenderResult<Vec<Expr>>>()?;
+                own.columns = plan.schema().columns().into_iter().zip(exprs).collect();
+                Ok(own)
+            }
+            LogicalPlan::Filter(filter) => {
+                // Each of many conditions is a node.
+                let (mut predicates, mut input) = (vec![&filter.predicate], &filter.input);
+                while let LogicalPlan::Filter(inner) = input.as_ref() {
+                    predicates.push(&inner.predicate);
+                    input = &inner.input;
+                }
+                let mut own = Self::new(input)?;
+                predicates.into_iter().rev().try_for_each(|predicate| own.filter(predicate))?;
+                Ok(own)
+            }
+            LogicalPlan::Aggregate(aggregate) => Self::of_aggregate(aggregate, plan),
+            LogicalPlan::Sort(sort) => {
+                let mut own = Self::new(&sort.input)?;
+                if own.cut.is_some() {
+                    return Err("an order of the rows that LIMIT leaves".into());
+                }
+                let sorts = sort
+                    .expr
+                    .iter()
+                    .map(|key| Ok(SortExpr::new(own.resolved(&key.expr)?, key.asc, key.nulls_first)));
+                own.sorts = sorts.collect::<RenderResult<_>>()?;
+                if let Some(fetch) = sort.fetch {
+                    own.cut(0, Some(fetch))?;
+                }
+                Ok(own)
+            }
+            LogicalPlan::Limit(limit) => {
+                let mut own = Self::new(&limit.input)?;
+                let (skip, fetch) = cut_of(limit)?;
+                own.cut(skip, fetch)?;
+                Ok(own)
+            }
+            LogicalPlan::Unnest(unnest) => Self::of_unnest(unnest, plan),
+            LogicalPlan::Extension(extension) => {
+                let input = match extension.node.as_any().is::<RowCount>() {
+                    true => extension.node.inputs().into_iter().next(),
+                    false => None,
+                };
+                Self::new(input.ok_or("a relation that is read more than once")?)
+            }
+            LogicalPlan::Join(_) => Err("a join or a subquery".into()),
+            LogicalPlan::Union(_) => Err("a set operation".into()),
+            LogicalPlan::Window(_) => Err("a window function".into()),
+            LogicalPlan::RecursiveQuery(_) => Err("a recursive query".into()),
+            LogicalPlan::EmptyRelation(_) | LogicalPlan::Values(_) => {
+                Err("a statement without an index".into())
+            }
+            _ => Err("a part of the plan".into()),
+        }
+    }
+
+    fn of_scan(scan: &TableScan, plan: &LogicalPlan) -> RenderResult<Self> {
+        let own = |column: Column| (column.clone(), Expr::Column(column));
+        Ok(Self {
+            scan: scan_source(scan).ok_or("a source that is no index")?,
+            filters: Vec::new(),
+            groups: None,
+            having: Vec::new(),
+            sorts: Vec::new(),
+            cut: None,
+            unnested: false,
+            columns: plan.schema().columns().into_iter().map(own).collect(),
+        })
+    }
+
+    fn of_aggregate(aggregate: &Aggregate, plan: &LogicalPlan) -> RenderResult<Self> {
+        let mut own = Self::new(&aggregate.input)?;
+        if own.cut.is_some() {
+            return Err("groups of the rows that LIMIT leaves".into());
+        }
+        if aggregate.group_expr.iter().any(|key| matches!(key, Expr::GroupingSet(_))) {
+            return Err("ROLLUP, CUBE or GROUPING SETS".into());
+        }
+        let resolved =
+            |exprs: &[Expr]| exprs.iter().map(|expr| own.resolved(expr)).collect::<RenderResult<_>>();
+        let (mut keys, mut metrics): (Vec<Expr>, Vec<Expr>) =
+            (resolved(&aggregate.group_expr)?, resolved(&aggregate.aggr_expr)?);
+        if let Some(inner) = &own.groups {
+            // Distinct values are counted by groups of them.
+            let counted = inner.metrics.is_empty() && own.having.is_empty() && !metrics.is_empty();
+            if !counted {
+                return Err("groups of groups".into());
+            }
+            keys = keys.iter().map(|key| inner.key(key)).collect::<RenderResult<_>>()?;
+            metrics = metrics.iter().map(|metric| inner.counted(metric)).collect::<RenderResult<_>>()?;
+        }
+        let parts = (0..keys.len())
+            .map(|at| GroupMember::expr(KEY, at))
+            .chain((0..metrics.len()).map(|at| GroupMember::expr(METRIC, at)));
+        own.columns = plan.schema().columns().into_iter().zip(parts).collect();
+        own.sorts.clear();
+        own.groups = Some(Groups { keys, metrics });
+        Ok(own)
+    }
+
+    fn of_unnest(unnest: &Unnest, plan: &LogicalPlan) -> RenderResult<Self> {
+        let mut own = Self::new(&unnest.input)?;
+        let before = unnest.input.schema().columns();
+        let exprs = unnest.dependency_indices.iter().map(|at| {
+            let column = before.get(*at).ok_or("values of a field")?;
+            own.resolved(&Expr::Column(column.clone()))
+        });
+        let exprs = exprs.collect::<RenderResult<Vec<Expr>>>()?;
+        own.columns = plan.schema().columns().into_iter().zip(exprs).collect();
+        own.unnested = true;
+        Ok(own)
+    }
+
+    /// Leaves the rows, or the groups, for which a condition is true.
+    fn filter(&mut self, predicate: &Expr) -> RenderResult<()> {
+        if self.cut.is_some() {
+            return Err("a condition on the rows that LIMIT leaves".into());
+        }
+        let predicate = self.resolved(predicate)?;
+        if self.groups.is_some() {
+            self.having.push(predicate);
+        } else {
+            let clause = pushdown::exact(&predicate, &self.scan);
+            self.filters.push(clause.ok_or("a condition that the index cannot answer")?);
+        }
+        Ok(())
+    }
+
+    /// Gives the columns of a plan the names that they have above it.
+    fn rename(&mut self, plan: &LogicalPlan, input: &LogicalPlan) -> RenderResult<()> {
+        let exprs = input.schema().columns().into_iter().map(|column| self.resolved(&Expr::Column(column)));
+        let exprs = exprs.collect::<RenderResult<Vec<Expr>>>()?;
+        self.columns = plan.schema().columns().into_iter().zip(exprs).collect();
+        Ok(())
+    }
+
+    /// Skips rows, and leaves some of the others.
+    pub(super) fn cut(&mut self, skip: usize, limit: Option<usize>) -> RenderResult<()> {
+        let (first, left) = self.cut.unwrap_or((0, None));
+        let left = left.map(|left| left.saturating_sub(skip));
+        let limit = [left, limit].into_iter().flatten().min();
+        self.cut = Some((first.saturating_add(skip), limit));
+        Ok(())
+    }
+
+    /// Lists the columns of the plan.
+    pub(super) fn outputs(&self, plan: &LogicalPlan) -> RenderResult<Vec<Expr>> {
+        if self.unnested && self.groups.is_none() {
+            return Err("a row for each value of a field".into());
+        }
+        plan.schema().columns().into_iter().map(|column| self.resolved(&Expr::Column(column))).collect()
+    }
+
+    /// Writes an expression over the columns of the plan in terms of fields, keys and aggregates.
+    fn resolved(&self, expr: &Expr) -> RenderResult<Expr> {
+        let replaced = expr.clone().transform_down(|part| {
+            Ok(match &part {
+                Expr::Column(column) => match self.columns.get(column) {
+                    Some(own) => Transformed::new(own.clone(), true, TreeNodeRecursion::Jump),
+                    None => Transformed::no(part),
+                },
+                _ => Transformed::no(part),
+            })
+        });
+        replaced.data().map_err(|error| RenderRefusal(error.to_string()))
+    }
+}
+
+impl Groups {
+    /// Returns the key that an expression is, over fields.
+    fn key(&self, expr: &Expr) -> RenderResult<Expr> {
+        let alias = |expr: &Expr| match expr {
+            Expr::Alias(alias) => GroupMember::new(&alias.expr),
+            other => GroupMember::new(other),
+        };
+        match alias(expr) {
+            Some(GroupMember::Key(at)) => self.keys.get(at).cloned().ok_or_else(|| "groups of groups".into()),
+            _ => Err("groups of groups".into()),
+        }
+    }
+
+    /// Returns the count of distinct values that the count of a key is.
+    fn counted(&self, metric: &Expr) -> RenderResult<Expr> {
+        let metric = match metric {
+            Expr::Alias(alias) => &alias.expr,
+            other => other,
+        };
+        match metric {
+            Expr::AggregateFunction(AggregateFunction { func, params })
+                if func.name() == "count" && !params.distinct && params.filter.is_none() =>
+            {
+                let [argument] = params.args.as_slice() else { return Err("groups of groups".into()) };
+                let (args, count) = (vec![self.key(argument)?], count_udaf());
+                let function = AggregateFunction::new_udf(count, args, true, None, Vec::new(), None);
+                Ok(Expr::AggregateFunction(function))
+            }
+            _ => Err("groups of groups".into()),
+        }
+    }
+}
+
+/// Reads a cut whose numbers are literals.
+fn cut_of(limit: &Limit) -> RenderResult<(usize, Option<usize>)> {
+    let unknown = || RenderRefusal::from("LIMIT of an expression");
+    let skip = match limit.get_skip_type().map_err(|_| unknown())? {
+        SkipType::Literal(skip) => skip,
+        SkipType::UnsupportedExpr => return Err(unknown()),
+    };
+    match limit.get_fetch_type().map_err(|_| unknown())? {
+        FetchType::Literal(fetch) => Ok((skip, fetch)),
+        FetchType::UnsupportedExpr => Err(unknown()),
+    }
+}
+
+/// Returns the source of a scan of indices.
+fn scan_source(scan: &TableScan) -> Option<Arc<ScanSource>> {
+    let provider = source_as_provider(&scan.source).ok()?;
+    let table = (provider.as_ref() as &dyn Any).downcast_ref::<SqlTable>()?;
+    Some(Arc::clone(table.source()))
+}
+
+/// Visits the scans of a plan, with the fields that each reads.
+pub(super) fn for_each_scan(plan: &LogicalPlan, mut visit: impl FnMut(&ScanSource, Vec<String>)) {
+    let visited = plan.apply_with_subqueries(|node| {
+        if let LogicalPlan::TableScan(scan) = node
+            && let Some(source) = scan_source(scan)
+        {
+            let paths = source.columns.iter().map(|column| column.path().to_owned());
+            visit(&source, paths.collect());
+        }
+        Ok(TreeNodeRecursion::Continue)
+    });
+    debug_assert!(visited.is_ok(), "the visit does not fail");
+}
