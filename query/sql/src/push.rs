@@ -13,6 +13,7 @@ use millrace_matching::table::TableSnapshot;
 use serde_json::{Map, Value, json};
 
 use super::bind::Literal;
+use super::elements::nested_clause;
 use super::error::Result;
 use super::functions::time;
 
@@ -159,6 +160,8 @@ pub(crate) struct Comparable {
     whole: String,
     kind: Kind,
     ignore_above: Option<usize>,
+    /// The nested path whose elements are compared, where rows with such an element are asked for.
+    nested: Option<String>,
     /// `true` if a normalizer makes the values of an index.
     normalized: bool,
     /// The least and the greatest integer that every index takes.
@@ -168,6 +171,27 @@ pub(crate) struct Comparable {
 impl Comparable {
     /// Finds how a path is compared; `None` where the index cannot do it exactly.
     pub(crate) fn new(snapshot: &TableSnapshot, source: usize, path: &str) -> Option<Self> {
+        Self::within(snapshot, source, path, None)
+    }
+
+    /// Finds how a path below a nested one is compared: by rows that have an element for which a comparison holds.
+    pub(crate) fn of_elements(
+        snapshot: &TableSnapshot,
+        source: usize,
+        path: &str,
+        nested: &str,
+    ) -> Option<Self> {
+        let own = Self::within(snapshot, source, path, Some(nested))?;
+        Some(Self { nested: Some(nested.to_owned()), ..own })
+    }
+
+    /// Finds how a path is compared in elements of a nested path, or in documents.
+    pub(crate) fn within(
+        snapshot: &TableSnapshot,
+        source: usize,
+        path: &str,
+        nested: Option<&str>,
+    ) -> Option<Self> {
         let mut found: Option<Self> = None;
         for index in &snapshot.indices {
             let Some(field) = index.mapping.field(path) else {
@@ -176,7 +200,7 @@ impl Comparable {
                 }
                 continue;
             };
-            if !field.index || index.mapping.nested_path(path).is_some() {
+            if !field.index || index.mapping.nested_path(path) != nested {
                 return None;
             }
             let mut own = Self {
@@ -185,6 +209,7 @@ impl Comparable {
                 whole: path.to_owned(),
                 kind: kind(field)?,
                 ignore_above: None,
+                nested: None,
                 normalized: field.normalizer.is_some(),
                 limits: limits(&field.field_type),
             };
@@ -216,7 +241,14 @@ impl Comparable {
     }
 
     fn pair(&self, clause: Clause) -> PushedPredicate {
-        PushedPredicate::of_field(self.source, &self.whole, clause)
+        let Some(path) = &self.nested else {
+            return PushedPredicate::of_field(self.source, &self.whole, clause);
+        };
+        let nested = |clause: &Clause| Clause::Leaf(nested_clause(path, clause));
+        let exists = nested(&Clause::Leaf(json!({"exists": {"field": &self.whole}})));
+        let truth = nested(&clause);
+        let falsity = Clause::And(vec![exists, Clause::Not(Box::new(truth.clone()))]);
+        PushedPredicate { source: self.source, truth, falsity }
     }
 
     /// Returns whether the field holds every value, of any length.

@@ -1,7 +1,7 @@
 //! Runs statements: parse, pin, bind, plan, execute.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -40,6 +40,7 @@ use super::answer::Answer;
 use super::bind::{Binder, PlannedQuery, tables};
 use super::count::StatementPlanner;
 use super::delete::DELETED_AT_A_TIME;
+use super::elements::list_valued_fields;
 use super::error::{Result, SqlError};
 use super::format::{LineFormat, Lines, PageFormat};
 use super::functions::row::at_work;
@@ -346,13 +347,26 @@ impl Runner {
         let snapshots = self.snapshots(&asked.session, query).await?;
         asked.read.add(snapshots.values());
         let filters = self.filters(asked, &snapshots).await?;
+        let list_valued = self.list_valued(asked, &snapshots).await?;
         let mut binder = self.binder(asked, &snapshots, names, &asked.request.parameters);
         binder.filters = filters;
+        binder.list_valued = list_valued;
         let mut planned = binder.query(query, rows, 0)?;
         planned.plan = at_work(planned.plan, work)?;
         let (handles, pushed) = (binder.handles, binder.pushed);
         let snapshots = snapshots.into_values().collect();
         Ok(ReadyStatement { planned, handles, stop, work: work.clone(), pushed, snapshots })
+    }
+
+    /// Finds the nested fields whose elements hold several values.
+    pub(super) async fn list_valued(
+        &self,
+        asked: &StatementRequest,
+        snapshots: &HashMap<String, Arc<TableSnapshot>>,
+    ) -> Result<Arc<HashSet<String>>> {
+        let snapshots = snapshots.values().cloned().collect();
+        let found = list_valued_fields(snapshots, asked.request.query.clone(), &self.compute).await?;
+        Ok(Arc::new(found))
     }
 
     /// Takes snapshots of what a query names.

@@ -14,7 +14,10 @@ use sqlparser::ast;
 
 use super::case::result_type;
 use super::condition::null_test;
+use super::highlight::is_highlight;
+use super::nested::is_nested;
 use super::percentile::is_percentile;
+use super::statistics::is_statistics;
 use super::{Binder, Bound, ExpressionContext, Scope, literal, unsupported};
 use crate::bind::Literal;
 use crate::error::{Result, SqlError};
@@ -123,6 +126,15 @@ impl Binder<'_> {
         let name = called(call);
         if let Some(bound) = self.relevance(&name, call, scope)? {
             return Ok(bound);
+        }
+        if is_nested(&name) {
+            return self.nested(call, scope, place);
+        }
+        if is_highlight(&name) {
+            return self.highlight(call, scope, place);
+        }
+        if is_statistics(&name) && place != ExpressionContext::Row {
+            return self.statistics(&name, call, scope);
         }
         if let Some(over) = &call.over {
             return self.window(&name, call, over, scope, place);

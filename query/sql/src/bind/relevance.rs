@@ -176,9 +176,9 @@ impl Binder<'_> {
 
 /// The field of whole values that patterns are matched against.
 fn exact(source: usize, path: String, scope: &Scope) -> String {
-    match scope.sources.get(source).map(|source| &source.kind) {
-        Some(SourceKind::Index(index)) => exact_field(&index.snapshot, &path).unwrap_or(path),
-        _ => path,
+    match scope.sources.get(source).and_then(|source| source.kind.snapshot()) {
+        Some(snapshot) => exact_field(snapshot, &path).unwrap_or(path),
+        None => path,
     }
 }
 
@@ -197,7 +197,7 @@ fn usage(name: &str, what: &str) -> SqlError {
 }
 
 /// Reads `name = value`.
-fn option_of(expr: &ast::Expr) -> Option<(String, &ast::Expr)> {
+pub(super) fn option_of(expr: &ast::Expr) -> Option<(String, &ast::Expr)> {
     match expr {
         ast::Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => {
             let name = match left.as_ref() {

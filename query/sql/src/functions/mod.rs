@@ -9,6 +9,7 @@ mod dates;
 pub(crate) mod distinct;
 mod integers;
 mod math;
+pub(crate) mod objects;
 pub(crate) mod row;
 pub(crate) mod sliding;
 mod str_to_date;

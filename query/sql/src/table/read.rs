@@ -108,7 +108,7 @@ impl ScanState {
         let wanted = Arc::new(wanted);
         let mut sent = 0;
         if wanted.ids.is_empty() {
-            let step = if wanted.source || wanted.metadata { SOURCE_ROWS } else { BATCH_ROWS };
+            let step = if wanted.reads_stored() { SOURCE_ROWS } else { BATCH_ROWS };
             let mut rows = rows.iter();
             loop {
                 let chunk: Vec<u32> = rows.by_ref().take(step).collect();
@@ -124,7 +124,7 @@ impl ScanState {
         let mut batches = segment.reader.scan(&wanted.ids, (!all).then_some(rows));
         while let Some(batch) = batches.next().await {
             let batch = batch?;
-            let step = if wanted.source || wanted.metadata { SOURCE_ROWS } else { batch.rows.len().max(1) };
+            let step = if wanted.reads_stored() { SOURCE_ROWS } else { batch.rows.len().max(1) };
             let mut at = 0;
             for chunk in batch.rows.chunks(step) {
                 let arrays = batch.columns.iter().map(|array| array.slice(at, chunk.len())).collect();
@@ -176,7 +176,7 @@ impl ScanState {
         }
         let own = scores.get(*sent..(*sent + rows.len()).min(scores.len())).unwrap_or_default().to_vec();
         *sent += rows.len();
-        let batch = match wanted.source || wanted.metadata {
+        let batch = match wanted.blocks() {
             true => {
                 let (shared, wanted) = (Arc::clone(self), Arc::clone(wanted));
                 let compute = self.finder.table().compute.clone();
