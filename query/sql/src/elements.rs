@@ -9,7 +9,7 @@ use std::collections::HashSet;
 use std::sync::{Arc, OnceLock};
 
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, Int32Array, ListArray, UInt32Array, new_null_array,
+    Array, ArrayRef, AsArray, BooleanArray, Int32Array, ListArray, RecordBatch, UInt32Array, new_null_array,
 };
 use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
 use datafusion::arrow::compute::{concat, take};
@@ -22,6 +22,7 @@ use millrace_matching::table::resolve::{IndexContext, resolve};
 use millrace_matching::table::statistics::Functions;
 use millrace_scoring::nested::matching_elements;
 use millrace_scoring::node::{Node, ResolvedPredicate};
+use millrace_scoring::reader::SegmentReader;
 use millrace_scoring::source::Source;
 use millrace_segment::Nested;
 use millrace_work::compute::Compute;
@@ -31,6 +32,13 @@ use serde_json::{Value, json};
 
 use super::column::{ColumnSource, SqlColumn, at_path};
 use super::push::Clause;
+
+/// Most elements that are read at a time, where they are of several documents.
+const STEP_ELEMENTS: usize = 1 << 17;
+/// Most rows that the elements of one document make.
+const MAX_COMBINATIONS: u64 = 1 << 18;
+/// Most rows that the elements of the documents of one batch make, where it has several.
+const BATCH_COMBINATIONS: u64 = 1 << 14;
 
 /// Item of the list that a column of elements has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -224,6 +232,84 @@ pub(crate) fn element_arrays(
     Ok(arrays)
 }
 
+/// Returns how many of some rows are read at a time for their elements of some paths to be few enough.
+///
+/// # Errors
+/// Segments that cannot be read.
+pub(crate) fn element_steps(
+    reader: &dyn SegmentReader,
+    paths: &[PathId],
+    rows: &[u32],
+) -> Result<Vec<usize>> {
+    let mut nested = Vec::with_capacity(paths.len());
+    for path in paths {
+        nested.extend(reader.nested(*path)?);
+    }
+    let (mut steps, mut length, mut sum) = (Vec::new(), 0, 0);
+    for row in rows {
+        let elements: usize = nested.iter().map(|nested| nested.elements_of(*row).len()).sum();
+        if length > 0 && sum + elements > STEP_ELEMENTS {
+            steps.push(length);
+            (length, sum) = (0, 0);
+        }
+        (length, sum) = (length + 1, sum + elements);
+    }
+    steps.push(length);
+    Ok(steps)
+}
+
+/// Cuts a batch where the rows that its elements make would be too many for one batch.
+///
+/// # Errors
+/// A document with too many combinations of elements.
+pub(crate) fn split_by_elements(
+    batch: RecordBatch,
+    columns: &[(usize, &SqlColumn, &ElementColumn)],
+) -> Result<Vec<RecordBatch>> {
+    let mut weights = vec![1_u64; batch.num_rows()];
+    let mut known: Vec<PathId> = Vec::new();
+    for (at, column, own) in columns {
+        if column.elements == Some(ElementLayout::Values) || known.contains(&own.path) {
+            continue;
+        }
+        let Some(lists) = batch.columns().get(*at).and_then(|array| array.as_list_opt::<i32>()) else {
+            continue;
+        };
+        known.push(own.path);
+        let inner = lists.values().as_list_opt::<i32>();
+        let inner = inner.filter(|_| column.elements == Some(ElementLayout::Within));
+        for (row, weight) in weights.iter_mut().enumerate() {
+            let bounds = lists.value_offsets()[row]..lists.value_offsets()[row + 1];
+            let count = u64::try_from(bounds.end - bounds.start).unwrap_or_default();
+            *weight = weight.saturating_mul(match inner {
+                None => count.max(1),
+                // The elements around are counted by their own list.
+                Some(inner) => {
+                    let offset = |at: i32| usize::try_from(at).unwrap_or_default();
+                    let ends = (offset(bounds.start), offset(bounds.end));
+                    let within = inner.value_offsets()[ends.1] - inner.value_offsets()[ends.0];
+                    u64::try_from(within).unwrap_or_default().div_ceil(count.max(1)).max(1)
+                }
+            });
+        }
+    }
+    let (mut batches, mut start, mut sum) = (Vec::new(), 0, 0_u64);
+    for (row, weight) in weights.into_iter().enumerate() {
+        if weight > MAX_COMBINATIONS {
+            return Err(Error::IllegalArgument(format!(
+                "a document has {weight} combinations of nested elements, more than the {MAX_COMBINATIONS} that are allowed"
+            )));
+        }
+        if row > start && sum + weight > BATCH_COMBINATIONS {
+            batches.push(batch.slice(start, row - start));
+            (start, sum) = (row, 0);
+        }
+        sum += weight;
+    }
+    batches.push(batch.slice(start, batch.num_rows() - start));
+    Ok(batches)
+}
+
 /// Makes an item for each element of some rows.
 fn items(
     of: ElementRows<'_>,
@@ -335,7 +421,7 @@ fn within(
     outer.lists(list_array(items, offsets)?)
 }
 
-/// Finds the nested fields among those named that hold several values in an element.
+/// Finds the nested fields that hold several values in an element, of paths that a statement may unnest.
 ///
 /// # Errors
 /// Segments that cannot be read.
@@ -344,23 +430,24 @@ pub(crate) async fn list_valued_fields(
     text: String,
     compute: &Compute,
 ) -> Result<HashSet<String>> {
-    let nests = |snapshot: &Arc<TableSnapshot>| {
+    let unnests = |snapshot: &Arc<TableSnapshot>| {
         let mappings = snapshot.indices.iter().map(|index| &index.mapping);
-        mappings.flat_map(|mapping| mapping.fields().map(move |field| (mapping, field))).any(
-            |(mapping, field)| {
-                mapping.nested_path(&field.path).is_some_and(|path| text.contains(last_step(path)))
-            },
-        )
+        let fields = mappings.flat_map(|mapping| mapping.fields().map(move |field| (mapping, field)));
+        let mut paths = fields.filter_map(|(mapping, field)| mapping.nested_path(&field.path));
+        paths.any(|path| may_unnest(&text, path))
     };
-    let snapshots: Vec<_> = snapshots.into_iter().filter(|snapshot| nests(snapshot)).collect();
+    let snapshots: Vec<_> = snapshots.into_iter().filter(|snapshot| unnests(snapshot)).collect();
     if snapshots.is_empty() {
         return Ok(HashSet::new());
     }
     compute.run(move || read_list_valued(&snapshots, &text)).await
 }
 
-fn last_step(path: &str) -> &str {
-    path.rsplit('.').next().unwrap_or(path)
+/// Returns whether the text of a statement may unnest a path: by `nested`, or by its last step behind the name of a source.
+fn may_unnest(text: &str, path: &str) -> bool {
+    let step = path.rsplit('.').next().unwrap_or(path);
+    let calls = || text.as_bytes().windows(6).any(|word| word.eq_ignore_ascii_case(b"nested"));
+    text.contains(&format!(".{step}")) || text.contains(step) && calls()
 }
 
 fn read_list_valued(snapshots: &[Arc<TableSnapshot>], text: &str) -> Result<HashSet<String>> {
@@ -370,7 +457,7 @@ fn read_list_valued(snapshots: &[Arc<TableSnapshot>], text: &str) -> Result<Hash
             let Some(index) = snapshot.indices.get(segment.index) else { continue };
             for field in index.mapping.fields() {
                 let Some(path) = index.mapping.nested_path(&field.path) else { continue };
-                if !text.contains(last_step(path)) || found.contains(field.path.as_ref()) {
+                if !may_unnest(text, path) || found.contains(field.path.as_ref()) {
                     continue;
                 }
                 let Some(nested) = index.mapping.nested_id(path) else { continue };

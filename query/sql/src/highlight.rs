@@ -75,7 +75,9 @@ impl HighlightColumn {
         let shard: Vec<TableSegment> = shard.cloned().collect();
         let none = Query::match_all();
         let query = self.query.get().unwrap_or(&none);
-        let marked = self.phases.sources(index, &shard, query, rows, now_ms, work)?;
+        // What the fragments hold is held by the batch that they become.
+        let work = work.part();
+        let marked = self.phases.sources(index, &shard, query, rows, now_ms, &work)?;
         let mut texts = StringViewBuilder::with_capacity(rows.len());
         for mut extras in marked {
             let fragments = match self.is_pattern() {

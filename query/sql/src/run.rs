@@ -365,7 +365,9 @@ impl Runner {
         snapshots: &HashMap<String, Arc<TableSnapshot>>,
     ) -> Result<Arc<HashSet<String>>> {
         let snapshots = snapshots.values().cloned().collect();
-        let found = list_valued_fields(snapshots, asked.request.query.clone(), &self.compute).await?;
+        // Quotes and spaces may stand between the steps of a path.
+        let text: String = asked.request.query.chars().filter(|c| *c != '`' && !c.is_whitespace()).collect();
+        let found = list_valued_fields(snapshots, text, &self.compute).await?;
         Ok(Arc::new(found))
     }
 

@@ -251,7 +251,10 @@ fn metadata(tokens: &[TokenWithSpan]) -> Result<Option<Statement>> {
             if !is(words.next(), "like") {
                 return Err(usage());
             }
-            columns = Some(words.next().map(plain).ok_or_else(usage)?);
+            // A pattern without quotes may be of several tokens.
+            let pattern: String = words.by_ref().map(plain).collect();
+            columns = Some(pattern).filter(|pattern| !pattern.is_empty());
+            columns.as_ref().ok_or_else(usage)?;
             break;
         }
         table.push_str(&plain(token));

@@ -223,6 +223,8 @@ pub(crate) struct Scope {
     following: bool,
     /// Nested paths whose elements are grouped by `nested`.
     grouped_paths: Vec<String>,
+    /// The source whose documents, or elements of a nested path, `reverse_nested` groups.
+    reversed: Option<(usize, Option<String>)>,
     /// `true` while conditions on documents are bound.
     filters: bool,
     /// Columns of the queries around this one that it names, as the next of these has them.

@@ -6,10 +6,12 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Column, NullHandling, UnnestOptions};
-use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, SortExpr};
+use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator, SortExpr, cast, lit};
 use sqlparser::ast;
 
+use super::arithmetic::operation;
 use super::call::called;
 use super::from::table_name;
 use super::{Binder, Bound, ExpressionContext, Scope, unsupported};
@@ -20,8 +22,10 @@ use crate::source::{self, IndexSource, NestedSource, Source, SourceKind};
 use crate::table::ROW;
 use crate::types::SqlType;
 
-/// Name of the function.
+/// Name of the function of elements.
 const NESTED: &str = "nested";
+/// Name of the function that goes back from elements to their documents.
+const REVERSE_NESTED: &str = "reverse_nested";
 
 /// Arguments of a call of `nested`.
 enum NestedArguments<'q> {
@@ -90,9 +94,29 @@ pub(super) fn nested_call(expr: &ast::Expr) -> Option<&ast::Function> {
     }
 }
 
-/// Returns true for the name of the function.
+/// Returns true for the name of the function of elements.
 pub(super) fn is_nested(name: &str) -> bool {
     name == NESTED
+}
+
+/// Returns true for the name of the function that goes back to documents.
+pub(super) fn is_reverse_nested(name: &str) -> bool {
+    name == REVERSE_NESTED
+}
+
+/// Returns the arguments of the call of `reverse_nested` that an expression is: a field, and the nested path of it.
+fn reverse_nested_field(expr: &ast::Expr) -> Option<(String, Option<String>)> {
+    let ast::Expr::Function(call) = expr else { return None };
+    if !is_reverse_nested(&called(call)) {
+        return None;
+    }
+    match NestedArguments::new(call).ok()? {
+        NestedArguments::Field(field, path) => {
+            let path = path.map(|path| path.trim_start_matches('~').to_owned());
+            Some((field, path.filter(|path| !path.is_empty())))
+        }
+        _ => None,
+    }
 }
 
 /// Lists the names of the fields that `nested(path.*)` stands for; `None` for another expression.
@@ -194,6 +218,49 @@ impl Binder<'_> {
             }
         };
         found.ok_or_else(|| SqlError::unknown_field(&field))
+    }
+
+    /// Binds `reverse_nested(field[, path])`: a field of the documents of elements, or of other elements of these.
+    pub(super) fn reverse_nested(&mut self, call: &ast::Function, scope: &mut Scope) -> Result<Bound> {
+        let expr = ast::Expr::Function(call.clone());
+        let Some((field, path)) = reverse_nested_field(&expr) else {
+            return Err(SqlError::Semantic(format!("[{call}] takes a field, perhaps with its nested path")));
+        };
+        let (number, path_of_field) = nested_source(&field, scope)?;
+        let found = match path {
+            None => source::column_within(&mut scope.sources, number..number + 1, &path_of_field)?,
+            Some(path) => {
+                nested_of(&path, number, &scope.sources).ok_or_else(|| not_nested(&path))?;
+                let source = implicit_source(number, path, scope);
+                match scope.sources.get_mut(source).map(|source| (&source.qualifier, &mut source.kind)) {
+                    Some((qualifier, SourceKind::Nested(nested))) => {
+                        nested.column(source, &path_of_field, qualifier)?
+                    }
+                    _ => None,
+                }
+            }
+        };
+        found.ok_or_else(|| SqlError::unknown_field(&field))
+    }
+
+    /// Makes the number that tells a document, or an element, that groups by `reverse_nested` count from others.
+    pub(super) fn reversed_identity(&mut self, scope: &mut Scope) -> Result<Option<Expr>> {
+        let Some((number, path)) = scope.reversed.clone() else { return Ok(None) };
+        let mut parts = Vec::new();
+        for name in ["_index", "_id"] {
+            let column = source::column_within(&mut scope.sources, number..number + 1, name)?;
+            parts.extend([column.ok_or_else(|| SqlError::unknown_field(name))?.expr, lit(" ")]);
+        }
+        if let Some(path) = path {
+            let source = implicit_source(number, path, scope);
+            if let Some(source) = scope.sources.get_mut(source)
+                && let SourceKind::Nested(nested) = &mut source.kind
+            {
+                parts.push(cast(nested.ordinal(&source.qualifier), DataType::Utf8View));
+            }
+        }
+        let joined = parts.into_iter().reduce(|left, right| operation(left, Operator::StringConcat, right));
+        Ok(joined)
     }
 
     /// Makes the source of the elements of a path of another source.
@@ -357,7 +424,16 @@ pub(super) fn grouped_paths(select: &ast::Select, scope: &Scope) -> Vec<String> 
             _ => None,
         }
     };
-    keys.iter().filter_map(path).collect()
+    let reversed = keys.iter().filter_map(reverse_nested_field).filter_map(|(_, path)| path);
+    keys.iter().filter_map(path).chain(reversed).collect()
+}
+
+/// Finds the field of `reverse_nested` in GROUP BY: the source of its documents, and its nested path.
+pub(super) fn reversed_group(select: &ast::Select, scope: &Scope) -> Option<(usize, Option<String>)> {
+    let ast::GroupByExpr::Expressions(keys, _) = &select.group_by else { return None };
+    let (field, path) = keys.iter().find_map(reverse_nested_field)?;
+    let (number, _) = nested_source(&field, scope).ok()?;
+    Some((number, path))
 }
 
 /// Adds an order by document and element behind one by values of documents, where calls of `nested` unnest elements.

@@ -7,7 +7,7 @@ use sqlparser::ast::{self, BinaryOperator};
 use super::call::{arguments, called};
 use super::{Binder, Bound, Scope, unsupported};
 use crate::error::{Result, SqlError};
-use crate::push::{Clause, PushedPredicate, exact_field};
+use crate::push::{Clause, PushedPredicate};
 use crate::source::SourceKind;
 use crate::types::SqlType;
 
@@ -62,7 +62,6 @@ impl Binder<'_> {
                     _ => return Err(usage(name, "a field and a text")),
                 };
                 let (source, path) = self.searched(field, scope)?;
-                let path = if clause == "wildcard" { exact(source, path, scope) } else { path };
                 let mut body = options_of(name, options)?;
                 let member = if clause == "wildcard" { "value" } else { "query" };
                 let text = string(text).ok_or_else(|| usage(name, "a field and a text"))?;
@@ -112,7 +111,6 @@ impl Binder<'_> {
         let [text] = args.as_slice() else { return Ok(None) };
         let Some(text) = string(text) else { return Ok(None) };
         let (source, path) = self.searched(field, scope)?;
-        let path = if clause == "wildcard" { exact(source, path, scope) } else { path };
         let body = match (form, clause) {
             (RelevanceSignature::Field, "wildcard") => {
                 json!({"wildcard": {path: {"value": crate::push::wildcard(&text, true)}}})
@@ -171,14 +169,6 @@ impl Binder<'_> {
             (Some((source, _)), None) => Ok(source),
             _ => unsupported("a search over fields of more than one source"),
         }
-    }
-}
-
-/// The field of whole values that patterns are matched against.
-fn exact(source: usize, path: String, scope: &Scope) -> String {
-    match scope.sources.get(source).and_then(|source| source.kind.snapshot()) {
-        Some(snapshot) => exact_field(snapshot, &path).unwrap_or(path),
-        None => path,
     }
 }
 

@@ -16,7 +16,7 @@ use sqlparser::ast;
 
 use super::from::{Count, Join, ScanPlan, conjuncts};
 use super::grouping::{AddressBits, rewritten};
-use super::nested::{grouped_paths, ordered_by_element};
+use super::nested::{grouped_paths, ordered_by_element, reversed_group};
 use super::output::{Item, OutColumn};
 use super::relation::Relation;
 use super::select_builder::{Grouping, SelectBuilder};
@@ -196,6 +196,7 @@ impl Binder<'_> {
         let (aliases, windows) = (aliases(select), select.named_window.clone());
         let mut scope = Scope { aliases, windows, ..self.scope(sources) };
         scope.grouped_paths = grouped_paths(select, &scope);
+        scope.reversed = reversed_group(select, &scope);
         let (before, correlated) = self.join_conditions(&mut joins, &mut scope)?;
         let mut conditions = self.conditions(select.selection.as_ref(), &mut scope)?;
         conditions.extend(correlated);

@@ -15,8 +15,10 @@ use roaring::RoaringBitmap;
 use serde_json::Value;
 
 use super::scan::{Output, ScanState};
-use crate::column::ColumnSource;
-use crate::elements::{ElementRows, ElementValue, element_arrays};
+use crate::column::{ColumnSource, SqlColumn};
+use crate::elements::{
+    ElementColumn, ElementRows, ElementValue, element_arrays, element_steps, split_by_elements,
+};
 
 /// Columns that a scan reads of one index.
 pub(super) struct ScanColumns {
@@ -29,7 +31,7 @@ pub(super) struct ScanColumns {
     /// `true` if numbers of operations are read.
     versions: bool,
     /// `true` if elements of nested paths are read.
-    elements: bool,
+    pub(super) elements: bool,
     /// Rows for which clauses hold, by number of the clause.
     pub(super) marks: Vec<(usize, RoaringBitmap)>,
 }
@@ -175,6 +177,30 @@ impl ScanState {
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
     }
 
+    /// Lists the columns of elements among the outputs, with their places and what an index has them from.
+    fn element_columns(&self, index: usize) -> Vec<(usize, &SqlColumn, &ElementColumn)> {
+        let of_elements = |(place, output): (usize, &Output)| {
+            let Output::Column(at) = output else { return None };
+            let column = self.columns.get(*at)?;
+            match column.sources.get(index)? {
+                ColumnSource::Elements(own) => Some((place, column, own)),
+                _ => None,
+            }
+        };
+        self.outputs.iter().enumerate().filter_map(of_elements).collect()
+    }
+
+    /// Returns how many rows of some of a segment are read at a time, for their elements to be few enough.
+    pub(super) fn element_steps(&self, number: u32, rows: &[u32]) -> Result<Vec<usize>> {
+        let segment = self.finder.table().snapshot.segments.get(number as usize);
+        let Some(segment) = segment else { return Ok(vec![rows.len()]) };
+        let mut paths: Vec<PathId> =
+            self.element_columns(segment.index).into_iter().map(|(_, _, own)| own.path).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        element_steps(segment.reader.as_ref(), &paths, rows)
+    }
+
     /// Reads the columns of elements among the outputs, in their order.
     fn element_arrays(
         &self,
@@ -183,22 +209,22 @@ impl ScanState {
         rows: &[u32],
         sources: &[Value],
     ) -> Result<Vec<ArrayRef>> {
-        let of_elements = |output: &Output| {
-            let Output::Column(at) = output else { return None };
-            let column = self.columns.get(*at)?;
-            match column.sources.get(index)? {
-                ColumnSource::Elements(own) => Some((column, own)),
-                _ => None,
-            }
-        };
-        let columns: Vec<_> = self.outputs.iter().filter_map(of_elements).collect();
+        let columns = self.element_columns(index);
         if columns.is_empty() {
             return Ok(Vec::new());
         }
+        let columns: Vec<_> = columns.into_iter().map(|(_, column, own)| (column, own)).collect();
         let table = self.finder.table();
         let (snapshot, options) = (&table.snapshot, &table.options);
         let of =
             ElementRows { snapshot, segment, rows, sources, now_ms: options.now_ms, work: &options.work };
         element_arrays(of, &columns)
+    }
+
+    /// Cuts a batch of a segment where its elements would make too many rows.
+    pub(super) fn split(&self, number: u32, batch: RecordBatch) -> Result<Vec<RecordBatch>> {
+        let segment = self.finder.table().snapshot.segments.get(number as usize);
+        let columns = segment.map(|segment| self.element_columns(segment.index)).unwrap_or_default();
+        if columns.is_empty() { Ok(vec![batch]) } else { split_by_elements(batch, &columns) }
     }
 }
