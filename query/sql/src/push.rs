@@ -392,11 +392,16 @@ pub(crate) fn is_null(source: usize, path: &str) -> PushedPredicate {
 
 /// Returns whether `exists` means a value of the path in every index.
 pub(crate) fn has_exists(snapshot: &TableSnapshot, path: &str) -> bool {
+    has_exists_within(snapshot, path, None)
+}
+
+/// Returns whether `exists` means a value of the path in elements of a nested path, or in documents, of every index.
+pub(crate) fn has_exists_within(snapshot: &TableSnapshot, path: &str, nested: Option<&str>) -> bool {
     snapshot.indices.iter().all(|index| match index.mapping.field(path) {
         Some(field) => {
             (field.index || field.doc_values)
                 && field.field_type != FieldType::Binary
-                && index.mapping.nested_path(path).is_none()
+                && index.mapping.nested_path(path) == nested
         }
         None => !index.mapping.is_object(path) && index.mapping.flat_object(path).is_none(),
     })

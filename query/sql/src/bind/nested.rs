@@ -9,6 +9,7 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::{Column, NullHandling, UnnestOptions};
 use datafusion::logical_expr::{Expr, LogicalPlan, LogicalPlanBuilder, Operator, SortExpr, cast, lit};
+use datafusion::scalar::ScalarValue;
 use sqlparser::ast;
 
 use super::arithmetic::operation;
@@ -249,7 +250,8 @@ impl Binder<'_> {
         let mut parts = Vec::new();
         for name in ["_index", "_id"] {
             let column = source::column_within(&mut scope.sources, number..number + 1, name)?;
-            parts.extend([column.ok_or_else(|| SqlError::unknown_field(name))?.expr, lit(" ")]);
+            let space = lit(ScalarValue::Utf8View(Some(" ".to_owned())));
+            parts.extend([column.ok_or_else(|| SqlError::unknown_field(name))?.expr, space]);
         }
         if let Some(path) = path {
             let source = implicit_source(number, path, scope);
