@@ -135,7 +135,8 @@ impl Binder<'_> {
             _ => expr,
         };
         if aggregate == Aggregate::Avg && ty.is_temporal() {
-            return functions::from_micros(expr, ty);
+            let moment = functions::from_micros(expr, ty)?;
+            return Ok(Bound { shown: own.filter(|_| matches!(ty, SqlType::Timestamp(_))), ..moment });
         }
         let shown = match aggregate {
             Aggregate::Count => Some("integer"),
