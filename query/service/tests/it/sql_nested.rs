@@ -141,10 +141,10 @@ type Person = (Option<i64>, Vec<(Option<i64>, Option<&'static str>)>);
 type Row = (Option<i64>, Option<i64>, Option<&'static str>);
 
 /// A condition with what it means, in three truth values.
-type Meaning = Box<dyn Fn(Row) -> Option<bool>>;
+type Evaluation = Box<dyn Fn(Row) -> Option<bool>>;
 
 /// Makes a condition over elements, and over documents where `mixed`.
-fn condition(rng: &mut StdRng, depth: usize, mixed: bool) -> (String, Meaning) {
+fn condition(rng: &mut StdRng, depth: usize, mixed: bool) -> (String, Evaluation) {
     let number = rng.random_range(0..6);
     let title = ["Cook", "Guard", "None"][rng.random_range(0..3)];
     match rng.random_range(0..if depth == 0 { 5 } else { 8 }) {
