@@ -21,7 +21,9 @@ use millrace_segment::{NumberBounds, PageBounds};
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value};
 
+use super::elements::{ElementColumn, ElementLayout};
 use super::functions::address::{BITS, bits_of};
+use super::highlight::HighlightColumn;
 use super::types::{NANOS, SqlType};
 
 /// Suffix of the name of a column of the bits of addresses.
@@ -38,6 +40,8 @@ pub(crate) struct SqlColumn {
     pub list: bool,
     /// `true` if addresses are held as their bits, as keys of groups are.
     pub bits: bool,
+    /// Layout of a column of the elements of a nested path.
+    pub elements: Option<ElementLayout>,
     /// By index of the snapshot.
     pub sources: Vec<ColumnSource>,
 }
@@ -78,14 +82,21 @@ pub(crate) enum ColumnSource {
     PrimaryTerm,
     /// The name of the index.
     Index(String),
+    /// In the elements of a nested path.
+    Elements(ElementColumn),
+    /// Fragments of a field that match.
+    Highlight(Arc<HighlightColumn>),
 }
 
 impl SqlColumn {
     /// Returns the Arrow type of the column.
     pub(crate) fn arrow(&self) -> DataType {
-        match self.bits {
-            true => BITS,
-            false => arrow_type(self.ty, self.list),
+        let list = |item: DataType| DataType::List(Arc::new(ArrowField::new_list_field(item, true)));
+        match self.elements {
+            _ if self.bits => BITS,
+            None | Some(ElementLayout::Values) => arrow_type(self.ty, self.list),
+            Some(ElementLayout::Each) => list(arrow_type(self.ty, self.list)),
+            Some(ElementLayout::Within) => list(list(arrow_type(self.ty, self.list))),
         }
     }
 
@@ -131,7 +142,7 @@ impl SqlColumn {
 
     /// Returns the bounds that a segment has of the column over all of its rows; `None` where it has none.
     pub(crate) fn extremes(&self, segment: &TableSegment) -> Option<ColumnBounds> {
-        if self.list || self.bits {
+        if self.list || self.bits || self.elements.is_some() {
             return None;
         }
         let bounds = match self.sources.get(segment.index)? {

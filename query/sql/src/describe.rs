@@ -104,6 +104,7 @@ impl Runner {
     ) -> Result<(Vec<OutColumn>, Vec<Option<SqlType>>)> {
         let snapshots = self.snapshots(&asked.session, tables(query)).await?;
         let mut binder = self.binder(asked, &snapshots, names, &Parameters::Unbound);
+        binder.list_valued = self.list_valued(asked, &snapshots).await?;
         let planned = binder.query(query, None, 0)?;
         Ok((planned.columns, binder.inferred))
     }

@@ -45,7 +45,7 @@ pub(super) fn first_rows(scan: &SqlScanExec, sort: &SortExec) -> Option<IndexSca
 
 /// Names a type whose sort values have the order that the column has; `None` where there is none.
 fn mapped_type(column: &SqlColumn) -> Option<&'static str> {
-    let plain = !column.list && !column.bits;
+    let plain = !column.list && !column.bits && column.elements.is_none();
     plain.then_some(match column.ty {
         SqlType::UnsignedLong => "unsigned_long",
         ty if ty.is_integer() => "long",

@@ -7,8 +7,9 @@ use std::sync::Arc;
 use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch, StringViewArray};
 use datafusion::arrow::datatypes::{Field, Schema};
 use millrace_catalog::metadata::IndicesOptions;
-use millrace_engine::Session;
+use millrace_engine::{Index, Session};
 use millrace_target::target;
+use millrace_work::error::Error;
 
 pub(crate) use self::elasticsearch::show;
 use super::bind::OutColumn;
@@ -74,19 +75,37 @@ enum Cell {
     Number(i32),
 }
 
-/// Lists the indices of a pattern.
-pub(crate) fn tables(session: &Session, cluster: &str, pattern: &str) -> Result<Listing> {
-    let mut rows = Vec::new();
+/// Lists the indices of a pattern by their names. An alias that the pattern spells out stands for its indices.
+fn named_indices(session: &Session, pattern: &str) -> Result<Vec<(String, Arc<Index>)>> {
+    let mut named = Vec::new();
     for index in target::resolve(session, "*", &IndicesOptions::open_only())? {
         let name = index.meta().name.to_string();
         if !name.starts_with('.') && like(pattern, &name) {
-            let mut row = vec![Cell::Null; TABLES.len()];
-            row[0] = Cell::Text(cluster.to_owned());
-            row[2] = Cell::Text(name);
-            row[3] = Cell::Text("BASE TABLE".to_owned());
-            rows.push(row);
+            named.push((name, index));
         }
     }
+    if named.is_empty() && !pattern.contains(['%', '*', '?', ',']) {
+        let indices = match target::resolve(session, pattern, &IndicesOptions::open_only()) {
+            Err(Error::Storage(millrace_runtime::Error::IndexNotFound { .. })) => Vec::new(),
+            other => other?,
+        };
+        named.extend(indices.into_iter().map(|index| (pattern.to_owned(), index)));
+    }
+    Ok(named)
+}
+
+/// Lists the indices of a pattern.
+pub(crate) fn tables(session: &Session, cluster: &str, pattern: &str) -> Result<Listing> {
+    let mut names: Vec<String> = named_indices(session, pattern)?.into_iter().map(|(name, _)| name).collect();
+    names.dedup();
+    let row = |name: String| {
+        let mut row = vec![Cell::Null; TABLES.len()];
+        row[0] = Cell::Text(cluster.to_owned());
+        row[2] = Cell::Text(name);
+        row[3] = Cell::Text("BASE TABLE".to_owned());
+        row
+    };
+    let rows: Vec<_> = names.into_iter().map(row).collect();
     listing(table_columns(), &rows)
 }
 
@@ -108,11 +127,7 @@ fn column(name: &str, number: bool) -> OutColumn {
 /// Lists the fields of the indices of a pattern.
 pub(crate) fn columns(session: &Session, cluster: &str, pattern: &str, of: Option<&str>) -> Result<Listing> {
     let mut rows = Vec::new();
-    for index in target::resolve(session, "*", &IndicesOptions::open_only())? {
-        let name = index.meta().name.to_string();
-        if name.starts_with('.') || !like(pattern, &name) {
-            continue;
-        }
+    for (name, index) in named_indices(session, pattern)? {
         let mapping = session.mapping(&index);
         for (place, field) in mapping.fields().enumerate() {
             if !of.is_none_or(|of| like(of, &field.path)) {

@@ -13,6 +13,7 @@ use millrace_matching::table::TableSnapshot;
 use serde_json::{Map, Value, json};
 
 use super::bind::Literal;
+use super::elements::nested_clause;
 use super::error::Result;
 use super::functions::time;
 
@@ -147,6 +148,8 @@ pub(crate) struct Comparable {
     whole: String,
     kind: Kind,
     ignore_above: Option<usize>,
+    /// The nested path whose elements are compared, where rows with such an element are asked for.
+    nested: Option<String>,
     /// `true` if a normalizer makes the values of an index.
     normalized: bool,
     /// The least and the greatest integer that every index takes.
@@ -156,6 +159,27 @@ pub(crate) struct Comparable {
 impl Comparable {
     /// Finds how a path is compared; `None` where the index cannot do it exactly.
     pub(crate) fn new(snapshot: &TableSnapshot, source: usize, path: &str) -> Option<Self> {
+        Self::within(snapshot, source, path, None)
+    }
+
+    /// Finds how a path below a nested one is compared: by rows that have an element for which a comparison holds.
+    pub(crate) fn of_elements(
+        snapshot: &TableSnapshot,
+        source: usize,
+        path: &str,
+        nested: &str,
+    ) -> Option<Self> {
+        let own = Self::within(snapshot, source, path, Some(nested))?;
+        Some(Self { nested: Some(nested.to_owned()), ..own })
+    }
+
+    /// Finds how a path is compared in elements of a nested path, or in documents.
+    pub(crate) fn within(
+        snapshot: &TableSnapshot,
+        source: usize,
+        path: &str,
+        nested: Option<&str>,
+    ) -> Option<Self> {
         let mut found: Option<Self> = None;
         for index in &snapshot.indices {
             let Some(field) = index.mapping.field(path) else {
@@ -164,7 +188,7 @@ impl Comparable {
                 }
                 continue;
             };
-            if !field.index || index.mapping.nested_path(path).is_some() {
+            if !field.index || index.mapping.nested_path(path) != nested {
                 return None;
             }
             let mut own = Self {
@@ -173,6 +197,7 @@ impl Comparable {
                 whole: path.to_owned(),
                 kind: kind(field)?,
                 ignore_above: None,
+                nested: None,
                 normalized: field.normalizer.is_some(),
                 limits: limits(&field.field_type),
             };
@@ -204,7 +229,14 @@ impl Comparable {
     }
 
     fn pair(&self, clause: Clause) -> PushedPredicate {
-        PushedPredicate::of_field(self.source, &self.whole, clause)
+        let Some(path) = &self.nested else {
+            return PushedPredicate::of_field(self.source, &self.whole, clause);
+        };
+        let nested = |clause: &Clause| Clause::Leaf(nested_clause(path, clause));
+        let exists = nested(&Clause::Leaf(json!({"exists": {"field": &self.whole}})));
+        let truth = nested(&clause);
+        let falsity = Clause::And(vec![exists, Clause::Not(Box::new(truth.clone()))]);
+        PushedPredicate { source: self.source, truth, falsity }
     }
 
     /// Returns whether the field holds every value, of any length.
@@ -348,11 +380,16 @@ pub(crate) fn is_null(source: usize, path: &str) -> PushedPredicate {
 
 /// Returns whether `exists` means a value of the path in every index.
 pub(crate) fn has_exists(snapshot: &TableSnapshot, path: &str) -> bool {
+    has_exists_within(snapshot, path, None)
+}
+
+/// Returns whether `exists` means a value of the path in elements of a nested path, or in documents, of every index.
+pub(crate) fn has_exists_within(snapshot: &TableSnapshot, path: &str, nested: Option<&str>) -> bool {
     snapshot.indices.iter().all(|index| match index.mapping.field(path) {
         Some(field) => {
             (field.index || field.doc_values)
                 && field.field_type != FieldType::Binary
-                && index.mapping.nested_path(path).is_none()
+                && index.mapping.nested_path(path) == nested
         }
         None => !index.mapping.is_object(path) && index.mapping.flat_object(path).is_none(),
     })
@@ -418,16 +455,6 @@ pub(crate) fn wildcard(pattern: &str, both: bool) -> String {
         }
     }
     out
-}
-
-/// Finds the exact field of a text, where every index has it.
-pub(crate) fn exact_field(snapshot: &TableSnapshot, path: &str) -> Option<String> {
-    let exact = format!("{path}.keyword");
-    let has = |index: &millrace_matching::table::TableIndex| {
-        index.mapping.field(path).is_some_and(|field| field.field_type.is_text())
-            && index.mapping.field(&exact).is_some_and(|field| field.field_type == FieldType::Keyword)
-    };
-    (!snapshot.indices.is_empty() && snapshot.indices.iter().all(has)).then_some(exact)
 }
 
 #[cfg(test)]

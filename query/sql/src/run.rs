@@ -1,7 +1,7 @@
 //! Runs statements: parse, pin, bind, plan, execute.
 
-use std::collections::HashMap;
 use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -38,6 +38,7 @@ use sqlparser::ast;
 use super::answer::Answer;
 use super::bind::{Binder, PlannedQuery, tables};
 use super::count::StatementPlanner;
+use super::elements::list_valued_fields;
 use super::error::{Result, SqlError};
 use super::format::{LineFormat, Lines, PageFormat};
 use super::functions::row::at_work;
@@ -365,8 +366,10 @@ impl Runner {
         let snapshots = self.snapshots(&asked.session, tables(query)).await?;
         asked.read.add(snapshots.values());
         let filters = self.filters(asked, &snapshots).await?;
+        let list_valued = self.list_valued(asked, &snapshots).await?;
         let mut binder = self.binder(asked, &snapshots, names, &asked.request.parameters);
         binder.filters = filters;
+        binder.list_valued = list_valued;
         let mut planned = binder.query(query, rows, 0)?;
         planned.plan = at_work(planned.plan, work)?;
         let handles = binder.handles;
@@ -386,15 +389,30 @@ impl Runner {
         let snapshots = self.snapshots(&asked.session, statement.index_expressions()).await?;
         asked.read.add(snapshots.values());
         let filters = self.filters(asked, &snapshots).await?;
+        let list_valued = self.list_valued(asked, &snapshots).await?;
         let names = Names::default();
         let mut binder = self.binder(asked, &snapshots, &names, &asked.request.parameters);
         binder.filters = filters;
+        binder.list_valued = list_valued;
         binder.scores = statement.names_score();
         let PlannedRelation(mut planned) = statement.plan(&mut RelationPlanner::new(&mut binder), rows)?;
         planned.plan = at_work(planned.plan, work)?;
         let handles = binder.handles;
         let snapshots = snapshots.into_values().collect();
         Ok(ReadyStatement { planned, handles, stop, work: work.clone(), snapshots })
+    }
+
+    /// Finds the nested fields whose elements hold several values.
+    pub(super) async fn list_valued(
+        &self,
+        asked: &StatementRequest,
+        snapshots: &HashMap<String, Arc<TableSnapshot>>,
+    ) -> Result<Arc<HashSet<String>>> {
+        let snapshots = snapshots.values().cloned().collect();
+        // Quotes and spaces may stand between the steps of a path.
+        let text: String = asked.request.query.chars().filter(|c| *c != '`' && !c.is_whitespace()).collect();
+        let found = list_valued_fields(snapshots, text, &self.compute).await?;
+        Ok(Arc::new(found))
     }
 
     /// Takes snapshots of index expressions.

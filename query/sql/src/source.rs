@@ -1,6 +1,8 @@
-//! Sources of FROM, and the lookup of column names in them.
+//! Sources of FROM, and the lookup of column names in them; [`NestedSource`] is one of the elements of a nested path.
 
-use std::collections::HashMap;
+mod nested;
+
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use datafusion::common::Column;
@@ -8,9 +10,11 @@ use datafusion::logical_expr::{Expr, LogicalPlan, SortExpr};
 use millrace_mapping::{ColumnKind, Field, FieldType, Mapping};
 use millrace_matching::table::{SCORE, TableSnapshot};
 
+pub(crate) use self::nested::NestedSource;
 use super::bind::Bound;
 use super::column::{ColumnSource, SqlColumn};
 use super::error::{Result, SqlError};
+use super::highlight::HighlightColumn;
 use super::push::Clause;
 use super::table::mark_name;
 use super::types::SqlType;
@@ -37,10 +41,23 @@ pub(crate) struct Source {
 pub(crate) enum SourceKind {
     /// Indices.
     Index(IndexSource),
+    /// The elements of a nested path of another source.
+    Nested(NestedSource),
     /// A query.
     Derived(Box<DerivedSource>),
     /// Nothing, one row of it.
     Nothing,
+}
+
+impl SourceKind {
+    /// Returns the indices that have the fields of a source.
+    pub(crate) fn snapshot(&self) -> Option<&Arc<TableSnapshot>> {
+        match self {
+            Self::Index(index) => Some(&index.snapshot),
+            Self::Nested(nested) => Some(&nested.index.snapshot),
+            Self::Derived(_) | Self::Nothing => None,
+        }
+    }
 }
 
 /// A query in FROM, or one of WITH.
@@ -89,13 +106,52 @@ pub(crate) struct IndexSource {
     pub columns: Vec<SqlColumn>,
     /// Clauses that have a column.
     pub marks: Vec<Clause>,
+    /// Fields whose elements hold several values.
+    pub list_valued: Arc<HashSet<String>>,
     known: HashMap<String, usize>,
 }
 
 impl IndexSource {
     /// Takes over the snapshot of an index expression.
     pub(crate) fn new(expression: String, snapshot: Arc<TableSnapshot>) -> Self {
-        Self { expression, snapshot, columns: Vec::new(), marks: Vec::new(), known: HashMap::new() }
+        let (columns, marks, known) = (Vec::new(), Vec::new(), HashMap::new());
+        Self { expression, snapshot, columns, marks, list_valued: Arc::default(), known }
+    }
+
+    /// Adds a column of highlights.
+    pub(crate) fn highlight(&mut self, call: &str, column: HighlightColumn, qualifier: &str) -> Bound {
+        let name = format!("{call} [highlight]");
+        let ty = if column.is_pattern() { SqlType::Object } else { SqlType::Nested };
+        if !self.known.contains_key(&name) {
+            let source = ColumnSource::Highlight(Arc::new(column));
+            let sources = vec![source; self.snapshot.indices.len()];
+            self.known.insert(name.clone(), self.columns.len());
+            let (list, bits, elements) = (false, false, None);
+            self.columns.push(SqlColumn { name: name.clone(), ty, list, bits, elements, sources });
+        }
+        Bound::new(Expr::Column(Column::new(Some(qualifier), name)), ty)
+    }
+
+    /// Has the columns of highlights mark what conditions match.
+    pub(crate) fn set_conditions(&self, truths: &[Clause]) -> Result<()> {
+        let clauses: Vec<&Clause> = truths.iter().chain(&self.marks).collect();
+        for source in self.columns.iter().filter_map(|column| column.sources.first()) {
+            if let ColumnSource::Highlight(column) = source {
+                column.set_conditions(&clauses)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Finds the nested path that a path is in, or is, in an index that has it.
+    pub(crate) fn nested_path(&self, path: &str) -> Option<&str> {
+        self.snapshot.indices.iter().find_map(|index| index.mapping.nested_path(path))
+    }
+
+    /// Returns true for a path that an index has.
+    pub(crate) fn has(&self, path: &str) -> bool {
+        let mut mappings = self.snapshot.indices.iter().map(|index| &index.mapping);
+        mappings.any(|mapping| mapping.field(path).is_some() || mapping.is_object(path))
     }
 
     /// Finds a column by its path; `None` where no index has it.
@@ -105,7 +161,7 @@ impl IndexSource {
         }
         let Some(column) = column_of(&self.snapshot, path)? else { return Ok(None) };
         if self.columns.len() >= MAX_COLUMNS {
-            return Err(SqlError::TooLarge(format!("the statement names more than {MAX_COLUMNS} columns")));
+            return Err(too_many_columns());
         }
         self.known.insert(path.to_owned(), self.columns.len());
         self.columns.push(column);
@@ -175,8 +231,29 @@ impl Source {
     pub(crate) fn column_names(&self) -> Vec<String> {
         match &self.kind {
             SourceKind::Index(index) => top_level(&index.snapshot),
+            SourceKind::Nested(nested) if !nested.implicit => nested.names_below(),
             SourceKind::Derived(own) => own.columns.iter().map(|column| column.name.clone()).collect(),
-            SourceKind::Nothing => Vec::new(),
+            SourceKind::Nested(_) | SourceKind::Nothing => Vec::new(),
+        }
+    }
+
+    /// Returns the nested path of the elements that FROM has of a source.
+    pub(crate) fn unnested_path(&self, root: usize) -> Option<String> {
+        match &self.kind {
+            SourceKind::Nested(nested) if !nested.implicit && nested.root == root => {
+                Some(nested.path.clone())
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the path of a field of elements behind the name of this source.
+    pub(crate) fn element_path(&self, path: &str) -> Option<String> {
+        match &self.kind {
+            SourceKind::Nested(nested) if !nested.implicit => {
+                Some(format!("{}.{}", nested.path, self.unqualified(path)?))
+            }
+            _ => None,
         }
     }
 
@@ -189,7 +266,7 @@ impl Source {
     fn expression(&self) -> Option<&str> {
         match &self.kind {
             SourceKind::Index(index) => Some(&index.expression),
-            SourceKind::Derived(_) | SourceKind::Nothing => None,
+            SourceKind::Nested(_) | SourceKind::Derived(_) | SourceKind::Nothing => None,
         }
     }
 
@@ -205,7 +282,11 @@ impl Source {
 
     /// Refers to the column that tells where a clause holds; `None` for a source without clauses.
     pub(crate) fn mark(&mut self, clause: &Clause) -> Option<Expr> {
-        let SourceKind::Index(index) = &mut self.kind else { return None };
+        let index = match &mut self.kind {
+            SourceKind::Index(index) => index,
+            SourceKind::Nested(nested) => return Some(nested.mark(clause, &self.qualifier)),
+            _ => return None,
+        };
         let known = index.marks.iter().position(|known| known == clause);
         let at = known.unwrap_or_else(|| {
             index.marks.push(clause.clone());
@@ -219,6 +300,12 @@ impl Source {
         let qualifier = self.qualifier.clone();
         match &mut self.kind {
             SourceKind::Nothing => Ok(None),
+            SourceKind::Nested(nested) if nested.implicit => Ok(None),
+            SourceKind::Nested(nested) => {
+                let whole = self.name.as_deref() == Some(path);
+                let path = if whole { nested.path.clone() } else { format!("{}.{path}", nested.path) };
+                nested.column(number, &path, &qualifier)
+            }
             SourceKind::Derived(own) => {
                 let found = own.columns.iter().find(|column| column.name == path);
                 Ok(found.map(|column| column.bound(&qualifier)))
@@ -235,6 +322,10 @@ impl Source {
             }
         }
     }
+}
+
+fn too_many_columns() -> SqlError {
+    SqlError::TooLarge(format!("the statement names more than {MAX_COLUMNS} columns"))
 }
 
 /// Finds what the rows of a column of addresses are told apart by in less time: the column of their bits.
@@ -311,6 +402,14 @@ pub(crate) fn unqualified<'p>(sources: &[Source], path: &'p str) -> &'p str {
     own.or_else(|| sources.iter().find_map(|source| source.behind_expression(path))).unwrap_or(path)
 }
 
+fn two_types(path: &str, one: SqlType, other: SqlType) -> SqlError {
+    SqlError::Semantic(format!(
+        "field [{path}] is of type [{}] and of type [{}] in the indices of the statement",
+        one.name(),
+        other.name()
+    ))
+}
+
 /// Looks a path up in each index.
 pub(crate) fn column_of(snapshot: &TableSnapshot, path: &str) -> Result<Option<SqlColumn>> {
     let mut ty: Option<SqlType> = None;
@@ -330,17 +429,11 @@ pub(crate) fn column_of(snapshot: &TableSnapshot, path: &str) -> Result<Option<S
         }
         ty = Some(match ty {
             None => own,
-            Some(ty) => ty.common(own).ok_or_else(|| {
-                SqlError::Semantic(format!(
-                    "field [{path}] is of type [{}] and of type [{}] in the indices of the statement",
-                    ty.name(),
-                    own.name()
-                ))
-            })?,
+            Some(ty) => ty.common(own).ok_or_else(|| two_types(path, ty, own))?,
         });
         sources.push(source);
     }
-    Ok(ty.map(|ty| SqlColumn { name: path.to_owned(), ty, list, bits: false, sources }))
+    Ok(ty.map(|ty| SqlColumn { name: path.to_owned(), ty, list, bits: false, elements: None, sources }))
 }
 
 fn source_of(mapping: &Mapping, index: &str, path: &str) -> Option<(SqlType, ColumnSource)> {

@@ -20,9 +20,10 @@ use datafusion::common::Result as PlanResult;
 use datafusion::error::DataFusionError;
 use datafusion::logical_expr::{Expr, TableProviderFilterPushDown, TableType};
 use datafusion::physical_plan::ExecutionPlan;
+pub(super) use millrace_matching::table::ROW;
 use millrace_matching::table::predicate::Predicate;
 use millrace_matching::table::scan::IndexScanExec;
-use millrace_matching::table::{IndexTable, ROW, SCORE, ScanHandle, ScanOptions, TableSnapshot};
+use millrace_matching::table::{IndexTable, SCORE, ScanHandle, ScanOptions, TableSnapshot};
 use millrace_work::QueryContext;
 use millrace_work::compute::Compute;
 

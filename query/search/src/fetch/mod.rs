@@ -27,6 +27,7 @@ use millrace_work::QueryContext;
 use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result};
 
+pub use self::phases::{Extras, Phases};
 use crate::response::Hit;
 
 /// Segments read from at the same time.

@@ -39,6 +39,7 @@ mod sql_groups;
 mod sql_instants;
 mod sql_json;
 mod sql_lines;
+mod sql_nested;
 mod sql_relations;
 mod sql_rights;
 mod suggest;

@@ -71,11 +71,15 @@ const CASES: [&str; 3] =
 /// the refusal.
 #[tokio::test]
 async fn statements_of_the_data_file_answer_as_it_says() {
-    let store = people().await;
+    answers_cases(&people().await, &CASES).await;
+}
+
+/// Asks a store the statements of data files.
+pub(crate) async fn answers_cases(store: &Store, cases: &[&str]) {
     let mut wrong = Vec::new();
-    for case in CASES.iter().flat_map(|cases| cases.split("\n> ").skip(1)) {
+    for case in cases.iter().flat_map(|cases| cases.split("\n> ").skip(1)) {
         let (query, expected) = case.split_once('\n').unwrap_or((case, ""));
-        let (status, text) = ask(&store, query, "csv").await;
+        let (status, text) = ask(store, query, "csv").await;
         let expected = expected.trim();
         let fits = match expected.strip_prefix("! ") {
             Some(part) => status >= 400 && text.contains(part),

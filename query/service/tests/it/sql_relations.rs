@@ -177,6 +177,14 @@ async fn examples_of_the_documentation_run() {
         |(person, item, amount)| json!({"person": person, "item": item, "amount": amount, "note": "urgent"}),
     );
     store.index("orders", &orders).await;
+    let jobs = json!({"type": "nested", "properties": {"title": keyword, "year": {"type": "integer"}}});
+    let staff = json!({"name": keyword, "bio": {"type": "text"}, "jobs": jobs});
+    store.create("staff", &json!({"mappings": {"properties": staff}})).await;
+    let jobs = json!([{"title": "cook", "year": 1999}, {"title": "night guard", "year": 2003}]);
+    let other = json!([{"title": "cook", "year": 2012}, {"title": "guard", "year": 2015}]);
+    let staff = [("Ann", jobs), ("Cy", other)];
+    let staff = staff.map(|(name, jobs)| json!({"name": name, "bio": "works", "jobs": jobs}));
+    store.index("staff", &staff).await;
     let text = include_str!("../../../../docs/sql.md");
     let examples: Vec<&str> =
         text.split("```sql\n").skip(1).filter_map(|rest| rest.split("```").next()).collect();

@@ -15,6 +15,8 @@ use sqlparser::ast;
 use super::case::result_type;
 use super::collection::is_collection;
 use super::condition::null_test;
+use super::highlight::is_highlight;
+use super::nested::{is_nested, is_reverse_nested};
 use super::percentile::is_percentile;
 use super::{Binder, Bound, ExpressionContext, Scope, literal, unsupported};
 use crate::bind::Literal;
@@ -136,6 +138,15 @@ impl Binder<'_> {
         if let Some(bound) = self.search_aggregation(&name, call, scope, place)? {
             return Ok(bound);
         }
+        if is_nested(&name) {
+            return self.nested(call, scope, place);
+        }
+        if is_reverse_nested(&name) {
+            return self.reverse_nested(call, scope);
+        }
+        if is_highlight(&name) {
+            return self.highlight(call, scope, place);
+        }
         if let Some(over) = &call.over {
             return self.window(&name, call, over, scope, place);
         }
@@ -194,7 +205,10 @@ impl Binder<'_> {
             ("nullif", [one, other]) => {
                 let same =
                     super::comparison::compare(one, datafusion::logical_expr::Operator::Eq, other, scope)?;
-                conditional(vec![(same, literal::bound(Literal::Null))], Some(one.clone()))
+                let bound = conditional(vec![(same, literal::bound(Literal::Null))], Some(one.clone()))?;
+                // A text that was compared is a string.
+                let ty = if bound.ty == SqlType::Text { SqlType::Keyword } else { bound.ty };
+                Ok(Bound { ty, ..bound })
             }
             ("coalesce", [_, ..]) => {
                 let mut branches = Vec::new();
@@ -230,6 +244,22 @@ impl Binder<'_> {
             }
         };
         let (argument, distinct) = self.aggregated(call, scope, ExpressionContext::Row)?;
+        if aggregate == Aggregate::Count
+            && argument.as_ref().is_none_or(|argument| argument.literal.is_some())
+            && let Some(identity) = self.reversed_identity(scope)?
+        {
+            // A document is counted once, however many of its elements are in a group.
+            let count = AggregateFunction::new_udf(
+                functions::distinct::count(),
+                vec![identity],
+                true,
+                filter,
+                Vec::new(),
+                None,
+            );
+            let count = Bound::new(Expr::AggregateFunction(count), SqlType::Long);
+            return Ok(Bound { shown: Some("integer"), ..count });
+        }
         let list = argument.as_ref().is_some_and(|argument| argument.list);
         let counter = match list {
             true => values::over(count_udaf(), SqlType::Double.arrow(), distinct),
@@ -291,6 +321,12 @@ impl Binder<'_> {
                 ast::FunctionArgExpr::Wildcard | ast::FunctionArgExpr::QualifiedWildcard(_),
             ) => Ok((None, distinct)),
             ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(expr)) => {
+                let repeats = matches!(expr, ast::Expr::Function(inner) if is_reverse_nested(&called(inner)));
+                if repeats && !distinct && !matches!(called(call).as_str(), "min" | "max") {
+                    return unsupported(format!(
+                        "[{call}], which would count a document for each of its elements,"
+                    ));
+                }
                 Ok((Some(self.expr(expr, scope, place)?), distinct))
             }
             other => Err(SqlError::Syntax(format!("[{other}] is no argument of [{}]", call.name))),

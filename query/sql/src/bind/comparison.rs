@@ -72,7 +72,13 @@ impl Binder<'_> {
 pub(super) fn comparable(value: &Bound, scope: &Scope) -> Option<Comparable> {
     let (source, path) = value.field.as_ref()?;
     match &scope.sources.get(*source)?.kind {
-        SourceKind::Index(index) => Comparable::new(&index.snapshot, *source, path),
+        // What is read from sources is compared as it is there.
+        _ if value.ty.is_json() => None,
+        SourceKind::Index(index) => match index.nested_path(path) {
+            Some(nested) => Comparable::of_elements(&index.snapshot, *source, path, nested),
+            None => Comparable::new(&index.snapshot, *source, path),
+        },
+        SourceKind::Nested(own) => Comparable::within(&own.index.snapshot, *source, path, Some(&own.path)),
         _ => None,
     }
 }

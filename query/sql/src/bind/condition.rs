@@ -8,7 +8,7 @@ use super::comparison::comparable;
 use super::{Binder, Bound, Literal, Scope, unsupported};
 use crate::error::{Result, SqlError};
 use crate::functions::{self, values};
-use crate::push::{PushedPredicate, has_exists, is_null};
+use crate::push::{PushedPredicate, has_exists, has_exists_within, is_null};
 use crate::source::SourceKind;
 use crate::types::SqlType;
 
@@ -78,6 +78,9 @@ pub(super) fn negated_where(negated: bool, bound: Bound) -> Bound {
 pub(super) fn null_test(value: &Bound, scope: &Scope, null: bool) -> Bound {
     let pushed = value.field.as_ref().and_then(|(source, path)| match &scope.sources.get(*source)?.kind {
         SourceKind::Index(index) if has_exists(&index.snapshot, path) => Some(is_null(*source, path)),
+        SourceKind::Nested(own) if has_exists_within(&own.index.snapshot, path, Some(&own.path)) => {
+            Some(is_null(*source, path))
+        }
         _ => None,
     });
     let test = match null {

@@ -11,13 +11,14 @@ use sqlparser::ast;
 
 use super::comparison::compare;
 use super::condition::and_or;
+use super::nested::unnested;
 use super::relation::Relation;
 use super::subquery::{domain_name, holds_subquery, is_correlated};
 use super::tables::list_members;
 use super::{Binder, Bound, ExpressionContext, Scope, unsupported};
 use crate::error::{Result, SqlError};
 use crate::push::{Clause, PushedPredicate};
-use crate::source::{self, IndexSource, Source, SourceKind};
+use crate::source::{self, IndexSource, NestedSource, Source, SourceKind};
 use crate::statement::{MAX_SOURCES, too_many_sources};
 use crate::table::{ScanSource, SqlTable};
 
@@ -46,6 +47,16 @@ pub(super) struct Join {
     begins: bool,
     /// Conditions that the join tests.
     pub(super) on: Vec<Expr>,
+}
+
+impl Join {
+    /// Makes the join with the elements that calls of `nested` unnest: a document without any has a row, but no group.
+    pub(super) fn of_elements(source: &Source, grouped_paths: &[String]) -> Self {
+        let is_grouped =
+            matches!(&source.kind, SourceKind::Nested(nested) if grouped_paths.contains(&nested.path));
+        let kind = if is_grouped { JoinType::Inner } else { JoinType::Left };
+        Self { kind, constraint: None, begins: false, on: Vec::new() }
+    }
 }
 
 /// A column that USING or NATURAL makes of those of several sources.
@@ -102,7 +113,7 @@ impl Binder<'_> {
                     let (kind, on) = (JoinType::Inner, Vec::new());
                     joins.push(Join { kind, constraint: None, begins: true, on });
                 }
-                sources.push(self.source(relation, depth)?);
+                sources.push(self.source(relation, &sources, depth)?);
             }
             for join in &from.joins {
                 use ast::JoinOperator as J;
@@ -115,7 +126,7 @@ impl Binder<'_> {
                     J::FullOuter(constraint) => (JoinType::Full, constraint),
                     _ => return unsupported("this kind of join"),
                 };
-                sources.push(self.source(&join.relation, depth)?);
+                sources.push(self.source(&join.relation, &sources, depth)?);
                 joins.push(Join {
                     kind,
                     constraint: Some(constraint.clone()),
@@ -181,6 +192,13 @@ impl Binder<'_> {
                 if holds_subquery(&condition.expr) {
                     return unsupported("a subquery in ON");
                 }
+                if matches!(scope.sources.get(right).map(|own| &own.kind), Some(SourceKind::Nested(_))) {
+                    if join.kind != JoinType::Inner || padded.get(right) == Some(&true) {
+                        return unsupported("ON of an outer join with nested elements");
+                    }
+                    correlated.push(condition);
+                    continue;
+                }
                 if is_correlated(&condition.expr, &domain) {
                     if join.kind != JoinType::Inner || padded.get(right) == Some(&true) {
                         return unsupported("a column of a query around it in ON of an outer join");
@@ -203,7 +221,11 @@ impl Binder<'_> {
         Ok((before, correlated))
     }
 
-    fn source(&mut self, factor: &ast::TableFactor, depth: usize) -> Result<Source> {
+    /// Binds a source of FROM, which may be the elements of one before it.
+    fn source(&mut self, factor: &ast::TableFactor, before: &[Source], depth: usize) -> Result<Source> {
+        if let Some(elements) = self.nested_factor(factor, before)? {
+            return Ok(elements);
+        }
         let qualifier = format!("t{}", self.next_source);
         self.next_source += 1;
         if self.next_source - self.steps > MAX_SOURCES {
@@ -223,7 +245,8 @@ impl Binder<'_> {
                     ));
                 }
                 let snapshot = self.snapshots.get(&name).ok_or_else(|| SqlError::unknown_field(&name))?;
-                let index = IndexSource::new(name.clone(), Arc::clone(snapshot));
+                let mut index = IndexSource::new(name.clone(), Arc::clone(snapshot));
+                index.list_valued = Arc::clone(&self.list_valued);
                 let name = Some(alias.map_or(name, |alias| alias.name.value.clone()));
                 Ok(Source { qualifier, name, kind: SourceKind::Index(index) })
             }
@@ -247,27 +270,49 @@ impl Binder<'_> {
         domain: Option<LogicalPlan>,
     ) -> Result<(ScanPlan, Vec<Expr>)> {
         let nullable = nullable_sources(&joins);
+        let is_inner = |source: usize| nullable.get(source) == Some(&false);
+        let single = sources.len() == 1 && domain.is_none();
+        let (sources, mut elements) = split_elements(sources, &is_inner)?;
         let (mut pushed, mut left): (Vec<PushedPredicate>, Vec<Expr>) = (Vec::new(), Vec::new());
         pushed.extend(before.into_iter().filter_map(|condition| condition.pushed));
         for condition in conditions {
             // Behind an outer join a condition on the side that it adds nulls to is no condition on its scan.
             match condition.pushed {
-                Some(own) if nullable.get(own.source) == Some(&false) => pushed.push(own),
-                _ => left.push(condition.expr),
+                Some(own) if !is_inner(own.source) => left.push(condition.expr),
+                Some(own) => match elements.iter_mut().find(|(number, _)| *number == own.source) {
+                    // Documents without such an element have no row; of the others each element is tested.
+                    Some((_, nested)) => {
+                        nested.conditions.push(own.truth);
+                        left.push(condition.expr);
+                    }
+                    None => pushed.push(own),
+                },
+                None => left.push(condition.expr),
             }
         }
-        let single = sources.len() == 1 && domain.is_none();
         let mut count = None;
         let mut plans = Vec::with_capacity(sources.len());
         for (number, source) in sources.into_iter().enumerate() {
-            plans.push(match source.kind {
-                SourceKind::Nothing => LogicalPlanBuilder::empty(true).build()?,
+            let Some(source) = source else {
+                plans.push(None);
+                continue;
+            };
+            plans.push(Some(match source.kind {
+                SourceKind::Nested(_) | SourceKind::Nothing => LogicalPlanBuilder::empty(true).build()?,
                 SourceKind::Derived(relation) => {
                     LogicalPlanBuilder::new(relation.plan).alias(source.qualifier)?.build()?
                 }
-                SourceKind::Index(index) => {
+                SourceKind::Index(mut index) => {
+                    let (own, others) = elements.into_iter().partition(|(_, nested)| nested.root == number);
+                    elements = others;
+                    let own: Vec<(usize, NestedSource)> = own;
+                    for (_, nested) in &own {
+                        index.columns.extend(nested.index.columns.iter().cloned());
+                    }
                     let truths = pushed.iter().filter(|own| own.source == number);
-                    let conditions: Vec<Clause> = truths.map(|own| own.truth.clone()).collect();
+                    let mut conditions: Vec<Clause> = truths.map(|own| own.truth.clone()).collect();
+                    index.set_conditions(&conditions)?;
+                    conditions.extend(own.iter().filter_map(|(_, nested)| nested.narrowing()));
                     let (mut plan, counting) = self.table(&source.qualifier, index, conditions)?;
                     if let Some(limit) = self.names.hints().join_limit(number).filter(|_| !joins.is_empty()) {
                         plan = LogicalPlanBuilder::new(plan).limit(0, Some(limit))?.build()?;
@@ -275,9 +320,9 @@ impl Binder<'_> {
                     if single {
                         count = Some(counting);
                     }
-                    plan
+                    unnested(plan, &own, is_inner)?
                 }
-            });
+            }));
         }
         let mut plan = joined(plans, joins)?;
         if let Some(domain) = domain {
@@ -337,6 +382,28 @@ impl Binder<'_> {
     }
 }
 
+/// Takes the sources of elements from the others, which have the columns of these.
+fn split_elements(
+    sources: Vec<Source>,
+    is_inner: impl Fn(usize) -> bool,
+) -> Result<(Vec<Option<Source>>, Vec<(usize, NestedSource)>)> {
+    let (mut plain, mut elements) = (Vec::with_capacity(sources.len()), Vec::new());
+    for (number, source) in sources.into_iter().enumerate() {
+        let SourceKind::Nested(mut nested) = source.kind else {
+            plain.push(Some(source));
+            continue;
+        };
+        // The rows of an outer join would have to be unnested behind it.
+        if !nested.implicit && !is_inner(nested.root) {
+            return unsupported(format!("[{}] of a source to which an outer join adds rows", nested.path));
+        }
+        nested.ordinal(&source.qualifier);
+        plain.push(None);
+        elements.push((number, nested));
+    }
+    Ok((plain, elements))
+}
+
 /// Returns true where a condition on one source, in ON, leaves rows of that source out.
 fn filters(kind: JoinType, right: usize, source: usize) -> bool {
     match kind {
@@ -363,17 +430,18 @@ fn nullable_sources(joins: &[Join]) -> Vec<bool> {
     nullable
 }
 
-/// Joins the plans of sources.
-fn joined(plans: Vec<LogicalPlan>, joins: Vec<Join>) -> Result<LogicalPlan> {
+/// Joins the plans of sources; those of elements have none.
+fn joined(plans: Vec<Option<LogicalPlan>>, joins: Vec<Join>) -> Result<LogicalPlan> {
     let mut plans = plans.into_iter();
     let none = || SqlError::Syntax("the statement has no source".to_owned());
-    let mut member = plans.next().ok_or_else(none)?;
+    let mut member = plans.next().flatten().ok_or_else(none)?;
     let mut whole: Option<LogicalPlan> = None;
     let crossed = |left: Option<LogicalPlan>, right: LogicalPlan| match left {
         None => Ok::<_, SqlError>(right),
         Some(left) => Ok(LogicalPlanBuilder::new(left).cross_join(right)?.build()?),
     };
     for (join, right) in joins.into_iter().zip(plans) {
+        let Some(right) = right else { continue };
         if join.begins {
             whole = Some(crossed(whole, member)?);
             member = right;

@@ -3,7 +3,7 @@
 //!
 //! [`select`] binds a SELECT, [`from`] its sources and conditions, [`output`] its columns, [`statistics`] those of one call; [`select_builder`] makes the plan above them, with
 //! [`grouping`] its groups, and [`grouping_sets`] those of ROLLUP and the like; [`relation`] makes relations of queries: those of WITH, VALUES and set operations; [`subquery`] joins the
-//! subqueries of expressions; [`tables`] finds the indices that a statement names.
+//! subqueries of expressions; [`nested`] binds elements of nested paths; [`tables`] finds the indices that a statement names.
 //! [`expr`] binds expressions ([`comparison`], [`condition`], [`arithmetic`], [`case`]), [`call`] calls of functions, [`window`] those over windows, [`percentile`] one of both, [`collection`] aggregates that keep values, [`relevance`] the
 //! functions that the inverted index answers, [`search_aggregation`] those that only a search does; [`parameter`] finds the types of parameters without values. A [`Bound`] carries beside the expression what the index could answer in its place ([`PushedPredicate`]).
 
@@ -18,7 +18,9 @@ mod frame;
 mod from;
 mod grouping;
 mod grouping_sets;
+mod highlight;
 mod literal;
+mod nested;
 mod operand;
 mod output;
 mod parameter;
@@ -33,7 +35,7 @@ mod subquery;
 mod tables;
 mod window;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
@@ -174,6 +176,8 @@ pub(crate) struct Binder<'a> {
     pub parameters: &'a Parameters,
     /// Types of those without values, as far as their places tell them.
     pub inferred: Vec<Option<SqlType>>,
+    /// Nested fields whose elements hold several values.
+    pub list_valued: Arc<HashSet<String>>,
     /// A condition on every index scan.
     pub filter: Option<&'a serde_json::Value>,
     /// Filter for each index expression, with the values that it takes from other documents; nothing where no row is read.
@@ -225,6 +229,12 @@ pub(crate) struct Scope {
     windows: Vec<ast::NamedWindowDefinition>,
     /// `true` if an alias is being followed.
     following: bool,
+    /// Nested paths whose elements are grouped by `nested`.
+    grouped_paths: Vec<String>,
+    /// The source whose documents, or elements of a nested path, `reverse_nested` groups.
+    reversed: Option<(usize, Option<String>)>,
+    /// `true` while conditions on documents are bound.
+    filters: bool,
     /// Columns of the queries around this one that it names, as the next of these has them.
     outer: Vec<(Expr, Bound)>,
     /// Subqueries that were bound, by their text: an alias may stand for one in several clauses.
@@ -273,6 +283,7 @@ impl<'a> Binder<'a> {
             names,
             parameters,
             inferred: Vec::new(),
+            list_valued: Arc::default(),
             filter: request.filter.as_ref(),
             filters: HashMap::new(),
             now_ms,

@@ -12,7 +12,6 @@ use datafusion::scalar::ScalarValue;
 use millrace_mapping::FieldType;
 
 use super::{Bound, Literal, Scope, literal};
-use crate::source::SourceKind;
 use crate::types::{Resolution, SqlType};
 
 /// A comparison with a literal, in the type of the other side.
@@ -194,10 +193,10 @@ fn rounded(own: &Bound, number: f64, scope: &Scope) -> f64 {
 
 /// Lists the types that a field has in the indices of its source.
 fn field_types<'s>(own: &'s Bound, scope: &'s Scope) -> impl Iterator<Item = &'s FieldType> {
-    let found = own.field.as_ref().and_then(|(source, path)| match &scope.sources.get(*source)?.kind {
-        SourceKind::Index(index) => Some((path, &index.snapshot.indices)),
-        _ => None,
-    });
+    let found = own
+        .field
+        .as_ref()
+        .and_then(|(source, path)| Some((path, &scope.sources.get(*source)?.kind.snapshot()?.indices)));
     let of = |(path, indices): (&'s String, &'s Vec<millrace_matching::table::TableIndex>)| {
         indices.iter().filter_map(|index| index.mapping.field(path)).map(|field| &field.field_type)
     };
@@ -208,9 +207,9 @@ fn field_types<'s>(own: &'s Bound, scope: &'s Scope) -> impl Iterator<Item = &'s
 pub(super) fn normalized(own: &Bound, given: &Bound, scope: &Scope) -> Option<Bound> {
     let (source, path) = own.field.as_ref()?;
     let (Some(Literal::Str(text)), SqlType::Keyword) = (&given.literal, own.ty) else { return None };
-    let SourceKind::Index(index) = &scope.sources.get(*source)?.kind else { return None };
+    let snapshot = scope.sources.get(*source)?.kind.snapshot()?;
     let mut made: Option<String> = None;
-    for index in &index.snapshot.indices {
+    for index in &snapshot.indices {
         let Some(field) = index.mapping.field(path) else { continue };
         let own = match &field.normalizer {
             Some(name) => index.mapping.analyzers().normalize(name, text)?,

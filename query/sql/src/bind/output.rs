@@ -3,6 +3,7 @@
 use sqlparser::ast;
 
 use super::from::table_name;
+use super::nested::wildcard_fields;
 use super::statistics::statistics;
 use super::{Binder, Bound, ExpressionContext, Scope, unsupported};
 use crate::error::{Result, SqlError};
@@ -43,6 +44,15 @@ impl Binder<'_> {
         for (at, item) in select.projection.iter().enumerate() {
             let written = written.get(at).copied().unwrap_or_default();
             match item {
+                ast::SelectItem::UnnamedExpr(expr) | ast::SelectItem::ExprWithAlias { expr, .. }
+                    if wildcard_fields(expr, scope)?.is_some() =>
+                {
+                    for field in wildcard_fields(expr, scope)?.unwrap_or_default() {
+                        let parts = field.split('.').map(ast::Ident::new).collect();
+                        let field_expr = with_argument(expr, ast::Expr::CompoundIdentifier(parts));
+                        items.push(self.item(&field_expr, format!("nested({field})"), None, scope)?);
+                    }
+                }
                 ast::SelectItem::UnnamedExpr(expr) => {
                     let name = shown_name(expr, written, scope);
                     self.add_items(expr, name, None, scope, &mut items)?;
@@ -133,19 +143,30 @@ impl Binder<'_> {
             items.extend(own.map(|(name, bound)| Item { column: out_column(name, &bound), bound }));
             return Ok(());
         }
+        // Elements in FROM stand in the place of the field that holds them.
+        let unnested: Vec<String> = sources.iter().filter_map(|other| other.unnested_path(source)).collect();
+        let of = match sources.get(source) {
+            Some(of) => of,
+            None => return Ok(()),
+        };
         if matches!(of.kind, SourceKind::Nothing) {
             return Err(SqlError::Semantic("[*] needs a FROM".to_owned()));
         }
-        let names = match &of.kind {
+        let shown = |name: &str| match &of.kind {
+            SourceKind::Nested(nested) => format!("{}.{name}", nested.path),
+            _ => name.to_owned(),
+        };
+        let columns = match &of.kind {
             SourceKind::Index(index) if self.flat => source::leaves(&index.snapshot),
             _ => of.column_names(),
         };
-        for name in names {
-            if is_merged(&name) {
+        let names: Vec<(String, String)> = columns.into_iter().map(|name| (shown(&name), name)).collect();
+        for (shown, name) in names {
+            if is_merged(&name) || unmerged && unnested.contains(&name) {
                 continue;
             }
             let Some(bound) = source::column_within(sources, source..source + 1, &name)? else { continue };
-            items.push(Item { column: out_column(name, &bound), bound });
+            items.push(Item { column: out_column(shown, &bound), bound });
         }
         Ok(())
     }
@@ -161,14 +182,30 @@ fn shown_name(expr: &ast::Expr, written: &str, scope: &Scope) -> String {
         ast::Expr::Identifier(ident) => ident.value.clone(),
         ast::Expr::CompoundIdentifier(parts) => {
             let path = parts.iter().map(|part| part.value.as_str()).collect::<Vec<_>>().join(".");
+            // Of elements the name is that of the field.
+            if let Some(path) = scope.sources.iter().find_map(|source| source.element_path(&path)) {
+                return path;
+            }
+            let is_plain = |source: &&source::Source| !matches!(source.kind, SourceKind::Nested(_));
             // Of several sources the name tells which.
-            match scope.sources.len() {
+            match scope.sources.iter().filter(is_plain).count() {
                 1 => source::unqualified(&scope.sources, &path).to_owned(),
                 _ => path,
             }
         }
         _ => written.to_owned(),
     }
+}
+
+/// Returns a call with another argument.
+fn with_argument(call: &ast::Expr, argument: ast::Expr) -> ast::Expr {
+    let mut call = call.clone();
+    if let ast::Expr::Function(call) = &mut call
+        && let ast::FunctionArguments::List(list) = &mut call.args
+    {
+        list.args = vec![ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(argument))];
+    }
+    call
 }
 
 /// Returns the text of the user before an alias.

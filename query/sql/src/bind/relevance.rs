@@ -7,7 +7,7 @@ use sqlparser::ast::{self, BinaryOperator};
 use super::call::{arguments, called};
 use super::{Binder, Bound, Scope, unsupported};
 use crate::error::{Result, SqlError};
-use crate::push::{Clause, PushedPredicate, exact_field};
+use crate::push::{Clause, PushedPredicate};
 use crate::source::SourceKind;
 use crate::types::SqlType;
 
@@ -62,7 +62,6 @@ impl Binder<'_> {
                     _ => return Err(usage(name, "a field and a text")),
                 };
                 let (source, path) = self.searched(field, scope)?;
-                let path = if clause == "wildcard" { exact(source, path, scope) } else { path };
                 let mut body = options_of(name, options)?;
                 let member = if clause == "wildcard" { "value" } else { "query" };
                 let text = string(text).ok_or_else(|| usage(name, "a field and a text"))?;
@@ -115,7 +114,6 @@ impl Binder<'_> {
         let [text] = args.as_slice() else { return Ok(None) };
         let Some(text) = string(text) else { return Ok(None) };
         let (source, path) = self.searched(field, scope)?;
-        let path = if clause == "wildcard" { exact(source, path, scope) } else { path };
         let body = match (form, clause) {
             (RelevanceSignature::Field, "wildcard") => {
                 json!({"wildcard": {path: {"value": crate::push::wildcard(&text, true)}}})
@@ -197,14 +195,6 @@ impl Binder<'_> {
     }
 }
 
-/// The field of whole values that patterns are matched against.
-fn exact(source: usize, path: String, scope: &Scope) -> String {
-    match scope.sources.get(source).map(|source| &source.kind) {
-        Some(SourceKind::Index(index)) => exact_field(&index.snapshot, &path).unwrap_or(path),
-        _ => path,
-    }
-}
-
 /// A condition that the index alone answers.
 fn answered(scope: &mut Scope, source: usize, clause: Clause) -> Result<Bound> {
     // A clause that no search has is refused by now.
@@ -220,7 +210,7 @@ fn usage(name: &str, what: &str) -> SqlError {
 }
 
 /// Reads `name = value`.
-fn option_of(expr: &ast::Expr) -> Option<(String, &ast::Expr)> {
+pub(super) fn option_of(expr: &ast::Expr) -> Option<(String, &ast::Expr)> {
     match expr {
         ast::Expr::BinaryOp { left, op: BinaryOperator::Eq, right } => {
             let name = match left.as_ref() {

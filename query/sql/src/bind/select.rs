@@ -14,8 +14,9 @@ use datafusion::logical_expr::{Expr, LogicalPlan, SortExpr};
 use millrace_matching::table::ScanHandle;
 use sqlparser::ast;
 
-use super::from::{Count, ScanPlan, conjuncts};
+use super::from::{Count, Join, ScanPlan, conjuncts};
 use super::grouping::{AddressBits, rewritten};
+use super::nested::{grouped_paths, ordered_by_element, reversed_group};
 use super::output::{Item, OutColumn};
 use super::relation::Relation;
 use super::select_builder::{Grouping, SelectBuilder};
@@ -179,7 +180,7 @@ impl Binder<'_> {
     }
 
     /// Makes the scope of a SELECT over sources.
-    fn scope(&mut self, sources: Vec<Source>) -> Scope {
+    pub(super) fn scope(&mut self, sources: Vec<Source>) -> Scope {
         self.next_scope += 1;
         Scope { number: self.next_scope, sources, ..Scope::default() }
     }
@@ -198,6 +199,8 @@ impl Binder<'_> {
         let (sources, mut joins) = self.sources(&select.from, depth)?;
         let (aliases, windows) = (aliases(select), select.named_window.clone());
         let mut scope = Scope { aliases, windows, ..self.scope(sources) };
+        scope.grouped_paths = grouped_paths(select, &scope);
+        scope.reversed = reversed_group(select, &scope);
         let (before, correlated) = self.join_conditions(&mut joins, &mut scope)?;
         let mut conditions = self.conditions(select.selection.as_ref(), &mut scope)?;
         conditions.extend(correlated);
@@ -222,6 +225,12 @@ impl Binder<'_> {
         let distinct = is_distinct(select)?;
         if sorts.is_empty() && !aggregated && !distinct {
             sorts = order_of(&scope.sources);
+        }
+        if !aggregated && !distinct {
+            ordered_by_element(&mut sorts, &mut scope.sources);
+        }
+        for source in scope.sources.iter().skip(joins.len() + 1) {
+            joins.push(Join::of_elements(source, &scope.grouped_paths));
         }
         let exprs = expressions(&items, &sorts).chain(&having);
         let exprs = exprs.chain(groups.iter().map(|group| &group.expr));
@@ -389,11 +398,13 @@ impl Binder<'_> {
     /// Binds WHERE, condition by condition.
     fn conditions(&mut self, selection: Option<&ast::Expr>, scope: &mut Scope) -> Result<Vec<Bound>> {
         let mut conditions = Vec::new();
+        scope.filters = true;
         // From the last to the first, as types of parameters are found.
         for condition in selection.map(conjuncts).unwrap_or_default().into_iter().rev() {
             let condition = self.expr(condition, scope, ExpressionContext::Row)?;
             conditions.push(self.truth(condition)?);
         }
+        scope.filters = false;
         conditions.reverse();
         Ok(conditions)
     }

@@ -253,6 +253,9 @@ impl Binder<'_> {
         }
         let bound = match expr {
             E::Exists { subquery, negated } => {
+                if let Some(exists) = self.exists_nested(subquery, scope)? {
+                    return Ok(if *negated { negation(exists) } else { exists });
+                }
                 let planned = self.inner(subquery, scope)?;
                 let exists = Bound::new(self.keep(SubqueryKind::Exists, planned), SqlType::Boolean);
                 if *negated { negation(exists) } else { exists }

@@ -61,10 +61,24 @@ impl TableCollector {
 /// A query whose parts are visited.
 struct OpenQuery {
     address: *const ast::Query,
+    /// Aliases of its sources, of which `alias.path` names elements.
+    aliases: Vec<String>,
     /// Addresses of the queries of its WITH, and their names.
     defined: Vec<(*const ast::Query, String)>,
     /// Those that were visited.
     visible: Vec<(*const ast::Query, String)>,
+}
+
+/// Lists the aliases of the tables in FROM.
+fn source_aliases(body: &ast::SetExpr) -> Vec<String> {
+    let ast::SetExpr::Select(select) = body else { return Vec::new() };
+    let joins = select.from.iter().flat_map(|from| &from.joins).map(|join| &join.relation);
+    let factors = select.from.iter().map(|from| &from.relation).chain(joins);
+    let alias = |factor: &ast::TableFactor| match factor {
+        ast::TableFactor::Table { alias, .. } => alias.as_ref().map(|alias| alias.name.value.clone()),
+        _ => None,
+    };
+    factors.filter_map(alias).collect()
 }
 
 impl Visitor for TableCollector {
@@ -80,7 +94,8 @@ impl Visitor for TableCollector {
                 visible.extend(defined.iter().cloned());
             }
         }
-        self.open.push(OpenQuery { address: std::ptr::from_ref(query), defined, visible });
+        let (address, aliases) = (std::ptr::from_ref(query), source_aliases(&query.body));
+        self.open.push(OpenQuery { address, aliases, defined, visible });
         ControlFlow::Continue(())
     }
 
@@ -97,6 +112,15 @@ impl Visitor for TableCollector {
 
     fn pre_visit_relation(&mut self, relation: &ast::ObjectName) -> ControlFlow<()> {
         let list = table_name(relation);
+        let of_alias = |query: &OpenQuery| {
+            query
+                .aliases
+                .iter()
+                .any(|alias| list.strip_prefix(alias).is_some_and(|rest| rest.starts_with('.')))
+        };
+        if self.open.iter().any(of_alias) {
+            return ControlFlow::Continue(());
+        }
         // Members of a list are sources of their own where one of them is a query of WITH.
         let is_named = list_members(&list).any(|member| self.definition(member).is_some());
         match is_named {
@@ -123,6 +147,7 @@ mod tests {
                 "SELECT a FROM x UNION SELECT b FROM (SELECT b FROM y) AS d ORDER BY (SELECT 1 FROM z)",
                 "x y z",
             ),
+            ("SELECT e.a FROM x AS e, e.b AS p WHERE EXISTS (SELECT * FROM e.c AS q)", "x"),
             ("WITH RECURSIVE c AS (SELECT 1 AS n UNION ALL SELECT n + 1 FROM c) SELECT n FROM c", ""),
         ] {
             let Statement::Query(query, _) = parse(text).unwrap() else { panic!("{text}") };

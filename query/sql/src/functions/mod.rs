@@ -337,17 +337,17 @@ pub(crate) fn to_micros(value: &Bound) -> Result<Expr> {
     Ok(row::call("moment_as_number", eval, true, context, vec![value.single().expr]))
 }
 
-/// Makes moments of numbers.
+/// Makes moments of numbers. Those with a time of day are whole milliseconds, as OpenSearch's averages are.
 pub(crate) fn from_micros(expr: Expr, ty: SqlType) -> Result<Bound> {
     let ty = if matches!(ty, SqlType::Timestamp(_)) { TIMESTAMP } else { ty };
     let context = Context { now: 0, ty };
     let eval: Eval = |args, context| {
-        let number = args.first().map_or(0.0, Val::float).round();
+        let number = args.first().map_or(0.0, Val::float);
+        let millis = || (number / 1e3).trunc() * 1e3;
         Ok(match context.ty {
-            SqlType::Date => Val::Date(number as i32),
-            SqlType::Time => Val::Time(number as i64),
-            // The mean of instants has whole milliseconds, as those of an index.
-            _ => Val::Timestamp(time::nanos_of((number / 1e3).trunc() as i64 * 1_000)),
+            SqlType::Date => Val::Date(number.round() as i32),
+            SqlType::Time => Val::Time(millis() as i64),
+            _ => Val::Timestamp(time::nanos_of(millis() as i64)),
         })
     };
     Ok(Bound::new(row::call("number_as_moment", eval, true, context, vec![expr]), ty))

@@ -149,7 +149,7 @@ fn is_of_columns(column: &SqlColumn) -> bool {
         ColumnSource::Column { ty, .. } => *ty == column.ty,
         _ => false,
     };
-    !column.list && column.sources.iter().all(own)
+    !column.list && column.elements.is_none() && column.sources.iter().all(own)
 }
 
 /// Returns the key by which rows of a column are counted for groups.

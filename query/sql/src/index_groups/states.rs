@@ -227,7 +227,8 @@ mod tests {
         let pool: Arc<dyn MemoryPool> = Arc::new(GreedyMemoryPool::new(1 << 20));
         let memory = MemoryConsumer::new("test").register(&pool);
         let (name, sources) = ("k".to_owned(), Vec::new());
-        let column = SqlColumn { name, ty: SqlType::Keyword, list: false, bits: false, sources };
+        let column =
+            SqlColumn { name, ty: SqlType::Keyword, list: false, bits: false, elements: None, sources };
         let mut counted = ColumnValueCounts::new(&column, &memory);
         let added = (0..100_000).find_map(|number: u32| {
             counted.add(Value::Text(&number.to_string()), 1).err().map(|error| (number, error))

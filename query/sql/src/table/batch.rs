@@ -15,7 +15,10 @@ use roaring::RoaringBitmap;
 use serde_json::Value;
 
 use super::scan::{Output, ScanState};
-use crate::column::ColumnSource;
+use crate::column::{ColumnSource, SqlColumn};
+use crate::elements::{
+    ElementColumn, ElementRows, ElementValue, element_arrays, element_steps, split_by_elements,
+};
 
 /// Columns that a scan reads of one index.
 pub(super) struct ScanColumns {
@@ -27,15 +30,30 @@ pub(super) struct ScanColumns {
     pub(super) metadata: bool,
     /// `true` if numbers of operations are read.
     versions: bool,
+    /// `true` if elements of nested paths are read.
+    pub(super) elements: bool,
     /// Rows for which clauses hold, by number of the clause.
     pub(super) marks: Vec<(usize, RoaringBitmap)>,
+}
+
+impl ScanColumns {
+    /// Returns whether the columns are read with large values beside them: sources, ids, or numbers of operations.
+    pub(super) fn reads_stored(&self) -> bool {
+        self.source || self.metadata
+    }
+
+    /// Returns whether the store is read for more than decoded columns.
+    pub(super) fn blocks(&self) -> bool {
+        self.reads_stored() || self.elements
+    }
 }
 
 impl ScanState {
     /// Returns the columns that are read of an index.
     pub(super) fn wanted(&self, index: usize) -> ScanColumns {
         let (ids, marks) = (Vec::new(), Vec::new());
-        let mut wanted = ScanColumns { ids, source: false, metadata: false, versions: false, marks };
+        let mut wanted =
+            ScanColumns { ids, source: false, metadata: false, versions: false, elements: false, marks };
         for output in &self.outputs {
             let Output::Column(at) = output else { continue };
             match self.columns.get(*at).and_then(|column| column.sources.get(index)) {
@@ -44,6 +62,11 @@ impl ScanState {
                 Some(ColumnSource::Id | ColumnSource::Routing) => wanted.metadata = true,
                 Some(ColumnSource::SeqNo | ColumnSource::PrimaryTerm) => {
                     (wanted.metadata, wanted.versions) = (true, true);
+                }
+                Some(ColumnSource::Highlight(_)) => wanted.source = true,
+                Some(ColumnSource::Elements(own)) => {
+                    wanted.elements = true;
+                    wanted.source |= matches!(own.value, ElementValue::Source(..));
                 }
                 _ => {}
             }
@@ -93,6 +116,7 @@ impl ScanState {
             }
         }
         let mut columns = Vec::with_capacity(self.outputs.len());
+        let mut elements = self.element_arrays(number, segment.index, &rows, &sources)?.into_iter();
         for output in &self.outputs {
             columns.push(match output {
                 Output::Score if scores.is_empty() => new_null_array(&DataType::Float32, count),
@@ -120,6 +144,14 @@ impl ScanState {
                             }
                         }
                         ColumnSource::Source(path) => column.of_sources(path, &sources)?,
+                        ColumnSource::Highlight(own) => {
+                            let rows: Vec<_> = rows.iter().copied().zip(stored.iter().cloned()).collect();
+                            let options = &self.finder.table().options;
+                            own.array(snapshot, segment, &rows, options.now_ms, &options.work)?
+                        }
+                        ColumnSource::Elements(_) => elements.next().ok_or_else(|| {
+                            Error::Execution(format!("the column [{}] was not read", column.name))
+                        })?,
                         ColumnSource::Id => {
                             Arc::new(StringViewArray::from_iter_values(stored.iter().map(|row| &row.id)))
                         }
@@ -143,5 +175,56 @@ impl ScanState {
         }
         let options = RecordBatchOptions::new().with_row_count(Some(count));
         Ok(RecordBatch::try_new_with_options(Arc::clone(&self.schema), columns, &options)?)
+    }
+
+    /// Lists the columns of elements among the outputs, with their places and what an index has them from.
+    fn element_columns(&self, index: usize) -> Vec<(usize, &SqlColumn, &ElementColumn)> {
+        let of_elements = |(place, output): (usize, &Output)| {
+            let Output::Column(at) = output else { return None };
+            let column = self.columns.get(*at)?;
+            match column.sources.get(index)? {
+                ColumnSource::Elements(own) => Some((place, column, own)),
+                _ => None,
+            }
+        };
+        self.outputs.iter().enumerate().filter_map(of_elements).collect()
+    }
+
+    /// Returns how many rows of some of a segment are read at a time, for their elements to be few enough.
+    pub(super) fn element_steps(&self, number: u32, rows: &[u32]) -> Result<Vec<usize>> {
+        let segment = self.finder.table().snapshot.segments.get(number as usize);
+        let Some(segment) = segment else { return Ok(vec![rows.len()]) };
+        let mut paths: Vec<PathId> =
+            self.element_columns(segment.index).into_iter().map(|(_, _, own)| own.path).collect();
+        paths.sort_unstable();
+        paths.dedup();
+        element_steps(segment.reader.as_ref(), &paths, rows)
+    }
+
+    /// Reads the columns of elements among the outputs, in their order.
+    fn element_arrays(
+        &self,
+        segment: u32,
+        index: usize,
+        rows: &[u32],
+        sources: &[Value],
+    ) -> Result<Vec<ArrayRef>> {
+        let columns = self.element_columns(index);
+        if columns.is_empty() {
+            return Ok(Vec::new());
+        }
+        let columns: Vec<_> = columns.into_iter().map(|(_, column, own)| (column, own)).collect();
+        let table = self.finder.table();
+        let (snapshot, options) = (&table.snapshot, &table.options);
+        let of =
+            ElementRows { snapshot, segment, rows, sources, now_ms: options.now_ms, work: &options.work };
+        element_arrays(of, &columns)
+    }
+
+    /// Cuts a batch of a segment where its elements would make too many rows.
+    pub(super) fn split(&self, number: u32, batch: RecordBatch) -> Result<Vec<RecordBatch>> {
+        let segment = self.finder.table().snapshot.segments.get(number as usize);
+        let columns = segment.map(|segment| self.element_columns(segment.index)).unwrap_or_default();
+        if columns.is_empty() { Ok(vec![batch]) } else { split_by_elements(batch, &columns) }
     }
 }

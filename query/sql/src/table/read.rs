@@ -114,7 +114,7 @@ impl ScanState {
         }
         let mut sent = 0;
         if wanted.ids.is_empty() {
-            let step = if wanted.source || wanted.metadata { SOURCE_ROWS } else { BATCH_ROWS };
+            let step = if wanted.reads_stored() { SOURCE_ROWS } else { BATCH_ROWS };
             let mut rows = rows.iter();
             loop {
                 let chunk: Vec<u32> = rows.by_ref().take(step).collect();
@@ -130,7 +130,7 @@ impl ScanState {
         let mut batches = segment.reader.scan(&wanted.ids, (!all).then_some(rows));
         while let Some(batch) = batches.next().await {
             let batch = batch?;
-            let step = if wanted.source || wanted.metadata { SOURCE_ROWS } else { batch.rows.len().max(1) };
+            let step = if wanted.reads_stored() { SOURCE_ROWS } else { batch.rows.len().max(1) };
             let mut at = 0;
             for chunk in batch.rows.chunks(step) {
                 let arrays = batch.columns.iter().map(|array| array.slice(at, chunk.len())).collect();
@@ -177,12 +177,42 @@ impl ScanState {
         scores: &[f32],
         sent: &mut usize,
     ) -> Result<bool> {
+        if wanted.elements {
+            let (shared, of) = (Arc::clone(self), rows.clone());
+            let compute = self.finder.table().compute.clone();
+            let lengths = compute.run(move || shared.element_steps(number, &of)).await?;
+            let mut at = 0;
+            for length in lengths {
+                let some = rows.get(at..at + length).unwrap_or_default().to_vec();
+                let arrays = arrays.iter().map(|array| array.slice(at, length)).collect();
+                at += length;
+                if !self.send_step(out, number, wanted, some, arrays, scores, sent).await? {
+                    return Ok(false);
+                }
+            }
+            return Ok(true);
+        }
+        self.send_step(out, number, wanted, rows, arrays, scores, sent).await
+    }
+
+    /// Sends the outputs of rows whose elements are few enough for one batch.
+    #[allow(clippy::too_many_arguments)]
+    async fn send_step(
+        self: &Arc<Self>,
+        out: &Sender<PlanResult<RecordBatch>>,
+        number: u32,
+        wanted: &Arc<ScanColumns>,
+        rows: Vec<u32>,
+        arrays: Vec<ArrayRef>,
+        scores: &[f32],
+        sent: &mut usize,
+    ) -> Result<bool> {
         if self.finder.table().handle.stop.requested() {
             return Ok(false);
         }
         let own = scores.get(*sent..(*sent + rows.len()).min(scores.len())).unwrap_or_default().to_vec();
         *sent += rows.len();
-        let batch = match wanted.source || wanted.metadata {
+        let batch = match wanted.blocks() {
             true => {
                 let (shared, wanted) = (Arc::clone(self), Arc::clone(wanted));
                 let compute = self.finder.table().compute.clone();
@@ -191,6 +221,11 @@ impl ScanState {
             // Columns come decoded: another change of threads would cost more than what is left.
             false => self.batch(number, wanted, rows, &arrays, own)?,
         };
-        Ok(out.send(Ok(batch)).await.is_ok())
+        for batch in self.split(number, batch)? {
+            if out.send(Ok(batch)).await.is_err() {
+                return Ok(false);
+            }
+        }
+        Ok(true)
     }
 }
