@@ -13,6 +13,7 @@ use millrace_work::error::{Error, Result};
 use serde_json::{Value, json};
 
 use super::push::Clause;
+use super::renderer::render_clause;
 
 /// A column of highlights.
 #[derive(Debug)]
@@ -51,7 +52,7 @@ impl HighlightColumn {
     /// # Errors
     /// Clauses that no search has.
     pub(crate) fn set_conditions(&self, clauses: &[&Clause]) -> Result<()> {
-        let clauses: Vec<Value> = clauses.iter().map(|clause| clause.to_json()).collect();
+        let clauses: Vec<Value> = clauses.iter().map(|clause| render_clause(clause, false)).collect();
         let query = query::parse(&json!({"bool": {"should": clauses}}))?;
         self.query.get_or_init(|| query);
         Ok(())

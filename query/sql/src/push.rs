@@ -457,6 +457,16 @@ pub(crate) fn wildcard(pattern: &str, both: bool) -> String {
     out
 }
 
+/// Finds the exact field of a text, where every index has it.
+pub(crate) fn exact_field(snapshot: &TableSnapshot, path: &str) -> Option<String> {
+    let exact = format!("{path}.keyword");
+    let has = |index: &millrace_matching::table::TableIndex| {
+        index.mapping.field(path).is_some_and(|field| field.field_type.is_text())
+            && index.mapping.field(&exact).is_some_and(|field| field.field_type == FieldType::Keyword)
+    };
+    (!snapshot.indices.is_empty() && snapshot.indices.iter().all(has)).then_some(exact)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

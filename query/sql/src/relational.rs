@@ -19,7 +19,7 @@ use super::bind::{PlannedQuery, Relation};
 use super::error::{Result, SqlError};
 use super::functions::lists;
 use super::shared::Shared;
-use super::source::{self, IndexSource};
+use super::source;
 pub use super::types::SqlType;
 
 /// Beginning of the names of relations that no statement spells out: an identifier of a user holds no such character.
@@ -89,7 +89,7 @@ impl<'b, 'a> RelationPlanner<'b, 'a> {
     /// Lists the top-level fields of an index expression of the statement.
     pub fn top_level_fields(&self, expression: &str) -> Vec<String> {
         let Some(snapshot) = self.snapshot(expression) else { return Vec::new() };
-        IndexSource::new(expression.to_owned(), Arc::clone(snapshot)).top_level()
+        source::top_level(snapshot)
     }
 
     /// Lists the paths of all fields of an index expression, without those below other fields.

@@ -14,6 +14,7 @@ use millrace_mapping::FieldType;
 use millrace_matching::table::{SCORE, TableSnapshot};
 use serde_json::{Map, Value, json};
 
+pub(crate) use self::clauses::clause as render_clause;
 use self::flat_select::FlatSelect;
 use super::bind::OutColumn;
 use super::push::Clause;

@@ -213,7 +213,7 @@ fn element_source(mapping: &Mapping, nested: &str, path: &str) -> Option<(SqlTyp
         if mapping.nested_path(path) != Some(nested) {
             return Some((SqlType::Array, stored()));
         }
-        let ty = SqlType::of_field(&field.field_type);
+        let ty = SqlType::of_field(field);
         if !has_column(field) {
             return Some((ty, stored()));
         }
