@@ -13,7 +13,7 @@ use millrace_data_api::{DataApi, SearchQueryParser, memory_limit};
 use millrace_engine::Engine;
 use millrace_gateway::{
     AuditConfig, AuditWriter, BoundListeners, HttpConfig, Identity, ListenError, ListenerConfig,
-    ListenerContext, NAME, Node, Service,
+    ListenerContext, NAME, Node, OperationConfig, Service,
 };
 use millrace_intelligence::Intelligence;
 use millrace_listen::{Config, Tls, TlsFiles};

@@ -28,6 +28,9 @@ use crate::route::{PathParams, Spec};
 const SHOW_SOURCE: ActionSet =
     ActionSet::new(&[Action::Search, Action::MultiSearch, Action::Sql, Action::DeleteByQuery]);
 
+/// Longest body that a description shares; of a longer one it has a copy of the beginning.
+const SHARED_BYTES: usize = 4 << 10;
+
 /// Longest `X-Opaque-Id` of a task in bytes; the rest of a longer one is left out.
 const MAX_OPAQUE_ID_BYTES: usize = 512;
 
@@ -37,8 +40,9 @@ pub(crate) fn request_task(head: &Parts, route: &Spec, captured: &PathParams, bo
     let description = match (SHOW_SOURCE.contains(route.action), indices) {
         (true, indices) => {
             let whole = TaskDescription::Request { indices: indices.into(), source: body.clone() };
-            // A change may go on for days, and gives its body back meanwhile.
-            if route.reads { whole } else { TaskDescription::text(&whole.to_string()) }
+            // A task may outlive the body's reservation: while an answer is sent, or a deletion goes on for days.
+            let is_small = route.reads && body.len() <= SHARED_BYTES;
+            if is_small { whole } else { TaskDescription::text(&whole.to_string()) }
         }
         (false, "") => TaskDescription::Empty,
         (false, indices) => TaskDescription::text(&format!("indices[{indices}]")),

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, HashMap};
 use std::time::Duration;
 
+use millrace_catalog::access::Action;
 use millrace_gateway::task_json;
 use millrace_mapping::pattern::matches;
 use millrace_runtime::tasks::{CancelOutcome, TaskSnapshot};
@@ -170,11 +171,12 @@ pub(crate) async fn list(api: &Api, request: &mut Request) -> Result<Response, E
     Ok(Response::json(200, grouping.render(api, &tasks, detailed).into()))
 }
 
-/// Waits until the tasks of now that fit have ended, but for the waiting one.
+/// Waits until the tasks of now that fit have ended, but for listings.
 async fn wait_for_all(api: &Api, filter: &TaskFilter, timeout: Duration) {
-    let own = api.session.task().map(|task| task.id());
+    // Two listings that wait for each other would never end.
+    let is_listing = |task: &TaskSnapshot| task.action == Action::Tasks.name();
     let waited = async {
-        for task in filter.list(api).into_iter().filter(|task| Some(task.id) != own) {
+        for task in filter.list(api).into_iter().filter(|task| !is_listing(task)) {
             if let Some(task) = api.session.tasks().get(task.id) {
                 task.ended().await;
             }
