@@ -272,7 +272,7 @@ impl Binder<'_> {
         let nullable = nullable_sources(&joins);
         let is_inner = |source: usize| nullable.get(source) == Some(&false);
         let single = sources.len() == 1 && domain.is_none();
-        let (sources, mut elements) = split_elements(sources, &is_inner)?;
+        let (sources, mut elements) = split_elements(sources, is_inner)?;
         let (mut pushed, mut left): (Vec<PushedPredicate>, Vec<Expr>) = (Vec::new(), Vec::new());
         pushed.extend(before.into_iter().filter_map(|condition| condition.pushed));
         for condition in conditions {
@@ -305,7 +305,7 @@ impl Binder<'_> {
                 SourceKind::Index(mut index) => {
                     let (own, others) = elements.into_iter().partition(|(_, nested)| nested.root == number);
                     elements = others;
-                    let own: Vec<(usize, NestedSource)> = own;
+                    let own: NumberedElements = own;
                     for (_, nested) in &own {
                         index.columns.extend(nested.index.columns.iter().cloned());
                     }
@@ -382,11 +382,14 @@ impl Binder<'_> {
     }
 }
 
+/// Sources of elements, with their places in FROM.
+type NumberedElements = Vec<(usize, NestedSource)>;
+
 /// Takes the sources of elements from the others, which have the columns of these.
 fn split_elements(
     sources: Vec<Source>,
     is_inner: impl Fn(usize) -> bool,
-) -> Result<(Vec<Option<Source>>, Vec<(usize, NestedSource)>)> {
+) -> Result<(Vec<Option<Source>>, NumberedElements)> {
     let (mut plain, mut elements) = (Vec::with_capacity(sources.len()), Vec::new());
     for (number, source) in sources.into_iter().enumerate() {
         let SourceKind::Nested(mut nested) = source.kind else {
