@@ -100,7 +100,7 @@ impl<'b, 'a> RelationPlanner<'b, 'a> {
             let leaves = index.mapping.fields().map(|field| field.path.as_ref());
             for path in leaves.chain(index.mapping.aliases().map(|(path, _)| path)) {
                 let parent = path.rsplit_once('.').map(|(parent, _)| parent);
-                if !parent.is_some_and(|parent| index.mapping.field(parent).is_some()) {
+                if parent.is_none_or(|parent| index.mapping.field(parent).is_none()) {
                     paths.push(path.to_owned());
                 }
             }

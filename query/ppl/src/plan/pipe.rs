@@ -347,7 +347,7 @@ impl Pipe {
     ) -> Result<()> {
         let columns = self.columns(planner)?;
         let below = |own: &str| own.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
-        columns.retain(|column| column.name != name && !(below(&column.name) && !column.visible));
+        columns.retain(|column| column.name != name && (column.visible || !below(&column.name)));
         columns.push(PipeColumn::new(name, expr));
         match columns.len() > MAX_COLUMNS {
             true => Err(SqlError::TooLarge(format!("the pipeline has more than {MAX_COLUMNS} columns"))),

@@ -106,8 +106,8 @@ pub(super) fn united(mut parts: Vec<Pipe>, planner: &mut Planner<'_, '_, '_>) ->
         super::join::numbered(&mut part, &row_name, planner)?;
         let relation = part.into_whole_relation(planner.sql)?;
         let table = planner.sql.define(relation);
-        let items = typed.iter().map(|(name, _)| {
-            let expr = if own.contains(name) { syntax::column(name) } else { syntax::null() };
+        let items = typed.iter().map(|(name, ty)| {
+            let expr = if own.contains(name) { syntax::column(name) } else { missing(*ty, &row_name) };
             (name.as_str(), expr)
         });
         let items = items.chain([
@@ -132,6 +132,30 @@ pub(super) fn united(mut parts: Vec<Pipe>, planner: &mut Planner<'_, '_, '_>) ->
     pipe.hide(&part_name);
     pipe.hide(&row_name);
     Ok(pipe)
+}
+
+/// Makes the null of a column that a part does not have. It reads the number of the row: a condition on a constant would come down
+/// below an aggregation without groups, which has a row of nothing, too.
+fn missing(ty: SqlType, row_name: &str) -> ast::Expr {
+    let name = match ty {
+        SqlType::Byte => "TINYINT",
+        SqlType::Short => "SMALLINT",
+        SqlType::Integer => "INT",
+        SqlType::Long => "BIGINT",
+        SqlType::Float => "FLOAT",
+        SqlType::Double => "DOUBLE",
+        SqlType::Boolean => "BOOLEAN",
+        SqlType::Date => "DATE",
+        SqlType::Time => "TIME",
+        SqlType::Ip => "IP",
+        ty if ty.is_temporal() => "TIMESTAMP",
+        ty if ty.is_string() => "STRING",
+        _ => return syntax::null(),
+    };
+    let name = ast::ObjectName::from(vec![ast::Ident::new(name)]);
+    let null = syntax::cast(syntax::null(), ast::DataType::Custom(name, Vec::new()));
+    let never = syntax::binary(syntax::column(row_name), ast::BinaryOperator::Lt, syntax::number(0));
+    syntax::case(vec![(never, null.clone())], Some(null))
 }
 
 /// Returns whether columns of two types become one.

@@ -263,7 +263,7 @@ fn minutes(text: &str) -> Option<f64> {
     match text.split_once(':') {
         Some((minutes, seconds)) => {
             let (minutes, seconds) = (parsed(minutes)?, parsed(seconds)?);
-            (0.0..60.0).contains(&seconds).then(|| minutes * 60.0 + seconds)
+            (0.0..60.0).contains(&seconds).then_some(minutes * 60.0 + seconds)
         }
         None => parsed(text),
     }
@@ -279,7 +279,7 @@ fn duration(text: &str) -> Option<f64> {
     let [hours, minutes, seconds] = parts.as_slice() else { return parsed(text) };
     let (hours, minutes, seconds) = (parsed(hours)?, parsed(minutes)?, parsed(seconds)?);
     let fits = hours < 24.0 && minutes < 60.0 && seconds < 60.0;
-    fits.then(|| days * 86_400.0 + hours * 3_600.0 + minutes * 60.0 + seconds)
+    fits.then_some(days * 86_400.0 + hours * 3_600.0 + minutes * 60.0 + seconds)
 }
 
 fn at_seconds(seconds: f64) -> Option<NaiveDateTime> {
