@@ -297,7 +297,7 @@ async fn the_search_that_is_shown_has_the_rows_of_the_statement() {
         "SELECT tags, COUNT(*) FROM people WHERE tags IS NOT NULL GROUP BY tags",
         "SELECT city, COUNT(*) AS n FROM people WHERE city IS NOT NULL GROUP BY city HAVING n > 1 AND MAX(age) < 60",
         "SELECT city, AVG(age) AS a FROM people WHERE city IS NOT NULL GROUP BY city ORDER BY a DESC LIMIT 1, 1",
-        "SELECT DISTINCT active FROM people WHERE active IS NOT NULL",
+        "SELECT DISTINCT city FROM people WHERE city IS NOT NULL",
         "SELECT name FROM people WHERE name IS NOT NULL AND age > 0 GROUP BY name",
     ] {
         for filter in [None, Some(&filter)] {

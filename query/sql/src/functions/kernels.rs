@@ -309,7 +309,7 @@ mod tests {
                 for row in 0..ROWS {
                     let given: Vec<Val<'_>> = columns
                         .iter()
-                        .map(|column| column[row].clone().map_or(Val::Null, |text| Val::str(text)))
+                        .map(|column| column[row].clone().map_or(Val::Null, Val::str))
                         .collect();
                     let expected = match given.contains(&Val::Null) {
                         true => Val::Null,
