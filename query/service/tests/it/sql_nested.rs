@@ -6,9 +6,8 @@ use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
 use crate::delete_by_query::{rights, session};
-use crate::fixture::Store;
+use crate::fixture::{Store, physical_plan};
 use crate::sql::answers_cases;
-use crate::sql_bounds::explained;
 
 /// Makes an index `staff` with two nested paths, one of which holds another, and an index without them. Its documents are in
 /// memory, or in several segments on disk, one of which has lost a document.
@@ -109,7 +108,7 @@ async fn conditions_on_elements_reach_the_index() {
         "SELECT name FROM staff e WHERE EXISTS (SELECT * FROM e.jobs p WHERE p.year > 2000)",
         "SELECT name FROM staff e WHERE NOT EXISTS (SELECT * FROM e.jobs p WHERE p.title LIKE 'gu%')",
     ] {
-        let plan = explained(&store, query).await;
+        let plan = physical_plan(&store, query).await;
         assert!(plan.contains("nested(jobs"), "{query}: {plan}");
     }
 }
