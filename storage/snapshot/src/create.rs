@@ -29,6 +29,8 @@ use crate::service::{RunningSnapshot, SnapshotKey, SnapshotService};
 
 /// Indices, and segments of one, that are uploaded at once.
 const AT_ONCE: usize = 4;
+/// Indices whose uploads are set up at a time: each takes some kilobytes.
+const PENDING: usize = 256;
 /// Bytes that are hashed at a time.
 const HASHED_BYTES: usize = 32 << 20;
 /// Bytes of the member `metadata`, at most.
@@ -225,16 +227,17 @@ impl CreateJob {
             added_bytes: AtomicU64::new(0),
         };
         upload.learn_digests(&capture).await?;
-        let uploads: Vec<_> = capture.indices.iter().map(|index| upload.store_index(index)).collect();
-        let mut stored = stream::iter(uploads).buffered(AT_ONCE);
         let (mut indices, mut failures) = (Vec::new(), Vec::new());
-        while let Some(index) = stored.try_next().await? {
-            match index {
-                Ok(summary) => indices.push(summary),
-                Err(failed) => failures.extend(failed),
+        for some in capture.indices.chunks(PENDING) {
+            let uploads: Vec<_> = some.iter().map(|index| upload.store_index(index)).collect();
+            let mut stored = stream::iter(uploads).buffered(AT_ONCE);
+            while let Some(index) = stored.try_next().await? {
+                match index {
+                    Ok(summary) => indices.push(summary),
+                    Err(failed) => failures.extend(failed),
+                }
             }
         }
-        drop(stored);
         if !failures.is_empty() && !self.request.partial {
             let reasons: Vec<String> = failures
                 .iter()
