@@ -128,6 +128,13 @@ fn column(name: &str, number: bool) -> OutColumn {
 pub(crate) fn columns(session: &Session, cluster: &str, pattern: &str, of: Option<&str>) -> Result<Listing> {
     let mut rows = Vec::new();
     for (name, index) in named_indices(session, pattern)? {
+        if let Err(error) = index.check_supported() {
+            // Of a pattern, the other indices are described.
+            if name == pattern {
+                return Err(Error::from(error).into());
+            }
+            continue;
+        }
         let mapping = session.mapping(&index);
         for (place, field) in mapping.fields().enumerate() {
             if !of.is_none_or(|of| like(of, &field.path)) {

@@ -1,6 +1,6 @@
 //! The task that follows the change feed: frames are gathered for a moment, evaluated on a compute thread, and what rules raise is
-//! committed before the next ones are. The task owns the state of rules, and lends it to changes and backfills between two frames
-//! ([`crate::state_owner`]).
+//! committed before the next ones are. The task owns the state of rules, and lends it to changes and backfills between two frames,
+//! and during pauses, reads and the storing of state ([`crate::state_owner`]).
 //!
 //! While that cannot be written nothing is evaluated: the lease holds the log, and after that a gap is told. A position
 //! without alerts is stored now and then, never because of a frame of rules' own, which match nothing. Without rules

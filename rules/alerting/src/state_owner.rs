@@ -1,6 +1,7 @@
 //! One owner of the rules in memory: the runner has them, and lends them to one borrower at a time.
 //!
-//! - [`StateOwner`]: the state; the runner works on it, and lends it between two steps and during each wait
+//! - [`StateOwner`]: the state; the runner works on it, and lends it between two steps, and during pauses, reads
+//!   and the storing of state
 //! - [`StateBorrower`]: asks for the state, from any task
 //! - [`StateLease`]: the state while it is lent; it goes back when the lease is dropped
 //!
@@ -183,7 +184,7 @@ impl<S: Default> StateOwner<S> {
 
     /// Lends the state to those who wait for it now, one after another. Those who come meanwhile wait for the next time.
     pub(crate) async fn lend_queued(&mut self) {
-        while self.deferred.len() < MAX_DEFERRED
+        while self.has_room()
             && let Some(Some(request)) = self.mailbox.receive().now_or_never()
         {
             self.deferred.push_back(request);
@@ -200,7 +201,7 @@ impl<S: Default> StateOwner<S> {
         let mut work = pin!(work);
         loop {
             let Some(mut returned) = self.lend_next() else {
-                let has_room = self.deferred.len() < MAX_DEFERRED;
+                let has_room = self.has_room();
                 tokio::select! {
                     output = &mut work => return output,
                     Some(request) = self.mailbox.receive(), if has_room => self.deferred.push_back(request),
@@ -215,6 +216,14 @@ impl<S: Default> StateOwner<S> {
                 state = &mut returned => self.state = state.unwrap_or_default(),
             }
         }
+    }
+
+    /// Checks whether one more request can be deferred. At the bound it drops the requests whose borrowers have gone away.
+    fn has_room(&mut self) -> bool {
+        if self.deferred.len() >= MAX_DEFERRED {
+            self.deferred.retain(|request| !request.reply.is_closed());
+        }
+        self.deferred.len() < MAX_DEFERRED
     }
 
     /// Lends the state to the first who can be lent it; returns the way it comes back.
@@ -241,6 +250,7 @@ impl<S: Default> StateOwner<S> {
 mod tests {
     use std::time::Duration;
 
+    use futures::future::join_all;
     use tokio::time::{sleep, timeout};
 
     use super::*;
@@ -297,6 +307,21 @@ mod tests {
         let done = timeout(10 * SECOND, owner.lend_during(work)).await.unwrap();
         assert_eq!((done, owner.state), ("done", 7));
         borrowed.await.unwrap();
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn abandoned_changes_leave_room_for_other_requests() {
+        let (borrower, mut owner) = owner();
+        owner.state = 1;
+        for _ in 0..MAX_DEFERRED / MAILBOX_CAPACITY {
+            let change = || timeout(SECOND, borrower.lease_for_change());
+            let changes = join_all((0..MAILBOX_CAPACITY).map(|_| change()));
+            let (changes, ()) = tokio::join!(changes, owner.lend_during(sleep(2 * SECOND)));
+            assert!(changes.iter().all(|change| change.is_err()));
+        }
+        let read = async { timeout(SECOND, borrower.lease()).await.map(|lease| *lease.unwrap()) };
+        let (read, ()) = tokio::join!(read, owner.lend_during(sleep(2 * SECOND)));
+        assert_eq!(read, Ok(1));
     }
 
     #[tokio::test(start_paused = true)]

@@ -174,6 +174,9 @@ async fn run<H: EventHandler>(
         }
         // Those that are there already are handled before due work is looked for again; later ones do not hold it up.
         for _ in 0..mailbox.messages.len() {
+            if *stopped.borrow() {
+                break;
+            }
             let Ok(message) = mailbox.messages.try_recv() else { break };
             handler.handle(message).await;
         }
@@ -295,6 +298,18 @@ mod tests {
         drop(running);
         tokio::time::sleep(EVERY * 2).await;
         assert!(log.lock().is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_drain_waits_for_one_message_and_not_for_the_mailbox() {
+        let (running, sender, log) = start(8);
+        for _ in 0..3 {
+            assert!(send(&sender, Message::Slow(Duration::from_secs(5))).await);
+        }
+        // The second one is handled, and the third one is in the mailbox.
+        tokio::time::sleep(Duration::from_secs(6)).await;
+        running.drain().await.unwrap();
+        assert_eq!(*log.lock(), ["slow 5", "slow 5", "drained"]);
     }
 
     #[tokio::test(start_paused = true)]

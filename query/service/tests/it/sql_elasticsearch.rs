@@ -1,8 +1,13 @@
 //! `_sql`: statements in the dialect of Elasticsearch, their pages, and statements about metadata.
 
+use std::sync::Arc;
+
 use millrace_catalog::access::Action;
-use millrace_engine::Session;
-use millrace_query::{Config, Error, Outcome, OutcomeBody, TextPage};
+use millrace_catalog::{Catalog, Commit, MemoryCatalog};
+use millrace_engine::{Engine, Session};
+use millrace_query::{Config, Error, Outcome, OutcomeBody, SearchService, TextPage};
+use millrace_runtime::SystemClock;
+use millrace_runtime::disk::SimulatedDisk;
 use serde_json::{Value, json};
 
 use crate::delete_by_query::{rights, session};
@@ -219,6 +224,52 @@ async fn metadata_lists_tables_columns_and_functions() {
     let refused =
         ask_as(&store, &reader, &[], json!({"query": "SELECT n FROM \"my-logs\""})).await.unwrap_err();
     assert_eq!(refused.status(), 403);
+}
+
+#[tokio::test]
+async fn metadata_of_an_unsupported_index_are_refused_by_its_name_and_left_out_of_patterns() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = SimulatedDisk::new(1);
+    let catalog = Arc::new(MemoryCatalog::new(disk.clone()));
+    let open = async || loop {
+        let config =
+            millrace_engine::Config { data_dir: dir.path().to_owned(), ..millrace_engine::Config::default() };
+        let shared: Arc<dyn Catalog> = Arc::clone(&catalog) as _;
+        match Engine::open_with(config, Arc::new(SystemClock), Arc::new(disk.clone()), shared).await {
+            Err(millrace_runtime::Error::Locked(_)) => tokio::task::yield_now().await,
+            opened => return opened.unwrap(),
+        }
+    };
+    let engine = open().await;
+    let body = json!({"mappings": {"properties": {"n": {"type": "long"}}}});
+    for name in ["logs-a", "logs-b"] {
+        let create = session_of(&engine, "ann");
+        create.change(|metadata| metadata.create_index(name, &body, 0, uuid::Uuid::new_v4())).await.unwrap();
+    }
+    let index = engine.index("logs-a").unwrap();
+    let mut encoded: Value = serde_json::from_slice(&index.mapping().encode()).unwrap();
+    encoded["mapping"]["properties"]["n"]["type"] = json!("of_a_later_version");
+    let mappings = vec![(index.meta().uuid, serde_json::to_vec(&encoded).unwrap())];
+    engine.shutdown().await.unwrap();
+    drop((index, engine));
+    catalog.commit(&Commit { mappings, ..Commit::default() }).await.unwrap();
+    let engine = open().await;
+    let (service, session) =
+        (SearchService::new(Arc::clone(&engine), Config::default()), session_of(&engine, "ann"));
+    let elasticsearch = async |query: &str| {
+        let answer = service.elasticsearch_sql(&session, Vec::new(), Some(json!({"query": query}))).await;
+        answer.map(|outcome| value(outcome)["rows"].clone()).map_err(|error| error.to_string())
+    };
+    let refused = elasticsearch("DESCRIBE \"logs-a\"").await.unwrap_err();
+    assert!(refused.contains("of_a_later_version"), "{refused}");
+    assert_eq!(elasticsearch("DESCRIBE LIKE 'logs%'").await, Ok(json!([["n", "BIGINT", "long"]])));
+    let sql = async |query: &str| service.sql(&session, Vec::new(), Some(json!({"query": query}))).await;
+    let refused = sql("DESCRIBE TABLES LIKE logs-a").await;
+    assert_ne!(refused.status, 200);
+    let refused = value(refused).to_string();
+    assert!(refused.contains("of_a_later_version"), "{refused}");
+    let listed = value(sql("DESCRIBE TABLES LIKE logs%").await);
+    assert_eq!((&listed["total"], &listed["datarows"][0][2]), (&json!(1), &json!("logs-b")), "{listed}");
 }
 
 #[tokio::test]

@@ -6,7 +6,9 @@ use std::collections::btree_map::Entry;
 use millrace_catalog::metadata::IndicesOptions;
 use millrace_engine::Session;
 use millrace_mapping::FieldType;
+use millrace_mapping::pattern::is_wildcard;
 use millrace_target::target;
+use millrace_work::error::Error;
 
 use super::{Cell, Listing, column, like, listing};
 use crate::bind::OutColumn;
@@ -198,7 +200,15 @@ fn fields(session: &Session, expression: &str) -> Result<Vec<Vec<Cell>>> {
         }
         Entry::Occupied(_) => {}
     };
+    let is_pattern = is_wildcard(expression) || matches!(expression, "" | "_all");
     for index in target::resolve(session, expression, &IndicesOptions::open_only())? {
+        if let Err(error) = index.check_supported() {
+            // Of a pattern, the other indices are described.
+            if is_pattern {
+                continue;
+            }
+            return Err(Error::from(error).into());
+        }
         let mapping = session.mapping(&index);
         let mut objects: BTreeMap<&str, (&str, &str)> = BTreeMap::new();
         for field in mapping.fields() {

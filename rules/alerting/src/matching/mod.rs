@@ -4,7 +4,7 @@
 //! events for nothing but the documents that some rule matches. The runner asks it of what arrives, replay of what is stored.
 //! All of it blocks: it is called on compute threads.
 //!
-//! - [`targets`]: which indices a rule watches, with the rights that its owner has now
+//! - [`targets`]: which indices a rule watches, with the rights that its owner has now; no index whose mapping this version refuses
 //! - [`compiled`]: the filters of an index, compiled anew only where they may mean something else
 //! - [`filter_cache`]: which filters of indices are kept
 //! - [`stored`]: which stored documents rules may match, by the index

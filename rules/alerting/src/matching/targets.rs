@@ -6,7 +6,7 @@ use std::sync::Arc;
 use millrace_accounts::Accounts;
 use millrace_catalog::access::{Action, Principal};
 use millrace_catalog::metadata::{IndexMeta, IndicesOptions, Metadata};
-use millrace_engine::{Engine, Session};
+use millrace_engine::{Engine, Index, Session};
 use millrace_query::Error as QueryError;
 use millrace_query::filters::{Filter, IndexView};
 use millrace_rules::definition::Definition;
@@ -30,7 +30,7 @@ pub(super) struct Targets {
     metadata: Option<Arc<Metadata>>,
     owners: Arc<Owners>,
     indices: HashMap<Uuid, (Arc<str>, Vec<Arc<MatchRequest>>)>,
-    /// Why rules are asked of nothing.
+    /// Why rules are not asked of all indices of their patterns.
     problems: BTreeMap<String, String>,
 }
 
@@ -70,7 +70,7 @@ impl Targets {
         &self.owners
     }
 
-    /// Lists rules that are asked of nothing, with the reason.
+    /// Lists rules that are not asked of all indices of their patterns, with the first reason.
     pub(super) fn problems(&self) -> impl Iterator<Item = (&str, &str)> {
         self.problems.iter().map(|(rule, reason)| (rule.as_str(), reason.as_str()))
     }
@@ -99,7 +99,7 @@ impl Targets {
         for rule in rules.values() {
             by_target.entry((&rule.owner, &rule.expression)).or_default().push(rule);
         }
-        let mut problems = BTreeMap::new();
+        let mut problems: BTreeMap<String, String> = BTreeMap::new();
         self.indices.clear();
         for ((owner, expression), rules) in by_target {
             let principal = self.owners.get(owner).and_then(Option::as_ref);
@@ -112,6 +112,13 @@ impl Targets {
                     for meta in found {
                         let is_alerts = &*meta.name == indices::ALERT;
                         let watching = rules.iter().filter(|rule| rule.allow_alerts || !is_alerts);
+                        // Filters over an empty mapping match nothing, or the wrong documents.
+                        if let Some(reason) = unsupported_reason(&self.engine, &meta) {
+                            for rule in watching {
+                                problems.entry(rule.id.clone()).or_insert_with(|| reason.clone());
+                            }
+                            continue;
+                        }
                         let (_, of_index) = self
                             .indices
                             .entry(meta.uuid)
@@ -151,6 +158,13 @@ fn watched(
     let mut found = session.metadata().resolve(expression, &OPTIONS, engine.clock().now_ms())?;
     found.retain(|meta| !indices::is_never_fed(&meta.name));
     Ok(found)
+}
+
+/// Returns the reason not to watch an index: this version does not accept its mapping. `None`: rules watch it.
+fn unsupported_reason(engine: &Engine, meta: &IndexMeta) -> Option<String> {
+    let index = engine.index(&meta.name).ok().filter(|index| index.meta().uuid == meta.uuid)?;
+    let error = index.check_supported().err()?;
+    Some(format!("index [{}] is not watched: {error}", meta.name))
 }
 
 /// Reads a rule that an owner writes, and checks it, on a compute thread: its filter is compiled for the indices of its patterns,
@@ -196,7 +210,7 @@ fn check(engine: &Arc<Engine>, owner: &Principal, definition: &Definition) -> Re
     let expression = definition.index.join(",");
     let mut first: Option<QueryError> = None;
     for meta in watched(engine, owner, &expression)? {
-        let Ok(index) = engine.index(&meta.name) else { continue };
+        let Some(index) = supported_index(engine, &meta) else { continue };
         let access = owner.privileges().on(&meta.name);
         let view = IndexView::new(index.meta(), index.mapping(), &access)?;
         match compiled(definition, &Arc::new(view)) {
@@ -211,7 +225,7 @@ fn check(engine: &Arc<Engine>, owner: &Principal, definition: &Definition) -> Re
     }
     // Nothing is there to be asked: what any index would refuse is refused now.
     let metadata = engine.metadata();
-    let Some(any) = metadata.indices().next().and_then(|meta| engine.index(&meta.name).ok()) else {
+    let Some(any) = metadata.indices().find_map(|meta| supported_index(engine, meta)) else {
         return Ok(());
     };
     match compiled(definition, &Arc::new(IndexView::whole(any.meta(), any.mapping()))) {
@@ -219,6 +233,11 @@ fn check(engine: &Arc<Engine>, owner: &Principal, definition: &Definition) -> Re
         Ok(()) | Err(QueryError::QueryShard { .. } | QueryError::Exception { .. }) => Ok(()),
         Err(error) => Err(Error::Filter(error)),
     }
+}
+
+/// Returns an index whose mapping this version accepts.
+fn supported_index(engine: &Engine, meta: &IndexMeta) -> Option<Arc<Index>> {
+    engine.index(&meta.name).ok().filter(|index| index.check_supported().is_ok())
 }
 
 /// Compiles the filters of a rule, to see whether they can be asked.

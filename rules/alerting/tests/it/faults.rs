@@ -4,13 +4,12 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_catalog::MemoryCatalog;
 use millrace_catalog::access::Principal;
 use millrace_catalog::metadata::{IndicesOptions, Metadata};
+use millrace_catalog::{Catalog, Commit, MemoryCatalog};
 use millrace_engine::{Action, Config, Engine, RefreshPolicy, WriteOp};
-use millrace_runtime::Instant;
-use millrace_runtime::SystemClock;
 use millrace_runtime::disk::SimulatedDisk;
+use millrace_runtime::{Error, Instant, SystemClock};
 use serde_json::{Value, json};
 
 use crate::fixture::{Server, document, errors, open_engine, until};
@@ -386,6 +385,49 @@ async fn a_rule_that_cannot_be_compiled_any_more_is_told() {
         server.documents("alert_error").await.into_values().find(|told| told["rule_id"] == json!(id))
     };
     until(written).await;
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_unsupported_index_is_told_and_holds_up_no_rule_that_watches_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk = SimulatedDisk::new(1);
+    let catalog = Arc::new(MemoryCatalog::new(disk.clone()));
+    let open = async || loop {
+        let config = Config { data_dir: dir.path().to_owned(), ..Config::default() };
+        let shared: Arc<dyn Catalog> = Arc::clone(&catalog) as _;
+        match Engine::open_with(config, Arc::new(SystemClock), Arc::new(disk.clone()), shared).await {
+            Err(Error::Locked(_)) => tokio::task::yield_now().await,
+            opened => return Server::over(opened.unwrap()).await,
+        }
+    };
+    let event = |index: &str, id: &str| document(index, id, json!({"level": "error"}));
+    let server = open().await;
+    let id = server.save(errors("errors")).await.id;
+    server.write(vec![event("logs-a", "1"), event("logs-b", "2")]).await;
+    assert_eq!(server.settled_triggers().await, ["1", "2"]);
+    // Only the next start evaluates these.
+    server.alerting.stop().await;
+    server.write(vec![event("logs-a", "3"), event("logs-b", "4")]).await;
+    let index = server.engine.index("logs-a").unwrap();
+    let mut encoded: Value = serde_json::from_slice(&index.mapping().encode()).unwrap();
+    encoded["mapping"]["properties"]["level"]["type"] = json!("of_a_later_version");
+    let mappings = vec![(index.meta().uuid, serde_json::to_vec(&encoded).unwrap())];
+    server.engine.shutdown().await.unwrap();
+    drop((index, server));
+    catalog.commit(&Commit { mappings, ..Commit::default() }).await.unwrap();
+    let server = open().await;
+    server.alerting.change_from(&server.admin(), errors("late"), 0).await.unwrap();
+    assert_eq!(server.settled_triggers().await, ["1", "2", "2", "4", "4"]);
+    let error = server.shown(&id)["error"].as_str().unwrap().to_owned();
+    assert!(
+        error.starts_with("index [logs-a] is not watched: ") && error.contains("later_version"),
+        "{error}"
+    );
+    let told = async || {
+        server.documents("alert_error").await.into_values().find(|told| told["rule_id"] == json!(id))
+    };
+    until(told).await;
     server.stop().await;
 }
 

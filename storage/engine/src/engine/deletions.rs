@@ -168,7 +168,8 @@ impl Inner {
     /// Puts a shard in use again if its files are right now; whether it needs no other attempt.
     async fn restore(self: &Arc<Self>, damaged: &mut DamagedShard) -> Result<bool> {
         let DamagedShard { index, shard, segments, loaded } = damaged;
-        if shard.read().closed() {
+        // No file makes a refused mapping right: the shard stays out of use, and its part of the log stays.
+        if shard.read().closed() || index.unsupported().is_some() {
             return Ok(true);
         }
         if !*loaded {

@@ -21,6 +21,7 @@ use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::super::{Action, Engine, RefreshPolicy, WriteOp, recovery};
+use super::unsupported::log_mapping;
 use crate::{Config, NodeFault, Session, ShardFault};
 
 /// Ids of documents.
@@ -310,6 +311,35 @@ async fn a_wrong_answer_at_the_start_puts_a_shard_out_of_use_until_it_is_right()
     let before = searched(&engine).await;
     machine.kill(engine);
     assert_eq!(searched(&*machine.open().await).await, before);
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_damaged_shard_of_an_unsupported_index_stays_out_of_use_and_keeps_its_log() {
+    let mut machine = Machine::new(3);
+    let engine = machine.open().await;
+    create(&engine, "a").await.unwrap();
+    write(&engine, (0..40).map(|id| put(id, id)).collect()).await;
+    flush(&engine).await.unwrap();
+    write(&engine, (0..5).map(delete).collect()).await;
+    flush(&engine).await.unwrap();
+    // Only the log has these.
+    write(&engine, vec![put(9, 99)]).await;
+    let frame = log_mapping(&engine, "a").await;
+    machine.kill(engine);
+    machine.store.hide(Some(".roaring"));
+    let engine = machine.open().await;
+    let faults = || engine.index("a").unwrap().faults();
+    assert_eq!(faults(), [Some(ShardFault::Unsupported)]);
+    machine.store.hide(None);
+    engine.inner.restore_damaged_soon();
+    // The attempt has the lock until it ends.
+    assert!(engine.inner.damaged.lock().await.is_empty());
+    assert_eq!(faults(), [Some(ShardFault::Unsupported)]);
+    engine.inner.cut_log().await.unwrap();
+    assert!(engine.inner.wal().unwrap().first_frame() < frame);
+    machine.kill(engine);
+    let engine = machine.open().await;
+    assert_eq!(engine.index("a").unwrap().faults(), [Some(ShardFault::Unsupported)]);
 }
 
 /// Opens a store on the real disk, without background work.

@@ -138,7 +138,7 @@ async fn a_stored_mapping_that_is_not_accepted_puts_its_index_out_of_use() {
 }
 
 /// Appends a mapping of a later version to the log.
-async fn log_mapping(engine: &Engine, index: &str) -> FrameNumber {
+pub(super) async fn log_mapping(engine: &Engine, index: &str) -> FrameNumber {
     let mapping = Bytes::from(of_later_version(engine, index, Some(99)));
     let entry = Entry::Mapping { index: engine.index(index).unwrap().meta().uuid, mapping };
     let inner = &engine.inner;
