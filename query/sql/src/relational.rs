@@ -8,7 +8,8 @@ use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::common::Column;
+pub use datafusion::common::NullHandling;
+use datafusion::common::{Column, UnnestOptions};
 use datafusion::logical_expr::{Expr, Extension, LogicalPlan, LogicalPlanBuilder};
 use millrace_matching::table::TableSnapshot;
 use sqlparser::ast;
@@ -20,10 +21,14 @@ use super::error::{Result, SqlError};
 use super::functions::lists;
 use super::shared::Shared;
 use super::source;
+use super::statement::check_query;
 pub use super::types::SqlType;
 
 /// Beginning of the names of relations that no statement spells out: an identifier of a user holds no such character.
 const RESERVED: char = '\u{1}';
+
+/// Most levels of the expressions of all steps of a statement.
+const MAX_LEVELS: usize = 2_000;
 
 /// A statement of another language.
 pub trait RelationalStatement: fmt::Debug + Send + Sync {
@@ -74,11 +79,13 @@ pub struct FieldSummary {
 pub struct RelationPlanner<'b, 'a> {
     binder: &'b mut Binder<'a>,
     next_relation: usize,
+    /// Levels of the expressions of all steps: the optimizer puts expressions of a step into those of the next one.
+    levels: usize,
 }
 
 impl<'b, 'a> RelationPlanner<'b, 'a> {
     pub(super) fn new(binder: &'b mut Binder<'a>) -> Self {
-        Self { binder, next_relation: 0 }
+        Self { binder, next_relation: 0, levels: 0 }
     }
 
     fn snapshot(&self, expression: &str) -> Option<&Arc<TableSnapshot>> {
@@ -140,7 +147,7 @@ impl<'b, 'a> RelationPlanner<'b, 'a> {
         relation
     }
 
-    /// Makes a row of each element of a column that has arrays, of at most so many. A row whose array is null stays.
+    /// Makes a row of each element of a column that has arrays, of at most so many. A row without elements has a null then, or goes.
     ///
     /// # Errors
     /// The column has no arrays.
@@ -149,13 +156,17 @@ impl<'b, 'a> RelationPlanner<'b, 'a> {
         relation: BoundRelation,
         name: &str,
         limit: Option<usize>,
+        without_elements: NullHandling,
     ) -> Result<BoundRelation> {
         let BoundRelation(Relation { plan, mut columns, order }) = relation;
         let found = columns.iter_mut().enumerate().find(|(_, column)| column.label() == name);
         let Some((at, column)) = found else { return Err(SqlError::unknown_field(name)) };
         let own = Expr::Column(Column::new_unqualified(format!("c{at}")));
         let list = match (column.list, column.ty.is_json()) {
-            (true, _) => own,
+            (true, _) => match limit {
+                Some(limit) => lists::head(own, limit),
+                None => own,
+            },
             (false, true) => lists::elements(own, limit.unwrap_or(usize::MAX)),
             (false, false) => {
                 return Err(SqlError::Semantic(format!(
@@ -172,7 +183,10 @@ impl<'b, 'a> RelationPlanner<'b, 'a> {
         let outputs: Vec<Expr> = outputs.collect();
         let plan = LogicalPlanBuilder::new(plan)
             .project(outputs)?
-            .unnest_column(Column::new_unqualified(format!("c{at}")))?
+            .unnest_column_with_options(
+                Column::new_unqualified(format!("c{at}")),
+                UnnestOptions::new().with_null_handling(without_elements),
+            )?
             .build()?;
         Ok(BoundRelation(Relation { plan, columns, order }))
     }
@@ -182,8 +196,20 @@ impl<'b, 'a> RelationPlanner<'b, 'a> {
     /// # Errors
     /// Those of the query.
     pub fn relation(&mut self, query: &ast::Query) -> Result<BoundRelation> {
+        self.check(query)?;
         let planned = self.binder.query(query, None, 1)?;
         Relation::new(planned, "a step").map(BoundRelation)
+    }
+
+    /// Refuses expressions that are too deep, alone or with those of the steps before.
+    fn check(&mut self, query: &ast::Query) -> Result<()> {
+        self.levels += check_query(query)?;
+        match self.levels > MAX_LEVELS {
+            true => Err(SqlError::TooLarge(format!(
+                "the expressions of the steps of the statement have more than {MAX_LEVELS} levels"
+            ))),
+            false => Ok(()),
+        }
     }
 
     /// Binds the query that is the last step of the statement; `rows` are answered where it does not say how many.
@@ -191,6 +217,7 @@ impl<'b, 'a> RelationPlanner<'b, 'a> {
     /// # Errors
     /// Those of the query.
     pub fn answer(&mut self, query: &ast::Query, rows: Option<usize>) -> Result<PlannedRelation> {
+        self.check(query)?;
         self.binder.query(query, rows, 0).map(PlannedRelation)
     }
 }

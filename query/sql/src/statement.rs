@@ -28,6 +28,7 @@ mod names;
 mod source;
 mod time_buckets;
 
+pub(crate) use self::depth::check_query;
 pub(crate) use self::elasticsearch::ShowStatement;
 pub(crate) use self::names::Names;
 pub(crate) use self::source::{MAX_SOURCES, too_many_sources};

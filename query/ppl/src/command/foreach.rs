@@ -211,36 +211,56 @@ impl ForeachPlaceholder {
 
 impl ForeachAssignment {
     /// Returns the assignment of one round. Placeholders are replaced in the name, and in names and texts of the value.
+    /// The assignment takes the bytes that are left; `None` where it is longer.
     #[must_use]
-    pub fn substitute(&self, placeholders: &[ForeachPlaceholder]) -> Self {
+    pub fn substitute(&self, placeholders: &[ForeachPlaceholder], left: &mut usize) -> Option<Self> {
+        *left = left.checked_sub(self.target.len() + self.value.text.len())?;
         let mut substituted = self.clone();
-        substituted.target = replace_words(&self.target, placeholders);
-        // The visitor never breaks off.
-        let _: ControlFlow<()> = visit_expressions_mut(&mut substituted.value.expr, |expr| {
-            match expr {
+        substituted.target = replace_words(&self.target, placeholders, left)?;
+        let visited = visit_expressions_mut(&mut substituted.value.expr, |expr| {
+            let replaced = match expr {
                 Expr::Identifier(name) if name.quote_style.is_none() => {
-                    if let Some(found) = placeholders.iter().find(|found| found.stands_for(&name.value)) {
-                        *expr = found.expr.clone();
+                    match placeholders.iter().find(|found| found.stands_for(&name.value)) {
+                        Some(found) => {
+                            *expr = found.expr.clone();
+                            take(left, found.text.len())
+                        }
+                        None => Some(()),
                     }
                 }
-                Expr::Value(value) => {
-                    if let Value::SingleQuotedString(text) = &mut value.value {
-                        *text = replace_words(text, placeholders);
+                Expr::Value(value) => match &mut value.value {
+                    Value::SingleQuotedString(text) => {
+                        replace_words(text, placeholders, left).map(|replaced| *text = replaced)
                     }
-                }
-                _ => {}
+                    _ => Some(()),
+                },
+                _ => Some(()),
+            };
+            match replaced {
+                Some(()) => ControlFlow::Continue(()),
+                None => ControlFlow::Break(()),
             }
-            ControlFlow::Continue(())
         });
-        substituted.value.text = replace_words(&self.value.text, placeholders);
-        substituted
+        if visited.is_break() {
+            return None;
+        }
+        substituted.value.text = replace_words(&self.value.text, placeholders, left)?;
+        Some(substituted)
     }
 }
 
-/// Replaces placeholders in angle brackets. A word of `fieldstr` and its like stands there with or without them.
-fn replace_words(text: &str, placeholders: &[ForeachPlaceholder]) -> String {
-    placeholders.iter().fold(text.to_owned(), |text, placeholder| {
+/// Replaces placeholders in angle brackets. A word of `fieldstr` and its like stands there with or without them. The texts of the
+/// placeholders take the bytes that are left.
+fn replace_words(text: &str, placeholders: &[ForeachPlaceholder], left: &mut usize) -> Option<String> {
+    placeholders.iter().try_fold(text.to_owned(), |text, placeholder| {
         let bare = placeholder.word.trim_start_matches("<<").trim_end_matches(">>");
-        text.replace(&format!("<<{bare}>>"), &placeholder.text)
+        let word = format!("<<{bare}>>");
+        take(left, text.matches(&word).count().saturating_mul(placeholder.text.len()))?;
+        Some(text.replace(&word, &placeholder.text))
     })
+}
+
+fn take(left: &mut usize, bytes: usize) -> Option<()> {
+    *left = left.checked_sub(bytes)?;
+    Some(())
 }

@@ -38,8 +38,16 @@ pub(super) fn plan(
     let right = planner.sql.define(right);
     let mut columns: Vec<(String, ast::Expr)> = Vec::new();
     for name in &left_names {
-        let is_replaced = command.is_override && right_names.contains(name);
-        columns.push((name.clone(), syntax::column_of(if is_replaced { RIGHT } else { LEFT }, name)));
+        let own = syntax::column_of(LEFT, name);
+        let expr = match command.is_override && right_names.contains(name) {
+            // Rows behind those of the subsearch stay as they are.
+            true => {
+                let is_there = syntax::is_not_null(syntax::column_of(RIGHT, ROW));
+                syntax::case(vec![(is_there, syntax::column_of(RIGHT, name))], Some(own))
+            }
+            false => own,
+        };
+        columns.push((name.clone(), expr));
     }
     let added = right_names.iter().filter(|name| !left_names.contains(name));
     columns.extend(added.map(|name| (name.clone(), syntax::column_of(RIGHT, name))));

@@ -34,6 +34,9 @@ pub(super) fn bucket(
     pipe: &mut Pipe,
     planner: &mut Planner<'_, '_, '_>,
 ) -> Result<ast::Expr> {
+    if options.aligntime.is_some() {
+        return Err(SqlError::Unsupported("aligntime of bin is not supported".to_owned()));
+    }
     let field = syntax::column(path);
     let ty = pipe.type_of(path, planner.sql)?;
     let end = |name: &str| {
@@ -44,7 +47,6 @@ pub(super) fn bucket(
         return match (&options.span, options.bins) {
             (Some(BinSpan::Length(SpanLength { unit: Some(unit), .. })), _) => {
                 let Some(BinSpan::Length(length)) = &options.span else { return refused(path) };
-                let _ = &options.aligntime;
                 Ok(time_bucket(field, whole(length)?, *unit))
             }
             (Some(_), _) => refused(path),

@@ -7,6 +7,23 @@ use super::pipe::Pipe;
 use super::{Planner, syntax};
 use crate::command::{GrokCommand, ParseCommand, RegexCommand, RexCommand, RexMode};
 
+/// Most named groups, each of which has the pattern in the plan.
+const MAX_GROUPS: usize = 100;
+/// Longest name of a group, in bytes.
+const MAX_NAME: usize = 256;
+/// Longest patterns of all groups of a command, in bytes.
+const MAX_BYTES: usize = 1 << 20;
+
+/// Refuses a command whose plan has the pattern and the source too often.
+fn check_size(bytes: usize, groups: usize) -> Result<()> {
+    match bytes.saturating_mul(groups) > MAX_BYTES {
+        true => Err(SqlError::TooLarge(format!(
+            "the pattern and its source are longer than {MAX_BYTES} bytes over all groups"
+        ))),
+        false => Ok(()),
+    }
+}
+
 /// Lists the named groups of a regular expression, which name columns.
 fn groups(pattern: &str) -> Result<Vec<String>> {
     let mut names = Vec::new();
@@ -26,6 +43,11 @@ fn groups(pattern: &str) -> Result<Vec<String>> {
                     "Invalid capture group name '{name}'. Java regex capture groups must be alphanumeric and start with a letter"
                 )));
             }
+            if name.len() > MAX_NAME || names.len() >= MAX_GROUPS {
+                return Err(SqlError::TooLarge(format!(
+                    "the pattern has more than {MAX_GROUPS} named groups, or a name of more than {MAX_NAME} bytes"
+                )));
+            }
             names.push(name.to_owned());
         }
         rest = behind;
@@ -40,6 +62,7 @@ pub(super) fn parse(
     planner: &mut Planner<'_, '_, '_>,
 ) -> Result<Pipe> {
     let names = groups(&command.pattern.value)?;
+    check_size(command.pattern.value.len() + command.source.text.len(), names.len())?;
     let source = planner.expression(&command.source, &mut pipe)?;
     for name in names {
         let args = vec![source.clone(), syntax::string(&command.pattern.value), syntax::string(&name)];
@@ -63,6 +86,7 @@ pub(super) fn rex(command: &RexCommand, mut pipe: Pipe, planner: &mut Planner<'_
         return Ok(pipe);
     }
     let names = groups(pattern)?;
+    check_size(pattern.len(), names.len())?;
     if names.is_empty() {
         return Err(SqlError::Semantic(
             "Rex pattern must contain at least one named capture group".to_owned(),

@@ -1,14 +1,15 @@
 //! `foreach`: an `eval` for each field that a pattern names. It keeps the order.
 
-use std::ops::ControlFlow;
-
-use millrace_sql::error::Result;
-use sqlparser::ast;
-
 use super::columns::captures;
 use super::pipe::Pipe;
 use super::{Planner, refused, syntax};
-use crate::command::{ForeachCommand, ForeachMode, ForeachTarget};
+use crate::command::{ForeachCommand, ForeachMode, ForeachPlaceholder, ForeachTarget};
+use millrace_sql::error::{Result, SqlError};
+
+/// Longest name of a column that the command makes, in bytes.
+const MAX_NAME: usize = 1_024;
+/// Longest assignments of all rounds of a statement, in bytes.
+pub(super) const MAX_BYTES: usize = 1 << 20;
 
 /// Plans the command.
 pub(super) fn plan(
@@ -27,47 +28,39 @@ pub(super) fn plan(
         };
         for name in names {
             let Some(texts) = captures(&pattern.pattern, &name) else { continue };
-            let mut words: Vec<(String, String)> = vec![
-                (command.fieldstr.clone().unwrap_or_else(|| "<<FIELD>>".to_owned()), name.clone()),
-                (command.matchstr.clone().unwrap_or_else(|| "<<MATCHSTR>>".to_owned()), texts.concat()),
+            let mut placeholders = vec![
+                placeholder(command.fieldstr.as_deref().unwrap_or("<<FIELD>>"), &name),
+                placeholder(command.matchstr.as_deref().unwrap_or("<<MATCHSTR>>"), &texts.concat()),
             ];
             for (at, text) in texts.iter().enumerate() {
                 let word = command.matchsegs.get(at).cloned().flatten();
-                words.push((word.unwrap_or_else(|| format!("<<MATCHSEG{}>>", at + 1)), text.clone()));
+                let word = word.unwrap_or_else(|| format!("<<MATCHSEG{}>>", at + 1));
+                placeholders.push(placeholder(&word, text));
             }
             for assignment in &command.assignments {
-                let mut expr = planner.expression(&assignment.value, &mut pipe)?;
-                substitute(&mut expr, &words);
-                let column = substituted(&assignment.target, &words);
-                super::rename::check_name(&column)?;
-                pipe.extend(&column, expr, planner.sql)?;
+                if !assignment.value.subsearches.is_empty() {
+                    return refused("a subsearch in foreach");
+                }
+                let left = &mut planner.substitution_bytes;
+                let assignment = assignment.substitute(&placeholders, left).ok_or_else(too_long)?;
+                let column = &assignment.target;
+                if column.len() > MAX_NAME {
+                    return Err(SqlError::TooLarge(format!(
+                        "foreach makes a name of more than {MAX_NAME} bytes"
+                    )));
+                }
+                super::rename::check_name(column)?;
+                pipe.extend(column, assignment.value.expr, planner.sql)?;
             }
         }
     }
     Ok(pipe)
 }
 
-fn substituted(text: &str, words: &[(String, String)]) -> String {
-    words.iter().fold(text.to_owned(), |text, (word, value)| text.replace(word.as_str(), value))
+fn placeholder(word: &str, text: &str) -> ForeachPlaceholder {
+    ForeachPlaceholder { word: word.to_owned(), expr: syntax::column(text), text: text.to_owned() }
 }
 
-/// Puts the texts of words into names and strings.
-fn substitute(expr: &mut ast::Expr, words: &[(String, String)]) {
-    let _ = ast::visit_expressions_mut(expr, |expr| {
-        match expr {
-            ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_) => {
-                let path = syntax::path(expr).unwrap_or_default();
-                *expr = syntax::column(&substituted(&path, words));
-            }
-            ast::Expr::Value(value) => {
-                if let ast::Value::SingleQuotedString(text) | ast::Value::DoubleQuotedString(text) =
-                    &value.value
-                {
-                    *expr = syntax::string(&substituted(text, words));
-                }
-            }
-            _ => {}
-        }
-        ControlFlow::<()>::Continue(())
-    });
+fn too_long() -> SqlError {
+    SqlError::TooLarge(format!("the assignments of all rounds of foreach are longer than {MAX_BYTES} bytes"))
 }

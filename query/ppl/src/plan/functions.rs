@@ -27,12 +27,9 @@ pub(crate) fn rewrite(expr: &mut ast::Expr) -> Result<()> {
     let replaced = match (name.as_str(), args.as_slice()) {
         ("ispresent" | "isnotnull", [value]) => is_not_null(value.clone()),
         ("isnull", [value]) => is_null(value.clone()),
-        ("isempty", [value]) => {
+        // The index answers this form. Other arguments stay single, since nested calls would double them.
+        ("isempty", [value]) if syntax::path(value).is_some() => {
             either(is_null(value.clone()), binary(value.clone(), BinaryOperator::Eq, string("")))
-        }
-        ("isblank", [value]) => {
-            let trimmed = call("trim", vec![value.clone()]);
-            either(is_null(value.clone()), binary(trimmed, BinaryOperator::Eq, string("")))
         }
         ("like" | "ilike", [value, pattern]) => like(value, pattern),
         ("like", [value, pattern, case]) => match is_true(case) {
@@ -63,9 +60,7 @@ fn either(one: ast::Expr, other: ast::Expr) -> ast::Expr {
 }
 
 fn sum_of(args: Vec<ast::Expr>) -> ast::Expr {
-    args.into_iter()
-        .reduce(|left, right| binary(left, BinaryOperator::Plus, right))
-        .unwrap_or_else(syntax::null)
+    syntax::sum(args).unwrap_or_else(syntax::null)
 }
 
 fn is_true(expr: &ast::Expr) -> bool {

@@ -46,8 +46,17 @@ pub(super) fn plan(command: &JoinCommand, mut pipe: Pipe, planner: &mut Planner<
         }
         _ => None,
     };
-    if let (Some(most), Some(fields)) = (command.max.filter(|most| *most > 0), &fields) {
-        cut_partners(&mut right, fields, most, planner)?;
+    if let Some(most) = command.max.filter(|most| *most > 0) {
+        let keys = match (&fields, &on) {
+            (Some(fields), _) => fields.clone(),
+            (None, Some(condition)) => {
+                let sides =
+                    Sides { left: (&pipe, left_alias.as_deref()), right: (&right, right_name.as_deref()) };
+                right_keys(condition, &sides, planner)?
+            }
+            (None, None) => Vec::new(),
+        };
+        cut_partners(&mut right, &keys, most, planner)?;
     }
     pipe.level(planner.sql)?;
     right.level(planner.sql)?;
@@ -69,6 +78,44 @@ pub(super) fn plan(command: &JoinCommand, mut pipe: Pipe, planner: &mut Planner<
         (None, None) => None,
     };
     joined(command, (pipe, left_names), (right, right_names), fields, condition, right_name, planner)
+}
+
+/// Lists the columns of the right that ON compares with columns of the left.
+fn right_keys(
+    condition: &ast::Expr,
+    sides: &Sides<'_>,
+    planner: &Planner<'_, '_, '_>,
+) -> Result<Vec<String>> {
+    let (mut keys, mut open) = (Vec::new(), vec![condition]);
+    while let Some(condition) = open.pop() {
+        match condition {
+            ast::Expr::Nested(inner) => open.push(inner),
+            ast::Expr::BinaryOp { left, op: ast::BinaryOperator::And, right } => {
+                open.extend([&**left, &**right])
+            }
+            ast::Expr::BinaryOp { left, op: ast::BinaryOperator::Eq, right } => {
+                let mut columns = Vec::with_capacity(2);
+                for side in [left, right] {
+                    columns.push(match syntax::path(side) {
+                        Some(path) => sides.right_column(&path, planner)?,
+                        None => return Err(needs_equalities()),
+                    });
+                }
+                match (columns.pop().flatten(), columns.pop().flatten()) {
+                    (Some(key), None) | (None, Some(key)) => keys.push(key),
+                    _ => return Err(needs_equalities()),
+                }
+            }
+            _ => return Err(needs_equalities()),
+        }
+    }
+    Ok(keys)
+}
+
+fn needs_equalities() -> SqlError {
+    SqlError::Unsupported(
+        "max of a join is only supported where ON compares columns of both sides by equality".to_owned(),
+    )
 }
 
 /// Leaves so many rows of the right for each key.
@@ -97,20 +144,40 @@ struct Sides<'s> {
 impl Sides<'_> {
     /// Finds a column of a side.
     fn own(&self, side: &Pipe, name: &str, path: &str, planner: &Planner<'_, '_, '_>) -> Result<ast::Expr> {
-        let found = side.find(path, planner.sql)?.ok_or_else(|| SqlError::unknown_field(path))?;
+        let found = side.find_bound(path, planner.sql)?.ok_or_else(|| SqlError::unknown_field(path))?;
         qualified(found, name)
+    }
+
+    /// Returns the name of a column that is one of the right; `None` for one of the left.
+    fn right_column(&self, path: &str, planner: &Planner<'_, '_, '_>) -> Result<Option<String>> {
+        let below = |alias: Option<&str>| {
+            alias.and_then(|alias| path.strip_prefix(alias)?.strip_prefix('.')).map(str::to_owned)
+        };
+        for ((side, alias), is_right) in [(self.left, false), (self.right, true)] {
+            if let Some(rest) = below(alias)
+                && side.find_bound(&rest, planner.sql)?.is_some()
+            {
+                return Ok(is_right.then_some(rest));
+            }
+        }
+        for ((side, _), is_right) in [(self.left, false), (self.right, true)] {
+            if side.find_bound(path, planner.sql)?.is_some() {
+                return Ok(is_right.then(|| path.to_owned()));
+            }
+        }
+        Err(SqlError::unknown_field(path))
     }
 
     /// Finds a column of either side.
     fn find(&self, path: &str, planner: &Planner<'_, '_, '_>) -> Result<ast::Expr> {
         for ((side, alias), name) in [(self.left, LEFT), (self.right, RIGHT)] {
             let rest = alias.and_then(|alias| path.strip_prefix(alias)?.strip_prefix('.'));
-            if let Some(found) = rest.map(|rest| side.find(rest, planner.sql)).transpose()?.flatten() {
+            if let Some(found) = rest.map(|rest| side.find_bound(rest, planner.sql)).transpose()?.flatten() {
                 return qualified(found, name);
             }
         }
         for ((side, _), name) in [(self.left, LEFT), (self.right, RIGHT)] {
-            if let Some(found) = side.find(path, planner.sql)? {
+            if let Some(found) = side.find_bound(path, planner.sql)? {
                 return qualified(found, name);
             }
         }
@@ -213,7 +280,7 @@ fn joined(
         }
     }
     for alias in left_alias.iter().chain(&right_name) {
-        pipe.qualify(alias);
+        pipe.add_qualifier(alias);
     }
     Ok(pipe)
 }

@@ -55,6 +55,7 @@ use crate::ast::{
     Command, CommandKind, ExplainMode, Expression, FieldName, IndexSelector, PipedQuery, Pipeline,
     PipelineSource, SourceRelation, TextSpan, subsearch_index,
 };
+use crate::reference::{COMMANDS, Support};
 use crate::{ParseError, ParseErrorKind};
 
 /// Most commands of a statement, those of subsearches among them.
@@ -156,6 +157,7 @@ impl RelationalStatement for PipelineStatement {
             depth: 0,
             correlated: 0,
             next_name: 0,
+            substitution_bytes: foreach::MAX_BYTES,
         };
         let pipe = planner.pipeline(&self.query.pipeline, None)?;
         let mut planned = pipe.answer(rows, planner.sql)?;
@@ -209,6 +211,8 @@ pub(crate) struct Planner<'p, 'b, 'a> {
     pub(crate) correlated: usize,
     /// Number of the next hidden column.
     next_name: usize,
+    /// Bytes that assignments of `foreach` may still have.
+    pub(crate) substitution_bytes: usize,
 }
 
 impl<'p, 'b, 'a> Planner<'p, 'b, 'a> {
@@ -255,7 +259,7 @@ impl<'p, 'b, 'a> Planner<'p, 'b, 'a> {
             PipelineSource::MakeResults(_) => refused("makeresults"),
             PipelineSource::GraphLookup(_) => refused("graphlookup"),
             PipelineSource::Describe(command) => describe::plan(command, names, self),
-            PipelineSource::ShowDatasources => refused("show datasources inside of a pipeline"),
+            PipelineSource::ShowDatasources => refused("show"),
         }
     }
 
@@ -326,7 +330,7 @@ impl<'p, 'b, 'a> Planner<'p, 'b, 'a> {
             return Ok(expression.expr.clone());
         }
         // Names of the rows around a subsearch are ones of a scan or of a relation that is bound.
-        pipe.columns(self.sql)?;
+        pipe.level(self.sql)?;
         let mut queries = Vec::with_capacity(expression.subsearches.len());
         for subsearch in &expression.subsearches {
             self.correlated += 1;
@@ -372,9 +376,13 @@ impl<'p, 'b, 'a> Planner<'p, 'b, 'a> {
     }
 }
 
-/// Refuses a command that is not built.
+/// Refuses what has no plan; the table of the language has the reasons for commands.
 pub(crate) fn refused<T>(what: &str) -> Result<T> {
-    Err(SqlError::Unsupported(format!("{what} is not supported")))
+    let reason = COMMANDS.iter().find(|command| command.name == what).map(|command| command.support);
+    Err(SqlError::Unsupported(match reason {
+        Some(Support::Parsed(reason)) => format!("{what} is not supported: {reason}"),
+        _ => format!("{what} is not supported"),
+    }))
 }
 
 /// Makes one expression of a list of indices.

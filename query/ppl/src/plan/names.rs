@@ -4,6 +4,11 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 
+/// Longest word that may be the name of a field, in bytes.
+const MAX_WORD: usize = 1_024;
+/// Most points of a word whose parts may be names of fields too.
+const MAX_POINTS: usize = 64;
+
 /// Words of a pipeline that may be names of fields; clones share them.
 #[derive(Clone, Debug)]
 pub(crate) struct NameSet {
@@ -19,10 +24,16 @@ impl NameSet {
         let mut words = BTreeSet::from(["@timestamp".to_owned()]);
         let mut add = |word: &str| {
             let word = word.trim_matches('.');
-            if word.is_empty() || word.starts_with(|letter: char| letter.is_ascii_digit()) {
+            if word.is_empty()
+                || word.len() > MAX_WORD
+                || word.starts_with(|letter: char| letter.is_ascii_digit())
+            {
                 return;
             }
             words.insert(word.to_owned());
+            if word.matches('.').count() > MAX_POINTS {
+                return;
+            }
             for (at, _) in word.match_indices('.') {
                 words.extend(word.get(..at).map(str::to_owned));
                 words.extend(word.get(at + 1..).map(str::to_owned));
@@ -76,5 +87,12 @@ mod tests {
             assert!(names.may_use(name), "{name}");
         }
         assert!(!names.may_use("w") && names.unrestricted().may_use("w"));
+    }
+
+    #[test]
+    fn long_words_have_no_parts() {
+        let names = NameSet::new(&"a.".repeat(100_000), true);
+        assert_eq!(names.paths().count(), 1);
+        assert!(!NameSet::new(&"a.".repeat(100), true).may_use("a"));
     }
 }

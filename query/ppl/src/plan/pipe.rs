@@ -5,6 +5,7 @@
 //! user of SQL writes it.
 
 mod binding;
+mod row_order;
 
 use millrace_sql::error::{LocatedError, Result, SqlError};
 use millrace_sql::relational::{BoundRelation, RelationPlanner, SqlType};
@@ -76,7 +77,7 @@ pub(crate) struct Pipe {
     limit: Option<(u64, Option<u64>)>,
     /// Names that qualify columns: an alias with what it stands for.
     qualifiers: Vec<String>,
-    /// Name that the rows around a subsearch know the indices by.
+    /// Name that subsearches know the rows by.
     alias: Option<String>,
     /// `true` in a subsearch of an expression, which may name columns of the rows around it.
     correlated: bool,
@@ -123,10 +124,15 @@ impl Pipe {
         }
     }
 
-    /// Adds a name that may qualify columns.
+    /// Adds a name that may qualify columns, and that subsearches know the rows by.
     pub(crate) fn qualify(&mut self, name: &str) {
-        self.qualifiers.push(name.to_owned());
+        self.add_qualifier(name);
         self.alias = Some(name.to_owned());
+    }
+
+    /// Adds a name that may qualify columns.
+    pub(crate) fn add_qualifier(&mut self, name: &str) {
+        self.qualifiers.push(name.to_owned());
     }
 
     /// Has names that are not found be those of the rows around the subsearch.
@@ -207,7 +213,18 @@ impl Pipe {
     }
 
     /// Finds what a name stands for, over the input; `None` where there is no such column.
+    /// In a subsearch, other names are ones of the rows around it.
     pub(crate) fn find(&self, path: &str, planner: &RelationPlanner<'_, '_>) -> Result<Option<ast::Expr>> {
+        let found = self.find_bound(path, planner)?;
+        Ok(found.or_else(|| self.correlated.then(|| syntax::column(path))))
+    }
+
+    /// Finds what a name stands for among the columns of the pipe itself.
+    pub(crate) fn find_bound(
+        &self,
+        path: &str,
+        planner: &RelationPlanner<'_, '_>,
+    ) -> Result<Option<ast::Expr>> {
         if let Some(found) = self.find_own(path, planner)? {
             return Ok(Some(found));
         }
@@ -218,7 +235,7 @@ impl Pipe {
                 return Ok(Some(found));
             }
         }
-        Ok(self.correlated.then(|| syntax::column(path)))
+        Ok(None)
     }
 
     fn find_own(&self, path: &str, planner: &RelationPlanner<'_, '_>) -> Result<Option<ast::Expr>> {
@@ -489,40 +506,10 @@ impl Pipe {
         if self.limit.is_some() { self.close(planner) } else { Ok(()) }
     }
 
-    /// Returns the order of the rows as that of a window.
-    pub(crate) fn window_order(
-        &mut self,
-        planner: &mut RelationPlanner<'_, '_>,
-    ) -> Result<Vec<ast::OrderByExpr>> {
-        if self.limit.is_some() || self.groups.is_some() || self.windowed {
-            self.close(planner)?;
-        }
-        let keys = self.order.iter();
-        Ok(keys.map(|key| syntax::order_by(key.expr.clone(), key.ascending, key.nulls_first)).collect())
-    }
-
     /// Hides a column.
     pub(crate) fn hide(&mut self, name: &str) {
         let columns = self.columns.iter_mut().flatten();
         columns.filter(|column| column.name == name).for_each(|column| column.visible = false);
-    }
-
-    /// Returns the order of the rows.
-    pub(crate) fn order(&self) -> &[SortKey] {
-        &self.order
-    }
-
-    /// Turns the order round.
-    pub(crate) fn reverse(&mut self) {
-        for key in &mut self.order {
-            key.ascending = !key.ascending;
-            key.nulls_first = !key.nulls_first;
-        }
-    }
-
-    /// Forgets the order.
-    pub(crate) fn unorder(&mut self) {
-        self.order.clear();
     }
 
     /// Skips rows and leaves so many of the others.

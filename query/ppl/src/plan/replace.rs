@@ -6,12 +6,26 @@ use super::pipe::Pipe;
 use super::{Planner, syntax};
 use crate::command::ReplaceCommand;
 
+/// Most pairs, each of which is a call around those before.
+const MAX_PAIRS: usize = 100;
+/// Longest texts of the pairs over all fields, in bytes.
+const MAX_BYTES: usize = 4 << 20;
+
 /// Plans the command.
 pub(super) fn plan(
     command: &ReplaceCommand,
     mut pipe: Pipe,
     planner: &mut Planner<'_, '_, '_>,
 ) -> Result<Pipe> {
+    if command.pairs.len() > MAX_PAIRS {
+        return Err(SqlError::TooLarge(format!("replace has more than {MAX_PAIRS} pairs of texts")));
+    }
+    let bytes = command.pairs.iter().map(|pair| pair.pattern.value.len() + pair.replacement.value.len());
+    if bytes.sum::<usize>().saturating_mul(command.fields.len()) > MAX_BYTES {
+        return Err(SqlError::TooLarge(format!(
+            "the texts of replace are longer than {MAX_BYTES} bytes over all fields"
+        )));
+    }
     for field in &command.fields {
         let mut value = syntax::column(&field.path);
         for pair in &command.pairs {

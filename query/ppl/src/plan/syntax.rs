@@ -148,6 +148,22 @@ pub(crate) fn binary(left: ast::Expr, op: ast::BinaryOperator, right: ast::Expr)
     ast::Expr::BinaryOp { left: Box::new(nested(left)), op, right: Box::new(nested(right)) }
 }
 
+/// Makes a sum, as a balanced tree; `None` of no term.
+pub(crate) fn sum(mut terms: Vec<ast::Expr>) -> Option<ast::Expr> {
+    while terms.len() > 1 {
+        let mut sums = Vec::with_capacity(terms.len().div_ceil(2));
+        let mut rest = terms.into_iter();
+        while let Some(left) = rest.next() {
+            sums.push(match rest.next() {
+                Some(right) => ast::Expr::Nested(Box::new(binary(left, ast::BinaryOperator::Plus, right))),
+                None => left,
+            });
+        }
+        terms = sums;
+    }
+    terms.pop()
+}
+
 /// Makes a conjunction; `None` of no condition.
 pub(crate) fn all_of(conditions: Vec<ast::Expr>) -> Option<ast::Expr> {
     connected(conditions, &ast::BinaryOperator::And)

@@ -20,7 +20,7 @@ pub(super) fn rows(
         let values = numbers
             .iter()
             .map(|name| syntax::call("coalesce", vec![syntax::column(name), syntax::number(0)]));
-        let total = values.reduce(|left, right| syntax::binary(left, ast::BinaryOperator::Plus, right));
+        let total = syntax::sum(values.collect());
         pipe.extend(&command.fieldname, total.unwrap_or_else(syntax::null), planner.sql)?;
     }
     match command.col {

@@ -23,7 +23,7 @@ pub struct CommandReference {
     pub is_source: bool,
     /// The options with `=`.
     pub options: &'static [OptionReference],
-    /// The answer of the parser to the command.
+    /// The answer to the command.
     pub support: Support,
 }
 
@@ -38,11 +38,13 @@ pub struct OptionReference {
     pub summary: &'static str,
 }
 
-/// The answer of the parser to a command.
+/// The answer to a command.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Support {
     /// The parser reads the command.
     Accepted,
+    /// The parser reads the command, and its plan is refused for this reason.
+    Parsed(&'static str),
     /// The parser refuses the command by name, with this advice.
     Refused(&'static str),
 }

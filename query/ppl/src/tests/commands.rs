@@ -306,7 +306,9 @@ fn placeholders_are_replaced_in_names_values_and_texts() {
     };
     let matched =
         ForeachPlaceholder { word: "<<MATCHSTR>>".to_owned(), text: "1".to_owned(), ..field.clone() };
-    let substituted = found.assignments[0].substitute(&[field, matched]);
+    let placeholders = [field, matched];
+    assert_eq!(found.assignments[0].substitute(&placeholders, &mut 50), None);
+    let substituted = found.assignments[0].substitute(&placeholders, &mut 1_000).expect("a short assignment");
     assert_eq!(substituted.target, "1_x");
     assert_eq!(substituted.value.expr.to_string(), "a_1 + a_1 + f('a_1', `F`)");
 }

@@ -78,8 +78,9 @@ impl PipelineRequest {
                 ("cursor", _) => {
                     return Err(refused("a pipeline has no cursor; head says how many rows it answers"));
                 }
+                ("filter", Value::Null) => {}
                 // They change no row.
-                ("profile" | "analyze" | "highlight" | "parameters" | "filter", _) => {}
+                ("profile" | "analyze" | "highlight" | "parameters", _) => {}
                 (name, value) => {
                     return Err(SqlError::Request(format!(
                         "the member [{name}] of the request cannot be [{value}]"
@@ -161,7 +162,12 @@ impl SearchService {
         let mut params = Params::new("/_plugins/_ppl".to_owned(), params);
         let sanitize = params.boolean("sanitize")?.unwrap_or(true);
         params.finish()?;
-        let (request, statement, bounds) = self.pipeline(body)?;
+        let (request, statement, mut bounds) = self.pipeline(body)?;
+        if format == "viz" {
+            // This answer is made in memory as a whole.
+            let most = self.pipeline_rows().min(DEFAULT_ROWS);
+            bounds.rows = Some(bounds.rows.map_or(most, |rows| rows.min(most)));
+        }
         if statement.explain().is_some() {
             return self.explained(session, request, bounds).await;
         }

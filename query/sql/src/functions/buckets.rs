@@ -174,19 +174,27 @@ fn bin_label<'a>(args: &[Val<'a>], _: Context) -> Answer<'a> {
     Ok(label(start, start + width))
 }
 
+/// Least base of logarithms: buckets of lesser ones have the same bounds when they are written.
+const MIN_BASE: f64 = 1.001;
+
 /// Writes the bucket of a number between `coefficient * base^n` and the next power.
 fn log_bin_label<'a>(args: &[Val<'a>], _: Context) -> Answer<'a> {
     let [value, coefficient, base] = args else { return Ok(Val::Null) };
     let (value, coefficient, base) = (value.float(), coefficient.float(), base.float());
-    if value <= 0.0 || coefficient <= 0.0 || base <= 1.0 {
+    if base < MIN_BASE {
+        return Err(format!("the base [{base}] of a logarithmic span is less than {MIN_BASE}"));
+    }
+    if value <= 0.0 || coefficient <= 0.0 {
         return Ok(Val::Null);
     }
     let mut power = (value / coefficient).log(base).floor();
-    // Logarithms are rounded: the bounds decide.
-    while coefficient * base.powf(power + 1.0) <= value {
-        power += 1.0;
+    if ![value, coefficient, base, power].into_iter().all(f64::is_finite) {
+        return Ok(Val::Null);
     }
-    while coefficient * base.powf(power) > value {
+    // Logarithms are rounded: the bounds decide, and they are at most one power away.
+    if coefficient * base.powf(power + 1.0) <= value {
+        power += 1.0;
+    } else if coefficient * base.powf(power) > value {
         power -= 1.0;
     }
     Ok(label(coefficient * base.powf(power), coefficient * base.powf(power + 1.0)))
@@ -273,6 +281,14 @@ mod tests {
             run("log_bin_label", &[number(1_000.0), number(1.0), number(10.0)]),
             Val::str("1000-10000")
         );
+        let log = |value: f64, coefficient: f64, base: f64| {
+            let args = [number(value), number(coefficient), number(base)];
+            (find("log_bin_label").unwrap().eval)(&args, Context { now: 0, ty: Keyword })
+        };
+        assert_eq!(log(8.0, 1.0, 2.0), Ok(Val::str("8-16")));
+        assert!(log(2.0, 1.0, 1.0 + f64::EPSILON).is_err());
+        assert_eq!(log(f64::MAX, f64::MIN_POSITIVE, 10.0), Ok(Val::Null));
+        assert_eq!(log(f64::INFINITY, 1.0, 10.0), Ok(Val::Null));
         let width =
             |bins| run("bin_width", &[number(20.0), number(40.0), number(bins), Val::Null, Val::Null]);
         assert_eq!((width(3.0), width(2.0)), (number(10.0), number(100.0)));

@@ -1,6 +1,7 @@
 //! Functions of JSON: values in it, and arrays, which are held as its text.
 
 use std::borrow::Cow;
+use std::collections::HashSet;
 
 use serde_json::{Map, Value, json};
 
@@ -11,7 +12,7 @@ use crate::types::SqlType::{self, Array, Boolean, Integer, Keyword, Long, Object
 type Answer<'a> = Result<Val<'a>, String>;
 
 /// Longest text that a function makes, in bytes.
-const MAX_BYTES: usize = 1 << 20;
+pub(super) const MAX_BYTES: usize = 1 << 20;
 /// Deepest JSON whose members become names.
 const MAX_DEPTH: usize = 32;
 
@@ -28,8 +29,8 @@ pub(super) fn find(name: &str) -> Option<Definition> {
                 let Some(value) = args.first().and_then(|text| read(text.text())) else {
                     return Ok(Val::Null);
                 };
-                let mut members = Map::new();
-                flatten(&value, "", 0, &mut members);
+                let (mut members, mut left) = (Map::new(), MAX_BYTES);
+                flatten(&value, "", 0, &mut members, &mut left)?;
                 Ok(Val::str(Value::Object(members).to_string()))
             },
         ),
@@ -67,10 +68,9 @@ pub(super) fn find(name: &str) -> Option<Definition> {
                 })
             },
         ),
-        "json_array" => Definition::with_nulls(any_types_to_text, |args, _| {
-            Ok(Val::str(Value::Array(args.iter().map(value_of).collect()).to_string()))
-        }),
+        "json_array" => Definition::with_nulls(any_types_to_text, array),
         "json_object" => Definition::with_nulls(any_types_to_text, |args, _| {
+            check_size(args.iter().map(size))?;
             let mut members = Map::new();
             for pair in args.chunks(2) {
                 let [name, value] = pair else {
@@ -80,14 +80,13 @@ pub(super) fn find(name: &str) -> Option<Definition> {
             }
             Ok(Val::str(Value::Object(members).to_string()))
         }),
-        "array" => Definition::with_nulls(any_types_to_array, |args, _| {
-            Ok(Val::str(Value::Array(args.iter().map(value_of).collect()).to_string()))
-        }),
+        "array" => Definition::with_nulls(any_types_to_array, array),
         "array_length" => Definition::new(
             |types| json_types(types, 1, Integer),
             |args, _| Ok(args.first().map_or(Val::Null, |value| Val::Int(elements(value).len() as i64))),
         ),
         "mvappend" => Definition::with_nulls(any_types_to_array, |args, _| {
+            check_size(args.iter().map(size))?;
             let values: Vec<Value> =
                 args.iter().filter(|value| **value != Val::Null).flat_map(elements_of_any).collect();
             Ok(if values.is_empty() { Val::Null } else { array_of(values)? })
@@ -96,18 +95,16 @@ pub(super) fn find(name: &str) -> Option<Definition> {
             let [values, separator] = args else { return Ok(Val::Null) };
             let texts: Vec<String> =
                 elements(values).iter().filter(|value| !value.is_null()).map(plain).collect();
+            check_size(texts.iter().map(|text| text.len().saturating_add(separator.text().len())))?;
             Ok(Val::str(texts.join(separator.text())))
         }),
         "mvdedup" => Definition::new(
             |types| json_types(types, 1, Array),
             |args, _| {
-                let mut kept: Vec<Value> = Vec::new();
-                for value in args.first().map(elements).unwrap_or_default() {
-                    if !value.is_null() && !kept.contains(&value) {
-                        kept.push(value);
-                    }
-                }
-                array_of(kept)
+                let mut known = HashSet::new();
+                let mut values = args.first().map(elements).unwrap_or_default();
+                values.retain(|value| !value.is_null() && known.insert(value.to_string()));
+                array_of(values)
             },
         ),
         "mvindex" => Definition::new(mvindex_types, mvindex),
@@ -225,6 +222,31 @@ fn elements(value: &Val<'_>) -> Vec<Value> {
     }
 }
 
+/// Returns the bytes of a value in JSON, without escapes.
+pub(super) fn size(value: &Val<'_>) -> usize {
+    match value {
+        Val::Str(text) => text.len().saturating_add(3),
+        _ => 8,
+    }
+}
+
+/// Refuses a result that would be too long, by the sizes of its parts.
+fn check_size(sizes: impl Iterator<Item = usize>) -> Result<(), String> {
+    match sizes.fold(0, usize::saturating_add) > MAX_BYTES {
+        true => Err(too_long()),
+        false => Ok(()),
+    }
+}
+
+pub(super) fn too_long() -> String {
+    format!("JSON would be longer than {MAX_BYTES} bytes")
+}
+
+fn array<'a>(args: &[Val<'a>], _: Context) -> Answer<'a> {
+    check_size(args.iter().map(size))?;
+    Ok(Val::str(Value::Array(args.iter().map(value_of).collect()).to_string()))
+}
+
 fn elements_of_any(value: &Val<'_>) -> Vec<Value> {
     match value {
         Val::Str(text) if text.starts_with('[') => elements(value),
@@ -292,28 +314,43 @@ fn json_extract<'a>(args: &[Val<'a>], _: Context) -> Answer<'a> {
     Ok(match paths {
         [path] => found(path).map_or(Val::Null, into_text),
         paths => {
-            let values: Vec<Value> = paths.iter().map(|path| found(path).unwrap_or(Value::Null)).collect();
-            Val::str(Value::Array(values).to_string())
+            // Many paths may find the same long value.
+            let mut texts = Vec::with_capacity(paths.len());
+            let mut left = MAX_BYTES;
+            for path in paths {
+                let text = found(path).unwrap_or(Value::Null).to_string();
+                left = left.checked_sub(text.len()).ok_or_else(too_long)?;
+                texts.push(text);
+            }
+            Val::str(format!("[{}]", texts.join(",")))
         }
     })
 }
 
-/// Lists the leaves of JSON by their paths; arrays are `{}`.
-fn flatten(value: &Value, path: &str, depth: usize, members: &mut Map<String, Value>) {
+/// Lists the leaves of JSON by their paths; arrays are `{}`. Leaves and paths take the bytes that are left.
+fn flatten(
+    value: &Value,
+    path: &str,
+    depth: usize,
+    members: &mut Map<String, Value>,
+    left: &mut usize,
+) -> Result<(), String> {
     match value {
         Value::Object(own) if depth < MAX_DEPTH => {
             for (name, value) in own {
                 let path = if path.is_empty() { name.clone() } else { format!("{path}.{name}") };
-                flatten(value, &path, depth + 1, members);
+                flatten(value, &path, depth + 1, members, left)?;
             }
         }
         Value::Array(values) if depth < MAX_DEPTH => {
             for value in values {
-                flatten(value, &format!("{path}{{}}"), depth + 1, members);
+                flatten(value, &format!("{path}{{}}"), depth + 1, members, left)?;
             }
         }
         leaf => {
-            let text = json!(plain(leaf));
+            let text = plain(leaf);
+            *left = left.checked_sub(path.len() + text.len()).ok_or_else(too_long)?;
+            let text = json!(text);
             match members.get_mut(path) {
                 None => {
                     members.insert(path.to_owned(), if leaf.is_null() { json!("null") } else { text });
@@ -323,6 +360,7 @@ fn flatten(value: &Value, path: &str, depth: usize, members: &mut Map<String, Va
             }
         }
     }
+    Ok(())
 }
 
 fn position(index: i64, length: usize) -> Option<usize> {
@@ -349,10 +387,11 @@ fn mvindex<'a>(args: &[Val<'a>], _: Context) -> Answer<'a> {
 fn mvzip<'a>(args: &[Val<'a>], _: Context) -> Answer<'a> {
     let [one, other, rest @ ..] = args else { return Ok(Val::Null) };
     let separator = rest.first().map_or(",", Val::text);
-    let pairs = elements(one).into_iter().zip(elements(other));
-    array_of(
-        pairs.map(|(one, other)| json!(format!("{}{separator}{}", plain(&one), plain(&other)))).collect(),
-    )
+    let (ones, others) = (elements(one), elements(other));
+    let count = ones.len().min(others.len());
+    check_size([size(one), size(other), count.saturating_mul(separator.len())].into_iter())?;
+    let pairs = ones.iter().zip(&others);
+    array_of(pairs.map(|(one, other)| json!(format!("{}{separator}{}", plain(one), plain(other)))).collect())
 }
 
 #[cfg(test)]
@@ -391,5 +430,24 @@ mod tests {
         assert_eq!(run("mvindex", &[array.clone(), Val::Int(0), Val::Int(1)]), Val::str("[1,2]"));
         assert_eq!(run("mvjoin", &[array, Val::str("-")]), Val::str("1-2-2"));
         assert_eq!(run("mvappend", &[Val::str("a"), Val::str("b")]), Val::str(r#"["a","b"]"#));
+    }
+
+    #[test]
+    fn long_results_are_refused() {
+        let long = || Val::str("x".repeat(MAX_BYTES / 2));
+        let names = format!(r#"{{"{}":{{"a":1,"b":2,"c":3}}}}"#, "x".repeat(MAX_BYTES / 2));
+        for (name, args) in [
+            ("mvjoin", vec![Val::str("[1,2,3]"), long()]),
+            ("mvzip", vec![Val::str("[1,2,3]"), Val::str("[1,2,3]"), long()]),
+            ("mvappend", vec![long(), long()]),
+            ("json_array", vec![long(), long()]),
+            ("array", vec![long(), long()]),
+            ("json_object", vec![Val::str("a"), long(), Val::str("b"), long()]),
+            ("json_extract", vec![Val::str(names.as_str()), Val::str("$"), Val::str("$"), Val::str("$")]),
+            ("json_extract_all", vec![Val::str(names.as_str())]),
+        ] {
+            let answer = (find(name).unwrap().eval)(&args, Context { now: 0, ty: Keyword });
+            assert_eq!(answer, Err(too_long()), "{name}");
+        }
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::Value;
 
 use super::Definition;
-use super::json::value_of;
+use super::json::{MAX_BYTES, size, too_long, value_of};
 use super::row::{Context, Val};
 use crate::types::SqlType::{self, Boolean, Keyword, Undefined};
 
@@ -98,13 +98,22 @@ fn visit(value: &mut Value, steps: &[Step], change: &mut dyn FnMut(&mut Value)) 
     }
 }
 
+/// Changes the values of paths; each change may add as many bytes as the new value has.
 fn changed<'a>(args: &[Val<'a>], change: impl Fn(&mut Value, &Value)) -> Answer<'a> {
     let [text, pairs @ ..] = args else { return Ok(Val::Null) };
     let Ok(mut value) = serde_json::from_str::<Value>(text.text()) else { return Ok(Val::Null) };
+    let mut left = MAX_BYTES.checked_sub(text.text().len());
     for pair in pairs.chunks(2) {
         let [path, new] = pair else { continue };
+        let bytes = size(new);
         let new = value_of(new);
-        visit(&mut value, &steps(path.text()), &mut |own| change(own, &new));
+        visit(&mut value, &steps(path.text()), &mut |own| {
+            left = left.and_then(|left| left.checked_sub(bytes));
+            if left.is_some() {
+                change(own, &new);
+            }
+        });
+        left.ok_or_else(too_long)?;
     }
     Ok(Val::str(value.to_string()))
 }
@@ -153,5 +162,15 @@ mod tests {
             run("json_extend", &[text(), path("c"), Val::str(r#"["y","z"]"#)]),
             Val::str(r#"{"a":[{"b":1},{"b":2}],"c":["x","y","z"]}"#)
         );
+    }
+
+    #[test]
+    fn long_results_are_refused() {
+        for name in ["json_set", "json_append", "json_extend"] {
+            let text = Val::str(r#"{"a":[[1],[2],[3]]}"#);
+            let args = [text, Val::str("a{}"), Val::str("x".repeat(MAX_BYTES / 2))];
+            let answer = (find(name).unwrap().eval)(&args, Context { now: 0, ty: Keyword });
+            assert_eq!(answer, Err(too_long()), "{name}");
+        }
     }
 }

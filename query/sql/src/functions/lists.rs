@@ -2,7 +2,11 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListBuilder, StringViewBuilder};
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, Int64Array, ListArray, ListBuilder, StringViewBuilder,
+};
+use datafusion::arrow::buffer::OffsetBuffer;
+use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::{Result as PlanResult, exec_err};
 use datafusion::logical_expr::{
@@ -63,6 +67,56 @@ impl ScalarUDFImpl for ListAsJson {
             out.append_value(&text);
         }
         Ok(ColumnarValue::Array(Arc::new(out.finish())))
+    }
+}
+
+/// Cuts lists.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct ListHead {
+    /// Most elements of a list that are left.
+    most: usize,
+    signature: Signature,
+}
+
+/// Leaves the first elements of a list.
+pub(crate) fn head(list: Expr, most: usize) -> Expr {
+    ScalarUDF::from(ListHead { most, signature: Signature::any(1, Volatility::Immutable) }).call(vec![list])
+}
+
+impl ScalarUDFImpl for ListHead {
+    fn name(&self) -> &str {
+        "list_head"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, types: &[DataType]) -> PlanResult<DataType> {
+        match types {
+            [ty] => Ok(ty.clone()),
+            _ => exec_err!("a list is one argument"),
+        }
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
+        let [array] = arrays.as_slice() else { return exec_err!("a list is one argument") };
+        let Some(lists) = array.as_list_opt::<i32>() else { return exec_err!("the argument is no list") };
+        let DataType::List(field) = lists.data_type() else { return exec_err!("the argument is no list") };
+        let offsets = lists.value_offsets();
+        let (mut places, mut lengths) = (Vec::new(), Vec::with_capacity(lists.len()));
+        for (row, range) in offsets.windows(2).enumerate() {
+            let [start, end] = range else { continue };
+            let most = i32::try_from(self.most).unwrap_or(i32::MAX);
+            let length = if lists.is_null(row) { 0 } else { (end - start).min(most) };
+            places.extend((*start..start + length).map(i64::from));
+            lengths.push(usize::try_from(length).unwrap_or(0));
+        }
+        let values = take(lists.values(), &Int64Array::from(places), None)?;
+        let offsets = OffsetBuffer::from_lengths(lengths);
+        let cut = ListArray::try_new(Arc::clone(field), offsets, values, lists.nulls().cloned())?;
+        Ok(ColumnarValue::Array(Arc::new(cut)))
     }
 }
 

@@ -3,7 +3,7 @@
 use std::borrow::Cow;
 use std::cell::RefCell;
 
-use regex::{Regex, RegexBuilder};
+use regex::{Captures, Regex, RegexBuilder};
 use serde_json::json;
 
 use super::Definition;
@@ -33,6 +33,12 @@ pub(super) fn find(name: &str) -> Option<Definition> {
                 with_regex(pattern.text(), |regex| replaced(regex, text.text(), &replacement, usize::MAX))
             },
         ),
+        "isempty" => Definition::with_nulls(is_empty_types, |args, _| {
+            Ok(Val::Bool(args.first().is_none_or(|text| *text == Val::Null || text.text().is_empty())))
+        }),
+        "isblank" => Definition::with_nulls(is_empty_types, |args, _| {
+            Ok(Val::Bool(args.first().is_none_or(|text| *text == Val::Null || text.text().trim().is_empty())))
+        }),
         "parse_group" => Definition::with_nulls(
             |types| texts(types, 3, Keyword),
             |args, context| {
@@ -61,6 +67,14 @@ pub(super) fn find(name: &str) -> Option<Definition> {
 fn texts(types: &[SqlType], count: usize, ty: SqlType) -> Option<(Vec<SqlType>, SqlType)> {
     let fits = |ty: &SqlType| !ty.is_json() && *ty != SqlType::Interval;
     (types.len() == count && types.iter().all(fits)).then(|| (vec![Keyword; count], ty))
+}
+
+/// Takes one value; arrays and objects are their texts.
+fn is_empty_types(types: &[SqlType]) -> Option<(Vec<SqlType>, SqlType)> {
+    match types {
+        [ty] if ty.is_json() => Some((vec![*ty], Boolean)),
+        types => texts(types, 1, Boolean),
+    }
 }
 
 fn rex_groups_types(types: &[SqlType]) -> Option<(Vec<SqlType>, SqlType)> {
@@ -121,17 +135,43 @@ fn groups_by_number(replacement: &str) -> String {
     out
 }
 
+/// Appends a part of a text that is made.
+fn append(out: &mut String, part: &str) -> Result<(), String> {
+    if out.len() + part.len() > MAX_BYTES {
+        return Err(format!("a string would be longer than {MAX_BYTES} bytes"));
+    }
+    out.push_str(part);
+    Ok(())
+}
+
+/// Appends a replacement of [`groups_by_number`], with the texts of the groups.
+fn expand(found: &Captures<'_>, replacement: &str, out: &mut String) -> Result<(), String> {
+    let mut rest = replacement;
+    while let Some((before, behind)) = rest.split_once('$') {
+        append(out, before)?;
+        rest = match behind.strip_prefix('{').and_then(|behind| behind.split_once('}')) {
+            Some((number, behind)) => {
+                let group = number.parse().ok().and_then(|number: usize| found.get(number));
+                append(out, group.map_or("", |group| group.as_str()))?;
+                behind
+            }
+            None => {
+                append(out, "$")?;
+                behind.strip_prefix('$').unwrap_or(behind)
+            }
+        };
+    }
+    append(out, rest)
+}
+
 fn replaced<'a>(regex: &Regex, text: &str, replacement: &str, most: usize) -> Answer<'a> {
     let mut out = String::new();
     let mut last = 0;
     for found in regex.captures_iter(text).take(most) {
         let Some(whole) = found.get(0) else { continue };
         out.push_str(text.get(last..whole.start()).unwrap_or_default());
-        found.expand(replacement, &mut out);
+        expand(&found, replacement, &mut out)?;
         last = whole.end();
-        if out.len() > MAX_BYTES {
-            return Err(format!("a string would be longer than {MAX_BYTES} bytes"));
-        }
     }
     out.push_str(text.get(last..).unwrap_or_default());
     Ok(Val::str(out))
@@ -241,7 +281,7 @@ fn sed_nth<'a>(text: &str, (pattern, replacement): (&str, &str), number: usize) 
         };
         let Some(whole) = found.get(0) else { return Ok(Val::str(text)) };
         let mut out = text.get(..whole.start()).unwrap_or_default().to_owned();
-        found.expand(&replacement, &mut out);
+        expand(&found, &replacement, &mut out)?;
         out.push_str(text.get(whole.end()..).unwrap_or_default());
         Ok(Val::str(out))
     })
@@ -308,5 +348,21 @@ mod tests {
         assert_eq!(run("wildcard_replace", &["a.b", "a*", "x"]), Val::str("x"));
         assert_eq!(run("like_exactly", &["Abc", "A_c"]), Val::Bool(true));
         assert_eq!(run("like_exactly", &["Abc", "a%"]), Val::Bool(false));
+        assert_eq!(run("regexp_replace", &["ab", "(a)(b)", "$2$$1 ${1} \\1"]), Val::str("b$a ${1} a"));
+        assert_eq!((run("isblank", &[" "]), run("isempty", &[" "])), (Val::Bool(true), Val::Bool(false)));
+        assert_eq!(run("isempty", &[""]), Val::Bool(true));
+    }
+
+    #[test]
+    fn long_results_are_refused() {
+        let (text, groups) = ("x".repeat(10_000), r"\1".repeat(200));
+        for (name, args) in [
+            ("regexp_replace", [text.as_str(), "(.+)", groups.as_str()].map(Val::str).to_vec()),
+            ("sed", vec![Val::str(text.as_str()), Val::str(format!("s/(.+)/{groups}/"))]),
+            ("sed", vec![Val::str(text.as_str()), Val::str(format!("s/(.+)/{groups}/1"))]),
+        ] {
+            let answer = (find(name).unwrap().eval)(&args, Context { now: 0, ty: Keyword });
+            assert!(answer.is_err(), "{name}");
+        }
     }
 }

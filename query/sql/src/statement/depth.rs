@@ -8,7 +8,7 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{BinaryOperator, Expr, Statement, Visit, Visitor};
+use sqlparser::ast::{BinaryOperator, Expr, Query, Statement, Visit, Visitor};
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
@@ -138,8 +138,21 @@ pub(super) fn check_tokens(tokens: &[TokenWithSpan]) -> Result<()> {
 
 /// Refuses a statement whose expressions are too deep to be bound, planned and evaluated.
 pub(super) fn check_tree(statement: &Statement) -> Result<()> {
-    match statement.visit(&mut Measure { above: Vec::new(), levels: 0 }) {
-        ControlFlow::Continue(()) => Ok(()),
+    levels(statement).map(drop)
+}
+
+/// Returns the most levels of the expressions of a query of another language.
+///
+/// # Errors
+/// The expressions are too deep to be bound, planned and evaluated.
+pub(crate) fn check_query(query: &Query) -> Result<usize> {
+    levels(query)
+}
+
+fn levels(tree: &impl Visit) -> Result<usize> {
+    let mut measure = Measure { above: Vec::new(), levels: 0, deepest: 0 };
+    match tree.visit(&mut measure) {
+        ControlFlow::Continue(()) => Ok(measure.deepest),
         ControlFlow::Break(()) => Err(SqlError::TooLarge(format!(
             "an expression is nested deeper than {MAX_LEVELS} levels; each operator of a chain is one, except AND and OR"
         ))),
@@ -156,6 +169,8 @@ struct Measure {
     /// like opens no level.
     above: Vec<Option<bool>>,
     levels: usize,
+    /// Most levels so far.
+    deepest: usize,
 }
 
 impl Measure {
@@ -180,6 +195,7 @@ impl Visitor for Measure {
     fn pre_visit_expr(&mut self, expr: &Expr) -> ControlFlow<()> {
         let own = Self::connective(expr);
         self.levels += usize::from(self.is_level(own));
+        self.deepest = self.deepest.max(self.levels);
         self.above.push(own);
         if self.levels > MAX_LEVELS { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
     }

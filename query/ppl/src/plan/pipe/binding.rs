@@ -1,7 +1,7 @@
 //! The clauses of a [`Pipe`] become queries, and these relations.
 
 use millrace_sql::error::{Result, SqlError};
-use millrace_sql::relational::{BoundRelation, PlannedRelation, RelationPlanner};
+use millrace_sql::relational::{BoundRelation, NullHandling, PlannedRelation, RelationPlanner};
 use sqlparser::ast;
 
 use super::super::syntax;
@@ -82,7 +82,7 @@ impl Pipe {
             Input::Index(expression) => Some(syntax::table(expression, self.alias.as_deref())),
             Input::Relation(relation) => {
                 let name = planner.define(relation.as_ref().clone());
-                Some(syntax::table(&name, None))
+                Some(syntax::table(&name, self.alias.as_deref()))
             }
             Input::Nothing => None,
         };
@@ -149,11 +149,12 @@ impl Pipe {
         self.query(false, planner)
     }
 
-    /// Makes a row of each element of a column that has arrays.
+    /// Makes a row of each element of a column that has arrays; see [`RelationPlanner::unnest`].
     pub(crate) fn unnest(
         &mut self,
         name: &str,
         limit: Option<usize>,
+        without_elements: NullHandling,
         planner: &mut RelationPlanner<'_, '_>,
     ) -> Result<()> {
         if self.find(name, planner)?.is_none() {
@@ -167,7 +168,9 @@ impl Pipe {
         self.columns(planner)?.retain(|column| !is_below(&column.name));
         self.close(planner)?;
         self.input = match std::mem::replace(&mut self.input, Input::Nothing) {
-            Input::Relation(relation) => Input::Relation(Box::new(planner.unnest(*relation, name, limit)?)),
+            Input::Relation(relation) => {
+                Input::Relation(Box::new(planner.unnest(*relation, name, limit, without_elements)?))
+            }
             other => other,
         };
         Ok(())

@@ -5,6 +5,7 @@ mod random;
 use millrace_catalog::access::Action;
 use millrace_engine::Session;
 use millrace_ppl::plan::order::{ORDER_EFFECTS, OrderEffect};
+use millrace_ppl::reference::{COMMANDS, Support};
 use millrace_query::{Config, OutcomeBody};
 use serde_json::{Value, json};
 
@@ -68,6 +69,66 @@ async fn cases_of_the_data_file() {
         }
     }
     assert!(failed.is_empty(), "{}", failed.join("\n"));
+}
+
+#[tokio::test]
+async fn commands_without_a_plan_are_refused_for_their_reasons() {
+    let store = people().await;
+    for command in COMMANDS {
+        let Support::Parsed(reason) = command.support else { continue };
+        let page = documentation(command.name);
+        for example in page.split("```ppl\n").skip(1).filter_map(|rest| rest.split("```").next()) {
+            // Commands in front may name fields that the index lacks.
+            let query = match example.rfind(&format!("| {}", command.name)) {
+                Some(at) => format!("source=people {}", &example[at..]),
+                None => example.to_owned(),
+            };
+            let (status, answer) = ask(&store, &store.session, &query).await;
+            assert_eq!(status, 400, "{query}: {answer}");
+            assert!(answer.to_string().contains(reason), "{query}: {answer}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn texts_that_grow_are_refused() {
+    let store = people().await;
+    let deep =
+        |open: &str, count: usize, close: &str| format!("{}note{}", open.repeat(count), close.repeat(count));
+    let named = (0..200).map(|at| format!("(?<g{at}>a)")).collect::<String>();
+    let doubled = "| foreach a* [ eval <<FIELD>>_<<FIELD>> = 1 ] ".repeat(20);
+    for (query, status) in [
+        (format!("source=people | where {} | fields name", deep("isempty(", 12, ")")), 200),
+        (format!("source=people | where {} | fields name", deep("isblank(", 12, ")")), 200),
+        (format!("source=people | eval s = sum({}1) | fields s", "1,".repeat(5_000)), 200),
+        (format!("source=people | replace {}'a' with 'b' in name", "'a' with 'b', ".repeat(5_000)), 400),
+        (format!("source=people | parse note '{named}'"), 400),
+        (format!("source=people {doubled}"), 400),
+        (format!("source=people | eval age = age + 1{}", ", age = age + 1".repeat(5_000)), 400),
+        (format!("source=people | where name = '{}a'", "a.".repeat(100_000)), 200),
+    ] {
+        let (own, answer) = ask(&store, &store.session, &query).await;
+        let text: String = answer.to_string().chars().take(300).collect();
+        assert_eq!(own, status, "{}: {text}", query.chars().take(60).collect::<String>());
+    }
+}
+
+#[tokio::test]
+async fn filters_are_objects() {
+    let store = people().await;
+    for (filter, status) in
+        [(json!(null), 200), (json!({"match_all": {}}), 200), (json!([]), 400), (json!("a"), 400)]
+    {
+        let body = json!({"query": "source=people | fields name", "filter": filter});
+        let outcome = store.service.ppl(&store.session, Vec::new(), Some(body)).await;
+        assert_eq!(outcome.status, status, "{filter}");
+    }
+}
+
+/// Reads the page of a command.
+fn documentation(command: &str) -> String {
+    let path = format!("{}/../../docs/ppl/{command}.md", env!("CARGO_MANIFEST_DIR"));
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"))
 }
 
 /// A sample of each command, over numbers in descending order.
