@@ -10,6 +10,9 @@ use serde_json::{Map, Value};
 use crate::digest::ContentDigest;
 use crate::manifest::FORMAT;
 
+/// Largest sequence number or primary term: they count on in the store that restores them.
+const MAX_NUMBER: u64 = 1 << 62;
+
 /// A file of a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct FileReference {
@@ -86,6 +89,9 @@ impl IndexContents {
         for (number, shard) in (0..).zip(&self.shards) {
             if shard.number != number {
                 return Some(format!("shard {} in the place of shard {number}", shard.number));
+            }
+            if shard.next_seq_no.max(shard.primary_term) > MAX_NUMBER {
+                return Some(format!("shard {number} has a sequence number or term beyond {MAX_NUMBER}"));
             }
             for segment in &shard.segments {
                 let record = &segment.record;
