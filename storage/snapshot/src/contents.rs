@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use millrace_catalog::SegmentRecord;
 use millrace_catalog::metadata::IndexMeta;
+use millrace_catalog::{Position, SegmentRecord};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -134,6 +134,23 @@ pub(crate) struct SourcePosition {
     /// The position, hexadecimal.
     pub(crate) position: String,
     pub(crate) owner_epoch: u64,
+}
+
+impl SourcePosition {
+    pub(crate) fn new(position: &Position) -> Self {
+        use std::fmt::Write as _;
+        let mut hexadecimal = String::with_capacity(2 * position.position.len());
+        for byte in &position.position {
+            let _ = write!(hexadecimal, "{byte:02x}");
+        }
+        Self {
+            pipeline: position.pipeline.clone(),
+            source: position.source.clone(),
+            partition: position.partition.clone(),
+            position: hexadecimal,
+            owner_epoch: position.owner_epoch,
+        }
+    }
 }
 
 impl GlobalState {

@@ -6,9 +6,9 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
-use millrace_catalog::access::{Action, Guard, Principal};
+use millrace_catalog::SegmentRecord;
+use millrace_catalog::access::{Action, Guard, Principal, refusal};
 use millrace_catalog::metadata::{IndexMeta, IndicesOptions, Metadata};
-use millrace_catalog::{Position, SegmentRecord};
 use millrace_engine::{CapturedSegment, IndexCapture, ShardCapture, StoreCapture};
 use millrace_runtime::{Error as StoreError, Priority, sync};
 use millrace_segment::{DeletesFile, SegmentFile, file_path, verify_file};
@@ -187,10 +187,14 @@ fn select(
     // A wildcard is about the users' indices. A repository is read without the rights on them.
     let administrator = is_security_administrator(principal);
     let parts: HashSet<&str> = expression.split(',').collect();
-    let mut chosen: Vec<Arc<IndexMeta>> = named
-        .into_iter()
-        .filter(|meta| !is_system(&meta.name) || (administrator && parts.contains(&*meta.name)))
-        .collect();
+    let mut chosen: Vec<Arc<IndexMeta>> = Vec::with_capacity(named.len());
+    for meta in named {
+        match is_system(&meta.name) {
+            true if !parts.contains(&*meta.name) => continue,
+            true if !administrator => return Err(refusal(principal, Action::CreateSnapshot, &meta.name)),
+            _ => chosen.push(meta),
+        }
+    }
     if request.include_global_state && administrator {
         let known: HashSet<Uuid> = chosen.iter().map(|meta| meta.uuid).collect();
         let system = metadata.indices().filter(|meta| is_system(&meta.name));
@@ -558,7 +562,7 @@ impl Upload<'_> {
         ];
         let templates =
             templates.into_iter().map(|(kind, named)| (kind.to_owned(), BTreeMap::clone(named))).collect();
-        let positions = capture.positions.iter().map(source_position).collect();
+        let positions = capture.positions.iter().map(SourcePosition::new).collect();
         let state = GlobalState::new(Map::clone(&metadata.persistent), templates, positions);
         let encoded = sync::blocking(move || encode_json(&state).map_err(StoreError::Internal)).await?;
         let reference = self.put_bytes(encoded.into()).await?;
@@ -577,20 +581,5 @@ fn segment_contents(
             Ok(SegmentContents { record, data, bundle, ids: file(SegmentFile::Ids), deletes })
         }
         _ => Err(format!("segment [{}] lacks a file", record.id)),
-    }
-}
-
-fn source_position(position: &Position) -> SourcePosition {
-    use std::fmt::Write as _;
-    let mut hexadecimal = String::with_capacity(2 * position.position.len());
-    for byte in &position.position {
-        let _ = write!(hexadecimal, "{byte:02x}");
-    }
-    SourcePosition {
-        pipeline: position.pipeline.clone(),
-        source: position.source.clone(),
-        partition: position.partition.clone(),
-        position: hexadecimal,
-        owner_epoch: position.owner_epoch,
     }
 }

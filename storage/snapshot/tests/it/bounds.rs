@@ -17,7 +17,7 @@ fn user(cluster: &[Action], grants: &[(&str, &[Action])]) -> Principal {
     let grants = grants.iter().map(|(name, actions)| Grant {
         names: vec![NamePattern::parse(name).unwrap()],
         actions: ActionSet::new(actions),
-        system: false,
+        system: name.starts_with('.'),
         documents: None,
         fields: None,
     });
@@ -170,4 +170,20 @@ async fn a_lost_marker_is_written_again_and_abandoned_files_go() {
     check(&engine, "copy-logs", &expected).await;
     again.cleanup_repository("backup").await.unwrap();
     assert!(!old.exists() && !scratch.exists() && new.exists());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_system_index_leaves_the_store_with_administrators_alone() {
+    let (data, backups) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let engine = open(data.path()).await;
+    let service = service(&engine, backups.path()).await;
+    create_index(&engine, ".console", json!({})).await;
+    let named = CreateSnapshot { indices: Some(".console".to_owned()), ..CreateSnapshot::default() };
+    let reader = user(&[Action::CreateSnapshot], &[(".console", &[Action::Search])]);
+    let refused = service.create(&reader, ("backup", "one"), named.clone()).await.unwrap_err();
+    assert!(refused.to_string().contains("unauthorized"), "{refused}");
+    let administrator =
+        user(&[Action::CreateSnapshot, Action::PutSecurity], &[(".console", &[Action::Search])]);
+    let made = service.create(&administrator, ("backup", "one"), named).await.unwrap();
+    assert_eq!(made.indices.len(), 1);
 }
