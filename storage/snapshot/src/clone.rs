@@ -5,7 +5,7 @@ use uuid::Uuid;
 use crate::error::{Error, Result};
 use crate::manifest::{Manifest, SnapshotState};
 use crate::names::snapshot_name_fault;
-use crate::selection::select_names;
+use crate::selection::{check_expression, select_names};
 use crate::service::SnapshotService;
 
 impl SnapshotService {
@@ -28,6 +28,7 @@ impl SnapshotService {
         if let Some(fault) = snapshot_name_fault(target) {
             return Err(invalid(fault));
         }
+        check_expression(indices)?;
         let open = self.repository(repository).await?;
         let _one = self.inner.writing.lock().await;
         open.check_writer().await?;

@@ -2,13 +2,16 @@
 
 use std::collections::BTreeMap;
 
-use millrace_catalog::SegmentRecord;
 use millrace_catalog::metadata::IndexMeta;
+use millrace_catalog::{Position, SegmentRecord};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
 use crate::digest::ContentDigest;
 use crate::manifest::FORMAT;
+
+/// Largest sequence number or primary term: they count on in the store that restores them.
+const MAX_NUMBER: u64 = 1 << 62;
 
 /// A file of a repository.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -87,6 +90,9 @@ impl IndexContents {
             if shard.number != number {
                 return Some(format!("shard {} in the place of shard {number}", shard.number));
             }
+            if shard.next_seq_no.max(shard.primary_term) > MAX_NUMBER {
+                return Some(format!("shard {number} has a sequence number or term beyond {MAX_NUMBER}"));
+            }
             for segment in &shard.segments {
                 let record = &segment.record;
                 let ids = segment.ids.map_or(0, |ids| ids.bytes);
@@ -128,6 +134,23 @@ pub(crate) struct SourcePosition {
     /// The position, hexadecimal.
     pub(crate) position: String,
     pub(crate) owner_epoch: u64,
+}
+
+impl SourcePosition {
+    pub(crate) fn new(position: &Position) -> Self {
+        use std::fmt::Write as _;
+        let mut hexadecimal = String::with_capacity(2 * position.position.len());
+        for byte in &position.position {
+            let _ = write!(hexadecimal, "{byte:02x}");
+        }
+        Self {
+            pipeline: position.pipeline.clone(),
+            source: position.source.clone(),
+            partition: position.partition.clone(),
+            position: hexadecimal,
+            owner_epoch: position.owner_epoch,
+        }
+    }
 }
 
 impl GlobalState {

@@ -1,14 +1,14 @@
 //! Creation of a snapshot: capture, upload of what the repository lacks, and the manifest last.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
-use millrace_catalog::access::{Action, Guard, Principal};
+use millrace_catalog::SegmentRecord;
+use millrace_catalog::access::{Action, Guard, Principal, refusal};
 use millrace_catalog::metadata::{IndexMeta, IndicesOptions, Metadata};
-use millrace_catalog::{Position, SegmentRecord};
 use millrace_engine::{CapturedSegment, IndexCapture, ShardCapture, StoreCapture};
 use millrace_runtime::{Error as StoreError, Priority, sync};
 use millrace_segment::{DeletesFile, SegmentFile, file_path, verify_file};
@@ -24,7 +24,7 @@ use crate::error::{Error, Result};
 use crate::manifest::{FORMAT, IndexSummary, Manifest, MissingShard, SnapshotState, encode_json};
 use crate::names::snapshot_name_fault;
 use crate::repository::Repository;
-use crate::selection::{is_security_administrator, is_system};
+use crate::selection::{check_expression, is_security_administrator, is_system};
 use crate::service::{RunningSnapshot, SnapshotKey, SnapshotService};
 
 /// Indices, and segments of one, that are uploaded at once.
@@ -33,6 +33,8 @@ const AT_ONCE: usize = 4;
 const PENDING: usize = 256;
 /// Bytes that are hashed at a time.
 const HASHED_BYTES: usize = 32 << 20;
+/// Creations that run or wait, at most.
+const MAX_RUNNING: usize = 1_000;
 /// Bytes of the member `metadata`, at most.
 const MAX_METADATA_BYTES: usize = 1024;
 
@@ -137,6 +139,7 @@ impl SnapshotService {
                 return Err(StoreError::Validation(format!("1: {reason};")).into());
             }
         }
+        check_expression(request.indices.as_deref().unwrap_or_default())?;
         let open = self.repository(repository).await?;
         open.check_writable()?;
         // Names that are missing are known at once.
@@ -151,6 +154,17 @@ impl SnapshotService {
             let mut all = self.inner.running.lock();
             if all.contains_key(&key) {
                 return Err(invalid("snapshot with the same name is already in-progress"));
+            }
+            let count = all.len();
+            if count >= MAX_RUNNING {
+                return Err(Error::Concurrent {
+                    repository: key.0,
+                    snapshot: key.1,
+                    reason: format!(
+                        "cannot start another operation, already running [{count}] operations and the current limit for \
+                         concurrent snapshot operations is set to [{MAX_RUNNING}]"
+                    ),
+                });
             }
             all.insert(key.clone(), Arc::clone(&running));
         }
@@ -170,12 +184,19 @@ fn select(
     let visible = metadata.guarded(Guard::new(principal, Action::CreateSnapshot));
     let expression = request.indices.as_deref().filter(|text| !text.is_empty()).unwrap_or("_all");
     let named = visible.resolve(expression, &request.options, now_ms)?;
-    // A wildcard is about the users' indices.
-    let is_named = |meta: &IndexMeta| expression.split(',').any(|part| part == &*meta.name);
-    let mut chosen: Vec<Arc<IndexMeta>> =
-        named.into_iter().filter(|meta| !is_system(&meta.name) || is_named(meta)).collect();
-    if request.include_global_state && is_security_administrator(principal) {
-        let known: Vec<Uuid> = chosen.iter().map(|meta| meta.uuid).collect();
+    // A wildcard is about the users' indices. A repository is read without the rights on them.
+    let administrator = is_security_administrator(principal);
+    let parts: HashSet<&str> = expression.split(',').collect();
+    let mut chosen: Vec<Arc<IndexMeta>> = Vec::with_capacity(named.len());
+    for meta in named {
+        match is_system(&meta.name) {
+            true if !parts.contains(&*meta.name) => continue,
+            true if !administrator => return Err(refusal(principal, Action::CreateSnapshot, &meta.name)),
+            _ => chosen.push(meta),
+        }
+    }
+    if request.include_global_state && administrator {
+        let known: HashSet<Uuid> = chosen.iter().map(|meta| meta.uuid).collect();
         let system = metadata.indices().filter(|meta| is_system(&meta.name));
         chosen.extend(system.filter(|meta| !known.contains(&meta.uuid)).cloned());
     }
@@ -322,10 +343,17 @@ impl Upload<'_> {
             return Ok(());
         }
         let store = self.service().inner.engine.store_id();
+        let mut newest: Option<Manifest> = None;
+        let visit = |manifest: Manifest| {
+            if manifest.store == store
+                && newest.as_ref().is_none_or(|newest| newest.started_ms < manifest.started_ms)
+            {
+                newest = Some(manifest);
+            }
+        };
         // One that cannot be read teaches nothing; its files are read instead.
-        let manifests = self.job.repository.read_all_manifests().await.unwrap_or_default();
-        let own = manifests.into_iter().filter(|manifest| manifest.store == store);
-        let Some(newest) = own.max_by_key(|manifest| manifest.started_ms) else { return Ok(()) };
+        let _ = self.job.repository.visit_manifests(visit).await;
+        let Some(newest) = newest else { return Ok(()) };
         let wanted = newest.indices.iter().filter(|index| lacking.contains(&index.uuid));
         let reads: Vec<_> = wanted
             .map(|index| self.job.repository.read_index(index.contents, index.contents_bytes))
@@ -534,9 +562,9 @@ impl Upload<'_> {
         ];
         let templates =
             templates.into_iter().map(|(kind, named)| (kind.to_owned(), BTreeMap::clone(named))).collect();
-        let positions = capture.positions.iter().map(source_position).collect();
+        let positions = capture.positions.iter().map(SourcePosition::new).collect();
         let state = GlobalState::new(Map::clone(&metadata.persistent), templates, positions);
-        let encoded = encode_json(&state).map_err(StoreError::Internal)?;
+        let encoded = sync::blocking(move || encode_json(&state).map_err(StoreError::Internal)).await?;
         let reference = self.put_bytes(encoded.into()).await?;
         Ok((reference.sha256, reference.bytes))
     }
@@ -553,20 +581,5 @@ fn segment_contents(
             Ok(SegmentContents { record, data, bundle, ids: file(SegmentFile::Ids), deletes })
         }
         _ => Err(format!("segment [{}] lacks a file", record.id)),
-    }
-}
-
-fn source_position(position: &Position) -> SourcePosition {
-    use std::fmt::Write as _;
-    let mut hexadecimal = String::with_capacity(2 * position.position.len());
-    for byte in &position.position {
-        let _ = write!(hexadecimal, "{byte:02x}");
-    }
-    SourcePosition {
-        pipeline: position.pipeline.clone(),
-        source: position.source.clone(),
-        partition: position.partition.clone(),
-        position: hexadecimal,
-        owner_epoch: position.owner_epoch,
     }
 }

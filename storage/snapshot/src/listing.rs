@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
-use crate::selection::select_names;
+use crate::selection::{check_expression, select_names};
 use crate::service::{DeletionReport, RunningSnapshot, SnapshotService};
 
 /// The snapshots that a request is about.
@@ -33,8 +33,8 @@ impl SnapshotService {
     /// # Errors
     /// [`Error::SnapshotMissing`] for a name; a manifest that cannot be read.
     pub async fn list(&self, repository: &str, filter: &SnapshotFilter, verbose: bool) -> Result<Vec<Value>> {
-        let listed = self.find(repository, filter).await?;
-        Ok(listed.iter().map(|(name, snapshot)| render(name, snapshot, verbose)).collect())
+        // Rendered one by one: manifests may be large.
+        self.find(repository, filter, |name, snapshot| Some(render(name, &snapshot, verbose))).await
     }
 
     /// Lists the snapshots that are complete, the oldest first.
@@ -42,12 +42,11 @@ impl SnapshotService {
     /// # Errors
     /// As [`SnapshotService::list`].
     pub async fn manifests(&self, repository: &str, filter: &SnapshotFilter) -> Result<Vec<Manifest>> {
-        let listed = self.find(repository, filter).await?;
-        let complete = listed.into_iter().filter_map(|(_, snapshot)| match snapshot {
+        let complete = |_: &str, snapshot| match snapshot {
             ListedSnapshot::Complete(manifest) => Some(*manifest),
             _ => None,
-        });
-        Ok(complete.collect())
+        };
+        self.find(repository, filter, complete).await
     }
 
     /// Lists the snapshots that are being made, of one repository or of all.
@@ -62,11 +61,21 @@ impl SnapshotService {
         render(&manifest.snapshot, &ListedSnapshot::Complete(Box::new(manifest.clone())), true)
     }
 
-    async fn find(&self, repository: &str, filter: &SnapshotFilter) -> Result<Vec<(String, ListedSnapshot)>> {
+    /// Converts the snapshots that a filter names, the oldest first.
+    async fn find<T>(
+        &self,
+        repository: &str,
+        filter: &SnapshotFilter,
+        convert: impl Fn(&str, ListedSnapshot) -> Option<T>,
+    ) -> Result<Vec<T>> {
+        check_expression(&filter.expression)?;
         let open = self.repository(repository).await?;
         let running = self.running(Some(repository));
         if filter.expression == "_current" {
-            let named = running.into_iter().map(|one| (one.snapshot.clone(), ListedSnapshot::Running(one)));
+            let named = running.into_iter().filter_map(|one| {
+                let name = one.snapshot.clone();
+                convert(&name, ListedSnapshot::Running(one))
+            });
             return Ok(named.collect());
         }
         let mut known: BTreeMap<String, Option<ListedSnapshot>> = BTreeMap::new();
@@ -94,14 +103,16 @@ impl SnapshotService {
                     Err(error) => return Err(error),
                 },
             };
-            found.extend(listed.map(|listed| (name, listed)));
+            let Some(listed) = listed else { continue };
+            let started_ms = match &listed {
+                ListedSnapshot::Complete(manifest) => manifest.started_ms,
+                ListedSnapshot::Running(one) => one.started_ms,
+                ListedSnapshot::Failed { started_ms, .. } => *started_ms,
+            };
+            found.extend(convert(&name, listed).map(|converted| (started_ms, converted)));
         }
-        found.sort_by_key(|(_, listed)| match listed {
-            ListedSnapshot::Complete(manifest) => manifest.started_ms,
-            ListedSnapshot::Running(one) => one.started_ms,
-            ListedSnapshot::Failed { started_ms, .. } => *started_ms,
-        });
-        Ok(found)
+        found.sort_by_key(|(started_ms, _)| *started_ms);
+        Ok(found.into_iter().map(|(_, converted)| converted).collect())
     }
 
     /// Deletes snapshots and the files that no other snapshot needs. One that is being made is aborted.
@@ -109,16 +120,13 @@ impl SnapshotService {
     /// # Errors
     /// [`Error::SnapshotMissing`], [`Error::Concurrent`] for one that is being restored, and the repository's.
     pub async fn delete(&self, repository: &str, expression: &str) -> Result<DeletionReport> {
+        check_expression(expression)?;
         let open = self.repository(repository).await?;
         open.check_writable()?;
-        let mut aborted = false;
-        for running in self.running(Some(repository)) {
-            let name = std::slice::from_ref(&running.snapshot);
-            if select_names(name, Some(expression), true).is_ok_and(|chosen| !chosen.is_empty()) {
-                running.cancel();
-                aborted = true;
-            }
-        }
+        let running = self.running(Some(repository));
+        let names: Vec<String> = running.iter().map(|one| one.snapshot.clone()).collect();
+        let aborted = select_names(&names, Some(expression), true).unwrap_or_default();
+        running.iter().filter(|one| aborted.contains(&one.snapshot)).for_each(|one| one.cancel());
         let _one = self.inner.writing.lock().await;
         open.check_writer().await?;
         let mut names = open.list_snapshots().await?;
@@ -126,7 +134,7 @@ impl SnapshotService {
         names.extend(
             self.inner.failed.lock().keys().filter(|(of, _)| of == repository).map(|(_, name)| name.clone()),
         );
-        let chosen = select_names(&names, Some(expression), aborted)
+        let chosen = select_names(&names, Some(expression), !aborted.is_empty())
             .map_err(|snapshot| Error::SnapshotMissing { repository: repository.to_owned(), snapshot })?;
         for snapshot in &chosen {
             let key = (repository.to_owned(), snapshot.clone());
@@ -145,7 +153,7 @@ impl SnapshotService {
             self.inner.failed.lock().remove(&(repository.to_owned(), snapshot.clone()));
         }
         // The snapshots are gone; files that stay now go with the next deletion or cleanup.
-        match open.collect().await {
+        match open.collect(self.inner.engine.clock().now_ms()).await {
             Ok(collected) => Ok(DeletionReport { files: collected.files, bytes: collected.bytes }),
             Err(error) => {
                 tracing::warn!(repository, %error, "cannot remove files that no snapshot needs");

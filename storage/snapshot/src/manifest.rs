@@ -20,9 +20,13 @@ use crate::digest::ContentDigest;
 pub(crate) const FORMAT: u32 = 1;
 const MAGIC: &[u8; 8] = b"MRSNAP\x00\x01";
 /// Bytes of a manifest or of an index's contents as a file, at most.
-pub(crate) const MAX_FILE_BYTES: u64 = 256 << 20;
+pub(crate) const MAX_FILE_BYTES: u64 = 64 << 20;
 /// Bytes of either once inflated, at most.
-const MAX_JSON_BYTES: u64 = 1 << 30;
+const MAX_JSON_BYTES: u64 = 256 << 20;
+/// Shards of an index, at most; no store makes one with more.
+const MAX_INDEX_SHARDS: u32 = 1024;
+/// Shards of a snapshot, at most.
+const MAX_SHARDS: u64 = 1_000_000;
 
 /// Outcome of a snapshot.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -129,8 +133,23 @@ impl Manifest {
         (there, self.failures.len() as u64)
     }
 
+    /// Says which bound it exceeds; `None` where it exceeds none.
+    fn fault(&self) -> Option<String> {
+        if let Some(index) = self.indices.iter().find(|index| index.shards > MAX_INDEX_SHARDS) {
+            return Some(format!("index [{}] has {} shards", index.name, index.shards));
+        }
+        let shards: u64 = self.indices.iter().map(|index| u64::from(index.shards)).sum();
+        (shards > MAX_SHARDS).then(|| format!("it has {shards} shards, more than {MAX_SHARDS}"))
+    }
+
     /// Encodes it as a file.
+    ///
+    /// # Errors
+    /// A bound that it exceeds.
     pub(crate) fn encode(&self) -> Result<Bytes, String> {
+        if let Some(fault) = self.fault() {
+            return Err(fault);
+        }
         let body = encode_json(self)?;
         let mut file = Vec::with_capacity(MAGIC.len() + 32 + body.len());
         file.extend_from_slice(MAGIC);
@@ -149,15 +168,29 @@ impl Manifest {
         if ContentDigest::of_bytes(body) != ContentDigest::from_bytes(*sum) {
             return Err("its checksum is wrong".to_owned());
         }
-        decode_json(body)
+        let manifest: Self = decode_json(body)?;
+        match manifest.fault() {
+            None => Ok(manifest),
+            Some(fault) => Err(fault),
+        }
     }
 }
 
 /// Encodes a value as gzipped JSON.
+///
+/// # Errors
+/// A value that is larger than [`decode_json`] reads.
 pub(crate) fn encode_json(value: &impl Serialize) -> Result<Vec<u8>, String> {
     let json = serde_json::to_vec(value).map_err(|error| error.to_string())?;
+    if json.len() as u64 > MAX_JSON_BYTES {
+        return Err(format!("it has {} bytes, more than {MAX_JSON_BYTES}", json.len()));
+    }
     let mut out = GzEncoder::new(Vec::new(), Compression::default());
-    out.write_all(&json).and_then(|()| out.finish()).map_err(|error| error.to_string())
+    let file = out.write_all(&json).and_then(|()| out.finish()).map_err(|error| error.to_string())?;
+    match file.len() as u64 > MAX_FILE_BYTES {
+        true => Err(format!("it has {} bytes compressed, more than {MAX_FILE_BYTES}", file.len())),
+        false => Ok(file),
+    }
 }
 
 /// Decodes gzipped JSON whose member `format` is the version of this program.
@@ -222,6 +255,28 @@ pub(crate) mod tests {
         let later = Manifest { format: 2, ..manifest("a") };
         let error = Manifest::decode(&later.encode().unwrap()).unwrap_err();
         assert!(error.contains("format 2"), "{error}");
+    }
+
+    #[test]
+    fn shards_beyond_the_bounds_are_refused() {
+        let index = IndexSummary {
+            name: "huge".to_owned(),
+            uuid: Uuid::from_u128(3),
+            shards: u32::MAX,
+            system: false,
+            contents: ContentDigest::of_bytes(b"a"),
+            contents_bytes: 1,
+            files: 0,
+            bytes: 0,
+        };
+        let huge = Manifest { indices: vec![index.clone()], ..manifest("a") };
+        assert!(huge.encode().unwrap_err().contains("[huge] has 4294967295 shards"));
+        let body = encode_json(&huge).unwrap();
+        let file = [&MAGIC[..], ContentDigest::of_bytes(&body).as_bytes(), &body].concat();
+        assert!(Manifest::decode(&file).unwrap_err().contains("[huge]"));
+        let many = IndexSummary { shards: MAX_INDEX_SHARDS, ..index };
+        let many = Manifest { indices: vec![many; 1_000], ..manifest("a") };
+        assert!(many.encode().unwrap_err().contains("1024000 shards"));
     }
 
     #[test]

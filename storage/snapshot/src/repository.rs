@@ -14,6 +14,7 @@ use millrace_runtime::Error as StoreError;
 use millrace_runtime::sync::blocking;
 use millrace_segment::objects::{Objects, is_missing};
 use object_store::path::Path;
+use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
@@ -32,8 +33,16 @@ const SNAPSHOTS: &str = "snapshots";
 const CONTENTS: &str = "contents";
 /// Requests to the object store at once.
 const AT_ONCE: usize = 16;
+/// Manifests that are read at once.
+const MANIFESTS_AT_ONCE: usize = 4;
 /// Bytes of a file that are hashed at a time.
 const HASHED_BYTES: usize = 8 << 20;
+/// Bytes of a file of which one is read at a time.
+const LARGE_BYTES: u64 = 1 << 20;
+/// Time after which a test file, or a file under construction, is one that nobody misses.
+const ABANDONED_MS: i64 = 24 * 3600 * 1000;
+/// Directory of the files that a verification writes.
+const TESTS: &str = "tests";
 
 /// Content of [`MARKER`].
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -51,6 +60,16 @@ pub struct Repository {
     readonly: bool,
     /// Store on whose behalf it writes.
     store: Uuid,
+    decoding: Arc<DecodingLimit>,
+}
+
+/// Bounds the memory of manifests and contents that are decoded: a small file may inflate to a large one.
+#[derive(Debug, Default)]
+struct DecodingLimit {
+    /// Held while a file is decoded.
+    one: Mutex<()>,
+    /// Held from before a large file is read.
+    large: tokio::sync::Mutex<()>,
 }
 
 /// Files that a collection removed.
@@ -63,7 +82,7 @@ pub(crate) struct CollectedFiles {
 impl Repository {
     /// Wraps an object store; `store` is the id of the store that writes.
     pub fn new(name: &str, objects: Objects, readonly: bool, store: Uuid) -> Self {
-        Self { name: name.into(), objects, readonly, store }
+        Self { name: name.into(), objects, readonly, store, decoding: Arc::default() }
     }
 
     /// Returns its name.
@@ -111,6 +130,17 @@ impl Repository {
         Ok(found)
     }
 
+    /// Refuses a place that this store cannot make a repository, before anything is written there.
+    ///
+    /// # Errors
+    /// As [`Repository::claim`].
+    pub(crate) async fn check_place(&self) -> Result<()> {
+        match self.read_marker().await? {
+            Some(_) => Ok(()),
+            None => self.refuse_foreign_files().await,
+        }
+    }
+
     /// Makes this store the writer of the repository, which may be empty or another store's.
     ///
     /// # Errors
@@ -137,7 +167,8 @@ impl Repository {
     async fn refuse_foreign_files(&self) -> Result<()> {
         let listed =
             self.objects.list(None).await.map_err(|error| self.fail("list the repository", &error))?;
-        match listed.first() {
+        // A repository whose repository.json was lost has nothing but files of its own.
+        match listed.iter().find(|object| !Self::is_own_file(&object.location)) {
             None => Ok(()),
             Some(object) => {
                 let reason = format!(
@@ -146,6 +177,17 @@ impl Repository {
                 );
                 Err(Error::Repository { repository: self.name.to_string(), reason })
             }
+        }
+    }
+
+    fn is_own_file(path: &Path) -> bool {
+        let Some(name) = path.filename() else { return false };
+        let is_content = || name.parse().is_ok_and(|digest| *path == Self::content_path(digest));
+        match path.parts().next().as_ref().map(AsRef::as_ref) {
+            Some(SNAPSHOTS) => snapshot_of_file(name).is_some(),
+            Some(CONTENTS) => is_content(),
+            Some(TESTS) => name.parse::<Uuid>().is_ok(),
+            _ => false,
         }
     }
 
@@ -178,7 +220,7 @@ impl Repository {
             let listed = self.objects.list_dirs(None).await;
             return listed.map(drop).map_err(|error| fault("list the repository", &error));
         }
-        let path = Path::from_iter(["tests".to_owned(), Uuid::new_v4().simple().to_string()]);
+        let path = Path::from_iter([TESTS.to_owned(), Uuid::new_v4().simple().to_string()]);
         let content = Bytes::from(path.to_string());
         let put = self.objects.put(&path, content.clone()).await;
         put.map_err(|error| fault("write a test file", &error))?;
@@ -208,39 +250,64 @@ impl Repository {
     /// [`Error::Repository`] for a damaged manifest, or one of a later format.
     pub(crate) async fn read_manifest(&self, snapshot: &str) -> Result<Option<Manifest>> {
         let path = Self::manifest_path(snapshot);
-        match self.objects.len(&path).await {
+        let operation = format!("read [{path}]");
+        let bytes = match self.objects.len(&path).await {
             Err(error) if is_missing(&error) => return Ok(None),
             Ok(bytes) if bytes > MAX_FILE_BYTES => {
-                return Err(self.fail(&format!("read [{path}]"), &format!("it has {bytes} bytes")));
+                return Err(self.fail(&operation, &format!("it has {bytes} bytes")));
             }
-            other => other.map(drop).map_err(|error| self.fail(&format!("read [{path}]"), &error))?,
-        }
-        let decode = |bytes: &Bytes| match Manifest::decode(bytes) {
-            Ok(manifest) if manifest.snapshot == snapshot => Ok(manifest),
-            Ok(manifest) => Err(format!("it is of snapshot [{}]", manifest.snapshot)),
-            Err(reason) => Err(reason),
+            other => other.map_err(|error| self.fail(&operation, &error))?,
         };
-        let checked = |bytes: &Bytes| {
-            decode(bytes).map_err(|reason| StoreError::Corrupt { file: path.to_string(), offset: 0, reason })
+        let (file, snapshot) = (path.to_string(), snapshot.to_owned());
+        let decode = move |bytes: &Bytes| {
+            let reason = match Manifest::decode(bytes) {
+                Ok(manifest) if manifest.snapshot == snapshot => return Ok(manifest),
+                Ok(manifest) => format!("it is of snapshot [{}]", manifest.snapshot),
+                Err(reason) => reason,
+            };
+            Err(StoreError::Corrupt { file: file.clone(), offset: 0, reason })
         };
-        let read = self.objects.get_checked(&path, checked).await;
-        read.map_err(|error| self.fail(&format!("read [{path}]"), &error))
+        self.read_decoded(&path, bytes, decode).await.map_err(|error| self.fail(&operation, &error))
     }
 
-    /// Reads the manifests of all snapshots.
+    /// Reads an object of so many bytes and decodes it on a thread of its own; `None` where it is missing.
+    async fn read_decoded<T: Send + 'static>(
+        &self,
+        path: &Path,
+        bytes: u64,
+        decode: impl Fn(&Bytes) -> Result<T, StoreError> + Send + Sync + 'static,
+    ) -> Result<Option<T>, StoreError> {
+        let _large = match bytes > LARGE_BYTES {
+            true => Some(self.decoding.large.lock().await),
+            false => None,
+        };
+        let decoding = Arc::clone(&self.decoding);
+        let decode_alone = move |read: &Bytes| {
+            let _one = decoding.one.lock();
+            decode(read)
+        };
+        self.objects.get_decoded(path, decode_alone).await
+    }
+
+    /// Reads the manifests of all snapshots, one after the other.
     ///
     /// # Errors
     /// As [`Repository::read_manifest`], for any of them.
-    pub(crate) async fn read_all_manifests(&self) -> Result<Vec<Manifest>> {
+    pub(crate) async fn visit_manifests(&self, mut visit: impl FnMut(Manifest) + Send) -> Result<()> {
         let names = self.list_snapshots().await?;
         let reads = names.iter().map(|name| self.read_manifest(name)).collect::<Vec<_>>();
-        let read: Vec<Option<Manifest>> = stream::iter(reads).buffered(AT_ONCE).try_collect().await?;
-        Ok(read.into_iter().flatten().collect())
+        let mut manifests = stream::iter(reads).buffered(MANIFESTS_AT_ONCE);
+        while let Some(manifest) = manifests.try_next().await? {
+            manifest.into_iter().for_each(&mut visit);
+        }
+        Ok(())
     }
 
     /// Writes the manifest of a snapshot, unless there is one of that name; returns whether it did.
     pub(crate) async fn put_manifest(&self, manifest: &Manifest) -> Result<bool> {
-        let file = manifest.encode().map_err(|error| self.fail("encode a manifest", &error))?;
+        let encoded = manifest.clone();
+        let encode = blocking(move || encoded.encode().map_err(StoreError::Internal));
+        let file = encode.await.map_err(|error| self.fail("encode a manifest", &error))?;
         let put = self.objects.put_new(&Self::manifest_path(&manifest.snapshot), file).await;
         put.map_err(|error| self.fail("write a manifest", &error))
     }
@@ -279,20 +346,44 @@ impl Repository {
         put.map_err(|error| self.fail(&format!("write content [{digest}]"), &error))
     }
 
-    /// Reads a content of so many bytes and verifies it.
-    pub(crate) async fn read_content(&self, digest: ContentDigest, bytes: u64) -> Result<Bytes> {
+    /// Reads a content of so many bytes, verifies and decodes it.
+    ///
+    /// # Errors
+    /// A content that is missing, too large, or not what was written; the reason of `decode`.
+    pub(crate) async fn read_content<T: Send + 'static>(
+        &self,
+        (digest, bytes): (ContentDigest, u64),
+        decode: impl Fn(&Bytes) -> Result<T, String> + Send + Sync + 'static,
+    ) -> Result<T> {
         let path = Self::content_path(digest);
-        let checked = |read: &Bytes| {
-            if read.len() as u64 == bytes && ContentDigest::of_bytes(read) == digest {
-                return Ok(read.clone());
+        let fail = |error: &dyn std::fmt::Display| self.fail(&format!("read content [{digest}]"), &error);
+        if bytes > MAX_FILE_BYTES {
+            return Err(fail(&format!("it has {bytes} bytes")));
+        }
+        // Before it is read: what is there may be of any length.
+        match self.objects.len(&path).await {
+            Ok(found) if found != bytes => {
+                return Err(fail(&format!("it has {found} bytes where {bytes} were written")));
             }
-            let reason = format!("its {} bytes are not those that were written", read.len());
-            Err(StoreError::Corrupt { file: path.to_string(), offset: 0, reason })
+            Err(error) if !is_missing(&error) => return Err(fail(&error)),
+            _ => {}
+        }
+        let file = path.to_string();
+        let check = move |read: &Bytes| {
+            let reason = if read.len() as u64 == bytes && ContentDigest::of_bytes(read) == digest {
+                match decode(read) {
+                    Ok(decoded) => return Ok(decoded),
+                    Err(reason) => reason,
+                }
+            } else {
+                format!("its {} bytes are not those that were written", read.len())
+            };
+            Err(StoreError::Corrupt { file: file.clone(), offset: 0, reason })
         };
-        match self.objects.get_checked(&path, checked).await {
+        match self.read_decoded(&path, bytes, check).await {
             Ok(Some(content)) => Ok(content),
-            Ok(None) => Err(self.fail(&format!("read content [{digest}]"), &"it is missing")),
-            Err(error) => Err(self.fail(&format!("read content [{digest}]"), &error)),
+            Ok(None) => Err(fail(&"it is missing")),
+            Err(error) => Err(fail(&error)),
         }
     }
 
@@ -328,32 +419,28 @@ impl Repository {
 
     /// Reads the contents of an index.
     pub(crate) async fn read_index(&self, digest: ContentDigest, bytes: u64) -> Result<IndexContents> {
-        if bytes > MAX_FILE_BYTES {
-            return Err(self.fail(&format!("read content [{digest}]"), &format!("it has {bytes} bytes")));
-        }
-        let read = self.read_content(digest, bytes).await?;
-        let contents: IndexContents =
-            decode_json(&read).map_err(|reason| self.fail(&format!("read content [{digest}]"), &reason))?;
-        match contents.fault() {
-            None => Ok(contents),
-            Some(fault) => Err(self.fail(&format!("read content [{digest}]"), &fault)),
-        }
+        let decode = |read: &Bytes| {
+            let contents: IndexContents = decode_json(read)?;
+            match contents.fault() {
+                None => Ok(contents),
+                Some(fault) => Err(fault),
+            }
+        };
+        self.read_content((digest, bytes), decode).await
     }
 
-    /// Deletes the contents that no manifest needs. The caller lets nobody write meanwhile.
+    /// Deletes the contents that no manifest needs, and files that interrupted requests left a day ago. The caller lets nobody write meanwhile.
     ///
     /// # Errors
     /// A manifest or index that cannot be read: then nothing is deleted.
-    pub(crate) async fn collect(&self) -> Result<CollectedFiles> {
-        let mut references = References::default();
-        for manifest in self.read_all_manifests().await? {
-            let unread = references.add_manifest(&manifest);
-            let reads =
-                unread.into_iter().map(|(digest, bytes)| self.read_index(digest, bytes)).collect::<Vec<_>>();
-            let mut indices = stream::iter(reads).buffered(AT_ONCE);
-            while let Some(contents) = indices.try_next().await? {
-                references.add_index(&contents);
-            }
+    pub(crate) async fn collect(&self, now_ms: i64) -> Result<CollectedFiles> {
+        let (mut references, mut unread) = (References::default(), Vec::new());
+        self.visit_manifests(|manifest| unread.extend(references.add_manifest(&manifest))).await?;
+        let reads =
+            unread.into_iter().map(|(digest, bytes)| self.read_index(digest, bytes)).collect::<Vec<_>>();
+        let mut indices = stream::iter(reads).buffered(MANIFESTS_AT_ONCE);
+        while let Some(contents) = indices.try_next().await? {
+            references.add_index(&contents);
         }
         let unneeded = references.unreferenced(&self.list_contents().await?);
         self.check_writer().await?;
@@ -367,6 +454,18 @@ impl Repository {
             collected.files += 1;
             collected.bytes += bytes;
         }
+        self.remove_abandoned(now_ms.saturating_sub(ABANDONED_MS)).await?;
         Ok(collected)
+    }
+
+    /// Removes test files, and files under construction, that were last written before a time.
+    async fn remove_abandoned(&self, before_ms: i64) -> Result<()> {
+        let fail = |error: StoreError| self.fail("remove an abandoned file", &error);
+        for object in self.objects.list(Some(&Path::from(TESTS))).await.map_err(fail)? {
+            if object.last_modified.timestamp_millis() < before_ms {
+                self.objects.delete(&object.location).await.map_err(fail)?;
+            }
+        }
+        self.objects.remove_old_scratch(before_ms).await.map_err(fail)
     }
 }

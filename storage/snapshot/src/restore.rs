@@ -1,24 +1,26 @@
 //! Restoring: every file is fetched and verified, then all indices take their place at once.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
-use futures::stream::{self, StreamExt, TryStreamExt};
-use millrace_catalog::access::{Action, NameClass, Principal};
+use bytes::Bytes;
+use futures::stream::{self, StreamExt};
+use millrace_catalog::access::{Action, Guard, NameClass, Principal};
 use millrace_catalog::metadata::{Metadata, MetadataChange, RestoreIndex};
 use millrace_engine::{AdoptedSegment, RestoredIndex, RestoredShard, SegmentFiles};
 use millrace_runtime::{Error as StoreError, sync};
 use millrace_segment::{SegmentFile, decode_deletes};
-use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::contents::{GlobalState, IndexContents, SegmentContents};
+use crate::contents::{FileReference, GlobalState, IndexContents, SegmentContents};
 use crate::error::{Error, Result};
 use crate::manifest::{IndexSummary, Manifest, MissingShard, decode_json};
 use crate::repository::Repository;
-use crate::selection::{Renaming, is_security_administrator, select_names};
+use crate::selection::{Renaming, check_expression, is_security_administrator, select_names};
 use crate::service::{SnapshotKey, SnapshotService};
 
 /// Segments that are fetched at once.
@@ -86,8 +88,6 @@ struct RestoreJob {
     /// Indices of the snapshot by their new names.
     targets: BTreeMap<String, IndexSummary>,
     key: SnapshotKey,
-    /// Segments that the object store has for it.
-    adopted: Mutex<Vec<AdoptedSegment>>,
 }
 
 impl Drop for RestoreJob {
@@ -143,6 +143,7 @@ impl SnapshotService {
         (repository, snapshot): (&str, &str),
         request: RestoreSnapshot,
     ) -> Result<RestoreJob> {
+        check_expression(request.indices.as_deref().unwrap_or_default())?;
         let open = self.repository(repository).await?;
         let key: SnapshotKey = (repository.to_owned(), snapshot.to_owned());
         // Before it is read, so that no deletion comes between.
@@ -155,7 +156,6 @@ impl SnapshotService {
             principal: principal.clone(),
             targets: BTreeMap::new(),
             key,
-            adopted: Mutex::default(),
         };
         let found = job.repository.read_manifest(snapshot).await?;
         job.manifest = found.ok_or_else(|| Error::SnapshotMissing {
@@ -168,6 +168,9 @@ impl SnapshotService {
         for name in job.targets.keys() {
             job.check_target(&metadata, name)?;
         }
+        job.check_space(job.targets.values().map(|summary| summary.bytes).fold(0, u64::saturating_add))
+            .await?;
+        job.check_aliases(&metadata).await?;
         Ok(job)
     }
 }
@@ -208,22 +211,25 @@ impl RestoreJob {
 
     fn choose_targets(&mut self) -> Result<()> {
         let expression = self.request.indices.as_deref().filter(|text| !text.is_empty());
-        let is_named = |name: &str| {
-            expression.is_some_and(|expression| expression.split(',').any(|part| part.trim() == name))
-        };
+        let parts: HashSet<&str> =
+            expression.iter().flat_map(|expression| expression.split(',')).map(str::trim).collect();
         // Under whatever name they are restored.
         let administrator = is_security_administrator(&self.principal);
         let mut available: Vec<&IndexSummary> = self.manifest.indices.iter().collect();
-        available.retain(|index| !index.system || (administrator && is_named(&index.name)));
+        available.retain(|index| !index.system || (administrator && parts.contains(index.name.as_str())));
         let available: Vec<String> = available.into_iter().map(|index| index.name.clone()).collect();
         let chosen = select_names(&available, expression, self.request.ignore_unavailable)
             .map_err(|index| StoreError::IndexNotFound { index })?;
         let RestoreSnapshot { rename_pattern, rename_replacement, .. } = &self.request;
         let renaming = Renaming::parse(rename_pattern.as_deref(), rename_replacement.as_deref())?;
-        for (new, old) in renaming.rename_all(&chosen).map_err(|reason| self.fail(reason))? {
-            let summary = self.manifest.indices.iter().find(|index| index.name == old);
-            self.targets.extend(summary.map(|summary| (new, summary.clone())));
-        }
+        let summaries: HashMap<&str, &IndexSummary> =
+            self.manifest.indices.iter().map(|index| (index.name.as_str(), index)).collect();
+        let renamed = renaming.rename_all(&chosen).map_err(|reason| self.fail(reason))?;
+        let targets = renamed.into_iter().filter_map(|(new, old)| {
+            let summary = summaries.get(old.as_str())?;
+            Some((new, IndexSummary::clone(summary)))
+        });
+        self.targets = targets.collect();
         if self.request.include_global_state {
             self.check_global_state()?;
         }
@@ -272,18 +278,53 @@ impl RestoreJob {
         }
     }
 
+    /// Refuses files that would bring the disk to the flood stage.
+    async fn check_space(&self, bytes: u64) -> Result<()> {
+        match self.service.inner.engine.space_before_flood_stage().await? {
+            Some(space) if space < bytes => Err(self.fail(format!(
+                "the files have [{bytes}] bytes, and the disk takes [{space}] bytes before its flood stage"
+            ))),
+            _ => Ok(()),
+        }
+    }
+
+    /// Returns the metadata as the caller may change it. Whoever can grant itself every right needs none beforehand.
+    fn guarded(principal: &Principal, metadata: &Metadata) -> Metadata {
+        let restricted = !is_security_administrator(principal);
+        metadata.guarded(Guard::new(principal, Action::RestoreSnapshot).filter(|_| restricted))
+    }
+
+    /// Refuses aliases that the caller may not give, before anything is fetched. The decision asks again.
+    async fn check_aliases(&self, metadata: &Metadata) -> Result<()> {
+        if is_security_administrator(&self.principal) {
+            return Ok(());
+        }
+        let guarded = Self::guarded(&self.principal, metadata);
+        if self.request.include_aliases {
+            for (name, summary) in &self.targets {
+                // Contents that cannot be read bring no alias; the restore names them.
+                let read = self.repository.read_index(summary.contents, summary.contents_bytes).await;
+                let Ok(contents) = read else { continue };
+                guarded.check_alias_rights(name, contents.meta.aliases.keys())?;
+            }
+        }
+        if let Some(global) = self.read_global_state().await? {
+            guarded.restore_templates(&global.templates)?;
+        }
+        Ok(())
+    }
+
     async fn run(self) -> Result<RestoreReport> {
         let restored = self.restore_all().await;
         if let Err(error) = &restored {
             let (repository, snapshot) = &self.key;
             tracing::error!(repository, snapshot, %error, "a snapshot was not restored");
-            let unused = std::mem::take(&mut *self.adopted.lock());
-            self.service.inner.engine.discard_adopted(unused).await;
         }
         restored
     }
 
     async fn restore_all(&self) -> Result<RestoreReport> {
+        let global = self.read_global_state().await?;
         let mut report = RestoreReport::default();
         let mut fetched: Vec<FetchedIndex> = Vec::new();
         for (name, summary) in &self.targets {
@@ -298,15 +339,16 @@ impl RestoreJob {
                     });
                     report.failures.extend(failed);
                 }
-                Err(error) => return Err(self.fail(format!("cannot restore index [{name}]: {error}"))),
+                Err(error) => {
+                    let shards = fetched.into_iter().flat_map(|index| index.restored.shards);
+                    let unused = shards.flat_map(|shard| shard.segments);
+                    self.service.inner.engine.discard_adopted(unused).await;
+                    return Err(self.fail(format!("cannot restore index [{name}]: {error}")));
+                }
             }
         }
         report.indices = fetched.iter().map(|index| index.name.clone()).collect();
         report.successful = report.total - report.failures.len() as u64;
-        let global = match self.request.include_global_state {
-            true => self.read_global_state().await?,
-            false => None,
-        };
         let mut requests = Vec::with_capacity(fetched.len());
         let mut restored = Vec::with_capacity(fetched.len());
         for index in fetched {
@@ -321,15 +363,16 @@ impl RestoreJob {
             requests.push((request, index.restored.uuid));
             restored.push(index.restored);
         }
+        let principal = self.principal.clone();
         let decide = move |metadata: &Metadata| {
-            let (mut state, mut all) = (metadata.clone(), Vec::new());
+            let (mut state, mut all) = (Self::guarded(&principal, metadata), Vec::new());
             for (request, uuid) in &requests {
                 let changes = state.restore_index(request, *uuid)?;
                 state = state.apply(&changes);
                 all.extend(changes);
             }
             if let Some(global) = &global {
-                all.extend(global_changes(&state, global));
+                all.extend(global_changes(&state, global)?);
             }
             Ok(all)
         };
@@ -343,16 +386,15 @@ impl RestoreJob {
             )),
             other => other.into(),
         })?;
-        self.adopted.lock().clear();
         Ok(report)
     }
 
     async fn read_global_state(&self) -> Result<Option<GlobalState>> {
-        let Some((digest, bytes)) = self.manifest.global_state else { return Ok(None) };
-        let read = self.repository.read_content(digest, bytes).await?;
-        let state = decode_json(&read)
-            .map_err(|reason| self.fail(format!("the global state is damaged: {reason}")))?;
-        Ok(Some(state))
+        let Some(file) = self.manifest.global_state.filter(|_| self.request.include_global_state) else {
+            return Ok(None);
+        };
+        let read = self.repository.read_content(file, |read| decode_json(read)).await;
+        read.map(Some).map_err(|error| self.fail(format!("the global state is damaged: {error}")))
     }
 
     async fn fetch_index(&self, name: &str, summary: &IndexSummary) -> Result<FetchedIndex> {
@@ -362,37 +404,68 @@ impl RestoreJob {
                 self.fail(format!("contents of index [{}] are not those of the manifest", summary.name))
             );
         }
+        self.check_space(contents.files().map(|file| file.bytes).fold(0, u64::saturating_add)).await?;
         let uuid = Uuid::new_v4();
-        let mut shards = Vec::with_capacity(contents.shards.len());
+        let mut shards: Vec<RestoredShard> = Vec::with_capacity(contents.shards.len());
         for shard in &contents.shards {
-            let fetches: Vec<_> = shard
-                .segments
-                .iter()
-                .map(|segment| self.fetch_segment((uuid, shard.number), segment))
-                .collect();
-            let segments: Vec<AdoptedSegment> = stream::iter(fetches).buffered(AT_ONCE).try_collect().await?;
+            let (segments, failed) = self.fetch_segments((uuid, shard.number), &shard.segments).await;
             shards.push(RestoredShard {
                 number: shard.number,
                 primary_term: shard.primary_term,
                 next_seq_no: shard.next_seq_no,
                 segments,
             });
+            if let Some(error) = failed {
+                let unused = shards.into_iter().flat_map(|shard| shard.segments);
+                self.service.inner.engine.discard_adopted(unused).await;
+                return Err(error);
+            }
         }
         let restored = RestoredIndex { uuid, mapping: contents.mapping.clone().into_bytes(), shards };
         Ok(FetchedIndex { name: name.to_owned(), contents, restored })
     }
 
-    async fn fetch_segment(
+    /// Fetches segments in order until one fails; those that are under way then are fetched to their end.
+    async fn fetch_segments(
         &self,
-        (index, shard): (Uuid, u32),
-        segment: &SegmentContents,
-    ) -> Result<AdoptedSegment> {
+        shard: (Uuid, u32),
+        segments: &[SegmentContents],
+    ) -> (Vec<AdoptedSegment>, Option<Error>) {
+        let stopped = AtomicBool::new(false);
+        let fetches: Vec<_> = segments
+            .iter()
+            .map(|segment| async {
+                if stopped.load(Ordering::Relaxed) {
+                    return None;
+                }
+                let fetched = self.fetch_segment(shard, segment).await;
+                if fetched.is_err() {
+                    stopped.store(true, Ordering::Relaxed);
+                }
+                Some(fetched)
+            })
+            .collect();
+        let (mut adopted, mut failed) = (Vec::with_capacity(segments.len()), None);
+        let mut fetches = stream::iter(fetches).buffered(AT_ONCE);
+        while let Some(fetched) = fetches.next().await {
+            match fetched {
+                Some(Ok(segment)) => adopted.push(segment),
+                Some(Err(error)) => failed = failed.or(Some(error)),
+                None => {}
+            }
+        }
+        (adopted, failed)
+    }
+
+    async fn fetch_segment(&self, shard: (Uuid, u32), segment: &SegmentContents) -> Result<AdoptedSegment> {
         let engine = &self.service.inner.engine;
         let deleted = match segment.deletes {
             None => RoaringBitmap::new(),
             Some(file) => {
-                let content = self.repository.read_content(file.sha256, file.bytes).await?;
-                decode_deletes(&content, &file.sha256.to_string())?
+                let decode = move |content: &Bytes| {
+                    decode_deletes(content, &file.sha256.to_string()).map_err(|error| error.to_string())
+                };
+                self.repository.read_content((file.sha256, file.bytes), decode).await?
             }
         };
         let wanted = [
@@ -400,39 +473,34 @@ impl RestoreJob {
             (SegmentFile::Bundle, Some(segment.bundle)),
             (SegmentFile::Ids, segment.ids),
         ];
-        let mut files = Vec::new();
-        for (kind, file) in wanted {
-            let Some(file) = file else { continue };
-            let scratch = engine.scratch_file();
-            files.push((kind, scratch.clone()));
-            if let Err(error) = self.repository.fetch_content(file.sha256, file.bytes, &scratch).await {
-                for (_, scratch) in files {
-                    engine.remove_scratch(scratch).await;
-                }
-                return Err(error);
+        let files: Vec<(SegmentFile, FileReference, PathBuf)> = wanted
+            .into_iter()
+            .filter_map(|(kind, file)| file.map(|file| (kind, file, engine.scratch_file())))
+            .collect();
+        let adopt = async {
+            for (_, file, scratch) in &files {
+                self.repository.fetch_content(file.sha256, file.bytes, scratch).await?;
+            }
+            let moved = files.iter().map(|(kind, _, scratch)| (*kind, scratch.clone())).collect();
+            Ok(engine.adopt_segment(shard, &segment.record, deleted, SegmentFiles { files: moved }).await?)
+        };
+        let adopted = adopt.await;
+        if adopted.is_err() {
+            for (_, _, scratch) in &files {
+                engine.remove_scratch(scratch.clone()).await;
             }
         }
-        let adopted =
-            engine.adopt_segment((index, shard), &segment.record, deleted, SegmentFiles { files }).await?;
-        self.adopted.lock().push(adopted.clone());
-        Ok(adopted)
+        adopted
     }
 }
 
 /// Templates and settings of a snapshot, over those of the store.
-fn global_changes(state: &Metadata, global: &GlobalState) -> Vec<MetadataChange> {
-    let mut changes = Vec::new();
-    for (kind, named) in &global.templates {
-        changes.extend(named.iter().map(|(name, body)| MetadataChange::PutTemplate {
-            kind: kind.clone(),
-            name: name.clone(),
-            body: body.clone(),
-        }));
-    }
+fn global_changes(state: &Metadata, global: &GlobalState) -> Result<Vec<MetadataChange>, StoreError> {
+    let mut changes = state.restore_templates(&global.templates)?;
     if !global.persistent.is_empty() {
         let mut settings = Map::clone(&state.persistent);
         settings.extend(global.persistent.iter().map(|(key, value)| (key.clone(), value.clone())));
         changes.push(MetadataChange::PutPersistent(settings));
     }
-    changes
+    Ok(changes)
 }

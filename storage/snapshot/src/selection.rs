@@ -1,6 +1,6 @@
 //! Choice of indices of a snapshot by expression, and their new names: pure decisions.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
 
 use millrace_catalog::access::{Action, NameClass, Principal};
 use millrace_mapping::pattern;
@@ -8,6 +8,10 @@ use regex::{Regex, RegexBuilder};
 
 use crate::error::{Error, Result};
 
+/// Longest expression, in bytes.
+const MAX_EXPRESSION_BYTES: usize = 1 << 20;
+/// Wildcards and exclusions of an expression, at most.
+const MAX_PATTERNS: usize = 128;
 /// Longest pattern of names, in bytes.
 const MAX_PATTERN_BYTES: usize = 1_000;
 /// Memory of a compiled pattern of names, at most.
@@ -33,27 +37,55 @@ pub(crate) fn select_names(
     ignore_unavailable: bool,
 ) -> Result<Vec<String>, String> {
     let expression = expression.filter(|expression| !expression.is_empty()).unwrap_or("_all");
-    let mut chosen: Vec<String> = Vec::new();
+    let known: HashSet<&str> = available.iter().map(String::as_str).collect();
+    let (mut chosen, mut is_chosen): (Vec<&str>, HashSet<&str>) = (Vec::new(), HashSet::new());
     for part in expression.split(',').map(str::trim).filter(|part| !part.is_empty()) {
-        let excluded = part.strip_prefix('-').filter(|_| !available.iter().any(|name| name == part));
+        let excluded = part.strip_prefix('-').filter(|_| !known.contains(part));
         if let Some(excluded) = excluded {
             chosen.retain(|name| !pattern::matches(excluded, name));
+            is_chosen.retain(|name| !pattern::matches(excluded, name));
             continue;
         }
         if part == "_all" || pattern::is_wildcard(part) {
             let wanted = if part == "_all" { "*" } else { part };
-            let matching = available.iter().filter(|name| pattern::matches(wanted, name));
-            let new: Vec<String> = matching.filter(|name| !chosen.contains(name)).cloned().collect();
-            chosen.extend(new);
-        } else if available.iter().any(|name| name == part) {
-            if !chosen.iter().any(|name| name == part) {
-                chosen.push(part.to_owned());
-            }
+            let matching = available.iter().map(String::as_str).filter(|name| pattern::matches(wanted, name));
+            chosen.extend(matching.filter(|name| is_chosen.insert(name)));
+        } else if let Some(name) = known.get(part) {
+            chosen.extend(is_chosen.insert(name).then_some(name));
         } else if !ignore_unavailable {
             return Err(part.to_owned());
         }
     }
-    Ok(chosen)
+    Ok(chosen.into_iter().map(str::to_owned).collect())
+}
+
+/// Checks the bounds of an expression: each wildcard and exclusion is compared with every name.
+///
+/// # Errors
+/// [`Error::IllegalArgument`].
+pub(crate) fn check_expression(expression: &str) -> Result<()> {
+    let refuse = |reason: String| Err(Error::IllegalArgument(reason));
+    if expression.len() > MAX_EXPRESSION_BYTES {
+        let bytes = expression.len();
+        return refuse(format!("an expression of [{bytes}] bytes exceeds [{MAX_EXPRESSION_BYTES}] bytes"));
+    }
+    let mut patterns = 0;
+    for part in expression.split(',').map(str::trim) {
+        if part != "_all" && !part.starts_with('-') && !pattern::is_wildcard(part) {
+            continue;
+        }
+        patterns += 1;
+        if part.len() > MAX_PATTERN_BYTES {
+            return refuse(format!(
+                "a wildcard of [{}] bytes exceeds [{MAX_PATTERN_BYTES}] bytes",
+                part.len()
+            ));
+        }
+    }
+    match patterns > MAX_PATTERNS {
+        true => refuse(format!("an expression has [{patterns}] wildcards, more than [{MAX_PATTERNS}]")),
+        false => Ok(()),
+    }
 }
 
 /// New names of restored indices.
@@ -151,6 +183,15 @@ mod tests {
         assert_eq!(select("a1,c", false).unwrap_err(), "c");
         assert_eq!(select("a1,c", true).unwrap(), names(&["a1"]));
         assert!(select("c*", false).unwrap().is_empty());
+    }
+
+    #[test]
+    fn expressions_have_bounds() {
+        check_expression("a*,-b,_all").unwrap();
+        check_expression(&vec!["some-index"; 10_000].join(",")).unwrap();
+        for wrong in ["a*,".repeat(129), "-a,".repeat(129), "x".repeat(2 << 20), "x".repeat(1_000) + "*"] {
+            assert!(matches!(check_expression(&wrong), Err(Error::IllegalArgument(_))));
+        }
     }
 
     #[test]

@@ -4,11 +4,12 @@
 //! removes what a creation counts on. Restores run beside them; a snapshot that is being restored is not deleted.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use millrace_engine::Engine;
-use millrace_runtime::Error as StoreError;
+use millrace_runtime::{Error as StoreError, sync};
 use millrace_segment::SegmentFile;
 use millrace_segment::objects::ObjectStoreConfig;
 use parking_lot::{Mutex, RwLock};
@@ -20,6 +21,7 @@ use crate::digest::ContentDigest;
 use crate::error::{Error, Result};
 use crate::names::repository_name_fault;
 use crate::repository::Repository;
+use crate::selection::{check_expression, select_names};
 use crate::settings::{RepositoryKind, RepositorySettings};
 
 /// Key of the catalog's small values with the registrations.
@@ -158,9 +160,10 @@ impl SnapshotService {
     /// # Errors
     /// [`Error::RepositoryMissing`] for a name.
     pub fn repositories(&self, expression: Option<&str>) -> Result<Vec<(String, Value)>> {
+        check_expression(expression.unwrap_or_default())?;
         let registered = self.inner.repositories.read();
         let names: Vec<String> = registered.keys().cloned().collect();
-        let chosen = crate::selection::select_names(&names, expression, false)
+        let chosen = select_names(&names, expression, false)
             .map_err(|repository| Error::RepositoryMissing { repository })?;
         let found = chosen.into_iter().filter_map(|name| {
             let body = registered.get(&name)?.body.clone();
@@ -186,8 +189,15 @@ impl SnapshotService {
             return Err(Error::Repository { repository: name.to_owned(), reason });
         }
         let repository = self.open_repository(name, &settings).await?;
+        if !settings.readonly {
+            repository.check_place().await?;
+        }
         if verify {
             repository.verify().await?;
+        }
+        // Last, and here alone: a store that only reads on must not take the repository back from another one.
+        if !settings.readonly {
+            repository.claim().await?;
         }
         let registration = Registration { body: settings.body, open: Some(repository) };
         self.store_registrations(|registered| {
@@ -242,8 +252,10 @@ impl SnapshotService {
         };
         let objects = match &settings.kind {
             RepositoryKind::Fs { location } => {
+                // Before directories are made, and again once they are there.
+                self.refuse_links(name, location).await?;
                 let objects = engine.open_directory(location).await.map_err(fail)?;
-                self.refuse_links(name, location)?;
+                self.refuse_links(name, location).await?;
                 objects
             }
             RepositoryKind::S3 { bucket, base_path } => {
@@ -260,18 +272,24 @@ impl SnapshotService {
                 engine.open_service(&service).await.map_err(fail)?
             }
         };
-        let repository = Repository::new(name, objects, settings.readonly, engine.store_id());
-        if !settings.readonly {
-            repository.claim().await?;
-        }
-        Ok(repository)
+        Ok(Repository::new(name, objects, settings.readonly, engine.store_id()))
     }
 
     /// Refuses a location that links lead out of the allowed directories.
-    fn refuse_links(&self, name: &str, location: &std::path::Path) -> Result<()> {
-        let Ok(real) = std::fs::canonicalize(location) else { return Ok(()) };
-        let allowed = self.inner.config.path_repo.iter().filter_map(|path| std::fs::canonicalize(path).ok());
-        if allowed.into_iter().any(|directory| real.starts_with(directory)) {
+    async fn refuse_links(&self, name: &str, location: &Path) -> Result<()> {
+        let (path, allowed) = (location.to_owned(), self.inner.config.path_repo.clone());
+        let is_within = sync::blocking(move || {
+            // The part that is there decides where the rest is made.
+            let real = path.ancestors().find_map(|part| std::fs::canonicalize(part).ok());
+            let mut allowed = allowed.iter().filter_map(|path| {
+                let there = path.ancestors().find_map(|part| std::fs::canonicalize(part).ok());
+                there.map(|there| (there, path.exists()))
+            });
+            Ok(real.is_some_and(|real| {
+                allowed.any(|(there, exists)| if exists { real.starts_with(there) } else { real == there })
+            }))
+        });
+        if is_within.await? {
             return Ok(());
         }
         let reason = format!("location [{}] leads out of the directories of path.repo", location.display());
@@ -325,7 +343,7 @@ impl SnapshotService {
         repository.check_writable()?;
         let _one = self.inner.writing.lock().await;
         repository.check_writer().await?;
-        let collected = repository.collect().await?;
+        let collected = repository.collect(self.inner.engine.clock().now_ms()).await?;
         Ok(DeletionReport { files: collected.files, bytes: collected.bytes })
     }
 

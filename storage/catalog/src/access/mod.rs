@@ -30,3 +30,23 @@ pub use privileges::{DocumentRule, DocumentRules, Grant, IndexAccess, Privileges
 pub use refusals::{Refusals, RepeatedRefusal};
 pub use system::NameClass;
 pub(crate) use system::is_written_last;
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use std::sync::Arc;
+
+    use super::*;
+
+    /// Makes a user with actions on names.
+    pub(crate) fn restricted(grants: &[(&str, &[Action])]) -> Principal {
+        let grants = grants.iter().map(|(name, actions)| Grant {
+            names: vec![NamePattern::parse(name).unwrap()],
+            actions: ActionSet::new(actions),
+            system: false,
+            documents: None,
+            fields: None,
+        });
+        let privileges = Arc::new(Privileges::new(ActionSet::NONE, grants.collect()));
+        Principal::new(Caller::User("ann".into()), Vec::new(), privileges)
+    }
+}

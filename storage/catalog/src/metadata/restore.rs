@@ -11,6 +11,7 @@ use super::aliases::check_alias_consistent;
 use super::create::{expand_replicas, number};
 use super::names::{check_alias_name, check_index_name};
 use super::{IndexMeta, Metadata, MetadataChange, Uuid, index_settings};
+use crate::access::Action;
 
 /// Setting with the sequence number of each shard below which operations came from a snapshot, not from this store's log.
 pub const RESTORED_SEQ_NOS: &str = "index.restored.seq_nos";
@@ -46,7 +47,7 @@ impl Metadata {
     ///
     /// # Errors
     /// `IndexAlreadyExists` for an open index of that name, `InvalidIndexName`, `IllegalArgument` for settings that cannot
-    /// change, `Validation` beyond the limit of shards, and the refusals of aliases.
+    /// change, `Validation` beyond the limit of shards, the refusals of aliases, and `Unauthorized` without a right on them.
     pub fn restore_index(&self, request: &RestoreIndex, uuid: Uuid) -> Result<Vec<MetadataChange>> {
         let name = request.name.as_str();
         check_index_name(name)?;
@@ -90,7 +91,49 @@ impl Metadata {
         Ok(deleted.into_iter().chain([put]).collect())
     }
 
+    /// Checks the rights on the aliases that a restored index brings, and on the index to have some.
+    ///
+    /// # Errors
+    /// `Unauthorized`.
+    pub fn check_alias_rights<'a>(
+        &self,
+        index: &'a str,
+        aliases: impl IntoIterator<Item = &'a String>,
+    ) -> Result<()> {
+        for alias in aliases {
+            self.check_part(Action::PutAliases, index)?;
+            self.check_part(Action::PutAliases, alias)?;
+        }
+        Ok(())
+    }
+
+    /// Decides to put the templates of a snapshot, by kind and name, in the place of those of their names.
+    ///
+    /// # Errors
+    /// `Unauthorized` without the right on an alias that one of them brings.
+    pub fn restore_templates(
+        &self,
+        templates: &BTreeMap<String, BTreeMap<String, Value>>,
+    ) -> Result<Vec<MetadataChange>> {
+        let mut changes = Vec::new();
+        for (kind, named) in templates {
+            for (name, body) in named {
+                let aliases = if kind == "legacy" { &body["aliases"] } else { &body["template"]["aliases"] };
+                for alias in aliases.as_object().into_iter().flat_map(Map::keys) {
+                    self.check_part(Action::PutAliases, alias)?;
+                }
+                changes.push(MetadataChange::PutTemplate {
+                    kind: kind.clone(),
+                    name: name.clone(),
+                    body: body.clone(),
+                });
+            }
+        }
+        Ok(changes)
+    }
+
     fn check_restored_aliases(&self, meta: &IndexMeta) -> Result<()> {
+        self.check_alias_rights(&meta.name, meta.aliases.keys())?;
         for alias in meta.aliases.keys() {
             check_alias_name(alias)?;
             if self.indices.contains_key(alias.as_str()) || **alias == *meta.name {
@@ -152,6 +195,7 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+    use crate::access::Guard;
 
     fn request(name: &str, state: &Metadata) -> RestoreIndex {
         RestoreIndex {
@@ -190,6 +234,31 @@ mod tests {
         assert_eq!(meta.settings[RESTORED_SEQ_NOS], json!(["7"]));
         copy.include_aliases = false;
         assert!(put(&state.restore_index(&copy, Uuid::from_u128(2)).unwrap()).aliases.is_empty());
+    }
+
+    #[test]
+    fn aliases_need_the_right_to_give_them() {
+        let state = with_logs(json!({"aliases": {"all": {}}}));
+        let copy = request("copy", &state);
+        let templates =
+            |body: Value| BTreeMap::from([("index".to_owned(), BTreeMap::from([("t".to_owned(), body)]))]);
+        let templates = templates(json!({"index_patterns": ["x"], "template": {"aliases": {"all": {}}}}));
+        let create = &[Action::CreateIndex];
+        let aliases = &[Action::CreateIndex, Action::PutAliases];
+        for (grants, allowed) in [
+            (&[("copy", &create[..]), ("all", &create[..])], false),
+            (&[("copy", &aliases[..]), ("all", &create[..])], false),
+            (&[("copy", &aliases[..]), ("all", &aliases[..])], true),
+        ] {
+            let user = crate::access::tests::restricted(grants);
+            let guarded = state.guarded(Guard::new(&user, Action::RestoreSnapshot));
+            let restored = guarded.restore_index(&copy, Uuid::from_u128(2));
+            assert_eq!(restored.is_ok(), allowed, "{grants:?}");
+            let on_alias = grants[1].1.contains(&Action::PutAliases);
+            assert_eq!(guarded.restore_templates(&templates).is_ok(), on_alias, "{grants:?}");
+            let without = RestoreIndex { include_aliases: false, ..copy.clone() };
+            guarded.restore_index(&without, Uuid::from_u128(2)).unwrap();
+        }
     }
 
     #[test]

@@ -6,6 +6,7 @@ use millrace_runtime::{Error, Result};
 use serde_json::json;
 
 use super::{CreateIndex, IndexMeta, Metadata, MetadataChange, Uuid, date_math};
+use crate::access::Action;
 
 /// Digits of the number at the end of a name that is counted up.
 const DIGITS: usize = 6;
@@ -62,7 +63,7 @@ impl Metadata {
     /// Decides a planned rollover: `create` has settings, mapping and further aliases of the new index.
     ///
     /// # Errors
-    /// As [`Metadata::create`].
+    /// As [`Metadata::create`], and `Unauthorized` for whoever may not create the new index.
     pub fn roll_over(
         &self,
         plan: &RolloverPlan,
@@ -70,6 +71,7 @@ impl Metadata {
         now_ms: i64,
         uuid: Uuid,
     ) -> Result<Vec<MetadataChange>> {
+        self.check_part(Action::CreateIndex, &plan.target)?;
         let mut source = IndexMeta::clone(&plan.source);
         let mut create = CreateIndex {
             name: plan.target.clone(),
@@ -114,6 +116,7 @@ fn next_name(name: &str) -> Result<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::access::Guard;
 
     fn with_index(state: &Metadata, name: &str, body: serde_json::Value) -> Metadata {
         state.apply(&state.create_index(name, &body, 5, Uuid::new_v4()).unwrap())
@@ -150,6 +153,17 @@ mod tests {
         let kept = roll(&roll(&written, None).unwrap(), Some("special")).unwrap();
         assert_eq!(kept.alias_indices("logs").unwrap().len(), 3);
         assert_eq!(&*kept.write_index("logs", 5).unwrap().unwrap().name, "special");
+    }
+
+    #[test]
+    fn a_rollover_needs_the_right_to_create_its_index() {
+        let state = with_index(&Metadata::default(), "logs-1", json!({"aliases": {"logs": {}}}));
+        let both = &[Action::Rollover, Action::PutAliases, Action::CreateIndex];
+        let user = crate::access::tests::restricted(&[("logs*", &both[..2]), ("logs-000*", both)]);
+        let guarded = state.guarded(Guard::new(&user, Action::Rollover));
+        roll(&guarded, None).unwrap();
+        let refused = roll(&guarded, Some("logs-special")).unwrap_err().to_string();
+        assert!(refused.contains("indices:admin/create"), "{refused}");
     }
 
     #[test]

@@ -136,7 +136,9 @@ impl Engine {
     /// Removes a file of [`Engine::scratch_file`], if it is there.
     pub async fn remove_scratch(&self, file: std::path::PathBuf) {
         let disk = Arc::clone(&self.inner.disk);
-        if let Err(error) = sync::blocking(move || disk.remove(&file)).await {
+        if let Err(error) = sync::blocking(move || disk.remove(&file)).await
+            && !millrace_segment::objects::is_missing(&error)
+        {
             tracing::warn!(%error, "cannot remove a file under construction; the next start will");
         }
     }

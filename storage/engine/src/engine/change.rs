@@ -6,7 +6,7 @@
 
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::BoxFuture;
 use millrace_catalog::Commit;
@@ -25,6 +25,14 @@ use super::{Engine, Inner};
 
 /// Decides on a change of the metadata.
 type ChangeDecision<'a> = Box<dyn FnOnce(&Metadata) -> Result<Vec<MetadataChange>> + Send + 'a>;
+
+/// Segments and checkpoints of a restore, which the catalog has together with the change.
+#[derive(Debug)]
+pub(super) struct RestoredCommit {
+    pub(super) commit: Commit,
+    /// `true` once the catalog has it: after that an error does not tell whether it is durable.
+    pub(super) submitted: Arc<AtomicBool>,
+}
 
 impl Engine {
     /// Applies a metadata change durably: `decide` sees the current state under the metadata lock
@@ -135,7 +143,7 @@ impl Inner {
         mut current: Arc<Metadata>,
         changes: Vec<MetadataChange>,
         created: Vec<Arc<Index>>,
-        (mut mappings, restored): (Vec<(Uuid, Vec<u8>)>, Option<Commit>),
+        (mut mappings, restored): (Vec<(Uuid, Vec<u8>)>, Option<RestoredCommit>),
     ) -> Result<Vec<Arc<Index>>> {
         let deleted = self.deleted_by(&changes);
         let mut described = None;
@@ -169,12 +177,17 @@ impl Inner {
         let catalog = &self.services.catalog;
         let stored = match &restored {
             None => catalog.change(&changes, &mappings).await,
-            Some(commit) => catalog.restore(&changes, &mappings, commit).await,
+            Some(RestoredCommit { commit, submitted }) => {
+                submitted.store(true, Ordering::Release);
+                catalog.restore(&changes, &mappings, commit).await
+            }
         };
         if let Err(error) = stored {
             drop((commits, unchanging, one));
             if let Some(described) = described {
-                self.undescribe_change(described, &created).await;
+                // A restore may be durable all the same. Its files stay; the next start deletes what the catalog does not name.
+                let unused = if restored.is_some() { &[][..] } else { &created[..] };
+                self.undescribe_change(described, unused).await;
             }
             return Err(error);
         }

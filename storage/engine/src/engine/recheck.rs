@@ -5,8 +5,9 @@
 
 use std::sync::Arc;
 
-use millrace_catalog::metadata::{IndexMeta, Metadata, MetadataChange};
+use millrace_catalog::metadata::{IndexMeta, Metadata, MetadataChange, TemplateKind};
 use millrace_runtime::{Error, Result};
+use serde_json::Value;
 
 /// Refuses changes that were decided on one state of the metadata and do not hold on a later one.
 ///
@@ -22,8 +23,29 @@ pub(super) fn recheck(decided: &Metadata, now: &Metadata, changes: &[MetadataCha
             Some(index) if index.uuid == *uuid => Ok(()),
             _ => Err(Error::IndexNotFound { index: name.to_string() }),
         },
+        // The change holds all settings: those that others have put meanwhile would be lost.
+        MetadataChange::PutPersistent(_) if decided.persistent != now.persistent => {
+            Err(changed_meanwhile("settings of", "cluster"))
+        }
+        MetadataChange::PutTransient(_) if decided.transient != now.transient => {
+            Err(changed_meanwhile("settings of", "cluster"))
+        }
+        MetadataChange::PutTemplate { kind, name, .. } | MetadataChange::DeleteTemplate { kind, name }
+            if template(decided, kind, name) != template(now, kind, name) =>
+        {
+            Err(changed_meanwhile("template", name))
+        }
         _ => Ok(()),
     })
+}
+
+fn template<'a>(metadata: &'a Metadata, kind: &str, name: &str) -> Option<&'a Value> {
+    let templates = match TemplateKind::from_name(kind)? {
+        TemplateKind::Legacy => &metadata.legacy_templates,
+        TemplateKind::Index => &metadata.index_templates,
+        TemplateKind::Component => &metadata.component_templates,
+    };
+    templates.get(name)
 }
 
 fn changed_meanwhile(what: &str, name: &str) -> Error {
@@ -118,5 +140,27 @@ mod tests {
         let closed = start.apply(std::slice::from_ref(&changed));
         recheck(&start, &done, std::slice::from_ref(&changed)).unwrap();
         assert!(matches!(recheck(&start, &closed, &[changed]), Err(Error::Rejected(_))));
+    }
+
+    #[test]
+    fn settings_and_templates_of_others_are_not_lost() {
+        let start = Metadata::default();
+        let settings = |value: &str| {
+            let settings =
+                serde_json::Map::from_iter([("action.auto_create_index".to_owned(), json!(value))]);
+            MetadataChange::PutPersistent(settings)
+        };
+        let template = |name: &str, order: u32| MetadataChange::PutTemplate {
+            kind: "legacy".to_owned(),
+            name: name.to_owned(),
+            body: json!({"index_patterns": ["a*"], "order": order}),
+        };
+        let ours = [settings("true"), template("one", 1)];
+        recheck(&start, &start, &ours).unwrap();
+        recheck(&start, &start.apply(&[template("two", 1)]), &ours).unwrap();
+        for theirs in [settings("false"), template("one", 2)] {
+            let now = start.apply(&[theirs]);
+            assert!(matches!(recheck(&start, &now, &ours), Err(Error::Rejected(_))));
+        }
     }
 }

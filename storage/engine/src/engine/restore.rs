@@ -7,8 +7,10 @@
 
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use futures::future::BoxFuture;
+use futures::stream::{self, StreamExt, TryStreamExt};
 use millrace_catalog::access::Principal;
 use millrace_catalog::description::{
     self, CoveredRanges, IndexDescription, SegmentCoverage, SegmentDescription,
@@ -22,9 +24,14 @@ use millrace_segment::{DeletesFile, SegmentFile, file_path};
 use roaring::RoaringBitmap;
 use uuid::Uuid;
 
+use super::change::RestoredCommit;
 use super::index::Index;
+use super::recheck::recheck;
 use super::{Engine, Inner};
 use crate::shard::LoadedSegment;
+
+/// Indices, and descriptions of one, that are loaded at once.
+const AT_ONCE: usize = 8;
 
 /// Files of a segment on the local disk; they are moved away.
 #[derive(Clone, Debug)]
@@ -39,6 +46,12 @@ pub struct AdoptedSegment {
     record: SegmentRecord,
     deletes: DeletesFile,
     deleted: RoaringBitmap,
+}
+
+impl AdoptedSegment {
+    fn location(&self) -> (Uuid, u32, Uuid) {
+        (self.record.index, self.record.shard, self.record.id)
+    }
 }
 
 /// A shard to be restored.
@@ -84,28 +97,38 @@ impl Engine {
         let mut record = SegmentRecord { id: Uuid::new_v4(), index, shard, ..record.clone() };
         let targets: Vec<_> =
             files.files.into_iter().map(|(kind, file)| (file_path(&record, kind), file)).collect();
-        objects.put_files(&targets).await?;
-        let mut deletes = DeletesFile::default();
-        if !deleted.is_empty() {
+        let stored = async {
+            objects.put_files(&targets).await?;
+            if deleted.is_empty() {
+                return Ok(DeletesFile::default());
+            }
             let (file, bytes) = DeletesFile::encode(&deleted, 1)?;
             objects.put(&file.path(&record), bytes).await?;
-            deletes = file;
+            Ok(file)
+        };
+        match stored.await {
+            Ok(deletes) => {
+                deletes.write_to(&mut record);
+                Ok(AdoptedSegment { record, deletes, deleted })
+            }
+            Err(error) => {
+                self.discard_segments([(index, shard, record.id)]).await;
+                Err(error)
+            }
         }
-        deletes.write_to(&mut record);
-        Ok(AdoptedSegment { record, deletes, deleted })
     }
 
     /// Deletes the files of adopted segments that will not be used.
     pub async fn discard_adopted(&self, segments: impl IntoIterator<Item = AdoptedSegment>) {
-        for AdoptedSegment { record, .. } in segments {
-            let deleted = millrace_segment::delete_files(
-                &self.inner.env().objects,
-                record.index,
-                record.shard,
-                record.id,
-            );
+        let segments: Vec<_> = segments.into_iter().map(|segment| segment.location()).collect();
+        self.discard_segments(segments).await;
+    }
+
+    async fn discard_segments(&self, segments: impl IntoIterator<Item = (Uuid, u32, Uuid)>) {
+        for (index, shard, segment) in segments {
+            let deleted = millrace_segment::delete_files(&self.inner.env().objects, index, shard, segment);
             if let Err(error) = deleted.await {
-                tracing::warn!(segment = %record.id, %error, "cannot delete an unused segment; a later start will");
+                tracing::warn!(%segment, %error, "cannot delete an unused segment; a later start will");
             }
         }
     }
@@ -114,14 +137,26 @@ impl Engine {
     /// each restored index.
     ///
     /// # Errors
-    /// The decision's; a mapping that cannot be used; a failing catalog. Then nothing has changed.
+    /// The decision's; a mapping that cannot be used; [`Error::Rejected`] where another change came between. Then nothing has
+    /// changed, and the segments are gone. After an error of the catalog its next start tells whether the indices are there.
     pub fn install_restored<'a>(
         &'a self,
         principal: &'a Principal,
         restored: Vec<RestoredIndex>,
         decide: RestoreDecision<'a>,
     ) -> BoxFuture<'a, Result<()>> {
-        Box::pin(sync::scope(self.install_decided(principal, restored, decide)))
+        Box::pin(sync::scope(async move {
+            let shards = restored.iter().flat_map(|index| &index.shards);
+            let segments: Vec<_> =
+                shards.flat_map(|shard| &shard.segments).map(AdoptedSegment::location).collect();
+            let submitted = Arc::new(AtomicBool::new(false));
+            let installed = self.install_decided(principal, restored, decide, &submitted).await;
+            // What the catalog was asked to name may be durable.
+            if installed.is_err() && !submitted.load(Ordering::Acquire) {
+                self.discard_segments(segments).await;
+            }
+            installed
+        }))
     }
 
     async fn install_decided(
@@ -129,6 +164,7 @@ impl Engine {
         principal: &Principal,
         restored: Vec<RestoredIndex>,
         decide: RestoreDecision<'_>,
+        submitted: &Arc<AtomicBool>,
     ) -> Result<()> {
         let inner = &self.inner;
         inner.check_accepting()?;
@@ -137,26 +173,35 @@ impl Engine {
         if let Some(last) = next_frame.checked_sub(1) {
             inner.wal()?.synced(last).await?;
         }
-        let one = inner.metadata_change.lock_owned().await;
-        let current = inner.metadata.load_full();
-        let changes = decide(&current)?;
-        let (mut created, mut mappings, mut commit) = (Vec::new(), Vec::new(), Commit::default());
+        // The lock comes later: nobody waits while the object store takes descriptions.
+        let decided = inner.metadata.load_full();
+        let changes = decide(&decided)?;
+        let mut loads = Vec::with_capacity(restored.len());
         for index in restored {
             let put = changes.iter().find_map(|change| match change {
-                MetadataChange::PutIndex { meta, .. } if meta.uuid == index.uuid => Some(meta),
+                MetadataChange::PutIndex { meta, .. } if meta.uuid == index.uuid => Some(Arc::clone(meta)),
                 _ => None,
             });
-            let Some(meta) = put else { continue };
-            let mapping = Mapping::decode(&index.mapping, &meta.settings)?;
-            mappings.push((index.uuid, mapping.encode()));
-            created.push(inner.load_restored(meta, mapping, index.shards, next_frame, &mut commit).await?);
+            loads.extend(put.map(|meta| inner.load_restored(meta, index, next_frame)));
         }
+        let (mut created, mut mappings, mut commit) = (Vec::new(), Vec::new(), Commit::default());
+        let mut loads = stream::iter(loads).buffered(AT_ONCE);
+        while let Some(LoadedIndex { index, mapping, part }) = loads.try_next().await? {
+            mappings.push((index.meta().uuid, mapping));
+            commit.put.extend(part.put);
+            commit.checkpoints.extend(part.checkpoints);
+            created.push(index);
+        }
+        drop(loads);
+        let one = inner.metadata_change.lock_owned().await;
+        let current = inner.metadata.load_full();
+        recheck(&decided, &current, &changes)?;
         let count = created.len();
         tracing::info!(principal = principal.name(), indices = count, "indices are restored");
-        let inner = Arc::clone(inner);
-        let installed = created.clone();
+        let (inner, installed) = (Arc::clone(inner), created.clone());
+        let restored = RestoredCommit { commit, submitted: Arc::clone(submitted) };
         sync::uninterrupted(async move {
-            inner.change_durably(one, current, changes, created, (mappings, Some(commit))).await
+            inner.change_durably(one, current, changes, created, (mappings, Some(restored))).await
         })
         .await?;
         for index in &installed {
@@ -167,18 +212,25 @@ impl Engine {
 }
 
 impl Inner {
-    /// Makes the running index of restored shards, describes its segments, and adds them to the commit.
+    /// Makes the running index of restored shards and describes its segments.
     async fn load_restored(
         &self,
-        meta: &Arc<IndexMeta>,
-        mapping: Mapping,
-        shards: Vec<RestoredShard>,
+        meta: Arc<IndexMeta>,
+        restored: RestoredIndex,
         next_frame: FrameNumber,
-        commit: &mut Commit,
-    ) -> Result<Arc<Index>> {
+    ) -> Result<LoadedIndex> {
+        let RestoredIndex { mapping, shards, .. } = restored;
+        let of = Arc::clone(&meta);
+        let decode = move || {
+            let mapping = Mapping::decode(&mapping, &of.settings)?;
+            let encoded = mapping.encode();
+            Ok((mapping, encoded))
+        };
+        let (mapping, encoded) = sync::blocking(decode).await?;
         let generation = self.services.catalog.generation();
-        let described = IndexDescription::new(meta, &mapping, generation)?;
-        let (mut checkpoints, mut segments, mut rests) = (Vec::new(), Vec::new(), Vec::new());
+        let described = IndexDescription::new(&meta, &mapping, generation)?;
+        let (mut part, mut segments, mut rests) = (Commit::default(), Vec::new(), Vec::new());
+        let mut descriptions = Vec::new();
         for shard in shards {
             if shard.number >= meta.shards {
                 return Err(Error::Internal(format!(
@@ -191,27 +243,34 @@ impl Inner {
             let covered = coverages(&shard, next_frame, generation);
             for (mut adopted, account) in shard.segments.into_iter().zip(covered.segments) {
                 account.keep_in(&mut adopted.record);
-                self.describe_restored(
+                let record = Some(adopted.record.clone());
+                let id = adopted.record.id;
+                descriptions.push(self.describe_restored(
                     &described,
-                    shard.number,
+                    (shard.number, id),
                     account,
                     primary_term,
-                    Some(&adopted.record),
-                )
-                .await?;
+                    record,
+                ));
                 if let Some((_, greatest)) = &adopted.record.generated_ids {
                     self.ids.lock().observe(greatest);
                 }
-                commit.put.push(adopted.record.clone());
+                part.put.push(adopted.record.clone());
                 let AdoptedSegment { record, deletes, deleted } = adopted;
                 segments.push(LoadedSegment { record, deletes, deleted });
             }
             if let Some(account) = covered.rest {
-                let id =
-                    self.describe_restored(&described, shard.number, account, primary_term, None).await?;
+                let id = Uuid::new_v4();
+                descriptions.push(self.describe_restored(
+                    &described,
+                    (shard.number, id),
+                    account,
+                    primary_term,
+                    None,
+                ));
                 rests.push((shard.number, id));
             }
-            checkpoints.push(ShardCheckpoint {
+            part.checkpoints.push(ShardCheckpoint {
                 index: meta.uuid,
                 shard: shard.number,
                 primary_term,
@@ -219,29 +278,35 @@ impl Inner {
                 next_frame,
             });
         }
-        commit.checkpoints.extend(checkpoints.iter().cloned());
+        stream::iter(descriptions).buffer_unordered(AT_ONCE).try_collect::<()>().await?;
         let (env, clock) = (self.env(), &self.clock);
-        let index = Index::new(Arc::clone(meta), mapping, &checkpoints, segments, env, clock, &self.agenda);
+        let index = Index::new(meta, mapping, &part.checkpoints, segments, env, clock, &self.agenda);
         for (number, id) in rests {
             index.shard(number)?.has_rests(vec![id]);
         }
-        Ok(Arc::new(index))
+        Ok(LoadedIndex { index: Arc::new(index), mapping: encoded, part })
     }
 
     async fn describe_restored(
         &self,
         index: &IndexDescription,
-        shard: u32,
+        (shard, id): (u32, Uuid),
         account: SegmentCoverage,
         primary_term: u64,
-        record: Option<&SegmentRecord>,
-    ) -> Result<Uuid> {
-        let id = record.map_or_else(Uuid::new_v4, |record| record.id);
-        let record = record.cloned();
+        record: Option<SegmentRecord>,
+    ) -> Result<()> {
         let described = SegmentDescription::new(index.clone(), shard, id, account, primary_term, record);
-        self.env().objects.put(&described.path(), description::encode(&described)?).await?;
-        Ok(id)
+        self.env().objects.put(&described.path(), description::encode(&described)?).await
     }
+}
+
+/// A running index of restored shards.
+struct LoadedIndex {
+    index: Arc<Index>,
+    /// Its mapping, encoded.
+    mapping: Vec<u8>,
+    /// Its segments and checkpoints.
+    part: Commit,
 }
 
 /// The operations that each segment of a restored shard accounts for, and those that none does.

@@ -74,9 +74,13 @@ impl Watermark {
 /// watermarks do.
 fn is_flooded(metadata: &Metadata, enabled: bool, space: Space) -> bool {
     let exceeded = |name| Watermark::new(metadata, name).is_some_and(|mark| mark.is_exceeded(space));
+    is_enabled(metadata, enabled) && (exceeded("flood_stage") || metadata.flood_stage && exceeded("high"))
+}
+
+/// Returns whether watermarks count; `enabled` is what counts without a setting.
+fn is_enabled(metadata: &Metadata, enabled: bool) -> bool {
     let setting = metadata.explicit_cluster_setting(&format!("{SETTINGS}.threshold_enabled"));
-    let enabled = setting.and_then(Value::as_str).map_or(enabled, |setting| setting != "false");
-    enabled && (exceeded("flood_stage") || metadata.flood_stage && exceeded("high"))
+    setting.and_then(Value::as_str).map_or(enabled, |setting| setting != "false")
 }
 
 /// Looks at the disk until it is aborted.
@@ -97,12 +101,30 @@ impl Engine {
     /// # Errors
     /// A file system that does not answer.
     pub async fn free_space(&self) -> Result<u64> {
+        Ok(self.segment_space().await?.free)
+    }
+
+    /// Returns the bytes that segments may take before the flood stage; `None` where they are on no disk of this machine.
+    ///
+    /// # Errors
+    /// A file system that does not answer.
+    pub async fn space_before_flood_stage(&self) -> Result<Option<u64>> {
+        if !self.inner.env().objects.is_local() {
+            return Ok(None);
+        }
+        let (space, metadata) = (self.segment_space().await?, self.inner.metadata.load_full());
+        let watermark = Watermark::new(&metadata, "flood_stage");
+        let watermark = watermark.filter(|_| is_enabled(&metadata, self.inner.config.disk_threshold_enabled));
+        Ok(Some(space.free.saturating_sub(watermark.map_or(0, |watermark| watermark.needed(space)))))
+    }
+
+    async fn segment_space(&self) -> Result<Space> {
         let (disk, dir) = (Arc::clone(&self.inner.disk), self.inner.config.data_dir.clone());
         let space = sync::blocking(move || {
             let segments = dir.join("segments");
             disk.space(if disk.metadata(&segments).is_ok() { &segments } else { &dir })
         });
-        Ok(space.await?.free)
+        space.await
     }
 }
 

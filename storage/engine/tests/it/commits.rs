@@ -6,11 +6,16 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use millrace_catalog::access::Principal;
-use millrace_catalog::metadata::{MetadataChange, Uuid};
+use millrace_catalog::metadata::{IndexMeta, Metadata, MetadataChange, RestoreIndex, Uuid};
 use millrace_catalog::{AccountChange, AccountRecord, Catalog, Commit, MemoryCatalog, State};
-use millrace_engine::{Action, Config, Engine, RefreshPolicy, ShardFault};
+use millrace_engine::{
+    Action, CapturedSegment, Config, Engine, RefreshPolicy, RestoredIndex, RestoredShard, SegmentFiles,
+    ShardCapture, ShardFault,
+};
 use millrace_runtime::disk::SimulatedDisk;
 use millrace_runtime::{Error, ManualClock, Result};
+use millrace_segment::{SegmentFile, file_path};
+use roaring::RoaringBitmap;
 
 use crate::documents::{config, index_op, op, write};
 
@@ -67,7 +72,14 @@ impl Catalog for Unreliable {
         mappings: &[(Uuid, Vec<u8>)],
         commit: &Commit,
     ) -> Result<()> {
-        self.catalog.restore(changes, mappings, commit).await
+        let mode = self.mode.load(Ordering::Relaxed);
+        if mode == WORKS || mode == LIES {
+            self.catalog.restore(changes, mappings, commit).await?;
+        }
+        if mode == WORKS {
+            return Ok(());
+        }
+        Err(Error::io("commit", "catalog", std::io::Error::other("no answer")))
     }
 
     async fn commit(&self, commit: &Commit) -> Result<()> {
@@ -237,6 +249,84 @@ async fn a_commit_that_fails_or_only_seems_to_is_not_made_twice() {
             }
         }
     }
+}
+
+/// Takes the segments of `a` into the object store for an index to come.
+async fn adopt(engine: &Engine) -> (RestoreIndex, RestoredIndex) {
+    let capture =
+        engine.capture(Box::new(|m| Ok(m.index("a").into_iter().cloned().collect()))).await.unwrap();
+    let (uuid, a) = (Uuid::new_v4(), &capture.indices[0]);
+    let mut shards = Vec::new();
+    for shard in a.shards.iter().flatten() {
+        let mut segments = Vec::new();
+        for CapturedSegment { record, deleted, .. } in &shard.segments {
+            let mut files = Vec::new();
+            for kind in SegmentFile::ALL.into_iter().filter(|kind| kind.bytes(record) > 0) {
+                let scratch = engine.scratch_file();
+                let path = file_path(record, kind);
+                // Files under construction are on the disk of the machine.
+                std::fs::write(&scratch, engine.objects().get(&path).await.unwrap()).unwrap();
+                files.push((kind, scratch));
+            }
+            let (target, files) = ((uuid, shard.number), SegmentFiles { files });
+            segments.push(
+                engine.adopt_segment(target, record, RoaringBitmap::clone(deleted), files).await.unwrap(),
+            );
+        }
+        let ShardCapture { number, primary_term, next_seq_no, .. } = *shard;
+        shards.push(RestoredShard { number, primary_term, next_seq_no, segments });
+    }
+    let request = RestoreIndex {
+        name: "b".to_owned(),
+        meta: IndexMeta::clone(&a.meta),
+        next_seq_nos: shards.iter().map(|shard| shard.next_seq_no).collect(),
+        include_aliases: false,
+        settings: serde_json::Map::new(),
+        ignored_settings: Vec::new(),
+    };
+    (request, RestoredIndex { uuid, mapping: a.mapping.encode(), shards })
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restore_whose_commit_may_have_happened_keeps_its_files() {
+    let system = Principal::system();
+    for mode in [FAILS, LIES] {
+        let mut node = Node::new(256 << 20);
+        let engine = node.open().await;
+        round(&engine, 1).await;
+        let (request, restored) = adopt(&engine).await;
+        let uuid = restored.uuid;
+        let files = async |engine: &Engine| {
+            let all = engine.objects().list(None).await.unwrap();
+            let of = uuid.simple().to_string();
+            all.iter().filter(|object| object.location.as_ref().contains(&of)).count()
+        };
+        let before = files(&engine).await;
+        assert!(before > 0);
+        node.commits(mode);
+        let decide = move |m: &Metadata| m.restore_index(&request, uuid);
+        engine.install_restored(&system, vec![restored], Box::new(decide)).await.unwrap_err();
+        assert!(files(&engine).await >= before, "{mode}");
+        drop(engine);
+        node.restart();
+        let engine = node.open().await;
+        assert_eq!(engine.index("b").is_ok(), mode == LIES);
+        if mode == LIES {
+            for id in 10..30 {
+                let found = engine.get(&system, "b", &id.to_string(), None, true).await.unwrap();
+                assert!(found.is_some(), "{id}");
+            }
+        }
+    }
+    // What the catalog was not asked for is gone at once.
+    let engine = Node::new(256 << 20).open().await;
+    round(&engine, 1).await;
+    let (_, restored) = adopt(&engine).await;
+    let of = restored.uuid.simple().to_string();
+    let decide = |_: &Metadata| Err(Error::Rejected("no".to_owned()));
+    engine.install_restored(&system, vec![restored], Box::new(decide)).await.unwrap_err();
+    let all = engine.objects().list(None).await.unwrap();
+    assert!(all.iter().all(|object| !object.location.as_ref().contains(&of)), "{all:?}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

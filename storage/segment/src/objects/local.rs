@@ -122,6 +122,27 @@ impl DurableLocal {
         .await
     }
 
+    /// Removes files under construction that were last written before a time.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub(super) async fn remove_old_scratch(&self, before_ms: i64) -> Result<()> {
+        let inner = Arc::clone(&self.inner);
+        super::blocking(move || {
+            let scratch = inner.root.join(SCRATCH);
+            for name in inner.disk.list(&scratch)? {
+                let file = scratch.join(name);
+                // Another process may have moved it meanwhile.
+                let Ok(metadata) = inner.disk.metadata(&file) else { continue };
+                if !metadata.is_dir && metadata.modified_ms < before_ms {
+                    inner.disk.remove(&file)?;
+                }
+            }
+            Ok(())
+        })
+        .await
+    }
+
     /// Deletes an object so that it does not come back.
     ///
     /// # Errors

@@ -321,6 +321,48 @@ impl Objects {
         Ok(self.get_versioned(path, check).await?.map(|(checked, _)| checked))
     }
 
+    /// Does what [`Objects::get_checked`] does with a check that computes for a while, on a thread of its own.
+    ///
+    /// # Errors
+    /// The store's; the check's, once it has failed each time.
+    pub async fn get_decoded<T: Send + 'static>(
+        &self,
+        path: &Path,
+        decode: impl Fn(&Bytes) -> Result<T> + Send + Sync + 'static,
+    ) -> Result<Option<T>> {
+        let decode = Arc::new(decode);
+        let mut pauses = AGAIN.iter().take(if self.is_local() { 0 } else { AGAIN.len() });
+        loop {
+            let wrong = match self.get(path).await {
+                Ok(bytes) => {
+                    let decode = Arc::clone(&decode);
+                    match blocking(move || decode(&bytes)).await {
+                        Ok(decoded) => return Ok(Some(decoded)),
+                        Err(error) => Some(error),
+                    }
+                }
+                Err(error) if is_missing(&error) => None,
+                Err(error) => return Err(error),
+            };
+            match (pauses.next(), wrong) {
+                (Some(pause), _) => tokio::time::sleep(*pause).await,
+                (None, Some(error)) => return Err(error),
+                (None, None) => return Ok(None),
+            }
+        }
+    }
+
+    /// Removes files under construction of a local store that were last written before a time: interrupted puts left them.
+    ///
+    /// # Errors
+    /// The disk's.
+    pub async fn remove_old_scratch(&self, before_ms: i64) -> Result<()> {
+        match &self.local {
+            Some(local) => local.remove_old_scratch(before_ms).await,
+            None => Ok(()),
+        }
+    }
+
     /// Reads a range of an object; it must lie within.
     ///
     /// # Errors

@@ -1,25 +1,11 @@
 //! Damaged repositories and damaged stores: what is wrong is named, nothing wrong is taken for right.
 
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
 
 use millrace_catalog::access::Principal;
 use millrace_snapshot::{CreateSnapshot, RestoreSnapshot, SnapshotState};
 
 use crate::support::*;
-
-fn files(dir: &Path) -> Vec<PathBuf> {
-    let mut found = Vec::new();
-    let mut dirs = vec![dir.to_owned()];
-    while let Some(dir) = dirs.pop() {
-        for entry in std::fs::read_dir(dir).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_dir() { dirs.push(path) } else { found.push(path) }
-        }
-    }
-    found.sort();
-    found
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_flipped_bit_of_any_file_fails_the_index_by_name() {

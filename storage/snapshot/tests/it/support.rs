@@ -1,7 +1,7 @@
 //! Stores, documents and repositories of the tests.
 
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -103,4 +103,18 @@ pub(crate) async fn delete_index(engine: &Engine, index: &str) {
     let uuid = engine.metadata().index(index).unwrap().uuid;
     let change = millrace_catalog::metadata::MetadataChange::DeleteIndex { name: index.into(), uuid };
     engine.change(&Principal::system(), |_| Ok(vec![change])).await.unwrap();
+}
+
+/// Lists the files below a directory, in order.
+pub(crate) fn files(dir: &Path) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut dirs = vec![dir.to_owned()];
+    while let Some(dir) = dirs.pop() {
+        for entry in std::fs::read_dir(dir).unwrap() {
+            let path = entry.unwrap().path();
+            if path.is_dir() { dirs.push(path) } else { found.push(path) }
+        }
+    }
+    found.sort();
+    found
 }
