@@ -115,7 +115,7 @@ impl SnapshotService {
         for running in self.running(Some(repository)) {
             let name = std::slice::from_ref(&running.snapshot);
             if select_names(name, Some(expression), true).is_ok_and(|chosen| !chosen.is_empty()) {
-                running.cancel();
+                running.abort();
                 aborted = true;
             }
         }
