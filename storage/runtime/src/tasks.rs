@@ -355,7 +355,8 @@ impl TaskRegistry {
     pub fn cancel_all(&self, ids: &[u64], reason: &str) -> Vec<CancelOutcome> {
         let reason = Arc::from(reason);
         let outcomes: Vec<_> = ids.iter().map(|id| self.cancel_one(*id, &reason)).collect();
-        let cancelled = ids.iter().zip(&outcomes).filter(|(_, outcome)| **outcome == CancelOutcome::Cancelled);
+        let cancelled =
+            ids.iter().zip(&outcomes).filter(|(_, outcome)| **outcome == CancelOutcome::Cancelled);
         self.end_children(cancelled.map(|(id, _)| *id).collect(), &reason);
         outcomes
     }

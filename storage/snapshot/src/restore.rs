@@ -7,6 +7,7 @@ use futures::stream::{self, StreamExt, TryStreamExt};
 use millrace_catalog::access::{Action, NameClass, Principal};
 use millrace_catalog::metadata::{Metadata, MetadataChange, RestoreIndex};
 use millrace_engine::{AdoptedSegment, RestoredIndex, RestoredShard, SegmentFiles};
+use millrace_runtime::tasks::{TaskDescription, TaskGuard, TaskSpec};
 use millrace_runtime::{Error as StoreError, sync};
 use millrace_segment::{SegmentFile, decode_deletes};
 use parking_lot::Mutex;
@@ -88,6 +89,7 @@ struct RestoreJob {
     key: SnapshotKey,
     /// Segments that the object store has for it.
     adopted: Mutex<Vec<AdoptedSegment>>,
+    task: TaskGuard,
 }
 
 impl Drop for RestoreJob {
@@ -145,6 +147,9 @@ impl SnapshotService {
     ) -> Result<RestoreJob> {
         let open = self.repository(repository).await?;
         let key: SnapshotKey = (repository.to_owned(), snapshot.to_owned());
+        let description = TaskDescription::text(&format!("snapshot[{repository}:{snapshot}]"));
+        let spec = TaskSpec::cancellable(Action::RestoreSnapshot.name()).with_description(description);
+        let task = self.inner.engine.tasks().start(spec);
         // Before it is read, so that no deletion comes between.
         self.inner.restoring.lock().push(key.clone());
         let mut job = RestoreJob {
@@ -156,6 +161,7 @@ impl SnapshotService {
             targets: BTreeMap::new(),
             key,
             adopted: Mutex::default(),
+            task,
         };
         let found = job.repository.read_manifest(snapshot).await?;
         job.manifest = found.ok_or_else(|| Error::SnapshotMissing {
@@ -204,6 +210,10 @@ impl RestoreJob {
     fn fail(&self, reason: impl Into<String>) -> Error {
         let (repository, snapshot) = self.key.clone();
         Error::Restore { repository, snapshot, reason: reason.into() }
+    }
+
+    fn check_cancelled(&self) -> Result<()> {
+        self.task.check().map_err(|cancelled| self.fail(cancelled.to_string()))
     }
 
     fn choose_targets(&mut self) -> Result<()> {
@@ -273,7 +283,7 @@ impl RestoreJob {
     }
 
     async fn run(self) -> Result<RestoreReport> {
-        let restored = self.restore_all().await;
+        let restored = self.task.scope(self.restore_all()).await;
         if let Err(error) = &restored {
             let (repository, snapshot) = &self.key;
             tracing::error!(repository, snapshot, %error, "a snapshot was not restored");
@@ -287,6 +297,7 @@ impl RestoreJob {
         let mut report = RestoreReport::default();
         let mut fetched: Vec<FetchedIndex> = Vec::new();
         for (name, summary) in &self.targets {
+            self.check_cancelled()?;
             report.total += u64::from(summary.shards);
             match self.fetch_index(name, summary).await {
                 Ok(index) => fetched.push(index),
@@ -301,6 +312,8 @@ impl RestoreJob {
                 Err(error) => return Err(self.fail(format!("cannot restore index [{name}]: {error}"))),
             }
         }
+        // A cancellation is no failure of an index, which a partial restore leaves out.
+        self.check_cancelled()?;
         report.indices = fetched.iter().map(|index| index.name.clone()).collect();
         report.successful = report.total - report.failures.len() as u64;
         let global = match self.request.include_global_state {
@@ -387,6 +400,7 @@ impl RestoreJob {
         (index, shard): (Uuid, u32),
         segment: &SegmentContents,
     ) -> Result<AdoptedSegment> {
+        self.check_cancelled()?;
         let engine = &self.service.inner.engine;
         let deleted = match segment.deletes {
             None => RoaringBitmap::new(),

@@ -111,16 +111,12 @@ async fn work_that_checks_for_its_cancellation_is_waited_for() {
 #[tokio::test]
 async fn work_that_a_task_begins_is_its_child_and_is_cancelled_with_it() {
     let registry = registry();
-    let (first, second) =
-        (registry.start(TaskSpec::cancellable("a")), registry.start(TaskSpec::new("b")));
+    let (first, second) = (registry.start(TaskSpec::cancellable("a")), registry.start(TaskSpec::new("b")));
     let child = first.scope(async { registry.start(TaskSpec::new("child")) }).await;
     assert_eq!(child.spec().parent, Some(first.id()));
     let ids = [first.id(), second.id(), second.id() + 100];
     let outcomes = registry.cancel_all(&ids, "stop");
-    assert_eq!(
-        outcomes,
-        [CancelOutcome::Cancelled, CancelOutcome::NotCancellable, CancelOutcome::NotFound]
-    );
+    assert_eq!(outcomes, [CancelOutcome::Cancelled, CancelOutcome::NotCancellable, CancelOutcome::NotFound]);
     assert!(child.check().is_err() && second.check().is_ok());
 }
 
