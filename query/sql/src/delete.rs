@@ -91,7 +91,9 @@ impl Runner {
             AccessCheckpoint::new(&asked.session, prepared.snapshots.clone(), asked.session.action());
         let task = asked.session.task();
         // A cancellation ends the statement between two batches, with the count of what was deleted.
-        task.iter().for_each(|task| task.set_cancellable());
+        if let Some(task) = task {
+            task.set_cancellable();
+        }
         loop {
             let page = rows.page(DELETED_AT_A_TIME);
             let page = match task {
