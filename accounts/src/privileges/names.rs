@@ -57,6 +57,7 @@ const CLUSTER: &[Entry] = &[
         &["cluster:admin/snapshot/create", "cluster:admin/snapshot/get", "cluster:admin/repository/get"],
     ),
     ("monitor_snapshot", &["cluster:admin/snapshot/get", "cluster:admin/repository/get"]),
+    ("cancel_task", &["cluster:admin/tasks/cancel"]),
     ("unlimited", &["*"]),
 ];
 
@@ -126,7 +127,6 @@ const INDICES: &[Entry] = &[
 
 /// Privileges of clusters for what this server has not.
 const ABSENT_CLUSTER: &[&str] = &[
-    "cancel_task",
     "cross_cluster_replication",
     "cross_cluster_search",
     "delegate_pki",

@@ -1,4 +1,4 @@
-//! The access log: a line for each request, where the configuration asks for it.
+//! Records of requests: counts and durations, and a line of the access log where the configuration asks for it.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -6,12 +6,16 @@ use std::time::Duration;
 
 use http::request::Parts;
 use millrace_accounts::Credentials;
+use millrace_runtime::Instant;
 
 use crate::entry::address_of;
+use crate::node::Node;
 use crate::tasks::opaque_id;
 
 /// Longest path of a line in bytes; the rest of a longer one is left out.
 const MAX_PATH_BYTES: usize = 512;
+/// Status of a request whose client went away before its answer, as proxies note it.
+const CLIENT_GONE: u16 = 499;
 
 /// The part of a line that is known before the answer.
 #[derive(Debug)]
@@ -22,6 +26,37 @@ pub(crate) struct AccessLine {
     /// Name that the request shows, whether it proves it or not.
     user: Option<String>,
     opaque_id: Option<Arc<str>>,
+}
+
+/// A request on its way: counted and logged when it is dropped, also where its client goes away first.
+#[derive(Debug)]
+pub(crate) struct RequestRecord<'a> {
+    node: &'a Node,
+    listener: &'static str,
+    line: Option<AccessLine>,
+    began: Instant,
+    /// Path of the route, once there is one.
+    pub(crate) route: Option<&'static str>,
+    /// Status of the answer; [`CLIENT_GONE`] until there is one.
+    pub(crate) status: u16,
+}
+
+impl<'a> RequestRecord<'a> {
+    /// Begins the record of a request, with its line of the access log where that is wanted.
+    pub(crate) fn new(node: &'a Node, listener: &'static str, line: Option<AccessLine>) -> Self {
+        Self { node, listener, line, began: Instant::now(), route: None, status: CLIENT_GONE }
+    }
+}
+
+impl Drop for RequestRecord<'_> {
+    fn drop(&mut self) {
+        let Self { node, listener, line, began, route, status } = self;
+        let took = began.elapsed();
+        node.requests.record(listener, *route, *status, took);
+        if let Some(line) = line {
+            line.write(listener, *route, *status, took);
+        }
+    }
 }
 
 impl AccessLine {
@@ -41,8 +76,8 @@ impl AccessLine {
         }
     }
 
-    /// Writes the line of a request that was answered.
-    pub(crate) fn write(&self, listener: &str, route: Option<&str>, status: u16, took: Duration) {
+    /// Writes the line of a request that has ended.
+    fn write(&self, listener: &str, route: Option<&str>, status: u16, took: Duration) {
         tracing::info!(
             target: "access",
             listener,

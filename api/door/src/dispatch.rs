@@ -17,11 +17,11 @@ use millrace_listen::{
     head_bytes,
 };
 use millrace_runtime::tasks::TaskGuard;
-use millrace_runtime::{Instant, Priority, panic_text};
+use millrace_runtime::{Priority, panic_text};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
 
-use crate::access_log::AccessLine;
+use crate::access_log::{AccessLine, RequestRecord};
 use crate::audit::AuditTrail;
 use crate::client::ClientConnection;
 use crate::config::HttpConfig;
@@ -116,19 +116,18 @@ impl Service {
     {
         let (parts, body) = request.into_parts();
         let access = self.node.operation.access_log.then(|| AccessLine::new(&parts));
+        let listener = self.router.listener();
         let mut style = Style::from_headers(&parts.headers, parts.method == Method::HEAD);
         if let Some(probed) = self.probed(parts.uri.path()) {
             return self.render(style, probed).await;
         }
-        let (began, mut route) = (Instant::now(), None);
-        let answer = AssertUnwindSafe(self.answer(parts, body, &mut style, &mut route)).catch_unwind().await;
+        let mut record = RequestRecord::new(&self.node, listener, access);
+        let answer = self.answer(parts, body, &mut style, &mut record.route);
+        let answer = AssertUnwindSafe(answer).catch_unwind().await;
         let response = answer.unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
         let response = response.unwrap_or_else(|error| self.router.error_response(error));
-        let took = began.elapsed();
-        self.node.requests.record(self.router.listener(), route, response.status, took);
-        if let Some(access) = access {
-            access.write(self.router.listener(), route, response.status, took);
-        }
+        record.status = response.status;
+        drop(record);
         self.render(style, response).await
     }
 
@@ -419,7 +418,7 @@ fn handle(
         let handling = router.handle(position, &mut call);
         // A change runs to its end, unless its handler asks for its cancellation.
         let result = match task.spec().is_cancellable {
-            true => task.run(handling).await.unwrap_or_else(|cancelled| Err(cancelled.into())),
+            true => task.run_or_wait(handling).await.unwrap_or_else(|cancelled| Err(cancelled.into())),
             false => task.scope(handling).await,
         };
         drop((head, call.request.held.take()));

@@ -7,8 +7,9 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use millrace_runtime::{DurationHistogram, HistogramSnapshot};
 
-/// Routes with statuses that have a histogram of their own; further ones share that of [`OTHER`].
-const MAX_SERIES: usize = 256;
+/// Routes with statuses that have a histogram of their own; further ones share that of [`OTHER`]. The listeners have some 300 routes, and
+/// four classes of statuses each, so no reader takes the place of another route's failures.
+const MAX_SERIES: usize = 2048;
 /// Name in place of a route for requests without one, and for those beyond the bound.
 const OTHER: &str = "other";
 
@@ -21,6 +22,13 @@ pub struct RequestSeries {
     pub route: &'static str,
     /// Class of the status, such as `2xx`.
     pub status: &'static str,
+}
+
+impl RequestSeries {
+    /// Returns the series that stands for this one beyond the bound.
+    fn beyond_bound(self) -> Self {
+        Self { listener: OTHER, route: OTHER, ..self }
+    }
 }
 
 /// Durations of requests since the start. A reader waits for no writer.
@@ -45,7 +53,13 @@ impl RequestTimings {
             _ => "5xx",
         };
         let series = RequestSeries { listener, route: route.unwrap_or(OTHER), status };
-        match self.series.load().get(&series) {
+        let known = self.series.load();
+        let found = known.get(&series).or_else(|| match known.len() < MAX_SERIES {
+            true => None,
+            // Beyond the bound no request copies the map again.
+            false => known.get(&series.beyond_bound()),
+        });
+        match found {
             Some(histogram) => histogram.record(took),
             None => self.add(series).record(took),
         }
@@ -57,7 +71,7 @@ impl RequestTimings {
         self.series.rcu(|known| {
             let series = match known.len() < MAX_SERIES || known.contains_key(&series) {
                 true => series,
-                false => RequestSeries { listener: OTHER, route: OTHER, ..series },
+                false => series.beyond_bound(),
             };
             let mut known = HashMap::clone(known);
             histogram = Arc::clone(known.entry(series).or_default());

@@ -135,6 +135,12 @@ impl AnswerSlotGuard {
     /// # Errors
     /// `CANCELLED`; that of the answer.
     pub(crate) async fn make<T>(&self, answer: impl Future<Output = Result<T, Status>>) -> Result<T, Status> {
+        let answer = async {
+            match &self.task {
+                Some(task) => task.scope(answer).await,
+                None => answer.await,
+            }
+        };
         match select(std::pin::pin!(answer), self.cancelled.clone()).await {
             Either::Left((made, _)) => made,
             Either::Right(_) => Err(cancelled()),

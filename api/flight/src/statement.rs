@@ -23,6 +23,7 @@ fn failed(error: SqlError) -> Status {
         SqlError::Cursor(_) => Code::NotFound,
         SqlError::TooLarge(_) => Code::ResourceExhausted,
         SqlError::Unread(_) => Code::DeadlineExceeded,
+        SqlError::Cancelled(_) => Code::Cancelled,
         SqlError::Query(_) => return of_query(error),
         SqlError::Located(_) => return of_located(error),
     };

@@ -7,6 +7,7 @@ use std::path::Path;
 use millrace_data_api::left_out_families;
 use serde_json::json;
 
+use crate::security::basic;
 use crate::support::Node;
 
 const PAGE: &str = "GET /_prometheus/metrics";
@@ -137,6 +138,40 @@ async fn only_the_largest_indices_have_families_of_their_own() {
     assert_eq!(single(&families, "millrace_indices"), 104.0);
     let docs: f64 = families["opensearch_index_doc_number"].samples.values().sum();
     assert_eq!(docs, 2.0, "an index has two contexts");
+}
+
+#[tokio::test]
+async fn sums_of_the_node_count_indices_that_the_scraper_does_not_see() {
+    let node = Node::secured().await;
+    let admin = [("authorization", basic("admin", "secret"))];
+    let admin: Vec<_> = admin.iter().map(|(name, value)| (*name, value.as_str())).collect();
+    for (line, body, status) in [
+        ("PUT /logs/_doc/1?refresh=true", json!({"a": 1}), 201),
+        ("PUT /_security/role/scraper", json!({"cluster": ["cluster:monitor/prometheus/metrics"]}), 200),
+        ("PUT /_security/user/prom", json!({"password": "prom-password", "roles": ["scraper"]}), 200),
+    ] {
+        let answer = node.send(line, &admin, body.to_string()).await;
+        assert_eq!(answer.status, status, "{line}: {}", answer.text());
+    }
+    let scraper = basic("prom", "prom-password");
+    let answer = node.send(PAGE, &[("authorization", &scraper)], "").await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let families = parse(answer.text());
+    assert!(single(&families, "opensearch_indices_doc_number") >= 1.0);
+    assert!(single(&families, "millrace_indices") >= 1.0);
+    assert!(!answer.text().contains("index=\"logs\""));
+}
+
+#[tokio::test]
+async fn a_request_whose_client_goes_away_is_counted() {
+    let node = Node::insecure().await;
+    let mut request = Box::pin(node.send("GET /_tasks?detailed", &[], ""));
+    assert!(futures::poll!(&mut request).is_pending());
+    drop(request);
+    let families = parse(&page(&node).await);
+    let requests = &families["millrace_request_seconds"].samples;
+    let gone = |key: &&String| key.starts_with("_count{") && key.contains("status=\"4xx\"");
+    assert_eq!(requests.keys().filter(gone).map(|key| requests[key]).sum::<f64>(), 1.0);
 }
 
 /// Between these is what the page has, and what it has not.

@@ -32,7 +32,7 @@ const LIFETIMES: TokenLifetimes =
     TokenLifetimes { idle: Duration::from_secs(3_600), absolute: Duration::from_secs(3 * 3_600) };
 const HOUR_MS: i64 = 3_600_000;
 
-fn basic(name: &str, password: &str) -> String {
+pub(crate) fn basic(name: &str, password: &str) -> String {
     format!("Basic {}", STANDARD.encode(format!("{name}:{password}")))
 }
 

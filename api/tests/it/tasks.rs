@@ -103,6 +103,36 @@ async fn a_request_that_reads_ends_at_once_when_it_is_cancelled() {
 }
 
 #[tokio::test]
+async fn a_cancelled_deletion_of_sql_says_how_much_it_has_deleted() {
+    const DOCUMENTS: u64 = 5_000;
+    let node = Node::insecure().await;
+    index_documents(&node, DOCUMENTS as usize).await;
+    let enabled = json!({"transient": {"plugins.sql.delete.enabled": "true"}}).to_string();
+    node.ask("PUT /_plugins/_query/settings", &enabled, 200).await;
+    let deletion = json!({"query": "DELETE FROM a"}).to_string();
+    let deletion = node.send("POST /_plugins/_sql", &[], deletion);
+    let cancellation = async {
+        running_task(&node, "*sql").await;
+        // The first batch is at work or done.
+        while node.ask("GET /a/_stats/indexing", "", 200).await["_all"]["total"]["indexing"]["delete_total"]
+            == json!(0)
+        {
+            tokio::task::yield_now().await;
+        }
+        node.ask("POST /_tasks/_cancel?actions=*sql", "", 200).await;
+    };
+    let (answer, ()) = tokio::join!(deletion, cancellation);
+    assert_eq!(answer.status, 400, "{}", answer.text());
+    let error = answer.json()["error"].clone();
+    assert_eq!(error["type"], "TaskCancelledException", "{error}");
+    let details = error["details"].as_str().unwrap();
+    let count = details.strip_prefix("task cancelled [by user request]; [").unwrap();
+    let count: u64 = count.split(']').next().unwrap().parse().unwrap();
+    assert!(count > 0 && count < DOCUMENTS, "{details}");
+    assert_eq!(node.ask("GET /a/_count", "", 200).await["count"], DOCUMENTS - count);
+}
+
+#[tokio::test]
 async fn results_of_tasks_without_a_waiting_caller_are_stored() {
     let node = Node::insecure().await;
     index_documents(&node, 30).await;

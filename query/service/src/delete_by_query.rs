@@ -487,9 +487,8 @@ async fn unless_cancelled<T>(session: &Session, work: impl Future<Output = Resul
 }
 
 /// Checks a request before its work begins behind an answer.
-pub(crate) fn check(opened: OpenedRequest<'_>) -> Result<()> {
-    let OpenedRequest { session, expression, params, body, .. } = opened;
-    let request = Request::parse(params, body.as_ref())?;
+pub(crate) fn check(session: &Session, expression: &str, params: Params, body: Option<&Value>) -> Result<()> {
+    let request = Request::parse(params, body)?;
     let reading = session.doing(access::Action::Search)?;
     let indices = target::resolve(&reading, expression, &request.scope.options)?;
     let metas: Vec<_> = indices.iter().map(|index| index.meta()).collect();

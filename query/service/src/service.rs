@@ -394,9 +394,11 @@ impl SearchService {
         session: &Session,
         expression: &str,
         params: Vec<(String, String)>,
-        body: Option<Value>,
+        body: Option<&Value>,
     ) -> Result<()> {
-        delete_by_query::check(self.open(session, expression, "_delete_by_query", params, body)?)
+        let mut params = Params::new(path(expression, "_delete_by_query"), params);
+        let source = params.source()?;
+        delete_by_query::check(session, expression, params, body.or(source.as_ref()))
     }
 }
 

@@ -13,6 +13,7 @@ use datafusion::arrow::datatypes::{Field, Int64Type, Schema};
 use futures::future::BoxFuture;
 use millrace_catalog::access::{self, Refusals};
 use millrace_engine::{Action, DocResult, RefreshPolicy, Session, WriteOp, WriteOutcome};
+use millrace_runtime::tasks::TaskCancelled;
 use millrace_runtime::{Error as StorageError, Kind};
 use millrace_target::access_checkpoint::AccessCheckpoint;
 use millrace_work::error::Error;
@@ -65,7 +66,13 @@ impl Runner {
         query: &ast::Query,
         bounds: Bounds,
     ) -> Result<Listing> {
-        count_of(self.deleted(asked, query, bounds, &mut BTreeSet::new()).await?)
+        let mut touched = BTreeSet::new();
+        let deleted = self.deleted(asked, query, bounds, &mut touched).await;
+        if let Err(SqlError::Cancelled(_)) = deleted {
+            // The one who has cancelled it looks for what is left.
+            refresh(&asked.session, &touched).await?;
+        }
+        count_of(deleted?)
     }
 
     /// Deletes what a query finds and counts it. `touched` takes the indices of what was deleted.
@@ -82,8 +89,21 @@ impl Runner {
         let mut deleted = 0;
         let mut begun =
             AccessCheckpoint::new(&asked.session, prepared.snapshots.clone(), asked.session.action());
+        let task = asked.session.task();
+        // A cancellation ends the statement between two batches, with the count of what was deleted.
+        if let Some(task) = task {
+            task.set_cancellable();
+        }
         loop {
-            let (batches, more) = rows.page(DELETED_AT_A_TIME).await?;
+            let page = rows.page(DELETED_AT_A_TIME);
+            let page = match task {
+                None => page.await,
+                Some(task) => match task.check() {
+                    Ok(()) => task.run(page).await.map_err(|reason| cancelled(&reason, deleted))?,
+                    Err(reason) => return Err(cancelled(&reason, deleted)),
+                },
+            };
+            let (batches, more) = page?;
             let mut ops = Vec::new();
             for batch in &batches {
                 operations(batch, &mut ops)?;
@@ -108,6 +128,11 @@ impl Runner {
             }
         }
     }
+}
+
+/// Says that a statement was cancelled, and how much it has deleted before.
+fn cancelled(cancelled: &TaskCancelled, deleted: u64) -> SqlError {
+    SqlError::Cancelled(format!("{cancelled}; [{deleted}] documents were deleted before that"))
 }
 
 /// Makes what was done to indices visible to searches.

@@ -29,6 +29,8 @@ pub enum SqlError {
     TooLarge(String),
     /// Its answer was not read in time.
     Unread(String),
+    /// Its task was cancelled, after it has deleted documents.
+    Cancelled(String),
     /// A read of the statement failed.
     Query(Error),
     /// An error at a place of the statement.
@@ -46,7 +48,8 @@ impl fmt::Display for SqlError {
             | Self::Request(details)
             | Self::Cursor(details)
             | Self::TooLarge(details)
-            | Self::Unread(details) => f.write_str(details),
+            | Self::Unread(details)
+            | Self::Cancelled(details) => f.write_str(details),
             Self::Query(error) => error.fmt(f),
             Self::Located(located) => located.error.fmt(f),
         }
@@ -192,6 +195,9 @@ impl SqlError {
             Self::Unread(details) => {
                 ("The answer was not read".to_owned(), "OpenSearchTimeoutException", details.clone())
             }
+            Self::Cancelled(details) => {
+                ("The statement was cancelled".to_owned(), "TaskCancelledException", details.clone())
+            }
             Self::Query(error) => {
                 let kind = match error {
                     Error::Storage(millrace_runtime::Error::IndexNotFound { .. }) => {
@@ -219,6 +225,7 @@ impl SqlError {
             Self::Syntax(_) => "parsing_exception",
             Self::Semantic(_) | Self::Unsupported(_) => "verification_exception",
             Self::Unread(_) => "timeout_exception",
+            Self::Cancelled(_) => "task_cancelled_exception",
             _ => "illegal_argument_exception",
         };
         let cause = json!({"type": kind, "reason": self.to_string()});

@@ -409,7 +409,7 @@ impl Replay {
             Ok((matching, core, left, raised.operations))
         };
         let (mut matching, core, left, operations) =
-            self.engine.compute().run(Priority::Background, step).await?;
+            self.task.scope(async { self.engine.compute().run(Priority::Background, step).await }).await?;
         self.left = left;
         let told = matching.take_told().into_iter().map(|(_, reason)| reason);
         let said = operations.iter().filter_map(|operation| match operation {

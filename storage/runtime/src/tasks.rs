@@ -66,10 +66,10 @@ pub struct TaskSpec {
 }
 
 impl TaskSpec {
-    /// Makes the description of a task that cannot be cancelled.
+    /// Makes the description of a task that cannot be cancelled; it is a part of the task that the caller's future belongs to.
     pub fn new(action: &'static str) -> Self {
-        let (description, parent, opaque_id) = (TaskDescription::default(), None, None);
-        Self { action, description, parent, opaque_id, is_cancellable: false }
+        let description = TaskDescription::default();
+        Self { action, description, parent: current_task(), opaque_id: None, is_cancellable: false }
     }
 
     /// Makes the description of a task that ends when it is cancelled.
@@ -92,6 +92,8 @@ struct TaskState {
     started_ms: i64,
     started: Instant,
     is_cancellable: AtomicBool,
+    /// `true` once the work checks for its cancellation.
+    is_checking: AtomicBool,
     /// JSON text that says how far the work has come.
     progress: Mutex<Option<Arc<str>>>,
     signal: watch::Sender<Signal>,
@@ -158,6 +160,7 @@ impl TaskHandle {
 
     /// Says that the work checks for its cancellation from now on.
     pub fn set_cancellable(&self) {
+        self.0.is_checking.store(true, Ordering::Relaxed);
         self.0.is_cancellable.store(true, Ordering::Relaxed);
     }
 
@@ -204,6 +207,23 @@ impl TaskHandle {
             done = self.scope(work) => Ok(done),
             cancelled = self.cancelled() => Err(cancelled),
         }
+    }
+
+    /// Does work of the task as [`TaskHandle::run`] does, but waits for work that checks for its cancellation by itself
+    /// ([`TaskHandle::set_cancellable`]): that ends between two steps, and says how far it came.
+    ///
+    /// # Errors
+    /// [`TaskCancelled`].
+    pub async fn run_or_wait<T>(&self, work: impl Future<Output = T>) -> Result<T, TaskCancelled> {
+        let mut work = std::pin::pin!(self.scope(work));
+        tokio::select! {
+            biased;
+            done = &mut work => return Ok(done),
+            cancelled = self.cancelled() => if !self.0.is_checking.load(Ordering::Relaxed) {
+                return Err(cancelled);
+            },
+        }
+        Ok(work.await)
     }
 
     /// Does work of the task: jobs of compute threads that it queues belong to the task.
@@ -294,6 +314,7 @@ impl TaskRegistry {
         let task = TaskHandle(Arc::new(TaskState {
             id,
             is_cancellable: AtomicBool::new(spec.is_cancellable),
+            is_checking: AtomicBool::new(false),
             spec,
             started_ms: self.0.clock.now_ms(),
             started: Instant::now(),
@@ -322,22 +343,50 @@ impl TaskRegistry {
 
     /// Cancels a task and its children.
     pub fn cancel(&self, id: u64, reason: &str) -> CancelOutcome {
+        let reason = Arc::from(reason);
+        let outcome = self.cancel_one(id, &reason);
+        if outcome == CancelOutcome::Cancelled {
+            self.end_children(vec![id], &reason);
+        }
+        outcome
+    }
+
+    /// Cancels tasks and their children: an outcome for each, in order.
+    pub fn cancel_all(&self, ids: &[u64], reason: &str) -> Vec<CancelOutcome> {
+        let reason = Arc::from(reason);
+        let outcomes: Vec<_> = ids.iter().map(|id| self.cancel_one(*id, &reason)).collect();
+        let cancelled =
+            ids.iter().zip(&outcomes).filter(|(_, outcome)| **outcome == CancelOutcome::Cancelled);
+        self.end_children(cancelled.map(|(id, _)| *id).collect(), &reason);
+        outcomes
+    }
+
+    fn cancel_one(&self, id: u64, reason: &Arc<str>) -> CancelOutcome {
         let Some(task) = self.get(id) else { return CancelOutcome::NotFound };
         if !task.0.is_cancellable.load(Ordering::Relaxed) {
             return CancelOutcome::NotCancellable;
         }
-        let reason = Arc::from(reason);
-        self.end(&task, &reason);
-        let all = self.handles();
-        // A parent is older than its children, so each round reaches one generation.
-        let mut parents = vec![id];
+        self.end(&task, reason);
+        CancelOutcome::Cancelled
+    }
+
+    /// Cancels all descendants of tasks.
+    fn end_children(&self, mut parents: Vec<u64>, reason: &Arc<str>) {
+        if parents.is_empty() {
+            return;
+        }
+        let mut children: HashMap<u64, Vec<TaskHandle>> = HashMap::new();
+        for task in self.handles() {
+            if let Some(parent) = task.0.spec.parent {
+                children.entry(parent).or_default().push(task);
+            }
+        }
         while let Some(parent) = parents.pop() {
-            for child in all.iter().filter(|task| task.0.spec.parent == Some(parent)) {
-                self.end(child, &reason);
+            for child in children.remove(&parent).into_iter().flatten() {
+                self.end(&child, reason);
                 parents.push(child.id());
             }
         }
-        CancelOutcome::Cancelled
     }
 
     fn end(&self, task: &TaskHandle, reason: &Arc<str>) {

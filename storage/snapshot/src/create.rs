@@ -10,6 +10,7 @@ use millrace_catalog::SegmentRecord;
 use millrace_catalog::access::{Action, Guard, Principal, refusal};
 use millrace_catalog::metadata::{IndexMeta, IndicesOptions, Metadata};
 use millrace_engine::{CapturedSegment, IndexCapture, ShardCapture, StoreCapture};
+use millrace_runtime::tasks::{TaskDescription, TaskGuard, TaskSpec};
 use millrace_runtime::{Error as StoreError, Priority, sync};
 use millrace_segment::{DeletesFile, SegmentFile, file_path, verify_file};
 use parking_lot::Mutex;
@@ -67,6 +68,7 @@ struct CreateJob {
     request: CreateSnapshot,
     principal: Principal,
     running: Arc<RunningSnapshot>,
+    task: TaskGuard,
 }
 
 impl Drop for CreateJob {
@@ -149,7 +151,12 @@ impl SnapshotService {
         }
         let key: SnapshotKey = (repository.to_owned(), snapshot.to_owned());
         let started_ms = self.inner.engine.clock().now_ms();
-        let running = Arc::new(RunningSnapshot::new(&key, started_ms, request.include_global_state));
+        let description = TaskDescription::text(&format!("snapshot[{repository}:{snapshot}]"));
+        let spec = TaskSpec::cancellable(Action::CreateSnapshot.name()).with_description(description);
+        let task = self.inner.engine.tasks().start(spec);
+        let include_global_state = request.include_global_state;
+        let running = RunningSnapshot::new(&key, started_ms, include_global_state, task.handle());
+        let running = Arc::new(running);
         {
             let mut all = self.inner.running.lock();
             if all.contains_key(&key) {
@@ -170,7 +177,7 @@ impl SnapshotService {
         }
         self.inner.failed.lock().remove(&key);
         let (service, principal) = (self.clone(), principal.clone());
-        Ok(CreateJob { service, repository: open, request, principal, running })
+        Ok(CreateJob { service, repository: open, request, principal, running, task })
     }
 }
 
@@ -205,7 +212,7 @@ fn select(
 
 impl CreateJob {
     async fn run(self) -> Result<Manifest> {
-        let made = self.make().await;
+        let made = self.task.scope(self.make()).await;
         let clock = self.service.inner.engine.clock();
         if let Err(error) = &made {
             tracing::error!(
@@ -225,10 +232,7 @@ impl CreateJob {
     }
 
     fn check_cancelled(&self) -> Result<()> {
-        if self.running.is_cancelled() {
-            return Err(self.fail("the snapshot was aborted by its deletion".to_owned()));
-        }
-        Ok(())
+        self.running.check().map_err(|reason| self.fail(reason))
     }
 
     async fn make(&self) -> Result<Manifest> {

@@ -126,7 +126,7 @@ impl SnapshotService {
         let running = self.running(Some(repository));
         let names: Vec<String> = running.iter().map(|one| one.snapshot.clone()).collect();
         let aborted = select_names(&names, Some(expression), true).unwrap_or_default();
-        running.iter().filter(|one| aborted.contains(&one.snapshot)).for_each(|one| one.cancel());
+        running.iter().filter(|one| aborted.contains(&one.snapshot)).for_each(|one| one.abort());
         let _one = self.inner.writing.lock().await;
         open.check_writer().await?;
         let mut names = open.list_snapshots().await?;

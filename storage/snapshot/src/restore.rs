@@ -10,6 +10,7 @@ use futures::stream::{self, StreamExt};
 use millrace_catalog::access::{Action, Guard, NameClass, Principal};
 use millrace_catalog::metadata::{Metadata, MetadataChange, RestoreIndex};
 use millrace_engine::{AdoptedSegment, RestoredIndex, RestoredShard, SegmentFiles};
+use millrace_runtime::tasks::{TaskDescription, TaskGuard, TaskSpec};
 use millrace_runtime::{Error as StoreError, sync};
 use millrace_segment::{SegmentFile, decode_deletes};
 use roaring::RoaringBitmap;
@@ -88,6 +89,7 @@ struct RestoreJob {
     /// Indices of the snapshot by their new names.
     targets: BTreeMap<String, IndexSummary>,
     key: SnapshotKey,
+    task: TaskGuard,
 }
 
 impl Drop for RestoreJob {
@@ -146,6 +148,9 @@ impl SnapshotService {
         check_expression(request.indices.as_deref().unwrap_or_default())?;
         let open = self.repository(repository).await?;
         let key: SnapshotKey = (repository.to_owned(), snapshot.to_owned());
+        let description = TaskDescription::text(&format!("snapshot[{repository}:{snapshot}]"));
+        let spec = TaskSpec::cancellable(Action::RestoreSnapshot.name()).with_description(description);
+        let task = self.inner.engine.tasks().start(spec);
         // Before it is read, so that no deletion comes between.
         self.inner.restoring.lock().push(key.clone());
         let mut job = RestoreJob {
@@ -156,6 +161,7 @@ impl SnapshotService {
             principal: principal.clone(),
             targets: BTreeMap::new(),
             key,
+            task,
         };
         let found = job.repository.read_manifest(snapshot).await?;
         job.manifest = found.ok_or_else(|| Error::SnapshotMissing {
@@ -207,6 +213,10 @@ impl RestoreJob {
     fn fail(&self, reason: impl Into<String>) -> Error {
         let (repository, snapshot) = self.key.clone();
         Error::Restore { repository, snapshot, reason: reason.into() }
+    }
+
+    fn check_cancelled(&self) -> Result<()> {
+        self.task.check().map_err(|cancelled| self.fail(cancelled.to_string()))
     }
 
     fn choose_targets(&mut self) -> Result<()> {
@@ -315,7 +325,7 @@ impl RestoreJob {
     }
 
     async fn run(self) -> Result<RestoreReport> {
-        let restored = self.restore_all().await;
+        let restored = self.task.scope(self.restore_all()).await;
         if let Err(error) = &restored {
             let (repository, snapshot) = &self.key;
             tracing::error!(repository, snapshot, %error, "a snapshot was not restored");
@@ -329,9 +339,14 @@ impl RestoreJob {
         let mut fetched: Vec<FetchedIndex> = Vec::new();
         for (name, summary) in &self.targets {
             report.total += u64::from(summary.shards);
-            match self.fetch_index(name, summary).await {
+            let index = match self.check_cancelled() {
+                Ok(()) => self.fetch_index(name, summary).await,
+                Err(cancelled) => Err(cancelled),
+            };
+            match index {
                 Ok(index) => fetched.push(index),
-                Err(error) if self.request.partial => {
+                // A cancellation is no failure of an index, which a partial restore leaves out.
+                Err(error) if self.request.partial && self.check_cancelled().is_ok() => {
                     let failed = (0..summary.shards).map(|shard| MissingShard {
                         index: name.clone(),
                         shard,
@@ -340,12 +355,14 @@ impl RestoreJob {
                     report.failures.extend(failed);
                 }
                 Err(error) => {
-                    let shards = fetched.into_iter().flat_map(|index| index.restored.shards);
-                    let unused = shards.flat_map(|shard| shard.segments);
-                    self.service.inner.engine.discard_adopted(unused).await;
+                    self.discard(fetched).await;
                     return Err(self.fail(format!("cannot restore index [{name}]: {error}")));
                 }
             }
+        }
+        if let Err(cancelled) = self.check_cancelled() {
+            self.discard(fetched).await;
+            return Err(cancelled);
         }
         report.indices = fetched.iter().map(|index| index.name.clone()).collect();
         report.successful = report.total - report.failures.len() as u64;
@@ -387,6 +404,13 @@ impl RestoreJob {
             other => other.into(),
         })?;
         Ok(report)
+    }
+
+    /// Gives up the segments of indices that are not restored.
+    async fn discard(&self, fetched: Vec<FetchedIndex>) {
+        let shards = fetched.into_iter().flat_map(|index| index.restored.shards);
+        let unused = shards.flat_map(|shard| shard.segments);
+        self.service.inner.engine.discard_adopted(unused).await;
     }
 
     async fn read_global_state(&self) -> Result<Option<GlobalState>> {
@@ -458,6 +482,7 @@ impl RestoreJob {
     }
 
     async fn fetch_segment(&self, shard: (Uuid, u32), segment: &SegmentContents) -> Result<AdoptedSegment> {
+        self.check_cancelled()?;
         let engine = &self.service.inner.engine;
         let deleted = match segment.deletes {
             None => RoaringBitmap::new(),

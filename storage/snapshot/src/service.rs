@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use millrace_engine::Engine;
+use millrace_runtime::tasks::TaskHandle;
 use millrace_runtime::{Error as StoreError, sync};
 use millrace_segment::SegmentFile;
 use millrace_segment::objects::ObjectStoreConfig;
@@ -80,11 +81,17 @@ pub struct RunningSnapshot {
     pub include_global_state: bool,
     /// Names and shards of its indices, once it has captured them.
     pub indices: Mutex<Vec<(String, u32)>>,
-    cancelled: AtomicBool,
+    aborted: AtomicBool,
+    task: TaskHandle,
 }
 
 impl RunningSnapshot {
-    pub(crate) fn new(key: &SnapshotKey, started_ms: i64, include_global_state: bool) -> Self {
+    pub(crate) fn new(
+        key: &SnapshotKey,
+        started_ms: i64,
+        include_global_state: bool,
+        task: TaskHandle,
+    ) -> Self {
         Self {
             repository: key.0.clone(),
             snapshot: key.1.clone(),
@@ -92,17 +99,22 @@ impl RunningSnapshot {
             started_ms,
             include_global_state,
             indices: Mutex::default(),
-            cancelled: AtomicBool::new(false),
+            aborted: AtomicBool::new(false),
+            task,
         }
     }
 
-    /// Has the creation end without a snapshot.
-    pub(crate) fn cancel(&self) {
-        self.cancelled.store(true, Ordering::Release);
+    /// Has the creation end without a snapshot, because the snapshot is deleted.
+    pub(crate) fn abort(&self) {
+        self.aborted.store(true, Ordering::Release);
     }
 
-    pub(crate) fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Ordering::Acquire)
+    /// Refuses to go on once the snapshot is deleted, or the task of its creation is cancelled.
+    pub(crate) fn check(&self) -> Result<(), String> {
+        if self.aborted.load(Ordering::Acquire) {
+            return Err("the snapshot was aborted by its deletion".to_owned());
+        }
+        self.task.check().map_err(|cancelled| cancelled.to_string())
     }
 }
 

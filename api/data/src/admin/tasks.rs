@@ -242,9 +242,9 @@ pub(crate) async fn cancel(api: &Api, request: &mut Request, id: Option<&str>) -
         }
     };
     let (mut cancelled, mut handles) = (Vec::new(), Vec::new());
-    for number in wanted {
-        let task = tasks.get(number);
-        match (tasks.cancel(number, REASON), id) {
+    let found: Vec<_> = wanted.iter().map(|number| tasks.get(*number)).collect();
+    for (task, outcome) in found.into_iter().zip(tasks.cancel_all(&wanted, REASON)) {
+        match (outcome, id) {
             (CancelOutcome::Cancelled, _) => {
                 cancelled.extend(task.as_ref().map(|task| task.snapshot()));
                 handles.extend(task);

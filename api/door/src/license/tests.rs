@@ -113,6 +113,11 @@ async fn an_installed_licence_is_there_after_a_restart_and_a_refused_one_changes
     other.reload().await.unwrap();
     assert_eq!(other.installed(), store.installed());
     assert!(other.installed().is_some());
+    // One that has ended since stays, over a restart, too.
+    clock.advance_ms(1_000 * DAY_MS);
+    let late = open();
+    late.reload().await.unwrap();
+    assert_eq!(late.installed().map(|license| license.days_left(NOW + 1_000 * DAY_MS)), Some(0));
     // A file that somebody has put there is checked as well.
     std::fs::write(directory.path().join("license.json"), good.replace("Acme", "Evil")).unwrap();
     assert_eq!(other.reload().await, Err(LicenseError::Foreign));

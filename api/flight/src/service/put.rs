@@ -50,8 +50,11 @@ pub(super) async fn put(call: &Call, mut rest: Streaming<FlightData>) -> Result<
             // The end of the request is not waited for: drivers of JDBC end it when they have the answer.
             let session = call.begin(Action::Sql)?;
             let search = &call.shared.listener.node.search;
-            let place = place.in_task(call.start_task(&command.query));
-            counted(place.make(statement::update(search, &session, &command.query, None)).await?)
+            let task = call.start_task(&command.query);
+            let session = session.in_task(task.handle());
+            let updated = task.run_or_wait(statement::update(search, &session, &command.query, None)).await;
+            drop(place);
+            counted(updated.map_err(|cancelled| Status::cancelled(cancelled.to_string()))??)
         }
         Command::CommandPreparedStatementQuery(command) => bind(call, command, sent).await,
         Command::CommandPreparedStatementUpdate(command) => update(call, command, sent).await,
@@ -105,7 +108,8 @@ async fn update(
     let session = call.begin_again(Action::Sql).await?;
     let search = &call.shared.listener.node.search;
     let task = call.start_task(&prepared.query);
-    let updated = task.run(statement::update_each(search, &session, &prepared)).await;
+    let session = session.in_task(task.handle());
+    let updated = task.run_or_wait(statement::update_each(search, &session, &prepared)).await;
     counted(updated.map_err(|cancelled| Status::cancelled(cancelled.to_string()))??)
 }
 

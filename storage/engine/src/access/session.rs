@@ -88,6 +88,12 @@ impl Session {
         Self { refusals, sender, task, ..other }
     }
 
+    /// Returns the session of the server's own work in the same request: for sums over all indices that name none.
+    #[must_use]
+    pub fn of_server(&self) -> Self {
+        self.carry_over(Self::system(&self.engine))
+    }
+
     /// Has the session's work belong to a task.
     #[must_use]
     pub fn in_task(self, task: TaskHandle) -> Self {

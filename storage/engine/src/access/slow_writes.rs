@@ -1,5 +1,6 @@
 //! The slow log of writes.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,15 +13,17 @@ use crate::{WriteOutcome, slow_event};
 impl Session {
     /// Logs a request whose writes took long, once for each index that wants that.
     pub(super) fn log_slow_write(&self, outcomes: &[Result<WriteOutcome>], took: Duration) {
-        let mut logged: Vec<&Arc<str>> = Vec::new();
+        let mut seen: HashSet<&str> = HashSet::new();
+        let mut last: Option<&Arc<str>> = None;
         for done in outcomes.iter().flatten() {
             // Operations on one index mostly stand together.
-            if logged.last().is_some_and(|last| Arc::ptr_eq(last, &done.index))
-                || logged.contains(&&done.index)
-            {
+            if last.is_some_and(|last| Arc::ptr_eq(last, &done.index)) {
                 continue;
             }
-            logged.push(&done.index);
+            last = Some(&done.index);
+            if !seen.insert(&done.index) {
+                continue;
+            }
             let Ok(index) = self.engine.index(&done.index) else { continue };
             let Some(level) = SlowWork::Indexing.level(&index.meta(), took) else { continue };
             let opaque_id = self.task().and_then(|task| task.spec().opaque_id.clone());

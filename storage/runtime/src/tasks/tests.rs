@@ -92,6 +92,34 @@ fn tasks_that_do_not_end_early_are_not_cancelled() {
     assert_eq!(registry.cancel(task.id(), "yes"), CancelOutcome::Cancelled);
 }
 
+#[tokio::test]
+async fn work_that_checks_for_its_cancellation_is_waited_for() {
+    let registry = registry();
+    let task = registry.start(TaskSpec::cancellable("a"));
+    let work = async {
+        task.set_cancellable();
+        registry.cancel(task.id(), "stop");
+        tokio::task::yield_now().await;
+        task.check().is_err()
+    };
+    assert_eq!(task.run_or_wait(work).await, Ok(true));
+    let other = registry.start(TaskSpec::cancellable("b"));
+    registry.cancel(other.id(), "stop");
+    assert!(other.run_or_wait(std::future::pending::<()>()).await.is_err());
+}
+
+#[tokio::test]
+async fn work_that_a_task_begins_is_its_child_and_is_cancelled_with_it() {
+    let registry = registry();
+    let (first, second) = (registry.start(TaskSpec::cancellable("a")), registry.start(TaskSpec::new("b")));
+    let child = first.scope(async { registry.start(TaskSpec::new("child")) }).await;
+    assert_eq!(child.spec().parent, Some(first.id()));
+    let ids = [first.id(), second.id(), second.id() + 100];
+    let outcomes = registry.cancel_all(&ids, "stop");
+    assert_eq!(outcomes, [CancelOutcome::Cancelled, CancelOutcome::NotCancellable, CancelOutcome::NotFound]);
+    assert!(child.check().is_err() && second.check().is_ok());
+}
+
 #[test]
 fn long_descriptions_are_cut() {
     let long = "ä".repeat(10_000);

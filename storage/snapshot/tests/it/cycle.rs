@@ -69,6 +69,41 @@ async fn what_is_in_files_and_memory_comes_back_with_deletions_and_goes_on() {
     assert!(refused.unwrap_err().to_string().contains("readonly"));
 }
 
+#[tokio::test]
+async fn a_creation_is_a_task_and_ends_without_a_snapshot_when_it_is_cancelled() {
+    let (data, backups) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let engine = open(data.path()).await;
+    let service = service(&engine, backups.path()).await;
+    fill(&engine, "logs", 0..10, 1, &mut BTreeMap::new()).await;
+    let request = CreateSnapshot::default();
+    service.begin_creation(&Principal::system(), ("backup", "first"), request).await.unwrap();
+    let tasks = engine.tasks().list();
+    let [task] = tasks.as_slice() else { panic!("{tasks:?}") };
+    assert_eq!((task.action, task.is_cancellable), ("cluster:admin/snapshot/create", true));
+    assert_eq!(task.description.to_string(), "snapshot[backup:first]");
+    let handle = engine.tasks().get(task.id).unwrap();
+    engine.tasks().cancel(task.id, "by user request");
+    handle.ended().await;
+    assert!(service.manifests("backup", &all()).await.unwrap().is_empty());
+    let listed = service.list("backup", &all(), true).await.unwrap();
+    assert!(listed[0].to_string().contains("task cancelled [by user request]"), "{listed:?}");
+
+    create(&service, "second").await;
+    let request = RestoreSnapshot {
+        rename_pattern: Some("logs".to_owned()),
+        rename_replacement: Some("copy".to_owned()),
+        partial: true,
+        ..RestoreSnapshot::default()
+    };
+    service.begin_restore(&Principal::system(), ("backup", "second"), request).await.unwrap();
+    let task = engine.tasks().list()[0].clone();
+    assert_eq!(task.action, "cluster:admin/snapshot/restore");
+    let handle = engine.tasks().get(task.id).unwrap();
+    engine.tasks().cancel(task.id, "by user request");
+    handle.ended().await;
+    assert!(engine.index("copy").is_err() && engine.index("logs").is_ok());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_killed_store_has_its_restored_indices() {
     let (data, backups) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());

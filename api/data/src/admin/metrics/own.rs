@@ -43,7 +43,8 @@ pub(super) fn encode(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::R
         limit as f64,
     )?;
     gauge(encoder, "millrace_failing_shards", "Shards whose maintenance fails", page.health.failing as f64)?;
-    gauge(encoder, "millrace_damaged_shards", "Shards with damaged files", page.damaged_shards() as f64)?;
+    let damaged = page.damaged_shards() as f64;
+    gauge(encoder, "millrace_damaged_shards", "Shards out of use or with damaged files", damaged)?;
     gauge(
         encoder,
         "millrace_node_faults",

@@ -57,9 +57,9 @@ pub(super) struct Page {
     sources: Sources,
     pub(super) health: Health,
     pub(super) sum: ShardFigures,
-    /// Number of indices.
+    /// Number of all indices.
     pub(super) index_count: usize,
-    /// The largest indices by their bytes, and the rest.
+    /// The largest indices that the caller sees by their bytes, and the rest.
     pub(super) indices: Vec<IndexSample>,
     pub(super) process: Process,
     pub(super) machine: Machine,
@@ -73,14 +73,16 @@ impl Page {
     /// Reads all figures.
     pub(super) fn gather(sources: Sources) -> Self {
         let session = &sources.session;
-        let metadata = session.metadata();
+        // Damage of an index that the caller does not see is the node's damage all the same.
+        let (server, visible) = (session.of_server(), session.metadata());
+        let metadata = server.metadata();
         let sample = |meta: &Arc<IndexMeta>| {
-            let index = session.index(&meta.name).ok().filter(|_| meta.open);
+            let index = server.index(&meta.name).ok().filter(|_| meta.open);
             let shards = index.map(|index| index.published_figures().shards).unwrap_or_default();
             IndexSample {
                 name: Arc::clone(&meta.name),
                 replicas: u64::from(meta.replicas),
-                health: health::of_index_in(session, &metadata, meta),
+                health: health::of_index_in(&server, &metadata, meta),
                 figures: stats::sum(&shards),
             }
         };
@@ -88,6 +90,8 @@ impl Page {
         let index_count = indices.len();
         let health = indices.iter().map(|index| index.health).sum();
         let sum = stats::sum(indices.iter().map(|index| &index.figures));
+        // Families with names of indices are for callers that see these.
+        indices.retain(|index| visible.index(&index.name).is_some());
         indices.sort_by_key(|index| Reverse((index.figures.store_bytes, index.figures.docs)));
         if indices.len() > sources.max_indices {
             let rest = indices.split_off(sources.max_indices);
