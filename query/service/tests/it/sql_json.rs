@@ -362,6 +362,7 @@ async fn the_search_that_is_shown_has_the_rows_of_the_statement() {
         "SELECT city, COUNT(*) FROM people WHERE city IS NOT NULL GROUP BY city HAVING NOT (MAX(score) > 9)",
         "SELECT city, COUNT(*) FROM people WHERE city IS NOT NULL GROUP BY city HAVING SUM(score) < 10 OR COUNT(*) > 5",
         "SELECT city, COUNT(*) FROM people WHERE city IS NOT NULL GROUP BY city HAVING NOT (SUM(score) + 1 > 10 AND COUNT(*) > 0)",
+        "SELECT city, SUM(score) AS s, COUNT(score) AS s_values FROM people WHERE city IS NOT NULL GROUP BY city HAVING s < 10",
         "SELECT city, age, COUNT(*) FROM people WHERE age > 0 GROUP BY city, age HAVING MIN(age) > 45 ORDER BY city, age LIMIT 1",
         "SELECT DISTINCT city FROM people WHERE city IS NOT NULL",
         "SELECT name FROM people WHERE name IS NOT NULL AND age > 0 GROUP BY name",

@@ -269,7 +269,10 @@ impl Names {
             _ => false,
         };
         let count = counted.then(|| {
-            let count = format!("{name}_values");
+            let mut count = format!("{name}_values");
+            while self.metrics.iter().any(|(known, _)| *known == count) {
+                count.push('_');
+            }
             if !self.counts.iter().any(|(known, _)| *known == count) {
                 self.counts.push((count.clone(), metric));
             }
