@@ -266,6 +266,11 @@ async fn keys_of_elements_stand_in_select() {
     assert!(search["aggregations"]["pets.kind@NESTED"].is_object(), "{search}");
     let (_, text) = ask(&store, query, "csv").await;
     assert_eq!(text, "kind,n\ncat,1\ndog,1\n");
+    let back = "SELECT COUNT(*) AS n FROM people GROUP BY nested(pets.kind), filter('f', pets.kind = 'cat'), reverse_nested(age)";
+    let (status, answer) = native(&store, back).await;
+    let ages =
+        &answer["aggregations"]["pets.kind@NESTED"]["f@FILTER"]["pets.kind"]["buckets"][0]["age@NESTED"];
+    assert_eq!((status, &ages["age"]["buckets"][0]["n"]["value"]), (200, &json!(1)), "{answer}");
 }
 
 #[tokio::test]
