@@ -250,9 +250,9 @@ impl Names {
         Ok((name.clone(), name))
     }
 
-    /// Returns the variable of an aggregate in a condition, and that of the count of its values where the aggregate is null without
-    /// some and the condition does not tell a null from a number. An empty sum is 0, other empty aggregates are NaN, which no
-    /// comparison but `!=` accepts.
+    /// Returns the variable of an aggregate in a condition, and that of the count of its values where the comparison needs it.
+    ///
+    /// An empty sum is 0. Other empty aggregates are NaN, which no comparison but `!=` accepts.
     fn having(&mut self, groups: &Groups, metric: usize, accepts_nan: bool) -> RenderResult<Variable> {
         let (name, path) = self.variable(groups, metric)?;
         let expr = groups.metrics.get(metric).ok_or("this aggregate")?;
