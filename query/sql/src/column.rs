@@ -111,6 +111,12 @@ impl SqlColumn {
         plain.then(|| Self { name: format!("{}{BITS_SUFFIX}", self.name), bits: true, ..self.clone() })
     }
 
+    /// Returns whether its values are those of a field: highlights and elements of nested paths are not.
+    pub(crate) fn is_field(&self) -> bool {
+        let highlights = |source: &ColumnSource| matches!(source, ColumnSource::Highlight(_));
+        self.elements.is_none() && !self.sources.iter().any(highlights)
+    }
+
     /// Returns the path of the field.
     pub(crate) fn path(&self) -> &str {
         if self.bits { path_of(&self.name) } else { &self.name }

@@ -37,6 +37,9 @@ const DATE_LETTERS: &str = "FecEWwYqQgdMLDyuG";
 /// Letters of patterns that stand for a part of a time of day.
 const TIME_LETTERS: &str = "nNASsmHkKhaB";
 
+/// Letters of patterns that stand for a time zone, which only a timestamp has.
+const ZONE_LETTERS: &str = "XxZzVO";
+
 /// Content of a format.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Content {
@@ -76,6 +79,7 @@ fn content(format: &str) -> Content {
         match letter {
             '\'' => quoted = !quoted,
             _ if quoted => {}
+            letter if ZONE_LETTERS.contains(letter) => return Content::Both,
             letter if DATE_LETTERS.contains(letter) => has_date = true,
             letter if TIME_LETTERS.contains(letter) => has_time = true,
             _ => {}
@@ -105,6 +109,9 @@ mod tests {
             ("yyyy-MM-dd||HH:mm", timestamp),
             ("yyyy-MM-dd'T'HH:mm:ss", timestamp),
             ("yyyy'HH'MM", SqlType::Date),
+            ("HH:mm:ssZ", timestamp),
+            ("yyyy-MM-ddXXX", timestamp),
+            ("HH:mm'Z'", SqlType::Time),
             ("epoch_millis", timestamp),
             ("yyyy-MM-dd||epoch_millis", timestamp),
             ("strict_date_optional_time", timestamp),

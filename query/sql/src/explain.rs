@@ -29,7 +29,7 @@ use super::error::{Result, SqlError};
 use super::metadata::Listing;
 use super::renderer::{self, RenderRefusal};
 use super::request::SqlRequest;
-use super::run::{Bounds, ReadyStatement, Runner, StatementRequest};
+use super::run::{Bounds, ReadyStatement, Runner, StatementRequest, failed};
 use super::statement::{self, Names, Statement};
 use super::table::{ScanCounts, SqlScanExec};
 use super::types::SqlType;
@@ -118,10 +118,11 @@ impl Runner {
             Statement::Delete(query) => (query, Names::default(), Some(DELETED_AT_A_TIME), true),
             _ => return Err(SqlError::Unsupported("only queries can be explained".to_owned())),
         };
-        let ReadyStatement { planned, .. } = self.prepare(&asked, &query, &names, rows).await?;
-        let rendered = match deletes {
-            true => renderer::render_deletion(&planned.plan, DELETED_AT_A_TIME),
-            false => planned.rendered(),
+        let ready = self.prepare(&asked, &query, &names, rows).await;
+        let rendered = match &ready {
+            Err(_) => Err(RenderRefusal("a call of this statement".to_owned())),
+            Ok(ready) if deletes => renderer::render_deletion(&ready.planned.plan, DELETED_AT_A_TIME),
+            Ok(ready) => ready.planned.rendered(),
         };
         match rendered {
             Ok(mut search) => {
@@ -129,6 +130,13 @@ impl Runner {
                 Ok(search.body)
             }
             Err(RenderRefusal(reason)) => {
+                // The statement runs by the plan that it has in formats of rows, unless only a search answers it.
+                asked.request.is_search = false;
+                let ReadyStatement { planned, .. } =
+                    match (self.prepare(&asked, &query, &names, rows).await, ready) {
+                        (Ok(own), _) | (Err(_), Ok(own)) => own,
+                        (Err(error), Err(_)) => return Err(error),
+                    };
                 let (logical, physical) = self.plans(&planned.plan).await?;
                 let lines = |text: &str| text.lines().map(str::to_owned).collect::<Vec<_>>();
                 let requests = renderer::render_scans(&planned.plan).into_iter();
@@ -173,6 +181,7 @@ impl Runner {
     /// Runs a statement to its end and lists what its operators passed on.
     async fn analyze(&self, ready: &ReadyStatement) -> Result<Listing> {
         let physical = self.physical(&ready.planned.plan, &ready.work).await?;
+        failed(&ready.handles)?;
         let measured = measured(physical)?;
         let mut batches = execute_stream(Arc::clone(&measured), self.state.task_ctx())?;
         while let Some(batch) = batches.next().await {

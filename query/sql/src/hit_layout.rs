@@ -9,6 +9,7 @@ use sqlparser::ast;
 
 use super::bind::names_aggregate;
 use super::request::LineOptions;
+use super::source::is_highlight;
 
 /// Columns of a hit behind those of a statement: index, id, and, where no column is one of a field, the whole source.
 const MEMBERS: [&str; 3] = ["_index", "_id", "_source"];
@@ -64,9 +65,12 @@ impl HitLayout {
     /// Takes note of the columns of the plan; a plan of groups shows no document.
     pub(super) fn with_plan(mut self, plan: &LogicalPlan) -> Self {
         let LogicalPlan::Projection(projection) = plan else { return self };
-        let is_field = |expr: &Expr| match expr {
-            Expr::Alias(alias) => matches!(alias.expr.as_ref(), Expr::Column(_)),
-            other => matches!(other, Expr::Column(_)),
+        let is_field = |expr: &Expr| {
+            let expr = match expr {
+                Expr::Alias(alias) => alias.expr.as_ref(),
+                other => other,
+            };
+            matches!(expr, Expr::Column(column) if !is_highlight(&column.name))
         };
         if self.members > 0 {
             self.of_fields = projection.expr.iter().map(is_field).collect();

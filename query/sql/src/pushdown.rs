@@ -81,7 +81,7 @@ fn clause_of(expr: &Expr, source: &ScanSource, exact: bool) -> Option<Clause> {
         }
         Expr::IsNotNull(inner) => {
             let Expr::Column(column) = inner.as_ref() else { return None };
-            let path = columns.iter().find(|own| own.name == column.name && own.elements.is_none())?.path();
+            let path = columns.iter().find(|own| own.name == column.name && own.is_field())?.path();
             has_exists(snapshot, path).then(|| Clause::Leaf(json!({"exists": {"field": path}})))
         }
         _ => None,
@@ -92,7 +92,7 @@ fn clause_of(expr: &Expr, source: &ScanSource, exact: bool) -> Option<Clause> {
 fn comparable(name: &str, columns: &[SqlColumn], snapshot: &TableSnapshot) -> Option<Comparable> {
     let column = columns
         .iter()
-        .find(|column| column.name == name && !column.list && !column.bits && column.elements.is_none())?;
+        .find(|column| column.name == name && !column.list && !column.bits && column.is_field())?;
     Comparable::new(snapshot, 0, column.path())
 }
 

@@ -10,7 +10,7 @@ mod groups;
 mod selector;
 
 use datafusion::logical_expr::{Expr, LogicalPlan, SortExpr};
-use millrace_mapping::FieldType;
+use millrace_mapping::{FieldType, Mapping};
 use millrace_matching::table::{SCORE, TableSnapshot};
 use serde_json::{Map, Value, json};
 
@@ -20,6 +20,7 @@ use super::bind::OutColumn;
 use super::push::Clause;
 use super::source::top_level;
 use super::table::ScanSource;
+use super::types::SqlType;
 
 /// A plan as a search.
 #[derive(Clone, Debug, PartialEq)]
@@ -49,9 +50,8 @@ pub(crate) fn clause_json(condition: &Clause) -> Value {
 
 type RenderResult<T> = std::result::Result<T, RenderRefusal>;
 
-/// Groups of a search where the statement does not say how many.
-const DEFAULT_GROUPS: usize = 200;
-/// Rows of a search where the statement does not say how many, and of a page of one side of a join.
+/// Most rows of a search, as `index.max_result_window` has it by default: those where the statement does not say how many, and of
+/// a page of one side of a join. Groups have the same number.
 const PAGE: usize = 10_000;
 
 /// Renders a plan whose columns are `columns`; `cut` is applied to its rows.
@@ -68,8 +68,12 @@ pub(crate) fn render(
     let (from, limit) = select.cut.unwrap_or((0, None));
     let mut body = Map::new();
     let is_grouped = select.groups.is_some();
+    let limit = limit.unwrap_or(PAGE.saturating_sub(from));
+    if !is_grouped && from.saturating_add(limit) > PAGE {
+        return Err(format!("LIMIT beyond {PAGE} rows").into());
+    }
     body.insert("from".into(), json!(if is_grouped { 0 } else { from }));
-    body.insert("size".into(), json!(if is_grouped { 0 } else { limit.unwrap_or(PAGE) }));
+    body.insert("size".into(), json!(if is_grouped { 0 } else { limit }));
     let scored = outputs.iter().chain(select.sorts.iter().map(|sort| &sort.expr)).any(is_score);
     let conditions: Vec<_> = select.scan.conditions.iter().chain(&select.filters).collect();
     if let Some(query) = clauses::query(&conditions, select.scan.filter.as_ref(), scored) {
@@ -80,6 +84,9 @@ pub(crate) fn render(
             selected_fields(&select.scan, &outputs, &mut body)?;
             let sorts = select.sorts.iter().map(|sort| field_sort(&select.scan, sort));
             let sorts = sorts.collect::<RenderResult<Vec<Value>>>()?;
+            if scored && !sorts.is_empty() && !select.sorts.iter().any(|sort| is_score(&sort.expr)) {
+                body.insert("track_scores".into(), json!(true));
+            }
             if !sorts.is_empty() {
                 body.insert("sort".into(), json!(sorts));
             }
@@ -166,12 +173,18 @@ fn is_in_source(snapshot: &TableSnapshot, path: &str) -> bool {
 /// Writes a sort by a field.
 fn field_sort(scan: &ScanSource, sort: &SortExpr) -> RenderResult<Value> {
     let field = field_of(unwrapped(&sort.expr)).ok_or("an expression in ORDER BY")?;
-    let field = if field == SCORE { field.to_owned() } else { exact_path(&scan.snapshot, field)? };
+    let exact = match field {
+        SCORE => ExactField { path: field.to_owned(), unmapped_type: None },
+        field => ExactField::new(&scan.snapshot, field)?,
+    };
     let mut order = json!({"order": if sort.asc { "asc" } else { "desc" }});
     if sort.nulls_first {
         order["missing"] = json!("_first");
     }
-    Ok(json!({field: order}))
+    if let Some(unmapped) = exact.unmapped_type {
+        order["unmapped_type"] = json!(unmapped);
+    }
+    Ok(json!({exact.path: order}))
 }
 
 /// Returns the path of the field that an expression is.
@@ -191,11 +204,10 @@ fn is_score(expr: &Expr) -> bool {
 const TRANSPARENT: [&str; 5] =
     ["least_value", "greatest_value", "sum_as_integer", "address", "address_order"];
 
-/// Returns an expression without what changes only the form of its value.
+/// Returns an expression without what changes only the form of its value. Casts that keep values are gone before.
 fn unwrapped(expr: &Expr) -> &Expr {
     match expr {
         Expr::Alias(alias) => unwrapped(&alias.expr),
-        Expr::Cast(cast) => unwrapped(&cast.expr),
         Expr::ScalarFunction(call) if TRANSPARENT.contains(&call.func.name()) => {
             call.args.first().map_or(expr, unwrapped)
         }
@@ -203,19 +215,67 @@ fn unwrapped(expr: &Expr) -> &Expr {
     }
 }
 
-/// Finds the field that has the values of a path as they are.
-fn exact_path(snapshot: &TableSnapshot, path: &str) -> RenderResult<String> {
-    let keyword = format!("{path}.keyword");
-    for index in &snapshot.indices {
-        let Some(field) = index.mapping.field(path).filter(|field| field.field_type.is_text()) else {
-            continue;
+/// The field of a search that has the values of a path as they are.
+struct ExactField {
+    path: String,
+    /// Its type, where an index lacks it.
+    unmapped_type: Option<&'static str>,
+}
+
+impl ExactField {
+    /// Finds the field, which is the same in all indices.
+    fn new(snapshot: &TableSnapshot, path: &str) -> RenderResult<Self> {
+        let mut found: Option<(String, &'static str)> = None;
+        let mut lacks = false;
+        for index in &snapshot.indices {
+            let Some(own) = exact_path(&index.mapping, path)? else {
+                lacks = true;
+                continue;
+            };
+            match &found {
+                Some((known, _)) if *known != own.0 => {
+                    return Err(
+                        format!("the field [{path}], which is [{known}] and [{}] by index,", own.0).into()
+                    );
+                }
+                Some(_) => {}
+                None => found = Some(own),
+            }
+        }
+        Ok(match found {
+            Some((path, ty)) => Self { path, unmapped_type: lacks.then_some(ty) },
+            None => Self { path: path.to_owned(), unmapped_type: None },
+        })
+    }
+}
+
+/// Finds the field of an index that has the values of a path as they are, and its type; `None` where the index lacks the path.
+fn exact_path(mapping: &Mapping, path: &str) -> RenderResult<Option<(String, &'static str)>> {
+    let Some(field) = mapping.field(path) else {
+        return match mapping.is_object(path) || mapping.flat_object(path).is_some() {
+            true => Err(format!("the object [{path}]").into()),
+            false => Ok(None),
         };
-        if index.mapping.field(&keyword).is_some_and(|own| own.field_type == FieldType::Keyword) {
-            return Ok(keyword);
+    };
+    if mapping.nested_path(path).is_some() {
+        return Err(format!("the field [{path}] of a nested path").into());
+    }
+    if field.field_type.is_text() {
+        let keyword = format!("{path}.keyword");
+        let exact = mapping.field(&keyword).filter(|own| own.field_type == FieldType::Keyword);
+        if exact.is_some_and(|own| own.doc_values && own.normalizer.is_none()) {
+            return Ok(Some((keyword, FieldType::Keyword.name())));
         }
         if !field.params.get("fielddata").is_some_and(|on| *on == true) {
             return Err(format!("the values of [{path}], a text field without a keyword field,").into());
         }
+        return Ok(Some((path.to_owned(), field.type_name())));
     }
-    Ok(path.to_owned())
+    let has_values = field.doc_values
+        && !SqlType::of_column(&field.field_type).is_json()
+        && !matches!(field.field_type, FieldType::Binary | FieldType::RankFeature);
+    match has_values {
+        true => Ok(Some((path.to_owned(), field.type_name()))),
+        false => Err(format!("the values of [{path}], which no column of the index has,").into()),
+    }
 }

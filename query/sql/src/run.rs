@@ -91,7 +91,7 @@ pub(super) struct StatementRequest {
 /// A statement with what it reads, ready to run.
 pub(super) struct ReadyStatement {
     pub(super) planned: PlannedQuery,
-    handles: Vec<Arc<ScanHandle>>,
+    pub(super) handles: Vec<Arc<ScanHandle>>,
     /// Stops the scans when nobody waits any more.
     pub(super) stop: StopOnDrop,
     pub(super) work: QueryContext,
@@ -515,7 +515,7 @@ fn is_grouped(query: &ast::Query) -> bool {
 }
 
 /// Refuses a statement of which an index refuses a condition.
-fn failed(handles: &[Arc<ScanHandle>]) -> Result<()> {
+pub(super) fn failed(handles: &[Arc<ScanHandle>]) -> Result<()> {
     let failures: Vec<_> =
         handles.iter().flat_map(|handle| std::mem::take(&mut *handle.failures.lock())).collect();
     if failures.is_empty() { Ok(()) } else { Err(Error::SearchPhase { failures }.into()) }

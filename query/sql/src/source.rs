@@ -95,6 +95,14 @@ impl SourceColumn {
     }
 }
 
+/// Suffix of the name of a column of highlights.
+const HIGHLIGHT_SUFFIX: &str = " [highlight]";
+
+/// Returns whether a column of a plan has highlights.
+pub(crate) fn is_highlight(column: &str) -> bool {
+    column.ends_with(HIGHLIGHT_SUFFIX)
+}
+
 /// The columns of indices that a statement names, in the order in which it does.
 #[derive(Debug)]
 pub(crate) struct IndexSource {
@@ -120,7 +128,7 @@ impl IndexSource {
 
     /// Adds a column of highlights.
     pub(crate) fn highlight(&mut self, call: &str, column: HighlightColumn, qualifier: &str) -> Bound {
-        let name = format!("{call} [highlight]");
+        let name = format!("{call}{HIGHLIGHT_SUFFIX}");
         let ty = if column.is_pattern() { SqlType::Object } else { SqlType::Nested };
         if !self.known.contains_key(&name) {
             let source = ColumnSource::Highlight(Arc::new(column));

@@ -210,11 +210,76 @@ async fn a_statement_is_explained_as_the_search_that_it_is() {
         ("SELECT age FROM people UNION SELECT balance FROM people", "set operation"),
         ("SELECT age FROM (SELECT age FROM people LIMIT 2) AS t WHERE age > 3", "LIMIT"),
         ("SELECT city, COUNT(*) FROM people GROUP BY ROLLUP (city)", "ROLLUP"),
+        ("SELECT e.kind, COUNT(*) FROM people p, p.pets e GROUP BY e.kind", "elements"),
+        ("SELECT COUNT(*) FROM people p, p.pets e", "elements"),
+        ("SELECT COUNT(e.kind) FROM people p, p.pets e WHERE e.kind = 'cat'", "elements"),
+        ("SELECT COUNT(*) FROM people GROUP BY CAST(score AS LONG)", "expression in GROUP BY"),
+        ("SELECT SUM(CAST(score AS LONG)) FROM people", "aggregate of an expression"),
+        ("SELECT age FROM people ORDER BY CAST(score AS LONG)", "expression in ORDER BY"),
+        (
+            "SELECT COUNT(*) FROM people GROUP BY city HAVING CAST(AVG(score) AS LONG) = 0",
+            "condition on groups",
+        ),
+        ("SELECT HIGHLIGHT(name) FROM people WHERE match(name, 'ann')", "highlight"),
+        ("SELECT COUNT(home) FROM people", "object [home]"),
+        ("SELECT COUNT(pets.kind) FROM people", "nested path"),
+        ("SELECT age FROM people LIMIT 20000", "LIMIT beyond 10000"),
+        ("SELECT age FROM people LIMIT 9999, 2", "LIMIT beyond 10000"),
+        ("SELECT UPPER(nested(pets.kind)) AS k, COUNT(*) FROM people GROUP BY nested(pets.kind)", "DSL"),
     ] {
         let plans = explained(query).await;
         assert!(plans["description"].as_str().unwrap().contains(reason), "{query}: {plans}");
         assert!(plans["Logical Plan"].is_array(), "{plans}");
     }
+    let paged = json!({"query": "SELECT city FROM people GROUP BY city", "fetch_size": 1});
+    let paged = self::explained(&store, paged).await;
+    assert_eq!(paged["aggregations"]["city"]["terms"]["size"], 10_000);
+}
+
+#[tokio::test]
+async fn indices_that_differ_sort_alike_or_not_at_all() {
+    let store = people().await;
+    let mappings = json!({"mappings": {"properties": {"name": {"type": "keyword"}}}});
+    store.create("names", &mappings).await;
+    store.index("names", &[json!({"name": "Zoe"})]).await;
+    let by_age = explained(&store, json!({"query": "SELECT name FROM people,names ORDER BY age"})).await;
+    assert_eq!(by_age["sort"], json!([{"age": {"order": "asc", "unmapped_type": "integer"}}]));
+    assert!(store.search("people,names", &[], by_age).await.is_ok());
+    let by_name = explained(&store, json!({"query": "SELECT age FROM people,names ORDER BY name"})).await;
+    assert!(by_name["description"].as_str().unwrap().contains("[name]"), "{by_name}");
+    let (status, answer) = native(&store, "SELECT name FROM people,names ORDER BY name DESC LIMIT 1").await;
+    assert_eq!((status, &answer["hits"]["hits"][0]["_source"]["name"]), (200, &json!("Zoe")), "{answer}");
+}
+
+#[tokio::test]
+async fn keys_of_elements_stand_in_select() {
+    let store = people().await;
+    let query = "SELECT nested(pets.kind) AS kind, COUNT(*) AS n FROM people GROUP BY nested(pets.kind) ORDER BY kind";
+    let (status, answer) = native(&store, query).await;
+    let buckets = &answer["aggregations"]["pets.kind@NESTED"]["kind"]["buckets"];
+    assert_eq!(
+        (status, &buckets[1]["key"], &buckets[1]["n"]["value"]),
+        (200, &json!("dog"), &json!(1)),
+        "{answer}"
+    );
+    let search = explained(&store, json!({"query": query})).await;
+    assert!(search["aggregations"]["pets.kind@NESTED"].is_object(), "{search}");
+    let (_, text) = ask(&store, query, "csv").await;
+    assert_eq!(text, "kind,n\ncat,1\ndog,1\n");
+    let back = "SELECT COUNT(*) AS n FROM people GROUP BY nested(pets.kind), filter('f', pets.kind = 'cat'), reverse_nested(age)";
+    let (status, answer) = native(&store, back).await;
+    let ages =
+        &answer["aggregations"]["pets.kind@NESTED"]["f@FILTER"]["pets.kind"]["buckets"][0]["age@NESTED"];
+    assert_eq!((status, &ages["age"]["buckets"][0]["n"]["value"]), (200, &json!(1)), "{answer}");
+}
+
+#[tokio::test]
+async fn highlights_are_columns_of_hits() {
+    let store = people().await;
+    let query = "SELECT HIGHLIGHT(name) AS h FROM people WHERE match(name, 'ann')";
+    let (status, answer) = native(&store, query).await;
+    let fields = &answer["hits"]["hits"][0]["fields"];
+    assert_eq!((status, fields), (200, &json!({"h": ["<em>Ann</em> Lee"]})), "{answer}");
 }
 
 /// Reads the rows of a search: columns of hits, or keys and values of buckets.
@@ -287,6 +352,7 @@ async fn the_search_that_is_shown_has_the_rows_of_the_statement() {
         "SELECT name, _score FROM people WHERE match(name, 'ann ray') AND age > 20 ORDER BY _score DESC, name",
         "SELECT name, _score FROM people WHERE match(name, 'ann') OR age = 50 ORDER BY _score DESC, name",
         "SELECT name, _score FROM people WHERE score(match_query(name, 'ann'), 3) ORDER BY _score DESC",
+        "SELECT name, _score FROM people WHERE match(name, 'ann ray') ORDER BY age",
         "SELECT _id, name FROM people WHERE born < '1985-01-01'",
         "SELECT t.name FROM (SELECT name, age FROM people WHERE city = 'Rome') AS t WHERE t.age > 30",
         "SELECT name FROM people WHERE home.ip = '10.0.0.1'",
@@ -297,6 +363,12 @@ async fn the_search_that_is_shown_has_the_rows_of_the_statement() {
         "SELECT tags, COUNT(*) FROM people WHERE tags IS NOT NULL GROUP BY tags",
         "SELECT city, COUNT(*) AS n FROM people WHERE city IS NOT NULL GROUP BY city HAVING n > 1 AND MAX(age) < 60",
         "SELECT city, AVG(age) AS a FROM people WHERE city IS NOT NULL GROUP BY city ORDER BY a DESC LIMIT 1, 1",
+        "SELECT city, COUNT(*) FROM people WHERE city IS NOT NULL GROUP BY city HAVING MAX(score) <> 9",
+        "SELECT city, COUNT(*) FROM people WHERE city IS NOT NULL GROUP BY city HAVING NOT (MAX(score) > 9)",
+        "SELECT city, COUNT(*) FROM people WHERE city IS NOT NULL GROUP BY city HAVING SUM(score) < 10 OR COUNT(*) > 5",
+        "SELECT city, COUNT(*) FROM people WHERE city IS NOT NULL GROUP BY city HAVING NOT (SUM(score) + 1 > 10 AND COUNT(*) > 0)",
+        "SELECT city, SUM(score) AS s, COUNT(score) AS s_values FROM people WHERE city IS NOT NULL GROUP BY city HAVING s < 10",
+        "SELECT city, age, COUNT(*) FROM people WHERE age > 0 GROUP BY city, age HAVING MIN(age) > 45 ORDER BY city, age LIMIT 1",
         "SELECT DISTINCT city FROM people WHERE city IS NOT NULL",
         "SELECT name FROM people WHERE name IS NOT NULL AND age > 0 GROUP BY name",
     ] {

@@ -250,6 +250,11 @@ impl Scope {
         }
     }
 
+    /// Returns true where GROUP BY has a call of `nested` or `reverse_nested`.
+    fn groups_elements(&self) -> bool {
+        !self.grouped_paths.is_empty() || self.reversed.is_some()
+    }
+
     /// Finds a column behind the index expression of a source that has an alias.
     fn column_behind_alias(&mut self, path: &str) -> Result<Option<Bound>> {
         source::resolve_behind_alias(&mut self.sources, path)

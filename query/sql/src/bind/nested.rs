@@ -246,7 +246,10 @@ impl Binder<'_> {
 
     /// Makes the number that tells a document, or an element, that groups by `reverse_nested` count from others.
     pub(super) fn reversed_identity(&mut self, scope: &mut Scope) -> Result<Option<Expr>> {
-        let Some((number, path)) = scope.reversed.clone() else { return Ok(None) };
+        // A search counts what is in its buckets.
+        let Some((number, path)) = scope.reversed.clone().filter(|_| !self.is_search) else {
+            return Ok(None);
+        };
         let mut parts = Vec::new();
         for name in ["_index", "_id"] {
             let column = source::column_within(&mut scope.sources, number..number + 1, name)?;

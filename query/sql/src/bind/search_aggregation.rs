@@ -77,7 +77,9 @@ impl Binder<'_> {
                 name,
                 "terms" | "histogram" | "date_histogram" | "date_range" | "range" | "filter" | "missing"
             )
-            || groups && self.is_search && matches!(name, "nested" | "reverse_nested");
+            || self.is_search
+                && (groups || place == ExpressionContext::Output && scope.groups_elements())
+                && matches!(name, "nested" | "reverse_nested");
         let is_metric = place != ExpressionContext::Row
             && matches!(name, "tophits" | "stats" | "extended_stats" | "percentiles");
         if !is_buckets && !is_metric {

@@ -78,6 +78,8 @@ impl Hits {
                 self.hits.push(',');
             }
             self.hits.push_str(self.names.get(*at).map_or("", String::as_str));
+            // Fragments are a list already.
+            let listed = listed && (column.ty != SqlType::Nested || array.is_null(row));
             if listed {
                 self.hits.push('[');
             }

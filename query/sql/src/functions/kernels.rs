@@ -91,9 +91,6 @@ impl<'w> StringsWriter<'w> {
         write(&mut self.buffer);
         let text = self.buffer.get(start..).unwrap_or_default();
         let length = text.len();
-        if length > MAX_BYTES {
-            return Err(evaluation(too_long()));
-        }
         let number = u32::try_from(self.full.len()).unwrap_or(u32::MAX);
         self.views.push(make_view(text, number, u32::try_from(start).unwrap_or(u32::MAX)));
         self.nulls.append_non_null();
@@ -196,7 +193,7 @@ pub(super) fn replace(
             continue;
         }
         let text = texts.value(row);
-        let longest = text.len() / from.len() * to.len();
+        let longest = (text.len() / from.len()).saturating_mul(to.len()).saturating_add(text.len());
         if longest > MAX_BYTES {
             let hits = finder.find_iter(text).count();
             if hits.saturating_mul(to.len()).saturating_add(text.len()) > MAX_BYTES {
@@ -336,5 +333,9 @@ mod tests {
         assert!(concat(&[long.clone(), long.clone()], 1, &work).is_err());
         assert!(replace(&[long.clone(), same("x"), same("xy")], 1, &work).is_err());
         assert!(replace(&[long, same("y"), same("xxx")], 1, &work).unwrap().is_some());
+        // A string of a document that becomes no longer has no bound.
+        let longer = ColumnarValue::Array(Arc::new(StringViewArray::from_iter_values(["X".repeat(3 << 20)])));
+        let lowered = lower(&[longer], 1, &work).unwrap().unwrap();
+        assert_eq!(lowered.as_string_view().value(0), "x".repeat(3 << 20));
     }
 }

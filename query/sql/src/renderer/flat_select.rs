@@ -4,13 +4,14 @@ use std::any::Any;
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::catalog::default_table_source::source_as_provider;
-use datafusion::common::Column;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::{Column, DFSchema};
 use datafusion::functions_aggregate::count::count_udaf;
 use datafusion::logical_expr::expr::AggregateFunction;
 use datafusion::logical_expr::{
-    Aggregate, Expr, FetchType, Limit, LogicalPlan, SkipType, SortExpr, TableScan, Unnest,
+    Aggregate, Expr, ExprSchemable, FetchType, Limit, LogicalPlan, SkipType, SortExpr, TableScan, Unnest,
 };
 
 use super::{RenderRefusal, RenderResult};
@@ -100,9 +101,10 @@ impl FlatSelect {
             }
             LogicalPlan::Projection(projection) => {
                 let mut own = Self::new(&projection.input)?;
+                let schema = projection.input.schema();
                 let exprs = projection.expr.iter().map(|expr| match expr {
-                    Expr::Alias(alias) => own.resolved(&alias.expr),
-                    other => own.resolved(other),
+                    Expr::Alias(alias) => own.resolved(&alias.expr, schema),
+                    other => own.resolved(other, schema),
                 });
                 let exprs = exprs.collect::<RenderResult<Vec<Expr>>>()?;
                 own.columns = plan.schema().columns().into_iter().zip(exprs).collect();
@@ -116,7 +118,10 @@ impl FlatSelect {
                     input = &inner.input;
                 }
                 let mut own = Self::new(input)?;
-                predicates.into_iter().rev().try_for_each(|predicate| own.filter(predicate))?;
+                predicates
+                    .into_iter()
+                    .rev()
+                    .try_for_each(|predicate| own.filter(predicate, input.schema()))?;
                 Ok(own)
             }
             LogicalPlan::Aggregate(aggregate) => Self::of_aggregate(aggregate, plan),
@@ -125,10 +130,11 @@ impl FlatSelect {
                 if own.cut.is_some() {
                     return Err("an order of the rows that LIMIT leaves".into());
                 }
-                let sorts = sort
-                    .expr
-                    .iter()
-                    .map(|key| Ok(SortExpr::new(own.resolved(&key.expr)?, key.asc, key.nulls_first)));
+                let sorts = sort.expr.iter().map(|key| {
+                    let expr = own.resolved(&key.expr, sort.input.schema())?;
+                    own.require_fields(&expr)?;
+                    Ok(SortExpr::new(expr, key.asc, key.nulls_first))
+                });
                 own.sorts = sorts.collect::<RenderResult<_>>()?;
                 if let Some(fetch) = sort.fetch {
                     own.cut(0, Some(fetch))?;
@@ -182,10 +188,12 @@ impl FlatSelect {
         if aggregate.group_expr.iter().any(|key| matches!(key, Expr::GroupingSet(_))) {
             return Err("ROLLUP, CUBE or GROUPING SETS".into());
         }
-        let resolved =
-            |exprs: &[Expr]| exprs.iter().map(|expr| own.resolved(expr)).collect::<RenderResult<_>>();
+        let schema = aggregate.input.schema();
+        let keys = aggregate.group_expr.iter().map(|expr| own.resolved(expr, schema));
+        let metrics = aggregate.aggr_expr.iter().map(|expr| own.resolved_as_doubles(expr, schema));
         let (mut keys, mut metrics): (Vec<Expr>, Vec<Expr>) =
-            (resolved(&aggregate.group_expr)?, resolved(&aggregate.aggr_expr)?);
+            (keys.collect::<RenderResult<_>>()?, metrics.collect::<RenderResult<_>>()?);
+        keys.iter().chain(&metrics).try_for_each(|expr| own.require_fields(expr))?;
         if let Some(inner) = &own.groups {
             // Distinct values are counted by groups of them.
             let counted = inner.metrics.is_empty() && own.having.is_empty() && !metrics.is_empty();
@@ -207,9 +215,12 @@ impl FlatSelect {
     fn of_unnest(unnest: &Unnest, plan: &LogicalPlan) -> RenderResult<Self> {
         let mut own = Self::new(&unnest.input)?;
         let before = unnest.input.schema().columns();
+        for column in &unnest.exec_columns {
+            own.require_fields(&own.column(column.clone()))?;
+        }
         let exprs = unnest.dependency_indices.iter().map(|at| {
             let column = before.get(*at).ok_or("values of a field")?;
-            own.resolved(&Expr::Column(column.clone()))
+            Ok(own.column(column.clone()))
         });
         let exprs = exprs.collect::<RenderResult<Vec<Expr>>>()?;
         own.columns = plan.schema().columns().into_iter().zip(exprs).collect();
@@ -218,14 +229,14 @@ impl FlatSelect {
     }
 
     /// Leaves the rows, or the groups, for which a condition is true.
-    fn filter(&mut self, predicate: &Expr) -> RenderResult<()> {
+    fn filter(&mut self, predicate: &Expr, schema: &DFSchema) -> RenderResult<()> {
         if self.cut.is_some() {
             return Err("a condition on the rows that LIMIT leaves".into());
         }
-        let predicate = self.resolved(predicate)?;
         if self.groups.is_some() {
-            self.having.push(predicate);
+            self.having.push(self.resolved_as_doubles(predicate, schema)?);
         } else {
+            let predicate = self.resolved(predicate, schema)?;
             let clause = pushdown::exact(&predicate, &self.scan);
             self.filters.push(clause.ok_or("a condition that the index cannot answer")?);
         }
@@ -234,8 +245,8 @@ impl FlatSelect {
 
     /// Gives the columns of a plan the names that they have above it.
     fn rename(&mut self, plan: &LogicalPlan, input: &LogicalPlan) -> RenderResult<()> {
-        let exprs = input.schema().columns().into_iter().map(|column| self.resolved(&Expr::Column(column)));
-        let exprs = exprs.collect::<RenderResult<Vec<Expr>>>()?;
+        let exprs: Vec<Expr> =
+            input.schema().columns().into_iter().map(|column| self.column(column)).collect();
         self.columns = plan.schema().columns().into_iter().zip(exprs).collect();
         Ok(())
     }
@@ -254,18 +265,60 @@ impl FlatSelect {
         if self.unnested && self.groups.is_none() {
             return Err("a row for each value of a field".into());
         }
-        plan.schema().columns().into_iter().map(|column| self.resolved(&Expr::Column(column))).collect()
+        let outputs: Vec<Expr> =
+            plan.schema().columns().into_iter().map(|column| self.column(column)).collect();
+        outputs.iter().try_for_each(|output| self.require_fields(output))?;
+        Ok(outputs)
     }
 
-    /// Writes an expression over the columns of the plan in terms of fields, keys and aggregates.
-    fn resolved(&self, expr: &Expr) -> RenderResult<Expr> {
+    /// Refuses an expression over columns that are no fields: a search reads these from elements, or makes them.
+    fn require_fields(&self, expr: &Expr) -> RenderResult<()> {
+        for column in expr.column_refs().into_iter().filter(|column| !is_of_group(column)) {
+            match self.scan.columns.iter().find(|own| own.name == column.name) {
+                Some(own) if own.elements.is_some() => return Err("elements of a nested path".into()),
+                Some(own) if !own.is_field() => return Err("a highlight".into()),
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes a column of the plan in terms of fields, keys and aggregates.
+    fn column(&self, column: Column) -> Expr {
+        self.columns.get(&column).cloned().unwrap_or(Expr::Column(column))
+    }
+
+    /// Writes an expression over the columns of a schema in terms of fields, keys and aggregates, without casts that keep every value.
+    fn resolved(&self, expr: &Expr, schema: &DFSchema) -> RenderResult<Expr> {
+        self.resolved_without(expr, schema, keeps_values)
+    }
+
+    /// Writes an expression like [`Self::resolved`] where a search counts with doubles anyway: in aggregates, and over these.
+    fn resolved_as_doubles(&self, expr: &Expr, schema: &DFSchema) -> RenderResult<Expr> {
+        self.resolved_without(expr, schema, |from, to| keeps_values(from, to) || makes_double(from, to))
+    }
+
+    fn resolved_without(
+        &self,
+        expr: &Expr,
+        schema: &DFSchema,
+        is_dropped: impl Fn(&DataType, &DataType) -> bool,
+    ) -> RenderResult<Expr> {
         let replaced = expr.clone().transform_down(|part| {
-            Ok(match &part {
+            let mut own = part;
+            let mut changed = false;
+            while let Expr::Cast(cast) = &own
+                && is_dropped(&cast.expr.get_type(schema)?, cast.field.data_type())
+            {
+                own = cast.expr.as_ref().clone();
+                changed = true;
+            }
+            Ok(match &own {
                 Expr::Column(column) => match self.columns.get(column) {
-                    Some(own) => Transformed::new(own.clone(), true, TreeNodeRecursion::Jump),
-                    None => Transformed::no(part),
+                    Some(known) => Transformed::new(known.clone(), true, TreeNodeRecursion::Jump),
+                    None => Transformed::new(own, changed, TreeNodeRecursion::Continue),
                 },
-                _ => Transformed::no(part),
+                _ => Transformed::new(own, changed, TreeNodeRecursion::Continue),
             })
         });
         replaced.data().map_err(|error| RenderRefusal(error.to_string()))
@@ -302,6 +355,33 @@ impl Groups {
             }
             _ => Err("groups of groups".into()),
         }
+    }
+}
+
+/// Returns whether a cast keeps every value, and with these their order.
+fn keeps_values(from: &DataType, to: &DataType) -> bool {
+    use DataType::{
+        Decimal128, Float32, Float64, Int8, Int16, Int32, Int64, List, Timestamp, UInt64, Utf8, Utf8View,
+    };
+    match (from, to) {
+        (List(from), List(to)) => keeps_values(from.data_type(), to.data_type()),
+        (Int8, Int16 | Int32 | Int64 | Float32 | Float64)
+        | (Int16, Int32 | Int64 | Float32 | Float64)
+        | (Int32, Int64 | Float64)
+        | (Float32, Float64)
+        | (Utf8, Utf8View)
+        | (Timestamp(TimeUnit::Millisecond, None), Timestamp(TimeUnit::Microsecond, None)) => true,
+        (Int8 | Int16 | Int32 | Int64 | UInt64, Decimal128(precision, 0)) => *precision >= 20,
+        (from, to) => from == to,
+    }
+}
+
+/// Returns whether a cast makes a double of a value, as every aggregation does.
+fn makes_double(from: &DataType, to: &DataType) -> bool {
+    match (from, to) {
+        (DataType::List(from), DataType::List(to)) => makes_double(from.data_type(), to.data_type()),
+        (from, DataType::Float64) => from.is_integer() || *from == DataType::Boolean,
+        _ => false,
     }
 }
 

@@ -6,8 +6,8 @@ use datafusion::logical_expr::expr::{AggregateFunction, ScalarFunction};
 use serde_json::{Map, Value, json};
 
 use super::flat_select::{FlatSelect, GroupMember, Groups};
-use super::selector::selector;
-use super::{DEFAULT_GROUPS, PAGE, RenderResult, exact_path, field_of, unwrapped};
+use super::selector::{Selector, Variable};
+use super::{ExactField, PAGE, RenderResult, field_of, unwrapped};
 use crate::bind::OutColumn;
 use crate::functions::search_aggregation::{SearchBuckets, SearchMetric};
 use crate::table::ScanSource;
@@ -39,7 +39,9 @@ pub(super) fn render(
         if keys.is_empty() {
             return Err("HAVING without GROUP BY".into());
         }
-        having = Some(selector(&select.having, |metric| names.variable(groups, metric))?);
+        having = Some(
+            Selector::new(|metric, is_null| names.having(groups, metric, is_null)).body(&select.having)?,
+        );
     }
     let mut inner = Map::new();
     for (name, at) in &names.metrics {
@@ -48,11 +50,17 @@ pub(super) fn render(
         let wrappers = SearchMetric::of(metric).map(|metric| metric.aggregation().wrappers());
         insert_wrapped(&mut inner, wrappers.unwrap_or_default(), name, own);
     }
+    for (name, at) in &names.counts {
+        let metric = groups.metrics.get(*at).ok_or("this aggregate")?;
+        let own = json!({"value_count": {"field": metric_field(&metric_body(&select.scan, metric)?)?}});
+        let wrappers = SearchMetric::of(metric).map(|metric| metric.aggregation().wrappers());
+        insert_wrapped(&mut inner, wrappers.unwrap_or_default(), name, own);
+    }
     let (skip, limit) = select.cut.unwrap_or((0, None));
     if limit == Some(0) {
         return Err("LIMIT 0 of groups".into());
     }
-    let limit = limit.unwrap_or(DEFAULT_GROUPS);
+    let limit = limit.unwrap_or(PAGE.saturating_sub(skip));
     if keys.is_empty() {
         if skip > 0 {
             return Err("OFFSET of one group".into());
@@ -60,8 +68,11 @@ pub(super) fn render(
         body.insert("aggregations".into(), Value::Object(inner));
         return Ok(());
     }
-    // Of several keys each has so many groups.
-    let cuts_behind = keys.len() == 1 && (having.is_some() || skip > 0);
+    // Of several keys each has so many groups. Conditions on groups leave some of all.
+    let cuts_behind = having.is_some() || skip > 0;
+    if cuts_behind && skip.saturating_add(limit) > PAGE {
+        return Err(format!("LIMIT beyond {PAGE} groups").into());
+    }
     let size = if cuts_behind { PAGE } else { limit };
     if let Some(having) = having {
         inner.insert(SELECTOR.to_owned(), having);
@@ -173,6 +184,8 @@ struct Names {
     metrics: Vec<(String, usize)>,
     /// Fields of the keys that are shown.
     selected: Vec<String>,
+    /// Of the counts of the values of aggregates, with the numbers of these.
+    counts: Vec<(String, usize)>,
 }
 
 impl Names {
@@ -211,7 +224,7 @@ impl Names {
             Some(name) => Ok(name),
             None => Ok(key_body(&select.scan, key)?.name),
         });
-        Ok(Self { keys: own.collect::<RenderResult<_>>()?, metrics, selected })
+        Ok(Self { keys: own.collect::<RenderResult<_>>()?, metrics, selected, counts: Vec::new() })
     }
 
     /// Returns the variable and the path by which pipelines read an aggregate, which is shown if no other name fits.
@@ -235,6 +248,41 @@ impl Names {
         }
         self.metrics.push((name.clone(), metric));
         Ok((name.clone(), name))
+    }
+
+    /// Returns the variable of an aggregate in a condition, and that of the count of its values where the comparison needs it.
+    ///
+    /// An empty sum is 0. Other empty aggregates are NaN, which no comparison but `!=` accepts.
+    fn having(&mut self, groups: &Groups, metric: usize, accepts_nan: bool) -> RenderResult<Variable> {
+        let (name, path) = self.variable(groups, metric)?;
+        let expr = groups.metrics.get(metric).ok_or("this aggregate")?;
+        let kind = match SearchMetric::of(expr) {
+            Some(own) => own.aggregation().body().as_object().and_then(|body| body.keys().next().cloned()),
+            None => match unwrapped(expr) {
+                Expr::AggregateFunction(function) => Some(function.func.name().to_owned()),
+                _ => None,
+            },
+        };
+        let counted = match kind.as_deref() {
+            Some("sum") => true,
+            Some("min" | "max" | "avg") => accepts_nan,
+            _ => false,
+        };
+        let count = counted.then(|| {
+            let mut count = format!("{name}_values");
+            while self.metrics.iter().any(|(known, _)| *known == count) {
+                count.push('_');
+            }
+            if !self.counts.iter().any(|(known, _)| *known == count) {
+                self.counts.push((count.clone(), metric));
+            }
+            let path = match path.rsplit_once('>') {
+                Some((around, _)) => format!("{around}>{count}"),
+                None => count.clone(),
+            };
+            (count, path)
+        });
+        Ok(Variable { name, path, count })
     }
 
     /// Returns a number that no aggregate has in its name.
@@ -292,12 +340,13 @@ fn key_body(scan: &ScanSource, key: &Expr) -> RenderResult<KeyAggregation> {
             && let Some(field) = field_of(unwrapped(value))
             && let Ok(width) = width.to_string().parse::<f64>()
         {
+            let field = ExactField::new(&scan.snapshot, field)?.path;
             let body = json!({"histogram": {"field": field, "interval": width, "min_doc_count": 1}});
             return Ok(plain(format!("histogram({field},{width})"), body));
         }
     }
     let path = field_of(key).ok_or("an expression in GROUP BY")?;
-    let exact = exact_path(&scan.snapshot, path)?;
+    let exact = ExactField::new(&scan.snapshot, path)?.path;
     let body = json!({"terms": {"field": exact}});
     Ok(plain(exact, body))
 }
@@ -306,6 +355,12 @@ fn counts_rows(function: &AggregateFunction) -> bool {
     let params = &function.params;
     let of_rows = matches!(params.args.as_slice(), [Expr::Literal(value, _)] if !value.is_null());
     function.func.name() == "count" && of_rows && !params.distinct && params.filter.is_none()
+}
+
+/// Returns the field that the aggregation of one value reads.
+fn metric_field(body: &Value) -> RenderResult<&Value> {
+    let options = body.as_object().and_then(|body| body.values().next());
+    options.and_then(|options| options.get("field")).ok_or_else(|| "this aggregate".into())
 }
 
 /// Writes the aggregation of an aggregate.
@@ -327,7 +382,7 @@ fn metric_body(scan: &ScanSource, metric: &Expr) -> RenderResult<Value> {
     };
     let ty = scan.columns.iter().find(|column| column.path() == field).map(|column| column.ty);
     let is_number = ty.is_some_and(|ty| ty.is_number() || ty.is_temporal() || ty == SqlType::Boolean);
-    let field = exact_path(&scan.snapshot, field)?;
+    let field = ExactField::new(&scan.snapshot, field)?.path;
     Ok(match (name, params.distinct) {
         ("count", true) => json!({"cardinality": {"field": field, "precision_threshold": EXACT_DISTINCT}}),
         ("count", false) => json!({"value_count": {"field": field}}),
