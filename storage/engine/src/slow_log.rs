@@ -49,7 +49,7 @@ impl SlowWork {
 
     fn level_by(self, threshold: impl Fn(&str) -> Option<Duration>, took: Duration) -> Option<Level> {
         let reached = |setting: &&str| threshold(setting).is_some_and(|threshold| took >= threshold);
-        let at = self.settings().iter().position(|setting| reached(&setting))?;
+        let at = self.settings().iter().position(reached)?;
         LEVELS.get(at).copied()
     }
 }

@@ -15,9 +15,9 @@ use crate::http::{Request, Response};
 /// A condition, with the value as it was given.
 #[derive(Clone, Debug, PartialEq)]
 enum Condition {
-    MaxAge(String, Duration),
-    MaxDocs(u64),
-    MaxSize(String, u64),
+    Age(String, Duration),
+    Docs(u64),
+    Size(String, u64),
 }
 
 /// Figures of an index that conditions are about.
@@ -38,15 +38,15 @@ impl Condition {
         };
         match name {
             "max_age" => match parse_time(&text) {
-                Ok(Some(age)) => Ok(Self::MaxAge(text, age)),
+                Ok(Some(age)) => Ok(Self::Age(text, age)),
                 _ => Err(refuse(format!("[conditions] max_age [{text}] is no age"))),
             },
             "max_docs" => match text.parse() {
-                Ok(docs) => Ok(Self::MaxDocs(docs)),
+                Ok(docs) => Ok(Self::Docs(docs)),
                 Err(_) => Err(refuse(format!("[conditions] max_docs [{text}] is not a count"))),
             },
             "max_size" => match parse_bytes(&text) {
-                Ok(Some(bytes)) => Ok(Self::MaxSize(text, bytes)),
+                Ok(Some(bytes)) => Ok(Self::Size(text, bytes)),
                 _ => Err(refuse(format!("[conditions] max_size [{text}] is no size"))),
             },
             other => Err(refuse(format!("[conditions] unknown field [{other}]"))),
@@ -55,18 +55,18 @@ impl Condition {
 
     fn is_met(&self, size: IndexSize) -> bool {
         match self {
-            Self::MaxAge(_, age) => i128::from(size.age_ms) >= age.as_millis() as i128,
-            Self::MaxDocs(docs) => size.docs >= *docs,
-            Self::MaxSize(_, bytes) => size.bytes >= *bytes,
+            Self::Age(_, age) => i128::from(size.age_ms) >= age.as_millis() as i128,
+            Self::Docs(docs) => size.docs >= *docs,
+            Self::Size(_, bytes) => size.bytes >= *bytes,
         }
     }
 
     /// Names it as the answer does.
     fn label(&self) -> String {
         match self {
-            Self::MaxAge(text, _) => format!("[max_age: {text}]"),
-            Self::MaxDocs(docs) => format!("[max_docs: {docs}]"),
-            Self::MaxSize(text, _) => format!("[max_size: {text}]"),
+            Self::Age(text, _) => format!("[max_age: {text}]"),
+            Self::Docs(docs) => format!("[max_docs: {docs}]"),
+            Self::Size(text, _) => format!("[max_size: {text}]"),
         }
     }
 }

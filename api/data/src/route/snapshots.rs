@@ -2,7 +2,7 @@
 
 use super::{DataApi, Route, routes};
 use crate::admin::cat::snapshots as cat;
-use crate::admin::snapshots::{repositories, snapshots, status};
+use crate::admin::snapshots::{lifecycle, repositories, status};
 
 pub(super) fn routes() -> Vec<Route<DataApi>> {
     routes! { |served: DataApi, api, request|
@@ -15,11 +15,11 @@ pub(super) fn routes() -> Vec<Route<DataApi>> {
         read GET, "/_snapshot/_status", () GetSnapshots => status::get(served, request, None, None).await;
         read GET, "/_snapshot/{repository}/_status", (repository) GetSnapshots => status::get(served, request, Some(repository), None).await;
         read GET, "/_snapshot/{repository}/{snapshot}/_status", (repository, snapshot) GetSnapshots => status::get(served, request, Some(repository), Some(snapshot)).await;
-        read GET, "/_snapshot/{repository}/{snapshot}", (repository, snapshot) GetSnapshots => snapshots::get(served, request, (repository, snapshot)).await;
-        change POST PUT, "/_snapshot/{repository}/{snapshot}", (repository, snapshot) CreateSnapshot => snapshots::create(served, api, request, (repository, snapshot)).await;
-        change DELETE, "/_snapshot/{repository}/{snapshot}", (repository, snapshot) DeleteSnapshots => snapshots::delete(served, request, (repository, snapshot)).await;
-        change PUT, "/_snapshot/{repository}/{snapshot}/_clone/{target}", (repository, snapshot, target) CreateSnapshot => snapshots::clone(served, request, (repository, snapshot, target)).await;
-        change POST, "/_snapshot/{repository}/{snapshot}/_restore", (repository, snapshot) RestoreSnapshot => snapshots::restore(served, api, request, (repository, snapshot)).await;
+        read GET, "/_snapshot/{repository}/{snapshot}", (repository, snapshot) GetSnapshots => lifecycle::get(served, request, (repository, snapshot)).await;
+        change POST PUT, "/_snapshot/{repository}/{snapshot}", (repository, snapshot) CreateSnapshot => lifecycle::create(served, api, request, (repository, snapshot)).await;
+        change DELETE, "/_snapshot/{repository}/{snapshot}", (repository, snapshot) DeleteSnapshots => lifecycle::delete(served, request, (repository, snapshot)).await;
+        change PUT, "/_snapshot/{repository}/{snapshot}/_clone/{target}", (repository, snapshot, target) CreateSnapshot => lifecycle::clone(served, request, (repository, snapshot, target)).await;
+        change POST, "/_snapshot/{repository}/{snapshot}/_restore", (repository, snapshot) RestoreSnapshot => lifecycle::restore(served, api, request, (repository, snapshot)).await;
         read GET, "/_cat/repositories", () GetRepositories => cat::repositories(served, request);
         read GET, "/_cat/snapshots", () GetSnapshots => cat::snapshots(served, request, None).await;
         read GET, "/_cat/snapshots/{repository}", (repository) GetSnapshots => cat::snapshots(served, request, Some(repository)).await;

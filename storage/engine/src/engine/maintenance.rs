@@ -271,7 +271,7 @@ fn spawn_refresh(inner: &Arc<Inner>, item: &Item) {
     let Some(running) = begin(inner, item, MaintenanceKind::Refresh) else { return };
     tokio::spawn(async move {
         let RunningTask { inner, item: Item { index, shard }, .. } = &running;
-        if let Err(error) = inner.refresh_shard(&shard).await {
+        if let Err(error) = inner.refresh_shard(shard).await {
             tracing::error!(index = %index.meta().name, shard = shard.number, %error, "refresh failed");
         }
     });

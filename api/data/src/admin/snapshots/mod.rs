@@ -1,8 +1,8 @@
 //! `_snapshot`: repositories, snapshots, restoring. `millrace-snapshot` does the work; here are the requests and answers.
 
 pub(crate) mod body;
+pub(crate) mod lifecycle;
 pub(crate) mod repositories;
-pub(crate) mod snapshots;
 pub(crate) mod status;
 
 use millrace_snapshot::{Error as SnapshotError, SnapshotService};
