@@ -389,7 +389,9 @@ impl Service {
         // Statements have formats of their own.
         let is_statement = matches!(path.as_slice(), [only] if only == "_sql");
         let is_plugin = path.get(1).is_some_and(|segment| segment == "_sql");
-        let mut format = if is_statement || is_plugin { params.take("format") } else { None };
+        // Explanations of pipelines are JSON or YAML, as other answers.
+        let is_pipeline = matches!(path.as_slice(), [_, only] if only == "_ppl");
+        let mut format = if is_statement || is_plugin || is_pipeline { params.take("format") } else { None };
         if is_statement {
             format = format.or_else(|| content::preferred_text(&parts.headers).map(str::to_owned));
             // A page of YAML is one of JSON, written otherwise.

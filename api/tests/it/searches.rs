@@ -115,6 +115,29 @@ async fn paths_lead_to_every_endpoint_of_searches() {
 }
 
 #[tokio::test]
+async fn pipelines_are_answered_in_their_formats() {
+    let node = documents().await;
+    let pipeline =
+        json!({"query": "source=docs | stats count() as n by tag | sort tag | fields tag, n"}).to_string();
+    let headers = [("content-type", "application/json")];
+    for (line, text) in [
+        ("POST /_plugins/_ppl?format=csv", "tag,n\na,2\nb,1\n"),
+        ("POST /_opendistro/_ppl?format=raw", "tag|n\na|2\nb|1\n"),
+    ] {
+        let answer = node.send(line, &headers, pipeline.clone()).await;
+        assert_eq!((answer.status, answer.text()), (200, text));
+        assert!(answer.headers["content-type"].to_str().unwrap().starts_with("text/plain"));
+    }
+    let rows = node.ask("POST /_plugins/_ppl?format=jdbc", &pipeline, 200).await;
+    assert_eq!(rows["datarows"], json!([["a", 2], ["b", 1]]));
+    let drawn = node.ask("POST /_plugins/_ppl?format=viz", &pipeline, 200).await;
+    assert_eq!(drawn["data"], json!({"tag": ["a", "b"], "n": [2, 1]}));
+    let plans = node.send("POST /_plugins/_ppl/_explain?format=yaml", &headers, pipeline).await;
+    assert_eq!(plans.status, 200);
+    assert!(plans.text().starts_with("---\ncalcite:"), "{}", plans.text());
+}
+
+#[tokio::test]
 async fn statements_of_sql_are_answered_in_their_formats() {
     let node = documents().await;
     let statement = |query: &str| json!({ "query": query }).to_string();
