@@ -32,7 +32,7 @@ use serde_json::{Value, json};
 
 use super::column::{ColumnSource, SqlColumn, at_path};
 use super::push::Clause;
-use super::renderer::render_clause;
+use super::renderer::clause_json;
 
 /// Most elements that are read at a time, where they are of several documents.
 const STEP_ELEMENTS: usize = 1 << 17;
@@ -141,7 +141,7 @@ impl ElementMark {
 
 /// Makes the clause of the rows that have an element for which a clause holds.
 pub(crate) fn nested_clause(path: &str, clause: &Clause) -> Value {
-    json!({"nested": {"path": path, "query": render_clause(clause, false)}})
+    json!({"nested": {"path": path, "query": clause_json(clause)}})
 }
 
 /// Rows of a segment whose elements are read.

@@ -1,4 +1,4 @@
-//! What a statement is planned to: `_explain` and `EXPLAIN`, and what its plan does: `EXPLAIN ANALYZE`.
+//! Explanations of statements: their plans (`_explain`, `EXPLAIN`) and the work of these (`EXPLAIN ANALYZE`).
 //!
 //! `_explain` shows the search that a statement is ([`renderer`]), or the plans where no search answers it. `EXPLAIN` answers both as
 //! lines of text. `EXPLAIN ANALYZE` runs the statement to its end and answers what each operator passed on ([`MeasuredExec`]).

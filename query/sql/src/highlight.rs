@@ -13,7 +13,7 @@ use millrace_work::error::{Error, Result};
 use serde_json::{Value, json};
 
 use super::push::Clause;
-use super::renderer::render_clause;
+use super::renderer::clause_json;
 
 /// A column of highlights.
 #[derive(Debug)]
@@ -52,7 +52,7 @@ impl HighlightColumn {
     /// # Errors
     /// Clauses that no search has.
     pub(crate) fn set_conditions(&self, clauses: &[&Clause]) -> Result<()> {
-        let clauses: Vec<Value> = clauses.iter().map(|clause| render_clause(clause, false)).collect();
+        let clauses: Vec<Value> = clauses.iter().map(|clause| clause_json(clause)).collect();
         let query = query::parse(&json!({"bool": {"should": clauses}}))?;
         self.query.get_or_init(|| query);
         Ok(())
@@ -61,7 +61,7 @@ impl HighlightColumn {
     /// Makes the fragments of some rows of a segment. Blocks; runs on a compute thread.
     ///
     /// # Errors
-    /// What the fields of an index do not allow.
+    /// Highlights that the fields of an index do not allow.
     pub(crate) fn array(
         &self,
         snapshot: &TableSnapshot,

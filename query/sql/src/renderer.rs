@@ -14,7 +14,6 @@ use millrace_mapping::{FieldType, Mapping};
 use millrace_matching::table::{SCORE, TableSnapshot};
 use serde_json::{Map, Value, json};
 
-pub(crate) use self::clauses::clause as render_clause;
 use self::flat_select::FlatSelect;
 use super::bind::OutColumn;
 use super::push::Clause;

@@ -361,20 +361,7 @@ impl Runner {
         names: &Names,
         rows: Option<usize>,
     ) -> Result<ReadyStatement> {
-        let work = &asked.work;
-        let stop = work.until_dropped();
-        let snapshots = self.snapshots(&asked.session, tables(query)).await?;
-        asked.read.add(snapshots.values());
-        let filters = self.filters(asked, &snapshots).await?;
-        let list_valued = self.list_valued(asked, &snapshots).await?;
-        let mut binder = self.binder(asked, &snapshots, names, &asked.request.parameters);
-        binder.filters = filters;
-        binder.list_valued = list_valued;
-        let mut planned = binder.query(query, rows, 0)?;
-        planned.plan = at_work(planned.plan, work)?;
-        let handles = binder.handles;
-        let snapshots = snapshots.into_values().collect();
-        Ok(ReadyStatement { planned, handles, stop, work: work.clone(), snapshots })
+        self.prepare_plan(asked, tables(query), names, |binder| binder.query(query, rows, 0)).await
     }
 
     /// Pins the indices of a statement of another language and plans it; `rows` are answered at most.
@@ -384,18 +371,32 @@ impl Runner {
         statement: &dyn RelationalStatement,
         rows: Option<usize>,
     ) -> Result<ReadyStatement> {
+        let plan = |binder: &mut Binder<'_>| {
+            binder.scores = statement.names_score();
+            let PlannedRelation(planned) = statement.plan(&mut RelationPlanner::new(binder), rows)?;
+            Ok(planned)
+        };
+        self.prepare_plan(asked, statement.index_expressions(), &Names::default(), plan).await
+    }
+
+    /// Pins index expressions and has a statement over them planned.
+    async fn prepare_plan(
+        &self,
+        asked: &StatementRequest,
+        expressions: Vec<String>,
+        names: &Names,
+        plan: impl FnOnce(&mut Binder<'_>) -> Result<PlannedQuery> + Send,
+    ) -> Result<ReadyStatement> {
         let work = &asked.work;
         let stop = work.until_dropped();
-        let snapshots = self.snapshots(&asked.session, statement.index_expressions()).await?;
+        let snapshots = self.snapshots(&asked.session, expressions).await?;
         asked.read.add(snapshots.values());
         let filters = self.filters(asked, &snapshots).await?;
         let list_valued = self.list_valued(asked, &snapshots).await?;
-        let names = Names::default();
-        let mut binder = self.binder(asked, &snapshots, &names, &asked.request.parameters);
+        let mut binder = self.binder(asked, &snapshots, names, &asked.request.parameters);
         binder.filters = filters;
         binder.list_valued = list_valued;
-        binder.scores = statement.names_score();
-        let PlannedRelation(mut planned) = statement.plan(&mut RelationPlanner::new(&mut binder), rows)?;
+        let mut planned = plan(&mut binder)?;
         planned.plan = at_work(planned.plan, work)?;
         let handles = binder.handles;
         let snapshots = snapshots.into_values().collect();

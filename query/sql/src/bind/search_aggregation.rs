@@ -11,6 +11,7 @@ use super::{Binder, Bound, ExpressionContext, Scope};
 use crate::error::{Result, SqlError};
 use crate::functions::search_aggregation::{SearchAggregation, SearchBuckets, SearchMetric};
 use crate::push::exact_field;
+use crate::renderer::clause_json;
 use crate::source::SourceKind;
 use crate::types::SqlType;
 
@@ -392,7 +393,7 @@ impl Binder<'_> {
         let bound = self.expr(expr, scope, ExpressionContext::Row)?;
         let bound = self.truth(bound)?;
         match &bound.pushed {
-            Some(pushed) => Ok((bound.expr.clone(), crate::renderer::clause_json(&pushed.truth))),
+            Some(pushed) => Ok((bound.expr.clone(), clause_json(&pushed.truth))),
             None => Err(SqlError::Unsupported(format!("the condition [{expr}] of filter is not supported"))),
         }
     }

@@ -80,7 +80,7 @@ fn alternative(part: &Clause, scored: bool) -> Value {
 }
 
 /// Writes a condition.
-pub(crate) fn clause(of: &Clause, scored: bool) -> Value {
+pub(super) fn clause(of: &Clause, scored: bool) -> Value {
     match of {
         Clause::All => json!({"match_all": {}}),
         Clause::Leaf(body) | Clause::Read(body, _) => canonical(body),
