@@ -47,7 +47,7 @@ impl Default for HttpConfig {
     }
 }
 
-/// What a server tells of its work, and under which licence it is.
+/// The logs and metrics of a server, and its licence.
 #[derive(Clone, Debug)]
 pub struct OperationConfig {
     /// `true` if each request is a line of the log.

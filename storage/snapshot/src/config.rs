@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-/// Where repositories may be, and the credentials of those on S3.
+/// Allowed locations of repositories, and the credentials of those on S3.
 #[derive(Clone, Debug, Default)]
 pub struct Config {
     /// Directories below which repositories of type `fs` may lie. None: there are no such repositories.

@@ -19,7 +19,7 @@ pub enum Error {
     Repository {
         /// Name of the repository.
         repository: String,
-        /// What is wrong, and the remedy.
+        /// The cause, and the remedy.
         reason: String,
     },
     /// The repository does not keep what is written there.
@@ -71,7 +71,7 @@ pub enum Error {
         repository: String,
         /// Name of the snapshot.
         snapshot: String,
-        /// What failed, by name of index and file.
+        /// The failure, by name of index and file.
         reason: String,
     },
     /// The snapshot cannot be restored.
@@ -81,7 +81,7 @@ pub enum Error {
         repository: String,
         /// Name of the snapshot.
         snapshot: String,
-        /// What failed, by name of index and file.
+        /// The failure, by name of index and file.
         reason: String,
     },
     /// A member or parameter has a value that cannot be used.

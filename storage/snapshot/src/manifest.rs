@@ -161,7 +161,7 @@ impl Manifest {
     /// Decodes a file.
     ///
     /// # Errors
-    /// What is wrong with it.
+    /// A description of the damage.
     pub(crate) fn decode(file: &[u8]) -> Result<Self, String> {
         let rest = file.strip_prefix(MAGIC).ok_or("it is no manifest of a snapshot")?;
         let (sum, body) = rest.split_first_chunk::<32>().ok_or("it is cut off")?;

@@ -171,7 +171,7 @@ pub(crate) struct Shard {
     /// Set while background work was asked to look at it, and has not yet.
     reported: AtomicBool,
     last_refresh_ms: AtomicI64,
-    /// Whether the state has damage, for readers without its lock.
+    /// `true` if the state has damage; for readers without its lock.
     is_damaged: AtomicBool,
     pub(crate) counters: Counters,
     pub(crate) contexts: Arc<ContextCounters>,

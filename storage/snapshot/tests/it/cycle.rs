@@ -1,4 +1,4 @@
-//! What is snapshotted comes back, on the same store and on others.
+//! Restores give back the documents of a snapshot, on the same store and on others.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;

@@ -24,7 +24,7 @@ use object_store::{
 
 use crate::support::*;
 
-/// What becomes of the request at which the store stops.
+/// Outcome of the request at which the store stops.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Last {
     /// It is not carried out.
