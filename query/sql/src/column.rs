@@ -24,6 +24,8 @@ use serde_json::{Map, Value};
 use super::elements::{ElementColumn, ElementLayout};
 use super::functions::address::{BITS, bits_of};
 use super::highlight::HighlightColumn;
+use super::push::Clause;
+use super::table::ScanSource;
 use super::types::{NANOS, SqlType};
 
 /// Suffix of the name of a column of the bits of addresses.
@@ -120,6 +122,37 @@ impl SqlColumn {
     /// Returns the path of the field.
     pub(crate) fn path(&self) -> &str {
         if self.bits { path_of(&self.name) } else { &self.name }
+    }
+
+    /// Returns the path of the field, or of the whole elements, that items of a column of elements are values of.
+    pub(crate) fn element_path(&self) -> Option<&str> {
+        let is_each = self.elements == Some(ElementLayout::Each) && self.element_clause().is_none();
+        is_each.then(|| self.name.rsplit_once(" [").map(|(path, _)| path)).flatten()
+    }
+
+    /// Returns the nested path whose elements items are; `None` where that is not the same in all indices.
+    pub(crate) fn nested_path<'s>(&self, scan: &'s ScanSource) -> Option<&'s str> {
+        if self.elements != Some(ElementLayout::Each) {
+            return None;
+        }
+        let mut found: Option<&str> = None;
+        for (source, index) in self.sources.iter().zip(&scan.snapshot.indices) {
+            let ColumnSource::Elements(column) = source else { continue };
+            let path = index.mapping.nested_path_of(column.path)?;
+            if found.is_some_and(|known| known != path) {
+                return None;
+            }
+            found = Some(path);
+        }
+        found
+    }
+
+    /// Returns the clause whose truth for each element the column is.
+    pub(crate) fn element_clause(&self) -> Option<&Clause> {
+        self.sources.iter().find_map(|source| match source {
+            ColumnSource::Elements(column) => column.clause(),
+            _ => None,
+        })
     }
 
     /// Returns the bounds that segments have of the column over all of their rows: the least and the greatest number or time.

@@ -63,6 +63,16 @@ pub(crate) struct ElementColumn {
     pub value: ElementValue,
 }
 
+impl ElementColumn {
+    /// Returns the clause whose truth the column is.
+    pub(crate) fn clause(&self) -> Option<&Clause> {
+        match &self.value {
+            ElementValue::Mark(mark) => Some(&mark.clause),
+            _ => None,
+        }
+    }
+}
+
 /// Source of the value of an element.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ElementValue {

@@ -4,11 +4,10 @@
 use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::{Expr, Operator};
 use datafusion::scalar::ScalarValue;
-use millrace_matching::table::TableSnapshot;
 
 use super::bind::Literal;
 use super::column::SqlColumn;
-use super::push::{Clause, Comparable, has_exists};
+use super::push::{Clause, Comparable, has_exists_within};
 use super::table::{ScanSource, mark_name};
 use serde_json::json;
 
@@ -17,83 +16,113 @@ const MAX_PARTS: usize = 1_000;
 
 /// Makes a clause that every row meets for which a condition is true; `None` where the index knows none.
 pub(super) fn superset(expr: &Expr, source: &ScanSource) -> Option<Clause> {
-    translated(expr, source, false)
+    Translation { source, nested: None, exact: false }.translated(expr)
 }
 
 /// Makes a clause that the rows meet for which a condition is true, and no others; `None` where the index knows none.
 pub(super) fn exact(expr: &Expr, source: &ScanSource) -> Option<Clause> {
-    translated(expr, source, true)
+    Translation { source, nested: None, exact: true }.translated(expr)
 }
 
-fn translated(expr: &Expr, source: &ScanSource, exact: bool) -> Option<Clause> {
-    let mut parts = 0;
-    let count = |_: &Expr| {
-        parts += 1;
-        Ok(if parts > MAX_PARTS { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
-    };
-    expr.apply(count).ok()?;
-    if parts > MAX_PARTS { None } else { clause_of(expr, source, exact) }
+/// Makes a clause that the elements of a nested path meet for which a condition is true, and no others.
+pub(super) fn exact_for_elements(expr: &Expr, source: &ScanSource, nested: &str) -> Option<Clause> {
+    Translation { source, nested: Some(nested), exact: true }.translated(expr)
 }
 
-/// Translates a condition; one that is not exact is more than what it is translated to.
-fn clause_of(expr: &Expr, source: &ScanSource, exact: bool) -> Option<Clause> {
-    let ScanSource { columns, marks, snapshot, .. } = source;
-    match expr {
-        Expr::Column(column) => {
-            let mark = (0..marks.len()).find(|at| mark_name(*at) == column.name)?;
-            marks.get(mark).cloned()
-        }
-        Expr::BinaryExpr(both) if both.op == Operator::And => {
-            match (clause_of(&both.left, source, exact), clause_of(&both.right, source, exact)) {
-                (Some(left), Some(right)) => Some(Clause::And(vec![left, right])),
-                (one, other) if !exact => one.or(other),
-                _ => None,
-            }
-        }
-        Expr::BinaryExpr(either) if either.op == Operator::Or => {
-            let left = clause_of(&either.left, source, exact)?;
-            let right = clause_of(&either.right, source, exact)?;
-            Some(Clause::Or(vec![left, right]))
-        }
-        Expr::BinaryExpr(comparison) => {
-            let (left, right) = (comparison.left.as_ref(), comparison.right.as_ref());
-            let (column, operator, value) = match (left, right) {
-                (Expr::Column(column), Expr::Literal(value, _)) => (column, comparison.op, value),
-                (Expr::Literal(value, _), Expr::Column(column)) => (column, comparison.op.swap()?, value),
-                _ => return None,
-            };
-            let own = comparable(&column.name, columns, snapshot)?;
-            // A normalizer of the field would change the value, too.
-            let ordered = matches!(operator, Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq);
-            if operator != Operator::Eq && (!ordered || own.is_normalized()) {
-                return None;
-            }
-            own.compared(operator, &literal(value)?).map(|pushed| pushed.truth)
-        }
-        Expr::InList(list) if !list.negated => {
-            let Expr::Column(column) = list.expr.as_ref() else { return None };
-            let values = list.list.iter().map(|value| match value {
-                Expr::Literal(value, _) => literal(value),
-                _ => None,
-            });
-            let values: Vec<Literal> = values.collect::<Option<_>>()?;
-            comparable(&column.name, columns, snapshot)?.any_of(&values).map(|pushed| pushed.truth)
-        }
-        Expr::IsNotNull(inner) => {
-            let Expr::Column(column) = inner.as_ref() else { return None };
-            let path = columns.iter().find(|own| own.name == column.name && own.is_field())?.path();
-            has_exists(snapshot, path).then(|| Clause::Leaf(json!({"exists": {"field": path}})))
-        }
-        _ => None,
+/// A translation of conditions into clauses.
+#[derive(Clone, Copy)]
+struct Translation<'s> {
+    source: &'s ScanSource,
+    /// The nested path whose elements conditions are on; `None` for conditions on documents.
+    nested: Option<&'s str>,
+    /// True where a clause must not be met by more than the condition is.
+    exact: bool,
+}
+
+impl Translation<'_> {
+    fn translated(&self, expr: &Expr) -> Option<Clause> {
+        let mut parts = 0;
+        let count = |_: &Expr| {
+            parts += 1;
+            Ok(if parts > MAX_PARTS { TreeNodeRecursion::Stop } else { TreeNodeRecursion::Continue })
+        };
+        expr.apply(count).ok()?;
+        if parts > MAX_PARTS { None } else { self.clause_of(expr) }
     }
-}
 
-/// Finds how the index compares a column of single values.
-fn comparable(name: &str, columns: &[SqlColumn], snapshot: &TableSnapshot) -> Option<Comparable> {
-    let column = columns
-        .iter()
-        .find(|column| column.name == name && !column.list && !column.bits && column.is_field())?;
-    Comparable::new(snapshot, 0, column.path())
+    /// Translates a condition; one that is not exact is more than what it is translated to.
+    fn clause_of(&self, expr: &Expr) -> Option<Clause> {
+        let ScanSource { columns, marks, snapshot, .. } = self.source;
+        match expr {
+            Expr::Column(column) if self.nested.is_some() => {
+                let column = columns.iter().find(|own| own.name == column.name)?;
+                column.element_clause().cloned()
+            }
+            Expr::Column(column) => {
+                let mark = (0..marks.len()).find(|at| mark_name(*at) == column.name)?;
+                marks.get(mark).cloned()
+            }
+            Expr::BinaryExpr(both) if both.op == Operator::And => {
+                match (self.clause_of(&both.left), self.clause_of(&both.right)) {
+                    (Some(left), Some(right)) => Some(Clause::And(vec![left, right])),
+                    (one, other) if !self.exact => one.or(other),
+                    _ => None,
+                }
+            }
+            Expr::BinaryExpr(either) if either.op == Operator::Or => {
+                let left = self.clause_of(&either.left)?;
+                let right = self.clause_of(&either.right)?;
+                Some(Clause::Or(vec![left, right]))
+            }
+            Expr::BinaryExpr(comparison) => {
+                let (left, right) = (comparison.left.as_ref(), comparison.right.as_ref());
+                let (column, operator, value) = match (left, right) {
+                    (Expr::Column(column), Expr::Literal(value, _)) => (column, comparison.op, value),
+                    (Expr::Literal(value, _), Expr::Column(column)) => (column, comparison.op.swap()?, value),
+                    _ => return None,
+                };
+                let own = self.comparable(&column.name)?;
+                // A normalizer of the field would change the value, too.
+                let ordered =
+                    matches!(operator, Operator::Lt | Operator::LtEq | Operator::Gt | Operator::GtEq);
+                if operator != Operator::Eq && (!ordered || own.is_normalized()) {
+                    return None;
+                }
+                own.compared(operator, &literal(value)?).map(|pushed| pushed.truth)
+            }
+            Expr::InList(list) if !list.negated => {
+                let Expr::Column(column) = list.expr.as_ref() else { return None };
+                let values = list.list.iter().map(|value| match value {
+                    Expr::Literal(value, _) => literal(value),
+                    _ => None,
+                });
+                let values: Vec<Literal> = values.collect::<Option<_>>()?;
+                self.comparable(&column.name)?.any_of(&values).map(|pushed| pushed.truth)
+            }
+            Expr::IsNotNull(inner) => {
+                let Expr::Column(column) = inner.as_ref() else { return None };
+                let path = self.path(columns.iter().find(|own| own.name == column.name)?)?;
+                has_exists_within(snapshot, path, self.nested)
+                    .then(|| Clause::Leaf(json!({"exists": {"field": path}})))
+            }
+            _ => None,
+        }
+    }
+
+    /// Finds how the index compares a column of single values.
+    fn comparable(&self, name: &str) -> Option<Comparable> {
+        let ScanSource { columns, snapshot, .. } = self.source;
+        let column = columns.iter().find(|column| column.name == name && !column.list && !column.bits)?;
+        Comparable::within(snapshot, 0, self.path(column)?, self.nested)
+    }
+
+    /// Returns the path of the field of a column, if the conditions are on its values.
+    fn path<'c>(&self, column: &'c SqlColumn) -> Option<&'c str> {
+        match self.nested {
+            None => column.is_field().then(|| column.path()),
+            Some(_) => column.element_path(),
+        }
+    }
 }
 
 /// Reads a value of a plan.

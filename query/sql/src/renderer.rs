@@ -14,7 +14,7 @@ use millrace_mapping::{FieldType, Mapping};
 use millrace_matching::table::{SCORE, TableSnapshot};
 use serde_json::{Map, Value, json};
 
-use self::flat_select::FlatSelect;
+use self::flat_select::{Elements, FlatSelect};
 use super::bind::OutColumn;
 use super::push::Clause;
 use super::source::top_level;
@@ -74,7 +74,10 @@ pub(crate) fn render(
     body.insert("from".into(), json!(if is_grouped { 0 } else { from }));
     body.insert("size".into(), json!(if is_grouped { 0 } else { limit }));
     let scored = outputs.iter().chain(select.sorts.iter().map(|sort| &sort.expr)).any(is_score);
-    let conditions: Vec<_> = select.scan.conditions.iter().chain(&select.filters).collect();
+    let having_elements = select.elements.as_ref().map(Elements::document_clause);
+    let having_elements = having_elements.filter(|clause| !select.scan.conditions.contains(clause));
+    let conditions = select.scan.conditions.iter().chain(&select.filters).chain(&having_elements);
+    let conditions: Vec<_> = conditions.collect();
     if let Some(query) = clauses::query(&conditions, select.scan.filter.as_ref(), scored) {
         body.insert("query".into(), query);
     }
@@ -224,10 +227,15 @@ struct ExactField {
 impl ExactField {
     /// Finds the field, which is the same in all indices.
     fn new(snapshot: &TableSnapshot, path: &str) -> RenderResult<Self> {
+        Self::within(snapshot, path, None)
+    }
+
+    /// Finds the field of the elements of a nested path.
+    fn within(snapshot: &TableSnapshot, path: &str, nested: Option<&str>) -> RenderResult<Self> {
         let mut found: Option<(String, &'static str)> = None;
         let mut lacks = false;
         for index in &snapshot.indices {
-            let Some(own) = exact_path(&index.mapping, path)? else {
+            let Some(own) = exact_path(&index.mapping, path, nested)? else {
                 lacks = true;
                 continue;
             };
@@ -249,14 +257,18 @@ impl ExactField {
 }
 
 /// Finds the field of an index that has the values of a path as they are, and its type; `None` where the index lacks the path.
-fn exact_path(mapping: &Mapping, path: &str) -> RenderResult<Option<(String, &'static str)>> {
+fn exact_path(
+    mapping: &Mapping,
+    path: &str,
+    nested: Option<&str>,
+) -> RenderResult<Option<(String, &'static str)>> {
     let Some(field) = mapping.field(path) else {
         return match mapping.is_object(path) || mapping.flat_object(path).is_some() {
             true => Err(format!("the object [{path}]").into()),
             false => Ok(None),
         };
     };
-    if mapping.nested_path(path).is_some() {
+    if mapping.nested_path(path) != nested {
         return Err(format!("the field [{path}] of a nested path").into());
     }
     if field.field_type.is_text() {

@@ -167,6 +167,49 @@ async fn functions_of_searches_are_aggregations() {
 }
 
 #[tokio::test]
+async fn groups_over_elements_are_nested_aggregations() {
+    let store = people().await;
+    let aggregations = async |query: &str| native(&store, query).await.1["aggregations"].clone();
+    let all = aggregations(
+        "SELECT e.name, COUNT(p) AS c FROM people e, e.pets p GROUP BY e.name HAVING COUNT(*) > 0 ORDER BY e.name",
+    )
+    .await;
+    let buckets = all["name.keyword"]["buckets"].as_array().unwrap();
+    let rows =
+        ask(&store, "SELECT e.name, COUNT(p) FROM people e, e.pets p GROUP BY e.name ORDER BY e.name", "csv");
+    let shown = buckets
+        .iter()
+        .map(|bucket| format!("{},{}", bucket["key"].as_str().unwrap(), bucket["pets@NESTED"]["c"]["value"]));
+    let shown: Vec<String> = shown.collect();
+    let (_, rows) = rows.await;
+    assert_eq!(shown, rows.lines().skip(1).collect::<Vec<_>>());
+    let cats = aggregations(
+        "SELECT e.name, MAX(p.kind) AS most FROM people e, e.pets p WHERE p.kind = 'cat' GROUP BY e.name",
+    )
+    .await;
+    assert_eq!(cats, Value::Null, "the greatest text is no aggregation: {cats}");
+    let cats = aggregations(
+        "SELECT e.name FROM people e, e.pets p WHERE p.kind = 'cat' GROUP BY e.name HAVING COUNT(p) > 0",
+    )
+    .await;
+    let filtered = &cats["name.keyword"]["buckets"][0]["pets@NESTED"]["pets@FILTER"];
+    assert_eq!((&filtered["doc_count"], &filtered["count_0"]["value"]), (&json!(1), &json!(1)), "{cats}");
+    let kinds = aggregations("SELECT p.kind, COUNT(*) AS n FROM people e, e.pets p GROUP BY p.kind").await;
+    let kinds = kinds["pets.kind@NESTED"]["pets.kind"]["buckets"].as_array().unwrap();
+    assert!(kinds.iter().all(|bucket| bucket["n"]["value"] == bucket["doc_count"]), "{kinds:?}");
+    // An element cannot meet a condition on its document, and sums of documents count those with several elements anew.
+    for rows in [
+        "SELECT p.kind, COUNT(*) FROM people e, e.pets p WHERE e.age > 40 OR p.kind = 'cat' GROUP BY p.kind",
+        "SELECT SUM(e.age) FROM people e, e.pets p",
+        "SELECT p.kind, e.name, COUNT(*) FROM people e, e.pets p GROUP BY p.kind, e.name",
+        "SELECT e.name, COUNT(p) FROM people e LEFT JOIN e.pets p GROUP BY e.name",
+    ] {
+        let (status, answer) = native(&store, rows).await;
+        assert_eq!((status, &answer["aggregations"]), (200, &Value::Null), "{rows}: {answer}");
+    }
+}
+
+#[tokio::test]
 async fn a_statement_is_explained_as_the_search_that_it_is() {
     let store = people().await;
     let explained = async |query: &str| explained(&store, json!({"query": query})).await;
@@ -210,9 +253,9 @@ async fn a_statement_is_explained_as_the_search_that_it_is() {
         ("SELECT age FROM people UNION SELECT balance FROM people", "set operation"),
         ("SELECT age FROM (SELECT age FROM people LIMIT 2) AS t WHERE age > 3", "LIMIT"),
         ("SELECT city, COUNT(*) FROM people GROUP BY ROLLUP (city)", "ROLLUP"),
-        ("SELECT e.kind, COUNT(*) FROM people p, p.pets e GROUP BY e.kind", "elements"),
-        ("SELECT COUNT(*) FROM people p, p.pets e", "elements"),
-        ("SELECT COUNT(e.kind) FROM people p, p.pets e WHERE e.kind = 'cat'", "elements"),
+        ("SELECT e.kind FROM people p, p.pets e", "each element"),
+        ("SELECT SUM(p.age) FROM people p, p.pets e WHERE e.kind = 'cat'", "documents over their elements"),
+        ("SELECT e.kind, p.age, COUNT(*) FROM people p, p.pets e GROUP BY e.kind, p.age", "key of documents"),
         ("SELECT COUNT(*) FROM people GROUP BY CAST(score AS LONG)", "expression in GROUP BY"),
         ("SELECT SUM(CAST(score AS LONG)) FROM people", "aggregate of an expression"),
         ("SELECT age FROM people ORDER BY CAST(score AS LONG)", "expression in ORDER BY"),

@@ -7,15 +7,18 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::catalog::default_table_source::source_as_provider;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
-use datafusion::common::{Column, DFSchema};
+use datafusion::common::{Column, DFSchema, NullHandling};
 use datafusion::functions_aggregate::count::count_udaf;
 use datafusion::logical_expr::expr::AggregateFunction;
+use datafusion::logical_expr::utils::split_conjunction;
 use datafusion::logical_expr::{
     Aggregate, Expr, ExprSchemable, FetchType, Limit, LogicalPlan, SkipType, SortExpr, TableScan, Unnest,
 };
+use serde_json::{Value, json};
 
-use super::{RenderRefusal, RenderResult};
+use super::{RenderRefusal, RenderResult, clauses};
 use crate::count::RowCount;
+use crate::elements::nested_clause;
 use crate::push::Clause;
 use crate::pushdown;
 use crate::table::{ScanSource, SqlTable};
@@ -39,10 +42,41 @@ pub(super) struct FlatSelect {
     pub(super) sorts: Vec<SortExpr>,
     /// Rows or groups that are skipped, and most that are left.
     pub(super) cut: Option<(usize, Option<usize>)>,
-    /// True where rows stand once for each value of a field.
+    /// True where rows stand once for each value of a field, or for each element.
     unnested: bool,
+    /// Elements that rows stand for.
+    pub(super) elements: Option<Elements>,
     /// The columns of the plan, in terms of fields, keys and aggregates.
     columns: HashMap<Column, Expr>,
+}
+
+/// The elements of a nested path: each row stands for one.
+pub(super) struct Elements {
+    /// The path.
+    pub(super) path: String,
+    /// Conditions on elements.
+    pub(super) filters: Vec<Clause>,
+}
+
+impl Elements {
+    /// Makes the clause of the documents that have a row.
+    pub(super) fn document_clause(&self) -> Clause {
+        let all = match self.filters.as_slice() {
+            [] => Clause::All,
+            filters => Clause::And(filters.to_vec()),
+        };
+        Clause::Leaf(nested_clause(&self.path, &all))
+    }
+
+    /// Lists the aggregations around one of elements, named by what it reads.
+    pub(super) fn wrappers(&self, field: &str) -> Vec<(String, Value)> {
+        let mut wrappers = vec![(format!("{field}@NESTED"), json!({"nested": {"path": self.path}}))];
+        if !self.filters.is_empty() {
+            let filter = clauses::clause(&Clause::And(self.filters.clone()), false);
+            wrappers.push((format!("{field}@FILTER"), json!({"filter": filter})));
+        }
+        wrappers
+    }
 }
 
 /// Groups of rows.
@@ -176,6 +210,7 @@ impl FlatSelect {
             sorts: Vec::new(),
             cut: None,
             unnested: false,
+            elements: None,
             columns: plan.schema().columns().into_iter().map(own).collect(),
         })
     }
@@ -215,8 +250,13 @@ impl FlatSelect {
     fn of_unnest(unnest: &Unnest, plan: &LogicalPlan) -> RenderResult<Self> {
         let mut own = Self::new(&unnest.input)?;
         let before = unnest.input.schema().columns();
-        for column in &unnest.exec_columns {
-            own.require_fields(&own.column(column.clone()))?;
+        match own.elements_of(unnest) {
+            Some(path) if !own.unnested => own.elements = Some(Elements { path, filters: Vec::new() }),
+            _ => {
+                for column in &unnest.exec_columns {
+                    own.require_fields(&own.column(column.clone()))?;
+                }
+            }
         }
         let exprs = unnest.dependency_indices.iter().map(|at| {
             let column = before.get(*at).ok_or("values of a field")?;
@@ -228,6 +268,21 @@ impl FlatSelect {
         Ok(own)
     }
 
+    /// Returns the nested path whose elements a node unnests, but for one that keeps documents without any.
+    fn elements_of(&self, unnest: &Unnest) -> Option<String> {
+        let mut nested = None;
+        for column in &unnest.exec_columns {
+            let Expr::Column(column) = self.column(column.clone()) else { return None };
+            let path =
+                self.scan.columns.iter().find(|own| own.name == column.name)?.nested_path(&self.scan)?;
+            if nested.get_or_insert(path) != &path {
+                return None;
+            }
+        }
+        let drops = unnest.options.null_handling == NullHandling::Drop;
+        nested.filter(|_| drops && self.groups.is_none()).map(str::to_owned)
+    }
+
     /// Leaves the rows, or the groups, for which a condition is true.
     fn filter(&mut self, predicate: &Expr, schema: &DFSchema) -> RenderResult<()> {
         if self.cut.is_some() {
@@ -237,8 +292,22 @@ impl FlatSelect {
             self.having.push(self.resolved_as_doubles(predicate, schema)?);
         } else {
             let predicate = self.resolved(predicate, schema)?;
-            let clause = pushdown::exact(&predicate, &self.scan);
-            self.filters.push(clause.ok_or("a condition that the index cannot answer")?);
+            let Some(elements) = &mut self.elements else {
+                let clause = pushdown::exact(&predicate, &self.scan);
+                self.filters.push(clause.ok_or("a condition that the index cannot answer")?);
+                return Ok(());
+            };
+            for condition in split_conjunction(&predicate) {
+                let clause = pushdown::exact(condition, &self.scan);
+                let (conditions, clause) = match clause {
+                    Some(clause) => (&mut self.filters, clause),
+                    None => {
+                        let clause = pushdown::exact_for_elements(condition, &self.scan, &elements.path);
+                        (&mut elements.filters, clause.ok_or("a condition that the index cannot answer")?)
+                    }
+                };
+                conditions.push(clause);
+            }
         }
         Ok(())
     }
@@ -263,7 +332,10 @@ impl FlatSelect {
     /// Lists the columns of the plan.
     pub(super) fn outputs(&self, plan: &LogicalPlan) -> RenderResult<Vec<Expr>> {
         if self.unnested && self.groups.is_none() {
-            return Err("a row for each value of a field".into());
+            return Err(match self.elements {
+                Some(_) => "a row for each element of a nested path".into(),
+                None => "a row for each value of a field".into(),
+            });
         }
         let outputs: Vec<Expr> =
             plan.schema().columns().into_iter().map(|column| self.column(column)).collect();
@@ -275,7 +347,12 @@ impl FlatSelect {
     fn require_fields(&self, expr: &Expr) -> RenderResult<()> {
         for column in expr.column_refs().into_iter().filter(|column| !is_of_group(column)) {
             match self.scan.columns.iter().find(|own| own.name == column.name) {
-                Some(own) if own.elements.is_some() => return Err("elements of a nested path".into()),
+                Some(own) if own.elements.is_some() => {
+                    let path = self.elements.as_ref().map(|elements| elements.path.as_str());
+                    if path.is_none() || own.nested_path(&self.scan) != path {
+                        return Err("elements of a nested path".into());
+                    }
+                }
                 Some(own) if !own.is_field() => return Err("a highlight".into()),
                 _ => {}
             }

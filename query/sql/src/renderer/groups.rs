@@ -10,7 +10,6 @@ use super::selector::{Selector, Variable};
 use super::{ExactField, PAGE, RenderResult, field_of, unwrapped};
 use crate::bind::OutColumn;
 use crate::functions::search_aggregation::{SearchBuckets, SearchMetric};
-use crate::table::ScanSource;
 use crate::types::SqlType;
 
 /// Distinct values up to which their count is exact.
@@ -31,8 +30,7 @@ pub(super) fn render(
     body: &mut Map<String, Value>,
 ) -> RenderResult<()> {
     let mut names = Names::new(select, groups, columns, outputs)?;
-    let keys = groups.keys.iter().map(|key| key_body(&select.scan, key));
-    let keys = keys.collect::<RenderResult<Vec<KeyAggregation>>>()?;
+    let keys = key_bodies(select, groups)?;
     let orders = names.orders(select, groups)?;
     let mut having = None;
     if !select.having.is_empty() {
@@ -46,15 +44,12 @@ pub(super) fn render(
     let mut inner = Map::new();
     for (name, at) in &names.metrics {
         let metric = groups.metrics.get(*at).ok_or("this aggregate")?;
-        let own = metric_body(&select.scan, metric)?;
-        let wrappers = SearchMetric::of(metric).map(|metric| metric.aggregation().wrappers());
-        insert_wrapped(&mut inner, wrappers.unwrap_or_default(), name, own);
+        insert_wrapped(&mut inner, names.wrappers(*at), name, metric_body(select, metric)?);
     }
     for (name, at) in &names.counts {
         let metric = groups.metrics.get(*at).ok_or("this aggregate")?;
-        let own = json!({"value_count": {"field": metric_field(&metric_body(&select.scan, metric)?)?}});
-        let wrappers = SearchMetric::of(metric).map(|metric| metric.aggregation().wrappers());
-        insert_wrapped(&mut inner, wrappers.unwrap_or_default(), name, own);
+        let own = json!({"value_count": {"field": metric_field(&metric_body(select, metric)?)?}});
+        insert_wrapped(&mut inner, names.wrappers(*at), name, own);
     }
     let (skip, limit) = select.cut.unwrap_or((0, None));
     if limit == Some(0) {
@@ -186,6 +181,8 @@ struct Names {
     selected: Vec<String>,
     /// Of the counts of the values of aggregates, with the numbers of these.
     counts: Vec<(String, usize)>,
+    /// Aggregations around each aggregate.
+    wrappers: Vec<Vec<(String, Value)>>,
 }
 
 impl Names {
@@ -204,7 +201,9 @@ impl Names {
                     if name.is_none() {
                         name.clone_from(&column.alias);
                     }
-                    if let Some(path) = groups.keys.get(at).and_then(|key| field_of(unwrapped(key))) {
+                    if let Some(key) = groups.keys.get(at)
+                        && let Some(path) = element_path(select, key).or_else(|| field_of(unwrapped(key)))
+                    {
                         selected.push(path.to_owned());
                     }
                 }
@@ -222,9 +221,23 @@ impl Names {
         }
         let own = keys.into_iter().zip(&groups.keys).map(|(name, key)| match name {
             Some(name) => Ok(name),
-            None => Ok(key_body(&select.scan, key)?.name),
+            None => Ok(key_body(select, key)?.name),
         });
-        Ok(Self { keys: own.collect::<RenderResult<_>>()?, metrics, selected, counts: Vec::new() })
+        let keys = own.collect::<RenderResult<_>>()?;
+        let wrappers = groups.metrics.iter().map(|metric| metric_wrappers(select, groups, metric));
+        let wrappers = wrappers.collect::<RenderResult<_>>()?;
+        Ok(Self { keys, metrics, selected, counts: Vec::new(), wrappers })
+    }
+
+    /// Lists the aggregations around an aggregate.
+    fn wrappers(&self, metric: usize) -> &[(String, Value)] {
+        self.wrappers.get(metric).map(Vec::as_slice).unwrap_or_default()
+    }
+
+    /// Returns the path of an aggregation in a bucket.
+    fn path(&self, metric: usize, name: &str) -> String {
+        let wrappers = self.wrappers(metric).iter().map(|(name, _)| name.as_str());
+        wrappers.chain([name]).collect::<Vec<_>>().join(">")
     }
 
     /// Returns the variable and the path by which pipelines read an aggregate, which is shown if no other name fits.
@@ -236,18 +249,16 @@ impl Names {
         };
         let known = self.metrics.iter().find(|(name, at)| *at == metric && plain(name));
         if let Some((name, _)) = known {
-            let wrappers = SearchMetric::of(expr).map(|metric| metric.aggregation().wrappers());
-            let wrappers = wrappers.unwrap_or_default().iter().map(|(name, _)| name.as_str());
-            let path: Vec<&str> = wrappers.chain([name.as_str()]).collect();
-            return Ok((name.clone(), path.join(">")));
+            return Ok((name.clone(), self.path(metric, name)));
         }
         let Expr::AggregateFunction(function) = unwrapped(expr) else { return Err("this aggregate".into()) };
         let name = format!("{}_{}", function.func.name(), self.unnamed());
-        if counts_rows(function) {
+        if counts_rows(function) && self.wrappers(metric).is_empty() {
             return Ok((name, "_count".to_owned()));
         }
         self.metrics.push((name.clone(), metric));
-        Ok((name.clone(), name))
+        let path = self.path(metric, &name);
+        Ok((name, path))
     }
 
     /// Returns the variable of an aggregate in a condition, and that of the count of its values where the comparison needs it.
@@ -326,10 +337,71 @@ impl Names {
     }
 }
 
+/// Returns the path of the elements' field, or of the whole elements, that an expression is.
+fn element_path<'s>(select: &'s FlatSelect, expr: &Expr) -> Option<&'s str> {
+    let (Expr::Column(column), Some(_)) = (unwrapped(expr), &select.elements) else { return None };
+    let own = select.scan.columns.iter().find(|own| own.name == column.name && !own.list)?;
+    own.element_path()
+}
+
+/// Lists the aggregations of keys. Keys of elements come behind those of documents, and the first is within the elements.
+fn key_bodies(select: &FlatSelect, groups: &Groups) -> RenderResult<Vec<KeyAggregation>> {
+    let mut is_within = false;
+    let keys = groups.keys.iter().map(|key| {
+        let mut own = key_body(select, key)?;
+        let is_element = element_path(select, key).is_some();
+        if is_within {
+            if !is_element {
+                return Err("a key of documents behind one of their elements".into());
+            }
+            own.wrappers.clear();
+        }
+        is_within |= is_element;
+        Ok(own)
+    });
+    keys.collect()
+}
+
+/// Lists the aggregations around an aggregate.
+fn metric_wrappers(
+    select: &FlatSelect,
+    groups: &Groups,
+    metric: &Expr,
+) -> RenderResult<Vec<(String, Value)>> {
+    let own = SearchMetric::of(metric);
+    let Some(elements) = &select.elements else {
+        return Ok(own.map(|metric| metric.aggregation().wrappers().to_vec()).unwrap_or_default());
+    };
+    let Expr::AggregateFunction(function) = unwrapped(metric) else { return Err("this aggregate".into()) };
+    if own.is_some() {
+        return Err("this aggregate of elements".into());
+    }
+    let field = match function.params.args.as_slice() {
+        _ if counts_rows(function) => elements.path.as_str(),
+        [argument] => {
+            element_path(select, argument).ok_or("an aggregate of documents over their elements")?
+        }
+        _ => return Err("this aggregate of elements".into()),
+    };
+    let is_within = groups.keys.iter().any(|key| element_path(select, key).is_some());
+    Ok(if is_within { Vec::new() } else { elements.wrappers(field) })
+}
+
 /// Writes the aggregation of a key.
-fn key_body(scan: &ScanSource, key: &Expr) -> RenderResult<KeyAggregation> {
+fn key_body(select: &FlatSelect, key: &Expr) -> RenderResult<KeyAggregation> {
+    let scan = &select.scan;
     let plain = |name: String, body: Value| KeyAggregation { name, body, wrappers: Vec::new() };
     let key = unwrapped(key);
+    if let Some(elements) = &select.elements {
+        if let Some(path) = element_path(select, key) {
+            let exact = ExactField::within(&scan.snapshot, path, Some(&elements.path))?.path;
+            let body = json!({"terms": {"field": exact}});
+            return Ok(KeyAggregation { wrappers: elements.wrappers(path), ..plain(exact, body) });
+        }
+        if !matches!(key, Expr::Column(_)) {
+            return Err("an expression in GROUP BY of elements".into());
+        }
+    }
     if let Expr::ScalarFunction(ScalarFunction { func, args }) = key {
         if let Some(own) = func.inner().downcast_ref::<SearchBuckets>() {
             let own = own.aggregation();
@@ -364,7 +436,7 @@ fn metric_field(body: &Value) -> RenderResult<&Value> {
 }
 
 /// Writes the aggregation of an aggregate.
-fn metric_body(scan: &ScanSource, metric: &Expr) -> RenderResult<Value> {
+fn metric_body(select: &FlatSelect, metric: &Expr) -> RenderResult<Value> {
     let Expr::AggregateFunction(function) = unwrapped(metric) else { return Err("this aggregate".into()) };
     if let Some(own) = SearchMetric::of(metric) {
         return Ok(own.aggregation().body());
@@ -376,13 +448,18 @@ fn metric_body(scan: &ScanSource, metric: &Expr) -> RenderResult<Value> {
     if params.filter.is_some() {
         return Err("FILTER of an aggregate".into());
     }
-    let field = match params.args.as_slice() {
-        [argument] => field_of(unwrapped(argument)).ok_or("an aggregate of an expression")?,
-        _ => return Err(format!("the function [{name}]").into()),
-    };
-    let ty = scan.columns.iter().find(|column| column.path() == field).map(|column| column.ty);
+    let scan = &select.scan;
+    let [argument] = params.args.as_slice() else { return Err(format!("the function [{name}]").into()) };
+    let own = field_of(unwrapped(argument)).ok_or("an aggregate of an expression")?;
+    let ty = scan.columns.iter().find(|column| column.path() == own).map(|column| column.ty);
     let is_number = ty.is_some_and(|ty| ty.is_number() || ty.is_temporal() || ty == SqlType::Boolean);
-    let field = ExactField::new(&scan.snapshot, field)?.path;
+    let nested = select.elements.as_ref().map(|elements| elements.path.as_str());
+    let field = match element_path(select, argument) {
+        // Each row has an element.
+        Some(path) if Some(path) == nested && name == "count" && !params.distinct => "_index".to_owned(),
+        Some(path) => ExactField::within(&scan.snapshot, path, nested)?.path,
+        None => ExactField::new(&scan.snapshot, own)?.path,
+    };
     Ok(match (name, params.distinct) {
         ("count", true) => json!({"cardinality": {"field": field, "precision_threshold": EXACT_DISTINCT}}),
         ("count", false) => json!({"value_count": {"field": field}}),

@@ -157,6 +157,7 @@ fn bad_formats_are_refused() {
         ("yyyy-QQQQQQ", "Too many pattern letters: Q"),
         ("foo", "Unknown pattern letter: f"),
         ("yyyy||", "Cannot have empty element"),
+        ("yyyy|| ", "No date pattern provided"),
         ("yyyy[-MM", "Some"),
         ("yyyy]", "without previous ["),
         ("yyyy'T", "incomplete string literal"),
