@@ -7,6 +7,7 @@ use datafusion::scalar::ScalarValue;
 
 use super::bind::Literal;
 use super::column::SqlColumn;
+use super::functions::LIKE;
 use super::push::{Clause, Comparable, has_exists_within};
 use super::table::{ScanSource, mark_name};
 use serde_json::json;
@@ -98,6 +99,14 @@ impl Translation<'_> {
                 });
                 let values: Vec<Literal> = values.collect::<Option<_>>()?;
                 self.comparable(&column.name)?.any_of(&values).map(|pushed| pushed.truth)
+            }
+            Expr::ScalarFunction(call) if call.func.name() == LIKE => {
+                let [Expr::Column(column), Expr::Literal(pattern, _)] = call.args.as_slice() else {
+                    return None;
+                };
+                let Literal::Str(pattern) = literal(pattern)? else { return None };
+                let own = self.comparable(&column.name).filter(|own| !own.is_of_terms())?;
+                own.like(&pattern).map(|pushed| pushed.truth)
             }
             Expr::IsNotNull(inner) => {
                 let Expr::Column(column) = inner.as_ref() else { return None };

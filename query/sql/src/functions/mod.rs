@@ -148,6 +148,9 @@ pub(crate) fn call(name: &str, args: &[Bound], now_ms: i64) -> Result<Bound> {
     Ok(Bound { shown: datetime.then_some("datetime"), ..bound })
 }
 
+/// Name of LIKE over single values in plans.
+pub(crate) const LIKE: &str = "like";
+
 /// Binds LIKE over single values.
 pub(crate) fn like(text: Expr, pattern: Expr) -> Expr {
     let context = Context { now: 0, ty: SqlType::Boolean };
@@ -155,7 +158,7 @@ pub(crate) fn like(text: Expr, pattern: Expr) -> Expr {
         [text, pattern] => text::like(text.text(), pattern.text()).map(Val::Bool),
         _ => Ok(Val::Null),
     };
-    row::call("like", eval, true, context, vec![text, pattern])
+    row::call(LIKE, eval, true, context, vec![text, pattern])
 }
 
 /// Tells that a subquery which stands for a value has at most one row, and fails where it has more.
