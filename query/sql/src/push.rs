@@ -136,6 +136,10 @@ enum Kind {
     DateNanos,
     Ip,
     Text,
+    /// The id of a document.
+    Id,
+    /// The name of its index, where no alias is taken for one.
+    IndexName,
 }
 
 /// A field of a source, the same in all of its indices.
@@ -180,6 +184,18 @@ impl Comparable {
         path: &str,
         nested: Option<&str>,
     ) -> Option<Self> {
+        if let (Some(kind), None) = (metadata_kind(snapshot, path), nested) {
+            return Some(Self {
+                source,
+                path: path.to_owned(),
+                whole: path.to_owned(),
+                kind,
+                ignore_above: None,
+                nested: None,
+                normalized: false,
+                limits: (i64::MIN, i64::MAX),
+            });
+        }
         let mut found: Option<Self> = None;
         for index in &snapshot.indices {
             let Some(field) = index.mapping.field(path) else {
@@ -229,6 +245,9 @@ impl Comparable {
     }
 
     fn pair(&self, clause: Clause) -> PushedPredicate {
+        if matches!(self.kind, Kind::Id | Kind::IndexName) {
+            return PushedPredicate::certain(self.source, clause);
+        }
         let Some(path) = &self.nested else {
             return PushedPredicate::of_field(self.source, &self.whole, clause);
         };
@@ -252,6 +271,8 @@ impl Comparable {
                     || self.ignore_above.is_none_or(|limit| text.encode_utf16().count() <= limit);
                 fits.then(|| json!(text))
             }
+            (Kind::Id, Literal::Str(text)) => Some(json!(text)),
+            (Kind::IndexName, Literal::Str(text)) => (!text.contains('*')).then(|| json!(text)),
             (Kind::Ip, Literal::Str(text)) => text.parse::<std::net::IpAddr>().ok().map(|_| json!(text)),
             (Kind::Whole, Literal::Int(number)) => {
                 (self.limits.0..=self.limits.1).contains(number).then(|| json!(number))
@@ -315,7 +336,8 @@ impl Comparable {
 
     /// Makes the pair of a comparison by order: `lt`, `lte`, `gt` or `gte`.
     fn ordered(&self, operator: &'static str, literal: &Literal) -> Option<PushedPredicate> {
-        if matches!(self.kind, Kind::Text | Kind::Boolean) || !self.is_whole() {
+        let has_order = !matches!(self.kind, Kind::Text | Kind::Boolean | Kind::Id | Kind::IndexName);
+        if !has_order || !self.is_whole() {
             return None;
         }
         if matches!(literal, Literal::Timestamp(..0)) && self.kind == Kind::DateNanos {
@@ -400,6 +422,19 @@ fn nanos_text(nanos: i128) -> String {
     let seconds = i64::try_from(nanos.div_euclid(1_000_000_000)).unwrap_or(0);
     let shown = time::shown_timestamp(seconds, 1).replace(' ', "T");
     format!("{shown}.{:09}Z", nanos.rem_euclid(1_000_000_000))
+}
+
+/// Returns how the index compares a path that every document has beside its fields.
+fn metadata_kind(snapshot: &TableSnapshot, path: &str) -> Option<Kind> {
+    match path {
+        "_id" => Some(Kind::Id),
+        // A clause takes aliases for the name, too.
+        "_index" => {
+            let has_alias = snapshot.indices.iter().any(|index| !index.meta.aliases.is_empty());
+            (!has_alias).then_some(Kind::IndexName)
+        }
+        _ => None,
+    }
 }
 
 fn kind(field: &Field) -> Option<Kind> {

@@ -388,7 +388,6 @@ impl Runner {
         plan: impl FnOnce(&mut Binder<'_>) -> Result<PlannedQuery> + Send,
     ) -> Result<ReadyStatement> {
         let work = &asked.work;
-        let stop = work.until_dropped();
         let snapshots = self.snapshots(&asked.session, expressions).await?;
         asked.read.add(snapshots.values());
         let filters = self.filters(asked, &snapshots).await?;
@@ -400,6 +399,8 @@ impl Runner {
         planned.plan = at_work(planned.plan, work)?;
         let handles = binder.handles;
         let snapshots = snapshots.into_values().collect();
+        // A statement that is refused may be prepared once more, in other words.
+        let stop = work.until_dropped();
         Ok(ReadyStatement { planned, handles, stop, work: work.clone(), snapshots })
     }
 

@@ -225,6 +225,9 @@ async fn a_statement_is_explained_as_the_search_that_it_is() {
             "sort": [{"age": {"order": "asc"}}],
         })
     );
+    let by_id = explained("SELECT age FROM people WHERE _id = 'x' AND _index IN ('people', 'p')").await;
+    let ids = json!([{"term": {"_id": {"value": "x"}}}, {"terms": {"_index": ["people", "p"]}}]);
+    assert_eq!(by_id["query"], json!({"bool": {"filter": [{"bool": {"must": ids}}]}}));
     assert_eq!(explained("SELECT * FROM people").await, json!({"from": 0, "size": 200}));
     assert_eq!(
         explained("SELECT city FROM people GROUP BY city").await["aggregations"],
@@ -274,6 +277,11 @@ async fn a_statement_is_explained_as_the_search_that_it_is() {
         assert!(plans["description"].as_str().unwrap().contains(reason), "{query}: {plans}");
         assert!(plans["Logical Plan"].is_array(), "{plans}");
     }
+    let unknown = explained("SELECT gone FROM people").await;
+    assert_eq!(
+        unknown["error"]["details"],
+        "can't resolve Symbol(namespace=FIELD_NAME, name=gone) in type env"
+    );
     let paged = json!({"query": "SELECT city FROM people GROUP BY city", "fetch_size": 1});
     let paged = self::explained(&store, paged).await;
     assert_eq!(paged["aggregations"]["city"]["terms"]["size"], 10_000);
