@@ -48,6 +48,8 @@ struct Plan {
     http_logs_docs: u64,
     /// Documents of the big5 shape; 0 leaves it out.
     big5_docs: u64,
+    /// Documents of the shape of ClickBench; 0 leaves it out.
+    clickbench_docs: u64,
     /// Ids of the update workload, and as many overwrites; 0 leaves it out.
     update_docs: u64,
     /// Documents in the log of the recovery; 0 leaves it out.
@@ -200,9 +202,11 @@ impl Plan {
             versions.push((peer.name.clone(), peer.version().await?));
         }
         let mut shapes = Vec::new();
-        for (shape, docs) in
-            [(DocumentKind::HttpLogs, self.http_logs_docs), (DocumentKind::Big5, self.big5_docs)]
-        {
+        for (shape, docs) in [
+            (DocumentKind::HttpLogs, self.http_logs_docs),
+            (DocumentKind::Big5, self.big5_docs),
+            (DocumentKind::ClickBench, self.clickbench_docs),
+        ] {
             if docs > 0 {
                 shapes.push(self.shape(shape, docs, &mut versions).await?);
             }

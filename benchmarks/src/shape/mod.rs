@@ -5,6 +5,7 @@
 
 mod analyses;
 mod big5;
+mod clickbench;
 mod fields;
 mod http_logs;
 mod statements;
@@ -23,6 +24,9 @@ pub(crate) enum DocumentKind {
     HttpLogs,
     /// Cloud logs: 25 fields, about 800 bytes.
     Big5,
+    /// Hits of a web analytics service: 32 fields, about 800 bytes.
+    #[value(name = "clickbench")]
+    ClickBench,
     /// 20 of 1,000 mapped fields.
     Sparse,
     /// The same 20 fields in every document.
@@ -41,6 +45,7 @@ impl DocumentKind {
         match self {
             Self::HttpLogs => "http-logs",
             Self::Big5 => "big5",
+            Self::ClickBench => "clickbench",
             Self::Sparse => "sparse",
             Self::Dense => "dense",
         }
@@ -51,6 +56,7 @@ impl DocumentKind {
         match self {
             Self::HttpLogs => Box::new(http_logs::HttpLogs::new(seed, total)),
             Self::Big5 => Box::new(big5::Big5::new(seed, total)),
+            Self::ClickBench => Box::new(clickbench::ClickBench::new(seed, total)),
             Self::Sparse => Box::new(fields::Fields::new(seed, fields::WIDE)),
             Self::Dense => Box::new(fields::Fields::new(seed, fields::NARROW)),
         }
@@ -61,6 +67,7 @@ impl DocumentKind {
         match self {
             Self::HttpLogs => http_logs::index_body(),
             Self::Big5 => big5::index_body(),
+            Self::ClickBench => clickbench::index_body(),
             Self::Sparse => fields::index_body(fields::WIDE),
             Self::Dense => fields::index_body(fields::NARROW),
         }
@@ -71,6 +78,7 @@ impl DocumentKind {
         match self {
             Self::HttpLogs => http_logs::operations(index, total),
             Self::Big5 => big5::operations(index, total),
+            Self::ClickBench => clickbench::operations(index),
             Self::Sparse | Self::Dense => fields::operations(index),
         }
     }
@@ -79,7 +87,7 @@ impl DocumentKind {
     pub(crate) fn operations_of_the_beginning(self, index: &str) -> Vec<Operation> {
         match self {
             Self::HttpLogs => http_logs::of_an_hour(index),
-            Self::Big5 | Self::Sparse | Self::Dense => Vec::new(),
+            Self::Big5 | Self::ClickBench | Self::Sparse | Self::Dense => Vec::new(),
         }
     }
 
@@ -88,7 +96,7 @@ impl DocumentKind {
         match self {
             Self::HttpLogs => analyses::http_logs(index),
             Self::Big5 => analyses::big5(index),
-            Self::Sparse | Self::Dense => Vec::new(),
+            Self::ClickBench | Self::Sparse | Self::Dense => Vec::new(),
         }
     }
 
@@ -97,6 +105,7 @@ impl DocumentKind {
         match self {
             Self::HttpLogs => statements::http_logs(),
             Self::Big5 => statements::big5(),
+            Self::ClickBench => statements::clickbench(),
             Self::Sparse | Self::Dense => Vec::new(),
         }
     }

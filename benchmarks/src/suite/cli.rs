@@ -36,6 +36,9 @@ pub(crate) struct ReportArgs {
     /// Documents of the big5 shape instead; 0 leaves it out
     #[arg(long)]
     big5_docs: Option<u64>,
+    /// Documents of the shape of ClickBench, for its statements in SQL; 0 leaves it out
+    #[arg(long, default_value_t = 0)]
+    clickbench_docs: u64,
     /// Ids, and as many overwrites, of the update workload instead; 0 leaves it out
     #[arg(long)]
     update_docs: Option<u64>,
@@ -65,6 +68,7 @@ impl ReportArgs {
             directory: self.directory,
             http_logs_docs: self.http_logs_docs.unwrap_or(self.docs),
             big5_docs: self.big5_docs.unwrap_or(self.docs / 5),
+            clickbench_docs: self.clickbench_docs,
             update_docs: self.update_docs.unwrap_or(self.docs),
             recovery_docs: self.recovery_docs.unwrap_or(self.docs / 20 * 7),
             mapping_docs: self.mapping_docs.unwrap_or(self.docs / 10),

@@ -47,6 +47,16 @@ pub(super) fn big5() -> Vec<Statement> {
     read(include_str!("big5.sql"))
 }
 
+/// The statements of ClickBench, with an order that is total.
+pub(super) fn clickbench() -> Vec<Statement> {
+    let sums = (0..90).map(|add| match add {
+        0 => "sum(\"ResolutionWidth\")".to_owned(),
+        add => format!("sum(\"ResolutionWidth\" + {add})"),
+    });
+    let sums = sums.collect::<Vec<_>>().join(", ");
+    read(&include_str!("clickbench.sql").replace("{sums}", &sums))
+}
+
 /// Reads statements that each stand under a comment with their name.
 fn read(text: &str) -> Vec<Statement> {
     let statements = text.split("-- ").skip(1).filter_map(|part| part.split_once('\n'));
@@ -61,6 +71,13 @@ fn read(text: &str) -> Vec<Statement> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn clickbench_has_its_statements() {
+        let all = clickbench();
+        assert_eq!(all.len(), 43);
+        assert!(all.iter().all(|one| one.sql.starts_with("SELECT ") && !one.sql.contains('{')), "{all:?}");
+    }
 
     #[test]
     fn there_are_twenty_and_the_count_by_status() {
