@@ -76,16 +76,22 @@ impl Hdbscan {
         let near = self.points.nearest(point, count, skip, &mut squares);
         let core = near.last().map_or(0.0, |last| last.distance);
         let mut best = (f64::INFINITY, f64::INFINITY, 0);
+        let mut nearest_member: Option<usize> = None;
         for (row, square) in squares.iter().enumerate() {
             let distance = square.sqrt();
             let reach = distance.max(core).max(self.core_distances[row]);
             if Some(row) != skip && (reach, distance) < (best.0, best.1) {
                 best = (reach, distance, row);
             }
+            if self.labels[row].is_some() && nearest_member.is_none_or(|nearest| *square < squares[nearest]) {
+                nearest_member = Some(row);
+            }
         }
         let (reach, _, row) = best;
+        // Noise often lies near other noise: its oddness is its difference from the nearest cluster.
+        let member = nearest_member.unwrap_or(row);
         for (dimension, contribution) in contributions.iter_mut().enumerate() {
-            let difference = point[dimension] - self.points.column(dimension)[row];
+            let difference = point[dimension] - self.points.column(dimension)[member];
             *contribution = difference * difference;
         }
         let lambda = lambda(reach);

@@ -1,6 +1,8 @@
 //! k-means (Lloyd 1982) from the best of ten greedy k-means++ starts (Arthur and Vassilvitskii 2007).
 //!
-//! The score of a row is its distance to the nearest centre by the root mean square of such distances within that cluster.
+//! Scores follow CBLOF (He, Xu, Deng 2003): clusters are large, from the largest down, until they have nine tenths of the rows. The
+//! score of a row is its distance to its centre, by the root mean square of such distances within the cluster. A row of a small cluster
+//! is measured against the nearest centre of a large one.
 
 use millrace_forecast::Random;
 
@@ -15,6 +17,8 @@ const STARTS: u64 = 10;
 const MAX_ITERATIONS: usize = 300;
 /// Share of the mean variance below which a move of the centres ends the iteration.
 const TOLERANCE: f64 = 1e-4;
+/// Share of the rows that large clusters have together.
+const LARGE_SHARE: f64 = 0.9;
 
 /// Centres of clusters.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,6 +27,7 @@ pub(crate) struct KMeans {
     centers: Points,
     /// Root mean square distance of each cluster's rows to its centre.
     radii: Vec<f64>,
+    is_large: Vec<bool>,
 }
 
 /// Rows with the squared distance to their centre.
@@ -61,7 +66,8 @@ impl KMeans {
         let radii = totals.iter().zip(&counts).map(radius).collect();
         let column = |dimension: usize| centers.iter().map(|center| center[dimension]).collect();
         let centers = Points::new((0..points.dimensions()).map(column).collect());
-        (Self { centers, radii }, assignment.clusters)
+        let is_large = find_large(&counts);
+        (Self { centers, radii, is_large }, assignment.clusters)
     }
 
     /// Scores a point, and returns its cluster. Contributions are the squared differences from the centre.
@@ -74,11 +80,17 @@ impl KMeans {
                 nearest = cluster;
             }
         }
+        let mut measured = nearest;
+        if !self.is_large[nearest] {
+            let large = (0..squares.len()).filter(|cluster| self.is_large[*cluster]);
+            measured =
+                large.min_by(|one, other| squares[*one].total_cmp(&squares[*other])).unwrap_or(nearest);
+        }
         for (dimension, contribution) in contributions.iter_mut().enumerate() {
-            let difference = point[dimension] - self.centers.column(dimension)[nearest];
+            let difference = point[dimension] - self.centers.column(dimension)[measured];
             *contribution = difference * difference;
         }
-        (squares[nearest].sqrt() / self.radii[nearest], nearest as u32)
+        (squares[measured].sqrt() / self.radii[measured], nearest as u32)
     }
 
     pub(crate) fn clusters(&self) -> usize {
@@ -88,6 +100,7 @@ impl KMeans {
     pub(crate) fn encode(&self, out: &mut ArtefactWriter) {
         self.centers.encode(out);
         out.f64s(&self.radii);
+        self.is_large.iter().for_each(|is_large| out.u8((*is_large).into()));
     }
 
     pub(crate) fn decode(from: &mut ArtefactReader<'_>, dimensions: usize) -> Result<Self> {
@@ -96,8 +109,26 @@ impl KMeans {
         if radii.iter().any(|radius| *radius <= 0.0) {
             return Err(corrupt("the radius of a cluster is not positive"));
         }
-        Ok(Self { centers, radii })
+        let is_large = (0..radii.len()).map(|_| Ok(from.u8()? == 1)).collect::<Result<_>>()?;
+        Ok(Self { centers, radii, is_large })
     }
+}
+
+/// Marks clusters as large, from the largest down, until these have [`LARGE_SHARE`] of the rows.
+fn find_large(counts: &[u32]) -> Vec<bool> {
+    let total: u32 = counts.iter().sum();
+    let mut order: Vec<usize> = (0..counts.len()).collect();
+    order.sort_by_key(|cluster| std::cmp::Reverse(counts[*cluster]));
+    let mut is_large = vec![false; counts.len()];
+    let mut rows = 0;
+    for cluster in order {
+        if f64::from(rows) >= LARGE_SHARE * f64::from(total) {
+            break;
+        }
+        is_large[cluster] = true;
+        rows += counts[cluster];
+    }
+    is_large
 }
 
 /// Draws centres: each is the best of 2 + ln(k) candidates, drawn by their squared distance to the centres before.

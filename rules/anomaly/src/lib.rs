@@ -5,6 +5,7 @@
 //! Everything is a function of its arguments and a seed, bit for bit on every platform.
 //!
 //! - Rows: [`FeatureTable`], [`RowDetector`], [`RowModel`] (`isolation_forest`, `local_outlier_factor`, `kmeans`, `dbscan`, `hdbscan`)
+//! - Lines: [`TextDetector`], [`TextTrainer`], [`TextModel`] (`mask`, `drain`, `template_rates`, `tf_idf`)
 //!
 //! `docs/ai.md` has the definitions, so that others can compute the same.
 
@@ -12,12 +13,14 @@ mod artefact;
 mod condensed_tree;
 mod cutoff;
 mod dbscan;
+mod drain;
 mod error;
 mod features;
 mod hdbscan;
 mod isolation_forest;
 mod kmeans;
 mod local_outlier_factor;
+mod mask;
 mod points;
 mod profile;
 mod projection;
@@ -27,8 +30,12 @@ mod row_model;
 #[cfg(test)]
 mod row_tests;
 mod table;
+mod template_rates;
+mod text_model;
+mod tf_idf;
 
 pub use cutoff::{DEFAULT_CONTAMINATION, ScoreCutoff};
+pub use drain::MAX_TEMPLATES;
 pub use error::{Error, Result};
 pub use features::Scaling;
 pub use millrace_forecast::{Series, seed};
@@ -37,6 +44,9 @@ pub use projection::{MAX_PROJECTED_ROWS, PlanarProjection, ProjectedRow};
 pub use row_detector::RowDetector;
 pub use row_model::{RowModel, RowScore};
 pub use table::FeatureTable;
+pub use text_model::{
+    MAX_LINE_BYTES, TemplateProfile, TemplateRate, TextDetector, TextModel, TextScore, TextTrainer,
+};
 
 /// Features of a table, at most.
 pub const MAX_FEATURES: usize = 64;

@@ -33,12 +33,6 @@ impl ReferenceScores {
         (below as f64 + equal as f64 / 2.0) / self.0.len() as f64
     }
 
-    /// Returns the score at a share of the order, 0 to 1.
-    pub(crate) fn quantile(&self, share: f64) -> f64 {
-        let Some(last) = self.0.len().checked_sub(1) else { return 0.0 };
-        self.0[(share * last as f64) as usize]
-    }
-
     pub(crate) fn encode(&self, out: &mut ArtefactWriter) {
         out.f64s(&self.0);
     }

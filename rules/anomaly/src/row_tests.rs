@@ -26,7 +26,7 @@ fn planted(rows: usize, seed: u64) -> (FeatureTable, Vec<bool>) {
 
 fn detector(name: &str) -> RowDetector {
     match RowDetector::default_of(name).unwrap() {
-        RowDetector::KMeans { .. } => RowDetector::KMeans { clusters: 2 },
+        RowDetector::KMeans { .. } => RowDetector::KMeans { clusters: 3 },
         RowDetector::Hdbscan { .. } => RowDetector::Hdbscan { min_samples: 20 },
         RowDetector::Dbscan { .. } => RowDetector::Dbscan { eps: None, min_samples: 20 },
         RowDetector::LocalOutlierFactor { .. } => RowDetector::LocalOutlierFactor { neighbors: 40 },
@@ -69,6 +69,7 @@ fn clusters_are_the_blobs() {
             normal.iter().filter(|row| *row % 2 == from % 2).filter(|row| cluster(**row) == own).count()
         };
         assert!(agree(0) + agree(1) >= 950, "{name}: {} {}", agree(0), agree(1));
+        assert_ne!(cluster(0), cluster(1), "{name}");
         let rows: usize = model.profiles().iter().map(|profile| profile.rows).sum();
         assert_eq!(rows, 1000, "{name}");
         assert_eq!(model.projection().points.len(), 1000, "{name}");
