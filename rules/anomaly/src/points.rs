@@ -99,6 +99,7 @@ impl Points {
     }
 
     /// Returns the distance between two points of the set.
+    #[cfg(test)]
     pub(crate) fn distance(&self, one: usize, other: usize) -> f64 {
         let square = |column: &Vec<f64>| (column[one] - column[other]) * (column[one] - column[other]);
         self.columns.iter().map(square).sum::<f64>().sqrt()
