@@ -7,7 +7,7 @@
 use std::collections::VecDeque;
 
 use crate::error::{Error, Result};
-use crate::random::{Random, mixed};
+use crate::random::{Random, mix};
 use crate::regression::{LEAST, before, most_lags};
 use crate::sum::sum;
 
@@ -56,7 +56,7 @@ impl Forest {
         }
         let lags = most_lags(count);
         let rows = Rows::new(samples, lags);
-        let tree = |number: usize| rows.tree(Random::new(mixed(seed ^ mixed(number as u64))));
+        let tree = |number: usize| rows.tree(Random::new(mix(seed ^ mix(number as u64))));
         let latest = samples.iter().rev().take(lags).copied().collect();
         Ok(Self { trees: (0..TREES).map(tree).collect(), latest })
     }
@@ -285,7 +285,7 @@ mod tests {
         assert_eq!(bits(1), bits(1));
         assert_ne!(bits(1), bits(2));
         // What another process, another build and another day have to find, too.
-        let sum = bits(random::seed("model")).into_iter().fold(0, |sum, bits| mixed(sum ^ bits));
+        let sum = bits(random::seed("model")).into_iter().fold(0, |sum, bits| mix(sum ^ bits));
         assert_eq!(
             sum, 7_127_809_345_369_553_983,
             "the forecasts of a seed must never change: stored models and documents go by them"

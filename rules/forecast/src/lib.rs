@@ -29,7 +29,7 @@ mod sum;
 pub use error::{Error, Result};
 pub use line::Line;
 pub use model::{Algorithm, TrainedModel, train};
-pub use random::seed;
+pub use random::{Random, mix, seed};
 pub use score::Score;
 pub use series::Series;
 

@@ -181,7 +181,7 @@ pub fn train(algorithm: Algorithm, series: &Series, predictions: usize, seed: u6
 /// Stands for all that a model is trained with.
 fn fingerprint(algorithm: Algorithm, series: &Series, predictions: usize, seed: u64) -> u64 {
     let name = crate::random::seed(algorithm.name());
-    crate::random::mixed(
+    crate::random::mix(
         series.fingerprint() ^ name.rotate_left(17) ^ seed.rotate_left(31) ^ predictions as u64,
     )
 }

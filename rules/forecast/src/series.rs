@@ -51,8 +51,8 @@ impl Series {
     /// Returns a number that stands for the samples: other samples have another one, but for chance.
     pub fn fingerprint(&self) -> u64 {
         let bits = |sample: &Option<f64>| sample.map_or(u64::MAX, f64::to_bits);
-        self.samples.iter().map(bits).fold(crate::random::mixed(self.samples.len() as u64), |hash, bits| {
-            crate::random::mixed(hash.rotate_left(5) ^ bits)
+        self.samples.iter().map(bits).fold(crate::random::mix(self.samples.len() as u64), |hash, bits| {
+            crate::random::mix(hash.rotate_left(5) ^ bits)
         })
     }
 
