@@ -133,6 +133,14 @@ pub(crate) enum RuleDocument {
 }
 
 impl RuleDocument {
+    /// Returns its id.
+    pub(crate) fn id(&self) -> &str {
+        match self {
+            Self::Forecast(kept) => &kept.id,
+            Self::Detector(kept) => &kept.id,
+        }
+    }
+
     /// Returns its name, which no other rule has.
     pub(crate) fn name(&self) -> &str {
         match self {
@@ -216,10 +224,7 @@ impl SystemDocument for RuleDocument {
 
 impl MirroredDocument for RuleDocument {
     fn id(&self) -> &str {
-        match self {
-            Self::Forecast(kept) => &kept.id,
-            Self::Detector(kept) => &kept.id,
-        }
+        Self::id(self)
     }
 
     fn version(&self) -> Option<DocumentVersion> {

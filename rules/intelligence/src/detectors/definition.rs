@@ -290,7 +290,6 @@ impl DetectorDefinition {
     /// Returns the buckets of its field.
     pub(crate) fn series_query(&self) -> SeriesQuery {
         SeriesQuery {
-            name: self.index.clone(),
             expression: self.expression(),
             time_field: self.time_field.clone(),
             query: self.query.clone(),

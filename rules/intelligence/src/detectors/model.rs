@@ -129,7 +129,9 @@ fn row_detector(definition: &DetectorDefinition) -> Result<RowDetector> {
         DetectorAlgorithm::KMeans => RowDetector::KMeans { clusters: definition.clusters },
         DetectorAlgorithm::Dbscan => RowDetector::Dbscan { eps: None, min_samples: definition.min_samples },
         DetectorAlgorithm::Hdbscan => RowDetector::Hdbscan { min_samples: definition.min_samples },
-        DetectorAlgorithm::IsolationForest => RowDetector::isolation_forest(),
+        DetectorAlgorithm::IsolationForest => {
+            RowDetector::default_of(definition.algorithm.name()).ok_or_else(|| unknown(definition))?
+        }
         _ => return Err(unknown(definition)),
     })
 }

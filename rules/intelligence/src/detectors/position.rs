@@ -137,7 +137,7 @@ async fn write(
         results::make_index(engine, index).await?;
     }
     let op = |document: &ScoredDocument| {
-        WriteOp::new(&document.index, Some(document.id.clone()), Action::Index(document.source.clone()))
+        WriteOp::new(document.index.as_str(), Some(document.id.clone()), Action::Index(document.source.clone()))
     };
     let write = SourceWrite { ops: Vec::new(), own: documents.iter().map(op).collect(), moves };
     let refused: Arc<Mutex<Option<String>>> = Arc::default();
