@@ -5,12 +5,14 @@
 //! Everything is a function of its arguments and a seed, bit for bit on every platform.
 //!
 //! - Rows: [`FeatureTable`], [`RowDetector`], [`RowModel`] (`isolation_forest`, `local_outlier_factor`, `kmeans`, `dbscan`, `hdbscan`)
+//! - Series of buckets: [`SeriesDetector`], [`SeriesModel`] (`seasonal_filter`, `shingle_forest`, `cut_forest`)
 //! - Lines: [`TextDetector`], [`TextTrainer`], [`TextModel`] (`mask`, `drain`, `template_rates`, `tf_idf`)
 //!
 //! `docs/ai.md` has the definitions, so that others can compute the same.
 
 mod artefact;
 mod condensed_tree;
+mod cut_forest;
 mod cutoff;
 mod dbscan;
 mod drain;
@@ -29,6 +31,9 @@ mod row_detector;
 mod row_model;
 #[cfg(test)]
 mod row_tests;
+mod seasonal_filter;
+mod series_model;
+mod shingle_forest;
 mod table;
 mod template_rates;
 mod text_model;
@@ -43,6 +48,7 @@ pub use profile::{ClusterProfile, FeatureProfile};
 pub use projection::{MAX_PROJECTED_ROWS, PlanarProjection, ProjectedRow};
 pub use row_detector::RowDetector;
 pub use row_model::{RowModel, RowScore};
+pub use series_model::{MAX_HISTORY, SeriesDetector, SeriesModel, SeriesScore};
 pub use table::FeatureTable;
 pub use text_model::{
     MAX_LINE_BYTES, TemplateProfile, TemplateRate, TextDetector, TextModel, TextScore, TextTrainer,

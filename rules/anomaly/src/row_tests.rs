@@ -27,7 +27,7 @@ fn planted(rows: usize, seed: u64) -> (FeatureTable, Vec<bool>) {
 fn detector(name: &str) -> RowDetector {
     match RowDetector::default_of(name).unwrap() {
         RowDetector::KMeans { .. } => RowDetector::KMeans { clusters: 3 },
-        RowDetector::Hdbscan { .. } => RowDetector::Hdbscan { min_samples: 20 },
+        RowDetector::Hdbscan { .. } => RowDetector::Hdbscan { min_samples: 30 },
         RowDetector::Dbscan { .. } => RowDetector::Dbscan { eps: None, min_samples: 20 },
         RowDetector::LocalOutlierFactor { .. } => RowDetector::LocalOutlierFactor { neighbors: 40 },
         other => other,

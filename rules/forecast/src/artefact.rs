@@ -149,25 +149,25 @@ fn code(algorithm: Algorithm) -> u8 {
     }
 }
 
-fn corrupt(what: &str) -> Error {
+pub(crate) fn corrupt(what: &str) -> Error {
     Error::Corrupt(what.to_owned())
 }
 
-fn push_number(out: &mut Vec<u8>, number: f64) {
+pub(crate) fn push_number(out: &mut Vec<u8>, number: f64) {
     out.extend_from_slice(&number.to_bits().to_le_bytes());
 }
 
-fn push_count(out: &mut Vec<u8>, count: usize) {
+pub(crate) fn push_count(out: &mut Vec<u8>, count: usize) {
     out.extend_from_slice(&(count as u32).to_le_bytes());
 }
 
-fn push_numbers(out: &mut Vec<u8>, numbers: &[f64]) {
+pub(crate) fn push_numbers(out: &mut Vec<u8>, numbers: &[f64]) {
     push_count(out, numbers.len());
     numbers.iter().for_each(|number| push_number(out, *number));
 }
 
 /// A lag of `u16::MAX` is a leaf.
-fn push_node(out: &mut Vec<u8>, node: &Node) {
+pub(crate) fn push_node(out: &mut Vec<u8>, node: &Node) {
     let (lag, number, right) = match node {
         Node::Leaf(answer) => (u16::MAX, *answer, 0),
         Node::Split { lag, at_most, right } => (*lag, *at_most, *right),
@@ -178,38 +178,38 @@ fn push_node(out: &mut Vec<u8>, node: &Node) {
 }
 
 /// Reader of an artefact: the rest of its bytes.
-struct ArtefactReader<'a>(&'a [u8]);
+pub(crate) struct ArtefactReader<'a>(pub(crate) &'a [u8]);
 
 impl<'a> ArtefactReader<'a> {
-    fn bytes(&mut self, count: usize) -> Result<&'a [u8]> {
+    pub(crate) fn bytes(&mut self, count: usize) -> Result<&'a [u8]> {
         let (taken, rest) = self.0.split_at_checked(count).ok_or_else(|| corrupt("it ends too soon"))?;
         self.0 = rest;
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
+    pub(crate) fn array<const N: usize>(&mut self) -> Result<[u8; N]> {
         let (taken, rest) = self.0.split_first_chunk::<N>().ok_or_else(|| corrupt("it ends too soon"))?;
         self.0 = rest;
         Ok(*taken)
     }
 
-    fn number(&mut self) -> Result<f64> {
+    pub(crate) fn number(&mut self) -> Result<f64> {
         Ok(f64::from_bits(u64::from_le_bytes(self.array()?)))
     }
 
-    fn count(&mut self, limit: usize) -> Result<usize> {
+    pub(crate) fn count(&mut self, limit: usize) -> Result<usize> {
         let count = u32::from_le_bytes(self.array()?) as usize;
         if count > limit { Err(corrupt("it has more than there may be")) } else { Ok(count) }
     }
 
-    fn numbers(&mut self, limit: usize) -> Result<Vec<f64>> {
+    pub(crate) fn numbers(&mut self, limit: usize) -> Result<Vec<f64>> {
         let count = self.count(limit)?;
         let bytes = self.bytes(count * 8)?.chunks_exact(8);
         Ok(bytes.map(|bytes| f64::from_le_bytes(bytes.try_into().unwrap_or_default())).collect())
     }
 
     /// A tree, each of whose nodes leads on to later ones that there are.
-    fn tree(&mut self, lags: usize) -> Result<Vec<Node>> {
+    pub(crate) fn tree(&mut self, lags: usize) -> Result<Vec<Node>> {
         let count = self.count(MAX_NODES)?;
         let mut nodes = Vec::with_capacity(count);
         for place in 0..count {

@@ -34,6 +34,23 @@ pub enum Error {
         /// Kind of the number.
         what: &'static str,
     },
+    /// The window is shorter than two seasons.
+    #[error("a seasonality of {season} buckets needs a window of {}, and it has {there}: widen it, or shorten the seasonality", season * 2 + 1)]
+    SeasonTooLong {
+        /// Buckets of a season.
+        season: usize,
+        /// Buckets of the window.
+        there: usize,
+    },
+    /// A seasonality is no season.
+    #[error("a seasonality is 2 or more buckets, not {season}")]
+    SeasonTooShort {
+        /// Buckets of a season.
+        season: usize,
+    },
+    /// All samples are gaps.
+    #[error("the window has no sample: choose a field that documents have, or widen the window")]
+    AllMissing,
     /// Stored bytes are no model, or one of another version.
     #[error("the stored model cannot be read: {0}")]
     Corrupt(String),

@@ -9,6 +9,8 @@
 //! - [`average`], [`line`], [`regression`], [`forest`]: the models; [`least_squares`] below the two in the middle
 //! - [`model`]: one of them, trained, and rolled forward
 //! - [`score`]: how well a model would have told the end of its window
+//! - [`Forecaster`], [`ForecastModel`]: forecasts with intervals, of exponential smoothing (`ets`), of that behind a decomposition (`stl`), and
+//!   of the forest; [`find_seasonality`]
 //! - [`artefact`]: bytes with version and checksum
 //!
 //! `docs/ai.md` has the definitions, so that others can compute the same; `tests/clients/forecast.py` does.
@@ -16,6 +18,9 @@
 pub mod artefact;
 mod average;
 mod error;
+mod ets;
+mod forecaster;
+mod forecaster_artefact;
 mod forest;
 mod least_squares;
 mod line;
@@ -23,15 +28,21 @@ mod model;
 mod random;
 mod regression;
 mod score;
+mod seasonality;
 mod series;
+mod simplex;
+mod stl;
 mod sum;
 
 pub use error::{Error, Result};
+pub use forecaster::{ForecastInterval, ForecastModel, Forecaster};
 pub use line::Line;
 pub use model::{Algorithm, TrainedModel, train};
 pub use random::{Random, mix, seed};
 pub use score::Score;
+pub use seasonality::find_seasonality;
 pub use series::Series;
+pub use stl::{Decomposition, decompose};
 
 /// Buckets of a window, at most.
 pub const MAX_SAMPLES: usize = 100_000;

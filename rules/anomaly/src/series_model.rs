@@ -1,0 +1,645 @@
+//! [`SeriesDetector`] and [`SeriesModel`]: odd buckets of a series, scored as they come.
+//!
+//! The seasonal decomposition expects a value by level and season (`seasonal_filter`). Its raw score is the error in running
+//! deviations. The random cut forest (`shingle_forest`) scores the shingle that the bucket ends.
+//!
+//! A model has the latest [`MAX_HISTORY`] buckets. A late value of one of these is scored by the state before that bucket, and those
+//! behind it are scored anew. The forest does not forget a shingle that a late value changes.
+
+use std::collections::VecDeque;
+
+use millrace_forecast::{Series, find_seasonality};
+
+use crate::artefact::{ArtefactKind, ArtefactReader, ArtefactWriter, corrupt};
+use crate::cut_forest::{MAX_CUT_TREES, MAX_SHINGLE};
+use crate::error::{Error, Result};
+use crate::rank::ReferenceScores;
+use crate::seasonal_filter::{FilterUndo, MAX_PERIODS, Residual, SeasonalFilter};
+use crate::shingle_forest::ShingleForest;
+
+/// Buckets that a late value can revise.
+pub const MAX_HISTORY: usize = 1_024;
+/// Scores of the training window that a model tells.
+const MAX_TRAINING_SCORES: usize = 4_096;
+/// Latest buckets that a forest is trained on.
+const MAX_FOREST_BUCKETS: usize = 20_000;
+/// Share of errors within the bounds of an expectation.
+const WITHIN_BOUNDS: f64 = 0.95;
+
+/// Detector of odd buckets, with its parameters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SeriesDetector {
+    /// Robust score of the error of level and season.
+    SeasonalDecomposition,
+    /// Robust random cut forest on shingles.
+    RandomCutForest {
+        /// Number of trees.
+        trees: usize,
+        /// Buckets of a shingle; 0 lets the season choose.
+        shingle: usize,
+    },
+}
+
+/// Score of a bucket.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct SeriesScore {
+    /// Score of the algorithm: a larger one is odder. It is 0 of a gap.
+    pub raw: f64,
+    /// Share of training buckets with a lower score, 0 to 1. It is 0 of a gap.
+    pub rank: f64,
+    /// Expected value.
+    pub expected: f64,
+    /// Lower bound of 95 % of values.
+    pub lower: f64,
+    /// Upper bound of 95 % of values.
+    pub upper: f64,
+}
+
+/// State of an algorithm.
+#[derive(Clone, Debug, PartialEq)]
+enum SeriesAlgorithm {
+    Filter(SeasonalFilter),
+    Forest(ShingleForest),
+}
+
+/// Bucket that can be revised.
+#[derive(Clone, Debug, PartialEq)]
+struct HistoryBucket {
+    value: Option<f64>,
+    /// State before the bucket.
+    undo: Option<FilterUndo>,
+}
+
+/// Trained model of a series, with its state.
+#[derive(Clone, Debug, PartialEq)]
+pub struct SeriesModel {
+    detector: SeriesDetector,
+    seasons: Vec<usize>,
+    latest: i64,
+    history: VecDeque<HistoryBucket>,
+    algorithm: SeriesAlgorithm,
+    reference: ReferenceScores,
+    /// Half of the width between the bounds, in deviations.
+    bound: f64,
+    training_scores: Vec<(i64, SeriesScore)>,
+}
+
+impl SeriesDetector {
+    /// Returns the name.
+    pub fn name(&self) -> &'static str {
+        match self {
+            Self::SeasonalDecomposition => "seasonal_decomposition",
+            Self::RandomCutForest { .. } => "random_cut_forest",
+        }
+    }
+
+    /// Returns the detector of a name with its default parameters.
+    pub fn default_of(name: &str) -> Option<Self> {
+        let all = [Self::SeasonalDecomposition, Self::RandomCutForest { trees: 50, shingle: 0 }];
+        all.into_iter().find(|detector| detector.name() == name)
+    }
+
+    /// Returns the number of buckets that training needs.
+    pub fn min_buckets(&self) -> usize {
+        match self {
+            Self::SeasonalDecomposition => 16,
+            Self::RandomCutForest { shingle, .. } => 32.max(2 * shingle),
+        }
+    }
+
+    /// Trains a model on a window. `first` is the number of the bucket of the first sample. Without a seasonality, one is found from the
+    /// autocorrelation.
+    ///
+    /// # Errors
+    /// [`Error::AllMissing`], [`Error::TooFew`], [`Error::Constant`], [`Error::SeasonTooLong`], [`Error::InvalidParameter`].
+    pub fn train(
+        &self,
+        series: &Series,
+        first: i64,
+        seasonality: Option<usize>,
+        seed: u64,
+    ) -> Result<SeriesModel> {
+        self.check()?;
+        if series.is_empty() {
+            return Err(Error::AllMissing { feature: None });
+        }
+        let samples = series.filled();
+        let (needed, available) = (self.min_buckets(), samples.len());
+        if available < needed {
+            return Err(Error::TooFew { detector: self.name(), unit: "buckets", needed, available });
+        }
+        if samples.iter().all(|sample| *sample == samples[0]) {
+            return Err(Error::Constant);
+        }
+        match seasonality {
+            Some(season) if season < 2 => {
+                let (parameter, allowed) = ("seasonality", "2 or more buckets");
+                return Err(Error::InvalidParameter { parameter, allowed, value: season.to_string() });
+            }
+            Some(season) if 2 * season > available => {
+                return Err(Error::SeasonTooLong { season, buckets: available });
+            }
+            _ => {}
+        }
+        let season = seasonality.or_else(|| find_seasonality(series));
+        let seasons: Vec<usize> = season.into_iter().collect();
+        let (from, algorithm) = match self {
+            Self::SeasonalDecomposition => {
+                (0, SeriesAlgorithm::Filter(SeasonalFilter::fit(&samples, first, &seasons)))
+            }
+            Self::RandomCutForest { trees, shingle } => {
+                let from = samples.len().saturating_sub(MAX_FOREST_BUCKETS);
+                let forest = ShingleForest::new(*trees, *shingle, season, samples[from], seed);
+                (from, SeriesAlgorithm::Forest(forest))
+            }
+        };
+        let mut model = SeriesModel {
+            detector: *self,
+            seasons,
+            latest: first + from as i64 - 1,
+            history: VecDeque::new(),
+            algorithm,
+            reference: ReferenceScores::default(),
+            bound: 0.0,
+            training_scores: Vec::new(),
+        };
+        model.replay_window(&series.samples()[from..]);
+        Ok(model)
+    }
+
+    fn check(&self) -> Result<()> {
+        if let Self::RandomCutForest { trees, shingle } = self {
+            let invalid = |parameter, allowed, value: &usize| {
+                Err(Error::InvalidParameter { parameter, allowed, value: value.to_string() })
+            };
+            if !(1..=MAX_CUT_TREES).contains(trees) {
+                return invalid("trees", "1 to 200", trees);
+            }
+            if *shingle != 0 && !(2..=MAX_SHINGLE).contains(shingle) {
+                return invalid("shingle", "0, or 2 to 64", shingle);
+            }
+        }
+        Ok(())
+    }
+}
+
+impl SeriesModel {
+    /// Scores the window as if it came bucket by bucket, and makes the reference of that.
+    fn replay_window(&mut self, samples: &[Option<f64>]) {
+        // The first buckets are scored by a state that knows little yet.
+        let warm = (samples.len() / 10).clamp(4, 200);
+        let told = samples.len().saturating_sub(MAX_TRAINING_SCORES);
+        let (mut scores, mut widths) = (Vec::new(), Vec::new());
+        let mut residuals = Vec::new();
+        for (at, sample) in samples.iter().enumerate() {
+            let bucket = self.latest + 1;
+            let (raw, residual) = self.evaluate(bucket, *sample, at >= told);
+            if at >= told {
+                residuals.push((bucket, raw, residual, sample.is_some()));
+            }
+            if at >= warm && sample.is_some() {
+                scores.push(raw);
+                if at >= told {
+                    widths.push(residual.error.abs() / residual.deviation);
+                }
+            }
+            self.take(bucket, *sample);
+        }
+        self.reference = ReferenceScores::new(scores);
+        widths.sort_unstable_by(f64::total_cmp);
+        self.bound = crate::features::quantile(&widths, WITHIN_BOUNDS).min(1e100);
+        let score = |(bucket, raw, residual, is_present)| (bucket, self.score_of(raw, &residual, is_present));
+        self.training_scores = residuals.into_iter().map(score).collect();
+    }
+
+    /// Returns the raw score of a value, and its residual. Expectations of a forest cost time, and are optional.
+    fn evaluate(&self, bucket: i64, value: Option<f64>, with_expected: bool) -> (f64, Residual) {
+        match &self.algorithm {
+            SeriesAlgorithm::Filter(filter) => {
+                let residual = filter.compare(bucket, value);
+                ((residual.error.abs() / residual.deviation).min(1e100), residual)
+            }
+            SeriesAlgorithm::Forest(forest) => {
+                let before = self.before(forest, bucket);
+                let raw = value.map_or(0.0, |value| forest.score_behind(before.iter().copied(), value));
+                (raw, forest_residual(forest, &before, value, with_expected))
+            }
+        }
+    }
+
+    /// Returns the values before a bucket behind the latest one: gaps have the last value.
+    fn before(&self, forest: &ShingleForest, bucket: i64) -> Vec<f64> {
+        let mut before = forest.recent();
+        let gaps = bucket.saturating_sub(self.latest).saturating_sub(1).clamp(0, MAX_SHINGLE as i64);
+        let last = before.last().copied().unwrap_or_default();
+        for _ in 0..gaps {
+            before.remove(0);
+            before.push(last);
+        }
+        before
+    }
+
+    fn score_of(&self, raw: f64, residual: &Residual, is_present: bool) -> SeriesScore {
+        let half = self.bound * residual.deviation;
+        let expected = residual.expected;
+        let rank = if is_present { self.reference.rank(raw) } else { 0.0 };
+        let raw = if is_present { raw } else { 0.0 };
+        SeriesScore { raw, rank, expected, lower: expected - half, upper: expected + half }
+    }
+
+    /// Takes a bucket in, with the gaps before it.
+    fn take(&mut self, bucket: i64, value: Option<f64>) {
+        let gaps = bucket.saturating_sub(self.latest).saturating_sub(1).clamp(0, MAX_HISTORY as i64);
+        for gap in (1..=gaps).rev() {
+            self.take_one(bucket - gap, None);
+        }
+        self.take_one(bucket, value);
+        self.latest = bucket;
+    }
+
+    fn take_one(&mut self, bucket: i64, value: Option<f64>) {
+        let undo = match &mut self.algorithm {
+            SeriesAlgorithm::Filter(filter) => {
+                let undo = filter.undo_of(bucket);
+                filter.step(bucket, value);
+                Some(undo)
+            }
+            SeriesAlgorithm::Forest(forest) => {
+                match value {
+                    Some(value) => forest.insert(value),
+                    None => forest.pass_gap(),
+                }
+                None
+            }
+        };
+        self.history.push_back(HistoryBucket { value, undo });
+        if self.history.len() > MAX_HISTORY {
+            self.history.pop_front();
+        }
+    }
+
+    /// Returns the detector with its parameters.
+    pub fn detector(&self) -> &SeriesDetector {
+        &self.detector
+    }
+
+    /// Returns the seasons in buckets, given or found.
+    pub fn seasons(&self) -> &[usize] {
+        &self.seasons
+    }
+
+    /// Returns the latest bucket.
+    pub fn latest(&self) -> i64 {
+        self.latest
+    }
+
+    /// Returns the oldest bucket that [`SeriesModel::revise`] takes.
+    pub fn oldest_revisable(&self) -> i64 {
+        self.latest - self.history.len() as i64 + 1
+    }
+
+    /// Returns scores of the training window, at most the latest 4,096. A model that is read from bytes has none.
+    pub fn training_scores(&self) -> &[(i64, SeriesScore)] {
+        &self.training_scores
+    }
+
+    /// Scores a bucket behind the latest one, and changes nothing.
+    ///
+    /// # Errors
+    /// [`Error::OutOfOrder`], [`Error::Infinite`].
+    pub fn score(&self, bucket: i64, value: Option<f64>) -> Result<SeriesScore> {
+        check_value(value)?;
+        if bucket <= self.latest {
+            return Err(Error::OutOfOrder { bucket, latest: self.latest });
+        }
+        let (raw, residual) = self.evaluate(bucket, value, true);
+        Ok(self.score_of(raw, &residual, value.is_some()))
+    }
+
+    /// Scores a bucket behind the latest one, and takes it in. Buckets between are gaps.
+    ///
+    /// # Errors
+    /// [`Error::OutOfOrder`], [`Error::Infinite`].
+    pub fn observe(&mut self, bucket: i64, value: Option<f64>) -> Result<SeriesScore> {
+        let score = self.score(bucket, value)?;
+        self.take(bucket, value);
+        Ok(score)
+    }
+
+    /// Replaces the value of a late bucket. Returns the scores of that bucket and of those behind it that the value changes.
+    ///
+    /// # Errors
+    /// [`Error::Forgotten`] of a bucket before the history, [`Error::OutOfOrder`] of one behind the latest, [`Error::Infinite`].
+    pub fn revise(&mut self, bucket: i64, value: Option<f64>) -> Result<Vec<(i64, SeriesScore)>> {
+        check_value(value)?;
+        let oldest = self.oldest_revisable();
+        if bucket < oldest {
+            return Err(Error::Forgotten { bucket, oldest });
+        }
+        if bucket > self.latest {
+            return Err(Error::OutOfOrder { bucket, latest: self.latest });
+        }
+        let place = (bucket - oldest) as usize;
+        self.history[place].value = value;
+        match &self.algorithm {
+            SeriesAlgorithm::Filter(_) => Ok(self.revise_filter(place, bucket)),
+            SeriesAlgorithm::Forest(_) => Ok(self.revise_forest(place, bucket)),
+        }
+    }
+
+    /// Goes back to the state before a bucket, and forward again.
+    fn revise_filter(&mut self, place: usize, bucket: i64) -> Vec<(i64, SeriesScore)> {
+        let later: Vec<HistoryBucket> = self.history.drain(place..).collect();
+        if let SeriesAlgorithm::Filter(filter) = &mut self.algorithm {
+            for (at, one) in later.iter().enumerate().rev() {
+                if let Some(undo) = &one.undo {
+                    filter.undo(bucket + at as i64, undo);
+                }
+            }
+        }
+        let mut scores = Vec::with_capacity(later.len());
+        self.latest = bucket - 1;
+        for (at, one) in later.into_iter().enumerate() {
+            let bucket = bucket + at as i64;
+            let (raw, residual) = self.evaluate(bucket, one.value, true);
+            scores.push((bucket, self.score_of(raw, &residual, one.value.is_some())));
+            self.take(bucket, one.value);
+        }
+        scores
+    }
+
+    /// Scores the shingles that have a bucket, by the forest as it is.
+    fn revise_forest(&mut self, place: usize, bucket: i64) -> Vec<(i64, SeriesScore)> {
+        let SeriesAlgorithm::Forest(forest) = &mut self.algorithm else { return Vec::new() };
+        let width = forest.shingle() - 1;
+        let first = self.history.iter().find_map(|one| one.value).unwrap_or_default();
+        let mut last = first;
+        let filled: Vec<f64> = self
+            .history
+            .iter()
+            .map(|one| {
+                last = one.value.unwrap_or(last);
+                last
+            })
+            .collect();
+        let before = |place: usize| -> Vec<f64> {
+            let missing = width.saturating_sub(place);
+            let own = filled[place.saturating_sub(width)..place].iter().copied();
+            std::iter::repeat_n(first, missing).chain(own).collect()
+        };
+        forest.replace_recent(&before(filled.len()));
+        let SeriesAlgorithm::Forest(forest) = &self.algorithm else { return Vec::new() };
+        let until = (place + width + 1).min(self.history.len());
+        (place..until)
+            .map(|at| {
+                let (before, value) = (before(at), self.history[at].value);
+                let raw = value.map_or(0.0, |value| forest.score_behind(before.iter().copied(), value));
+                let residual = forest_residual(forest, &before, value, true);
+                (bucket + (at - place) as i64, self.score_of(raw, &residual, value.is_some()))
+            })
+            .collect()
+    }
+
+    /// Writes the model with its state as bytes; training scores are left out.
+    pub fn encode(&self) -> Vec<u8> {
+        let mut out = ArtefactWriter::new(ArtefactKind::Series);
+        let (trees, shingle) = match self.detector {
+            SeriesDetector::SeasonalDecomposition => (0, 0),
+            SeriesDetector::RandomCutForest { trees, shingle } => (trees, shingle),
+        };
+        out.count(trees);
+        out.count(shingle);
+        out.count(self.seasons.len());
+        self.seasons.iter().for_each(|season| out.count(*season));
+        out.i64(self.latest);
+        match &self.algorithm {
+            SeriesAlgorithm::Filter(filter) => filter.encode(&mut out),
+            SeriesAlgorithm::Forest(forest) => forest.encode(&mut out),
+        }
+        out.count(self.history.len());
+        for one in &self.history {
+            out.f64(one.value.unwrap_or(f64::NAN));
+            if let Some(undo) = &one.undo {
+                undo.encode(&mut out);
+            }
+        }
+        self.reference.encode(&mut out);
+        out.f64(self.bound);
+        out.finish()
+    }
+
+    /// Reads the bytes of [`SeriesModel::encode`].
+    ///
+    /// # Errors
+    /// [`Error::OldVersion`], [`Error::Corrupt`].
+    pub fn decode(bytes: &[u8]) -> Result<Self> {
+        let mut from = ArtefactReader::new(bytes, ArtefactKind::Series)?;
+        let (trees, shingle) = (from.u32()? as usize, from.u32()? as usize);
+        let detector = match trees {
+            0 => SeriesDetector::SeasonalDecomposition,
+            trees => SeriesDetector::RandomCutForest { trees, shingle },
+        };
+        detector.check().map_err(|error| corrupt(&error.to_string()))?;
+        let seasons: Vec<usize> = from.u32s(MAX_PERIODS)?.into_iter().map(|season| season as usize).collect();
+        if seasons.iter().any(|season| !(2..=millrace_forecast::MAX_SAMPLES).contains(season)) {
+            return Err(corrupt("a season is too short or too long"));
+        }
+        let latest = from.i64()?;
+        if latest.unsigned_abs() > 1 << 62 {
+            return Err(corrupt("its latest bucket is too far"));
+        }
+        let algorithm = match detector {
+            SeriesDetector::SeasonalDecomposition => {
+                SeriesAlgorithm::Filter(SeasonalFilter::decode(&mut from, &seasons)?)
+            }
+            SeriesDetector::RandomCutForest { .. } => {
+                SeriesAlgorithm::Forest(ShingleForest::decode(&mut from)?)
+            }
+        };
+        let mut history = VecDeque::new();
+        for _ in 0..from.count(MAX_HISTORY, 8)? {
+            let value = from.f64()?;
+            let undo = match &algorithm {
+                SeriesAlgorithm::Filter(_) => Some(FilterUndo::decode(&mut from, seasons.len())?),
+                SeriesAlgorithm::Forest(_) => None,
+            };
+            history.push_back(HistoryBucket { value: value.is_finite().then_some(value), undo });
+        }
+        let (reference, bound) = (ReferenceScores::decode(&mut from)?, from.finite()?);
+        from.finish()?;
+        Ok(Self {
+            detector,
+            seasons,
+            latest,
+            history,
+            algorithm,
+            reference,
+            bound,
+            training_scores: Vec::new(),
+        })
+    }
+}
+
+fn forest_residual(
+    forest: &ShingleForest,
+    before: &[f64],
+    value: Option<f64>,
+    with_expected: bool,
+) -> Residual {
+    let expected = if with_expected { forest.expected_behind(before) } else { 0.0 };
+    let error = value.map_or(0.0, |value| (value - expected).clamp(-1e300, 1e300));
+    Residual { expected, deviation: 1.0, error }
+}
+
+fn check_value(value: Option<f64>) -> Result<()> {
+    match value.is_none_or(f64::is_finite) {
+        true => Ok(()),
+        false => Err(Error::Infinite { feature: 0 }),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::cutoff::ScoreCutoff;
+    use millrace_forecast::Random;
+
+    const NAMES: [&str; 2] = ["seasonal_decomposition", "random_cut_forest"];
+
+    fn sample(at: usize, random: &mut Random) -> f64 {
+        let wave = [0.0, 4.0, 9.0, 12.0, 9.0, 4.0, 0.0, -4.0, -9.0, -12.0, -9.0, -4.0][at % 12];
+        100.0 + wave + 2.0 * random.uniform()
+    }
+
+    fn window(count: usize) -> Series {
+        let mut random = Random::new(1);
+        Series::new((0..count).map(|at| (at != 77).then(|| sample(at, &mut random))).collect()).unwrap()
+    }
+
+    #[test]
+    fn planted_buckets_rank_highest() {
+        for name in NAMES {
+            let detector = SeriesDetector::default_of(name).unwrap();
+            let mut model = detector.train(&window(600), 1000, None, 4).unwrap();
+            assert_eq!((model.seasons(), model.latest()), (&[12][..], 1599), "{name}");
+            assert_eq!(model.training_scores().len(), 600);
+            let cutoff = ScoreCutoff::new(Some(0.998), None).unwrap();
+            let (mut random, mut hits, mut flagged) = (Random::new(9), 0, 0);
+            for at in 600..1200 {
+                let odd = at % 60 == 31;
+                let value = sample(at, &mut random) + if odd { 25.0 } else { 0.0 };
+                let score = model.observe(1000 + at as i64, Some(value)).unwrap();
+                let flag = cutoff.flags(score.rank);
+                // Shingles with a planted bucket are odd for their whole length.
+                flagged += u32::from(flag && (name == NAMES[0] || at % 60 < 31));
+                hits += u32::from(flag && odd);
+                assert!(score.lower <= score.expected && score.expected <= score.upper);
+            }
+            assert!(hits >= 9, "{name}: {hits} hits");
+            if name == NAMES[0] {
+                assert!(flagged <= hits + 2, "{name}: {flagged} flagged, {hits} hits");
+            }
+        }
+    }
+
+    #[test]
+    fn expectations_are_near_and_their_bounds_hold() {
+        for name in NAMES {
+            let detector = SeriesDetector::default_of(name).unwrap();
+            let mut model = detector.train(&window(600), 0, Some(12), 4).unwrap();
+            let (mut random, mut within) = (Random::new(10), 0);
+            for at in 600..800 {
+                let value = sample(at, &mut random);
+                let score = model.observe(at as i64, Some(value)).unwrap();
+                within += u32::from(score.lower <= value && value <= score.upper);
+                assert!((score.expected - value).abs() < 8.0, "{name} {score:?} {value}");
+            }
+            assert!(within >= 175, "{name} {within}");
+        }
+    }
+
+    #[test]
+    fn late_values_give_the_scores_of_values_in_time() {
+        let detector = SeriesDetector::SeasonalDecomposition;
+        let mut model = detector.train(&window(240), 0, None, 4).unwrap();
+        let mut in_time = model.clone();
+        let mut random = Random::new(3);
+        let values: Vec<f64> = (240..280).map(|at| sample(at, &mut random)).collect();
+        let mut expected = Vec::new();
+        for (at, value) in values.iter().enumerate() {
+            let bucket = 240 + at as i64;
+            expected.push((bucket, in_time.observe(bucket, Some(*value)).unwrap()));
+            model.observe(bucket, (at != 10).then_some(*value)).unwrap();
+        }
+        assert_ne!(model, in_time);
+        let revised = model.revise(250, Some(values[10])).unwrap();
+        assert_eq!(revised, expected[10..]);
+        assert_eq!(model, in_time);
+        assert!(matches!(model.revise(-100, None), Err(Error::Forgotten { .. })));
+        assert!(matches!(model.revise(900, None), Err(Error::OutOfOrder { .. })));
+        assert!(matches!(model.observe(279, None), Err(Error::OutOfOrder { .. })));
+        let forest = SeriesDetector::default_of(NAMES[1]).unwrap();
+        let mut model = forest.train(&window(240), 0, None, 4).unwrap();
+        assert_eq!(model.revise(230, Some(300.0)).unwrap().len(), 10);
+        assert!(model.revise(239, Some(300.0)).unwrap()[0].1.rank > 0.99);
+    }
+
+    #[test]
+    fn models_survive_bytes_and_hostile_ones_are_refused() {
+        let mut random = Random::new(6);
+        for name in NAMES {
+            let detector = match SeriesDetector::default_of(name).unwrap() {
+                SeriesDetector::RandomCutForest { shingle, .. } => {
+                    SeriesDetector::RandomCutForest { trees: 2, shingle }
+                }
+                other => other,
+            };
+            let mut model = detector.train(&window(240), -500, None, 4).unwrap();
+            assert_eq!(model, detector.train(&window(240), -500, None, 4).unwrap());
+            model.training_scores.clear();
+            let bytes = model.encode();
+            let mut read = SeriesModel::decode(&bytes).unwrap();
+            assert_eq!(read, model, "{name}");
+            assert_eq!(read.observe(-200, Some(90.0)), model.observe(-200, Some(90.0)));
+            assert_eq!(read, model, "{name}");
+            for _ in 0..300 {
+                let mut changed = bytes[..bytes.len() - 4].to_vec();
+                let at = random.below(changed.len() as u32) as usize;
+                changed[at] = random.below(256) as u8;
+                let sum = crc32c::crc32c(&changed);
+                changed.extend_from_slice(&sum.to_le_bytes());
+                if let Ok(mut model) = SeriesModel::decode(&changed) {
+                    for step in 1..4 {
+                        let _ = model.observe(model.latest() + step, Some(90.0));
+                    }
+                    let _ = model.revise(model.oldest_revisable(), None);
+                }
+                assert!(SeriesModel::decode(&bytes[..at]).is_err());
+            }
+        }
+    }
+
+    #[test]
+    fn series_that_teach_nothing_are_told() {
+        let series = |values: Vec<Option<f64>>| Series::new(values).unwrap();
+        for name in NAMES {
+            let detector = SeriesDetector::default_of(name).unwrap();
+            let train = |values, season| detector.train(&series(values), 0, season, 1).map(|_| ());
+            assert_eq!(train(vec![None; 50], None), Err(Error::AllMissing { feature: None }));
+            assert_eq!(train(vec![Some(3.0); 50], None), Err(Error::Constant));
+            assert!(matches!(train(vec![Some(3.0); 5], None), Err(Error::TooFew { .. })));
+            let values: Vec<Option<f64>> = (0..50).map(|at| Some(f64::from(at))).collect();
+            assert_eq!(
+                train(values.clone(), Some(26)),
+                Err(Error::SeasonTooLong { season: 26, buckets: 50 })
+            );
+            assert!(matches!(train(values, Some(1)), Err(Error::InvalidParameter { .. })));
+            let extreme: Vec<Option<f64>> = (0..50).map(|at| Some(f64::from(at % 3 - 1) * 1e308)).collect();
+            if let Ok(mut model) = detector.train(&series(extreme), 0, None, 1) {
+                let score = model.observe(i64::MAX / 4, Some(-1e308)).unwrap();
+                assert!(score.raw.is_finite() && (0.0..=1.0).contains(&score.rank), "{name} {score:?}");
+                assert!(model.observe(i64::MAX / 3, Some(f64::INFINITY)).is_err());
+            }
+        }
+    }
+}
