@@ -138,7 +138,8 @@ impl Artefacts {
     /// the others.
     pub(crate) async fn sweep(&self, rules: Vec<Arc<StoredRule>>, detectors: &[Arc<StoredDetector>]) {
         let (dir, used) = (self.dir.clone(), Arc::clone(&self.used));
-        let ids = rules.iter().map(|kept| kept.id.as_str()).chain(detectors.iter().map(|kept| kept.id.as_str()));
+        let ids =
+            rules.iter().map(|kept| kept.id.as_str()).chain(detectors.iter().map(|kept| kept.id.as_str()));
         let there: HashSet<PathBuf> = ids.map(|id| self.dir.join(&*name(id))).collect();
         let remove_others = move || {
             let mut used = used.lock();

@@ -191,7 +191,8 @@ async fn known(
     let buckets = reader.read(value, from_ms, to_ms).await?;
     let begins = reader.begins(value, from_ms, &buckets).await?;
     let places = buckets.into_iter().enumerate();
-    let known = places.map(|(place, bucket)| became(reader.series.value_type, bucket).filter(|_| place >= begins));
+    let known =
+        places.map(|(place, bucket)| became(reader.series.value_type, bucket).filter(|_| place >= begins));
     Ok(known.collect())
 }
 

@@ -53,8 +53,8 @@ use uuid::Uuid;
 use crate::active_backfills::ActiveBackfills;
 use crate::artefacts::Artefacts;
 use crate::definition::Definition;
-use crate::source::Source;
 use crate::detectors::{DetectorRegistry, FeedFollower};
+use crate::source::Source;
 use crate::store::{RuleDocument, State, Store, StoredRule};
 
 pub use error::{Error, Result};
@@ -337,7 +337,9 @@ impl Intelligence {
     pub async fn templates(&self, asker: &Principal, id: &str, value: Option<&str>) -> Result<Value> {
         match &*self.shared.visible(asker, id)? {
             RuleDocument::Detector(kept) => detectors::templates(&self.shared, kept, value).await,
-            RuleDocument::Forecast(_) => Err(Error::invalid("id", "names a forecast: only rules of [text] have templates")),
+            RuleDocument::Forecast(_) => {
+                Err(Error::invalid("id", "names a forecast: only rules of [text] have templates"))
+            }
         }
     }
 

@@ -52,8 +52,7 @@ pub(crate) async fn draw(
     let session = shared.session_of(&kept.state.owner).await?;
     let (engine, search) = (&*shared.engine, &*shared.asked);
     let series = definition.series_query(&source);
-    let reader =
-        Reader { search, session: &session, series: &series, priority: Priority::Foreground };
+    let reader = Reader { search, session: &session, series: &series, priority: Priority::Foreground };
     let buckets = reader.read(value, from, to).await?;
     let first = reader.begins(value, from, &buckets).await?;
     let times = (0..).map(|place: i64| from + place * frame.ms());

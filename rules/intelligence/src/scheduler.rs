@@ -368,7 +368,8 @@ impl Filler {
                 }
                 continue;
             }
-            let is_pending = fill::pending(&kept, now_ms).is_some() && failing.is_time(&kept.id, kept.state.revision, now_ms);
+            let is_pending = fill::pending(&kept, now_ms).is_some()
+                && failing.is_time(&kept.id, kept.state.revision, now_ms);
             if !is_pending || shared.check_stopping().is_err() {
                 continue;
             }
@@ -380,7 +381,13 @@ impl Filler {
                 // Somebody else does that, or it runs.
                 Ok(false) => {}
                 Err(error) => {
-                    failing.tell(&kept.id, kept.state.revision, now_ms, &error, "what became of predictions was not filled in");
+                    failing.tell(
+                        &kept.id,
+                        kept.state.revision,
+                        now_ms,
+                        &error,
+                        "what became of predictions was not filled in",
+                    );
                 }
             }
         }
@@ -401,7 +408,8 @@ mod tests {
         for time in 0..8 {
             let is_new = failing.note(id, revision, now_ms, "gone".to_owned());
             assert_eq!(is_new, time == 0);
-            let wait = (1..=60).find(|minute| failing.is_time(id, revision, now_ms + minute * 60_000)).unwrap();
+            let wait =
+                (1..=60).find(|minute| failing.is_time(id, revision, now_ms + minute * 60_000)).unwrap();
             now_ms += wait * 60_000;
             waits.push(wait);
         }
@@ -409,7 +417,9 @@ mod tests {
         assert!(failing.note(id, revision, now_ms, "refused".to_owned()));
         assert!(!failing.is_time(id, revision, now_ms) && failing.is_time(id, revision, now_ms - 1));
         revision = 2;
-        assert!(failing.is_time(id, revision, now_ms) && failing.note(id, revision, now_ms, "refused".to_owned()));
+        assert!(
+            failing.is_time(id, revision, now_ms) && failing.note(id, revision, now_ms, "refused".to_owned())
+        );
         assert!(failing.is_time(id, revision, now_ms + 60_000));
     }
 }

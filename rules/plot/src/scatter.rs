@@ -142,7 +142,12 @@ mod tests {
         let point = |x: f64, group, is_marked| ScatterPoint { x, y: -x, group, is_marked };
         let plot = ScatterPlot {
             title: "<b>".to_owned(),
-            points: vec![point(1.0, Some(0), false), point(2.0, None, true), point(f64::NAN, None, false), point(1e308, Some(9), false)],
+            points: vec![
+                point(1.0, Some(0), false),
+                point(2.0, None, true),
+                point(f64::NAN, None, false),
+                point(1e308, Some(9), false),
+            ],
             marks_name: "anomalies".to_owned(),
             ..ScatterPlot::default()
         };

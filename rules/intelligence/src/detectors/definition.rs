@@ -141,7 +141,8 @@ impl DetectorDefinition {
         let algorithm = algorithm(&fields, model_type, &given)?;
         if let Some(name) = given.iter().find(|name| !algorithm.parameters().contains(name)) {
             let (of, used) = (algorithm.name(), algorithm.parameters().join(", "));
-            let reason = format!("is not used by algorithm [{of}] of [{}]; it uses {used}", model_type.name());
+            let reason =
+                format!("is not used by algorithm [{of}] of [{}]; it uses {used}", model_type.name());
             return Err(Error::invalid(name, reason));
         }
         let name = fields.text("name", MAX_NAME_BYTES)?;
@@ -163,7 +164,9 @@ impl DetectorDefinition {
             let names = ValueType::names();
             Error::invalid("value_type", format!("must be one of {names}, not [{}]", excerpt(value_type)))
         })?;
-        let description = fields.get("description").map(|value| definition::text("description", value, MAX_DESCRIPTION_BYTES));
+        let description = fields
+            .get("description")
+            .map(|value| definition::text("description", value, MAX_DESCRIPTION_BYTES));
         let multiply_by = match fields.text("multiply_by_field", MAX_FIELD_BYTES)? {
             "none" => None,
             field => Some(path("multiply_by_field", field)?.to_owned()),
@@ -303,7 +306,15 @@ impl DetectorDefinition {
     /// Identifies everything that a model is trained by.
     pub(crate) fn digest(&self) -> String {
         let mut document = self.document();
-        for name in ["name", "description", "automatic_cron", "automatic_enable", "automatic", "start_date", "selectedroles"] {
+        for name in [
+            "name",
+            "description",
+            "automatic_cron",
+            "automatic_enable",
+            "automatic",
+            "start_date",
+            "selectedroles",
+        ] {
             document.remove(name);
         }
         digest_of(&Value::Object(document))
@@ -319,13 +330,19 @@ fn algorithm(
     let Some(value) = fields.get("algorithm") else {
         let mut of_type = model_type.algorithms();
         let uses = |one: &DetectorAlgorithm| given.iter().all(|name| one.parameters().contains(name));
-        let first = model_type.algorithms().next().ok_or_else(|| Error::invalid("model_type", "has no algorithm"))?;
+        let first =
+            model_type.algorithms().next().ok_or_else(|| Error::invalid("model_type", "has no algorithm"))?;
         return Ok(of_type.find(uses).unwrap_or(first));
     };
     let name = definition::text("algorithm", value, 64)?;
     model_type.algorithms().find(|one| one.name() == name).ok_or_else(|| {
         let names: Vec<_> = model_type.algorithms().map(DetectorAlgorithm::name).collect();
-        let reason = format!("must be one of {} for [{}], not [{}]", names.join(", "), model_type.name(), excerpt(name));
+        let reason = format!(
+            "must be one of {} for [{}], not [{}]",
+            names.join(", "),
+            model_type.name(),
+            excerpt(name)
+        );
         Error::invalid("algorithm", reason)
     })
 }
@@ -335,14 +352,23 @@ fn index(fields: &FieldReader<'_>) -> Result<String> {
     for part in index.split(',') {
         let named = part.strip_prefix('-').unwrap_or(part);
         if named.is_empty() || named.contains([' ', '"', '<', '>', '|', '\\', '/', '?']) {
-            return Err(Error::invalid("index", format!("has [{}], which is no pattern of indices", excerpt(part))));
+            return Err(Error::invalid(
+                "index",
+                format!("has [{}], which is no pattern of indices", excerpt(part)),
+            ));
         }
         if named.starts_with('.') {
-            return Err(Error::invalid("index", format!("[{}] is the server's own, which AI rules do not read", excerpt(part))));
+            return Err(Error::invalid(
+                "index",
+                format!("[{}] is the server's own, which AI rules do not read", excerpt(part)),
+            ));
         }
         let is_result = |one: ModelType| named.contains(&format!("-{}-anomaly-", one.name()));
         if ModelType::ALL.into_iter().any(is_result) && !part.starts_with('-') {
-            return Err(Error::invalid("index", format!("[{}] has results of AI rules, which they do not read", excerpt(part))));
+            return Err(Error::invalid(
+                "index",
+                format!("[{}] has results of AI rules, which they do not read", excerpt(part)),
+            ));
         }
     }
     if index.starts_with('-') {
@@ -353,13 +379,18 @@ fn index(fields: &FieldReader<'_>) -> Result<String> {
 
 fn query(fields: &FieldReader<'_>) -> Result<Value> {
     let value = fields.required("query")?;
-    let members = value.as_object().ok_or_else(|| Error::invalid("query", "must be an object: a query of the search API"))?;
+    let members = value
+        .as_object()
+        .ok_or_else(|| Error::invalid("query", "must be an object: a query of the search API"))?;
     if value.to_string().len() > MAX_QUERY_BYTES {
         return Err(Error::invalid("query", format!("must have at most {MAX_QUERY_BYTES} bytes")));
     }
     let inner = members.get("query").filter(|_| members.len() == 1);
     if members.contains_key("query") && inner.is_none() {
-        return Err(Error::invalid("query", "has members beside [query]: a search with a size, sort or aggregations is no query"));
+        return Err(Error::invalid(
+            "query",
+            "has members beside [query]: a search with a size, sort or aggregations is no query",
+        ));
     }
     let clause = inner.unwrap_or(value);
     match clause.as_object().map(Map::len) {
@@ -387,12 +418,19 @@ fn analysed(fields: &FieldReader<'_>, model_type: ModelType) -> Result<Vec<Strin
         path(name, field)?;
         let first = field.split('.').next().unwrap_or_default();
         if results::OWN_MEMBERS.contains(&first) {
-            let reason = format!("has [{}], which begins with a name that results have for something else", excerpt(field));
+            let reason = format!(
+                "has [{}], which begins with a name that results have for something else",
+                excerpt(field)
+            );
             return Err(Error::invalid(name, reason));
         }
-        let is_within = |other: &String| field.strip_prefix(other.as_str()).is_some_and(|rest| rest.starts_with('.'));
+        let is_within =
+            |other: &String| field.strip_prefix(other.as_str()).is_some_and(|rest| rest.starts_with('.'));
         if analysed.iter().enumerate().any(|(place, other)| place != at && is_within(other)) {
-            return Err(Error::invalid(name, format!("has [{}], which lies within another of them", excerpt(field))));
+            return Err(Error::invalid(
+                name,
+                format!("has [{}], which lies within another of them", excerpt(field)),
+            ));
         }
     }
     Ok(analysed)
@@ -402,7 +440,10 @@ fn contamination(fields: &FieldReader<'_>) -> Result<f64> {
     let Some(value) = fields.get("contamination") else { return Ok(CONTAMINATION) };
     let share = value.as_f64().filter(|share| *share > 0.0 && *share <= 0.5);
     share.ok_or_else(|| {
-        Error::invalid("contamination", format!("must be a number above 0 and at most 0.5, not [{}]", shown(value)))
+        Error::invalid(
+            "contamination",
+            format!("must be a number above 0 and at most 0.5, not [{}]", shown(value)),
+        )
     })
 }
 

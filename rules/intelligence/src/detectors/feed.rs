@@ -40,6 +40,8 @@ const TICK: Duration = Duration::from_secs(1);
 const POSITION_EVERY: Duration = Duration::from_secs(30);
 /// Interval at which text models are stored.
 const SNAPSHOT_EVERY: Duration = Duration::from_secs(30);
+/// Frames that a text model without new lines may hold the log by.
+const MAX_BEHIND: u64 = 10_000;
 /// Wait before something that failed is tried again.
 const RETRY: Duration = Duration::from_millis(500);
 /// Wait before the buckets of a detector are read again that could not be read.
@@ -246,7 +248,7 @@ struct Scorer {
     detectors: BTreeMap<String, LiveDetector>,
     /// Progress of detectors that are live, but not loaded yet.
     waiting: BTreeMap<String, SeriesProgress>,
-    /// Revisions of detectors whose models cannot be used.
+    /// Builds of detectors whose models cannot be used.
     unusable: BTreeMap<String, u64>,
     /// First frame that was not scored.
     next: u64,
@@ -294,13 +296,13 @@ impl Scorer {
 
     /// Takes up what has changed of detectors.
     async fn sync(&mut self) -> Result<()> {
-        let live = live(&self.shared);
-        self.detectors.retain(|id, _| live.iter().any(|kept| kept.id == *id));
-        let gone = |id: &str| live.iter().all(|kept| kept.id != id);
-        self.waiting.retain(|id, _| !gone(id));
+        let live: BTreeMap<String, Arc<StoredDetector>> =
+            live(&self.shared).into_iter().map(|kept| (kept.id.clone(), kept)).collect();
+        self.detectors.retain(|id, _| live.contains_key(id));
+        self.waiting.retain(|id, _| live.contains_key(id));
         let shared = Arc::clone(&self.shared);
         shared.detectors.retain(|id| shared.store.detector(id).is_some());
-        for kept in live {
+        for kept in live.into_values() {
             let known = self.detectors.get_mut(&kept.id);
             let build = known.as_ref().map(|known| known.stored.state.build);
             if let Some(known) = known
@@ -341,7 +343,8 @@ impl Scorer {
             return shared.store.note_detector(&kept.id, anew).await;
         };
         let before = self.detectors.remove(&kept.id);
-        let joined = before.as_ref().map(|before| before.progress.clone()).or_else(|| self.waiting.remove(&kept.id));
+        let joined =
+            before.as_ref().map(|before| before.progress.clone()).or_else(|| self.waiting.remove(&kept.id));
         if let Some(before) = before {
             detector.tally = before.tally;
             detector.tally.problem = None;
@@ -353,7 +356,15 @@ impl Scorer {
                 // Documents since it is live that others have been asked of already.
                 if detector.since < self.next && detector.definition.model_type != ModelType::Univariate {
                     let (since, until) = (detector.since, self.next);
-                    detector = history::score_stored(&shared, detector, since..until, None, None, Priority::Background).await?;
+                    detector = history::score_stored(
+                        &shared,
+                        detector,
+                        since..until,
+                        None,
+                        None,
+                        Priority::Background,
+                    )
+                    .await?;
                 }
                 detector.since = detector.since.max(self.next);
             }
@@ -385,7 +396,8 @@ impl Scorer {
             }
             Ok((matching, detectors, documents))
         };
-        let (matching, detectors, documents) = self.shared.engine.compute().run(Priority::Follow, job).await?;
+        let (matching, detectors, documents) =
+            self.shared.engine.compute().run(Priority::Follow, job).await?;
         (self.matching, self.detectors) = (Some(matching), detectors);
         self.next = self.next.max(last + 1);
         let is_due = self.committed.elapsed() >= POSITION_EVERY && self.moved() > 1;
@@ -422,7 +434,8 @@ impl Scorer {
                 Err(error @ Error::Storage(StorageError::PositionMoved { .. })) => return Err(error),
                 Err(error) if self.shared.check_stopping().is_err() => return Err(error),
                 Err(error) => {
-                    let reason = format!("results of AI rules cannot be written, so nothing is scored: {error}");
+                    let reason =
+                        format!("results of AI rules cannot be written, so nothing is scored: {error}");
                     self.shared.detectors.set_fault(Some(reason));
                 }
             }
@@ -434,12 +447,24 @@ impl Scorer {
 
     /// Lets the log go that neither the position nor a text model needs any more.
     fn move_lease(&self) -> Result<()> {
-        Ok(self.shared.engine.move_lease(READER, self.begin().min(self.position.next().unwrap_or(self.next)))?)
+        Ok(self
+            .shared
+            .engine
+            .move_lease(READER, self.begin().min(self.position.next().unwrap_or(self.next)))?)
     }
 
     /// Tells that frames are gone before they were scored.
     fn skip(&mut self, from: u64, to: u64) {
-        self.next = self.next.max(to);
+        // Text models may have wanted to observe what is written already.
+        if to <= self.next {
+            tracing::warn!(
+                from,
+                to,
+                "templates of AI rules lack the lines of frames that were cut from the log"
+            );
+            return;
+        }
+        self.next = to;
         for detector in self.detectors.values_mut() {
             detector.tally.problem = Some(format!(
                 "frames {from} to {} were cut from the log before their documents were scored: run the rule over them with \
@@ -497,7 +522,10 @@ impl Scorer {
         // Results up to here are written.
         let next_frame = self.position.next().unwrap_or(self.next).min(self.next);
         for (id, detector) in &mut self.detectors {
-            if !detector.has_observed {
+            let behind = next_frame.saturating_sub(detector.observed);
+            if !detector.has_observed
+                && (detector.definition.model_type != ModelType::Text || behind < MAX_BEHIND)
+            {
                 continue;
             }
             let mut is_stored = true;
@@ -505,7 +533,9 @@ impl Scorer {
                 let Some(ValueModel::Text(model)) = model else { continue };
                 let snapshot = ModelSnapshot { model: DetectorModel::Text((**model).clone()), next_frame };
                 let encode = move || Ok(snapshot.encode());
-                let Ok(bytes) = self.shared.engine.compute().run(Priority::Background, encode).await else { return };
+                let Ok(bytes) = self.shared.engine.compute().run(Priority::Background, encode).await else {
+                    return;
+                };
                 let name = training::model_name(detector.stored.state.build, place);
                 if let Err(reason) = self.shared.artefacts.write_bytes(id, &name, bytes).await {
                     detector.tally.problem = Some(format!("its templates are not stored: {reason}"));
@@ -526,6 +556,7 @@ fn first_bucket(detector: &LiveDetector) -> i64 {
         _ => None,
     });
     let behind = latest.max().unwrap_or(0);
-    let start = detector.definition.start_ms.map(|ms| ms.div_euclid(detector.definition.window.bucket().ms()));
+    let start =
+        detector.definition.start_ms.map(|ms| ms.div_euclid(detector.definition.window.bucket().ms()));
     start.map_or(behind, |start| start.min(behind))
 }

@@ -148,7 +148,8 @@ async fn fill(shared: &Arc<IntelligenceContext>, kept: &Arc<StoredDetector>, end
     let Some(first) = found.hits.hits.first().map(|hit| frame.start(hit.sort.0)) else { return Ok(()) };
     let from_ms = first.max(end_ms - MAX_BUCKETS * frame.ms());
     let session = shared.session_of(&kept.state.serving_owner).await?;
-    let reader = Reader { search: &shared.search, session: &session, series: &query, priority: Priority::Spare };
+    let reader =
+        Reader { search: &shared.search, session: &session, series: &query, priority: Priority::Spare };
     let mut by_value: BTreeMap<Option<String>, Vec<(String, i64)>> = BTreeMap::new();
     for hit in found.hits.hits {
         let value = hit.source["multiply_by_value"].as_str().map(str::to_owned);

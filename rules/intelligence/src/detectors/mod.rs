@@ -84,7 +84,11 @@ pub(crate) async fn change(
         let id = Uuid::new_v4().to_string();
         let document = new(id.clone(), definition, owner);
         spawn_uncancelled(async move { shared.store.create(document).await }).await?;
-        return Ok((id, "the AI rule is saved; its first model is built at the next time of its schedule, or by a run".to_owned()));
+        return Ok((
+            id,
+            "the AI rule is saved; its first model is built at the next time of its schedule, or by a run"
+                .to_owned(),
+        ));
     };
     if shared.store.is_unreadable(&id) {
         let document = new(id.clone(), definition, owner);
@@ -111,7 +115,11 @@ pub(crate) async fn change(
     let (changed, context) = (id.clone(), Arc::clone(&shared));
     spawn_uncancelled(async move { context.store.update_detector(&changed, change).await }).await?;
     shared.detectors.changed.notify_one();
-    let message = match shared.store.detector(&id).and_then(|kept| Some(kept.serving.as_ref()?.digest() == kept.definition.digest())) {
+    let message = match shared
+        .store
+        .detector(&id)
+        .and_then(|kept| Some(kept.serving.as_ref()?.digest() == kept.definition.digest()))
+    {
         Some(false) => "the AI rule is saved; the model of before serves until the new one is built",
         _ => "the AI rule is saved",
     };
@@ -156,7 +164,7 @@ pub(crate) async fn recover(shared: &Arc<IntelligenceContext>) {
     }
 }
 
-/// Runs a detector, as at a time of its schedule or now: trains its models, and has them serve.
+/// Runs a detector, for a time of its schedule or by hand: trains its models, and has them serve.
 ///
 /// # Errors
 /// The reason why no model was built, which stands on its record, too.
@@ -181,7 +189,8 @@ pub(crate) async fn run(
     let description = TaskDescription::text(&format!("rule[{}], id[{id}]", kept.definition.name));
     let spec = TaskSpec::cancellable("cluster:console/intelligence/run").with_description(description);
     let task = shared.engine.tasks().start(spec);
-    let outcome = task.scope(training::run(shared, &kept, &task, due_ms.unwrap_or(began_ms))).await;
+    // Models score what arrives now: a run that is made up trains on the window of now, too.
+    let outcome = task.scope(training::run(shared, &kept, &task, began_ms)).await;
     let stopped = outcome.is_err() && shared.check_stopping().is_err();
     let seconds = began.elapsed().as_secs_f64();
     let ends = |kept: &mut StoredDetector| {
@@ -203,11 +212,7 @@ pub(crate) async fn run(
 ///
 /// # Errors
 /// The store's.
-pub(crate) async fn note_failure(
-    shared: &IntelligenceContext,
-    id: &str,
-    outcome: &Result<()>,
-) -> Result<()> {
+pub(crate) async fn note_failure(shared: &IntelligenceContext, id: &str, outcome: &Result<()>) -> Result<()> {
     let ends = |kept: &mut StoredDetector| {
         (kept.ran.pid, kept.state.tries) = (0, 0);
         note_outcome(kept, outcome.as_ref().err());
@@ -231,9 +236,11 @@ fn note_outcome(kept: &mut StoredDetector, error: Option<&Error>) {
 fn place_of(definition: &DetectorDefinition, value: Option<&str>) -> Result<usize> {
     match value {
         None => Ok(0),
-        Some(value) => definition.values().iter().position(|one| *one == Some(value)).ok_or_else(|| {
-            Error::invalid("value", "is none of [multiply_by_values] of the rule")
-        }),
+        Some(value) => definition
+            .values()
+            .iter()
+            .position(|one| *one == Some(value))
+            .ok_or_else(|| Error::invalid("value", "is none of [multiply_by_values] of the rule")),
     }
 }
 
@@ -275,7 +282,10 @@ pub(crate) async fn templates(
             _ => Value::Array(Vec::new()),
         }))
     };
-    shared.engine.compute().run(Priority::Foreground, list).await?.map_err(|reason| {
-        Error::Run(format!("the model of the rule cannot be read, run it anew: {reason}"))
-    })
+    shared
+        .engine
+        .compute()
+        .run(Priority::Foreground, list)
+        .await?
+        .map_err(|reason| Error::Run(format!("the model of the rule cannot be read, run it anew: {reason}")))
 }

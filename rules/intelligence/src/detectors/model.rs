@@ -1,8 +1,8 @@
 //! Models of detectors: trained on compute threads, stored as bytes with a checksum.
 
 use millrace_anomaly::{
-    Error as AnomalyError, FeatureTable, RowDetector, RowModel, ScoreCutoff, SeriesDetector, SeriesModel, TextDetector,
-    TextModel, seed,
+    Error as AnomalyError, FeatureTable, RowDetector, RowModel, ScoreCutoff, SeriesDetector, SeriesModel,
+    TextDetector, TextModel, seed,
 };
 use millrace_forecast::{ForecastModel, Forecaster, Series};
 use ring::digest::{SHA256, digest};
@@ -38,7 +38,10 @@ pub(crate) struct ModelSnapshot {
 pub(crate) enum TrainingInput {
     Rows(FeatureTable),
     /// Buckets, the first of which has a number.
-    Series { first: i64, buckets: Vec<Option<f64>> },
+    Series {
+        first: i64,
+        buckets: Vec<Option<f64>>,
+    },
     /// Lines with the numbers of their buckets.
     Lines(Vec<(i64, String)>),
 }
@@ -81,7 +84,8 @@ pub(crate) fn train(
                     let detector = series_detector(definition)?;
                     // Missing buckets at the beginning are not part of the series.
                     let first = first + series.skipped() as i64;
-                    let model = detector.train(&series, first, definition.seasonality, seed).map_err(name_of)?;
+                    let model =
+                        detector.train(&series, first, definition.seasonality, seed).map_err(name_of)?;
                     DetectorModel::Series(model)
                 }
                 _ => {
@@ -125,7 +129,9 @@ fn unknown(definition: &DetectorDefinition) -> Error {
 
 fn row_detector(definition: &DetectorDefinition) -> Result<RowDetector> {
     Ok(match definition.algorithm {
-        DetectorAlgorithm::LocalOutlierFactor => RowDetector::LocalOutlierFactor { neighbors: definition.neighbors },
+        DetectorAlgorithm::LocalOutlierFactor => {
+            RowDetector::LocalOutlierFactor { neighbors: definition.neighbors }
+        }
         DetectorAlgorithm::KMeans => RowDetector::KMeans { clusters: definition.clusters },
         DetectorAlgorithm::Dbscan => RowDetector::Dbscan { eps: None, min_samples: definition.min_samples },
         DetectorAlgorithm::Hdbscan => RowDetector::Hdbscan { min_samples: definition.min_samples },

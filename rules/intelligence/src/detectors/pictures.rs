@@ -104,7 +104,9 @@ impl Picture<'_> {
         let hits = answer["hits"]["hits"].as_array().map(Vec::as_slice).unwrap_or_default();
         let mut drawn: Vec<DrawnResult> = hits
             .iter()
-            .filter_map(|hit| Some(DrawnResult { time_ms: hit["sort"][0].as_i64()?, source: hit["_source"].clone() }))
+            .filter_map(|hit| {
+                Some(DrawnResult { time_ms: hit["sort"][0].as_i64()?, source: hit["_source"].clone() })
+            })
             .collect();
         drawn.reverse();
         match drawn.is_empty() {
@@ -119,11 +121,13 @@ impl Picture<'_> {
 
     async fn buckets(&self) -> Result<String> {
         let field = self.definition.field();
-        let drawn = self.results(&["anomaly_flag", "anomaly_score", "expected", "lower", "upper", field]).await?;
+        let drawn =
+            self.results(&["anomaly_flag", "anomaly_score", "expected", "lower", "upper", field]).await?;
         let at = |source: &Value| super::features::value(&source["ai"], field)?.as_f64();
         let measured = drawn.iter().map(|one| (one.time_ms, at(&one.source))).collect();
         let expected = drawn.iter().map(|one| (one.time_ms, one.number("expected"))).collect();
-        let band = drawn.iter().filter_map(|one| Some((one.time_ms, one.number("lower")?, one.number("upper")?)));
+        let band =
+            drawn.iter().filter_map(|one| Some((one.time_ms, one.number("lower")?, one.number("upper")?)));
         self.plot(Plot {
             title: self.title(&format!("{} of {field}", self.definition.value_type.name())),
             values: field.to_owned(),
@@ -163,7 +167,9 @@ impl Picture<'_> {
         match snapshot.map(|snapshot| snapshot.model) {
             Ok(DetectorModel::Rows(model)) => Ok(model),
             Ok(_) => Err(Error::Run("the model of the rule is of another type: run it anew".to_owned())),
-            Err(reason) => Err(Error::Run(format!("the model of the rule cannot be read, run it anew: {reason}"))),
+            Err(reason) => {
+                Err(Error::Run(format!("the model of the rule cannot be read, run it anew: {reason}")))
+            }
         }
     }
 
@@ -177,7 +183,9 @@ impl Picture<'_> {
             group: point.cluster,
             is_marked: point.rank > level,
         });
-        let share = |at: usize| format!("component {} ({:.0} % of variance)", at + 1, 100.0 * projection.explained[at]);
+        let share = |at: usize| {
+            format!("component {} ({:.0} % of variance)", at + 1, 100.0 * projection.explained[at])
+        };
         let plot = ScatterPlot {
             title: self.title(&format!("clusters of {}", self.definition.fields.join(", "))),
             x: share(0),
@@ -241,7 +249,10 @@ impl Picture<'_> {
             return Err(Error::Run("the rule has no forecasts yet: run it first".to_owned()));
         }
         let line = |ending: &str| {
-            by_time.iter().map(|(time, source)| (*time, predictions::take(source, field, ending))).collect::<Vec<_>>()
+            by_time
+                .iter()
+                .map(|(time, source)| (*time, predictions::take(source, field, ending)))
+                .collect::<Vec<_>>()
         };
         let band = by_time.iter().filter_map(|(time, source)| {
             let bound = |ending| predictions::take(source, field, ending);

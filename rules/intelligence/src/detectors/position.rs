@@ -137,7 +137,11 @@ async fn write(
         results::make_index(engine, index).await?;
     }
     let op = |document: &ScoredDocument| {
-        WriteOp::new(document.index.as_str(), Some(document.id.clone()), Action::Index(document.source.clone()))
+        WriteOp::new(
+            document.index.as_str(),
+            Some(document.id.clone()),
+            Action::Index(document.source.clone()),
+        )
     };
     let write = SourceWrite { ops: Vec::new(), own: documents.iter().map(op).collect(), moves };
     let refused: Arc<Mutex<Option<String>>> = Arc::default();
@@ -162,7 +166,9 @@ mod tests {
             id: "a".to_owned(),
             source: Bytes::from(vec![b'x'; bytes]),
         };
-        let sizes = |documents: &[ScoredDocument]| chunks(documents).iter().map(|chunk| chunk.len()).collect::<Vec<_>>();
+        let sizes = |documents: &[ScoredDocument]| {
+            chunks(documents).iter().map(|chunk| chunk.len()).collect::<Vec<_>>()
+        };
         assert_eq!(sizes(&[]), [0_usize; 0]);
         assert_eq!(sizes(&vec![of(1); MAX_OPERATIONS + 5]), [MAX_OPERATIONS, 5]);
         assert_eq!(sizes(&[of(MAX_BYTES * 2), of(1), of(1)]), [1, 2]);

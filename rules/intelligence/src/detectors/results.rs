@@ -70,15 +70,21 @@ pub(crate) struct Subject<'a> {
 /// Names the source of results in the names of their indices.
 fn source_name(pattern: &str) -> String {
     let first = pattern.split(',').next().unwrap_or_default().to_lowercase();
-    let literal: Vec<&str> =
-        first.split('*').map(|part| part.trim_matches(['-', '_', '.', '+'])).filter(|part| !part.is_empty()).collect();
+    let literal: Vec<&str> = first
+        .split('*')
+        .map(|part| part.trim_matches(['-', '_', '.', '+']))
+        .filter(|part| !part.is_empty())
+        .collect();
     let name = literal.join("-");
     match name.is_empty() || first == "_all" {
         true => "all".to_owned(),
-        false => name.chars().scan(0, |bytes, one| {
-            *bytes += one.len_utf8();
-            (*bytes <= MAX_SOURCE_BYTES).then_some(one)
-        }).collect(),
+        false => name
+            .chars()
+            .scan(0, |bytes, one| {
+                *bytes += one.len_utf8();
+                (*bytes <= MAX_SOURCE_BYTES).then_some(one)
+            })
+            .collect(),
     }
 }
 
@@ -122,15 +128,18 @@ impl Subject<'_> {
             beside.insert("multiply_by_field".to_owned(), json!(field));
             beside.insert("multiply_by_value".to_owned(), json!(value));
         }
-        if !self.definition.roles.is_empty() {
-            beside.insert("roles".to_owned(), json!(self.definition.roles));
-        }
         let id = digest_of(&json!([self.detector.id, id]));
         ScoredDocument { index: self.index(), id, source: Bytes::from(Value::Object(beside).to_string()) }
     }
 
     /// Makes the result of a row.
-    pub(crate) fn row(&self, document: &ScoredEvent<'_>, row: &[f64], score: &RowScore, is_anomalous: bool) -> ScoredDocument {
+    pub(crate) fn row(
+        &self,
+        document: &ScoredEvent<'_>,
+        row: &[f64],
+        score: &RowScore,
+        is_anomalous: bool,
+    ) -> ScoredDocument {
         let mut ai = self.common(is_anomalous, score.rank, score.raw);
         let fields = &self.definition.fields;
         for (field, value) in fields.iter().zip(row) {
@@ -139,7 +148,8 @@ impl Subject<'_> {
         if self.definition.model_type == ModelType::Clustering {
             ai.insert("cluster".to_owned(), json!(score.cluster));
         }
-        let mut shares: Vec<(&String, f64)> = fields.iter().zip(score.contributions.iter().copied()).collect();
+        let mut shares: Vec<(&String, f64)> =
+            fields.iter().zip(score.contributions.iter().copied()).collect();
         shares.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(other.0)));
         let reasons = shares.into_iter().filter(|(_, share)| *share >= LEAST_SHARE).take(MAX_REASONS);
         let reasons = reasons.map(|(field, share)| json!({"field": field, "contribution": share}));
@@ -172,7 +182,11 @@ impl Subject<'_> {
             reasons.push(json!({"reason": "the template is new"}));
         }
         if is_anomalous && !score.is_new {
-            let reason = if score.rate >= score.novelty { "the template is unusually frequent" } else { "the line has unusual words" };
+            let reason = if score.rate >= score.novelty {
+                "the template is unusually frequent"
+            } else {
+                "the line has unusual words"
+            };
             reasons.push(json!({"reason": reason}));
         }
         ai.insert("reasons".to_owned(), Value::Array(reasons));
@@ -249,7 +263,8 @@ pub(crate) async fn make_index(engine: &Engine, name: &str) -> Result<()> {
 fn index_body() -> Value {
     let keyword = json!({"type": "keyword", "ignore_above": 8191});
     let words = json!({"type": "text", "fields": {"keyword": keyword}});
-    let (date, double, flag) = (json!({"type": "date"}), json!({"type": "double"}), json!({"type": "boolean"}));
+    let (date, double, flag) =
+        (json!({"type": "date"}), json!({"type": "double"}), json!({"type": "boolean"}));
     json!({
         "settings": {"index.number_of_shards": 1, "index.number_of_replicas": 0},
         "mappings": {
@@ -261,7 +276,6 @@ fn index_body() -> Value {
                 "source_id": keyword,
                 "multiply_by_field": keyword,
                 "multiply_by_value": keyword,
-                "roles": keyword,
                 "ai": {"properties": {
                     "rule_uid": keyword,
                     "rule_name": words,

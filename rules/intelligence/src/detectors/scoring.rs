@@ -132,7 +132,8 @@ impl LiveDetector {
     fn place(&mut self, event: &Event) -> Option<usize> {
         let Some(field) = &self.definition.multiply_by else { return Some(0) };
         let value = features::text(&event.source, field);
-        let place = value.as_ref().and_then(|value| self.definition.values.iter().position(|one| one == value));
+        let place =
+            value.as_ref().and_then(|value| self.definition.values.iter().position(|one| one == value));
         if place.is_none() {
             self.tally.unseen += 1;
             let value = value.unwrap_or_else(|| "(none)".to_owned());

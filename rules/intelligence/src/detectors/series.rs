@@ -3,10 +3,10 @@
 //! A bucket is closed half a minute after its end. Its value comes from an aggregation, with the rights of the detector's user. Late
 //! documents of scored buckets are told by the change feed; these buckets are read and scored again.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use millrace_anomaly::SeriesModel;
+use millrace_anomaly::{SeriesModel, SeriesScore};
 use millrace_catalog::metadata::IndicesOptions;
 use millrace_runtime::Priority;
 
@@ -66,7 +66,8 @@ pub(crate) async fn score_closed(
         }
         let buckets = reader.read(value, from * frame.ms(), end * frame.ms()).await?;
         let value_type = query.value_type;
-        let buckets: Vec<Option<f64>> = buckets.into_iter().map(|bucket| became(value_type, bucket)).collect();
+        let buckets: Vec<Option<f64>> =
+            buckets.into_iter().map(|bucket| became(value_type, bucket)).collect();
         let span = BucketSpan { from, next: before.next, late, buckets };
         let (model, stored, definition) =
             (Arc::clone(model), Arc::clone(&detector.stored), Arc::clone(&detector.definition));
@@ -99,7 +100,11 @@ pub(crate) async fn score_closed(
         documents.extend(scored);
         anomalies += odd;
     }
-    Ok(Some(BucketScores { documents, anomalies, progress: SeriesProgress { next: end.max(before.next), late: BTreeSet::new() } }))
+    Ok(Some(BucketScores {
+        documents,
+        anomalies,
+        progress: SeriesProgress { next: end.max(before.next), late: BTreeSet::new() },
+    }))
 }
 
 /// Buckets that are read, and those of them that are scored.
@@ -112,23 +117,28 @@ struct BucketSpan {
 
 impl BucketSpan {
     /// Scores the buckets from `next` on, and the late ones, where they have a value.
-    fn score(&self, trained: &SeriesModel) -> Result<Vec<(i64, f64, millrace_anomaly::SeriesScore)>> {
+    fn score(&self, trained: &SeriesModel) -> Result<Vec<(i64, f64, SeriesScore)>> {
         let failed = |error: millrace_anomaly::Error| Error::Run(error.to_string());
-        let (mut model, mut scored) = (trained.clone(), Vec::new());
+        let (mut model, mut scores) = (trained.clone(), BTreeMap::new());
         for (bucket, value) in (self.from..).zip(self.buckets.iter().copied()) {
-            let is_wanted = bucket >= self.next || self.late.contains(&bucket);
-            let score = if bucket > model.latest() {
-                Some(model.observe(bucket, value).map_err(failed)?)
-            } else if is_wanted && bucket >= model.oldest_revisable() {
-                let anew = model.revise(bucket, value).map_err(failed)?;
-                anew.into_iter().find(|(number, _)| *number == bucket).map(|(_, score)| score)
-            } else {
-                None
-            };
-            if let (true, Some(value), Some(score)) = (is_wanted, value, score) {
-                scored.push((bucket, value, score));
+            if bucket > model.latest() {
+                scores.insert(bucket, model.observe(bucket, value).map_err(failed)?);
+                continue;
+            }
+            // A revision scores the buckets behind it anew, too.
+            let is_needed =
+                self.is_wanted(bucket) && (self.late.contains(&bucket) || !scores.contains_key(&bucket));
+            if is_needed && bucket >= model.oldest_revisable() {
+                scores.extend(model.revise(bucket, value).map_err(failed)?);
             }
         }
-        Ok(scored)
+        let scored =
+            (self.from..).zip(self.buckets.iter().copied()).filter(|(bucket, _)| self.is_wanted(*bucket));
+        let scored = scored.filter_map(|(bucket, value)| Some((bucket, value?, *scores.get(&bucket)?)));
+        Ok(scored.collect())
+    }
+
+    fn is_wanted(&self, bucket: i64) -> bool {
+        bucket >= self.next || self.late.contains(&bucket)
     }
 }

@@ -8,8 +8,8 @@ use std::sync::Arc;
 use millrace_anomaly::FeatureTable;
 use millrace_engine::Session;
 use millrace_query::SearchService;
-use millrace_runtime::tasks::TaskHandle;
 use millrace_runtime::Priority;
+use millrace_runtime::tasks::TaskHandle;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
@@ -129,7 +129,9 @@ pub(super) async fn run(
             }
             Err(error) if task.check().is_err() || !is_of_value(&error) => return Err(error),
             Err(error) => {
-                failed.push(value.map_or_else(|| error.to_string(), |value| format!("value [{value}]: {error}")));
+                failed.push(
+                    value.map_or_else(|| error.to_string(), |value| format!("value [{value}]: {error}")),
+                );
                 models.push(None);
             }
         }
@@ -142,7 +144,8 @@ pub(super) async fn run(
     let next_frame = shared.engine.next_frame()?;
     store(shared, kept, build, next_frame, &models).await?;
     let details = models.iter().flatten().next().map(|model| model.details(definition)).unwrap_or_default();
-    let untrained = models.iter().enumerate().filter(|(_, model)| model.is_none()).map(|(place, _)| place).collect();
+    let untrained =
+        models.iter().enumerate().filter(|(_, model)| model.is_none()).map(|(place, _)| place).collect();
     let summary = ModelSummary { trained_ms: end_ms, samples, details };
     let mut is_same = false;
     let serve = |now: &mut StoredDetector| {
@@ -155,7 +158,8 @@ pub(super) async fn run(
         now.state.untrained = untrained;
         now.state.model = Some(summary);
         now.ran.preparation_date = Some(crate::time::iso(now_ms));
-        now.ran.path_to_machine_state = Some(crate::artefacts::Artefacts::path_of(&now.id, &model_name(build, 0)));
+        now.ran.path_to_machine_state =
+            Some(crate::artefacts::Artefacts::path_of(&now.id, &model_name(build, 0)));
         if definition.is_scheduled() && definition.model_type.is_scored() {
             now.state.since.get_or_insert(next_frame);
         }
@@ -338,7 +342,8 @@ async fn score_history(
     } else {
         let frames = 0..next_frame;
         let scored =
-            history::score_stored(shared, detector, frames, Some(from_ms), Some(task), Priority::Spare).await?;
+            history::score_stored(shared, detector, frames, Some(from_ms), Some(task), Priority::Spare)
+                .await?;
         scored.tally
     };
     shared.detectors.publish(&kept.id, &after);

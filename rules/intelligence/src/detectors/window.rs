@@ -30,7 +30,8 @@ impl TrainingWindow {
     /// # Errors
     /// The reason why it cannot be used.
     pub(crate) fn parse(text: &str) -> Result<Self, String> {
-        let allowed = "must be a number and a unit such as 30 min, 4 h, 1 day or 2 weeks, from 1 minute to 366 days";
+        let allowed =
+            "must be a number and a unit such as 30 min, 4 h, 1 day or 2 weeks, from 1 minute to 366 days";
         let trimmed = text.trim();
         let digits = trimmed.bytes().take_while(u8::is_ascii_digit).count();
         let (number, unit) = trimmed.split_at(digits);
@@ -93,7 +94,9 @@ mod tests {
             assert_eq!((window.ms(), window.bucket().ms(), window.text()), (ms, bucket, text));
             assert!(window.buckets() >= LEAST_BUCKETS && window.buckets() <= MAX_BUCKETS, "{text}");
         }
-        for wrong in ["", "day", "5", "5 parsecs", "0 min", "367 d", "99999999999999999999 h", "-1 h", "1.5 h", "10 s"] {
+        for wrong in
+            ["", "day", "5", "5 parsecs", "0 min", "367 d", "99999999999999999999 h", "-1 h", "1.5 h", "10 s"]
+        {
             assert!(TrainingWindow::parse(wrong).is_err(), "{wrong}");
         }
     }
