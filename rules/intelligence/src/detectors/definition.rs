@@ -10,6 +10,7 @@ use super::results;
 use super::window::{LEAST_BUCKETS, TrainingWindow};
 use crate::definition::{self, FieldReader, MAX_FIELD_BYTES, MAX_NAME_BYTES, ValueType, excerpt, path};
 use crate::error::{Error, Result};
+use crate::results as predictions;
 use crate::samples::SeriesQuery;
 use crate::source::digest_of;
 use crate::time;
@@ -417,7 +418,17 @@ fn analysed(fields: &FieldReader<'_>, model_type: ModelType) -> Result<Vec<Strin
     for (at, field) in analysed.iter().enumerate() {
         path(name, field)?;
         let first = field.split('.').next().unwrap_or_default();
-        if results::OWN_MEMBERS.contains(&first) {
+        let parts = field.split('.').count();
+        if parts > predictions::MAX_PARTS {
+            let reason =
+                format!("has [{}] of {parts} parts; {} are allowed", excerpt(field), predictions::MAX_PARTS);
+            return Err(Error::invalid(name, reason));
+        }
+        let is_taken = match model_type {
+            ModelType::Forecasting => field.contains('.') && predictions::OWN_FIELDS.contains(&first),
+            _ => results::OWN_MEMBERS.contains(&first),
+        };
+        if is_taken {
             let reason = format!(
                 "has [{}], which begins with a name that results have for something else",
                 excerpt(field)
