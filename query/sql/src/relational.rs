@@ -85,6 +85,7 @@ pub struct RelationPlanner<'b, 'a> {
 
 impl<'b, 'a> RelationPlanner<'b, 'a> {
     pub(super) fn new(binder: &'b mut Binder<'a>) -> Self {
+        binder.is_pipeline = true;
         Self { binder, next_relation: 0, levels: 0 }
     }
 

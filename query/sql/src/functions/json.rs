@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 
 use super::row::{Context, Val};
-use super::{Definition, shown};
+use super::{Definition, shown, time};
 use crate::types::SqlType::{self, Array, Boolean, Integer, Keyword, Long, Object, Undefined};
 
 type Answer<'a> = Result<Val<'a>, String>;
@@ -219,6 +219,30 @@ fn elements(value: &Val<'_>) -> Vec<Value> {
         Some(Value::Array(values)) => values,
         Some(other) => vec![other],
         None => vec![value_of(value)],
+    }
+}
+
+/// Reads an element as a value of a type; null where it is none.
+pub(super) fn element(value: &Value, ty: SqlType) -> Val<'static> {
+    match (value, ty) {
+        (Value::Null, _) => Val::Null,
+        (Value::Bool(flag), SqlType::Boolean) => Val::Bool(*flag),
+        (Value::Number(number), ty) if ty.is_integer() => {
+            let whole = number.as_i64().or_else(|| number.as_f64().map(|number| number as i64));
+            whole.map_or(Val::Null, Val::Int)
+        }
+        (Value::Number(number), ty) if ty.is_number() => number.as_f64().map_or(Val::Null, Val::Float),
+        (Value::String(text), ty) if ty.is_number() => match text.trim().parse::<f64>() {
+            Ok(number) if number.is_finite() && ty.is_integer() => Val::Int(number as i64),
+            Ok(number) if number.is_finite() => Val::Float(number),
+            _ => Val::Null,
+        },
+        (Value::String(text), SqlType::Timestamp(_)) => time::instant(text).map_or(Val::Null, Val::Timestamp),
+        (Value::String(text), SqlType::Date) => time::date(text).map_or(Val::Null, Val::Date),
+        (Value::String(text), SqlType::Time) => time::time(text).map_or(Val::Null, Val::Time),
+        (Value::String(text), ty) if !ty.is_json() && ty.arrow() == Keyword.arrow() => Val::str(text.as_str()),
+        (other, ty) if ty.arrow() == Keyword.arrow() => Val::str(other.to_string()),
+        _ => Val::Null,
     }
 }
 

@@ -13,6 +13,7 @@ mod integers;
 mod json;
 mod json_changes;
 mod kernels;
+pub(crate) mod lambdas;
 pub(crate) mod lists;
 mod math;
 mod patterns;
@@ -201,11 +202,49 @@ pub(crate) fn convert(value: &Bound, ty: SqlType) -> Result<Expr> {
     Ok(row::call(&format!("as_{}", ty.name()), cast_value, true, context, vec![value.expr.clone()]))
 }
 
+/// Binds CAST of a pipeline: texts that are no truth value are null, and addresses are written in their shortest form.
+pub(crate) fn pipeline_cast(value: &Bound, ty: SqlType) -> Result<Expr> {
+    let value = value.single();
+    let eval: Eval = match (value.ty, ty) {
+        (from, SqlType::Boolean) if from.is_string() => |args, _| {
+            let text = args.first().map_or("", Val::text).trim();
+            Ok(match text.to_ascii_lowercase().as_str() {
+                "true" | "1" | "t" | "yes" => Val::Bool(true),
+                "false" | "0" | "f" | "no" => Val::Bool(false),
+                _ => Val::Null,
+            })
+        },
+        (SqlType::Boolean, SqlType::Keyword) => |args, _| {
+            let is_true = args.first() == Some(&Val::Bool(true));
+            Ok(Val::str(if is_true { "TRUE" } else { "FALSE" }))
+        },
+        (from, SqlType::Ip) if from.is_string() => |args, _| {
+            let text = args.first().map_or("", Val::text).trim();
+            let address: std::net::IpAddr =
+                text.parse().map_err(|_| format!("{text} IP Address error: the text is no address"))?;
+            Ok(Val::str(address.to_string()))
+        },
+        _ => return cast(&value, ty),
+    };
+    let context = Context { now: 0, ty };
+    Ok(row::call(&format!("pipeline_cast_{}", ty.name()), eval, true, context, vec![value.expr]))
+}
+
 /// Binds CAST.
 pub(crate) fn cast(value: &Bound, ty: SqlType) -> Result<Expr> {
     let value = value.single();
     if value.ty == ty {
         return Ok(value.expr);
+    }
+    // The digits of a float are those of its own type, not of a double.
+    if value.ty == SqlType::Float && ty == SqlType::Keyword {
+        let eval: Eval = |args, _| {
+            let number = args.first().map_or(0.0, Val::float) as f32;
+            let is_whole = number == number.trunc() && number.abs() < 1e7;
+            Ok(Val::str(if is_whole { format!("{number:.1}") } else { number.to_string() }))
+        };
+        let context = Context { now: 0, ty };
+        return Ok(row::call("cast_float_keyword", eval, true, context, vec![value.expr]));
     }
     if value.ty.is_number()
         && matches!(ty, SqlType::Double | SqlType::Float | SqlType::Long)

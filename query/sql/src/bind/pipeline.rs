@@ -1,0 +1,107 @@
+//! The meaning of values in pipelines where it is not SQL's: arithmetic is wider and reads texts as numbers, results of several types
+//! are texts, an array meets a value by any of its elements.
+
+use datafusion::logical_expr::Operator;
+
+use super::call::Aggregate;
+use super::comparison::compare;
+use super::lambda::any_element;
+use super::{Binder, Bound, Scope};
+use crate::error::Result;
+use crate::functions::{self, lambdas};
+use crate::types::SqlType;
+
+impl Binder<'_> {
+    /// Returns the operands of arithmetic as a pipeline has them.
+    pub(super) fn pipeline_operands(
+        &self,
+        left: &Bound,
+        operator: Operator,
+        right: &Bound,
+    ) -> Result<(Bound, Bound)> {
+        let is_number = |bound: &Bound| bound.ty.is_number();
+        let is_text = |bound: &Bound| bound.ty.is_string();
+        let both = is_text(left) && is_text(right) && operator != Operator::Plus;
+        if both || is_text(left) && is_number(right) || is_number(left) && is_text(right) {
+            return Ok((self.number_of(left)?, self.number_of(right)?));
+        }
+        let is_small = |bound: &Bound| bound.ty.is_integer() && bound.ty != SqlType::UnsignedLong;
+        let widens = matches!(operator, Operator::Plus | Operator::Minus | Operator::Multiply);
+        // The types of accumulators would grow with each round.
+        if widens && self.lambdas.is_empty() && is_small(left) && is_small(right) {
+            return Ok((long_of(left)?, long_of(right)?));
+        }
+        Ok((left.clone(), right.clone()))
+    }
+
+    /// Reads a text as a number; null where it is none.
+    fn number_of(&self, value: &Bound) -> Result<Bound> {
+        match value.ty.is_string() {
+            true => functions::call("tonumber", std::slice::from_ref(value), self.now_ms),
+            false => Ok(value.clone()),
+        }
+    }
+
+    /// Returns the argument of an aggregate of numbers: texts are read as such.
+    pub(super) fn aggregated_number(&self, aggregate: Option<Aggregate>, argument: Bound) -> Result<Bound> {
+        let is_of_numbers = aggregate.is_some_and(|aggregate| {
+            !matches!(aggregate, Aggregate::Count | Aggregate::Min | Aggregate::Max)
+        });
+        match self.is_pipeline && is_of_numbers && argument.ty.is_string() {
+            true => self.number_of(&argument.single()),
+            false => Ok(argument),
+        }
+    }
+
+    /// Returns values of one type: those of several types are texts.
+    pub(super) fn alike(&self, values: Vec<Bound>) -> Result<Vec<Bound>> {
+        let is_known = |value: &&Bound| value.ty != SqlType::Undefined;
+        let texts = values.iter().filter(is_known).filter(|value| value.ty.is_string()).count();
+        if !self.is_pipeline || texts == 0 || texts == values.iter().filter(is_known).count() {
+            return Ok(values);
+        }
+        let text = |value: Bound| match value.ty.is_string() || value.ty == SqlType::Undefined {
+            true => Ok(value),
+            false => Ok(Bound::new(functions::cast(&value, SqlType::Keyword)?, SqlType::Keyword)),
+        };
+        values.into_iter().map(text).collect()
+    }
+
+    /// Compares the elements of an array with a value; `None` where the left side is none.
+    pub(super) fn elements_compared(
+        &self,
+        left: &Bound,
+        operator: Operator,
+        right: &Bound,
+        scope: &Scope,
+    ) -> Result<Option<Bound>> {
+        let is_array = |bound: &Bound| bound.ty == SqlType::Array && !bound.list;
+        if !self.is_pipeline || !is_array(left) || right.ty.is_json() || right.ty == SqlType::Undefined {
+            return Ok(None);
+        }
+        let depth = self.lambdas.len();
+        let ty = match right.ty {
+            ty if ty.is_number() => SqlType::Double,
+            ty => ty,
+        };
+        let body = compare(&Bound::new(lambdas::item(depth), ty), operator, right, scope)?;
+        any_element(left, ty, depth, body).map(Some)
+    }
+}
+
+fn long_of(value: &Bound) -> Result<Bound> {
+    Ok(Bound { literal: value.literal.clone(), ..Bound::new(value.to(SqlType::Long)?, SqlType::Long) })
+}
+
+/// Returns the name of a type in pipelines, as `typeof` tells it.
+pub(super) fn type_name(ty: SqlType) -> &'static str {
+    match ty {
+        SqlType::Byte => "TINYINT",
+        SqlType::Short => "SMALLINT",
+        SqlType::Integer => "INT",
+        SqlType::Long => "BIGINT",
+        SqlType::Keyword | SqlType::Text => "STRING",
+        SqlType::Object => "STRUCT",
+        other => other.general_name(),
+    }
+}
