@@ -169,6 +169,11 @@ impl Parser<'_> {
     }
 }
 
+/// Reads a time of a text: `now`, steps from now, or a date.
+pub(crate) fn time_of_text(text: &str) -> TimeModifierValue {
+    text_to_time(text)
+}
+
 /// Reads a quoted time: `now`, steps from now, or a date.
 fn text_to_time(text: &str) -> TimeModifierValue {
     let trimmed = text.trim();

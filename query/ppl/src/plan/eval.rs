@@ -9,7 +9,8 @@ use crate::command::EvalCommand;
 /// Plans the command.
 pub(super) fn plan(command: &EvalCommand, mut pipe: Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
     for assignment in &command.assignments {
-        let expr = planner.expression(&assignment.value, &mut pipe)?;
+        let mut expr = planner.expression(&assignment.value, &mut pipe)?;
+        super::functions::write_values(&mut expr);
         super::rename::check_name(&assignment.field.path)?;
         pipe.extend(&assignment.field.path, expr, planner.sql)?;
     }

@@ -22,10 +22,12 @@ mod format;
 mod functions;
 mod join;
 mod lookup;
+mod makeresults;
 mod mvcombine;
 mod names;
 mod nearest;
 pub mod order;
+mod patterns;
 mod pipe;
 mod raretop;
 mod rename;
@@ -44,6 +46,7 @@ mod transpose;
 mod trendline;
 mod union;
 mod unnest;
+mod xyseries;
 
 use millrace_sql::error::{LocatedError, Result, SqlError};
 use millrace_sql::relational::{OutColumn, PlannedRelation, RelationPlanner, RelationalStatement, SqlType};
@@ -256,7 +259,7 @@ impl<'p, 'b, 'a> Planner<'p, 'b, 'a> {
             }
             PipelineSource::MultiSearch(command) => union::multisearch(command, self),
             PipelineSource::Union(command) => union::union(command, None, self),
-            PipelineSource::MakeResults(_) => refused("makeresults"),
+            PipelineSource::MakeResults(command) => makeresults::plan(command, names, self),
             PipelineSource::GraphLookup(_) => refused("graphlookup"),
             PipelineSource::Describe(command) => describe::plan(command, names, self),
             PipelineSource::ShowDatasources => refused("show"),
@@ -268,7 +271,8 @@ impl<'p, 'b, 'a> Planner<'p, 'b, 'a> {
         match &command.kind {
             C::Where(own) => {
                 let mut pipe = pipe;
-                let condition = self.expression(&own.condition, &mut pipe)?;
+                let mut condition = self.expression(&own.condition, &mut pipe)?;
+                functions::write_values(&mut condition);
                 pipe.filter(condition, self.sql)?;
                 Ok(pipe)
             }
@@ -316,11 +320,11 @@ impl<'p, 'b, 'a> Planner<'p, 'b, 'a> {
             C::MvCombine(own) => mvcombine::plan(own, pipe, self),
             C::MvExpand(own) => unnest::mvexpand(own, pipe, self),
             C::NoMv(own) => format::nomv(own, pipe, self),
-            C::Patterns(_) => refused("patterns"),
+            C::Patterns(own) => patterns::plan(own, pipe, self),
             C::Timewrap(_) => refused("timewrap"),
             C::Transpose(own) => transpose::plan(own, pipe, self),
             C::Trendline(own) => trendline::plan(own, pipe, self),
-            C::XySeries(_) => refused("xyseries"),
+            C::XySeries(own) => xyseries::plan(own, pipe, self),
         }
     }
 

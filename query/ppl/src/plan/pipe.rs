@@ -17,6 +17,9 @@ use super::syntax;
 /// Most columns of a relation.
 const MAX_COLUMNS: usize = 4_096;
 
+/// Most names of columns in an error.
+const MAX_LISTED: usize = 100;
+
 /// Input of the clauses that are not bound.
 #[derive(Clone, Debug)]
 pub(crate) enum Input {
@@ -133,6 +136,11 @@ impl Pipe {
     /// Adds a name that may qualify columns.
     pub(crate) fn add_qualifier(&mut self, name: &str) {
         self.qualifiers.push(name.to_owned());
+    }
+
+    /// Lists the names that may qualify columns.
+    pub(crate) fn aliases(&self) -> &[String] {
+        &self.qualifiers
     }
 
     /// Has names that are not found be those of the rows around the subsearch.
@@ -287,7 +295,8 @@ impl Pipe {
         if self.groups.is_some() || self.is_computed(&expr) {
             self.close(planner)?;
         }
-        super::expressions::resolve(&mut expr, &mut |path| {
+        let now_ms = planner.now_ms();
+        super::expressions::resolve(&mut expr, now_ms, &mut |path| {
             self.find(path, planner)?.ok_or_else(|| self.unknown(path, planner))
         })?;
         Ok(expr)
@@ -299,6 +308,19 @@ impl Pipe {
             Some(_) => Ok(()),
             None => Err(self.unknown(path, planner)),
         }
+    }
+
+    /// Refuses a name that no column has, with the names of all columns.
+    pub(crate) fn check_listed(&mut self, path: &str, planner: &RelationPlanner<'_, '_>) -> Result<()> {
+        if self.find(path, planner)?.is_some() {
+            return Ok(());
+        }
+        let names = self.visible(planner)?;
+        let details = format!(
+            "can't resolve Symbol(namespace=FIELD_NAME, name={path}) in type env: field [{path}] not found; input fields are: [{}]",
+            names.iter().take(MAX_LISTED).cloned().collect::<Vec<_>>().join(", ")
+        );
+        Err(LocatedError::suggest(SqlError::Semantic(details), super::nearest::nearest(path, &names)))
     }
 
     /// Refuses a name, with the nearest one that there is.
@@ -388,6 +410,26 @@ impl Pipe {
         Ok(())
     }
 
+    /// Adds columns that do not see one another.
+    pub(crate) fn extend_together(
+        &mut self,
+        values: Vec<(String, ast::Expr)>,
+        planner: &mut RelationPlanner<'_, '_>,
+    ) -> Result<()> {
+        let is_computed = values.iter().any(|(_, expr)| self.is_computed(expr));
+        if self.groups.is_some() || is_computed {
+            self.close(planner)?;
+        }
+        let mut resolved = Vec::with_capacity(values.len());
+        for (name, expr) in values {
+            resolved.push((name, self.resolve(expr, planner)?));
+        }
+        for (name, expr) in resolved {
+            self.put(&name, expr, planner)?;
+        }
+        Ok(())
+    }
+
     /// Adds columns of window functions that do not see one another.
     pub(crate) fn extend_windows(
         &mut self,
@@ -416,7 +458,10 @@ impl Pipe {
                 continue;
             }
             let expr = self.find(name, planner)?.ok_or_else(|| self.unknown(name, planner))?;
-            kept.push(PipeColumn::new(name.clone(), expr));
+            let shown = self.shown_name(name, planner)?;
+            let is_taken = names.contains(&shown) || kept.iter().any(|column| column.name == shown);
+            let shown = if is_taken { name.clone() } else { shown };
+            kept.push(PipeColumn::new(shown, expr));
         }
         // Names below an object stay known with it.
         let below = |own: &str| {
@@ -429,6 +474,22 @@ impl Pipe {
         kept.extend(hidden);
         self.columns = Some(kept);
         Ok(())
+    }
+
+    /// Returns the name of a column that a name stands for: a qualifier is no part of it.
+    fn shown_name(&self, name: &str, planner: &RelationPlanner<'_, '_>) -> Result<String> {
+        if self.find_own(name, planner)?.is_some() {
+            return Ok(name.to_owned());
+        }
+        for qualifier in &self.qualifiers {
+            let rest = name.strip_prefix(qualifier.as_str()).and_then(|rest| rest.strip_prefix('.'));
+            if let Some(rest) = rest
+                && self.find_own(rest, planner)?.is_some()
+            {
+                return Ok(rest.to_owned());
+            }
+        }
+        Ok(name.to_owned())
     }
 
     /// Leaves all columns but those of the names.

@@ -139,6 +139,13 @@ fn function(name: &str, args: Vec<ast::FunctionArg>, over: Option<ast::WindowTyp
     })
 }
 
+/// Makes a lambda.
+pub(crate) fn lambda(names: &[String], body: ast::Expr) -> ast::Expr {
+    let parameter = |name: &String| ast::LambdaFunctionParameter { name: ident(name), data_type: None };
+    let params = ast::OneOrManyWithParens::Many(names.iter().map(parameter).collect());
+    ast::Expr::Lambda(ast::LambdaFunction { params, body: Box::new(body), syntax: ast::LambdaSyntax::Arrow })
+}
+
 /// Makes an operation.
 pub(crate) fn binary(left: ast::Expr, op: ast::BinaryOperator, right: ast::Expr) -> ast::Expr {
     let nested = |expr: ast::Expr| match expr {
@@ -325,6 +332,12 @@ pub(crate) fn query_of(body: ast::SetExpr) -> ast::Query {
         format_clause: None,
         pipe_operators: Vec::new(),
     }
+}
+
+/// Makes VALUES.
+pub(crate) fn values(rows: Vec<Vec<ast::Expr>>) -> ast::Query {
+    let rows = rows.into_iter().map(ast::Parens::with_empty_span).collect();
+    query_of(ast::SetExpr::Values(ast::Values { explicit_row: false, value_keyword: false, rows }))
 }
 
 /// Unites queries by position.

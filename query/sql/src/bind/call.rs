@@ -186,7 +186,7 @@ impl Binder<'_> {
             }
             _ => exprs.iter().map(|arg| self.expr(arg, scope, place)).collect::<Result<Vec<_>>>()?,
         };
-        let args = if name == "coalesce" { self.alike(args)? } else { args };
+        let args = if name == "coalesce" { self.alike(args)? } else { self.dated(&name, args) };
         if matches!(name.as_str(), "ifnull" | "nullif" | "coalesce") {
             for arg in &args {
                 self.repeat(&arg.expr, 1)?;
@@ -258,6 +258,12 @@ impl Binder<'_> {
             None => None,
             Some(filter) => {
                 let filter = self.expr(filter, scope, ExpressionContext::Row)?;
+                if self.is_pipeline && filter.ty != SqlType::Boolean {
+                    return Err(SqlError::Semantic(format!(
+                        "the condition of [{call}] has to be BOOLEAN, but is {}",
+                        filter.ty.general_name()
+                    )));
+                }
                 Some(Box::new(self.truth(filter)?.expr))
             }
         };

@@ -11,6 +11,24 @@ use crate::error::Result;
 use crate::functions::{self, lambdas};
 use crate::types::SqlType;
 
+/// Functions of a date that tell a part of it.
+const DATE_PARTS: &[&str] = &[
+    "day",
+    "dayname",
+    "dayofmonth",
+    "day_of_month",
+    "dayofweek",
+    "day_of_week",
+    "dayofyear",
+    "day_of_year",
+    "month",
+    "month_of_year",
+    "monthname",
+    "quarter",
+    "weekday",
+    "year",
+];
+
 impl Binder<'_> {
     /// Returns the operands of arithmetic as a pipeline has them.
     pub(super) fn pipeline_operands(
@@ -51,6 +69,16 @@ impl Binder<'_> {
             true => self.number_of(&argument.single()),
             false => Ok(argument),
         }
+    }
+
+    /// Reads the text that a function of dates takes: one that is none fails as a date, not as a timestamp.
+    pub(super) fn dated(&self, name: &str, args: Vec<Bound>) -> Vec<Bound> {
+        let is_dated = self.is_pipeline && DATE_PARTS.contains(&name);
+        let read = |(at, arg): (usize, Bound)| match is_dated && at == 0 && arg.ty.is_string() {
+            true => functions::date_text(&arg),
+            false => arg,
+        };
+        args.into_iter().enumerate().map(read).collect()
     }
 
     /// Returns values of one type: those of several types are texts.

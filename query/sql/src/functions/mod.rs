@@ -15,6 +15,7 @@ mod json_changes;
 mod kernels;
 pub(crate) mod lambdas;
 pub(crate) mod lists;
+mod log_patterns;
 mod math;
 mod patterns;
 pub(crate) mod row;
@@ -93,6 +94,7 @@ fn find(name: &str) -> Option<Definition> {
         .or_else(|| dates::find(&lower))
         .or_else(|| buckets::find(&lower))
         .or_else(|| patterns::find(&lower))
+        .or_else(|| log_patterns::find(&lower))
         .or_else(|| conversions::find(&lower))
         .or_else(|| json::find(&lower))
         .or_else(|| json_changes::find(&lower))
@@ -200,6 +202,19 @@ pub(crate) fn convert(value: &Bound, ty: SqlType) -> Result<Expr> {
     }
     let context = Context { now: 0, ty };
     Ok(row::call(&format!("as_{}", ty.name()), cast_value, true, context, vec![value.expr.clone()]))
+}
+
+/// Reads a text as the day that a function of dates takes.
+pub(crate) fn date_text(value: &Bound) -> Bound {
+    let context = Context { now: 0, ty: TIMESTAMP };
+    let eval: Eval = |args, context| match args {
+        [Val::Str(text)] => time::instant(text)
+            .map(Val::Timestamp)
+            .ok_or_else(|| unread("date", text, "yyyy-MM-dd")),
+        _ => cast_value(args, context),
+    };
+    let expr = row::call("date_text", eval, true, context, vec![value.single().expr]);
+    Bound::new(expr, TIMESTAMP)
 }
 
 /// Binds CAST of a pipeline: texts that are no truth value are null, and addresses are written in their shortest form.

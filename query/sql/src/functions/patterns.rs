@@ -84,7 +84,7 @@ fn rex_groups_types(types: &[SqlType]) -> Option<(Vec<SqlType>, SqlType)> {
 }
 
 /// Runs a part with the regular expression of a text; the last one stays compiled.
-fn with_regex<T>(pattern: &str, part: impl FnOnce(&Regex) -> Result<T, String>) -> Result<T, String> {
+pub(super) fn with_regex<T>(pattern: &str, part: impl FnOnce(&Regex) -> Result<T, String>) -> Result<T, String> {
     thread_local! {
         static LAST: RefCell<Option<(String, Regex)>> = const { RefCell::new(None) };
     }
@@ -94,7 +94,7 @@ fn with_regex<T>(pattern: &str, part: impl FnOnce(&Regex) -> Result<T, String>) 
             let compiled = RegexBuilder::new(&with_known_groups(pattern))
                 .size_limit(1 << 20)
                 .build()
-                .map_err(|error| format!("[{pattern}] is no regular expression: {error}"))?;
+                .map_err(|error| format!("[{pattern}] is no regular expression: {}", fault(&error)))?;
             *last = Some((pattern.to_owned(), compiled));
         }
         match last.as_ref() {
@@ -104,8 +104,36 @@ fn with_regex<T>(pattern: &str, part: impl FnOnce(&Regex) -> Result<T, String>) 
     })
 }
 
-/// Writes named groups as the library reads them.
+/// Words a fault of a regular expression.
+fn fault(error: &regex::Error) -> String {
+    let text = error.to_string();
+    let known =
+        [("unclosed character class", "Unclosed character class"), ("unclosed group", "Unclosed group")];
+    match known.iter().find(|(own, _)| text.contains(own)) {
+        Some((_, fault)) => format!("{fault}; {text}"),
+        None => text,
+    }
+}
+
+/// Writes named groups, and literals between `\Q` and `\E`, as the library reads them.
 fn with_known_groups(pattern: &str) -> Cow<'_, str> {
+    if !pattern.contains("\\Q") {
+        return with_groups(pattern);
+    }
+    let mut out = String::with_capacity(pattern.len());
+    let mut rest = pattern;
+    while let Some((before, behind)) = rest.split_once("\\Q") {
+        let (literal, next) = behind.split_once("\\E").unwrap_or((behind, ""));
+        out.push_str(&with_groups(before));
+        out.push_str(&regex::escape(literal));
+        rest = next;
+    }
+    out.push_str(&with_groups(rest));
+    Cow::Owned(out)
+}
+
+/// Writes named groups as the library reads them.
+fn with_groups(pattern: &str) -> Cow<'_, str> {
     // Looking around has the same beginning.
     match pattern.contains("(?<") && !pattern.contains("(?<=") && !pattern.contains("(?<!") {
         true => Cow::Owned(pattern.replace("(?<", "(?P<")),
