@@ -129,8 +129,10 @@ pub(super) fn bucket(
                     syntax::call("range_width", args)
                 }
             };
-            let is_plain = options.bins.is_none() && options.minspan.is_none();
-            let label = if is_plain { "decimal_bin_label" } else { "bin_label" };
+            // A range of its own has decimal bounds.
+            let is_given = options.bins.is_some() || options.minspan.is_some();
+            let is_bounded = options.start.is_some() || options.end.is_some();
+            let label = if is_given || is_bounded { "bin_label" } else { "decimal_bin_label" };
             Ok(syntax::call(label, vec![field, width]))
         }
     }

@@ -1,4 +1,5 @@
-//! `describe`: a row for each field of indices, as JDBC lists columns. It sets the order: that of the fields by path.
+//! `describe`: a row for each field of indices, as JDBC lists columns. It sets the order: that of the fields by path. `show`: no data
+//! sources.
 
 use millrace_sql::error::{Result, SqlError};
 use sqlparser::ast;
@@ -77,4 +78,14 @@ pub(super) fn plan(
     let key = SortKey { expr: syntax::column("ORDINAL_POSITION"), ascending: true, nulls_first: true };
     pipe.sort(vec![key], planner.sql)?;
     Ok(pipe)
+}
+
+/// Plans `show datasources`: there are none.
+pub(super) fn no_sources(names: NameSet, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+    let text = || syntax::cast(syntax::null(), ast::DataType::String(None));
+    let items = [("DATASOURCE_NAME", text()), ("CONNECTOR_TYPE", text())];
+    let mut select = syntax::select(items.into_iter(), None);
+    select.selection = Some(syntax::boolean(false));
+    let relation = planner.sql.relation(&syntax::query(select, Vec::new(), None))?;
+    Ok(Pipe::from_relation(relation, names))
 }

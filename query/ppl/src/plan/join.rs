@@ -17,6 +17,12 @@ const NUMBER: &str = "\u{1}join";
 
 /// Plans the command.
 pub(super) fn plan(command: &JoinCommand, mut pipe: Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+    let gated = [(JoinKind::Right, "right"), (JoinKind::Full, "full"), (JoinKind::Cross, "cross")];
+    if let Some((_, name)) = gated.iter().find(|(kind, _)| *kind == command.kind && !planner.settings.all_joins) {
+        return Err(SqlError::Unsupported(format!(
+            "the {name} join is not allowed by plugins.calcite.all_join_types.allowed"
+        )));
+    }
     let mut right = planner.relation_source(&command.right)?;
     if let (SourceRelation::Subsearch { .. }, Some(rows)) = (&command.right, planner.settings.join_rows) {
         right.cut(0, rows);

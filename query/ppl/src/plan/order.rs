@@ -27,8 +27,11 @@ pub const ORDER_EFFECTS: &[(&str, OrderEffect)] = &[
     ("expand", OrderEffect::Keeps),
     ("fieldformat", OrderEffect::Keeps),
     ("fields", OrderEffect::Keeps),
+    ("fieldsummary", OrderEffect::Sets),
     ("fillnull", OrderEffect::Keeps),
+    ("flatten", OrderEffect::Keeps),
     ("foreach", OrderEffect::Keeps),
+    ("graphlookup", OrderEffect::Keeps),
     ("head", OrderEffect::Keeps),
     ("join", OrderEffect::Destroys),
     ("lookup", OrderEffect::Keeps),
@@ -37,6 +40,7 @@ pub const ORDER_EFFECTS: &[(&str, OrderEffect)] = &[
     ("mvexpand", OrderEffect::Keeps),
     ("nomv", OrderEffect::Keeps),
     ("parse", OrderEffect::Keeps),
+    ("patterns", OrderEffect::Keeps),
     ("rare", OrderEffect::Sets),
     ("regex", OrderEffect::Keeps),
     ("rename", OrderEffect::Keeps),
@@ -50,11 +54,13 @@ pub const ORDER_EFFECTS: &[(&str, OrderEffect)] = &[
     ("table", OrderEffect::Keeps),
     ("tail", OrderEffect::Sets),
     ("timechart", OrderEffect::Sets),
+    ("timewrap", OrderEffect::Sets),
     ("top", OrderEffect::Sets),
     ("transpose", OrderEffect::Sets),
     ("trendline", OrderEffect::Keeps),
     ("union", OrderEffect::Sets),
     ("where", OrderEffect::Keeps),
+    ("xyseries", OrderEffect::Sets),
 ];
 
 /// Returns the effect of a command; `None` for one that is not built.

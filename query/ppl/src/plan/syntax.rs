@@ -81,6 +81,15 @@ pub(crate) fn count_rows() -> ast::Expr {
     function("count", vec![ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard)], None)
 }
 
+/// Makes the count of different values.
+pub(crate) fn distinct_count(value: ast::Expr) -> ast::Expr {
+    let mut count = call("count", vec![value]);
+    if let ast::Expr::Function(ast::Function { args: ast::FunctionArguments::List(list), .. }) = &mut count {
+        list.duplicate_treatment = Some(ast::DuplicateTreatment::Distinct);
+    }
+    count
+}
+
 /// Makes a call over a window.
 pub(crate) fn over(call: ast::Expr, spec: ast::WindowSpec) -> ast::Expr {
     match call {

@@ -172,6 +172,12 @@ impl SearchService {
             return self.explained(session, request, bounds).await;
         }
         let shown = if format == "viz" { Format::Jdbc } else { Format::new(&format, sanitize)? };
+        let timewrap = statement.timewrap(self.now_ms())?;
+        if timewrap.is_some() && !matches!(shown, Format::Jdbc) {
+            return Err(SqlError::Unsupported(
+                "timewrap is only supported in the formats jdbc and viz, since its columns depend on the rows".to_owned(),
+            ));
+        }
         let runner = self.runner()?;
         if let Format::Lines(lines) = shown {
             let (first, rest) = runner.lines(session, request, bounds, lines).await?;
@@ -183,16 +189,22 @@ impl SearchService {
         }
         let Page { writer, total, .. } = runner.page(session, request, bounds, PageFormat::Jdbc, 0).await?;
         let text = runner.finish_page(writer, total, None).await?;
-        match format.as_str() {
-            "viz" => {
-                let visualized =
-                    runner.compute(move || serde_json::from_slice(&text).map(visualized)).await?;
-                let visualized =
-                    visualized.map_err(|error| millrace_work::error::Error::Execution(error.to_string()))?;
-                Ok(Outcome::json(200, visualized))
-            }
-            _ => Ok(Outcome::raw(text)),
+        if format != "viz" && timewrap.is_none() {
+            return Ok(Outcome::raw(text));
         }
+        let is_visualized = format == "viz";
+        let table = runner
+            .compute(move || {
+                let table: Value = serde_json::from_slice(&text)
+                    .map_err(|error| millrace_work::error::Error::Execution(error.to_string()))?;
+                let table = match &timewrap {
+                    Some(timewrap) => timewrap.table(&table)?,
+                    None => table,
+                };
+                Ok::<_, SqlError>(if is_visualized { visualized(table) } else { table })
+            })
+            .await??;
+        Ok(Outcome::json(200, table))
     }
 
     async fn run_explain_ppl(
@@ -275,6 +287,7 @@ impl SearchService {
         PipelineSettings {
             subsearch_rows: rows("plugins.ppl.subsearch.maxout", 10_000),
             join_rows: rows("plugins.ppl.join.subsearch_maxout", 50_000),
+            all_joins: self.ppl_flag("plugins.calcite.all_join_types.allowed", true),
             rex_matches: self.number("plugins.ppl.rex.max_match.limit").unwrap_or(10) as u64,
             values_limit: self.number("plugins.ppl.values.max.limit").unwrap_or(0) as u64,
             legacy_syntax: self.ppl_flag("plugins.ppl.syntax.legacy.preferred", true),

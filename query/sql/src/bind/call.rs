@@ -245,6 +245,10 @@ impl Binder<'_> {
             ("multiply", [one, other]) => self.binary(one, &ast::BinaryOperator::Multiply, other, scope),
             ("divide", [one, other]) => self.binary(one, &ast::BinaryOperator::Divide, other, scope),
             ("mod" | "modulus", [one, other]) => self.binary(one, &ast::BinaryOperator::Modulo, other, scope),
+            ("json_list" | "row_object", _) => match self.json_call(&name, &args)? {
+                Some(bound) => Ok(bound),
+                None => self.call(&name, &args),
+            },
             _ => match self.array_call(&name, &args)? {
                 Some(bound) => Ok(bound),
                 None => self.call(&name, &args),

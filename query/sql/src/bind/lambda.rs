@@ -276,6 +276,23 @@ impl Binder<'_> {
         all.filter(|(name, _)| name == path).map(|(_, bound)| bound.clone()).next()
     }
 
+    /// Binds `json_list` and `row_object`, whose arguments may have several values; `None` for another call.
+    pub(super) fn json_call(&mut self, name: &str, args: &[Bound]) -> Result<Option<Bound>> {
+        let as_json = |arg: &Bound| match arg.list {
+            true => Bound::new(lists::as_json(arg.expr.clone(), arg.ty, usize::MAX), SqlType::Array),
+            false => arg.clone(),
+        };
+        match (name, args) {
+            ("json_list", [value]) if value.list || value.ty.is_json() => Ok(Some(as_json(value))),
+            ("json_list", [_]) => self.call("array", args).map(Some),
+            ("row_object", _) => {
+                let args: Vec<Bound> = args.iter().map(as_json).collect();
+                self.call("row_object", &args).map(Some)
+            }
+            _ => Ok(None),
+        }
+    }
+
     /// Binds a call that makes or changes an array, whose elements have a type; `None` where it is another.
     pub(super) fn array_call(&mut self, name: &str, args: &[Bound]) -> Result<Option<Bound>> {
         let own = |arg: &Bound| arg.element.filter(|_| arg.ty == SqlType::Array).unwrap_or(arg.ty);

@@ -80,6 +80,25 @@ pub(super) fn find(name: &str) -> Option<Definition> {
             }
             Ok(Val::str(Value::Object(members).to_string()))
         }),
+        "row_object" => Definition::with_nulls(
+            |types| Some((any(types), Object)),
+            |args, _| {
+                check_size(args.iter().map(size))?;
+                let mut members = Map::new();
+                for pair in args.chunks(2) {
+                    let [name, value] = pair else { return Ok(Val::Null) };
+                    // What is JSON is a value of its own.
+                    let value = match value {
+                        Val::Str(text) if text.starts_with(['[', '{']) => {
+                            read(text).unwrap_or_else(|| value_of(value))
+                        }
+                        other => value_of(other),
+                    };
+                    members.insert(shown(name), value);
+                }
+                Ok(Val::str(Value::Object(members).to_string()))
+            },
+        ),
         "array" => Definition::with_nulls(any_types_to_array, array),
         "array_length" => Definition::new(
             |types| json_types(types, 1, Integer),

@@ -9,6 +9,7 @@ mod buckets;
 mod conversions;
 mod dates;
 pub(crate) mod distinct;
+mod graph;
 mod integers;
 mod json;
 mod json_changes;
@@ -95,6 +96,7 @@ fn find(name: &str) -> Option<Definition> {
         .or_else(|| buckets::find(&lower))
         .or_else(|| patterns::find(&lower))
         .or_else(|| log_patterns::find(&lower))
+        .or_else(|| graph::find(&lower))
         .or_else(|| conversions::find(&lower))
         .or_else(|| json::find(&lower))
         .or_else(|| json_changes::find(&lower))

@@ -318,11 +318,11 @@ fn sed_nth<'a>(text: &str, (pattern, replacement): (&str, &str), number: usize) 
 /// Replaces a text that a pattern with `*` stands for; each `*` of the replacement is the text of the `*` of its number.
 fn wildcard_replace<'a>(args: &[Val<'a>], _: Context) -> Answer<'a> {
     let [text, pattern, replacement] = args else { return Ok(Val::Null) };
-    let parts: Vec<String> = pattern.text().split('*').map(regex::escape).collect();
+    let parts: Vec<String> = wildcard_parts(pattern.text()).iter().map(|part| regex::escape(part)).collect();
     with_regex(&format!("^(?s:{})$", parts.join("(.*?)")), |regex| {
         let Some(found) = regex.captures(text.text()) else { return Ok(text.clone()) };
         let mut out = String::new();
-        for (at, part) in replacement.text().split('*').enumerate() {
+        for (at, part) in wildcard_parts(replacement.text()).iter().enumerate() {
             if at > 0 {
                 out.push_str(found.get(at).map_or("", |group| group.as_str()));
             }
@@ -330,6 +330,23 @@ fn wildcard_replace<'a>(args: &[Val<'a>], _: Context) -> Answer<'a> {
         }
         Ok(Val::str(out))
     })
+}
+
+/// Splits a pattern at each `*`; a backslash makes it, or another backslash, a letter of its own.
+fn wildcard_parts(pattern: &str) -> Vec<String> {
+    let (mut parts, mut letters) = (vec![String::new()], pattern.chars().peekable());
+    while let Some(letter) = letters.next() {
+        let escaped = (letter == '\\').then(|| letters.next_if(|next| matches!(next, '*' | '\\'))).flatten();
+        match (letter, escaped) {
+            ('*', _) => parts.push(String::new()),
+            (letter, escaped) => {
+                if let Some(part) = parts.last_mut() {
+                    part.push(escaped.unwrap_or(letter));
+                }
+            }
+        }
+    }
+    parts
 }
 
 /// Writes a pattern of LIKE as a regular expression that tells upper from lower case.
@@ -374,6 +391,8 @@ mod tests {
         assert_eq!(run("sed", &["abc", "y/ab/xy/"]), Val::str("xyc"));
         assert_eq!(run("wildcard_replace", &["New York", "New *", "* (new)"]), Val::str("York (new)"));
         assert_eq!(run("wildcard_replace", &["a.b", "a*", "x"]), Val::str("x"));
+        assert_eq!(run("wildcard_replace", &["a*b", r"a\*b", "x"]), Val::str("x"));
+        assert_eq!(run("wildcard_replace", &["f1.t", "f*.*", r"\**.*"]), Val::str("*1.t"));
         assert_eq!(run("like_exactly", &["Abc", "A_c"]), Val::Bool(true));
         assert_eq!(run("like_exactly", &["Abc", "a%"]), Val::Bool(false));
         assert_eq!(run("regexp_replace", &["ab", "(a)(b)", "$2$$1 ${1} \\1"]), Val::str("b$a ${1} a"));
