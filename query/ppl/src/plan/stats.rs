@@ -1,6 +1,7 @@
 //! `stats`: aggregates of groups, a row for each. It destroys the order.
 
 use millrace_sql::error::Result;
+use sqlparser::ast;
 
 use super::aggregates::{aggregate, grouping_keys};
 use super::pipe::Pipe;
@@ -24,7 +25,18 @@ pub(super) fn plan(
             pipe.filter(syntax::is_not_null(key.field.clone()), planner.sql)?;
         }
     }
-    let keys = keys.into_iter().map(|key| (key.name, key.expr)).collect();
-    pipe.aggregate(aggregates, keys, planner.sql)?;
+    let mut named: Vec<(String, ast::Expr)> = Vec::with_capacity(keys.len());
+    for key in keys {
+        // A key that is named twice has a column each time.
+        let is_taken = |name: &str| named.iter().any(|(known, _)| known == name);
+        let mut name = key.name.clone();
+        let mut number = 0;
+        while is_taken(&name) {
+            name = format!("{}{number}", key.name);
+            number += 1;
+        }
+        named.push((name, key.expr));
+    }
+    pipe.aggregate(aggregates, named, planner.sql)?;
     Ok(pipe)
 }

@@ -229,6 +229,16 @@ impl Binder<'_> {
                 let bound = literal::bound(Literal::Timestamp(time::instant(text).unwrap_or_default()));
                 Ok(Bound { shown: (name == "datetime").then_some("datetime"), ..bound })
             }
+            ("conv", [_, from, to]) if self.is_pipeline => {
+                for base in [from, to] {
+                    if let Some(Literal::Int(number)) = base.literal
+                        && !(2..=36).contains(&number)
+                    {
+                        return Err(SqlError::Semantic(format!("[{number}] is no base from 2 to 36")));
+                    }
+                }
+                self.call(&name, &args)
+            }
             ("typeof", [value]) if self.is_pipeline => {
                 Ok(literal::bound(Literal::Str(type_name(value.ty).to_owned())))
             }
@@ -264,8 +274,8 @@ impl Binder<'_> {
                 let filter = self.expr(filter, scope, ExpressionContext::Row)?;
                 if self.is_pipeline && filter.ty != SqlType::Boolean {
                     return Err(SqlError::Semantic(format!(
-                        "the condition of [{call}] has to be BOOLEAN, but is {}",
-                        filter.ty.general_name()
+                        "Condition expected a boolean type, but got {}",
+                        type_name(filter.ty)
                     )));
                 }
                 Some(Box::new(self.truth(filter)?.expr))

@@ -81,7 +81,7 @@ impl Binder<'_> {
                     values.push(self.expr(start, scope, place)?.single());
                 }
                 let (mode, answered) = (self.spelt_number(mode)?, self.spelt_number(answered)?);
-                self.folded(&collection, mode == 1, answered, values, step, scope).map(Some)
+                self.folded(&collection, mode, answered, values, step, scope).map(Some)
             }
             _ => Err(SqlError::Semantic(format!("[{call}] takes an array and then lambdas such as x -> x + 1"))),
         }
@@ -108,7 +108,7 @@ impl Binder<'_> {
         let names = parameters(lambda);
         let values = [
             Bound::new(lambdas::item(depth), of_array),
-            Bound::new(lambdas::index(depth), SqlType::Long),
+            Bound::new(lambdas::index(depth), SqlType::Integer),
         ];
         if names.is_empty() || names.len() > values.len() {
             return Err(SqlError::Semantic(format!("[{lambda}] takes an element, and at most its number")));
@@ -182,11 +182,12 @@ impl Binder<'_> {
         call_of(LambdaKind::Fold(0), depth, element, own, result, true, vec![array.expr, start.to(ty)?])
     }
 
-    /// Binds the fold of `foreach`: a value that is no collection has no elements.
+    /// Binds the fold of `foreach`: a value that is no collection of its mode has no elements. The mode is 0 for arrays, 1 for texts
+    /// that are arrays in JSON, and 2 for both.
     fn folded(
         &mut self,
         collection: &Bound,
-        is_json_text: bool,
+        mode: usize,
         answered: usize,
         starts: Vec<Bound>,
         step: &ast::LambdaFunction,
@@ -200,9 +201,9 @@ impl Binder<'_> {
         }
         let Some(first) = starts.get(answered) else { return unsupported("a fold without an answer") };
         let is_array = collection.list || collection.ty.is_json();
-        let (array, element) = match (is_json_text, is_array) {
-            (true, false) if collection.ty.is_string() => (collection.clone(), SqlType::Double),
-            (false, true) => array_of(collection)?,
+        let (array, element) = match (mode, is_array) {
+            (1 | 2, false) if collection.ty.is_string() => (collection.clone(), SqlType::Double),
+            (0 | 2, true) => array_of(collection)?,
             _ => return Ok(Bound::new(first.expr.clone(), first.ty)),
         };
         let mut types: Vec<SqlType> = starts.iter().map(|start| start.ty).collect();

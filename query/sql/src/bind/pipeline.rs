@@ -2,14 +2,19 @@
 //! are texts, an array meets a value by any of its elements.
 
 use datafusion::logical_expr::Operator;
+use sqlparser::ast;
 
 use super::call::Aggregate;
 use super::comparison::compare;
+use super::condition::and_or;
 use super::lambda::any_element;
-use super::{Binder, Bound, Scope};
-use crate::error::Result;
+use super::{Binder, Bound, ExpressionContext, Scope};
+use crate::error::{Result, SqlError};
 use crate::functions::{self, lambdas};
 use crate::types::SqlType;
+
+/// Most values of a list that an array is looked up in.
+const MAX_ELEMENTS: usize = 1_000;
 
 /// Functions of a date that tell a part of it.
 const DATE_PARTS: &[&str] = &[
@@ -93,6 +98,32 @@ impl Binder<'_> {
             false => Ok(Bound::new(functions::cast(&value, SqlType::Keyword)?, SqlType::Keyword)),
         };
         values.into_iter().map(text).collect()
+    }
+
+    /// Looks the elements of an array up in a list; `None` where the value is none.
+    pub(super) fn elements_in(
+        &mut self,
+        value: &Bound,
+        list: &[ast::Expr],
+        scope: &mut Scope,
+        place: ExpressionContext,
+    ) -> Result<Option<Bound>> {
+        if !self.is_pipeline || value.ty != SqlType::Array || value.list {
+            return Ok(None);
+        }
+        if list.len() > MAX_ELEMENTS {
+            return Err(SqlError::TooLarge(format!("IN over an array has more than {MAX_ELEMENTS} values")));
+        }
+        let mut any = Vec::with_capacity(list.len());
+        for part in list {
+            let part = self.expr(part, scope, place)?;
+            self.repeat(&value.expr, 1)?;
+            match self.elements_compared(value, Operator::Eq, &part, scope)? {
+                Some(bound) => any.push(bound),
+                None => return Ok(None),
+            }
+        }
+        Ok(Some(and_or(&any, false)))
     }
 
     /// Compares the elements of an array with a value; `None` where the left side is none.

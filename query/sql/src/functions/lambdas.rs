@@ -7,7 +7,7 @@ use std::hash::{Hash, Hasher};
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, BooleanArray, BooleanBuilder, Int64Array, RecordBatch, RecordBatchOptions,
+    Array, ArrayRef, AsArray, BooleanArray, BooleanBuilder, Int32Array, RecordBatch, RecordBatchOptions,
     StringViewBuilder, UInt32Array,
 };
 use datafusion::arrow::compute::{interleave, take};
@@ -276,7 +276,7 @@ impl LambdaWork<'_> {
     ) -> PlanResult<()> {
         let (mut group, mut elements): (ArraysOfRows, usize) = (Vec::new(), 0);
         for (row, text) in texts.iter().enumerate() {
-            let array = text.and_then(elements_of);
+            let array = text.and_then(values_of);
             elements += array.as_ref().map_or(0, Vec::len);
             group.push((u32::try_from(row).unwrap_or(u32::MAX), array));
             if elements >= BATCH {
@@ -302,12 +302,12 @@ impl LambdaWork<'_> {
         for (row, array) in group {
             for (number, value) in array.iter().flatten().enumerate() {
                 items.push(element(value, self.call.element)).map_err(evaluation)?;
-                numbers.push(number as i64);
+                numbers.push(i32::try_from(number).unwrap_or(i32::MAX));
                 owners.push(*row);
             }
         }
         let owners = UInt32Array::from(owners);
-        let numbers: ArrayRef = Arc::new(Int64Array::from(numbers));
+        let numbers: ArrayRef = Arc::new(Int32Array::from(numbers));
         let mut columns = vec![(name_of(&item(depth)), items.finish()), (name_of(&index(depth)), numbers)];
         for (number, array) in self.captured.iter().enumerate() {
             columns.push((name_of(&captured(depth, number)), take(array, &owners, None)?));
@@ -346,7 +346,7 @@ impl LambdaWork<'_> {
                 }
             }
             let rows = UInt32Array::from(rows);
-            let numbers: ArrayRef = Arc::new(Int64Array::from(vec![step as i64; rows.len()]));
+            let numbers: ArrayRef = Arc::new(Int32Array::from(vec![i32::try_from(step).unwrap_or(i32::MAX); rows.len()]));
             let mut columns =
                 vec![(name_of(&item(depth)), items.finish()), (name_of(&index(depth)), numbers)];
             for (number, array) in self.captured.iter().enumerate() {
@@ -428,6 +428,16 @@ impl CompiledBody {
     }
 }
 
+/// Reads the elements of an array; another value is its only element.
+fn values_of(text: &str) -> Option<Vec<Value>> {
+    match serde_json::from_str(text) {
+        Ok(Value::Array(values)) => Some(values),
+        Ok(Value::Null) | Err(_) => None,
+        Ok(other) => Some(vec![other]),
+    }
+}
+
+/// Reads the elements of an array; another value has none.
 fn elements_of(text: &str) -> Option<Vec<Value>> {
     match serde_json::from_str(text) {
         Ok(Value::Array(values)) => Some(values),

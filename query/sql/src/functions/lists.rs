@@ -121,6 +121,51 @@ impl ScalarUDFImpl for ListHead {
     }
 }
 
+/// Picks an element of sorted lists.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct ListAtFraction {
+    ty: SqlType,
+    /// Share of the elements that are before it, in millionths.
+    millionths: u64,
+    signature: Signature,
+}
+
+/// Returns the element of a sorted list that a share of the elements is before; null of an empty list.
+pub(crate) fn at_fraction(list: Expr, ty: SqlType, fraction: f64) -> Expr {
+    let signature = Signature::any(1, Volatility::Immutable);
+    let millionths = (fraction * 1e6).round() as u64;
+    ScalarUDF::from(ListAtFraction { ty, millionths, signature }).call(vec![list])
+}
+
+impl ScalarUDFImpl for ListAtFraction {
+    fn name(&self) -> &str {
+        "list_at_fraction"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
+        Ok(self.ty.arrow())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
+        let [array] = arrays.as_slice() else { return exec_err!("a list is one argument") };
+        let Some(lists) = array.as_list_opt::<i32>() else { return exec_err!("the argument is no list") };
+        let places = lists.value_offsets().windows(2).enumerate().map(|(row, range)| {
+            let [start, end] = range else { return None };
+            let (start, length) = (i64::from(*start), i64::from(end - start));
+            let share = i64::try_from(self.millionths).unwrap_or(i64::MAX);
+            let at = (length * share / 1_000_000).min(length - 1);
+            (length > 0 && lists.is_valid(row)).then_some(start + at)
+        });
+        let places: Int64Array = places.collect();
+        Ok(ColumnarValue::Array(take(lists.values(), &places, None)?))
+    }
+}
+
 /// Reads the elements of arrays.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct JsonElements {

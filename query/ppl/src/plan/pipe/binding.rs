@@ -110,7 +110,12 @@ impl Pipe {
         rows: Option<usize>,
         planner: &mut RelationPlanner<'_, '_>,
     ) -> Result<PlannedRelation> {
+        let is_index = matches!(self.input, Input::Index(_));
         let columns = self.columns(planner)?;
+        if is_index && columns.is_empty() {
+            // An index without fields has documents without members, which have an identity alone.
+            columns.push(PipeColumn::new("_id", syntax::column("_id")));
+        }
         if !columns.iter().any(|column| column.visible) {
             return Err(SqlError::Semantic("the pipeline answers no column".to_owned()));
         }
