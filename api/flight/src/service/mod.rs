@@ -26,6 +26,7 @@ use crate::call::{Call, LoggedIn, ServiceContext};
 use crate::handles::PreparedStatements;
 use crate::status;
 use crate::tickets::{Owner, Seals, User};
+use crate::language::StatementLanguage;
 use crate::timestamp_zone::TimestampZone;
 use crate::upload::ReceivedBytes;
 
@@ -57,6 +58,7 @@ impl Service {
             entry: Arc::clone(entry),
             received: received.clone(),
             zone: TimestampZone::from_metadata(request.metadata())?,
+            language: StatementLanguage::from_metadata(request.metadata())?,
             action: Arc::default(),
         })
     }

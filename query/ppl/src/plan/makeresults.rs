@@ -125,3 +125,19 @@ fn rows_of_json(text: &str) -> Result<(Vec<String>, Vec<Vec<ast::Expr>>)> {
     let rows = rows.collect();
     Ok((columns, rows))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn lines_are_rows() {
+        let (names, rows) = rows_of_csv("a, b\n1,\"x, y\"\n\n2,\n").unwrap();
+        assert_eq!(names, ["a", "b"]);
+        assert_eq!(rows.len(), 2);
+        assert_eq!(rows[0][1], syntax::string("x, y"));
+        assert!(rows_of_csv("a\n1,2").is_err());
+        assert!(rows_of_json("{}").is_err());
+        assert_eq!(rows_of_json(r#"[{"a":1},{"b":"x"}]"#).unwrap().0, ["a", "b"]);
+    }
+}

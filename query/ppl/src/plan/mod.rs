@@ -108,6 +108,8 @@ pub struct PipelineStatement {
     text: String,
     query: PipedQuery,
     settings: PipelineSettings,
+    /// Pattern of the fields whose matches the answer shows.
+    highlight: Option<String>,
 }
 
 impl PipelineStatement {
@@ -133,7 +135,13 @@ impl PipelineStatement {
 
     /// Takes over a parsed statement and its text.
     pub fn new(text: String, query: PipedQuery, settings: PipelineSettings) -> Self {
-        Self { text, query, settings }
+        Self { text, query, settings, highlight: None }
+    }
+
+    /// Has the answer show the matches of fields of a pattern, in the column `_highlight`.
+    #[must_use]
+    pub fn with_highlight(self, pattern: Option<String>) -> Self {
+        Self { highlight: pattern, ..self }
     }
 
     /// Returns the detail in which the statement asks for its plan; `None` where it asks for rows.
@@ -179,7 +187,10 @@ impl RelationalStatement for PipelineStatement {
             next_name: 0,
             substitution_bytes: foreach::MAX_BYTES,
         };
-        let pipe = planner.pipeline(&self.query.pipeline, None)?;
+        let mut pipe = planner.pipeline(&self.query.pipeline, None)?;
+        if let Some(pattern) = &self.highlight {
+            pipe.highlight(pattern, planner.sql)?;
+        }
         let mut planned = pipe.answer(rows, planner.sql)?;
         for column in planned.columns_mut() {
             show(column);
