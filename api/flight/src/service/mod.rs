@@ -24,9 +24,9 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::active_answers::ActiveAnswers;
 use crate::call::{Call, LoggedIn, ServiceContext};
 use crate::handles::PreparedStatements;
+use crate::language::StatementLanguage;
 use crate::status;
 use crate::tickets::{Owner, Seals, User};
-use crate::language::StatementLanguage;
 use crate::timestamp_zone::TimestampZone;
 use crate::upload::ReceivedBytes;
 

@@ -22,9 +22,8 @@ pub(super) fn plan(
         pipe.check(name, planner.sql)?;
     }
     let typed = pipe.typed(planner.sql)?;
-    let is_shown = |(name, ty): &(String, SqlType)| {
-        !ty.is_json() && (named.is_empty() || named.contains(name))
-    };
+    let is_shown =
+        |(name, ty): &(String, SqlType)| !ty.is_json() && (named.is_empty() || named.contains(name));
     let typed: Vec<(String, SqlType)> = typed.into_iter().filter(is_shown).collect();
     if typed.is_empty() || typed.len() > MAX_FIELDS {
         return Err(SqlError::TooLarge(format!("fieldsummary answers from one to {MAX_FIELDS} fields")));

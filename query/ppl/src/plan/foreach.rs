@@ -146,8 +146,7 @@ fn fold(
     let step = syntax::lambda(&parameters, ast::Expr::Tuple(bodies));
     let folds = names.into_iter().enumerate().map(|(at, name)| {
         let starts = ast::Expr::Tuple(starts.clone());
-        let args =
-            vec![collection.clone(), syntax::number(mode), syntax::number(at), starts, step.clone()];
+        let args = vec![collection.clone(), syntax::number(mode), syntax::number(at), starts, step.clone()];
         (name, syntax::call("foreach_fold", args))
     });
     let folds = folds.collect();

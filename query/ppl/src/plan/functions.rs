@@ -4,9 +4,9 @@ use millrace_sql::error::Result;
 use sqlparser::ast::{self, BinaryOperator};
 
 use super::expressions::name_of;
+use super::syntax::{self, binary, call, is_not_null, is_null, number, string};
 use super::times;
 use crate::parser::time_of_text;
-use super::syntax::{self, binary, call, is_not_null, is_null, number, string};
 
 /// Returns the arguments of a call that are expressions.
 pub(crate) fn arguments(call: &ast::Function) -> Vec<ast::Expr> {
@@ -96,7 +96,9 @@ pub(super) fn write_values(expr: &mut ast::Expr) {
         {
             match name_of(function).as_str() {
                 "sum" | "max" | "min" => *expr = ast::Expr::Nested(Box::new(value.clone())),
-                "avg" => *expr = syntax::cast(value.clone(), ast::DataType::Double(ast::ExactNumberInfo::None)),
+                "avg" => {
+                    *expr = syntax::cast(value.clone(), ast::DataType::Double(ast::ExactNumberInfo::None))
+                }
                 _ => {}
             }
         }

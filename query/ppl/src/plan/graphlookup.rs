@@ -78,8 +78,7 @@ fn documents(command: &GraphLookupCommand, planner: &mut Planner<'_, '_, '_>) ->
         graph.filter(condition, planner.sql)?;
     }
     let members = graph.visible(planner.sql)?;
-    let members =
-        members.iter().flat_map(|name| [syntax::string(name), syntax::column(name)]).collect();
+    let members = members.iter().flat_map(|name| [syntax::string(name), syntax::column(name)]).collect();
     let object = syntax::call("row_object", members);
     let documents = syntax::call("take", vec![object, syntax::number(READ_DOCUMENTS)]);
     graph.aggregate(vec![(DOCUMENTS.to_owned(), documents)], Vec::new(), planner.sql)?;

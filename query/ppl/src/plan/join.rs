@@ -18,7 +18,9 @@ const NUMBER: &str = "\u{1}join";
 /// Plans the command.
 pub(super) fn plan(command: &JoinCommand, mut pipe: Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
     let gated = [(JoinKind::Right, "right"), (JoinKind::Full, "full"), (JoinKind::Cross, "cross")];
-    if let Some((_, name)) = gated.iter().find(|(kind, _)| *kind == command.kind && !planner.settings.all_joins) {
+    if let Some((_, name)) =
+        gated.iter().find(|(kind, _)| *kind == command.kind && !planner.settings.all_joins)
+    {
         return Err(SqlError::Unsupported(format!(
             "the {name} join is not allowed by plugins.calcite.all_join_types.allowed"
         )));
@@ -82,7 +84,9 @@ pub(super) fn plan(command: &JoinCommand, mut pipe: Pipe, planner: &mut Planner<
             syntax::all_of(equal)
         }
         (None, Some(mut condition)) => {
-            super::expressions::resolve(&mut condition, planner.sql.now_ms(), &mut |path| sides.find(path, planner))?;
+            super::expressions::resolve(&mut condition, planner.sql.now_ms(), &mut |path| {
+                sides.find(path, planner)
+            })?;
             Some(condition)
         }
         (None, None) => None,

@@ -119,9 +119,10 @@ fn rows_of_json(text: &str) -> Result<(Vec<String>, Vec<Vec<ast::Expr>>)> {
         Some(Value::String(text)) => syntax::string(text),
         Some(other) => syntax::string(&other.to_string()),
     };
-    let rows = objects.iter().take(MAX_ROWS + 1).map(|object| {
-        columns.iter().map(|name| value(object.get(name))).collect()
-    });
+    let rows = objects
+        .iter()
+        .take(MAX_ROWS + 1)
+        .map(|object| columns.iter().map(|name| value(object.get(name))).collect());
     let rows = rows.collect();
     Ok((columns, rows))
 }

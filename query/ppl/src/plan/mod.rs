@@ -23,6 +23,7 @@ mod foreach;
 mod format;
 mod functions;
 mod graphlookup;
+mod grok;
 mod join;
 mod lookup;
 mod makeresults;
@@ -58,8 +59,8 @@ use millrace_sql::relational::{OutColumn, PlannedRelation, RelationPlanner, Rela
 use sqlparser::ast;
 
 use self::names::NameSet;
-pub use self::timewrap::Timewrap;
 use self::pipe::Pipe;
+pub use self::timewrap::Timewrap;
 use crate::ast::{
     Command, CommandKind, ExplainMode, Expression, FieldName, IndexSelector, PipedQuery, Pipeline,
     PipelineSource, SourceRelation, TextSpan,
@@ -269,7 +270,9 @@ impl<'p, 'b, 'a> Planner<'p, 'b, 'a> {
             self.source(&pipeline.source, names, input).map_err(|error| self.locate(error, source))?;
         let commands = match pipeline.commands.split_last() {
             // The answer is changed behind the plan.
-            Some((last, before)) if self.is_wrapped() && matches!(last.kind, CommandKind::Timewrap(_)) => before,
+            Some((last, before)) if self.is_wrapped() && matches!(last.kind, CommandKind::Timewrap(_)) => {
+                before
+            }
             _ => pipeline.commands.as_slice(),
         };
         for command in commands {

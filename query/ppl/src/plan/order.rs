@@ -32,6 +32,7 @@ pub const ORDER_EFFECTS: &[(&str, OrderEffect)] = &[
     ("flatten", OrderEffect::Keeps),
     ("foreach", OrderEffect::Keeps),
     ("graphlookup", OrderEffect::Keeps),
+    ("grok", OrderEffect::Keeps),
     ("head", OrderEffect::Keeps),
     ("join", OrderEffect::Destroys),
     ("lookup", OrderEffect::Keeps),

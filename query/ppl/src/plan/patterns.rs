@@ -23,7 +23,8 @@ pub(super) fn plan(
 ) -> Result<Pipe> {
     if command.method == Some(PatternMethod::Brain) {
         return Err(SqlError::Unsupported(
-            "patterns method=brain is not supported: method=simple_pattern groups by constant parts".to_owned(),
+            "patterns method=brain is not supported: method=simple_pattern groups by constant parts"
+                .to_owned(),
         ));
     }
     let variable = match command.pattern.as_ref().map(|pattern| pattern.value.as_str()) {

@@ -249,9 +249,11 @@ fn end_of(pipeline: &Pipeline, now_ms: i64) -> Option<NaiveDateTime> {
                     op: ast::BinaryOperator::Lt | ast::BinaryOperator::LtEq,
                     right,
                 } if syntax::path(left).as_deref() == Some(TIME) => {
-                    ends.extend(spelt(right).and_then(|text| {
-                        times::instant(&crate::parser::time_of_text(&text), now_ms).ok()
-                    }));
+                    ends.extend(
+                        spelt(right).and_then(|text| {
+                            times::instant(&crate::parser::time_of_text(&text), now_ms).ok()
+                        }),
+                    );
                 }
                 _ => {}
             }
@@ -292,7 +294,8 @@ mod tests {
 
     #[test]
     fn periods_lie_side_by_side() {
-        let rows = json!([["2024-07-01 00:00:00", 1], ["2024-07-01 12:00:00", 2], ["2024-07-02 00:00:00", 3]]);
+        let rows =
+            json!([["2024-07-01 00:00:00", 1], ["2024-07-01 12:00:00", 2], ["2024-07-02 00:00:00", 3]]);
         let table = wrapped("source=a | timechart span=12h count() | timewrap 1day", rows.clone());
         let names: Vec<&str> =
             table["schema"].as_array().unwrap().iter().filter_map(|column| column["name"].as_str()).collect();

@@ -262,7 +262,7 @@ pub const COMMANDS: &[CommandReference] = &[
         options: &[],
     },
     CommandReference {
-        name: "grok", is_source: false, support: Support::Parsed("`parse` and `rex` read texts by regular expressions"),
+        name: "grok", is_source: false, support: Support::Accepted,
         summary: "Makes columns of a text by a grok pattern.",
         syntax: "grok text pattern",
         options: &[],

@@ -86,7 +86,9 @@ fn highlight(value: &Value) -> Result<Option<String>, SqlError> {
         Value::Object(members) => match (members.len(), members.get("fields")) {
             (0, _) => Vec::new(),
             (1, Some(Value::Object(fields))) => fields.keys().cloned().collect(),
-            _ => return Err(SqlError::Request("highlight takes the patterns of its fields alone".to_owned())),
+            _ => {
+                return Err(SqlError::Request("highlight takes the patterns of its fields alone".to_owned()));
+            }
         },
         _ => return Err(SqlError::Request("highlight is a list of patterns of fields".to_owned())),
     };
@@ -106,7 +108,8 @@ impl PipelineRequest {
         };
         let mut query = None;
         let parts = AnswerParts::default();
-        let mut request = Self { text: String::new(), fetch_size: None, filter: None, highlight: None, parts };
+        let mut request =
+            Self { text: String::new(), fetch_size: None, filter: None, highlight: None, parts };
         for (name, value) in members {
             match (name.as_str(), value) {
                 ("query", Value::String(text)) => query = Some(text.clone()),
@@ -320,7 +323,8 @@ impl SearchService {
         let statement = PipelineStatement::parse(text.to_owned(), self.pipeline_settings())?;
         if statement.explain().is_some() || statement.timewrap(self.now_ms())?.is_some() {
             return Err(SqlError::Unsupported(
-                "explain and timewrap are only supported over HTTP, where columns may depend on the rows".to_owned(),
+                "explain and timewrap are only supported over HTTP, where columns may depend on the rows"
+                    .to_owned(),
             ));
         }
         Ok(SqlRequest {
@@ -342,10 +346,7 @@ impl SearchService {
     }
 
     /// Parses a pipeline, with the bounds of its answer.
-    fn pipeline(
-        &self,
-        body: Option<&Value>,
-    ) -> Result<PreparedPipeline, SqlError> {
+    fn pipeline(&self, body: Option<&Value>) -> Result<PreparedPipeline, SqlError> {
         self.ppl_enabled()?;
         let PipelineRequest { text, fetch_size, filter, highlight, parts } = PipelineRequest::parse(body)?;
         let statement = PipelineStatement::parse(text.clone(), self.pipeline_settings())?;

@@ -83,7 +83,9 @@ impl Binder<'_> {
                 let (mode, answered) = (self.spelt_number(mode)?, self.spelt_number(answered)?);
                 self.folded(&collection, mode, answered, values, step, scope).map(Some)
             }
-            _ => Err(SqlError::Semantic(format!("[{call}] takes an array and then lambdas such as x -> x + 1"))),
+            _ => Err(SqlError::Semantic(format!(
+                "[{call}] takes an array and then lambdas such as x -> x + 1"
+            ))),
         }
     }
 
@@ -106,10 +108,8 @@ impl Binder<'_> {
         let (array, of_array) = array_of(array)?;
         let depth = self.lambdas.len();
         let names = parameters(lambda);
-        let values = [
-            Bound::new(lambdas::item(depth), of_array),
-            Bound::new(lambdas::index(depth), SqlType::Integer),
-        ];
+        let values =
+            [Bound::new(lambdas::item(depth), of_array), Bound::new(lambdas::index(depth), SqlType::Integer)];
         if names.is_empty() || names.len() > values.len() {
             return Err(SqlError::Semantic(format!("[{lambda}] takes an element, and at most its number")));
         }
@@ -123,12 +123,8 @@ impl Binder<'_> {
             _ => SqlType::Boolean,
         };
         let element = if kind == LambdaKind::Transform { body.ty } else { of_array };
-        let own = LambdaBody {
-            ty: body.ty,
-            bodies: vec![(0, body.expr)],
-            accumulators: Vec::new(),
-            finish: None,
-        };
+        let own =
+            LambdaBody { ty: body.ty, bodies: vec![(0, body.expr)], accumulators: Vec::new(), finish: None };
         let bound = call_of(kind, depth, of_array, own, result, true, vec![array.expr])?;
         let element = (result == SqlType::Array).then_some(element);
         Ok(Bound { element, ..bound })
@@ -177,8 +173,7 @@ impl Binder<'_> {
             }
         };
         let result = finish.as_ref().map_or(ty, |finish| finish.ty);
-        let own =
-            LambdaBody { ty, bodies: vec![(0, body.to(ty)?)], accumulators: vec![ty], finish };
+        let own = LambdaBody { ty, bodies: vec![(0, body.to(ty)?)], accumulators: vec![ty], finish };
         call_of(LambdaKind::Fold(0), depth, element, own, result, true, vec![array.expr, start.to(ty)?])
     }
 
@@ -298,11 +293,13 @@ impl Binder<'_> {
     pub(super) fn array_call(&mut self, name: &str, args: &[Bound]) -> Result<Option<Bound>> {
         let own = |arg: &Bound| arg.element.filter(|_| arg.ty == SqlType::Array).unwrap_or(arg.ty);
         let common = || {
-            args.iter().map(own).try_fold(SqlType::Undefined, |ty, other| match ty.is_string() == other.is_string() {
-                true => ty.common(other),
-                false if ty == SqlType::Undefined => Some(other),
-                false if other == SqlType::Undefined => Some(ty),
-                false => None,
+            args.iter().map(own).try_fold(SqlType::Undefined, |ty, other| {
+                match ty.is_string() == other.is_string() {
+                    true => ty.common(other),
+                    false if ty == SqlType::Undefined => Some(other),
+                    false if other == SqlType::Undefined => Some(ty),
+                    false => None,
+                }
             })
         };
         let (element, args) = match name {
@@ -310,15 +307,17 @@ impl Binder<'_> {
             "array" => match common() {
                 Some(ty) => (ty, args.to_vec()),
                 None => {
-                    let texts = args.iter().map(|arg| {
-                        Ok(Bound::new(functions::cast(arg, SqlType::Keyword)?, SqlType::Keyword))
-                    });
+                    let texts = args
+                        .iter()
+                        .map(|arg| Ok(Bound::new(functions::cast(arg, SqlType::Keyword)?, SqlType::Keyword)));
                     (SqlType::Keyword, texts.collect::<Result<_>>()?)
                 }
             },
             "mvappend" => (common().unwrap_or(SqlType::Keyword), args.to_vec()),
             "split" | "mvzip" => (SqlType::Keyword, args.to_vec()),
-            "mvdedup" => (args.first().and_then(|arg| arg.element).unwrap_or(SqlType::Keyword), args.to_vec()),
+            "mvdedup" => {
+                (args.first().and_then(|arg| arg.element).unwrap_or(SqlType::Keyword), args.to_vec())
+            }
             "mvindex" if args.len() == 3 => {
                 (args.first().and_then(|arg| arg.element).unwrap_or(SqlType::Keyword), args.to_vec())
             }
@@ -398,7 +397,9 @@ fn call_of(
 fn captured(expr: Expr, depth: usize, columns: &mut Vec<Expr>) -> Result<Expr> {
     let is_own = |column: &Column| column.relation.is_none() && lambdas::is_own(&column.name, depth);
     let changed = expr.transform_up(|expr| match &expr {
-        Expr::Column(column) if is_of_subquery(column) => plan_err!("a subquery in a lambda is not supported"),
+        Expr::Column(column) if is_of_subquery(column) => {
+            plan_err!("a subquery in a lambda is not supported")
+        }
         Expr::Column(column) if !is_own(column) => {
             let at = columns.iter().position(|known| *known == expr).unwrap_or_else(|| {
                 columns.push(expr.clone());

@@ -101,7 +101,6 @@ fn pipeline_percentile(
         None => present,
     });
     let order = vec![SortExpr::new(value.clone(), true, false)];
-    let sorted =
-        AggregateFunction::new_udf(array_agg_udaf(), vec![value], false, Some(filter), order, None);
+    let sorted = AggregateFunction::new_udf(array_agg_udaf(), vec![value], false, Some(filter), order, None);
     Ok(Bound::new(lists::at_fraction(Expr::AggregateFunction(sorted), ty, fraction), ty))
 }

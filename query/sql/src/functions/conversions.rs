@@ -19,12 +19,10 @@ pub(super) fn find(name: &str) -> Option<Definition> {
         "convert_auto" => Definition::new(number_or_text, |args, _| {
             Ok(number(first(args)).or_else(|| memk(&text(args))).map_or(Val::Null, Val::Float))
         }),
-        "convert_num" => {
-            Definition::new(number_or_text, |args, _| {
-                let read = number(first(args)).or_else(|| parsed(&text(args).replace(',', "")));
-                Ok(read.map_or(Val::Null, Val::Float))
-            })
-        }
+        "convert_num" => Definition::new(number_or_text, |args, _| {
+            let read = number(first(args)).or_else(|| parsed(&text(args).replace(',', "")));
+            Ok(read.map_or(Val::Null, Val::Float))
+        }),
         "convert_memk" => {
             Definition::new(number_or_text, |args, _| Ok(memk(&text(args)).map_or(Val::Null, Val::Float)))
         }

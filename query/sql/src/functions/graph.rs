@@ -38,16 +38,8 @@ pub(super) fn find(name: &str) -> Option<Definition> {
 /// with the number of steps.
 fn walk_types(types: &[SqlType]) -> Option<(Vec<SqlType>, SqlType)> {
     let [starts, documents, ..] = types else { return None };
-    let wanted = vec![
-        *starts,
-        *documents,
-        Keyword,
-        Keyword,
-        Long,
-        SqlType::Boolean,
-        SqlType::Boolean,
-        Keyword,
-    ];
+    let wanted =
+        vec![*starts, *documents, Keyword, Keyword, Long, SqlType::Boolean, SqlType::Boolean, Keyword];
     (types.len() == wanted.len()).then_some((wanted, Array))
 }
 
@@ -167,7 +159,8 @@ mod tests {
 
     #[test]
     fn walks_reach_documents_breadth_first() {
-        let documents = r#"[{"n":"a","to":["b","c"]},{"n":"b","to":["a"]},{"n":"c","to":["d"]},{"n":"d","to":[]}]"#;
+        let documents =
+            r#"[{"n":"a","to":["b","c"]},{"n":"b","to":["a"]},{"n":"c","to":["d"]},{"n":"d","to":[]}]"#;
         let run = |depth: i64, both: bool, depth_field: &'static str| {
             let args = [
                 Val::str("a"),
@@ -181,7 +174,10 @@ mod tests {
             ];
             let found = walk(&args, Context { now: 0, ty: Array }).unwrap();
             let found: Vec<Value> = serde_json::from_str(found.text()).unwrap();
-            found.iter().map(|own| (own["n"].as_str().unwrap().to_owned(), own["x"].clone())).collect::<Vec<_>>()
+            found
+                .iter()
+                .map(|own| (own["n"].as_str().unwrap().to_owned(), own["x"].clone()))
+                .collect::<Vec<_>>()
         };
         let names = |depth| run(depth, false, "").into_iter().map(|(name, _)| name).collect::<Vec<_>>();
         assert_eq!(names(0), ["a"]);

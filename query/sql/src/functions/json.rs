@@ -259,7 +259,9 @@ pub(super) fn element(value: &Value, ty: SqlType) -> Val<'static> {
         (Value::String(text), SqlType::Timestamp(_)) => time::instant(text).map_or(Val::Null, Val::Timestamp),
         (Value::String(text), SqlType::Date) => time::date(text).map_or(Val::Null, Val::Date),
         (Value::String(text), SqlType::Time) => time::time(text).map_or(Val::Null, Val::Time),
-        (Value::String(text), ty) if !ty.is_json() && ty.arrow() == Keyword.arrow() => Val::str(text.as_str()),
+        (Value::String(text), ty) if !ty.is_json() && ty.arrow() == Keyword.arrow() => {
+            Val::str(text.as_str())
+        }
         (other, ty) if ty.arrow() == Keyword.arrow() => Val::str(other.to_string()),
         _ => Val::Null,
     }

@@ -141,7 +141,8 @@ impl LambdaFunction {
     }
 
     fn key(&self) -> impl Hash + PartialEq + '_ {
-        let LambdaCall { kind, depth, element, body, bodies, accumulators, finish, result, is_strict } = &self.call;
+        let LambdaCall { kind, depth, element, body, bodies, accumulators, finish, result, is_strict } =
+            &self.call;
         (kind, depth, element, body, bodies, accumulators, finish, (result, is_strict))
     }
 }
@@ -331,8 +332,7 @@ impl LambdaWork<'_> {
         answered: usize,
     ) -> PlanResult<ArrayRef> {
         let depth = self.call.depth;
-        let arrays: Vec<Option<Vec<Value>>> =
-            texts.iter().map(|text| text.and_then(elements_of)).collect();
+        let arrays: Vec<Option<Vec<Value>>> = texts.iter().map(|text| text.and_then(elements_of)).collect();
         let steps = arrays.iter().flatten().map(Vec::len).max().unwrap_or(0);
         let mut bodies: Vec<Option<CompiledBody>> = self.call.bodies.iter().map(|_| None).collect();
         for step in 0..steps {
@@ -346,7 +346,8 @@ impl LambdaWork<'_> {
                 }
             }
             let rows = UInt32Array::from(rows);
-            let numbers: ArrayRef = Arc::new(Int32Array::from(vec![i32::try_from(step).unwrap_or(i32::MAX); rows.len()]));
+            let numbers: ArrayRef =
+                Arc::new(Int32Array::from(vec![i32::try_from(step).unwrap_or(i32::MAX); rows.len()]));
             let mut columns =
                 vec![(name_of(&item(depth)), items.finish()), (name_of(&index(depth)), numbers)];
             for (number, array) in self.captured.iter().enumerate() {

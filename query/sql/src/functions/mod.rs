@@ -8,6 +8,7 @@ pub(crate) mod address;
 mod buckets;
 mod conversions;
 mod dates;
+mod digests;
 pub(crate) mod distinct;
 mod graph;
 mod integers;
@@ -97,6 +98,7 @@ fn find(name: &str) -> Option<Definition> {
         .or_else(|| patterns::find(&lower))
         .or_else(|| log_patterns::find(&lower))
         .or_else(|| graph::find(&lower))
+        .or_else(|| digests::find(&lower))
         .or_else(|| conversions::find(&lower))
         .or_else(|| json::find(&lower))
         .or_else(|| json_changes::find(&lower))
@@ -210,9 +212,9 @@ pub(crate) fn convert(value: &Bound, ty: SqlType) -> Result<Expr> {
 pub(crate) fn date_text(value: &Bound) -> Bound {
     let context = Context { now: 0, ty: TIMESTAMP };
     let eval: Eval = |args, context| match args {
-        [Val::Str(text)] => time::instant(text)
-            .map(Val::Timestamp)
-            .ok_or_else(|| unread("date", text, "yyyy-MM-dd")),
+        [Val::Str(text)] => {
+            time::instant(text).map(Val::Timestamp).ok_or_else(|| unread("date", text, "yyyy-MM-dd"))
+        }
         _ => cast_value(args, context),
     };
     let expr = row::call("date_text", eval, true, context, vec![value.single().expr]);

@@ -84,7 +84,10 @@ fn rex_groups_types(types: &[SqlType]) -> Option<(Vec<SqlType>, SqlType)> {
 }
 
 /// Runs a part with the regular expression of a text; the last one stays compiled.
-pub(super) fn with_regex<T>(pattern: &str, part: impl FnOnce(&Regex) -> Result<T, String>) -> Result<T, String> {
+pub(super) fn with_regex<T>(
+    pattern: &str,
+    part: impl FnOnce(&Regex) -> Result<T, String>,
+) -> Result<T, String> {
     thread_local! {
         static LAST: RefCell<Option<(String, Regex)>> = const { RefCell::new(None) };
     }

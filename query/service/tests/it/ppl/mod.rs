@@ -152,6 +152,7 @@ const SAMPLES: &[(&str, &str)] = &[
     ("flatten", ""),
     ("foreach", "foreach n [ eval <<FIELD>>_m = <<FIELD>> ]"),
     ("graphlookup", "graphlookup numbers start=n edge=n-->n as g"),
+    ("grok", "eval t = 'a 1' | grok t '%{WORD:w} %{INT:i}'"),
     ("head", "head 5"),
     ("join", "join on n numbers"),
     ("lookup", "lookup numbers n"),
@@ -258,7 +259,8 @@ async fn equal_statements_have_equal_plans() {
         let OutcomeBody::Json(ppl) = ppl.body else { panic!("{pipeline}") };
         let is_equal = match sql["logical_plan"].as_array() {
             Some(lines) => {
-                let lines: String = lines.iter().map(|line| format!("{}\n", line.as_str().unwrap())).collect();
+                let lines: String =
+                    lines.iter().map(|line| format!("{}\n", line.as_str().unwrap())).collect();
                 ppl["calcite"]["logical"] == json!(lines)
             }
             // The statement is a search, and so is the pipeline.
