@@ -17,6 +17,9 @@ pub fn error_body(error: &SqlError, text: &str) -> Value {
         if members.get("type") == Some(&json!("SQLFeatureNotSupportedException")) {
             members.insert("type".to_owned(), json!("UnsupportedOperationException"));
         }
+        if members.get("type") == Some(&json!("SQLFeatureDisabledException")) {
+            members.insert("type".to_owned(), json!("IllegalAccessException"));
+        }
         members.insert("code".to_owned(), json!(code(inner)));
         members.insert("context".to_owned(), json!({"stage": stage(inner)}));
         if let SqlError::Located(located) = error {

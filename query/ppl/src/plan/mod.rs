@@ -205,7 +205,10 @@ fn show(column: &mut OutColumn) {
     if let Some(alias) = column.alias.take() {
         column.name = alias;
     }
-    column.shown = type_name(column.ty);
+    // A path below nested elements has the type of its field.
+    if column.ty != SqlType::Array || column.shown == SqlType::Array.name() {
+        column.shown = type_name(column.ty);
+    }
 }
 
 /// Returns the name of a type in answers of PPL.

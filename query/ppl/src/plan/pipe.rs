@@ -266,6 +266,7 @@ impl Pipe {
         expr: ast::Expr,
         planner: &mut RelationPlanner<'_, '_>,
     ) -> Result<()> {
+        self.open_object(name, planner)?;
         let columns = self.columns(planner)?;
         let below = |own: &str| own.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
         columns.retain(|column| column.name != name && (column.visible || !below(&column.name)));
@@ -274,6 +275,38 @@ impl Pipe {
             true => Err(SqlError::TooLarge(format!("the pipeline has more than {MAX_COLUMNS} columns"))),
             false => Ok(()),
         }
+    }
+
+    /// Replaces the object of an index that a name is a member of by columns of its leaves, since one of them gets another value.
+    fn open_object(&mut self, name: &str, planner: &RelationPlanner<'_, '_>) -> Result<()> {
+        let Input::Index(expression) = &self.input else { return Ok(()) };
+        let expression = expression.clone();
+        let columns = self.columns(planner)?;
+        let is_object = |column: &PipeColumn| {
+            let rest = name.strip_prefix(column.name.as_str());
+            column.visible && column.is_plain() && rest.is_some_and(|rest| rest.starts_with('.'))
+        };
+        let Some(at) = columns.iter().position(is_object) else { return Ok(()) };
+        let Some(object) = columns.get(at).and_then(|column| syntax::path(&column.expr)) else {
+            return Ok(());
+        };
+        let below = format!("{object}.");
+        let shown = columns.get(at).map(|column| column.name.clone()).unwrap_or_default();
+        let leaves = planner.field_paths(&expression).into_iter();
+        let leaves: Vec<PipeColumn> = leaves
+            .filter_map(|path| {
+                let rest = path.strip_prefix(&below)?;
+                Some(PipeColumn::new(format!("{shown}.{rest}"), syntax::column(&path)))
+            })
+            .collect();
+        let known: Vec<String> = leaves.iter().map(|leaf| leaf.name.clone()).collect();
+        if !leaves.is_empty() {
+            columns.remove(at);
+            columns.retain(|column| column.visible || !known.contains(&column.name));
+            let at = at.min(columns.len());
+            columns.splice(at..at, leaves);
+        }
+        Ok(())
     }
 
     /// Adds a column of a window function over the rows so far.

@@ -158,7 +158,9 @@ impl SearchService {
         body: Option<Value>,
     ) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
+            let began = Instant::now();
             let answered = self.run_ppl(session, params, body.as_ref()).await;
+            self.timings.statement.record(began.elapsed());
             self.finished(session, answered, body.as_ref())
         })
     }

@@ -261,7 +261,7 @@ impl Binder<'_> {
             },
             _ => match self.array_call(&name, &args)? {
                 Some(bound) => Ok(bound),
-                None => self.call(&name, &args),
+                None => self.call(&name, &self.first_values(&name, args.clone())),
             },
         }
     }

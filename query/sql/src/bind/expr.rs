@@ -181,7 +181,7 @@ impl Binder<'_> {
             return Ok(bound);
         }
         if let Some(bound) = scope.column(&path)? {
-            return Ok(bound);
+            return Ok(self.typed_path(bound, scope));
         }
         if let Some(bound) = self.outer_name(&path, scope, Scope::column)? {
             return Ok(bound);

@@ -11,6 +11,7 @@ use super::lambda::any_element;
 use super::{Binder, Bound, ExpressionContext, Scope};
 use crate::error::{Result, SqlError};
 use crate::functions::{self, lambdas};
+use crate::source::SourceKind;
 use crate::types::SqlType;
 
 /// Most values of a list that an array is looked up in.
@@ -100,6 +101,36 @@ impl Binder<'_> {
         values.into_iter().map(text).collect()
     }
 
+    /// Gives a path below nested elements the type of its field: a pipeline shows it, and takes the first value where it needs one.
+    pub(super) fn typed_path(&self, bound: Bound, scope: &Scope) -> Bound {
+        if !self.is_pipeline || bound.ty != SqlType::Array || bound.list {
+            return bound;
+        }
+        let Some((source, path)) = &bound.field else { return bound };
+        let Some(SourceKind::Index(index)) = scope.sources.get(*source).map(|source| &source.kind) else {
+            return bound;
+        };
+        let field = index.snapshot.indices.iter().find_map(|index| index.mapping.field(path));
+        match field.map(SqlType::of_field) {
+            Some(ty) if !ty.is_json() => Bound { element: Some(ty), shown: Some(shown_name(ty)), ..bound },
+            _ => bound,
+        }
+    }
+
+    /// Takes the first values of paths below nested elements, for a function that takes no arrays.
+    pub(super) fn first_values(&self, name: &str, args: Vec<Bound>) -> Vec<Bound> {
+        let types: Vec<SqlType> = args.iter().map(|arg| arg.ty).collect();
+        let has_path = args.iter().any(|arg| arg.ty == SqlType::Array && arg.shown.is_some());
+        if !self.is_pipeline || !has_path || functions::taken(name, &types).is_some() {
+            return args;
+        }
+        let first = |arg: Bound| match (arg.ty, arg.element, arg.shown) {
+            (SqlType::Array, Some(ty), Some(_)) => functions::first_element(&arg, ty),
+            _ => arg,
+        };
+        args.into_iter().map(first).collect()
+    }
+
     /// Looks the elements of an array up in a list; `None` where the value is none.
     pub(super) fn elements_in(
         &mut self,
@@ -150,6 +181,18 @@ impl Binder<'_> {
 
 fn long_of(value: &Bound) -> Result<Bound> {
     Ok(Bound { literal: value.literal.clone(), ..Bound::new(value.to(SqlType::Long)?, SqlType::Long) })
+}
+
+/// Returns the name of a type in the schema of a pipeline.
+fn shown_name(ty: SqlType) -> &'static str {
+    match ty {
+        SqlType::Byte => "tinyint",
+        SqlType::Short => "smallint",
+        SqlType::Integer => "int",
+        SqlType::Long | SqlType::UnsignedLong => "bigint",
+        SqlType::Keyword | SqlType::Text => "string",
+        other => other.name(),
+    }
 }
 
 /// Returns the name of a type in pipelines, as `typeof` tells it.

@@ -31,6 +31,13 @@ pub(super) fn find(name: &str) -> Option<Definition> {
                 };
                 let (mut members, mut left) = (Map::new(), MAX_BYTES);
                 flatten(&value, "", 0, &mut members, &mut left)?;
+                // Several values of a path are one text.
+                for value in members.values_mut() {
+                    if let Value::Array(values) = value {
+                        let texts: Vec<String> = values.iter().map(plain).collect();
+                        *value = json!(format!("[{}]", texts.join(", ")));
+                    }
+                }
                 Ok(Val::str(Value::Object(members).to_string()))
             },
         ),
@@ -463,7 +470,7 @@ mod tests {
                 "{path}"
             );
         }
-        let all = r#"{"a.b{}.c":["1","x"],"d.e":"true"}"#;
+        let all = r#"{"a.b{}.c":"[1, x]","d.e":"true"}"#;
         assert_eq!(run("json_extract_all", &[text()]), Val::str(all));
     }
 

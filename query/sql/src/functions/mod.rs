@@ -221,6 +221,23 @@ pub(crate) fn date_text(value: &Bound) -> Bound {
     Bound::new(expr, TIMESTAMP)
 }
 
+/// Returns the first element of an array held as JSON, as a value of a type.
+pub(crate) fn first_element(array: &Bound, ty: SqlType) -> Bound {
+    let context = Context { now: 0, ty };
+    let eval: Eval = |args, context| {
+        let value = args.first().and_then(|text| serde_json::from_str(text.text()).ok());
+        Ok(match value {
+            Some(serde_json::Value::Array(values)) => {
+                values.first().map_or(Val::Null, |value| json::element(value, context.ty))
+            }
+            Some(value) => json::element(&value, context.ty),
+            None => Val::Null,
+        })
+    };
+    let name = format!("first_element_{}", ty.name());
+    Bound::new(row::call(&name, eval, true, context, vec![array.expr.clone()]), ty)
+}
+
 /// Binds CAST of a pipeline: texts that are no truth value are null, and addresses are written in their shortest form.
 pub(crate) fn pipeline_cast(value: &Bound, ty: SqlType) -> Result<Expr> {
     let value = value.single();
