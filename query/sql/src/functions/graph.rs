@@ -15,6 +15,8 @@ type Answer<'a> = Result<Val<'a>, String>;
 
 /// Most documents of a graph.
 const MAX_DOCUMENTS: usize = 10_000;
+/// Longest text of the documents of a graph, in bytes.
+const MAX_GRAPH_BYTES: usize = 8 << 20;
 /// Most steps of a walk behind the first.
 const MAX_DEPTH: i64 = 100;
 
@@ -125,6 +127,11 @@ fn graph(text: &str, (origin, target): (&str, &str), is_list: bool) -> Result<Ar
             && (own.as_str(), from.as_str(), to.as_str(), *list) == (text, origin, target, is_list)
         {
             return Ok(Arc::clone(graph));
+        }
+        if text.len() > MAX_GRAPH_BYTES {
+            return Err(format!(
+                "the documents of graphlookup have more than {MAX_GRAPH_BYTES} bytes; leave some out by filter"
+            ));
         }
         let documents: Vec<Map<String, Value>> = match text {
             "" => Vec::new(),

@@ -332,7 +332,13 @@ impl LambdaWork<'_> {
         answered: usize,
     ) -> PlanResult<ArrayRef> {
         let depth = self.call.depth;
-        let arrays: Vec<Option<Vec<Value>>> = texts.iter().map(|text| text.and_then(elements_of)).collect();
+        let mut arrays: Vec<Option<Vec<Value>>> = Vec::with_capacity(texts.len());
+        for text in texts {
+            let array = text.and_then(elements_of);
+            // All arrays of a batch are in memory, since each step reads one element of each.
+            self.part.hold(array.as_ref().map_or(0, Vec::len) * size_of::<Value>())?;
+            arrays.push(array);
+        }
         let steps = arrays.iter().flatten().map(Vec::len).max().unwrap_or(0);
         let mut bodies: Vec<Option<CompiledBody>> = self.call.bodies.iter().map(|_| None).collect();
         for step in 0..steps {
