@@ -255,6 +255,12 @@ impl Binder<'_> {
             ("multiply", [one, other]) => self.binary(one, &ast::BinaryOperator::Multiply, other, scope),
             ("divide", [one, other]) => self.binary(one, &ast::BinaryOperator::Divide, other, scope),
             ("mod" | "modulus", [one, other]) => self.binary(one, &ast::BinaryOperator::Modulo, other, scope),
+            ("brain_pattern" | "brain_numbered" | "brain_tokens", _) if self.is_pipeline => {
+                match self.brain_call(&name, &args)? {
+                    Some(bound) => Ok(bound),
+                    None => self.call(&name, &args),
+                }
+            }
             ("json_list" | "row_object", _) => match self.json_call(&name, &args)? {
                 Some(bound) => Ok(bound),
                 None => self.call(&name, &args),

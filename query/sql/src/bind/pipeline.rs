@@ -8,8 +8,9 @@ use super::call::Aggregate;
 use super::comparison::compare;
 use super::condition::and_or;
 use super::lambda::any_element;
-use super::{Binder, Bound, ExpressionContext, Scope};
+use super::{Binder, Bound, ExpressionContext, Literal, Scope};
 use crate::error::{Result, SqlError};
+use crate::functions::brain::{self, BrainAnswer, BrainBounds};
 use crate::functions::{self, lambdas};
 use crate::source::SourceKind;
 use crate::types::SqlType;
@@ -129,6 +130,27 @@ impl Binder<'_> {
             _ => arg,
         };
         args.into_iter().map(first).collect()
+    }
+
+    /// Binds the functions of `patterns method=brain`; `None` for another call.
+    pub(super) fn brain_call(&self, name: &str, args: &[Bound]) -> Result<Option<Bound>> {
+        let (answer, ty) = match name {
+            "brain_pattern" => (BrainAnswer::Pattern, SqlType::Keyword),
+            "brain_numbered" => (BrainAnswer::Numbered, SqlType::Keyword),
+            "brain_tokens" => (BrainAnswer::Tokens, SqlType::Object),
+            _ => return Ok(None),
+        };
+        let [line, lines, count, percent] = args else { return Ok(None) };
+        let number = |bound: &Bound| match bound.literal {
+            Some(Literal::Int(number)) => u64::try_from(number).unwrap_or(0),
+            _ => 0,
+        };
+        let bounds = BrainBounds { variable_count: number(count), frequency_percent: number(percent) };
+        let line = match line.ty.is_json() {
+            true => line.expr.clone(),
+            false => line.single().to(SqlType::Keyword)?,
+        };
+        Ok(Some(Bound::new(brain::call(answer, bounds, line, lines.expr.clone()), ty)))
     }
 
     /// Looks the elements of an array up in a list; `None` where the value is none.

@@ -5,6 +5,7 @@
 //! returns, and computes one row ([`row`]).
 
 pub(crate) mod address;
+pub(crate) mod brain;
 mod buckets;
 mod conversions;
 mod dates;
