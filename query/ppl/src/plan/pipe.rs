@@ -279,7 +279,8 @@ impl Pipe {
 
     /// Replaces the object of an index that a name is a member of by columns of its leaves, since one of them gets another value.
     fn open_object(&mut self, name: &str, planner: &RelationPlanner<'_, '_>) -> Result<()> {
-        let Input::Index(expression) = &self.input else { return Ok(()) };
+        // An object that a command has chosen stays as it is.
+        let (Input::Index(expression), None) = (&self.input, &self.columns) else { return Ok(()) };
         let expression = expression.clone();
         let columns = self.columns(planner)?;
         let is_object = |column: &PipeColumn| {

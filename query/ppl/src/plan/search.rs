@@ -20,7 +20,13 @@ const TIME: &str = "@timestamp";
 pub(super) fn plan(source: &SearchSource, names: NameSet, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
     let mut pipe = match &source.relation {
         SourceRelation::Indices { indices, alias } => {
-            let mut pipe = Pipe::from_index(index_expression(indices), names);
+            let expression = index_expression(indices);
+            if let Some((alias, path)) = planner.sql.unresolved_alias(&expression) {
+                return Err(SqlError::Semantic(format!(
+                    "Alias field [{alias}] refers to unresolved path [{path}]"
+                )));
+            }
+            let mut pipe = Pipe::from_index(expression, names);
             if planner.correlated > 0 {
                 pipe.correlate();
             }

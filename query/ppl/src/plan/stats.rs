@@ -1,6 +1,7 @@
 //! `stats`: aggregates of groups, a row for each. It destroys the order.
 
-use millrace_sql::error::Result;
+use millrace_sql::error::{Result, SqlError};
+use millrace_sql::relational::SqlType;
 use sqlparser::ast;
 
 use super::aggregates::{aggregate, grouping_keys};
@@ -19,6 +20,15 @@ pub(super) fn plan(
         aggregates.push(aggregate(call, &mut pipe, planner)?);
     }
     let keys = grouping_keys(command.by.as_ref(), &mut pipe, planner)?;
+    for key in &keys {
+        let field = syntax::path(&key.field).unwrap_or_default();
+        let summary = pipe.index().map(|index| planner.sql.field(index, &field)).transpose()?.flatten();
+        if summary.is_some_and(|summary| summary.ty == SqlType::Nested) {
+            return Err(SqlError::Semantic(format!(
+                "Cannot execute nested aggregation on [{field}]: group by a field of its elements"
+            )));
+        }
+    }
     let is_nullable = command.bucket_nullable.unwrap_or(planner.settings.legacy_syntax);
     for key in &keys {
         if !is_nullable || key.is_time_span {

@@ -234,7 +234,9 @@ impl Binder<'_> {
                     if let Some(Literal::Int(number)) = base.literal
                         && !(2..=36).contains(&number)
                     {
-                        return Err(SqlError::Semantic(format!("[{number}] is no base from 2 to 36")));
+                        return Err(SqlError::Semantic(format!(
+                            "radix {number} less than Character.MIN_RADIX or greater than Character.MAX_RADIX: a base is from 2 to 36"
+                        )));
                     }
                 }
                 self.call(&name, &args)
