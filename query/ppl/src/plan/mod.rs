@@ -315,8 +315,7 @@ impl<'p, 'b, 'a> Planner<'p, 'b, 'a> {
         match &command.kind {
             C::Where(own) => {
                 let mut pipe = pipe;
-                let mut condition = self.expression(&own.condition, &mut pipe)?;
-                functions::write_values(&mut condition);
+                let condition = self.value(&own.condition, &mut pipe)?;
                 pipe.filter(condition, self.sql)?;
                 Ok(pipe)
             }
@@ -377,6 +376,13 @@ impl<'p, 'b, 'a> Planner<'p, 'b, 'a> {
     /// Plans the subsearches of an expression, which stands in the tree of SQL then.
     pub(crate) fn expression(&mut self, expression: &Expression, pipe: &mut Pipe) -> Result<ast::Expr> {
         subsearch::plan(expression, pipe, self)
+    }
+
+    /// Plans an expression of one row, where aggregates of one value stand for it. Those of its subsearches stay.
+    pub(crate) fn value(&mut self, expression: &Expression, pipe: &mut Pipe) -> Result<ast::Expr> {
+        let mut own = expression.clone();
+        functions::write_values(&mut own.expr);
+        subsearch::plan(&own, pipe, self)
     }
 
     /// Makes a name for a hidden column that no other has.
