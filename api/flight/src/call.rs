@@ -12,6 +12,7 @@ use tonic::{Code, Status};
 
 use crate::active_answers::ActiveAnswers;
 use crate::handles::PreparedStatements;
+use crate::language::StatementLanguage;
 use crate::status;
 use crate::tickets::{Owner, Seals, User};
 use crate::timestamp_zone::TimestampZone;
@@ -52,6 +53,8 @@ pub(crate) struct Call {
     pub(crate) received: ReceivedBytes,
     /// Zone of timestamps in the schemas that the client gets.
     pub(crate) zone: TimestampZone,
+    /// Language of the statements that it names.
+    pub(crate) language: StatementLanguage,
     /// Last action that began.
     pub(crate) action: Arc<Mutex<Option<Action>>>,
 }

@@ -23,6 +23,7 @@ mod framing;
 mod handles;
 mod health;
 mod ingest;
+mod language;
 mod limits;
 mod listener;
 mod messages;

@@ -17,13 +17,19 @@ pub fn error_body(error: &SqlError, text: &str) -> Value {
         if members.get("type") == Some(&json!("SQLFeatureNotSupportedException")) {
             members.insert("type".to_owned(), json!("UnsupportedOperationException"));
         }
+        if members.get("type") == Some(&json!("SQLFeatureDisabledException")) {
+            members.insert("type".to_owned(), json!("IllegalAccessException"));
+        }
         members.insert("code".to_owned(), json!(code(inner)));
         members.insert("context".to_owned(), json!({"stage": stage(inner)}));
+        if let SqlError::Query(missing) = error
+            && let Some(place) = index_place(&missing.to_string(), text)
+        {
+            members.insert("location".to_owned(), json!([place]));
+        }
         if let SqlError::Located(located) = error {
             let (start, end) = located.span;
-            let before = text.get(..start).unwrap_or_default();
-            let line = before.matches('\n').count() + 1;
-            let column = before.rsplit('\n').next().unwrap_or_default().chars().count() + 1;
+            let (line, column) = position(start, text);
             let part: String = text.get(start..end).unwrap_or_default().chars().take(80).collect();
             let place = format!("line {line}, column {column}: [{}]", part.trim());
             members.insert("location".to_owned(), json!([place]));
@@ -39,6 +45,21 @@ pub fn error_body(error: &SqlError, text: &str) -> Value {
     body
 }
 
+/// Returns the line and the column of a byte of a text, from one.
+fn position(start: usize, text: &str) -> (usize, usize) {
+    let before = text.get(..start).unwrap_or_default();
+    let line = before.matches('\n').count() + 1;
+    (line, before.rsplit('\n').next().unwrap_or_default().chars().count() + 1)
+}
+
+/// Finds the place of the index that an error says is not there.
+fn index_place(error: &str, text: &str) -> Option<String> {
+    let (_, behind) = error.split_once("no such index [")?;
+    let (index, _) = behind.split_once(']')?;
+    let (line, column) = position(text.find(index)?, text);
+    Some(format!("line {line}, column {column}: [{index}]"))
+}
+
 fn inner(error: &SqlError) -> &SqlError {
     match error {
         SqlError::Located(located) => inner(&located.error),
@@ -49,7 +70,11 @@ fn inner(error: &SqlError) -> &SqlError {
 fn code(error: &SqlError) -> &'static str {
     match error {
         SqlError::Syntax(_) => "SYNTAX_ERROR",
-        SqlError::Semantic(details) if details.contains("namespace=FIELD_NAME") => "FIELD_NOT_FOUND",
+        SqlError::Semantic(details)
+            if details.contains("namespace=FIELD_NAME") || details.contains("refers to unresolved path") =>
+        {
+            "FIELD_NOT_FOUND"
+        }
         SqlError::Semantic(_) | SqlError::Evaluation(_) => "TYPE_ERROR",
         SqlError::Unsupported(_) | SqlError::Disabled(_) => "UNSUPPORTED_OPERATION",
         SqlError::TooLarge(_) => "RESOURCE_LIMIT_EXCEEDED",

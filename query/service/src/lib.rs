@@ -19,7 +19,9 @@ mod throttled;
 mod timings;
 mod visibility;
 
-pub use self::service::{Config, MAX_SEARCHES, Outcome, OutcomeBody, SearchService, TextPage, TextParts};
+pub use self::service::{
+    Config, MAX_SEARCHES, Outcome, OutcomeBody, PIPELINE_MARK, SearchService, TextPage, TextParts,
+};
 pub use self::timings::SearchTimings;
 pub use millrace_matching::filters;
 pub use millrace_matching::pinned::PinnedFigures;

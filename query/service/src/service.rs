@@ -21,6 +21,7 @@ mod validate;
 pub use self::multi_search::MAX_SEARCHES;
 use self::ppl::PipelineCounters;
 pub use self::sql::TextParts;
+pub use self::sql_batches::PIPELINE_MARK;
 pub use self::sql_elasticsearch::TextPage;
 
 use std::any::Any;

@@ -151,6 +151,7 @@ mod tests {
             ty: SqlType::Keyword,
             list: false,
             shown: "keyword",
+            element: None,
         };
         let work = QueryContext::new(&env.memory_pool);
         let answer = Answer { pages: true, ..Answer::of_listing(vec![column], rows, &work) };

@@ -314,7 +314,7 @@ mod tests {
     use crate::types::SqlType;
 
     fn out(ty: SqlType) -> OutColumn {
-        OutColumn { name: "c".to_owned(), alias: None, ty, list: false, shown: ty.name() }
+        OutColumn { name: "c".to_owned(), alias: None, ty, list: false, shown: ty.name(), element: None }
     }
 
     fn batch(from: i64, rows: usize, text: &str) -> RecordBatch {

@@ -207,6 +207,7 @@ fn count_of(deleted: u64) -> Result<Listing> {
         ty: SqlType::Long,
         list: false,
         shown: SqlType::Long.name(),
+        element: None,
     };
     let counts: ArrayRef = Arc::new(Int64Array::from(vec![i64::try_from(deleted).unwrap_or(i64::MAX)]));
     let schema = Schema::new(vec![Field::new("deleted_rows", SqlType::Long.arrow(), true)]);

@@ -58,6 +58,7 @@ pub(super) fn explain_columns(analyze: bool) -> Vec<OutColumn> {
         ty: *ty,
         list: false,
         shown: ty.name(),
+        element: None,
     };
     columns.iter().map(column).collect()
 }

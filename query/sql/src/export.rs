@@ -210,7 +210,7 @@ mod tests {
     use super::*;
 
     fn out(ty: SqlType, list: bool) -> OutColumn {
-        OutColumn { name: "c".to_owned(), alias: None, ty, list, shown: ty.name() }
+        OutColumn { name: "c".to_owned(), alias: None, ty, list, shown: ty.name(), element: None }
     }
 
     /// Exports rows of one column, as another was described.

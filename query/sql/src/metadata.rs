@@ -121,7 +121,7 @@ pub(crate) fn field_columns() -> Vec<OutColumn> {
 
 fn column(name: &str, number: bool) -> OutColumn {
     let ty = if number { SqlType::Integer } else { SqlType::Keyword };
-    OutColumn { name: name.to_owned(), alias: None, ty, list: false, shown: ty.name() }
+    OutColumn { name: name.to_owned(), alias: None, ty, list: false, shown: ty.name(), element: None }
 }
 
 /// Lists the fields of the indices of a pattern.

@@ -85,6 +85,7 @@ pub struct RelationPlanner<'b, 'a> {
 
 impl<'b, 'a> RelationPlanner<'b, 'a> {
     pub(super) fn new(binder: &'b mut Binder<'a>) -> Self {
+        binder.is_pipeline = true;
         Self { binder, next_relation: 0, levels: 0 }
     }
 
@@ -127,6 +128,15 @@ impl<'b, 'a> RelationPlanner<'b, 'a> {
         Ok(column.map(|column| FieldSummary { ty: column.ty, list: column.list }))
     }
 
+    /// Finds an alias of a field whose path no index has: the alias and the path.
+    pub fn unresolved_alias(&self, expression: &str) -> Option<(String, String)> {
+        let indices = &self.snapshot(expression)?.indices;
+        let mut aliases = indices.iter().flat_map(|index| {
+            index.mapping.aliases().filter(|(_, path)| index.mapping.field(path).is_none())
+        });
+        aliases.next().map(|(alias, path)| (alias.to_owned(), path.to_owned()))
+    }
+
     /// Returns the time of the request, in milliseconds since 1970.
     pub fn now_ms(&self) -> i64 {
         self.binder.now_ms
@@ -162,12 +172,22 @@ impl<'b, 'a> RelationPlanner<'b, 'a> {
         let found = columns.iter_mut().enumerate().find(|(_, column)| column.label() == name);
         let Some((at, column)) = found else { return Err(SqlError::unknown_field(name)) };
         let own = Expr::Column(Column::new_unqualified(format!("c{at}")));
+        let is_scalar = !column.list && !column.ty.is_json();
+        if is_scalar && without_elements == NullHandling::Drop {
+            // One value is its only element.
+            let plan = LogicalPlanBuilder::new(plan).filter(own.is_not_null())?.build()?;
+            return Ok(BoundRelation(Relation { plan, columns, order }));
+        }
+        let element = match (column.ty, column.element) {
+            (SqlType::Nested, _) => SqlType::Object,
+            (ty, element) => element.filter(|_| !column.list).unwrap_or(ty),
+        };
         let list = match (column.list, column.ty.is_json()) {
             (true, _) => match limit {
                 Some(limit) => lists::head(own, limit),
                 None => own,
             },
-            (false, true) => lists::elements(own, limit.unwrap_or(usize::MAX)),
+            (false, true) => lists::elements(own, limit.unwrap_or(usize::MAX), element),
             (false, false) => {
                 return Err(SqlError::Semantic(format!(
                     "Cannot expand field '{name}': expected ARRAY type but found {}",
@@ -175,7 +195,10 @@ impl<'b, 'a> RelationPlanner<'b, 'a> {
                 )));
             }
         };
-        column.list = false;
+        if column.ty != element {
+            (column.ty, column.shown) = (element, element.name());
+        }
+        (column.list, column.element) = (false, None);
         let outputs = (0..columns.len()).map(|place| match place == at {
             true => list.clone().alias(format!("c{place}")),
             false => Expr::Column(Column::new_unqualified(format!("c{place}"))),

@@ -84,6 +84,8 @@ pub(crate) struct SourceColumn {
     pub list: bool,
     /// Type that a schema shows.
     pub shown: &'static str,
+    /// Type of the elements of an array, where it is known.
+    pub element: Option<SqlType>,
 }
 
 impl SourceColumn {
@@ -91,7 +93,7 @@ impl SourceColumn {
     pub(crate) fn bound(&self, qualifier: &str) -> Bound {
         let expr = Expr::Column(Column::new(Some(qualifier), &self.column));
         let shown = (self.shown != self.ty.name()).then_some(self.shown);
-        Bound { list: self.list, shown, ..Bound::new(expr, self.ty) }
+        Bound { list: self.list, shown, element: self.element, ..Bound::new(expr, self.ty) }
     }
 }
 

@@ -35,6 +35,7 @@ pub(super) fn of_update() -> SchemaRef {
 async fn answer(call: &Call, descriptor: &FlightDescriptor) -> Result<Answer, Status> {
     match DescriptorCommand::read(descriptor)? {
         DescriptorCommand::Statement(query) => {
+            let query = call.language.marked(query);
             let described = describe(call, &query).await?;
             let (kind, schema) = match described.columns {
                 Some(columns) => (Kind::Statement, columns),

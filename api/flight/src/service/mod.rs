@@ -24,6 +24,7 @@ use tonic::{Request, Response, Status, Streaming};
 use crate::active_answers::ActiveAnswers;
 use crate::call::{Call, LoggedIn, ServiceContext};
 use crate::handles::PreparedStatements;
+use crate::language::StatementLanguage;
 use crate::status;
 use crate::tickets::{Owner, Seals, User};
 use crate::timestamp_zone::TimestampZone;
@@ -57,6 +58,7 @@ impl Service {
             entry: Arc::clone(entry),
             received: received.clone(),
             zone: TimestampZone::from_metadata(request.metadata())?,
+            language: StatementLanguage::from_metadata(request.metadata())?,
             action: Arc::default(),
         })
     }

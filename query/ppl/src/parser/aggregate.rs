@@ -130,9 +130,19 @@ impl Parser<'_> {
         let length = self.span_length()?;
         self.expect_symbol(")")?;
         let span = self.span_from(start);
-        let text = self.text_of(span);
+        let text = without_blanks(&self.text_of(span));
         Ok(SpanBucket { field, length, alias: self.alias()?, text, span })
     }
+}
+
+/// Leaves out the blanks outside of backticks: columns of spans have names without them.
+fn without_blanks(text: &str) -> String {
+    let mut is_quoted = false;
+    let is_part = |letter: &char| {
+        is_quoted ^= *letter == '`';
+        is_quoted || !letter.is_whitespace()
+    };
+    text.chars().filter(is_part).collect()
 }
 
 /// Returns the length of a name such as `p95` or `perc99.5`.

@@ -77,7 +77,9 @@ impl Parser<'_> {
         }
         let count = number.parse::<f64>().unwrap_or(f64::INFINITY);
         if !count.is_finite() || count <= 0.0 {
-            let message = format!("a span must be a positive number, but is [{number}]");
+            let message = format!(
+                "Zero or negative time interval not supported: a span must be a positive number, but is [{number}]"
+            );
             return self.refuse_syntax(start, message);
         }
         let text = self.cursor.advance(length + word.len()).to_owned();
@@ -167,6 +169,11 @@ impl Parser<'_> {
             }
         }
     }
+}
+
+/// Reads a time of a text: `now`, steps from now, or a date.
+pub(crate) fn time_of_text(text: &str) -> TimeModifierValue {
+    text_to_time(text)
 }
 
 /// Reads a quoted time: `now`, steps from now, or a date.

@@ -16,6 +16,7 @@ mod search;
 mod token;
 
 pub(crate) use self::expected::{Expectation, ExpectedTokens};
+pub(crate) use self::literal::time_of_text;
 #[cfg(test)]
 pub(crate) use self::pipeline::COMMANDS;
 

@@ -5,9 +5,10 @@ use sqlparser::ast;
 
 use super::pipe::Pipe;
 use super::spans::{time_bucket, whole};
-use super::{Planner, syntax};
-use crate::ast::SpanLength;
-use crate::command::{BinCommand, BinOptions, BinSpan};
+use super::{Planner, syntax, times};
+use crate::ast::{SpanLength, SpanUnit, TimeModifierValue};
+use crate::command::{AlignTime, BinCommand, BinOptions, BinSpan};
+use crate::parser::time_of_text;
 
 /// Plans the command.
 pub(super) fn plan(command: &BinCommand, mut pipe: Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
@@ -34,9 +35,6 @@ pub(super) fn bucket(
     pipe: &mut Pipe,
     planner: &mut Planner<'_, '_, '_>,
 ) -> Result<ast::Expr> {
-    if options.aligntime.is_some() {
-        return Err(SqlError::Unsupported("aligntime of bin is not supported".to_owned()));
-    }
     let field = syntax::column(path);
     let ty = pipe.type_of(path, planner.sql)?;
     let end = |name: &str| {
@@ -47,9 +45,16 @@ pub(super) fn bucket(
         return match (&options.span, options.bins) {
             (Some(BinSpan::Length(SpanLength { unit: Some(unit), .. })), _) => {
                 let Some(BinSpan::Length(length)) = &options.span else { return refused(path) };
-                Ok(time_bucket(field, whole(length)?, *unit))
+                let bucket = time_bucket(field.clone(), whole(length)?, *unit);
+                match &options.aligntime {
+                    None => Ok(bucket),
+                    Some(align) => aligned(field, (length, *unit), align, planner),
+                }
             }
             (Some(_), _) => refused(path),
+            (None, _) if options.aligntime.is_some() => {
+                Err(SqlError::Semantic("aligntime of bin needs a span of time".to_owned()))
+            }
             (None, bins) => {
                 if is_windowed(options) {
                     pipe.level(planner.sql)?;
@@ -85,7 +90,8 @@ pub(super) fn bucket(
                     length.text
                 )));
             }
-            Ok(syntax::call("bin_label", vec![field, number(length.count)]))
+            let label = if length.count.fract() == 0.0 { "bin_label" } else { "decimal_bin_label" };
+            Ok(syntax::call(label, vec![field, number(length.count)]))
         }
         Some(BinSpan::Log { coefficient, base }) => Ok(syntax::call(
             "log_bin_label",
@@ -95,16 +101,24 @@ pub(super) fn bucket(
             pipe.level(planner.sql)?;
             let (least, greatest) = match ty.is_string() {
                 true => {
-                    return Err(SqlError::Unsupported(format!(
-                        "bins of the text field [{path}] are not supported; give a span"
-                    )));
+                    // The ends are those of numbers, not of texts.
+                    let name = planner.fresh_name("number");
+                    pipe.extend(&name, field.clone(), planner.sql)?;
+                    pipe.hide(&name);
+                    pipe.level(planner.sql)?;
+                    let end = |function: &str| {
+                        let call = syntax::call(function, vec![syntax::column(&name)]);
+                        let window = syntax::window(Vec::new(), Vec::new(), Some(syntax::whole_frame()));
+                        syntax::over(call, window)
+                    };
+                    (end("min"), end("max"))
                 }
                 false => (end("min"), end("max")),
             };
             let width = match (options.bins, &options.minspan) {
                 (Some(bins), _) => {
-                    let args =
-                        vec![least, greatest, syntax::number(bins), limit(options.start), limit(options.end)];
+                    // The values have their own range, whatever start and end say.
+                    let args = vec![least, greatest, syntax::number(bins), syntax::null(), syntax::null()];
                     syntax::call("bin_width", args)
                 }
                 (None, Some(minspan)) => {
@@ -115,9 +129,47 @@ pub(super) fn bucket(
                     syntax::call("range_width", args)
                 }
             };
-            Ok(syntax::call("bin_label", vec![field, width]))
+            // A range of its own has decimal bounds.
+            let is_given = options.bins.is_some() || options.minspan.is_some();
+            let is_bounded = options.start.is_some() || options.end.is_some();
+            let label = if is_given || is_bounded { "bin_label" } else { "decimal_bin_label" };
+            Ok(syntax::call(label, vec![field, width]))
         }
     }
+}
+
+/// Makes the bucket of a time whose buckets begin at another one than 1970.
+fn aligned(
+    field: ast::Expr,
+    (length, unit): (&SpanLength, SpanUnit),
+    align: &AlignTime,
+    planner: &Planner<'_, '_, '_>,
+) -> Result<ast::Expr> {
+    let AlignTime::At(at) = align else {
+        return Err(SqlError::Unsupported(
+            "aligntime=earliest and aligntime=latest are not supported: give a time".to_owned(),
+        ));
+    };
+    let text = match &at.expr {
+        ast::Expr::Value(value) => match &value.value {
+            ast::Value::SingleQuotedString(text) => text.clone(),
+            ast::Value::Number(seconds, _) => seconds.clone(),
+            _ => return Err(SqlError::Semantic(format!("[{}] is no time", at.text))),
+        },
+        _ => return Err(SqlError::Semantic(format!("[{}] is no time", at.text))),
+    };
+    let value = match text.parse::<f64>() {
+        Ok(_) => TimeModifierValue::Epoch(text),
+        Err(_) => time_of_text(&text),
+    };
+    let origin = times::instant(&value, planner.sql.now_ms())?.and_utc().timestamp_micros();
+    let args = vec![
+        field,
+        syntax::number(whole(length)?),
+        syntax::string(super::spans::unit_name(unit)),
+        syntax::number(origin),
+    ];
+    Ok(syntax::call("time_bucket_from", args))
 }
 
 fn refused<T>(path: &str) -> Result<T> {

@@ -7,8 +7,8 @@ use super::aggregates::aggregate;
 use super::bin::bucket;
 use super::expressions::name_of;
 use super::pipe::{Pipe, SortKey};
-use super::{Planner, syntax};
-use crate::command::{ChartCommand, ChartSplit, SeriesLimit, SeriesOptions};
+use super::{Planner, spans, syntax};
+use crate::command::{BinSpan, ChartCommand, ChartSplit, SeriesLimit, SeriesOptions};
 
 /// Values of a column key that stay, where no option says.
 const DEFAULT_LIMIT: u64 = 10;
@@ -63,9 +63,16 @@ pub(super) fn plan(
 }
 
 fn split_key(split: &ChartSplit, pipe: &mut Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<ast::Expr> {
-    match split.bin.is_empty() {
-        true => Ok(syntax::column(&split.field.path)),
-        false => bucket(&split.field.path, &split.bin, pipe, planner),
+    if split.bin.is_empty() {
+        return Ok(syntax::column(&split.field.path));
+    }
+    let is_number = pipe.type_of(&split.field.path, planner.sql)?.is_number();
+    match &split.bin.span {
+        // Keys of numbers are the starts of their buckets.
+        Some(BinSpan::Length(length)) if length.unit.is_none() && is_number => {
+            spans::bucket(&split.field.path, length, pipe, planner).map(|(start, _)| start)
+        }
+        _ => bucket(&split.field.path, &split.bin, pipe, planner),
     }
 }
 

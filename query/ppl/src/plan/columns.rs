@@ -73,6 +73,7 @@ pub(crate) fn visit_sources(pipeline: &Pipeline, visit: &mut dyn FnMut(&[IndexSe
         }
         PipelineSource::Describe(own) => visit(&own.indices),
         PipelineSource::Union(own) => visit_datasets(&own.datasets, visit),
+        PipelineSource::GraphLookup(own) => visit(&own.indices),
         _ => {}
     }
     for command in &pipeline.commands {

@@ -1,6 +1,7 @@
-//! `describe`: a row for each field of indices, as JDBC lists columns. It sets the order: that of the fields by path.
+//! `describe`: a row for each field of indices, as JDBC lists columns. It sets the order: that of the fields by path. `show`: no data
+//! sources.
 
-use millrace_sql::error::{Result, SqlError};
+use millrace_sql::error::Result;
 use sqlparser::ast;
 
 use super::names::NameSet;
@@ -71,10 +72,27 @@ pub(super) fn plan(
             Some(body) => syntax::union_all(body, select),
         });
     }
-    let body = body.ok_or_else(|| SqlError::Semantic(format!("[{expression}] has no fields")))?;
+    let Some(body) = body else { return no_rows(COLUMNS, names, planner) };
     let relation = planner.sql.relation(&syntax::query_of(body))?;
     let mut pipe = Pipe::from_relation(relation, names);
     let key = SortKey { expr: syntax::column("ORDINAL_POSITION"), ascending: true, nulls_first: true };
     pipe.sort(vec![key], planner.sql)?;
     Ok(pipe)
+}
+
+/// Plans `show datasources`: there are none.
+pub(super) fn no_sources(names: NameSet, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+    no_rows(&["DATASOURCE_NAME", "CONNECTOR_TYPE"], names, planner)
+}
+
+/// Makes the rows of nothing: columns of texts.
+fn no_rows(columns: &[&str], names: NameSet, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+    let items = columns.iter().map(|name| {
+        let text = syntax::cast(syntax::null(), ast::DataType::String(None));
+        (*name, text)
+    });
+    let mut select = syntax::select(items, None);
+    select.selection = Some(syntax::boolean(false));
+    let relation = planner.sql.relation(&syntax::query(select, Vec::new(), None))?;
+    Ok(Pipe::from_relation(relation, names))
 }

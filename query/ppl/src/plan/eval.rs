@@ -9,7 +9,7 @@ use crate::command::EvalCommand;
 /// Plans the command.
 pub(super) fn plan(command: &EvalCommand, mut pipe: Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
     for assignment in &command.assignments {
-        let expr = planner.expression(&assignment.value, &mut pipe)?;
+        let expr = planner.value(&assignment.value, &mut pipe)?;
         super::rename::check_name(&assignment.field.path)?;
         pipe.extend(&assignment.field.path, expr, planner.sql)?;
     }

@@ -14,6 +14,18 @@ use crate::command::EventStatsCommand;
 /// Functions of windows alone.
 const RANKS: &[&str] = &["row_number", "rank", "dense_rank", "percent_rank", "cume_dist", "ntile"];
 
+/// Refuses functions that keep values of all rows.
+pub(super) fn check_function(call: &ast::Expr) -> Result<()> {
+    let ast::Expr::Function(function) = call else { return Ok(()) };
+    let name = name_of(function);
+    match name.as_str() {
+        "percentile" | "percentile_approx" | "median" | "take" | "list" | "values" => {
+            Err(SqlError::Unsupported(format!("Unexpected window function: {}", name.to_uppercase())))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// Writes a function over a window with one of SQL, and tells whether it reads the frame.
 pub(super) fn windowed(call: ast::Expr) -> Result<(ast::Expr, bool)> {
     let ast::Expr::Function(function) = &call else {
@@ -21,16 +33,26 @@ pub(super) fn windowed(call: ast::Expr) -> Result<(ast::Expr, bool)> {
     };
     let name = name_of(function);
     let args = arguments(function);
-    if matches!(name.as_str(), "percentile" | "percentile_approx" | "median" | "take" | "list" | "values") {
-        return Err(SqlError::Unsupported(format!("Unexpected window function: {}", name.to_uppercase())));
-    }
     Ok(match name.as_str() {
+        // The rows come in the order of their time.
+        "earliest" => (syntax::call("first_value", args.into_iter().take(1).collect()), true),
+        "latest" => (syntax::call("last_value", args.into_iter().take(1).collect()), true),
         "first" => (syntax::call("first_value", args), true),
         "last" => (syntax::call("last_value", args), true),
         "nth" => (syntax::call("nth_value", args), true),
         own if RANKS.contains(&own) => (call, false),
         _ => (call, true),
     })
+}
+
+/// Returns the order by time that `earliest` and `latest` read rows in; `None` for other functions.
+fn time_of(call: &ast::Expr) -> Option<ast::OrderByExpr> {
+    let ast::Expr::Function(function) = call else { return None };
+    if !matches!(name_of(function).as_str(), "earliest" | "latest") {
+        return None;
+    }
+    let time = arguments(function).into_iter().nth(1).unwrap_or_else(|| syntax::column("@timestamp"));
+    Some(syntax::order_by(time, true, true))
 }
 
 /// Plans the command.
@@ -45,10 +67,15 @@ pub(super) fn plan(
     let is_nullable = command.bucket_nullable.unwrap_or(planner.settings.legacy_syntax);
     let mut added: Vec<(String, ast::Expr)> = Vec::with_capacity(command.functions.len());
     for call in &command.functions {
+        check_function(&call.call.expr)?;
         let (name, call) = aggregate(call, &mut pipe, planner)?;
-        let (call, frames) = windowed(call)?;
         let partition: Vec<ast::Expr> = keys.iter().map(|key| key.expr.clone()).collect();
-        let order = pipe.window_order(planner.sql)?;
+        let time = time_of(&call);
+        let (call, frames) = windowed(call)?;
+        let order = match time {
+            Some(time) => vec![time],
+            None => pipe.window_order(planner.sql)?,
+        };
         let window = syntax::window(partition, order, frames.then(syntax::whole_frame));
         let mut expr = syntax::over(call, window);
         let missing = keys.iter().filter(|_| !is_nullable).map(|key| syntax::is_null(key.expr.clone()));

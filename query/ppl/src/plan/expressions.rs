@@ -30,8 +30,16 @@ pub(crate) fn is_relevance(name: &str) -> bool {
 }
 
 /// Looks up the names in an expression.
-pub(crate) fn resolve(expr: &mut ast::Expr, find: &mut dyn FnMut(&str) -> Result<ast::Expr>) -> Result<()> {
-    let mut resolver = Resolver { find, saved: Vec::new(), queries: Vec::new(), parameters: Vec::new() };
+///
+/// # Errors
+/// Those of names that are not found.
+pub(crate) fn resolve(
+    expr: &mut ast::Expr,
+    now_ms: i64,
+    find: &mut dyn FnMut(&str) -> Result<ast::Expr>,
+) -> Result<()> {
+    let (saved, queries, parameters) = (Vec::new(), Vec::new(), Vec::new());
+    let mut resolver = Resolver { find, now_ms, saved, queries, parameters };
     match expr.visit(&mut resolver) {
         ControlFlow::Continue(()) => Ok(()),
         ControlFlow::Break(error) => Err(error),
@@ -48,6 +56,8 @@ struct Resolver<'f> {
     /// Expressions that stay as they are, with what stands for them.
     saved: Vec<ast::Expr>,
     queries: Vec<ast::Query>,
+    /// Time of the request.
+    now_ms: i64,
     /// Parameters of lambdas around.
     parameters: Vec<Vec<String>>,
 }
@@ -56,6 +66,20 @@ struct Resolver<'f> {
 const SAVED: &str = "\u{1}saved";
 
 impl Resolver<'_> {
+    /// Makes names that are not found null: a choice goes on to the next value.
+    fn forget_unknown(&mut self, call: &mut ast::Function) {
+        let ast::FunctionArguments::List(list) = &mut call.args else { return };
+        for arg in &mut list.args {
+            let ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Expr(arg)) = arg else { continue };
+            let Some(path) = syntax::path(arg) else { continue };
+            let first = path.split('.').next().unwrap_or_default();
+            let is_parameter = self.parameters.iter().flatten().any(|name| name == first);
+            if !is_parameter && (self.find)(&path).is_err() {
+                *arg = syntax::null();
+            }
+        }
+    }
+
     fn resolved(&mut self, expr: &mut ast::Expr) -> Result<()> {
         match expr {
             ast::Expr::Identifier(_) | ast::Expr::CompoundIdentifier(_) => {
@@ -84,7 +108,7 @@ impl Resolver<'_> {
             ast::Expr::Lambda(_) => {
                 self.parameters.pop();
             }
-            ast::Expr::Function(_) => functions::rewrite(expr)?,
+            ast::Expr::Function(_) | ast::Expr::RLike { .. } => functions::rewrite(expr, self.now_ms)?,
             _ => {}
         }
         Ok(())
@@ -98,6 +122,12 @@ impl VisitorMut for Resolver<'_> {
         match expr {
             ast::Expr::Function(call) => {
                 let name = name_of(call);
+                if name == "mvmap" {
+                    functions::write_lambda(call);
+                }
+                if name == "coalesce" {
+                    self.forget_unknown(call);
+                }
                 if is_relevance(&name) {
                     let placeholder = ast::Expr::Value(ast::Value::Placeholder(SAVED.to_owned()).into());
                     self.saved.push(std::mem::replace(expr, placeholder));

@@ -71,9 +71,19 @@ pub(super) fn parse(
     Ok(pipe)
 }
 
-/// Plans `grok`.
-pub(super) fn grok(_: &GrokCommand, _: Pipe, _: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
-    super::refused("grok")
+/// Plans `grok`: a column for each named pattern, empty where the text does not match.
+pub(super) fn grok(command: &GrokCommand, mut pipe: Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+    let (pattern, names) = super::grok::expand(&command.pattern.value)?;
+    check_size(pattern.len() + command.source.text.len(), names.len())?;
+    let source = planner.expression(&command.source, &mut pipe)?;
+    let mut added = Vec::with_capacity(names.len());
+    for name in names {
+        super::rename::check_name(&name)?;
+        let args = vec![source.clone(), syntax::string(&pattern), syntax::string(&name)];
+        added.push((name, syntax::call("parse_group", args)));
+    }
+    pipe.extend_together(added, planner.sql)?;
+    Ok(pipe)
 }
 
 /// Plans `rex`: a column for each named group, null where the text does not match.

@@ -5,6 +5,8 @@ use sqlparser::ast::{self, BinaryOperator};
 
 use super::expressions::name_of;
 use super::syntax::{self, binary, call, is_not_null, is_null, number, string};
+use super::times;
+use crate::parser::time_of_text;
 
 /// Returns the arguments of a call that are expressions.
 pub(crate) fn arguments(call: &ast::Function) -> Vec<ast::Expr> {
@@ -17,7 +19,12 @@ pub(crate) fn arguments(call: &ast::Function) -> Vec<ast::Expr> {
 }
 
 /// Replaces a call of a function that SQL has under another name or form.
-pub(crate) fn rewrite(expr: &mut ast::Expr) -> Result<()> {
+pub(crate) fn rewrite(expr: &mut ast::Expr, now_ms: i64) -> Result<()> {
+    if let ast::Expr::RLike { negated, expr: value, pattern, .. } = expr {
+        let matches = call("regexp_match", vec![value.as_ref().clone(), pattern.as_ref().clone()]);
+        *expr = if *negated { syntax::not(matches) } else { matches };
+        return Ok(());
+    }
     let ast::Expr::Function(function) = expr else { return Ok(()) };
     if function.over.is_some() {
         return Ok(());
@@ -47,12 +54,56 @@ pub(crate) fn rewrite(expr: &mut ast::Expr) -> Result<()> {
             let count = syntax::decimal(args.len() as f64);
             binary(ast::Expr::Nested(Box::new(sum_of(args))), BinaryOperator::Divide, count)
         }
+        ("rand", _) => syntax::cast(call("rand", args), ast::DataType::Double(ast::ExactNumberInfo::None)),
+        ("earliest" | "latest", [ast::Expr::Value(literal), value]) => match &literal.value {
+            ast::Value::SingleQuotedString(text) => {
+                let op = if name == "earliest" { BinaryOperator::GtEq } else { BinaryOperator::LtEq };
+                let at = times::instant(&time_of_text(text), now_ms)?;
+                binary(value.clone(), op, call("timestamp", vec![string(&times::shown(at))]))
+            }
+            _ => return Ok(()),
+        },
         ("max", [_, _, ..]) => call("greatest_value", args),
         ("min", [_, _, ..]) => call("least_value", args),
         _ => return Ok(()),
     };
     *expr = ast::Expr::Nested(Box::new(replaced));
     Ok(())
+}
+
+/// Writes `mvmap(array, value)`, whose value names the array for its element, as `transform` with a lambda.
+pub(super) fn write_lambda(function: &mut ast::Function) {
+    let args = arguments(function);
+    let [array, body] = args.as_slice() else { return };
+    let lambda = match body {
+        ast::Expr::Lambda(_) => body.clone(),
+        body => {
+            let Some(name) = syntax::paths(array).into_iter().next() else { return };
+            syntax::lambda(&[name], body.clone())
+        }
+    };
+    if let ast::Expr::Function(own) = call("transform", vec![array.clone(), lambda]) {
+        *function = own;
+    }
+}
+
+/// Writes aggregates of one value, which stand for it where there are no groups.
+pub(super) fn write_values(expr: &mut ast::Expr) {
+    let _ = ast::visit_expressions_mut(expr, |expr| {
+        if let ast::Expr::Function(function) = expr
+            && function.over.is_none()
+            && let [value] = arguments(function).as_slice()
+        {
+            match name_of(function).as_str() {
+                "sum" | "max" | "min" => *expr = ast::Expr::Nested(Box::new(value.clone())),
+                "avg" => {
+                    *expr = syntax::cast(value.clone(), ast::DataType::Double(ast::ExactNumberInfo::None))
+                }
+                _ => {}
+            }
+        }
+        std::ops::ControlFlow::<()>::Continue(())
+    });
 }
 
 fn either(one: ast::Expr, other: ast::Expr) -> ast::Expr {

@@ -17,6 +17,14 @@ const NUMBER: &str = "\u{1}join";
 
 /// Plans the command.
 pub(super) fn plan(command: &JoinCommand, mut pipe: Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
+    let gated = [(JoinKind::Right, "right"), (JoinKind::Full, "full"), (JoinKind::Cross, "cross")];
+    if let Some((_, name)) =
+        gated.iter().find(|(kind, _)| *kind == command.kind && !planner.settings.all_joins)
+    {
+        return Err(SqlError::Unsupported(format!(
+            "the {name} join is not allowed by plugins.calcite.all_join_types.allowed"
+        )));
+    }
     let mut right = planner.relation_source(&command.right)?;
     if let (SourceRelation::Subsearch { .. }, Some(rows)) = (&command.right, planner.settings.join_rows) {
         right.cut(0, rows);
@@ -30,6 +38,10 @@ pub(super) fn plan(command: &JoinCommand, mut pipe: Pipe, planner: &mut Planner<
     let left_names = pipe.visible(planner.sql)?;
     let right_names = right.visible(planner.sql)?;
     let fields: Option<Vec<String>> = match &command.criteria {
+        // `on name` means the field of both sides.
+        JoinCriteria::On(condition) if syntax::path(&condition.expr).is_some() => {
+            Some(syntax::path(&condition.expr).into_iter().collect())
+        }
         JoinCriteria::On(_) => None,
         JoinCriteria::Fields(fields) => Some(super::paths_of(fields)),
         JoinCriteria::Common if command.kind == JoinKind::Cross => None,
@@ -38,7 +50,7 @@ pub(super) fn plan(command: &JoinCommand, mut pipe: Pipe, planner: &mut Planner<
         }
     };
     let on = match &command.criteria {
-        JoinCriteria::On(condition) => {
+        JoinCriteria::On(condition) if fields.is_none() => {
             if !condition.subsearches.is_empty() {
                 return Err(SqlError::Unsupported("a subsearch in ON of a join is not supported".to_owned()));
             }
@@ -72,7 +84,9 @@ pub(super) fn plan(command: &JoinCommand, mut pipe: Pipe, planner: &mut Planner<
             syntax::all_of(equal)
         }
         (None, Some(mut condition)) => {
-            super::expressions::resolve(&mut condition, &mut |path| sides.find(path, planner))?;
+            super::expressions::resolve(&mut condition, planner.sql.now_ms(), &mut |path| {
+                sides.find(path, planner)
+            })?;
             Some(condition)
         }
         (None, None) => None,
@@ -187,7 +201,7 @@ impl Sides<'_> {
 
 /// Has the columns of an expression be those of a source.
 fn qualified(mut expr: ast::Expr, name: &str) -> Result<ast::Expr> {
-    super::expressions::resolve(&mut expr, &mut |path| Ok(syntax::column_of(name, path)))?;
+    super::expressions::resolve(&mut expr, 0, &mut |path| Ok(syntax::column_of(name, path)))?;
     Ok(expr)
 }
 
@@ -207,6 +221,7 @@ fn joined(
     let left_hidden: Vec<String> =
         all_left.iter().filter(|name| !left_names.contains(name)).cloned().collect();
     let names = pipe.names().unrestricted();
+    let qualifiers = pipe.aliases().to_vec();
     pipe.unorder();
     let relation = pipe.into_whole_relation(planner.sql)?;
     let left = planner.sql.define(relation);
@@ -226,6 +241,7 @@ fn joined(
         });
         let relation = planner.sql.relation(&syntax::query(select, Vec::new(), None))?;
         let mut pipe = Pipe::from_relation(relation, names);
+        qualifiers.iter().chain(&left_alias).for_each(|name| pipe.add_qualifier(name));
         left_hidden.iter().for_each(|name| pipe.hide(name));
         return Ok(pipe);
     }
@@ -279,7 +295,7 @@ fn joined(
             pipe.hide(name);
         }
     }
-    for alias in left_alias.iter().chain(&right_name) {
+    for alias in qualifiers.iter().chain(&left_alias).chain(&right_name) {
         pipe.add_qualifier(alias);
     }
     Ok(pipe)

@@ -16,16 +16,22 @@ mod eventstats;
 mod expressions;
 mod extract;
 mod fields;
+mod fieldsummary;
 mod fillnull;
+mod flatten;
 mod foreach;
 mod format;
 mod functions;
+mod graphlookup;
+mod grok;
 mod join;
 mod lookup;
+mod makeresults;
 mod mvcombine;
 mod names;
 mod nearest;
 pub mod order;
+mod patterns;
 mod pipe;
 mod raretop;
 mod rename;
@@ -36,14 +42,17 @@ mod spans;
 mod spath;
 mod stats;
 mod streamstats;
+mod subsearch;
 mod syntax;
 mod timechart;
 mod times;
+mod timewrap;
 mod totals;
 mod transpose;
 mod trendline;
 mod union;
 mod unnest;
+mod xyseries;
 
 use millrace_sql::error::{LocatedError, Result, SqlError};
 use millrace_sql::relational::{OutColumn, PlannedRelation, RelationPlanner, RelationalStatement, SqlType};
@@ -51,9 +60,10 @@ use sqlparser::ast;
 
 use self::names::NameSet;
 use self::pipe::Pipe;
+pub use self::timewrap::Timewrap;
 use crate::ast::{
     Command, CommandKind, ExplainMode, Expression, FieldName, IndexSelector, PipedQuery, Pipeline,
-    PipelineSource, SourceRelation, TextSpan, subsearch_index,
+    PipelineSource, SourceRelation, TextSpan,
 };
 use crate::reference::{COMMANDS, Support};
 use crate::{ParseError, ParseErrorKind};
@@ -70,6 +80,8 @@ pub struct PipelineSettings {
     pub subsearch_rows: Option<u64>,
     /// Rows of the other side of a join; all where absent.
     pub join_rows: Option<u64>,
+    /// `true` if joins may be right, full and cross ones.
+    pub all_joins: bool,
     /// Most matches of `rex`.
     pub rex_matches: u64,
     /// Most values of `values`; 0 are all.
@@ -83,6 +95,7 @@ impl Default for PipelineSettings {
         Self {
             subsearch_rows: Some(10_000),
             join_rows: Some(50_000),
+            all_joins: true,
             rex_matches: 10,
             values_limit: 0,
             legacy_syntax: true,
@@ -96,6 +109,8 @@ pub struct PipelineStatement {
     text: String,
     query: PipedQuery,
     settings: PipelineSettings,
+    /// Pattern of the fields whose matches the answer shows.
+    highlight: Option<String>,
 }
 
 impl PipelineStatement {
@@ -121,12 +136,26 @@ impl PipelineStatement {
 
     /// Takes over a parsed statement and its text.
     pub fn new(text: String, query: PipedQuery, settings: PipelineSettings) -> Self {
-        Self { text, query, settings }
+        Self { text, query, settings, highlight: None }
+    }
+
+    /// Has the answer show the matches of fields of a pattern, in the column `_highlight`.
+    #[must_use]
+    pub fn with_highlight(self, pattern: Option<String>) -> Self {
+        Self { highlight: pattern, ..self }
     }
 
     /// Returns the detail in which the statement asks for its plan; `None` where it asks for rows.
     pub fn explain(&self) -> Option<ExplainMode> {
         self.query.explain
+    }
+
+    /// Finds the `timewrap` that the statement ends with: it changes the answer of the plan.
+    ///
+    /// # Errors
+    /// Those of the command.
+    pub fn timewrap(&self, now_ms: i64) -> Result<Option<Timewrap>> {
+        Timewrap::find(&self.query.pipeline, now_ms)
     }
 
     /// Returns the text.
@@ -159,7 +188,10 @@ impl RelationalStatement for PipelineStatement {
             next_name: 0,
             substitution_bytes: foreach::MAX_BYTES,
         };
-        let pipe = planner.pipeline(&self.query.pipeline, None)?;
+        let mut pipe = planner.pipeline(&self.query.pipeline, None)?;
+        if let Some(pattern) = &self.highlight {
+            pipe.highlight(pattern, planner.sql)?;
+        }
         let mut planned = pipe.answer(rows, planner.sql)?;
         for column in planned.columns_mut() {
             show(column);
@@ -173,7 +205,10 @@ fn show(column: &mut OutColumn) {
     if let Some(alias) = column.alias.take() {
         column.name = alias;
     }
-    column.shown = type_name(column.ty);
+    // A path below nested elements has the type of its field.
+    if column.ty != SqlType::Array || column.shown == SqlType::Array.name() {
+        column.shown = type_name(column.ty);
+    }
 }
 
 /// Returns the name of a type in answers of PPL.
@@ -236,11 +271,23 @@ impl<'p, 'b, 'a> Planner<'p, 'b, 'a> {
         let source = pipeline.span;
         let mut pipe =
             self.source(&pipeline.source, names, input).map_err(|error| self.locate(error, source))?;
-        for command in &pipeline.commands {
+        let commands = match pipeline.commands.split_last() {
+            // The answer is changed behind the plan.
+            Some((last, before)) if self.is_wrapped() && matches!(last.kind, CommandKind::Timewrap(_)) => {
+                before
+            }
+            _ => pipeline.commands.as_slice(),
+        };
+        for command in commands {
             let next = self.command(command, pipe, pipeline);
             pipe = next.map_err(|error| self.locate(error, command.span))?;
         }
         Ok(pipe)
+    }
+
+    /// Returns whether the pipeline that is planned is the statement itself.
+    fn is_wrapped(&self) -> bool {
+        self.depth == 1 && self.correlated == 0
     }
 
     fn source(&mut self, source: &PipelineSource, names: NameSet, input: Option<Pipe>) -> Result<Pipe> {
@@ -256,10 +303,10 @@ impl<'p, 'b, 'a> Planner<'p, 'b, 'a> {
             }
             PipelineSource::MultiSearch(command) => union::multisearch(command, self),
             PipelineSource::Union(command) => union::union(command, None, self),
-            PipelineSource::MakeResults(_) => refused("makeresults"),
-            PipelineSource::GraphLookup(_) => refused("graphlookup"),
+            PipelineSource::MakeResults(command) => makeresults::plan(command, names, self),
+            PipelineSource::GraphLookup(command) => graphlookup::source(command, names, self),
             PipelineSource::Describe(command) => describe::plan(command, names, self),
-            PipelineSource::ShowDatasources => refused("show"),
+            PipelineSource::ShowDatasources => describe::no_sources(names, self),
         }
     }
 
@@ -268,7 +315,7 @@ impl<'p, 'b, 'a> Planner<'p, 'b, 'a> {
         match &command.kind {
             C::Where(own) => {
                 let mut pipe = pipe;
-                let condition = self.expression(&own.condition, &mut pipe)?;
+                let condition = self.value(&own.condition, &mut pipe)?;
                 pipe.filter(condition, self.sql)?;
                 Ok(pipe)
             }
@@ -309,49 +356,33 @@ impl<'p, 'b, 'a> Planner<'p, 'b, 'a> {
             C::AppendCol(own) => appendcol::plan(own, pipe, pipeline, self),
             C::Expand(own) => unnest::expand(own, pipe, self),
             C::FieldFormat(own) => format::fieldformat(own, pipe, self),
-            C::FieldSummary(_) => refused("fieldsummary"),
-            C::Flatten(_) => refused("flatten"),
+            C::FieldSummary(own) => fieldsummary::plan(own, pipe, self),
+            C::Flatten(own) => flatten::plan(own, pipe, self),
             C::Foreach(own) => foreach::plan(own, pipe, self),
-            C::GraphLookup(_) => refused("graphlookup"),
+            C::GraphLookup(own) => graphlookup::plan(own, pipe, self),
             C::MvCombine(own) => mvcombine::plan(own, pipe, self),
             C::MvExpand(own) => unnest::mvexpand(own, pipe, self),
             C::NoMv(own) => format::nomv(own, pipe, self),
-            C::Patterns(_) => refused("patterns"),
-            C::Timewrap(_) => refused("timewrap"),
+            C::Patterns(own) => patterns::plan(own, pipe, self),
+            C::Timewrap(_) => {
+                Err(SqlError::Unsupported("timewrap is only supported as the last command".to_owned()))
+            }
             C::Transpose(own) => transpose::plan(own, pipe, self),
             C::Trendline(own) => trendline::plan(own, pipe, self),
-            C::XySeries(_) => refused("xyseries"),
+            C::XySeries(own) => xyseries::plan(own, pipe, self),
         }
     }
 
     /// Plans the subsearches of an expression, which stands in the tree of SQL then.
     pub(crate) fn expression(&mut self, expression: &Expression, pipe: &mut Pipe) -> Result<ast::Expr> {
-        if expression.subsearches.is_empty() {
-            return Ok(expression.expr.clone());
-        }
-        // Names of the rows around a subsearch are ones of a scan or of a relation that is bound.
-        pipe.level(self.sql)?;
-        let mut queries = Vec::with_capacity(expression.subsearches.len());
-        for subsearch in &expression.subsearches {
-            self.correlated += 1;
-            let inner = self.pipeline(subsearch, None);
-            self.correlated -= 1;
-            queries.push(inner?.into_query(self.sql)?);
-        }
-        let mut expr = expression.expr.clone();
-        let _ = ast::visit_expressions_mut(&mut expr, |expr| {
-            use ast::Expr as E;
-            let query = match expr {
-                E::InSubquery { subquery, .. } | E::Exists { subquery, .. } => subquery,
-                E::Subquery(subquery) => subquery,
-                _ => return std::ops::ControlFlow::<()>::Continue(()),
-            };
-            if let Some(planned) = subsearch_index(query).and_then(|number| queries.get(number)) {
-                **query = planned.clone();
-            }
-            std::ops::ControlFlow::Continue(())
-        });
-        Ok(expr)
+        subsearch::plan(expression, pipe, self)
+    }
+
+    /// Plans an expression of one row, where aggregates of one value stand for it. Those of its subsearches stay.
+    pub(crate) fn value(&mut self, expression: &Expression, pipe: &mut Pipe) -> Result<ast::Expr> {
+        let mut own = expression.clone();
+        functions::write_values(&mut own.expr);
+        subsearch::plan(&own, pipe, self)
     }
 
     /// Makes a name for a hidden column that no other has.

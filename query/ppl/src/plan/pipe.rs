@@ -5,9 +5,10 @@
 //! user of SQL writes it.
 
 mod binding;
+mod names;
 mod row_order;
 
-use millrace_sql::error::{LocatedError, Result, SqlError};
+use millrace_sql::error::{Result, SqlError};
 use millrace_sql::relational::{BoundRelation, RelationPlanner, SqlType};
 use sqlparser::ast;
 
@@ -135,6 +136,11 @@ impl Pipe {
         self.qualifiers.push(name.to_owned());
     }
 
+    /// Lists the names that may qualify columns.
+    pub(crate) fn aliases(&self) -> &[String] {
+        &self.qualifiers
+    }
+
     /// Has names that are not found be those of the rows around the subsearch.
     pub(crate) fn correlate(&mut self) {
         self.correlated = true;
@@ -212,108 +218,6 @@ impl Pipe {
         Ok(own.map_or(SqlType::Undefined, |own| own.ty))
     }
 
-    /// Finds what a name stands for, over the input; `None` where there is no such column.
-    /// In a subsearch, other names are ones of the rows around it.
-    pub(crate) fn find(&self, path: &str, planner: &RelationPlanner<'_, '_>) -> Result<Option<ast::Expr>> {
-        let found = self.find_bound(path, planner)?;
-        Ok(found.or_else(|| self.correlated.then(|| syntax::column(path))))
-    }
-
-    /// Finds what a name stands for among the columns of the pipe itself.
-    pub(crate) fn find_bound(
-        &self,
-        path: &str,
-        planner: &RelationPlanner<'_, '_>,
-    ) -> Result<Option<ast::Expr>> {
-        if let Some(found) = self.find_own(path, planner)? {
-            return Ok(Some(found));
-        }
-        for qualifier in &self.qualifiers {
-            if let Some(rest) = path.strip_prefix(qualifier.as_str()).and_then(|rest| rest.strip_prefix('.'))
-                && let Some(found) = self.find_own(rest, planner)?
-            {
-                return Ok(Some(found));
-            }
-        }
-        Ok(None)
-    }
-
-    fn find_own(&self, path: &str, planner: &RelationPlanner<'_, '_>) -> Result<Option<ast::Expr>> {
-        let of_index = |path: &str| match &self.input {
-            Input::Index(expression) if is_metadata(path) || planner.field(expression, path)?.is_some() => {
-                Ok::<_, SqlError>(Some(syntax::column(path)))
-            }
-            _ => Ok(None),
-        };
-        let Some(columns) = &self.columns else { return of_index(path) };
-        if let Some(column) = columns.iter().find(|column| column.name == path) {
-            return Ok(Some(column.expr.clone()));
-        }
-        // Fields below an object that is there are there, too.
-        let mut end = path.len();
-        while let Some(at) = path.get(..end).and_then(|path| path.rfind('.')) {
-            end = at;
-            let Some((parent, rest)) = path.split_at_checked(at) else { break };
-            let Some(column) = columns.iter().find(|column| column.name == parent) else { continue };
-            if let (Some(own), Input::Index(_)) = (syntax::path(&column.expr), &self.input)
-                && let Some(found) = of_index(&format!("{own}{rest}"))?
-            {
-                return Ok(Some(found));
-            }
-            let rest = rest.trim_start_matches('.');
-            return Ok(Some(syntax::call("json_member", vec![column.expr.clone(), syntax::string(rest)])));
-        }
-        Ok(None)
-    }
-
-    /// Returns whether an expression over columns needs these bound before.
-    fn is_computed(&self, expr: &ast::Expr) -> bool {
-        let Some(columns) = &self.columns else { return false };
-        let computed: Vec<&str> =
-            columns.iter().filter(|column| !column.is_plain()).map(|column| column.name.as_str()).collect();
-        !computed.is_empty()
-            && syntax::paths(expr).iter().any(|path| {
-                let below = |name: &&str| path.strip_prefix(*name).is_some_and(|rest| rest.starts_with('.'));
-                computed.iter().any(|name| name == path || below(name))
-            })
-    }
-
-    /// Makes an expression of a user one over the input.
-    pub(crate) fn resolve(
-        &mut self,
-        mut expr: ast::Expr,
-        planner: &mut RelationPlanner<'_, '_>,
-    ) -> Result<ast::Expr> {
-        if self.groups.is_some() || self.is_computed(&expr) {
-            self.close(planner)?;
-        }
-        super::expressions::resolve(&mut expr, &mut |path| {
-            self.find(path, planner)?.ok_or_else(|| self.unknown(path, planner))
-        })?;
-        Ok(expr)
-    }
-
-    /// Refuses a name that no column has.
-    pub(crate) fn check(&self, path: &str, planner: &RelationPlanner<'_, '_>) -> Result<()> {
-        match self.find(path, planner)? {
-            Some(_) => Ok(()),
-            None => Err(self.unknown(path, planner)),
-        }
-    }
-
-    /// Refuses a name, with the nearest one that there is.
-    fn unknown(&self, path: &str, planner: &RelationPlanner<'_, '_>) -> SqlError {
-        let known = match (&self.columns, &self.input) {
-            (Some(columns), _) => columns.iter().map(|column| column.name.clone()).collect(),
-            (None, Input::Index(expression)) => planner.field_paths(expression),
-            (None, _) => Vec::new(),
-        };
-        let details = format!(
-            "can't resolve Symbol(namespace=FIELD_NAME, name={path}) in type env: Field [{path}] not found."
-        );
-        LocatedError::suggest(SqlError::Semantic(details), super::nearest::nearest(path, &known))
-    }
-
     /// Leaves the rows that meet a condition.
     pub(crate) fn filter(
         &mut self,
@@ -362,6 +266,7 @@ impl Pipe {
         expr: ast::Expr,
         planner: &mut RelationPlanner<'_, '_>,
     ) -> Result<()> {
+        self.open_object(name, planner)?;
         let columns = self.columns(planner)?;
         let below = |own: &str| own.strip_prefix(name).is_some_and(|rest| rest.starts_with('.'));
         columns.retain(|column| column.name != name && (column.visible || !below(&column.name)));
@@ -370,6 +275,39 @@ impl Pipe {
             true => Err(SqlError::TooLarge(format!("the pipeline has more than {MAX_COLUMNS} columns"))),
             false => Ok(()),
         }
+    }
+
+    /// Replaces the object of an index that a name is a member of by columns of its leaves, since one of them gets another value.
+    fn open_object(&mut self, name: &str, planner: &RelationPlanner<'_, '_>) -> Result<()> {
+        // An object that a command has chosen stays as it is.
+        let (Input::Index(expression), None) = (&self.input, &self.columns) else { return Ok(()) };
+        let expression = expression.clone();
+        let columns = self.columns(planner)?;
+        let is_object = |column: &PipeColumn| {
+            let rest = name.strip_prefix(column.name.as_str());
+            column.visible && column.is_plain() && rest.is_some_and(|rest| rest.starts_with('.'))
+        };
+        let Some(at) = columns.iter().position(is_object) else { return Ok(()) };
+        let Some(object) = columns.get(at).and_then(|column| syntax::path(&column.expr)) else {
+            return Ok(());
+        };
+        let below = format!("{object}.");
+        let shown = columns.get(at).map(|column| column.name.clone()).unwrap_or_default();
+        let leaves = planner.field_paths(&expression).into_iter();
+        let leaves: Vec<PipeColumn> = leaves
+            .filter_map(|path| {
+                let rest = path.strip_prefix(&below)?;
+                Some(PipeColumn::new(format!("{shown}.{rest}"), syntax::column(&path)))
+            })
+            .collect();
+        let known: Vec<String> = leaves.iter().map(|leaf| leaf.name.clone()).collect();
+        if !leaves.is_empty() {
+            columns.remove(at);
+            columns.retain(|column| column.visible || !known.contains(&column.name));
+            let at = at.min(columns.len());
+            columns.splice(at..at, leaves);
+        }
+        Ok(())
     }
 
     /// Adds a column of a window function over the rows so far.
@@ -385,6 +323,26 @@ impl Pipe {
         let expr = self.resolve(expr, planner)?;
         self.put(name, expr, planner)?;
         self.windowed = true;
+        Ok(())
+    }
+
+    /// Adds columns that do not see one another.
+    pub(crate) fn extend_together(
+        &mut self,
+        values: Vec<(String, ast::Expr)>,
+        planner: &mut RelationPlanner<'_, '_>,
+    ) -> Result<()> {
+        let is_computed = values.iter().any(|(_, expr)| self.is_computed(expr));
+        if self.groups.is_some() || is_computed {
+            self.close(planner)?;
+        }
+        let mut resolved = Vec::with_capacity(values.len());
+        for (name, expr) in values {
+            resolved.push((name, self.resolve(expr, planner)?));
+        }
+        for (name, expr) in resolved {
+            self.put(&name, expr, planner)?;
+        }
         Ok(())
     }
 
@@ -416,7 +374,10 @@ impl Pipe {
                 continue;
             }
             let expr = self.find(name, planner)?.ok_or_else(|| self.unknown(name, planner))?;
-            kept.push(PipeColumn::new(name.clone(), expr));
+            let shown = self.shown_name(name, planner)?;
+            let is_taken = names.contains(&shown) || kept.iter().any(|column| column.name == shown);
+            let shown = if is_taken { name.clone() } else { shown };
+            kept.push(PipeColumn::new(shown, expr));
         }
         // Names below an object stay known with it.
         let below = |own: &str| {

@@ -27,10 +27,11 @@ pub(super) fn plan(
         )));
     }
     for field in &command.fields {
+        pipe.check_listed(&field.path, planner.sql)?;
         let mut value = syntax::column(&field.path);
         for pair in &command.pairs {
             let (pattern, replacement) = (&pair.pattern.value, &pair.replacement.value);
-            let (wildcards, targets) = (pattern.matches('*').count(), replacement.matches('*').count());
+            let (wildcards, targets) = (wildcards(pattern), wildcards(replacement));
             if targets > 0 && targets != wildcards {
                 return Err(SqlError::Semantic(format!(
                     "Error in 'replace' command: Wildcard count mismatch - pattern has {wildcards} wildcard(s), replacement has {targets}. Replacement must have same number of wildcards or none."
@@ -42,4 +43,17 @@ pub(super) fn plan(
         pipe.replace(&field.path, value, planner.sql)?;
     }
     Ok(pipe)
+}
+
+/// Counts the `*` of a pattern that no backslash escapes.
+fn wildcards(pattern: &str) -> usize {
+    let (mut count, mut letters) = (0, pattern.chars());
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => drop(letters.next()),
+            '*' => count += 1,
+            _ => {}
+        }
+    }
+    count
 }

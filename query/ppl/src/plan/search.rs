@@ -20,7 +20,13 @@ const TIME: &str = "@timestamp";
 pub(super) fn plan(source: &SearchSource, names: NameSet, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
     let mut pipe = match &source.relation {
         SourceRelation::Indices { indices, alias } => {
-            let mut pipe = Pipe::from_index(index_expression(indices), names);
+            let expression = index_expression(indices);
+            if let Some((alias, path)) = planner.sql.unresolved_alias(&expression) {
+                return Err(SqlError::Semantic(format!(
+                    "Alias field [{alias}] refers to unresolved path [{path}]"
+                )));
+            }
+            let mut pipe = Pipe::from_index(expression, names);
             if planner.correlated > 0 {
                 pipe.correlate();
             }
@@ -117,7 +123,7 @@ fn written(condition: &SearchCondition, planner: &Planner<'_, '_, '_>) -> Result
 /// Writes a term. Wildcards and escapes of the user stay.
 fn term_text(term: &SearchTerm) -> String {
     let mut out = String::new();
-    let mut letters = term.text.chars().peekable();
+    let mut letters = without_suffix(term).chars().peekable();
     if term.is_quoted {
         out.push('"');
     }
@@ -154,4 +160,14 @@ fn escaped_name(path: &str) -> String {
         out.push(letter);
     }
     out
+}
+
+/// Leaves out the letter that makes a number with a point a float or a double.
+fn without_suffix(term: &SearchTerm) -> &str {
+    let number = term.text.strip_suffix(['d', 'D', 'f', 'F']).filter(|number| {
+        !term.is_quoted
+            && number.contains('.')
+            && number.chars().all(|letter| letter.is_ascii_digit() || matches!(letter, '.' | '-'))
+    });
+    number.unwrap_or(&term.text)
 }

@@ -7,7 +7,8 @@ use millrace_sql::error::{Result, SqlError};
 use sqlparser::ast;
 
 use super::aggregates::{aggregate, grouping_keys};
-use super::eventstats::windowed;
+use super::eventstats::{check_function, windowed};
+use super::expressions::name_of;
 use super::pipe::Pipe;
 use super::sort::{keep_order, number_rows};
 use super::{Planner, syntax};
@@ -52,6 +53,15 @@ pub(super) fn plan(
     let is_nullable = command.bucket_nullable.unwrap_or(planner.settings.legacy_syntax);
     let mut added: Vec<(String, ast::Expr)> = Vec::with_capacity(command.functions.len());
     for call in &command.functions {
+        check_function(&call.call.expr)?;
+        if let ast::Expr::Function(function) = &call.call.expr
+            && matches!(name_of(function).as_str(), "earliest" | "latest")
+        {
+            return Err(SqlError::Unsupported(format!(
+                "{} of streamstats is not supported: sort by the time, and use first or last",
+                function.name
+            )));
+        }
         let (name, call) = aggregate(call, &mut pipe, planner)?;
         let (call, frames) = windowed(call)?;
         let (order, frame) = match is_global {

@@ -81,6 +81,15 @@ pub(crate) fn count_rows() -> ast::Expr {
     function("count", vec![ast::FunctionArg::Unnamed(ast::FunctionArgExpr::Wildcard)], None)
 }
 
+/// Makes the count of different values.
+pub(crate) fn distinct_count(value: ast::Expr) -> ast::Expr {
+    let mut count = call("count", vec![value]);
+    if let ast::Expr::Function(ast::Function { args: ast::FunctionArguments::List(list), .. }) = &mut count {
+        list.duplicate_treatment = Some(ast::DuplicateTreatment::Distinct);
+    }
+    count
+}
+
 /// Makes a call over a window.
 pub(crate) fn over(call: ast::Expr, spec: ast::WindowSpec) -> ast::Expr {
     match call {
@@ -137,6 +146,13 @@ fn function(name: &str, args: Vec<ast::FunctionArg>, over: Option<ast::WindowTyp
         over,
         within_group: Vec::new(),
     })
+}
+
+/// Makes a lambda.
+pub(crate) fn lambda(names: &[String], body: ast::Expr) -> ast::Expr {
+    let parameter = |name: &String| ast::LambdaFunctionParameter { name: ident(name), data_type: None };
+    let params = ast::OneOrManyWithParens::Many(names.iter().map(parameter).collect());
+    ast::Expr::Lambda(ast::LambdaFunction { params, body: Box::new(body), syntax: ast::LambdaSyntax::Arrow })
 }
 
 /// Makes an operation.
@@ -325,6 +341,12 @@ pub(crate) fn query_of(body: ast::SetExpr) -> ast::Query {
         format_clause: None,
         pipe_operators: Vec::new(),
     }
+}
+
+/// Makes VALUES.
+pub(crate) fn values(rows: Vec<Vec<ast::Expr>>) -> ast::Query {
+    let rows = rows.into_iter().map(ast::Parens::with_empty_span).collect();
+    query_of(ast::SetExpr::Values(ast::Values { explicit_row: false, value_keyword: false, rows }))
 }
 
 /// Unites queries by position.

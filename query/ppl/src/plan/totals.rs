@@ -25,11 +25,8 @@ pub(super) fn rows(
     }
     match command.col {
         true => {
-            let mut summed = numbers;
-            if command.row {
-                summed.push(command.fieldname.clone());
-            }
-            columns_of(&summed, &command.label, command.labelfield.as_deref(), pipe, planner)
+            // The total of rows has no total of its own.
+            columns_of(&numbers, &command.label, command.labelfield.as_deref(), pipe, planner)
         }
         false => Ok(pipe),
     }

@@ -89,7 +89,7 @@ pub(super) fn united(mut parts: Vec<Pipe>, planner: &mut Planner<'_, '_, '_>) ->
                 Some((_, known)) if fits(*known, *ty) => {}
                 Some((_, known)) => {
                     return Err(SqlError::Semantic(format!(
-                        "Schema unification failed: field '{name}' has conflicting types [{}] and [{}]",
+                        "Unable to process column '{name}' due to incompatible types: [{}] and [{}]",
                         super::type_name(*known),
                         super::type_name(*ty)
                     )));

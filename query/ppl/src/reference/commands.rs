@@ -23,7 +23,7 @@ pub const COMMANDS: &[CommandReference] = &[
         options: &[],
     },
     CommandReference {
-        name: "show", is_source: true, support: Support::Parsed("there are no data sources to list"),
+        name: "show", is_source: true, support: Support::Accepted,
         summary: "Lists data sources. There are none, so the answer is empty.",
         syntax: "show datasources",
         options: &[],
@@ -35,7 +35,7 @@ pub const COMMANDS: &[CommandReference] = &[
         options: &[],
     },
     CommandReference {
-        name: "makeresults", is_source: true, support: Support::Parsed("every row is one of an index; a small index has rows for trials"),
+        name: "makeresults", is_source: true, support: Support::Accepted,
         summary: "Makes rows without an index.",
         syntax: "makeresults [count=n] [format=csv|json data=text]",
         options: &[
@@ -182,7 +182,7 @@ pub const COMMANDS: &[CommandReference] = &[
             OptionReference { name: "span", values: "span, log span", summary: "The length of a bucket: a number, a time, or a logarithm such as `log10` and `2log3`." },
             OptionReference { name: "bins", values: "integer", summary: "The most buckets there may be." },
             OptionReference { name: "minspan", values: "span", summary: "The least length of a bucket." },
-            OptionReference { name: "aligntime", values: "earliest, latest, time", summary: "A start of a bucket, for times. It is read and then refused." },
+            OptionReference { name: "aligntime", values: "earliest, latest, time", summary: "A time at which a bucket begins, for spans of a fixed length. `earliest` and `latest` are refused by name." },
             OptionReference { name: "start", values: "number", summary: "The lower end of the range that `bins` divides." },
             OptionReference { name: "end", values: "number", summary: "The upper end of that range." },
         ],
@@ -262,7 +262,7 @@ pub const COMMANDS: &[CommandReference] = &[
         options: &[],
     },
     CommandReference {
-        name: "grok", is_source: false, support: Support::Parsed("`parse` and `rex` read texts by regular expressions"),
+        name: "grok", is_source: false, support: Support::Accepted,
         summary: "Makes columns of a text by a grok pattern.",
         syntax: "grok text pattern",
         options: &[],
@@ -285,7 +285,7 @@ pub const COMMANDS: &[CommandReference] = &[
         options: &[],
     },
     CommandReference {
-        name: "patterns", is_source: false, support: Support::Parsed("`rex mode=sed` replaces the variable parts of log lines, and `stats` groups them"),
+        name: "patterns", is_source: false, support: Support::Accepted,
         summary: "Groups log lines by their pattern.",
         syntax: "patterns text [by key[, key ...]] [options]",
         options: &[
@@ -333,7 +333,7 @@ pub const COMMANDS: &[CommandReference] = &[
         ],
     },
     CommandReference {
-        name: "flatten", is_source: false, support: Support::Parsed("columns below an object have names of their own, such as `a.b`"),
+        name: "flatten", is_source: false, support: Support::Accepted,
         summary: "Makes columns of the members of an object.",
         syntax: "flatten field [as (name, ...)]",
         options: &[],
@@ -423,7 +423,7 @@ pub const COMMANDS: &[CommandReference] = &[
         ],
     },
     CommandReference {
-        name: "xyseries", is_source: false, support: Support::Parsed("`chart` turns values of a column into columns"),
+        name: "xyseries", is_source: false, support: Support::Accepted,
         summary: "Turns values of a column into columns.",
         syntax: "xyseries [options] field name-field in (value, ...) data-field[, ...]",
         options: &[
@@ -432,7 +432,7 @@ pub const COMMANDS: &[CommandReference] = &[
         ],
     },
     CommandReference {
-        name: "timewrap", is_source: false, support: Support::Parsed("its columns depend on the data"),
+        name: "timewrap", is_source: false, support: Support::Accepted,
         summary: "Lays periods of a `timechart` side by side.",
         syntax: "timewrap length [options]",
         options: &[
@@ -442,7 +442,7 @@ pub const COMMANDS: &[CommandReference] = &[
         ],
     },
     CommandReference {
-        name: "graphlookup", is_source: false, support: Support::Parsed("`lookup` and `join` follow one step of a graph"),
+        name: "graphlookup", is_source: false, support: Support::Accepted,
         summary: "Collects the documents that a walk along edges reaches.",
         syntax: "graphlookup index start=field edge=field-->field [options] as field",
         options: &[
@@ -457,7 +457,7 @@ pub const COMMANDS: &[CommandReference] = &[
         ],
     },
     CommandReference {
-        name: "fieldsummary", is_source: false, support: Support::Parsed("`stats` has the count, the least and the greatest value of fields"),
+        name: "fieldsummary", is_source: false, support: Support::Accepted,
         summary: "Answers figures of each field.",
         syntax: "fieldsummary [includefields=field[, ...]] [nulls=boolean]",
         options: &[

@@ -47,7 +47,7 @@ fn aggregates_are_calls_with_the_text_as_name() {
     let keys = found.by.expect("keys").keys;
     let GroupingKey::Span(bucket) = &keys[0] else { panic!("{keys:?}") };
     assert_eq!((bucket.length.count, bucket.length.unit), (1.5, Some(SpanUnit::Hour)));
-    assert_eq!(bucket.text, "span(@timestamp, 1.5h)");
+    assert_eq!(bucket.text, "span(@timestamp,1.5h)");
     assert_eq!(keys.len(), 3);
 }
 

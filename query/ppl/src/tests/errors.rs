@@ -56,7 +56,10 @@ fn wrong_texts_are_refused_with_their_reason() {
         ("source=t | head 99999999999999999999", "[99999999999999999999] is out of the range of 64 bits"),
         ("source=t | where a = 'b", "the text that begins with ' here has no closing '"),
         ("source=t | bin a span=5fortnights", "[fortnights] is no unit of time"),
-        ("source=t | bin a span=0m", "a span must be a positive number, but is [0]"),
+        (
+            "source=t | bin a span=0m",
+            "Zero or negative time interval not supported: a span must be a positive number, but is [0]",
+        ),
         ("source=t | bin a span=log1", "a logarithmic span needs a base above 1"),
         ("source=t earliest=-7x", "[-7x] is no time"),
         ("source=t | sort - a desc", "Cannot mix prefix (+/-) and suffix (asc/desc)"),

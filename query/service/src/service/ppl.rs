@@ -12,6 +12,7 @@ use millrace_dsl::params::Params;
 use millrace_engine::Session;
 use millrace_ppl::answer::error_body;
 use millrace_ppl::plan::{PipelineSettings, PipelineStatement};
+use millrace_runtime::Instant;
 use millrace_sql::error::SqlError;
 use millrace_sql::explain::StatementPlans;
 use millrace_sql::format::{Format, PageFormat};
@@ -55,6 +56,47 @@ struct PipelineRequest {
     fetch_size: Option<usize>,
     /// A condition on every scan.
     filter: Option<Value>,
+    /// Pattern of the fields whose matches the answer shows.
+    highlight: Option<String>,
+    /// Parts that the answer has beside its rows.
+    parts: AnswerParts,
+}
+
+/// Parts of an answer beside its rows.
+#[derive(Clone, Copy, Debug, Default)]
+struct AnswerParts {
+    /// The times of the phases.
+    is_profiled: bool,
+    /// The plans.
+    is_analyzed: bool,
+}
+
+impl AnswerParts {
+    fn is_empty(self) -> bool {
+        !self.is_profiled && !self.is_analyzed
+    }
+}
+
+/// Parses `highlight`: a list of one pattern, or an object whose `fields` have one.
+fn highlight(value: &Value) -> Result<Option<String>, SqlError> {
+    let patterns: Vec<String> = match value {
+        Value::Null => Vec::new(),
+        Value::String(pattern) => vec![pattern.clone()],
+        Value::Array(patterns) => patterns.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        Value::Object(members) => match (members.len(), members.get("fields")) {
+            (0, _) => Vec::new(),
+            (1, Some(Value::Object(fields))) => fields.keys().cloned().collect(),
+            _ => {
+                return Err(SqlError::Request("highlight takes the patterns of its fields alone".to_owned()));
+            }
+        },
+        _ => return Err(SqlError::Request("highlight is a list of patterns of fields".to_owned())),
+    };
+    match patterns.as_slice() {
+        [] => Ok(None),
+        [pattern] => Ok(Some(pattern.clone())),
+        _ => Err(SqlError::Request("highlight takes one pattern of fields".to_owned())),
+    }
 }
 
 impl PipelineRequest {
@@ -65,7 +107,9 @@ impl PipelineRequest {
             return Err(refused("the request needs a body that is an object"));
         };
         let mut query = None;
-        let mut request = Self { text: String::new(), fetch_size: None, filter: None };
+        let parts = AnswerParts::default();
+        let mut request =
+            Self { text: String::new(), fetch_size: None, filter: None, highlight: None, parts };
         for (name, value) in members {
             match (name.as_str(), value) {
                 ("query", Value::String(text)) => query = Some(text.clone()),
@@ -79,8 +123,12 @@ impl PipelineRequest {
                     return Err(refused("a pipeline has no cursor; head says how many rows it answers"));
                 }
                 ("filter", Value::Null) => {}
-                // They change no row.
-                ("profile" | "analyze" | "highlight" | "parameters", _) => {}
+                ("profile", Value::Bool(is_profiled)) => request.parts.is_profiled = *is_profiled,
+                ("analyze", Value::Bool(is_analyzed)) => request.parts.is_analyzed = *is_analyzed,
+                ("highlight", value) => request.highlight = highlight(value)?,
+                ("parameters", _) => {
+                    return Err(refused("a pipeline has no parameters; write their values into the query"));
+                }
                 (name, value) => {
                     return Err(SqlError::Request(format!(
                         "the member [{name}] of the request cannot be [{value}]"
@@ -93,6 +141,14 @@ impl PipelineRequest {
     }
 }
 
+/// A pipeline that is ready to run.
+struct PreparedPipeline {
+    request: SqlRequest,
+    statement: Arc<PipelineStatement>,
+    bounds: Bounds,
+    parts: AnswerParts,
+}
+
 impl SearchService {
     /// Answers a pipeline. Errors of pipelines have a form of their own, so they are answers too.
     pub fn ppl<'a>(
@@ -102,7 +158,9 @@ impl SearchService {
         body: Option<Value>,
     ) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
+            let began = Instant::now();
             let answered = self.run_ppl(session, params, body.as_ref()).await;
+            self.timings.statement.record(began.elapsed());
             self.finished(session, answered, body.as_ref())
         })
     }
@@ -162,7 +220,7 @@ impl SearchService {
         let mut params = Params::new("/_plugins/_ppl".to_owned(), params);
         let sanitize = params.boolean("sanitize")?.unwrap_or(true);
         params.finish()?;
-        let (request, statement, mut bounds) = self.pipeline(body)?;
+        let PreparedPipeline { request, statement, mut bounds, parts } = self.pipeline(body)?;
         if format == "viz" {
             // This answer is made in memory as a whole.
             let most = self.pipeline_rows().min(DEFAULT_ROWS);
@@ -172,6 +230,12 @@ impl SearchService {
             return self.explained(session, request, bounds).await;
         }
         let shown = if format == "viz" { Format::Jdbc } else { Format::new(&format, sanitize)? };
+        let timewrap = statement.timewrap(self.now_ms())?;
+        if !matches!(shown, Format::Jdbc) && (timewrap.is_some() || !parts.is_empty()) {
+            return Err(SqlError::Unsupported(
+                "timewrap, profile and analyze are only supported in the formats jdbc and viz".to_owned(),
+            ));
+        }
         let runner = self.runner()?;
         if let Format::Lines(lines) = shown {
             let (first, rest) = runner.lines(session, request, bounds, lines).await?;
@@ -181,18 +245,49 @@ impl SearchService {
             };
             return Ok(Outcome { status: 200, body });
         }
+        let began = Instant::now();
         let Page { writer, total, .. } = runner.page(session, request, bounds, PageFormat::Jdbc, 0).await?;
+        let (executed, formatting) = (began.elapsed(), Instant::now());
         let text = runner.finish_page(writer, total, None).await?;
-        match format.as_str() {
-            "viz" => {
-                let visualized =
-                    runner.compute(move || serde_json::from_slice(&text).map(visualized)).await?;
-                let visualized =
-                    visualized.map_err(|error| millrace_work::error::Error::Execution(error.to_string()))?;
-                Ok(Outcome::json(200, visualized))
-            }
-            _ => Ok(Outcome::raw(text)),
+        let formatted = formatting.elapsed();
+        let is_visualized = format == "viz";
+        if !is_visualized && timewrap.is_none() && parts.is_empty() {
+            return Ok(Outcome::raw(text));
         }
+        let table = runner
+            .compute(move || {
+                let table: Value = serde_json::from_slice(&text)
+                    .map_err(|error| millrace_work::error::Error::Execution(error.to_string()))?;
+                let table = match &timewrap {
+                    Some(timewrap) => timewrap.table(&table)?,
+                    None => table,
+                };
+                Ok::<_, SqlError>(if is_visualized { visualized(table) } else { table })
+            })
+            .await?;
+        let mut table = table?;
+        if parts.is_profiled {
+            let millis = |time: std::time::Duration| json!({"time_ms": time.as_secs_f64() * 1e3});
+            let rows = table["size"].clone();
+            table["profile"] = json!({
+                "summary": {"total_time_ms": (executed + formatted).as_secs_f64() * 1e3},
+                "phases": {"execute": millis(executed), "format": millis(formatted)},
+                "plan": {"node": "Pipeline", "time_ms": executed.as_secs_f64() * 1e3, "rows": rows},
+            });
+        }
+        if parts.is_analyzed {
+            let PreparedPipeline { request, bounds, .. } = self.pipeline(body)?;
+            let StatementPlans { logical, physical, .. } =
+                runner.explain_plans(session, request, bounds).await?;
+            let nodes = logical.lines().map(|line| {
+                let (kind, details) = line.trim().split_once(':').unwrap_or((line.trim(), ""));
+                json!({"node_type": kind, "description": details.trim()})
+            });
+            table["operator_tree"] = nodes.collect();
+            table["query"] = json!(statement.text());
+            (table["logicalPlan"], table["physicalPlan"]) = (json!(logical), json!(physical));
+        }
+        Ok(Outcome::json(200, table))
     }
 
     async fn run_explain_ppl(
@@ -204,7 +299,8 @@ impl SearchService {
         let known = ["format", "mode", "sanitize"];
         let params = params.into_iter().filter(|(name, _)| !known.contains(&name.as_str())).collect();
         Params::new("/_plugins/_ppl/_explain".to_owned(), params).finish()?;
-        let (request, _, bounds) = self.pipeline(body)?;
+        // The plan of a statement has no times; parts of answers change none.
+        let PreparedPipeline { request, bounds, .. } = self.pipeline(body)?;
         self.explained(session, request, bounds).await
     }
 
@@ -223,19 +319,40 @@ impl SearchService {
         Ok(Outcome::json(200, explained))
     }
 
-    /// Parses a pipeline, with the bounds of its answer.
-    fn pipeline(
-        &self,
-        body: Option<&Value>,
-    ) -> Result<(SqlRequest, Arc<PipelineStatement>, Bounds), SqlError> {
-        if !self.ppl_flag("plugins.ppl.enabled", true) {
-            return Err(SqlError::Disabled(
-                "Either plugins.ppl.enabled or rest.action.multi.allow_explicit_index setting is false"
+    /// Makes a request of a pipeline for a client that reads Arrow.
+    pub(super) fn pipeline_request(&self, text: &str) -> Result<SqlRequest, SqlError> {
+        self.ppl_enabled()?;
+        let statement = PipelineStatement::parse(text.to_owned(), self.pipeline_settings())?;
+        if statement.explain().is_some() || statement.timewrap(self.now_ms())?.is_some() {
+            return Err(SqlError::Unsupported(
+                "explain and timewrap are only supported over HTTP, where columns may depend on the rows"
                     .to_owned(),
             ));
         }
-        let PipelineRequest { text, fetch_size, filter } = PipelineRequest::parse(body)?;
-        let statement = Arc::new(PipelineStatement::parse(text.clone(), self.pipeline_settings())?);
+        Ok(SqlRequest {
+            query: text.to_owned(),
+            statement: Some(Arc::new(statement)),
+            ..SqlRequest::default()
+        })
+    }
+
+    /// Refuses pipelines where a setting does.
+    fn ppl_enabled(&self) -> Result<(), SqlError> {
+        match self.ppl_flag("plugins.ppl.enabled", true) {
+            true => Ok(()),
+            false => Err(SqlError::Disabled(
+                "Either plugins.ppl.enabled or rest.action.multi.allow_explicit_index setting is false"
+                    .to_owned(),
+            )),
+        }
+    }
+
+    /// Parses a pipeline, with the bounds of its answer.
+    fn pipeline(&self, body: Option<&Value>) -> Result<PreparedPipeline, SqlError> {
+        self.ppl_enabled()?;
+        let PipelineRequest { text, fetch_size, filter, highlight, parts } = PipelineRequest::parse(body)?;
+        let statement = PipelineStatement::parse(text.clone(), self.pipeline_settings())?;
+        let statement = Arc::new(statement.with_highlight(highlight));
         let rows = match fetch_size {
             Some(0) => None,
             Some(size) => Some(size.min(self.pipeline_rows())),
@@ -244,7 +361,7 @@ impl SearchService {
         let own = Arc::clone(&statement);
         let request = SqlRequest { query: text, filter, statement: Some(own), ..SqlRequest::default() };
         let bounds = Bounds { rows, timeout_ms: self.pipeline_timeout(), deletes: false, ..self.all_rows() };
-        Ok((request, statement, bounds))
+        Ok(PreparedPipeline { request, statement, bounds, parts })
     }
 
     /// Returns how many rows a pipeline answers: a setting that is set means both languages.
@@ -275,6 +392,7 @@ impl SearchService {
         PipelineSettings {
             subsearch_rows: rows("plugins.ppl.subsearch.maxout", 10_000),
             join_rows: rows("plugins.ppl.join.subsearch_maxout", 50_000),
+            all_joins: self.ppl_flag("plugins.calcite.all_join_types.allowed", true),
             rex_matches: self.number("plugins.ppl.rex.max_match.limit").unwrap_or(10) as u64,
             values_limit: self.number("plugins.ppl.values.max.limit").unwrap_or(0) as u64,
             legacy_syntax: self.ppl_flag("plugins.ppl.syntax.legacy.preferred", true),

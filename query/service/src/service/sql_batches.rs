@@ -16,6 +16,9 @@ use millrace_sql::request::SqlRequest;
 use super::SearchService;
 use super::sql::note;
 
+/// Stands before the text of a pipeline where statements are of SQL: no statement of SQL begins with this character.
+pub const PIPELINE_MARK: &str = "\u{1}ppl:";
+
 impl SearchService {
     /// Describes the columns and parameters of a statement, without running it.
     ///
@@ -27,8 +30,8 @@ impl SearchService {
         query: &'a str,
     ) -> BoxFuture<'a, Result<StatementDescription, SqlError>> {
         Box::pin(async move {
-            self.enabled()?;
-            let described = self.runner()?.describe(session, request(query, None)?, self.all_rows()).await;
+            let request = self.statement_request(query, None)?;
+            let described = self.runner()?.describe(session, request, self.all_rows()).await;
             described.inspect_err(|error| note(session, error))
         })
     }
@@ -45,9 +48,9 @@ impl SearchService {
         parameters: Option<RecordBatch>,
     ) -> BoxFuture<'a, Result<Batches, SqlError>> {
         Box::pin(async move {
-            self.enabled()?;
+            let request = self.statement_request(query, parameters)?;
             let began = Instant::now();
-            let batches = self.runner()?.batches(session, request(query, parameters)?, self.all_rows()).await;
+            let batches = self.runner()?.batches(session, request, self.all_rows()).await;
             self.timings.statement.record(began.elapsed());
             batches.inspect_err(|error| note(session, error))
         })
@@ -68,6 +71,24 @@ impl SearchService {
             let updated = self.runner()?.update(session, request(query, parameters)?, self.all_rows()).await;
             updated.inspect_err(|error| note(session, error))
         })
+    }
+}
+
+impl SearchService {
+    /// Makes a request of a statement of SQL, or of a pipeline behind [`PIPELINE_MARK`].
+    fn statement_request(
+        &self,
+        query: &str,
+        parameters: Option<RecordBatch>,
+    ) -> Result<SqlRequest, SqlError> {
+        match (query.strip_prefix(PIPELINE_MARK), parameters) {
+            (Some(pipeline), None) => self.pipeline_request(pipeline),
+            (Some(_), Some(_)) => Err(SqlError::Request("a pipeline has no parameters".to_owned())),
+            (None, parameters) => {
+                self.enabled()?;
+                request(query, parameters)
+            }
+        }
     }
 }
 

@@ -18,6 +18,7 @@ use super::condition::null_test;
 use super::highlight::is_highlight;
 use super::nested::{is_nested, is_reverse_nested};
 use super::percentile::is_percentile;
+use super::pipeline::type_name;
 use super::{Binder, Bound, ExpressionContext, Scope, literal, unsupported};
 use crate::bind::Literal;
 use crate::error::{Result, SqlError};
@@ -165,6 +166,9 @@ impl Binder<'_> {
         if name == "grouping" && place != ExpressionContext::Row {
             return self.grouping_function(call, scope);
         }
+        if let Some(bound) = self.lambda_call(&name, call, scope, place)? {
+            return Ok(bound);
+        }
         let exprs = arguments(call)?;
         let args = match (name.as_str(), exprs.as_slice()) {
             // The first argument is a word of the language.
@@ -182,6 +186,7 @@ impl Binder<'_> {
             }
             _ => exprs.iter().map(|arg| self.expr(arg, scope, place)).collect::<Result<Vec<_>>>()?,
         };
+        let args = if name == "coalesce" { self.alike(args)? } else { self.dated(&name, args) };
         if matches!(name.as_str(), "ifnull" | "nullif" | "coalesce") {
             for arg in &args {
                 self.repeat(&arg.expr, 1)?;
@@ -224,13 +229,48 @@ impl Binder<'_> {
                 let bound = literal::bound(Literal::Timestamp(time::instant(text).unwrap_or_default()));
                 Ok(Bound { shown: (name == "datetime").then_some("datetime"), ..bound })
             }
+            ("conv", [_, from, to]) if self.is_pipeline => {
+                for base in [from, to] {
+                    if let Some(Literal::Int(number)) = base.literal
+                        && !(2..=36).contains(&number)
+                    {
+                        return Err(SqlError::Semantic(format!(
+                            "radix {number} less than Character.MIN_RADIX or greater than Character.MAX_RADIX: a base is from 2 to 36"
+                        )));
+                    }
+                }
+                self.call(&name, &args)
+            }
+            ("typeof", [value]) if self.is_pipeline => {
+                Ok(literal::bound(Literal::Str(type_name(value.ty).to_owned())))
+            }
+            // Integers stay what they are.
+            ("ceil" | "ceiling" | "floor" | "round" | "truncate", [value, ..])
+                if self.is_pipeline && value.ty.is_integer() && value.ty.arrow().is_signed_integer() =>
+            {
+                let bound = self.call(&name, &args)?;
+                Ok(Bound::new(datafusion::logical_expr::cast(bound.expr, value.ty.arrow()), value.ty))
+            }
             ("typeof", [value]) => Ok(literal::bound(Literal::Str(value.ty.general_name().to_owned()))),
             ("add", [one, other]) => self.binary(one, &ast::BinaryOperator::Plus, other, scope),
             ("subtract", [one, other]) => self.binary(one, &ast::BinaryOperator::Minus, other, scope),
             ("multiply", [one, other]) => self.binary(one, &ast::BinaryOperator::Multiply, other, scope),
             ("divide", [one, other]) => self.binary(one, &ast::BinaryOperator::Divide, other, scope),
             ("mod" | "modulus", [one, other]) => self.binary(one, &ast::BinaryOperator::Modulo, other, scope),
-            _ => self.call(&name, &args),
+            ("brain_pattern" | "brain_numbered" | "brain_tokens", _) if self.is_pipeline => {
+                match self.brain_call(&name, &args)? {
+                    Some(bound) => Ok(bound),
+                    None => self.call(&name, &args),
+                }
+            }
+            ("json_list" | "row_object", _) => match self.json_call(&name, &args)? {
+                Some(bound) => Ok(bound),
+                None => self.call(&name, &args),
+            },
+            _ => match self.array_call(&name, &args)? {
+                Some(bound) => Ok(bound),
+                None => self.call(&name, &self.first_values(&name, args.clone())),
+            },
         }
     }
 
@@ -240,6 +280,12 @@ impl Binder<'_> {
             None => None,
             Some(filter) => {
                 let filter = self.expr(filter, scope, ExpressionContext::Row)?;
+                if self.is_pipeline && filter.ty != SqlType::Boolean {
+                    return Err(SqlError::Semantic(format!(
+                        "Condition expected a boolean type, but got {}",
+                        type_name(filter.ty)
+                    )));
+                }
                 Some(Box::new(self.truth(filter)?.expr))
             }
         };
@@ -327,7 +373,9 @@ impl Binder<'_> {
                         "[{call}], which would count a document for each of its elements,"
                     ));
                 }
-                Ok((Some(self.expr(expr, scope, place)?), distinct))
+                let argument = self.expr(expr, scope, place)?;
+                let argument = self.aggregated_number(Aggregate::new(&called(call)), argument)?;
+                Ok((Some(argument), distinct))
             }
             other => Err(SqlError::Syntax(format!("[{other}] is no argument of [{}]", call.name))),
         }

@@ -36,6 +36,9 @@ impl Binder<'_> {
             )));
         }
         let value = self.expr(expr, scope, place)?;
+        if let Some(bound) = self.elements_in(&value, list, scope, place)? {
+            return Ok(negated_where(negated, bound));
+        }
         let mut ty = value.ty;
         let mut parts = Vec::with_capacity(list.len());
         for part in list {

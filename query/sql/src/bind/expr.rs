@@ -90,7 +90,8 @@ impl Binder<'_> {
                     return Ok(literal::bound(Literal::Timestamp(spelt)));
                 }
                 let ty = if ty == TIMESTAMP { value.ty.finest() } else { ty };
-                Ok(Bound::new(functions::cast(&value, ty)?, ty))
+                let cast = if self.is_pipeline { functions::pipeline_cast } else { functions::cast };
+                Ok(Bound::new(cast(&value, ty)?, ty))
             }
             E::Function(call) => self.function(call, scope, place),
             E::Substring { expr, substring_from, substring_for, .. } => {
@@ -165,6 +166,9 @@ impl Binder<'_> {
     /// Binds a name: an alias where these win, else a column.
     fn name(&mut self, parts: &[ast::Ident], scope: &mut Scope, place: ExpressionContext) -> Result<Bound> {
         let path = parts.iter().map(|part| part.value.as_str()).collect::<Vec<_>>().join(".");
+        if let Some(parameter) = self.lambda_parameter(&path) {
+            return Ok(parameter);
+        }
         if place == ExpressionContext::Aliased
             && !scope.following
             && let Some(aliased) = scope.aliases.get(&path).cloned()
@@ -177,7 +181,7 @@ impl Binder<'_> {
             return Ok(bound);
         }
         if let Some(bound) = scope.column(&path)? {
-            return Ok(bound);
+            return Ok(self.typed_path(bound, scope));
         }
         if let Some(bound) = self.outer_name(&path, scope, Scope::column)? {
             return Ok(bound);
@@ -321,8 +325,17 @@ impl Binder<'_> {
                 }
                 _ => Ok(own.clone()),
             };
+            if let Some(bound) = self.elements_compared(left, operator, right, scope)? {
+                return Ok(bound);
+            }
             return compare(&today(left, right)?, operator, &today(right, left)?, scope);
         }
-        arithmetic(left, operator, right, self.now_ms)
+        match self.is_pipeline {
+            true => {
+                let (left, right) = self.pipeline_operands(left, operator, right)?;
+                arithmetic(&left, operator, &right, self.now_ms)
+            }
+            false => arithmetic(left, operator, right, self.now_ms),
+        }
     }
 }

@@ -4,7 +4,7 @@
 //! [`select`] binds a SELECT, [`from`] its sources and conditions, [`output`] its columns, [`statistics`] those of one call; [`select_builder`] makes the plan above them, with
 //! [`grouping`] its groups, and [`grouping_sets`] those of ROLLUP and the like; [`relation`] makes relations of queries: those of WITH, VALUES and set operations; [`subquery`] joins the
 //! subqueries of expressions; [`nested`] binds elements of nested paths; [`tables`] finds the indices that a statement names.
-//! [`expr`] binds expressions ([`comparison`], [`condition`], [`arithmetic`], [`case`]), [`call`] calls of functions, [`window`] those over windows, [`percentile`] one of both, [`collection`] aggregates that keep values, [`relevance`] the
+//! [`expr`] binds expressions ([`comparison`], [`condition`], [`arithmetic`], [`case`]), [`call`] calls of functions, [`window`] those over windows, [`percentile`] one of both, [`collection`] aggregates that keep values, [`lambda`] functions with lambdas, [`pipeline`] what values mean in pipelines, [`relevance`] the
 //! functions that the inverted index answers, [`search_aggregation`] those that only a search does; [`parameter`] finds the types of parameters without values. A [`Bound`] carries beside the expression what the index could answer in its place ([`PushedPredicate`]).
 
 mod arithmetic;
@@ -19,12 +19,14 @@ mod from;
 mod grouping;
 mod grouping_sets;
 mod highlight;
+mod lambda;
 mod literal;
 mod nested;
 mod operand;
 mod output;
 mod parameter;
 mod percentile;
+mod pipeline;
 mod relation;
 mod relevance;
 mod search_aggregation;
@@ -107,12 +109,24 @@ pub(crate) struct Bound {
     pub parameter: Option<usize>,
     /// Predicate that the index answers in its place.
     pub pushed: Option<PushedPredicate>,
+    /// Type of the elements of an array that is held as JSON, where it is known.
+    pub element: Option<SqlType>,
 }
 
 impl Bound {
     /// Makes an expression of single values.
     pub(crate) fn new(expr: Expr, ty: SqlType) -> Self {
-        Self { expr, ty, list: false, shown: None, field: None, literal: None, parameter: None, pushed: None }
+        Self {
+            expr,
+            ty,
+            list: false,
+            shown: None,
+            field: None,
+            literal: None,
+            parameter: None,
+            pushed: None,
+            element: None,
+        }
     }
 
     /// Returns the type that an answer's schema shows.
@@ -212,6 +226,10 @@ pub(crate) struct Binder<'a> {
     used_nodes: usize,
     /// Sources that are steps of a statement of another language.
     steps: usize,
+    /// `true` for a statement of pipelines, whose arithmetic is wider.
+    pub is_pipeline: bool,
+    /// Parameters of the lambdas around, the innermost last.
+    lambdas: Vec<Vec<(String, Bound)>>,
 }
 
 /// Scope in which expressions of one SELECT are bound.
@@ -306,6 +324,8 @@ impl<'a> Binder<'a> {
             repeated: 0,
             used_nodes: 0,
             steps: 0,
+            is_pipeline: false,
+            lambdas: Vec::new(),
         }
     }
 

@@ -26,6 +26,8 @@ pub struct OutColumn {
     pub list: bool,
     /// Type as the schema shows it.
     pub shown: &'static str,
+    /// Type of the elements of an array that is held as JSON, where it is known.
+    pub element: Option<SqlType>,
 }
 
 /// An output column with what it is bound to.
@@ -119,7 +121,7 @@ impl Binder<'_> {
         scope: &mut Scope,
     ) -> Result<Item> {
         let bound = self.expr(expr, scope, ExpressionContext::Output)?;
-        let column = OutColumn { name, alias, ty: bound.ty, list: bound.list, shown: bound.shown_type() };
+        let column = OutColumn { alias, ..out_column(name, &bound) };
         Ok(Item { column, bound })
     }
 
@@ -173,7 +175,8 @@ impl Binder<'_> {
 }
 
 fn out_column(name: String, bound: &Bound) -> OutColumn {
-    OutColumn { name, alias: None, ty: bound.ty, list: bound.list, shown: bound.shown_type() }
+    let Bound { ty, list, element, .. } = *bound;
+    OutColumn { name, alias: None, ty, list, shown: bound.shown_type(), element }
 }
 
 /// The name of an output column: a field's own, with its source in a join, or what the user wrote.

@@ -1,13 +1,15 @@
 //! `percentile(value, percent)`: the value that so many of a hundred values are below, between two of them where none is it.
 
+use datafusion::functions_aggregate::array_agg::array_agg_udaf;
 use datafusion::functions_aggregate::percentile_cont::percentile_cont_udaf;
 use datafusion::logical_expr::expr::{AggregateFunction, WindowFunction, WindowFunctionParams};
-use datafusion::logical_expr::{Expr, WindowFunctionDefinition, cast, lit};
+use datafusion::logical_expr::{Expr, SortExpr, WindowFunctionDefinition, cast, lit};
 use sqlparser::ast;
 
 use super::call::arguments;
 use super::{Binder, Bound, ExpressionContext, Literal, Scope, unsupported};
 use crate::error::{Result, SqlError};
+use crate::functions::lists;
 use crate::types::SqlType;
 
 /// Returns true for the names of the function.
@@ -57,6 +59,10 @@ impl Binder<'_> {
                 Some(Box::new(self.truth(filter)?.expr))
             }
         };
+        let ty = if value.ty == SqlType::Undefined { SqlType::Double } else { value.ty };
+        if self.is_pipeline && window.is_none() {
+            return pipeline_percentile(&value, ty, fraction, filter);
+        }
         let (function, args) = (percentile_cont_udaf(), vec![value.to(SqlType::Double)?, lit(fraction)]);
         let expr = match window {
             None => Expr::AggregateFunction(AggregateFunction::new_udf(
@@ -77,7 +83,24 @@ impl Binder<'_> {
                 Expr::from(WindowFunction { fun, params })
             }
         };
-        let ty = if value.ty == SqlType::Undefined { SqlType::Double } else { value.ty };
         Ok(Bound::new(if ty == SqlType::Double { expr } else { cast(expr, ty.arrow()) }, ty))
     }
+}
+
+/// Binds the percentile of a pipeline, which is one of the values: the first that so many of a hundred are below.
+fn pipeline_percentile(
+    value: &Bound,
+    ty: SqlType,
+    fraction: f64,
+    filter: Option<Box<Expr>>,
+) -> Result<Bound> {
+    let value = value.to(ty)?;
+    let present = value.clone().is_not_null();
+    let filter = Box::new(match filter {
+        Some(filter) => filter.and(present),
+        None => present,
+    });
+    let order = vec![SortExpr::new(value.clone(), true, false)];
+    let sorted = AggregateFunction::new_udf(array_agg_udaf(), vec![value], false, Some(filter), order, None);
+    Ok(Bound::new(lists::at_fraction(Expr::AggregateFunction(sorted), ty, fraction), ty))
 }

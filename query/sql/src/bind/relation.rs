@@ -91,6 +91,7 @@ impl Relation {
             ty: column.ty,
             list: column.list,
             shown: column.shown,
+            element: column.element,
         });
         let relation = DerivedSource { plan: self.plan, columns: columns.collect(), order: self.order };
         Ok(Source { qualifier, name, kind: SourceKind::Derived(Box::new(relation)) })
@@ -382,7 +383,7 @@ impl Binder<'_> {
         for at in 0..width {
             let ty = result_type(bound.iter().filter_map(|row| row.get(at)))?;
             let name = format!("column{}", at + 1);
-            columns.push(OutColumn { name, alias: None, ty, list: false, shown: ty.name() });
+            columns.push(OutColumn { name, alias: None, ty, list: false, shown: ty.name(), element: None });
         }
         let convert = |row: &Vec<Bound>| {
             row.iter().zip(&columns).map(|(value, column)| value.to(column.ty)).collect::<Result<Vec<_>>>()

@@ -71,6 +71,12 @@ impl Binder<'_> {
             }
             RelevanceSignature::Fields => {
                 let (fields, text, options) = match args.as_slice() {
+                    // Without fields, all are searched.
+                    [text, options @ ..]
+                        if string(text).is_some() && options.iter().all(|own| option_of(own).is_some()) =>
+                    {
+                        (Vec::new(), string(text), options)
+                    }
                     [fields, text, options @ ..] if option_of(fields).is_none() => {
                         (weighted(fields)?, string(text), options)
                     }

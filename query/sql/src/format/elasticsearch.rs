@@ -384,6 +384,7 @@ mod tests {
             ty: *ty,
             list: *list,
             shown: ty.name(),
+            element: None,
         };
         columns.iter().map(column).collect()
     }

@@ -183,6 +183,7 @@ mod tests {
             ty: SqlType::Keyword,
             list: false,
             shown: "keyword",
+            element: None,
         };
         names.iter().map(column).collect()
     }

@@ -14,9 +14,27 @@ type Answer<'a> = Result<Val<'a>, String>;
 pub(super) fn find(name: &str) -> Option<Definition> {
     Some(match name {
         "time_bucket" => Definition::new(time_bucket_types, time_bucket),
+        "time_bucket_from" => Definition::new(
+            |types| match types {
+                [value, count, unit, origin] if origin.is_integer() => {
+                    let (mut wanted, ty) = time_bucket_types(&[*value, *count, *unit])?;
+                    wanted.push(Long);
+                    Some((wanted, ty))
+                }
+                _ => None,
+            },
+            time_bucket_from,
+        ),
         "time_bin_width" => Definition::new(time_bin_width_types, time_bin_width),
         "time_bin" => Definition::new(time_bin_types, time_bin),
-        "bin_label" => Definition::new(|types| numbers(types, 2, Keyword), bin_label),
+        "bin_label" => Definition::new(
+            |types| numbers(types, 2, Keyword),
+            |args, _| Ok(bin(args).map_or(Val::Null, |(start, end)| label(start, end))),
+        ),
+        "decimal_bin_label" => Definition::new(
+            |types| numbers(types, 2, Keyword),
+            |args, _| Ok(bin(args).map_or(Val::Null, |(start, end)| decimal_label(start, end))),
+        ),
         "log_bin_label" => Definition::new(|types| numbers(types, 3, Keyword), log_bin_label),
         "bin_width" => Definition::with_nulls(|types| numbers(types, 5, Double), bin_width),
         "minspan_width" => Definition::new(|types| numbers(types, 3, Double), minspan_width),
@@ -95,6 +113,22 @@ fn time_bucket<'a>(args: &[Val<'a>], _: Context) -> Answer<'a> {
     })
 }
 
+/// Returns the start of a bucket of fixed length; some bucket begins at a time in microseconds.
+fn time_bucket_from<'a>(args: &[Val<'a>], context: Context) -> Answer<'a> {
+    let [value, count, unit, origin] = args else { return Ok(Val::Null) };
+    let width = fixed(unit.text()).and_then(|micros| micros.checked_mul(count.int().max(1)));
+    match (value, width) {
+        (Val::Timestamp(nanos), Some(width)) => {
+            let (at, origin) = (time::whole_micros(*nanos), origin.int());
+            let start = at.checked_sub(origin).map(|from| from.div_euclid(width) * width + origin);
+            let start = start.ok_or_else(|| "the start of the buckets is out of range".to_owned())?;
+            Ok(Val::Timestamp(time::nanos_of(start)))
+        }
+        // Months have no fixed length, and days no other start.
+        _ => time_bucket(&[value.clone(), count.clone(), unit.clone()], context),
+    }
+}
+
 fn calendar_start(at: i64, count: i64, unit: &str) -> Option<i64> {
     let days = i32::try_from(at.div_euclid(DAY)).ok()?;
     if unit == "w" {
@@ -164,14 +198,21 @@ fn label<'a>(start: f64, end: f64) -> Val<'a> {
     Val::str(format!("{}-{}", shown(start), shown(end)))
 }
 
-fn bin_label<'a>(args: &[Val<'a>], _: Context) -> Answer<'a> {
-    let [value, width] = args else { return Ok(Val::Null) };
+/// Writes a range of decimal numbers, which have a point.
+fn decimal_label<'a>(start: f64, end: f64) -> Val<'a> {
+    let decimal = |number: f64| {
+        let text = shown(number);
+        if text.contains('.') { text } else { text + ".0" }
+    };
+    Val::str(format!("{}-{}", decimal(start), decimal(end)))
+}
+
+/// Finds the bucket of a number.
+fn bin(args: &[Val<'_>]) -> Option<(f64, f64)> {
+    let [value, width] = args else { return None };
     let (value, width) = (value.float(), width.float());
-    if width <= 0.0 || !value.is_finite() {
-        return Ok(Val::Null);
-    }
     let start = (value / width).floor() * width;
-    Ok(label(start, start + width))
+    (width > 0.0 && value.is_finite()).then_some((start, start + width))
 }
 
 /// Least base of logarithms: buckets of lesser ones have the same bounds when they are written.
@@ -197,7 +238,7 @@ fn log_bin_label<'a>(args: &[Val<'a>], _: Context) -> Answer<'a> {
     } else if coefficient * base.powf(power) > value {
         power -= 1.0;
     }
-    Ok(label(coefficient * base.powf(power), coefficient * base.powf(power + 1.0)))
+    Ok(decimal_label(coefficient * base.powf(power), coefficient * base.powf(power + 1.0)))
 }
 
 /// Returns the range of the values, widened by limits of the user.
@@ -279,13 +320,13 @@ mod tests {
         assert_eq!(run("bin_label", &[number(0.35), number(0.1)]), Val::str("0.3-0.4"));
         assert_eq!(
             run("log_bin_label", &[number(1_000.0), number(1.0), number(10.0)]),
-            Val::str("1000-10000")
+            Val::str("1000.0-10000.0")
         );
         let log = |value: f64, coefficient: f64, base: f64| {
             let args = [number(value), number(coefficient), number(base)];
             (find("log_bin_label").unwrap().eval)(&args, Context { now: 0, ty: Keyword })
         };
-        assert_eq!(log(8.0, 1.0, 2.0), Ok(Val::str("8-16")));
+        assert_eq!(log(8.0, 1.0, 2.0), Ok(Val::str("8.0-16.0")));
         assert!(log(2.0, 1.0, 1.0 + f64::EPSILON).is_err());
         assert_eq!(log(f64::MAX, f64::MIN_POSITIVE, 10.0), Ok(Val::Null));
         assert_eq!(log(f64::INFINITY, 1.0, 10.0), Ok(Val::Null));

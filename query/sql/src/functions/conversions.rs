@@ -19,9 +19,10 @@ pub(super) fn find(name: &str) -> Option<Definition> {
         "convert_auto" => Definition::new(number_or_text, |args, _| {
             Ok(number(first(args)).or_else(|| memk(&text(args))).map_or(Val::Null, Val::Float))
         }),
-        "convert_num" => {
-            Definition::new(number_or_text, |args, _| Ok(number(first(args)).map_or(Val::Null, Val::Float)))
-        }
+        "convert_num" => Definition::new(number_or_text, |args, _| {
+            let read = number(first(args)).or_else(|| parsed(&text(args).replace(',', "")));
+            Ok(read.map_or(Val::Null, Val::Float))
+        }),
         "convert_memk" => {
             Definition::new(number_or_text, |args, _| Ok(memk(&text(args)).map_or(Val::Null, Val::Float)))
         }
@@ -62,6 +63,14 @@ pub(super) fn find(name: &str) -> Option<Definition> {
             let seconds = match value {
                 Val::Timestamp(nanos) => Some(*nanos as f64 / 1e9),
                 Val::Date(days) => Some(f64::from(*days) * 86_400.0),
+                Val::Str(text) if parsed(text).is_none() => {
+                    let at = time::instant(text).ok_or_else(|| {
+                        format!(
+                            "timestamp:{text} in unsupported format, please use 'yyyy-MM-dd HH:mm:ss[.SSSSSSSSS]'"
+                        )
+                    })?;
+                    Some(at as f64 / 1e9)
+                }
                 // Long numbers are milliseconds.
                 other => number(other).map(|number| if number.abs() >= 1e11 { number / 1e3 } else { number }),
             };
@@ -135,7 +144,7 @@ fn strftime_types(types: &[SqlType]) -> Option<(Vec<SqlType>, SqlType)> {
         SqlType::Date => SqlType::Date,
         ty if ty.is_number() => *ty,
         ty if *ty == Undefined => Double,
-        ty if ty.is_string() => crate::types::TIMESTAMP,
+        ty if ty.is_string() => Keyword,
         _ => return None,
     };
     format.is_string().then(|| (vec![wanted, Keyword], Keyword))
@@ -290,7 +299,11 @@ fn at_seconds(seconds: f64) -> Option<NaiveDateTime> {
 /// Writes a time in a format of `strftime`.
 fn formatted(at: NaiveDateTime, format: &str) -> String {
     use std::fmt::Write;
-    let format = format.replace("%N", "%f").replace("%Q", "%3f");
+    let mut format = format.replace("%N", "%f").replace("%Q", "%3f");
+    for digits in ["3", "6", "9"] {
+        let known = format!("%{digits}f");
+        format = format.replace(&format!("%{digits}Q"), &known).replace(&format!("%{digits}N"), &known);
+    }
     let mut out = String::new();
     match write!(out, "{}", at.and_utc().format(&format)) {
         Ok(()) => out,

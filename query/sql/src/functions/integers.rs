@@ -71,7 +71,7 @@ pub(crate) fn sum_as_integer(sum: Expr, ty: SqlType) -> Expr {
 }
 
 fn out_of_range(what: impl std::fmt::Display, ty: SqlType) -> datafusion::error::DataFusionError {
-    evaluation(format!("{what} is out of range of {}, cast to DOUBLE before", ty.general_name()))
+    evaluation(format!("{what} is out of range of {}: an overflow, cast to DOUBLE before", ty.general_name()))
 }
 
 impl CheckedOperation {

@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use serde_json::{Map, Value, json};
 
 use super::row::{Context, Val};
-use super::{Definition, shown};
+use super::{Definition, shown, time};
 use crate::types::SqlType::{self, Array, Boolean, Integer, Keyword, Long, Object, Undefined};
 
 type Answer<'a> = Result<Val<'a>, String>;
@@ -31,6 +31,13 @@ pub(super) fn find(name: &str) -> Option<Definition> {
                 };
                 let (mut members, mut left) = (Map::new(), MAX_BYTES);
                 flatten(&value, "", 0, &mut members, &mut left)?;
+                // Several values of a path are one text.
+                for value in members.values_mut() {
+                    if let Value::Array(values) = value {
+                        let texts: Vec<String> = values.iter().map(plain).collect();
+                        *value = json!(format!("[{}]", texts.join(", ")));
+                    }
+                }
                 Ok(Val::str(Value::Object(members).to_string()))
             },
         ),
@@ -80,6 +87,25 @@ pub(super) fn find(name: &str) -> Option<Definition> {
             }
             Ok(Val::str(Value::Object(members).to_string()))
         }),
+        "row_object" => Definition::with_nulls(
+            |types| Some((any(types), Object)),
+            |args, _| {
+                check_size(args.iter().map(size))?;
+                let mut members = Map::new();
+                for pair in args.chunks(2) {
+                    let [name, value] = pair else { return Ok(Val::Null) };
+                    // What is JSON is a value of its own.
+                    let value = match value {
+                        Val::Str(text) if text.starts_with(['[', '{']) => {
+                            read(text).unwrap_or_else(|| value_of(value))
+                        }
+                        other => value_of(other),
+                    };
+                    members.insert(shown(name), value);
+                }
+                Ok(Val::str(Value::Object(members).to_string()))
+            },
+        ),
         "array" => Definition::with_nulls(any_types_to_array, array),
         "array_length" => Definition::new(
             |types| json_types(types, 1, Integer),
@@ -219,6 +245,32 @@ fn elements(value: &Val<'_>) -> Vec<Value> {
         Some(Value::Array(values)) => values,
         Some(other) => vec![other],
         None => vec![value_of(value)],
+    }
+}
+
+/// Reads an element as a value of a type; null where it is none.
+pub(super) fn element(value: &Value, ty: SqlType) -> Val<'static> {
+    match (value, ty) {
+        (Value::Null, _) => Val::Null,
+        (Value::Bool(flag), SqlType::Boolean) => Val::Bool(*flag),
+        (Value::Number(number), ty) if ty.is_integer() => {
+            let whole = number.as_i64().or_else(|| number.as_f64().map(|number| number as i64));
+            whole.map_or(Val::Null, Val::Int)
+        }
+        (Value::Number(number), ty) if ty.is_number() => number.as_f64().map_or(Val::Null, Val::Float),
+        (Value::String(text), ty) if ty.is_number() => match text.trim().parse::<f64>() {
+            Ok(number) if number.is_finite() && ty.is_integer() => Val::Int(number as i64),
+            Ok(number) if number.is_finite() => Val::Float(number),
+            _ => Val::Null,
+        },
+        (Value::String(text), SqlType::Timestamp(_)) => time::instant(text).map_or(Val::Null, Val::Timestamp),
+        (Value::String(text), SqlType::Date) => time::date(text).map_or(Val::Null, Val::Date),
+        (Value::String(text), SqlType::Time) => time::time(text).map_or(Val::Null, Val::Time),
+        (Value::String(text), ty) if !ty.is_json() && ty.arrow() == Keyword.arrow() => {
+            Val::str(text.as_str())
+        }
+        (other, ty) if ty.arrow() == Keyword.arrow() => Val::str(other.to_string()),
+        _ => Val::Null,
     }
 }
 
@@ -418,7 +470,7 @@ mod tests {
                 "{path}"
             );
         }
-        let all = r#"{"a.b{}.c":["1","x"],"d.e":"true"}"#;
+        let all = r#"{"a.b{}.c":"[1, x]","d.e":"true"}"#;
         assert_eq!(run("json_extract_all", &[text()]), Val::str(all));
     }
 

@@ -2,10 +2,8 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{
-    Array, ArrayRef, AsArray, Int64Array, ListArray, ListBuilder, StringViewBuilder,
-};
-use datafusion::arrow::buffer::OffsetBuffer;
+use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, ListArray, StringViewBuilder};
+use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
 use datafusion::arrow::compute::take;
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::{Result as PlanResult, exec_err};
@@ -14,6 +12,9 @@ use datafusion::logical_expr::{
 };
 use serde_json::Value;
 
+use super::json;
+use super::row::Writer;
+use crate::error::evaluation;
 use crate::format::value;
 use crate::types::SqlType;
 
@@ -120,18 +121,65 @@ impl ScalarUDFImpl for ListHead {
     }
 }
 
+/// Picks an element of sorted lists.
+#[derive(Debug, PartialEq, Eq, Hash)]
+struct ListAtFraction {
+    ty: SqlType,
+    /// Share of the elements that are before it, in millionths.
+    millionths: u64,
+    signature: Signature,
+}
+
+/// Returns the element of a sorted list that a share of the elements is before; null of an empty list.
+pub(crate) fn at_fraction(list: Expr, ty: SqlType, fraction: f64) -> Expr {
+    let signature = Signature::any(1, Volatility::Immutable);
+    let millionths = (fraction * 1e6).round() as u64;
+    ScalarUDF::from(ListAtFraction { ty, millionths, signature }).call(vec![list])
+}
+
+impl ScalarUDFImpl for ListAtFraction {
+    fn name(&self) -> &str {
+        "list_at_fraction"
+    }
+
+    fn signature(&self) -> &Signature {
+        &self.signature
+    }
+
+    fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
+        Ok(self.ty.arrow())
+    }
+
+    fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
+        let arrays = ColumnarValue::values_to_arrays(&args.args)?;
+        let [array] = arrays.as_slice() else { return exec_err!("a list is one argument") };
+        let Some(lists) = array.as_list_opt::<i32>() else { return exec_err!("the argument is no list") };
+        let places = lists.value_offsets().windows(2).enumerate().map(|(row, range)| {
+            let [start, end] = range else { return None };
+            let (start, length) = (i64::from(*start), i64::from(end - start));
+            let share = i64::try_from(self.millionths).unwrap_or(i64::MAX);
+            let at = (length * share / 1_000_000).min(length - 1);
+            (length > 0 && lists.is_valid(row)).then_some(start + at)
+        });
+        let places: Int64Array = places.collect();
+        Ok(ColumnarValue::Array(take(lists.values(), &places, None)?))
+    }
+}
+
 /// Reads the elements of arrays.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct JsonElements {
     /// Most elements of an array that are read.
     most: usize,
+    /// Type of the elements.
+    ty: SqlType,
     signature: Signature,
 }
 
-/// Lists the first elements of a text that is a JSON array, each as the text of its JSON; another value is one element.
-pub(crate) fn elements(array: Expr, most: usize) -> Expr {
+/// Lists the first elements of a text that is a JSON array, as values of a type; another value is one element.
+pub(crate) fn elements(array: Expr, most: usize, ty: SqlType) -> Expr {
     let signature = Signature::any(1, Volatility::Immutable);
-    ScalarUDF::from(JsonElements { most, signature }).call(vec![array])
+    ScalarUDF::from(JsonElements { most, ty, signature }).call(vec![array])
 }
 
 impl ScalarUDFImpl for JsonElements {
@@ -144,33 +192,31 @@ impl ScalarUDFImpl for JsonElements {
     }
 
     fn return_type(&self, _: &[DataType]) -> PlanResult<DataType> {
-        Ok(DataType::List(Arc::new(Field::new_list_field(DataType::Utf8View, true))))
+        Ok(DataType::List(Arc::new(Field::new_list_field(self.ty.arrow(), true))))
     }
 
     fn invoke_with_args(&self, args: ScalarFunctionArgs) -> PlanResult<ColumnarValue> {
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;
         let [array] = arrays.as_slice() else { return exec_err!("an array is one argument") };
         let Some(texts) = array.as_string_view_opt() else { return exec_err!("the argument is no text") };
-        let mut out = ListBuilder::new(StringViewBuilder::new());
+        let (mut values, mut lengths) = (Writer::new(self.ty, texts.len())?, Vec::with_capacity(texts.len()));
+        let mut nulls = Vec::with_capacity(texts.len());
         for text in texts {
-            match text.map(serde_json::from_str::<Value>) {
-                None => out.append_null(),
-                Some(Ok(Value::Array(values))) => {
-                    for value in values.iter().take(self.most) {
-                        match value {
-                            Value::Null => out.values().append_null(),
-                            value => out.values().append_value(value.to_string()),
-                        }
-                    }
-                    out.append(true);
-                }
-                Some(Ok(value)) => {
-                    out.values().append_value(value.to_string());
-                    out.append(true);
-                }
-                Some(Err(_)) => out.append_null(),
+            let found = match text.map(serde_json::from_str::<Value>) {
+                None | Some(Err(_)) => None,
+                Some(Ok(Value::Array(found))) => Some(found),
+                Some(Ok(value)) => Some(vec![value]),
+            };
+            let taken = found.iter().flatten().take(self.most);
+            lengths.push(taken.clone().count());
+            nulls.push(found.is_some());
+            for value in taken {
+                values.push(json::element(value, self.ty)).map_err(evaluation)?;
             }
         }
-        Ok(ColumnarValue::Array(Arc::new(out.finish())))
+        let field = Arc::new(Field::new_list_field(self.ty.arrow(), true));
+        let (offsets, nulls) = (OffsetBuffer::from_lengths(lengths), NullBuffer::from(nulls));
+        let out = ListArray::try_new(field, offsets, values.finish(), Some(nulls))?;
+        Ok(ColumnarValue::Array(Arc::new(out)))
     }
 }

@@ -5,15 +5,20 @@
 //! returns, and computes one row ([`row`]).
 
 pub(crate) mod address;
+pub(crate) mod brain;
 mod buckets;
 mod conversions;
 mod dates;
+mod digests;
 pub(crate) mod distinct;
+mod graph;
 mod integers;
 mod json;
 mod json_changes;
 mod kernels;
+pub(crate) mod lambdas;
 pub(crate) mod lists;
+mod log_patterns;
 mod math;
 mod patterns;
 pub(crate) mod row;
@@ -92,6 +97,9 @@ fn find(name: &str) -> Option<Definition> {
         .or_else(|| dates::find(&lower))
         .or_else(|| buckets::find(&lower))
         .or_else(|| patterns::find(&lower))
+        .or_else(|| log_patterns::find(&lower))
+        .or_else(|| graph::find(&lower))
+        .or_else(|| digests::find(&lower))
         .or_else(|| conversions::find(&lower))
         .or_else(|| json::find(&lower))
         .or_else(|| json_changes::find(&lower))
@@ -204,11 +212,79 @@ pub(crate) fn convert(value: &Bound, ty: SqlType) -> Result<Expr> {
     Ok(row::call(&format!("as_{}", ty.name()), cast_value, true, context, vec![value.expr.clone()]))
 }
 
+/// Reads a text as the day that a function of dates takes.
+pub(crate) fn date_text(value: &Bound) -> Bound {
+    let context = Context { now: 0, ty: TIMESTAMP };
+    let eval: Eval = |args, context| match args {
+        [Val::Str(text)] => {
+            time::instant(text).map(Val::Timestamp).ok_or_else(|| unread("date", text, "yyyy-MM-dd"))
+        }
+        _ => cast_value(args, context),
+    };
+    let expr = row::call("date_text", eval, true, context, vec![value.single().expr]);
+    Bound::new(expr, TIMESTAMP)
+}
+
+/// Returns the first element of an array held as JSON, as a value of a type.
+pub(crate) fn first_element(array: &Bound, ty: SqlType) -> Bound {
+    let context = Context { now: 0, ty };
+    let eval: Eval = |args, context| {
+        let value = args.first().and_then(|text| serde_json::from_str(text.text()).ok());
+        Ok(match value {
+            Some(serde_json::Value::Array(values)) => {
+                values.first().map_or(Val::Null, |value| json::element(value, context.ty))
+            }
+            Some(value) => json::element(&value, context.ty),
+            None => Val::Null,
+        })
+    };
+    let name = format!("first_element_{}", ty.name());
+    Bound::new(row::call(&name, eval, true, context, vec![array.expr.clone()]), ty)
+}
+
+/// Binds CAST of a pipeline: texts that are no truth value are null, and addresses are written in their shortest form.
+pub(crate) fn pipeline_cast(value: &Bound, ty: SqlType) -> Result<Expr> {
+    let value = value.single();
+    let eval: Eval = match (value.ty, ty) {
+        (from, SqlType::Boolean) if from.is_string() => |args, _| {
+            let text = args.first().map_or("", Val::text).trim();
+            Ok(match text.to_ascii_lowercase().as_str() {
+                "true" | "1" | "t" | "yes" => Val::Bool(true),
+                "false" | "0" | "f" | "no" => Val::Bool(false),
+                _ => Val::Null,
+            })
+        },
+        (SqlType::Boolean, SqlType::Keyword) => |args, _| {
+            let is_true = args.first() == Some(&Val::Bool(true));
+            Ok(Val::str(if is_true { "TRUE" } else { "FALSE" }))
+        },
+        (from, SqlType::Ip) if from.is_string() => |args, _| {
+            let text = args.first().map_or("", Val::text).trim();
+            let address: std::net::IpAddr =
+                text.parse().map_err(|_| format!("{text} IP Address error: the text is no address"))?;
+            Ok(Val::str(address.to_string()))
+        },
+        _ => return cast(&value, ty),
+    };
+    let context = Context { now: 0, ty };
+    Ok(row::call(&format!("pipeline_cast_{}", ty.name()), eval, true, context, vec![value.expr]))
+}
+
 /// Binds CAST.
 pub(crate) fn cast(value: &Bound, ty: SqlType) -> Result<Expr> {
     let value = value.single();
     if value.ty == ty {
         return Ok(value.expr);
+    }
+    // The digits of a float are those of its own type, not of a double.
+    if value.ty == SqlType::Float && ty == SqlType::Keyword {
+        let eval: Eval = |args, _| {
+            let number = args.first().map_or(0.0, Val::float) as f32;
+            let is_whole = number == number.trunc() && number.abs() < 1e7;
+            Ok(Val::str(if is_whole { format!("{number:.1}") } else { number.to_string() }))
+        };
+        let context = Context { now: 0, ty };
+        return Ok(row::call("cast_float_keyword", eval, true, context, vec![value.expr]));
     }
     if value.ty.is_number()
         && matches!(ty, SqlType::Double | SqlType::Float | SqlType::Long)

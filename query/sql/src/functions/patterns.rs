@@ -84,7 +84,10 @@ fn rex_groups_types(types: &[SqlType]) -> Option<(Vec<SqlType>, SqlType)> {
 }
 
 /// Runs a part with the regular expression of a text; the last one stays compiled.
-fn with_regex<T>(pattern: &str, part: impl FnOnce(&Regex) -> Result<T, String>) -> Result<T, String> {
+pub(super) fn with_regex<T>(
+    pattern: &str,
+    part: impl FnOnce(&Regex) -> Result<T, String>,
+) -> Result<T, String> {
     thread_local! {
         static LAST: RefCell<Option<(String, Regex)>> = const { RefCell::new(None) };
     }
@@ -94,7 +97,7 @@ fn with_regex<T>(pattern: &str, part: impl FnOnce(&Regex) -> Result<T, String>) 
             let compiled = RegexBuilder::new(&with_known_groups(pattern))
                 .size_limit(1 << 20)
                 .build()
-                .map_err(|error| format!("[{pattern}] is no regular expression: {error}"))?;
+                .map_err(|error| format!("[{pattern}] is no regular expression: {}", fault(&error)))?;
             *last = Some((pattern.to_owned(), compiled));
         }
         match last.as_ref() {
@@ -104,8 +107,36 @@ fn with_regex<T>(pattern: &str, part: impl FnOnce(&Regex) -> Result<T, String>) 
     })
 }
 
-/// Writes named groups as the library reads them.
+/// Words a fault of a regular expression.
+fn fault(error: &regex::Error) -> String {
+    let text = error.to_string();
+    let known =
+        [("unclosed character class", "Unclosed character class"), ("unclosed group", "Unclosed group")];
+    match known.iter().find(|(own, _)| text.contains(own)) {
+        Some((_, fault)) => format!("{fault}; {text}"),
+        None => text,
+    }
+}
+
+/// Writes named groups, and literals between `\Q` and `\E`, as the library reads them.
 fn with_known_groups(pattern: &str) -> Cow<'_, str> {
+    if !pattern.contains("\\Q") {
+        return with_groups(pattern);
+    }
+    let mut out = String::with_capacity(pattern.len());
+    let mut rest = pattern;
+    while let Some((before, behind)) = rest.split_once("\\Q") {
+        let (literal, next) = behind.split_once("\\E").unwrap_or((behind, ""));
+        out.push_str(&with_groups(before));
+        out.push_str(&regex::escape(literal));
+        rest = next;
+    }
+    out.push_str(&with_groups(rest));
+    Cow::Owned(out)
+}
+
+/// Writes named groups as the library reads them.
+fn with_groups(pattern: &str) -> Cow<'_, str> {
     // Looking around has the same beginning.
     match pattern.contains("(?<") && !pattern.contains("(?<=") && !pattern.contains("(?<!") {
         true => Cow::Owned(pattern.replace("(?<", "(?P<")),
@@ -290,11 +321,11 @@ fn sed_nth<'a>(text: &str, (pattern, replacement): (&str, &str), number: usize) 
 /// Replaces a text that a pattern with `*` stands for; each `*` of the replacement is the text of the `*` of its number.
 fn wildcard_replace<'a>(args: &[Val<'a>], _: Context) -> Answer<'a> {
     let [text, pattern, replacement] = args else { return Ok(Val::Null) };
-    let parts: Vec<String> = pattern.text().split('*').map(regex::escape).collect();
+    let parts: Vec<String> = wildcard_parts(pattern.text()).iter().map(|part| regex::escape(part)).collect();
     with_regex(&format!("^(?s:{})$", parts.join("(.*?)")), |regex| {
         let Some(found) = regex.captures(text.text()) else { return Ok(text.clone()) };
         let mut out = String::new();
-        for (at, part) in replacement.text().split('*').enumerate() {
+        for (at, part) in wildcard_parts(replacement.text()).iter().enumerate() {
             if at > 0 {
                 out.push_str(found.get(at).map_or("", |group| group.as_str()));
             }
@@ -302,6 +333,23 @@ fn wildcard_replace<'a>(args: &[Val<'a>], _: Context) -> Answer<'a> {
         }
         Ok(Val::str(out))
     })
+}
+
+/// Splits a pattern at each `*`; a backslash makes it, or another backslash, a letter of its own.
+fn wildcard_parts(pattern: &str) -> Vec<String> {
+    let (mut parts, mut letters) = (vec![String::new()], pattern.chars().peekable());
+    while let Some(letter) = letters.next() {
+        let escaped = (letter == '\\').then(|| letters.next_if(|next| matches!(next, '*' | '\\'))).flatten();
+        match (letter, escaped) {
+            ('*', _) => parts.push(String::new()),
+            (letter, escaped) => {
+                if let Some(part) = parts.last_mut() {
+                    part.push(escaped.unwrap_or(letter));
+                }
+            }
+        }
+    }
+    parts
 }
 
 /// Writes a pattern of LIKE as a regular expression that tells upper from lower case.
@@ -346,6 +394,8 @@ mod tests {
         assert_eq!(run("sed", &["abc", "y/ab/xy/"]), Val::str("xyc"));
         assert_eq!(run("wildcard_replace", &["New York", "New *", "* (new)"]), Val::str("York (new)"));
         assert_eq!(run("wildcard_replace", &["a.b", "a*", "x"]), Val::str("x"));
+        assert_eq!(run("wildcard_replace", &["a*b", r"a\*b", "x"]), Val::str("x"));
+        assert_eq!(run("wildcard_replace", &["f1.t", "f*.*", r"\**.*"]), Val::str("*1.t"));
         assert_eq!(run("like_exactly", &["Abc", "A_c"]), Val::Bool(true));
         assert_eq!(run("like_exactly", &["Abc", "a%"]), Val::Bool(false));
         assert_eq!(run("regexp_replace", &["ab", "(a)(b)", "$2$$1 ${1} \\1"]), Val::str("b$a ${1} a"));

@@ -31,6 +31,7 @@ use datafusion::scalar::ScalarValue;
 use millrace_work::QueryContext;
 
 use super::kernels::Kernel;
+use super::lambdas::LambdaFunction;
 use super::time::{self, Span};
 use crate::error::evaluation;
 use crate::types::SqlType;
@@ -158,10 +159,19 @@ pub(super) fn call_with_kernel(
 
 /// Makes the functions of a plan part of some work: they end with it, and the strings that they make are its memory.
 pub(crate) fn at_work(plan: LogicalPlan, work: &QueryContext) -> PlanResult<LogicalPlan> {
+    plan.transform_up(|node| node.map_expressions(|expr| expression_at_work(expr, work))).data()
+}
+
+/// Makes the functions of an expression part of some work, those in lambdas, too.
+fn expression_at_work(expr: Expr, work: &QueryContext) -> PlanResult<Transformed<Expr>> {
     let function = |expr: Expr| {
         let Expr::ScalarFunction(ScalarFunction { func, args }) = &expr else {
             return Ok(Transformed::no(expr));
         };
+        if let Some(own) = func.inner().downcast_ref::<LambdaFunction>() {
+            let own = own.at_work(work, &|body| expression_at_work(body, work).data())?;
+            return Ok(Transformed::yes(ScalarUDF::from(own).call(args.clone())));
+        }
         let Some(own) = func.inner().downcast_ref::<RowFunction>() else { return Ok(Transformed::no(expr)) };
         let own = RowFunction {
             name: own.name.clone(),
@@ -174,7 +184,7 @@ pub(crate) fn at_work(plan: LogicalPlan, work: &QueryContext) -> PlanResult<Logi
         };
         Ok(Transformed::yes(ScalarUDF::from(own).call(args.clone())))
     };
-    plan.transform_up(|node| node.map_expressions(|expr| expr.transform_up(function))).data()
+    expr.transform_up(function)
 }
 
 impl ScalarUDFImpl for RowFunction {
@@ -243,7 +253,7 @@ impl ScalarUDFImpl for RowFunction {
 }
 
 /// Makes an array hold the memory of its strings: those that are not in its views.
-fn held(array: &ArrayRef, part: &QueryContext) -> PlanResult<ArrayRef> {
+pub(super) fn held(array: &ArrayRef, part: &QueryContext) -> PlanResult<ArrayRef> {
     let Some(strings) = array.as_string_view_opt().filter(|strings| !strings.data_buffers().is_empty())
     else {
         return Ok(Arc::clone(array));
@@ -266,7 +276,7 @@ impl AsRef<[u8]> for StringReservation {
 }
 
 /// Reads values of an array.
-enum Reader<'a> {
+pub(super) enum Reader<'a> {
     Null,
     Bool(&'a datafusion::arrow::array::BooleanArray),
     I8(&'a datafusion::arrow::array::Int8Array),
@@ -286,7 +296,7 @@ enum Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn new(array: &'a ArrayRef) -> PlanResult<Self> {
+    pub(super) fn new(array: &'a ArrayRef) -> PlanResult<Self> {
         Ok(match array.data_type() {
             DataType::Null => Self::Null,
             DataType::Boolean => Self::Bool(array.as_boolean()),
@@ -316,7 +326,7 @@ impl<'a> Reader<'a> {
         })
     }
 
-    fn value(&self, row: usize) -> Val<'a> {
+    pub(super) fn value(&self, row: usize) -> Val<'a> {
         macro_rules! read {
             ($array:expr, $value:expr) => {
                 if $array.is_valid(row) { $value($array.value(row)) } else { Val::Null }
@@ -359,7 +369,7 @@ fn beyond(nanos: i128) -> String {
 }
 
 /// Collects results.
-enum Writer {
+pub(super) enum Writer {
     Null(usize),
     Bool(BooleanBuilder),
     I8(Int8Builder),
@@ -377,7 +387,7 @@ enum Writer {
 }
 
 impl Writer {
-    fn new(ty: SqlType, rows: usize) -> PlanResult<Self> {
+    pub(super) fn new(ty: SqlType, rows: usize) -> PlanResult<Self> {
         Ok(match ty.arrow() {
             DataType::Null => Self::Null(0),
             DataType::Boolean => Self::Bool(BooleanBuilder::with_capacity(rows)),
@@ -405,7 +415,7 @@ impl Writer {
     ///
     /// # Errors
     /// It is a time that nanoseconds of 64 bits do not hold.
-    fn push(&mut self, value: Val<'_>) -> Result<(), String> {
+    pub(super) fn push(&mut self, value: Val<'_>) -> Result<(), String> {
         let null = value == Val::Null;
         macro_rules! put {
             ($builder:expr, $value:expr) => {
@@ -449,7 +459,7 @@ impl Writer {
         Ok(())
     }
 
-    fn finish(self) -> ArrayRef {
+    pub(super) fn finish(self) -> ArrayRef {
         match self {
             Self::Null(rows) => Arc::new(datafusion::arrow::array::NullArray::new(rows)),
             Self::Bool(mut out) => Arc::new(out.finish()),

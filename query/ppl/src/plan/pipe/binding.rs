@@ -104,13 +104,33 @@ impl Pipe {
         Ok(syntax::query(select, keys.collect(), self.limit))
     }
 
+    /// Adds a column with the matches of fields of a pattern.
+    ///
+    /// # Errors
+    /// The rows are not the documents of an index.
+    pub(crate) fn highlight(&mut self, pattern: &str, planner: &mut RelationPlanner<'_, '_>) -> Result<()> {
+        if !matches!(self.input, Input::Index(_)) || self.groups.is_some() {
+            return Err(SqlError::Unsupported(
+                "highlight is only supported where the rows are documents of an index".to_owned(),
+            ));
+        }
+        let matches = syntax::call("highlight", vec![syntax::string(pattern)]);
+        self.columns(planner)?.push(PipeColumn::new("_highlight", matches));
+        Ok(())
+    }
+
     /// Binds the last step: the visible columns of at most `rows` rows.
     pub(crate) fn answer(
         mut self,
         rows: Option<usize>,
         planner: &mut RelationPlanner<'_, '_>,
     ) -> Result<PlannedRelation> {
+        let is_index = matches!(self.input, Input::Index(_));
         let columns = self.columns(planner)?;
+        if is_index && columns.is_empty() {
+            // An index without fields has documents without members, which have an identity alone.
+            columns.push(PipeColumn::new("_id", syntax::column("_id")));
+        }
         if !columns.iter().any(|column| column.visible) {
             return Err(SqlError::Semantic("the pipeline answers no column".to_owned()));
         }

@@ -9,8 +9,10 @@ use serde_json::{Value, json};
 use super::ask;
 use crate::fixture::Store;
 
-/// Pipelines of a run.
+/// Pipelines of a run, where the variable of the environment says nothing else.
 const PIPELINES: usize = 150;
+/// Variable of the environment with the number of pipelines.
+const VARIABLE: &str = "MILLRACE_RANDOM_PIPELINES";
 
 type Row = BTreeMap<String, Option<i64>>;
 
@@ -35,7 +37,7 @@ impl NaivePipeline {
     fn step(&mut self, number: usize, random: &mut StdRng) {
         let name = self.column(random);
         let limit = random.random_range(-5..20);
-        match random.random_range(0..8) {
+        match random.random_range(0..11) {
             0 => {
                 self.text.push_str(&format!(" | where {name} > {limit}"));
                 self.rows.retain(|row| Self::value(row, &name).is_some_and(|own| own > limit));
@@ -95,6 +97,28 @@ impl NaivePipeline {
                 }
             }
             7 if random.random_bool(0.5) => self.stats(number, &name, random),
+            8 if self.ordered => {
+                self.text.push_str(" | reverse");
+                self.rows.reverse();
+            }
+            9 => {
+                self.text.push_str(&format!(" | fillnull with {limit} in {name}"));
+                for row in &mut self.rows {
+                    row.entry(name.clone()).or_default().get_or_insert(limit);
+                }
+            }
+            10 if self.ordered => {
+                self.text.push_str(&format!(" | dedup 2 {name}"));
+                let mut counts: BTreeMap<i64, usize> = BTreeMap::new();
+                self.rows.retain(|row| match Self::value(row, &name) {
+                    None => false,
+                    Some(own) => {
+                        let count = counts.entry(own).or_default();
+                        *count += 1;
+                        *count <= 2
+                    }
+                });
+            }
             _ => {}
         }
     }
@@ -137,14 +161,15 @@ async fn random_pipelines_answer_what_commands_say_one_by_one() {
     }
     let documents: Vec<Value> = rows.iter().map(|row| json!(row)).collect();
     store.index("rows", &documents).await;
-    for _ in 0..PIPELINES {
+    let pipelines = std::env::var(VARIABLE).ok().and_then(|text| text.parse().ok()).unwrap_or(PIPELINES);
+    for _ in 0..pipelines {
         let mut naive = NaivePipeline {
             text: "source=rows".to_owned(),
             columns: ["a", "b", "c"].map(str::to_owned).into(),
             rows: rows.clone(),
             ordered: false,
         };
-        for number in 0..random.random_range(1..8) {
+        for number in 0..random.random_range(1..=10) {
             naive.step(number, &mut random);
         }
         naive.text.push_str(&format!(" | fields {}", naive.columns.join(", ")));

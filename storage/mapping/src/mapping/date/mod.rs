@@ -140,7 +140,7 @@ impl DateFormat {
             return Err("No date pattern provided".to_owned());
         }
         let mut alternatives = Vec::new();
-        for part in body.split("||") {
+        for part in body.split("||").map(str::trim) {
             if part.is_empty() {
                 return Err(format!("Cannot have empty element in multi date format pattern: {text}"));
             }

@@ -43,6 +43,8 @@ fn formats_read_what_they_name() {
         ("strict_year", "2024", Some(1_704_067_200_000)),
         ("hour_minute_second", "00:00:01", Some(1000)),
         ("yyyy-MM-dd HH:mm:ss", "2024-02-29 12:34:56", Some(1_709_210_096_000)),
+        ("yyyy-MM-dd || HH:mm:ss", "2024-02-29", Some(1_709_164_800_000)),
+        ("yyyy-MM-dd || HH:mm:ss", "00:00:01", Some(1_000)),
         ("dd/MMM/yyyy:HH:mm:ss Z", "29/Feb/2024:14:34:56 +0200", Some(1_709_210_096_000)),
         ("EEE MMM dd HH:mm:ss yyyy", "Thu Feb 29 12:34:56 2024", Some(1_709_210_096_000)),
         ("yyyyMMddHHmmss", "20240229123456", Some(1_709_210_096_000)),
