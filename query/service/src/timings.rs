@@ -17,7 +17,7 @@ pub struct SearchTimings {
     pub query: DurationHistogram,
     /// Fetch phases of searches.
     pub fetch: DurationHistogram,
-    /// Statements of SQL, until their first rows.
+    /// Statements of SQL, until their first rows, and pipelines of PPL.
     pub statement: DurationHistogram,
 }
 

@@ -12,6 +12,7 @@ use millrace_dsl::params::Params;
 use millrace_engine::Session;
 use millrace_ppl::answer::error_body;
 use millrace_ppl::plan::{PipelineSettings, PipelineStatement};
+use millrace_runtime::Instant;
 use millrace_sql::error::SqlError;
 use millrace_sql::explain::StatementPlans;
 use millrace_sql::format::{Format, PageFormat};
@@ -19,6 +20,7 @@ use millrace_sql::page::Page;
 use millrace_sql::request::SqlRequest;
 use millrace_sql::run::Bounds;
 use serde_json::{Map, Value, json};
+use tracing::Instrument as _;
 
 use super::sql::note;
 use super::{Outcome, OutcomeBody, SearchService, TextParts};
@@ -102,7 +104,10 @@ impl SearchService {
         body: Option<Value>,
     ) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
-            let answered = self.run_ppl(session, params, body.as_ref()).await;
+            let began = Instant::now();
+            let running = self.run_ppl(session, params, body.as_ref());
+            let answered = running.instrument(tracing::debug_span!("pipeline")).await;
+            self.timings.statement.record(began.elapsed());
             self.finished(session, answered, body.as_ref())
         })
     }

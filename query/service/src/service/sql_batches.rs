@@ -12,6 +12,7 @@ use millrace_sql::describe::StatementDescription;
 use millrace_sql::error::SqlError;
 use millrace_sql::parameters::Parameters;
 use millrace_sql::request::SqlRequest;
+use tracing::Instrument as _;
 
 use super::SearchService;
 use super::sql::note;
@@ -47,7 +48,9 @@ impl SearchService {
         Box::pin(async move {
             self.enabled()?;
             let began = Instant::now();
-            let batches = self.runner()?.batches(session, request(query, parameters)?, self.all_rows()).await;
+            let runner = self.runner()?;
+            let running = runner.batches(session, request(query, parameters)?, self.all_rows());
+            let batches = running.instrument(tracing::debug_span!("statement")).await;
             self.timings.statement.record(began.elapsed());
             batches.inspect_err(|error| note(session, error))
         })
