@@ -15,6 +15,7 @@ use millrace_catalog::access::Action;
 use millrace_gateway::{Entry, Error as GatewayError, ListenerContext};
 use millrace_listen::{BodyReader, Budget, ReservedBody, check_same_origin, head_bytes};
 use millrace_runtime::{Instant, panic_text};
+use tokio::sync::Semaphore;
 use tower::ServiceExt as _;
 use tracing::{Instrument as _, Span};
 
@@ -31,6 +32,9 @@ const BODY_TIMEOUT: Duration = Duration::from_secs(10);
 /// Bytes that a request counts beside its head and its body.
 const REQUEST_BYTES: u64 = 4 << 10;
 
+/// Lists of agents that are made at a time: each copies the agents that it finds.
+const MAX_LISTS: usize = 4;
+
 /// A listener of agents.
 #[derive(Clone, Debug)]
 pub struct AgentListener {
@@ -45,6 +49,8 @@ pub(crate) struct HandlerContext {
     pub(crate) registry: AgentRegistry,
     pub(crate) listener: ListenerContext,
     pub(crate) limiter: Arc<EnrolmentLimiter>,
+    /// Lists that are made at a time; further ones wait.
+    pub(crate) lists: Arc<Semaphore>,
     kind: ListenerKind,
     bodies: BodyReader,
     budget: Budget,
@@ -59,6 +65,7 @@ impl AgentListener {
             registry,
             listener: context.clone(),
             limiter: Arc::new(limiter),
+            lists: Arc::new(Semaphore::new(MAX_LISTS)),
             kind,
             bodies: BodyReader::new(MAX_BODY_BYTES, BODY_TIMEOUT),
             budget: context.budget.clone(),

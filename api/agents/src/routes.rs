@@ -256,6 +256,7 @@ async fn list(context: HandlerContext, request: Request) -> Result<Response, Age
     let (head, _) = request.into_parts();
     let entry = context.enter(&head, Action::GetAgents).await?;
     let query = AgentQuery::parse(head.uri.query().unwrap_or_default())?;
+    let _permit = context.lists.acquire().await;
     let page = context.registry.compute(move |registry| query.answer(registry).to_string()).await?;
     entry.read(Action::GetAgents);
     Ok(answer::raw_json(page))
