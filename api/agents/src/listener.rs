@@ -153,7 +153,7 @@ impl HandlerContext {
             Ok(_) => Ok(entry),
             Err(error) => {
                 entry.refused(Some(action));
-                Err(GatewayError::from(error).into())
+                Err(error.into())
             }
         }
     }

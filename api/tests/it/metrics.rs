@@ -100,6 +100,19 @@ async fn a_page_has_the_figures_of_the_node_statistics() {
         let expected = stats.pointer(pointer).and_then(|value| value.as_f64()).unwrap();
         assert_eq!(single(&families, family), expected, "{family}");
     }
+    let pools = node.ask("GET /_nodes/stats/thread_pool", "", 200).await;
+    let (_, pools) = pools["nodes"].as_object().unwrap().iter().next().unwrap();
+    for pool in ["search", "write", "bulk", "flush"] {
+        let threads = &families["opensearch_threadpool_threads_number"].samples;
+        let of_pool = threads.iter().find(|(labels, _)| {
+            labels.contains(&format!("name=\"{pool}\"")) && labels.contains("type=\"threads\"")
+        });
+        assert_eq!(
+            pools["thread_pool"][pool]["threads"].as_f64().as_ref(),
+            of_pool.map(|(_, threads)| threads),
+            "{pool}"
+        );
+    }
     assert_eq!(single(&families, "opensearch_indices_doc_number"), 4.0);
     assert_eq!(single(&families, "opensearch_cluster_status"), 0.0);
     let index = &families["opensearch_index_doc_number"].samples;

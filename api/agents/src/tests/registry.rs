@@ -1,4 +1,4 @@
-//! What is stored, and when: restarts, gathered keep-alives, changes of status.
+//! The stored agents: restarts, gathered keep-alives, changes of status.
 
 use millrace_engine::{Session, SystemDocument};
 
