@@ -4,6 +4,7 @@
 //! [`Service`] of `millrace-gateway`, whose router is the [`DataApi`] of `millrace-data-api`, or the [`Console`] or the [`Management`]
 //! of `millrace-console`. What crates above need of these is here, too.
 
+pub mod metrics;
 mod server;
 
 pub use millrace_accounts::TokenLifetimes;

@@ -20,7 +20,10 @@ use millrace_listen::{Config, Tls, TlsFiles};
 use millrace_notifications::Notifications;
 use millrace_pipelines::Manager;
 use millrace_query::SearchService;
+use millrace_runtime::metrics::MetricSources;
 use millrace_snapshot::SnapshotService;
+
+use crate::metrics::{CertificateMetrics, PipelineMetrics, RuleMetrics};
 
 /// Configuration of the listeners and their users.
 #[derive(Clone, Debug)]
@@ -70,6 +73,9 @@ pub enum StartError {
     /// The registered snapshot repositories cannot be read.
     #[error("snapshots: {0}")]
     Snapshots(millrace_snapshot::Error),
+    /// The agents that are stored cannot be read.
+    #[error("agents: {0}")]
+    Agents(String),
     /// The AI rules that are stored cannot be read.
     #[error("AI rules: {0}")]
     Intelligence(millrace_intelligence::Error),
@@ -98,6 +104,7 @@ pub struct Server {
     generated_password: Option<String>,
     tls: Option<Tls>,
     audit: AuditWriter,
+    metrics: MetricSources,
 }
 
 /// Name of the data API's listeners.
@@ -158,6 +165,11 @@ impl Server {
         if let Err(error) = node.license().reload().await {
             tracing::warn!(%error, "the installed licence is not used: the community licence counts");
         }
+        let metrics = node.metrics().clone();
+        metrics.add(Arc::new(RuleMetrics(alerting.clone())));
+        if let Some(tls) = &tls {
+            metrics.add(Arc::new(CertificateMetrics(tls.clone())));
+        }
         let node = Arc::new(node);
         let audit = AuditWriter::start(node.audit().clone()).await;
         let bounds = HttpConfig::within(memory_limit());
@@ -175,6 +187,7 @@ impl Server {
             generated_password,
             tls,
             audit,
+            metrics,
         };
         server.serve(bound, data);
         Ok(server)
@@ -191,6 +204,7 @@ impl Server {
     ) -> Result<(), StartError> {
         let (tls, insecure) = (self.tls.as_ref(), self.insecure);
         let bound = ListenerConfig { name: MANAGEMENT, addresses: &listen, tls, insecure }.bind().await?;
+        self.metrics.add(Arc::new(PipelineMetrics(Arc::clone(&pipelines))));
         let management = Management::new(pipelines, bound.address());
         let service = self.data.clone().with_router(Arc::new(management));
         self.serve(bound, service);
@@ -255,6 +269,11 @@ impl Server {
     /// Returns the addresses really listened on.
     pub fn local_addr(&self) -> Vec<SocketAddr> {
         self.addresses_of(DATA)
+    }
+
+    /// Returns the parts of the server with metrics of their own. Further ones may be added at any time.
+    pub fn metrics(&self) -> &MetricSources {
+        &self.metrics
     }
 
     /// Returns the rules at work. They go on when the server has ended, until they are told to stop.

@@ -5,6 +5,7 @@
 
 use std::io;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicI64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -15,6 +16,8 @@ use rustls::pki_types::{CertificateDer, PrivateKeyDer};
 use rustls::server::{NoServerSessionStorage, WebPkiClientVerifier};
 use rustls::{RootCertStore, ServerConfig, SupportedProtocolVersion};
 use tokio_rustls::TlsAcceptor;
+
+use crate::certificate::ClientCertificate;
 
 /// Time that a handshake may take where nothing is said.
 const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(10);
@@ -72,6 +75,8 @@ pub struct Tls {
 pub(crate) struct LoadedFiles {
     files: TlsFiles,
     config: ArcSwap<ServerConfig>,
+    /// Last moment at which the certificate is valid, in milliseconds since the epoch; the greatest number where it cannot be read.
+    not_after_ms: AtomicI64,
     /// Of the files when they were read last. Whoever reads them holds it, so that what is older does not come after
     /// what is newer.
     stamps: Mutex<Vec<Stamp>>,
@@ -92,13 +97,21 @@ impl Tls {
     /// What is wrong, naming the file.
     pub fn load(files: TlsFiles) -> io::Result<Self> {
         let stamps = Mutex::new(files.stamps());
-        let config = ArcSwap::from_pointee(read(&files)?);
-        let loaded = Arc::new(LoadedFiles { files, config, stamps });
+        let (config, not_after_ms) = read(&files)?;
+        let (config, not_after_ms) = (ArcSwap::from_pointee(config), AtomicI64::new(not_after_ms));
+        let loaded = Arc::new(LoadedFiles { files, config, not_after_ms, stamps });
         let mut in_use = IN_USE.lock();
         in_use.retain(|other| other.strong_count() > 0);
         in_use.push(Arc::downgrade(&loaded));
         drop(in_use);
         Ok(Self { loaded, handshake_timeout: HANDSHAKE_TIMEOUT })
+    }
+
+    /// Returns the last moment at which the certificate in use is valid, in milliseconds since the epoch; `None` where the certificate
+    /// does not tell it in a form that is read.
+    pub fn not_after_ms(&self) -> Option<i64> {
+        let not_after_ms = self.loaded.not_after_ms.load(Ordering::Relaxed);
+        (not_after_ms != i64::MAX).then_some(not_after_ms)
     }
 
     /// Sets the time that a handshake may take.
@@ -184,7 +197,9 @@ impl LoadedFiles {
     /// Reads the files, whose stamps were taken before: the next look sees later changes.
     fn read_again(&self, stamps: &mut Vec<Stamp>, now: Vec<Stamp>) -> io::Result<()> {
         *stamps = now;
-        self.config.store(Arc::new(read(&self.files)?));
+        let (config, not_after_ms) = read(&self.files)?;
+        self.config.store(Arc::new(config));
+        self.not_after_ms.store(not_after_ms, Ordering::Relaxed);
         Ok(())
     }
 
@@ -230,8 +245,11 @@ fn private_key(file: &Path) -> io::Result<PrivateKeyDer<'static>> {
     })
 }
 
-fn read(files: &TlsFiles) -> io::Result<ServerConfig> {
+/// Reads the files; returns the end of the certificate beside them.
+fn read(files: &TlsFiles) -> io::Result<(ServerConfig, i64)> {
     let chain = certificates("certificate", &files.certificate)?;
+    let leaf = chain.first().and_then(|leaf| ClientCertificate::read(leaf));
+    let not_after_ms = leaf.map_or(i64::MAX, |leaf| leaf.not_after_ms);
     let key = private_key(&files.key)?;
     let provider = Arc::new(rustls::crypto::ring::default_provider());
     let versions: Vec<&'static SupportedProtocolVersion> =
@@ -268,5 +286,5 @@ fn read(files: &TlsFiles) -> io::Result<ServerConfig> {
         config.session_storage = Arc::new(NoServerSessionStorage {});
     }
     config.alpn_protocols = vec![b"h2".to_vec(), b"http/1.1".to_vec()];
-    Ok(config)
+    Ok((config, not_after_ms))
 }

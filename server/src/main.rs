@@ -22,6 +22,7 @@ mod rules;
 mod serve;
 mod snapshot;
 mod sql;
+mod telemetry;
 mod user;
 
 use std::io::Write;

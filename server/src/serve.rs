@@ -16,6 +16,7 @@ use std::process;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_agents::{AgentListener, Agents, ListenerKind};
 use millrace_alerting::Alerting;
 use millrace_api::{Server, StartError};
 use millrace_engine::{Engine, ReplayProgress};
@@ -31,14 +32,18 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 use tokio::sync::watch;
 use tokio::time::timeout_at;
 
-use crate::config::{Config, Listen};
+use crate::config::{AgentsSection, Config, Listen};
 use crate::exit::Failure;
 use crate::notify::Supervisor;
+use crate::telemetry::SpanExport;
 use crate::{logging, memory};
 
 /// Runs the server until a signal ends it.
 pub(crate) fn run(mut config: Config) -> Result<(), Failure> {
-    logging::install(&config.log_level, config.log_json);
+    let runtime = runtime(config.threads)?;
+    let export = config.otlp_endpoint.as_deref().map(|endpoint| SpanExport::new(endpoint, runtime.handle()));
+    let export = export.transpose().map_err(Failure::other)?;
+    logging::install_with_export(&config.log_level, config.log_json, export.as_ref());
     memory::return_freed().map_err(Failure::other)?;
     raise_open_files();
     for variable in &config.strangers {
@@ -47,7 +52,7 @@ pub(crate) fn run(mut config: Config) -> Result<(), Failure> {
             "environment variable sets nothing; `millrace config --keys` lists those that do"
         );
     }
-    runtime(config.threads)?.block_on(async {
+    let ended = runtime.block_on(async {
         let mut stop = Box::pin(on_signal()?);
         let supervisor = Arc::new(Supervisor::of_environment());
         reload_at_hangup(Arc::clone(&supervisor))?;
@@ -63,7 +68,11 @@ pub(crate) fn run(mut config: Config) -> Result<(), Failure> {
         };
         announce(&running, https, password_file);
         running.until(stop).await
-    })
+    });
+    if let Some(export) = export {
+        export.finish();
+    }
+    ended
 }
 
 /// Raises the number of files that the process may have open to what the system allows it: connections, segments and files that
@@ -167,6 +176,27 @@ async fn listen_at(
     }
 }
 
+/// Opens the listeners of agents, where some are configured.
+async fn start_agents(
+    server: &mut Server,
+    engine: &Arc<Engine>,
+    section: AgentsSection,
+) -> Result<Option<Agents>, StartError> {
+    if !section.is_enabled() {
+        return Ok(None);
+    }
+    let agents = Agents::start(engine, section.config).await;
+    let agents = agents.map_err(|error| StartError::Agents(error.to_string()))?;
+    server.metrics().add(Arc::new(agents.clone()));
+    let listeners =
+        [(ListenerKind::Enrolment, section.enrolment), (ListenerKind::Management, section.management)];
+    for (kind, listen) in listeners {
+        let serve = |context| AgentListener::new(kind, context, &agents);
+        server.serve_also(kind.name(), listen.addresses, serve).await?;
+    }
+    Ok(Some(agents))
+}
+
 /// A server whose listeners are open.
 #[derive(Debug)]
 pub(crate) struct RunningServer {
@@ -174,6 +204,7 @@ pub(crate) struct RunningServer {
     pipelines: Arc<Manager>,
     alerting: Alerting,
     intelligence: Intelligence,
+    agents: Option<Agents>,
     server: Server,
     drain_timeout: Duration,
     supervisor: Arc<Supervisor>,
@@ -189,12 +220,14 @@ impl RunningServer {
             api,
             console,
             flight,
+            agents,
             pipelines,
             drain_timeout,
             ..
         } = config;
         // Tried before the data directory is made: an address in use is to leave nothing behind.
-        let named = [&console, &flight, &pipelines.listen].into_iter().filter(|listen| !listen.anywhere);
+        let listens = [&console, &flight, &pipelines.listen, &agents.enrolment, &agents.management];
+        let named = listens.into_iter().filter(|listen| !listen.anywhere);
         let named = named.flat_map(|listen| &listen.addresses);
         let listen = |error| Failure::listen(StartError::Listen(error));
         drop(api.tls.clone().map(Tls::load).transpose().map_err(listen)?);
@@ -226,13 +259,23 @@ impl RunningServer {
                 .await?;
             listen_at(&console, async |listen| server.console(listen).await).await?;
             listen_at(&flight, async |listen| server.serve_also(FLIGHT, listen, Flight::new).await).await?;
-            Ok::<_, StartError>((server, manager))
+            let agents = start_agents(&mut server, &engine, agents).await?;
+            Ok::<_, StartError>((server, manager, agents))
         };
         match opened.await {
-            Ok((server, pipelines)) => {
+            Ok((server, pipelines, agents)) => {
                 pipelines.start().await;
                 let (alerting, intelligence) = (server.alerting().clone(), server.intelligence().clone());
-                Ok(Self { engine, pipelines, alerting, intelligence, server, drain_timeout, supervisor })
+                Ok(Self {
+                    engine,
+                    pipelines,
+                    alerting,
+                    intelligence,
+                    agents,
+                    server,
+                    drain_timeout,
+                    supervisor,
+                })
             }
             Err(error) => {
                 // The directory was opened for nothing: leave it as found.
@@ -267,6 +310,11 @@ impl RunningServer {
     /// Returns the addresses of Arrow Flight SQL.
     pub(crate) fn flight_addresses(&self) -> Vec<SocketAddr> {
         self.server.addresses_of(FLIGHT)
+    }
+
+    /// Returns the addresses of a listener of agents.
+    pub(crate) fn agent_addresses(&self, kind: ListenerKind) -> Vec<SocketAddr> {
+        self.server.addresses_of(kind.name())
     }
 
     /// Returns the administrator's password if this start generated it.
@@ -326,6 +374,9 @@ impl RunningServer {
                 notifications.stop().await;
             }
             self.intelligence.stop().await;
+            if let Some(agents) = &self.agents {
+                agents.stop().await;
+            }
             Ok(())
         };
         match timeout_at(companions_end, companions).await {
@@ -369,6 +420,13 @@ fn announce(running: &RunningServer, https: bool, password_file: Option<PathBuf>
     for address in running.flight_addresses() {
         let scheme = if https { "grpc+tls" } else { "grpc" };
         let _ = writeln!(out, "Arrow Flight SQL is on {scheme}://{address}");
+    }
+    for (kind, what) in
+        [(ListenerKind::Enrolment, "agents enrol on"), (ListenerKind::Management, "agents are managed on")]
+    {
+        for address in running.agent_addresses(kind) {
+            let _ = writeln!(out, "{what} {scheme}://{address}");
+        }
     }
     let mut urls = Vec::new();
     for address in running.addresses() {

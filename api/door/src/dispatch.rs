@@ -20,6 +20,7 @@ use millrace_runtime::tasks::TaskGuard;
 use millrace_runtime::{Priority, panic_text};
 use tokio::sync::watch;
 use tokio::task::JoinHandle;
+use tracing::{Instrument as _, Span};
 
 use crate::access_log::{AccessLine, RequestRecord};
 use crate::audit::AuditTrail;
@@ -30,6 +31,7 @@ use crate::error::Error;
 use crate::http::render::Style;
 use crate::http::{AnswerBody, Body, MemoryAllowance, Params, Request, Response, content, json, path};
 use crate::node::{Api, Node, Requester};
+use crate::request_span::{record_route, request_span};
 use crate::route::{Call, RouteMatch, Router, Spec};
 use crate::tasks::request_task;
 
@@ -115,6 +117,15 @@ impl Service {
         B::Error: std::fmt::Display,
     {
         let (parts, body) = request.into_parts();
+        let span = request_span(&parts, self.router.listener());
+        self.call_in_span(parts, body).instrument(span).await
+    }
+
+    async fn call_in_span<B>(&self, parts: http::request::Parts, body: B) -> http::Response<AnswerBody>
+    where
+        B: http_body::Body<Data = Bytes> + Unpin,
+        B::Error: std::fmt::Display,
+    {
         let access = self.node.operation.access_log.then(|| AccessLine::new(&parts));
         let listener = self.router.listener();
         let mut style = Style::from_headers(&parts.headers, parts.method == Method::HEAD);
@@ -127,6 +138,7 @@ impl Service {
         let response = answer.unwrap_or_else(|panic| Err(panicked(panic.as_ref())));
         let response = response.unwrap_or_else(|error| self.router.error_response(error));
         record.status = response.status;
+        Span::current().record("status", response.status);
         drop(record);
         self.render(style, response).await
     }
@@ -179,6 +191,7 @@ impl Service {
             };
         let RouteMatch { spec: route, position, captured } = found;
         *path_of_route = Some(route.path);
+        record_route(&Span::current(), route, &captured, api.session.principal().name());
         if !route.reads {
             style.set_tells_change();
         }
@@ -236,11 +249,12 @@ impl Service {
         let (audit, router) = (self.node.audit.clone(), Arc::clone(&self.router));
         let handled = handle(Call { api, request, captured }, router, position, (head, task));
         // Told in the task: a change runs to its end whether its client waits or not.
-        let task = tokio::spawn(async move {
+        let handled = async move {
             let result = handled.await;
             audit.done(&trail, &result);
             result
-        });
+        };
+        let task = tokio::spawn(handled.in_current_span());
         let joined = if route.reads { AbortOnDrop(task).join().await } else { task.await };
         joined.unwrap_or_else(|error| match error.try_into_panic() {
             Ok(panic) => Err(panicked(panic.as_ref())),

@@ -6,6 +6,7 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::request::Parts;
@@ -17,10 +18,12 @@ use millrace_listen::{Budget, ClientCertificate, Peer, check_origin};
 use millrace_runtime::Error as StoreError;
 use millrace_runtime::tasks::{TaskDescription, TaskGuard, TaskSpec};
 use tokio::sync::watch;
+use tracing::Span;
 
 use crate::audit::AuditTrail;
 use crate::error::Error;
 use crate::node::{Node, Requester};
+use crate::request_span::request_span;
 use crate::tasks::opaque_id;
 
 /// Services that a listener of another protocol shares with the data API.
@@ -82,6 +85,22 @@ pub(crate) fn sent(session: Session, node: &Arc<Node>, head: impl FnOnce() -> Ar
 }
 
 impl ListenerContext {
+    /// Makes the span of a request, in the trace of its caller.
+    pub fn request_span(&self, head: &Parts, listener: &'static str) -> Span {
+        request_span(head, listener)
+    }
+
+    /// Adds a request to the durations of requests by route and status.
+    pub fn record_request(
+        &self,
+        listener: &'static str,
+        route: Option<&'static str>,
+        status: u16,
+        took: Duration,
+    ) {
+        self.node.requests.record(listener, route, status, took);
+    }
+
     /// Finds out who sends a request with this head; tells the audit where that fails. `listener` is what the audit calls
     /// the listener.
     ///
@@ -182,6 +201,14 @@ impl Entry {
         trail.may_be_refused_in_parts(&self.refusals);
         trail.does(action);
         self.node.audit.tell(&trail, 403, false);
+    }
+
+    /// Tells the audit that something was changed that concerns security, as tokens do.
+    pub fn changed(&self, action: Action) {
+        let mut trail = self.trail();
+        trail.does(Some(action));
+        trail.changes_security();
+        self.node.audit.tell(&trail, 200, false);
     }
 
     /// Tells the audit that something was read, if it tells that.

@@ -10,6 +10,7 @@ use millrace_catalog::access::{Action, ActionSet, Caller, Principal, Privileges}
 use millrace_engine::{Engine, Session};
 use millrace_listen::Tls;
 use millrace_query::SearchService;
+use millrace_runtime::metrics::MetricSources;
 
 use crate::audit::{Audit, Config as AuditConfig, HandlerNotes};
 use crate::client::ClientConnection;
@@ -49,6 +50,8 @@ pub struct Node {
     /// Held by a change of users, roles or mappings from the reading of one to its writing.
     changing: Arc<tokio::sync::Mutex<()>>,
     task_results: TaskResults,
+    /// Parts of the server with metrics of their own.
+    metrics: MetricSources,
     /// Durations of requests.
     pub(crate) requests: Arc<RequestTimings>,
     pub(crate) operation: OperationConfig,
@@ -79,6 +82,7 @@ impl Node {
             tls,
             changing,
             task_results,
+            metrics: MetricSources::default(),
             requests: Arc::default(),
             operation: OperationConfig::default(),
             license: Arc::new(license),
@@ -91,6 +95,11 @@ impl Node {
         let clock = Arc::clone(self.engine.clock());
         let license = LicenseStore::new(&self.identity.data_dir, operation.license_key, clock);
         Self { operation, license: Arc::new(license), ..self }
+    }
+
+    /// Returns the parts of the server with metrics of their own. Further ones may be added at any time.
+    pub fn metrics(&self) -> &MetricSources {
+        &self.metrics
     }
 
     /// Returns the licence.
@@ -164,6 +173,7 @@ impl Node {
             tls: self.tls.clone(),
             changing: Arc::clone(&self.changing),
             task_results: self.task_results.clone(),
+            metrics: self.metrics.clone(),
             requests: Arc::clone(&self.requests),
             license: Arc::clone(&self.license),
             max_metric_indices: self.operation.max_metric_indices,
@@ -224,6 +234,8 @@ pub struct Api {
     pub changing: Arc<tokio::sync::Mutex<()>>,
     /// Results of tasks whose callers do not wait.
     pub task_results: TaskResults,
+    /// Parts of the server with metrics of their own.
+    pub metrics: MetricSources,
     /// Durations of requests.
     pub requests: Arc<RequestTimings>,
     /// Licence of the server.

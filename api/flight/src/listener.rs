@@ -18,6 +18,7 @@ use millrace_query::PATIENCE;
 use tonic::Status;
 use tonic::body::Body;
 use tower::Service as _;
+use tracing::Instrument as _;
 
 use crate::call::LoggedIn;
 use crate::health::{self, Health};
@@ -103,7 +104,10 @@ impl millrace_listen::Service for Flight {
             *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
             return response;
         }
-        let answered = AssertUnwindSafe(self.answer(request)).catch_unwind().await;
+        let (head, body) = request.into_parts();
+        let span = self.listener.request_span(&head, LISTENER);
+        let answer = self.answer(Request::from_parts(head, body)).instrument(span);
+        let answered = AssertUnwindSafe(answer).catch_unwind().await;
         let answered =
             answered.unwrap_or_else(|_| Err(status::internal(&"a method of Arrow Flight panicked")));
         answered.unwrap_or_else(Status::into_http)

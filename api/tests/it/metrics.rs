@@ -4,7 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 use std::path::Path;
 
+use millrace_agents::{Agents, AgentsConfig};
+use millrace_alerting::RuleFigures;
+use millrace_api::metrics::{certificate_family, notification_families, pipeline_families, rule_families};
 use millrace_data_api::left_out_families;
+use millrace_notifications::OutboxFigures;
+use millrace_pipelines::Settings;
+use millrace_pipelines::manager::{PluginFigures, State, Status};
+use millrace_runtime::metrics::{MetricFamily, MetricSample, MetricSource};
 use serde_json::json;
 
 use crate::security::basic;
@@ -93,6 +100,19 @@ async fn a_page_has_the_figures_of_the_node_statistics() {
         let expected = stats.pointer(pointer).and_then(|value| value.as_f64()).unwrap();
         assert_eq!(single(&families, family), expected, "{family}");
     }
+    let pools = node.ask("GET /_nodes/stats/thread_pool", "", 200).await;
+    let (_, pools) = pools["nodes"].as_object().unwrap().iter().next().unwrap();
+    for pool in ["search", "write", "bulk", "flush"] {
+        let threads = &families["opensearch_threadpool_threads_number"].samples;
+        let of_pool = threads.iter().find(|(labels, _)| {
+            labels.contains(&format!("name=\"{pool}\"")) && labels.contains("type=\"threads\"")
+        });
+        assert_eq!(
+            pools["thread_pool"][pool]["threads"].as_f64().as_ref(),
+            of_pool.map(|(_, threads)| threads),
+            "{pool}"
+        );
+    }
     assert_eq!(single(&families, "opensearch_indices_doc_number"), 4.0);
     assert_eq!(single(&families, "opensearch_cluster_status"), 0.0);
     let index = &families["opensearch_index_doc_number"].samples;
@@ -129,7 +149,10 @@ async fn only_the_largest_indices_have_families_of_their_own() {
         node.ask(&format!("PUT /small-{number}"), "", 200).await;
     }
     node.ask("PUT /large/_doc/1?refresh=true", "{}", 201).await;
-    let families = parse(&page(&node).await);
+    let page = page(&node).await;
+    // Further indices add nothing: the page of ten thousand has as many samples as this one.
+    assert!(page.len() < 1 << 20, "{} bytes", page.len());
+    let families = parse(&page);
     let of = |labels: &str| labels.split("index=\"").nth(1).unwrap().split('"').next().unwrap().to_owned();
     let names: BTreeSet<String> =
         families["opensearch_index_status"].samples.keys().map(|key| of(key)).collect();
@@ -178,9 +201,82 @@ async fn a_request_whose_client_goes_away_is_counted() {
 const MARKERS: [(&str, &str); 2] =
     [("<!-- families -->\n", "<!-- /families -->"), ("<!-- left out -->\n", "<!-- /left out -->")];
 
+/// A part of a server, for its families alone.
+#[derive(Debug)]
+struct SampleParts;
+
+impl MetricSource for SampleParts {
+    fn families(&self) -> Vec<MetricFamily> {
+        let plugin = |name: &str| {
+            vec![PluginFigures { id: "id".into(), name: name.into(), figures: Default::default() }]
+        };
+        let pipeline = Status {
+            id: "main".to_owned(),
+            state: State::Active,
+            warning: None,
+            hash: String::new(),
+            ephemeral_id: Default::default(),
+            settings: Settings::default(),
+            addresses: Vec::new(),
+            reloads: Default::default(),
+            figures: Default::default(),
+            queued: 0,
+            on_disk: Some((0, 1)),
+            plugins: [plugin("http"), plugin("grok"), plugin("elasticsearch")],
+        };
+        let mut families = rule_families(&RuleFigures::default(), 0);
+        families.extend(notification_families(&OutboxFigures::default()));
+        families.push(certificate_family(0));
+        families.extend(pipeline_families(&[pipeline]));
+        families
+    }
+}
+
+/// A part that fails in every way.
+#[derive(Debug)]
+struct PoisonedPart(u8);
+
+impl MetricSource for PoisonedPart {
+    fn families(&self) -> Vec<MetricFamily> {
+        match self.0 {
+            0 => panic!("a defect of the part"),
+            1 => vec![
+                MetricFamily::gauge("millrace_sound", "A figure", 1.0),
+                MetricFamily::gauge("millrace_poisoned", "No figure", f64::NAN),
+                MetricFamily::counter("millrace_endless", "No figure", f64::INFINITY),
+            ],
+            _ => {
+                let samples = vec![MetricSample::gauge(2.0), MetricSample::counter(3.0)];
+                vec![
+                    MetricFamily::gauge("millrace_sound", "The same name again", 2.0),
+                    MetricFamily::new("millrace_mixed", "Two kinds", samples),
+                ]
+            }
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_poisoned_figure_is_left_out_and_counted() {
+    let node = Node::insecure().await;
+    let errors = |families: &BTreeMap<String, Family>| single(families, "millrace_metrics_errors_total");
+    let before = errors(&parse(&page(&node).await));
+    for kind in 0..3 {
+        node.api.metrics().add(std::sync::Arc::new(PoisonedPart(kind)));
+    }
+    let families = parse(&page(&node).await);
+    assert_eq!(single(&families, "millrace_sound"), 1.0);
+    assert_eq!(single(&families, "millrace_mixed"), 2.0);
+    assert!(!families.contains_key("millrace_poisoned") && !families.contains_key("millrace_endless_total"));
+    assert_eq!(errors(&families), before + 5.0);
+}
+
 #[tokio::test]
 async fn families_are_documented() {
     let node = Node::insecure().await;
+    node.api.metrics().add(std::sync::Arc::new(SampleParts));
+    let agents = Agents::start(&node.api.engine, AgentsConfig::default()).await.unwrap();
+    node.api.metrics().add(std::sync::Arc::new(agents));
     node.ask("PUT /logs/_doc/1", "{}", 201).await;
     let families = parse(&page(&node).await);
     let mut served = "| family | type | labels | meaning |\n|---|---|---|---|\n".to_owned();

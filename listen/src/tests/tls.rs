@@ -292,3 +292,21 @@ async fn a_handshake_has_its_time() {
     assert_eq!(rest(&mut first).await, 0);
     assert!(started.elapsed() < SECOND);
 }
+
+#[test]
+fn the_end_of_the_certificate_is_known_also_after_it_was_replaced() {
+    let dir = tempfile::tempdir().unwrap();
+    let write = |year: i32| {
+        let mut params = CertificateParams::new(vec!["localhost".to_owned()]).unwrap();
+        params.not_after = rcgen::date_time_ymd(year, 12, 31);
+        let key = KeyPair::generate().unwrap();
+        std::fs::write(dir.path().join("cert.pem"), params.self_signed(&key).unwrap().pem()).unwrap();
+        std::fs::write(dir.path().join("key.pem"), key.serialize_pem()).unwrap();
+    };
+    write(2040);
+    let tls = Tls::load(files(dir.path())).unwrap();
+    assert_eq!(tls.not_after_ms(), Some(2_240_524_800_000));
+    write(2041);
+    tls.reload().unwrap();
+    assert_eq!(tls.not_after_ms(), Some(2_272_060_800_000));
+}

@@ -26,6 +26,7 @@ use millrace_work::error::Error;
 use tokio::runtime::{Builder, Handle, Runtime};
 use tokio::sync::mpsc;
 use tokio::task::JoinHandle;
+use tracing::Instrument as _;
 
 pub use self::items::PATIENCE;
 pub(crate) use self::items::{Item, ItemSink, Items};
@@ -134,6 +135,7 @@ impl StatementThreads {
             let _turn = turns.take(&owner).await;
             part.await
         };
+        let part = part.in_current_span();
         AbortOnDrop::new(self.0.handle.spawn(part), stop, timeout_ms).ended().await
     }
 
@@ -163,6 +165,7 @@ impl StatementThreads {
             let _place = place;
             statement(ItemSink::at_work(sender, turns, owner).await).await
         };
+        let statement = statement.in_current_span();
         Ok(Items::new(given, AbortOnDrop::new(self.0.handle.spawn(statement), Some(stop), timeout_ms)))
     }
 

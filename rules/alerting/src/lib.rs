@@ -40,6 +40,7 @@ mod store;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millrace_accounts::Accounts;
 use millrace_catalog::access::Principal;
@@ -86,6 +87,19 @@ impl Drop for Tasks {
             task.abort();
         }
     }
+}
+
+/// Figures of all rules at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RuleFigures {
+    /// Rules that are enabled.
+    pub enabled: usize,
+    /// Enabled rules that a failure paused.
+    pub paused: usize,
+    /// Enabled rules that do not watch all of their patterns.
+    pub unwatched: usize,
+    /// Time for which the oldest frame that is not evaluated has been waiting.
+    pub lag: Duration,
 }
 
 /// Effect of a saved change on a rule.
@@ -284,6 +298,17 @@ impl Alerting {
     fn now(&self) -> (i64, i64) {
         let engine = &self.shared.engine;
         (self.shared.status_reporter.lag_ms(engine), engine.clock().now_ms())
+    }
+
+    /// Reads the figures of all rules.
+    pub fn figures(&self) -> RuleFigures {
+        let (lag_ms, _) = self.now();
+        let enabled = self.shared.store.all().iter().filter(|rule| rule.rule.definition.enabled).count();
+        let is_enabled =
+            |id: &str| self.shared.store.get(id).is_some_and(|kept| kept.rule.definition.enabled);
+        let (paused, unwatched) = self.shared.status_reporter.count_unwatched(is_enabled);
+        let lag = Duration::from_millis(u64::try_from(lag_ms).unwrap_or(0));
+        RuleFigures { enabled, paused, unwatched, lag }
     }
 
     /// Tells why rules are not evaluated, or their alerts not written; nothing where all is well.

@@ -117,6 +117,19 @@ impl RuleStatusReporter {
     /// Tells how many rules do not watch what they are to watch: those that are paused, and those of which some index cannot be
     /// asked. Which these are, and why, is for those who see them.
     pub(crate) fn describe_unwatched(&self, is_enabled: impl Fn(&str) -> bool) -> Option<String> {
+        let (paused, unwatched) = self.count_unwatched(is_enabled);
+        let parts = [("paused", paused), ("not watching all of their patterns", unwatched)];
+        let parts: Vec<String> = parts
+            .into_iter()
+            .filter(|(_, count)| *count > 0)
+            .map(|(how, count)| format!("{how}: {count}"))
+            .collect();
+        let why = "[error] of the rules in /api/alert/list tells why";
+        (!parts.is_empty()).then(|| format!("alert rules that are {}; {why}", parts.join(", ")))
+    }
+
+    /// Counts the rules that are paused, and those that do not watch all of their patterns.
+    pub(crate) fn count_unwatched(&self, is_enabled: impl Fn(&str) -> bool) -> (usize, usize) {
         let is_paused = |status: &Status| matches!(status.condition, Condition::Paused { .. });
         let mut paused: BTreeSet<String> = self
             .rules
@@ -129,14 +142,7 @@ impl RuleStatusReporter {
         paused.retain(|id| is_enabled(id));
         let unwatched =
             self.problems.lock().keys().filter(|id| !paused.contains(*id) && is_enabled(id)).count();
-        let parts = [("paused", paused.len()), ("not watching all of their patterns", unwatched)];
-        let parts: Vec<String> = parts
-            .into_iter()
-            .filter(|(_, count)| *count > 0)
-            .map(|(how, count)| format!("{how}: {count}"))
-            .collect();
-        let why = "[error] of the rules in /api/alert/list tells why";
-        (!parts.is_empty()).then(|| format!("alert rules that are {}; {why}", parts.join(", ")))
+        (paused.len(), unwatched)
     }
 
     /// Tells for how long the oldest frame that is not evaluated has been waiting, in milliseconds. Where it is not in memory any more, rules are

@@ -24,7 +24,8 @@ mod sender;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
+use std::time::Duration;
 
 use millrace_accounts::Accounts;
 use millrace_engine::{Engine, Session};
@@ -77,8 +78,36 @@ pub(crate) struct NotifierState {
     pub(crate) sender: EventSender<SendCompletion>,
     /// Frames before this one are evaluated, and what they raised is committed: their rows are not written again.
     pub(crate) committed: AtomicU64,
+    pub(crate) figures: OutboxCounters,
     tests: Semaphore,
     fault: Mutex<Option<String>>,
+}
+
+/// Counters of the outbox.
+#[derive(Debug, Default)]
+pub(crate) struct OutboxCounters {
+    /// Rows that were due at the last count.
+    pub(crate) waiting: AtomicU64,
+    /// Time at which the oldest of them was due, in milliseconds since the epoch; 0 where there is none.
+    pub(crate) oldest_due_ms: AtomicI64,
+    pub(crate) sent: AtomicU64,
+    pub(crate) retried: AtomicU64,
+    pub(crate) given_up: AtomicU64,
+}
+
+/// Figures of notifications at one moment.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct OutboxFigures {
+    /// Notifications that are due and not sent.
+    pub waiting: u64,
+    /// Time for which the oldest of them has been due.
+    pub overdue: Duration,
+    /// Notifications that were sent since the start.
+    pub sent: u64,
+    /// Attempts that failed and are made again.
+    pub retried: u64,
+    /// Notifications that were given up.
+    pub given_up: u64,
 }
 
 impl NotifierState {
@@ -117,6 +146,7 @@ impl Notifications {
             config,
             sender,
             committed: AtomicU64::new(0),
+            figures: OutboxCounters::default(),
             tests: Semaphore::new(TESTS),
             fault: Mutex::new(None),
         });
@@ -205,6 +235,21 @@ impl Notifications {
     /// The store's.
     pub async fn delete_secret(&self, name: &str) -> Result<bool> {
         self.shared.secrets.delete(name).await
+    }
+
+    /// Reads the figures of notifications. The sender counts those that wait every few seconds.
+    pub fn figures(&self) -> OutboxFigures {
+        let counters = &self.shared.figures;
+        let [waiting, sent, retried, given_up] =
+            [&counters.waiting, &counters.sent, &counters.retried, &counters.given_up]
+                .map(|counter| counter.load(Ordering::Relaxed));
+        let oldest_due_ms = counters.oldest_due_ms.load(Ordering::Relaxed);
+        let overdue_ms = match (waiting, oldest_due_ms) {
+            (0, _) | (_, 0) => 0,
+            (_, due_ms) => self.shared.engine.clock().now_ms().saturating_sub(due_ms),
+        };
+        let overdue = Duration::from_millis(u64::try_from(overdue_ms).unwrap_or(0));
+        OutboxFigures { waiting, overdue, sent, retried, given_up }
     }
 
     /// Tells why nothing is sent; nothing where all is well.

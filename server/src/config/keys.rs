@@ -102,6 +102,11 @@ pub(crate) static KEYS: &[Key] = &[
         "false",
         "whether each request is a line of the log, with the target `access`",
     ),
+    unset(
+        "telemetry.otlp_endpoint",
+        Kind::Text,
+        "collector that spans are sent to over OTLP (HTTP), such as http://localhost:4318; nowhere when unset",
+    ),
     key(
         "metrics.max_indices",
         Kind::Count(10_000),
@@ -125,6 +130,47 @@ pub(crate) static KEYS: &[Key] = &[
         Kind::AddressesOrNone,
         "127.0.0.1:9401",
         "addresses of Arrow Flight SQL, for the users of the data API; `off` for none",
+    ),
+    key(
+        "agents.enroll_listen",
+        Kind::AddressesOrNone,
+        "off",
+        "addresses on which agents enrol, by convention port 1515; `off` for none",
+    ),
+    key(
+        "agents.listen",
+        Kind::AddressesOrNone,
+        "off",
+        "addresses on which agents send keep-alives and users list them, by convention port 55000; `off` for none",
+    ),
+    secret(
+        "agents.enroll_secret",
+        "secret that enrolment asks for, eight bytes or more; needed beyond loopback unless certificates are",
+    ),
+    key(
+        "agents.enroll_certificate",
+        Kind::Bool,
+        "false",
+        "whether a client certificate that tls.client_authorities verify enrols an agent, in place of the secret",
+    ),
+    key(
+        "agents.enroll_per_minute",
+        Kind::Count(1_000_000),
+        "120",
+        "requests for enrolment of one address in a minute; further ones are refused with 429",
+    ),
+    key("agents.max", Kind::Count(1_000_000), "50000", "how many agents there may be"),
+    key(
+        "agents.pending_after",
+        Kind::Span(1_000),
+        "1m",
+        "age of the last keep-alive from which on an agent is pending",
+    ),
+    key(
+        "agents.disconnected_after",
+        Kind::Span(1_000),
+        "10m",
+        "age of the last keep-alive from which on an agent is disconnected",
     ),
     unset(
         "notifications.allow",

@@ -4,6 +4,7 @@
 //! default. [`Settings::load`] merges them and knows where each value came from; [`Settings::print`]
 //! shows that; [`Config`] is the typed result that `serve` hands out, a section to each part.
 
+mod agents;
 mod environment;
 mod keys;
 mod notifications;
@@ -22,6 +23,7 @@ use millrace_api::TokenLifetimes;
 use millrace_listen::{ClientCertificates, TlsFiles};
 use millrace_segment::objects::ObjectStoreConfig;
 
+pub(crate) use agents::AgentsSection;
 use keys::{KEYS, Key, nearest};
 pub(crate) use value::parse_span;
 use value::{Kind, Value};
@@ -89,6 +91,8 @@ pub(crate) struct Config {
     pub(crate) console: Listen,
     /// Listener of Arrow Flight SQL.
     pub(crate) flight: Listen,
+    /// Section of the agents.
+    pub(crate) agents: AgentsSection,
     /// Section of the pipelines.
     pub(crate) pipelines: PipelinesConfig,
     /// Threads of the request runtime, 0 for one a core.
@@ -99,6 +103,8 @@ pub(crate) struct Config {
     pub(crate) log_level: String,
     /// `true` if log lines are JSON.
     pub(crate) log_json: bool,
+    /// Collector of traces.
+    pub(crate) otlp_endpoint: Option<String>,
     /// Environment variables that begin like ours and set nothing.
     pub(crate) strangers: Vec<String>,
 }
@@ -280,7 +286,9 @@ impl Settings {
                 "insecure is refused: the listener {address} is not on loopback; listen on 127.0.0.1 or drop it"
             );
         }
-        for key in ["console.listen", "flight.listen", "pipelines.listen"] {
+        for key in
+            ["console.listen", "flight.listen", "pipelines.listen", "agents.enroll_listen", "agents.listen"]
+        {
             let addresses = self.addresses(key);
             if let Some(address) = addresses.iter().find(|address| insecure && !address.ip().is_loopback()) {
                 bail!(
@@ -323,6 +331,7 @@ impl Settings {
         Ok(Config {
             console: self.listen("console.listen"),
             flight: self.listen("flight.listen"),
+            agents: agents::section(self)?,
             pipelines: PipelinesConfig {
                 dir,
                 listen: self.listen("pipelines.listen"),
@@ -356,6 +365,7 @@ impl Settings {
             drain_timeout: Duration::from_millis(self.number("drain_timeout")),
             log_level,
             log_json: self.text("log.format").as_deref() == Some("json"),
+            otlp_endpoint: self.otlp_endpoint()?,
             strangers: self.strangers.clone(),
         })
     }
@@ -364,6 +374,14 @@ impl Settings {
         let key = self.text("license.public_key");
         let read = key.as_deref().map(millrace_api::license::read_license_key).transpose();
         read.map_err(|error| anyhow!("license.public_key: {error}"))
+    }
+
+    fn otlp_endpoint(&self) -> Result<Option<String>> {
+        let endpoint = self.text("telemetry.otlp_endpoint");
+        if let Some(Err(error)) = endpoint.as_deref().map(crate::telemetry::traces_url) {
+            bail!("telemetry.otlp_endpoint: {error}");
+        }
+        Ok(endpoint)
     }
 
     fn admin_password(&self) -> Result<Option<String>> {

@@ -27,6 +27,8 @@ pub(super) struct Target {
     client: Client,
     url: String,
     credentials: Option<(String, String)>,
+    /// Token in place of the credentials.
+    token: Option<String>,
     any_certificate: bool,
 }
 
@@ -59,12 +61,17 @@ impl Target {
         if !(url.starts_with("http://") || url.starts_with("https://")) {
             bail!("`{url}` is not an http:// or https:// URL");
         }
-        Ok(Self { client, url, credentials, any_certificate })
+        Ok(Self { client, url, credentials, token: None, any_certificate })
     }
 
     /// Returns the same server, for the same user, at another of its listeners.
     pub(super) fn at(&self, url: &str) -> Self {
         Self { url: url.to_owned(), ..self.clone() }
+    }
+
+    /// Returns the same server for the owner of a token.
+    pub(super) fn with_token(&self, token: &str) -> Self {
+        Self { token: Some(token.to_owned()), ..self.clone() }
     }
 
     /// Returns the base URL.
@@ -92,7 +99,9 @@ impl Target {
         body: String,
     ) -> Result<(StatusCode, Value)> {
         let mut request = self.client.request(method, format!("{}{path}", self.url));
-        if let Some((user, password)) = &self.credentials {
+        if let Some(token) = &self.token {
+            request = request.bearer_auth(token);
+        } else if let Some((user, password)) = &self.credentials {
             request = request.basic_auth(user, Some(password));
         }
         let answer = request
@@ -143,9 +152,13 @@ impl Target {
         Ok(answer)
     }
 
-    /// Reads an answer, whatever its status.
+    /// Reads what a path has.
     pub(super) async fn get(&self, path: &str) -> Result<Value> {
-        Ok(self.send(Method::GET, path, "application/json", String::new()).await?.1)
+        let (status, answer) = self.send(Method::GET, path, "application/json", String::new()).await?;
+        if !status.is_success() {
+            bail!("{path} answered {status}: {}", reason(&answer));
+        }
+        Ok(answer)
     }
 
     async fn bulk(&self, body: String) -> Result<Value> {

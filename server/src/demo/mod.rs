@@ -1,9 +1,10 @@
 //! `millrace demo`: a server, realistic events, and questions with their answers.
 //!
 //! [`events`] makes the documents, [`feed`] sends them, [`questions`] asks, [`webhook`] posts one more, [`alert`] shows what a
-//! rule has said of them, [`detector`] what an AI rule has found.
+//! rule has said of them, [`detector`] what an AI rule has found, [`agent`] enrols an agent.
 //! The server is either one that runs already or one in this process, started as `serve` does.
 
+mod agent;
 mod alert;
 mod detector;
 mod events;
@@ -16,6 +17,7 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use anyhow::{Context, Result, anyhow, bail};
+use millrace_agents::ListenerKind;
 use millrace_runtime::{Clock, SystemClock};
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
@@ -27,6 +29,7 @@ use crate::notify::Supervisor;
 use crate::serve::{RunningServer, on_signal, runtime};
 use crate::{environment, logging};
 
+use agent::AgentListeners;
 use alert::Watch;
 use events::Events;
 use feed::Target;
@@ -71,6 +74,8 @@ async fn in_process(args: &DemoArgs, stop: impl Future<Output = ()> + Send + 'st
             ("demo", "pipelines.listen", "127.0.0.1:0".to_owned()),
             ("demo", "console.listen", "127.0.0.1:0".to_owned()),
             ("demo", "flight.listen", "127.0.0.1:0".to_owned()),
+            ("demo", "agents.enroll_listen", "127.0.0.1:0".to_owned()),
+            ("demo", "agents.listen", "127.0.0.1:0".to_owned()),
             ("demo", "pipelines.dir", data.join("pipelines").display().to_string()),
             ("demo", "insecure", "false".to_owned()),
         ],
@@ -88,6 +93,12 @@ async fn in_process(args: &DemoArgs, stop: impl Future<Output = ()> + Send + 'st
     let password = running.generated_password().or(known);
     let address = running.addresses().first().copied();
     let console = running.console_addresses().first().copied();
+    let agents = [ListenerKind::Enrolment, ListenerKind::Management]
+        .map(|kind| running.agent_addresses(kind).first().copied());
+    let agents = match agents {
+        [Some(enrolment), Some(management)] => Some(AgentListeners { enrolment, management }),
+        _ => None,
+    };
     let webhook = Webhook::find(running.pipelines()).await;
     let (finished, finish) = oneshot::channel::<()>();
     let server: JoinHandle<Result<(), Failure>> = tokio::spawn(running.until(async move {
@@ -96,7 +107,7 @@ async fn in_process(args: &DemoArgs, stop: impl Future<Output = ()> + Send + 'st
     let ready = target(args, address, password).and_then(|target| Ok((target, webhook?)));
     let played = match ready {
         Ok((target, webhook)) => tokio::select! {
-            played = play_and_stay(args, &target, DemoServer { webhook, console }) => played,
+            played = play_and_stay(args, &target, DemoServer { webhook, console, agents }) => played,
             () = stop => Ok(()),
         },
         Err(error) => Err(error),
@@ -115,10 +126,11 @@ fn target(args: &DemoArgs, address: Option<SocketAddr>, password: Option<String>
     Target::new(&format!("http://{address}"), Some((args.user.clone(), password)), false)
 }
 
-/// Parts of a server that the demo starts itself: the webhook, and the address of the console.
+/// Parts of a server that the demo starts itself: the webhook, and the addresses of the console and of agents.
 struct DemoServer {
     webhook: Webhook,
     console: Option<SocketAddr>,
+    agents: Option<AgentListeners>,
 }
 
 async fn play_and_stay(args: &DemoArgs, target: &Target, story: DemoServer) -> Result<()> {
@@ -163,6 +175,9 @@ async fn play(args: &DemoArgs, target: &Target, story: Option<DemoServer>) -> Re
     let console = story.as_ref().and_then(|story| story.console);
     if let Some(story) = story {
         say(format_args!("{}", story.webhook.play(target).await?));
+        if let Some(agents) = story.agents {
+            say(format_args!("{}", agents.play(target).await?));
+        }
     }
     if let Some(watch) = watch {
         say(format_args!("{}", watch.alert(target).await?));

@@ -1,6 +1,7 @@
 //! The binary as a process, as a person or a unit file sees it.
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+mod agents;
 mod configuration;
 mod console;
 mod flight;
@@ -13,4 +14,5 @@ mod process;
 mod repair;
 mod rules;
 mod sources;
+mod telemetry;
 mod users;

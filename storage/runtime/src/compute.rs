@@ -29,7 +29,7 @@ use crate::tasks::current_task;
 use crate::{Error, Result};
 use futures::channel::oneshot;
 
-/// A queued job, with the number of the task that queued it.
+/// A queued job, with the number of the task that queued it. It runs in the span that queued it.
 struct Job {
     work: Box<dyn FnOnce() + Send>,
     task: Option<u64>,
@@ -37,7 +37,8 @@ struct Job {
 
 impl Job {
     fn new(work: impl FnOnce() + Send + 'static) -> Self {
-        Self { work: Box::new(work), task: current_task() }
+        let span = tracing::Span::current();
+        Self { work: Box::new(move || span.in_scope(work)), task: current_task() }
     }
 }
 

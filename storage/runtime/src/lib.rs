@@ -11,6 +11,7 @@ pub mod error;
 mod event_loop;
 mod generational_cache;
 mod histogram;
+pub mod metrics;
 pub mod murmur;
 pub mod sync;
 pub mod tasks;

@@ -30,6 +30,7 @@ pub(crate) mod snapshots;
 pub(crate) mod stats;
 pub(crate) mod tasks;
 pub(crate) mod templates;
+mod thread_pools;
 
 pub use cgroup::memory_limit;
 pub use metrics::left_out_families;

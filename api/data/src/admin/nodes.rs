@@ -9,7 +9,7 @@ use serde_json::{Map, Value, json};
 
 use super::process::{FileSystem, Machine, Process, percent};
 use super::stats::{self, Sections};
-use super::{node, options};
+use super::{node, options, thread_pools};
 use crate::Api;
 use crate::error::Error;
 use crate::http::render::bytes_text;
@@ -407,7 +407,8 @@ fn stats_section(
                 "audit": audit(api),
             })
         }
-        "thread_pool" | "adaptive_selection" => json!({}),
+        "thread_pool" => thread_pools::statistics(&api.session.compute().pools()),
+        "adaptive_selection" => json!({}),
         _ => return None,
     })
 }

@@ -72,6 +72,7 @@ impl IndexTable {
                 true => (0..snapshot.shards).map(|_| Timing::default()).collect(),
                 false => Vec::new(),
             },
+            span: tracing::Span::current(),
             max_score: AtomicU32::new(0),
         });
         let mut fields: Vec<Field> =

@@ -60,6 +60,8 @@ pub struct ScanHandle {
     pub budgets: Vec<Budget>,
     /// Times of the shards, if they are measured.
     pub timings: Vec<Timing>,
+    /// Span of the search.
+    pub(super) span: tracing::Span,
     pub(super) max_score: AtomicU32,
 }
 

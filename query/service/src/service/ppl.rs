@@ -20,6 +20,7 @@ use millrace_sql::page::Page;
 use millrace_sql::request::SqlRequest;
 use millrace_sql::run::Bounds;
 use serde_json::{Map, Value, json};
+use tracing::Instrument as _;
 
 use super::sql::note;
 use super::{Outcome, OutcomeBody, SearchService, TextParts};
@@ -159,7 +160,8 @@ impl SearchService {
     ) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
             let began = Instant::now();
-            let answered = self.run_ppl(session, params, body.as_ref()).await;
+            let running = self.run_ppl(session, params, body.as_ref());
+            let answered = running.instrument(tracing::debug_span!("pipeline")).await;
             self.timings.statement.record(began.elapsed());
             self.finished(session, answered, body.as_ref())
         })

@@ -25,6 +25,7 @@ use millrace_work::QueryContext;
 use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result};
 use serde_json::{Value, json};
+use tracing::Instrument as _;
 
 use self::running::{AggregationAnswer, Limits, RunningSearch};
 use super::scroll::FirstPage;
@@ -116,10 +117,12 @@ impl SearchService {
         let search =
             RunningSearch { searcher, request, query, snapshot, render_options, limits, started_ms, work };
         let began = Instant::now();
-        let mut found = search.find((from, size), grouping.as_ref()).await?;
+        let finding = search.find((from, size), grouping.as_ref());
+        let mut found = finding.instrument(tracing::debug_span!("query phase", index = expression)).await?;
         let mut aggregated = AggregationAnswer::default();
         if let Some(aggregation) = aggregation {
-            aggregated = search.aggregate(aggregation, self.max_buckets(), &mut found).await?;
+            let aggregating = search.aggregate(aggregation, self.max_buckets(), &mut found);
+            aggregated = aggregating.instrument(tracing::debug_span!("aggregations")).await?;
         }
         let suggestions = search.suggest(&mut found).await?;
         let queried_ms = self.now_ms();
@@ -129,7 +132,8 @@ impl SearchService {
             return Err(Error::SearchPhase { failures: found.failures });
         }
         let (mut fetched_ms, fetching) = (queried_ms, Instant::now());
-        let hits = search.fetch(&mut found, || fetched_ms = self.now_ms()).await?;
+        let fetch = search.fetch(&mut found, || fetched_ms = self.now_ms());
+        let hits = fetch.instrument(tracing::debug_span!("fetch phase")).await?;
         self.timings.fetched(session, snapshot, fetching.elapsed());
         search.in_time(found.timed_out)?;
         let profile = search.profile(&found, size > 0, aggregated.measured)?;

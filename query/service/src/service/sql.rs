@@ -23,6 +23,7 @@ use millrace_sql::request::{LineOptions, SqlRequest};
 use millrace_sql::run::{Bounds, LineParts, Runner};
 use millrace_work::error::Error;
 use serde_json::{Value, json};
+use tracing::Instrument as _;
 
 use super::{Outcome, OutcomeBody, SearchService};
 use crate::contexts::{Contexts, Kind};
@@ -46,7 +47,8 @@ impl SearchService {
     ) -> BoxFuture<'a, Outcome> {
         Box::pin(async move {
             let began = Instant::now();
-            let answer = self.run_sql(session, params, body).await;
+            let running = self.run_sql(session, params, body);
+            let answer = running.instrument(tracing::debug_span!("statement")).await;
             self.timings.statement.record(began.elapsed());
             answer.unwrap_or_else(|error| refused(session, &error))
         })

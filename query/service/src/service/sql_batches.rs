@@ -12,6 +12,7 @@ use millrace_sql::describe::StatementDescription;
 use millrace_sql::error::SqlError;
 use millrace_sql::parameters::Parameters;
 use millrace_sql::request::SqlRequest;
+use tracing::Instrument as _;
 
 use super::SearchService;
 use super::sql::note;
@@ -50,7 +51,9 @@ impl SearchService {
         Box::pin(async move {
             let request = self.statement_request(query, parameters)?;
             let began = Instant::now();
-            let batches = self.runner()?.batches(session, request, self.all_rows()).await;
+            let runner = self.runner()?;
+            let running = runner.batches(session, request, self.all_rows());
+            let batches = running.instrument(tracing::debug_span!("statement")).await;
             self.timings.statement.record(began.elapsed());
             batches.inspect_err(|error| note(session, error))
         })

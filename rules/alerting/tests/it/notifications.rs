@@ -106,6 +106,10 @@ async fn an_alert_is_sent_once_and_marked() {
     assert!(body["alerts"][0]["match_body"]["user"].is_string(), "{body}");
     let alert = &alerts(&server).await[0];
     assert!(alert["alert_sent_time"].is_string(), "{alert}");
+    let figures = server.alerting.notifications().unwrap().figures();
+    assert_eq!((figures.sent, figures.waiting, figures.given_up), (20, 0, 0));
+    let rules = server.alerting.figures();
+    assert_eq!((rules.enabled, rules.paused, rules.unwatched), (1, 0, 0));
     // Nothing waits, and nothing comes twice after a start.
     assert!(waiting(&server).await.is_empty());
     server.stop().await;

@@ -10,6 +10,7 @@ mod row;
 mod store;
 
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millrace_runtime::{EventHandler, EventLoop, Instant, Mailbox};
@@ -34,6 +35,8 @@ const RETRY: Duration = Duration::from_secs(1);
 const PATIENCE: Duration = Duration::from_secs(5);
 /// Interval between two removals of rows that were kept for a while.
 const SWEEP: Duration = Duration::from_secs(60);
+/// Interval between two counts of rows that are due.
+const COUNT: Duration = Duration::from_secs(15);
 
 /// Completions that wait for the loop, at most; at the bound, deliveries that have ended wait to say so.
 pub(crate) const MAILBOX_CAPACITY: usize = 256;
@@ -56,6 +59,7 @@ struct Sender {
     look: bool,
     next_look: Instant,
     next_sweep: Instant,
+    next_count: Instant,
     /// When reading and writing are tried again that failed.
     retry_at: Option<Instant>,
     began_ms: i64,
@@ -71,6 +75,7 @@ pub(crate) fn spawn(shared: &Arc<NotifierState>, mailbox: Mailbox<SendCompletion
         look: true,
         next_look: now,
         next_sweep: now + SWEEP,
+        next_count: now + COUNT,
         retry_at: None,
         began_ms: shared.engine.clock().now_ms(),
         shared: Arc::clone(shared),
@@ -142,6 +147,10 @@ impl Sender {
             self.read().await?;
         }
         self.start().await?;
+        if Instant::now() >= self.next_count {
+            self.next_count = Instant::now() + COUNT;
+            store::count_due(&self.shared, self.now_ms()).await?;
+        }
         if Instant::now() >= self.next_sweep {
             let more = self.give_up().await? | store::sweep(&self.shared, self.began_ms).await?;
             self.next_sweep = Instant::now() + if more { RETRY } else { SWEEP };
@@ -175,6 +184,16 @@ impl Sender {
         let well = !matches!(&fate, DeliveryOutcome::Again(failure) if !failure.of_recipients);
         // The first failure of a row in a row of failures is told: those that follow have the same reason, mostly.
         let tell = again && !self.lanes.fails(&channel) && unit.rows.iter().all(|row| row.attempts == 0);
+        let counters = &self.shared.figures;
+        let counter = match &fate {
+            DeliveryOutcome::Sent(_) => Some(&counters.sent),
+            DeliveryOutcome::Again(_) => Some(&counters.retried),
+            DeliveryOutcome::Lost(_) => Some(&counters.given_up),
+            DeliveryOutcome::Dropped => None,
+        };
+        if let Some(counter) = counter {
+            counter.fetch_add(unit.rows.len() as u64, Ordering::Relaxed);
+        }
         let now_ms = self.now_ms();
         self.lanes.ended(&channel, well, took_ms, now_ms);
         self.ended.push((unit, fate, tell));
@@ -213,6 +232,7 @@ impl Sender {
         let lost: Vec<_> =
             lost.map(|row| (Unit::one(row), DeliveryOutcome::Lost(reason.to_owned()), false)).collect();
         store::finish(&self.shared, &lost).await?;
+        self.shared.figures.given_up.fetch_add(lost.len() as u64, Ordering::Relaxed);
         Ok(more)
     }
 

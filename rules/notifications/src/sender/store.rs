@@ -111,6 +111,28 @@ pub(crate) async fn due(
     Ok((rows(shared, hits).await?, more))
 }
 
+/// Counts the rows that are due, and finds the oldest of them, for metrics.
+pub(crate) async fn count_due(shared: &NotifierState, now_ms: i64) -> Result<()> {
+    let (mut waiting, mut oldest) = (0, 0);
+    if shared.engine.index(OUTBOX).is_ok() {
+        let filter = json!([{"term": {"state": "waiting"}}, {"range": {"due": {"lte": now_ms}}}]);
+        let body = json!({
+            "size": 1,
+            "query": {"bool": {"filter": filter}},
+            "sort": [{"due": "asc"}],
+            "_source": ["due"],
+            "track_total_hits": true,
+        });
+        let answer = shared.search.read::<Value>(&shared.session, OUTBOX, body, Priority::Background).await;
+        let answer = answer.map_err(|error| error.to_string())?;
+        waiting = answer["hits"]["total"]["value"].as_u64().unwrap_or(0);
+        oldest = answer["hits"]["hits"][0]["_source"]["due"].as_i64().unwrap_or(0);
+    }
+    shared.figures.waiting.store(waiting, Ordering::Relaxed);
+    shared.figures.oldest_due_ms.store(oldest, Ordering::Relaxed);
+    Ok(())
+}
+
 /// Returns when the next row is due that is not yet.
 pub(crate) async fn next_due(shared: &NotifierState, now_ms: i64) -> Result<Option<i64>> {
     let filter = json!([{"term": {"state": "waiting"}}, {"range": {"due": {"gt": now_ms}}}]);

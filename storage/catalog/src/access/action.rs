@@ -151,6 +151,10 @@ actions! {
     DeleteSnapshots = Cluster "cluster:admin/snapshot/delete",
     /// Restoring snapshots.
     RestoreSnapshot = Cluster "cluster:admin/snapshot/restore",
+    /// Reading agents and their status.
+    GetAgents = Cluster "cluster:monitor/agents/get",
+    /// Enrolling agents again and deleting them.
+    PutAgents = Cluster "cluster:admin/agents/put",
 
     /// Searches, counts, aggregations, suggestions; opening scrolls.
     Search = Index "indices:data/read/search",

@@ -7,16 +7,17 @@ use super::{Action, ActionSet, Grant};
 pub enum NameClass {
     /// Anybody's, as roles say.
     Ordinary,
-    /// Read as roles say, written by rules only: who could write an alert's id beforehand could suppress it.
+    /// Read as roles say, written by the server only: who could write an alert's id beforehand could suppress it.
     OfRules,
     /// A system index: only through its own API, or read by name with an explicit privilege.
     System,
 }
 
-/// Indices that rules alone write.
-const OF_RULES: [&str; 5] = ["alert", "alert_status", "alert_error", "alert_silence", "intelligence"];
+/// Indices that rules alone write, and that of changes of agents' status.
+const OF_RULES: [&str; 6] =
+    ["alert", "alert_status", "alert_error", "alert_silence", "intelligence", "agent_status"];
 /// System indices.
-const SYSTEM: [&str; 8] = [
+const SYSTEM: [&str; 9] = [
     ".alertrules",
     ".alert_outbox",
     ".alert_secrets",
@@ -25,6 +26,7 @@ const SYSTEM: [&str; 8] = [
     ".security",
     ".dead-letters",
     ".tasks",
+    ".agents",
 ];
 /// Prefixes of further system indices.
 const SYSTEM_PREFIXES: [&str; 3] = [".audit-", ".security-", ".dead-letters-"];

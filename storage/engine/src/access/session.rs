@@ -9,6 +9,8 @@ use millrace_catalog::access::{Action, Guard, IndexAccess, Principal, Refusals, 
 use millrace_catalog::metadata::{IndicesOptions, Metadata, MetadataChange};
 use millrace_runtime::tasks::{TaskCancelled, TaskHandle, TaskRegistry};
 use millrace_runtime::{Compute, Error, HistogramSnapshot, Instant, Result, SharedClock};
+use millrace_segment::CacheFigures;
+use millrace_segment::objects::{ObjectRequestKind, ObjectRequestOutcome};
 use serde_json::Value;
 
 use crate::{Engine, EngineTimings, Index, NodeFault, RefreshPolicy, StoredDoc, WriteOp, WriteOutcome};
@@ -394,6 +396,16 @@ impl Session {
     /// Returns the durations of the log's syncs.
     pub fn log_sync_time(&self) -> HistogramSnapshot {
         self.engine.log_sync_time()
+    }
+
+    /// Counts the requests to the object store since the start, by kind and outcome.
+    pub fn object_requests(&self) -> Vec<(ObjectRequestKind, ObjectRequestOutcome, u64)> {
+        self.engine.object_requests()
+    }
+
+    /// Reads the figures of the caches of segment files, by their names.
+    pub fn cache_figures(&self) -> [(&'static str, CacheFigures); 2] {
+        self.engine.cache_figures()
     }
 
     /// Returns the bytes of the log, and those that it is to have at most.

@@ -60,7 +60,8 @@ use millrace_runtime::disk::{Disk, SystemDisk};
 use millrace_runtime::sync::{self, AsyncMutex};
 use millrace_runtime::tasks::TaskRegistry;
 use millrace_runtime::{Error, HistogramSnapshot, Instant, Result, SharedClock};
-use millrace_segment::Env;
+use millrace_segment::objects::{ObjectRequestKind, ObjectRequestOutcome};
+use millrace_segment::{CacheFigures, Env};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;
@@ -298,6 +299,16 @@ impl Engine {
     /// Returns the durations of the engine's work.
     pub fn timings(&self) -> &EngineTimings {
         &self.inner.timings
+    }
+
+    /// Counts the requests to the object store since the start, by kind and outcome.
+    pub fn object_requests(&self) -> Vec<(ObjectRequestKind, ObjectRequestOutcome, u64)> {
+        self.inner.env().objects.requests()
+    }
+
+    /// Reads the figures of the caches of segment files, by their names.
+    pub fn cache_figures(&self) -> [(&'static str, CacheFigures); 2] {
+        self.inner.env().cache_figures()
     }
 
     /// Returns the bytes of the log, and those that it is to have at most.

@@ -11,6 +11,7 @@ use futures::future::BoxFuture;
 use millrace_catalog::access::{Origin, Principal};
 use millrace_catalog::frame::FrameNumber;
 use millrace_runtime::{Error, Instant, Priority, Result};
+use tracing::Instrument as _;
 
 use super::Engine;
 use super::batched_write::BatchedWrite;
@@ -39,7 +40,8 @@ impl Engine {
         refresh: RefreshPolicy,
         timeout: Duration,
     ) -> BoxFuture<'a, Result<Vec<Result<WriteOutcome>>>> {
-        Box::pin(async move {
+        let span = tracing::debug_span!("write", operations = ops.len());
+        let written = async move {
             let (inner, began) = (&self.inner, Instant::now());
             inner.check_accepting()?;
             let (ops, survey) = if ops.len() > MANY_OPS {
@@ -74,7 +76,8 @@ impl Engine {
             inner.timings.write.record(began.elapsed());
             self.after_write(&written, refresh).await?;
             Ok(results)
-        })
+        };
+        Box::pin(written.instrument(span))
     }
 
     /// Executes operations without partial updates: one round, all of it on a compute thread.

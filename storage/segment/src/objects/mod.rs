@@ -10,6 +10,7 @@ mod config;
 #[cfg(any(test, feature = "testing"))]
 pub mod counting;
 mod local;
+mod metered;
 mod s3;
 mod steady;
 #[cfg(test)]
@@ -36,6 +37,7 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, UpdateVersi
 
 pub use config::ObjectStoreConfig;
 pub use local::DurableLocal;
+pub use metered::{ObjectRequestKind, ObjectRequestOutcome};
 
 /// Bytes of one part of an upload.
 const PART_BYTES: usize = 8 << 20;
@@ -59,6 +61,7 @@ pub struct Objects {
     disk: Arc<dyn Disk>,
     /// Health of reads of a remote store.
     reads: Arc<steady::ReadHealth>,
+    requests: Arc<metered::RequestCounts>,
     writing: Arc<WriteAccess>,
 }
 
@@ -117,14 +120,17 @@ pub async fn open_directory(disk: Arc<dyn Disk>, root: PathBuf) -> Result<Object
 /// An unusable configuration or an unreachable service.
 pub async fn open_service(config: &ObjectStoreConfig, disk: Arc<dyn Disk>) -> Result<Objects> {
     let reads = Arc::default();
+    let requests = Arc::default();
     let store = s3::open(config, &reads).await?;
-    Ok(Objects { store, local: None, disk, reads, writing: Arc::default() })
+    let store = Arc::new(metered::MeteredStore::new(store, &requests));
+    Ok(Objects { store, local: None, disk, reads, requests, writing: Arc::default() })
 }
 
 impl Objects {
     fn local(local: DurableLocal, disk: Arc<dyn Disk>) -> Self {
         let store = Arc::new(local.clone());
-        Self { store, local: Some(local), disk, reads: Arc::default(), writing: Arc::default() }
+        let (reads, requests, writing) = (Arc::default(), Arc::default(), Arc::default());
+        Self { store, local: Some(local), disk, reads, requests, writing }
     }
 
     /// Takes a store that is not of this machine.
@@ -132,7 +138,7 @@ impl Objects {
     pub fn remote(store: Arc<dyn ObjectStore>, disk: Arc<dyn Disk>) -> Self {
         let reads = Arc::default();
         let store = Arc::new(steady::Steady::new(Arc::clone(&store), store, Arc::clone(&reads)));
-        Self { store, local: None, disk, reads, writing: Arc::default() }
+        Self { store, local: None, disk, reads, requests: Arc::default(), writing: Arc::default() }
     }
 
     /// Returns whether reads of the store have been failing, all of them.

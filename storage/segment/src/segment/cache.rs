@@ -9,7 +9,7 @@
 use std::cell::Cell;
 use std::fs::{self, File};
 use std::path::{Path as FilePath, PathBuf};
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use bytes::Bytes;
@@ -21,7 +21,7 @@ use millrace_runtime::{Error, Result, wait_for_network};
 use object_store::path::Path;
 use parking_lot::Mutex;
 
-use super::opened::{FileKey, FileKind, LastUse, OpenedCache};
+use super::opened::{CacheFigures, FileKey, FileKind, LastUse, OpenedCache};
 use super::stored::Env;
 use crate::objects::Objects;
 
@@ -55,6 +55,8 @@ pub struct FileCache {
     max_bytes: u64,
     opened: Arc<OpenedCache>,
     files: Mutex<Files>,
+    hits: AtomicU64,
+    misses: AtomicU64,
 }
 
 #[derive(Debug)]
@@ -168,7 +170,15 @@ impl FileCache {
         millrace_runtime::disk::empty_directory(&dir)
             .map_err(|error| Error::io("empty cache", &dir, error))?;
         let files = Mutex::new(Files { entries: LruCache::unbounded(), bytes: 0 });
-        Ok(Self { dir, max_bytes, opened, files })
+        let (hits, misses) = (AtomicU64::new(0), AtomicU64::new(0));
+        Ok(Self { dir, max_bytes, opened, files, hits, misses })
+    }
+
+    /// Reads the figures of the cache. A request that waits for a fetch counts as a miss.
+    pub fn figures(&self) -> CacheFigures {
+        let bytes = self.files.lock().bytes;
+        let [hits, misses] = [&self.hits, &self.misses].map(|counter| counter.load(Ordering::Relaxed));
+        CacheFigures { hits, misses, bytes, limit: self.max_bytes }
     }
 
     /// Returns a file, fetching it first where it is not here; blocks, so it is called on compute threads only.
@@ -192,14 +202,17 @@ impl FileCache {
             let mut files = cache.files.lock();
             match files.entries.get_mut(&wanted.key) {
                 Some(Entry { fetch: Some(fetch), verified, .. }) => {
+                    cache.misses.fetch_add(1, Ordering::Relaxed);
                     (Some(fetch.clone()), Arc::clone(verified), None)
                 }
                 Some(entry) => {
+                    cache.hits.fetch_add(1, Ordering::Relaxed);
                     let held = entry.held.upgrade().unwrap_or_default();
                     entry.held = Arc::downgrade(&held);
                     (None, Arc::clone(&entry.verified), Some(held))
                 }
                 None => {
+                    cache.misses.fetch_add(1, Ordering::Relaxed);
                     let entry = cache.start(&mut files, env, wanted);
                     (entry.fetch.clone(), Arc::clone(&entry.verified), None)
                 }

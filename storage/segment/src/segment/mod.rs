@@ -76,7 +76,7 @@ pub use self::memory::Memory;
 pub use self::merge::{MergeInput, MergeOutput, MergeTarget, merge};
 pub use self::minutes::Minutes;
 pub use self::nested::Nested;
-pub use self::opened::OpenedCache;
+pub use self::opened::{CacheFigures, OpenedCache};
 pub use self::paged::{PagedRange, WINDOW_ROWS, WindowBits};
 pub use self::parsed::{ColumnPath, ParsedDocuments};
 pub use self::range::{NumberBounds, PageBounds, ValueRange};

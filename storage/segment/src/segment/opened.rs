@@ -69,6 +69,19 @@ impl<T> Slot<T> {
     }
 }
 
+/// Figures of a cache since the start.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct CacheFigures {
+    /// Requests for what was there.
+    pub hits: u64,
+    /// Requests for what was not there.
+    pub misses: u64,
+    /// Bytes of what is there.
+    pub bytes: u64,
+    /// Bound on the bytes.
+    pub limit: u64,
+}
+
 /// The opened forms that were used last, least recently used out first.
 ///
 /// Bounded in bytes and in number. What is beyond is let go of, and lives on for as long as somebody uses it: forms in use come
@@ -80,6 +93,8 @@ pub struct OpenedCache {
     max_count: usize,
     /// Counts what was opened.
     clock: AtomicU64,
+    hits: AtomicU64,
+    misses: AtomicU64,
     kept: Mutex<CacheEntry>,
 }
 
@@ -112,7 +127,8 @@ impl Default for OpenedCache {
 impl OpenedCache {
     pub(super) fn new(max_bytes: usize, max_count: usize) -> Self {
         let kept = Mutex::new(CacheEntry { entries: LruCache::unbounded(), bytes: 0 });
-        Self { max_bytes, max_count, clock: AtomicU64::new(1), kept }
+        let (hits, misses) = (AtomicU64::new(0), AtomicU64::new(0));
+        Self { max_bytes, max_count, clock: AtomicU64::new(1), hits, misses, kept }
     }
 
     /// Returns the opened form of a file, if anybody keeps it.
@@ -122,7 +138,15 @@ impl OpenedCache {
         if slot.used.load(Ordering::Relaxed) < now {
             slot.used.store(now, Ordering::Relaxed);
         }
+        self.hits.fetch_add(1, Ordering::Relaxed);
         Some(opened)
+    }
+
+    /// Reads the figures of the cache.
+    pub fn figures(&self) -> CacheFigures {
+        let bytes = self.kept.lock().bytes as u64;
+        let [hits, misses] = [&self.hits, &self.misses].map(|counter| counter.load(Ordering::Relaxed));
+        CacheFigures { hits, misses, bytes, limit: self.max_bytes as u64 }
     }
 
     /// Returns the opened form of a file, made by `open`, which tells the bytes that it takes, where nobody keeps it.
@@ -141,6 +165,7 @@ impl OpenedCache {
         if let Some(opened) = self.get(slot) {
             return Ok(opened);
         }
+        self.misses.fetch_add(1, Ordering::Relaxed);
         let (opened, bytes) = open()?;
         let opened = Arc::new(opened);
         *slot.opened.lock() = Arc::downgrade(&opened);

@@ -27,7 +27,7 @@ use super::elements::NestedRecord;
 use super::file::{BlockCache, DataFile, Remote, beneath, reading};
 use super::ids::Ids;
 use super::memory::{owned, stored_row};
-use super::opened::{FileKind, OpenedCache, Slot};
+use super::opened::{CacheFigures, FileKind, OpenedCache, Slot};
 use super::values::ValueCache;
 use super::{RowParts, StoredRow, delete_files, layout};
 use crate::bundle::{Bundle, FrequentCache, FrequentTerms};
@@ -64,6 +64,11 @@ pub struct Env {
 }
 
 impl Env {
+    /// Reads the figures of the caches, by their names.
+    pub fn cache_figures(&self) -> [(&'static str, CacheFigures); 2] {
+        [("files", self.files.figures()), ("opened_files", self.opened.figures())]
+    }
+
     /// Makes empty caches, and opens the one of files in a directory. Requests run on the calling task's runtime.
     ///
     /// # Errors

@@ -1,13 +1,14 @@
 //! `_prometheus/metrics`: the figures of the node for scrapers.
 //!
 //! A [`Page`] gathers figures without a lock that writers hold, and encodes itself as a collector of a registry: the families that
-//! dashboards of OpenSearch know ([`opensearch`]), and those of this server ([`own`]). A figure that nobody measures is not shown;
+//! dashboards of OpenSearch know ([`opensearch`]), those of this server ([`own`]), and those that its parts hand over ([`parts`]). A figure that nobody measures is not shown;
 //! [`left_out_families`] names the families of OpenSearch's exporter that are missing for that reason.
 
 mod left_out;
 mod opensearch;
 mod own;
 mod page;
+mod parts;
 
 use std::fmt;
 
@@ -70,7 +71,8 @@ impl Exposition {
 impl Collector for Page {
     fn encode(&self, mut encoder: DescriptorEncoder) -> Result<(), fmt::Error> {
         opensearch::encode(self, &mut encoder)?;
-        own::encode(self, &mut encoder)
+        own::encode(self, &mut encoder)?;
+        parts::encode(self, &mut encoder)
     }
 }
 

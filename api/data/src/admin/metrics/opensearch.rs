@@ -11,6 +11,7 @@ use prometheus_client::metrics::MetricType;
 use super::super::health::{Health, Status};
 use super::super::node;
 use super::super::process::percent;
+use super::super::thread_pools;
 use super::page::{IndexSample, Page};
 
 /// A family with one sample a node: its name, its meaning, its value.
@@ -127,16 +128,6 @@ const LOADS: [(&str, &str); 3] = [
     ("opensearch_os_load_average_one_minute", "Load average of a minute"),
     ("opensearch_os_load_average_five_minutes", "Load average of five minutes"),
     ("opensearch_os_load_average_fifteen_minutes", "Load average of fifteen minutes"),
-];
-
-/// Names of OpenSearch's thread pools that each pool of this server stands for; alert rules ask for `bulk` in place of `write`.
-const POOLS: [(&str, &[&str]); 6] = [
-    ("read", &["search", "get"]),
-    ("ingest", &["write", "bulk"]),
-    ("flush", &["flush", "refresh"]),
-    ("follow", &["follow"]),
-    ("maintain", &["force_merge"]),
-    ("spare", &["spare"]),
 ];
 
 /// Returns the type of a family by its name.
@@ -263,13 +254,7 @@ fn breakers(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
 }
 
 fn pools(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
-    let named = || {
-        page.pools.iter().flat_map(|pool| {
-            let names =
-                POOLS.iter().find(|(own, _)| *own == pool.name).map_or(&[] as &[&str], |(_, names)| names);
-            names.iter().map(move |name| (*name, pool))
-        })
-    };
+    let named = || thread_pools::named(&page.pools);
     let mut threads = family(encoder, "opensearch_threadpool_threads_number", "Threads of a pool")?;
     for (name, pool) in named() {
         for (kind, count) in [("threads", pool.threads), ("active", pool.busy.len())] {

@@ -29,6 +29,8 @@ pub(super) fn encode(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::R
     durations(page, encoder)?;
     memory(page, encoder)?;
     pools(page, encoder)?;
+    objects(page, encoder)?;
+    caches(page, encoder)?;
     let session = page.session();
     let (started, cancelled) = session.tasks().totals();
     gauge(encoder, "millrace_tasks", "Tasks that run", session.tasks().len() as f64)?;
@@ -77,7 +79,7 @@ fn durations(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     for (name, help, durations) in [
         (
             "millrace_statement_seconds",
-            "Time of SQL statements until their first rows",
+            "Time of SQL statements until their first rows, and of PPL pipelines",
             page.search().statement.snapshot(),
         ),
         ("millrace_write_seconds", "Time of write requests until they are durable", engine.write.snapshot()),
@@ -139,6 +141,44 @@ fn pools(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     for pool in &page.pools {
         let labels = vec![("pool", pool.name)];
         jobs.encode_family(&labels)?.encode_counter::<NoLabelSet, u64, f64>(&pool.completed, None)?;
+    }
+    Ok(())
+}
+
+fn objects(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let name = "millrace_object_store_requests";
+    let help = "Requests to a remote object store by kind and outcome";
+    let mut requests = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+    for (kind, outcome, count) in page.session().object_requests() {
+        let labels = vec![("kind", kind.name()), ("outcome", outcome.name())];
+        requests.encode_family(&labels)?.encode_counter::<NoLabelSet, u64, f64>(&count, None)?;
+    }
+    Ok(())
+}
+
+fn caches(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let caches = page.session().cache_figures();
+    let mut requests = encoder.encode_descriptor(
+        "millrace_cache_requests",
+        "Requests to a cache by result",
+        None,
+        MetricType::Counter,
+    )?;
+    for (cache, figures) in caches {
+        for (result, count) in [("hit", figures.hits), ("miss", figures.misses)] {
+            let labels = vec![("cache", cache), ("result", result)];
+            requests.encode_family(&labels)?.encode_counter::<NoLabelSet, u64, f64>(&count, None)?;
+        }
+    }
+    for (name, help, is_limit) in [
+        ("millrace_cache_bytes", "Bytes of a cache", false),
+        ("millrace_cache_limit_bytes", "Bound on the bytes of a cache", true),
+    ] {
+        let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+        for (cache, figures) in &caches {
+            let bytes = if is_limit { figures.limit } else { figures.bytes };
+            family.encode_family(&vec![("cache", *cache)])?.encode_gauge(&(bytes as f64))?;
+        }
     }
     Ok(())
 }

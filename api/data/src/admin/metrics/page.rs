@@ -7,6 +7,7 @@ use millrace_catalog::metadata::IndexMeta;
 use millrace_engine::{Session, ShardFigures};
 use millrace_gateway::{Audit, Identity, QueueStats, RequestSeries, RequestTimings};
 use millrace_query::{PinnedFigures, SearchService, SearchTimings};
+use millrace_runtime::metrics::MetricSources;
 use millrace_runtime::{DurationHistogram, HistogramSnapshot, PoolActivity};
 
 use super::super::health::{self, Health};
@@ -25,6 +26,7 @@ pub(super) struct Sources {
     identity: Arc<Identity>,
     audit: Audit,
     requests: Arc<RequestTimings>,
+    parts: MetricSources,
     /// Indices that have families of their own; the others are summed.
     max_indices: usize,
 }
@@ -37,6 +39,7 @@ impl Sources {
             identity: Arc::clone(&api.identity),
             audit: api.audit.clone(),
             requests: Arc::clone(&api.requests),
+            parts: api.metrics.clone(),
             max_indices: api.max_metric_indices,
         }
     }
@@ -127,6 +130,10 @@ impl Page {
 
     pub(super) fn requests(&self) -> Vec<(RequestSeries, HistogramSnapshot)> {
         self.sources.requests.snapshot()
+    }
+
+    pub(super) fn parts(&self) -> &MetricSources {
+        &self.sources.parts
     }
 
     pub(super) fn cluster(&self) -> &str {

@@ -40,6 +40,12 @@ impl ScanState {
             return Ok(None);
         }
         let Some(segment) = snapshot.segments.get(part.segment as usize) else { return Ok(None) };
+        // Partitions run in tasks of their own, which know the span of the search by the table alone. Scans of no request have none.
+        let span = match table.handle.span.is_disabled() {
+            true => tracing::Span::none(),
+            false => tracing::debug_span!(parent: &table.handle.span, "segment", rows = part.rows.len()),
+        };
+        let _entered = span.enter();
         let started = Instant::now();
         let Some(opened) = self.openings.open(snapshot, part, scores)? else { return Ok(None) };
         let prepared_at = Instant::now();
