@@ -11,6 +11,7 @@ mod audit;
 mod bad_input;
 mod bulk;
 mod console;
+mod data_streams;
 mod documents;
 mod fuzzing;
 mod imports;

@@ -11,6 +11,7 @@ pub(crate) mod analyze;
 pub(crate) mod cat;
 mod cgroup;
 pub(crate) mod cluster;
+pub(crate) mod data_streams;
 pub(crate) mod field_mapping;
 pub(crate) mod health;
 pub(crate) mod hot_threads;

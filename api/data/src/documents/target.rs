@@ -123,6 +123,35 @@ pub(crate) fn require_alias(session: &Session, name: &str) -> Result<(), Error> 
     ))
 }
 
+/// Refuses a name that is no data stream, and does not become one by the write, where one is required.
+pub(crate) fn require_data_stream(session: &Session, name: &str) -> Result<(), Error> {
+    let metadata = session.metadata();
+    let becomes_one = || {
+        let is_free = metadata.index(name).is_none() && metadata.alias_indices(name).is_none();
+        is_free && metadata.stream_template(name).is_some()
+    };
+    if metadata.data_stream(name).is_some() || becomes_one() {
+        return Ok(());
+    }
+    Err(Error::index_not_found_because(
+        name,
+        format!(
+            "no such index [{name}] and [require_data_stream] request flag is [true] and [{name}] is not a data stream"
+        ),
+    ))
+}
+
+/// Refuses an operation of a bulk that stores a document in a data stream other than by `create`.
+pub(crate) fn check_stream_op(session: &Session, op: &WriteOp) -> Result<(), Error> {
+    let metadata = session.metadata();
+    match metadata.data_stream(&op.index).is_some() || metadata.stream_template(&op.index).is_some() {
+        false => Ok(()),
+        true => {
+            Err(Error::illegal_argument("only write ops with an op_type of create are allowed in data streams"))
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -2,7 +2,7 @@
 
 use super::{DataApi, Route, RouteCondition, routes};
 use crate::admin::{
-    aliases, analyze, field_mapping, indices, maintenance, mappings, rollover, segments, settings, stats,
+    aliases, analyze, data_streams, field_mapping, indices, maintenance, mappings, rollover, segments, settings, stats,
 };
 use crate::error::Error;
 
@@ -85,6 +85,13 @@ pub(super) fn routes() -> Vec<Route<DataApi>> {
         change POST, "/{index}/_forcemerge", (index) ForceMerge => maintenance::force_merge(api, request, index).await;
         change POST, "/_cache/clear", () ClearCache => maintenance::clear_cache(api, request, "_all");
         change POST, "/{index}/_cache/clear", (index) ClearCache => maintenance::clear_cache(api, request, index);
+
+        change PUT, "/_data_stream/{name}", (name) CreateDataStream => data_streams::create(api, request, name).await;
+        change DELETE, "/_data_stream/{name}", (name) DeleteDataStream => data_streams::delete(api, request, name).await;
+        read GET, "/_data_stream", () GetDataStreams => data_streams::get(api, request, None);
+        read GET, "/_data_stream/{name}", (name) GetDataStreams => data_streams::get(api, request, Some(name));
+        read GET, "/_data_stream/_stats", () DataStreamStats => data_streams::statistics(api, request, None).await;
+        read GET, "/_data_stream/{name}/_stats", (name) DataStreamStats => data_streams::statistics(api, request, Some(name)).await;
 
         read GET, "/_segments", () Segments => segments::get(api, request, "_all");
         read GET, "/{index}/_segments", (index) Segments => segments::get(api, request, index);

@@ -28,7 +28,7 @@ pub use patterns::NamePattern;
 pub use principal::{Caller, Origin, Principal};
 pub use privileges::{DocumentRule, DocumentRules, Grant, IndexAccess, Privileges};
 pub use refusals::{Refusals, RepeatedRefusal};
-pub use system::NameClass;
+pub use system::{NameClass, backed_stream};
 pub(crate) use system::is_written_last;
 
 #[cfg(test)]

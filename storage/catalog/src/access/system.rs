@@ -92,6 +92,13 @@ impl NameClass {
     }
 }
 
+/// Returns the data stream that the name of a backing index names: `.ds-<stream>-<six digits at least>`.
+pub fn backed_stream(index: &str) -> Option<&str> {
+    let (stream, generation) = index.strip_prefix(".ds-")?.rsplit_once('-')?;
+    let is_number = generation.len() >= 6 && generation.bytes().all(|byte| byte.is_ascii_digit());
+    (is_number && !stream.is_empty() && NameClass::new(stream) == NameClass::Ordinary).then_some(stream)
+}
+
 /// Returns whether an index is written until the disk is full: what it tells cannot be told later.
 pub(crate) fn is_written_last(index: &str) -> bool {
     index.starts_with(".audit-") || index == ".alert_outbox"

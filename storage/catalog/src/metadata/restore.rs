@@ -9,9 +9,10 @@ use serde_json::{Map, Value};
 
 use super::aliases::check_alias_consistent;
 use super::create::{expand_replicas, number};
+use super::data_streams::{DATA_STREAM, TIMESTAMP_FIELD};
 use super::names::{check_alias_name, check_index_name};
 use super::{IndexMeta, Metadata, MetadataChange, Uuid, index_settings};
-use crate::access::Action;
+use crate::access::{Action, backed_stream};
 
 /// Setting with the sequence number of each shard below which operations came from a snapshot, not from this store's log.
 pub const RESTORED_SEQ_NOS: &str = "index.restored.seq_nos";
@@ -60,6 +61,12 @@ impl Metadata {
             return Err(Error::InvalidIndexName {
                 index: name.to_owned(),
                 reason: "already exists as alias".into(),
+            });
+        }
+        if self.data_streams.contains_key(name) {
+            return Err(Error::InvalidIndexName {
+                index: name.to_owned(),
+                reason: "already exists as data stream".into(),
             });
         }
         if let Some(existing) = existing
@@ -184,6 +191,13 @@ fn restored_settings(request: &RestoreIndex, uuid: Uuid) -> Result<Map<String, V
         .or_insert_with(|| index_settings::default_of("index.number_of_replicas").unwrap_or("1").into());
     expand_replicas(&mut settings);
     settings.insert("index.uuid".into(), super::uuid_text(&uuid).into());
+    if settings.contains_key(DATA_STREAM) {
+        // Under a name of its own it backs no stream.
+        match backed_stream(&request.name) {
+            Some(stream) => _ = settings.insert(DATA_STREAM.into(), stream.into()),
+            None => settings.retain(|key, _| key != DATA_STREAM && key != TIMESTAMP_FIELD),
+        }
+    }
     let seq_nos: Vec<Value> = request.next_seq_nos.iter().map(|seq_no| seq_no.to_string().into()).collect();
     settings.insert(RESTORED_SEQ_NOS.into(), seq_nos.into());
     index_settings::check_result(&settings)?;
