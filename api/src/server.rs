@@ -6,16 +6,19 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use http::Method;
 use millrace_accounts::{Accounts, TokenLifetimes};
 use millrace_alerting::Alerting;
+use millrace_catalog::access::Action;
 use millrace_console::{Console, Management};
 use millrace_data_api::{DataApi, SearchQueryParser, memory_limit};
 use millrace_engine::Engine;
 use millrace_gateway::{
-    AuditConfig, AuditWriter, BoundListeners, HttpConfig, Identity, ListenError, ListenerConfig,
+    Audit, AuditConfig, AuditWriter, BoundListeners, HttpConfig, Identity, ListenError, ListenerConfig,
     ListenerContext, NAME, Node, OperationConfig, Service,
 };
 use millrace_intelligence::Intelligence;
+use millrace_lifecycle::{Lifecycle, LifecycleAudit};
 use millrace_listen::{Config, Tls, TlsFiles};
 use millrace_notifications::Notifications;
 use millrace_pipelines::Manager;
@@ -70,9 +73,23 @@ pub enum StartError {
     /// The registered snapshot repositories cannot be read.
     #[error("snapshots: {0}")]
     Snapshots(millrace_snapshot::Error),
+    /// The policies that are stored cannot be read.
+    #[error("policies: {0}")]
+    Lifecycle(millrace_lifecycle::Error),
     /// The AI rules that are stored cannot be read.
     #[error("AI rules: {0}")]
     Intelligence(millrace_intelligence::Error),
+}
+
+/// Tells the audit what policies do.
+#[derive(Debug)]
+struct PolicyAuditor(Audit);
+
+impl LifecycleAudit for PolicyAuditor {
+    fn record(&self, action: Action, method: &'static str, path: &[&str]) {
+        let method = Method::from_bytes(method.as_bytes()).unwrap_or(Method::POST);
+        self.0.server_changed(action, method, path);
+    }
 }
 
 impl From<ListenError> for StartError {
@@ -94,6 +111,7 @@ pub struct Server {
     console: Arc<Console>,
     alerting: Alerting,
     intelligence: Intelligence,
+    lifecycle: Lifecycle,
     insecure: bool,
     generated_password: Option<String>,
     tls: Option<Tls>,
@@ -160,9 +178,14 @@ impl Server {
         }
         let node = Arc::new(node);
         let audit = AuditWriter::start(node.audit().clone()).await;
+        let auditor = Arc::new(PolicyAuditor(node.audit().clone()));
+        let lifecycle = Lifecycle::start(&node.engine, snapshots.clone(), Some(auditor))
+            .await
+            .map_err(StartError::Lifecycle)?;
         let bounds = HttpConfig::within(memory_limit());
         let http = HttpConfig { max_content_length: config.max_content_length, ..bounds };
-        let data = Service::new(node, &http, Arc::new(DataApi::default().with_snapshots(snapshots)));
+        let api = DataApi::default().with_snapshots(snapshots).with_lifecycle(lifecycle.clone());
+        let data = Service::new(node, &http, Arc::new(api));
         let serving = millrace_listen::Server::new(Config::default().within(open_files()));
         let mut server = Self {
             serving,
@@ -171,6 +194,7 @@ impl Server {
             console,
             alerting,
             intelligence,
+            lifecycle,
             insecure,
             generated_password,
             tls,
@@ -281,6 +305,7 @@ impl Server {
             ending.send_replace(true);
         };
         self.serving.run(ends).await;
+        self.lifecycle.stop().await;
         self.audit.finish().await;
     }
 }

@@ -24,7 +24,12 @@ async fn a_stream_lives() {
             step("PUT /_data_stream/logs", NONE, 200, &[("/acknowledged", json!(true))]),
             step("PUT /_data_stream/logs", NONE, 400, &[(kind, json!("resource_already_exists_exception"))]),
             step("PUT /logs-x", NONE, 400, &[(kind, json!("illegal_argument_exception"))]),
-            step("POST /logs/_doc?refresh=true", document.clone(), 201, &[("/_index", json!(".ds-logs-000001"))]),
+            step(
+                "POST /logs/_doc?refresh=true",
+                document.clone(),
+                201,
+                &[("/_index", json!(".ds-logs-000001"))],
+            ),
             step("PUT /logs/_create/1?refresh=true", document.clone(), 201, &[]),
             step("PUT /logs/_doc/2", document.clone(), 400, &[(reason, appends.clone())]),
             step("DELETE /logs/_doc/1", NONE, 400, &[(reason, appends)]),
@@ -41,12 +46,22 @@ async fn a_stream_lives() {
             step("POST /logs/_doc", json!({"@timestamp": [1, 2]}), 400, &[]),
             step("POST /logs/_rollover", NONE, 200, &[("/new_index", json!(".ds-logs-000002"))]),
             step("POST /logs/_rollover/x", NONE, 400, &[]),
-            step("POST /logs-auto/_doc?refresh=true", document.clone(), 201, &[("/_index", json!(".ds-logs-auto-000001"))]),
+            step(
+                "POST /logs-auto/_doc?refresh=true",
+                document.clone(),
+                201,
+                &[("/_index", json!(".ds-logs-auto-000001"))],
+            ),
             step("POST /plain/_doc?require_data_stream=true", document.clone(), 404, &[]),
-            step("POST /log-new/_doc?require_data_stream=true", document, 201, &[]),
+            step("POST /log-new/_doc?require_data_stream=true&refresh=true", document, 201, &[]),
             step("GET /logs/_search", NONE, 200, &[("/hits/total/value", json!(2))]),
-            step("GET /*/_count", NONE, 200, &[("/count", json!(3))]),
-            step("POST /_plugins/_sql", json!({"query": "SELECT COUNT(*) FROM logs"}), 200, &[("/datarows/0/0", json!(2))]),
+            step("GET /*/_count", NONE, 200, &[("/count", json!(4))]),
+            step(
+                "POST /_plugins/_sql",
+                json!({"query": "SELECT COUNT(*) FROM logs"}),
+                200,
+                &[("/datarows/0/0", json!(2))],
+            ),
             step(
                 "GET /_data_stream/logs",
                 NONE,
@@ -93,7 +108,8 @@ async fn bulks_create_in_streams_alone() {
     let node = Node::insecure().await;
     let template = json!({"index_patterns": ["log*"], "data_stream": {"timestamp_field": {"name": "time"}}});
     node.ask("PUT /_index_template/t", &template.to_string(), 200).await;
-    let lines = "{\"create\":{\"_index\":\"logs\"}}\n{\"time\":1}\n{\"index\":{\"_index\":\"logs\"}}\n{\"time\":1}\n";
+    let lines =
+        "{\"create\":{\"_index\":\"logs\"}}\n{\"time\":1}\n{\"index\":{\"_index\":\"logs\"}}\n{\"time\":1}\n";
     let answer = node.ask("POST /_bulk", lines, 200).await;
     assert_eq!(answer["items"][0]["create"]["status"], 201, "{answer}");
     assert_eq!(answer["items"][1]["index"]["status"], 400, "{answer}");

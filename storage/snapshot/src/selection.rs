@@ -82,7 +82,8 @@ pub(crate) fn select_indices(
     let chosen = select_names(&names, expression, ignore_unavailable)?;
     let (mut indices, mut is_chosen) = (Vec::new(), HashSet::new());
     for name in chosen {
-        let members = streams.get(name.as_str()).map(|members| members.iter().map(|index| (*index).clone()).collect());
+        let members =
+            streams.get(name.as_str()).map(|members| members.iter().map(|index| (*index).clone()).collect());
         let members: Vec<String> = members.unwrap_or_else(|| vec![name]);
         indices.extend(members.into_iter().filter(|index| is_chosen.insert(index.clone())));
     }

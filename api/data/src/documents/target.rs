@@ -146,9 +146,9 @@ pub(crate) fn check_stream_op(session: &Session, op: &WriteOp) -> Result<(), Err
     let metadata = session.metadata();
     match metadata.data_stream(&op.index).is_some() || metadata.stream_template(&op.index).is_some() {
         false => Ok(()),
-        true => {
-            Err(Error::illegal_argument("only write ops with an op_type of create are allowed in data streams"))
-        }
+        true => Err(Error::illegal_argument(
+            "only write ops with an op_type of create are allowed in data streams",
+        )),
     }
 }
 

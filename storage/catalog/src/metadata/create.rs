@@ -8,12 +8,11 @@ use millrace_runtime::{Error, Result};
 use serde_json::{Map, Value, json};
 
 use super::aliases::{check_alias_consistent, parse_alias};
-use super::data_streams::{
-    DATA_STREAM, TIMESTAMP_FIELD, check_timestamp_mapping, timestamp_mapping,
-};
+use super::data_streams::{DATA_STREAM, TIMESTAMP_FIELD, check_timestamp_mapping, timestamp_mapping};
 use super::names::{check_alias_name, check_index_name};
 use super::{
-    IndexMeta, Layers, Metadata, MetadataChange, Uuid, date_math, index_settings, index_sort, mapping_body, settings,
+    IndexMeta, Layers, Metadata, MetadataChange, Uuid, date_math, index_settings, index_sort, mapping_body,
+    settings,
 };
 use crate::access::{Action, NameClass};
 

@@ -73,9 +73,9 @@ impl IndexMeta {
 pub(super) fn parse_stream_template(body: &Value) -> Result<Value> {
     let unknown = |key: &str| Error::Parse(format!("[data_stream_template] unknown field [{key}]"));
     let mut field = DEFAULT_TIMESTAMP_FIELD;
-    let members = body.as_object().ok_or_else(|| {
-        Error::Parse(format!("[data_stream] must be an object, but found [{body}]"))
-    })?;
+    let members = body
+        .as_object()
+        .ok_or_else(|| Error::Parse(format!("[data_stream] must be an object, but found [{body}]")))?;
     for (key, value) in members {
         match (key.as_str(), value) {
             ("hidden", Value::Bool(false)) => {}
@@ -122,7 +122,12 @@ pub(super) fn check_timestamp_mapping(mapping: &Mapping, field: &str) -> Result<
 
 impl Metadata {
     /// Puts an index into the stream that it backs now, and takes it out of the one that it backed.
-    pub(super) fn replace_backing(&mut self, before: Option<&IndexMeta>, meta: Option<&IndexMeta>, name: &Arc<str>) {
+    pub(super) fn replace_backing(
+        &mut self,
+        before: Option<&IndexMeta>,
+        meta: Option<&IndexMeta>,
+        name: &Arc<str>,
+    ) {
         let (had, has) = (before.and_then(IndexMeta::data_stream), meta.and_then(IndexMeta::data_stream));
         if had == has {
             return;
@@ -288,7 +293,9 @@ impl Metadata {
     /// Lists the data streams whose indices a template makes.
     pub(super) fn streams_of_template(&self, template: &str) -> Vec<&str> {
         let names = self.data_streams.keys().map(|name| &**name);
-        names.filter(|name| self.best_template(name, None).is_some_and(|(best, _)| best == template)).collect()
+        names
+            .filter(|name| self.best_template(name, None).is_some_and(|(best, _)| best == template))
+            .collect()
     }
 }
 

@@ -165,6 +165,7 @@ const KNOWN: &[IndexSetting] = &[
     setting("index.sort.missing", List, Final, ""),
     setting("index.analysis.*", Any, Closed, ""),
     setting("index.similarity.*", Any, Closed, ""),
+    setting("index.lifecycle.*", Text, Dynamic, ""),
     setting("index.plugins.*", Any, Dynamic, ""),
     setting("index.opendistro.*", Any, Dynamic, ""),
     setting("index.uuid", Text, Private, ""),

@@ -10,6 +10,8 @@
 //! - `data_streams`: names for backing indices
 //! - `rollover`: the write index of an alias or data stream becomes a new one
 //! - `restore`: an index of a snapshot takes its place
+//! - `resize`: an index with the documents of another one
+//! - `retention`: limits on the space of indices
 //! - `aliases`, `templates`, `cluster`: their own decisions
 //! - `blocks`: what `index.blocks.*` forbid
 //! - `index_sort`: the order that `index.sort.*` ask for
@@ -28,8 +30,10 @@ mod index_sort;
 mod lifecycle;
 mod mapping_body;
 mod names;
+mod resize;
 mod resolve;
 mod restore;
+mod retention;
 mod rollover;
 mod settings;
 mod templates;
@@ -56,7 +60,9 @@ pub use index_settings::defaults as index_setting_defaults;
 pub use index_sort::{SEQ_NO, SortField, list as setting_list, parse as parse_index_sort};
 pub use mapping_body::split_type;
 pub use names::{check_alias_name, check_index_name};
+pub use resize::{RESIZE_PENDING, ResizeIndex, ResizeKind, ResizePlan};
 pub use restore::{RESTORED_SEQ_NOS, RestoreIndex};
+pub use retention::{RetentionLimit, SpaceLimit};
 pub use rollover::RolloverPlan;
 pub use settings::{
     did_you_mean, edit_distance, flatten, nest, parse_bytes, parse_time, render as render_settings, similar,

@@ -208,10 +208,14 @@ fn expand(state: &Metadata, part: &str, options: &IndicesOptions) -> Vec<Arc<Ind
         }
     }
     if !options.ignore_aliases {
-        let matching = state.data_streams.iter().filter(|(name, _)| is_all(part) || pattern::matches(part, name));
+        let matching =
+            state.data_streams.iter().filter(|(name, _)| is_all(part) || pattern::matches(part, name));
         for (_, stream) in matching.filter(|(name, _)| visible(name, false)) {
             let metas = stream.indices.iter().filter(|name| reached(name));
-            metas.filter_map(|name| state.indices.get(name)).filter(in_state).for_each(|meta| found.add(meta));
+            metas
+                .filter_map(|name| state.indices.get(name))
+                .filter(in_state)
+                .for_each(|meta| found.add(meta));
         }
     }
     found.order.sort_by(|a, b| a.name.cmp(&b.name));

@@ -5,7 +5,9 @@ use std::sync::Arc;
 use millrace_runtime::{Error, Result};
 use serde_json::json;
 
-use super::{CreateIndex, DataStream, IndexMeta, Metadata, MetadataChange, Uuid, backing_index_name, date_math};
+use super::{
+    CreateIndex, DataStream, IndexMeta, Metadata, MetadataChange, Uuid, backing_index_name, date_math,
+};
 use crate::access::Action;
 
 /// Digits of the number at the end of a name that is counted up.
@@ -62,7 +64,14 @@ impl Metadata {
             None => next_name(source.setting("index.provided_name").unwrap_or(&source.name))?,
         };
         let target = date_math::resolve(&provided_target, now_ms)?.into_owned();
-        Ok(RolloverPlan { alias: alias.to_owned(), source, target, provided_target, explicit, generation: None })
+        Ok(RolloverPlan {
+            alias: alias.to_owned(),
+            source,
+            target,
+            provided_target,
+            explicit,
+            generation: None,
+        })
     }
 
     fn plan_stream_rollover(

@@ -12,7 +12,9 @@ use millrace_runtime::{Error, Result};
 use serde_json::{Map, Value, json};
 
 use super::aliases::parse_alias;
-use super::{Metadata, MetadataChange, data_streams, index_settings, index_sort, mapping_body, names, settings};
+use super::{
+    Metadata, MetadataChange, data_streams, index_settings, index_sort, mapping_body, names, settings,
+};
 use crate::access::{Action, NameClass};
 
 /// Most components one template may be composed of.

@@ -191,10 +191,12 @@ impl Target {
             StreamRoute::Backing if creates => {
                 refuse("index request with op_type=create targeting backing indices is disallowed")
             }
-            StreamRoute::Backing if matches!(op.action, Action::Index(_)) && op.if_seq_no.is_none() => refuse(
-                "index request with op_type=index and no if_primary_term and if_seq_no set targeting backing indices \
+            StreamRoute::Backing if matches!(op.action, Action::Index(_)) && op.if_seq_no.is_none() => {
+                refuse(
+                    "index request with op_type=index and no if_primary_term and if_seq_no set targeting backing indices \
                  is disallowed",
-            ),
+                )
+            }
             StreamRoute::Backing => Ok(()),
         }
     }

@@ -177,9 +177,9 @@ impl ChunkBuilder {
         match values {
             1 => Ok(()),
             0 => Err(Failure::rule(format!("data stream timestamp field [{field}] is missing"))),
-            _ => {
-                Err(Failure::rule(format!("data stream timestamp field [{field}] encountered multiple values")))
-            }
+            _ => Err(Failure::rule(format!(
+                "data stream timestamp field [{field}] encountered multiple values"
+            ))),
         }
     }
 

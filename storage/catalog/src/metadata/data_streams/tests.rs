@@ -67,7 +67,8 @@ fn a_stream_stands_for_its_indices() {
 #[test]
 fn streams_are_derived_of_indices_whatever_their_order() {
     let state = with_stream();
-    let mut changes: Vec<MetadataChange> = state.indices().map(|meta| MetadataChange::replace((**meta).clone())).collect();
+    let mut changes: Vec<MetadataChange> =
+        state.indices().map(|meta| MetadataChange::replace((**meta).clone())).collect();
     changes.reverse();
     let loaded = Metadata::default().apply(&changes);
     assert_eq!(loaded.data_stream("logs"), state.data_stream("logs"));
@@ -78,7 +79,10 @@ fn the_write_index_stays_and_a_stream_goes_as_a_whole() {
     let state = with_stream();
     let options = IndicesOptions::open_and_closed();
     let refused = reason(state.delete_indices(SECOND, &options, NOW));
-    assert_eq!(refused, format!("index [{SECOND}] is the write index for data stream [logs] and cannot be deleted"));
+    assert_eq!(
+        refused,
+        format!("index [{SECOND}] is the write index for data stream [logs] and cannot be deleted")
+    );
     let refused = reason(state.close_indices(SECOND, &options, NOW));
     assert_eq!(refused, format!("cannot close the following data stream write indices [{SECOND}]"));
     let older = state.apply(&state.delete_indices(FIRST, &options, NOW).unwrap());
