@@ -6,24 +6,26 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
 use http::Method;
 use millrace_accounts::{Accounts, TokenLifetimes};
 use millrace_alerting::Alerting;
 use millrace_catalog::access::Action;
 use millrace_console::{Console, Management};
 use millrace_data_api::{DataApi, SearchQueryParser, memory_limit};
-use millrace_engine::Engine;
+use millrace_engine::{Engine, Session};
 use millrace_gateway::{
     Audit, AuditConfig, AuditWriter, BoundListeners, HttpConfig, Identity, ListenError, ListenerConfig,
     ListenerContext, NAME, Node, OperationConfig, Service,
 };
 use millrace_intelligence::Intelligence;
-use millrace_lifecycle::{Lifecycle, LifecycleAudit};
+use millrace_lifecycle::{DocumentDeleter, Lifecycle, LifecycleAudit};
 use millrace_listen::{Config, Tls, TlsFiles};
 use millrace_notifications::Notifications;
 use millrace_pipelines::Manager;
-use millrace_query::SearchService;
+use millrace_query::{OutcomeBody, SearchService};
 use millrace_snapshot::SnapshotService;
+use serde_json::{Value, json};
 
 /// Configuration of the listeners and their users.
 #[derive(Clone, Debug)]
@@ -84,6 +86,34 @@ pub enum StartError {
 /// Tells the audit what policies do.
 #[derive(Debug)]
 struct PolicyAuditor(Audit);
+
+/// Deletes documents of the server's own indices by searches for the old ones.
+#[derive(Debug)]
+struct QueryDeleter {
+    engine: Arc<Engine>,
+    search: Arc<SearchService>,
+}
+
+impl DocumentDeleter for QueryDeleter {
+    fn delete_before<'a>(
+        &'a self,
+        index: &'a str,
+        field: &'a str,
+        before_ms: i64,
+    ) -> BoxFuture<'a, Result<u64, millrace_runtime::Error>> {
+        Box::pin(async move {
+            let session = Session::system(&self.engine);
+            let body = json!({ "query": { "range": { field: { "lt": before_ms } } } });
+            let params = vec![("conflicts".to_owned(), "proceed".to_owned())];
+            let failed = |reason: String| millrace_runtime::Error::Internal(reason);
+            let deleted = self.search.delete_by_query(&session, index, params, Some(body), Box::new(())).await;
+            let outcome = deleted.map_err(|error| failed(error.to_string()))?;
+            let OutcomeBody::Raw(text) = outcome.body else { return Ok(0) };
+            let answer: Value = serde_json::from_slice(&text).map_err(|error| failed(error.to_string()))?;
+            Ok(answer["deleted"].as_u64().unwrap_or(0))
+        })
+    }
+}
 
 impl LifecycleAudit for PolicyAuditor {
     fn record(&self, action: Action, method: &'static str, path: &[&str]) {
@@ -178,8 +208,10 @@ impl Server {
         }
         let node = Arc::new(node);
         let audit = AuditWriter::start(node.audit().clone()).await;
+        let (engine, search) = (Arc::clone(&node.engine), Arc::clone(&node.search));
+        let deleter = Arc::new(QueryDeleter { engine, search });
         let auditor = Arc::new(PolicyAuditor(node.audit().clone()));
-        let lifecycle = Lifecycle::start(&node.engine, snapshots.clone(), Some(auditor))
+        let lifecycle = Lifecycle::start(&node.engine, snapshots.clone(), Some(auditor), Some(deleter))
             .await
             .map_err(StartError::Lifecycle)?;
         let bounds = HttpConfig::within(memory_limit());

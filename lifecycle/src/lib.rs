@@ -7,12 +7,13 @@
 //! - [`policy`]: what a policy of indices says; [`stored_policy`]: it as a document
 //! - [`managed`]: where each index is in its policy; [`decide`]: its next step
 //! - [`execute`], [`pass`]: actions, and the steps of an index until it has to wait
-//! - [`retention`]: the oldest indices go where space is short
+//! - [`retention`]: the oldest indices go where space is short; [`document_retention`]: documents of the server's own by their age
 //! - [`snapshot_policy`]: creation and deletion of snapshots by schedule
 //! - [`runner`]: the event loop that has all of it done
 //! - [`management`]: requests about managed indices; [`explain`]: their answers
 
 mod decide;
+mod document_retention;
 mod error;
 mod execute;
 mod explain;
@@ -36,6 +37,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::oneshot;
 
+pub use document_retention::DocumentDeleter;
 pub use error::{Error, Result};
 pub use execute::RETENTION_HOLD;
 pub use management::{ManagementFailure, ManagementReport};
@@ -66,6 +68,7 @@ pub(crate) struct LifecycleContext {
     pub(crate) managed: DocumentMirror<ManagedIndex>,
     pub(crate) snapshot_policies: DocumentMirror<SnapshotPolicy>,
     auditor: Option<Arc<dyn LifecycleAudit>>,
+    pub(crate) deleter: Option<Arc<dyn DocumentDeleter>>,
     /// Held by a change of policies from its reading to its writing.
     changing: tokio::sync::Mutex<()>,
 }
@@ -109,6 +112,7 @@ impl Lifecycle {
         engine: &Arc<Engine>,
         snapshots: SnapshotService,
         auditor: Option<Arc<dyn LifecycleAudit>>,
+        deleter: Option<Arc<dyn DocumentDeleter>>,
     ) -> Result<Self> {
         let unfinished = engine.delete_unfinished_resizes().await?;
         if unfinished > 0 {
@@ -121,6 +125,7 @@ impl Lifecycle {
             managed: DocumentMirror::load(engine).await?,
             snapshot_policies: DocumentMirror::load(engine).await?,
             auditor,
+            deleter,
             changing: tokio::sync::Mutex::default(),
         });
         let (sender, event_loop) = runner::spawn(&context);

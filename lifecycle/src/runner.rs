@@ -13,7 +13,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::task::JoinSet;
 
 use crate::LifecycleContext;
-use crate::{pass, retention, snapshot_policy};
+use crate::{document_retention, pass, retention, snapshot_policy};
 
 /// Interval between two checks for due work.
 const TICK: Duration = Duration::from_secs(1);
@@ -50,6 +50,8 @@ struct Runner {
     tasks: JoinSet<()>,
     /// Time of the last round of passes, in milliseconds; `None` before the first.
     passed_ms: Option<i64>,
+    /// Time of the last deletion of documents by their age.
+    deleted_ms: Option<i64>,
     next_tick: Instant,
     waiting: Vec<oneshot::Sender<()>>,
 }
@@ -66,6 +68,7 @@ pub(crate) fn spawn(context: &Arc<LifecycleContext>) -> (EventSender<RunnerMessa
         retaining: false,
         tasks: JoinSet::new(),
         passed_ms: None,
+        deleted_ms: None,
         next_tick: Instant::now(),
         waiting: Vec::new(),
     };
@@ -177,9 +180,17 @@ impl Runner {
         if !self.retaining {
             self.retaining = true;
             let sender = self.sender.clone();
+            let now_ms = context.engine.clock().now_ms();
+            let deletes = document_retention::is_due(self.deleted_ms, now_ms);
+            if deletes {
+                self.deleted_ms = Some(now_ms);
+            }
             self.tasks.spawn(async move {
                 if let Err(error) = retention::enforce(&context).await {
                     tracing::warn!(%error, "retention by space failed; the next pass tries again");
+                }
+                if deletes {
+                    document_retention::enforce(&context).await;
                 }
                 let _ = sender.send(RunnerMessage::RetentionEnded).await;
             });

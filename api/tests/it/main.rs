@@ -16,6 +16,7 @@ mod documents;
 mod fuzzing;
 mod imports;
 mod license;
+mod lifecycle;
 mod metrics;
 mod protocol;
 mod routes;

@@ -49,11 +49,11 @@ async fn a_stream_rolls_over_ages_and_is_deleted() {
     );
     assert_eq!(store.explain(FIRST).await["state"]["name"], "warm");
     // A hold keeps it, whatever its policy says, until the action has failed for the last time.
-    store.kill().await;
-    let store = Store::open(dir.path(), START_MS + 10 * DAY_MS).await;
     let hold = |held: &str| json!({"index.retention.hold": held});
     let options = millrace_catalog::metadata::IndicesOptions::open_and_closed();
     store.change(|state| state.update_settings(FIRST, &options, &hold("true"), false, 0)).await.unwrap();
+    store.kill().await;
+    let store = Store::open(dir.path(), START_MS + 10 * DAY_MS).await;
     store.advance(1).await;
     let shown = store.explain(FIRST).await;
     assert!(shown["info"]["cause"].as_str().unwrap().contains("index.retention.hold"), "{shown}");
@@ -149,6 +149,16 @@ async fn policies_of_ilm_are_followed_by_their_name() {
     assert_eq!(store.names(), ["beat-000001", "beat-000002"]);
     store.advance(2 * DAY_MS).await;
     assert_eq!(store.names(), ["beat-000002"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documents_of_the_server_go_by_their_age() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), START_MS).await;
+    store.create_index("alert", Value::Null).await;
+    store.advance(DAY_MS).await;
+    let deleted = store.audit.0.lock().last().cloned();
+    assert_eq!(deleted, Some(format!("alert @timestamp {}", START_MS + DAY_MS - 365 * DAY_MS)));
 }
 
 #[tokio::test(flavor = "multi_thread")]

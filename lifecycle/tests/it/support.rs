@@ -5,12 +5,13 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
+use futures::future::BoxFuture;
 use millrace_catalog::access::{Action, Principal};
 use millrace_catalog::metadata::{
     ClusterSettingsUpdate, IndexMeta, Metadata, MetadataChange, TemplateKind, Uuid, parse_index_template,
 };
 use millrace_engine::{Action as WriteAction, Config, Engine, RefreshPolicy, WriteOp};
-use millrace_lifecycle::{Lifecycle, LifecycleAudit};
+use millrace_lifecycle::{DocumentDeleter, Lifecycle, LifecycleAudit};
 use millrace_runtime::{Error, ManualClock, Result};
 use millrace_snapshot::{Config as SnapshotConfig, SnapshotService};
 use parking_lot::Mutex;
@@ -20,9 +21,21 @@ use serde_json::{Value, json};
 pub(crate) const START_MS: i64 = 1_767_225_600_000;
 pub(crate) const DAY_MS: i64 = 86_400_000;
 
-/// Notes what policies do.
+/// Notes what policies do, and which documents are to be deleted.
 #[derive(Debug, Default)]
 pub(crate) struct RecordedAudit(pub(crate) Mutex<Vec<String>>);
+
+impl DocumentDeleter for RecordedAudit {
+    fn delete_before<'a>(
+        &'a self,
+        index: &'a str,
+        field: &'a str,
+        before_ms: i64,
+    ) -> BoxFuture<'a, Result<u64>> {
+        self.0.lock().push(format!("{index} {field} {before_ms}"));
+        Box::pin(async { Ok(0) })
+    }
+}
 
 impl LifecycleAudit for RecordedAudit {
     fn record(&self, action: Action, method: &'static str, path: &[&str]) {
@@ -51,7 +64,7 @@ impl Store {
         let config = SnapshotConfig { path_repo: vec![dir.join("backups")], ..SnapshotConfig::default() };
         let snapshots = SnapshotService::open(Arc::clone(&engine), config).await.unwrap();
         let audit = Arc::new(RecordedAudit::default());
-        let lifecycle = Lifecycle::start(&engine, snapshots.clone(), Some(audit.clone())).await.unwrap();
+        let lifecycle = Lifecycle::start(&engine, snapshots.clone(), Some(audit.clone()), Some(audit.clone())).await.unwrap();
         Self { engine, clock, lifecycle, snapshots, audit }
     }
 

@@ -1,16 +1,31 @@
 //! Limits of retention by space, as the cluster settings `retention.max_bytes` and `retention.max_disk_used` have them.
 //!
-//! A setting is a comma-separated list of `pattern:limit`; a limit alone is for all indices.
+//! A setting is a comma-separated list of `pattern:limit`; a limit alone is for all indices. What the server itself writes without end
+//! has an age from which on it is deleted: [`OWN_RETENTION`] has the defaults.
+
+use std::time::Duration;
 
 use millrace_runtime::{Error, Result};
 use serde_json::Value;
 
-use super::{Metadata, parse_bytes};
+use super::{Metadata, parse_bytes, parse_time};
 
 /// Setting with the bytes that indices of a pattern may have.
 pub(super) const MAX_BYTES: &str = "retention.max_bytes";
 /// Setting with the used space of the disk, in percent or in bytes, from which on indices of a pattern are deleted.
 pub(super) const MAX_DISK_USED: &str = "retention.max_disk_used";
+/// Indices that the server itself writes without end: setting, index, field with the time of a document, default age.
+///
+/// The outcomes of the audit are in indices of days, which `audit.retention` is about. The documents of `alert_status`, `alert_outbox`
+/// and of rules are as many as there are rules and open alerts.
+pub(super) const OWN_RETENTION: [(&str, &str, &str, &str); 6] = [
+    ("retention.max_age.alert", "alert", "@timestamp", "365d"),
+    ("retention.max_age.alert_error", "alert_error", "@timestamp", "30d"),
+    ("retention.max_age.alert_silence", "alert_silence", "until", "30d"),
+    ("retention.max_age.intelligence", "intelligence", "@timestamp", "365d"),
+    ("retention.max_age.dead_letters", ".dead-letters", "@timestamp", "90d"),
+    ("retention.max_age.tasks", ".tasks", "task.start_time_in_millis", "7d"),
+];
 /// Limits of a setting, at most.
 const MAX_LIMITS: usize = 1_000;
 
@@ -70,7 +85,29 @@ pub(super) fn parse(setting: &'static str, text: &str) -> Result<Vec<RetentionLi
     Ok(limits)
 }
 
+/// Age from which on documents of an index of the server's own are deleted.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct OwnRetention {
+    /// Name of the index.
+    pub index: &'static str,
+    /// Field with the time of a document.
+    pub field: &'static str,
+    /// The age; `None` where documents stay.
+    pub max_age: Option<Duration>,
+}
+
 impl Metadata {
+    /// Lists the ages from which on documents of the server's own indices are deleted.
+    pub fn own_retention(&self) -> Vec<OwnRetention> {
+        let read = |(setting, index, field, _): (&str, &'static str, &'static str, &str)| {
+            let value = self.cluster_setting(setting);
+            // What is stored was checked.
+            let max_age = value.as_ref().and_then(Value::as_str).and_then(|text| parse_time(text).ok()).flatten();
+            OwnRetention { index, field, max_age }
+        };
+        OWN_RETENTION.into_iter().map(read).collect()
+    }
+
     /// Lists the limits of retention by space.
     pub fn retention_limits(&self) -> Vec<RetentionLimit> {
         let read = |setting: &'static str| {
@@ -87,6 +124,20 @@ impl Metadata {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_servers_own_documents_have_an_age_from_the_first_start() {
+        let own = Metadata::default().own_retention();
+        assert_eq!(own.len(), OWN_RETENTION.len());
+        assert!(own.iter().all(|own| own.max_age.is_some()));
+        let update = super::super::ClusterSettingsUpdate::parse(
+            &serde_json::json!({"persistent": {"retention.max_age.alert": "-1", "retention.max_age.tasks": "1d"}}),
+        );
+        let state = Metadata::default();
+        let state = state.apply(&state.update_cluster_settings(&update.unwrap()).unwrap());
+        let of = |index: &str| state.own_retention().into_iter().find(|own| own.index == index).unwrap().max_age;
+        assert_eq!((of("alert"), of(".tasks")), (None, Some(Duration::from_secs(86_400))));
+    }
 
     #[test]
     fn limits_are_of_patterns() {

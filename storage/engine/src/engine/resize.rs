@@ -25,13 +25,14 @@ impl Engine {
     pub fn fill_resized(self: &Arc<Self>, plan: ResizePlan) -> BoxFuture<'static, Result<()>> {
         let engine = Arc::clone(self);
         Box::pin(sync::uninterrupted(async move {
+            let principal = Principal::system();
             let copied = engine.copy_documents(&plan).await;
             let completed = match copied {
-                Ok(()) => engine.change(&Principal::system(), |state| state.complete_resize(&plan)).await,
+                Ok(()) => engine.change(&principal, |state| state.complete_resize(&plan)).await,
                 Err(error) => Err(error),
             };
             if completed.is_err() {
-                let deleted = engine.change(&Principal::system(), |state| {
+                let deleted = engine.change(&principal, |state| {
                     Ok(state.delete_unfinished(Some(&plan.pending)))
                 });
                 if let Err(error) = deleted.await {
@@ -80,7 +81,8 @@ impl Engine {
             count = changes.len();
             Ok(changes)
         };
-        self.change(&Principal::system(), decide).await?;
+        let principal = Principal::system();
+        self.change(&principal, decide).await?;
         Ok(count)
     }
 }
