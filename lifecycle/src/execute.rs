@@ -27,12 +27,12 @@ const ROLLOVER_ALIASES: [&str; 3] = [
 /// Setting that keeps an index from deletion by policies and by retention.
 pub const RETENTION_HOLD: &str = "index.retention.hold";
 
-/// What came of an action.
+/// Outcome of an action.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum ActionOutcome {
     /// It is done.
     Done {
-        /// What was done.
+        /// Message about it.
         message: String,
         /// `true` if the index was rolled over.
         rolled_over: bool,

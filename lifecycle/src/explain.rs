@@ -15,7 +15,32 @@ use crate::retention;
 const POLICY_IDS: [&str; 2] =
     ["index.plugins.index_state_management.policy_id", "index.opendistro.index_state_management.policy_id"];
 
+/// Figures of policies.
+#[derive(Clone, Debug, Default)]
+pub struct LifecycleFigures {
+    /// Indices under a policy.
+    pub managed: usize,
+    /// Those whose action has failed for the last time.
+    pub failed: usize,
+    /// Indices that retention by space may delete.
+    pub candidates: usize,
+    /// Bytes that may still come before it deletes the first of these.
+    pub remaining_bytes: Option<u64>,
+}
+
 impl Lifecycle {
+    /// Takes the figures. Where the disk cannot be asked, there are no candidates.
+    pub async fn figures(&self) -> LifecycleFigures {
+        let managed = self.context.managed.all();
+        let planned = retention::planned(&self.context).await.unwrap_or_default();
+        LifecycleFigures {
+            managed: managed.len(),
+            failed: managed.iter().filter(|managed| managed.progress.failed).count(),
+            candidates: planned.len(),
+            remaining_bytes: planned.first().map(|deletion| deletion.remaining),
+        }
+    }
+
     /// Explains indices, those that retention by space deletes next among them; `shows_policy`: with their policies.
     ///
     /// # Errors

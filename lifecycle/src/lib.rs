@@ -40,6 +40,7 @@ use tokio::sync::oneshot;
 pub use document_retention::DocumentDeleter;
 pub use error::{Error, Result};
 pub use execute::RETENTION_HOLD;
+pub use explain::LifecycleFigures;
 pub use management::{ManagementFailure, ManagementReport};
 pub use policy::{IndexPolicy, parse_ilm};
 pub use snapshot_policy::SnapshotPolicy;

@@ -66,7 +66,7 @@ pub(crate) struct Progress {
     pub rollover_ms: Option<i64>,
     /// Snapshot that the action makes.
     pub snapshot: Option<String>,
-    /// What was done last.
+    /// Message about the last step.
     pub message: String,
     /// Why it failed.
     pub cause: Option<String>,

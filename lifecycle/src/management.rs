@@ -23,7 +23,7 @@ pub struct ManagementFailure {
     pub reason: String,
 }
 
-/// What became of a request about several indices.
+/// Outcome of a request about several indices.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ManagementReport {
     /// Indices on which it was carried out.

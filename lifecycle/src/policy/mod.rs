@@ -55,11 +55,11 @@ pub struct PolicyTemplate {
 /// An action with what becomes of its failures.
 #[derive(Clone, Debug, PartialEq)]
 pub struct PolicyAction {
-    /// What is done.
+    /// The action.
     pub spec: ActionSpec,
     /// Time after which an action that is not done has failed.
     pub timeout: Option<Duration>,
-    /// When a failed action is tried again.
+    /// Repetition of a failed action.
     pub retry: ActionRetry,
 }
 
@@ -168,7 +168,7 @@ pub struct RolloverConditions {
 pub struct StateTransition {
     /// Name of that state.
     pub state: String,
-    /// When it is taken; `None`: at once.
+    /// Condition of the way; `None`: it is taken at once.
     pub condition: Option<TransitionCondition>,
 }
 

@@ -32,7 +32,7 @@ const MAX_BYTES: usize = 64 << 10;
 /// Date in the names of snapshots where a policy has none.
 const DATE_FORMAT: &str = "yyyy-MM-dd'T'HH:mm:ss";
 
-/// Which snapshots of a policy are deleted.
+/// Choice of the snapshots that a policy deletes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct DeletionCondition {
     /// Age from which on they are deleted.
@@ -55,11 +55,11 @@ pub struct ScheduleProgress {
     pub retries: u32,
     /// Time of the next try, in milliseconds.
     pub retry_ms: i64,
-    /// What became of the last run.
+    /// Outcome of the last run.
     pub last: Option<ExecutionRecord>,
 }
 
-/// What became of a run.
+/// Outcome of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExecutionRecord {
     /// `SUCCESS`, `FAILED` or `RETRYING`.
@@ -68,7 +68,7 @@ pub struct ExecutionRecord {
     pub start_ms: i64,
     /// Time of its end, in milliseconds.
     pub end_ms: i64,
-    /// What was done.
+    /// Message about the run.
     pub message: String,
     /// Why it failed.
     pub cause: Option<String>,

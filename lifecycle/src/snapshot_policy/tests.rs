@@ -1,3 +1,4 @@
+use super::run::{SnapshotAge, expired_snapshots};
 use super::*;
 
 const DAY_MS: i64 = 86_400_000;
