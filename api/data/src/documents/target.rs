@@ -123,14 +123,16 @@ pub(crate) fn require_alias(session: &Session, name: &str) -> Result<(), Error> 
     ))
 }
 
+/// Returns whether a name is of a data stream, or becomes that of one by a write.
+fn is_data_stream(session: &Session, name: &str) -> bool {
+    let metadata = session.metadata();
+    let is_free = || metadata.index(name).is_none() && metadata.alias_indices(name).is_none();
+    metadata.data_stream(name).is_some() || (metadata.stream_template(name).is_some() && is_free())
+}
+
 /// Refuses a name that is no data stream, and does not become one by the write, where one is required.
 pub(crate) fn require_data_stream(session: &Session, name: &str) -> Result<(), Error> {
-    let metadata = session.metadata();
-    let becomes_one = || {
-        let is_free = metadata.index(name).is_none() && metadata.alias_indices(name).is_none();
-        is_free && metadata.stream_template(name).is_some()
-    };
-    if metadata.data_stream(name).is_some() || becomes_one() {
+    if is_data_stream(session, name) {
         return Ok(());
     }
     Err(Error::index_not_found_because(
@@ -143,8 +145,7 @@ pub(crate) fn require_data_stream(session: &Session, name: &str) -> Result<(), E
 
 /// Refuses an operation of a bulk that stores a document in a data stream other than by `create`.
 pub(crate) fn check_stream_op(session: &Session, op: &WriteOp) -> Result<(), Error> {
-    let metadata = session.metadata();
-    match metadata.data_stream(&op.index).is_some() || metadata.stream_template(&op.index).is_some() {
+    match is_data_stream(session, &op.index) {
         false => Ok(()),
         true => Err(Error::illegal_argument(
             "only write ops with an op_type of create are allowed in data streams",

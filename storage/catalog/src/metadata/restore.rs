@@ -79,6 +79,14 @@ impl Metadata {
         }
         self.check_shard_limit(name, request.meta.shards)?;
         let settings = restored_settings(request, uuid)?;
+        if let Some(stream) = settings.get(DATA_STREAM).and_then(Value::as_str)
+            && (self.indices.contains_key(stream) || self.by_alias.contains_key(stream))
+        {
+            return Err(Error::InvalidIndexName {
+                index: name.to_owned(),
+                reason: format!("an index or an alias has the name of its data stream [{stream}]"),
+            });
+        }
         let aliases = if request.include_aliases { request.meta.aliases.clone() } else { BTreeMap::new() };
         let meta = IndexMeta {
             name: name.into(),
@@ -287,6 +295,26 @@ mod tests {
             matches!(&changes[0], MetadataChange::DeleteIndex { uuid, .. } if *uuid == Uuid::from_u128(1))
         );
         assert_eq!(state.apply(&changes).index("logs").unwrap().uuid, Uuid::from_u128(2));
+    }
+
+    #[test]
+    fn a_backing_index_belongs_to_the_stream_of_its_name() {
+        let state = with_logs(json!({}));
+        let mut meta = IndexMeta::clone(state.index("logs").unwrap());
+        meta.settings.insert(DATA_STREAM.into(), "web".into());
+        meta.settings.insert(TIMESTAMP_FIELD.into(), "@timestamp".into());
+        let restore = |state: &Metadata, name: &str| {
+            let request = RestoreIndex { name: name.to_owned(), meta: meta.clone(), ..request("x", state) };
+            state.restore_index(&request, Uuid::from_u128(2)).map(|changes| state.apply(&changes))
+        };
+        let none = Metadata::default();
+        let none = none.apply(&none.create_index("logs", &json!({}), 5, Uuid::nil()).unwrap());
+        let renamed = restore(&none, ".ds-copy-000003").unwrap();
+        assert_eq!(renamed.data_stream("copy").unwrap().generation(), 3);
+        let plain = restore(&none, "plain").unwrap();
+        assert!(plain.index("plain").unwrap().data_stream().is_none() && plain.data_streams().next().is_none());
+        let refused = restore(&none, ".ds-logs-000001").unwrap_err().to_string();
+        assert!(refused.contains("data stream [logs]"), "{refused}");
     }
 
     #[test]
