@@ -106,7 +106,8 @@ impl DocumentDeleter for QueryDeleter {
             let body = json!({ "query": { "range": { field: { "lt": before_ms } } } });
             let params = vec![("conflicts".to_owned(), "proceed".to_owned())];
             let failed = |reason: String| millrace_runtime::Error::Internal(reason);
-            let deleted = self.search.delete_by_query(&session, index, params, Some(body), Box::new(())).await;
+            let deleted =
+                self.search.delete_by_query(&session, index, params, Some(body), Box::new(())).await;
             let outcome = deleted.map_err(|error| failed(error.to_string()))?;
             let OutcomeBody::Raw(text) = outcome.body else { return Ok(0) };
             let answer: Value = serde_json::from_slice(&text).map_err(|error| failed(error.to_string()))?;

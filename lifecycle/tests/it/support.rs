@@ -64,7 +64,10 @@ impl Store {
         let config = SnapshotConfig { path_repo: vec![dir.join("backups")], ..SnapshotConfig::default() };
         let snapshots = SnapshotService::open(Arc::clone(&engine), config).await.unwrap();
         let audit = Arc::new(RecordedAudit::default());
-        let lifecycle = Lifecycle::start(&engine, snapshots.clone(), Some(audit.clone()), Some(audit.clone())).await.unwrap();
+        let lifecycle =
+            Lifecycle::start(&engine, snapshots.clone(), Some(audit.clone()), Some(audit.clone()))
+                .await
+                .unwrap();
         Self { engine, clock, lifecycle, snapshots, audit }
     }
 

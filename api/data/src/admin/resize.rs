@@ -18,7 +18,9 @@ pub(crate) async fn resize(
 ) -> Result<Response, Error> {
     let copy_settings = request.params.take_bool("copy_settings")?;
     if copy_settings == Some(false) {
-        return Err(Error::illegal_argument("parameter [copy_settings] can not be explicitly set to [false]"));
+        return Err(Error::illegal_argument(
+            "parameter [copy_settings] can not be explicitly set to [false]",
+        ));
     }
     let waits = request.params.take_bool("wait_for_completion")?.unwrap_or(true);
     request.params.take_time("task_execution_timeout")?;

@@ -4,8 +4,8 @@ use millrace_catalog::metadata::ResizeKind::{Clone, Shrink, Split};
 
 use super::{DataApi, Route, RouteCondition, routes};
 use crate::admin::{
-    aliases, analyze, data_streams, field_mapping, indices, maintenance, mappings, resize, rollover, segments,
-    settings, stats,
+    aliases, analyze, data_streams, field_mapping, indices, maintenance, mappings, resize, rollover,
+    segments, settings, stats,
 };
 use crate::error::Error;
 

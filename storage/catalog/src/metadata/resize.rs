@@ -244,7 +244,8 @@ fn resized_settings(
     }
     merged.insert(SHARDS.into(), shards.to_string().into());
     // Documents are routed anew: the number matters for later splits alone.
-    let divides = |merged: &Map<String, Value>| number(merged, ROUTING_SHARDS).is_ok_and(|all| all % shards == 0);
+    let divides =
+        |merged: &Map<String, Value>| number(merged, ROUTING_SHARDS).is_ok_and(|all| all % shards == 0);
     if !request.settings.contains_key(ROUTING_SHARDS) && !divides(&merged) {
         merged.shift_remove(ROUTING_SHARDS);
     }
@@ -273,7 +274,9 @@ fn target_shards(request: &ResizeIndex, source: &IndexMeta) -> Result<u32> {
     match request.kind {
         ResizeKind::Clone => match given.unwrap_or(from) {
             shards if shards == from => Ok(shards),
-            shards => refuse(format!("the number of target shards ({shards}) must be the same as the number of source shards ({from})")),
+            shards => refuse(format!(
+                "the number of target shards ({shards}) must be the same as the number of source shards ({from})"
+            )),
         },
         ResizeKind::Shrink => match given.unwrap_or(1) {
             shards if shards > from => refuse(format!(

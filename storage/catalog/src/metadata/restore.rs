@@ -312,7 +312,9 @@ mod tests {
         let renamed = restore(&none, ".ds-copy-000003").unwrap();
         assert_eq!(renamed.data_stream("copy").unwrap().generation(), 3);
         let plain = restore(&none, "plain").unwrap();
-        assert!(plain.index("plain").unwrap().data_stream().is_none() && plain.data_streams().next().is_none());
+        assert!(
+            plain.index("plain").unwrap().data_stream().is_none() && plain.data_streams().next().is_none()
+        );
         let refused = restore(&none, ".ds-logs-000001").unwrap_err().to_string();
         assert!(refused.contains("data stream [logs]"), "{refused}");
     }

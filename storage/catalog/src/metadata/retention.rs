@@ -102,7 +102,8 @@ impl Metadata {
         let read = |(setting, index, field, _): (&str, &'static str, &'static str, &str)| {
             let value = self.cluster_setting(setting);
             // What is stored was checked.
-            let max_age = value.as_ref().and_then(Value::as_str).and_then(|text| parse_time(text).ok()).flatten();
+            let max_age =
+                value.as_ref().and_then(Value::as_str).and_then(|text| parse_time(text).ok()).flatten();
             OwnRetention { index, field, max_age }
         };
         OWN_RETENTION.into_iter().map(read).collect()
@@ -135,7 +136,8 @@ mod tests {
         );
         let state = Metadata::default();
         let state = state.apply(&state.update_cluster_settings(&update.unwrap()).unwrap());
-        let of = |index: &str| state.own_retention().into_iter().find(|own| own.index == index).unwrap().max_age;
+        let of =
+            |index: &str| state.own_retention().into_iter().find(|own| own.index == index).unwrap().max_age;
         assert_eq!((of("alert"), of(".tasks")), (None, Some(Duration::from_secs(86_400))));
     }
 

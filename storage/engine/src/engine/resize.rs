@@ -32,9 +32,8 @@ impl Engine {
                 Err(error) => Err(error),
             };
             if completed.is_err() {
-                let deleted = engine.change(&principal, |state| {
-                    Ok(state.delete_unfinished(Some(&plan.pending)))
-                });
+                let deleted =
+                    engine.change(&principal, |state| Ok(state.delete_unfinished(Some(&plan.pending))));
                 if let Err(error) = deleted.await {
                     tracing::warn!(index = &*plan.pending.name, %error, "the target of a failed resizing stays until the next start");
                 }
@@ -53,7 +52,11 @@ impl Engine {
                 let action = Action::Index(op.source.clone()?);
                 let version = Some((op.version, VersionType::ExternalGte));
                 let routing = op.routing.clone();
-                Some(WriteOp { routing, version, ..WriteOp::new(Arc::clone(&plan.pending.name), Some(id), action) })
+                Some(WriteOp {
+                    routing,
+                    version,
+                    ..WriteOp::new(Arc::clone(&plan.pending.name), Some(id), action)
+                })
             });
             let outcomes = self.write(&principal, ops.collect(), RefreshPolicy::None, WRITE_TIMEOUT).await?;
             for outcome in outcomes {
