@@ -6,22 +6,27 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
+use http::Method;
 use millrace_accounts::{Accounts, TokenLifetimes};
 use millrace_alerting::Alerting;
+use millrace_catalog::access::Action;
 use millrace_console::{Console, Management};
 use millrace_data_api::{DataApi, SearchQueryParser, memory_limit};
-use millrace_engine::Engine;
+use millrace_engine::{Engine, Session};
 use millrace_gateway::{
-    AuditConfig, AuditWriter, BoundListeners, HttpConfig, Identity, ListenError, ListenerConfig,
+    Audit, AuditConfig, AuditWriter, BoundListeners, HttpConfig, Identity, ListenError, ListenerConfig,
     ListenerContext, NAME, Node, OperationConfig, Service,
 };
 use millrace_intelligence::Intelligence;
+use millrace_lifecycle::{DocumentDeleter, Lifecycle, LifecycleAudit};
 use millrace_listen::{Config, Tls, TlsFiles};
 use millrace_notifications::Notifications;
 use millrace_pipelines::Manager;
-use millrace_query::SearchService;
+use millrace_query::{OutcomeBody, SearchService};
 use millrace_runtime::metrics::MetricSources;
 use millrace_snapshot::SnapshotService;
+use serde_json::{Value, json};
 
 use crate::metrics::{CertificateMetrics, PipelineMetrics, RuleMetrics};
 
@@ -76,9 +81,52 @@ pub enum StartError {
     /// The agents that are stored cannot be read.
     #[error("agents: {0}")]
     Agents(String),
+    /// The policies that are stored cannot be read.
+    #[error("policies: {0}")]
+    Lifecycle(millrace_lifecycle::Error),
     /// The AI rules that are stored cannot be read.
     #[error("AI rules: {0}")]
     Intelligence(millrace_intelligence::Error),
+}
+
+/// Tells the audit what policies do.
+#[derive(Debug)]
+struct PolicyAuditor(Audit);
+
+/// Deletes documents of the server's own indices by searches for the old ones.
+#[derive(Debug)]
+struct QueryDeleter {
+    engine: Arc<Engine>,
+    search: Arc<SearchService>,
+}
+
+impl DocumentDeleter for QueryDeleter {
+    fn delete_before<'a>(
+        &'a self,
+        index: &'a str,
+        field: &'a str,
+        before_ms: i64,
+    ) -> BoxFuture<'a, Result<u64, millrace_runtime::Error>> {
+        Box::pin(async move {
+            let session = Session::system(&self.engine);
+            let body = json!({ "query": { "range": { field: { "lt": before_ms } } } });
+            let params = vec![("conflicts".to_owned(), "proceed".to_owned())];
+            let failed = |reason: String| millrace_runtime::Error::Internal(reason);
+            let deleted =
+                self.search.delete_by_query(&session, index, params, Some(body), Box::new(())).await;
+            let outcome = deleted.map_err(|error| failed(error.to_string()))?;
+            let OutcomeBody::Raw(text) = outcome.body else { return Ok(0) };
+            let answer: Value = serde_json::from_slice(&text).map_err(|error| failed(error.to_string()))?;
+            Ok(answer["deleted"].as_u64().unwrap_or(0))
+        })
+    }
+}
+
+impl LifecycleAudit for PolicyAuditor {
+    fn record(&self, action: Action, method: &'static str, path: &[&str]) {
+        let method = Method::from_bytes(method.as_bytes()).unwrap_or(Method::POST);
+        self.0.server_changed(action, method, path);
+    }
 }
 
 impl From<ListenError> for StartError {
@@ -100,6 +148,7 @@ pub struct Server {
     console: Arc<Console>,
     alerting: Alerting,
     intelligence: Intelligence,
+    lifecycle: Lifecycle,
     insecure: bool,
     generated_password: Option<String>,
     tls: Option<Tls>,
@@ -172,9 +221,16 @@ impl Server {
         }
         let node = Arc::new(node);
         let audit = AuditWriter::start(node.audit().clone()).await;
+        let (engine, search) = (Arc::clone(&node.engine), Arc::clone(&node.search));
+        let deleter = Arc::new(QueryDeleter { engine, search });
+        let auditor = Arc::new(PolicyAuditor(node.audit().clone()));
+        let lifecycle = Lifecycle::start(&node.engine, snapshots.clone(), Some(auditor), Some(deleter))
+            .await
+            .map_err(StartError::Lifecycle)?;
         let bounds = HttpConfig::within(memory_limit());
         let http = HttpConfig { max_content_length: config.max_content_length, ..bounds };
-        let data = Service::new(node, &http, Arc::new(DataApi::default().with_snapshots(snapshots)));
+        let api = DataApi::default().with_snapshots(snapshots).with_lifecycle(lifecycle.clone());
+        let data = Service::new(node, &http, Arc::new(api));
         let serving = millrace_listen::Server::new(Config::default().within(open_files()));
         let mut server = Self {
             serving,
@@ -183,6 +239,7 @@ impl Server {
             console,
             alerting,
             intelligence,
+            lifecycle,
             insecure,
             generated_password,
             tls,
@@ -300,6 +357,7 @@ impl Server {
             ending.send_replace(true);
         };
         self.serving.run(ends).await;
+        self.lifecycle.stop().await;
         self.audit.finish().await;
     }
 }

@@ -58,6 +58,13 @@ const CLUSTER: &[Entry] = &[
     ),
     ("monitor_snapshot", &["cluster:admin/snapshot/get", "cluster:admin/repository/get"]),
     ("cancel_task", &["cluster:admin/tasks/cancel"]),
+    ("manage_ilm", &["cluster:admin/opendistro/ism/policy/*"]),
+    ("read_ilm", &["cluster:admin/opendistro/ism/policy/get"]),
+    (
+        "manage_slm",
+        &["cluster:admin/opensearch/snapshot_management/policy/*", "cluster:admin/snapshot/get", "cluster:admin/repository/get"],
+    ),
+    ("read_slm", &["cluster:admin/opensearch/snapshot_management/policy/get"]),
     ("unlimited", &["*"]),
 ];
 
@@ -89,7 +96,10 @@ const INDICES: &[Entry] = &[
     ),
     ("create_doc", &["indices:data/write/index:op_type/create", "indices:admin/mapping/auto_put"]),
     ("delete", DELETE),
-    ("create_index", &["indices:admin/create", "indices:admin/auto_create"]),
+    (
+        "create_index",
+        &["indices:admin/create", "indices:admin/auto_create", "indices:admin/data_stream/create"],
+    ),
     ("delete_index", &["indices:admin/delete"]),
     ("manage", MANAGE),
     ("monitor", &["indices:monitor/*"]),
@@ -100,6 +110,8 @@ const INDICES: &[Entry] = &[
             "indices:admin/resolve/index",
             "indices:admin/mappings/*",
             "indices:admin/aliases/get",
+            "indices:admin/data_stream/get",
+            "indices:admin/opensearch/ism/managedindex/explain",
             "indices:admin/validate/query",
             "indices:monitor/settings/get",
             "indices:data/read/field_caps",
@@ -122,6 +134,7 @@ const INDICES: &[Entry] = &[
     ("get", &["indices:data/read/get", "indices:data/read/mget"]),
     ("search", &["indices:data/read/search", "indices:data/read/msearch", "indices:data/read/sql"]),
     ("manage_aliases", &["indices:admin/aliases*"]),
+    ("manage_ilm", &["indices:admin/opensearch/ism/managedindex*"]),
     ("unlimited", &["*"]),
 ];
 
@@ -135,7 +148,6 @@ const ABSENT_CLUSTER: &[&str] = &[
     "manage_ccr",
     "manage_data_frame_transforms",
     "manage_enrich",
-    "manage_ilm",
     "manage_inference",
     "manage_ml",
     "manage_oidc",
@@ -143,7 +155,6 @@ const ABSENT_CLUSTER: &[&str] = &[
     "manage_saml",
     "manage_search_application",
     "manage_service_account",
-    "manage_slm",
     "manage_token",
     "manage_transform",
     "manage_user_profile",
@@ -157,8 +168,6 @@ const ABSENT_CLUSTER: &[&str] = &[
     "monitor_transform",
     "monitor_watcher",
     "read_ccr",
-    "read_ilm",
-    "read_slm",
     "transport_client",
 ];
 
@@ -168,7 +177,6 @@ const ABSENT_INDICES: &[&str] = &[
     "cross_cluster_replication_internal",
     "manage_data_stream_lifecycle",
     "manage_follow_index",
-    "manage_ilm",
     "manage_leader_index",
     "read_cross_cluster",
     "suggest",

@@ -350,6 +350,7 @@ impl Error {
                     .with("index_uuid", uuid.as_str())
                     .with("index", index.as_str())
             }
+            S::DataStreamAlreadyExists { .. } => Self::new(400, "resource_already_exists_exception", reason),
             S::IndexClosed { index } => {
                 Self::new(400, "index_closed_exception", reason).with("index", index.as_str())
             }

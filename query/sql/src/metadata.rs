@@ -75,15 +75,18 @@ enum Cell {
     Number(i32),
 }
 
-/// Lists the indices of a pattern by their names. An alias that the pattern spells out stands for its indices.
+/// Lists the indices of a pattern by their names, those of a data stream by its name. An alias that the pattern spells out stands for
+/// its indices.
 fn named_indices(session: &Session, pattern: &str) -> Result<Vec<(String, Arc<Index>)>> {
     let mut named = Vec::new();
     for index in target::resolve(session, "*", &IndicesOptions::open_only())? {
-        let name = index.meta().name.to_string();
+        let meta = index.meta();
+        let name = meta.data_stream().unwrap_or(&meta.name).to_owned();
         if !name.starts_with('.') && like(pattern, &name) {
             named.push((name, index));
         }
     }
+    named.sort_by(|(a, _), (b, _)| a.cmp(b));
     if named.is_empty() && !pattern.contains(['%', '*', '?', ',']) {
         let indices = match target::resolve(session, pattern, &IndicesOptions::open_only()) {
             Err(Error::Storage(millrace_runtime::Error::IndexNotFound { .. })) => Vec::new(),

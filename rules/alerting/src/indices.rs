@@ -2,7 +2,7 @@
 //!
 //! They are made when something is to be written, so also anew once somebody has deleted them. Nobody else writes them.
 
-use millrace_catalog::access::Principal;
+use millrace_catalog::access::{Principal, backed_stream};
 use millrace_engine::Engine;
 use millrace_notifications::outbox;
 use millrace_runtime::{Error as StorageError, Result};
@@ -20,7 +20,8 @@ pub(crate) const SILENCE: &str = "alert_silence";
 
 /// Returns whether the documents of an index are never events: the server's own indices, and what rules tell beside alerts.
 pub(crate) fn is_never_fed(index: &str) -> bool {
-    index.starts_with('.') || matches!(index, STATUS | ERROR | SILENCE)
+    // Indices of data streams are the users'.
+    (index.starts_with('.') && backed_stream(index).is_none()) || matches!(index, STATUS | ERROR | SILENCE)
 }
 
 /// Roles that may read the document: see `accounts`.
@@ -121,4 +122,15 @@ fn body(name: &str) -> Value {
         },
         "mappings": {"dynamic": "strict", "properties": properties},
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::is_never_fed;
+
+    #[test]
+    fn indices_of_data_streams_have_events() {
+        assert!(!is_never_fed(".ds-logs-000001") && !is_never_fed("logs") && !is_never_fed("alert"));
+        assert!(is_never_fed(".tasks") && is_never_fed(".ds-logs") && is_never_fed("alert_error"));
+    }
 }

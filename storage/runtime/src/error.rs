@@ -59,6 +59,12 @@ pub enum Error {
         /// Its uuid.
         uuid: String,
     },
+    /// The data stream is there already.
+    #[error("data_stream [{name}] already exists")]
+    DataStreamAlreadyExists {
+        /// Name of the existing data stream.
+        name: String,
+    },
     /// The caller's roles do not allow it.
     #[error("action [{action}] is unauthorized for {caller}{}", on(.index))]
     Unauthorized {
@@ -280,6 +286,7 @@ impl Error {
             | Self::TemplateNotFound { .. }
             | Self::DocumentMissing { .. } => Kind::NotFound,
             Self::IndexAlreadyExists { .. }
+            | Self::DataStreamAlreadyExists { .. }
             | Self::IndexClosed { .. }
             | Self::InvalidIndexName { .. }
             | Self::InvalidAliasName { .. }

@@ -21,7 +21,7 @@ use crate::contents::{FileReference, GlobalState, IndexContents, SegmentContents
 use crate::error::{Error, Result};
 use crate::manifest::{IndexSummary, Manifest, MissingShard, decode_json};
 use crate::repository::Repository;
-use crate::selection::{Renaming, check_expression, is_security_administrator, select_names};
+use crate::selection::{Renaming, check_expression, is_security_administrator, select_indices};
 use crate::service::{SnapshotKey, SnapshotService};
 
 /// Segments that are fetched at once.
@@ -228,7 +228,7 @@ impl RestoreJob {
         let mut available: Vec<&IndexSummary> = self.manifest.indices.iter().collect();
         available.retain(|index| !index.system || (administrator && parts.contains(index.name.as_str())));
         let available: Vec<String> = available.into_iter().map(|index| index.name.clone()).collect();
-        let chosen = select_names(&available, expression, self.request.ignore_unavailable)
+        let chosen = select_indices(&available, expression, self.request.ignore_unavailable)
             .map_err(|index| StoreError::IndexNotFound { index })?;
         let RestoreSnapshot { rename_pattern, rename_replacement, .. } = &self.request;
         let renaming = Renaming::parse(rename_pattern.as_deref(), rename_replacement.as_deref())?;

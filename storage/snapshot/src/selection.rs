@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
-use millrace_catalog::access::{Action, NameClass, Principal};
+use millrace_catalog::access::{Action, NameClass, Principal, backed_stream};
 use millrace_mapping::pattern;
 use regex::{Regex, RegexBuilder};
 
@@ -59,6 +59,37 @@ pub(crate) fn select_names(
     Ok(chosen.into_iter().map(str::to_owned).collect())
 }
 
+/// Chooses indices as [`select_names`] does; the name of a data stream stands for its backing indices.
+///
+/// # Errors
+/// As [`select_names`].
+pub(crate) fn select_indices(
+    available: &[String],
+    expression: Option<&str>,
+    ignore_unavailable: bool,
+) -> Result<Vec<String>, String> {
+    let mut streams: BTreeMap<&str, Vec<&String>> = BTreeMap::new();
+    for index in available {
+        if let Some(stream) = backed_stream(index) {
+            streams.entry(stream).or_default().push(index);
+        }
+    }
+    // An index of this name is meant first.
+    let known: HashSet<&str> = available.iter().map(String::as_str).collect();
+    streams.retain(|stream, _| !known.contains(stream));
+    let names: Vec<String> =
+        available.iter().cloned().chain(streams.keys().map(|stream| (*stream).to_owned())).collect();
+    let chosen = select_names(&names, expression, ignore_unavailable)?;
+    let (mut indices, mut is_chosen) = (Vec::new(), HashSet::new());
+    for name in chosen {
+        let members =
+            streams.get(name.as_str()).map(|members| members.iter().map(|index| (*index).clone()).collect());
+        let members: Vec<String> = members.unwrap_or_else(|| vec![name]);
+        indices.extend(members.into_iter().filter(|index| is_chosen.insert(index.clone())));
+    }
+    Ok(indices)
+}
+
 /// Checks the bounds of an expression: each wildcard and exclusion is compared with every name.
 ///
 /// # Errors
@@ -111,12 +142,12 @@ impl Renaming {
         Ok(Self(Some((regex, expanded_replacement(to)))))
     }
 
-    /// Returns the new name of an index.
+    /// Returns the new name of an index. The prefix of a backing index stays, so that the index backs the renamed stream.
     pub(crate) fn rename(&self, name: &str) -> String {
-        match &self.0 {
-            None => name.to_owned(),
-            Some((regex, replacement)) => regex.replace_all(name, replacement.as_str()).into_owned(),
-        }
+        let Some((regex, replacement)) = &self.0 else { return name.to_owned() };
+        let prefix = if backed_stream(name).is_some() { ".ds-" } else { "" };
+        let renamed = regex.replace_all(&name[prefix.len()..], replacement.as_str());
+        format!("{prefix}{renamed}")
     }
 
     /// Returns the new name of each index.
@@ -183,6 +214,17 @@ mod tests {
         assert_eq!(select("a1,c", false).unwrap_err(), "c");
         assert_eq!(select("a1,c", true).unwrap(), names(&["a1"]));
         assert!(select("c*", false).unwrap().is_empty());
+    }
+
+    #[test]
+    fn a_stream_stands_for_its_indices() {
+        let available = names(&[".ds-logs-000001", ".ds-logs-000002", "a"]);
+        let select = |expression: &str| select_indices(&available, Some(expression), false).unwrap();
+        assert_eq!(select("logs"), available[..2]);
+        assert_eq!(select("lo*,a"), available);
+        assert_eq!(select("*"), available);
+        let renaming = Renaming::parse(Some("(.+)"), Some("copy-$1")).unwrap();
+        assert_eq!(renaming.rename(".ds-logs-000001"), ".ds-copy-logs-000001");
     }
 
     #[test]

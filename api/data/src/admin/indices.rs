@@ -133,6 +133,9 @@ pub(crate) fn resolve(api: &Api, request: &mut Request, expression: &str) -> Res
                 shown["aliases"] = meta.aliases.keys().cloned().collect();
             }
             shown["attributes"] = attributes(meta);
+            if let Some(stream) = meta.data_stream() {
+                shown["data_stream"] = stream.into();
+            }
             shown
         })
         .collect();
@@ -147,7 +150,24 @@ pub(crate) fn resolve(api: &Api, request: &mut Request, expression: &str) -> Res
             json!({ "name": &**alias, "indices": indices })
         })
         .collect();
-    Ok(Response::json(200, json!({ "indices": indices, "aliases": aliases, "data_streams": [] })))
+    let named = |name: &str| {
+        let parts = || expression.split(',');
+        parts().any(|part| part == "_all" || millrace_mapping::pattern::matches(part, name))
+    };
+    let data_streams: Vec<Value> = state
+        .data_streams()
+        .filter(|stream| named(&stream.name))
+        .filter(|stream| reached.iter().any(|meta| meta.data_stream() == Some(&*stream.name)))
+        .map(|stream| {
+            let indices: Vec<&str> = stream.indices.iter().map(|name| &**name).collect();
+            json!({
+                "name": &*stream.name,
+                "backing_indices": indices,
+                "timestamp_field": &*stream.timestamp_field,
+            })
+        })
+        .collect();
+    Ok(Response::json(200, json!({ "indices": indices, "aliases": aliases, "data_streams": data_streams })))
 }
 
 fn attributes(meta: &IndexMeta) -> Value {

@@ -58,7 +58,7 @@ pub(crate) async fn run(
             source: source.as_ref(),
         };
         let mut bulk = parse::parse(&body, &defaults, &allowance)?;
-        refuse_by_metadata(&session, &mut bulk, &allowance)?;
+        refuse_by_metadata(&session, &mut bulk, options.require_data_stream, &allowance)?;
         Ok(bulk)
     };
     let mut bulk = computed(api, request.body.len(), cut).await?;
@@ -108,27 +108,33 @@ async fn computed<T: Send + 'static>(
     api.session.compute().run(Priority::Ingest, move || Ok(work())).await?
 }
 
-/// Sets aside the items that current metadata refuses: a name that must be an alias and is none, a
-/// routing value that is required and missing.
+/// Properties of the name that operations go to, as far as they are known.
+#[derive(Clone, Copy, Default)]
+struct CachedName {
+    alias: Option<bool>,
+    data_stream: Option<bool>,
+    /// `true` if the name is of a data stream, which takes no operation `index`.
+    appends_only: Option<bool>,
+    routing_required: Option<bool>,
+}
+
+/// Sets aside the items that current metadata refuses: a name that must be an alias or a data stream and is none, a
+/// routing value that is required and missing, an operation that a data stream does not take.
 fn refuse_by_metadata(
     session: &Session,
     bulk: &mut parse::Bulk,
+    require_data_stream: bool,
     allowance: &MemoryAllowance,
 ) -> Result<(), Error> {
-    #[derive(Clone, Copy, Default)]
-    struct CachedNames {
-        alias: Option<bool>,
-        routing_required: Option<bool>,
-    }
-    let mut known: HashMap<Arc<str>, CachedNames> = HashMap::new();
-    let mut last: Option<(Arc<str>, CachedNames)> = None;
+    let mut known: HashMap<Arc<str>, CachedName> = HashMap::new();
+    let mut last: Option<(Arc<str>, CachedName)> = None;
     let mut refused: Vec<(usize, Error)> = Vec::new();
     for (number, op) in bulk.ops.iter().enumerate() {
         let mut facts = match &last {
             Some((name, facts)) if Arc::ptr_eq(name, &op.index) => *facts,
             _ => known.get(&op.index).copied().unwrap_or_default(),
         };
-        if let Err(error) = check(session, op, &mut facts.alias, &mut facts.routing_required) {
+        if let Err(error) = check(session, op, require_data_stream, &mut facts) {
             allowance.take(parse::REFUSAL_BYTES)?;
             if error.is_refusal() {
                 session.refusals().note_of(op.needs().name(), Some(&op.index));
@@ -168,17 +174,27 @@ fn refuse_by_metadata(
 fn check(
     session: &Session,
     op: &WriteOp,
-    alias: &mut Option<bool>,
-    routing_required: &mut Option<bool>,
+    require_data_stream: bool,
+    name: &mut CachedName,
 ) -> Result<(), Error> {
-    if op.require_alias && *alias != Some(true) {
+    if op.require_alias && name.alias != Some(true) {
         let result = target::require_alias(session, &op.index);
-        *alias = Some(result.is_ok());
+        name.alias = Some(result.is_ok());
         result?;
     }
-    if op.routing.is_none() && *routing_required != Some(false) {
+    if require_data_stream && name.data_stream != Some(true) {
+        let result = target::require_data_stream(session, &op.index);
+        name.data_stream = Some(result.is_ok());
+        result?;
+    }
+    if matches!(op.action.kind(), ActionKind::Index) && name.appends_only != Some(false) {
+        let result = target::check_stream_op(session, op);
+        name.appends_only = Some(result.is_err());
+        result?;
+    }
+    if op.routing.is_none() && name.routing_required != Some(false) {
         let result = target::check_routing(session, op);
-        *routing_required = Some(result.is_err());
+        name.routing_required = Some(result.is_err());
         result?;
     }
     Ok(())

@@ -16,13 +16,14 @@ pub(crate) struct WriteOptions {
     pub(crate) refresh: RefreshPolicy,
     pub(crate) timeout: Duration,
     pub(crate) require_alias: bool,
+    pub(crate) require_data_stream: bool,
     pub(crate) routing: Option<String>,
     /// An ingest pipeline other than `_none`.
     pub(crate) pipeline: Option<String>,
 }
 
 impl WriteOptions {
-    /// Takes them; `require_alias` and `pipeline` where the request knows them.
+    /// Takes them; `require_alias`, `require_data_stream` and `pipeline` where the request knows them.
     pub(crate) fn take(params: &mut Params, aliases: bool, pipelines: bool) -> Result<Self, Error> {
         let refresh = match params.take("refresh").as_deref() {
             None | Some("false") => RefreshPolicy::None,
@@ -43,6 +44,7 @@ impl WriteOptions {
             refresh,
             timeout: params.take_time("timeout")?.unwrap_or(TIMEOUT),
             require_alias: aliases && params.take_bool("require_alias")?.unwrap_or(false),
+            require_data_stream: aliases && params.take_bool("require_data_stream")?.unwrap_or(false),
             routing: params.take("routing"),
             pipeline,
         })

@@ -123,6 +123,36 @@ pub(crate) fn require_alias(session: &Session, name: &str) -> Result<(), Error> 
     ))
 }
 
+/// Returns whether a name is of a data stream, or becomes that of one by a write.
+fn is_data_stream(session: &Session, name: &str) -> bool {
+    let metadata = session.metadata();
+    let is_free = || metadata.index(name).is_none() && metadata.alias_indices(name).is_none();
+    metadata.data_stream(name).is_some() || (metadata.stream_template(name).is_some() && is_free())
+}
+
+/// Refuses a name that is no data stream, and does not become one by the write, where one is required.
+pub(crate) fn require_data_stream(session: &Session, name: &str) -> Result<(), Error> {
+    if is_data_stream(session, name) {
+        return Ok(());
+    }
+    Err(Error::index_not_found_because(
+        name,
+        format!(
+            "no such index [{name}] and [require_data_stream] request flag is [true] and [{name}] is not a data stream"
+        ),
+    ))
+}
+
+/// Refuses an operation of a bulk that stores a document in a data stream other than by `create`.
+pub(crate) fn check_stream_op(session: &Session, op: &WriteOp) -> Result<(), Error> {
+    match is_data_stream(session, &op.index) {
+        false => Ok(()),
+        true => Err(Error::illegal_argument(
+            "only write ops with an op_type of create are allowed in data streams",
+        )),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -149,6 +149,9 @@ pub(super) async fn write_one(api: &Api, op: WriteOp, options: &WriteOptions) ->
     if op.require_alias {
         target::require_alias(&api.session, &op.index)?;
     }
+    if options.require_data_stream {
+        target::require_data_stream(&api.session, &op.index)?;
+    }
     target::check_routing(&api.session, &op)?;
     Ok(api.session.write_one(op, options.refresh, options.timeout).await?)
 }

@@ -1,8 +1,11 @@
 //! Indices: their description, settings, mappings and aliases, and their maintenance.
 
+use millrace_catalog::metadata::ResizeKind::{Clone, Shrink, Split};
+
 use super::{DataApi, Route, RouteCondition, routes};
 use crate::admin::{
-    aliases, analyze, field_mapping, indices, maintenance, mappings, rollover, segments, settings, stats,
+    aliases, analyze, data_streams, field_mapping, indices, maintenance, mappings, resize, rollover,
+    segments, settings, stats,
 };
 use crate::error::Error;
 
@@ -82,9 +85,19 @@ pub(super) fn routes() -> Vec<Route<DataApi>> {
         change POST, "/_forcemerge", () ForceMerge => maintenance::force_merge(api, request, "_all").await;
         change POST, "/{index}/_rollover", (index) Rollover => rollover::roll_over(api, request, index, None).await;
         change POST, "/{index}/_rollover/{new_index}", (index, new_index) Rollover => rollover::roll_over(api, request, index, Some(new_index)).await;
+        change POST PUT, "/{index}/_shrink/{target}", (index, target) Resize => resize::resize(api, request, Shrink, (index, target)).await;
+        change POST PUT, "/{index}/_split/{target}", (index, target) Resize => resize::resize(api, request, Split, (index, target)).await;
+        change POST PUT, "/{index}/_clone/{target}", (index, target) Resize => resize::resize(api, request, Clone, (index, target)).await;
         change POST, "/{index}/_forcemerge", (index) ForceMerge => maintenance::force_merge(api, request, index).await;
         change POST, "/_cache/clear", () ClearCache => maintenance::clear_cache(api, request, "_all");
         change POST, "/{index}/_cache/clear", (index) ClearCache => maintenance::clear_cache(api, request, index);
+
+        change PUT, "/_data_stream/{name}", (name) CreateDataStream => data_streams::create(api, request, name).await;
+        change DELETE, "/_data_stream/{name}", (name) DeleteDataStream => data_streams::delete(api, request, name).await;
+        read GET, "/_data_stream", () GetDataStreams => data_streams::get(api, request, None);
+        read GET, "/_data_stream/{name}", (name) GetDataStreams => data_streams::get(api, request, Some(name));
+        read GET, "/_data_stream/_stats", () DataStreamStats => data_streams::statistics(api, request, None).await;
+        read GET, "/_data_stream/{name}/_stats", (name) DataStreamStats => data_streams::statistics(api, request, Some(name)).await;
 
         read GET, "/_segments", () Segments => segments::get(api, request, "_all");
         read GET, "/{index}/_segments", (index) Segments => segments::get(api, request, index);

@@ -4,6 +4,7 @@ mod cat;
 mod cluster;
 mod documents;
 mod indices;
+mod lifecycle;
 mod search;
 mod security;
 mod snapshots;
@@ -13,6 +14,7 @@ use std::sync::LazyLock;
 use http::Method;
 use millrace_gateway::route::{Call, HandlerFuture, Route, RouteCondition, RouteMatch, Router, Table};
 use millrace_gateway::routes;
+use millrace_lifecycle::Lifecycle;
 use millrace_snapshot::SnapshotService;
 
 use crate::error::Error;
@@ -36,23 +38,36 @@ pub fn data() -> &'static Table<DataApi> {
             cat::routes(),
             security::routes(),
             snapshots::routes(),
+            lifecycle::routes(),
         ];
         Table::with_parameter_check(groups, may_be)
     });
     &DATA
 }
 
-/// The router of the data API. Beside what every handler gets, its handlers share the service of snapshots.
+/// The router of the data API. Beside what every handler gets, its handlers share the service of snapshots and the policies at work.
 #[derive(Clone, Debug, Default)]
 pub struct DataApi {
     snapshots: Option<SnapshotService>,
+    lifecycle: Option<Lifecycle>,
 }
 
 impl DataApi {
     /// Serves snapshots, too.
     #[must_use]
     pub fn with_snapshots(self, snapshots: SnapshotService) -> Self {
-        Self { snapshots: Some(snapshots) }
+        Self { snapshots: Some(snapshots), ..self }
+    }
+
+    /// Serves policies of indices and of snapshots, too.
+    #[must_use]
+    pub fn with_lifecycle(self, lifecycle: Lifecycle) -> Self {
+        Self { lifecycle: Some(lifecycle), ..self }
+    }
+
+    /// Returns the policies at work, if there are some.
+    pub(crate) fn lifecycle(&self) -> Option<&Lifecycle> {
+        self.lifecycle.as_ref()
     }
 
     /// Returns the service of snapshots, if there is one.

@@ -37,6 +37,8 @@ use writer::{EventWriter, MAILBOX_CAPACITY, WriterMessage};
 
 /// Name that stands for the listener of a command.
 const COMMAND: &str = "command";
+/// Name that stands for the listener of the server's own work.
+const SERVER: &str = "server";
 
 /// Scope and retention of the audit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -113,6 +115,25 @@ impl Audit {
         let mut trail = AuditTrail::new(&head, COMMAND);
         trail.came_from(&Principal::system());
         trail.does(Some(Action::PutSecurity));
+        trail.changes_security();
+        self.tell(&trail, 200, false);
+    }
+
+    /// Tells that the server itself has made the change that a request of this method and path makes, as policies of indices do.
+    ///
+    /// # Panics
+    /// If there is no segment, or more than 64 KiB of them.
+    pub fn server_changed(&self, action: Action, method: Method, segments: &[&str]) {
+        let mut uri = String::new();
+        for segment in segments {
+            uri.push('/');
+            path::encode(segment, &mut uri);
+        }
+        let request = http::Request::builder().method(method).uri(uri).body(());
+        let (head, ()) = request.expect("some encoded segments are a path").into_parts();
+        let mut trail = AuditTrail::new(&head, SERVER);
+        trail.came_from(&Principal::system());
+        trail.does(Some(action));
         trail.changes_security();
         self.tell(&trail, 200, false);
     }

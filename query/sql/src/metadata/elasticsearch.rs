@@ -175,7 +175,7 @@ fn tables(session: &Session, cluster: &str, pattern: Option<&str>) -> Result<Vec
         for alias in meta.aliases.keys() {
             names.insert(alias.clone(), ("VIEW", "ALIAS"));
         }
-        names.insert(meta.name.to_string(), ("TABLE", "INDEX"));
+        names.insert(meta.data_stream().unwrap_or(&meta.name).to_owned(), ("TABLE", "INDEX"));
     }
     let is_listed = |name: &str| match pattern {
         Some(pattern) => {

@@ -155,6 +155,18 @@ actions! {
     GetAgents = Cluster "cluster:monitor/agents/get",
     /// Enrolling agents again and deleting them.
     PutAgents = Cluster "cluster:admin/agents/put",
+    /// Reading policies of indices.
+    GetIndexPolicies = Cluster "cluster:admin/opendistro/ism/policy/get",
+    /// Changing policies of indices.
+    PutIndexPolicies = Cluster "cluster:admin/opendistro/ism/policy/write",
+    /// Deleting policies of indices.
+    DeleteIndexPolicies = Cluster "cluster:admin/opendistro/ism/policy/delete",
+    /// Reading policies of snapshots and their state.
+    GetSnapshotPolicies = Cluster "cluster:admin/opensearch/snapshot_management/policy/get",
+    /// Changing, starting and stopping policies of snapshots.
+    PutSnapshotPolicies = Cluster "cluster:admin/opensearch/snapshot_management/policy/write",
+    /// Deleting policies of snapshots.
+    DeleteSnapshotPolicies = Cluster "cluster:admin/opensearch/snapshot_management/policy/delete",
 
     /// Searches, counts, aggregations, suggestions; opening scrolls.
     Search = Index "indices:data/read/search",
@@ -230,8 +242,22 @@ actions! {
     IndexStats = Index "indices:monitor/stats",
     /// Segments of indices.
     Segments = Index "indices:monitor/segments",
-    /// Rolling an alias over to a new index.
+    /// Rolling an alias or a data stream over to a new index.
     Rollover = Index "indices:admin/rollover",
+    /// Making an index of the documents of another one, with more, fewer or as many shards.
+    Resize = Index "indices:admin/resize",
+    /// Creating a data stream.
+    CreateDataStream = Index "indices:admin/data_stream/create",
+    /// Reading data streams.
+    GetDataStreams = Index "indices:admin/data_stream/get",
+    /// Deleting a data stream with its indices.
+    DeleteDataStream = Index "indices:admin/data_stream/delete",
+    /// Figures of data streams.
+    DataStreamStats = Index "indices:monitor/data_stream/stats",
+    /// Putting indices under a policy, taking them from it, and trying failed actions again.
+    ManageIndex = Index "indices:admin/opensearch/ism/managedindex",
+    /// Reading the state of managed indices.
+    ExplainManagedIndex = Index "indices:admin/opensearch/ism/managedindex/explain",
 }
 
 impl Action {

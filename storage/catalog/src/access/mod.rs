@@ -28,8 +28,8 @@ pub use patterns::NamePattern;
 pub use principal::{Caller, Origin, Principal};
 pub use privileges::{DocumentRule, DocumentRules, Grant, IndexAccess, Privileges};
 pub use refusals::{Refusals, RepeatedRefusal};
-pub use system::NameClass;
 pub(crate) use system::is_written_last;
+pub use system::{NameClass, backed_stream};
 
 #[cfg(test)]
 pub(crate) mod tests {

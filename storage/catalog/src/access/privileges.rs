@@ -14,7 +14,7 @@ use parking_lot::RwLock;
 
 use super::action::{Action, ActionSet, Scope};
 use super::patterns::{NamePattern, Patterns};
-use super::system::{NameClass, REMOVES};
+use super::system::{NameClass, REMOVES, backed_stream};
 
 /// Indices whose access is remembered, those of late, together with the rules of each. There are privileges of many, and names are
 /// the callers' choice.
@@ -249,7 +249,15 @@ impl Privileges {
         let mut actions = ActionSet::NONE;
         let mut granted: Vec<GrantedRules> = Vec::new();
         let mut said = HashSet::new();
-        for place in self.patterns.matching(index, |grant, name| &self.grants[grant].names[name]) {
+        let pattern = |grant: usize, name: usize| &self.grants[grant].names[name];
+        let mut places = self.patterns.matching(index, pattern);
+        // What is granted on a data stream holds for its backing indices.
+        if let Some(stream) = backed_stream(index) {
+            places.extend(self.patterns.matching(stream, pattern));
+            places.sort_unstable();
+            places.dedup();
+        }
+        for place in places {
             let grant = &self.grants[place];
             if standing == NameClass::System && !grant.system {
                 continue;

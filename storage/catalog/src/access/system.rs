@@ -17,7 +17,7 @@ pub enum NameClass {
 const OF_RULES: [&str; 6] =
     ["alert", "alert_status", "alert_error", "alert_silence", "intelligence", "agent_status"];
 /// System indices.
-const SYSTEM: [&str; 9] = [
+const SYSTEM: [&str; 12] = [
     ".alertrules",
     ".alert_outbox",
     ".alert_secrets",
@@ -27,6 +27,9 @@ const SYSTEM: [&str; 9] = [
     ".dead-letters",
     ".tasks",
     ".agents",
+    ".index_policies",
+    ".managed_indices",
+    ".snapshot_policies",
 ];
 /// Prefixes of further system indices.
 const SYSTEM_PREFIXES: [&str; 3] = [".audit-", ".security-", ".dead-letters-"];
@@ -92,6 +95,13 @@ impl NameClass {
             Self::System => READ_BY_NAME,
         }
     }
+}
+
+/// Returns the data stream that the name of a backing index names: `.ds-<stream>-<six digits at least>`.
+pub fn backed_stream(index: &str) -> Option<&str> {
+    let (stream, generation) = index.strip_prefix(".ds-")?.rsplit_once('-')?;
+    let is_number = generation.len() >= 6 && generation.bytes().all(|byte| byte.is_ascii_digit());
+    (is_number && !stream.is_empty() && NameClass::new(stream) == NameClass::Ordinary).then_some(stream)
 }
 
 /// Returns whether an index is written until the disk is full: what it tells cannot be told later.

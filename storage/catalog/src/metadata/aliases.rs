@@ -249,6 +249,7 @@ impl Metadata {
             if let AliasAction::RemoveIndex { indices } = action {
                 for meta in self.resolve(&indices.join(","), &ACTION_OPTIONS, now_ms)? {
                     check_block(&meta, BlockLevel::Delete)?;
+                    self.check_not_written(&meta)?;
                     removed.insert(meta.name.clone(), meta);
                 }
             }
@@ -273,9 +274,22 @@ impl Metadata {
                 match action {
                     AliasAction::Add { alias, .. } => {
                         effective = true;
+                        if let Some(stream) = meta.data_stream() {
+                            return Err(Error::IllegalArgument(format!(
+                                "The provided expressions [{}] match a backing index belonging to data stream \
+                                 [{stream}]. Data streams and their backing indices don't support aliases.",
+                                indices.join(",")
+                            )));
+                        }
                         for name in aliases {
                             check_alias_name(name)?;
                             self.check_name(name)?;
+                            if self.data_streams.contains_key(name.as_str()) {
+                                return Err(Error::InvalidAliasName {
+                                    alias: name.clone(),
+                                    reason: "a data stream exists with the same name as the alias".into(),
+                                });
+                            }
                             if self.indices.contains_key(name.as_str())
                                 && !removed.contains_key(name.as_str())
                             {

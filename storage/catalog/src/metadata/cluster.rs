@@ -7,7 +7,7 @@ use millrace_runtime::{Error, Result};
 use serde_json::{Map, Value};
 
 use super::settings::{Kind, did_you_mean, flatten, parse_time, similar};
-use super::{Metadata, MetadataChange};
+use super::{Metadata, MetadataChange, retention};
 use Kind::{Any, Bool, Int, OneOf, Text, Time};
 
 /// Settings that Millrace itself reads, or that clients look up with their defaults.
@@ -30,6 +30,16 @@ const KNOWN: &[(&str, Kind, &str)] = &[
     ("indices.breaker.total.limit", Kind::BytesOrPercent, "95%"),
     ("indices.breaker.request.limit", Kind::BytesOrPercent, "60%"),
     ("indices.breaker.fielddata.limit", Kind::BytesOrPercent, "40%"),
+    ("plugins.index_state_management.enabled", Bool, "true"),
+    ("plugins.index_state_management.job_interval", Int(1, i32::MAX as i64), "5"),
+    ("retention.max_age.alert", Time, retention::OWN_RETENTION[0].3),
+    ("retention.max_age.alert_error", Time, retention::OWN_RETENTION[1].3),
+    ("retention.max_age.alert_silence", Time, retention::OWN_RETENTION[2].3),
+    ("retention.max_age.intelligence", Time, retention::OWN_RETENTION[3].3),
+    ("retention.max_age.dead_letters", Time, retention::OWN_RETENTION[4].3),
+    ("retention.max_age.tasks", Time, retention::OWN_RETENTION[5].3),
+    ("retention.max_bytes", Text, ""),
+    ("retention.max_disk_used", Text, ""),
     ("search.max_buckets", Int(0, i32::MAX as i64), "65535"),
     ("search.max_open_scroll_context", Int(0, i32::MAX as i64), "500"),
     ("search.default_keep_alive", Time, "5m"),
@@ -204,6 +214,11 @@ fn check(scope: &str, key: &str, value: Option<&Value>) -> Result<()> {
         kind.check(key, value)?;
         if key == "action.auto_create_index" {
             check_auto_create(value)?;
+        }
+        for setting in [retention::MAX_BYTES, retention::MAX_DISK_USED] {
+            if key == setting {
+                retention::parse(setting, value.as_str().unwrap_or_default())?;
+            }
         }
         return Ok(());
     }

@@ -8,9 +8,11 @@ use millrace_runtime::{Error, Result};
 use serde_json::{Map, Value, json};
 
 use super::aliases::{check_alias_consistent, parse_alias};
+use super::data_streams::{DATA_STREAM, TIMESTAMP_FIELD, check_timestamp_mapping, timestamp_mapping};
 use super::names::{check_alias_name, check_index_name};
 use super::{
-    IndexMeta, Metadata, MetadataChange, Uuid, date_math, index_settings, index_sort, mapping_body, settings,
+    IndexMeta, Layers, Metadata, MetadataChange, Uuid, date_math, index_settings, index_sort, mapping_body,
+    settings,
 };
 use crate::access::{Action, NameClass};
 
@@ -32,6 +34,8 @@ pub struct CreateIndex {
     pub doc_type: Option<Arc<str>>,
     /// Aliases by name.
     pub aliases: BTreeMap<String, Value>,
+    /// Data stream that the index is to back; its template makes the index.
+    pub data_stream: Option<Arc<str>>,
 }
 
 impl CreateIndex {
@@ -88,6 +92,9 @@ impl Metadata {
         // Refuses a mapping or an analysis that does not work before anything is stored.
         let parsed = Mapping::parse(mapping.as_ref().unwrap_or(&json!({})), &meta.settings)?;
         index_sort::check_fields(&index_sort::parse(&meta.settings)?, &parsed)?;
+        if let Some(field) = meta.setting(TIMESTAMP_FIELD) {
+            check_timestamp_mapping(&parsed, field)?;
+        }
         Ok(vec![MetadataChange::PutIndex { meta: Arc::new(meta), mapping }])
     }
 
@@ -110,9 +117,26 @@ impl Metadata {
                 reason: "already exists as alias".into(),
             });
         }
+        if self.data_streams.contains_key(name) {
+            return Err(Error::InvalidIndexName {
+                index: name.to_owned(),
+                reason: "already exists as data stream".into(),
+            });
+        }
         index_settings::check(&request.settings)?;
         let hidden = request.settings.get("index.hidden").map(|value| value == "true");
-        let layers = self.layers(name, hidden);
+        let (layers, timestamp_field) = match &request.data_stream {
+            Some(stream) => self.stream_layers(stream)?,
+            None => match self.stream_template(name) {
+                None => (self.layers(name, hidden), None),
+                Some((template, _)) => {
+                    return Err(Error::IllegalArgument(format!(
+                        "cannot create index with name [{name}], because it matches with template [{template}] that \
+                         creates data streams only, use create data stream api instead"
+                    )));
+                }
+            },
+        };
 
         let mut settings = layers.settings;
         for (key, value) in &request.settings {
@@ -135,6 +159,11 @@ impl Metadata {
             ("index.version.created", VERSION_CREATED.to_owned()),
         ] {
             settings.insert(key.into(), value.into());
+        }
+        if let (Some(stream), Some(field)) = (&request.data_stream, timestamp_field) {
+            settings.insert("index.hidden".into(), "true".into());
+            settings.insert(DATA_STREAM.into(), stream.as_ref().into());
+            settings.insert(TIMESTAMP_FIELD.into(), field.into());
         }
         let (shards, replicas) =
             (number(&settings, "index.number_of_shards")?, number(&settings, "index.number_of_replicas")?);
@@ -176,6 +205,12 @@ impl Metadata {
         }
         for alias in meta.aliases.keys() {
             check_alias_name(alias)?;
+            if self.data_streams.contains_key(alias.as_str()) {
+                return Err(Error::InvalidAliasName {
+                    alias: alias.clone(),
+                    reason: "a data stream exists with the same name as the alias".into(),
+                });
+            }
             if alias == name || self.indices.contains_key(alias.as_str()) {
                 return Err(Error::InvalidAliasName {
                     alias: alias.clone(),
@@ -190,6 +225,20 @@ impl Metadata {
             })?;
         }
         Ok((meta, mapping))
+    }
+
+    /// Gathers what the template of a data stream contributes to a backing index, with the timestamp field.
+    fn stream_layers(&self, stream: &str) -> Result<(Layers, Option<String>)> {
+        let Some((_, field)) = self.stream_template(stream) else {
+            return Err(Error::IllegalArgument(format!(
+                "no matching index template found for data stream [{stream}]"
+            )));
+        };
+        let mut layers = self.layers(stream, None);
+        // Components may bring aliases; backing indices have none.
+        layers.aliases.clear();
+        layers.mapping = mapping_body::overlay(Some(timestamp_mapping(field)), layers.mapping.as_ref());
+        Ok((layers, Some(field.to_owned())))
     }
 
     /// Checks `cluster.max_shards_per_node`: one node serves all shards. Replicas count for nothing, since nothing is

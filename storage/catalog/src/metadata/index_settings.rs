@@ -165,6 +165,7 @@ const KNOWN: &[IndexSetting] = &[
     setting("index.sort.missing", List, Final, ""),
     setting("index.analysis.*", Any, Closed, ""),
     setting("index.similarity.*", Any, Closed, ""),
+    setting("index.lifecycle.*", Text, Dynamic, ""),
     setting("index.plugins.*", Any, Dynamic, ""),
     setting("index.opendistro.*", Any, Dynamic, ""),
     setting("index.uuid", Text, Private, ""),
@@ -173,6 +174,9 @@ const KNOWN: &[IndexSetting] = &[
     setting("index.version.*", Text, Private, ""),
     setting("index.history.uuid", Text, Private, ""),
     setting("index.restored.seq_nos", List, Private, ""),
+    setting("index.data_stream.name", Text, Private, ""),
+    setting("index.data_stream.timestamp_field", Text, Private, ""),
+    setting("index.retention.hold", Bool, Dynamic, "false"),
     setting("index.resize.*", Text, Private, ""),
     setting("index.shrink.*", Text, Private, ""),
     setting("index.verified_before_close", Text, Private, ""),
@@ -275,6 +279,11 @@ pub(super) fn check_update(key: &str, value: &Value) -> Result<bool> {
         setting.kind.check(key, value)?;
     }
     Ok(setting.scope == Dynamic)
+}
+
+/// Returns whether the store alone writes a setting.
+pub(super) fn is_private(key: &str) -> bool {
+    find(key).is_some_and(|setting| setting.scope == Private)
 }
 
 /// Returns whether a setting is fixed for the life of an index.

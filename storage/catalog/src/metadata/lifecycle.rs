@@ -23,6 +23,7 @@ impl Metadata {
         let options = IndicesOptions { ignore_aliases: true, ..options.clone() };
         let indices = self.resolve(expression, &options, now_ms)?;
         indices.iter().try_for_each(|meta| check_block(meta, BlockLevel::Delete))?;
+        indices.iter().try_for_each(|meta| self.check_not_written(meta))?;
         Ok(indices
             .into_iter()
             .map(|meta| MetadataChange::DeleteIndex { name: meta.name.clone(), uuid: meta.uuid })
@@ -84,7 +85,19 @@ impl Metadata {
     ) -> Result<Vec<MetadataChange>> {
         self.check_destructive(expression)?;
         let mut changes = Vec::new();
-        for meta in self.resolve(expression, options, now_ms)? {
+        let indices = self.resolve(expression, options, now_ms)?;
+        let written: Vec<&str> = indices
+            .iter()
+            .filter(|meta| !open && self.stream_written_to(meta).is_some())
+            .map(|meta| &*meta.name)
+            .collect();
+        if !written.is_empty() {
+            return Err(Error::IllegalArgument(format!(
+                "cannot close the following data stream write indices [{}]",
+                written.join(", ")
+            )));
+        }
+        for meta in indices {
             self.check_block(&meta, BlockLevel::MetadataWrite)?;
             if meta.open != open {
                 changes.push(MetadataChange::replace(IndexMeta { open, ..(*meta).clone() }));
@@ -181,6 +194,7 @@ fn reset(settings: &mut Map<String, Value>, key: &str) {
         matches!(set, "index.number_of_shards" | "index.uuid" | "index.creation_date" | "index.provided_name")
             || set.starts_with("index.version.")
             || index_settings::is_final(set)
+            || index_settings::is_private(set)
     };
     settings.retain(|set, _| kept(set) || !pattern::matches(key, set));
     settings

@@ -7,8 +7,11 @@
 //! - `resolve`: which indices an expression stands for, and which one a write goes to
 //! - `create`: creation from a body and the matching templates
 //! - `lifecycle`: delete, open, close, update of settings
-//! - `rollover`: the write index of an alias becomes a new one
+//! - `data_streams`: names for backing indices
+//! - `rollover`: the write index of an alias or data stream becomes a new one
 //! - `restore`: an index of a snapshot takes its place
+//! - `resize`: an index with the documents of another one
+//! - `retention`: limits on the space of indices
 //! - `aliases`, `templates`, `cluster`: their own decisions
 //! - `blocks`: what `index.blocks.*` forbid
 //! - `index_sort`: the order that `index.sort.*` ask for
@@ -20,14 +23,17 @@ mod aliases;
 mod blocks;
 mod cluster;
 mod create;
+mod data_streams;
 mod date_math;
 mod index_settings;
 mod index_sort;
 mod lifecycle;
 mod mapping_body;
 mod names;
+mod resize;
 mod resolve;
 mod restore;
+mod retention;
 mod rollover;
 mod settings;
 mod templates;
@@ -49,11 +55,14 @@ pub use aliases::{AliasAction, AliasListing, IndexAliases, parse_alias, parse_al
 pub use blocks::{Block, BlockLevel, check_block};
 pub use cluster::{ClusterSettingsUpdate, cluster_defaults};
 pub use create::{CreateIndex, VERSION_CREATED};
+pub use data_streams::{DATA_STREAM, DataStream, TIMESTAMP_FIELD, backing_index_name};
 pub use index_settings::defaults as index_setting_defaults;
 pub use index_sort::{SEQ_NO, SortField, list as setting_list, parse as parse_index_sort};
 pub use mapping_body::split_type;
 pub use names::{check_alias_name, check_index_name};
+pub use resize::{RESIZE_PENDING, ResizeIndex, ResizeKind, ResizePlan};
 pub use restore::{RESTORED_SEQ_NOS, RestoreIndex};
+pub use retention::{OwnRetention, RetentionLimit, SpaceLimit};
 pub use rollover::RolloverPlan;
 pub use settings::{
     did_you_mean, edit_distance, flatten, nest, parse_bytes, parse_time, render as render_settings, similar,
@@ -88,6 +97,8 @@ pub struct Metadata {
     pub version: u64,
     /// Indices of each alias, in order, derived from `indices` by `apply`.
     by_alias: RedBlackTreeMapSync<Arc<str>, Arc<Vec<Arc<str>>>>,
+    /// Data streams by name, derived of the settings of `indices`.
+    data_streams: RedBlackTreeMapSync<Arc<str>, Arc<DataStream>>,
     /// Shards of open indices, derived as well.
     open_shards: u64,
     /// Guard of the caller: indices on which its action is not allowed are not shown.
@@ -311,6 +322,7 @@ impl Metadata {
         }
         let shards = |meta: Option<&Arc<IndexMeta>>| meta.map_or(0, |meta| meta.open_shards());
         self.open_shards = self.open_shards + shards(meta) - shards(before.as_ref());
+        self.replace_backing(before.as_deref(), meta.map(AsRef::as_ref), name);
         let had = before.iter().flat_map(|meta| meta.aliases.keys());
         for alias in had.filter(|alias| meta.is_none_or(|meta| !meta.aliases.contains_key(*alias))) {
             let Some(names) = self.by_alias.get_mut(alias.as_str()) else { continue };

@@ -57,6 +57,9 @@ pub(super) fn resolve(
             for name in state.alias_indices(&part).unwrap_or_default().iter() {
                 found.remove(name);
             }
+            for name in state.data_stream(&part).iter().flat_map(|stream| &stream.indices) {
+                found.remove(name);
+            }
         } else {
             add_named(state, &part, options, &mut found)?;
         }
@@ -126,6 +129,21 @@ fn add_named(
     if let Some(meta) = state.index(name) {
         return add(found, meta, options);
     }
+    if let Some(stream) = state.data_stream(name) {
+        if options.ignore_aliases && options.ignore_unavailable {
+            return Ok(());
+        }
+        if options.ignore_aliases {
+            return Err(Error::IllegalArgument(format!(
+                "The provided expression [{name}] matches a data stream, specify the corresponding concrete indices \
+                 instead."
+            )));
+        }
+        for meta in stream.indices.iter().filter_map(|name| state.index(name)) {
+            add(found, meta, options)?;
+        }
+        return Ok(());
+    }
     match state.alias_indices(name) {
         Some(_) if options.ignore_aliases && options.ignore_unavailable => Ok(()),
         Some(_) if options.ignore_aliases => Err(Error::IllegalArgument(format!(
@@ -189,6 +207,17 @@ fn expand(state: &Metadata, part: &str, options: &IndicesOptions) -> Vec<Arc<Ind
             }
         }
     }
+    if !options.ignore_aliases {
+        let matching =
+            state.data_streams.iter().filter(|(name, _)| is_all(part) || pattern::matches(part, name));
+        for (_, stream) in matching.filter(|(name, _)| visible(name, false)) {
+            let metas = stream.indices.iter().filter(|name| reached(name));
+            metas
+                .filter_map(|name| state.indices.get(name))
+                .filter(in_state)
+                .for_each(|meta| found.add(meta));
+        }
+    }
     found.order.sort_by(|a, b| a.name.cmp(&b.name));
     found.order
 }
@@ -209,6 +238,12 @@ fn exclude_matching(state: &Metadata, part: &str, found: &mut ResolvedIndices) {
                 .filter(|alias| pattern::matches(part, alias))
                 .flat_map(|alias| state.alias_indices(alias).unwrap_or_default().into_owned()),
         )
+        .chain(
+            state
+                .data_streams()
+                .filter(|stream| is_all(part) || pattern::matches(part, &stream.name))
+                .flat_map(|stream| stream.indices.clone()),
+        )
         .collect();
     for name in gone {
         found.remove(&name);
@@ -219,6 +254,13 @@ pub(super) fn write_index(state: &Metadata, name: &str, now_ms: i64) -> Result<O
     let name = date_math::resolve(name, now_ms)?;
     if let Some(meta) = state.index(&name) {
         return Ok(Some(meta.clone()));
+    }
+    if let Some(stream) = state.data_streams.get(&*name) {
+        let written = stream.write_index().and_then(|index| state.indices.get(index));
+        return match written {
+            Some(meta) => state.check_named(&meta.name, &name).map(|()| Some(meta.clone())),
+            None => Ok(None),
+        };
     }
     // All of them: which of them is written to does not depend on who asks.
     let Some(names) = state.by_alias.get(&*name).map(|names| names.as_slice()) else {

@@ -9,9 +9,10 @@ use serde_json::{Map, Value};
 
 use super::aliases::check_alias_consistent;
 use super::create::{expand_replicas, number};
+use super::data_streams::{DATA_STREAM, TIMESTAMP_FIELD};
 use super::names::{check_alias_name, check_index_name};
 use super::{IndexMeta, Metadata, MetadataChange, Uuid, index_settings};
-use crate::access::Action;
+use crate::access::{Action, backed_stream};
 
 /// Setting with the sequence number of each shard below which operations came from a snapshot, not from this store's log.
 pub const RESTORED_SEQ_NOS: &str = "index.restored.seq_nos";
@@ -62,6 +63,12 @@ impl Metadata {
                 reason: "already exists as alias".into(),
             });
         }
+        if self.data_streams.contains_key(name) {
+            return Err(Error::InvalidIndexName {
+                index: name.to_owned(),
+                reason: "already exists as data stream".into(),
+            });
+        }
         if let Some(existing) = existing
             && existing.shards != request.meta.shards
         {
@@ -72,6 +79,14 @@ impl Metadata {
         }
         self.check_shard_limit(name, request.meta.shards)?;
         let settings = restored_settings(request, uuid)?;
+        if let Some(stream) = settings.get(DATA_STREAM).and_then(Value::as_str)
+            && (self.indices.contains_key(stream) || self.by_alias.contains_key(stream))
+        {
+            return Err(Error::InvalidIndexName {
+                index: name.to_owned(),
+                reason: format!("an index or an alias has the name of its data stream [{stream}]"),
+            });
+        }
         let aliases = if request.include_aliases { request.meta.aliases.clone() } else { BTreeMap::new() };
         let meta = IndexMeta {
             name: name.into(),
@@ -184,6 +199,13 @@ fn restored_settings(request: &RestoreIndex, uuid: Uuid) -> Result<Map<String, V
         .or_insert_with(|| index_settings::default_of("index.number_of_replicas").unwrap_or("1").into());
     expand_replicas(&mut settings);
     settings.insert("index.uuid".into(), super::uuid_text(&uuid).into());
+    if settings.contains_key(DATA_STREAM) {
+        // Under a name of its own it backs no stream.
+        match backed_stream(&request.name) {
+            Some(stream) => _ = settings.insert(DATA_STREAM.into(), stream.into()),
+            None => settings.retain(|key, _| key != DATA_STREAM && key != TIMESTAMP_FIELD),
+        }
+    }
     let seq_nos: Vec<Value> = request.next_seq_nos.iter().map(|seq_no| seq_no.to_string().into()).collect();
     settings.insert(RESTORED_SEQ_NOS.into(), seq_nos.into());
     index_settings::check_result(&settings)?;
@@ -273,6 +295,28 @@ mod tests {
             matches!(&changes[0], MetadataChange::DeleteIndex { uuid, .. } if *uuid == Uuid::from_u128(1))
         );
         assert_eq!(state.apply(&changes).index("logs").unwrap().uuid, Uuid::from_u128(2));
+    }
+
+    #[test]
+    fn a_backing_index_belongs_to_the_stream_of_its_name() {
+        let state = with_logs(json!({}));
+        let mut meta = IndexMeta::clone(state.index("logs").unwrap());
+        meta.settings.insert(DATA_STREAM.into(), "web".into());
+        meta.settings.insert(TIMESTAMP_FIELD.into(), "@timestamp".into());
+        let restore = |state: &Metadata, name: &str| {
+            let request = RestoreIndex { name: name.to_owned(), meta: meta.clone(), ..request("x", state) };
+            state.restore_index(&request, Uuid::from_u128(2)).map(|changes| state.apply(&changes))
+        };
+        let none = Metadata::default();
+        let none = none.apply(&none.create_index("logs", &json!({}), 5, Uuid::nil()).unwrap());
+        let renamed = restore(&none, ".ds-copy-000003").unwrap();
+        assert_eq!(renamed.data_stream("copy").unwrap().generation(), 3);
+        let plain = restore(&none, "plain").unwrap();
+        assert!(
+            plain.index("plain").unwrap().data_stream().is_none() && plain.data_streams().next().is_none()
+        );
+        let refused = restore(&none, ".ds-logs-000001").unwrap_err().to_string();
+        assert!(refused.contains("data stream [logs]"), "{refused}");
     }
 
     #[test]

@@ -1,20 +1,22 @@
-//! Rollover of an alias: its write index becomes another, new one.
+//! Rollover of an alias or a data stream: its write index becomes another, new one.
 
 use std::sync::Arc;
 
 use millrace_runtime::{Error, Result};
 use serde_json::json;
 
-use super::{CreateIndex, IndexMeta, Metadata, MetadataChange, Uuid, date_math};
+use super::{
+    CreateIndex, DataStream, IndexMeta, Metadata, MetadataChange, Uuid, backing_index_name, date_math,
+};
 use crate::access::Action;
 
 /// Digits of the number at the end of a name that is counted up.
 const DIGITS: usize = 6;
 
-/// The write index of an alias and the index that follows it.
+/// The write index of an alias or data stream, and the index that follows it.
 #[derive(Clone, Debug)]
 pub struct RolloverPlan {
-    /// Name of the alias.
+    /// Name of the alias or data stream.
     pub alias: String,
     /// The write index.
     pub source: Arc<IndexMeta>,
@@ -24,10 +26,12 @@ pub struct RolloverPlan {
     pub provided_target: String,
     /// `true` if the alias keeps the source, which is written to no more.
     explicit: bool,
+    /// Generation that a data stream gets; `None` for an alias.
+    generation: Option<u64>,
 }
 
 impl Metadata {
-    /// Plans the rollover of an alias. Without a name the number at the end of the source's counts up by one.
+    /// Plans the rollover of an alias or a data stream. Without a name the number at the end of the source's counts up by one.
     ///
     /// # Errors
     /// `IllegalArgument` for an index, a missing alias, one without a write index, and a source whose name has no number.
@@ -37,6 +41,9 @@ impl Metadata {
             return refuse(format!(
                 "rollover target is a [concrete index] but one of [alias,data_stream] was expected, [{alias}]"
             ));
+        }
+        if let Some(stream) = self.data_stream(alias) {
+            return self.plan_stream_rollover(&stream, target, now_ms);
         }
         let Some(carriers) = self.alias_indices(alias) else {
             self.check_name(alias)?;
@@ -57,7 +64,43 @@ impl Metadata {
             None => next_name(source.setting("index.provided_name").unwrap_or(&source.name))?,
         };
         let target = date_math::resolve(&provided_target, now_ms)?.into_owned();
-        Ok(RolloverPlan { alias: alias.to_owned(), source, target, provided_target, explicit })
+        Ok(RolloverPlan {
+            alias: alias.to_owned(),
+            source,
+            target,
+            provided_target,
+            explicit,
+            generation: None,
+        })
+    }
+
+    fn plan_stream_rollover(
+        &self,
+        stream: &DataStream,
+        target: Option<&str>,
+        now_ms: i64,
+    ) -> Result<RolloverPlan> {
+        if target.is_some() {
+            return Err(Error::IllegalArgument(
+                "new index name may not be specified when rolling over a data stream".into(),
+            ));
+        }
+        let Some(source) = self.write_index(&stream.name, now_ms)? else {
+            return Err(Error::IllegalArgument(format!("rollover target [{}] does not exist", stream.name)));
+        };
+        let mut generation = stream.generation() + 1;
+        while self.indices.contains_key(backing_index_name(&stream.name, generation).as_str()) {
+            generation += 1;
+        }
+        let target = backing_index_name(&stream.name, generation);
+        Ok(RolloverPlan {
+            alias: stream.name.to_string(),
+            source,
+            provided_target: target.clone(),
+            target,
+            explicit: false,
+            generation: Some(generation),
+        })
     }
 
     /// Decides a planned rollover: `create` has settings, mapping and further aliases of the new index.
@@ -72,6 +115,14 @@ impl Metadata {
         uuid: Uuid,
     ) -> Result<Vec<MetadataChange>> {
         self.check_part(Action::CreateIndex, &plan.target)?;
+        if let Some(generation) = plan.generation {
+            if !create.settings.is_empty() || create.mapping.is_some() || !create.aliases.is_empty() {
+                return Err(Error::IllegalArgument(
+                    "aliases, mappings, and index settings may not be specified when rolling over a data stream".into(),
+                ));
+            }
+            return self.create(&CreateIndex::backing(&plan.alias, generation), now_ms, uuid);
+        }
         let mut source = IndexMeta::clone(&plan.source);
         let mut create = CreateIndex {
             name: plan.target.clone(),

@@ -12,7 +12,9 @@ use millrace_runtime::{Error, Result};
 use serde_json::{Map, Value, json};
 
 use super::aliases::parse_alias;
-use super::{Metadata, MetadataChange, index_settings, index_sort, mapping_body, names, settings};
+use super::{
+    Metadata, MetadataChange, data_streams, index_settings, index_sort, mapping_body, names, settings,
+};
 use crate::access::{Action, NameClass};
 
 /// Most components one template may be composed of.
@@ -230,11 +232,7 @@ pub fn parse_index_template(name: &str, body: &Value) -> Result<Value> {
             },
             "version" => integer(key, value)?.into(),
             "_meta" => meta(value)?,
-            "data_stream" => {
-                return Err(Error::IllegalArgument(format!(
-                    "index template [{name}] asks for a data stream, and data streams are not supported"
-                )));
-            }
+            "data_stream" => data_streams::parse_stream_template(value)?,
             _ => return Err(unknown("index_template", key)),
         };
         template.insert(key.clone(), parsed);
@@ -244,6 +242,12 @@ pub fn parse_index_template(name: &str, body: &Value) -> Result<Value> {
         return Err(Error::Validation("1: index patterns are missing;".into()));
     }
     names::check_template(name, &patterns)?;
+    let has_aliases = template.get("template").is_some_and(|part| part.get("aliases").is_some());
+    if has_aliases && template.contains_key("data_stream") {
+        return Err(Error::IllegalArgument(format!(
+            "template [{name}] has alias and data stream definitions"
+        )));
+    }
     template.entry("composed_of").or_insert_with(|| json!([]));
     Ok(template.into())
 }
@@ -424,6 +428,16 @@ impl Metadata {
                         )));
                     }
                 }
+                let streams = match kind {
+                    TemplateKind::Index => self.streams_of_template(name),
+                    _ => Vec::new(),
+                };
+                if !streams.is_empty() {
+                    return Err(Error::IllegalArgument(format!(
+                        "unable to remove composable templates [{name}] as they are in use by a data streams [{}]",
+                        streams.join(", ")
+                    )));
+                }
                 let change = MetadataChange::DeleteTemplate { kind: kind.name().into(), name: name.into() };
                 if !changes.contains(&change) {
                     changes.push(change);
@@ -440,24 +454,11 @@ impl Metadata {
         if NameClass::new(index) != NameClass::Ordinary {
             return Layers::default();
         }
-        let applies = |template: &Value| {
-            template["index_patterns"].as_array().into_iter().flatten().filter_map(Value::as_str).any(
-                |glob| {
-                    pattern::matches(glob, index)
-                        && !(hidden == Some(true) && glob.bytes().all(|byte| byte == b'*'))
-                },
-            )
-        };
-        let best = self
-            .index_templates
-            .iter()
-            .filter(|(_, template)| applies(template))
-            .max_by_key(|(_, template)| priority(template));
-        let mut layers = match best {
+        let mut layers = match self.best_template(index, hidden) {
             Some((name, _)) => self.composed(name),
             None => {
                 let mut legacy: Vec<&Value> =
-                    self.legacy_templates.values().filter(|template| applies(template)).collect();
+                    self.legacy_templates.values().filter(|body| applies(body, index, hidden)).collect();
                 legacy.sort_by_key(|template| template["order"].as_i64().unwrap_or(0));
                 let mut layers = Layers::default();
                 for template in legacy {
@@ -475,6 +476,13 @@ impl Metadata {
         layers.aliases =
             layers.aliases.into_iter().map(|(name, alias)| (name.replace("{index}", index), alias)).collect();
         layers
+    }
+
+    /// Finds the composable template that applies to a name.
+    pub(super) fn best_template(&self, name: &str, hidden: Option<bool>) -> Option<(&str, &Value)> {
+        let applying = self.index_templates.iter().filter(|(_, template)| applies(template, name, hidden));
+        let best = applying.max_by_key(|(_, template)| priority(template));
+        best.map(|(template, body)| (template.as_str(), body))
     }
 
     /// Gathers what one composable template with its components contributes.
@@ -502,6 +510,13 @@ impl Metadata {
             .filter(|(_, patterns)| patterns.iter().any(|glob| pattern::overlap(glob, index)))
             .collect()
     }
+}
+
+/// Returns whether a template of any kind is for indices of a name.
+fn applies(template: &Value, name: &str, hidden: Option<bool>) -> bool {
+    template["index_patterns"].as_array().into_iter().flatten().filter_map(Value::as_str).any(|glob| {
+        pattern::matches(glob, name) && !(hidden == Some(true) && glob.bytes().all(|byte| byte == b'*'))
+    })
 }
 
 fn uses(template: &Value, component: &str) -> bool {

@@ -384,8 +384,8 @@ fn templates_are_refused_in_opensearch_words() {
         ),
         (
             TemplateKind::Index,
-            json!({"index_patterns": "x", "data_stream": {}}),
-            "index template [new] asks for a data stream, and data streams are not supported",
+            json!({"index_patterns": "x", "data_stream": {}, "template": {"aliases": {"y": {}}}}),
+            "template [new] has alias and data stream definitions",
         ),
         (
             TemplateKind::Index,

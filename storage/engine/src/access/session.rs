@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use futures::future::BoxFuture;
 use millrace_catalog::access::{Action, Guard, IndexAccess, Principal, Refusals, check_mapping, refusal};
-use millrace_catalog::metadata::{IndicesOptions, Metadata, MetadataChange};
+use millrace_catalog::metadata::{IndicesOptions, Metadata, MetadataChange, ResizeIndex, Uuid};
 use millrace_runtime::tasks::{TaskCancelled, TaskHandle, TaskRegistry};
 use millrace_runtime::{Compute, Error, HistogramSnapshot, Instant, Result, SharedClock};
 use millrace_segment::CacheFigures;
@@ -235,6 +235,34 @@ impl Session {
         };
         let allowed = self.principal.privileges().on(name).allows(action);
         if allowed { Ok(()) } else { Err(refusal(&self.principal, action, name)) }
+    }
+
+    /// Makes an index of the documents of another one, and waits for all of them.
+    ///
+    /// # Errors
+    /// The refusals of [`Metadata::plan_resize`]; [`Error::Unauthorized`], also where not all documents of the source with all their fields
+    /// may be seen; as [`Engine::fill_resized`].
+    pub fn resize<'a>(&'a self, request: &'a ResizeIndex) -> BoxFuture<'a, Result<()>> {
+        Box::pin(async move {
+            let source = self.index(&request.source)?;
+            if !self.access(&request.source).sees_all(self.action) {
+                return Err(self.refusal(&request.source));
+            }
+            let mapping = source.mapping().to_json();
+            let (now_ms, uuid) = (self.clock().now_ms(), Uuid::new_v4());
+            let mut planned = None;
+            self.change(|state| {
+                let plan = state.plan_resize(request, now_ms, uuid)?;
+                let pending = Arc::clone(&plan.pending);
+                planned = Some(plan);
+                Ok(vec![MetadataChange::PutIndex { meta: pending, mapping: Some(mapping) }])
+            })
+            .await?;
+            match planned {
+                Some(plan) => self.engine.fill_resized(plan).await,
+                None => Ok(()),
+            }
+        })
     }
 
     /// Tells what keeps the node from its work.

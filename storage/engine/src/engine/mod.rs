@@ -29,6 +29,7 @@ mod read_back;
 mod recheck;
 mod recovery;
 mod refresh;
+mod resize;
 mod restore;
 mod source;
 mod system;

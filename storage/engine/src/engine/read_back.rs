@@ -78,6 +78,19 @@ impl Engine {
         Ok(self.reading(frames, ALL_TIMES, shards))
     }
 
+    /// Begins to read all documents of an index back, those that a snapshot brought among them. Refreshes the index.
+    ///
+    /// # Errors
+    /// As [`Engine::read_back`].
+    pub async fn read_back_stored(&self, index: &Arc<Index>) -> Result<ReadBack> {
+        let (_, mut shards) = self.history(std::slice::from_ref(index), 0..FrameNumber::MAX).await?;
+        for shard in &mut shards {
+            (shard.expected, shard.taken) = (0, 0);
+        }
+        // Documents of a snapshot have frames of another log.
+        Ok(self.reading(0..FrameNumber::MAX, ALL_TIMES, shards))
+    }
+
     /// Begins to read those documents back that are chosen, of frames that were written at some times (in milliseconds; frames
     /// of other times may come, too). Of these nothing is told to be missing. Refreshes the indices.
     ///

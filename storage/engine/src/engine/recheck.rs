@@ -76,6 +76,17 @@ fn recheck_created(
             reason: "already exists as alias".to_owned(),
         });
     }
+    if now.data_stream(&meta.name).is_some() {
+        return Err(Error::InvalidIndexName {
+            index: meta.name.to_string(),
+            reason: "already exists as data stream".to_owned(),
+        });
+    }
+    if let Some(stream) = meta.data_stream()
+        && (now.index(stream).is_some() || now.alias_indices(stream).is_some())
+    {
+        return Err(changed_meanwhile("data stream", stream));
+    }
     recheck_aliases(meta, decided, now)
 }
 

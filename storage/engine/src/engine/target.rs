@@ -78,6 +78,18 @@ pub(super) struct Target {
     documents: Option<Arc<DocumentRules>>,
     /// `true` if the writer sees all fields.
     sees_fields: bool,
+    route: StreamRoute,
+}
+
+/// Way of a write to a data stream.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum StreamRoute {
+    /// The index backs no data stream.
+    None,
+    /// By the name of the stream.
+    Stream,
+    /// By the name of a backing index.
+    Backing,
 }
 
 /// Writer to a name.
@@ -129,7 +141,13 @@ impl Target {
         let routing = meta.aliases.get(&**name).and_then(|alias| alias["index_routing"].as_str());
         let routing = routing.map(|routing| (Arc::clone(name), routing.to_owned()));
         let documents = access.documents(access::Action::Get);
+        let route = match meta.data_stream() {
+            None => StreamRoute::None,
+            Some(stream) if stream == resolved => StreamRoute::Stream,
+            Some(_) => StreamRoute::Backing,
+        };
         Self {
+            route,
             documents: (!documents.is_empty()).then(|| Arc::new(documents)),
             sees_fields: access.fields(access::Action::Get).is_empty(),
             index,
@@ -153,6 +171,34 @@ impl Target {
             )));
         }
         Ok(())
+    }
+
+    /// Checks that a data stream takes the operation: new documents by its name, changes of old ones by that of their index.
+    fn check_stream(&self, op: &WriteOp) -> Result<()> {
+        let refuse = |reason: &str| Err(Error::IllegalArgument(reason.to_owned()));
+        // A document whose id is generated replaces none.
+        let creates = match &op.action {
+            Action::Create(_) => true,
+            Action::Index(_) => op.id.is_none(),
+            _ => false,
+        };
+        match self.route {
+            StreamRoute::None => Ok(()),
+            StreamRoute::Stream if creates => Ok(()),
+            StreamRoute::Stream => {
+                refuse("only write ops with an op_type of create are allowed in data streams")
+            }
+            StreamRoute::Backing if creates => {
+                refuse("index request with op_type=create targeting backing indices is disallowed")
+            }
+            StreamRoute::Backing if matches!(op.action, Action::Index(_)) && op.if_seq_no.is_none() => {
+                refuse(
+                    "index request with op_type=index and no if_primary_term and if_seq_no set targeting backing indices \
+                 is disallowed",
+                )
+            }
+            StreamRoute::Backing => Ok(()),
+        }
     }
 
     /// Says what the writer may not do.
@@ -227,7 +273,7 @@ impl Engine {
         let resolved = metadata::resolve_date_math(name, now_ms)?;
         let metadata = self.metadata().guarded(guard);
         metadata.check_flood(name, now_ms)?;
-        if require_alias && metadata.index(name).is_some() {
+        if require_alias && (metadata.index(name).is_some() || metadata.data_stream(name).is_some()) {
             return Err(Error::IndexNotFound {
                 index: format!(
                     "{name}] and [require_alias] request flag is [true] and [{name}] is not an alias"
@@ -258,13 +304,16 @@ impl Engine {
                 if metadata.write_index(name, now_ms)?.is_some() {
                     return Ok(Vec::new());
                 }
-                let guard = Guard::new(principal, access::Action::AutoCreate);
-                metadata.guarded(guard).create_index(name, &Value::Null, now_ms, uuid::Uuid::new_v4())
+                let guarded = metadata.guarded(Guard::new(principal, access::Action::AutoCreate));
+                match guarded.stream_template(&resolved) {
+                    Some(_) => guarded.create_data_stream(&resolved, now_ms, uuid::Uuid::new_v4()),
+                    None => guarded.create_index(name, &Value::Null, now_ms, uuid::Uuid::new_v4()),
+                }
             })
             .await;
         match created {
             // Another request was first.
-            Ok(()) | Err(Error::IndexAlreadyExists { .. }) => {}
+            Ok(()) | Err(Error::IndexAlreadyExists { .. } | Error::DataStreamAlreadyExists { .. }) => {}
             Err(error) => return Err(error),
         }
         match self.metadata().write_index(name, now_ms)? {
@@ -282,6 +331,7 @@ pub(super) fn admit(targets: &Targets, op: &mut WriteOp) -> Result<AdmittedOpera
         None => return Err(Error::Internal(format!("no target for [{}]", op.index))),
     };
     target.check(op)?;
+    target.check_stream(op)?;
     target.route(op)?;
     check_op(&target.index, op)?;
     Ok(AdmittedOperation { index: Arc::clone(&target.index), limits: target.limits(op) })

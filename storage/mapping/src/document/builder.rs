@@ -8,7 +8,7 @@ use millrace_runtime::{Error, Result};
 
 use super::chunk::Chunk;
 use super::completion::Input;
-use super::failure::Failure;
+use super::failure::{Failure, ParseResult};
 use super::projection::Projection;
 use super::scopes::Scopes;
 use super::walk::Keys;
@@ -118,7 +118,7 @@ impl ChunkBuilder {
         self.member = 0;
         self.completions.clear();
         let mut json = Jiter::with_tape(source, std::mem::take(&mut self.tape));
-        let parsed = self.document(&mut json, source);
+        let parsed = self.document(&mut json, source).and_then(|()| self.check_timestamp());
         self.tape = json.into_tape();
         if parsed.is_ok() && (adds || !self.mapping.grown_since(mark)) {
             self.finish_ignored(ignored);
@@ -161,6 +161,25 @@ impl ChunkBuilder {
                 Ok(())
             }
             other => other,
+        }
+    }
+
+    /// Checks that a document of a data stream has one time. What was accepted once is not checked again.
+    fn check_timestamp(&self) -> ParseResult<()> {
+        let Some(field) = &self.mapping.settings().timestamp_field else { return Ok(()) };
+        if !self.grows || self.wanted.is_some() {
+            return Ok(());
+        }
+        let values = match self.mapping.lookup(field) {
+            Some(Child::Leaf(at)) => self.columns.count(self.mapping.leaf(at).field.column),
+            _ => 0,
+        };
+        match values {
+            1 => Ok(()),
+            0 => Err(Failure::rule(format!("data stream timestamp field [{field}] is missing"))),
+            _ => Err(Failure::rule(format!(
+                "data stream timestamp field [{field}] encountered multiple values"
+            ))),
         }
     }
 

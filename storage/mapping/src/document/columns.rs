@@ -166,6 +166,13 @@ impl Columns {
         slot
     }
 
+    /// Counts the values that a column has in the current row.
+    pub(super) fn count(&self, id: PathId) -> usize {
+        let at = self.slot_of.get(id.0 as usize).copied().unwrap_or(0);
+        let slot = (at as usize).checked_sub(1).and_then(|at| self.slots.get(at));
+        slot.map_or(0, |slot| slot.column.rows.iter().rev().take_while(|row| **row == self.row).count())
+    }
+
     /// Lists the strings that a column has in the current row, the last first.
     pub(super) fn strings(&self, id: PathId) -> impl Iterator<Item = &[u8]> {
         let at = self.slot_of.get(id.0 as usize).copied().unwrap_or(0);

@@ -105,6 +105,11 @@ impl Scopes {
         Ok(())
     }
 
+    /// Counts the values that a column has in the current document, outside of nested objects.
+    pub(super) fn count(&self, id: PathId) -> usize {
+        self.documents.count(id)
+    }
+
     /// Returns whether a column has a string in the current row of a scope that `is` says so of.
     pub(super) fn has_str(&self, scope: Scope, id: PathId, is: impl Fn(&[u8]) -> bool) -> bool {
         let columns = match scope.nested() {

@@ -27,6 +27,8 @@ pub(crate) struct Settings {
     pub(crate) overflow: bool,
     /// `true` if `index.sort.field` names any: rows of such an index have no nested objects.
     pub(crate) sorted: bool,
+    /// `index.data_stream.timestamp_field`: each document has one value of it.
+    pub(crate) timestamp_field: Option<String>,
     /// `true` if `index.analysis` defines an analyzer called `default`.
     pub(crate) default_analyzer: bool,
     /// `true` if it defines one called `default_search`.
@@ -45,6 +47,7 @@ impl Default for Settings {
             coerce: true,
             overflow: false,
             sorted: false,
+            timestamp_field: None,
             default_analyzer: false,
             default_search_analyzer: false,
         }
@@ -99,6 +102,7 @@ impl Settings {
                 Value::String(fields) => fields.split(',').any(|field| !field.trim().is_empty()),
                 _ => false,
             }),
+            timestamp_field: settings.get("index.data_stream.timestamp_field").map(text_of),
             default_analyzer: defines("default"),
             default_search_analyzer: defines("default_search"),
         })

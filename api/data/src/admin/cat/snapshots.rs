@@ -48,6 +48,8 @@ pub(crate) async fn snapshots(
 ) -> Result<Response, Error> {
     let format = Format::take(&mut request.params)?;
     let ignore_unavailable = options::flag(&mut request.params, "ignore_unavailable")?;
+    let named = if repositories.is_none() { request.params.take("repository") } else { None };
+    let repositories = repositories.or(named.as_deref());
     options::manager(&mut request.params)?;
     request.finish()?;
     let mut table = Table::new(SNAPSHOTS);

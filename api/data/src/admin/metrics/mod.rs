@@ -14,6 +14,7 @@ use std::fmt;
 
 use bytes::Bytes;
 use http::HeaderValue;
+use millrace_lifecycle::LifecycleFigures;
 use millrace_runtime::Priority;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, prometheus_text, text};
@@ -24,6 +25,7 @@ use self::page::Page;
 use crate::Api;
 use crate::error::Error;
 use crate::http::{Body, Request, Response};
+use crate::route::DataApi;
 
 /// Media type of OpenMetrics.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -77,10 +79,14 @@ impl Collector for Page {
 }
 
 /// `GET /_prometheus/metrics`
-pub(crate) async fn get(api: &Api, request: &mut Request) -> Result<Response, Error> {
+pub(crate) async fn get(served: &DataApi, api: &Api, request: &mut Request) -> Result<Response, Error> {
     request.finish()?;
     let exposition = Exposition::from_accept(request.accept.as_ref());
-    let sources = page::Sources::new(api);
+    let policies = match served.lifecycle() {
+        Some(lifecycle) => lifecycle.figures().await,
+        None => LifecycleFigures::default(),
+    };
+    let sources = page::Sources::new(api, policies);
     let encode = move || {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Page::gather(sources)));

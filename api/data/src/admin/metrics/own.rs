@@ -53,7 +53,20 @@ pub(super) fn encode(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::R
         "Faults that keep the node from its work",
         session.troubles().len() as f64,
     )?;
-    gauge(encoder, "millrace_indices", "Indices", page.index_count as f64)
+    gauge(encoder, "millrace_indices", "Indices", page.index_count as f64)?;
+    policies(page, encoder)
+}
+
+fn policies(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let figures = &page.sources.policies;
+    gauge(encoder, "millrace_managed_indices", "Indices under a policy", figures.managed as f64)?;
+    let help = "Indices whose policy has failed for the last time";
+    gauge(encoder, "millrace_failed_managed_indices", help, figures.failed as f64)?;
+    let help = "Indices that retention by space may delete";
+    gauge(encoder, "millrace_retention_candidates", help, figures.candidates as f64)?;
+    let help = "Bytes that may still come before retention by space deletes an index; -1 without a candidate";
+    let remaining = figures.remaining_bytes.map_or(-1.0, |bytes| bytes as f64);
+    gauge(encoder, "millrace_retention_remaining_bytes", help, remaining)
 }
 
 fn durations(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

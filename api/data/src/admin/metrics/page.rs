@@ -6,6 +6,7 @@ use std::sync::Arc;
 use millrace_catalog::metadata::IndexMeta;
 use millrace_engine::{Session, ShardFigures};
 use millrace_gateway::{Audit, Identity, QueueStats, RequestSeries, RequestTimings};
+use millrace_lifecycle::LifecycleFigures;
 use millrace_query::{PinnedFigures, SearchService, SearchTimings};
 use millrace_runtime::metrics::MetricSources;
 use millrace_runtime::{DurationHistogram, HistogramSnapshot, PoolActivity};
@@ -29,11 +30,13 @@ pub(super) struct Sources {
     parts: MetricSources,
     /// Indices that have families of their own; the others are summed.
     max_indices: usize,
+    pub(super) policies: LifecycleFigures,
 }
 
 impl Sources {
-    pub(super) fn new(api: &Api) -> Self {
+    pub(super) fn new(api: &Api, policies: LifecycleFigures) -> Self {
         Self {
+            policies,
             session: api.session.clone(),
             search: Arc::clone(&api.search),
             identity: Arc::clone(&api.identity),
@@ -57,7 +60,7 @@ pub(super) struct IndexSample {
 /// All figures of a node at one moment.
 #[derive(Debug)]
 pub(super) struct Page {
-    sources: Sources,
+    pub(super) sources: Sources,
     pub(super) health: Health,
     pub(super) sum: ShardFigures,
     /// Number of all indices.

@@ -1,0 +1,264 @@
+//! Retention by space: the oldest whole indices are deleted once those of a pattern take more than a limit.
+//!
+//! [`plan`] is a pure decision. Backing indices of data streams, indices of a day and indices behind a rollover are whole; the one that
+//! is written to is never deleted, nor one with `index.retention.hold`. The plan is shown before it is carried out.
+
+use std::collections::HashMap;
+use std::sync::Arc;
+
+use millrace_catalog::access::NameClass;
+use millrace_catalog::metadata::{IndexMeta, Metadata, RetentionLimit, SpaceLimit};
+use millrace_mapping::pattern;
+use millrace_runtime::sync;
+use serde_json::{Value, json};
+
+use crate::LifecycleContext;
+use crate::error::Result;
+use crate::execute::{RETENTION_HOLD, delete_index, measure};
+
+/// An index as retention sees it.
+#[derive(Clone, Debug)]
+pub(crate) struct RetainedIndex {
+    /// The index.
+    pub meta: Arc<IndexMeta>,
+    /// Bytes.
+    pub bytes: u64,
+    /// `true` if it may be deleted.
+    pub is_removable: bool,
+}
+
+/// Space of the disk of the data.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct DiskUsage {
+    /// All bytes.
+    pub total: u64,
+    /// Used bytes.
+    pub used: u64,
+}
+
+/// Place of an index in the order of deletions by a limit.
+#[derive(Clone, Debug)]
+pub(crate) struct PlannedDeletion {
+    /// The index.
+    pub meta: Arc<IndexMeta>,
+    /// The limit.
+    pub limit: RetentionLimit,
+    /// Bytes that may still be added before it is deleted; 0 where it is to be deleted now.
+    pub remaining: u64,
+}
+
+/// Decides in which order indices go by their limits. Each index is named once, by the limit that takes it first.
+pub(crate) fn plan(
+    limits: &[RetentionLimit],
+    indices: &[RetainedIndex],
+    disk: DiskUsage,
+) -> Vec<PlannedDeletion> {
+    let mut planned: HashMap<Arc<str>, PlannedDeletion> = HashMap::new();
+    for limit in limits {
+        let matches = |index: &&RetainedIndex| {
+            let meta = &index.meta;
+            pattern::matches(&limit.pattern, &meta.name)
+                || meta.data_stream().is_some_and(|stream| pattern::matches(&limit.pattern, stream))
+        };
+        let matching: Vec<&RetainedIndex> = indices.iter().filter(matches).collect();
+        let bytes = matching.iter().map(|index| index.bytes).sum();
+        let (mut used, bound) = match limit.limit {
+            SpaceLimit::Bytes(bound) => (bytes, bound),
+            SpaceLimit::DiskBytes(bound) => (disk.used, bound),
+            SpaceLimit::DiskPercent(percent) => (disk.used, (disk.total as f64 * percent / 100.0) as u64),
+        };
+        let mut removable: Vec<&RetainedIndex> =
+            matching.into_iter().filter(|index| index.is_removable).collect();
+        removable.sort_by(|a, b| (a.meta.created_ms, &a.meta.name).cmp(&(b.meta.created_ms, &b.meta.name)));
+        for index in removable {
+            let deletion = PlannedDeletion {
+                meta: Arc::clone(&index.meta),
+                limit: limit.clone(),
+                remaining: bound.saturating_sub(used),
+            };
+            used = used.saturating_sub(index.bytes);
+            match planned.get(&index.meta.name) {
+                Some(other) if other.remaining <= deletion.remaining => {}
+                _ => drop(planned.insert(Arc::clone(&index.meta.name), deletion)),
+            }
+        }
+    }
+    let mut planned: Vec<PlannedDeletion> = planned.into_values().collect();
+    planned.sort_by(|a, b| {
+        let key = |one: &PlannedDeletion| (one.remaining, one.meta.created_ms);
+        key(a).cmp(&key(b)).then_with(|| a.meta.name.cmp(&b.meta.name))
+    });
+    planned
+}
+
+/// Returns the name without the date at its end, where it has one: `logs-2026.11.29`.
+fn daily_series(name: &str) -> Option<&str> {
+    let (series, date) = name.split_at_checked(name.len().checked_sub(10)?)?;
+    let is_date = date.bytes().enumerate().all(|(at, byte)| match at {
+        4 | 7 => matches!(byte, b'.' | b'-' | b'_'),
+        _ => byte.is_ascii_digit(),
+    });
+    (is_date && !series.is_empty()).then_some(series)
+}
+
+/// Returns whether an index is behind a rollover of one of its aliases.
+fn is_rolled_over(metadata: &Metadata, meta: &IndexMeta) -> bool {
+    let is_behind = |alias: &String, body: &Value| {
+        let others = metadata.alias_indices(alias).unwrap_or_default();
+        body["is_write_index"] == false
+            && others
+                .iter()
+                .filter_map(|name| metadata.index(name))
+                .any(|other| other.aliases[alias]["is_write_index"] == true)
+    };
+    let is_written = |body: &Value| body["is_write_index"] == true;
+    !meta.aliases.values().any(is_written) && meta.aliases.iter().any(|(alias, body)| is_behind(alias, body))
+}
+
+/// Lists the users' indices with what may be deleted of them.
+fn retained(context: &LifecycleContext, metadata: &Metadata) -> Vec<RetainedIndex> {
+    let ordinary = || metadata.indices().filter(|meta| NameClass::new(&meta.name) == NameClass::Ordinary);
+    let mut newest: HashMap<&str, &str> = HashMap::new();
+    for meta in ordinary() {
+        if let Some(series) = daily_series(&meta.name) {
+            let latest = newest.entry(series).or_insert(&meta.name);
+            *latest = (*latest).max(&meta.name);
+        }
+    }
+    let is_whole = |meta: &IndexMeta| match (meta.data_stream(), daily_series(&meta.name)) {
+        (Some(_), _) => metadata.stream_written_to(meta).is_none(),
+        (None, Some(series)) => newest.get(series).is_some_and(|latest| **latest != *meta.name),
+        (None, None) => is_rolled_over(metadata, meta),
+    };
+    let one = |meta: &Arc<IndexMeta>| RetainedIndex {
+        meta: Arc::clone(meta),
+        bytes: measure(context, meta).bytes,
+        is_removable: !meta.flag(RETENTION_HOLD) && is_whole(meta),
+    };
+    ordinary().map(one).collect()
+}
+
+/// Plans the deletions of now and of later.
+///
+/// # Errors
+/// The disk's.
+pub(crate) async fn planned(context: &LifecycleContext) -> Result<Vec<PlannedDeletion>> {
+    let metadata = context.engine.metadata();
+    let limits = metadata.retention_limits();
+    if limits.is_empty() {
+        return Ok(Vec::new());
+    }
+    let needs_disk = limits.iter().any(|limit| !matches!(limit.limit, SpaceLimit::Bytes(_)));
+    let disk = if needs_disk { disk_usage(context).await? } else { DiskUsage::default() };
+    Ok(plan(&limits, &retained(context, &metadata), disk))
+}
+
+async fn disk_usage(context: &LifecycleContext) -> Result<DiskUsage> {
+    let path = context.engine.data_dir().to_owned();
+    let usage = sync::blocking(move || {
+        let stat = rustix::fs::statvfs(&path)
+            .map_err(|error| millrace_runtime::Error::io("statvfs", &path, error.into()))?;
+        let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
+        Ok(DiskUsage {
+            total: bytes(stat.f_blocks),
+            used: bytes(stat.f_blocks.saturating_sub(stat.f_bavail)),
+        })
+    });
+    Ok(usage.await?)
+}
+
+/// Deletes what exceeds the limits.
+///
+/// # Errors
+/// The disk's. An index that cannot be deleted is left for the next pass.
+pub(crate) async fn enforce(context: &LifecycleContext) -> Result<()> {
+    for PlannedDeletion { meta, limit, .. } in
+        planned(context).await?.into_iter().filter(|deletion| deletion.is_due())
+    {
+        match delete_index(context, &meta).await {
+            Ok(()) => tracing::info!(
+                index = &*meta.name,
+                setting = limit.setting,
+                pattern = limit.pattern,
+                "retention by space deleted an index"
+            ),
+            Err(error) => {
+                tracing::warn!(index = &*meta.name, %error, "retention by space cannot delete an index");
+            }
+        }
+    }
+    Ok(())
+}
+
+impl PlannedDeletion {
+    /// Returns whether the limit is exceeded.
+    pub(crate) fn is_due(&self) -> bool {
+        self.remaining == 0
+    }
+
+    /// Shows it for explain; `position` counts from 0.
+    pub(crate) fn to_json(&self, position: usize) -> Value {
+        let limit = match self.limit.limit {
+            SpaceLimit::Bytes(bytes) | SpaceLimit::DiskBytes(bytes) => format!("{bytes}b"),
+            SpaceLimit::DiskPercent(percent) => format!("{percent}%"),
+        };
+        json!({
+            "position": position,
+            "setting": self.limit.setting,
+            "pattern": self.limit.pattern,
+            "limit": limit,
+            "remaining_bytes": self.remaining,
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_catalog::metadata::Uuid;
+
+    use super::*;
+
+    fn index(name: &str, created_ms: i64, bytes: u64, is_removable: bool) -> RetainedIndex {
+        let state = Metadata::default();
+        let changes = state.create_index(name, &Value::Null, created_ms, Uuid::new_v4()).unwrap();
+        let meta = Arc::clone(state.apply(&changes).index(name).unwrap());
+        RetainedIndex { meta, bytes, is_removable }
+    }
+
+    fn limit(pattern: &str, limit: SpaceLimit) -> RetentionLimit {
+        RetentionLimit { setting: "retention.max_bytes", pattern: pattern.to_owned(), limit }
+    }
+
+    fn due(planned: &[PlannedDeletion]) -> Vec<&str> {
+        planned.iter().filter(|one| one.is_due()).map(|one| &*one.meta.name).collect()
+    }
+
+    #[test]
+    fn the_oldest_go_first_and_no_more_than_needed() {
+        let indices = [
+            index("logs-3", 3, 10, true),
+            index("logs-1", 1, 10, true),
+            index("logs-2", 2, 10, false),
+            index("logs-4", 4, 10, false),
+            index("other-0", 0, 100, true),
+        ];
+        let planned = plan(&[limit("logs-*", SpaceLimit::Bytes(35))], &indices, DiskUsage::default());
+        assert_eq!(due(&planned), ["logs-1"]);
+        assert_eq!((planned[1].meta.name.as_ref(), planned[1].remaining), ("logs-3", 5));
+        let planned = plan(&[limit("logs-*", SpaceLimit::Bytes(1))], &indices, DiskUsage::default());
+        assert_eq!(due(&planned), ["logs-1", "logs-3"]);
+        let disk = DiskUsage { total: 1_000, used: 905 };
+        let planned = plan(&[limit("*", SpaceLimit::DiskPercent(80.0))], &indices, disk);
+        assert_eq!(due(&planned), ["other-0", "logs-1"]);
+        assert!(plan(&[limit("none-*", SpaceLimit::Bytes(0))], &indices, disk).is_empty());
+    }
+
+    #[test]
+    fn indices_of_a_day_are_known_by_their_names() {
+        assert_eq!(daily_series("logs-2026.11.29"), Some("logs-"));
+        assert_eq!(daily_series("logs-2026-11-29"), Some("logs-"));
+        for name in ["2026.11.29", "logs-2026.11.2", "logs-2026x11.29", "log", "lögs-2026.11.é9"] {
+            assert_eq!(daily_series(name), None, "{name}");
+        }
+    }
+}

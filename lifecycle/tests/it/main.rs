@@ -1,0 +1,7 @@
+//! Policies over a store: managed indices, retention by space, and snapshots by schedule.
+
+#![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
+
+mod indices;
+mod snapshots;
+mod support;

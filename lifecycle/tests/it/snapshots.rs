@@ -1,0 +1,69 @@
+//! Snapshots by schedule, and as actions of policies.
+
+use millrace_snapshot::SnapshotFilter;
+use serde_json::{Value, json};
+
+use crate::support::{DAY_MS, START_MS, Store};
+
+async fn listed(store: &Store) -> Vec<String> {
+    let filter = SnapshotFilter { expression: "_all".to_owned(), ignore_unavailable: true };
+    let manifests = store.snapshots.manifests("backup", &filter).await.unwrap();
+    manifests.into_iter().map(|manifest| manifest.snapshot).collect()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn snapshots_come_and_go_by_their_policy() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), START_MS).await;
+    store.register_repository().await;
+    store.create_index("a", Value::Null).await;
+    let body = json!({
+        "creation": {"schedule": {"cron": {"expression": "0 8 * * *", "timezone": "UTC"}}},
+        "deletion": {"schedule": {"cron": {"expression": "0 9 * * *", "timezone": "UTC"}}, "condition": {"max_count": 2}},
+        "snapshot_config": {"repository": "backup", "date_format": "yyyy-MM-dd", "indices": "a"},
+    });
+    store.lifecycle.put_snapshot_policy("daily", &body, None).await.unwrap();
+    store.advance(DAY_MS / 3 - 1).await;
+    assert!(listed(&store).await.is_empty());
+    store.advance(1).await;
+    let first = listed(&store).await;
+    assert!(first.len() == 1 && first[0].starts_with("daily-2026-01-01-"), "{first:?}");
+    store.advance(1).await;
+    assert_eq!(listed(&store).await.len(), 1);
+    store.kill().await;
+    // What was missed is made up once.
+    let store = Store::open(dir.path(), START_MS + 3 * DAY_MS).await;
+    store.advance(0).await;
+    assert_eq!(listed(&store).await.len(), 2);
+    store.advance(DAY_MS / 3).await;
+    assert_eq!(listed(&store).await.len(), 3);
+    store.advance(DAY_MS).await;
+    let left = listed(&store).await;
+    assert!(left.len() <= 3 && !left.contains(&first[0]), "{left:?}");
+    let shown = store.lifecycle.snapshot_policy("daily").unwrap().explain();
+    assert_eq!(shown["creation"]["latest_execution"]["status"], "SUCCESS", "{shown}");
+    store.lifecycle.enable_snapshot_policy("daily", false).await.unwrap();
+    let before = listed(&store).await;
+    store.advance(5 * DAY_MS).await;
+    assert_eq!(listed(&store).await, before);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_of_an_index_makes_one_snapshot() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), START_MS).await;
+    let policy = json!({"default_state": "s", "states": [
+        {"name": "s", "actions": [{"snapshot": {"repository": "backup", "snapshot": "of-{{ctx.index}}"}}, {"delete": {}}]},
+    ]});
+    store.lifecycle.put_policy("p", &policy, None).await.unwrap();
+    store.create_index("a", Value::Null).await;
+    store.lifecycle.add_policy(&[store.meta("a")], "p").await.unwrap();
+    // There is no such repository yet: the action fails, and is tried again.
+    store.advance(1).await;
+    assert_eq!(store.explain("a").await["retry_info"]["consumed_retries"], 1);
+    store.register_repository().await;
+    store.advance(60_000).await;
+    let made = listed(&store).await;
+    assert!(made.len() == 1 && made[0].starts_with("of-a-2026.01.01"), "{made:?}");
+    assert!(store.names().is_empty());
+}
