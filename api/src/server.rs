@@ -9,7 +9,7 @@ use std::sync::Arc;
 use millrace_accounts::{Accounts, TokenLifetimes};
 use millrace_alerting::Alerting;
 use millrace_console::{Console, Management};
-use millrace_data_api::{DataApi, SearchQueryParser, memory_limit};
+use millrace_data_api::{DataApi, OtlpApi, OtlpConfig, SearchQueryParser, memory_limit};
 use millrace_engine::Engine;
 use millrace_gateway::{
     AuditConfig, AuditWriter, BoundListeners, HttpConfig, Identity, ListenError, ListenerConfig,
@@ -47,6 +47,8 @@ pub struct ServerConfig {
     pub max_content_length: u64,
     /// Access log, metrics and licence.
     pub operation: OperationConfig,
+    /// Form of the documents that OpenTelemetry's logs become, and their index.
+    pub otlp: OtlpConfig,
 }
 
 /// Why a server cannot start.
@@ -91,6 +93,7 @@ pub struct Server {
     /// Those really listened on, by the name of what is listened for.
     addresses: Vec<(&'static str, Vec<SocketAddr>)>,
     data: Service,
+    otlp: OtlpConfig,
     console: Arc<Console>,
     alerting: Alerting,
     intelligence: Intelligence,
@@ -106,6 +109,8 @@ const DATA: &str = "data API";
 const MANAGEMENT: &str = "management of pipelines";
 /// Name of those of the console.
 const CONSOLE: &str = "console";
+/// Name of those of OpenTelemetry's logs.
+const OTLP: &str = "OTLP";
 
 impl Server {
     /// Opens accounts and listeners, and has rules go on where they were.
@@ -162,12 +167,14 @@ impl Server {
         let audit = AuditWriter::start(node.audit().clone()).await;
         let bounds = HttpConfig::within(memory_limit());
         let http = HttpConfig { max_content_length: config.max_content_length, ..bounds };
-        let data = Service::new(node, &http, Arc::new(DataApi::default().with_snapshots(snapshots)));
+        let router = DataApi::default().with_snapshots(snapshots).with_otlp(config.otlp.clone());
+        let data = Service::new(node, &http, Arc::new(router));
         let serving = millrace_listen::Server::new(Config::default().within(open_files()));
         let mut server = Self {
             serving,
             addresses: Vec::new(),
             data: data.clone(),
+            otlp: config.otlp,
             console,
             alerting,
             intelligence,
@@ -205,6 +212,18 @@ impl Server {
         let (tls, insecure) = (self.tls.as_ref(), self.insecure);
         let bound = ListenerConfig { name: CONSOLE, addresses: &listen, tls, insecure }.bind().await?;
         let service = self.data.clone().with_router(Arc::clone(&self.console) as _);
+        self.serve(bound, service);
+        Ok(())
+    }
+
+    /// Opens listeners for OpenTelemetry's logs, with the certificate and the users of the data API.
+    ///
+    /// # Errors
+    /// An address in use, not this machine's, or without authentication and not on loopback.
+    pub async fn otlp(&mut self, listen: Vec<SocketAddr>) -> Result<(), StartError> {
+        let (tls, insecure) = (self.tls.as_ref(), self.insecure);
+        let bound = ListenerConfig { name: OTLP, addresses: &listen, tls, insecure }.bind().await?;
+        let service = self.data.clone().with_router(Arc::new(OtlpApi::new(self.otlp.clone())));
         self.serve(bound, service);
         Ok(())
     }
@@ -250,6 +269,11 @@ impl Server {
     /// Returns the addresses of the console.
     pub fn console_addr(&self) -> Vec<SocketAddr> {
         self.addresses_of(CONSOLE)
+    }
+
+    /// Returns the addresses of OpenTelemetry's logs.
+    pub fn otlp_addr(&self) -> Vec<SocketAddr> {
+        self.addresses_of(OTLP)
     }
 
     /// Returns the addresses really listened on.

@@ -189,12 +189,13 @@ impl RunningServer {
             api,
             console,
             flight,
+            otlp,
             pipelines,
             drain_timeout,
             ..
         } = config;
         // Tried before the data directory is made: an address in use is to leave nothing behind.
-        let named = [&console, &flight, &pipelines.listen].into_iter().filter(|listen| !listen.anywhere);
+        let named = [&console, &flight, &otlp, &pipelines.listen].into_iter().filter(|listen| !listen.anywhere);
         let named = named.flat_map(|listen| &listen.addresses);
         let listen = |error| Failure::listen(StartError::Listen(error));
         drop(api.tls.clone().map(Tls::load).transpose().map_err(listen)?);
@@ -226,6 +227,9 @@ impl RunningServer {
                 .await?;
             listen_at(&console, async |listen| server.console(listen).await).await?;
             listen_at(&flight, async |listen| server.serve_also(FLIGHT, listen, Flight::new).await).await?;
+            if !otlp.addresses.is_empty() {
+                listen_at(&otlp, async |listen| server.otlp(listen).await).await?;
+            }
             Ok::<_, StartError>((server, manager))
         };
         match opened.await {
@@ -267,6 +271,11 @@ impl RunningServer {
     /// Returns the addresses of Arrow Flight SQL.
     pub(crate) fn flight_addresses(&self) -> Vec<SocketAddr> {
         self.server.addresses_of(FLIGHT)
+    }
+
+    /// Returns the addresses of OpenTelemetry's logs.
+    pub(crate) fn otlp_addresses(&self) -> Vec<SocketAddr> {
+        self.server.otlp_addr()
     }
 
     /// Returns the administrator's password if this start generated it.
@@ -369,6 +378,9 @@ fn announce(running: &RunningServer, https: bool, password_file: Option<PathBuf>
     for address in running.flight_addresses() {
         let scheme = if https { "grpc+tls" } else { "grpc" };
         let _ = writeln!(out, "Arrow Flight SQL is on {scheme}://{address}");
+    }
+    for address in running.otlp_addresses() {
+        let _ = writeln!(out, "OpenTelemetry's logs are taken on {scheme}://{address}");
     }
     let mut urls = Vec::new();
     for address in running.addresses() {

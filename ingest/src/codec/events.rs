@@ -112,7 +112,7 @@ impl Events {
     }
 
     /// Drops the events behind the first so many.
-    pub(super) fn truncate(&mut self, length: usize) {
+    pub(crate) fn truncate(&mut self, length: usize) {
         for event in self.list.get(length..).unwrap_or_default() {
             self.bytes = self.bytes.saturating_sub(event.bytes() + self.each);
         }

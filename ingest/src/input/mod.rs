@@ -1,15 +1,25 @@
 //! Inputs: sources of batches. One file a source.
 
+pub(crate) mod beats;
+mod datagram;
 mod file;
+mod gelf;
 mod generator;
+mod heartbeat;
 mod http;
 mod jdbc;
 mod kafka;
 #[cfg(test)]
 mod ledger;
+mod pipeline;
+mod sockets;
 mod stdin;
+mod stream;
+mod syslog;
+mod tcp;
 #[cfg(test)]
 pub(crate) mod testing;
+mod udp;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -26,7 +36,22 @@ use crate::options::suggest;
 use crate::{Batch, Event, Fault, Options};
 
 /// Names of the inputs.
-pub const NAMES: &[&str] = &["file", "generator", "http", "jdbc", "kafka", "stdin"];
+pub const NAMES: &[&str] = &[
+    "beats",
+    "file",
+    "gelf",
+    "generator",
+    "heartbeat",
+    "http",
+    "jdbc",
+    "kafka",
+    "lumberjack",
+    "pipeline",
+    "stdin",
+    "syslog",
+    "tcp",
+    "udp",
+];
 
 /// A configured source. It is run by the pipeline, again after a failure, until it is told to stop.
 #[async_trait]
@@ -137,8 +162,11 @@ pub trait Positions: Send + Sync {
 pub fn build(options: Options) -> Result<Box<dyn Input>, Vec<Fault>> {
     let at = options.at();
     match options.plugin() {
+        "beats" => Ok(Box::new(beats::Beats::new(options, "beats")?)),
         "file" => Ok(Box::new(file::Tail::new(options)?)),
+        "gelf" => Ok(Box::new(gelf::Gelf::new(options)?)),
         "generator" => Ok(Box::new(generator::Generator::new(options)?)),
+        "heartbeat" => Ok(Box::new(heartbeat::Heartbeat::new(options)?)),
         "http" => Ok(Box::new(http::Listener::new(options)?)),
         "jdbc" => {
             // Rows have fields, whatever it is.
@@ -147,7 +175,12 @@ pub fn build(options: Options) -> Result<Box<dyn Input>, Vec<Fault>> {
             jdbc::build(options)
         }
         "kafka" => kafka::build(options),
+        "lumberjack" => Ok(Box::new(beats::Beats::new(options, "lumberjack")?)),
+        "pipeline" => Ok(Box::new(pipeline::PipelineInput::new(options)?)),
         "stdin" => Ok(Box::new(stdin::Stdin::new(options)?)),
+        "syslog" => Ok(Box::new(syslog::Syslog::new(options)?)),
+        "tcp" => Ok(Box::new(tcp::Tcp::new(options)?)),
+        "udp" => Ok(Box::new(udp::Udp::new(options)?)),
         unknown => {
             let suggestion = suggest(unknown, NAMES.iter().copied());
             Err(vec![Fault { at, message: format!("there is no input [{unknown}]{suggestion}") }])

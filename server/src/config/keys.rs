@@ -126,6 +126,23 @@ pub(crate) static KEYS: &[Key] = &[
         "127.0.0.1:9401",
         "addresses of Arrow Flight SQL, for the users of the data API; `off` for none",
     ),
+    key(
+        "otlp.listen",
+        Kind::AddressesOrNone,
+        "off",
+        "addresses for OpenTelemetry's logs alone, usually port 4318; the data API takes them at /v1/logs as well",
+    ),
+    key(
+        "otlp.mapping",
+        Kind::Word(&["otel", "ecs"]),
+        "otel",
+        "form of the documents of OpenTelemetry's logs: its own model, or names of the Elastic Common Schema",
+    ),
+    unset(
+        "otlp.index",
+        Kind::Text,
+        "index of all of OpenTelemetry's logs; when unset, logs-<dataset>-<namespace>",
+    ),
     unset(
         "notifications.allow",
         Kind::Text,

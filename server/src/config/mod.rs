@@ -89,6 +89,8 @@ pub(crate) struct Config {
     pub(crate) console: Listen,
     /// Listener of Arrow Flight SQL.
     pub(crate) flight: Listen,
+    /// Listener of OpenTelemetry's logs.
+    pub(crate) otlp: Listen,
     /// Section of the pipelines.
     pub(crate) pipelines: PipelinesConfig,
     /// Threads of the request runtime, 0 for one a core.
@@ -280,7 +282,7 @@ impl Settings {
                 "insecure is refused: the listener {address} is not on loopback; listen on 127.0.0.1 or drop it"
             );
         }
-        for key in ["console.listen", "flight.listen", "pipelines.listen"] {
+        for key in ["console.listen", "flight.listen", "otlp.listen", "pipelines.listen"] {
             let addresses = self.addresses(key);
             if let Some(address) = addresses.iter().find(|address| insecure && !address.ip().is_loopback()) {
                 bail!(
@@ -323,6 +325,7 @@ impl Settings {
         Ok(Config {
             console: self.listen("console.listen"),
             flight: self.listen("flight.listen"),
+            otlp: self.listen("otlp.listen"),
             pipelines: PipelinesConfig {
                 dir,
                 listen: self.listen("pipelines.listen"),
@@ -351,6 +354,7 @@ impl Settings {
                     max_metric_indices: usize::try_from(self.number("metrics.max_indices"))?,
                     license_key: self.license_key()?,
                 },
+                otlp: self.otlp()?,
             },
             threads: usize::try_from(self.number("threads"))?,
             drain_timeout: Duration::from_millis(self.number("drain_timeout")),
@@ -358,6 +362,15 @@ impl Settings {
             log_json: self.text("log.format").as_deref() == Some("json"),
             strangers: self.strangers.clone(),
         })
+    }
+
+    fn otlp(&self) -> Result<millrace_api::OtlpConfig> {
+        let mapping = self.text("otlp.mapping").and_then(millrace_api::DocumentMapping::find).unwrap_or_default();
+        let index = self.text("otlp.index").filter(|index| !index.is_empty());
+        if let Some(index) = index.filter(|index| index.starts_with(['.', '_', '-', '+']) || index.contains(['*', ','])) {
+            bail!("otlp.index: `{index}` is no name of an index; leave it unset for logs-<dataset>-<namespace>");
+        }
+        Ok(millrace_api::OtlpConfig { mapping, index: index.map(Into::into) })
     }
 
     fn license_key(&self) -> Result<Option<[u8; millrace_api::license::LICENSE_KEY_BYTES]>> {

@@ -4,6 +4,7 @@ mod cat;
 mod cluster;
 mod documents;
 mod indices;
+mod otlp;
 mod search;
 mod security;
 mod snapshots;
@@ -15,8 +16,11 @@ use millrace_gateway::route::{Call, HandlerFuture, Route, RouteCondition, RouteM
 use millrace_gateway::routes;
 use millrace_snapshot::SnapshotService;
 
+pub use otlp::OtlpApi;
+
 use crate::error::Error;
 use crate::http::{Params, Response};
+use crate::otlp::OtlpConfig;
 use crate::security::opensearch;
 
 /// Endpoints that are under a type of documents as well, and so are no ids.
@@ -36,6 +40,7 @@ pub fn data() -> &'static Table<DataApi> {
             cat::routes(),
             security::routes(),
             snapshots::routes(),
+            otlp::routes(),
         ];
         Table::with_parameter_check(groups, may_be)
     });
@@ -46,13 +51,25 @@ pub fn data() -> &'static Table<DataApi> {
 #[derive(Clone, Debug, Default)]
 pub struct DataApi {
     snapshots: Option<SnapshotService>,
+    otlp: OtlpConfig,
 }
 
 impl DataApi {
     /// Serves snapshots, too.
     #[must_use]
     pub fn with_snapshots(self, snapshots: SnapshotService) -> Self {
-        Self { snapshots: Some(snapshots) }
+        Self { snapshots: Some(snapshots), ..self }
+    }
+
+    /// Makes documents of OpenTelemetry's logs by these settings.
+    #[must_use]
+    pub fn with_otlp(self, otlp: OtlpConfig) -> Self {
+        Self { otlp, ..self }
+    }
+
+    /// Returns the settings for OpenTelemetry's logs.
+    pub(crate) fn otlp(&self) -> &OtlpConfig {
+        &self.otlp
     }
 
     /// Returns the service of snapshots, if there is one.
