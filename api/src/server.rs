@@ -9,8 +9,9 @@ use std::sync::Arc;
 use millrace_accounts::{Accounts, TokenLifetimes};
 use millrace_alerting::Alerting;
 use millrace_console::{Console, Management};
-use millrace_data_api::{DataApi, OtlpApi, OtlpConfig, SearchQueryParser, memory_limit};
+use millrace_data_api::{DataApi, OtlpApi, SearchQueryParser, memory_limit};
 use millrace_engine::Engine;
+use millrace_gateway::otlp::OtlpConfig;
 use millrace_gateway::{
     AuditConfig, AuditWriter, BoundListeners, HttpConfig, Identity, ListenError, ListenerConfig,
     ListenerContext, NAME, Node, OperationConfig, Service,

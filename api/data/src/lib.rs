@@ -19,8 +19,6 @@ mod security;
 mod sql;
 
 pub use admin::{anonymous_bytes, left_out_families, memory_limit};
-pub use millrace_otlp::DocumentMapping;
-pub use otlp::OtlpConfig;
 pub use route::{DataApi, OtlpApi, data as routes};
 pub use security::SearchQueryParser;
 

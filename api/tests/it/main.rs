@@ -16,6 +16,7 @@ mod fuzzing;
 mod imports;
 mod license;
 mod metrics;
+mod otlp;
 mod protocol;
 mod routes;
 mod searches;

@@ -86,7 +86,7 @@ impl Events {
     }
 
     /// Returns whether there is room for so many bytes more; if not, events are dropped from now on.
-    pub(super) fn has_room(&mut self, bytes: u64) -> bool {
+    pub(crate) fn has_room(&mut self, bytes: u64) -> bool {
         if self.exceeded.is_some() {
             return false;
         }

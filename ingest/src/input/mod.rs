@@ -46,6 +46,7 @@ pub const NAMES: &[&str] = &[
     "jdbc",
     "kafka",
     "lumberjack",
+    "otlp",
     "pipeline",
     "stdin",
     "syslog",
@@ -176,6 +177,7 @@ pub fn build(options: Options) -> Result<Box<dyn Input>, Vec<Fault>> {
         }
         "kafka" => kafka::build(options),
         "lumberjack" => Ok(Box::new(beats::Beats::new(options, "lumberjack")?)),
+        "otlp" => Ok(Box::new(http::build_otlp(options)?)),
         "pipeline" => Ok(Box::new(pipeline::PipelineInput::new(options)?)),
         "stdin" => Ok(Box::new(stdin::Stdin::new(options)?)),
         "syslog" => Ok(Box::new(syslog::Syslog::new(options)?)),

@@ -133,6 +133,12 @@ pub(crate) static KEYS: &[Key] = &[
         "addresses for OpenTelemetry's logs alone, usually port 4318; the data API takes them at /v1/logs as well",
     ),
     key(
+        "otlp.grpc_listen",
+        Kind::AddressesOrNone,
+        "off",
+        "addresses for OpenTelemetry's logs over gRPC, usually port 4317; flight.listen takes them as well",
+    ),
+    key(
         "otlp.mapping",
         Kind::Word(&["otel", "ecs"]),
         "otel",

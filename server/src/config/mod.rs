@@ -91,6 +91,8 @@ pub(crate) struct Config {
     pub(crate) flight: Listen,
     /// Listener of OpenTelemetry's logs.
     pub(crate) otlp: Listen,
+    /// Listener of OpenTelemetry's logs over gRPC.
+    pub(crate) otlp_grpc: Listen,
     /// Section of the pipelines.
     pub(crate) pipelines: PipelinesConfig,
     /// Threads of the request runtime, 0 for one a core.
@@ -282,7 +284,7 @@ impl Settings {
                 "insecure is refused: the listener {address} is not on loopback; listen on 127.0.0.1 or drop it"
             );
         }
-        for key in ["console.listen", "flight.listen", "otlp.listen", "pipelines.listen"] {
+        for key in ["console.listen", "flight.listen", "otlp.listen", "otlp.grpc_listen", "pipelines.listen"] {
             let addresses = self.addresses(key);
             if let Some(address) = addresses.iter().find(|address| insecure && !address.ip().is_loopback()) {
                 bail!(
@@ -326,6 +328,7 @@ impl Settings {
             console: self.listen("console.listen"),
             flight: self.listen("flight.listen"),
             otlp: self.listen("otlp.listen"),
+            otlp_grpc: self.listen("otlp.grpc_listen"),
             pipelines: PipelinesConfig {
                 dir,
                 listen: self.listen("pipelines.listen"),

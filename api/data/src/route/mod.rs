@@ -12,6 +12,7 @@ mod snapshots;
 use std::sync::LazyLock;
 
 use http::Method;
+use millrace_gateway::otlp::OtlpConfig;
 use millrace_gateway::route::{Call, HandlerFuture, Route, RouteCondition, RouteMatch, Router, Table};
 use millrace_gateway::routes;
 use millrace_snapshot::SnapshotService;
@@ -20,7 +21,6 @@ pub use otlp::OtlpApi;
 
 use crate::error::Error;
 use crate::http::{Params, Response};
-use crate::otlp::OtlpConfig;
 use crate::security::opensearch;
 
 /// Endpoints that are under a type of documents as well, and so are no ids.

@@ -3,12 +3,13 @@
 use std::sync::LazyLock;
 
 use http::Method;
+use millrace_gateway::otlp::OtlpConfig;
 use millrace_gateway::route::{Call, HandlerFuture, RouteMatch, Router, Table};
 
 use super::{DataApi, Route, routes};
 use crate::error::Error;
 use crate::http::{Params, Response};
-use crate::otlp::{self, OtlpConfig};
+use crate::otlp;
 
 pub(super) fn routes() -> Vec<Route<DataApi>> {
     routes! { |served: DataApi, api, request|

@@ -22,7 +22,7 @@ pub(super) async fn serve(service: Arc<Service>, acceptor: &Acceptor) -> Result<
     let socket = PARKED.bind(&host, port).await.map_err(failed)?;
     let listener = Listener::of_socket("input http", socket, tls);
     let address = listener.local_addr().map_err(failed)?;
-    tracing::info!(%address, tls = with_tls, "input http listens");
+    tracing::info!(%address, tls = with_tls, "an input listens");
     service.listens(address);
     let mut stopping = service.stopping();
     let draining = acceptor.accept(&listener, Arc::new(Handler(service)), stopped(&mut stopping)).await;
