@@ -1,17 +1,20 @@
 //! Inputs: sources of batches. One file a source.
 
-pub(crate) mod beats;
+mod beats;
 mod datagram;
+mod fetch;
 mod file;
 mod gelf;
 mod generator;
 mod heartbeat;
 mod http;
+mod http_poller;
 mod jdbc;
 mod kafka;
 #[cfg(test)]
 mod ledger;
 mod pipeline;
+mod search;
 mod sockets;
 mod stdin;
 mod stream;
@@ -19,6 +22,7 @@ mod syslog;
 mod tcp;
 #[cfg(test)]
 pub(crate) mod testing;
+mod timer;
 mod udp;
 
 use std::fmt;
@@ -38,14 +42,17 @@ use crate::{Batch, Event, Fault, Options};
 /// Names of the inputs.
 pub const NAMES: &[&str] = &[
     "beats",
+    "elasticsearch",
     "file",
     "gelf",
     "generator",
     "heartbeat",
     "http",
+    "http_poller",
     "jdbc",
     "kafka",
     "lumberjack",
+    "opensearch",
     "otlp",
     "pipeline",
     "stdin",
@@ -164,11 +171,13 @@ pub fn build(options: Options) -> Result<Box<dyn Input>, Vec<Fault>> {
     let at = options.at();
     match options.plugin() {
         "beats" => Ok(Box::new(beats::Beats::new(options, "beats")?)),
+        "elasticsearch" => Ok(Box::new(search::Search::new(options, "elasticsearch")?)),
         "file" => Ok(Box::new(file::Tail::new(options)?)),
         "gelf" => Ok(Box::new(gelf::Gelf::new(options)?)),
         "generator" => Ok(Box::new(generator::Generator::new(options)?)),
         "heartbeat" => Ok(Box::new(heartbeat::Heartbeat::new(options)?)),
         "http" => Ok(Box::new(http::Listener::new(options)?)),
+        "http_poller" => Ok(Box::new(http_poller::HttpPoller::new(options)?)),
         "jdbc" => {
             // Rows have fields, whatever it is.
             let mut options = options;
@@ -177,6 +186,7 @@ pub fn build(options: Options) -> Result<Box<dyn Input>, Vec<Fault>> {
         }
         "kafka" => kafka::build(options),
         "lumberjack" => Ok(Box::new(beats::Beats::new(options, "lumberjack")?)),
+        "opensearch" => Ok(Box::new(search::Search::new(options, "opensearch")?)),
         "otlp" => Ok(Box::new(http::build_otlp(options)?)),
         "pipeline" => Ok(Box::new(pipeline::PipelineInput::new(options)?)),
         "stdin" => Ok(Box::new(stdin::Stdin::new(options)?)),
@@ -187,6 +197,18 @@ pub fn build(options: Options) -> Result<Box<dyn Input>, Vec<Fault>> {
             let suggestion = suggest(unknown, NAMES.iter().copied());
             Err(vec![Fault { at, message: format!("there is no input [{unknown}]{suggestion}") }])
         }
+    }
+}
+
+/// Reads a stream of one of the network protocols; for fuzzing.
+pub(crate) fn fuzz_network(data: &[u8]) {
+    let [choice, length, stream @ ..] = data else { return };
+    let chunks = || stream.chunks(usize::from(*length).max(1));
+    match choice % 4 {
+        0 => syslog::fuzz(chunks()),
+        1 => gelf::fuzz(chunks()),
+        2 => beats::fuzz(stream),
+        _ => drop(stream::proxy::parse(stream)),
     }
 }
 

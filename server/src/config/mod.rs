@@ -368,9 +368,10 @@ impl Settings {
     }
 
     fn otlp(&self) -> Result<millrace_api::OtlpConfig> {
-        let mapping = self.text("otlp.mapping").and_then(millrace_api::DocumentMapping::find).unwrap_or_default();
+        let mapping = self.text("otlp.mapping");
+        let mapping = mapping.and_then(|name| millrace_api::DocumentMapping::find(&name)).unwrap_or_default();
         let index = self.text("otlp.index").filter(|index| !index.is_empty());
-        if let Some(index) = index.filter(|index| index.starts_with(['.', '_', '-', '+']) || index.contains(['*', ','])) {
+        if let Some(index) = index.as_ref().filter(|index| index.starts_with(['.', '_', '-', '+']) || index.contains(['*', ','])) {
             bail!("otlp.index: `{index}` is no name of an index; leave it unset for logs-<dataset>-<namespace>");
         }
         Ok(millrace_api::OtlpConfig { mapping, index: index.map(Into::into) })

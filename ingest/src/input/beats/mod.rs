@@ -127,3 +127,19 @@ impl StreamService for Sessions {
         }
     }
 }
+
+/// Reads frames, as they are and compressed; for fuzzing.
+pub(super) fn fuzz(stream: &[u8]) {
+    let Ok(json) = codec::build(Options::new("json", crate::Location::default(), [])) else { return };
+    let mut reader = WindowReader::new(json.line_decoder(), Some(json), true);
+    let mut rest = stream;
+    while let Ok(Some(length)) = frames::frame_length(rest) {
+        let (frame, behind) = rest.split_at(length);
+        if reader.take(frame).is_err() {
+            break;
+        }
+        rest = behind;
+    }
+    // A refusal is an answer.
+    drop(reader.take_compressed(stream));
+}

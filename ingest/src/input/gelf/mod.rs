@@ -156,3 +156,16 @@ impl Input for Gelf {
         tokio::try_join!(streams, datagrams).map(|_| ())
     }
 }
+
+/// Reads a stream, and each chunk of it as a datagram; for fuzzing.
+pub(super) fn fuzz<'a>(chunks: impl Iterator<Item = &'a [u8]>) {
+    let Ok(gelf) = Gelf::new(Options::new("gelf", crate::Location::default(), [])) else { return };
+    let mut decoder = StreamProtocol::decoder(&*gelf.protocol);
+    let mut events = Events::default();
+    for chunk in chunks {
+        decoder.decode(chunk, &mut events);
+        DatagramProtocol::decode(&*gelf.protocol, chunk, ([127, 0, 0, 1], 12_201).into(), &mut events);
+    }
+    decoder.finish(&mut events);
+    assert!(!decoder.holds(), "something is kept after the end");
+}

@@ -194,3 +194,18 @@ impl Input for Syslog {
         tokio::try_join!(streams, datagrams).map(|_| ())
     }
 }
+
+/// Reads a stream, and each chunk of it as a datagram; for fuzzing.
+pub(super) fn fuzz<'a>(chunks: impl Iterator<Item = &'a [u8]>) {
+    let Ok(syslog) = Syslog::new(Options::new("syslog", crate::Location::default(), [])) else { return };
+    let origin = Origin::new(([127, 0, 0, 1], 514).into());
+    let mut decoder = StreamProtocol::decoder(&*syslog.protocol);
+    let mut events = Events::default();
+    for chunk in chunks {
+        decoder.decode(chunk, &mut events);
+        DatagramProtocol::decode(&*syslog.protocol, chunk, origin.client, &mut events);
+    }
+    decoder.finish(&mut events);
+    assert!(!decoder.holds(), "something is kept after the end");
+    events.iter_mut().for_each(|event| syslog.protocol.complete(event, &origin));
+}
