@@ -70,7 +70,9 @@ impl<S: Service> Connection<'_, S> {
         let activity = Arc::clone(&self.activity);
         let stream = MonitoredSocket::new(socket, activity, tls.is_some(), self.config.write_timeout);
         let Some(tls) = tls else { return self.run(stream, None, stopped).await };
-        let Some((stream, certificate)) = shake_hands(stream, tls, &self.activity, peer).await else { return };
+        let Some((stream, certificate)) = shake_hands(stream, tls, &self.activity, peer).await else {
+            return;
+        };
         if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
             self.activity.speaks_http2();
         }

@@ -79,7 +79,8 @@ pub fn inflate<R: Reserve>(
         Coding::Gzip => segments(MultiGzDecoder::new(body), limit, held),
         Coding::Deflate => segments(ZlibDecoder::new(body), limit, held),
         Coding::Zstd => {
-            let mut decoder = zstd::stream::read::Decoder::with_buffer(body).map_err(InflateError::Invalid)?;
+            let mut decoder =
+                zstd::stream::read::Decoder::with_buffer(body).map_err(InflateError::Invalid)?;
             decoder.window_log_max(MAX_WINDOW_LOG).map_err(InflateError::Invalid)?;
             segments(decoder, limit, held)
         }

@@ -198,7 +198,9 @@ impl RunningServer {
             ..
         } = config;
         // Tried before the data directory is made: an address in use is to leave nothing behind.
-        let named = [&console, &flight, &otlp, &otlp_grpc, &pipelines.listen].into_iter().filter(|listen| !listen.anywhere);
+        let named = [&console, &flight, &otlp, &otlp_grpc, &pipelines.listen]
+            .into_iter()
+            .filter(|listen| !listen.anywhere);
         let named = named.flat_map(|listen| &listen.addresses);
         let listen = |error| Failure::listen(StartError::Listen(error));
         drop(api.tls.clone().map(Tls::load).transpose().map_err(listen)?);

@@ -105,8 +105,9 @@ fn convert(
     let (mut text, mut ends, mut answer) = (Vec::new(), Vec::new(), ExportAnswer::default());
     read::<Error>(encoding, body, |context, record| {
         let begin = text.len();
-        let converted = record
-            .and_then(|record| converter.convert(context, &record, now_ns, &mut text).map_err(|error| error.to_string()));
+        let converted = record.and_then(|record| {
+            converter.convert(context, &record, now_ns, &mut text).map_err(|error| error.to_string())
+        });
         match converted {
             Ok(index) => {
                 allowance.take(text.len() - begin + OP_BYTES)?;

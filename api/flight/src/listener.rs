@@ -22,8 +22,8 @@ use tower::Service as _;
 
 use crate::call::LoggedIn;
 use crate::health::{self, Health};
-use crate::logs::{self, LogsService};
 use crate::limits::{MAX_SENT, MAX_TAKEN};
+use crate::logs::{self, LogsService};
 use crate::service::Service;
 use crate::status;
 use crate::tickets::User;

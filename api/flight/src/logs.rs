@@ -59,7 +59,8 @@ impl LogsService {
     pub(crate) async fn answer(&self, request: Request<Incoming>) -> Result<Response<Body>, Status> {
         let (head, body) = request.into_parts();
         let bytes = head_bytes(&head.uri, &head.headers);
-        let _head = self.listener.budget.reserve(bytes).map_err(|full| Status::unavailable(full.to_string()))?;
+        let _head =
+            self.listener.budget.reserve(bytes).map_err(|full| Status::unavailable(full.to_string()))?;
         let coding = coding(&head.headers)?;
         let entry = self.listener.enter(head, LISTENER).await.map_err(status_of)?;
         let mut body = UntruncatedBody::new(body);
@@ -118,7 +119,8 @@ impl millrace_listen::Service for LogsService {
 
     async fn call(&self, request: Request<Incoming>) -> Response<Body> {
         if request.version() != Version::HTTP_2 {
-            let mut response = Response::new(Body::new("this listener speaks gRPC: OTLP for logs\n".to_owned()));
+            let mut response =
+                Response::new(Body::new("this listener speaks gRPC: OTLP for logs\n".to_owned()));
             *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
             return response;
         }
@@ -161,7 +163,9 @@ fn coding(headers: &HeaderMap) -> Result<Coding, Status> {
     let name = headers.get("grpc-encoding").map_or(Ok("identity"), HeaderValue::to_str).unwrap_or_default();
     Coding::parse(name).ok_or_else(|| {
         let mut status = Status::unimplemented(format!("grpc-encoding [{name}] is not one of [{CODINGS}]"));
-        status.metadata_mut().insert("grpc-accept-encoding", CODINGS.parse().expect("a list of names is ASCII"));
+        status
+            .metadata_mut()
+            .insert("grpc-accept-encoding", CODINGS.parse().expect("a list of names is ASCII"));
         status
     })
 }
@@ -172,8 +176,10 @@ fn unary(message: &[u8]) -> Response<Body> {
     bytes.put_u8(0);
     bytes.put_u32(u32::try_from(message.len()).unwrap_or(u32::MAX));
     bytes.put_slice(message);
-    let trailers = HeaderMap::from_iter([(HeaderName::from_static("grpc-status"), HeaderValue::from_static("0"))]);
-    let frames: [Result<Frame<Bytes>, Status>; 2] = [Ok(Frame::data(bytes.freeze())), Ok(Frame::trailers(trailers))];
+    let trailers =
+        HeaderMap::from_iter([(HeaderName::from_static("grpc-status"), HeaderValue::from_static("0"))]);
+    let frames: [Result<Frame<Bytes>, Status>; 2] =
+        [Ok(Frame::data(bytes.freeze())), Ok(Frame::trailers(trailers))];
     let mut response = Response::new(Body::new(StreamBody::new(stream::iter(frames))));
     let headers = response.headers_mut();
     headers.insert(http::header::CONTENT_TYPE, HeaderValue::from_static("application/grpc"));

@@ -5,7 +5,7 @@ use std::collections::HashSet;
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
-use crate::message::{AnyValue, KeyValue, Value};
+use crate::message::{AnyValue, KeyValue, ValueKind};
 
 /// Attributes up to which names are compared one by one.
 const FEW: usize = 16;
@@ -35,13 +35,13 @@ pub(crate) fn push_name(out: &mut Vec<u8>, name: &str) {
 pub(crate) fn push_value(out: &mut Vec<u8>, value: Option<&AnyValue>) {
     match value.and_then(|value| value.value.as_ref()) {
         None => out.extend_from_slice(b"null"),
-        Some(Value::Text(text)) => push_text(out, text),
-        Some(Value::Bool(true)) => out.extend_from_slice(b"true"),
-        Some(Value::Bool(false)) => out.extend_from_slice(b"false"),
-        Some(Value::Int(number)) => drop(serde_json::to_writer(out, number)),
-        Some(Value::Double(number)) => drop(serde_json::to_writer(out, number)),
-        Some(Value::Bytes(bytes)) => push_text(out, &STANDARD.encode(bytes)),
-        Some(Value::Array(array)) => {
+        Some(ValueKind::Text(text)) => push_text(out, text),
+        Some(ValueKind::Bool(true)) => out.extend_from_slice(b"true"),
+        Some(ValueKind::Bool(false)) => out.extend_from_slice(b"false"),
+        Some(ValueKind::Int(number)) => drop(serde_json::to_writer(out, number)),
+        Some(ValueKind::Double(number)) => drop(serde_json::to_writer(out, number)),
+        Some(ValueKind::Bytes(bytes)) => push_text(out, &STANDARD.encode(bytes)),
+        Some(ValueKind::Array(array)) => {
             out.push(b'[');
             for (number, value) in array.values.iter().enumerate() {
                 if number > 0 {
@@ -51,7 +51,7 @@ pub(crate) fn push_value(out: &mut Vec<u8>, value: Option<&AnyValue>) {
             }
             out.push(b']');
         }
-        Some(Value::Map(map)) => push_attributes(out, &map.values, |_| true),
+        Some(ValueKind::Map(map)) => push_attributes(out, &map.values, |_| true),
     }
 }
 

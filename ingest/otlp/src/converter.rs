@@ -8,7 +8,7 @@ use std::sync::Arc;
 use chrono::{DateTime, SecondsFormat};
 
 use crate::attributes::{UniqueNames, push_attributes, push_member, push_name, push_text, push_value};
-use crate::message::{AnyValue, KeyValue, LogRecord, Value};
+use crate::message::{AnyValue, KeyValue, LogRecord, ValueKind};
 use crate::request::RecordContext;
 use crate::target::{DataStream, IndexNames, is_routing};
 
@@ -219,12 +219,12 @@ fn push_otel(context: &RecordContext, record: &LogRecord, observed: Option<&str>
         push_name(out, "body");
         out.push(b'{');
         match body {
-            Value::Map(_) => {
+            ValueKind::Map(_) => {
                 push_name(out, "structured");
                 push_value(out, record.body.as_ref());
             }
             // An array is no object, and a field has one type.
-            Value::Array(_) => {
+            ValueKind::Array(_) => {
                 push_name(out, "structured");
                 out.extend_from_slice(b"{\"value\":");
                 push_value(out, record.body.as_ref());
@@ -262,15 +262,15 @@ fn push_otel(context: &RecordContext, record: &LogRecord, observed: Option<&str>
 }
 
 /// Writes a value that is neither array nor map as text.
-fn scalar_text(value: &Value) -> String {
+fn scalar_text(value: &ValueKind) -> String {
     let mut json = Vec::new();
     match value {
-        Value::Text(text) => return text.clone(),
+        ValueKind::Text(text) => return text.clone(),
         other => push_value(&mut json, Some(&AnyValue { value: Some(other.clone()) })),
     }
     let text = String::from_utf8_lossy(&json).into_owned();
     match value {
-        Value::Bytes(_) => text.trim_matches('"').to_owned(),
+        ValueKind::Bytes(_) => text.trim_matches('"').to_owned(),
         _ => text,
     }
 }
@@ -292,8 +292,8 @@ fn push_ecs(context: &RecordContext, record: &LogRecord, out: &mut Vec<u8>) {
         "host.hostname",
     ];
     match &record.body {
-        Some(AnyValue { value: Some(Value::Text(text)) }) => push_member(out, "message", text),
-        Some(AnyValue { value: Some(Value::Array(_) | Value::Map(_)) }) => {
+        Some(AnyValue { value: Some(ValueKind::Text(text)) }) => push_member(out, "message", text),
+        Some(AnyValue { value: Some(ValueKind::Array(_) | ValueKind::Map(_)) }) => {
             let mut json = Vec::new();
             push_value(&mut json, record.body.as_ref());
             push_member(out, "message", &String::from_utf8_lossy(&json));
@@ -328,13 +328,17 @@ fn push_ecs(context: &RecordContext, record: &LogRecord, out: &mut Vec<u8>) {
         (&context.scope.attributes, &ECS_RECORD),
         (resource, &ECS_RESOURCE),
     ];
-    let mut names = UniqueNames::new(lists.iter().map(|(attributes, _)| attributes.len()).sum::<usize>() + OWN.len());
+    let mut names =
+        UniqueNames::new(lists.iter().map(|(attributes, _)| attributes.len()).sum::<usize>() + OWN.len());
     for name in OWN {
         names.insert(name);
     }
     for (attributes, renamed) in lists {
         for KeyValue { key, value } in attributes {
-            let is_agent = matches!(key.as_str(), "telemetry.sdk.name" | "telemetry.sdk.version" | "telemetry.sdk.language");
+            let is_agent = matches!(
+                key.as_str(),
+                "telemetry.sdk.name" | "telemetry.sdk.version" | "telemetry.sdk.language"
+            );
             if is_routing(key) || is_agent {
                 continue;
             }
@@ -345,7 +349,9 @@ fn push_ecs(context: &RecordContext, record: &LogRecord, out: &mut Vec<u8>) {
             }
         }
     }
-    for (name, text) in [("otel.scope.name", &context.scope.name), ("otel.scope.version", &context.scope.version)] {
+    for (name, text) in
+        [("otel.scope.name", &context.scope.name), ("otel.scope.version", &context.scope.version)]
+    {
         if names.insert(name) && !text.is_empty() {
             push_name(out, name);
             push_text(out, text);

@@ -26,13 +26,13 @@ pub struct KeyValue {
 #[serde(try_from = "JsonValue")]
 pub struct AnyValue {
     /// The value; `None` for an empty one.
-    #[prost(oneof = "Value", tags = "1, 2, 3, 4, 5, 6, 7")]
-    pub value: Option<Value>,
+    #[prost(oneof = "ValueKind", tags = "1, 2, 3, 4, 5, 6, 7")]
+    pub value: Option<ValueKind>,
 }
 
 /// The types of a value.
 #[derive(Clone, PartialEq, prost::Oneof)]
-pub enum Value {
+pub enum ValueKind {
     /// Text.
     #[prost(string, tag = "1")]
     Text(String),
@@ -76,7 +76,7 @@ pub struct KeyValueList {
     pub values: Vec<KeyValue>,
 }
 
-/// What produced records.
+/// Producer of records, such as a service on a host.
 #[derive(Clone, PartialEq, prost::Message, Deserialize)]
 #[serde(default, rename_all = "camelCase")]
 pub struct Resource {
@@ -128,7 +128,7 @@ pub struct LogRecord {
     #[prost(string, tag = "3")]
     #[serde(deserialize_with = "default_if_null")]
     pub severity_text: String,
-    /// What the record says.
+    /// Body: the message, or a structure.
     #[prost(message, optional, tag = "5")]
     pub body: Option<AnyValue>,
     /// Its attributes.
@@ -229,29 +229,36 @@ impl TryFrom<JsonValue> for AnyValue {
     type Error = String;
 
     fn try_from(json: JsonValue) -> Result<Self, String> {
-        let JsonValue { string_value, bool_value, int_value, double_value, array_value, kvlist_value, bytes_value } =
-            json;
+        let JsonValue {
+            string_value,
+            bool_value,
+            int_value,
+            double_value,
+            array_value,
+            kvlist_value,
+            bytes_value,
+        } = json;
         let value = if let Some(text) = string_value {
-            Some(Value::Text(text))
+            Some(ValueKind::Text(text))
         } else if let Some(value) = bool_value {
-            Some(Value::Bool(value))
+            Some(ValueKind::Bool(value))
         } else if let Some(number) = int_value {
             let number = number.read::<serde::de::value::Error>();
-            Some(Value::Int(number.map_err(|error| error.to_string())?))
+            Some(ValueKind::Int(number.map_err(|error| error.to_string())?))
         } else if let Some(number) = double_value {
             let number = match number {
                 JsonDouble::Number(number) => Some(number),
                 JsonDouble::Text(text) => text.parse().ok(),
                 JsonDouble::Other(_) => None,
             };
-            Some(Value::Double(number.ok_or("doubleValue is no number")?))
+            Some(ValueKind::Double(number.ok_or("doubleValue is no number")?))
         } else if let Some(array) = array_value {
-            Some(Value::Array(array))
+            Some(ValueKind::Array(array))
         } else if let Some(map) = kvlist_value {
-            Some(Value::Map(map))
+            Some(ValueKind::Map(map))
         } else if let Some(text) = bytes_value {
             let bytes = STANDARD.decode(&text).or_else(|_| URL_SAFE.decode(&text));
-            Some(Value::Bytes(bytes.map_err(|_| "bytesValue is no base64")?))
+            Some(ValueKind::Bytes(bytes.map_err(|_| "bytesValue is no base64")?))
         } else {
             None
         };

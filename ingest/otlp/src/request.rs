@@ -19,7 +19,7 @@ const JSON_LEVEL_BYTES: u64 = 256;
 /// Bytes in memory of an element of an array above the records.
 const JSON_ELEMENT_BYTES: u64 = 32;
 
-/// How a request is written.
+/// Encoding of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
     /// `application/x-protobuf`.
@@ -60,7 +60,7 @@ impl RequestError {
     }
 }
 
-/// What stands above a record: its resource and its scope. Records in order have the same numbers as long as these are the same.
+/// Resource and scope of a record.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct RecordContext {
     /// The resource.
@@ -77,11 +77,14 @@ pub struct RecordContext {
 pub fn reading_cost(encoding: Encoding, body: &[u8]) -> u64 {
     match encoding {
         Encoding::Protobuf => 0,
-        Encoding::Json => body.iter().map(|byte| match byte {
-            b'{' => JSON_LEVEL_BYTES,
-            b',' | b'[' => JSON_ELEMENT_BYTES,
-            _ => 0,
-        }).sum(),
+        Encoding::Json => body
+            .iter()
+            .map(|byte| match byte {
+                b'{' => JSON_LEVEL_BYTES,
+                b',' | b'[' => JSON_ELEMENT_BYTES,
+                _ => 0,
+            })
+            .sum(),
     }
 }
 

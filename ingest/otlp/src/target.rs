@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use crate::message::{AnyValue, KeyValue, Value};
+use crate::message::{AnyValue, KeyValue, ValueKind};
 
 /// Attributes that choose dataset and namespace.
 pub(crate) const DATASET: &str = "data_stream.dataset";
@@ -24,7 +24,7 @@ pub(crate) fn is_routing(key: &str) -> bool {
 pub(crate) fn text_of<'a>(attributes: &'a [KeyValue], key: &str) -> Option<&'a str> {
     let found = attributes.iter().find(|attribute| attribute.key == key)?;
     match &found.value {
-        Some(AnyValue { value: Some(Value::Text(text)) }) => Some(text),
+        Some(AnyValue { value: Some(ValueKind::Text(text)) }) => Some(text),
         _ => None,
     }
 }

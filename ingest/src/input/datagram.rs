@@ -26,7 +26,7 @@ const MAX_BYTES: usize = 1 << 20;
 /// Buffer of the socket where nothing is said; the system may allow less.
 const RECEIVE_BUFFER: usize = 4 << 20;
 
-/// How datagrams become events.
+/// Conversion of datagrams to events.
 pub(super) trait DatagramProtocol: fmt::Debug + Send + Sync + 'static {
     /// Appends the events of a datagram.
     fn decode(&self, datagram: &[u8], source: SocketAddr, events: &mut Events);

@@ -43,7 +43,7 @@ impl Heartbeat {
     /// Makes the input.
     ///
     /// # Errors
-    /// What is wrong with the options.
+    /// Faults of the options.
     pub(super) fn new(mut options: Options) -> Result<Self, Vec<Fault>> {
         let message = options.text("message").unwrap_or_else(|| MESSAGE.to_owned());
         let sequence = options.one_of("sequence", &["none", "epoch", "sequence"]);

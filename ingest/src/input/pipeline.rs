@@ -16,7 +16,7 @@ impl PipelineInput {
     /// Makes the input.
     ///
     /// # Errors
-    /// What is wrong with the options.
+    /// Faults of the options.
     pub(super) fn new(mut options: Options) -> Result<Self, Vec<Fault>> {
         let address = options.required_text("address");
         // Events come as they are.

@@ -85,7 +85,7 @@ impl Search {
     /// Makes the input, under the name `elasticsearch` or `opensearch`.
     ///
     /// # Errors
-    /// What is wrong with the options.
+    /// Faults of the options.
     pub(super) fn new(mut options: Options, name: &'static str) -> Result<Self, Vec<Fault>> {
         let o = &mut options;
         for (old, new) in [("ca_file", "ssl_certificate_authorities"), ("ssl", "ssl_enabled")] {
@@ -143,7 +143,8 @@ impl Search {
         let settings = &self.settings;
         let path = format!("/{}/_search", settings.index);
         let first = Value::Object(settings.query.clone());
-        let mut page = self.ask(client, Method::POST, &path, &[("scroll", settings.scroll.as_str())], &first).await?;
+        let mut page =
+            self.ask(client, Method::POST, &path, &[("scroll", settings.scroll.as_str())], &first).await?;
         let mut scroll: Option<String> = None;
         let ended = loop {
             let Some(held) = reserve_piece(context).await else { break Ok(false) };
@@ -294,7 +295,8 @@ fn hosts(options: &mut Options, tls: Option<bool>) -> Vec<Url> {
         let shown = host.rsplit_once('@').map_or(host, |(_, shown)| shown);
         match Url::parse(&text).ok().filter(|url| matches!(url.scheme(), "http" | "https")) {
             Some(mut url) => {
-                let authority = text.split("://").nth(1).and_then(|rest| rest.split('/').next()).unwrap_or_default();
+                let authority =
+                    text.split("://").nth(1).and_then(|rest| rest.split('/').next()).unwrap_or_default();
                 let behind = authority.rsplit_once(['@', ']']).map_or(authority, |(_, behind)| behind);
                 if !behind.contains(':') {
                     // The port of the data API rather than the scheme's.
@@ -313,9 +315,13 @@ fn authorization(options: &mut Options) -> Option<HeaderValue> {
     let encode = |text: String| base64::engine::general_purpose::STANDARD.encode(text);
     let text = match (user, password, key) {
         (None, None, None) => return None,
-        (Some(user), Some(password), None) => format!("Basic {}", encode(format!("{user}:{}", password.expose()))),
+        (Some(user), Some(password), None) => {
+            format!("Basic {}", encode(format!("{user}:{}", password.expose())))
+        }
         // A key is given as `id:key`, or encoded already.
-        (None, None, Some(key)) if key.expose().contains(':') => format!("ApiKey {}", encode(key.expose().to_owned())),
+        (None, None, Some(key)) if key.expose().contains(':') => {
+            format!("ApiKey {}", encode(key.expose().to_owned()))
+        }
         (None, None, Some(key)) => format!("ApiKey {}", key.expose()),
         _ => {
             options.fault_here("give [user] and [password], or [api_key]");
@@ -332,7 +338,9 @@ fn query(options: &mut Options, size: i64) -> Map<String, Value> {
     let mut query = match serde_json::from_str(&given) {
         Ok(Value::Object(query)) => query,
         _ => {
-            options.fault_here("option [query] must be an object of JSON, such as { \"query\": { \"match_all\": {} } }");
+            options.fault_here(
+                "option [query] must be an object of JSON, such as { \"query\": { \"match_all\": {} } }",
+            );
             Map::new()
         }
     };
@@ -405,7 +413,8 @@ mod tests {
                 }
                 asked.push(String::from_utf8(request).unwrap());
                 let length = body.len();
-                let answer = format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}");
+                let answer =
+                    format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}");
                 stream.write_all(answer.as_bytes()).await.unwrap();
             }
             asked
@@ -423,7 +432,11 @@ mod tests {
         let (ended, ()) = tokio::join!(run, async { while pipeline.take().await.is_some() {} });
         ended.unwrap();
         let asked = answering.await.unwrap();
-        assert!(asked[0].starts_with("POST /a-*/_search?scroll=1m") && asked[0].contains(r#""size":2"#), "{}", asked[0]);
+        assert!(
+            asked[0].starts_with("POST /a-*/_search?scroll=1m") && asked[0].contains(r#""size":2"#),
+            "{}",
+            asked[0]
+        );
         assert!(asked[1].contains(r#""scroll_id":"s1""#) && asked[2].contains(r#""scroll_id":"s2""#));
         assert!(asked[3].starts_with("DELETE /_search/scroll"));
         assert_eq!(pipeline.events.len(), 3);
@@ -434,7 +447,10 @@ mod tests {
     #[test]
     fn options_are_checked() {
         let faults = Search::new(
-            options("opensearch", &[("query", "[1]".into()), ("cloud_id", "x".into()), ("hosts", "ftp://x".into())]),
+            options(
+                "opensearch",
+                &[("query", "[1]".into()), ("cloud_id", "x".into()), ("hosts", "ftp://x".into())],
+            ),
             "opensearch",
         )
         .unwrap_err();

@@ -64,7 +64,7 @@ impl Tcp {
     /// Makes the input.
     ///
     /// # Errors
-    /// What is wrong with the options.
+    /// Faults of the options.
     pub(super) fn new(mut options: Options) -> Result<Self, Vec<Fault>> {
         stream_codec(&mut options);
         if let Some(verify) = options.boolean("ssl_verify")
@@ -78,7 +78,9 @@ impl Tcp {
         // The system watches connections without being asked.
         let _ = options.boolean("tcp_keep_alive");
         if options.boolean("dns_reverse_lookup_enabled") == Some(true) {
-            tracing::warn!("option [dns_reverse_lookup_enabled] of [tcp] has no effect: [host] is the address");
+            tracing::warn!(
+                "option [dns_reverse_lookup_enabled] of [tcp] has no effect: [host] is the address"
+            );
         }
         let _ = options.one_of("ecs_compatibility", &["disabled"]);
         if is_client && listener.tls.is_some() {

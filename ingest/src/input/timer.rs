@@ -1,4 +1,4 @@
-//! When an input runs that asks others: once, in intervals, or by a line of cron.
+//! Times at which an input asks others: once, in intervals, or by a line of cron.
 
 use std::time::Duration;
 
@@ -117,7 +117,9 @@ mod tests {
 
     #[test]
     fn durations_have_units() {
-        for (text, seconds) in [("30s", 30.0), ("1h30m", 5_400.0), ("250ms", 0.25), ("7", 7.0), ("2d", 172_800.0)] {
+        for (text, seconds) in
+            [("30s", 30.0), ("1h30m", 5_400.0), ("250ms", 0.25), ("7", 7.0), ("2d", 172_800.0)]
+        {
             assert_eq!(parse_duration(text).map(|duration| duration.as_secs_f64()), Some(seconds), "{text}");
         }
         for wrong in ["", "s", "1x", "-1s", "99999999999999999999y"] {

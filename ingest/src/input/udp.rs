@@ -41,7 +41,7 @@ impl Udp {
     /// Makes the input.
     ///
     /// # Errors
-    /// What is wrong with the options.
+    /// Faults of the options.
     pub(super) fn new(mut options: Options) -> Result<Self, Vec<Fault>> {
         let host = options.text("host").unwrap_or_else(|| "0.0.0.0".to_owned());
         let port = take_port(&mut options, "port", None);

@@ -27,7 +27,7 @@ struct PipelineOutput {
 /// Makes the output.
 ///
 /// # Errors
-/// What is wrong with the options.
+/// Faults of the options.
 pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
     let mut addresses = options.texts("send_to");
     addresses.sort();

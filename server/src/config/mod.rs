@@ -284,7 +284,8 @@ impl Settings {
                 "insecure is refused: the listener {address} is not on loopback; listen on 127.0.0.1 or drop it"
             );
         }
-        for key in ["console.listen", "flight.listen", "otlp.listen", "otlp.grpc_listen", "pipelines.listen"] {
+        for key in ["console.listen", "flight.listen", "otlp.listen", "otlp.grpc_listen", "pipelines.listen"]
+        {
             let addresses = self.addresses(key);
             if let Some(address) = addresses.iter().find(|address| insecure && !address.ip().is_loopback()) {
                 bail!(
@@ -371,8 +372,13 @@ impl Settings {
         let mapping = self.text("otlp.mapping");
         let mapping = mapping.and_then(|name| millrace_api::DocumentMapping::find(&name)).unwrap_or_default();
         let index = self.text("otlp.index").filter(|index| !index.is_empty());
-        if let Some(index) = index.as_ref().filter(|index| index.starts_with(['.', '_', '-', '+']) || index.contains(['*', ','])) {
-            bail!("otlp.index: `{index}` is no name of an index; leave it unset for logs-<dataset>-<namespace>");
+        if let Some(index) = index
+            .as_ref()
+            .filter(|index| index.starts_with(['.', '_', '-', '+']) || index.contains(['*', ',']))
+        {
+            bail!(
+                "otlp.index: `{index}` is no name of an index; leave it unset for logs-<dataset>-<namespace>"
+            );
         }
         Ok(millrace_api::OtlpConfig { mapping, index: index.map(Into::into) })
     }

@@ -4,7 +4,7 @@ use super::*;
 use crate::message::{InstrumentationScope, KeyValueList, Resource};
 
 fn attribute(key: &str, text: &str) -> KeyValue {
-    KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(Value::Text(text.to_owned())) }) }
+    KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(ValueKind::Text(text.to_owned())) }) }
 }
 
 fn context() -> RecordContext {
@@ -28,7 +28,7 @@ fn record() -> LogRecord {
         trace_id: vec![0xab; 16],
         span_id: vec![0; 8],
         flags: 0x101,
-        body: Some(AnyValue { value: Some(Value::Text("hello".to_owned())) }),
+        body: Some(AnyValue { value: Some(ValueKind::Text("hello".to_owned())) }),
         attributes: vec![
             attribute("http.method", "GET"),
             attribute("http.method", "again"),
@@ -39,7 +39,11 @@ fn record() -> LogRecord {
     }
 }
 
-fn document(mapping: DocumentMapping, index: Option<&str>, record: &LogRecord) -> (String, serde_json::Value) {
+fn document(
+    mapping: DocumentMapping,
+    index: Option<&str>,
+    record: &LogRecord,
+) -> (String, serde_json::Value) {
     let mut out = Vec::new();
     let mut converter = Converter::new(mapping, index.map(Arc::from));
     let index = converter.convert(&context(), record, 5, &mut out).unwrap();
@@ -82,14 +86,14 @@ fn names_of_the_elastic_common_schema_are_top_level() {
 
 #[test]
 fn bodies_of_all_types_have_a_field() {
-    let map = Value::Map(KeyValueList { values: vec![attribute("a.b", "c")] });
+    let map = ValueKind::Map(KeyValueList { values: vec![attribute("a.b", "c")] });
     for (body, otel, ecs) in [
-        (Value::Int(-7), json!({"text": "-7"}), "-7"),
-        (Value::Bool(true), json!({"text": "true"}), "true"),
-        (Value::Double(f64::NAN), json!({"text": "null"}), "null"),
-        (Value::Bytes(vec![1, 2]), json!({"text": "AQI="}), "AQI="),
+        (ValueKind::Int(-7), json!({"text": "-7"}), "-7"),
+        (ValueKind::Bool(true), json!({"text": "true"}), "true"),
+        (ValueKind::Double(f64::NAN), json!({"text": "null"}), "null"),
+        (ValueKind::Bytes(vec![1, 2]), json!({"text": "AQI="}), "AQI="),
         (map, json!({"structured": {"a.b": "c"}}), r#"{"a.b":"c"}"#),
-        (Value::Array(Default::default()), json!({"structured": {"value": []}}), "[]"),
+        (ValueKind::Array(Default::default()), json!({"structured": {"value": []}}), "[]"),
     ] {
         let record = LogRecord { body: Some(AnyValue { value: Some(body) }), ..Default::default() };
         let (index, document) = document(DocumentMapping::Otel, Some("one"), &record);

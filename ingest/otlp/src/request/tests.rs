@@ -1,8 +1,8 @@
-use prost::Message;
 use proptest::prelude::*;
+use prost::Message;
 
 use super::*;
-use crate::message::{AnyValue, ArrayValue, KeyValue, KeyValueList, Value};
+use crate::message::{AnyValue, ArrayValue, KeyValue, KeyValueList, ValueKind};
 
 /// The levels above the records, as `opentelemetry-proto` has them.
 #[derive(Clone, PartialEq, Message)]
@@ -31,15 +31,18 @@ struct LogsRequest {
     resource_logs: Vec<ResourceLogs>,
 }
 
-fn attribute(key: &str, value: Value) -> KeyValue {
+fn attribute(key: &str, value: ValueKind) -> KeyValue {
     KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(value) }) }
 }
 
-fn text(text: &str) -> Value {
-    Value::Text(text.to_owned())
+fn text(text: &str) -> ValueKind {
+    ValueKind::Text(text.to_owned())
 }
 
-fn all(encoding: Encoding, body: &[u8]) -> Result<Vec<(RecordContext, Result<LogRecord, String>)>, RequestError> {
+fn all(
+    encoding: Encoding,
+    body: &[u8],
+) -> Result<Vec<(RecordContext, Result<LogRecord, String>)>, RequestError> {
     let mut records = Vec::new();
     read::<RequestError>(encoding, body, |context, record| {
         records.push((context.clone(), record));
@@ -65,7 +68,10 @@ const JSON: &str = r#"{"resourceLogs":[{
 
 fn expected() -> (RecordContext, LogRecord) {
     let context = RecordContext {
-        resource: Resource { attributes: vec![attribute("service.name", text("shop"))], dropped_attributes_count: 2 },
+        resource: Resource {
+            attributes: vec![attribute("service.name", text("shop"))],
+            dropped_attributes_count: 2,
+        },
         resource_schema_url: "r".to_owned(),
         scope: InstrumentationScope { name: "lib".to_owned(), version: "1".to_owned(), ..Default::default() },
         scope_schema_url: "s".to_owned(),
@@ -77,18 +83,20 @@ fn expected() -> (RecordContext, LogRecord) {
         observed_time_unix_nano: 1_544_712_660_300_000_001,
         severity_number: 10,
         severity_text: "Information".to_owned(),
-        trace_id: vec![0x5b, 0x8e, 0xff, 0xf7, 0x98, 3, 0x81, 3, 0xd2, 0x69, 0xb6, 0x33, 0x81, 0x3f, 0xc6, 0x0c],
+        trace_id: vec![
+            0x5b, 0x8e, 0xff, 0xf7, 0x98, 3, 0x81, 3, 0xd2, 0x69, 0xb6, 0x33, 0x81, 0x3f, 0xc6, 0x0c,
+        ],
         span_id: vec![0xee, 0xe1, 0x9b, 0x7e, 0xc3, 0xc1, 0xb1, 0x74],
         flags: 1,
         event_name: "e".to_owned(),
         body: Some(AnyValue { value: Some(text("text")) }),
         attributes: vec![
-            attribute("i", Value::Int(-5)),
-            attribute("d", Value::Double(1.5)),
-            attribute("b", Value::Bool(true)),
-            attribute("x", Value::Bytes(vec![1, 2])),
-            attribute("a", Value::Array(array)),
-            attribute("m", Value::Map(map)),
+            attribute("i", ValueKind::Int(-5)),
+            attribute("d", ValueKind::Double(1.5)),
+            attribute("b", ValueKind::Bool(true)),
+            attribute("x", ValueKind::Bytes(vec![1, 2])),
+            attribute("a", ValueKind::Array(array)),
+            attribute("m", ValueKind::Map(map)),
         ],
         dropped_attributes_count: 0,
     };
@@ -142,7 +150,7 @@ fn requests_without_records_are_read() {
 fn deep_and_long_records_are_refused_alone() {
     let mut deep = AnyValue { value: Some(text("x")) };
     for _ in 0..200 {
-        deep = AnyValue { value: Some(Value::Array(ArrayValue { values: vec![deep] })) };
+        deep = AnyValue { value: Some(ValueKind::Array(ArrayValue { values: vec![deep] })) };
     }
     let long = LogRecord { severity_text: "x".repeat(MAX_RECORD_BYTES + 1), ..Default::default() };
     let log_records = vec![LogRecord { body: Some(deep), ..Default::default() }, long, LogRecord::default()];
@@ -151,10 +159,16 @@ fn deep_and_long_records_are_refused_alone() {
     let records = all(Encoding::Protobuf, &LogsRequest { resource_logs }.encode_to_vec()).unwrap();
     let outcomes: Vec<_> = records.iter().map(|(_, record)| record.is_ok()).collect();
     assert_eq!(outcomes, [false, false, true]);
-    let json = format!(r#"{{"resourceLogs":[{{"scopeLogs":[{{"logRecords":[{{"body":{}{}}},{{}}]}}]}}]}}"#,
-        r#"{"arrayValue":{"values":["#.repeat(60), "]}}".repeat(60));
+    let json = format!(
+        r#"{{"resourceLogs":[{{"scopeLogs":[{{"logRecords":[{{"body":{}{}}},{{}}]}}]}}]}}"#,
+        r#"{"arrayValue":{"values":["#.repeat(60),
+        "]}}".repeat(60)
+    );
     // The depth of JSON is bounded for the whole request.
-    assert!(all(Encoding::Json, json.as_bytes()).is_err() || all(Encoding::Json, json.as_bytes()).is_ok_and(|records| records[0].1.is_err()));
+    assert!(
+        all(Encoding::Json, json.as_bytes()).is_err()
+            || all(Encoding::Json, json.as_bytes()).is_ok_and(|records| records[0].1.is_err())
+    );
 }
 
 proptest! {

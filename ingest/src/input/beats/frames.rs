@@ -114,7 +114,9 @@ pub(super) fn frame_length(bytes: &[u8]) -> io::Result<Option<usize>> {
         [] | [b'1' | b'2'] => Ok(None),
         [b'1' | b'2', b'W' | b'C', ..] => Ok((bytes.len() >= 6).then_some(6)),
         [b'1' | b'2', b'J', ..] => {
-            let Some(length) = bytes.get(6..10).and_then(|length| length.try_into().ok()) else { return Ok(None) };
+            let Some(length) = bytes.get(6..10).and_then(|length| length.try_into().ok()) else {
+                return Ok(None);
+            };
             let length = u32::from_be_bytes(length) as usize;
             if length > MAX_EVENT {
                 return Err(invalid(format!("an event of [{length}] bytes exceeds the bound [{MAX_EVENT}]")));
@@ -123,14 +125,15 @@ pub(super) fn frame_length(bytes: &[u8]) -> io::Result<Option<usize>> {
         }
         [b'1' | b'2', b'D', ..] => data_length(bytes),
         [b'1' | b'2', kind, ..] => Err(invalid(format!("a frame of the unknown type [{kind:#04x}]"))),
-        [version, ..] => Err(invalid(format!("a frame of version [{version:#04x}], where 1 or 2 is expected"))),
+        [version, ..] => {
+            Err(invalid(format!("a frame of version [{version:#04x}], where 1 or 2 is expected")))
+        }
     }
 }
 
 fn data_length(bytes: &[u8]) -> io::Result<Option<usize>> {
-    let number = |at: usize| -> Option<u32> {
-        Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?))
-    };
+    let number =
+        |at: usize| -> Option<u32> { Some(u32::from_be_bytes(bytes.get(at..at + 4)?.try_into().ok()?)) };
     let Some(pairs) = number(6) else { return Ok(None) };
     if pairs > MAX_PAIRS {
         return Err(invalid(format!("an event of [{pairs}] fields exceeds the bound [{MAX_PAIRS}]")));
@@ -189,7 +192,13 @@ mod tests {
             assert_eq!(read_frame(&mut &bytes[..]).unwrap(), Some((version, frame)));
         }
         assert_eq!(read_frame(&mut &b""[..]).unwrap(), None);
-        for wrong in [&b"GET /"[..], b"3W\0\0\0\0", b"2X\0\0\0\0", b"2J\0\0\0\x01\xff\xff\xff\xff", b"1D\0\0\0\x01\xff\0\0\0"] {
+        for wrong in [
+            &b"GET /"[..],
+            b"3W\0\0\0\0",
+            b"2X\0\0\0\0",
+            b"2J\0\0\0\x01\xff\xff\xff\xff",
+            b"1D\0\0\0\x01\xff\0\0\0",
+        ] {
             assert!(frame_length(wrong).is_err(), "{wrong:?}");
         }
         assert_eq!(acknowledgement(b'2', 258), *b"2A\0\0\x01\x02");

@@ -49,7 +49,7 @@ impl Beats {
     /// Makes the input, under the name `beats` or `lumberjack`.
     ///
     /// # Errors
-    /// What is wrong with the options.
+    /// Faults of the options.
     pub(super) fn new(mut options: Options, name: &'static str) -> Result<Self, Vec<Fault>> {
         let is_lumberjack = name == "lumberjack";
         if is_lumberjack {
@@ -64,13 +64,16 @@ impl Beats {
         let adds_host = options.boolean("add_hostname").unwrap_or(false);
         let silence = options.integer("client_inactivity_timeout", 0..=86_400).unwrap_or(INACTIVITY);
         // Connections are tasks here, and the pipeline's memory is what congestion is measured by.
-        for name in ["executor_threads", "event_loop_threads", "congestion_threshold", "target_field_for_codec"] {
+        for name in
+            ["executor_threads", "event_loop_threads", "congestion_threshold", "target_field_for_codec"]
+        {
             let _ = options.take(name);
         }
         // The subject of a certificate is there anyway.
         let _ = options.boolean("ssl_peer_metadata");
         if let Some((at, _)) = options.take("enrich") {
-            options.fault(at, "option [enrich] is not supported: give [include_codec_tag] and [add_hostname]");
+            options
+                .fault(at, "option [enrich] is not supported: give [include_codec_tag] and [add_hostname]");
         }
         let _ = options.one_of("ecs_compatibility", &["disabled"]);
         let json = codec::build(Options::new("json", options.at(), []));

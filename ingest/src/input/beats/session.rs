@@ -118,7 +118,8 @@ impl Session {
             if let Some((_, Frame::Compressed(more))) = read_frame(&mut head)? {
                 let more = more as usize;
                 if more > MAX_COMPRESSED {
-                    let reason = format!("compressed frames of [{more}] bytes exceed the bound [{MAX_COMPRESSED}]");
+                    let reason =
+                        format!("compressed frames of [{more}] bytes exceed the bound [{MAX_COMPRESSED}]");
                     return Err(invalid(reason));
                 }
                 whole += more;

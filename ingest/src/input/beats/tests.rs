@@ -47,7 +47,8 @@ async fn answer(stream: &mut TcpStream) -> [u8; 6] {
 async fn a_window_is_answered_once_it_is_stored() {
     let mut running = RunningInput::start("beats", &[]).await;
     let mut stream = running.connect().await;
-    let first = r#"{"@timestamp":"2026-01-02T03:04:05.678Z","@metadata":{"beat":"filebeat"},"message":"one"}"#;
+    let first =
+        r#"{"@timestamp":"2026-01-02T03:04:05.678Z","@metadata":{"beat":"filebeat"},"message":"one"}"#;
     let frames = [json(1, first), json(2, r#"{"system":{"load":1}}"#)].concat();
     stream.write_all(&[window(2), compressed(&frames)].concat()).await.unwrap();
     let batch = running.pipeline.next().await.unwrap();
@@ -151,5 +152,8 @@ async fn the_codec_reads_messages_of_version_1_over_tls() {
     running.store(1).await;
     assert_eq!(sent.await.unwrap(), acknowledgement(b'1', 7));
     let fields = running.pipeline.events[0].fields();
-    assert_eq!((&fields["n"], &fields["file"], &fields["host"]), (&1.into(), &"/log".into(), &"127.0.0.1".into()));
+    assert_eq!(
+        (&fields["n"], &fields["file"], &fields["host"]),
+        (&1.into(), &"/log".into(), &"127.0.0.1".into())
+    );
 }

@@ -31,18 +31,15 @@ pub(super) struct WindowReader {
 
 impl WindowReader {
     /// Makes one for a connection.
-    pub(super) fn new(
-        json: Box<dyn Decoder>,
-        codec: Option<Arc<dyn Codec>>,
-        tags: bool,
-    ) -> Self {
+    pub(super) fn new(json: Box<dyn Decoder>, codec: Option<Arc<dyn Codec>>, tags: bool) -> Self {
         Self { json, codec, tags, events: Events::default(), last: None, count: 0, window: 1 }
     }
 
     /// Takes the state over, for a thread that reads frames with it.
     pub(super) fn take_over(&mut self) -> Self {
         let Self { codec, tags, last, count, window, .. } = self;
-        let (json, events) = (std::mem::replace(&mut self.json, Box::new(NoDecoder)), std::mem::take(&mut self.events));
+        let (json, events) =
+            (std::mem::replace(&mut self.json, Box::new(DecoderPlaceholder)), std::mem::take(&mut self.events));
         Self { json, codec: codec.clone(), tags: *tags, events, last: *last, count: *count, window: *window }
     }
 
@@ -74,7 +71,9 @@ impl WindowReader {
     fn add(&mut self, version: u8, frame: Frame) -> io::Result<()> {
         let sequence = match frame {
             Frame::Window(window) if window > MAX_WINDOW => {
-                return Err(invalid(format!("a window of [{window}] events exceeds the bound [{MAX_WINDOW}]")));
+                return Err(invalid(format!(
+                    "a window of [{window}] events exceeds the bound [{MAX_WINDOW}]"
+                )));
             }
             Frame::Window(window) => {
                 (self.window, self.count) = (window.max(1), 0);
@@ -100,7 +99,10 @@ impl WindowReader {
             }
         };
         if self.events.is_full() {
-            return Err(io::Error::new(io::ErrorKind::OutOfMemory, "the events take more memory than there is"));
+            return Err(io::Error::new(
+                io::ErrorKind::OutOfMemory,
+                "the events take more memory than there is",
+            ));
         }
         self.last = Some((version, sequence));
         self.count += 1;
@@ -112,8 +114,11 @@ impl WindowReader {
         let Some(codec) = &self.codec else {
             if self.tags {
                 for event in self.events.iter_mut().skip(before) {
-                    let tag =
-                        if event.has_field(MESSAGE) { "beats_input_codec_plain_applied" } else { "beats_input_raw_event" };
+                    let tag = if event.has_field(MESSAGE) {
+                        "beats_input_codec_plain_applied"
+                    } else {
+                        "beats_input_raw_event"
+                    };
                     event.tag(tag);
                 }
             }
@@ -152,9 +157,9 @@ impl WindowReader {
 }
 
 /// Stands for the decoder while that is on another thread.
-struct NoDecoder;
+struct DecoderPlaceholder;
 
-impl Decoder for NoDecoder {
+impl Decoder for DecoderPlaceholder {
     fn decode(&mut self, _bytes: &[u8], _events: &mut Events) {}
 
     fn finish(&mut self, _events: &mut Events) {}

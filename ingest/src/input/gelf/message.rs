@@ -15,7 +15,7 @@ const FAILURE: &str = "_jsonparsefailure";
 /// Tag of a message that is longer than allowed, or damaged.
 const INFLATE_FAILURE: &str = "_gelfinflatefailure";
 
-/// How members become fields.
+/// Names of the fields that members become.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FieldNaming {
     /// `full_message` or `short_message` becomes `message`.
@@ -64,7 +64,8 @@ fn event(mut members: Map<String, Value>, naming: FieldNaming, now: DateTime<Utc
         members.shift_remove("timestamp");
     }
     if naming.remaps {
-        let is_full = members.get("full_message").is_some_and(|text| !matches!(text.as_str(), Some("") | None));
+        let is_full =
+            members.get("full_message").is_some_and(|text| !matches!(text.as_str(), Some("") | None));
         let (kept, dropped) = match is_full {
             true => ("full_message", Some("short_message")),
             false => ("short_message", None),
@@ -143,7 +144,11 @@ mod tests {
         assert_eq!(event.fields()["message"], "a");
         assert_eq!(event.fields()["timestamp"], "soon");
         assert!(!event.has_field("short_message") && !event.has_field("full_message"));
-        let event = read(br#"{"short_message":"a","_b":1}"#, FieldNaming { remaps: false, strips_underscore: false }, DateTime::UNIX_EPOCH);
+        let event = read(
+            br#"{"short_message":"a","_b":1}"#,
+            FieldNaming { remaps: false, strips_underscore: false },
+            DateTime::UNIX_EPOCH,
+        );
         assert!(event.has_field("short_message") && event.has_field("_b"));
     }
 

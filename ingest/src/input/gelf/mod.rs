@@ -102,7 +102,7 @@ impl Gelf {
     /// Makes the input.
     ///
     /// # Errors
-    /// What is wrong with the options.
+    /// Faults of the options.
     pub(super) fn new(mut options: Options) -> Result<Self, Vec<Fault>> {
         let uses_udp = options.boolean("use_udp").unwrap_or(true);
         let uses_tcp = options.boolean("use_tcp").unwrap_or(false);

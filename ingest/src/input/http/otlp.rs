@@ -26,7 +26,7 @@ const FAILURE: &str = "_otlpparsefailure";
 /// Makes the input.
 ///
 /// # Errors
-/// What is wrong with the options.
+/// Faults of the options.
 pub(in crate::input) fn build(mut options: Options) -> Result<Listener, Vec<Fault>> {
     let host = options.text("host").unwrap_or_else(|| "0.0.0.0".to_owned());
     let port = options.integer("port", 0..=65_535).unwrap_or(PORT);
@@ -34,7 +34,8 @@ pub(in crate::input) fn build(mut options: Options) -> Result<Listener, Vec<Faul
     let authorization = authorization(&mut options);
     let name = options.one_of("mapping", &DocumentMapping::NAMES);
     let mapping = name.and_then(DocumentMapping::find).unwrap_or_default();
-    let longest = options.integer("max_content_length", 1..=i64::from(i32::MAX)).unwrap_or(MAX_CONTENT_LENGTH);
+    let longest =
+        options.integer("max_content_length", 1..=i64::from(i32::MAX)).unwrap_or(MAX_CONTENT_LENGTH);
     let pending = options.integer("max_pending_requests", 1..=100_000).unwrap_or(MAX_PENDING_REQUESTS);
     let headers_field = field(&mut options, "request_headers_target_field", "[@metadata][headers]");
     let host_field = field(&mut options, "remote_host_target_field", "[@metadata][ip_address]");
@@ -58,7 +59,10 @@ pub(in crate::input) fn build(mut options: Options) -> Result<Listener, Vec<Faul
         headers_field,
         host_field,
         // OTLP has no keys for requests that are sent again.
-        idempotency: idempotency::Bounds { age: Duration::from_secs(IDEMPOTENCY_SECONDS.unsigned_abs()), keys: 0 },
+        idempotency: idempotency::Bounds {
+            age: Duration::from_secs(IDEMPOTENCY_SECONDS.unsigned_abs()),
+            keys: 0,
+        },
         address: watch::Sender::new(None),
     };
     Ok(Listener { settings: Arc::new(settings) })
@@ -100,7 +104,8 @@ impl Decoder for OtlpCodec {
         if !events.has_room(reading_cost(self.encoding, bytes)) {
             return;
         }
-        let now_ns = Utc::now().timestamp_nanos_opt().and_then(|now| u64::try_from(now).ok()).unwrap_or_default();
+        let now_ns =
+            Utc::now().timestamp_nanos_opt().and_then(|now| u64::try_from(now).ok()).unwrap_or_default();
         let mut converter = Converter::new(self.mapping, None);
         let mut decoder = self.json.line_decoder();
         let mut document = Vec::new();

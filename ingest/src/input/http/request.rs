@@ -151,7 +151,8 @@ impl Service {
     /// Answers a request.
     pub(super) async fn call(self: Arc<Self>, request: Request<Incoming>, peer: SocketAddr) -> Answer {
         let media_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
-        let otlp = self.settings.answers_otlp.then(|| Encoding::of_media_type(media_type.unwrap_or_default()));
+        let otlp =
+            self.settings.answers_otlp.then(|| Encoding::of_media_type(media_type.unwrap_or_default()));
         if otlp == Some(None) {
             let reason = "send OTLP as [application/x-protobuf] or [application/json]";
             return Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason).answer();
@@ -160,7 +161,8 @@ impl Service {
             Ok(()) => match otlp.flatten() {
                 None => self.accepted(),
                 Some(encoding) => {
-                    let mut answer = Response::new(Full::new(ExportAnswer::default().encode(encoding).into()));
+                    let mut answer =
+                        Response::new(Full::new(ExportAnswer::default().encode(encoding).into()));
                     let media_type = HeaderValue::from_static(encoding.media_type());
                     answer.headers_mut().insert(CONTENT_TYPE, media_type);
                     answer

@@ -35,7 +35,7 @@ pub(super) struct HttpPoller {
 }
 
 /// Outcome of a request.
-struct Fetched {
+struct FetchOutcome {
     /// Status, its words, headers.
     head: Option<(u16, String, Map<String, Value>)>,
     body: Result<Vec<u8>, String>,
@@ -46,12 +46,12 @@ impl HttpPoller {
     /// Makes the input.
     ///
     /// # Errors
-    /// What is wrong with the options.
+    /// Faults of the options.
     pub(super) fn new(options: Options) -> Result<Self, Vec<Fault>> {
         Ok(Self { settings: Arc::new(Settings::take(options)?), host: host_name() })
     }
 
-    async fn fetch(&self, client: &Client, url: &PolledUrl) -> Fetched {
+    async fn fetch(&self, client: &Client, url: &PolledUrl) -> FetchOutcome {
         let began = Instant::now();
         let sent = url.request(client).send().await;
         let (head, body) = match sent {
@@ -66,12 +66,12 @@ impl HttpPoller {
                 (Some(head), read_body(response, MAX_BODY).await)
             }
         };
-        Fetched { head, body, took: began.elapsed() }
+        FetchOutcome { head, body, took: began.elapsed() }
     }
 
     /// Makes the events of an answer.
-    fn events(settings: &Settings, host: &str, name: &str, url: &PolledUrl, fetched: Fetched) -> Events {
-        let Fetched { head, body, took } = fetched;
+    fn events(settings: &Settings, host: &str, name: &str, url: &PolledUrl, fetched: FetchOutcome) -> Events {
+        let FetchOutcome { head, body, took } = fetched;
         let mut metadata = Map::new();
         metadata.insert("name".to_owned(), Value::from(name));
         metadata.insert("host".to_owned(), Value::from(host));

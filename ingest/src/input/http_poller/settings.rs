@@ -176,7 +176,8 @@ fn polled(setting: &Setting, credentials: Option<&(String, Secret)>) -> Result<P
     let find = |name: &str| members.iter().find(|(have, _)| have == name).map(|(_, value)| value);
     let text = |name: &str| find(name).and_then(Setting::as_text);
     if let Some((name, _)) = members.iter().find(|(name, _)| {
-        !["url", "method", "headers", "user", "password", "body", "query", "request_timeout", "auth"].contains(&name.as_str())
+        !["url", "method", "headers", "user", "password", "body", "query", "request_timeout", "auth"]
+            .contains(&name.as_str())
     }) {
         return Err(format!("there is no option [{name}]"));
     }
@@ -206,11 +207,14 @@ fn polled(setting: &Setting, credentials: Option<&(String, Secret)>) -> Result<P
     }
     let own = match find("auth") {
         Some(Setting::Hash(auth)) => {
-            let find = |name: &str| auth.iter().find(|(have, _)| have == name).and_then(|(_, value)| value.as_text());
+            let find = |name: &str| {
+                auth.iter().find(|(have, _)| have == name).and_then(|(_, value)| value.as_text())
+            };
             find("user").zip(find("password").or_else(|| find("pass")))
         }
         _ => text("user").zip(text("password")),
     };
-    let credentials = own.map(|(user, password)| (user, Secret::new(password))).or_else(|| credentials.cloned());
+    let credentials =
+        own.map(|(user, password)| (user, Secret::new(password))).or_else(|| credentials.cloned());
     Ok(PolledUrl { method, url, headers, credentials, body: text("body").map(Secret::new) })
 }

@@ -30,7 +30,7 @@ use crate::{Event, FieldReference, Options, tls};
 /// Time for connections to hand on what they have read when the input is to stop.
 const DRAIN: Duration = Duration::from_secs(10);
 
-/// How bytes of a stream become events.
+/// Conversion of the bytes of a stream to events.
 pub(super) trait StreamProtocol: fmt::Debug + Send + Sync + 'static {
     /// Begins a stream.
     fn decoder(&self) -> Box<dyn Decoder>;

@@ -51,7 +51,8 @@ pub(in crate::input) async fn read_header<R: AsyncRead + Unpin>(
 
 /// Parses the header that bytes begin with; `None` where more of them are needed.
 pub(in crate::input) fn parse(bytes: &[u8]) -> io::Result<Option<(ProxyHeader, usize)>> {
-    let wrong = || io::Error::new(io::ErrorKind::InvalidData, "the stream does not begin with a PROXY header");
+    let wrong =
+        || io::Error::new(io::ErrorKind::InvalidData, "the stream does not begin with a PROXY header");
     if bytes.starts_with(SIGNATURE) {
         return parse_block(bytes).ok_or_else(wrong);
     }

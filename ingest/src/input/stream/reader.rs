@@ -214,14 +214,14 @@ impl StreamReader {
     }
 
     fn take_decoder(&mut self) -> Box<dyn Decoder> {
-        std::mem::replace(&mut self.decoder, Box::new(Absent))
+        std::mem::replace(&mut self.decoder, Box::new(DecoderPlaceholder))
     }
 }
 
 /// Stands for the decoder while that is on another thread.
-struct Absent;
+struct DecoderPlaceholder;
 
-impl Decoder for Absent {
+impl Decoder for DecoderPlaceholder {
     fn decode(&mut self, _bytes: &[u8], _events: &mut Events) {}
 
     fn finish(&mut self, _events: &mut Events) {}

@@ -34,12 +34,17 @@ fn frame(bytes: &[u8]) -> Frame {
         match bytes.get(digits) {
             None => return Frame::Incomplete,
             Some(b' ') => {
-                let count = bytes.iter().take(digits).fold(0, |count, digit| count * 10 + usize::from(digit - b'0'));
+                let count =
+                    bytes.iter().take(digits).fold(0, |count, digit| count * 10 + usize::from(digit - b'0'));
                 let (begin, end) = (digits + 1, digits + 1 + count);
                 // A count is followed by a priority; a line may begin with a number as well.
                 let is_counted = bytes.get(begin).is_none_or(|first| *first == b'<') && count <= MAX_MESSAGE;
                 if is_counted {
-                    return if bytes.len() < end { Frame::Incomplete } else { Frame::Message(begin, end, end) };
+                    return if bytes.len() < end {
+                        Frame::Incomplete
+                    } else {
+                        Frame::Message(begin, end, end)
+                    };
                 }
             }
             Some(_) => {}
@@ -102,7 +107,10 @@ mod tests {
     fn counted_and_ended_messages_are_told_apart() {
         let stream = b"<1>one\r\n8 <2>two\nx5 <3>ab\n\n12 monkeys\n3 <4>rest";
         for chunk in [1, 3, 7, 100] {
-            assert_eq!(messages(stream, chunk), ["<1>one", "<2>two\nx", "<3>ab", "12 monkeys", "<4>", "rest"]);
+            assert_eq!(
+                messages(stream, chunk),
+                ["<1>one", "<2>two\nx", "<3>ab", "12 monkeys", "<4>", "rest"]
+            );
         }
         let long = vec![b'x'; MAX_MESSAGE + 5];
         let lengths: Vec<usize> = messages(&long, 1 << 16).iter().map(String::len).collect();

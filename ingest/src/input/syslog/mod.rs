@@ -80,18 +80,20 @@ struct Messages {
 impl Messages {
     /// Reads the message that an event has.
     fn read(&self, event: &mut Event) {
-        let text = event.fields().get(&self.text_field).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let priority = match message::parse(text.trim_end_matches(['\r', '\n', '\0']), &self.times, Utc::now()) {
-            Some(message) => {
-                message.fill(event, &self.text_field);
-                message.priority
-            }
-            None => {
-                event.tag(FAILURE);
-                event.fields_mut().insert("priority".to_owned(), Value::from(0));
-                0
-            }
-        };
+        let text =
+            event.fields().get(&self.text_field).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let priority =
+            match message::parse(text.trim_end_matches(['\r', '\n', '\0']), &self.times, Utc::now()) {
+                Some(message) => {
+                    message.fill(event, &self.text_field);
+                    message.priority
+                }
+                None => {
+                    event.tag(FAILURE);
+                    event.fields_mut().insert("priority".to_owned(), Value::from(0));
+                    0
+                }
+            };
         let (facility, severity) = (priority >> 3, priority & 7);
         let fields = event.fields_mut();
         fields.insert("facility".to_owned(), Value::from(facility));
@@ -141,7 +143,7 @@ impl Syslog {
     /// Makes the input.
     ///
     /// # Errors
-    /// What is wrong with the options.
+    /// Faults of the options.
     pub(super) fn new(mut options: Options) -> Result<Self, Vec<Fault>> {
         let listener = StreamListener::take(&mut options, "syslog", Some(PORT));
         let socket = DatagramSocket::new("syslog", listener.host.clone(), listener.port);

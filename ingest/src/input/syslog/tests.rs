@@ -4,7 +4,9 @@ use crate::input::stream::tests::RunningInput;
 #[tokio::test]
 async fn messages_come_over_both_protocols() {
     let mut running = RunningInput::start("syslog", &[("timezone", "UTC".into())]).await;
-    running.send(b"<164>Oct 26 15:19:25 1.2.3.4 %ASA-4-106023: Deny\n25 <13>1 - h a - - - counted<0>nonsense\n").await;
+    running
+        .send(b"<164>Oct 26 15:19:25 1.2.3.4 %ASA-4-106023: Deny\n25 <13>1 - h a - - - counted<0>nonsense\n")
+        .await;
     running.store(3).await;
     let pipeline = running.stop().await;
     let event = &pipeline.events[0];

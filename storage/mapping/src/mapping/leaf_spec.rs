@@ -89,7 +89,6 @@ pub(super) fn parse_leaf(
     if field_type == FieldType::ConstantKeyword && !leaf.params.contains_key("value") {
         // Elasticsearch takes the value of the first document. Until a value is given, the field holds any: nothing is refused
         // or lost by it.
-        field_type = FieldType::Keyword;
         leaf.field_type = FieldType::Keyword;
     }
     check_special(name, &mut leaf)?;

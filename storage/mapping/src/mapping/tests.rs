@@ -451,7 +451,11 @@ fn templates_of_beats_are_taken() {
         "event": {"properties": {"module": {"type": "constant_keyword"}, "set": {"type": "constant_keyword", "value": "a"}}},
     }));
     let shown = mapping(body).to_json().to_string();
-    for part in [r#""labels":{"type":"flat_object"}"#, r#""module":{"type":"keyword"}"#, r#""set":{"type":"constant_keyword","value":"a"}"#] {
+    for part in [
+        r#""labels":{"type":"flat_object"}"#,
+        r#""module":{"type":"keyword"}"#,
+        r#""set":{"type":"constant_keyword","value":"a"}"#,
+    ] {
         assert!(shown.contains(part), "{part}: {shown}");
     }
 }
