@@ -14,6 +14,7 @@ mod kafka;
 #[cfg(test)]
 mod ledger;
 mod pipeline;
+mod redis;
 mod search;
 mod sockets;
 mod stdin;
@@ -55,6 +56,7 @@ pub const NAMES: &[&str] = &[
     "opensearch",
     "otlp",
     "pipeline",
+    "redis",
     "stdin",
     "syslog",
     "tcp",
@@ -189,6 +191,7 @@ pub fn build(options: Options) -> Result<Box<dyn Input>, Vec<Fault>> {
         "opensearch" => Ok(Box::new(search::Search::new(options, "opensearch")?)),
         "otlp" => Ok(Box::new(http::build_otlp(options)?)),
         "pipeline" => Ok(Box::new(pipeline::PipelineInput::new(options)?)),
+        "redis" => Ok(Box::new(redis::Redis::new(options)?)),
         "stdin" => Ok(Box::new(stdin::Stdin::new(options)?)),
         "syslog" => Ok(Box::new(syslog::Syslog::new(options)?)),
         "tcp" => Ok(Box::new(tcp::Tcp::new(options)?)),

@@ -1,7 +1,7 @@
 //! `tcp`: events of streams, from clients that connect or from a server that this input connects to.
 
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,7 +13,10 @@ use super::stream::reader::{StreamReader, UnfinishedTotal};
 use super::stream::{Origin, StreamListener, StreamProtocol, serve};
 use super::{Context, Input, InputError, stopped};
 use crate::codec::{self, Codec, Decoder};
-use crate::{Event, Fault, Options, Setting};
+use crate::{Event, Fault, FieldReference, Options, Setting};
+
+/// Field for the port of the client.
+static PORT: LazyLock<Option<FieldReference>> = LazyLock::new(|| FieldReference::parse("port").ok());
 
 /// Time that a server may take to accept a connection.
 const CONNECT: Duration = Duration::from_secs(30);
@@ -47,8 +50,11 @@ impl StreamProtocol for Lines {
     fn complete(&self, event: &mut Event, origin: &Origin) {
         origin.mark(event, "host");
         let port = |address: SocketAddr| Value::from(address.port());
-        if !event.has_field("port") {
-            event.fields_mut().insert("port".to_owned(), port(origin.client));
+        if !event.has_field("port")
+            && let Some(reference) = &*PORT
+        {
+            // A name alone is nothing that a value could be in the way of.
+            let _ = event.set(reference, port(origin.client));
         }
         if let Some(proxy) = origin.proxy {
             event.set_missing("proxy_host", &proxy.ip().to_canonical().to_string());

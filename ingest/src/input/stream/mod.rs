@@ -12,7 +12,7 @@ pub(super) mod tests;
 
 use std::fmt;
 use std::net::SocketAddr;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::Duration;
 
 use millrace_listen::{ByteStream, Listener, StreamConnection, StreamService};
@@ -53,32 +53,33 @@ pub(super) struct Origin {
     pub(super) proxy: Option<SocketAddr>,
     /// Subject of the certificate that the client showed.
     pub(super) subject: Option<Arc<str>>,
+    /// Address of the client as text.
+    address: Arc<str>,
 }
+
+/// Field for the address of the client.
+static IP_ADDRESS: LazyLock<Option<FieldReference>> =
+    LazyLock::new(|| FieldReference::parse(&format!("[{METADATA}][ip_address]")).ok());
 
 impl Origin {
     /// Makes the origin of what an address sends by itself.
     pub(super) fn new(client: SocketAddr) -> Self {
-        Self { client, proxy: None, subject: None }
-    }
-
-    /// Returns the address of the client as text.
-    pub(super) fn address(&self) -> String {
-        self.client.ip().to_canonical().to_string()
+        let address = client.ip().to_canonical().to_string().into();
+        Self { client, proxy: None, subject: None, address }
     }
 
     /// Gives an event the address of its client, as the field of this name and in its metadata.
     pub(super) fn mark(&self, event: &mut Event, host_field: &str) {
-        event.set_missing(host_field, &self.address());
+        event.set_missing(host_field, &self.address);
         self.mark_metadata(event);
     }
 
     /// Gives an event the address of its client in its metadata.
     pub(super) fn mark_metadata(&self, event: &mut Event) {
         mark_version(event);
-        let reference = FieldReference::parse(&format!("[{METADATA}][ip_address]"));
-        if let Ok(reference) = reference {
+        if let Some(reference) = &*IP_ADDRESS {
             // Metadata that is something else stays.
-            let _ = event.set(&reference, Value::String(self.address()));
+            let _ = event.set(reference, Value::from(&*self.address));
         }
     }
 }
@@ -172,20 +173,19 @@ struct StreamInput {
 
 impl StreamService for StreamInput {
     async fn serve(&self, mut stream: ByteStream, connection: StreamConnection) {
-        let mut origin = Origin::new(connection.peer());
-        origin.subject = connection.certificate().map(|certificate| Arc::clone(&certificate.subject));
+        let (mut client, mut proxy) = (connection.peer(), None);
         let mut first = bytes::BytesMut::new();
         if self.proxy_protocol {
             match proxy::read_header(&mut stream, &mut first).await {
-                Ok(ProxyHeader { client }) => {
-                    origin.proxy = client.map(|_| connection.peer());
-                    origin.client = client.unwrap_or(origin.client);
-                }
+                Ok(ProxyHeader { client: Some(told) }) => (client, proxy) = (told, Some(connection.peer())),
+                Ok(ProxyHeader { client: None }) => {}
                 Err(error) => {
                     return tracing::warn!(peer = %connection.peer(), %error, "a connection without a PROXY header is closed");
                 }
             }
         }
+        let subject = connection.certificate().map(|certificate| Arc::clone(&certificate.subject));
+        let origin = Origin { proxy, subject, ..Origin::new(client) };
         let (protocol, context) = (Arc::clone(&self.protocol), self.context.clone());
         let reader = StreamReader::new(protocol, Arc::new(origin), context, &self.unfinished);
         reader.run(&mut stream, first, Some(&connection)).await;
