@@ -7,7 +7,7 @@ use std::fmt;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use socket2::SockRef;
 use tokio::net::UdpSocket;
 use tokio::sync::watch;
@@ -72,17 +72,16 @@ impl DatagramSocket {
         tracing::info!(address = %bound, input = self.name, "an input listens over UDP");
         self.address.send_replace(Some(bound));
         let mut stopping = context.stopping.clone();
-        let mut buffer = BytesMut::new();
+        let mut buffer = vec![0; MAX_DATAGRAM];
         loop {
-            buffer.reserve(MAX_DATAGRAM + 1);
             let received = tokio::select! {
                 biased;
                 () = stopped(&mut stopping) => return Ok(()),
-                received = socket.recv_buf_from(&mut buffer) => received,
+                received = socket.recv_from(&mut buffer) => received,
             };
             let mut datagrams: Vec<(Bytes, SocketAddr)> = Vec::new();
             match received {
-                Ok((_, source)) => datagrams.push((self.cut(&mut buffer), source)),
+                Ok((length, source)) => datagrams.push((self.copy(&buffer, length), source)),
                 // A host that a datagram of ours did not reach says so; the next one tells nothing of it.
                 Err(error) => {
                     tracing::debug!(%error, input = self.name, "a datagram cannot be read");
@@ -91,9 +90,8 @@ impl DatagramSocket {
             }
             let mut bytes = 0;
             while datagrams.len() < MAX_DATAGRAMS && bytes < MAX_BYTES {
-                buffer.reserve(MAX_DATAGRAM + 1);
-                let Ok((_, source)) = socket.try_recv_buf_from(&mut buffer) else { break };
-                let datagram = self.cut(&mut buffer);
+                let Ok((length, source)) = socket.try_recv_from(&mut buffer) else { break };
+                let datagram = self.copy(&buffer, length);
                 bytes += datagram.len();
                 datagrams.push((datagram, source));
             }
@@ -113,9 +111,7 @@ impl DatagramSocket {
         }
     }
 
-    fn cut(&self, buffer: &mut BytesMut) -> Bytes {
-        let mut datagram = buffer.split().freeze();
-        datagram.truncate(self.max_bytes);
-        datagram
+    fn copy(&self, buffer: &[u8], length: usize) -> Bytes {
+        Bytes::copy_from_slice(buffer.get(..length.min(self.max_bytes)).unwrap_or_default())
     }
 }

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use redis::{Connection, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, RedisError};
+use redis::{
+    Connection, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, RedisError,
+};
 
 use super::stream::delivery::send;
 use super::{Context, Input, InputError, mark_version, reserve_piece};
@@ -144,7 +146,9 @@ impl Redis {
     async fn read_channel(&self, connection: Connection, context: &Context) -> Result<(), InputError> {
         let (sender, mut messages) = tokio::sync::mpsc::channel::<Vec<u8>>(1_024);
         let (settings, stopping) = (Arc::clone(&self.settings), context.stopping.clone());
-        let reading = tokio::task::spawn_blocking(move || settings.subscribe(connection, &sender, || *stopping.borrow()));
+        let reading = tokio::task::spawn_blocking(move || {
+            settings.subscribe(connection, &sender, || *stopping.borrow())
+        });
         while let Some(first) = messages.recv().await {
             let mut elements = vec![first];
             while elements.len() < self.settings.batch_count
@@ -313,7 +317,9 @@ mod tests {
                                 Some(element) => format!("*2\r\n{}{}", bulk(&words[1]), bulk(&element)),
                                 None => "*-1\r\n".to_owned(),
                             },
-                            "LPOP" => list.lock().pop_front().map_or("$-1\r\n".to_owned(), |element| bulk(&element)),
+                            "LPOP" => {
+                                list.lock().pop_front().map_or("$-1\r\n".to_owned(), |element| bulk(&element))
+                            }
                             "LPUSH" => {
                                 words[2..].iter().for_each(|element| list.lock().push_front(element.clone()));
                                 ":1\r\n".to_owned()
@@ -335,8 +341,12 @@ mod tests {
         let list: Arc<Mutex<VecDeque<String>>> = Arc::default();
         list.lock().extend((0..5).map(|number| format!("{{\"message\":\"{number}\"}}")));
         let port = serve(Arc::clone(&list)).to_string();
-        let given =
-            [("port", port.into()), ("key", "logs".into()), ("data_type", "list".into()), ("batch_count", "3".into())];
+        let given = [
+            ("port", port.into()),
+            ("key", "logs".into()),
+            ("data_type", "list".into()),
+            ("batch_count", "3".into()),
+        ];
         let redis = Redis::new(options("redis", &given)).unwrap();
         let mut pipeline = Pipeline::new(1);
         let context = pipeline.context();

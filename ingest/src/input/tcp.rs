@@ -73,10 +73,16 @@ impl Tcp {
     /// Faults of the options.
     pub(super) fn new(mut options: Options) -> Result<Self, Vec<Fault>> {
         stream_codec(&mut options);
-        if let Some(verify) = options.boolean("ssl_verify")
-            && !verify
+        let verifies = options.boolean("ssl_verify");
+        let has =
+            |options: &Options, names: &[&str]| options.given().any(|(given, _)| names.contains(&given));
+        let is_told = has(&options, &["ssl_client_authentication", "ssl_verify_mode", "verify_mode"]);
+        // As in Logstash: whoever names authorities wants clients verified.
+        if has(&options, &["ssl_certificate_authorities", "ssl_cacert"])
+            && !is_told
+            && verifies != Some(false)
         {
-            options.set_missing("ssl_client_authentication", Setting::Text("none".to_owned()));
+            options.set_missing("ssl_client_authentication", Setting::Text("required".to_owned()));
         }
         let listener = StreamListener::take(&mut options, "tcp", None);
         let is_client = options.one_of("mode", &["server", "client"]) == Some("client");

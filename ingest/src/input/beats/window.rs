@@ -38,8 +38,10 @@ impl WindowReader {
     /// Takes the state over, for a thread that reads frames with it.
     pub(super) fn take_over(&mut self) -> Self {
         let Self { codec, tags, last, count, window, .. } = self;
-        let (json, events) =
-            (std::mem::replace(&mut self.json, Box::new(DecoderPlaceholder)), std::mem::take(&mut self.events));
+        let (json, events) = (
+            std::mem::replace(&mut self.json, Box::new(DecoderPlaceholder)),
+            std::mem::take(&mut self.events),
+        );
         Self { json, codec: codec.clone(), tags: *tags, events, last: *last, count: *count, window: *window }
     }
 
