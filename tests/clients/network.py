@@ -155,6 +155,34 @@ def ship(server):
     return again
 
 
+def forward(server, daemon):
+    """Has rsyslog forward lines over TCP, ended and counted, and over UDP."""
+    directory = os.path.join(WORK, "network-rsyslog")
+    shutil.rmtree(directory, ignore_errors=True)
+    os.makedirs(directory)
+    port = free_port()
+    ways = ['protocol="tcp"', 'protocol="tcp" TCP_Framing="octet-counted" template="RSYSLOG_SyslogProtocol23Format"', 'protocol="udp"']
+    actions = "\n".join(f'action(type="omfwd" target="127.0.0.1" port="{server.syslog}" {way})' for way in ways)
+    with open(f"{directory}/rsyslog.conf", "w") as file:
+        file.write(f'global(workDirectory="{directory}")\nmodule(load="imtcp")\n')
+        file.write(f'input(type="imtcp" address="127.0.0.1" port="{port}")\n{actions}\n')
+    command = [daemon, "-n", "-f", f"{directory}/rsyslog.conf", "-i", f"{directory}/pid"]
+    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
+    try:
+        server.wait(lambda: socket.create_connection(("127.0.0.1", port), 1).close() or True)
+        with socket.create_connection(("127.0.0.1", port), 5) as stream:
+            for number in range(20):
+                stream.sendall(f"<13>Feb  3 04:05:06 web relay[7]: line {number}\n".encode())
+        relayed = {"query": {"match_phrase": {"program": "relay"}}, "size": 100}
+        server.wait(lambda: server.hits("syslog", relayed)["hits"]["total"]["value"] >= 60)
+        found = [hit["_source"] for hit in server.hits("syslog", relayed)["hits"]["hits"]]
+        assert len(found) == 60 and all(event["pid"] == "7" and "tags" not in event for event in found), found[0]
+        assert {event["message"].strip() for event in found} == {f"line {number}" for number in range(20)}, found[0]
+    finally:
+        process.kill()
+        process.wait()
+
+
 def main():
     server = Server()
     server.start()
@@ -180,6 +208,9 @@ def main():
             assert event["message"] == "by logger" and event["facility_label"] == "local0", event
             assert event["severity_label"] == "Error" and "tags" not in event, event
         assert server.find("gelf", 1)[0]["message"] == "hi"
+        daemon = shutil.which("rsyslogd", path=os.environ["PATH"] + ":/usr/sbin")
+        if daemon:
+            forward(server, daemon)
         again = ship(server)
         total = WINDOWS * WINDOW
         events = server.find("beats", total)
