@@ -274,7 +274,7 @@ impl Input for Redis {
 #[cfg(test)]
 mod tests {
     use std::collections::VecDeque;
-    use std::io::{BufRead, BufReader, Read, Write};
+    use std::io::{BufRead, BufReader, Write};
     use std::net::TcpListener;
 
     use parking_lot::Mutex;
