@@ -186,3 +186,37 @@ fn unary(message: &[u8]) -> Response<Body> {
     headers.insert("grpc-accept-encoding", HeaderValue::from_static(CODINGS));
     response
 }
+
+#[cfg(test)]
+mod tests {
+    use http_body_util::BodyExt;
+
+    use super::*;
+
+    #[test]
+    fn compressions_are_named_by_a_header_of_their_own() {
+        let named = |name: Option<&str>| {
+            let headers = name.map(|name| (HeaderName::from_static("grpc-encoding"), name.parse().unwrap()));
+            coding(&headers.into_iter().collect())
+        };
+        assert_eq!(named(None).unwrap(), Coding::Identity);
+        assert_eq!(named(Some("gzip")).unwrap(), Coding::Gzip);
+        let refused = named(Some("snappy")).unwrap_err();
+        assert_eq!(refused.code(), Code::Unimplemented);
+        assert_eq!(refused.metadata().get("grpc-accept-encoding").unwrap(), CODINGS);
+    }
+
+    #[tokio::test]
+    async fn an_answer_has_one_message_and_a_status_behind_it() {
+        let answer = unary(b"abc").into_body().collect().await.unwrap();
+        assert_eq!(answer.trailers().unwrap()["grpc-status"], "0");
+        assert_eq!(&answer.to_bytes()[..], b"\0\0\0\0\x03abc");
+    }
+
+    #[test]
+    fn refusals_for_now_are_sent_again() {
+        let status = |status: u16| status_of(Error::new(status, "x", "reason")).code();
+        assert_eq!((status(429), status(503)), (Code::Unavailable, Code::Unavailable));
+        assert_eq!((status(400), status(403)), (Code::InvalidArgument, Code::PermissionDenied));
+    }
+}

@@ -157,3 +157,13 @@ async fn the_codec_reads_messages_of_version_1_over_tls() {
         (&1.into(), &"/log".into(), &"127.0.0.1".into())
     );
 }
+
+#[tokio::test]
+async fn silent_senders_are_left() {
+    let running = RunningInput::start("beats", &[("client_inactivity_timeout", "1".into())]).await;
+    let mut stream = running.connect().await;
+    // Half of a frame is silence, too.
+    stream.write_all(b"2W\0").await.unwrap();
+    let read = tokio::time::timeout(PATIENCE, stream.read_u8()).await.unwrap();
+    assert!(read.is_err(), "{read:?}");
+}
