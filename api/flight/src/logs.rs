@@ -145,7 +145,7 @@ fn noted<T>(entry: &Entry, result: Result<T, Status>) -> Result<T, Status> {
 /// Turns an error into the status on which clients do as with that of HTTP.
 fn status_of(error: Error) -> Status {
     match RETRYABLE.contains(&error.status()) {
-        true => Status::unavailable(error.reason().to_owned()),
+        true => status::new(Code::Unavailable, error.reason()),
         false => status::from_error(error),
     }
 }
