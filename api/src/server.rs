@@ -12,8 +12,9 @@ use millrace_accounts::{Accounts, TokenLifetimes};
 use millrace_alerting::Alerting;
 use millrace_catalog::access::Action;
 use millrace_console::{Console, Management};
-use millrace_data_api::{DataApi, SearchQueryParser, memory_limit};
+use millrace_data_api::{DataApi, OtlpApi, SearchQueryParser, memory_limit};
 use millrace_engine::{Engine, Session};
+use millrace_gateway::otlp::OtlpConfig;
 use millrace_gateway::{
     Audit, AuditConfig, AuditWriter, BoundListeners, HttpConfig, Identity, ListenError, ListenerConfig,
     ListenerContext, NAME, Node, OperationConfig, Service,
@@ -55,6 +56,8 @@ pub struct ServerConfig {
     pub max_content_length: u64,
     /// Access log, metrics and licence.
     pub operation: OperationConfig,
+    /// Form of the documents that OpenTelemetry's logs become, and their index.
+    pub otlp: OtlpConfig,
 }
 
 /// Why a server cannot start.
@@ -145,6 +148,7 @@ pub struct Server {
     /// Those really listened on, by the name of what is listened for.
     addresses: Vec<(&'static str, Vec<SocketAddr>)>,
     data: Service,
+    otlp: OtlpConfig,
     console: Arc<Console>,
     alerting: Alerting,
     intelligence: Intelligence,
@@ -162,6 +166,8 @@ const DATA: &str = "data API";
 const MANAGEMENT: &str = "management of pipelines";
 /// Name of those of the console.
 const CONSOLE: &str = "console";
+/// Name of those of OpenTelemetry's logs.
+const OTLP: &str = "OTLP";
 
 impl Server {
     /// Opens accounts and listeners, and has rules go on where they were.
@@ -230,12 +236,14 @@ impl Server {
         let bounds = HttpConfig::within(memory_limit());
         let http = HttpConfig { max_content_length: config.max_content_length, ..bounds };
         let api = DataApi::default().with_snapshots(snapshots).with_lifecycle(lifecycle.clone());
+        let api = api.with_otlp(config.otlp.clone());
         let data = Service::new(node, &http, Arc::new(api));
         let serving = millrace_listen::Server::new(Config::default().within(open_files()));
         let mut server = Self {
             serving,
             addresses: Vec::new(),
             data: data.clone(),
+            otlp: config.otlp,
             console,
             alerting,
             intelligence,
@@ -276,6 +284,18 @@ impl Server {
         let (tls, insecure) = (self.tls.as_ref(), self.insecure);
         let bound = ListenerConfig { name: CONSOLE, addresses: &listen, tls, insecure }.bind().await?;
         let service = self.data.clone().with_router(Arc::clone(&self.console) as _);
+        self.serve(bound, service);
+        Ok(())
+    }
+
+    /// Opens listeners for OpenTelemetry's logs, with the certificate and the users of the data API.
+    ///
+    /// # Errors
+    /// An address in use, not this machine's, or without authentication and not on loopback.
+    pub async fn otlp(&mut self, listen: Vec<SocketAddr>) -> Result<(), StartError> {
+        let (tls, insecure) = (self.tls.as_ref(), self.insecure);
+        let bound = ListenerConfig { name: OTLP, addresses: &listen, tls, insecure }.bind().await?;
+        let service = self.data.clone().with_router(Arc::new(OtlpApi::new(self.otlp.clone())));
         self.serve(bound, service);
         Ok(())
     }
@@ -321,6 +341,11 @@ impl Server {
     /// Returns the addresses of the console.
     pub fn console_addr(&self) -> Vec<SocketAddr> {
         self.addresses_of(CONSOLE)
+    }
+
+    /// Returns the addresses of OpenTelemetry's logs.
+    pub fn otlp_addr(&self) -> Vec<SocketAddr> {
+        self.addresses_of(OTLP)
     }
 
     /// Returns the addresses really listened on.

@@ -93,6 +93,11 @@ fn built(name: &str, options: &[(&str, &str)]) -> Arc<dyn Codec> {
     }
 }
 
+/// A byte that chooses a protocol, a byte that says how long the chunks are, a stream of one of the network inputs.
+pub fn network(data: &[u8]) {
+    crate::input::fuzz_network(data);
+}
+
 /// A grok pattern, a line end, a text.
 pub fn pattern(data: &[u8]) {
     let Some((pattern, text)) = std::str::from_utf8(data).ok().and_then(|text| text.split_once('\n')) else {

@@ -19,6 +19,7 @@ mod offload;
 pub mod options;
 pub mod output;
 pub mod pattern;
+mod pipeline_address;
 mod secret;
 pub mod tls;
 

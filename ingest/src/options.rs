@@ -159,6 +159,38 @@ impl Options {
         self.given.iter().map(|(name, _, setting)| (name.as_str(), setting))
     }
 
+    /// Gives an option that was given by an older name its present one. Both names count as known.
+    pub fn rename(&mut self, old: &'static str, new: &'static str) {
+        self.known.push(old);
+        let Some(at) = self.given.iter().position(|(have, ..)| have == old) else { return };
+        if self.given.iter().any(|(have, ..)| have == new) {
+            let (_, location, _) = self.given.remove(at);
+            self.fault(location, format!("options [{new}] and [{old}] are names of the same one: give one"));
+        } else if let Some((name, ..)) = self.given.get_mut(at) {
+            new.clone_into(name);
+        }
+    }
+
+    /// Sets an option that was not given.
+    pub fn set_missing(&mut self, name: &'static str, setting: Setting) {
+        if !self.given.iter().any(|(have, ..)| have == name) {
+            self.given.push((name.to_owned(), self.at, setting));
+        }
+    }
+
+    /// Gives a codec another name, where it has one of these.
+    pub fn rename_codec(&mut self, name: &str, renamed: &[(&str, &str)]) {
+        let Some((.., setting)) = self.given.iter_mut().find(|(have, ..)| have == name) else { return };
+        let codec = match setting {
+            Setting::Plugin(options) => &mut options.plugin,
+            Setting::Text(codec) => codec,
+            _ => return,
+        };
+        if let Some((_, new)) = renamed.iter().find(|(old, _)| old == codec) {
+            (*new).clone_into(codec);
+        }
+    }
+
     /// Takes an option whatever it is.
     pub fn take(&mut self, name: &'static str) -> Option<(Location, Setting)> {
         self.known.push(name);

@@ -69,7 +69,7 @@ pub enum BodyError<R = BudgetExceeded> {
     #[error("cannot read the request body: {0}")]
     Broken(String),
     /// Its coding is not known.
-    #[error("Content-Encoding [{0}] is not supported, use one of [gzip, deflate]")]
+    #[error("Content-Encoding [{0}] is not supported, use one of [gzip, deflate, zstd]")]
     Coding(String),
     /// It is not what its coding says.
     #[error("cannot decompress the request body: {reason}")]

@@ -16,6 +16,7 @@ use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::TcpStream;
 use tokio::sync::watch;
 use tokio::time::Instant;
+use tokio_rustls::server::TlsStream;
 
 use crate::activity::{Activity, Answer};
 use crate::certificate::ClientCertificate;
@@ -69,31 +70,12 @@ impl<S: Service> Connection<'_, S> {
         let activity = Arc::clone(&self.activity);
         let stream = MonitoredSocket::new(socket, activity, tls.is_some(), self.config.write_timeout);
         let Some(tls) = tls else { return self.run(stream, None, stopped).await };
-        let handshake = tokio::time::timeout(tls.handshake_timeout, tls.acceptor().accept(stream));
-        let stream = tokio::select! {
-            shaken = handshake => match shaken {
-                Ok(Ok(stream)) => stream,
-                Ok(Err(error)) => return refused::tell(peer, &error),
-                Err(_) => return tracing::debug!(%peer, "TLS handshake timed out"),
-            },
-            () = self.activity.evicted() => {
-                return tracing::debug!(%peer, "TLS handshake ended: others wait for its place");
-            }
+        let Some((stream, certificate)) = shake_hands(stream, tls, &self.activity, peer).await else {
+            return;
         };
-        let session = stream.get_ref().1;
-        if session.alpn_protocol() == Some(b"h2") {
+        if stream.get_ref().1.alpn_protocol() == Some(b"h2") {
             self.activity.speaks_http2();
         }
-        let certificate = match session.peer_certificates().and_then(<[_]>::first) {
-            None => None,
-            Some(certificate) => match ClientCertificate::read(certificate) {
-                // Nobody is taken for a client without one.
-                None => {
-                    return tracing::debug!(%peer, "the subject of the client's certificate cannot be read");
-                }
-                read => read,
-            },
-        };
         self.activity.becomes_idle();
         self.run(stream, certificate, stopped).await;
     }
@@ -158,6 +140,45 @@ impl<S: Service> Connection<'_, S> {
             }
         }
     }
+}
+
+/// Does the handshake of TLS and reads the certificate of the client; `None` where it fails.
+pub(crate) async fn shake_hands(
+    socket: MonitoredSocket,
+    tls: &Tls,
+    activity: &Activity,
+    peer: SocketAddr,
+) -> Option<(TlsStream<MonitoredSocket>, Option<ClientCertificate>)> {
+    let handshake = tokio::time::timeout(tls.handshake_timeout, tls.acceptor().accept(socket));
+    let stream = tokio::select! {
+        shaken = handshake => match shaken {
+            Ok(Ok(stream)) => stream,
+            Ok(Err(error)) => {
+                refused::tell(peer, &error);
+                return None;
+            }
+            Err(_) => {
+                tracing::debug!(%peer, "TLS handshake timed out");
+                return None;
+            }
+        },
+        () = activity.evicted() => {
+            tracing::debug!(%peer, "TLS handshake ended: others wait for its place");
+            return None;
+        }
+    };
+    let certificate = match stream.get_ref().1.peer_certificates().and_then(<[_]>::first) {
+        None => None,
+        Some(certificate) => match ClientCertificate::read(certificate) {
+            // Nobody is taken for a client without one.
+            None => {
+                tracing::debug!(%peer, "the subject of the client's certificate cannot be read");
+                return None;
+            }
+            read => read,
+        },
+    };
+    Some((stream, certificate))
 }
 
 /// Fate of a connection.

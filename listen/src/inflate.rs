@@ -14,6 +14,8 @@ use crate::budget::{BudgetExceeded, Reserve};
 const FIRST_SEGMENT: usize = 32 << 10;
 /// Size up to which segments grow.
 const LARGEST_SEGMENT: usize = 1 << 20;
+/// Greatest window of Zstandard, as a power of two: what RFC 8878 asks decoders to take. It is memory that nothing is charged for.
+const MAX_WINDOW_LOG: u32 = 23;
 
 /// Compression of a body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,6 +26,8 @@ pub enum Coding {
     Gzip,
     /// zlib.
     Deflate,
+    /// Zstandard, of any number of frames.
+    Zstd,
 }
 
 /// Why a body cannot be inflated; `R` is why a reservation does not grow.
@@ -41,12 +45,13 @@ pub enum InflateError<R = BudgetExceeded> {
 }
 
 impl Coding {
-    /// Parses the value of a `Content-Encoding`; `None` for others than gzip, deflate and identity.
+    /// Parses the value of a `Content-Encoding`; `None` for others than gzip, deflate, zstd and identity.
     pub fn parse(text: &str) -> Option<Self> {
         match text.trim().to_ascii_lowercase().as_str() {
             "" | "identity" => Some(Self::Identity),
             "gzip" | "x-gzip" => Some(Self::Gzip),
             "deflate" => Some(Self::Deflate),
+            "zstd" => Some(Self::Zstd),
             _ => None,
         }
     }
@@ -73,6 +78,12 @@ pub fn inflate<R: Reserve>(
         }
         Coding::Gzip => segments(MultiGzDecoder::new(body), limit, held),
         Coding::Deflate => segments(ZlibDecoder::new(body), limit, held),
+        Coding::Zstd => {
+            let mut decoder =
+                zstd::stream::read::Decoder::with_buffer(body).map_err(InflateError::Invalid)?;
+            decoder.window_log_max(MAX_WINDOW_LOG).map_err(InflateError::Invalid)?;
+            segments(decoder, limit, held)
+        }
     }
 }
 
@@ -173,5 +184,21 @@ mod tests {
             let refused = inflate(Coding::Gzip, broken, 1 << 20, &mut budget.empty());
             assert!(matches!(refused, Err(InflateError::Invalid(_))), "{refused:?}");
         }
+    }
+
+    #[test]
+    fn zstd_is_inflated_within_its_bounds() {
+        let text = vec![b'x'; 3 << 20];
+        let body = zstd::encode_all(&text[..], 3).unwrap();
+        let mut held = Budget::new(16 << 20).empty();
+        assert_eq!(inflate(Coding::Zstd, &body, 4 << 20, &mut held).unwrap(), text);
+        assert_eq!(held.bytes(), text.len() as u64);
+        let short = inflate(Coding::Zstd, &body, 1 << 20, &mut Budget::new(16 << 20).empty());
+        assert!(matches!(short, Err(InflateError::TooLong(_))));
+        // A head that asks for a window of 2 GiB.
+        let wide = [0x28, 0xb5, 0x2f, 0xfd, 0x00, 0xa8, 0x01, 0x00, 0x00];
+        let refused = inflate(Coding::Zstd, &wide, 1 << 20, &mut Budget::new(16 << 20).empty());
+        assert!(matches!(refused, Err(InflateError::Invalid(_))));
+        assert!(inflate(Coding::Zstd, b"none", 1 << 20, &mut Budget::new(16 << 20).empty()).is_err());
     }
 }

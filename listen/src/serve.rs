@@ -17,11 +17,12 @@ use http_body::Body;
 use hyper::body::Incoming;
 use hyper_util::rt::TokioExecutor;
 use hyper_util::server::conn::auto::Builder;
-use tokio::net::TcpListener;
+use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::watch;
 use tokio::task::JoinSet;
 
-use crate::admission::Connections;
+use crate::admission::{ConnectionPermit, Connections};
+use crate::byte_stream::{self, StreamService};
 use crate::connection::{self, Connection};
 use crate::tls::Tls;
 
@@ -188,6 +189,48 @@ impl Acceptor {
         service: Arc<S>,
         stop: impl Future<Output = ()>,
     ) -> DrainGuard {
+        self.accept_each(listener, stop, |accepted, stopped| {
+            let (this, tls, service) = (self.clone(), listener.tls.clone(), Arc::clone(&service));
+            async move {
+                let AcceptedSocket { socket, peer, permit } = accepted;
+                let activity = Arc::clone(&permit.activity);
+                let (builder, config) = (&*this.builder, &*this.config);
+                Connection { peer, activity, builder, config, service }
+                    .serve(socket, tls.as_ref(), stopped)
+                    .await;
+                drop(permit);
+            }
+        })
+        .await
+    }
+
+    /// Serves a listener's connections by a protocol other than HTTP until `stop` completes. Dropping the future cuts them off.
+    pub async fn accept_streams<S: StreamService>(
+        &self,
+        listener: &Listener,
+        service: Arc<S>,
+        stop: impl Future<Output = ()>,
+    ) -> DrainGuard {
+        self.accept_each(listener, stop, |accepted, stopped| {
+            let (tls, service) = (listener.tls.clone(), Arc::clone(&service));
+            let write_timeout = self.config.write_timeout;
+            async move {
+                let AcceptedSocket { socket, peer, permit } = accepted;
+                let activity = (Arc::clone(&permit.activity), write_timeout);
+                byte_stream::serve(&*service, socket, peer, tls.as_ref(), activity, stopped).await;
+                drop(permit);
+            }
+        })
+        .await
+    }
+
+    /// Accepts connections within the bounds and spawns what serves each of them.
+    async fn accept_each<F: Future<Output = ()> + Send + 'static>(
+        &self,
+        listener: &Listener,
+        stop: impl Future<Output = ()>,
+        serve: impl Fn(AcceptedSocket, watch::Receiver<bool>) -> F,
+    ) -> DrainGuard {
         let (stopping, stopped) = watch::channel(false);
         let mut open = JoinSet::new();
         tokio::pin!(stop);
@@ -209,29 +252,27 @@ impl Acceptor {
                     continue;
                 }
             };
-            let place = tokio::select! {
+            let permit = tokio::select! {
                 biased;
                 () = stop.as_mut() => break,
-                place = self.connections.admit(peer.ip()) => place,
+                permit = self.connections.admit(peer.ip()) => permit,
             };
-            let Some(place) = place else {
+            let Some(permit) = permit else {
                 tracing::debug!(listener = listener.name, %peer, "refused: too many connections of this address");
                 continue;
             };
-            let (this, tls, service, stopped) =
-                (self.clone(), listener.tls.clone(), Arc::clone(&service), stopped.clone());
-            open.spawn(async move {
-                let activity = Arc::clone(&place.activity);
-                let (builder, config) = (&*this.builder, &*this.config);
-                Connection { peer, activity, builder, config, service }
-                    .serve(socket, tls.as_ref(), stopped)
-                    .await;
-                drop(place);
-            });
+            open.spawn(serve(AcceptedSocket { socket, peer, permit }, stopped.clone()));
         }
         stopping.send_replace(true);
         DrainGuard(open)
     }
+}
+
+/// An accepted socket with its permit.
+struct AcceptedSocket {
+    socket: TcpStream,
+    peer: SocketAddr,
+    permit: ConnectionPermit,
 }
 
 type AcceptFuture = Pin<Box<dyn Future<Output = ()> + Send>>;

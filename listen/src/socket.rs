@@ -39,11 +39,15 @@ impl ReservedSockets {
         })
     }
 
-    /// Lets a socket wait for the next listener, for ten seconds.
+    /// Lets a socket wait for the next listener, for ten seconds. One whose port the system chose is closed: the next listener
+    /// asks for a port of its own.
     ///
     /// # Panics
     /// Outside of a runtime.
     pub fn park(&self, host: &str, port: u16, socket: TcpListener) {
+        if port == 0 {
+            return;
+        }
         let key = (host.to_owned(), port);
         let id = {
             let mut state = self.0.lock();

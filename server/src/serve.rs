@@ -20,7 +20,7 @@ use millrace_agents::{AgentListener, Agents, ListenerKind};
 use millrace_alerting::Alerting;
 use millrace_api::{Server, StartError};
 use millrace_engine::{Engine, ReplayProgress};
-use millrace_flight::Flight;
+use millrace_flight::{Flight, LogsService};
 use millrace_intelligence::Intelligence;
 use millrace_listen::{Listener, Tls};
 use millrace_pipelines::{Environment, Manager, manager};
@@ -148,6 +148,8 @@ const FLUSH_TIME: Duration = Duration::from_secs(5);
 const PROGRESS_INTERVAL: Duration = Duration::from_secs(1);
 /// Name of the listeners of Arrow Flight SQL.
 const FLIGHT: &str = "Arrow Flight SQL";
+/// Name of the listeners of OpenTelemetry's logs over gRPC.
+const OTLP_GRPC: &str = "OTLP over gRPC";
 /// File in the data directory that keeps what the management API has set.
 const PIPELINE_SETTINGS: &str = "pipelines-settings.json";
 /// Directory in the data directory with the queues of pipelines that have one on disk.
@@ -221,12 +223,15 @@ impl RunningServer {
             console,
             flight,
             agents,
+            otlp,
+            otlp_grpc,
             pipelines,
             drain_timeout,
             ..
         } = config;
         // Tried before the data directory is made: an address in use is to leave nothing behind.
-        let listens = [&console, &flight, &pipelines.listen, &agents.enrolment, &agents.management];
+        let listens =
+            [&console, &flight, &otlp, &otlp_grpc, &pipelines.listen, &agents.enrolment, &agents.management];
         let named = listens.into_iter().filter(|listen| !listen.anywhere);
         let named = named.flat_map(|listen| &listen.addresses);
         let listen = |error| Failure::listen(StartError::Listen(error));
@@ -250,6 +255,7 @@ impl RunningServer {
             queues: Some(engine.data_dir().join(PIPELINE_QUEUES)),
             environment: crate::environment().into_iter().collect::<Environment>(),
         };
+        let otlp_config = api.otlp.clone();
         let opened = async {
             let mut server = Server::bind(api, Arc::clone(&engine), Arc::new(search)).await?;
             let store = millrace_pipelines::store::of_engine(Arc::clone(&engine));
@@ -258,7 +264,16 @@ impl RunningServer {
             listen_at(&pipelines.listen, async |listen| server.manage(listen, Arc::clone(&manager)).await)
                 .await?;
             listen_at(&console, async |listen| server.console(listen).await).await?;
-            listen_at(&flight, async |listen| server.serve_also(FLIGHT, listen, Flight::new).await).await?;
+            let of_flight = |listener| Flight::with_otlp(listener, otlp_config.clone());
+            listen_at(&flight, async |listen| server.serve_also(FLIGHT, listen, of_flight).await).await?;
+            if !otlp.addresses.is_empty() {
+                listen_at(&otlp, async |listen| server.otlp(listen).await).await?;
+            }
+            if !otlp_grpc.addresses.is_empty() {
+                let of_logs = |listener| LogsService::new(listener, otlp_config.clone());
+                let open = async |listen| server.serve_also(OTLP_GRPC, listen, of_logs).await;
+                listen_at(&otlp_grpc, open).await?;
+            }
             let agents = start_agents(&mut server, &engine, agents).await?;
             Ok::<_, StartError>((server, manager, agents))
         };
@@ -315,6 +330,16 @@ impl RunningServer {
     /// Returns the addresses of a listener of agents.
     pub(crate) fn agent_addresses(&self, kind: ListenerKind) -> Vec<SocketAddr> {
         self.server.addresses_of(kind.name())
+    }
+
+    /// Returns the addresses of OpenTelemetry's logs.
+    pub(crate) fn otlp_addresses(&self) -> Vec<SocketAddr> {
+        self.server.otlp_addr()
+    }
+
+    /// Returns the addresses of OpenTelemetry's logs over gRPC.
+    pub(crate) fn otlp_grpc_addresses(&self) -> Vec<SocketAddr> {
+        self.server.addresses_of(OTLP_GRPC)
     }
 
     /// Returns the administrator's password if this start generated it.
@@ -427,6 +452,13 @@ fn announce(running: &RunningServer, https: bool, password_file: Option<PathBuf>
         for address in running.agent_addresses(kind) {
             let _ = writeln!(out, "{what} {scheme}://{address}");
         }
+    }
+    for address in running.otlp_addresses() {
+        let _ = writeln!(out, "OpenTelemetry's logs are taken on {scheme}://{address}");
+    }
+    for address in running.otlp_grpc_addresses() {
+        let scheme = if https { "grpc+tls" } else { "grpc" };
+        let _ = writeln!(out, "OpenTelemetry's logs are taken on {scheme}://{address}");
     }
     let mut urls = Vec::new();
     for address in running.addresses() {

@@ -70,7 +70,8 @@ async fn ask(node: &Node, budget: &Budget, actions: &[Action], line: &str, body:
     let body = Bytes::from(body.to_owned());
     let (allowance, filter) = (MemoryAllowance::new(budget), Arc::default());
     let answer = allowance.sibling();
-    let request = Request { method, path, params, body, allowance, answer, filter, accept: None, held: None };
+    let (accept, media_type, held) = (None, None, None);
+    let request = Request { method, path, params, body, allowance, answer, filter, accept, media_type, held };
     let address = std::net::Ipv4Addr::LOCALHOST.into();
     let asker = Requester { principal, scheme: None, token: None, address };
     let api = match node.api(asker, spec.action, Arc::default()) {

@@ -214,6 +214,7 @@ impl Service {
         );
         // A page of elsewhere can have a browser send a change without a body, but not one with a body of this kind.
         let bytes = match route.reads || !held.bytes.is_empty() {
+            _ if route.has_raw_body => held.bytes.clone(),
             true => body_or_source(&parts.headers, &held.bytes, &mut params, &allowance)?,
             false => Bytes::new(),
         };
@@ -240,12 +241,15 @@ impl Service {
         // While this is there, the client waits.
         let (_waiting, client) = ClientConnection::new();
         let (method, accept) = (parts.method.clone(), parts.headers.get(http::header::ACCEPT).cloned());
+        let media_type = parts.headers.get(http::header::CONTENT_TYPE).cloned();
         let task = self.node.engine.tasks().start(request_task(&parts, route, &captured, &bytes));
         let session = entry::sent(api.session, &self.node, || Arc::new(parts)).in_task(task.handle());
         let api = Api { client, session, ..api };
         trail.may_be_refused_in_parts(api.session.refusals());
         let held = Some(held);
-        let request = Request { method, path, params, body: bytes, allowance, answer, filter, accept, held };
+        let body = bytes;
+        let request =
+            Request { method, path, params, body, allowance, answer, filter, accept, media_type, held };
         let (audit, router) = (self.node.audit.clone(), Arc::clone(&self.router));
         let handled = handle(Call { api, request, captured }, router, position, (head, task));
         // Told in the task: a change runs to its end whether its client waits or not.

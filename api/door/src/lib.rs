@@ -18,6 +18,7 @@ mod identity;
 pub mod license;
 mod listeners;
 mod node;
+pub mod otlp;
 mod request_span;
 mod request_timings;
 pub mod route;

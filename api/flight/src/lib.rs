@@ -5,6 +5,7 @@
 //!
 //! - [`listener`]: heads of requests: who asks, before anything else is read; [`upload`] bounds what comes behind them, with
 //!   [`framing`], which tells messages in it, and [`truncation`], which tells what was broken off
+//! - [`logs`]: the logs of OpenTelemetry over gRPC, here and on a listener of their own
 //! - [`health`]: what probes without credentials are told
 //! - [`service`]: the methods of Flight, a file a group; [`call`]: a request at work; [`limits`]: what it may ask for
 //! - [`statement`]: what `millrace-query` is asked; [`wire`]: batches as they are sent
@@ -26,6 +27,7 @@ mod ingest;
 mod language;
 mod limits;
 mod listener;
+mod logs;
 mod messages;
 mod metadata;
 mod options;
@@ -39,3 +41,4 @@ mod upload;
 mod wire;
 
 pub use listener::Flight;
+pub use logs::LogsService;

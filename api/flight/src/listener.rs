@@ -13,6 +13,7 @@ use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
 use millrace_gateway::ListenerContext;
+use millrace_gateway::otlp::OtlpConfig;
 use millrace_listen::head_bytes;
 use millrace_query::PATIENCE;
 use tonic::Status;
@@ -23,6 +24,7 @@ use tracing::Instrument as _;
 use crate::call::LoggedIn;
 use crate::health::{self, Health};
 use crate::limits::{MAX_SENT, MAX_TAKEN};
+use crate::logs::{self, LogsService};
 use crate::service::Service;
 use crate::status;
 use crate::tickets::User;
@@ -46,21 +48,31 @@ pub struct Flight {
     listener: ListenerContext,
     service: FlightServiceServer<Service>,
     health: Health,
+    logs: LogsService,
     shares: Arc<Shares>,
 }
 
 impl Flight {
-    /// Serves what is shared with the data API.
+    /// Serves what is shared with the data API. Documents of OpenTelemetry's logs are made by the default settings.
     pub fn new(listener: ListenerContext) -> Self {
+        Self::with_otlp(listener, OtlpConfig::default())
+    }
+
+    /// Serves what is shared with the data API, and makes documents of OpenTelemetry's logs by these settings.
+    pub fn with_otlp(listener: ListenerContext, otlp: OtlpConfig) -> Self {
         let service = FlightServiceServer::new(Service::new(listener.clone()))
             .max_decoding_message_size(MAX_TAKEN)
             .max_encoding_message_size(MAX_SENT);
         let shares = Arc::new(Shares::new(&listener.budget));
         let health = Health::new(&listener);
-        Self { listener, service, health, shares }
+        let logs = LogsService::new(listener.clone(), otlp);
+        Self { listener, service, health, logs, shares }
     }
 
     async fn answer(&self, request: Request<Incoming>) -> Result<Response<Body>, Status> {
+        if request.uri().path() == logs::EXPORT {
+            return self.logs.answer(request).await;
+        }
         let (mut head, body) = request.into_parts();
         let head_bytes = head_bytes(&head.uri, &head.headers);
         let _head = self.shares.begin(None).try_reserve(head_bytes)?;

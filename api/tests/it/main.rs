@@ -18,6 +18,7 @@ mod imports;
 mod license;
 mod lifecycle;
 mod metrics;
+mod otlp;
 mod protocol;
 mod routes;
 mod searches;

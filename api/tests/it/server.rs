@@ -29,6 +29,7 @@ async fn bind(node: &Node, listen: SocketAddr, tls: Option<TlsFiles>) -> Result<
         snapshots: millrace_snapshot::Config::default(),
         max_content_length: 1 << 20,
         operation: millrace_api::OperationConfig::default(),
+        otlp: millrace_api::OtlpConfig::default(),
     };
     Server::bind(config, node.api.engine.clone(), node.api.search.clone()).await
 }
@@ -170,6 +171,7 @@ async fn attempts_are_bounded_an_address_and_who_was_right_is_served() {
         snapshots: millrace_snapshot::Config::default(),
         max_content_length: 1 << 20,
         operation: millrace_api::OperationConfig::default(),
+        otlp: millrace_api::OtlpConfig::default(),
     };
     let server = Server::bind(config, node.api.engine.clone(), node.api.search.clone()).await.unwrap();
     let address = server.local_addr()[0];

@@ -86,7 +86,7 @@ impl Events {
     }
 
     /// Returns whether there is room for so many bytes more; if not, events are dropped from now on.
-    pub(super) fn has_room(&mut self, bytes: u64) -> bool {
+    pub(crate) fn has_room(&mut self, bytes: u64) -> bool {
         if self.exceeded.is_some() {
             return false;
         }
@@ -112,7 +112,7 @@ impl Events {
     }
 
     /// Drops the events behind the first so many.
-    pub(super) fn truncate(&mut self, length: usize) {
+    pub(crate) fn truncate(&mut self, length: usize) {
         for event in self.list.get(length..).unwrap_or_default() {
             self.bytes = self.bytes.saturating_sub(event.bytes() + self.each);
         }

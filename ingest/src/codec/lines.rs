@@ -1,13 +1,13 @@
 //! Cutting a stream of bytes at a delimiter.
 
 /// Longest line by default, in bytes. What is longer is cut.
-pub(super) const MAX_LINE_BYTES: usize = 16 << 20;
+pub(crate) const MAX_LINE_BYTES: usize = 16 << 20;
 /// Tag of events whose line was cut.
-pub(super) const TOO_LONG: &str = "_linetoolong";
+pub(crate) const TOO_LONG: &str = "_linetoolong";
 
 /// Bytes of a stream that no delimiter has ended yet.
 #[derive(Debug)]
-pub(super) struct Lines {
+pub(crate) struct Lines {
     delimiter: Vec<u8>,
     max_bytes: usize,
     kept: Vec<u8>,
@@ -17,13 +17,13 @@ pub(super) struct Lines {
 
 impl Lines {
     /// Lines of a stream; the delimiter is not empty.
-    pub(super) fn new(delimiter: &str, max_bytes: usize) -> Self {
+    pub(crate) fn new(delimiter: &str, max_bytes: usize) -> Self {
         Self { delimiter: delimiter.as_bytes().to_vec(), max_bytes, kept: Vec::new(), searched: 0 }
     }
 
     /// Takes bytes and hands on each line that they end, without its delimiter. A line that is too long is handed on in
     /// pieces, with `true` for all but the last.
-    pub(super) fn push(&mut self, bytes: &[u8], mut line: impl FnMut(&[u8], bool)) {
+    pub(crate) fn push(&mut self, bytes: &[u8], mut line: impl FnMut(&[u8], bool)) {
         if self.kept.is_empty() {
             let rest = self.cut(bytes, 0, &mut line);
             self.kept.extend_from_slice(rest);
@@ -61,7 +61,7 @@ impl Lines {
     }
 
     /// Hands on what is kept, if anything is.
-    pub(super) fn finish(&mut self, line: impl FnOnce(&[u8])) {
+    pub(crate) fn finish(&mut self, line: impl FnOnce(&[u8])) {
         self.searched = 0;
         let kept = std::mem::take(&mut self.kept);
         if !kept.is_empty() {
@@ -69,7 +69,7 @@ impl Lines {
         }
     }
 
-    pub(super) fn is_empty(&self) -> bool {
+    pub(crate) fn is_empty(&self) -> bool {
         self.kept.is_empty()
     }
 }

@@ -5,7 +5,7 @@ mod events;
 mod json;
 mod json_lines;
 mod line;
-mod lines;
+pub(crate) mod lines;
 mod multiline;
 mod plain;
 mod rubydebug;

@@ -1,15 +1,30 @@
 //! Inputs: sources of batches. One file a source.
 
+mod beats;
+mod datagram;
+mod fetch;
 mod file;
+mod gelf;
 mod generator;
+mod heartbeat;
 mod http;
+mod http_poller;
 mod jdbc;
 mod kafka;
 #[cfg(test)]
 mod ledger;
+mod pipeline;
+mod redis;
+mod search;
+mod sockets;
 mod stdin;
+mod stream;
+mod syslog;
+mod tcp;
 #[cfg(test)]
 pub(crate) mod testing;
+mod timer;
+mod udp;
 
 use std::fmt;
 use std::net::SocketAddr;
@@ -26,7 +41,27 @@ use crate::options::suggest;
 use crate::{Batch, Event, Fault, Options};
 
 /// Names of the inputs.
-pub const NAMES: &[&str] = &["file", "generator", "http", "jdbc", "kafka", "stdin"];
+pub const NAMES: &[&str] = &[
+    "beats",
+    "elasticsearch",
+    "file",
+    "gelf",
+    "generator",
+    "heartbeat",
+    "http",
+    "http_poller",
+    "jdbc",
+    "kafka",
+    "lumberjack",
+    "opensearch",
+    "otlp",
+    "pipeline",
+    "redis",
+    "stdin",
+    "syslog",
+    "tcp",
+    "udp",
+];
 
 /// A configured source. It is run by the pipeline, again after a failure, until it is told to stop.
 #[async_trait]
@@ -137,9 +172,14 @@ pub trait Positions: Send + Sync {
 pub fn build(options: Options) -> Result<Box<dyn Input>, Vec<Fault>> {
     let at = options.at();
     match options.plugin() {
+        "beats" => Ok(Box::new(beats::Beats::new(options, "beats")?)),
+        "elasticsearch" => Ok(Box::new(search::Search::new(options, "elasticsearch")?)),
         "file" => Ok(Box::new(file::Tail::new(options)?)),
+        "gelf" => Ok(Box::new(gelf::Gelf::new(options)?)),
         "generator" => Ok(Box::new(generator::Generator::new(options)?)),
+        "heartbeat" => Ok(Box::new(heartbeat::Heartbeat::new(options)?)),
         "http" => Ok(Box::new(http::Listener::new(options)?)),
+        "http_poller" => Ok(Box::new(http_poller::HttpPoller::new(options)?)),
         "jdbc" => {
             // Rows have fields, whatever it is.
             let mut options = options;
@@ -147,11 +187,31 @@ pub fn build(options: Options) -> Result<Box<dyn Input>, Vec<Fault>> {
             jdbc::build(options)
         }
         "kafka" => kafka::build(options),
+        "lumberjack" => Ok(Box::new(beats::Beats::new(options, "lumberjack")?)),
+        "opensearch" => Ok(Box::new(search::Search::new(options, "opensearch")?)),
+        "otlp" => Ok(Box::new(http::build_otlp(options)?)),
+        "pipeline" => Ok(Box::new(pipeline::PipelineInput::new(options)?)),
+        "redis" => Ok(Box::new(redis::Redis::new(options)?)),
         "stdin" => Ok(Box::new(stdin::Stdin::new(options)?)),
+        "syslog" => Ok(Box::new(syslog::Syslog::new(options)?)),
+        "tcp" => Ok(Box::new(tcp::Tcp::new(options)?)),
+        "udp" => Ok(Box::new(udp::Udp::new(options)?)),
         unknown => {
             let suggestion = suggest(unknown, NAMES.iter().copied());
             Err(vec![Fault { at, message: format!("there is no input [{unknown}]{suggestion}") }])
         }
+    }
+}
+
+/// Reads a stream of one of the network protocols; for fuzzing.
+pub(crate) fn fuzz_network(data: &[u8]) {
+    let [choice, length, stream @ ..] = data else { return };
+    let chunks = || stream.chunks(usize::from(*length).max(1));
+    match choice % 4 {
+        0 => syslog::fuzz(chunks()),
+        1 => gelf::fuzz(chunks()),
+        2 => beats::fuzz(stream),
+        _ => drop(stream::proxy::parse(stream)),
     }
 }
 

@@ -7,6 +7,7 @@
 mod file;
 mod kafka;
 mod opensearch;
+mod pipeline;
 mod stdout;
 
 use std::fmt;
@@ -20,7 +21,7 @@ use crate::options::suggest;
 use crate::{Event, Fault, Options};
 
 /// Names of the outputs.
-pub const NAMES: &[&str] = &["elasticsearch", "file", "kafka", "opensearch", "stdout"];
+pub const NAMES: &[&str] = &["elasticsearch", "file", "kafka", "opensearch", "pipeline", "stdout"];
 
 /// A configured output.
 #[derive(Clone, Debug)]
@@ -100,6 +101,7 @@ pub fn build(options: Options) -> Result<Output, Vec<Fault>> {
         "elasticsearch" | "opensearch" => opensearch::build(options),
         "file" => file::build(options),
         "kafka" => kafka::build(options),
+        "pipeline" => pipeline::build(options),
         "stdout" => stdout::build(options),
         unknown => {
             let suggestion = suggest(unknown, NAMES.iter().copied());

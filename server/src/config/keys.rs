@@ -172,6 +172,29 @@ pub(crate) static KEYS: &[Key] = &[
         "10m",
         "age of the last keep-alive from which on an agent is disconnected",
     ),
+    key(
+        "otlp.listen",
+        Kind::AddressesOrNone,
+        "off",
+        "addresses for OpenTelemetry's logs alone, usually port 4318; the data API takes them at /v1/logs as well",
+    ),
+    key(
+        "otlp.grpc_listen",
+        Kind::AddressesOrNone,
+        "off",
+        "addresses for OpenTelemetry's logs over gRPC, usually port 4317; flight.listen takes them as well",
+    ),
+    key(
+        "otlp.mapping",
+        Kind::Word(&["otel", "ecs"]),
+        "otel",
+        "form of the documents of OpenTelemetry's logs: its own model, or names of the Elastic Common Schema",
+    ),
+    unset(
+        "otlp.index",
+        Kind::Text,
+        "index of all of OpenTelemetry's logs; when unset, logs-<dataset>-<namespace>",
+    ),
     unset(
         "notifications.allow",
         Kind::Text,

@@ -93,6 +93,10 @@ pub(crate) struct Config {
     pub(crate) flight: Listen,
     /// Section of the agents.
     pub(crate) agents: AgentsSection,
+    /// Listener of OpenTelemetry's logs.
+    pub(crate) otlp: Listen,
+    /// Listener of OpenTelemetry's logs over gRPC.
+    pub(crate) otlp_grpc: Listen,
     /// Section of the pipelines.
     pub(crate) pipelines: PipelinesConfig,
     /// Threads of the request runtime, 0 for one a core.
@@ -286,8 +290,15 @@ impl Settings {
                 "insecure is refused: the listener {address} is not on loopback; listen on 127.0.0.1 or drop it"
             );
         }
-        for key in
-            ["console.listen", "flight.listen", "pipelines.listen", "agents.enroll_listen", "agents.listen"]
+        for key in [
+            "console.listen",
+            "flight.listen",
+            "otlp.listen",
+            "otlp.grpc_listen",
+            "pipelines.listen",
+            "agents.enroll_listen",
+            "agents.listen",
+        ]
         {
             let addresses = self.addresses(key);
             if let Some(address) = addresses.iter().find(|address| insecure && !address.ip().is_loopback()) {
@@ -332,6 +343,8 @@ impl Settings {
             console: self.listen("console.listen"),
             flight: self.listen("flight.listen"),
             agents: agents::section(self)?,
+            otlp: self.listen("otlp.listen"),
+            otlp_grpc: self.listen("otlp.grpc_listen"),
             pipelines: PipelinesConfig {
                 dir,
                 listen: self.listen("pipelines.listen"),
@@ -360,6 +373,7 @@ impl Settings {
                     max_metric_indices: usize::try_from(self.number("metrics.max_indices"))?,
                     license_key: self.license_key()?,
                 },
+                otlp: self.otlp()?,
             },
             threads: usize::try_from(self.number("threads"))?,
             drain_timeout: Duration::from_millis(self.number("drain_timeout")),
@@ -368,6 +382,21 @@ impl Settings {
             otlp_endpoint: self.otlp_endpoint()?,
             strangers: self.strangers.clone(),
         })
+    }
+
+    fn otlp(&self) -> Result<millrace_api::OtlpConfig> {
+        let mapping = self.text("otlp.mapping");
+        let mapping = mapping.and_then(|name| millrace_api::DocumentMapping::find(&name)).unwrap_or_default();
+        let index = self.text("otlp.index").filter(|index| !index.is_empty());
+        if let Some(index) = index
+            .as_ref()
+            .filter(|index| index.starts_with(['.', '_', '-', '+']) || index.contains(['*', ',']))
+        {
+            bail!(
+                "otlp.index: `{index}` is no name of an index; leave it unset for logs-<dataset>-<namespace>"
+            );
+        }
+        Ok(millrace_api::OtlpConfig { mapping, index: index.map(Into::into) })
     }
 
     fn license_key(&self) -> Result<Option<[u8; millrace_api::license::LICENSE_KEY_BYTES]>> {

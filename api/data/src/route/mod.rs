@@ -5,6 +5,7 @@ mod cluster;
 mod documents;
 mod indices;
 mod lifecycle;
+mod otlp;
 mod search;
 mod security;
 mod snapshots;
@@ -12,10 +13,13 @@ mod snapshots;
 use std::sync::LazyLock;
 
 use http::Method;
+use millrace_gateway::otlp::OtlpConfig;
 use millrace_gateway::route::{Call, HandlerFuture, Route, RouteCondition, RouteMatch, Router, Table};
 use millrace_gateway::routes;
 use millrace_lifecycle::Lifecycle;
 use millrace_snapshot::SnapshotService;
+
+pub use otlp::OtlpApi;
 
 use crate::error::Error;
 use crate::http::{Params, Response};
@@ -39,6 +43,7 @@ pub fn data() -> &'static Table<DataApi> {
             security::routes(),
             snapshots::routes(),
             lifecycle::routes(),
+            otlp::routes(),
         ];
         Table::with_parameter_check(groups, may_be)
     });
@@ -50,6 +55,7 @@ pub fn data() -> &'static Table<DataApi> {
 pub struct DataApi {
     snapshots: Option<SnapshotService>,
     lifecycle: Option<Lifecycle>,
+    otlp: OtlpConfig,
 }
 
 impl DataApi {
@@ -68,6 +74,17 @@ impl DataApi {
     /// Returns the policies at work, if there are some.
     pub(crate) fn lifecycle(&self) -> Option<&Lifecycle> {
         self.lifecycle.as_ref()
+    }
+
+    /// Makes documents of OpenTelemetry's logs by these settings.
+    #[must_use]
+    pub fn with_otlp(self, otlp: OtlpConfig) -> Self {
+        Self { otlp, ..self }
+    }
+
+    /// Returns the settings for OpenTelemetry's logs.
+    pub(crate) fn otlp(&self) -> &OtlpConfig {
+        &self.otlp
     }
 
     /// Returns the service of snapshots, if there is one.

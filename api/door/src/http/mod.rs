@@ -56,6 +56,8 @@ pub struct Request {
     pub filter: Arc<FilterPath>,
     /// The header `Accept`, for answers with media types of their own.
     pub accept: Option<HeaderValue>,
+    /// The header `Content-Type`, for routes whose bodies are read by their handlers.
+    pub media_type: Option<HeaderValue>,
     /// Reservation of its body, until the request ends or somebody takes it.
     pub held: Option<ReservedBody>,
 }

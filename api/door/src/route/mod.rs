@@ -58,14 +58,17 @@ impl<S> fmt::Debug for Route<S> {
     }
 }
 
-/// Lists routes, one a line: `read`, `change`, `open` (a change that needs no credentials), or `run` (which changes nothing, but is no less than a change to who may not do
+/// Lists routes, one a line: `read`, `change`, `open` (a change that needs no credentials), `export` (a change whose body is its handler's to read, whatever its media type), or `run` (which changes nothing, but is no less than a change to who may not do
 /// it), methods, path, the parameters that the handler takes, action, handler. The
 /// names before the list are those under which handlers find what is served, the [`Api`] and the [`Request`].
 #[macro_export]
 macro_rules! routes {
     (@reads change) => { false };
     (@reads open) => { false };
+    (@reads export) => { false };
     (@reads $kind:ident) => { true };
+    (@raw export) => { true };
+    (@raw $kind:ident) => { false };
     (@open open) => { true };
     (@open $kind:ident) => { false };
     (@guarded read) => { false };
@@ -95,6 +98,7 @@ macro_rules! routes {
                     reads: $crate::routes!(@reads $kind),
                     guarded: $crate::routes!(@guarded $kind),
                     open: $crate::routes!(@open $kind),
+                    has_raw_body: $crate::routes!(@raw $kind),
                     when: [$(Some($when),)? None][0],
                     takes: &[$(stringify!($taken)),*],
                 },

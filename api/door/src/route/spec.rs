@@ -22,6 +22,8 @@ pub struct Spec {
     pub guarded: bool,
     /// `true` if it needs no credentials.
     pub open: bool,
+    /// `true` if its handler reads the body by the media type that the client gave.
+    pub has_raw_body: bool,
     /// Condition beside the path.
     pub when: Option<RouteCondition>,
     /// Parameters of the path that the handler asks for; a test compares them with the path.

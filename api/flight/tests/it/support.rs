@@ -77,6 +77,7 @@ impl Node {
             snapshots: millrace_snapshot::Config::default(),
             max_content_length: 100 << 20,
             operation: millrace_api::OperationConfig::default(),
+            otlp: millrace_api::OtlpConfig::default(),
         };
         let mut server = Server::bind(config, engine, search).await.unwrap();
         let mut listener = None;

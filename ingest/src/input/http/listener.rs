@@ -1,29 +1,17 @@
-//! Sockets and connections of the input.
-//!
-//! All inputs of the process share the bounds on connections, and the sockets that wait for the next input when a pipeline is
-//! reloaded.
+//! The listener of the input: it serves requests until the input is to stop.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_listen::{Acceptor, Config, Listener, ReservedSockets};
+use millrace_listen::{Acceptor, Listener};
 
 use super::request::{Handler, Service};
+pub(super) use crate::input::sockets::ACCEPTOR;
+use crate::input::sockets::PARKED;
 use crate::input::{InputError, stopped};
 
 /// Time for requests under way to end when the input is to stop.
 const DRAIN: Duration = Duration::from_secs(30);
-
-/// Accepts the connections of all inputs.
-pub(super) static ACCEPTOR: LazyLock<Acceptor> =
-    LazyLock::new(|| Acceptor::new(Config::default().within(open_files())));
-
-/// Files that the process may have open.
-fn open_files() -> u64 {
-    rustix::process::getrlimit(rustix::process::Resource::Nofile).current.unwrap_or(u64::MAX)
-}
-
-static PARKED: LazyLock<ReservedSockets> = LazyLock::new(ReservedSockets::default);
 
 /// Serves requests until the input is to stop, then those under way.
 pub(super) async fn serve(service: Arc<Service>, acceptor: &Acceptor) -> Result<(), InputError> {
@@ -34,7 +22,7 @@ pub(super) async fn serve(service: Arc<Service>, acceptor: &Acceptor) -> Result<
     let socket = PARKED.bind(&host, port).await.map_err(failed)?;
     let listener = Listener::of_socket("input http", socket, tls);
     let address = listener.local_addr().map_err(failed)?;
-    tracing::info!(%address, tls = with_tls, "input http listens");
+    tracing::info!(%address, tls = with_tls, "an input listens");
     service.listens(address);
     let mut stopping = service.stopping();
     let draining = acceptor.accept(&listener, Arc::new(Handler(service)), stopped(&mut stopping)).await;

@@ -1,4 +1,4 @@
-//! `http`: events that are posted (webhooks).
+//! `http`: events that are posted (webhooks), and `otlp`: logs of OpenTelemetry.
 //!
 //! A request is answered once its events are durable, so what was answered with success is stored, and what
 //! was not may be sent again. With a header `Idempotency-Key`, sending it again stores it once
@@ -6,6 +6,7 @@
 
 mod idempotency;
 mod listener;
+mod otlp;
 mod request;
 #[cfg(test)]
 mod tests;
@@ -34,6 +35,8 @@ const IDEMPOTENCY_SECONDS: i64 = 24 * 3600;
 /// Number of keys that are remembered, where nothing is said.
 const IDEMPOTENCY_KEYS: i64 = 100_000;
 
+pub(super) use otlp::build as build_otlp;
+
 /// The input; see the module.
 #[derive(Debug)]
 pub(super) struct Listener {
@@ -43,6 +46,10 @@ pub(super) struct Listener {
 /// Settings for taking and answering requests.
 #[derive(Debug)]
 struct Settings {
+    /// Name of the plugin.
+    name: &'static str,
+    /// `true` if answers are those of OTLP.
+    answers_otlp: bool,
     host: String,
     port: u16,
     tls: Option<tls::Server>,
@@ -92,6 +99,8 @@ impl Listener {
         let _ = options.one_of("ecs_compatibility", &["disabled"]);
         options.finish()?;
         let settings = Settings {
+            name: "http",
+            answers_otlp: false,
             host,
             port: u16::try_from(port).unwrap_or_default(),
             tls,
@@ -177,7 +186,7 @@ fn field(options: &mut Options, name: &'static str, default: &str) -> FieldRefer
 #[async_trait]
 impl Input for Listener {
     fn identity(&self) -> String {
-        format!("http {}:{}", self.settings.host, self.settings.port)
+        format!("{} {}:{}", self.settings.name, self.settings.host, self.settings.port)
     }
 
     fn local_address(&self) -> Option<SocketAddr> {

@@ -10,6 +10,7 @@ use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use millrace_listen::{BodyError, BodyReader, Peer, check_host, check_origin, head_bytes};
+use millrace_otlp::{Encoding, ExportAnswer};
 use serde_json::{Map, Value};
 use subtle::ConstantTimeEq;
 use tokio::sync::{Semaphore, watch};
@@ -149,8 +150,24 @@ impl Service {
 
     /// Answers a request.
     pub(super) async fn call(self: Arc<Self>, request: Request<Incoming>, peer: SocketAddr) -> Answer {
+        let media_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
+        let otlp =
+            self.settings.answers_otlp.then(|| Encoding::of_media_type(media_type.unwrap_or_default()));
+        if otlp == Some(None) {
+            let reason = "send OTLP as [application/x-protobuf] or [application/json]";
+            return Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason).answer();
+        }
         match self.take(request, peer).await {
-            Ok(()) => self.accepted(),
+            Ok(()) => match otlp.flatten() {
+                None => self.accepted(),
+                Some(encoding) => {
+                    let mut answer =
+                        Response::new(Full::new(ExportAnswer::default().encode(encoding).into()));
+                    let media_type = HeaderValue::from_static(encoding.media_type());
+                    answer.headers_mut().insert(CONTENT_TYPE, media_type);
+                    answer
+                }
+            },
             Err(refusal) => {
                 tracing::debug!(%peer, status = refusal.status.as_u16(), reason = refusal.reason, "request refused");
                 refusal.answer()

@@ -477,7 +477,7 @@ fn strict_objects_may_let_templates_add_fields() {
 #[test]
 fn unusable_dynamic_templates_refuse_only_what_needs_them() {
     let body = json!({"dynamic_templates": [
-        {"r": {"match": "r_*", "mapping": {"type": "flattened"}}},
+        {"r": {"match": "r_*", "mapping": {"type": "flat"}}},
         {"p": {"match": "p_*", "mapping": {"type": "keyword", "nope": 1}}},
         {"s": {"match_mapping_type": "string", "mapping": {"type": "keyword"}}},
     ]});

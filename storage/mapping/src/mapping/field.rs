@@ -65,7 +65,8 @@ impl FieldType {
             "keyword" => Self::Keyword,
             "wildcard" => Self::Wildcard,
             "constant_keyword" => Self::ConstantKeyword,
-            "flat_object" => Self::FlatObject,
+            // Elasticsearch calls it otherwise.
+            "flat_object" | "flattened" => Self::FlatObject,
             "byte" => Self::Byte,
             "short" => Self::Short,
             "integer" => Self::Integer,

@@ -87,10 +87,9 @@ pub(super) fn parse_leaf(
         leaf.field_type = field_type.clone();
     }
     if field_type == FieldType::ConstantKeyword && !leaf.params.contains_key("value") {
-        return Err(Error::MapperParsing {
-            reason: format!("Field [{name}] is missing required parameter [value]"),
-            caused_by: None,
-        });
+        // Elasticsearch takes the value of the first document. Until a value is given, the field holds any: nothing is refused
+        // or lost by it.
+        leaf.field_type = FieldType::Keyword;
     }
     check_special(name, &mut leaf)?;
     check_analysis(name, &leaf, context)?;

@@ -131,7 +131,6 @@ fn bad_bodies_are_refused_in_opensearch_words() {
             properties(json!({"f": {"type": "scaled_float", "scaling_factor": -1}})),
             "[scaling_factor] must be a positive number, got [-1.0]",
         ),
-        (properties(json!({"f": {"type": "constant_keyword"}})), "missing required parameter [value]"),
         (properties(json!({"f": {"type": "date", "format": "fff"}})), "Unknown pattern letter: f"),
         (properties(json!({"f": {"type": "ip", "null_value": "x"}})), "'x' is not an IP string literal."),
         (
@@ -443,4 +442,20 @@ fn what_a_search_as_you_type_brings_along() {
     assert_ne!(merged.field("a._2gram").unwrap().search_analyzer, field("a._2gram").search_analyzer);
     let wider = json!({"a": {"type": "search_as_you_type", "analyzer": "simple", "max_shingle_size": 4}});
     assert!(mapping.merge(&properties(wider)).is_err());
+}
+
+#[test]
+fn templates_of_beats_are_taken() {
+    let body = properties(json!({
+        "labels": {"type": "flattened"},
+        "event": {"properties": {"module": {"type": "constant_keyword"}, "set": {"type": "constant_keyword", "value": "a"}}},
+    }));
+    let shown = mapping(body).to_json().to_string();
+    for part in [
+        r#""labels":{"type":"flat_object"}"#,
+        r#""module":{"type":"keyword"}"#,
+        r#""set":{"type":"constant_keyword","value":"a"}"#,
+    ] {
+        assert!(shown.contains(part), "{part}: {shown}");
+    }
 }

@@ -1,0 +1,122 @@
+use serde_json::json;
+
+use super::*;
+use crate::message::{InstrumentationScope, KeyValueList, Resource};
+
+fn attribute(key: &str, text: &str) -> KeyValue {
+    KeyValue { key: key.to_owned(), value: Some(AnyValue { value: Some(ValueKind::Text(text.to_owned())) }) }
+}
+
+fn context() -> RecordContext {
+    let resource = [("service.name", "shop"), ("k8s.pod.name", "pod-1"), ("data_stream.namespace", "Prod")];
+    RecordContext {
+        resource: Resource {
+            attributes: resource.iter().map(|(key, text)| attribute(key, text)).collect(),
+            dropped_attributes_count: 3,
+        },
+        resource_schema_url: "https://r".to_owned(),
+        scope: InstrumentationScope { name: "lib".to_owned(), version: "2".to_owned(), ..Default::default() },
+        scope_schema_url: String::new(),
+    }
+}
+
+fn record() -> LogRecord {
+    LogRecord {
+        time_unix_nano: 1_544_712_660_300_000_007,
+        severity_number: 9,
+        severity_text: "INFO".to_owned(),
+        trace_id: vec![0xab; 16],
+        span_id: vec![0; 8],
+        flags: 0x101,
+        body: Some(AnyValue { value: Some(ValueKind::Text("hello".to_owned())) }),
+        attributes: vec![
+            attribute("http.method", "GET"),
+            attribute("http.method", "again"),
+            attribute("data_stream.dataset", "Web-Access"),
+            attribute("exception.message", "oops"),
+        ],
+        ..Default::default()
+    }
+}
+
+fn document(
+    mapping: DocumentMapping,
+    index: Option<&str>,
+    record: &LogRecord,
+) -> (String, serde_json::Value) {
+    let mut out = Vec::new();
+    let mut converter = Converter::new(mapping, index.map(Arc::from));
+    let index = converter.convert(&context(), record, 5, &mut out).unwrap();
+    (index.to_string(), serde_json::from_slice(&out).unwrap())
+}
+
+#[test]
+fn the_model_of_opentelemetry_is_kept() {
+    let (index, document) = document(DocumentMapping::Otel, None, &record());
+    assert_eq!(index, "logs-web_access.otel-prod");
+    let expected = json!({
+        "@timestamp": "2018-12-13T14:51:00.300000007Z",
+        "data_stream": {"type": "logs", "dataset": "web_access.otel", "namespace": "prod"},
+        "severity_text": "INFO", "severity_number": 9,
+        "trace_id": "abababababababababababababababab", "trace_flags": 1,
+        "body": {"text": "hello"},
+        "attributes": {"http.method": "GET", "exception.message": "oops"},
+        "resource": {"schema_url": "https://r", "dropped_attributes_count": 3,
+            "attributes": {"service.name": "shop", "k8s.pod.name": "pod-1"}},
+        "scope": {"name": "lib", "version": "2"},
+    });
+    assert_eq!(document, expected);
+}
+
+#[test]
+fn names_of_the_elastic_common_schema_are_top_level() {
+    let (index, document) = document(DocumentMapping::Ecs, None, &record());
+    assert_eq!(index, "logs-web_access-prod");
+    let expected = json!({
+        "@timestamp": "2018-12-13T14:51:00.300000007Z",
+        "data_stream": {"type": "logs", "dataset": "web_access", "namespace": "prod"},
+        "message": "hello", "log.level": "INFO", "event.severity": 9,
+        "trace.id": "abababababababababababababababab",
+        "http.method": "GET", "error.message": "oops",
+        "service.name": "shop", "kubernetes.pod.name": "pod-1",
+        "otel.scope.name": "lib", "otel.scope.version": "2",
+    });
+    assert_eq!(document, expected);
+}
+
+#[test]
+fn bodies_of_all_types_have_a_field() {
+    let map = ValueKind::Map(KeyValueList { values: vec![attribute("a.b", "c")] });
+    for (body, otel, ecs) in [
+        (ValueKind::Int(-7), json!({"text": "-7"}), "-7"),
+        (ValueKind::Bool(true), json!({"text": "true"}), "true"),
+        (ValueKind::Double(f64::NAN), json!({"text": "null"}), "null"),
+        (ValueKind::Bytes(vec![1, 2]), json!({"text": "AQI="}), "AQI="),
+        (map, json!({"structured": {"a.b": "c"}}), r#"{"a.b":"c"}"#),
+        (ValueKind::Array(Default::default()), json!({"structured": {"value": []}}), "[]"),
+    ] {
+        let record = LogRecord { body: Some(AnyValue { value: Some(body) }), ..Default::default() };
+        let (index, document) = document(DocumentMapping::Otel, Some("one"), &record);
+        assert_eq!((index.as_str(), &document["body"]), ("one", &otel));
+        assert_eq!(document["@timestamp"], "1970-01-01T00:00:00.000000005Z");
+        assert!(document.get("data_stream").is_none());
+        assert_eq!(self::document(DocumentMapping::Ecs, Some("one"), &record).1["message"], ecs);
+    }
+    let empty = LogRecord { body: Some(AnyValue::default()), ..Default::default() };
+    assert!(document(DocumentMapping::Otel, None, &empty).1.get("body").is_none());
+}
+
+#[test]
+fn records_that_cannot_be_written_are_refused() {
+    let mut converter = Converter::new(DocumentMapping::Otel, None);
+    let mut out = Vec::new();
+    for (record, reason) in [
+        (LogRecord { time_unix_nano: u64::MAX, ..Default::default() }, "beyond the year 2262"),
+        (LogRecord { trace_id: vec![1; 3], ..Default::default() }, "trace_id has [3] bytes, not [16]"),
+        (LogRecord { span_id: vec![1; 16], ..Default::default() }, "span_id has [16] bytes, not [8]"),
+    ] {
+        let error = converter.convert(&context(), &record, 1, &mut out).unwrap_err();
+        assert!(error.to_string().contains(reason), "{error}");
+    }
+    assert!(out.is_empty());
+}

@@ -1,0 +1,168 @@
+//! Frames to events: those of a window, up to where the sender waits for an answer.
+
+use std::io;
+use std::sync::Arc;
+
+use flate2::read::ZlibDecoder;
+
+use super::frames::{Frame, MAX_WINDOW, invalid, read_frame};
+use crate::Event;
+use crate::codec::{Codec, Decoder, Events};
+
+/// Field that the codec reads.
+const MESSAGE: &str = "message";
+
+/// Events of frames, until they are handed on.
+pub(super) struct WindowReader {
+    /// Reads the JSON of events.
+    json: Box<dyn Decoder>,
+    /// Codec of the field `message`; `None` for one that leaves it as it is.
+    codec: Option<Arc<dyn Codec>>,
+    /// `true` if a tag says how the event was made.
+    tags: bool,
+    pub(super) events: Events,
+    /// Version and number of the last event.
+    pub(super) last: Option<(u8, u32)>,
+    /// Events since the last window was announced.
+    pub(super) count: u32,
+    /// Events of the window.
+    pub(super) window: u32,
+}
+
+impl WindowReader {
+    /// Makes one for a connection.
+    pub(super) fn new(json: Box<dyn Decoder>, codec: Option<Arc<dyn Codec>>, tags: bool) -> Self {
+        Self { json, codec, tags, events: Events::default(), last: None, count: 0, window: 1 }
+    }
+
+    /// Takes the state over, for a thread that reads frames with it.
+    pub(super) fn take_over(&mut self) -> Self {
+        let Self { codec, tags, last, count, window, .. } = self;
+        let (json, events) = (
+            std::mem::replace(&mut self.json, Box::new(DecoderPlaceholder)),
+            std::mem::take(&mut self.events),
+        );
+        Self { json, codec: codec.clone(), tags: *tags, events, last: *last, count: *count, window: *window }
+    }
+
+    /// Returns whether the sender waits for an answer.
+    pub(super) fn is_complete(&self) -> bool {
+        self.last.is_some() && self.count >= self.window
+    }
+
+    /// Takes a whole frame that is not compressed.
+    pub(super) fn take(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        match read_frame(&mut bytes)? {
+            Some((version, frame)) => self.add(version, frame),
+            None => Ok(()),
+        }
+    }
+
+    /// Takes compressed frames.
+    pub(super) fn take_compressed(&mut self, bytes: &[u8]) -> io::Result<()> {
+        let mut reader = io::BufReader::new(ZlibDecoder::new(bytes));
+        while let Some((version, frame)) = read_frame(&mut reader)? {
+            if matches!(frame, Frame::Compressed(_)) {
+                return Err(invalid("compressed frames within compressed frames"));
+            }
+            self.add(version, frame)?;
+        }
+        Ok(())
+    }
+
+    fn add(&mut self, version: u8, frame: Frame) -> io::Result<()> {
+        let sequence = match frame {
+            Frame::Window(window) if window > MAX_WINDOW => {
+                return Err(invalid(format!(
+                    "a window of [{window}] events exceeds the bound [{MAX_WINDOW}]"
+                )));
+            }
+            Frame::Window(window) => {
+                (self.window, self.count) = (window.max(1), 0);
+                return Ok(());
+            }
+            Frame::Compressed(_) => return Ok(()),
+            Frame::Json { sequence, text } => {
+                let before = self.events.len();
+                self.json.decode(&text, &mut self.events);
+                self.json.finish(&mut self.events);
+                self.complete(before);
+                sequence
+            }
+            Frame::Data { sequence, mut fields } => {
+                // Version 1 names the text by the file's lines.
+                if let Some(line) = fields.shift_remove("line") {
+                    fields.insert(MESSAGE.to_owned(), line);
+                }
+                let before = self.events.len();
+                self.events.push(Event::from_fields(fields, chrono::Utc::now()));
+                self.complete(before);
+                sequence
+            }
+        };
+        if self.events.is_full() {
+            return Err(io::Error::new(
+                io::ErrorKind::OutOfMemory,
+                "the events take more memory than there is",
+            ));
+        }
+        self.last = Some((version, sequence));
+        self.count += 1;
+        Ok(())
+    }
+
+    /// Has the codec read the texts of the events from this one on.
+    fn complete(&mut self, before: usize) {
+        let Some(codec) = &self.codec else {
+            if self.tags {
+                for event in self.events.iter_mut().skip(before) {
+                    let tag = if event.has_field(MESSAGE) {
+                        "beats_input_codec_plain_applied"
+                    } else {
+                        "beats_input_raw_event"
+                    };
+                    event.tag(tag);
+                }
+            }
+            return;
+        };
+        let originals: Vec<Event> = self.events.iter().skip(before).cloned().collect();
+        if originals.iter().all(|event| !event.has_field(MESSAGE)) {
+            return;
+        }
+        self.events.truncate(before);
+        for original in originals {
+            let Some(text) = original.fields().get(MESSAGE).and_then(|text| text.as_str()) else {
+                self.events.push(original);
+                continue;
+            };
+            let begin = self.events.len();
+            let mut decoder = codec.decoder();
+            decoder.decode(text.as_bytes(), &mut self.events);
+            decoder.finish(&mut self.events);
+            for event in self.events.iter_mut().skip(begin) {
+                // What the codec read is first, the rest is of the sender.
+                for (name, value) in original.fields() {
+                    if name != MESSAGE && !event.has_field(name) {
+                        event.fields_mut().insert(name.clone(), value.clone());
+                    }
+                }
+                event.set_timestamp(original.timestamp());
+                for (name, value) in original.metadata() {
+                    if let Ok(reference) = crate::FieldReference::parse(&format!("[@metadata][{name}]")) {
+                        let _ = event.set(&reference, value.clone());
+                    }
+                }
+            }
+        }
+    }
+}
+
+/// Stands for the decoder while that is on another thread.
+struct DecoderPlaceholder;
+
+impl Decoder for DecoderPlaceholder {
+    fn decode(&mut self, _bytes: &[u8], _events: &mut Events) {}
+
+    fn finish(&mut self, _events: &mut Events) {}
+}

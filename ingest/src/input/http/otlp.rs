@@ -1,0 +1,173 @@
+//! `otlp`: logs of OpenTelemetry over HTTP, as events.
+//!
+//! Requests come as to the input `http`, and are answered once their events are stored. An event is the document that a record
+//! becomes, tagged where the record cannot become one.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::Utc;
+use http::StatusCode;
+use millrace_otlp::{Converter, DocumentMapping, Encoding, RequestError, read, reading_cost};
+use tokio::sync::watch;
+
+use super::{
+    IDEMPOTENCY_SECONDS, Listener, MAX_CONTENT_LENGTH, MAX_PENDING_REQUESTS, Settings, authorization, field,
+    idempotency,
+};
+use crate::codec::{self, Codec, Decoder, Events};
+use crate::{Event, Fault, FieldReference, Options, tls};
+
+/// Port where none is given.
+const PORT: i64 = 4318;
+/// Tag of a request or a record that cannot be read.
+const FAILURE: &str = "_otlpparsefailure";
+
+/// Makes the input.
+///
+/// # Errors
+/// Faults of the options.
+pub(in crate::input) fn build(mut options: Options) -> Result<Listener, Vec<Fault>> {
+    let host = options.text("host").unwrap_or_else(|| "0.0.0.0".to_owned());
+    let port = options.integer("port", 0..=65_535).unwrap_or(PORT);
+    let tls = tls::Server::take(&mut options);
+    let authorization = authorization(&mut options);
+    let name = options.one_of("mapping", &DocumentMapping::NAMES);
+    let mapping = name.and_then(DocumentMapping::find).unwrap_or_default();
+    let longest =
+        options.integer("max_content_length", 1..=i64::from(i32::MAX)).unwrap_or(MAX_CONTENT_LENGTH);
+    let pending = options.integer("max_pending_requests", 1..=100_000).unwrap_or(MAX_PENDING_REQUESTS);
+    let headers_field = field(&mut options, "request_headers_target_field", "[@metadata][headers]");
+    let host_field = field(&mut options, "remote_host_target_field", "[@metadata][ip_address]");
+    let json = codec::build(Options::new("json", options.at(), []));
+    options.finish()?;
+    let json = json?;
+    let of = |encoding| Arc::new(OtlpCodec { encoding, mapping, json: Arc::clone(&json) }) as Arc<dyn Codec>;
+    let settings = Settings {
+        name: "otlp",
+        answers_otlp: true,
+        host,
+        port: u16::try_from(port).unwrap_or_default(),
+        tls,
+        authorization,
+        codec: of(Encoding::Protobuf),
+        codecs: vec![(Encoding::Json.media_type().to_owned(), of(Encoding::Json))],
+        response_code: StatusCode::OK,
+        response_headers: Vec::new(),
+        max_content_length: longest.unsigned_abs(),
+        max_pending_requests: usize::try_from(pending).unwrap_or(usize::MAX),
+        headers_field,
+        host_field,
+        // OTLP has no keys for requests that are sent again.
+        idempotency: idempotency::Bounds {
+            age: Duration::from_secs(IDEMPOTENCY_SECONDS.unsigned_abs()),
+            keys: 0,
+        },
+        address: watch::Sender::new(None),
+    };
+    Ok(Listener { settings: Arc::new(settings) })
+}
+
+/// Requests to events.
+#[derive(Clone, Debug)]
+struct OtlpCodec {
+    encoding: Encoding,
+    mapping: DocumentMapping,
+    /// Makes events of documents.
+    json: Arc<dyn Codec>,
+}
+
+impl Codec for OtlpCodec {
+    fn decoder(&self) -> Box<dyn Decoder> {
+        Box::new(self.clone())
+    }
+
+    fn encode(&self, event: &Event, out: &mut Vec<u8>) {
+        event.write_json(out);
+    }
+}
+
+/// Why the rest of a request is not read.
+enum ReadEnd {
+    Full,
+    Invalid(RequestError),
+}
+
+impl From<RequestError> for ReadEnd {
+    fn from(error: RequestError) -> Self {
+        Self::Invalid(error)
+    }
+}
+
+impl Decoder for OtlpCodec {
+    fn decode(&mut self, bytes: &[u8], events: &mut Events) {
+        if !events.has_room(reading_cost(self.encoding, bytes)) {
+            return;
+        }
+        let now_ns =
+            Utc::now().timestamp_nanos_opt().and_then(|now| u64::try_from(now).ok()).unwrap_or_default();
+        let mut converter = Converter::new(self.mapping, None);
+        let mut decoder = self.json.line_decoder();
+        let mut document = Vec::new();
+        let index_field = FieldReference::parse("[@metadata][index]").ok();
+        let outcome: Result<(), ReadEnd> = read(self.encoding, bytes, |context, record| {
+            document.clear();
+            let before = events.len();
+            let converted = record.and_then(|record| {
+                converter.convert(context, &record, now_ns, &mut document).map_err(|error| error.to_string())
+            });
+            match converted {
+                Ok(index) => {
+                    decoder.decode(&document, events);
+                    decoder.finish(events);
+                    if let (Some(field), Some(event)) = (&index_field, events.get_mut(before)) {
+                        let _ = event.set(field, serde_json::Value::from(&*index));
+                    }
+                }
+                Err(reason) => events.push(failed(&reason)),
+            }
+            if events.is_full() { Err(ReadEnd::Full) } else { Ok(()) }
+        });
+        if let Err(ReadEnd::Invalid(error)) = outcome {
+            events.push(failed(&error.to_string()));
+        }
+    }
+
+    fn finish(&mut self, _events: &mut Events) {}
+}
+
+/// Makes the event of what cannot be read; it says why.
+fn failed(reason: &str) -> Event {
+    let mut event = Event::new(Utc::now());
+    event.set_text("message", reason);
+    event.tag(FAILURE);
+    event
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::testing::options;
+
+    #[test]
+    fn records_become_events() {
+        let input = build(options("otlp", &[("mapping", "ecs".into()), ("port", "0".into())])).unwrap();
+        let json = &input.settings.codecs[0].1;
+        let body = br#"{"resourceLogs":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"shop"}}]},
+            "scopeLogs":[{"logRecords":[
+                {"timeUnixNano":"1544712660300000000","body":{"stringValue":"hello"}},{"traceId":"zz"}]}]}]}"#;
+        let mut events = Events::default();
+        json.decoder().decode(body, &mut events);
+        assert_eq!(events.len(), 2);
+        assert_eq!(events[0].fields()["message"], "hello");
+        assert_eq!(events[0].fields()["service.name"], "shop");
+        assert_eq!(events[0].metadata()["index"], "logs-generic-default");
+        assert_eq!(events[0].timestamp_text(), "2018-12-13T14:51:00.300Z");
+        assert_eq!(events[1].fields()["tags"], serde_json::json!([FAILURE]));
+        let mut events = Events::default();
+        input.settings.codec.decoder().decode(b"\xff\xff", &mut events);
+        assert_eq!(events[0].fields()["tags"], serde_json::json!([FAILURE]));
+        let faults = build(options("otlp", &[("codec", "json".into())])).unwrap_err();
+        assert!(faults[0].message.contains("has no option [codec]"), "{faults:?}");
+    }
+}

@@ -1,0 +1,216 @@
+//! `http_poller`: events of the answers of HTTP servers, asked by a schedule.
+//!
+//! Nothing is stored about what was asked: each run asks for all addresses.
+
+mod settings;
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use chrono::Utc;
+use millrace_runtime::Instant;
+use reqwest::Client;
+use serde_json::{Map, Value};
+
+use self::settings::{PolledUrl, Settings};
+use super::fetch::read_body;
+use super::stream::delivery::send;
+use super::{Context, Input, InputError, host_name, mark_version, reserve_piece};
+use crate::budget::Reservation;
+use crate::codec::Events;
+use crate::offload::offload;
+use crate::{Event, Fault, Options};
+
+/// Longest answer in bytes.
+const MAX_BODY: u64 = 64 << 20;
+/// Tag of a request that failed.
+const FAILURE: &str = "_http_request_failure";
+
+/// The input; see the module.
+#[derive(Debug)]
+pub(super) struct HttpPoller {
+    settings: Arc<Settings>,
+    host: String,
+}
+
+/// Outcome of a request.
+struct FetchOutcome {
+    /// Status, its words, headers.
+    head: Option<(u16, String, Map<String, Value>)>,
+    body: Result<Vec<u8>, String>,
+    took: Duration,
+}
+
+impl HttpPoller {
+    /// Makes the input.
+    ///
+    /// # Errors
+    /// Faults of the options.
+    pub(super) fn new(options: Options) -> Result<Self, Vec<Fault>> {
+        Ok(Self { settings: Arc::new(Settings::take(options)?), host: host_name() })
+    }
+
+    async fn fetch(&self, client: &Client, url: &PolledUrl) -> FetchOutcome {
+        let began = Instant::now();
+        let sent = url.request(client).send().await;
+        let (head, body) = match sent {
+            Err(error) => (None, Err(error.without_url().to_string())),
+            Ok(response) => {
+                let status = response.status();
+                let words = status.canonical_reason().unwrap_or_default().to_owned();
+                let text = |value: &[u8]| Value::from(String::from_utf8_lossy(value).into_owned());
+                let headers = response.headers().iter();
+                let headers = headers.map(|(name, value)| (name.as_str().to_owned(), text(value.as_bytes())));
+                let head = (status.as_u16(), words, headers.collect());
+                (Some(head), read_body(response, MAX_BODY).await)
+            }
+        };
+        FetchOutcome { head, body, took: began.elapsed() }
+    }
+
+    /// Makes the events of an answer.
+    fn events(settings: &Settings, host: &str, name: &str, url: &PolledUrl, fetched: FetchOutcome) -> Events {
+        let FetchOutcome { head, body, took } = fetched;
+        let mut metadata = Map::new();
+        metadata.insert("name".to_owned(), Value::from(name));
+        metadata.insert("host".to_owned(), Value::from(host));
+        metadata.insert("request".to_owned(), url.describe());
+        metadata.insert("runtime_seconds".to_owned(), Value::from(took.as_secs_f64()));
+        if let Some((status, words, headers)) = head {
+            metadata.insert("code".to_owned(), Value::from(status));
+            metadata.insert("response_message".to_owned(), Value::from(words));
+            metadata.insert("response_headers".to_owned(), Value::Object(headers));
+        }
+        let mut events = Events::default();
+        match body {
+            Ok(body) => {
+                let mut decoder = settings.codec.decoder();
+                decoder.decode(&body, &mut events);
+                decoder.finish(&mut events);
+            }
+            Err(error) => {
+                let mut event = Event::new(Utc::now());
+                event.tag(FAILURE);
+                let failure = serde_json::json!({ "name": name, "request": url.describe(), "error": error,
+                    "runtime_seconds": took.as_secs_f64() });
+                event.fields_mut().insert("http_request_failure".to_owned(), failure);
+                events.push(event);
+            }
+        }
+        for event in events.iter_mut() {
+            mark_version(event);
+            if let Some(target) = &settings.target {
+                let fields = std::mem::take(event.fields_mut());
+                let _ = event.set(target, Value::Object(fields));
+                mark_version(event);
+            }
+            if let Some(target) = &settings.metadata_target {
+                // A field that is something else stays.
+                let _ = event.set(target, Value::Object(metadata.clone()));
+            }
+        }
+        events
+    }
+
+    async fn poll(&self, client: &Client, context: &Context) -> bool {
+        for (name, url) in &self.settings.urls {
+            let fetched = self.fetch(client, url).await;
+            if let Err(error) = &fetched.body {
+                tracing::warn!(name, error, "a request of http_poller failed");
+            }
+            let Some(held): Option<Reservation> = reserve_piece(context).await else { return false };
+            let (settings, host, name, url) =
+                (Arc::clone(&self.settings), self.host.clone(), name.clone(), url.clone());
+            let events = offload(move || Self::events(&settings, &host, &name, &url, fetched)).await;
+            if !send(events, held, context).await {
+                return false;
+            }
+        }
+        true
+    }
+}
+
+#[async_trait]
+impl Input for HttpPoller {
+    fn identity(&self) -> String {
+        let names: Vec<&str> = self.settings.urls.iter().map(|(name, _)| name.as_str()).collect();
+        format!("http_poller {}", names.join(" "))
+    }
+
+    async fn run(&self, context: Context) -> Result<(), InputError> {
+        let client = self.settings.client().map_err(InputError)?;
+        let mut stopping = context.stopping.clone();
+        let mut run = 0;
+        while self.settings.timer.wait(run, &mut stopping).await {
+            let polled = tokio::select! {
+                biased;
+                () = super::stopped(&mut stopping) => false,
+                polled = self.poll(&client, &context) => polled,
+            };
+            if !polled {
+                return Ok(());
+            }
+            run += 1;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt, AsyncWriteExt};
+
+    use super::*;
+    use crate::input::testing::{Pipeline, options};
+
+    #[tokio::test]
+    async fn answers_and_failures_become_events() {
+        let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = server.local_addr().unwrap();
+        let answering = tokio::spawn(async move {
+            let (mut stream, _) = server.accept().await.unwrap();
+            let mut head = vec![0; 4096];
+            let read = stream.read(&mut head).await.unwrap();
+            let body = r#"[{"n":1},{"n":2}]"#;
+            let answer = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nx-a: b\r\n\r\n{body}", body.len());
+            stream.write_all(answer.as_bytes()).await.unwrap();
+            String::from_utf8_lossy(&head[..read]).into_owned()
+        });
+        let (up, down) = (format!("http://{address}/health"), "http://127.0.0.1:1/".to_owned());
+        let given = [
+            ("urls", [("up", up.as_str()), ("down", down.as_str())].into()),
+            ("schedule", [("in", "0s")].into()),
+            ("user", "me".into()),
+            ("password", "secret".into()),
+            ("metadata_target", "meta".into()),
+        ];
+        let poller = HttpPoller::new(options("http_poller", &given)).unwrap();
+        let mut pipeline = Pipeline::new(4);
+        let run = poller.run(pipeline.context());
+        let (ended, ()) = tokio::join!(run, async { while pipeline.take().await.is_some() {} });
+        ended.unwrap();
+        let head = answering.await.unwrap().to_lowercase();
+        assert!(head.starts_with("get /health http/1.1") && head.contains("authorization: basic"), "{head}");
+        let [one, two, failed] = &pipeline.events[..] else { panic!("{:?}", pipeline.events) };
+        assert_eq!((&one.fields()["n"], &two.fields()["n"]), (&1.into(), &2.into()));
+        assert_eq!(one.fields()["meta"]["code"], 200);
+        assert_eq!(one.fields()["meta"]["name"], "up");
+        assert_eq!(one.fields()["meta"]["response_headers"]["x-a"], "b");
+        assert!(!one.fields()["meta"].to_string().contains("secret"));
+        assert_eq!(failed.fields()["tags"], serde_json::json!([FAILURE]));
+        assert_eq!(failed.fields()["http_request_failure"]["name"], "down");
+    }
+
+    #[test]
+    fn options_are_checked() {
+        let faults = |given: &[(&str, crate::input::testing::OptionValue)]| {
+            let faults = HttpPoller::new(options("http_poller", given)).unwrap_err();
+            faults.iter().map(|fault| fault.message.clone()).collect::<Vec<_>>().join("\n")
+        };
+        let missing = faults(&[]);
+        assert!(missing.contains("[urls]") && missing.contains("[schedule]"), "{missing}");
+        let wrong = faults(&[("urls", [("a", "ftp://x")].into()), ("schedule", [("every", "soon")].into())]);
+        assert!(wrong.contains("[ftp://x]") && wrong.contains("[soon] is no duration"), "{wrong}");
+    }
+}

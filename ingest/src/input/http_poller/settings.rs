@@ -1,0 +1,220 @@
+//! Options of `http_poller`.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use reqwest::header::{HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Method, RequestBuilder, Url};
+use serde_json::Value;
+
+use crate::codec::{self, Codec};
+use crate::input::timer::Timer;
+use crate::{Fault, FieldReference, Options, Secret, Setting, tls};
+
+/// Seconds that a request may take where nothing is said.
+const REQUEST_TIMEOUT: i64 = 60;
+
+/// Settings of the input.
+#[derive(Debug)]
+pub(super) struct Settings {
+    pub(super) urls: Vec<(String, PolledUrl)>,
+    pub(super) timer: Timer,
+    pub(super) codec: Arc<dyn Codec>,
+    pub(super) target: Option<FieldReference>,
+    pub(super) metadata_target: Option<FieldReference>,
+    tls: tls::Client,
+    timeout: Duration,
+    connect_timeout: Duration,
+    proxy: Option<Secret>,
+    follows_redirects: bool,
+}
+
+/// A request that is sent in each run.
+#[derive(Clone, Debug)]
+pub(super) struct PolledUrl {
+    method: Method,
+    url: Url,
+    headers: HeaderMap,
+    credentials: Option<(String, Secret)>,
+    body: Option<Secret>,
+}
+
+impl PolledUrl {
+    /// Makes the request.
+    pub(super) fn request(&self, client: &Client) -> RequestBuilder {
+        let mut request = client.request(self.method.clone(), self.url.clone()).headers(self.headers.clone());
+        if let Some((user, password)) = &self.credentials {
+            request = request.basic_auth(user, Some(password.expose()));
+        }
+        match &self.body {
+            Some(body) => request.body(body.expose().to_owned()),
+            None => request,
+        }
+    }
+
+    /// Describes the request, without what may be secret.
+    pub(super) fn describe(&self) -> Value {
+        let mut url = self.url.clone();
+        // An address without a host has no credentials to hide.
+        let _ = url.set_password(None);
+        let _ = url.set_username("");
+        url.set_query(None);
+        serde_json::json!({ "method": self.method.as_str().to_ascii_lowercase(), "url": url.as_str() })
+    }
+}
+
+impl Settings {
+    /// Takes all options.
+    ///
+    /// # Errors
+    /// All that is wrong with them.
+    pub(super) fn take(mut options: Options) -> Result<Self, Vec<Fault>> {
+        let o = &mut options;
+        let user = o.text("user");
+        let password = o.secret("password");
+        let credentials = match (user, password) {
+            (Some(user), Some(password)) => Some((user, password)),
+            (None, None) => None,
+            _ => {
+                o.fault_here("options [user] and [password] need each other");
+                None
+            }
+        };
+        let urls = urls(o, credentials.as_ref());
+        let timer = Timer::take(o);
+        if timer.is_none() {
+            o.fault_here("[http_poller] needs the option [schedule]");
+        }
+        let codec = codec::take(o, "json");
+        let target = o.field("target");
+        let metadata_target =
+            o.field("metadata_target").or_else(|| FieldReference::parse("[@metadata][http_poller]").ok());
+        for (old, new) in [
+            ("client_cert", "ssl_certificate"),
+            ("client_key", "ssl_key"),
+            ("cacert", "ssl_certificate_authorities"),
+        ] {
+            o.rename(old, new);
+        }
+        let tls = tls::Client::take(o);
+        let seconds = |seconds: i64| Duration::from_secs(seconds.unsigned_abs());
+        let timeout = seconds(o.integer("request_timeout", 1..=86_400).unwrap_or(REQUEST_TIMEOUT));
+        let connect_timeout = seconds(o.integer("connect_timeout", 1..=86_400).unwrap_or(10));
+        let proxy = o.secret("proxy").filter(|proxy| !proxy.expose().is_empty());
+        let follows_redirects = o.boolean("follow_redirects").unwrap_or(true);
+        // The client looks after its connections, and the next run asks again.
+        for name in [
+            "automatic_retries",
+            "cookies",
+            "keepalive",
+            "pool_max",
+            "pool_max_per_route",
+            "retry_non_idempotent",
+            "socket_timeout",
+            "validate_after_inactivity",
+        ] {
+            let _ = o.take(name);
+        }
+        let _ = o.one_of("ecs_compatibility", &["disabled"]);
+        options.finish()?;
+        Ok(Self {
+            urls,
+            timer: timer.unwrap_or(Timer::Once(Duration::ZERO)),
+            codec: codec?,
+            target,
+            metadata_target,
+            tls,
+            timeout,
+            connect_timeout,
+            proxy,
+            follows_redirects,
+        })
+    }
+
+    /// Makes the client.
+    pub(super) fn client(&self) -> Result<Client, String> {
+        let redirects = match self.follows_redirects {
+            true => reqwest::redirect::Policy::limited(10),
+            false => reqwest::redirect::Policy::none(),
+        };
+        let builder =
+            Client::builder().timeout(self.timeout).connect_timeout(self.connect_timeout).redirect(redirects);
+        let builder = match &self.proxy {
+            Some(proxy) => {
+                let proxy = reqwest::Proxy::all(proxy.expose());
+                builder.proxy(
+                    proxy.map_err(|error| format!("[proxy] is not an address: {}", error.without_url()))?,
+                )
+            }
+            None => builder.no_proxy(),
+        };
+        self.tls.apply(builder)?.build().map_err(|error| format!("cannot make the HTTP client: {error}"))
+    }
+}
+
+fn urls(options: &mut Options, credentials: Option<&(String, Secret)>) -> Vec<(String, PolledUrl)> {
+    let at = options.at();
+    let given = options.hash("urls");
+    if given.is_empty() {
+        options.fault_here("[http_poller] needs the option [urls]");
+    }
+    let mut urls = Vec::new();
+    for (name, setting) in given {
+        match polled(&setting, credentials) {
+            Ok(url) => urls.push((name, url)),
+            Err(problem) => options.fault(at, format!("[{name}] of [urls]: {problem}")),
+        }
+    }
+    urls
+}
+
+fn polled(setting: &Setting, credentials: Option<&(String, Secret)>) -> Result<PolledUrl, String> {
+    let members: &[(String, Setting)] = match setting {
+        Setting::Hash(members) => members,
+        _ => &[],
+    };
+    let find = |name: &str| members.iter().find(|(have, _)| have == name).map(|(_, value)| value);
+    let text = |name: &str| find(name).and_then(Setting::as_text);
+    if let Some((name, _)) = members.iter().find(|(name, _)| {
+        !["url", "method", "headers", "user", "password", "body", "query", "request_timeout", "auth"]
+            .contains(&name.as_str())
+    }) {
+        return Err(format!("there is no option [{name}]"));
+    }
+    let address = setting.as_text().or_else(|| text("url")).ok_or("it needs an address")?;
+    let mut url = Url::parse(&address)
+        .ok()
+        .filter(|url| matches!(url.scheme(), "http" | "https"))
+        .ok_or_else(|| format!("[{address}] is not an address of http or https"))?;
+    if let Some(Setting::Hash(query)) = find("query") {
+        let pairs = query.iter().filter_map(|(name, value)| Some((name, value.as_text()?)));
+        url.query_pairs_mut().extend_pairs(pairs);
+    }
+    let method = text("method").unwrap_or_else(|| "get".to_owned()).to_ascii_uppercase();
+    let method = Method::from_bytes(method.as_bytes()).map_err(|_| format!("[{method}] is no method"))?;
+    let mut headers = HeaderMap::new();
+    if let Some(Setting::Hash(given)) = find("headers") {
+        for (name, value) in given {
+            let value = value.as_text().unwrap_or_default();
+            match (HeaderName::try_from(name.as_str()), HeaderValue::try_from(value.as_str())) {
+                (Ok(name), Ok(mut value)) => {
+                    value.set_sensitive(true);
+                    headers.insert(name, value);
+                }
+                _ => return Err(format!("[{name}] of [headers] is not a header")),
+            }
+        }
+    }
+    let own = match find("auth") {
+        Some(Setting::Hash(auth)) => {
+            let find = |name: &str| {
+                auth.iter().find(|(have, _)| have == name).and_then(|(_, value)| value.as_text())
+            };
+            find("user").zip(find("password").or_else(|| find("pass")))
+        }
+        _ => text("user").zip(text("password")),
+    };
+    let credentials =
+        own.map(|(user, password)| (user, Secret::new(password))).or_else(|| credentials.cloned());
+    Ok(PolledUrl { method, url, headers, credentials, body: text("body").map(Secret::new) })
+}

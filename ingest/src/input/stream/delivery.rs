@@ -1,0 +1,25 @@
+//! Events of protocols that acknowledge nothing, on their way to the pipeline.
+
+use crate::budget::Reservation;
+use crate::codec::Events;
+use crate::input::Context;
+use crate::{Ack, Batch, Event};
+
+/// Hands events to the pipeline in batches and waits while it is behind. Returns `false` where the pipeline is gone.
+pub(in crate::input) async fn send(events: Events, mut held: Reservation, context: &Context) -> bool {
+    held.set(events.bytes());
+    let mut events = events.into_vec();
+    while !events.is_empty() {
+        let rest = events.split_off(events.len().min(context.batch_size.get()));
+        let part = match rest.is_empty() {
+            true => std::mem::take(&mut held),
+            false => held.split(events.iter().map(Event::bytes).sum()),
+        };
+        let batch = Batch { events, position: None, ack: Ack::none(), held: part };
+        if context.batches.send(batch).await.is_err() {
+            return false;
+        }
+        events = rest;
+    }
+    true
+}

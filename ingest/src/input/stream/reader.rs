@@ -1,0 +1,248 @@
+//! Reads one stream: bytes in chunks, events in batches.
+
+use std::future::pending;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::Duration;
+
+use bytes::BytesMut;
+use millrace_listen::StreamConnection;
+use tokio::io::{AsyncRead, AsyncReadExt};
+
+use super::delivery::send;
+use super::{Origin, StreamProtocol};
+use crate::budget::Reservation;
+use crate::codec::{Decoder, Events};
+use crate::input::{Context, reserve_piece, stopped};
+use crate::offload::offload;
+
+/// Bytes that are read at once. Each of them may become an event.
+const CHUNK: usize = 16 << 10;
+/// Pause of a stream after which events are handed on though more would fit into the batch.
+const LINGER: Duration = Duration::from_millis(5);
+/// Most bytes of unfinished lines over all connections of an input; beyond it, the connection whose line grows is closed.
+const MAX_UNFINISHED: u64 = 64 << 20;
+
+/// Bytes of unfinished lines of an input; clones share them.
+#[derive(Clone, Debug, Default)]
+pub(in crate::input) struct UnfinishedTotal(Arc<AtomicU64>);
+
+/// The part of one stream, given back on drop.
+#[derive(Debug)]
+struct UnfinishedBytes {
+    total: UnfinishedTotal,
+    own: u64,
+}
+
+impl UnfinishedBytes {
+    /// Sets the part of the stream; returns whether all of them stay within the bound.
+    fn set(&mut self, own: u64) -> bool {
+        let total = &self.total.0;
+        let before = total.fetch_add(own, Ordering::Relaxed);
+        total.fetch_sub(self.own, Ordering::Relaxed);
+        let all = (before + own).saturating_sub(self.own);
+        self.own = own;
+        own == 0 || all <= MAX_UNFINISHED
+    }
+}
+
+impl Drop for UnfinishedBytes {
+    fn drop(&mut self) {
+        self.total.0.fetch_sub(self.own, Ordering::Relaxed);
+    }
+}
+
+/// Reads one stream.
+pub(in crate::input) struct StreamReader {
+    protocol: Arc<dyn StreamProtocol>,
+    origin: Arc<Origin>,
+    context: Context,
+    decoder: Box<dyn Decoder>,
+    events: Events,
+    held: Reservation,
+    unfinished: UnfinishedBytes,
+}
+
+/// Next step of a stream.
+enum Step {
+    Read(std::io::Result<usize>),
+    Pause,
+    End,
+}
+
+impl StreamReader {
+    /// Makes the reader of a stream.
+    pub(in crate::input) fn new(
+        protocol: Arc<dyn StreamProtocol>,
+        origin: Arc<Origin>,
+        context: Context,
+        unfinished: &UnfinishedTotal,
+    ) -> Self {
+        let decoder = protocol.decoder();
+        let unfinished = UnfinishedBytes { total: unfinished.clone(), own: 0 };
+        Self {
+            protocol,
+            origin,
+            context,
+            decoder,
+            events: Events::default(),
+            held: Reservation::default(),
+            unfinished,
+        }
+    }
+
+    /// Reads to the end of the stream, or until the input is to stop or the connection to make room. `first` are bytes that
+    /// were read before.
+    pub(in crate::input) async fn run<R: AsyncRead + Unpin>(
+        mut self,
+        stream: &mut R,
+        first: BytesMut,
+        connection: Option<&StreamConnection>,
+    ) {
+        let mut stopping = self.context.stopping.clone();
+        let mut buffer = first;
+        let mut is_open = buffer.is_empty() || self.decode(&mut buffer).await;
+        while is_open {
+            buffer.reserve(CHUNK);
+            let pause = if self.events.is_empty() {
+                self.protocol.flush_after().filter(|_| self.decoder.holds())
+            } else {
+                Some(LINGER)
+            };
+            let paused = async {
+                match pause {
+                    Some(pause) => tokio::time::sleep(pause).await,
+                    None => pending().await,
+                }
+            };
+            let closing = async {
+                match connection {
+                    Some(connection) => connection.closing().await,
+                    None => pending().await,
+                }
+            };
+            let mut limited = (&mut *stream).take(CHUNK as u64);
+            let step = tokio::select! {
+                biased;
+                () = stopped(&mut stopping) => Step::End,
+                () = closing => Step::End,
+                read = limited.read_buf(&mut buffer) => Step::Read(read),
+                () = paused => Step::Pause,
+            };
+            let _work = connection.map(StreamConnection::begin_work);
+            is_open = match step {
+                Step::End | Step::Read(Ok(0)) => break,
+                Step::Read(Ok(_)) => self.decode(&mut buffer).await,
+                Step::Read(Err(error)) => {
+                    tracing::debug!(client = %self.origin.client, %error, "a stream ended");
+                    break;
+                }
+                Step::Pause => self.pause().await,
+            };
+        }
+        self.finish();
+        self.hand_on().await;
+    }
+
+    /// Decodes the bytes of a buffer; returns whether the stream may go on.
+    async fn decode(&mut self, buffer: &mut BytesMut) -> bool {
+        let bytes = buffer.split().freeze();
+        if self.events.is_empty() {
+            self.held = match reserve_piece(&self.context).await {
+                Some(reservation) => reservation,
+                // What was read goes on to the end of the pipeline.
+                None => self.context.budget.empty(),
+            };
+        }
+        let before = self.events.len();
+        let length = bytes.len() as u64;
+        let (mut decoder, mut events) = (self.take_decoder(), std::mem::take(&mut self.events));
+        let (protocol, origin) = (Arc::clone(&self.protocol), Arc::clone(&self.origin));
+        // A pattern of `multiline` may take its second.
+        (self.decoder, self.events) = offload(move || {
+            decoder.decode(&bytes, &mut events);
+            events.iter_mut().skip(before).for_each(|event| protocol.complete(event, &origin));
+            (decoder, events)
+        })
+        .await;
+        let unfinished = match self.decoder.holds() {
+            false => 0,
+            // After events, only bytes of the last call are kept.
+            true if self.events.len() > before => length,
+            true => self.unfinished.own + length,
+        };
+        let within = self.unfinished.set(unfinished);
+        if !within {
+            tracing::warn!(
+                client = %self.origin.client,
+                bytes = unfinished,
+                "a connection is closed: unfinished lines take more than [{MAX_UNFINISHED}] bytes"
+            );
+        }
+        let is_full = self.events.len() >= self.context.batch_size.get()
+            || self.events.bytes() >= self.context.budget.piece();
+        if self.events.is_empty() {
+            self.held = Reservation::default();
+        }
+        within && (!is_full || self.hand_on().await)
+    }
+
+    /// Handles a pause of the stream; returns whether the stream may go on.
+    async fn pause(&mut self) -> bool {
+        if self.events.is_empty() {
+            self.finish();
+            self.unfinished.set(0);
+        }
+        self.hand_on().await
+    }
+
+    /// Has the decoder finish what it holds.
+    fn finish(&mut self) {
+        let before = self.events.len();
+        self.decoder.finish(&mut self.events);
+        let (protocol, origin) = (&self.protocol, &self.origin);
+        self.events.iter_mut().skip(before).for_each(|event| protocol.complete(event, origin));
+        if self.held.bytes() == 0 {
+            // These bytes are in memory already.
+            self.held = self.context.budget.overdraw(self.events.bytes());
+        }
+    }
+
+    async fn hand_on(&mut self) -> bool {
+        let (events, held) = (std::mem::take(&mut self.events), std::mem::take(&mut self.held));
+        send(events, held, &self.context).await
+    }
+
+    fn take_decoder(&mut self) -> Box<dyn Decoder> {
+        std::mem::replace(&mut self.decoder, Box::new(DecoderPlaceholder))
+    }
+}
+
+/// Stands for the decoder while that is on another thread.
+struct DecoderPlaceholder;
+
+impl Decoder for DecoderPlaceholder {
+    fn decode(&mut self, _bytes: &[u8], _events: &mut Events) {}
+
+    fn finish(&mut self, _events: &mut Events) {}
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn unfinished_lines_are_bounded_over_all_streams() {
+        let total = UnfinishedTotal::default();
+        let new = || UnfinishedBytes { total: total.clone(), own: 0 };
+        let (mut one, mut other) = (new(), new());
+        assert!(one.set(MAX_UNFINISHED - 1));
+        assert!(other.set(1));
+        assert!(!other.set(2));
+        assert!(other.set(0));
+        drop(one);
+        assert!(other.set(MAX_UNFINISHED));
+        drop(other);
+        assert_eq!(total.0.load(Ordering::Relaxed), 0);
+    }
+}

@@ -1,0 +1,213 @@
+//! `syslog`: messages of RFC 3164 and RFC 5424, over TCP and UDP on one port.
+//!
+//! [`framing`] cuts streams into messages, [`message`] reads each. A message that is none keeps its text and is tagged
+//! `_grokparsefailure_sysloginput`, the tag of Logstash's input.
+
+mod framing;
+mod message;
+#[cfg(test)]
+mod tests;
+
+use std::net::SocketAddr;
+use std::sync::Arc;
+
+use async_trait::async_trait;
+use chrono::Utc;
+use serde_json::Value;
+
+use self::framing::MessageStream;
+use self::message::TimeReader;
+use super::datagram::{DatagramProtocol, DatagramSocket};
+use super::stream::{Origin, StreamListener, StreamProtocol, serve};
+use super::{Context, Input, InputError};
+use crate::codec::{self, Codec, Decoder, Events};
+use crate::event::time_format::Zone;
+use crate::{Event, Fault, Options};
+
+/// Port where none is given.
+const PORT: i64 = 514;
+/// Tag of what is no message.
+const FAILURE: &str = "_grokparsefailure_sysloginput";
+
+const FACILITIES: [&str; 24] = [
+    "kernel",
+    "user-level",
+    "mail",
+    "system",
+    "security/authorization",
+    "syslogd",
+    "line printer",
+    "network news",
+    "UUCP",
+    "clock",
+    "security/authorization",
+    "FTP",
+    "NTP",
+    "log audit",
+    "log alert",
+    "clock",
+    "local0",
+    "local1",
+    "local2",
+    "local3",
+    "local4",
+    "local5",
+    "local6",
+    "local7",
+];
+const SEVERITIES: [&str; 8] =
+    ["Emergency", "Alert", "Critical", "Error", "Warning", "Notice", "Informational", "Debug"];
+
+/// The input; see the module.
+#[derive(Debug)]
+pub(super) struct Syslog {
+    listener: StreamListener,
+    socket: DatagramSocket,
+    protocol: Arc<Messages>,
+}
+
+/// Messages to events.
+#[derive(Debug)]
+struct Messages {
+    codec: Arc<dyn Codec>,
+    times: TimeReader,
+    /// Labels by number; `None` where there are to be none.
+    labels: Option<(Vec<String>, Vec<String>)>,
+    /// Field that the codec leaves the message in.
+    text_field: String,
+}
+
+impl Messages {
+    /// Reads the message that an event has.
+    fn read(&self, event: &mut Event) {
+        let text =
+            event.fields().get(&self.text_field).and_then(Value::as_str).unwrap_or_default().to_owned();
+        let priority =
+            match message::parse(text.trim_end_matches(['\r', '\n', '\0']), &self.times, Utc::now()) {
+                Some(message) => {
+                    message.fill(event, &self.text_field);
+                    message.priority
+                }
+                None => {
+                    event.tag(FAILURE);
+                    event.fields_mut().insert("priority".to_owned(), Value::from(0));
+                    0
+                }
+            };
+        let (facility, severity) = (priority >> 3, priority & 7);
+        let fields = event.fields_mut();
+        fields.insert("facility".to_owned(), Value::from(facility));
+        fields.insert("severity".to_owned(), Value::from(severity));
+        if let Some((facilities, severities)) = &self.labels {
+            for (name, labels, number) in
+                [("facility_label", facilities, facility), ("severity_label", severities, severity)]
+            {
+                if let Some(label) = usize::try_from(number).ok().and_then(|number| labels.get(number)) {
+                    fields.insert(name.to_owned(), Value::from(label.as_str()));
+                }
+            }
+        }
+    }
+}
+
+impl StreamProtocol for Messages {
+    fn decoder(&self) -> Box<dyn Decoder> {
+        Box::new(MessageStream::new(&*self.codec))
+    }
+
+    fn complete(&self, event: &mut Event, origin: &Origin) {
+        origin.mark(event, "host");
+        if let Some(proxy) = origin.proxy {
+            event.set_missing("proxy_host", &proxy.ip().to_canonical().to_string());
+            event.fields_mut().insert("proxy_port".to_owned(), Value::from(proxy.port()));
+        }
+        self.read(event);
+    }
+}
+
+impl DatagramProtocol for Messages {
+    fn decode(&self, datagram: &[u8], source: SocketAddr, events: &mut Events) {
+        let before = events.len();
+        let mut decoder = self.codec.line_decoder();
+        decoder.decode(datagram, events);
+        decoder.finish(events);
+        let origin = Origin::new(source);
+        for event in events.iter_mut().skip(before) {
+            origin.mark(event, "host");
+            self.read(event);
+        }
+    }
+}
+
+impl Syslog {
+    /// Makes the input.
+    ///
+    /// # Errors
+    /// Faults of the options.
+    pub(super) fn new(mut options: Options) -> Result<Self, Vec<Fault>> {
+        let listener = StreamListener::take(&mut options, "syslog", Some(PORT));
+        let socket = DatagramSocket::new("syslog", listener.host.clone(), listener.port);
+        let codec = codec::take(&mut options, "plain");
+        let uses_labels = options.boolean("use_labels").unwrap_or(true);
+        let facilities = labels(&mut options, "facility_labels", &FACILITIES);
+        let severities = labels(&mut options, "severity_labels", &SEVERITIES);
+        let zone = options.read("timezone", "a time zone", |setting| Zone::named(&setting.as_text()?));
+        if options.text("locale").is_some_and(|locale| !locale.starts_with("en")) {
+            options.fault_here("[locale] of [syslog] must be en: names of months are English");
+        }
+        if let Some((at, _)) = options.take("grok_pattern") {
+            options.fault(
+                at,
+                "option [grok_pattern] is not supported: read the field [message] with the filter [grok]",
+            );
+        }
+        let text_field = options.field("syslog_field").and_then(|field| field.path().first().cloned());
+        let _ = options.one_of("ecs_compatibility", &["disabled"]);
+        options.finish()?;
+        let protocol = Messages {
+            codec: codec?,
+            times: TimeReader::new(zone.unwrap_or(Zone::Local)),
+            labels: uses_labels.then_some((facilities, severities)),
+            text_field: text_field.unwrap_or_else(|| "message".to_owned()),
+        };
+        Ok(Self { listener, socket, protocol: Arc::new(protocol) })
+    }
+}
+
+fn labels(options: &mut Options, name: &'static str, default: &[&str]) -> Vec<String> {
+    let given = options.texts(name);
+    if given.is_empty() { default.iter().map(|label| (*label).to_owned()).collect() } else { given }
+}
+
+#[async_trait]
+impl Input for Syslog {
+    fn identity(&self) -> String {
+        format!("syslog {}:{}", self.listener.host, self.listener.port)
+    }
+
+    fn local_address(&self) -> Option<SocketAddr> {
+        *self.listener.address.borrow()
+    }
+
+    async fn run(&self, context: Context) -> Result<(), InputError> {
+        let streams = serve(&self.listener, Arc::clone(&self.protocol) as _, context.clone());
+        let datagrams = self.socket.read(Arc::clone(&self.protocol) as _, &context);
+        // One that fails ends the other: the input is run again as a whole.
+        tokio::try_join!(streams, datagrams).map(|_| ())
+    }
+}
+
+/// Reads a stream, and each chunk of it as a datagram; for fuzzing.
+pub(super) fn fuzz<'a>(chunks: impl Iterator<Item = &'a [u8]>) {
+    let Ok(syslog) = Syslog::new(Options::new("syslog", crate::Location::default(), [])) else { return };
+    let origin = Origin::new(([127, 0, 0, 1], 514).into());
+    let mut decoder = StreamProtocol::decoder(&*syslog.protocol);
+    let mut events = Events::default();
+    for chunk in chunks {
+        decoder.decode(chunk, &mut events);
+        DatagramProtocol::decode(&*syslog.protocol, chunk, origin.client, &mut events);
+    }
+    decoder.finish(&mut events);
+    assert!(!decoder.holds(), "something is kept after the end");
+    events.iter_mut().for_each(|event| syslog.protocol.complete(event, &origin));
+}

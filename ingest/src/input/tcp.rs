@@ -1,0 +1,160 @@
+//! `tcp`: events of streams, from clients that connect or from a server that this input connects to.
+
+use std::net::SocketAddr;
+use std::sync::{Arc, LazyLock};
+use std::time::Duration;
+
+use async_trait::async_trait;
+use bytes::BytesMut;
+use serde_json::Value;
+use tokio::net::TcpStream;
+
+use super::stream::reader::{StreamReader, UnfinishedTotal};
+use super::stream::{Origin, StreamListener, StreamProtocol, serve};
+use super::{Context, Input, InputError, stopped};
+use crate::codec::{self, Codec, Decoder};
+use crate::{Event, Fault, FieldReference, Options, Setting};
+
+/// Field for the port of the client.
+static PORT: LazyLock<Option<FieldReference>> = LazyLock::new(|| FieldReference::parse("port").ok());
+
+/// Time that a server may take to accept a connection.
+const CONNECT: Duration = Duration::from_secs(30);
+/// Pause before the next connection to a server that has closed one.
+const RECONNECT: Duration = Duration::from_secs(1);
+
+/// The input; see the module.
+#[derive(Debug)]
+pub(super) struct Tcp {
+    listener: StreamListener,
+    /// `true` if the input connects to a server.
+    is_client: bool,
+    protocol: Arc<Lines>,
+}
+
+/// Bytes to events by a codec.
+#[derive(Debug)]
+struct Lines {
+    codec: Arc<dyn Codec>,
+}
+
+impl StreamProtocol for Lines {
+    fn decoder(&self) -> Box<dyn Decoder> {
+        self.codec.decoder()
+    }
+
+    fn flush_after(&self) -> Option<Duration> {
+        self.codec.flush_after()
+    }
+
+    fn complete(&self, event: &mut Event, origin: &Origin) {
+        origin.mark(event, "host");
+        let port = |address: SocketAddr| Value::from(address.port());
+        if !event.has_field("port")
+            && let Some(reference) = &*PORT
+        {
+            // A name alone is nothing that a value could be in the way of.
+            let _ = event.set(reference, port(origin.client));
+        }
+        if let Some(proxy) = origin.proxy {
+            event.set_missing("proxy_host", &proxy.ip().to_canonical().to_string());
+            event.fields_mut().insert("proxy_port".to_owned(), port(proxy));
+        }
+        if let Some(subject) = &origin.subject {
+            event.set_missing("sslsubject", subject);
+        }
+    }
+}
+
+impl Tcp {
+    /// Makes the input.
+    ///
+    /// # Errors
+    /// Faults of the options.
+    pub(super) fn new(mut options: Options) -> Result<Self, Vec<Fault>> {
+        stream_codec(&mut options);
+        let verifies = options.boolean("ssl_verify");
+        let has =
+            |options: &Options, names: &[&str]| options.given().any(|(given, _)| names.contains(&given));
+        let is_told = has(&options, &["ssl_client_authentication", "ssl_verify_mode", "verify_mode"]);
+        // As in Logstash: whoever names authorities wants clients verified.
+        if has(&options, &["ssl_certificate_authorities", "ssl_cacert"])
+            && !is_told
+            && verifies != Some(false)
+        {
+            options.set_missing("ssl_client_authentication", Setting::Text("required".to_owned()));
+        }
+        let listener = StreamListener::take(&mut options, "tcp", None);
+        let is_client = options.one_of("mode", &["server", "client"]) == Some("client");
+        let codec = codec::take(&mut options, "line");
+        // The system watches connections without being asked.
+        let _ = options.boolean("tcp_keep_alive");
+        if options.boolean("dns_reverse_lookup_enabled") == Some(true) {
+            tracing::warn!(
+                "option [dns_reverse_lookup_enabled] of [tcp] has no effect: [host] is the address"
+            );
+        }
+        let _ = options.one_of("ecs_compatibility", &["disabled"]);
+        if is_client && listener.tls.is_some() {
+            options.fault_here("[mode => client] does not speak TLS: have the server connect to this input");
+        }
+        if is_client && listener.proxy_protocol {
+            options.fault_here("[proxy_protocol] is for [mode => server]");
+        }
+        options.finish()?;
+        Ok(Self { listener, is_client, protocol: Arc::new(Lines { codec: codec? }) })
+    }
+
+    /// Reads what a server sends, over one connection after the other.
+    async fn connect(&self, context: &Context) -> Result<(), InputError> {
+        let (host, port) = (self.listener.host.as_str(), self.listener.port);
+        let mut stopping = context.stopping.clone();
+        let unfinished = UnfinishedTotal::default();
+        loop {
+            let failed = |reason: String| InputError(format!("cannot connect to [{host}:{port}]: {reason}"));
+            let connected = tokio::select! {
+                biased;
+                () = stopped(&mut stopping) => return Ok(()),
+                connected = tokio::time::timeout(CONNECT, TcpStream::connect((host, port))) => connected,
+            };
+            let mut stream = match connected {
+                Ok(connected) => connected.map_err(|error| failed(error.to_string()))?,
+                Err(_) => return Err(failed(format!("no answer within {CONNECT:?}"))),
+            };
+            let peer = stream.peer_addr().map_err(|error| failed(error.to_string()))?;
+            let protocol = Arc::clone(&self.protocol) as Arc<dyn StreamProtocol>;
+            let origin = Arc::new(Origin::new(peer));
+            let reader = StreamReader::new(protocol, origin, context.clone(), &unfinished);
+            reader.run(&mut stream, BytesMut::new(), None).await;
+            tokio::select! {
+                biased;
+                () = stopped(&mut stopping) => return Ok(()),
+                () = tokio::time::sleep(RECONNECT) => {}
+            }
+        }
+    }
+}
+
+/// Replaces codecs of single texts by those of streams, as Logstash does.
+pub(super) fn stream_codec(options: &mut Options) {
+    options.rename_codec("codec", &[("plain", "line"), ("json", "json_lines")]);
+}
+
+#[async_trait]
+impl Input for Tcp {
+    fn identity(&self) -> String {
+        let mode = if self.is_client { "to" } else { "on" };
+        format!("tcp {mode} {}:{}", self.listener.host, self.listener.port)
+    }
+
+    fn local_address(&self) -> Option<SocketAddr> {
+        *self.listener.address.borrow()
+    }
+
+    async fn run(&self, context: Context) -> Result<(), InputError> {
+        match self.is_client {
+            true => self.connect(&context).await,
+            false => serve(&self.listener, Arc::clone(&self.protocol) as _, context).await,
+        }
+    }
+}

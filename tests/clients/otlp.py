@@ -1,0 +1,160 @@
+"""The exporters of OpenTelemetry's SDK for Python, over HTTP and gRPC, while the server is killed: each record that was
+acknowledged is there after its restart, and at most those of a request without an answer are there twice."""
+
+import base64
+import json
+import logging
+import os
+import signal
+import socket
+import subprocess
+import sys
+import time
+import urllib.error
+import urllib.request
+
+from opentelemetry._logs import SeverityNumber
+from opentelemetry.exporter.otlp.proto.grpc._log_exporter import OTLPLogExporter as GrpcExporter
+from opentelemetry.exporter.otlp.proto.http import Compression
+from opentelemetry.exporter.otlp.proto.http._log_exporter import OTLPLogExporter as HttpExporter
+from opentelemetry.sdk._logs import LoggerProvider
+from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
+from opentelemetry.sdk.resources import Resource
+import grpc
+
+SERVER = os.environ.get("CLIENT_SERVER")
+if not SERVER:
+    sys.exit(77)
+
+WORK = os.environ["CLIENT_WORK"]
+PASSWORD = "otlp-" + os.urandom(8).hex()
+RECORDS, BATCH, KILLS = 10_000, 200, 3
+TOKEN = "Basic " + base64.b64encode(f"admin:{PASSWORD}".encode()).decode()
+
+
+def free_port():
+    with socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        return listener.getsockname()[1]
+
+
+class Server:
+    """A server on a directory and ports that stay, started as often as needed."""
+
+    def __init__(self):
+        self.data = os.path.join(WORK, "otlp")
+        subprocess.run(["rm", "-rf", self.data], check=True)
+        self.port, self.otlp, self.grpc = free_port(), free_port(), free_port()
+        self.process = None
+
+    def start(self):
+        environment = {
+            **os.environ,
+            "MILLRACE_ADMIN_PASSWORD": PASSWORD,
+            "MILLRACE_OTLP__LISTEN": f"127.0.0.1:{self.otlp}",
+            "MILLRACE_OTLP__GRPC_LISTEN": f"127.0.0.1:{self.grpc}",
+            "MILLRACE_FLIGHT__LISTEN": "off",
+            "MILLRACE_PIPELINES__LISTEN": "127.0.0.1:0",
+            "MILLRACE_CONSOLE__LISTEN": "off",
+            "MILLRACE_STORAGE__DISK_THRESHOLD_ENABLED": "false",
+        }
+        with open(os.path.join(WORK, "otlp.log"), "a") as log:
+            command = [SERVER, "serve", "--data", self.data, "--listen", f"127.0.0.1:{self.port}"]
+            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
+        deadline = time.monotonic() + 60
+        while True:
+            try:
+                return self.call("GET", "/")
+            except (urllib.error.URLError, ConnectionError):
+                assert self.process.poll() is None, "the server ended"
+                assert time.monotonic() < deadline, "the server does not answer"
+                time.sleep(0.05)
+
+    def kill(self):
+        self.process.send_signal(signal.SIGKILL)
+        self.process.wait()
+
+    def call(self, method, path, body=None):
+        data = None if body is None else json.dumps(body).encode()
+        headers = {"Authorization": TOKEN, "Content-Type": "application/json"}
+        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, headers, method=method)
+        with urllib.request.urlopen(request, timeout=60) as answer:
+            return json.loads(answer.read())
+
+
+def send(server, exporter, dataset, kills):
+    """Sends records one after the other, and kills the server meanwhile."""
+    resource = Resource({"service.name": "shop", "data_stream.dataset": dataset})
+    provider = LoggerProvider(resource=resource)
+    # The queue holds all: what the SDK drops by itself is not the server's.
+    provider.add_log_record_processor(
+        BatchLogRecordProcessor(exporter, max_queue_size=RECORDS, max_export_batch_size=BATCH, schedule_delay_millis=50)
+    )
+    logger = provider.get_logger("client", "1.0")
+    for number in range(RECORDS):
+        logger.emit(
+            timestamp=time.time_ns(),
+            severity_number=SeverityNumber.INFO,
+            severity_text="INFO",
+            body=f"record {number}",
+            attributes={"number": number, "even": number % 2 == 0},
+        )
+        if kills and number and number % (RECORDS // (kills + 1)) == 0:
+            server.kill()
+            server.start()
+    assert provider.force_flush(120_000), "the exporter did not finish"
+    provider.shutdown()
+
+
+def check(server, dataset, extra):
+    index = f"logs-{dataset}.otel-default"
+    server.call("POST", f"/{index}/_refresh")
+    query = {
+        "size": 1,
+        "track_total_hits": True,
+        "query": {"term": {"attributes.number": RECORDS - 1}},
+        "aggs": {"all": {"global": {}, "aggs": {"n": {"cardinality": {"field": "attributes.number"}}}}},
+    }
+    found = server.call("POST", f"/{index}/_search", query)
+    source = found["hits"]["hits"][0]["_source"]
+    assert source["body"]["text"] == f"record {RECORDS - 1}", source
+    assert source["resource"]["attributes"]["service.name"] == "shop", source
+    assert source["scope"]["name"] == "client" and source["severity_number"] == 9, source
+    numbers = server.call("POST", f"/{index}/_search", {"size": 0, "query": {"range": {"attributes.number": {"gte": 0}}},
+        "track_total_hits": True, "aggs": {"least": {"min": {"field": "attributes.number"}}}})
+    total = numbers["hits"]["total"]["value"]
+    missing = found["aggregations"]["all"]["n"]["value"]
+    assert missing == RECORDS, f"{missing} of {RECORDS} records are there"
+    assert RECORDS <= total <= RECORDS + extra, f"{total} documents of {RECORDS} records"
+    print(f"{dataset}: {total} documents of {RECORDS} records")
+
+
+def main():
+    logging.disable(logging.CRITICAL)
+    server = Server()
+    server.start()
+    try:
+        authorization = {"Authorization": TOKEN}
+        url = f"http://127.0.0.1:{server.otlp}/v1/logs"
+        http = HttpExporter(endpoint=url, headers=authorization, compression=Compression.Gzip, timeout=60)
+        send(server, http, "http", KILLS)
+        # A request without an answer is sent again.
+        check(server, "http", KILLS * BATCH)
+        metadata = (("authorization", TOKEN),)
+        rpc = GrpcExporter(endpoint=f"127.0.0.1:{server.grpc}", insecure=True, headers=metadata,
+            compression=grpc.Compression.Gzip, timeout=60)
+        send(server, rpc, "grpc", KILLS)
+        check(server, "grpc", KILLS * BATCH)
+        # Credentials are asked for, and traces are not taken.
+        for path, headers, status in [("/v1/logs", {}, 401), ("/v1/traces", authorization, 404)]:
+            request = urllib.request.Request(f"http://127.0.0.1:{server.otlp}{path}", b"{}", {**headers, "Content-Type": "application/json"})
+            try:
+                urllib.request.urlopen(request, timeout=60)
+                raise AssertionError(f"{path} is answered")
+            except urllib.error.HTTPError as error:
+                assert error.code == status, (path, error.code)
+    finally:
+        server.kill()
+
+
+main()
