@@ -18,6 +18,7 @@ mod mutate;
 mod number;
 mod prune;
 mod refresh;
+mod ruby;
 mod settings;
 mod split;
 mod syslog_pri;
@@ -51,6 +52,7 @@ pub const NAMES: &[&str] = &[
     "kv",
     "mutate",
     "prune",
+    "ruby",
     "split",
     "syslog_pri",
     "throttle",
@@ -101,6 +103,7 @@ pub fn build(options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>> {
         "kv" => kv::build(options),
         "mutate" => mutate::build(options),
         "prune" => prune::build(options),
+        "ruby" => ruby::build(options),
         "split" => split::build(options),
         "syslog_pri" => syslog_pri::build(options),
         "throttle" => throttle::build(options),
