@@ -8,6 +8,7 @@ mod lexer;
 mod methods;
 mod parser;
 mod syntax;
+mod token;
 mod value;
 
 use std::sync::Arc;
@@ -48,7 +49,9 @@ struct RubyState {
 pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>> {
     let code = script(&mut options, "code");
     let init = script(&mut options, "init");
-    for (name, instead) in [("path", "write the script into [code]"), ("script_params", "write the values into [code]")] {
+    for (name, instead) in
+        [("path", "write the script into [code]"), ("script_params", "write the values into [code]")]
+    {
         if let Some((at, _)) = options.take(name) {
             options.fault(at, format!("option [{name}] of [ruby] is not supported: {instead}"));
         }
@@ -111,7 +114,11 @@ impl Ruby {
                         event.tag(&format!("{tag}: {}", error.message));
                     }
                 }
-                tracing::debug!(class = error.class, message = error.message, "a script of the filter ruby failed");
+                tracing::debug!(
+                    class = error.class,
+                    message = error.message,
+                    "a script of the filter ruby failed"
+                );
                 Outcome::Unmatched
             }
             Ok(_) if is_cancelled => Outcome::Dropped,
@@ -130,7 +137,10 @@ impl Filter for Ruby {
         if state.events.is_multiple_of(MEASURED_EACH) {
             let bytes: usize = state.variables.values().map(|value: &Val| value.weight(0)).sum();
             if bytes > MAX_STATE_BYTES {
-                tracing::error!(bytes, "variables of a script of the filter ruby exceed {MAX_STATE_BYTES} bytes and are emptied");
+                tracing::error!(
+                    bytes,
+                    "variables of a script of the filter ruby exceed {MAX_STATE_BYTES} bytes and are emptied"
+                );
                 state.variables.clear();
             }
         }

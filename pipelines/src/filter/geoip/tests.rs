@@ -31,7 +31,9 @@ fn encode(value: &Value, out: &mut Vec<u8>) {
                 // Metadata has numbers of a fixed width.
                 match (name.as_str(), value.as_u64()) {
                     ("record_size" | "ip_version", Some(number)) => out.extend([5 << 5 | 1, number as u8]),
-                    (name, Some(number)) if name.ends_with("_version") => out.extend([5 << 5 | 1, number as u8]),
+                    (name, Some(number)) if name.ends_with("_version") => {
+                        out.extend([5 << 5 | 1, number as u8])
+                    }
                     ("build_epoch", Some(number)) => out.extend([1, 2, number as u8]),
                     _ => encode(value, out),
                 }

@@ -99,7 +99,9 @@ impl<'a> Interpreter<'a> {
     pub(super) fn allocate(&mut self, bytes: usize) -> Result<(), Flow> {
         self.bytes = self.bytes.saturating_add(bytes);
         if self.bytes > MAX_BYTES {
-            return Err(Flow::Exceeded(format!("the script makes more than {MAX_BYTES} bytes of values for an event")));
+            return Err(Flow::Exceeded(format!(
+                "the script makes more than {MAX_BYTES} bytes of values for an event"
+            )));
         }
         Ok(())
     }
@@ -143,7 +145,9 @@ impl<'a> Interpreter<'a> {
             return Ok(Arc::clone(expression));
         }
         if self.expressions.len() >= MAX_EXPRESSIONS {
-            return Err(Flow::Exceeded(format!("the script makes more than {MAX_EXPRESSIONS} regular expressions")));
+            return Err(Flow::Exceeded(format!(
+                "the script makes more than {MAX_EXPRESSIONS} regular expressions"
+            )));
         }
         let expression = methods::compile(text)?;
         self.expressions.insert(text.to_owned(), Arc::clone(&expression));
@@ -291,13 +295,18 @@ impl<'a> Interpreter<'a> {
         let with_flags = match (flags.ignore_case, flags.dot_all, flags.extended) {
             (false, false, false) => text,
             (i, m, x) => {
-                let letters: String =
-                    [(i, 'i'), (m, 'm'), (x, 'x')].iter().filter(|(set, _)| *set).map(|(_, letter)| *letter).collect();
+                let letters: String = [(i, 'i'), (m, 'm'), (x, 'x')]
+                    .iter()
+                    .filter(|(set, _)| *set)
+                    .map(|(_, letter)| *letter)
+                    .collect();
                 format!("(?{letters}){text}")
             }
         };
         let compiled = self.expression(&with_flags).map_err(|flow| match flow {
-            Flow::Raise(error) => Flow::Raise(RaisedError::new(error.class, format!("{at}: {}", error.message))),
+            Flow::Raise(error) => {
+                Flow::Raise(RaisedError::new(error.class, format!("{at}: {}", error.message)))
+            }
             other => other,
         })?;
         Ok(Val::Regex(compiled))
@@ -396,7 +405,8 @@ impl<'a> Interpreter<'a> {
         if let Val::Text(text) = &receiver
             && methods::changes_text(call.name)
         {
-            let (changed, result) = methods::change_text(self, text, call.name, args, call.block.as_ref(), call.at)?;
+            let (changed, result) =
+                methods::change_text(self, text, call.name, args, call.block.as_ref(), call.at)?;
             if let Some(target) = place_of(receiver_expr) {
                 self.assign(&target, changed)?;
             } else if let Expr::Call(inner) = receiver_expr
@@ -520,7 +530,8 @@ impl<'a> Interpreter<'a> {
 
     fn rescue(&mut self, error: RaisedError, rescues: &[Rescue]) -> Evaluated {
         let catches = |rescue: &&Rescue| {
-            rescue.classes.is_empty() || rescue.classes.iter().any(|class| methods::is_error_of(&error, class))
+            rescue.classes.is_empty()
+                || rescue.classes.iter().any(|class| methods::is_error_of(&error, class))
         };
         let Some(rescue) = rescues.iter().find(catches) else { return Err(Flow::Raise(error)) };
         if let Some(variable) = rescue.variable.and_then(|slot| self.slots.get_mut(slot)) {

@@ -4,57 +4,20 @@
 //! the space around it, as in Ruby.
 
 use super::syntax::{Position, RegexFlags, SyntaxFault};
-
-/// A token with its place.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) struct Token {
-    pub(super) kind: TokenKind,
-    pub(super) at: Position,
-    /// `true` if white space precedes it.
-    pub(super) spaced: bool,
-}
-
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum TokenKind {
-    Int(i64),
-    Float(f64),
-    Text(Vec<TokenText>),
-    Symbol(String),
-    Regex(Vec<TokenText>, RegexFlags),
-    Words(Vec<String>),
-    /// A name that begins with a small letter; may end in `?` or `!`.
-    Name(String),
-    Constant(String),
-    /// `name:` of a hash.
-    Label(String),
-    /// A variable with its sigil.
-    State(String),
-    Group(usize),
-    Keyword(&'static str),
-    Op(&'static str),
-    Newline,
-    End,
-}
-
-/// A part of a text: literal, or code between `#{` and `}` with its place.
-#[derive(Clone, Debug, PartialEq)]
-pub(super) enum TokenText {
-    Literal(String),
-    Code(String, Position),
-}
+use super::token::{Token, TokenKind, TokenText};
 
 const KEYWORDS: [&str; 31] = [
-    "and", "begin", "break", "case", "class", "def", "defined?", "do", "else", "elsif", "end", "ensure", "false", "for", "if",
-    "in", "module", "next", "nil", "not", "or", "redo", "rescue", "retry", "return", "self", "then", "true", "unless", "until",
-    "when",
+    "and", "begin", "break", "case", "class", "def", "defined?", "do", "else", "elsif", "end", "ensure",
+    "false", "for", "if", "in", "module", "next", "nil", "not", "or", "redo", "rescue", "retry", "return",
+    "self", "then", "true", "unless", "until", "when",
 ];
 const MORE_KEYWORDS: [&str; 4] = ["while", "yield", "super", "alias"];
 
 /// Operators, the longest first.
 const OPERATORS: [&str; 53] = [
-    "**=", "<=>", "===", "...", "<<=", ">>=", "&&=", "||=", "**", "==", "!=", ">=", "<=", "&&", "||", "=~", "!~", "..", "+=",
-    "-=", "*=", "/=", "%=", "|=", "&=", "^=", "<<", ">>", "&.", "::", "=>", "->", "+", "-", "*", "/", "%", "=", "<", ">", "!",
-    "&", "|", "^", "~", "?", ":", ",", ".", "(", ")", "[", "]",
+    "**=", "<=>", "===", "...", "<<=", ">>=", "&&=", "||=", "**", "==", "!=", ">=", "<=", "&&", "||", "=~",
+    "!~", "..", "+=", "-=", "*=", "/=", "%=", "|=", "&=", "^=", "<<", ">>", "&.", "::", "=>", "->", "+", "-",
+    "*", "/", "%", "=", "<", ">", "!", "&", "|", "^", "~", "?", ":", ",", ".", "(", ")", "[", "]",
 ];
 const BRACES: [&str; 3] = ["{", "}", ";"];
 
@@ -196,7 +159,10 @@ impl<'a> Lexer<'a> {
             }
             ':' if second != ':' && !self.after_value() => {
                 let operator = ["<=>", "==", "+", "-", "*", "/", "<<", "[]"].into_iter();
-                match operator.into_iter().find(|op| self.rest.get(1..).is_some_and(|rest| rest.starts_with(op))) {
+                match operator
+                    .into_iter()
+                    .find(|op| self.rest.get(1..).is_some_and(|rest| rest.starts_with(op)))
+                {
                     Some(op) => {
                         self.skip(1 + op.len());
                         Ok(TokenKind::Symbol(op.to_owned()))
@@ -238,7 +204,8 @@ impl<'a> Lexer<'a> {
         // `a!=b` is a comparison; `x ?y:z` and `defined?` are not told apart by the sign alone.
         if with_sign
             && let Some(sign @ ('?' | '!')) = self.rest.chars().next()
-            && (!self.rest.get(1..).is_some_and(|rest| rest.starts_with('=')) || self.rest.get(1..).is_some_and(|rest| rest.starts_with("==")))
+            && (!self.rest.get(1..).is_some_and(|rest| rest.starts_with('='))
+                || self.rest.get(1..).is_some_and(|rest| rest.starts_with("==")))
         {
             word.push(sign);
             self.skip(1);
@@ -248,9 +215,11 @@ impl<'a> Lexer<'a> {
 
     fn name(&mut self) -> TokenKind {
         let is_constant = self.rest.starts_with(|letter: char| letter.is_ascii_uppercase());
-        let is_member = matches!(self.tokens.last().map(|token| &token.kind), Some(TokenKind::Op("." | "&.")));
+        let is_member =
+            matches!(self.tokens.last().map(|token| &token.kind), Some(TokenKind::Op("." | "&.")));
         let word = self.word(!is_constant || is_member);
-        let is_label = self.rest.starts_with(':') && !self.rest.starts_with("::") && !is_member && !self.awaits_colon();
+        let is_label =
+            self.rest.starts_with(':') && !self.rest.starts_with("::") && !is_member && !self.awaits_colon();
         if is_label {
             self.skip(1);
             return TokenKind::Label(word);
@@ -324,21 +293,36 @@ impl<'a> Lexer<'a> {
         let is_digit = |letter: char| letter.is_ascii_digit() || letter == '_';
         let mut end = self.rest.find(|letter| !is_digit(letter)).unwrap_or(self.rest.len());
         let mut is_float = false;
-        let follows = |from: usize, text: &str| text.get(from..).is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()));
+        let follows = |from: usize, text: &str| {
+            text.get(from..).is_some_and(|rest| rest.starts_with(|digit: char| digit.is_ascii_digit()))
+        };
         if self.rest.get(end..).is_some_and(|rest| rest.starts_with('.')) && follows(end + 1, self.rest) {
             is_float = true;
-            end += 1 + self.rest.get(end + 1..).and_then(|rest| rest.find(|letter| !is_digit(letter))).unwrap_or(self.rest.len() - end - 1);
+            end += 1 + self
+                .rest
+                .get(end + 1..)
+                .and_then(|rest| rest.find(|letter| !is_digit(letter)))
+                .unwrap_or(self.rest.len() - end - 1);
         }
         if self.rest.get(end..).is_some_and(|rest| rest.starts_with(['e', 'E'])) {
             let sign = usize::from(self.rest.get(end + 1..).is_some_and(|rest| rest.starts_with(['+', '-'])));
             if follows(end + 1 + sign, self.rest) {
                 is_float = true;
                 let from = end + 1 + sign;
-                end = from + self.rest.get(from..).and_then(|rest| rest.find(|letter| !is_digit(letter))).unwrap_or(self.rest.len() - from);
+                end = from
+                    + self
+                        .rest
+                        .get(from..)
+                        .and_then(|rest| rest.find(|letter| !is_digit(letter)))
+                        .unwrap_or(self.rest.len() - from);
             }
         }
         let digits = self.rest.get(..end).unwrap_or_default().replace('_', "");
-        let parsed = if is_float { digits.parse().ok().map(TokenKind::Float) } else { digits.parse().ok().map(TokenKind::Int) };
+        let parsed = if is_float {
+            digits.parse().ok().map(TokenKind::Float)
+        } else {
+            digits.parse().ok().map(TokenKind::Int)
+        };
         match parsed {
             Some(number) => {
                 self.skip(end);
@@ -352,7 +336,8 @@ impl<'a> Lexer<'a> {
     fn percent(&mut self) -> Result<TokenKind, SyntaxFault> {
         let mut letters = self.rest.chars().skip(1);
         let kind = letters.next().unwrap_or_default();
-        let (kind, open) = if kind.is_ascii_alphabetic() { (kind, letters.next().unwrap_or_default()) } else { ('Q', kind) };
+        let (kind, open) =
+            if kind.is_ascii_alphabetic() { (kind, letters.next().unwrap_or_default()) } else { ('Q', kind) };
         let close = match open {
             '(' => ')',
             '[' => ']',
@@ -366,7 +351,9 @@ impl<'a> Lexer<'a> {
         match kind {
             'w' | 'i' | 'W' | 'I' => match self.text(nested, close, false)?.as_slice() {
                 [] => Ok(TokenKind::Words(Vec::new())),
-                [TokenText::Literal(text)] => Ok(TokenKind::Words(text.split_whitespace().map(str::to_owned).collect())),
+                [TokenText::Literal(text)] => {
+                    Ok(TokenKind::Words(text.split_whitespace().map(str::to_owned).collect()))
+                }
                 _ => self.fault("lists of words have no interpolation"),
             },
             'q' => self.text(nested, close, false).map(TokenKind::Text),
@@ -393,7 +380,12 @@ impl<'a> Lexer<'a> {
     }
 
     /// Reads a text up to its closing sign, behind the opening one.
-    fn text(&mut self, nested: Option<char>, close: char, interpolates: bool) -> Result<Vec<TokenText>, SyntaxFault> {
+    fn text(
+        &mut self,
+        nested: Option<char>,
+        close: char,
+        interpolates: bool,
+    ) -> Result<Vec<TokenText>, SyntaxFault> {
         let mut items = Vec::new();
         let mut literal = String::new();
         let mut depth = 0_usize;
@@ -433,7 +425,9 @@ impl<'a> Lexer<'a> {
         let mut literal = String::new();
         let mut depth = 0_usize;
         loop {
-            let Some(letter) = self.rest.chars().next() else { return self.fault("a regular expression is not closed") };
+            let Some(letter) = self.rest.chars().next() else {
+                return self.fault("a regular expression is not closed");
+            };
             if letter == '\\' {
                 self.skip(1);
                 let Some(escaped) = self.rest.chars().next() else { continue };
@@ -517,7 +511,13 @@ impl<'a> Lexer<'a> {
             'u' | 'x' => {
                 let braced = escaped == 'u' && self.rest.starts_with('{');
                 self.skip(usize::from(braced));
-                let most = if escaped == 'x' { 2 } else if braced { 6 } else { 4 };
+                let most = if escaped == 'x' {
+                    2
+                } else if braced {
+                    6
+                } else {
+                    4
+                };
                 let length = self.rest.bytes().take(most).take_while(u8::is_ascii_hexdigit).count();
                 let digits = self.rest.get(..length).unwrap_or_default();
                 let Some(letter) = u32::from_str_radix(digits, 16).ok().and_then(char::from_u32) else {

@@ -3,13 +3,16 @@
 //! Each type has a file with the names of its methods; a script that uses another name is refused before it runs.
 
 mod array;
+mod array_blocks;
 mod class;
 mod event;
 mod hash;
+mod libraries;
 mod number;
 mod pattern;
 mod text;
 mod text_change;
+mod text_format;
 mod time;
 
 use std::collections::HashSet;
@@ -30,26 +33,93 @@ pub(super) const NO_METHOD: &str = "NoMethodError";
 
 /// Methods of all values.
 const OBJECT: &[&str] = &[
-    "!", "==", "===", "=~", "class", "clone", "dup", "eql?", "equal?", "freeze", "frozen?", "inspect", "instance_of?", "is_a?",
-    "kind_of?", "nil?", "respond_to?", "tap", "then", "to_a", "to_f", "to_h", "to_i", "to_json", "to_s", "yield_self", "&", "|",
+    "!",
+    "==",
+    "===",
+    "=~",
+    "class",
+    "clone",
+    "dup",
+    "eql?",
+    "equal?",
+    "freeze",
+    "frozen?",
+    "inspect",
+    "instance_of?",
+    "is_a?",
+    "kind_of?",
+    "nil?",
+    "respond_to?",
+    "tap",
+    "then",
+    "to_a",
+    "to_f",
+    "to_h",
+    "to_i",
+    "to_json",
+    "to_s",
+    "yield_self",
+    "&",
+    "|",
 ];
 
 /// Functions, which have no receiver.
 const FUNCTIONS: &[&str] = &[
-    "Array", "Float", "Integer", "String", "event", "format", "logger", "loop", "map_meta", "new_event_block", "p", "print",
-    "printf", "puts", "raise", "rand", "require", "require_relative", "sprintf",
+    "Array",
+    "Float",
+    "Integer",
+    "String",
+    "event",
+    "format",
+    "logger",
+    "loop",
+    "map_meta",
+    "new_event_block",
+    "p",
+    "print",
+    "printf",
+    "puts",
+    "raise",
+    "rand",
+    "require",
+    "require_relative",
+    "sprintf",
 ];
 
 /// Libraries whose classes are here without a `require`.
 const LIBRARIES: &[&str] = &[
-    "base64", "bigdecimal", "cgi", "date", "digest", "digest/md5", "digest/sha1", "digest/sha2", "json", "logstash/event",
-    "logstash/json", "logstash/namespace", "logstash/timestamp", "logstash/util", "securerandom", "set", "time", "uri",
+    "base64",
+    "bigdecimal",
+    "cgi",
+    "date",
+    "digest",
+    "digest/md5",
+    "digest/sha1",
+    "digest/sha2",
+    "json",
+    "logstash/event",
+    "logstash/json",
+    "logstash/namespace",
+    "logstash/timestamp",
+    "logstash/util",
+    "securerandom",
+    "set",
+    "time",
+    "uri",
 ];
 
 static NAMES: LazyLock<HashSet<&'static str>> = LazyLock::new(|| {
     let lists = [
-        OBJECT, array::NAMES, class::NAMES, event::NAMES, hash::NAMES, number::NAMES, pattern::NAMES, text::NAMES,
-        text_change::NAMES, time::NAMES,
+        OBJECT,
+        array::NAMES,
+        class::NAMES,
+        event::NAMES,
+        hash::NAMES,
+        number::NAMES,
+        pattern::NAMES,
+        text::NAMES,
+        text_change::NAMES,
+        time::NAMES,
     ];
     lists.into_iter().flatten().copied().collect()
 });
@@ -101,7 +171,11 @@ fn no_method() -> Flow {
 /// There is none.
 fn arg(args: &[Val], at: usize) -> Result<&Val, RaisedError> {
     args.get(at).ok_or_else(|| {
-        RaisedError::argument(format!("wrong number of arguments (given {}, expected {})", args.len(), at + 1))
+        RaisedError::argument(format!(
+            "wrong number of arguments (given {}, expected {})",
+            args.len(),
+            at + 1
+        ))
     })
 }
 
@@ -112,7 +186,9 @@ fn arg(args: &[Val], at: usize) -> Result<&Val, RaisedError> {
 fn text_arg(args: &[Val], at: usize) -> Result<Arc<str>, RaisedError> {
     match arg(args, at)? {
         Val::Text(text) | Val::Symbol(text) => Ok(Arc::clone(text)),
-        other => Err(RaisedError::type_error(format!("no implicit conversion of {} into String", other.class()))),
+        other => {
+            Err(RaisedError::type_error(format!("no implicit conversion of {} into String", other.class())))
+        }
     }
 }
 
@@ -124,7 +200,9 @@ fn int_arg(args: &[Val], at: usize) -> Result<i64, RaisedError> {
     match arg(args, at)? {
         Val::Int(number) => Ok(*number),
         Val::Float(number) => Ok(*number as i64),
-        other => Err(RaisedError::type_error(format!("no implicit conversion of {} into Integer", other.class()))),
+        other => {
+            Err(RaisedError::type_error(format!("no implicit conversion of {} into Integer", other.class())))
+        }
     }
 }
 
@@ -146,9 +224,10 @@ pub(super) fn call(
 ) -> Evaluated {
     let called = match receiver {
         Val::Text(text) => match text::call(run, text, name, &args, block) {
-            None if changes_text(name) => {
-                Some(text_change::change(run, text, name, args.clone(), block, Position::default()).map(|(_, result)| result))
-            }
+            None if changes_text(name) => Some(
+                text_change::change(run, text, name, args.clone(), block, Position::default())
+                    .map(|(_, result)| result),
+            ),
             called => called,
         },
         Val::Symbol(text) => match name {
@@ -191,7 +270,9 @@ fn object(
         "=~" => Val::Nil,
         "!" => Val::Bool(!receiver.is_true()),
         "&" => Val::Bool(receiver.is_true() && arg(args, 0)?.is_true()),
-        "|" if matches!(receiver, Val::Nil | Val::Bool(_)) => Val::Bool(receiver.is_true() || arg(args, 0)?.is_true()),
+        "|" if matches!(receiver, Val::Nil | Val::Bool(_)) => {
+            Val::Bool(receiver.is_true() || arg(args, 0)?.is_true())
+        }
         "nil?" => Val::Bool(matches!(receiver, Val::Nil)),
         "class" => Val::Constant(receiver.class()),
         "is_a?" | "kind_of?" | "instance_of?" => match arg(args, 0)? {
@@ -277,7 +358,12 @@ fn range(
     Some(answer)
 }
 
-fn range_elements(run: &mut Interpreter<'_>, from: &Val, to: &Val, exclusive: bool) -> Result<Vec<Val>, Flow> {
+fn range_elements(
+    run: &mut Interpreter<'_>,
+    from: &Val,
+    to: &Val,
+    exclusive: bool,
+) -> Result<Vec<Val>, Flow> {
     match (from, to) {
         (Val::Int(from), Val::Int(to)) => {
             let to = if exclusive { to.saturating_sub(1) } else { *to };
@@ -291,9 +377,14 @@ fn range_elements(run: &mut Interpreter<'_>, from: &Val, to: &Val, exclusive: bo
                 let letters = (first..=last).filter(|letter| !exclusive || *letter != last);
                 Ok(letters.map(|letter| Val::text(letter.to_string())).collect())
             }
-            _ => Err(RaisedError::type_error("only ranges of numbers and of single letters have elements").into()),
+            _ => {
+                Err(RaisedError::type_error("only ranges of numbers and of single letters have elements")
+                    .into())
+            }
         },
-        _ => Err(RaisedError::type_error("only ranges of numbers and of single letters have elements").into()),
+        _ => {
+            Err(RaisedError::type_error("only ranges of numbers and of single letters have elements").into())
+        }
     }
 }
 
@@ -314,7 +405,9 @@ pub(super) fn call_function(
     match name {
         "event" => {
             if run.events.is_empty() {
-                return Err(RaisedError::new("NameError", format!("there is no event in [init] ({at})")).into());
+                return Err(
+                    RaisedError::new("NameError", format!("there is no event in [init] ({at})")).into()
+                );
             }
             Ok(Val::Event(0))
         }
@@ -325,7 +418,8 @@ pub(super) fn call_function(
             if LIBRARIES.contains(&&*library) {
                 Ok(Val::Bool(true))
             } else {
-                Err(RaisedError::new("LoadError", format!("the library [{library}] is not supported ({at})")).into())
+                Err(RaisedError::new("LoadError", format!("the library [{library}] is not supported ({at})"))
+                    .into())
             }
         }
         "puts" | "print" | "p" | "printf" => {
@@ -337,7 +431,7 @@ pub(super) fn call_function(
         "rand" => number::random(args.first()),
         "format" | "sprintf" => {
             let template = text_arg(&args, 0)?;
-            let text = text::format(&template, args.get(1..).unwrap_or_default())?;
+            let text = text_format::format(&template, args.get(1..).unwrap_or_default())?;
             run.text(text)
         }
         "Integer" => number::integer_of(arg(&args, 0)?, args.get(1)),
@@ -358,7 +452,9 @@ pub(super) fn call_function(
                 Err(flow) => return Err(flow),
             }
         },
-        "map_meta" => Err(RaisedError::new("NameError", "[map_meta] is a part of the filter aggregate only").into()),
+        "map_meta" => {
+            Err(RaisedError::new("NameError", "[map_meta] is a part of the filter aggregate only").into())
+        }
         _ => Err(no_method()),
     }
 }
@@ -367,9 +463,10 @@ fn raised(args: &[Val]) -> RaisedError {
     match args {
         [] => RaisedError::new("RuntimeError", "unhandled exception"),
         [Val::Error(error), ..] => (**error).clone(),
-        [Val::Constant(class), rest @ ..] => {
-            RaisedError::new(class, rest.first().map_or_else(|| (*class).to_owned(), |text| text.to_text().to_string()))
-        }
+        [Val::Constant(class), rest @ ..] => RaisedError::new(
+            class,
+            rest.first().map_or_else(|| (*class).to_owned(), |text| text.to_text().to_string()),
+        ),
         [message, ..] => RaisedError::new("RuntimeError", message.to_text().to_string()),
     }
 }
@@ -379,6 +476,7 @@ fn raised(args: &[Val]) -> RaisedError {
 /// # Errors
 /// It is none, as an error of the script.
 fn parse_json(text: &str) -> Result<Val, RaisedError> {
-    let value: Value = serde_json::from_str(text).map_err(|error| RaisedError::new("JSON::ParserError", error.to_string()))?;
+    let value: Value = serde_json::from_str(text)
+        .map_err(|error| RaisedError::new("JSON::ParserError", error.to_string()))?;
     Ok(Val::from_json(&value))
 }

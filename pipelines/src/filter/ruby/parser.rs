@@ -8,9 +8,10 @@ mod statements;
 
 use std::sync::Arc;
 
-use super::lexer::{Lexer, Token, TokenKind, TokenText};
+use super::lexer::Lexer;
 use super::methods;
 use super::syntax::{AssignOp, Call, Expr, Position, Script, SyntaxFault, Target, TextItem};
+use super::token::{Token, TokenKind, TokenText};
 
 /// Deepest nesting of a script.
 const MAX_DEPTH: usize = 64;
@@ -144,9 +145,10 @@ impl Parser {
     }
 
     fn local(&self, name: &str) -> Option<usize> {
-        self.scopes.iter().rev().find_map(|scope| {
-            scope.iter().find(|(have, _)| have == name).map(|(_, slot)| *slot)
-        })
+        self.scopes
+            .iter()
+            .rev()
+            .find_map(|scope| scope.iter().find(|(have, _)| have == name).map(|(_, slot)| *slot))
     }
 
     fn declare(&mut self, name: &str) -> usize {
@@ -211,7 +213,7 @@ impl Parser {
         let first = if self.is_op("*") { self.splat()? } else { self.expression()? };
         let first = if self.take_keyword("rescue") {
             let otherwise = self.expression()?;
-            super::parser::statements::rescued(first, otherwise)
+            statements::rescued(first, otherwise)
         } else {
             first
         };
@@ -293,7 +295,10 @@ impl Parser {
     fn ends_range(&self) -> bool {
         matches!(
             self.kind(),
-            TokenKind::Op(")" | "]" | ",") | TokenKind::Newline | TokenKind::End | TokenKind::Keyword("then" | "do")
+            TokenKind::Op(")" | "]" | ",")
+                | TokenKind::Newline
+                | TokenKind::End
+                | TokenKind::Keyword("then" | "do")
         )
     }
 
@@ -342,7 +347,9 @@ impl Parser {
                         self.next += 1;
                         self.postfix_of(number)
                     }
-                    TokenKind::Float(number) if is_literal && !matches!(self.ahead(1), TokenKind::Op("**")) => {
+                    TokenKind::Float(number)
+                        if is_literal && !matches!(self.ahead(1), TokenKind::Op("**")) =>
+                    {
                         let number = Expr::Float(-*number);
                         self.next += 1;
                         self.postfix_of(number)

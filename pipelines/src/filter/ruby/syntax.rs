@@ -46,7 +46,11 @@ pub(super) enum Expr {
     Regex(Vec<TextItem>, RegexFlags, Position),
     Array(Vec<Expr>),
     Hash(Vec<(Expr, Expr)>),
-    Range { from: Option<Box<Expr>>, to: Option<Box<Expr>>, exclusive: bool },
+    Range {
+        from: Option<Box<Expr>>,
+        to: Option<Box<Expr>>,
+        exclusive: bool,
+    },
     /// `*array` among arguments and elements.
     Splat(Box<Expr>),
     Local(usize),
@@ -56,7 +60,12 @@ pub(super) enum Expr {
     Group(usize),
     Constant(&'static str),
     Assign(Target, Box<Expr>),
-    AssignOp { target: Target, op: AssignOp, value: Box<Expr>, at: Position },
+    AssignOp {
+        target: Target,
+        op: AssignOp,
+        value: Box<Expr>,
+        at: Position,
+    },
     AssignMany(Vec<Target>, Box<Expr>),
     And(Box<Expr>, Box<Expr>),
     Or(Box<Expr>, Box<Expr>),
@@ -64,11 +73,34 @@ pub(super) enum Expr {
     Defined(Box<Expr>),
     Call(Box<Call>),
     Sequence(Vec<Expr>),
-    If { condition: Box<Expr>, then: Box<Expr>, otherwise: Box<Expr> },
-    While { condition: Box<Expr>, body: Box<Expr>, until: bool, at: Position },
-    For { target: Target, over: Box<Expr>, body: Box<Expr>, at: Position },
-    Case { subject: Option<Box<Expr>>, arms: Vec<(Vec<Expr>, Expr)>, otherwise: Box<Expr> },
-    Begin { body: Box<Expr>, rescues: Vec<Rescue>, otherwise: Option<Box<Expr>>, ensure: Option<Box<Expr>> },
+    If {
+        condition: Box<Expr>,
+        then: Box<Expr>,
+        otherwise: Box<Expr>,
+    },
+    While {
+        condition: Box<Expr>,
+        body: Box<Expr>,
+        until: bool,
+        at: Position,
+    },
+    For {
+        target: Target,
+        over: Box<Expr>,
+        body: Box<Expr>,
+        at: Position,
+    },
+    Case {
+        subject: Option<Box<Expr>>,
+        arms: Vec<(Vec<Expr>, Expr)>,
+        otherwise: Box<Expr>,
+    },
+    Begin {
+        body: Box<Expr>,
+        rescues: Vec<Rescue>,
+        otherwise: Option<Box<Expr>>,
+        ensure: Option<Box<Expr>>,
+    },
     Return(Box<Expr>),
     Next(Box<Expr>),
     Break(Box<Expr>),
@@ -120,9 +152,17 @@ pub(super) enum Target {
     Local(usize),
     State(Arc<str>),
     /// `receiver[index]`.
-    Element { receiver: Box<Expr>, index: Vec<Expr>, at: Position },
+    Element {
+        receiver: Box<Expr>,
+        index: Vec<Expr>,
+        at: Position,
+    },
     /// `receiver.name = value`.
-    Attribute { receiver: Box<Expr>, name: &'static str, at: Position },
+    Attribute {
+        receiver: Box<Expr>,
+        name: &'static str,
+        at: Position,
+    },
     /// `(a, b)`.
     Nested(Vec<Target>),
     /// `*rest`; without a name, the rest is dropped.

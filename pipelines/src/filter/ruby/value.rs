@@ -26,7 +26,11 @@ pub(super) enum Val {
     Symbol(Arc<str>),
     Array(Arc<Mutex<Vec<Val>>>),
     Hash(Arc<Mutex<Members>>),
-    Range { from: Box<Val>, to: Box<Val>, exclusive: bool },
+    Range {
+        from: Box<Val>,
+        to: Box<Val>,
+        exclusive: bool,
+    },
     Regex(Arc<Expression>),
     Match(Arc<MatchData>),
     Time(DateTime<FixedOffset>),
@@ -192,7 +196,8 @@ impl Val {
             Self::Text(text) | Self::Symbol(text) => text.to_string(),
             Self::Array(elements) => {
                 let elements = elements.lock().clone();
-                let shown: Vec<String> = elements.iter().map(|element| element.show(true, depth + 1)).collect();
+                let shown: Vec<String> =
+                    elements.iter().map(|element| element.show(true, depth + 1)).collect();
                 format!("[{}]", shown.join(", "))
             }
             Self::Hash(members) => {
@@ -211,7 +216,9 @@ impl Val {
             }
             Self::Regex(regex) => format!("(?-mix:{})", regex.as_str()),
             Self::Match(found) => found.group(0).unwrap_or_default().to_owned(),
-            Self::Time(time) if time.offset().local_minus_utc() == 0 => time.format("%Y-%m-%d %H:%M:%S UTC").to_string(),
+            Self::Time(time) if time.offset().local_minus_utc() == 0 => {
+                time.format("%Y-%m-%d %H:%M:%S UTC").to_string()
+            }
             Self::Time(time) => time.format("%Y-%m-%d %H:%M:%S %z").to_string(),
             Self::Timestamp(time) => Event::new(*time).timestamp_text(),
             Self::Event(_) => "#<LogStash::Event>".to_owned(),
@@ -232,7 +239,10 @@ impl Val {
             Value::String(text) => Self::text(text.as_str()),
             Value::Array(elements) => Self::array(elements.iter().map(Self::from_json).collect()),
             Value::Object(members) => Self::hash(
-                members.iter().map(|(name, value)| (Key::Text(Arc::from(name.as_str())), Self::from_json(value))).collect(),
+                members
+                    .iter()
+                    .map(|(name, value)| (Key::Text(Arc::from(name.as_str())), Self::from_json(value)))
+                    .collect(),
             ),
         }
     }
@@ -247,7 +257,9 @@ impl Val {
 
     fn json(&self, depth: usize) -> Result<Value, RaisedError> {
         if depth > MAX_DEPTH {
-            return Err(RaisedError::argument(format!("a value is nested more than {MAX_DEPTH} levels deep")));
+            return Err(RaisedError::argument(format!(
+                "a value is nested more than {MAX_DEPTH} levels deep"
+            )));
         }
         Ok(match self {
             Self::Nil => Value::Null,
@@ -255,12 +267,19 @@ impl Val {
             Self::Int(number) => Value::Number((*number).into()),
             Self::Float(number) => match Number::from_f64(*number) {
                 Some(number) => Value::Number(number),
-                None => return Err(RaisedError::new("FloatDomainError", format!("[{number}] is no number of JSON"))),
+                None => {
+                    return Err(RaisedError::new(
+                        "FloatDomainError",
+                        format!("[{number}] is no number of JSON"),
+                    ));
+                }
             },
             Self::Text(text) | Self::Symbol(text) => Value::String(text.to_string()),
             Self::Array(elements) => {
                 let elements = elements.lock().clone();
-                Value::Array(elements.iter().map(|element| element.json(depth + 1)).collect::<Result<_, _>>()?)
+                Value::Array(
+                    elements.iter().map(|element| element.json(depth + 1)).collect::<Result<_, _>>()?,
+                )
             }
             Self::Hash(members) => {
                 let members = members.lock().clone();
@@ -326,7 +345,9 @@ impl Val {
                     return true;
                 }
                 let (a, b) = (a.lock().clone(), b.lock().clone());
-                let same = |(key, value): (&Key, &Val)| b.get(key).is_some_and(|other| value.equals_to(other, depth + 1));
+                let same = |(key, value): (&Key, &Val)| {
+                    b.get(key).is_some_and(|other| value.equals_to(other, depth + 1))
+                };
                 a.len() == b.len() && a.iter().all(same)
             }
             (Self::Range { from, to, exclusive }, Self::Range { from: a, to: b, exclusive: c }) => {
@@ -397,7 +418,6 @@ fn show_float(number: f64) -> String {
     if number.is_infinite() {
         return if number > 0.0 { "Infinity" } else { "-Infinity" }.to_owned();
     }
-    Number::from_f64(number).map_or_else(String::new, |number| {
-        millrace_ingest::event::text_of(&Value::Number(number))
-    })
+    Number::from_f64(number)
+        .map_or_else(String::new, |number| millrace_ingest::event::text_of(&Value::Number(number)))
 }

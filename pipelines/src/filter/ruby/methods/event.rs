@@ -10,8 +10,28 @@ use super::{NO_METHOD, arg, text_arg};
 
 /// Methods of events.
 pub(super) const NAMES: &[&str] = &[
-    "get", "set", "remove", "tag", "cancel", "cancelled?", "uncancel", "include?", "to_hash", "to_hash_with_metadata", "to_json",
-    "to_s", "sprintf", "timestamp", "timestamp=", "[]", "[]=", "clone", "dup", "overwrite", "append", "tags",
+    "get",
+    "set",
+    "remove",
+    "tag",
+    "cancel",
+    "cancelled?",
+    "uncancel",
+    "include?",
+    "to_hash",
+    "to_hash_with_metadata",
+    "to_json",
+    "to_s",
+    "sprintf",
+    "timestamp",
+    "timestamp=",
+    "[]",
+    "[]=",
+    "clone",
+    "dup",
+    "overwrite",
+    "append",
+    "tags",
 ];
 
 fn reference(args: &[Val]) -> Result<FieldReference, RaisedError> {
@@ -20,7 +40,12 @@ fn reference(args: &[Val]) -> Result<FieldReference, RaisedError> {
 }
 
 /// Calls a method of an event.
-pub(super) fn call(run: &mut Interpreter<'_>, number: usize, name: &'static str, args: &[Val]) -> Option<Evaluated> {
+pub(super) fn call(
+    run: &mut Interpreter<'_>,
+    number: usize,
+    name: &'static str,
+    args: &[Val],
+) -> Option<Evaluated> {
     let answer = match name {
         "get" | "[]" => get(run, number, args),
         "set" | "[]=" => set(run, number, args),
@@ -90,8 +115,11 @@ fn set(run: &mut Interpreter<'_>, number: usize, args: &[Val]) -> Evaluated {
 
 fn to_hash(run: &mut Interpreter<'_>, number: usize, name: &str) -> Evaluated {
     let Some(event) = run.events.get(number) else { return Ok(Val::Nil) };
-    let mut members: super::super::value::Members =
-        event.fields().iter().map(|(name, value)| (Key::Text(name.as_str().into()), Val::from_json(value))).collect();
+    let mut members: super::super::value::Members = event
+        .fields()
+        .iter()
+        .map(|(name, value)| (Key::Text(name.as_str().into()), Val::from_json(value)))
+        .collect();
     members.insert(Key::Text("@timestamp".into()), Val::Timestamp(event.timestamp()));
     if name == "to_hash_with_metadata" && !event.metadata().is_empty() {
         let metadata = Val::from_json(&Value::Object(event.metadata().clone()));
@@ -116,12 +144,16 @@ fn change(event: &mut Event, name: &str, args: &[Val]) -> Result<Val, RaisedErro
         "timestamp" => Val::Timestamp(event.timestamp()),
         "timestamp=" => {
             let value = arg(args, 0)?;
-            let time = value.instant().ok_or_else(|| RaisedError::type_error("the timestamp of an event is a time"))?;
+            let time = value
+                .instant()
+                .ok_or_else(|| RaisedError::type_error("the timestamp of an event is a time"))?;
             event.set_timestamp(time);
             value.clone()
         }
         "overwrite" | "append" => {
-            let Val::Hash(_) = arg(args, 0)? else { return Err(RaisedError::type_error("fields are given as a hash")) };
+            let Val::Hash(_) = arg(args, 0)? else {
+                return Err(RaisedError::type_error("fields are given as a hash"));
+            };
             let Value::Object(fields) = args[0].to_json()? else { return Ok(Val::Nil) };
             if name == "overwrite" {
                 *event = Event::from_fields(fields, event.timestamp());

@@ -4,18 +4,76 @@ use std::sync::Arc;
 
 use parking_lot::Mutex;
 
-use super::super::interpreter::{Evaluated, Flow, Interpreter};
+use super::super::interpreter::{Evaluated, Interpreter};
 use super::super::syntax::Block;
 use super::super::value::{Key, Members, RaisedError, Val};
+use super::array::known;
 use super::{arg, needs_block};
 
 /// Methods of hashes.
 pub(super) const NAMES: &[&str] = &[
-    "[]", "[]=", "store", "fetch", "dig", "key?", "has_key?", "include?", "member?", "value?", "has_value?", "key", "keys", "values",
-    "values_at", "fetch_values", "length", "size", "count", "empty?", "delete", "delete_if", "reject!", "select!", "keep_if", "clear",
-    "merge", "merge!", "update", "each", "each_pair", "each_key", "each_value", "map", "select", "filter", "reject", "transform_values",
-    "transform_keys", "transform_values!", "transform_keys!", "invert", "to_h", "to_hash", "to_a", "sort_by", "any?", "all?", "find", "min_by", "max_by", "slice", "except",
-    "compact", "compact!", "first", "partition", "group_by", "sum", "replace", "compare_by_identity", "default=",
+    "[]",
+    "[]=",
+    "store",
+    "fetch",
+    "dig",
+    "key?",
+    "has_key?",
+    "include?",
+    "member?",
+    "value?",
+    "has_value?",
+    "key",
+    "keys",
+    "values",
+    "values_at",
+    "fetch_values",
+    "length",
+    "size",
+    "count",
+    "empty?",
+    "delete",
+    "delete_if",
+    "reject!",
+    "select!",
+    "keep_if",
+    "clear",
+    "merge",
+    "merge!",
+    "update",
+    "each",
+    "each_pair",
+    "each_key",
+    "each_value",
+    "map",
+    "select",
+    "filter",
+    "reject",
+    "transform_values",
+    "transform_keys",
+    "transform_values!",
+    "transform_keys!",
+    "invert",
+    "to_h",
+    "to_hash",
+    "to_a",
+    "sort_by",
+    "any?",
+    "all?",
+    "find",
+    "min_by",
+    "max_by",
+    "slice",
+    "except",
+    "compact",
+    "compact!",
+    "first",
+    "partition",
+    "group_by",
+    "sum",
+    "replace",
+    "compare_by_identity",
+    "default=",
 ];
 
 type SharedMembers = Arc<Mutex<Members>>;
@@ -52,7 +110,13 @@ fn pair_list(shared: &SharedMembers) -> Vec<Val> {
 }
 
 /// Looks at members.
-fn access(run: &mut Interpreter<'_>, shared: &SharedMembers, name: &str, args: &[Val], block: Option<&Block>) -> Option<Evaluated> {
+fn access(
+    run: &mut Interpreter<'_>,
+    shared: &SharedMembers,
+    name: &str,
+    args: &[Val],
+    block: Option<&Block>,
+) -> Option<Evaluated> {
     let get = |key: &Val| shared.lock().get(&Key::new(key)).cloned();
     let mut answer = || -> Evaluated {
         Ok(match name {
@@ -62,7 +126,11 @@ fn access(run: &mut Interpreter<'_>, shared: &SharedMembers, name: &str, args: &
                 (None, _, Some(block)) => run.run_block(block, vec![args[0].clone()])?,
                 (None, Some(default), _) => default.clone(),
                 (None, None, None) => {
-                    return Err(RaisedError::new("KeyError", format!("key not found: {}", args[0].inspect())).into());
+                    return Err(RaisedError::new(
+                        "KeyError",
+                        format!("key not found: {}", args[0].inspect()),
+                    )
+                    .into());
                 }
             },
             "dig" => {
@@ -70,9 +138,21 @@ fn access(run: &mut Interpreter<'_>, shared: &SharedMembers, name: &str, args: &
                 match (args.get(1), &value) {
                     (None, _) | (_, Val::Nil) => value,
                     (Some(_), Val::Array(_) | Val::Hash(_)) => {
-                        return super::call(run, &value, "dig", args.get(1..).unwrap_or_default().to_vec(), None);
+                        return super::call(
+                            run,
+                            &value,
+                            "dig",
+                            args.get(1..).unwrap_or_default().to_vec(),
+                            None,
+                        );
                     }
-                    _ => return Err(RaisedError::type_error(format!("{} does not have #dig method", value.class())).into()),
+                    _ => {
+                        return Err(RaisedError::type_error(format!(
+                            "{} does not have #dig method",
+                            value.class()
+                        ))
+                        .into());
+                    }
                 }
             }
             "key?" | "has_key?" | "include?" | "member?" => Val::Bool(get(arg(args, 0)?).is_some()),
@@ -107,18 +187,21 @@ fn access(run: &mut Interpreter<'_>, shared: &SharedMembers, name: &str, args: &
                 return run.hash(members);
             }
             "invert" => {
-                let members = shared.lock().iter().map(|(key, value)| (Key::new(value), key.value())).collect();
+                let members =
+                    shared.lock().iter().map(|(key, value)| (Key::new(value), key.value())).collect();
                 return run.hash(members);
             }
             "slice" | "except" => {
                 let keys: Vec<Key> = args.iter().map(Key::new).collect();
                 let members = shared.lock().clone();
-                let left = members.into_iter().filter(|(key, _)| keys.contains(key) == (name == "slice")).collect();
+                let left =
+                    members.into_iter().filter(|(key, _)| keys.contains(key) == (name == "slice")).collect();
                 return run.hash(left);
             }
             "compact" => {
                 let members = shared.lock().clone();
-                return run.hash(members.into_iter().filter(|(_, value)| !matches!(value, Val::Nil)).collect());
+                return run
+                    .hash(members.into_iter().filter(|(_, value)| !matches!(value, Val::Nil)).collect());
             }
             _ => return Err(super::no_method()),
         })
@@ -126,15 +209,14 @@ fn access(run: &mut Interpreter<'_>, shared: &SharedMembers, name: &str, args: &
     known(answer())
 }
 
-fn known(answer: Evaluated) -> Option<Evaluated> {
-    match answer {
-        Err(Flow::Raise(error)) if error.class == super::NO_METHOD && error.message.is_empty() => None,
-        other => Some(other),
-    }
-}
-
 /// Changes the hash in place, or makes a changed copy.
-fn change(run: &mut Interpreter<'_>, shared: &SharedMembers, name: &str, args: &[Val], block: Option<&Block>) -> Option<Evaluated> {
+fn change(
+    run: &mut Interpreter<'_>,
+    shared: &SharedMembers,
+    name: &str,
+    args: &[Val],
+    block: Option<&Block>,
+) -> Option<Evaluated> {
     let receiver = || Val::Hash(Arc::clone(shared));
     let mut answer = || -> Evaluated {
         Ok(match name {
@@ -150,7 +232,9 @@ fn change(run: &mut Interpreter<'_>, shared: &SharedMembers, name: &str, args: &
                 receiver()
             }
             "replace" => {
-                let Val::Hash(other) = arg(args, 0)? else { return Err(RaisedError::type_error("no implicit conversion into Hash").into()) };
+                let Val::Hash(other) = arg(args, 0)? else {
+                    return Err(RaisedError::type_error("no implicit conversion into Hash").into());
+                };
                 let members = other.lock().clone();
                 *shared.lock() = members;
                 receiver()
@@ -163,11 +247,15 @@ fn change(run: &mut Interpreter<'_>, shared: &SharedMembers, name: &str, args: &
             "merge" | "merge!" | "update" => {
                 let mut members = shared.lock().clone();
                 for other in args {
-                    let Val::Hash(other) = other else { return Err(RaisedError::type_error("no implicit conversion into Hash").into()) };
+                    let Val::Hash(other) = other else {
+                        return Err(RaisedError::type_error("no implicit conversion into Hash").into());
+                    };
                     let other = other.lock().clone();
                     for (key, value) in other {
                         let value = match (block, members.get(&key).cloned()) {
-                            (Some(block), Some(have)) => run.run_block(block, vec![key.value(), have, value])?,
+                            (Some(block), Some(have)) => {
+                                run.run_block(block, vec![key.value(), have, value])?
+                            }
                             _ => value,
                         };
                         members.insert(key, value);
@@ -210,11 +298,34 @@ fn change(run: &mut Interpreter<'_>, shared: &SharedMembers, name: &str, args: &
 }
 
 /// Runs a block for members.
-fn iterate(run: &mut Interpreter<'_>, shared: &SharedMembers, name: &str, args: &[Val], block: Option<&Block>) -> Option<Evaluated> {
+fn iterate(
+    run: &mut Interpreter<'_>,
+    shared: &SharedMembers,
+    name: &str,
+    args: &[Val],
+    block: Option<&Block>,
+) -> Option<Evaluated> {
     let is_known = matches!(
         name,
-        "each" | "each_pair" | "each_key" | "each_value" | "select" | "filter" | "reject" | "transform_values" | "transform_keys"
-            | "any?" | "all?" | "find" | "detect" | "count" | "map" | "collect" | "flat_map" | "filter_map" | "sum"
+        "each"
+            | "each_pair"
+            | "each_key"
+            | "each_value"
+            | "select"
+            | "filter"
+            | "reject"
+            | "transform_values"
+            | "transform_keys"
+            | "any?"
+            | "all?"
+            | "find"
+            | "detect"
+            | "count"
+            | "map"
+            | "collect"
+            | "flat_map"
+            | "filter_map"
+            | "sum"
     );
     let block = block.filter(|_| is_known && args.is_empty())?;
     let members = shared.lock().clone();
@@ -228,7 +339,8 @@ fn iterate(run: &mut Interpreter<'_>, shared: &SharedMembers, name: &str, args: 
                 "each_key" | "transform_keys" => vec![key.value()],
                 "each_value" | "transform_values" => vec![value.clone()],
                 // One parameter gets the pair, two its parts.
-                "each" | "each_pair" | "map" | "collect" | "flat_map" | "filter_map" | "find" | "detect" | "sum" => vec![Val::array(pair())],
+                "each" | "each_pair" | "map" | "collect" | "flat_map" | "filter_map" | "find" | "detect"
+                | "sum" => vec![Val::array(pair())],
                 _ => pair(),
             };
             let result = run.run_block(block, args)?;

@@ -8,11 +8,70 @@ use super::{arg, int_arg, needs_block};
 
 /// Methods of numbers.
 pub(super) const NAMES: &[&str] = &[
-    "+", "-", "*", "/", "%", "**", "-@", "+@", "<=>", "<", "<=", ">", ">=", "==", "&", "|", "^", "~", "<<", ">>", "abs", "magnitude",
-    "round", "floor", "ceil", "truncate", "to_i", "to_int", "to_f", "to_s", "to_r", "to_c", "zero?", "nonzero?", "positive?",
-    "negative?", "even?", "odd?", "integer?", "finite?", "infinite?", "nan?", "divmod", "div", "modulo", "fdiv", "remainder",
-    "pow", "times", "upto", "downto", "step", "chr", "ord", "pred", "succ", "next", "between?", "clamp", "digits", "gcd", "lcm",
-    "bit_length", "coerce",
+    "+",
+    "-",
+    "*",
+    "/",
+    "%",
+    "**",
+    "-@",
+    "+@",
+    "<=>",
+    "<",
+    "<=",
+    ">",
+    ">=",
+    "==",
+    "&",
+    "|",
+    "^",
+    "~",
+    "<<",
+    ">>",
+    "abs",
+    "magnitude",
+    "round",
+    "floor",
+    "ceil",
+    "truncate",
+    "to_i",
+    "to_int",
+    "to_f",
+    "to_s",
+    "to_r",
+    "to_c",
+    "zero?",
+    "nonzero?",
+    "positive?",
+    "negative?",
+    "even?",
+    "odd?",
+    "integer?",
+    "finite?",
+    "infinite?",
+    "nan?",
+    "divmod",
+    "div",
+    "modulo",
+    "fdiv",
+    "remainder",
+    "pow",
+    "times",
+    "upto",
+    "downto",
+    "step",
+    "chr",
+    "ord",
+    "pred",
+    "succ",
+    "next",
+    "between?",
+    "clamp",
+    "digits",
+    "gcd",
+    "lcm",
+    "bit_length",
+    "coerce",
 ];
 
 /// Returns a number at random: below 1, or below a bound, or within a range.
@@ -22,9 +81,9 @@ pub(super) fn random(bound: Option<&Val>) -> Evaluated {
         Some(Val::Int(most)) if *most != 0 => Val::Int(below(*most)),
         Some(Val::Float(most)) => Val::Float(rand::random::<f64>() * most),
         Some(Val::Range { from, to, exclusive }) => match (&**from, &**to) {
-            (Val::Int(from), Val::Int(to)) if from <= to => {
-                Val::Int(from.saturating_add(below(to.saturating_sub(*from).saturating_add(i64::from(!exclusive)))))
-            }
+            (Val::Int(from), Val::Int(to)) if from <= to => Val::Int(
+                from.saturating_add(below(to.saturating_sub(*from).saturating_add(i64::from(!exclusive)))),
+            ),
             _ => return Err(RaisedError::argument("invalid argument of rand").into()),
         },
         _ => Val::Float(rand::random::<f64>()),
@@ -37,7 +96,11 @@ pub(super) fn integer_of(value: &Val, base: Option<&Val>) -> Evaluated {
         Val::Int(_) => return Ok(value.clone()),
         Val::Float(number) => return whole(number.trunc()),
         Val::Text(text) => text,
-        other => return Err(RaisedError::type_error(format!("can't convert {} into Integer", other.class())).into()),
+        other => {
+            return Err(
+                RaisedError::type_error(format!("can't convert {} into Integer", other.class())).into()
+            );
+        }
     };
     let trimmed = text.trim().replace('_', "");
     let (sign, digits) = match trimmed.strip_prefix('-') {
@@ -145,7 +208,9 @@ pub(super) fn call(
             arithmetic(run, receiver, name, args)
         }
         "<=>" | "<" | "<=" | ">" | ">=" | "between?" | "clamp" => comparison(receiver, name, args),
-        "&" | "|" | "^" | "<<" | ">>" | "~" | "gcd" | "lcm" | "digits" | "bit_length" => bits(run, receiver, name, args),
+        "&" | "|" | "^" | "<<" | ">>" | "~" | "gcd" | "lcm" | "digits" | "bit_length" => {
+            bits(run, receiver, name, args)
+        }
         "round" | "floor" | "ceil" | "truncate" => rounded(receiver, name, args),
         "times" | "upto" | "downto" | "step" => repeated(run, receiver, name, args, block),
         "to_s" | "inspect" if args.len() == 1 => match (receiver, int_arg(args, 0)) {
@@ -181,7 +246,9 @@ fn simple(run: &mut Interpreter<'_>, receiver: &Val, name: &str) -> Option<Evalu
         ("odd?", Some(number)) => Ok(Val::Bool(number % 2 != 0)),
         ("integer?", _) => Ok(Val::Bool(int.is_some())),
         ("finite?", _) => Ok(Val::Bool(number.is_finite())),
-        ("infinite?", _) => Ok(if number.is_infinite() { Val::Int(if number > 0.0 { 1 } else { -1 }) } else { Val::Nil }),
+        ("infinite?", _) => {
+            Ok(if number.is_infinite() { Val::Int(if number > 0.0 { 1 } else { -1 }) } else { Val::Nil })
+        }
         ("nan?", _) => Ok(Val::Bool(number.is_nan())),
         ("ord", Some(_)) => Ok(receiver.clone()),
         ("pred", Some(number)) => number.checked_sub(1).map(Val::Int).ok_or_else(overflow),
@@ -212,8 +279,12 @@ fn arithmetic(run: &mut Interpreter<'_>, receiver: &Val, name: &str, args: &[Val
             "+" => a.checked_add(b),
             "-" => a.checked_sub(b),
             "*" => a.checked_mul(b),
-            "/" | "div" => a.checked_div(b).map(|quotient| if a % b != 0 && (a < 0) != (b < 0) { quotient - 1 } else { quotient }),
-            "%" | "modulo" => a.checked_rem(b).map(|rest| if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest }),
+            "/" | "div" => a
+                .checked_div(b)
+                .map(|quotient| if a % b != 0 && (a < 0) != (b < 0) { quotient - 1 } else { quotient }),
+            "%" | "modulo" => {
+                a.checked_rem(b).map(|rest| if rest != 0 && (rest < 0) != (b < 0) { rest + b } else { rest })
+            }
             "remainder" => a.checked_rem(b),
             _ if b < 0 => return Ok(Val::Float((a as f64).powf(b as f64))),
             _ => u32::try_from(b).ok().and_then(|exponent| a.checked_pow(exponent)),
@@ -269,14 +340,24 @@ fn comparison(receiver: &Val, name: &str, args: &[Val]) -> Evaluated {
 
 fn bits(run: &mut Interpreter<'_>, receiver: &Val, name: &str, args: &[Val]) -> Evaluated {
     let Val::Int(a) = receiver else {
-        return Err(RaisedError::new("NoMethodError", format!("undefined method '{name}' for an instance of Float")).into());
+        return Err(RaisedError::new(
+            "NoMethodError",
+            format!("undefined method '{name}' for an instance of Float"),
+        )
+        .into());
     };
     let a = *a;
     match name {
         "~" => return Ok(Val::Int(!a)),
         "bit_length" => return Ok(Val::Int(i64::from(64 - if a < 0 { !a } else { a }.leading_zeros()))),
         "digits" => {
-            let digits: Vec<Val> = a.unsigned_abs().to_string().bytes().rev().map(|digit| Val::Int(i64::from(digit - b'0'))).collect();
+            let digits: Vec<Val> = a
+                .unsigned_abs()
+                .to_string()
+                .bytes()
+                .rev()
+                .map(|digit| Val::Int(i64::from(digit - b'0')))
+                .collect();
             return run.array(digits);
         }
         _ => {}
@@ -307,7 +388,9 @@ fn bits(run: &mut Interpreter<'_>, receiver: &Val, name: &str, args: &[Val]) -> 
             let number = if name == "gcd" {
                 i64::try_from(divisor).ok()
             } else {
-                a.checked_div(i64::try_from(divisor.max(1)).unwrap_or(i64::MAX)).and_then(|part| part.checked_mul(b)).and_then(i64::checked_abs)
+                a.checked_div(i64::try_from(divisor.max(1)).unwrap_or(i64::MAX))
+                    .and_then(|part| part.checked_mul(b))
+                    .and_then(i64::checked_abs)
             };
             number.map(Val::Int).ok_or_else(overflow)
         }
@@ -357,7 +440,9 @@ fn repeated(
     args: &[Val],
     block: Option<&Block>,
 ) -> Evaluated {
-    let Val::Int(from) = receiver else { return Err(RaisedError::type_error("only whole numbers count").into()) };
+    let Val::Int(from) = receiver else {
+        return Err(RaisedError::type_error("only whole numbers count").into());
+    };
     let (first, last, by) = match name {
         "times" => (0, from.saturating_sub(1), 1),
         "upto" => (*from, int_arg(args, 0)?, 1),

@@ -10,8 +10,24 @@ use super::{arg, int_arg};
 
 /// Methods of expressions and matches.
 pub(super) const NAMES: &[&str] = &[
-    "match", "match?", "=~", "source", "to_s", "[]", "captures", "named_captures", "names", "pre_match", "post_match", "begin",
-    "end", "values_at", "size", "length", "to_a", "string",
+    "match",
+    "match?",
+    "=~",
+    "source",
+    "to_s",
+    "[]",
+    "captures",
+    "named_captures",
+    "names",
+    "pre_match",
+    "post_match",
+    "begin",
+    "end",
+    "values_at",
+    "size",
+    "length",
+    "to_a",
+    "string",
 ];
 
 /// Escapes all that has a meaning in expressions.
@@ -22,7 +38,8 @@ pub(super) fn quoted(text: &str) -> String {
             '\n' => quoted.push_str("\\n"),
             '\t' => quoted.push_str("\\t"),
             '\r' => quoted.push_str("\\r"),
-            ' ' | '-' | '#' | '.' | '*' | '?' | '+' | '^' | '$' | '|' | '\\' | '(' | ')' | '[' | ']' | '{' | '}' => {
+            ' ' | '-' | '#' | '.' | '*' | '?' | '+' | '^' | '$' | '|' | '\\' | '(' | ')' | '[' | ']'
+            | '{' | '}' => {
                 quoted.push('\\');
                 quoted.push(letter);
             }
@@ -37,7 +54,10 @@ pub(super) fn expression_of(run: &mut Interpreter<'_>, value: &Val) -> Result<Ar
     match value {
         Val::Regex(regex) => Ok(Arc::clone(regex)),
         Val::Text(text) => run.expression(&quoted(text)),
-        other => Err(RaisedError::type_error(format!("wrong argument type {} (expected Regexp)", other.class())).into()),
+        other => {
+            Err(RaisedError::type_error(format!("wrong argument type {} (expected Regexp)", other.class()))
+                .into())
+        }
     }
 }
 
@@ -49,9 +69,9 @@ pub(super) fn find_from(
     from: usize,
 ) -> Result<Option<MatchData>, Flow> {
     run.step(1 + text.len() / 256)?;
-    let found = regex
-        .captures_at(text, from, &run.deadline)
-        .map_err(|_| Flow::Exceeded("regular expressions of the script take too long for an event".to_owned()))?;
+    let found = regex.captures_at(text, from, &run.deadline).map_err(|_| {
+        Flow::Exceeded("regular expressions of the script take too long for an event".to_owned())
+    })?;
     Ok(found.map(|groups| MatchData {
         text: Arc::clone(text),
         groups,
@@ -78,7 +98,12 @@ pub(super) fn place(found: &Val) -> Val {
 }
 
 /// Calls a method of an expression or a match.
-pub(super) fn call(run: &mut Interpreter<'_>, receiver: &Val, name: &'static str, args: &[Val]) -> Option<Evaluated> {
+pub(super) fn call(
+    run: &mut Interpreter<'_>,
+    receiver: &Val,
+    name: &'static str,
+    args: &[Val],
+) -> Option<Evaluated> {
     match receiver {
         Val::Regex(regex) => Some(match name {
             "match" | "=~" | "match?" => of_text(run, receiver, name, args),
@@ -101,7 +126,13 @@ fn of_text(run: &mut Interpreter<'_>, pattern: &Val, name: &str, args: &[Val]) -
             run.set_match(None);
             return Ok(if name == "match?" { Val::Bool(false) } else { Val::Nil });
         }
-        other => return Err(RaisedError::type_error(format!("no implicit conversion of {} into String", other.class())).into()),
+        other => {
+            return Err(RaisedError::type_error(format!(
+                "no implicit conversion of {} into String",
+                other.class()
+            ))
+            .into());
+        }
     };
     let found = find(run, pattern, &text, 0)?;
     Ok(match name {
@@ -111,18 +142,26 @@ fn of_text(run: &mut Interpreter<'_>, pattern: &Val, name: &str, args: &[Val]) -
     })
 }
 
-fn of_match(run: &mut Interpreter<'_>, found: &Arc<MatchData>, name: &str, args: &[Val]) -> Option<Evaluated> {
+fn of_match(
+    run: &mut Interpreter<'_>,
+    found: &Arc<MatchData>,
+    name: &str,
+    args: &[Val],
+) -> Option<Evaluated> {
     let group = |at: usize| Val::optional(found.group(at));
     let range = |args: &[Val]| -> Result<std::ops::Range<usize>, RaisedError> {
         let at = usize::try_from(int_arg(args, 0)?).unwrap_or(usize::MAX);
         Ok(found.groups.get(at).cloned().flatten().unwrap_or_default())
     };
-    let characters = |bytes: usize| Val::Int(found.text.get(..bytes).map_or(0, |before| before.chars().count()) as i64);
+    let characters =
+        |bytes: usize| Val::Int(found.text.get(..bytes).map_or(0, |before| before.chars().count()) as i64);
     let whole = found.groups.first().cloned().flatten().unwrap_or_default();
     Some(match name {
         "[]" => match args.first() {
             Some(Val::Text(name) | Val::Symbol(name)) => Ok(Val::optional(found.named(name))),
-            _ => int_arg(args, 0).map(|at| group(usize::try_from(at).unwrap_or(usize::MAX))).map_err(Flow::from),
+            _ => int_arg(args, 0)
+                .map(|at| group(usize::try_from(at).unwrap_or(usize::MAX)))
+                .map_err(Flow::from),
         },
         "captures" => run.array((1..found.groups.len()).map(group).collect()),
         "to_a" => run.array((0..found.groups.len()).map(group).collect()),

@@ -5,15 +5,71 @@ use std::sync::Arc;
 use super::super::interpreter::{Evaluated, Flow, Interpreter};
 use super::super::syntax::Block;
 use super::super::value::{RaisedError, Val};
+use super::text_format::format as filled;
 use super::{arg, int_arg, number, pattern, text_arg};
 
 /// Methods of texts that leave them as they are.
 pub(super) const NAMES: &[&str] = &[
-    "length", "size", "bytesize", "empty?", "include?", "start_with?", "end_with?", "index", "rindex", "count", "==", "===", "=~",
-    "match", "match?", "scan", "[]", "slice", "to_i", "to_f", "to_r", "to_c", "to_sym", "intern", "to_str", "hex", "oct", "ord",
-    "bytes", "chars", "lines", "each_char", "each_line", "each_byte", "casecmp", "casecmp?", "<=>", "<", "<=", ">", ">=", "between?",
-    "eql?", "+", "*", "%", "split", "partition", "rpartition", "ljust", "rjust", "center", "succ", "next", "encoding",
-    "valid_encoding?", "ascii_only?", "sum", "delete_prefix", "delete_suffix",
+    "length",
+    "size",
+    "bytesize",
+    "empty?",
+    "include?",
+    "start_with?",
+    "end_with?",
+    "index",
+    "rindex",
+    "count",
+    "==",
+    "===",
+    "=~",
+    "match",
+    "match?",
+    "scan",
+    "[]",
+    "slice",
+    "to_i",
+    "to_f",
+    "to_r",
+    "to_c",
+    "to_sym",
+    "intern",
+    "to_str",
+    "hex",
+    "oct",
+    "ord",
+    "bytes",
+    "chars",
+    "lines",
+    "each_char",
+    "each_line",
+    "each_byte",
+    "casecmp",
+    "casecmp?",
+    "<=>",
+    "<",
+    "<=",
+    ">",
+    ">=",
+    "between?",
+    "eql?",
+    "+",
+    "*",
+    "%",
+    "split",
+    "partition",
+    "rpartition",
+    "ljust",
+    "rjust",
+    "center",
+    "succ",
+    "next",
+    "encoding",
+    "valid_encoding?",
+    "ascii_only?",
+    "sum",
+    "delete_prefix",
+    "delete_suffix",
     "itself",
 ];
 
@@ -35,10 +91,12 @@ pub(super) fn call(
         "include?" => text_arg(args, 0).map(|part| Val::Bool(text.contains(&*part))).map_err(Flow::from),
         "start_with?" | "end_with?" => begins_or_ends(run, text, name, args),
         "index" | "rindex" => index(run, text, name, args),
-        "count" => text_arg(args, 0).map(|set| {
-            let set = super::text_change::LetterSet::parse(&set);
-            Val::Int(text.chars().filter(|letter| set.contains(*letter)).count() as i64)
-        }).map_err(Flow::from),
+        "count" => text_arg(args, 0)
+            .map(|set| {
+                let set = super::text_change::LetterSet::parse(&set);
+                Val::Int(text.chars().filter(|letter| set.contains(*letter)).count() as i64)
+            })
+            .map_err(Flow::from),
         "=~" | "match" | "match?" => matched(run, text, name, args),
         "scan" => scan(run, text, args, block),
         "[]" | "slice" => slice(run, text, args),
@@ -67,7 +125,9 @@ pub(super) fn call(
             each(run, text, lines, block)
         }
         "each_byte" => each(run, text, text.bytes().map(|byte| Val::Int(i64::from(byte))).collect(), block),
-        "casecmp" | "casecmp?" | "<=>" | "<" | "<=" | ">" | ">=" | "between?" | "eql?" => compared(text, name, args),
+        "casecmp" | "casecmp?" | "<=>" | "<" | "<=" | ">" | ">=" | "between?" | "eql?" => {
+            compared(text, name, args)
+        }
         "+" => match arg(args, 0) {
             Ok(Val::Text(more)) => {
                 let joined = format!("{text}{more}");
@@ -80,13 +140,14 @@ pub(super) fn call(
             Err(error) => Err(error.into()),
         },
         "*" => int_arg(args, 0).map_err(Flow::from).and_then(|count| {
-            let count = usize::try_from(count).map_err(|_| RaisedError::argument("argument must be non-negative"))?;
+            let count =
+                usize::try_from(count).map_err(|_| RaisedError::argument("argument must be non-negative"))?;
             run.allocate(text.len().saturating_mul(count))?;
             run.text(text.repeat(count))
         }),
         "%" => arg(args, 0).map_err(Flow::from).and_then(|value| {
             let values = super::super::interpreter::spread(value.clone());
-            let text = format(text, &values)?;
+            let text = filled(text, &values)?;
             run.text(text)
         }),
         "split" => split(run, text, args),
@@ -95,8 +156,12 @@ pub(super) fn call(
         "encoding" => Ok(Val::text("UTF-8")),
         "valid_encoding?" => Ok(Val::Bool(true)),
         "ascii_only?" => Ok(Val::Bool(text.is_ascii())),
-        "delete_prefix" => text_arg(args, 0).map_err(Flow::from).and_then(|part| run.text(text.strip_prefix(&*part).unwrap_or(text))),
-        "delete_suffix" => text_arg(args, 0).map_err(Flow::from).and_then(|part| run.text(text.strip_suffix(&*part).unwrap_or(text))),
+        "delete_prefix" => text_arg(args, 0)
+            .map_err(Flow::from)
+            .and_then(|part| run.text(text.strip_prefix(&*part).unwrap_or(text))),
+        "delete_suffix" => text_arg(args, 0)
+            .map_err(Flow::from)
+            .and_then(|part| run.text(text.strip_suffix(&*part).unwrap_or(text))),
         "succ" | "next" => run.text(successor(text)),
         _ => return None,
     };
@@ -128,12 +193,20 @@ fn begins_or_ends(run: &mut Interpreter<'_>, text: &Arc<str>, name: &str, args: 
         let holds = match value {
             Val::Regex(regex) => {
                 let found = pattern::find_from(run, regex, text, 0)?;
-                let begins = found.and_then(|found| found.groups.first().cloned().flatten()).is_some_and(|range| range.start == 0);
+                let begins = found
+                    .and_then(|found| found.groups.first().cloned().flatten())
+                    .is_some_and(|range| range.start == 0);
                 begins && name == "start_with?"
             }
             Val::Text(part) if name == "start_with?" => text.starts_with(&**part),
             Val::Text(part) => text.ends_with(&**part),
-            other => return Err(RaisedError::type_error(format!("no implicit conversion of {} into String", other.class())).into()),
+            other => {
+                return Err(RaisedError::type_error(format!(
+                    "no implicit conversion of {} into String",
+                    other.class()
+                ))
+                .into());
+            }
         };
         if holds {
             return Ok(Val::Bool(true));
@@ -161,14 +234,19 @@ fn index(run: &mut Interpreter<'_>, text: &Arc<str>, name: &str, args: &[Val]) -
         },
     };
     let found = match arg(args, 0)? {
-        Val::Text(part) if name == "index" => text.get(from..).and_then(|rest| rest.find(&**part)).map(|at| at + from),
+        Val::Text(part) if name == "index" => {
+            text.get(from..).and_then(|rest| rest.find(&**part)).map(|at| at + from)
+        }
         Val::Text(part) => {
             let end = if args.len() > 1 { (from + part.len()).min(text.len()) } else { text.len() };
             text.get(..end).and_then(|before| before.rfind(&**part))
         }
         Val::Regex(regex) if name == "index" => {
             let found = pattern::find_from(run, regex, text, from)?;
-            let start = found.as_ref().and_then(|found| found.groups.first().cloned().flatten()).map(|range| range.start);
+            let start = found
+                .as_ref()
+                .and_then(|found| found.groups.first().cloned().flatten())
+                .map(|range| range.start);
             run.set_match(found);
             start
         }
@@ -177,14 +255,24 @@ fn index(run: &mut Interpreter<'_>, text: &Arc<str>, name: &str, args: &[Val]) -
             while let Some(found) = pattern::find_from(run, regex, text, from)? {
                 let Some(range) = found.groups.first().cloned().flatten() else { break };
                 last = Some(range.start);
-                let Some(letter) = text.get(range.start..).and_then(|rest| rest.chars().next()) else { break };
+                let Some(letter) = text.get(range.start..).and_then(|rest| rest.chars().next()) else {
+                    break;
+                };
                 from = range.start + letter.len_utf8();
             }
             last
         }
-        other => return Err(RaisedError::type_error(format!("no implicit conversion of {} into String", other.class())).into()),
+        other => {
+            return Err(RaisedError::type_error(format!(
+                "no implicit conversion of {} into String",
+                other.class()
+            ))
+            .into());
+        }
     };
-    Ok(found.map_or(Val::Nil, |byte| Val::Int(text.get(..byte).map_or(0, |before| before.chars().count()) as i64)))
+    Ok(found.map_or(Val::Nil, |byte| {
+        Val::Int(text.get(..byte).map_or(0, |before| before.chars().count()) as i64)
+    }))
 }
 
 fn matched(run: &mut Interpreter<'_>, text: &Arc<str>, name: &str, args: &[Val]) -> Evaluated {
@@ -252,7 +340,8 @@ pub(super) fn slice(run: &mut Interpreter<'_>, text: &Arc<str>, args: &[Val]) ->
         }
         Val::Range { from, to, exclusive } => {
             let count = text.chars().count();
-            super::array::bounds(from, to, *exclusive, count).map(|range| text.chars().skip(range.start).take(range.len()).collect())
+            super::array::bounds(from, to, *exclusive, count)
+                .map(|range| text.chars().skip(range.start).take(range.len()).collect())
         }
         _ => {
             let count = text.chars().count() as i64;
@@ -324,11 +413,18 @@ fn split(run: &mut Interpreter<'_>, text: &Arc<str>, args: &[Val]) -> Evaluated 
                 let Some(range) = found.groups.first().cloned().flatten() else { break };
                 if range.is_empty() {
                     // Between two characters; not before the first.
-                    let Some(letter) = text.get(range.start..).and_then(|rest| rest.chars().next()) else { break };
+                    let Some(letter) = text.get(range.start..).and_then(|rest| rest.chars().next()) else {
+                        break;
+                    };
                     if range.start == begin {
                         from = range.start + letter.len_utf8();
                         if let Some(next) = pattern::find_from(run, regex, text, from)?
-                            && next.groups.first().cloned().flatten().is_some_and(|next| next.start == from && next.is_empty())
+                            && next
+                                .groups
+                                .first()
+                                .cloned()
+                                .flatten()
+                                .is_some_and(|next| next.start == from && next.is_empty())
                             && from < text.len()
                         {
                             parts.push(text.get(begin..from).unwrap_or_default().to_owned());
@@ -338,7 +434,9 @@ fn split(run: &mut Interpreter<'_>, text: &Arc<str>, args: &[Val]) -> Evaluated 
                     }
                 }
                 parts.push(text.get(begin..range.start).unwrap_or_default().to_owned());
-                parts.extend((1..found.groups.len()).filter_map(|group| found.group(group)).map(str::to_owned));
+                parts.extend(
+                    (1..found.groups.len()).filter_map(|group| found.group(group)).map(str::to_owned),
+                );
                 begin = range.end;
                 from = range.end.max(range.start + usize::from(range.is_empty()));
                 run.allocate(48)?;
@@ -347,7 +445,13 @@ fn split(run: &mut Interpreter<'_>, text: &Arc<str>, args: &[Val]) -> Evaluated 
                 parts.push(text.get(begin..).unwrap_or_default().to_owned());
             }
         }
-        Some(other) => return Err(RaisedError::type_error(format!("wrong argument type {} (expected Regexp)", other.class())).into()),
+        Some(other) => {
+            return Err(RaisedError::type_error(format!(
+                "wrong argument type {} (expected Regexp)",
+                other.class()
+            ))
+            .into());
+        }
     }
     if text.is_empty() {
         parts.clear();
@@ -435,103 +539,4 @@ fn successor(text: &str) -> String {
         None => {}
     }
     letters.into_iter().collect()
-}
-
-/// Fills a format such as `%05.2f`.
-///
-/// # Errors
-/// A directive that is not supported, or has no value.
-pub(super) fn format(template: &str, values: &[Val]) -> Result<String, RaisedError> {
-    let mut out = String::with_capacity(template.len());
-    let mut values = values.iter();
-    let mut rest = template;
-    while let Some((before, behind)) = rest.split_once('%') {
-        out.push_str(before);
-        let flags_end = behind.find(|letter| !matches!(letter, '-' | '0' | '+' | ' ' | '#')).unwrap_or(behind.len());
-        let (flags, behind) = behind.split_at(flags_end);
-        let width_end = behind.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(behind.len());
-        let (width, behind) = behind.split_at(width_end);
-        let (precision, behind) = match behind.strip_prefix('.') {
-            Some(digits) => {
-                let end = digits.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(digits.len());
-                let (digits, behind) = digits.split_at(end);
-                (Some(digits.parse::<usize>().unwrap_or(0).min(300)), behind)
-            }
-            None => (None, behind),
-        };
-        let width = width.parse::<usize>().unwrap_or(0).min(4096);
-        let mut letters = behind.chars();
-        let Some(directive) = letters.next() else { return Err(RaisedError::argument("incomplete format specifier")) };
-        rest = letters.as_str();
-        if directive == '%' {
-            out.push('%');
-            continue;
-        }
-        let value = values.next().ok_or_else(|| RaisedError::argument("too few arguments"))?;
-        let text = directive_text(directive, precision, flags, value)?;
-        let missing = width.saturating_sub(text.chars().count());
-        if flags.contains('-') {
-            out.push_str(&text);
-            out.extend(std::iter::repeat_n(' ', missing));
-        } else if flags.contains('0') && directive != 's' {
-            let (sign, digits) = match text.strip_prefix(['-', '+']) {
-                Some(digits) => text.split_at(text.len() - digits.len()),
-                None => ("", text.as_str()),
-            };
-            out.push_str(sign);
-            out.extend(std::iter::repeat_n('0', missing));
-            out.push_str(digits);
-        } else {
-            out.extend(std::iter::repeat_n(' ', missing));
-            out.push_str(&text);
-        }
-    }
-    out.push_str(rest);
-    Ok(out)
-}
-
-fn directive_text(directive: char, precision: Option<usize>, flags: &str, value: &Val) -> Result<String, RaisedError> {
-    let int = || -> Result<i64, RaisedError> {
-        match value {
-            Val::Text(text) => match number::integer_of(&Val::Text(Arc::clone(text)), None) {
-                Ok(Val::Int(number)) => Ok(number),
-                _ => Err(RaisedError::argument(format!("invalid value for Integer(): {text:?}"))),
-            },
-            other => other.number().map(|number| number.floor() as i64).ok_or_else(|| {
-                RaisedError::type_error(format!("can't convert {} into Integer", other.class()))
-            }),
-        }
-    };
-    let float = || -> Result<f64, RaisedError> {
-        match value {
-            Val::Text(text) => text.trim().parse().map_err(|_| RaisedError::argument(format!("invalid value for Float(): {text:?}"))),
-            other => other.number().ok_or_else(|| RaisedError::type_error(format!("can't convert {} into Float", other.class()))),
-        }
-    };
-    let signed = |text: String| if flags.contains('+') && !text.starts_with('-') { format!("+{text}") } else { text };
-    Ok(match directive {
-        's' => {
-            let text = value.to_text();
-            precision.map_or_else(|| text.to_string(), |most| text.chars().take(most).collect())
-        }
-        'p' => value.inspect(),
-        'd' | 'i' | 'u' => signed(int()?.to_string()),
-        'f' => signed(format!("{:.*}", precision.unwrap_or(6), float()?)),
-        'e' => {
-            let text = format!("{:.*e}", precision.unwrap_or(6), float()?);
-            let (digits, exponent) = text.split_once('e').unwrap_or((&text, "0"));
-            let exponent: i32 = exponent.parse().unwrap_or(0);
-            signed(format!("{digits}e{}{:02}", if exponent < 0 { '-' } else { '+' }, exponent.abs()))
-        }
-        'g' => signed(format!("{}", float()?)),
-        'x' => format!("{:x}", int()?),
-        'X' => format!("{:X}", int()?),
-        'o' => format!("{:o}", int()?),
-        'b' => format!("{:b}", int()?),
-        'c' => match value {
-            Val::Int(number) => u32::try_from(*number).ok().and_then(char::from_u32).map(String::from).unwrap_or_default(),
-            other => other.to_text().chars().take(1).collect(),
-        },
-        other => return Err(RaisedError::argument(format!("malformed format string - %{other}"))),
-    })
 }

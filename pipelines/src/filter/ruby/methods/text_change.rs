@@ -13,11 +13,54 @@ use super::{arg, needs_block, pattern, text_arg};
 
 /// Methods of texts that make others of them.
 pub(super) const NAMES: &[&str] = &[
-    "<<", "concat", "prepend", "replace", "insert", "clear", "upcase", "downcase", "capitalize", "swapcase", "strip", "lstrip",
-    "rstrip", "chomp", "chop", "gsub", "sub", "tr", "tr_s", "delete", "squeeze", "reverse", "force_encoding", "encode", "scrub",
-    "unicode_normalize", "b", "upcase!", "downcase!", "capitalize!", "swapcase!", "strip!", "lstrip!", "rstrip!", "chomp!",
-    "chop!", "gsub!", "sub!", "tr!", "delete!", "squeeze!", "reverse!", "slice!", "encode!", "scrub!", "unicode_normalize!",
-    "dump", "undump",
+    "<<",
+    "concat",
+    "prepend",
+    "replace",
+    "insert",
+    "clear",
+    "upcase",
+    "downcase",
+    "capitalize",
+    "swapcase",
+    "strip",
+    "lstrip",
+    "rstrip",
+    "chomp",
+    "chop",
+    "gsub",
+    "sub",
+    "tr",
+    "tr_s",
+    "delete",
+    "squeeze",
+    "reverse",
+    "force_encoding",
+    "encode",
+    "scrub",
+    "unicode_normalize",
+    "b",
+    "upcase!",
+    "downcase!",
+    "capitalize!",
+    "swapcase!",
+    "strip!",
+    "lstrip!",
+    "rstrip!",
+    "chomp!",
+    "chop!",
+    "gsub!",
+    "sub!",
+    "tr!",
+    "delete!",
+    "squeeze!",
+    "reverse!",
+    "slice!",
+    "encode!",
+    "scrub!",
+    "unicode_normalize!",
+    "dump",
+    "undump",
 ];
 
 /// Returns whether a method makes another text.
@@ -54,7 +97,10 @@ pub(in super::super) fn change(
                     Val::Text(more) => joined.push_str(more),
                     other => {
                         let what = if matches!(other, Val::Nil) { "nil" } else { other.class() };
-                        return Err(RaisedError::type_error(format!("no implicit conversion of {what} into String at {at}")).into());
+                        return Err(RaisedError::type_error(format!(
+                            "no implicit conversion of {what} into String at {at}"
+                        ))
+                        .into());
                     }
                 }
             }
@@ -69,7 +115,8 @@ pub(in super::super) fn change(
                 _ => {
                     let place = super::int_arg(&args, 0)?;
                     let count = text.chars().count() as i64;
-                    let place = usize::try_from(if place < 0 { place + count + 1 } else { place }).unwrap_or(usize::MAX);
+                    let place = usize::try_from(if place < 0 { place + count + 1 } else { place })
+                        .unwrap_or(usize::MAX);
                     let before: String = text.chars().take(place).collect();
                     let behind: String = text.chars().skip(place).collect();
                     format!("{before}{}{behind}", text_arg(&args, 1)?)
@@ -103,7 +150,11 @@ fn simple(text: &str, name: &str, args: &[Val]) -> Result<String, RaisedError> {
         "swapcase" => text
             .chars()
             .flat_map(|letter| {
-                let swapped: Vec<char> = if letter.is_uppercase() { letter.to_lowercase().collect() } else { letter.to_uppercase().collect() };
+                let swapped: Vec<char> = if letter.is_uppercase() {
+                    letter.to_lowercase().collect()
+                } else {
+                    letter.to_uppercase().collect()
+                };
                 swapped
             })
             .collect(),
@@ -163,12 +214,19 @@ fn substituted(
     let by_text = match args.get(1) {
         Some(Val::Text(replacement)) => Some(Replacement::parse(replacement, &regex)),
         Some(Val::Hash(_)) | None => None,
-        Some(other) => return Err(RaisedError::type_error(format!("no implicit conversion of {} into String", other.class())).into()),
+        Some(other) => {
+            return Err(RaisedError::type_error(format!(
+                "no implicit conversion of {} into String",
+                other.class()
+            ))
+            .into());
+        }
     };
     if let (Some(replacement), true) = (&by_text, all) {
         run.step(1 + text.len() / 256)?;
         let replaced = regex.replace_all(text, replacement, &run.deadline);
-        return replaced.map_err(|_| Flow::Exceeded("replacing takes too long, or makes a text too long".to_owned()));
+        return replaced
+            .map_err(|_| Flow::Exceeded("replacing takes too long, or makes a text too long".to_owned()));
     }
     let mut out = String::with_capacity(text.len());
     let (mut copied, mut from) = (0, 0);
@@ -257,7 +315,11 @@ fn translated(text: &str, from: &str, to: &str, squeezes: bool) -> String {
             last = None;
             continue;
         }
-        let at = if set.negated { usize::MAX } else { set.letters.iter().position(|have| *have == letter).unwrap_or(usize::MAX) };
+        let at = if set.negated {
+            usize::MAX
+        } else {
+            set.letters.iter().position(|have| *have == letter).unwrap_or(usize::MAX)
+        };
         let Some(replacement) = to.get(at).or_else(|| to.last()).copied() else { continue };
         if !(squeezes && last == Some(replacement)) {
             out.push(replacement);

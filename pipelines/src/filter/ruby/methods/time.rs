@@ -4,7 +4,8 @@ use std::sync::Arc;
 
 use chrono::format::{Item, StrftimeItems};
 use chrono::{
-    DateTime, Datelike, Duration, FixedOffset, Local, NaiveDate, NaiveDateTime, NaiveTime, Offset, TimeZone, Timelike, Utc,
+    DateTime, Datelike, Duration, FixedOffset, Local, NaiveDate, NaiveDateTime, NaiveTime, Offset, TimeZone,
+    Timelike, Utc,
 };
 use millrace_ingest::Event;
 use millrace_ingest::event::time_format::{Zone, iso8601};
@@ -15,11 +16,62 @@ use super::{arg, int_arg, text_arg};
 
 /// Methods of times.
 pub(super) const NAMES: &[&str] = &[
-    "+", "-", "<=>", "<", "<=", ">", ">=", "between?", "year", "month", "mon", "day", "mday", "hour", "min", "minute", "sec",
-    "second", "usec", "nsec", "wday", "yday", "to_i", "to_f", "to_r", "to_s", "to_time", "to_date", "to_datetime", "to_iso8601",
-    "time", "strftime", "utc", "gmtime", "getutc", "getgm", "localtime", "getlocal", "iso8601", "xmlschema", "zone", "utc_offset",
-    "gmt_offset", "utc?", "monday?", "tuesday?", "wednesday?", "thursday?", "friday?", "saturday?", "sunday?", "round", "cweek",
-    "new_offset", "tv_sec", "tv_usec",
+    "+",
+    "-",
+    "<=>",
+    "<",
+    "<=",
+    ">",
+    ">=",
+    "between?",
+    "year",
+    "month",
+    "mon",
+    "day",
+    "mday",
+    "hour",
+    "min",
+    "minute",
+    "sec",
+    "second",
+    "usec",
+    "nsec",
+    "wday",
+    "yday",
+    "to_i",
+    "to_f",
+    "to_r",
+    "to_s",
+    "to_time",
+    "to_date",
+    "to_datetime",
+    "to_iso8601",
+    "time",
+    "strftime",
+    "utc",
+    "gmtime",
+    "getutc",
+    "getgm",
+    "localtime",
+    "getlocal",
+    "iso8601",
+    "xmlschema",
+    "zone",
+    "utc_offset",
+    "gmt_offset",
+    "utc?",
+    "monday?",
+    "tuesday?",
+    "wednesday?",
+    "thursday?",
+    "friday?",
+    "saturday?",
+    "sunday?",
+    "round",
+    "cweek",
+    "new_offset",
+    "tv_sec",
+    "tv_usec",
 ];
 
 /// Formats of times without a pattern, with an offset.
@@ -59,7 +111,11 @@ fn parse(text: &str, zone: Zone) -> Option<DateTime<FixedOffset>> {
     if let Ok(time) = DateTime::parse_from_rfc3339(text) {
         return Some(time);
     }
-    let (text, zone) = match text.strip_suffix(" UTC").or_else(|| text.strip_suffix(" GMT")).or_else(|| text.strip_suffix('Z')) {
+    let (text, zone) = match text
+        .strip_suffix(" UTC")
+        .or_else(|| text.strip_suffix(" GMT"))
+        .or_else(|| text.strip_suffix('Z'))
+    {
         Some(text) => (text, Zone::UTC),
         None => (text, zone),
     };
@@ -75,7 +131,9 @@ fn parse(text: &str, zone: Zone) -> Option<DateTime<FixedOffset>> {
         });
     match naive {
         Some(naive) => in_zone(naive, zone),
-        None => iso8601(text, zone).map(|time| if zone == Zone::UTC { time.fixed_offset() } else { local(time) }),
+        None => {
+            iso8601(text, zone).map(|time| if zone == Zone::UTC { time.fixed_offset() } else { local(time) })
+        }
     }
 }
 
@@ -155,23 +213,36 @@ fn at(seconds: &Val) -> Result<DateTime<Utc>, RaisedError> {
             let whole = seconds.floor();
             // Microseconds, as doubles of today tell no more.
             let micros = ((seconds - whole) * 1e6).round() as u32;
-            DateTime::from_timestamp(whole as i64, 0).map(|time| time + Duration::microseconds(i64::from(micros)))
+            DateTime::from_timestamp(whole as i64, 0)
+                .map(|time| time + Duration::microseconds(i64::from(micros)))
         }
         other => match other.instant() {
             Some(time) => Some(time),
-            None => return Err(RaisedError::type_error(format!("can't convert {} into an exact number", other.class()))),
+            None => {
+                return Err(RaisedError::type_error(format!(
+                    "can't convert {} into an exact number",
+                    other.class()
+                )));
+            }
         },
     };
     made.ok_or_else(out_of_range)
 }
 
 /// Calls a method of a class of times.
-pub(super) fn class_call(run: &mut Interpreter<'_>, class: &str, name: &str, args: &[Val]) -> Option<Evaluated> {
+pub(super) fn class_call(
+    run: &mut Interpreter<'_>,
+    class: &str,
+    name: &str,
+    args: &[Val],
+) -> Option<Evaluated> {
     let _ = run;
     let is_logstash = class == "LogStash::Timestamp";
     // A `DateTime` without an offset is in UTC, a `Time` is local.
     let zone = if class == "Time" { Zone::Local } else { Zone::UTC };
-    let wrap = |time: DateTime<FixedOffset>| if is_logstash { Val::Timestamp(time.to_utc()) } else { Val::Time(time) };
+    let wrap = |time: DateTime<FixedOffset>| {
+        if is_logstash { Val::Timestamp(time.to_utc()) } else { Val::Time(time) }
+    };
     let answer = || -> Result<Val, RaisedError> {
         Ok(match name {
             "now" | "today" => wrap(local(Utc::now())),
@@ -184,7 +255,9 @@ pub(super) fn class_call(run: &mut Interpreter<'_>, class: &str, name: &str, arg
                         Some(Val::Symbol(unit)) if matches!(&**unit, "nsec" | "nanosecond") => 1.0,
                         _ => 1e3,
                     };
-                    time = time.checked_add_signed(Duration::nanoseconds((micros * unit) as i64)).ok_or_else(out_of_range)?;
+                    time = time
+                        .checked_add_signed(Duration::nanoseconds((micros * unit) as i64))
+                        .ok_or_else(out_of_range)?;
                 }
                 wrap(local(time))
             }
@@ -195,7 +268,10 @@ pub(super) fn class_call(run: &mut Interpreter<'_>, class: &str, name: &str, arg
                 }
                 let text = text_arg(args, 0)?;
                 let class = if class == "Time" { "ArgumentError" } else { "Date::Error" };
-                wrap(parse(&text, zone).ok_or_else(|| RaisedError::new(class, format!("no time information in {text:?}")))?)
+                wrap(
+                    parse(&text, zone)
+                        .ok_or_else(|| RaisedError::new(class, format!("no time information in {text:?}")))?,
+                )
             }
             "strptime" => wrap(parse_by(&text_arg(args, 0)?, &text_arg(args, 1)?, zone)?),
             "new" | "utc" | "gm" | "local" | "mktime" => {
@@ -205,7 +281,9 @@ pub(super) fn class_call(run: &mut Interpreter<'_>, class: &str, name: &str, arg
                 if is_logstash || matches!(args.first(), Some(Val::Text(_))) {
                     let text = text_arg(args, 0)?;
                     let parsed = parse(&text, Zone::UTC);
-                    return parsed.map(wrap).ok_or_else(|| RaisedError::argument(format!("[{text}] is not a time")));
+                    return parsed
+                        .map(wrap)
+                        .ok_or_else(|| RaisedError::argument(format!("[{text}] is not a time")));
                 }
                 let part = |at: usize, default: i64| args.get(at).map_or(Ok(default), |_| int_arg(args, at));
                 let (year, month, day) = (part(0, 1970)?, part(1, 1)?, part(2, 1)?);
@@ -226,7 +304,12 @@ pub(super) fn class_call(run: &mut Interpreter<'_>, class: &str, name: &str, arg
 }
 
 /// Calls a method of a time.
-pub(super) fn call(run: &mut Interpreter<'_>, receiver: &Val, name: &'static str, args: &[Val]) -> Option<Evaluated> {
+pub(super) fn call(
+    run: &mut Interpreter<'_>,
+    receiver: &Val,
+    name: &'static str,
+    args: &[Val],
+) -> Option<Evaluated> {
     let instant = receiver.instant()?;
     let time = match receiver {
         Val::Time(time) => *time,
@@ -235,7 +318,10 @@ pub(super) fn call(run: &mut Interpreter<'_>, receiver: &Val, name: &'static str
     let answer = match name {
         "+" | "-" => moved(receiver, instant, name, args),
         "<=>" | "<" | "<=" | ">" | ">=" | "between?" => compared(receiver, name, args),
-        "strftime" => text_arg(args, 0).and_then(|pattern| format(time, &pattern)).map_err(Flow::from).and_then(|text| run.text(text)),
+        "strftime" => text_arg(args, 0)
+            .and_then(|pattern| format(time, &pattern))
+            .map_err(Flow::from)
+            .and_then(|text| run.text(text)),
         "iso8601" | "xmlschema" | "to_iso8601" => {
             let text = match (receiver, args.first()) {
                 (Val::Timestamp(time), _) => Event::new(*time).timestamp_text(),
@@ -254,14 +340,25 @@ pub(super) fn call(run: &mut Interpreter<'_>, receiver: &Val, name: &'static str
             Some(other) => match Zone::named(&other.to_text()) {
                 Some(Zone::Fixed(zone)) => Ok(Val::Time(time.with_timezone(&zone))),
                 Some(Zone::Utc) => Ok(Val::Time(instant.fixed_offset())),
-                _ => Err(RaisedError::argument(format!("[{}] is not an offset such as +02:00", other.to_text())).into()),
+                _ => Err(RaisedError::argument(format!(
+                    "[{}] is not an offset such as +02:00",
+                    other.to_text()
+                ))
+                .into()),
             },
         },
         "round" => {
-            let rounded = DateTime::from_timestamp(instant.timestamp() + i64::from(instant.nanosecond() >= 500_000_000), 0);
+            let rounded = DateTime::from_timestamp(
+                instant.timestamp() + i64::from(instant.nanosecond() >= 500_000_000),
+                0,
+            );
             Ok(Val::Time(rounded.unwrap_or(instant).with_timezone(time.offset())))
         }
-        "zone" => run.text(if time.offset().local_minus_utc() == 0 { "UTC".to_owned() } else { time.format("%z").to_string() }),
+        "zone" => run.text(if time.offset().local_minus_utc() == 0 {
+            "UTC".to_owned()
+        } else {
+            time.format("%z").to_string()
+        }),
         _ => part(time, instant, name)?,
     };
     Some(answer)
@@ -296,7 +393,9 @@ fn part(time: DateTime<FixedOffset>, instant: DateTime<Utc>, name: &str) -> Opti
         "friday?" => Val::Bool(weekday == 5),
         "saturday?" => Val::Bool(weekday == 6),
         "to_i" | "tv_sec" => Val::Int(instant.timestamp()),
-        "to_f" | "to_r" => Val::Float(instant.timestamp() as f64 + f64::from(instant.timestamp_subsec_nanos()) / 1e9),
+        "to_f" | "to_r" => {
+            Val::Float(instant.timestamp() as f64 + f64::from(instant.timestamp_subsec_nanos()) / 1e9)
+        }
         // The time of a timestamp is one of Ruby's.
         "time" | "to_time" | "to_datetime" => Val::Time(time),
         "to_date" => Val::Time(time.with_time(NaiveTime::MIN).single().unwrap_or(time)),
@@ -311,16 +410,21 @@ fn moved(receiver: &Val, instant: DateTime<Utc>, name: &str, args: &[Val]) -> Ev
     let other = arg(args, 0)?;
     if let (Some(earlier), "-") = (other.instant(), name) {
         let difference = instant - earlier;
-        let nanos = difference.num_nanoseconds().map_or_else(|| difference.num_seconds() as f64 * 1e9, |nanos| nanos as f64);
+        let nanos = difference
+            .num_nanoseconds()
+            .map_or_else(|| difference.num_seconds() as f64 * 1e9, |nanos| nanos as f64);
         return Ok(Val::Float(nanos / 1e9));
     }
     let Some(seconds) = other.number().filter(|seconds| seconds.is_finite() && seconds.abs() < 1e15) else {
-        return Err(RaisedError::type_error(format!("can't convert {} into an exact number", other.class())).into());
+        return Err(
+            RaisedError::type_error(format!("can't convert {} into an exact number", other.class())).into()
+        );
     };
     let seconds = if name == "-" { -seconds } else { seconds };
     let whole = seconds.floor();
     let nanos = ((seconds - whole) * 1e9).round() as i64;
-    let step = Duration::try_seconds(whole as i64).and_then(|step| step.checked_add(&Duration::nanoseconds(nanos)));
+    let step =
+        Duration::try_seconds(whole as i64).and_then(|step| step.checked_add(&Duration::nanoseconds(nanos)));
     let moved = step.and_then(|step| instant.checked_add_signed(step)).ok_or_else(out_of_range)?;
     Ok(match receiver {
         Val::Time(time) => Val::Time(time.offset().from_utc_datetime(&moved.naive_utc())),
@@ -336,7 +440,8 @@ fn compared(receiver: &Val, name: &str, args: &[Val]) -> Evaluated {
         return Ok(order.map_or(Val::Nil, |order| Val::Int(order as i64)));
     }
     let what: Arc<str> = Arc::from(if matches!(other, Val::Nil) { "nil" } else { other.class() });
-    let order = order.ok_or_else(|| RaisedError::argument(format!("comparison of Time with {what} failed")))?;
+    let order =
+        order.ok_or_else(|| RaisedError::argument(format!("comparison of Time with {what} failed")))?;
     Ok(Val::Bool(match name {
         "<" => order.is_lt(),
         "<=" => order.is_le(),

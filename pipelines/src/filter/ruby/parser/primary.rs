@@ -2,9 +2,9 @@
 
 use std::sync::Arc;
 
-use super::super::lexer::TokenKind;
 use super::super::methods;
 use super::super::syntax::{Block, Call, Expr, Position, Target};
+use super::super::token::TokenKind;
 use super::{Parsed, Parser};
 
 impl Parser {
@@ -43,7 +43,14 @@ impl Parser {
             self.next += 1;
             let args = self.arguments(")")?;
             let name = self.method("call", at)?;
-            return Ok(Expr::Call(Box::new(Call { receiver: Some(receiver), name, args, block: None, safe, at })));
+            return Ok(Expr::Call(Box::new(Call {
+                receiver: Some(receiver),
+                name,
+                args,
+                block: None,
+                safe,
+                at,
+            })));
         }
         let start = self.next;
         let name = match self.advance() {
@@ -51,7 +58,8 @@ impl Parser {
             TokenKind::Keyword(word) => word.to_owned(),
             TokenKind::Label(name) => {
                 // `cond ? a.b: c` is not told apart from a label by its letters alone.
-                return self.fault(at, format!("[{name}:] is not expected here: put a space before the colon"));
+                return self
+                    .fault(at, format!("[{name}:] is not expected here: put a space before the colon"));
             }
             _ => {
                 self.next = start;
@@ -68,7 +76,13 @@ impl Parser {
     }
 
     /// Parses the arguments and the block of a call behind its name.
-    fn finish_call(&mut self, receiver: Option<Expr>, name: &'static str, safe: bool, at: Position) -> Parsed<Expr> {
+    fn finish_call(
+        &mut self,
+        receiver: Option<Expr>,
+        name: &'static str,
+        safe: bool,
+        at: Position,
+    ) -> Parsed<Expr> {
         let mut args = Vec::new();
         let mut block = None;
         let mut is_command = false;
@@ -108,7 +122,9 @@ impl Parser {
             | TokenKind::Label(_)
             | TokenKind::State(_)
             | TokenKind::Group(_) => true,
-            TokenKind::Keyword(word) => matches!(*word, "nil" | "true" | "false" | "self" | "defined?" | "not"),
+            TokenKind::Keyword(word) => {
+                matches!(*word, "nil" | "true" | "false" | "self" | "defined?" | "not")
+            }
             TokenKind::Op("[") => is_function,
             TokenKind::Op("(") => true,
             TokenKind::Op("&" | "*") => next_is_tight,
@@ -174,7 +190,8 @@ impl Parser {
             self.next += 1;
             let at = self.at();
             let TokenKind::Symbol(name) = self.advance() else {
-                return self.fault(at, "a block is given as `{ |value| … }`, or as the name of a method: &:name");
+                return self
+                    .fault(at, "a block is given as `{ |value| … }`, or as the name of a method: &:name");
             };
             self.block_method = Some((name, at));
             return Ok(());
@@ -205,11 +222,16 @@ impl Parser {
                 }
             }
         }
-        let body = self.deeper(|parser| parser.statements(if close == "end" { &["end", "rescue"] } else { &[] }));
+        let body =
+            self.deeper(|parser| parser.statements(if close == "end" { &["end", "rescue"] } else { &[] }));
         self.scopes.pop();
         self.is_loop_condition = outer;
         let body = body?;
-        if close == "end" { self.expect_keyword("end")? } else { self.expect_op("}")? }
+        if close == "end" {
+            self.expect_keyword("end")?
+        } else {
+            self.expect_op("}")?
+        }
         Ok(Block::Code { params, body, own: (first..self.slots).collect() })
     }
 
@@ -309,7 +331,9 @@ impl Parser {
             }
             TokenKind::Op("[") => Ok(Expr::Array(self.arguments("]")?)),
             TokenKind::Op("{") => self.hash(),
-            TokenKind::Op("->") => self.fault(at, "lambdas are not supported: write the code where it is needed"),
+            TokenKind::Op("->") => {
+                self.fault(at, "lambdas are not supported: write the code where it is needed")
+            }
             _ => {
                 self.next = start;
                 self.unexpected()
@@ -320,7 +344,9 @@ impl Parser {
     fn name(&mut self, name: &str, at: Position) -> Parsed<Expr> {
         let assigns = matches!(
             self.kind(),
-            TokenKind::Op("=" | "+=" | "-=" | "*=" | "/=" | "||=" | "&&=" | "<<=" | "%=" | "**=" | "|=" | "&=")
+            TokenKind::Op(
+                "=" | "+=" | "-=" | "*=" | "/=" | "||=" | "&&=" | "<<=" | "%=" | "**=" | "|=" | "&="
+            )
         );
         let is_call = self.is_op("(") && !self.token().spaced;
         if !is_call {
@@ -335,7 +361,12 @@ impl Parser {
             Some(name) => self.finish_call(None, name, false, at),
             None => {
                 let reason = methods::refused_function(name);
-                self.fault(at, format!("there is no variable [{name}], and the function [{name}] is not supported{reason}"))
+                self.fault(
+                    at,
+                    format!(
+                        "there is no variable [{name}], and the function [{name}] is not supported{reason}"
+                    ),
+                )
             }
         }
     }
@@ -367,8 +398,12 @@ impl Parser {
                 Ok(Expr::Defined(Box::new(value)))
             }
             "return" | "next" | "break" => {
-                let is_bare = matches!(self.kind(), TokenKind::Newline | TokenKind::End | TokenKind::Op("}" | ")"))
-                    || matches!(self.kind(), TokenKind::Keyword("if" | "unless" | "end" | "while" | "until"));
+                let is_bare =
+                    matches!(self.kind(), TokenKind::Newline | TokenKind::End | TokenKind::Op("}" | ")"))
+                        || matches!(
+                            self.kind(),
+                            TokenKind::Keyword("if" | "unless" | "end" | "while" | "until")
+                        );
                 let value = Box::new(if is_bare { Expr::Nil } else { self.expression()? });
                 Ok(match word {
                     "return" => Expr::Return(value),

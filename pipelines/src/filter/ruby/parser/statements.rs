@@ -1,8 +1,8 @@
 //! Statements: modifiers, `and` and `or`, assignments of several variables, and what ends with `end`.
 
-use super::super::lexer::TokenKind;
 use super::super::methods;
 use super::super::syntax::{Expr, Rescue, Target};
+use super::super::token::TokenKind;
 use super::{Parsed, Parser};
 
 /// Makes an expression whose errors have another value.
@@ -59,7 +59,8 @@ impl Parser {
                 "while" | "until" => {
                     self.next += 1;
                     let condition = Box::new(self.logical()?);
-                    statement = Expr::While { condition, body: Box::new(statement), until: word == "until", at };
+                    statement =
+                        Expr::While { condition, body: Box::new(statement), until: word == "until", at };
                 }
                 "rescue" => {
                     self.next += 1;
@@ -145,7 +146,8 @@ impl Parser {
             self.expect_op(")")?;
             return Ok(Target::Nested(targets));
         }
-        if let (TokenKind::Name(name), TokenKind::Op("," | "=" | ")")) = (self.kind().clone(), self.ahead(1)) {
+        if let (TokenKind::Name(name), TokenKind::Op("," | "=" | ")")) = (self.kind().clone(), self.ahead(1))
+        {
             self.next += 1;
             return Ok(Target::Local(self.declare(&name)));
         }
@@ -160,7 +162,11 @@ impl Parser {
         self.take_keyword("then");
         let then = Box::new(self.statements(&["elsif", "else", "end"])?);
         let otherwise = if self.take_keyword("elsif") {
-            return Ok(Expr::If { condition, then, otherwise: Box::new(self.deeper(|parser| parser.branch(false))?) });
+            return Ok(Expr::If {
+                condition,
+                then,
+                otherwise: Box::new(self.deeper(|parser| parser.branch(false))?),
+            });
         } else if self.take_keyword("else") {
             Box::new(self.statements(&["end"])?)
         } else {
@@ -210,7 +216,8 @@ impl Parser {
     }
 
     pub(super) fn case(&mut self) -> Parsed<Expr> {
-        let subject = if *self.kind() == TokenKind::Newline { None } else { Some(Box::new(self.expression()?)) };
+        let subject =
+            if *self.kind() == TokenKind::Newline { None } else { Some(Box::new(self.expression()?)) };
         self.skip_newlines();
         let mut arms = Vec::new();
         while self.take_keyword("when") {
@@ -241,7 +248,8 @@ impl Parser {
         } else {
             None
         };
-        let ensure = if self.take_keyword("ensure") { Some(Box::new(self.statements(&["end"])?)) } else { None };
+        let ensure =
+            if self.take_keyword("ensure") { Some(Box::new(self.statements(&["end"])?)) } else { None };
         self.expect_keyword("end")?;
         Ok(Expr::Begin { body, rescues, otherwise, ensure })
     }
