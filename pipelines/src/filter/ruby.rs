@@ -147,3 +147,44 @@ impl Filter for Ruby {
         self.run(event, made, &mut state.variables)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use millrace_ingest::Setting;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    const WORDS: &[&str] = &[
+        "event", ".get", ".set", "('a')", "('b', 1)", "x", "=", "+", "-", "*", "/", "(", ")", "[", "]", "{",
+        "}", "|x|", "\n", ";", "if", "else", "end", "do", "while", "true", "nil", "1", "2.5", "'t'",
+        "\"#{x}\"", ":s", "=>", ",", ".each", ".map", ".to_s", ".split", "..", "&&", "||", "!", "==", "=~",
+        "/a/", "$1", "@v", "+=", "<<", "?", ":", "case", "when", "then", "begin", "rescue", "&:to_s",
+        "%w[a b]", "->", "unless", "and", "not", "*a", ".sort", ".to_json", " ", "return", "next", "break",
+    ];
+
+    fn apply(code: &str) {
+        let given = [("code".to_owned(), Location::default(), Setting::Text(code.to_owned()))];
+        let Ok(filter) = build(Options::new("ruby", Location::default(), given)) else { return };
+        let fields = json!({"a": [1, "x", {"k": null}], "b": "text"});
+        let mut event =
+            Event::from_fields(fields.as_object().cloned().unwrap_or_default(), DateTime::UNIX_EPOCH);
+        filter.apply(&mut event, &mut Vec::new());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(512))]
+
+        #[test]
+        fn words_in_any_order_do_not_panic(words in proptest::collection::vec(proptest::sample::select(WORDS), 0..24)) {
+            apply(&words.concat());
+            apply(&words.join(" "));
+        }
+
+        #[test]
+        fn any_text_does_not_panic(code in "[ -~\n\u{e4}]{0,60}") {
+            apply(&code);
+        }
+    }
+}

@@ -1,7 +1,6 @@
 //! Tokens of scripts.
 //!
-//! Whether `/` divides or begins an expression, and whether `[` indexes or begins an array, depends on the token before and on
-//! the space around it, as in Ruby.
+//! The token before and the space around tell whether `/` divides or begins an expression, as in Ruby.
 
 use super::syntax::{Position, RegexFlags, SyntaxFault};
 use super::token::{Token, TokenKind, TokenText};
@@ -37,7 +36,7 @@ impl<'a> Lexer<'a> {
     /// Makes tokens of a text that begins at a place.
     ///
     /// # Errors
-    /// What is no token.
+    /// A text that is no token, with its place.
     pub(super) fn tokens(text: &'a str, base: Position) -> Result<Vec<Token>, SyntaxFault> {
         let mut lexer = Self { text, rest: text, base, tokens: Vec::new(), depth: Vec::new() };
         lexer.run()?;

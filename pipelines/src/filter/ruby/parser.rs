@@ -16,7 +16,7 @@ use super::token::{Token, TokenKind, TokenText};
 /// Deepest nesting of a script.
 const MAX_DEPTH: usize = 64;
 
-type Parsed<T> = Result<T, SyntaxFault>;
+type ParseResult<T> = Result<T, SyntaxFault>;
 
 pub(super) struct Parser {
     tokens: Vec<Token>,
@@ -35,8 +35,8 @@ pub(super) struct Parser {
 /// Parses a script.
 ///
 /// # Errors
-/// What is wrong or not supported, with its place.
-pub(super) fn parse(text: &str) -> Parsed<Script> {
+/// A fault of the script, or a part that is not supported, with its place.
+pub(super) fn parse(text: &str) -> ParseResult<Script> {
     let tokens = Lexer::tokens(text, Position { line: 1, column: 1 })?;
     let mut parser = Parser {
         tokens,
@@ -78,11 +78,11 @@ impl Parser {
         kind
     }
 
-    fn fault<T>(&self, at: Position, message: impl Into<String>) -> Parsed<T> {
+    fn fault<T>(&self, at: Position, message: impl Into<String>) -> ParseResult<T> {
         Err(SyntaxFault { at, message: message.into() })
     }
 
-    fn unexpected<T>(&self) -> Parsed<T> {
+    fn unexpected<T>(&self) -> ParseResult<T> {
         let what = match self.kind() {
             TokenKind::End => "the end of the script".to_owned(),
             TokenKind::Newline => "the end of the line".to_owned(),
@@ -114,11 +114,11 @@ impl Parser {
         taken
     }
 
-    fn expect_op(&mut self, op: &str) -> Parsed<()> {
+    fn expect_op(&mut self, op: &str) -> ParseResult<()> {
         if self.take_op(op) { Ok(()) } else { self.unexpected() }
     }
 
-    fn expect_keyword(&mut self, word: &str) -> Parsed<()> {
+    fn expect_keyword(&mut self, word: &str) -> ParseResult<()> {
         if self.take_keyword(word) { Ok(()) } else { self.unexpected() }
     }
 
@@ -128,13 +128,13 @@ impl Parser {
         }
     }
 
-    fn expect_end(&mut self) -> Parsed<()> {
+    fn expect_end(&mut self) -> ParseResult<()> {
         self.skip_newlines();
         if *self.kind() == TokenKind::End { Ok(()) } else { self.unexpected() }
     }
 
     /// Runs a part of the parser one level deeper.
-    fn deeper<T>(&mut self, parse: impl FnOnce(&mut Self) -> Parsed<T>) -> Parsed<T> {
+    fn deeper<T>(&mut self, parse: impl FnOnce(&mut Self) -> ParseResult<T>) -> ParseResult<T> {
         if self.depth >= MAX_DEPTH {
             return self.fault(self.at(), format!("the script is nested more than {MAX_DEPTH} levels deep"));
         }
@@ -171,11 +171,11 @@ impl Parser {
     }
 
     /// Parses an expression that may assign.
-    fn expression(&mut self) -> Parsed<Expr> {
+    fn expression(&mut self) -> ParseResult<Expr> {
         self.deeper(Self::assignment)
     }
 
-    fn assignment(&mut self) -> Parsed<Expr> {
+    fn assignment(&mut self) -> ParseResult<Expr> {
         if self.is_keyword("not") {
             self.next += 1;
             return Ok(Expr::Not(Box::new(self.expression()?)));
@@ -209,7 +209,7 @@ impl Parser {
     }
 
     /// Parses what is assigned: one value, or several, which make an array.
-    fn right_side(&mut self) -> Parsed<Expr> {
+    fn right_side(&mut self) -> ParseResult<Expr> {
         let first = if self.is_op("*") { self.splat()? } else { self.expression()? };
         let first = if self.take_keyword("rescue") {
             let otherwise = self.expression()?;
@@ -231,13 +231,13 @@ impl Parser {
         Ok(Expr::Array(elements))
     }
 
-    fn splat(&mut self) -> Parsed<Expr> {
+    fn splat(&mut self) -> ParseResult<Expr> {
         self.expect_op("*")?;
         Ok(Expr::Splat(Box::new(self.ternary()?)))
     }
 
     /// Makes the destination of an assignment of what stands before it.
-    fn target(&mut self, left: Expr, at: Position) -> Parsed<Target> {
+    fn target(&mut self, left: Expr, at: Position) -> ParseResult<Target> {
         match left {
             Expr::Local(slot) => Ok(Target::Local(slot)),
             Expr::State(name) => Ok(Target::State(name)),
@@ -255,7 +255,7 @@ impl Parser {
         }
     }
 
-    fn ternary(&mut self) -> Parsed<Expr> {
+    fn ternary(&mut self) -> ParseResult<Expr> {
         let condition = self.binary(1)?;
         if !self.is_op("?") {
             return Ok(condition);
@@ -271,7 +271,7 @@ impl Parser {
     }
 
     /// Parses operators that bind at least so tightly.
-    fn binary(&mut self, least: u8) -> Parsed<Expr> {
+    fn binary(&mut self, least: u8) -> ParseResult<Expr> {
         self.deeper(|parser| {
             let mut left = parser.unary()?;
             while let TokenKind::Op(op) = parser.kind() {
@@ -302,7 +302,7 @@ impl Parser {
         )
     }
 
-    fn operation(&mut self, op: &'static str, left: Expr, right: Expr, at: Position) -> Parsed<Expr> {
+    fn operation(&mut self, op: &'static str, left: Expr, right: Expr, at: Position) -> ParseResult<Expr> {
         let (left, right) = (Box::new(left), Box::new(right));
         Ok(match op {
             "&&" => Expr::And(left, right),
@@ -314,13 +314,13 @@ impl Parser {
         })
     }
 
-    fn call(&self, receiver: Option<Expr>, name: &str, args: Vec<Expr>, at: Position) -> Parsed<Expr> {
+    fn call(&self, receiver: Option<Expr>, name: &str, args: Vec<Expr>, at: Position) -> ParseResult<Expr> {
         let name = self.method(name, at)?;
         Ok(Expr::Call(Box::new(Call { receiver, name, args, block: None, safe: false, at })))
     }
 
     /// Finds a method by its name.
-    fn method(&self, name: &str, at: Position) -> Parsed<&'static str> {
+    fn method(&self, name: &str, at: Position) -> ParseResult<&'static str> {
         match methods::find(name) {
             Some(name) => Ok(name),
             None => {
@@ -330,7 +330,7 @@ impl Parser {
         }
     }
 
-    fn unary(&mut self) -> Parsed<Expr> {
+    fn unary(&mut self) -> ParseResult<Expr> {
         let at = self.at();
         let TokenKind::Op(op) = self.kind() else { return self.postfix() };
         match *op {
@@ -376,7 +376,7 @@ impl Parser {
     }
 
     /// Makes the items of a text of those of its token.
-    fn text_items(&mut self, items: Vec<TokenText>) -> Parsed<Vec<TextItem>> {
+    fn text_items(&mut self, items: Vec<TokenText>) -> ParseResult<Vec<TextItem>> {
         let mut made = Vec::with_capacity(items.len());
         for item in items {
             made.push(match item {

@@ -5,16 +5,16 @@ use std::sync::Arc;
 use super::super::methods;
 use super::super::syntax::{Block, Call, Expr, Position, Target};
 use super::super::token::TokenKind;
-use super::{Parsed, Parser};
+use super::{ParseResult, Parser};
 
 impl Parser {
-    pub(super) fn postfix(&mut self) -> Parsed<Expr> {
+    pub(super) fn postfix(&mut self) -> ParseResult<Expr> {
         let value = self.primary()?;
         self.postfix_of(value)
     }
 
     /// Parses calls and indexes behind a value.
-    pub(super) fn postfix_of(&mut self, mut value: Expr) -> Parsed<Expr> {
+    pub(super) fn postfix_of(&mut self, mut value: Expr) -> ParseResult<Expr> {
         loop {
             let at = self.at();
             match self.kind() {
@@ -37,7 +37,7 @@ impl Parser {
         }
     }
 
-    fn member(&mut self, receiver: Expr, safe: bool) -> Parsed<Expr> {
+    fn member(&mut self, receiver: Expr, safe: bool) -> ParseResult<Expr> {
         let at = self.at();
         if self.is_op("(") {
             self.next += 1;
@@ -82,7 +82,7 @@ impl Parser {
         name: &'static str,
         safe: bool,
         at: Position,
-    ) -> Parsed<Expr> {
+    ) -> ParseResult<Expr> {
         let mut args = Vec::new();
         let mut block = None;
         let mut is_command = false;
@@ -134,7 +134,7 @@ impl Parser {
         }
     }
 
-    fn command_arguments(&mut self) -> Parsed<Vec<Expr>> {
+    fn command_arguments(&mut self) -> ParseResult<Vec<Expr>> {
         let mut args = Vec::new();
         let mut pairs = Vec::new();
         loop {
@@ -151,7 +151,7 @@ impl Parser {
     }
 
     /// Parses arguments up to the closing sign; `name: value` and `key => value` at the end make a hash.
-    fn arguments(&mut self, close: &str) -> Parsed<Vec<Expr>> {
+    fn arguments(&mut self, close: &str) -> ParseResult<Vec<Expr>> {
         let outer = std::mem::replace(&mut self.is_loop_condition, false);
         let mut args = Vec::new();
         let mut pairs = Vec::new();
@@ -175,7 +175,7 @@ impl Parser {
         Ok(args)
     }
 
-    fn argument(&mut self, args: &mut Vec<Expr>, pairs: &mut Vec<(Expr, Expr)>) -> Parsed<()> {
+    fn argument(&mut self, args: &mut Vec<Expr>, pairs: &mut Vec<(Expr, Expr)>) -> ParseResult<()> {
         if let TokenKind::Label(name) = self.kind().clone() {
             self.next += 1;
             self.skip_newlines();
@@ -206,7 +206,7 @@ impl Parser {
         Ok(())
     }
 
-    fn block(&mut self, close: &'static str) -> Parsed<Block> {
+    fn block(&mut self, close: &'static str) -> ParseResult<Block> {
         self.next += 1;
         let outer = std::mem::replace(&mut self.is_loop_condition, false);
         self.scopes.push(Vec::new());
@@ -235,7 +235,7 @@ impl Parser {
         Ok(Block::Code { params, body, own: (first..self.slots).collect() })
     }
 
-    fn parameter(&mut self) -> Parsed<Target> {
+    fn parameter(&mut self) -> ParseResult<Target> {
         if self.take_op("*") {
             let rest = match self.kind().clone() {
                 TokenKind::Name(name) => {
@@ -267,7 +267,7 @@ impl Parser {
     }
 
     /// Parses `A::B`.
-    pub(super) fn constant_path(&mut self) -> Parsed<String> {
+    pub(super) fn constant_path(&mut self) -> ParseResult<String> {
         let TokenKind::Constant(mut path) = self.advance() else { return self.unexpected() };
         while self.is_op("::") {
             let TokenKind::Constant(name) = self.ahead(1).clone() else { break };
@@ -277,7 +277,7 @@ impl Parser {
         Ok(path)
     }
 
-    fn constant(&mut self) -> Parsed<Expr> {
+    fn constant(&mut self) -> ParseResult<Expr> {
         let at = self.at();
         self.take_op("::");
         let path = self.constant_path()?;
@@ -293,7 +293,7 @@ impl Parser {
         }
     }
 
-    fn primary(&mut self) -> Parsed<Expr> {
+    fn primary(&mut self) -> ParseResult<Expr> {
         let (at, start) = (self.at(), self.next);
         match self.advance() {
             TokenKind::Int(number) => Ok(Expr::Int(number)),
@@ -341,7 +341,7 @@ impl Parser {
         }
     }
 
-    fn name(&mut self, name: &str, at: Position) -> Parsed<Expr> {
+    fn name(&mut self, name: &str, at: Position) -> ParseResult<Expr> {
         let assigns = matches!(
             self.kind(),
             TokenKind::Op(
@@ -371,7 +371,7 @@ impl Parser {
         }
     }
 
-    fn keyword(&mut self, word: &'static str, at: Position) -> Parsed<Expr> {
+    fn keyword(&mut self, word: &'static str, at: Position) -> ParseResult<Expr> {
         match word {
             "nil" => Ok(Expr::Nil),
             "true" => Ok(Expr::True),
@@ -424,7 +424,7 @@ impl Parser {
         }
     }
 
-    fn hash(&mut self) -> Parsed<Expr> {
+    fn hash(&mut self) -> ParseResult<Expr> {
         let mut pairs = Vec::new();
         loop {
             self.skip_newlines();

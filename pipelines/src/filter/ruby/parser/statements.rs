@@ -3,7 +3,7 @@
 use super::super::methods;
 use super::super::syntax::{Expr, Rescue, Target};
 use super::super::token::TokenKind;
-use super::{Parsed, Parser};
+use super::{ParseResult, Parser};
 
 /// Makes an expression whose errors have another value.
 pub(super) fn rescued(body: Expr, otherwise: Expr) -> Expr {
@@ -13,7 +13,7 @@ pub(super) fn rescued(body: Expr, otherwise: Expr) -> Expr {
 
 impl Parser {
     /// Parses statements until one of the keywords, a closing brace or the end.
-    pub(super) fn statements(&mut self, ends: &[&str]) -> Parsed<Expr> {
+    pub(super) fn statements(&mut self, ends: &[&str]) -> ParseResult<Expr> {
         let mut statements = Vec::new();
         loop {
             self.skip_newlines();
@@ -40,7 +40,7 @@ impl Parser {
     }
 
     /// Parses a statement with its modifiers.
-    fn statement(&mut self) -> Parsed<Expr> {
+    fn statement(&mut self) -> ParseResult<Expr> {
         let mut statement = self.logical()?;
         while let TokenKind::Keyword(word) = self.kind() {
             let word = *word;
@@ -73,7 +73,7 @@ impl Parser {
         Ok(statement)
     }
 
-    fn logical(&mut self) -> Parsed<Expr> {
+    fn logical(&mut self) -> ParseResult<Expr> {
         let mut left = self.many_or_expression()?;
         loop {
             let (is_and, is_or) = (self.is_keyword("and"), self.is_keyword("or"));
@@ -87,7 +87,7 @@ impl Parser {
         }
     }
 
-    fn many_or_expression(&mut self) -> Parsed<Expr> {
+    fn many_or_expression(&mut self) -> ParseResult<Expr> {
         if self.assigns_many() {
             let mut targets = vec![self.many_target()?];
             while self.take_op(",") {
@@ -132,7 +132,7 @@ impl Parser {
         false
     }
 
-    fn many_target(&mut self) -> Parsed<Target> {
+    fn many_target(&mut self) -> ParseResult<Target> {
         if self.take_op("*") {
             let name = matches!(self.kind(), TokenKind::Name(_) | TokenKind::State(_));
             let rest = if name { Some(Box::new(self.many_target()?)) } else { None };
@@ -157,7 +157,7 @@ impl Parser {
     }
 
     /// Parses `if` or `unless` behind its keyword.
-    pub(super) fn branch(&mut self, is_unless: bool) -> Parsed<Expr> {
+    pub(super) fn branch(&mut self, is_unless: bool) -> ParseResult<Expr> {
         let condition = Box::new(self.logical()?);
         self.take_keyword("then");
         let then = Box::new(self.statements(&["elsif", "else", "end"])?);
@@ -177,14 +177,14 @@ impl Parser {
         Ok(Expr::If { condition, then, otherwise })
     }
 
-    fn loop_condition(&mut self) -> Parsed<Expr> {
+    fn loop_condition(&mut self) -> ParseResult<Expr> {
         let outer = std::mem::replace(&mut self.is_loop_condition, true);
         let condition = self.logical();
         self.is_loop_condition = outer;
         condition
     }
 
-    pub(super) fn while_loop(&mut self, until: bool) -> Parsed<Expr> {
+    pub(super) fn while_loop(&mut self, until: bool) -> ParseResult<Expr> {
         let at = self.at();
         let condition = Box::new(self.loop_condition()?);
         self.take_keyword("do");
@@ -193,7 +193,7 @@ impl Parser {
         Ok(Expr::While { condition, body, until, at })
     }
 
-    pub(super) fn for_loop(&mut self) -> Parsed<Expr> {
+    pub(super) fn for_loop(&mut self) -> ParseResult<Expr> {
         let at = self.at();
         let mut targets = Vec::new();
         loop {
@@ -215,7 +215,7 @@ impl Parser {
         Ok(Expr::For { target, over, body, at })
     }
 
-    pub(super) fn case(&mut self) -> Parsed<Expr> {
+    pub(super) fn case(&mut self) -> ParseResult<Expr> {
         let subject =
             if *self.kind() == TokenKind::Newline { None } else { Some(Box::new(self.expression()?)) };
         self.skip_newlines();
@@ -237,7 +237,7 @@ impl Parser {
         Ok(Expr::Case { subject, arms, otherwise: Box::new(otherwise) })
     }
 
-    pub(super) fn begin(&mut self) -> Parsed<Expr> {
+    pub(super) fn begin(&mut self) -> ParseResult<Expr> {
         let body = Box::new(self.statements(&["rescue", "else", "ensure", "end"])?);
         let mut rescues = Vec::new();
         while self.take_keyword("rescue") {
@@ -254,7 +254,7 @@ impl Parser {
         Ok(Expr::Begin { body, rescues, otherwise, ensure })
     }
 
-    fn rescue(&mut self) -> Parsed<Rescue> {
+    fn rescue(&mut self) -> ParseResult<Rescue> {
         let mut classes = Vec::new();
         while let TokenKind::Constant(_) = self.kind() {
             let at = self.at();
