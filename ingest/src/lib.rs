@@ -8,6 +8,7 @@
 pub mod batch;
 pub mod budget;
 pub mod codec;
+pub mod csv;
 pub mod dead_letter;
 pub mod event;
 #[doc(hidden)]
@@ -25,5 +26,5 @@ pub mod tls;
 
 pub use batch::{Ack, Batch, Move};
 pub use event::{Event, FieldReference, Provenance, Template};
-pub use options::{Fault, Location, Options, Setting};
+pub use options::{EcsCompatibility, Fault, Location, Options, Setting};
 pub use secret::Secret;

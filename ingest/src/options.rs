@@ -94,11 +94,46 @@ impl Setting {
     }
 }
 
+/// Names of fields that plugins use: their own, or those of the Elastic Common Schema.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum EcsCompatibility {
+    /// The plugins' own.
+    #[default]
+    Disabled,
+    /// Those of version 1.
+    V1,
+    /// Those of version 8, which are the same in all plugins here.
+    V8,
+}
+
+impl EcsCompatibility {
+    /// Finds a value by its name.
+    pub fn parse(name: &str) -> Option<Self> {
+        [Self::Disabled, Self::V1, Self::V8].into_iter().find(|value| value.name() == name)
+    }
+
+    /// Returns its name.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Disabled => "disabled",
+            Self::V1 => "v1",
+            Self::V8 => "v8",
+        }
+    }
+
+    /// Returns whether fields have the names of the schema.
+    pub fn is_enabled(self) -> bool {
+        self != Self::Disabled
+    }
+}
+
 /// Options of one plugin, taken one by one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Options {
     plugin: String,
     at: Location,
+    /// `ecs_compatibility` where the plugin does not say it.
+    default_ecs: EcsCompatibility,
     given: Vec<(String, Location, Setting)>,
     /// Options that were given several times with different values, and where the second is.
     repeated: Vec<(String, Location)>,
@@ -117,6 +152,7 @@ impl Options {
         let mut options = Self {
             plugin: plugin.into(),
             at,
+            default_ecs: EcsCompatibility::default(),
             given: Vec::new(),
             repeated: Vec::new(),
             known: Vec::new(),
@@ -189,6 +225,17 @@ impl Options {
         if let Some((_, new)) = renamed.iter().find(|(old, _)| old == codec) {
             (*new).clone_into(codec);
         }
+    }
+
+    /// Sets the value of `ecs_compatibility` where the plugin and its codec do not say it.
+    pub fn set_default_ecs(&mut self, default: EcsCompatibility) {
+        self.default_ecs = default;
+    }
+
+    /// Takes the option `ecs_compatibility`.
+    pub fn ecs_compatibility(&mut self) -> EcsCompatibility {
+        let given = self.one_of("ecs_compatibility", &["disabled", "v1", "v8"]);
+        given.and_then(EcsCompatibility::parse).unwrap_or(self.default_ecs)
     }
 
     /// Takes an option whatever it is.
@@ -330,11 +377,12 @@ impl Options {
     /// Takes a codec: a plugin, or its bare name.
     pub fn codec(&mut self, name: &'static str) -> Option<Options> {
         let at = self.given.iter().find(|(have, ..)| have == name).map_or(self.at, |(_, at, _)| *at);
-        self.read(name, "a codec", |setting| match setting {
+        let codec = self.read(name, "a codec", |setting| match setting {
             Setting::Plugin(options) => Some((**options).clone()),
             Setting::Text(plugin) => Some(Options::new(plugin.clone(), at, [])),
             _ => None,
-        })
+        });
+        codec.map(|codec| Options { default_ecs: self.default_ecs, ..codec })
     }
 
     /// Records a fault.

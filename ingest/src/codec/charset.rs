@@ -2,24 +2,27 @@
 
 use std::borrow::Cow;
 
+use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
+
 use crate::Options;
 
 /// A character set.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Charset {
+pub enum Charset {
     /// Invalid sequences are replaced by U+FFFD.
     #[default]
     Utf8,
     /// As UTF-8, of which bytes from 128 on are replaced.
     Ascii,
+    /// ISO 8859-1, with the control characters that other standards replace.
     Latin1,
-    Latin9,
-    Windows1252,
-    /// ASCII, and characters for the bytes from 128 on.
-    Table(&'static str),
+    /// One of the encoding standard. Invalid sequences are replaced by U+FFFD.
+    Standard(&'static Encoding),
     /// By its mark; without one, with the greater byte first.
     Utf16,
+    /// With the greater byte first.
     Utf16Be,
+    /// With the lesser byte first.
     Utf16Le,
 }
 
@@ -27,8 +30,8 @@ pub(crate) enum Charset {
 const WIDE: [(&str, Charset); 3] =
     [("UTF-16", Charset::Utf16), ("UTF-16BE", Charset::Utf16Be), ("UTF-16LE", Charset::Utf16Le)];
 
-/// Names and what they stand for.
-const NAMES: [(&str, Charset); 18] = [
+/// Names whose meaning is not that of the encoding standard.
+const NAMES: [(&str, Charset); 9] = [
     ("UTF-8", Charset::Utf8),
     ("CP65001", Charset::Utf8),
     ("UTF8", Charset::Utf8),
@@ -38,43 +41,26 @@ const NAMES: [(&str, Charset); 18] = [
     ("BINARY", Charset::Ascii),
     ("ISO-8859-1", Charset::Latin1),
     ("ISO8859-1", Charset::Latin1),
-    ("ISO-8859-15", Charset::Latin9),
-    ("WINDOWS-1252", Charset::Windows1252),
-    ("CP1252", Charset::Windows1252),
-    ("ISO-8859-2", Charset::Table(LATIN_2)),
-    ("WINDOWS-1250", Charset::Table(WINDOWS_1250)),
-    ("CP1250", Charset::Table(WINDOWS_1250)),
-    ("WINDOWS-1251", Charset::Table(WINDOWS_1251)),
-    ("CP1251", Charset::Table(WINDOWS_1251)),
-    ("KOI8-R", Charset::Table(KOI8_R)),
 ];
 
-/// Characters of Windows-1252 from 0x80 to 0x9f.
-const WINDOWS_1252: [char; 32] = [
-    '€', '\u{fffd}', '‚', 'ƒ', '„', '…', '†', '‡', 'ˆ', '‰', 'Š', '‹', 'Œ', '\u{fffd}', 'Ž', '\u{fffd}',
-    '\u{fffd}', '‘', '’', '“', '”', '•', '–', '—', '˜', '™', 'š', '›', 'œ', '\u{fffd}', 'ž', 'Ÿ',
+/// Names of Ruby that the encoding standard lacks.
+const ALIASES: [(&str, &str); 15] = [
+    ("CP932", "Shift_JIS"),
+    ("CSWINDOWS31J", "Shift_JIS"),
+    ("WINDOWS-31J", "Shift_JIS"),
+    ("SJIS", "Shift_JIS"),
+    ("EUCJP", "EUC-JP"),
+    ("CP51932", "EUC-JP"),
+    ("EUCKR", "EUC-KR"),
+    ("CP949", "EUC-KR"),
+    ("CP936", "GBK"),
+    ("EUC-CN", "GBK"),
+    ("CP950", "Big5"),
+    ("CP874", "windows-874"),
+    ("CP878", "KOI8-R"),
+    ("MACCYRILLIC", "x-mac-cyrillic"),
+    ("MACROMAN", "macintosh"),
 ];
-
-/// Characters of ISO-8859-2 from 128 on.
-const LATIN_2: &str = "\u{80}\u{81}\u{82}\u{83}\u{84}\u{85}\u{86}\u{87}\u{88}\u{89}\u{8a}\u{8b}\u{8c}\u{8d}\u{8e}\u{8f}\u{90}\u{91}\u{92}\u{93}\u{94}\u{95}\u{96}\u{97}\u{98}\u{99}\u{9a}\u{9b}\u{9c}\u{9d}\u{9e}\u{9f}\
-    \u{a0}Ą˘Ł¤ĽŚ§¨ŠŞŤŹ\u{ad}ŽŻ°ą˛ł´ľśˇ¸šşťź˝žż\
-    ŔÁÂĂÄĹĆÇČÉĘËĚÍÎĎĐŃŇÓÔŐÖ×ŘŮÚŰÜÝŢß\
-    ŕáâăäĺćçčéęëěíîďđńňóôőö÷řůúűüýţ˙";
-/// Characters of Windows-1250 from 128 on.
-const WINDOWS_1250: &str = "€�‚�„…†‡�‰Š‹ŚŤŽŹ�‘’“”•–—�™š›śťžź\
-    \u{a0}ˇ˘Ł¤Ą¦§¨©Ş«¬\u{ad}®Ż°±˛ł´µ¶·¸ąş»Ľ˝ľż\
-    ŔÁÂĂÄĹĆÇČÉĘËĚÍÎĎĐŃŇÓÔŐÖ×ŘŮÚŰÜÝŢß\
-    ŕáâăäĺćçčéęëěíîďđńňóôőö÷řůúűüýţ˙";
-/// Characters of Windows-1251 from 128 on.
-const WINDOWS_1251: &str = "ЂЃ‚ѓ„…†‡€‰Љ‹ЊЌЋЏђ‘’“”•–—�™љ›њќћџ\
-    \u{a0}ЎўЈ¤Ґ¦§Ё©Є«¬\u{ad}®Ї°±Ііґµ¶·ё№є»јЅѕї\
-    АБВГДЕЖЗИЙКЛМНОПРСТУФХЦЧШЩЪЫЬЭЮЯ\
-    абвгдежзийклмнопрстуфхцчшщъыьэюя";
-/// Characters of KOI8-R from 128 on.
-const KOI8_R: &str = "─│┌┐└┘├┤┬┴┼▀▄█▌▐░▒▓⌠■∙√≈≤≥\u{a0}⌡°²·÷\
-    ═║╒ё╓╔╕╖╗╘╙╚╛╜╝╞╟╠╡Ё╢╣╤╥╦╧╨╩╪╫╬©\
-    юабцдефгхийклмнопярстужвьызшэщчъ\
-    ЮАБЦДЕФГХИЙКЛМНОПЯРСТУЖВЬЫЗШЭЩЧЪ";
 
 impl Charset {
     /// The character set that a media type names (`text/plain; charset=ISO-8859-2`), where that is one that is known, and not UTF-8.
@@ -91,8 +77,9 @@ impl Charset {
 
 impl Charset {
     /// Takes the option `charset`.
-    pub(super) fn take(options: &mut Options) -> Self {
-        let wanted = "UTF-8, US-ASCII, ISO-8859-1, ISO-8859-2, ISO-8859-15, Windows-1250, Windows-1251, Windows-1252 or KOI8-R; others are not supported";
+    pub fn take(options: &mut Options) -> Self {
+        let wanted = "a character set such as UTF-8, ISO-8859-1, Windows-1252, Shift_JIS or GBK; \
+            sets of 16 or 32 bits and those of DOS (CP437, CP850) are not supported";
         let charset = options.read("charset", wanted, |setting| {
             let name = setting.as_text()?;
             Self::named(&name)
@@ -102,10 +89,19 @@ impl Charset {
 
     /// The character set of a name, if it is one that is known.
     fn named(name: &str) -> Option<Self> {
-        NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, charset)| *charset)
+        let own = NAMES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
+        if let Some((_, charset)) = own {
+            return Some(*charset);
+        }
+        let alias =
+            ALIASES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, label)| *label);
+        let encoding = Encoding::for_label_no_replacement(alias.unwrap_or(name).as_bytes())?;
+        let is_wide = encoding == UTF_16BE || encoding == UTF_16LE;
+        (!is_wide).then_some(if encoding == UTF_8 { Self::Utf8 } else { Self::Standard(encoding) })
     }
 
-    pub(crate) fn decode(self, bytes: &[u8]) -> Cow<'_, str> {
+    /// Decodes bytes.
+    pub fn decode(self, bytes: &[u8]) -> Cow<'_, str> {
         let each =
             |character: fn(u8) -> char| Cow::Owned(bytes.iter().map(|byte| character(*byte)).collect());
         match self {
@@ -117,32 +113,10 @@ impl Charset {
             }),
             Self::Utf16Be => Cow::Owned(wide(bytes, u16::from_be_bytes)),
             Self::Utf16Le => Cow::Owned(wide(bytes, u16::from_le_bytes)),
-            _ if bytes.is_ascii() => String::from_utf8_lossy(bytes),
+            Self::Standard(encoding) => encoding.decode_without_bom_handling(bytes).0,
+            Self::Ascii | Self::Latin1 if bytes.is_ascii() => String::from_utf8_lossy(bytes),
             Self::Ascii => each(|byte| if byte.is_ascii() { char::from(byte) } else { '\u{fffd}' }),
             Self::Latin1 => each(char::from),
-            Self::Latin9 => each(|byte| match byte {
-                0xa4 => '€',
-                0xa6 => 'Š',
-                0xa8 => 'š',
-                0xb4 => 'Ž',
-                0xb8 => 'ž',
-                0xbc => 'Œ',
-                0xbd => 'œ',
-                0xbe => 'Ÿ',
-                other => char::from(other),
-            }),
-            Self::Table(characters) => {
-                let characters: Vec<char> = characters.chars().collect();
-                let character = |byte: &u8| match byte.checked_sub(128) {
-                    Some(at) => characters.get(usize::from(at)).copied().unwrap_or('\u{fffd}'),
-                    None => char::from(*byte),
-                };
-                Cow::Owned(bytes.iter().map(character).collect())
-            }
-            Self::Windows1252 => each(|byte| match byte {
-                0x80..=0x9f => WINDOWS_1252.get(usize::from(byte - 0x80)).copied().unwrap_or('\u{fffd}'),
-                other => char::from(other),
-            }),
         }
     }
 }
@@ -182,8 +156,20 @@ mod tests {
             let decoded = Charset::of_media_type(media_type).map(|charset| charset.decode(body));
             assert_eq!(decoded.as_deref(), text, "{media_type}");
         }
-        for table in [super::LATIN_2, super::WINDOWS_1250, super::WINDOWS_1251, super::KOI8_R] {
-            assert_eq!(table.chars().count(), 128);
+        for (name, bytes, text) in [
+            ("Windows-31J", &b"\x83\x65\x83\x58\x83\x67"[..], "テスト"),
+            ("GBK", b"\xd6\xd0", "中"),
+            ("CP949", b"\xc7\xd1", "한"),
+            ("big5", b"\xa4\xa4", "中"),
+            ("ISO-8859-15", b"\xa4", "€"),
+            ("CP1252", b"\x80", "€"),
+            ("ISO-8859-1", b"\x80", "\u{80}"),
+        ] {
+            let decoded = Charset::named(name).map(|charset| charset.decode(bytes));
+            assert_eq!(decoded.as_deref(), Some(text), "{name}");
+        }
+        for unknown in ["UTF-16", "UTF-32LE", "CP437", "none", ""] {
+            assert_eq!(Charset::named(unknown), None, "{unknown}");
         }
     }
 }

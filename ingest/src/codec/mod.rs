@@ -14,7 +14,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub(crate) use charset::Charset;
+pub use charset::Charset;
 pub use events::Events;
 
 use crate::options::suggest;

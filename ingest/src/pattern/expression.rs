@@ -81,6 +81,27 @@ impl Expression {
         self.find(&mut self.regex.locations(), text, from, deadline)
     }
 
+    /// Finds the first match that begins at a place or behind it, with its groups; the first of these is the match itself.
+    ///
+    /// # Errors
+    /// [`MatchStopped`] when the time is over.
+    pub fn captures_at(
+        &self,
+        text: &str,
+        from: usize,
+        deadline: &Deadline,
+    ) -> Result<Option<Vec<Option<Range<usize>>>>, MatchStopped> {
+        let mut locations = self.regex.locations();
+        let Some(whole) = self.find(&mut locations, text, from, deadline)? else { return Ok(None) };
+        let groups = (1..locations.groups()).map(|group| locations.get(group));
+        Ok(Some(std::iter::once(Some(whole)).chain(groups).collect()))
+    }
+
+    /// Returns the names of the groups, with their numbers.
+    pub fn group_names(&self) -> impl Iterator<Item = (&str, usize)> {
+        self.names.iter().map(|(name, group)| (name.as_str(), *group))
+    }
+
     /// Replaces all matches. `None` where there is none.
     ///
     /// # Errors

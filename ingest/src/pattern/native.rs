@@ -251,6 +251,13 @@ impl Locations {
         Self(NonNull::new(data).expect("memory for the groups of an expression"))
     }
 
+    /// Returns the number of groups, the match itself included.
+    pub(super) fn groups(&self) -> usize {
+        // SAFETY: the data lives as long as this.
+        let groups = unsafe { pcre2::pcre2_get_ovector_count_8(self.0.as_ptr()) };
+        usize::try_from(groups).unwrap_or(0)
+    }
+
     /// Returns the range of a group; `None` where it took no part or there is none.
     pub(super) fn get(&self, group: usize) -> Option<Range<usize>> {
         // SAFETY: the vector has two numbers for each of the groups that are counted, and lives as long as the data.

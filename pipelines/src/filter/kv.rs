@@ -6,13 +6,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_ingest::event::text_of;
-use millrace_ingest::options::Setting;
 use millrace_ingest::pattern::{Deadline, Expression, MatchStopped};
 use millrace_ingest::{Event, Fault, FieldReference, Options, Template};
 use serde_json::{Map, Value};
 
 use super::characters::Characters;
-use super::settings::{ecs_disabled, texts_or};
+use super::settings::{ecs_disabled, texts_or, value_of};
 use super::{Filter, Outcome};
 use scan::{Separator, Syntax};
 
@@ -72,7 +71,7 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>>
         default_keys: options
             .hash("default_keys")
             .into_iter()
-            .map(|(key, value)| (key, plain(value)))
+            .map(|(key, value)| (key, value_of(value)))
             .collect(),
         prefix: options.template("prefix").unwrap_or_else(|| Template::parse("")),
         source: options
@@ -109,17 +108,6 @@ fn separator(
         options.fault_here(format!("option [{characters}] of [kv] must have a character"));
     }
     Separator::Characters(Characters::parse(set.as_deref().unwrap_or(default)))
-}
-
-/// A setting as a value of an event.
-fn plain(setting: Setting) -> Value {
-    match setting {
-        Setting::Number(number) => Value::Number(number),
-        Setting::Array(elements) => Value::Array(elements.into_iter().map(plain).collect()),
-        Setting::Hash(members) => members.into_iter().map(|(name, value)| (name, plain(value))).collect(),
-        Setting::Text(text) => Value::String(text),
-        Setting::Plugin(options) => Value::String(options.plugin().to_owned()),
-    }
 }
 
 impl Change {

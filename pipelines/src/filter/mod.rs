@@ -1,17 +1,33 @@
 //! Filters: plugins that change events between input and output. One file a filter.
 
 mod characters;
+mod cidr;
 mod clone;
+mod csv;
 mod date;
+mod de_dot;
 mod dissect;
 mod drop;
 mod fingerprint;
+mod geoip;
 mod grok;
 mod json;
+mod json_encode;
 mod kv;
 mod mutate;
 mod number;
+mod prune;
+mod refresh;
+mod ruby;
 mod settings;
+mod split;
+mod syslog_pri;
+mod throttle;
+mod translate;
+mod truncate;
+mod urldecode;
+mod useragent;
+mod uuid;
 
 use std::fmt;
 use std::sync::Arc;
@@ -20,8 +36,32 @@ use millrace_ingest::options::suggest;
 use millrace_ingest::{Event, Fault, Options};
 
 /// Names of the filters.
-pub const NAMES: &[&str] =
-    &["clone", "date", "dissect", "drop", "fingerprint", "grok", "json", "kv", "mutate"];
+pub const NAMES: &[&str] = &[
+    "cidr",
+    "clone",
+    "csv",
+    "date",
+    "de_dot",
+    "dissect",
+    "drop",
+    "fingerprint",
+    "geoip",
+    "grok",
+    "json",
+    "json_encode",
+    "kv",
+    "mutate",
+    "prune",
+    "ruby",
+    "split",
+    "syslog_pri",
+    "throttle",
+    "translate",
+    "truncate",
+    "urldecode",
+    "useragent",
+    "uuid",
+];
 
 /// A configured filter. The options that all filters have (`add_field`, `add_tag`, `remove_field`,
 /// `remove_tag`, `id`) are not its concern: they are applied where it answers [`Outcome::Matched`].
@@ -48,15 +88,30 @@ pub enum Outcome {
 pub fn build(options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>> {
     let at = options.at();
     match options.plugin() {
+        "cidr" => cidr::build(options),
         "clone" => clone::build(options),
+        "csv" => csv::build(options),
         "date" => date::build(options),
+        "de_dot" => de_dot::build(options),
         "dissect" => dissect::build(options),
         "drop" => drop::build(options),
         "fingerprint" => fingerprint::build(options),
+        "geoip" => geoip::build(options),
         "grok" => grok::build(options),
         "json" => json::build(options),
+        "json_encode" => json_encode::build(options),
         "kv" => kv::build(options),
         "mutate" => mutate::build(options),
+        "prune" => prune::build(options),
+        "ruby" => ruby::build(options),
+        "split" => split::build(options),
+        "syslog_pri" => syslog_pri::build(options),
+        "throttle" => throttle::build(options),
+        "translate" => translate::build(options),
+        "truncate" => truncate::build(options),
+        "urldecode" => urldecode::build(options),
+        "useragent" => useragent::build(options),
+        "uuid" => uuid::build(options),
         unknown => {
             let suggestion = suggest(unknown, NAMES.iter().copied());
             Err(vec![Fault { at, message: format!("there is no filter [{unknown}]{suggestion}") }])

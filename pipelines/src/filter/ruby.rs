@@ -1,0 +1,190 @@
+//! `ruby`: changes events by scripts, in a subset of Ruby that an interpreter of its own evaluates.
+//!
+//! A script has the event, and no files, programs or network. [`parser`] refuses what the subset lacks, by name and place, before the
+//! pipeline runs. [`interpreter`] bounds steps, memory and time of each event.
+
+mod interpreter;
+mod lexer;
+mod methods;
+mod parser;
+mod syntax;
+mod token;
+mod value;
+
+use std::sync::Arc;
+
+use chrono::DateTime;
+use millrace_ingest::options::Location;
+use millrace_ingest::{Event, Fault, Options};
+use parking_lot::Mutex;
+
+use super::settings::texts_or;
+use super::{Filter, Outcome};
+use interpreter::{Interpreter, ScriptState};
+use syntax::Script;
+use value::Val;
+
+/// Longest script, in bytes.
+const MAX_SCRIPT_BYTES: usize = 64 << 10;
+/// Bytes that variables which outlive an event may take, about.
+const MAX_STATE_BYTES: usize = 64 << 20;
+/// Events between two measurements of these variables.
+const MEASURED_EACH: u32 = 256;
+
+#[derive(Debug)]
+struct Ruby {
+    script: Script,
+    state: Mutex<RubyState>,
+    has_state: bool,
+    tags_on_exception: Vec<String>,
+    tag_with_message: bool,
+}
+
+#[derive(Debug, Default)]
+struct RubyState {
+    variables: ScriptState,
+    events: u32,
+}
+
+pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>> {
+    let code = script(&mut options, "code");
+    let init = script(&mut options, "init");
+    for (name, instead) in
+        [("path", "write the script into [code]"), ("script_params", "write the values into [code]")]
+    {
+        if let Some((at, _)) = options.take(name) {
+            options.fault(at, format!("option [{name}] of [ruby] is not supported: {instead}"));
+        }
+    }
+    let tags_on_exception = texts_or(&mut options, "tag_on_exception", &["_rubyexception"]);
+    let tag_with_message = options.boolean("tag_with_exception_message").unwrap_or(false);
+    if code.is_none() && !options.given().any(|(name, _)| name == "code") {
+        options.fault_here("[ruby] needs the option [code]");
+    }
+    let mut state = RubyState::default();
+    if let Some(init) = &init
+        && let Err(error) = Interpreter::new(init.slots, Vec::new(), &mut state.variables).run(init)
+    {
+        options.fault_here(format!("[init] of [ruby] fails: {} ({})", error.message, error.class));
+    }
+    options.finish()?;
+    let Some(script) = code else { return Err(Vec::new()) };
+    let has_state = script.has_state;
+    Ok(Arc::new(Ruby { script, state: Mutex::new(state), has_state, tags_on_exception, tag_with_message }))
+}
+
+/// Takes a script.
+fn script(options: &mut Options, name: &'static str) -> Option<Script> {
+    let at = options.given().any(|(given, _)| given == name).then(|| options.at());
+    let text = options.text(name)?;
+    let at = at.unwrap_or_else(Location::default);
+    if text.len() > MAX_SCRIPT_BYTES {
+        options.fault(at, format!("option [{name}] of [ruby] has more than {MAX_SCRIPT_BYTES} bytes"));
+        return None;
+    }
+    match parser::parse(&text) {
+        Ok(script) => Some(script),
+        Err(fault) => {
+            options.fault(at, format!("[{name}] of [ruby], {}: {}", fault.at, fault.message));
+            None
+        }
+    }
+}
+
+impl Ruby {
+    fn run(&self, event: &mut Event, made: &mut Vec<Event>, variables: &mut ScriptState) -> Outcome {
+        let taken = std::mem::replace(event, Event::new(DateTime::UNIX_EPOCH));
+        let mut run = Interpreter::new(self.script.slots, vec![taken], variables);
+        let result = run.run(&self.script);
+        let handed_on = std::mem::take(&mut run.handed_on);
+        let is_cancelled = run.is_cancelled;
+        let mut events = std::mem::take(&mut run.events).into_iter();
+        if let Some(first) = events.next() {
+            *event = first;
+        }
+        let others: Vec<Event> = events.collect();
+        for number in handed_on {
+            made.extend(others.get(number - 1).cloned());
+        }
+        match result {
+            Err(error) => {
+                self.tags_on_exception.iter().for_each(|tag| event.tag(tag));
+                if self.tag_with_message {
+                    for tag in &self.tags_on_exception {
+                        event.tag(&format!("{tag}: {}", error.message));
+                    }
+                }
+                tracing::debug!(
+                    class = error.class,
+                    message = error.message,
+                    "a script of the filter ruby failed"
+                );
+                Outcome::Unmatched
+            }
+            Ok(_) if is_cancelled => Outcome::Dropped,
+            Ok(_) => Outcome::Matched,
+        }
+    }
+}
+
+impl Filter for Ruby {
+    fn apply(&self, event: &mut Event, made: &mut Vec<Event>) -> Outcome {
+        if !self.has_state {
+            return self.run(event, made, &mut ScriptState::new());
+        }
+        let mut state = self.state.lock();
+        state.events = state.events.wrapping_add(1);
+        if state.events.is_multiple_of(MEASURED_EACH) {
+            let bytes: usize = state.variables.values().map(|value: &Val| value.weight(0)).sum();
+            if bytes > MAX_STATE_BYTES {
+                tracing::error!(
+                    bytes,
+                    "variables of a script of the filter ruby exceed {MAX_STATE_BYTES} bytes and are emptied"
+                );
+                state.variables.clear();
+            }
+        }
+        self.run(event, made, &mut state.variables)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_ingest::Setting;
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    const WORDS: &[&str] = &[
+        "event", ".get", ".set", "('a')", "('b', 1)", "x", "=", "+", "-", "*", "/", "(", ")", "[", "]", "{",
+        "}", "|x|", "\n", ";", "if", "else", "end", "do", "while", "true", "nil", "1", "2.5", "'t'",
+        "\"#{x}\"", ":s", "=>", ",", ".each", ".map", ".to_s", ".split", "..", "&&", "||", "!", "==", "=~",
+        "/a/", "$1", "@v", "+=", "<<", "?", ":", "case", "when", "then", "begin", "rescue", "&:to_s",
+        "%w[a b]", "->", "unless", "and", "not", "*a", ".sort", ".to_json", " ", "return", "next", "break",
+    ];
+
+    fn apply(code: &str) {
+        let given = [("code".to_owned(), Location::default(), Setting::Text(code.to_owned()))];
+        let Ok(filter) = build(Options::new("ruby", Location::default(), given)) else { return };
+        let fields = json!({"a": [1, "x", {"k": null}], "b": "text"});
+        let mut event =
+            Event::from_fields(fields.as_object().cloned().unwrap_or_default(), DateTime::UNIX_EPOCH);
+        filter.apply(&mut event, &mut Vec::new());
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(512))]
+
+        #[test]
+        fn words_in_any_order_do_not_panic(words in proptest::collection::vec(proptest::sample::select(WORDS), 0..24)) {
+            apply(&words.concat());
+            apply(&words.join(" "));
+        }
+
+        #[test]
+        fn any_text_does_not_panic(code in "[ -~\n\u{e4}]{0,60}") {
+            apply(&code);
+        }
+    }
+}
