@@ -8,7 +8,7 @@ mod server;
 
 pub use millrace_accounts::TokenLifetimes;
 pub use millrace_console::{Console, Management};
-pub use millrace_data_api::{DataApi, SearchQueryParser, anonymous_bytes, memory_limit};
+pub use millrace_data_api::{DataApi, IngestService, SearchQueryParser, anonymous_bytes, memory_limit};
 pub use millrace_gateway::{
     Audit, AuditConfig, Entry, Error, HttpConfig, Identity, ListenerContext, Node, OperationConfig, Service,
     license,

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use millrace_accounts::{Accounts, TokenLifetimes};
 use millrace_alerting::Alerting;
 use millrace_console::{Console, Management};
-use millrace_data_api::{DataApi, SearchQueryParser, memory_limit};
+use millrace_data_api::{DataApi, IngestService, SearchQueryParser, memory_limit};
 use millrace_engine::Engine;
 use millrace_gateway::{
     AuditConfig, AuditWriter, BoundListeners, HttpConfig, Identity, ListenError, ListenerConfig,
@@ -150,6 +150,7 @@ impl Server {
         let snapshots = SnapshotService::open(Arc::clone(&engine), config.snapshots)
             .await
             .map_err(StartError::Snapshots)?;
+        let ingest = IngestService::open(&engine).await;
         let node = Node::new(engine, search, accounts, identity).with_tls(tls.clone());
         let node = node
             .with_faults(Arc::clone(&console) as _)
@@ -162,7 +163,7 @@ impl Server {
         let audit = AuditWriter::start(node.audit().clone()).await;
         let bounds = HttpConfig::within(memory_limit());
         let http = HttpConfig { max_content_length: config.max_content_length, ..bounds };
-        let data = Service::new(node, &http, Arc::new(DataApi::default().with_snapshots(snapshots)));
+        let data = Service::new(node, &http, Arc::new(DataApi::default().with_snapshots(snapshots).with_ingest(ingest)));
         let serving = millrace_listen::Server::new(Config::default().within(open_files()));
         let mut server = Self {
             serving,

@@ -9,6 +9,7 @@ pub mod batch;
 pub mod budget;
 pub mod codec;
 pub mod dead_letter;
+pub mod dissect;
 pub mod event;
 #[doc(hidden)]
 pub mod fuzzing;

@@ -14,6 +14,7 @@ mod console;
 mod documents;
 mod fuzzing;
 mod imports;
+mod ingest_pipelines;
 mod license;
 mod metrics;
 mod protocol;

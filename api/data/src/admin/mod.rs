@@ -31,6 +31,8 @@ pub(crate) mod stats;
 pub(crate) mod tasks;
 pub(crate) mod templates;
 
+pub(crate) use options::manager;
+
 pub use cgroup::memory_limit;
 pub use metrics::left_out_families;
 pub use process::anonymous_bytes;

@@ -4,6 +4,7 @@ mod cat;
 mod cluster;
 mod documents;
 mod indices;
+mod ingest;
 mod search;
 mod security;
 mod snapshots;
@@ -17,6 +18,7 @@ use millrace_snapshot::SnapshotService;
 
 use crate::error::Error;
 use crate::http::{Params, Response};
+use crate::ingest::IngestService;
 use crate::security::opensearch;
 
 /// Endpoints that are under a type of documents as well, and so are no ids.
@@ -36,23 +38,42 @@ pub fn data() -> &'static Table<DataApi> {
             cat::routes(),
             security::routes(),
             snapshots::routes(),
+            ingest::routes(),
         ];
         Table::with_parameter_check(groups, may_be)
     });
     &DATA
 }
 
-/// The router of the data API. Beside what every handler gets, its handlers share the service of snapshots.
+/// The router of the data API. Beside what every handler gets, its handlers share the services of snapshots and of ingest
+/// pipelines.
 #[derive(Clone, Debug, Default)]
 pub struct DataApi {
     snapshots: Option<SnapshotService>,
+    ingest: Option<IngestService>,
 }
 
 impl DataApi {
     /// Serves snapshots, too.
     #[must_use]
     pub fn with_snapshots(self, snapshots: SnapshotService) -> Self {
-        Self { snapshots: Some(snapshots) }
+        Self { snapshots: Some(snapshots), ..self }
+    }
+
+    /// Serves ingest pipelines, too.
+    #[must_use]
+    pub fn with_ingest(self, ingest: IngestService) -> Self {
+        Self { ingest: Some(ingest), ..self }
+    }
+
+    /// Returns the service of ingest pipelines.
+    ///
+    /// # Errors
+    /// The listener does not serve them.
+    pub(crate) fn ingest(&self) -> Result<&IngestService, Error> {
+        self.ingest
+            .as_ref()
+            .ok_or_else(|| Error::new(503, "unavailable_exception", "ingest pipelines are not served here"))
     }
 
     /// Returns the service of snapshots, if there is one.

@@ -16,7 +16,7 @@ pub enum NameClass {
 /// Indices that rules alone write.
 const OF_RULES: [&str; 5] = ["alert", "alert_status", "alert_error", "alert_silence", "intelligence"];
 /// System indices.
-const SYSTEM: [&str; 8] = [
+const SYSTEM: [&str; 9] = [
     ".alertrules",
     ".alert_outbox",
     ".alert_secrets",
@@ -25,6 +25,7 @@ const SYSTEM: [&str; 8] = [
     ".security",
     ".dead-letters",
     ".tasks",
+    ".ingest-pipelines",
 ];
 /// Prefixes of further system indices.
 const SYSTEM_PREFIXES: [&str; 3] = [".audit-", ".security-", ".dead-letters-"];
