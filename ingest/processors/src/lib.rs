@@ -11,6 +11,8 @@ mod config;
 mod counters;
 mod document;
 mod error;
+#[doc(hidden)]
+pub mod fuzzing;
 mod java;
 mod pipeline;
 mod processor;

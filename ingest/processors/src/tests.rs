@@ -183,7 +183,7 @@ fn work_is_bounded() {
     let error = run(vec![doubling; 64].into(), json!({"a": "x"})).unwrap_err();
     assert!(error.reason().contains("bytes"), "{error}");
     let nesting = json!({ "copy": { "source_field": "a", "target_field": "a.x", "override_target": true } });
-    let error = run(vec![nesting; 64].into(), json!({"a": {}})).unwrap_err();
+    let error = run(vec![nesting; 120].into(), json!({"a": {}})).unwrap_err();
     assert!(error.reason().contains("nested deeper"), "{error}");
     let mut nested = json!({ "set": { "field": "a", "value": 1 } });
     for _ in 0..30 {

@@ -254,12 +254,18 @@ const ANALYSIS_PARTS: [&str; 8] = [
 const OTHER_ROLES: [&str; 7] =
     ["data_cold", "data_content", "data_frozen", "data_hot", "data_warm", "ml", "transform"];
 
-pub(crate) fn statistics(api: &Api, request: &mut Request, nodes: &str) -> Result<Response, Error> {
+pub(crate) fn statistics(
+    served: &DataApi,
+    api: &Api,
+    request: &mut Request,
+    nodes: &str,
+) -> Result<Response, Error> {
     options::flag(&mut request.params, "flat_settings")?;
     request.params.take_time("timeout")?;
     request.finish()?;
     let matched = node::selected(api, nodes);
     let state = api.session.metadata();
+    let pipelines = served.ingest().map_or(0, IngestService::count);
     let mut figures = Vec::new();
     let mut shards = 0u64;
     for meta in state.indices().filter(|meta| meta.open) {
@@ -335,7 +341,7 @@ pub(crate) fn statistics(api: &Api, request: &mut Request, nodes: &str) -> Resul
             "plugins": super::nodes::plugins(),
             "discovery_types": { "single-node": 1 },
             "packaging_types": [{ "type": "tar", "flavor": "default", "count": 1 }],
-            "ingest": { "number_of_pipelines": 0, "processor_stats": {} },
+            "ingest": { "number_of_pipelines": pipelines, "processor_stats": {} },
             "indexing_pressure": super::nodes::indexing_pressure(),
             "network_types": {
                 "transport_types": { "millrace": 1 },

@@ -299,6 +299,11 @@ impl IngestService {
         json!({ "total": figures(self.0.total.figures()), "pipelines": pipelines })
     }
 
+    /// Counts the pipelines.
+    pub(crate) fn count(&self) -> usize {
+        self.0.stored.load().definitions.len()
+    }
+
     /// Renders the pipelines as the state of the cluster shows them.
     pub(crate) fn state(&self) -> Value {
         let stored = self.0.stored.load();

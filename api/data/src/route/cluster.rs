@@ -19,8 +19,8 @@ pub(super) fn routes() -> Vec<Route<DataApi>> {
         read GET, "/_cluster/state", () State => cluster::state(served, api, request, None, None);
         read GET, "/_cluster/state/{metrics}", (metrics) State => cluster::state(served, api, request, Some(metrics), None);
         read GET, "/_cluster/state/{metrics}/{expression}", (metrics, expression) State => cluster::state(served, api, request, Some(metrics), Some(expression));
-        read GET, "/_cluster/stats", () ClusterStats => cluster::statistics(api, request, "_all");
-        read GET, "/_cluster/stats/nodes/{node}", (node) ClusterStats => cluster::statistics(api, request, node);
+        read GET, "/_cluster/stats", () ClusterStats => cluster::statistics(served, api, request, "_all");
+        read GET, "/_cluster/stats/nodes/{node}", (node) ClusterStats => cluster::statistics(served, api, request, node);
         read GET, "/_cluster/pending_tasks", () Tasks => cluster::pending_tasks(request);
         read GET, "/_prometheus/metrics", () Metrics => metrics::get(api, request).await;
         read GET, "/_tasks", () Tasks => tasks::list(api, request).await;

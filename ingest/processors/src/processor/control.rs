@@ -9,13 +9,13 @@ use crate::script::{Script, check_language};
 use crate::template::MustacheTemplate;
 
 #[derive(Debug)]
-struct Drop;
+struct DropDocument;
 
 pub(super) fn build_drop(_: &mut ProcessorConfig, _: &mut BuildContext) -> Result<Box<dyn Processor>> {
-    Ok(Box::new(Drop))
+    Ok(Box::new(DropDocument))
 }
 
-impl Processor for Drop {
+impl Processor for DropDocument {
     fn apply(&self, _: &mut IngestDocument, _: &mut PipelineRun<'_>) -> Result<Flow> {
         Ok(Flow::Drop)
     }

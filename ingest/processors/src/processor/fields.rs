@@ -112,7 +112,7 @@ pub(super) fn absent(field: &FieldPath) -> ProcessorError {
 }
 
 #[derive(Debug)]
-struct Copy {
+struct CopyField {
     source: PathTemplate,
     target: PathTemplate,
     ignore_missing: bool,
@@ -126,10 +126,10 @@ pub(super) fn build_copy(config: &mut ProcessorConfig, _: &mut BuildContext) -> 
     let ignore_missing = config.flag("ignore_missing", false)?;
     let override_target = config.flag("override_target", false)?;
     let remove_source = config.flag("remove_source", false)?;
-    Ok(Box::new(Copy { source, target, ignore_missing, override_target, remove_source }))
+    Ok(Box::new(CopyField { source, target, ignore_missing, override_target, remove_source }))
 }
 
-impl Processor for Copy {
+impl Processor for CopyField {
     fn apply(&self, document: &mut IngestDocument, _: &mut PipelineRun<'_>) -> Result<Flow> {
         let source = self.source.resolve(document)?;
         let Some(value) = document.find(&source).cloned() else {

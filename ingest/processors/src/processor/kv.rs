@@ -100,10 +100,8 @@ impl Processor for Kv {
             if !is_wanted || self.exclude.iter().any(|name| name == key) {
                 continue;
             }
-            let mut value = value.trim_matches(self.trim_value.as_slice());
-            if self.strip_brackets {
-                value = without_brackets(value);
-            }
+            let value = if self.strip_brackets { without_brackets(value) } else { value };
+            let value = value.trim_matches(self.trim_value.as_slice());
             let key = format!("{}{key}", self.prefix);
             let path = match &self.target {
                 Some(target) => format!("{}.{key}", target.as_str()),
