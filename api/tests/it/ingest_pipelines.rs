@@ -272,35 +272,34 @@ async fn rights_count_where_a_document_goes() {
     }
 }
 
+/// Serves snapshots and pipelines, with repositories below a directory.
+async fn with_snapshots(backups: &std::path::Path) -> Node {
+    let node = Node::insecure().await;
+    let config = Config { path_repo: vec![backups.to_owned()], ..Config::default() };
+    let snapshots = SnapshotService::open(Arc::clone(&node.api.engine), config).await.unwrap();
+    let ingest = IngestService::open(&node.api.engine).await;
+    node.with_data_api(DataApi::default().with_snapshots(snapshots).with_ingest(ingest))
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn snapshots_take_pipelines_with_the_global_state() {
     let backups = tempfile::tempdir().unwrap();
-    let node = Node::insecure().await;
-    let config = Config { path_repo: vec![backups.path().to_owned()], ..Config::default() };
-    let snapshots = SnapshotService::open(Arc::clone(&node.api.engine), config).await.unwrap();
-    let ingest = IngestService::open(&node.api.engine).await;
-    let node = node.with_data_api(DataApi::default().with_snapshots(snapshots).with_ingest(ingest));
     let repository = json!({"type": "fs", "settings": {"location": "one"}});
-    let restore = json!({"indices": ".ingest-pipelines", "include_global_state": false});
-    play(
-        &node,
-        vec![
-            step("PUT /_snapshot/r", repository, 200, &[]),
-            step("PUT /_ingest/pipeline/one", set("a", json!(1)), 200, &[]),
-            step(
-                "PUT /_snapshot/r/s?wait_for_completion=true",
-                NONE,
-                200,
-                &[("/snapshot/state", json!("SUCCESS"))],
-            ),
-            step("PUT /_ingest/pipeline/one", set("a", json!(2)), 200, &[]),
-            step("PUT /_ingest/pipeline/two", set("b", json!(2)), 200, &[]),
-            step("POST /.ingest-pipelines/_close", NONE, 200, &[]),
-            step("POST /_snapshot/r/s/_restore?wait_for_completion=true", restore, 200, &[]),
-            step("GET /_ingest/pipeline", NONE, 200, &[("", json!({"one": set("a", json!(1))}))]),
-            step("PUT /x/_doc/1?pipeline=one", json!({}), 201, &[]),
-            step("GET /x/_doc/1", NONE, 200, &[("/_source", json!({"a": 1}))]),
-        ],
-    )
-    .await;
+    let state = ("/snapshot/state", json!("SUCCESS"));
+    let steps = vec![
+        step("PUT /_snapshot/r", repository.clone(), 200, &[]),
+        step("PUT /_ingest/pipeline/one", set("a", json!(1)), 200, &[]),
+        step("PUT /_snapshot/r/s?wait_for_completion=true", NONE, 200, &[state]),
+    ];
+    play(&with_snapshots(backups.path()).await, steps).await;
+    let restore = json!({"indices": ".ingest-pipelines"});
+    let steps = vec![
+        step("PUT /_snapshot/r", repository, 200, &[]),
+        step("GET /_ingest/pipeline", NONE, 404, &[]),
+        step("POST /_snapshot/r/s/_restore?wait_for_completion=true", restore, 200, &[]),
+        step("GET /_ingest/pipeline", NONE, 200, &[("", json!({"one": set("a", json!(1))}))]),
+        step("PUT /x/_doc/1?pipeline=one", json!({}), 201, &[]),
+        step("GET /x/_doc/1", NONE, 200, &[("/_source", json!({"a": 1}))]),
+    ];
+    play(&with_snapshots(backups.path()).await, steps).await;
 }

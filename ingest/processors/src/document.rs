@@ -3,6 +3,9 @@
 //! An [`IngestDocument`] holds the source and the metadata of a document in one map, as OpenSearch does, and `_ingest` beside
 //! it. A [`FieldPath`] names a value in either. A [`WorkBudget`] bounds the work and the memory that pipelines spend on a document.
 
+use std::time::Duration;
+
+use millrace_runtime::Instant;
 use serde_json::{Map, Value};
 
 use crate::error::{ProcessorError, Result};
@@ -12,6 +15,8 @@ use crate::java;
 const MAX_STEPS: u64 = 200_000;
 /// Most bytes that pipelines add to one document, replaced values included.
 const MAX_BYTES: usize = 64 << 20;
+/// Time after which no further processor begins for a document. One processor matches patterns for a second at most.
+const MAX_TIME: Duration = Duration::from_secs(10);
 /// Deepest nesting of a value.
 pub(crate) const MAX_DEPTH: usize = 100;
 /// Bytes that a value takes beside its text.
@@ -26,11 +31,12 @@ pub const METADATA: [&str; 7] =
 pub(crate) struct WorkBudget {
     steps: u64,
     bytes: usize,
+    began: Option<Instant>,
 }
 
 impl Default for WorkBudget {
     fn default() -> Self {
-        Self { steps: MAX_STEPS, bytes: MAX_BYTES }
+        Self { steps: MAX_STEPS, bytes: MAX_BYTES, began: None }
     }
 }
 
@@ -46,6 +52,19 @@ impl WorkBudget {
                 "the pipelines of a document take more than {MAX_STEPS} steps"
             ))),
         }
+    }
+
+    /// Spends the step of a processor, which begins only while there is time.
+    pub(crate) fn begin_processor(&mut self) -> Result<()> {
+        let now = Instant::now();
+        let began = *self.began.get_or_insert(now);
+        if now.saturating_duration_since(began) > MAX_TIME {
+            let seconds = MAX_TIME.as_secs();
+            return Err(ProcessorError::exceeded(format!(
+                "the pipelines of a document take longer than {seconds} s"
+            )));
+        }
+        self.step()
     }
 
     /// Spends bytes.

@@ -353,7 +353,7 @@ impl<'a> PipelineRun<'a> {
 
 impl ProcessorStep {
     fn run(&self, document: &mut IngestDocument, run: &mut PipelineRun<'_>) -> Result<Flow> {
-        document.budget.step()?;
+        document.budget.begin_processor()?;
         let reported = run.reported();
         let result = match self.applies(document) {
             Ok(false) => {

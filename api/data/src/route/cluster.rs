@@ -22,7 +22,7 @@ pub(super) fn routes() -> Vec<Route<DataApi>> {
         read GET, "/_cluster/stats", () ClusterStats => cluster::statistics(served, api, request, "_all");
         read GET, "/_cluster/stats/nodes/{node}", (node) ClusterStats => cluster::statistics(served, api, request, node);
         read GET, "/_cluster/pending_tasks", () Tasks => cluster::pending_tasks(request);
-        read GET, "/_prometheus/metrics", () Metrics => metrics::get(api, request).await;
+        read GET, "/_prometheus/metrics", () Metrics => metrics::get(served, api, request).await;
         read GET, "/_tasks", () Tasks => tasks::list(api, request).await;
         read GET, "/_tasks/{task_id}", (task_id) GetTask => tasks::get(api, request, task_id).await;
         change POST, "/_tasks/_cancel", () CancelTasks => tasks::cancel(api, request, None).await;

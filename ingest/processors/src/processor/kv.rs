@@ -1,6 +1,6 @@
 //! `kv`: takes keys and values apart.
 
-use millrace_ingest::pattern::Expression;
+use millrace_ingest::pattern::{Deadline, Expression};
 use serde_json::Value;
 
 use super::lists::split;
@@ -76,7 +76,8 @@ impl Processor for Kv {
             _ => document.text(&self.field, self.ignore_missing)?,
         };
         let Some(text) = text.map(str::to_owned) else { return Ok(Flow::Continue) };
-        let mut parts = split(&text, &self.field_split, 0)?;
+        let deadline = Deadline::default();
+        let mut parts = split(&text, &self.field_split, 0, &deadline)?;
         while parts.len() > 1 && parts.last().is_some_and(|part| part.is_empty()) {
             parts.pop();
         }
@@ -87,7 +88,7 @@ impl Processor for Kv {
             )));
         }
         for part in parts {
-            let pair = split(part, &self.value_split, 2)?;
+            let pair = split(part, &self.value_split, 2, &deadline)?;
             let [key, value] = pair.as_slice() else {
                 return Err(ProcessorError::illegal_argument(format!(
                     "field [{}] does not contain value_split [{}]",

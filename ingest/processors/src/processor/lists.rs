@@ -124,15 +124,19 @@ pub(super) fn build_split(config: &mut ProcessorConfig, _: &mut BuildContext) ->
 }
 
 /// Splits a text at the matches of an expression, as Java's `String.split` does with a limit (0: none).
-pub(super) fn split<'t>(text: &'t str, separator: &Expression, limit: usize) -> Result<Vec<&'t str>> {
-    let deadline = Deadline::default();
+pub(super) fn split<'t>(
+    text: &'t str,
+    separator: &Expression,
+    limit: usize,
+    deadline: &Deadline,
+) -> Result<Vec<&'t str>> {
     let stopped = |_| {
         let reason = format!("the pattern [{}] was stopped after a second", separator.as_str());
         ProcessorError::illegal_argument(reason)
     };
     let (mut parts, mut from, mut at) = (Vec::new(), 0, 0);
     while limit == 0 || parts.len() + 1 < limit {
-        let Some(found) = separator.find_at(text, at, &deadline).map_err(stopped)? else { break };
+        let Some(found) = separator.find_at(text, at, deadline).map_err(stopped)? else { break };
         if found.is_empty() {
             // An empty match separates characters; there is none before the first.
             let Some(letter) = text.get(found.start..).and_then(|rest| rest.chars().next()) else { break };
@@ -161,7 +165,7 @@ impl Processor for Split {
             Value::Null => return Err(null_value(&self.field, "split")),
             other => return Err(not_castable(&self.field, other, "java.lang.String")),
         };
-        let mut parts = split(text, &self.separator, 0)?;
+        let mut parts = split(text, &self.separator, 0, &Deadline::default())?;
         if !self.preserve_trailing {
             while parts.len() > 1 && parts.last().is_some_and(|part| part.is_empty()) {
                 parts.pop();

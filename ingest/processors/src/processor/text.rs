@@ -94,11 +94,11 @@ fn java_replacement(text: &str) -> String {
 }
 
 impl TextChange {
-    fn apply(&self, text: &str) -> Result<Value> {
+    fn apply(&self, text: &str, deadline: &Deadline) -> Result<Value> {
         Ok(match self {
             Self::Bytes => parse_bytes(text)?.into(),
             Self::Substitute(expression, replacement) => {
-                let replaced = expression.replace_all(text, replacement, &Deadline::default());
+                let replaced = expression.replace_all(text, replacement, deadline);
                 let replaced = replaced.map_err(|_| {
                     ProcessorError::illegal_argument(format!(
                         "the pattern [{}] was stopped after a second",
@@ -122,12 +122,13 @@ impl Processor for TextProcessor {
             Ok(Value::Null) | Err(_) if self.ignore_missing => return Ok(Flow::Continue),
             value => value?,
         };
+        let deadline = Deadline::default();
         let changed = match value {
-            Value::String(text) => self.change.apply(text)?,
+            Value::String(text) => self.change.apply(text, &deadline)?,
             Value::Null => return Err(null_value(&self.field, "process it")),
             Value::Array(items) => {
                 let changed = items.iter().map(|item| match item {
-                    Value::String(text) => self.change.apply(text),
+                    Value::String(text) => self.change.apply(text, &deadline),
                     other => Err(ProcessorError::illegal_argument(format!(
                         "value [{}] of type [{}] in list field [{}] cannot be cast to [java.lang.String]",
                         java::text_of(other),

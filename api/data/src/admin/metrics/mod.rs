@@ -23,6 +23,7 @@ use self::page::Page;
 use crate::Api;
 use crate::error::Error;
 use crate::http::{Body, Request, Response};
+use crate::route::DataApi;
 
 /// Media type of OpenMetrics.
 const OPENMETRICS: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
@@ -75,10 +76,10 @@ impl Collector for Page {
 }
 
 /// `GET /_prometheus/metrics`
-pub(crate) async fn get(api: &Api, request: &mut Request) -> Result<Response, Error> {
+pub(crate) async fn get(served: &DataApi, api: &Api, request: &mut Request) -> Result<Response, Error> {
     request.finish()?;
     let exposition = Exposition::from_accept(request.accept.as_ref());
-    let sources = page::Sources::new(api);
+    let sources = page::Sources::new(served, api);
     let encode = move || {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Page::gather(sources)));

@@ -51,7 +51,17 @@ pub(super) fn encode(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::R
         "Faults that keep the node from its work",
         session.troubles().len() as f64,
     )?;
-    gauge(encoder, "millrace_indices", "Indices", page.index_count as f64)
+    gauge(encoder, "millrace_indices", "Indices", page.index_count as f64)?;
+    let (pipelines, figures) = page.ingest();
+    let documents = "Documents that went through ingest pipelines";
+    counter(encoder, "millrace_ingest_documents", documents, figures.count)?;
+    counter(
+        encoder,
+        "millrace_ingest_failures",
+        "Documents that failed in ingest pipelines",
+        figures.failed,
+    )?;
+    gauge(encoder, "millrace_ingest_pipelines", "Ingest pipelines", pipelines as f64)
 }
 
 fn durations(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -6,6 +6,7 @@ use std::sync::Arc;
 use millrace_catalog::metadata::IndexMeta;
 use millrace_engine::{Session, ShardFigures};
 use millrace_gateway::{Audit, Identity, QueueStats, RequestSeries, RequestTimings};
+use millrace_processors::PipelineFigures;
 use millrace_query::{PinnedFigures, SearchService, SearchTimings};
 use millrace_runtime::{DurationHistogram, HistogramSnapshot, PoolActivity};
 
@@ -13,6 +14,8 @@ use super::super::health::{self, Health};
 use super::super::process::{FileSystem, Machine, Process};
 use super::super::stats;
 use crate::Api;
+use crate::ingest::IngestService;
+use crate::route::DataApi;
 
 /// Name in place of an index for the sum of those beyond the bound; no index can have it.
 const OTHER_INDICES: &str = "_other";
@@ -25,18 +28,20 @@ pub(super) struct Sources {
     identity: Arc<Identity>,
     audit: Audit,
     requests: Arc<RequestTimings>,
+    ingest: Option<IngestService>,
     /// Indices that have families of their own; the others are summed.
     max_indices: usize,
 }
 
 impl Sources {
-    pub(super) fn new(api: &Api) -> Self {
+    pub(super) fn new(served: &DataApi, api: &Api) -> Self {
         Self {
             session: api.session.clone(),
             search: Arc::clone(&api.search),
             identity: Arc::clone(&api.identity),
             audit: api.audit.clone(),
             requests: Arc::clone(&api.requests),
+            ingest: served.ingest().ok().cloned(),
             max_indices: api.max_metric_indices,
         }
     }
@@ -70,6 +75,12 @@ pub(super) struct Page {
 }
 
 impl Page {
+    /// Returns the number of ingest pipelines, and the figures of all of them.
+    pub(super) fn ingest(&self) -> (usize, PipelineFigures) {
+        let of = |service: &IngestService| (service.count(), service.total().figures());
+        self.sources.ingest.as_ref().map(of).unwrap_or_default()
+    }
+
     /// Reads all figures.
     pub(super) fn gather(sources: Sources) -> Self {
         let session = &sources.session;
