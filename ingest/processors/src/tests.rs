@@ -74,6 +74,13 @@ fn cases_have_the_answers_of_opensearch() {
 }
 
 #[test]
+fn grok_has_the_patterns_of_opensearch() {
+    let patterns = crate::grok_patterns().unwrap();
+    assert_eq!(patterns.len(), 312);
+    assert_eq!(patterns["PATH"], "(?:%{UNIXPATH}|%{WINPATH})");
+}
+
+#[test]
 fn scripts_change_fields() {
     for (source, fields, expected) in [
         (

@@ -3,6 +3,7 @@
 use millrace_processors::grok_patterns;
 use serde_json::{Value, json};
 
+use super::failure;
 use crate::Api;
 use crate::admin::manager;
 use crate::error::Error;
@@ -52,5 +53,6 @@ pub(crate) async fn delete(served: &DataApi, request: &mut Request, ids: &str) -
 pub(crate) fn patterns(request: &mut Request) -> Result<Response, Error> {
     request.params.take_bool("s")?;
     request.finish()?;
-    Ok(Response::json(200, json!({ "patterns": grok_patterns() })))
+    let patterns = grok_patterns().map_err(|error| failure(&error))?;
+    Ok(Response::json(200, json!({ "patterns": patterns })))
 }

@@ -25,6 +25,8 @@ const INDEX: &str = ".ingest-pipelines";
 const MAX_PIPELINES: usize = 5_000;
 /// Most bytes of a definition.
 const MAX_DEFINITION_BYTES: usize = 1 << 20;
+/// Most bytes of all definitions.
+const MAX_TOTAL_BYTES: usize = 64 << 20;
 /// Most bytes of an id.
 const MAX_ID_BYTES: usize = 512;
 
@@ -66,12 +68,26 @@ impl SystemDocument for PipelineDefinition {
     }
 }
 
+/// A definition in memory, with the bytes of its text.
+#[derive(Debug)]
+struct CachedDefinition {
+    members: Map<String, Value>,
+    bytes: usize,
+}
+
+impl CachedDefinition {
+    fn new(members: Map<String, Value>) -> Arc<Self> {
+        let bytes = Value::Object(members.clone()).to_string().len();
+        Arc::new(Self { members, bytes })
+    }
+}
+
 /// Definitions with the compiled pipelines.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StoredPipelines {
     /// The index that they were read from.
     index_uuid: Option<String>,
-    definitions: BTreeMap<String, Arc<Map<String, Value>>>,
+    definitions: BTreeMap<String, Arc<CachedDefinition>>,
     compiled: Arc<PipelineSet>,
     /// Pipelines that this version does not accept, with the reason.
     unusable: BTreeMap<String, String>,
@@ -86,7 +102,7 @@ impl StoredPipelines {
             })
         };
         let found = self.definitions.iter().filter(|(id, _)| matches(id));
-        found.map(|(id, definition)| (id.clone(), Value::Object(Map::clone(definition)))).collect()
+        found.map(|(id, definition)| (id.clone(), Value::Object(definition.members.clone()))).collect()
     }
 
     /// Returns the compiled pipelines.
@@ -185,7 +201,7 @@ impl IngestService {
                         stored.unusable.insert(id.clone(), error.to_string());
                     }
                 }
-                stored.definitions.insert(id, Arc::new(definition));
+                stored.definitions.insert(id, CachedDefinition::new(definition));
             }
             stored.compiled = Arc::new(compiled);
             Ok(Arc::new(stored))
@@ -226,6 +242,13 @@ impl IngestService {
                 "there are {MAX_PIPELINES} ingest pipelines already: delete some"
             )));
         }
+        let others = stored.definitions.iter().filter(|(other, _)| other.as_str() != id);
+        let total: usize = others.map(|(_, definition)| definition.bytes).sum();
+        if total + bytes > MAX_TOTAL_BYTES {
+            return Err(Error::illegal_argument(format!(
+                "the ingest pipelines have more than {MAX_TOTAL_BYTES} bytes with [{id}]: delete some"
+            )));
+        }
         let time_ms = engine.clock().now_ms();
         let document = PipelineDefinition { definition, by: by.to_owned(), time_ms };
         self.0.documents.put(id, &document, Precondition::Any, RefreshPolicy::None).await?;
@@ -234,7 +257,7 @@ impl IngestService {
         compiled.insert(pipeline);
         changed.compiled = Arc::new(compiled);
         changed.unusable.remove(id);
-        changed.definitions.insert(id.to_owned(), Arc::new(document.definition));
+        changed.definitions.insert(id.to_owned(), CachedDefinition::new(document.definition));
         changed.index_uuid = self.index_uuid();
         self.0.stored.store(Arc::new(changed));
         Ok(())
@@ -308,7 +331,7 @@ impl IngestService {
     pub(crate) fn state(&self) -> Value {
         let stored = self.0.stored.load();
         let pipelines = stored.definitions.iter();
-        let pipelines = pipelines.map(|(id, config)| json!({ "id": id, "config": Map::clone(config) }));
+        let pipelines = pipelines.map(|(id, config)| json!({ "id": id, "config": config.members }));
         json!({ "pipeline": pipelines.collect::<Vec<_>>() })
     }
 }

@@ -14,10 +14,33 @@ use crate::pipeline::{BuildContext, PipelineRun};
 /// Most patterns of a processor.
 const MAX_PATTERNS: usize = 1_000;
 
-/// Returns the patterns that every pipeline knows, by name.
-pub fn grok_patterns() -> BTreeMap<String, String> {
-    let library = Library::new();
-    library.definitions().map(|(name, text)| (name.to_owned(), text.to_owned())).collect()
+/// A pattern that OpenSearch has and Logstash dropped.
+const ISO8601_HOUR: (&str, &str) = ("ISO8601_HOUR", "(?:2[0123]|[01][0-9])");
+/// Patterns that Logstash has added since. They work in pipelines, and the list of OpenSearch's patterns leaves them out.
+const ADDED_BY_LOGSTASH: [&str; 6] = [
+    "EXIM",
+    "EXIM_MESSAGE_ARRIVAL",
+    "EXIM_NAMED_FIELDS",
+    "EXIM_UNKNOWN_FIELD",
+    "HTTPD_COMBINEDLOG",
+    "HTTPD_COMMONLOG",
+];
+
+/// Makes the library that every processor begins with.
+fn library() -> Result<Library> {
+    let mut library = Library::new();
+    library.define(ISO8601_HOUR.0, ISO8601_HOUR.1).map_err(ProcessorError::illegal_state)?;
+    Ok(library)
+}
+
+/// Returns the patterns of OpenSearch, which every pipeline knows, by name.
+///
+/// # Errors
+/// A pattern has no valid name, which is a defect.
+pub fn grok_patterns() -> Result<BTreeMap<String, String>> {
+    let library = library()?;
+    let listed = library.definitions().filter(|(name, _)| !ADDED_BY_LOGSTASH.contains(name));
+    Ok(listed.map(|(name, text)| (name.to_owned(), text.to_owned())).collect())
 }
 
 /// Type of a captured value.
@@ -80,7 +103,7 @@ pub(super) fn build(config: &mut ProcessorConfig, _: &mut BuildContext) -> Resul
     if patterns.len() > MAX_PATTERNS {
         return Err(config.refusal("patterns", &format!("there are more than {MAX_PATTERNS} patterns")));
     }
-    let mut library = Library::new();
+    let mut library = library()?;
     for (name, definition) in config.object("pattern_definitions")?.unwrap_or_default() {
         let Some(definition) = definition.as_str() else {
             return Err(

@@ -206,7 +206,7 @@ impl<'a> Machine<'a> {
                 let value = match source {
                     None => empty,
                     Some(source) => match self.evaluate(source)? {
-                        reference @ Operand::Reference(_) => self.to_value(&reference)?,
+                        reference @ Operand::Reference(_) => self.copy_value(&reference)?,
                         _ => empty,
                     },
                 };
@@ -216,7 +216,7 @@ impl<'a> Machine<'a> {
                 let mut list = Vec::with_capacity(items.len());
                 for item in items {
                     let item = self.evaluate(item)?;
-                    list.push(self.to_value(&item)?);
+                    list.push(self.copy_value(&item)?);
                 }
                 self.make(Value::Array(list))?
             }
@@ -226,7 +226,7 @@ impl<'a> Machine<'a> {
                     let key = self.evaluate(key)?;
                     let member = self.evaluate(member)?;
                     let key = self.text_of(&key)?;
-                    map.insert(key.to_string(), self.to_value(&member)?);
+                    map.insert(key.to_string(), self.copy_value(&member)?);
                 }
                 self.make(Value::Object(map))?
             }
@@ -273,7 +273,7 @@ impl<'a> Machine<'a> {
         Ok(match operand {
             Operand::Reference(reference) => self.view(reference).is_some_and(|value| of.holds(value)),
             scalar => {
-                let value = self.to_value(scalar)?;
+                let value = self.copy_value(scalar)?;
                 of.holds(&value)
             }
         })

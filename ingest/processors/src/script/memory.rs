@@ -207,7 +207,7 @@ impl Machine<'_> {
     }
 
     /// Copies an operand as JSON.
-    pub(super) fn to_value(&mut self, operand: &Operand) -> Result<Value> {
+    pub(super) fn copy_value(&mut self, operand: &Operand) -> Result<Value> {
         Ok(match operand {
             Operand::Null => Value::Null,
             Operand::Bool(flag) => Value::Bool(*flag),
@@ -233,7 +233,7 @@ impl Machine<'_> {
         step: PathStep,
         operand: &Operand,
     ) -> Result<()> {
-        let value = self.to_value(operand)?;
+        let value = self.copy_value(operand)?;
         measure(&value, container.path.len() + 1)?;
         let target = self.view_mut(node, container)?;
         match (target, &step) {

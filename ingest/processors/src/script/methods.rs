@@ -111,14 +111,14 @@ impl Machine<'_> {
                 self.load(list, PathStep::Position(position)).unwrap_or(Operand::Null)
             }
             ("add", [value]) => {
-                let json = self.to_value(value)?;
+                let json = self.copy_value(value)?;
                 self.items_mut(node, list)?.push(json);
                 self.alias(list, PathStep::Position(length), value);
                 Operand::Bool(true)
             }
             ("add", [Operand::Int(number), value]) => {
                 let position = position(self, *number, length + 1)?;
-                let json = self.to_value(value)?;
+                let json = self.copy_value(value)?;
                 self.budget().charge(length.saturating_mul(8))?;
                 self.items_mut(node, list)?.insert(position, json);
                 Operand::Null
@@ -130,7 +130,7 @@ impl Machine<'_> {
                 self.make(before)?
             }
             ("addAll", [value @ Operand::Reference(_)]) => {
-                let Value::Array(more) = self.to_value(value)? else { return Ok(None) };
+                let Value::Array(more) = self.copy_value(value)? else { return Ok(None) };
                 let is_changed = !more.is_empty();
                 self.items_mut(node, list)?.extend(more);
                 Operand::Bool(is_changed)
@@ -141,7 +141,7 @@ impl Machine<'_> {
                 self.make(removed)?
             }
             ("remove", [value]) => {
-                let value = self.to_value(value)?;
+                let value = self.copy_value(value)?;
                 let items = self.items_mut(node, list)?;
                 match items.iter().position(|item| *item == value) {
                     Some(position) => {
@@ -152,11 +152,11 @@ impl Machine<'_> {
                 }
             }
             ("contains", [value]) => {
-                let value = self.to_value(value)?;
+                let value = self.copy_value(value)?;
                 Operand::Bool(self.items(list).contains(&value))
             }
             ("indexOf", [value]) => {
-                let value = self.to_value(value)?;
+                let value = self.copy_value(value)?;
                 let found = self.items(list).iter().position(|item| *item == value);
                 Operand::Int(found.map_or(-1, |position| position as i64))
             }
@@ -193,7 +193,7 @@ impl Machine<'_> {
                 Operand::Bool(self.view(map).is_some_and(|map| map.get(&*key).is_some()))
             }
             ("containsValue", [value]) => {
-                let value = self.to_value(value)?;
+                let value = self.copy_value(value)?;
                 let members = self.view(map).and_then(Value::as_object);
                 Operand::Bool(members.is_some_and(|members| members.values().any(|member| *member == value)))
             }
@@ -214,7 +214,7 @@ impl Machine<'_> {
                     name == "putIfAbsent" && before.as_ref().is_some_and(|value| *value != Operand::Null);
                 let before = match before {
                     Some(reference @ Operand::Reference(_)) => {
-                        let value = self.to_value(&reference)?;
+                        let value = self.copy_value(&reference)?;
                         self.make(value)?
                     }
                     other => other.unwrap_or(Operand::Null),
@@ -225,7 +225,7 @@ impl Machine<'_> {
                 before
             }
             ("putAll", [value @ Operand::Reference(_)]) => {
-                let Value::Object(more) = self.to_value(value)? else { return Ok(None) };
+                let Value::Object(more) = self.copy_value(value)? else { return Ok(None) };
                 self.members_mut(node, map)?.extend(more);
                 Operand::Null
             }
