@@ -9,7 +9,9 @@ mod server;
 
 pub use millrace_accounts::TokenLifetimes;
 pub use millrace_console::{Console, Management};
-pub use millrace_data_api::{DataApi, OtlpApi, SearchQueryParser, anonymous_bytes, memory_limit};
+pub use millrace_data_api::{
+    DataApi, IngestService, OtlpApi, SearchQueryParser, anonymous_bytes, memory_limit,
+};
 pub use millrace_gateway::otlp::{DocumentMapping, OtlpConfig};
 pub use millrace_gateway::{
     Audit, AuditConfig, Entry, Error, HttpConfig, Identity, ListenerContext, Node, OperationConfig, Service,

@@ -12,7 +12,7 @@ use millrace_accounts::{Accounts, TokenLifetimes};
 use millrace_alerting::Alerting;
 use millrace_catalog::access::Action;
 use millrace_console::{Console, Management};
-use millrace_data_api::{DataApi, OtlpApi, SearchQueryParser, memory_limit};
+use millrace_data_api::{DataApi, IngestService, OtlpApi, SearchQueryParser, memory_limit};
 use millrace_engine::{Engine, Session};
 use millrace_gateway::otlp::OtlpConfig;
 use millrace_gateway::{
@@ -212,6 +212,7 @@ impl Server {
         let snapshots = SnapshotService::open(Arc::clone(&engine), config.snapshots)
             .await
             .map_err(StartError::Snapshots)?;
+        let ingest = IngestService::open(&engine).await;
         let node = Node::new(engine, search, accounts, identity).with_tls(tls.clone());
         let node = node
             .with_faults(Arc::clone(&console) as _)
@@ -236,7 +237,7 @@ impl Server {
         let bounds = HttpConfig::within(memory_limit());
         let http = HttpConfig { max_content_length: config.max_content_length, ..bounds };
         let api = DataApi::default().with_snapshots(snapshots).with_lifecycle(lifecycle.clone());
-        let api = api.with_otlp(config.otlp.clone());
+        let api = api.with_otlp(config.otlp.clone()).with_ingest(ingest);
         let data = Service::new(node, &http, Arc::new(api));
         let serving = millrace_listen::Server::new(Config::default().within(open_files()));
         let mut server = Self {

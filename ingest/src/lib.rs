@@ -10,6 +10,7 @@ pub mod budget;
 pub mod codec;
 pub mod csv;
 pub mod dead_letter;
+pub mod dissect;
 pub mod event;
 #[doc(hidden)]
 pub mod fuzzing;

@@ -29,6 +29,8 @@ const CREATE_KEY: &str = "cluster:admin/xpack/security/api_key/create";
 const TEMPLATES: &[&str] =
     &["indices:admin/template/*", "indices:admin/index_template/*", "cluster:admin/component_template/*"];
 const PIPELINES: &[&str] = &["cluster:admin/pipelines/*"];
+const INGEST: &[&str] = &["cluster:admin/ingest/*"];
+const ALL_PIPELINES: &[&str] = &["cluster:admin/pipelines/*", "cluster:admin/ingest/*"];
 
 const CLUSTER: &[Entry] = &[
     ("all", &["*"]),
@@ -40,17 +42,25 @@ const CLUSTER: &[Entry] = &[
     ("manage_api_key", &[KEYS]),
     ("manage_own_api_key", &[CREATE_KEY]),
     ("manage_index_templates", TEMPLATES),
-    ("manage_pipeline", PIPELINES),
+    ("manage_pipeline", ALL_PIPELINES),
     ("manage_logstash_pipelines", PIPELINES),
-    ("manage_ingest_pipelines", PIPELINES),
-    ("read_pipeline", &["cluster:admin/pipelines/get"]),
+    ("manage_ingest_pipelines", INGEST),
+    (
+        "read_pipeline",
+        &[
+            "cluster:admin/pipelines/get",
+            "cluster:admin/ingest/pipeline/get",
+            "cluster:admin/ingest/pipeline/simulate",
+            "cluster:admin/ingest/processor/grok/get",
+        ],
+    ),
     ("cluster_all", &["cluster:*"]),
     ("cluster_monitor", &["cluster:monitor/*"]),
     // Requests of several parts, each of which is asked for on its index here.
     ("cluster_composite_ops", &[]),
     ("cluster_composite_ops_ro", &[]),
     ("cluster_manage_index_templates", TEMPLATES),
-    ("cluster_manage_pipelines", PIPELINES),
+    ("cluster_manage_pipelines", ALL_PIPELINES),
     ("manage_snapshots", &["cluster:admin/snapshot/*", "cluster:admin/repository/*"]),
     (
         "create_snapshot",

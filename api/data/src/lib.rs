@@ -3,7 +3,8 @@
 //! [`DataApi`] is the router of the data listener; [`routes`] is its table. Handlers are grouped by
 //! what they are about: `documents` and `bulk` write and read documents through the
 //! [`Engine`](millrace_engine::Engine), `search` and `sql` pass on to
-//! [`SearchService`](millrace_query::SearchService), `otlp` takes logs of OpenTelemetry, `admin` looks after indices and the cluster, `security` after
+//! [`SearchService`](millrace_query::SearchService), `otlp` takes logs of OpenTelemetry, `admin` looks after indices and the cluster,
+//! `ingest` after pipelines, `security` after
 //! [`Accounts`](millrace_accounts::Accounts).
 
 mod admin;
@@ -11,6 +12,7 @@ mod bulk;
 mod documents;
 #[doc(hidden)]
 pub mod fuzzing;
+mod ingest;
 mod otlp;
 mod root;
 mod route;
@@ -19,6 +21,7 @@ mod security;
 mod sql;
 
 pub use admin::{anonymous_bytes, left_out_families, memory_limit};
+pub use ingest::IngestService;
 pub use route::{DataApi, OtlpApi, data as routes};
 pub use security::SearchQueryParser;
 

@@ -15,6 +15,7 @@ mod data_streams;
 mod documents;
 mod fuzzing;
 mod imports;
+mod ingest_pipelines;
 mod license;
 mod lifecycle;
 mod metrics;

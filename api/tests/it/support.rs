@@ -9,7 +9,8 @@ use http_body_util::{BodyExt, Full};
 use millrace_accounts::{Accounts, Config as AccountsConfig, Store, TokenLifetimes};
 use millrace_alerting::Alerting;
 use millrace_api::{
-    AuditConfig, Console, DataApi, HttpConfig, Identity, Node as Shared, SearchQueryParser, Service,
+    AuditConfig, Console, DataApi, HttpConfig, Identity, IngestService, Node as Shared, SearchQueryParser,
+    Service,
 };
 use millrace_catalog::{AccountChange, AccountRecord};
 use millrace_engine::{Config, Engine};
@@ -179,7 +180,8 @@ impl Node {
         let console = Arc::new(console);
         let api = Arc::new(api.with_faults(Arc::clone(&console) as _));
         let config = HttpConfig { max_content_length: 1 << 20, ..HttpConfig::default() };
-        let service = Service::new(api.clone(), &config, Arc::new(DataApi::default()));
+        let data_api = DataApi::default().with_ingest(IngestService::new(&store));
+        let service = Service::new(api.clone(), &config, Arc::new(data_api));
         Self { service, console, api, data }
     }
 

@@ -183,7 +183,12 @@ impl<'a> Expansion<'a> {
                     return Err(format!("the pattern has more than {MAX_CAPTURES} fields"));
                 }
                 self.out.push_str(&format!("(?<{MARK}{}>", self.captures.len()));
-                self.captures.push(Capture { name: field.to_owned(), kind: reference.kind, group: 0 });
+                self.captures.push(Capture {
+                    name: field.to_owned(),
+                    kind: reference.kind,
+                    type_name: reference.type_name.map(Box::from),
+                    group: 0,
+                });
             }
             None => self.out.push_str("(?:"),
         }
@@ -207,6 +212,7 @@ struct Reference<'a> {
     name: &'a str,
     field: Option<&'a str>,
     kind: Kind,
+    type_name: Option<&'a str>,
     definition: Option<&'a str>,
 }
 
@@ -224,13 +230,15 @@ impl<'a> Reference<'a> {
             Some((rest, definition)) => (rest, Some(definition)),
             None => (rest, None),
         };
-        let (field, kind) = match rest.strip_prefix(':') {
+        let (field, type_name) = match rest.strip_prefix(':') {
             Some(field) => match field.split_once(':') {
-                Some((field, kind)) => (Some(field), Kind::named(kind)),
-                None => (Some(field), Kind::Text),
+                Some((field, type_name)) => (Some(field), Some(type_name)),
+                None => (Some(field), None),
             },
-            None => (None, Kind::Text),
+            None => (None, None),
         };
-        Some((Self { name, field: field.filter(|field| !field.is_empty()), kind, definition }, behind))
+        let kind = type_name.map_or(Kind::Text, Kind::named);
+        let field = field.filter(|field| !field.is_empty());
+        Some((Self { name, field, kind, type_name, definition }, behind))
     }
 }

@@ -91,6 +91,12 @@ impl Library {
         self.own.get(name).map(|definition| &**definition).or_else(|| standard().get(name).copied())
     }
 
+    /// Lists the names and definitions of all patterns, those of the library itself first.
+    pub fn definitions(&self) -> impl Iterator<Item = (&str, &str)> {
+        let own = self.own.iter().map(|(name, definition)| (name.as_str(), &**definition));
+        own.chain(standard().iter().map(|(name, definition)| (*name, *definition)))
+    }
+
     /// Names of all patterns.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.own.keys().map(String::as_str).chain(standard().keys().copied())

@@ -36,6 +36,8 @@ pub struct Capture {
     pub name: String,
     /// Type that it is converted to.
     pub kind: Kind,
+    /// Name of the type as the pattern has it.
+    pub type_name: Option<Box<str>>,
     /// Number of the group.
     pub(super) group: usize,
 }

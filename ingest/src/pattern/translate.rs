@@ -324,7 +324,7 @@ impl<'a> Translation<'a> {
                 let made = self.made.get(at).ok_or("a group has lost its field")?;
                 Capture { group, ..made.clone() }
             }
-            None => Capture { name, kind: Kind::Text, group },
+            None => Capture { name, kind: Kind::Text, type_name: None, group },
         };
         self.out.push_str(&format!("<{}>", group_name(self.captures.len())));
         self.captures.push(capture);

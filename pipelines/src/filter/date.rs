@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use chrono::{DateTime, Datelike, TimeDelta, Utc};
-use millrace_ingest::event::time_format::{TimeFormat, Zone, iso8601};
+use chrono::{DateTime, Datelike, Utc};
+use millrace_ingest::event::time_format::{TimeFormat, Zone, iso8601, tai64n, unix_millis, unix_seconds};
 use millrace_ingest::event::{TIMESTAMP, text_of};
 use millrace_ingest::{Event, Fault, FieldReference, Options, Template};
 use serde_json::Value;
@@ -11,10 +11,8 @@ use serde_json::Value;
 use super::settings::texts_or;
 use super::{Filter, Outcome};
 
-/// Seconds between the epochs of TAI64 and of Unix.
-const TAI64_EPOCH: i64 = 1 << 62;
-/// Seconds by which TAI is ahead at the epoch of Unix.
-const TAI_AHEAD: i64 = 10;
+/// Last second that a text without a unit stands for: milliseconds are no seconds.
+const LAST_SECOND: i64 = i32::MAX as i64;
 
 #[derive(Debug)]
 struct Date {
@@ -59,7 +57,7 @@ impl Pattern {
     fn read(&self, text: &str, is_number: bool, zone: Zone, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         match self {
             Self::Iso8601 => iso8601(text, zone),
-            Self::Unix => unix_seconds(text),
+            Self::Unix => unix_seconds(text, LAST_SECOND),
             Self::UnixMillis => unix_millis(text, is_number),
             Self::Tai64n => tai64n(text),
             Self::Format(format) => format.parse(text, now.year())?.instant(zone, now),
@@ -136,44 +134,6 @@ fn is_english(locale: &str) -> bool {
     language.eq_ignore_ascii_case("en") || matches!(locale, "C" | "POSIX")
 }
 
-/// Reads seconds since 1970, with a fraction, up to 2038, as Logstash does: milliseconds are no seconds.
-fn unix_seconds(text: &str) -> Option<DateTime<Utc>> {
-    let (whole, fraction) = text.split_once('.').unwrap_or((text, "0"));
-    let seconds = whole.parse::<i64>().ok().filter(|seconds| *seconds <= i64::from(i32::MAX))?;
-    if fraction.is_empty() || !fraction.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    let nanos: i64 = fraction
-        .bytes()
-        .chain(std::iter::repeat(b'0'))
-        .take(9)
-        .fold(0, |nanos, digit| nanos * 10 + i64::from(digit - b'0'));
-    let nanos = if whole.starts_with('-') { -nanos } else { nanos };
-    DateTime::from_timestamp(seconds, 0)?.checked_add_signed(TimeDelta::nanoseconds(nanos))
-}
-
-/// Reads milliseconds since 1970; only a number may have a fraction, which is cut.
-fn unix_millis(text: &str, is_number: bool) -> Option<DateTime<Utc>> {
-    let millis = match text.parse::<i64>() {
-        Ok(millis) => millis,
-        Err(_) if is_number => text.parse::<f64>().ok().filter(|millis| millis.abs() < 9.0e18)? as i64,
-        Err(_) => return None,
-    };
-    DateTime::from_timestamp_millis(millis)
-}
-
-/// Reads `@` and 24 hexadecimal digits: seconds and nanoseconds.
-fn tai64n(text: &str) -> Option<DateTime<Utc>> {
-    let digits = text.trim();
-    let digits = digits.strip_prefix('@').unwrap_or(digits);
-    if digits.len() != 24 || !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
-        return None;
-    }
-    let seconds = i64::from_str_radix(digits.get(..16)?, 16).ok()?.checked_sub(TAI64_EPOCH)?;
-    let nanos = u32::from_str_radix(digits.get(16..)?, 16).ok()?;
-    DateTime::from_timestamp(seconds.checked_sub(TAI_AHEAD)?, nanos)
-}
-
 impl Filter for Date {
     fn apply(&self, event: &mut Event, _made: &mut Vec<Event>) -> Outcome {
         let time = match event.get(&self.source).as_deref() {
@@ -207,7 +167,7 @@ mod tests {
     use millrace_ingest::{Event, Options};
     use serde_json::Value;
 
-    use super::{Date, tai64n, unix_millis, unix_seconds};
+    use super::{Date, LAST_SECOND, tai64n, unix_millis, unix_seconds};
     use crate::filter::Filter as _;
 
     fn time(text: &str) -> DateTime<Utc> {
@@ -223,11 +183,11 @@ mod tests {
             ("-1.5", "1969-12-31T23:59:58.5Z"),
             ("2147483647.123456789", "2038-01-19T03:14:07.123456789Z"),
         ] {
-            assert_eq!(unix_seconds(text), Some(time(expected)), "{text}");
+            assert_eq!(unix_seconds(text, LAST_SECOND), Some(time(expected)), "{text}");
         }
         assert_eq!(unix_millis("1000000000123", false), Some(time("2001-09-09T01:46:40.123Z")));
         for text in ["", "-", "x", "1.x", "1.", "1e3", "inf", "NaN", "2147483648", "1478207457456"] {
-            assert_eq!(unix_seconds(text), None, "{text}");
+            assert_eq!(unix_seconds(text, LAST_SECOND), None, "{text}");
         }
         for (text, is_number, read) in [("1.5", false, false), ("1.5", true, true), ("x", true, false)] {
             assert_eq!(unix_millis(text, is_number).is_some(), read, "{text}");

@@ -13,6 +13,8 @@ use super::{health, node, options};
 use crate::Api;
 use crate::error::Error;
 use crate::http::{Request, Response};
+use crate::ingest::IngestService;
+use crate::route::DataApi;
 
 pub(crate) fn get_settings(api: &Api, request: &mut Request) -> Result<Response, Error> {
     let flat = options::flag(&mut request.params, "flat_settings")?;
@@ -90,6 +92,7 @@ const STATE_METRICS: [&str; 8] =
     ["version", "master_node", "blocks", "nodes", "metadata", "routing_table", "routing_nodes", "customs"];
 
 pub(crate) fn state(
+    served: &DataApi,
     api: &Api,
     request: &mut Request,
     metrics: Option<&str>,
@@ -147,6 +150,9 @@ pub(crate) fn state(
         if api.session.principal().privileges().allows(Action::GetTemplates) {
             templates.extend(state.legacy_templates.iter().map(|(name, body)| (name.clone(), body.clone())));
         }
+        let may_read = api.session.principal().privileges().allows(Action::GetIngestPipelines);
+        let ingest = served.ingest().ok().filter(|_| may_read).map(IngestService::state);
+        let ingest = ingest.unwrap_or_else(|| json!({ "pipeline": [] }));
         answer.insert(
             "metadata".into(),
             json!({
@@ -154,6 +160,7 @@ pub(crate) fn state(
                 "cluster_uuid_committed": true,
                 "templates": templates,
                 "indices": indices,
+                "ingest": ingest,
             }),
         );
     }
@@ -247,12 +254,18 @@ const ANALYSIS_PARTS: [&str; 8] = [
 const OTHER_ROLES: [&str; 7] =
     ["data_cold", "data_content", "data_frozen", "data_hot", "data_warm", "ml", "transform"];
 
-pub(crate) fn statistics(api: &Api, request: &mut Request, nodes: &str) -> Result<Response, Error> {
+pub(crate) fn statistics(
+    served: &DataApi,
+    api: &Api,
+    request: &mut Request,
+    nodes: &str,
+) -> Result<Response, Error> {
     options::flag(&mut request.params, "flat_settings")?;
     request.params.take_time("timeout")?;
     request.finish()?;
     let matched = node::selected(api, nodes);
     let state = api.session.metadata();
+    let pipelines = served.ingest().map_or(0, IngestService::count);
     let mut figures = Vec::new();
     let mut shards = 0u64;
     for meta in state.indices().filter(|meta| meta.open) {
@@ -328,7 +341,7 @@ pub(crate) fn statistics(api: &Api, request: &mut Request, nodes: &str) -> Resul
             "plugins": super::nodes::plugins(),
             "discovery_types": { "single-node": 1 },
             "packaging_types": [{ "type": "tar", "flavor": "default", "count": 1 }],
-            "ingest": { "number_of_pipelines": 0, "processor_stats": {} },
+            "ingest": { "number_of_pipelines": pipelines, "processor_stats": {} },
             "indexing_pressure": super::nodes::indexing_pressure(),
             "network_types": {
                 "transport_types": { "millrace": 1 },

@@ -35,6 +35,8 @@ pub(crate) mod tasks;
 pub(crate) mod templates;
 mod thread_pools;
 
+pub(crate) use options::manager;
+
 pub use cgroup::memory_limit;
 pub use metrics::left_out_families;
 pub use process::anonymous_bytes;

@@ -5,6 +5,7 @@
 //! that no file backs) against the machine's, and pools other than `old` hold nothing. Members that typed clients
 //! ask for are there, also where they have nothing to tell: 0, or empty.
 
+use millrace_processors::processor_types;
 use serde_json::{Map, Value, json};
 
 use super::process::{FileSystem, Machine, Process, percent};
@@ -14,6 +15,8 @@ use crate::Api;
 use crate::error::Error;
 use crate::http::render::bytes_text;
 use crate::http::{Request, Response};
+use crate::ingest::IngestService;
+use crate::route::DataApi;
 
 const INFO_METRICS: [&str; 11] = [
     "settings",
@@ -209,7 +212,10 @@ fn info_section(
             "publish_address": node::address(api),
             "profiles": {},
         }),
-        "ingest" => json!({ "processors": [] }),
+        "ingest" => {
+            let types = processor_types().map(|name| json!({ "type": name })).collect::<Vec<_>>();
+            json!({ "processors": types })
+        }
         "aggregations" => json!({}),
         "plugins" => plugins(),
         "thread_pool" => json!({}),
@@ -218,6 +224,7 @@ fn info_section(
 }
 
 pub(crate) fn statistics(
+    served: &DataApi,
     api: &Api,
     request: &mut Request,
     nodes: &str,
@@ -262,6 +269,7 @@ pub(crate) fn statistics(
             for metric in STATS_METRICS.into_iter().filter(|metric| all || asked.contains(metric)) {
                 let section = match metric {
                     "indices" => Some(indices(api, &sections, &level)),
+                    "ingest" => served.ingest().ok().map(IngestService::statistics),
                     _ => stats_section(api, metric, now, &process, &machine),
                 };
                 if let Some(section) = section {
@@ -389,10 +397,6 @@ fn stats_section(
         "discovery" => json!({
             "cluster_state_queue": { "total": 0, "pending": 0, "committed": 0 },
             "published_cluster_states": { "full_states": 0, "incompatible_diffs": 0, "compatible_diffs": 0 },
-        }),
-        "ingest" => json!({
-            "total": { "count": 0, "time_in_millis": 0, "current": 0, "failed": 0 },
-            "pipelines": {},
         }),
         "indexing_pressure" => indexing_pressure(),
         // No node talks to another: there is no transport, and nothing went over it.

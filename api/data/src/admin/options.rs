@@ -41,7 +41,7 @@ pub(super) fn indices(params: &mut Params, defaults: IndicesOptions) -> Result<I
 
 /// Takes the parameters of a cluster manager that may be far away. Here it is this process: there is
 /// nothing to wait for, but a value that is none is refused.
-pub(super) fn manager(params: &mut Params) -> Result<(), Error> {
+pub(crate) fn manager(params: &mut Params) -> Result<(), Error> {
     params.take_time("timeout")?;
     params.take_time("master_timeout")?;
     params.take_time("cluster_manager_timeout")?;

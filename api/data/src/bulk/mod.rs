@@ -2,10 +2,12 @@
 //!
 //! [`parse`] splits the body into items whose documents are slices of it, without copies; the handler
 //! refuses the request as a whole where OpenSearch does, sets aside items that fail by themselves, hands
-//! the others to the engine in order, and [`render`] writes the answer as text.
+//! the others to the engine in order, and [`render`] writes the answer as text. [`pipelines`] changes documents before that,
+//! where the request or an index names ingest pipelines.
 
 mod action;
 mod parse;
+mod pipelines;
 mod render;
 
 use std::collections::HashMap;
@@ -20,6 +22,7 @@ use crate::documents::source::SourceFilter;
 use crate::documents::target;
 use crate::error::Error;
 use crate::http::{LARGE, MemoryAllowance, Request, Response};
+use crate::route::DataApi;
 use parse::{Defaults, Item, Outcome};
 
 /// Parses a body as of a request to an index and of one to none; for fuzzing.
@@ -32,6 +35,7 @@ pub(crate) fn parse_only(body: &bytes::Bytes) {
 
 /// Answers `_bulk`.
 pub(crate) async fn run(
+    served: &DataApi,
     api: &Api,
     request: &mut Request,
     index: Option<&str>,
@@ -47,6 +51,7 @@ pub(crate) async fn run(
     let (body, index, doc_type) =
         (request.body.clone(), index.map(str::to_owned), doc_type.map(str::to_owned));
     let (refresh, timeout) = (options.refresh, options.timeout);
+    let require_data_stream = options.require_data_stream;
     let (session, allowance) = (api.session.clone(), request.allowance.clone());
     let cut = move || {
         let defaults = Defaults {
@@ -58,10 +63,20 @@ pub(crate) async fn run(
             source: source.as_ref(),
         };
         let mut bulk = parse::parse(&body, &defaults, &allowance)?;
-        refuse_by_metadata(&session, &mut bulk, options.require_data_stream, &allowance)?;
-        Ok(bulk)
+        let is_pipelined = pipelines::concern(&session, &bulk)?;
+        if !is_pipelined {
+            refuse_by_metadata(&session, &mut bulk, require_data_stream, &allowance)?;
+        }
+        Ok((bulk, is_pipelined))
     };
-    let mut bulk = computed(api, request.body.len(), cut).await?;
+    let (mut bulk, is_pipelined) = computed(api, request.body.len(), cut).await?;
+    let mut ingest_took_ms = None;
+    if is_pipelined {
+        let began_ms = api.session.clock().now_ms();
+        bulk = pipelines::run(served, api, bulk, require_data_stream, &request.allowance).await?;
+        let took_ms = api.session.clock().now_ms() - began_ms;
+        ingest_took_ms = Some(u64::try_from(took_ms).unwrap_or(0));
+    }
     // Taken before anything is written: what is done must not be answered by a refusal.
     request.answer.take(bulk.items.len().saturating_mul(render::ITEM_BYTES))?;
     let results = if bulk.ops.is_empty() {
@@ -88,7 +103,7 @@ pub(crate) async fn run(
     let body = request.body.clone();
     let filter = Arc::clone(&request.filter);
     let answer = move || {
-        let how = render::BulkRenderOptions { took_ms, forced_refresh, filter: &filter };
+        let how = render::BulkRenderOptions { took_ms, ingest_took_ms, forced_refresh, filter: &filter };
         render::render(&body, &bulk.items, results, &how)
     };
     let answer = computed(api, request.body.len(), answer).await?;
@@ -149,26 +164,32 @@ fn refuse_by_metadata(
     if refused.is_empty() {
         return Ok(());
     }
+    let refused = refused.into_iter().map(|(number, error)| (number, Outcome::Refused(Box::new(error))));
+    set_aside(bulk, refused.collect());
+    Ok(())
+}
+
+/// Takes operations out whose fate is decided, given with their positions in order.
+fn set_aside(bulk: &mut parse::Bulk, decided: Vec<(usize, Outcome)>) {
+    let dropped: Vec<usize> = decided.iter().map(|(number, _)| *number).collect();
     // Operations and the items that wait for them are in the same order.
-    let mut refused = refused.into_iter().peekable();
+    let mut decided = decided.into_iter().peekable();
     let mut number = 0;
     for item in &mut bulk.items {
         if matches!(item.outcome, Outcome::Sent) {
-            if let Some((_, error)) = refused.next_if(|(at, _)| *at == number) {
-                item.outcome = Outcome::Refused(Box::new(error));
-                bulk.dropped.push(number);
+            if let Some((_, outcome)) = decided.next_if(|(at, _)| *at == number) {
+                item.outcome = outcome;
             }
             number += 1;
         }
     }
     let mut number = 0;
-    let mut dropped = bulk.dropped.drain(..).peekable();
+    let mut dropped = dropped.into_iter().peekable();
     bulk.ops.retain(|_| {
         let keep = dropped.next_if_eq(&number).is_none();
         number += 1;
         keep
     });
-    Ok(())
 }
 
 fn check(

@@ -10,7 +10,7 @@ use memchr::memchr;
 use millrace_engine::{ActionKind, WriteOp};
 
 use super::action::{self, Meta};
-use crate::documents::options::{self, Expectation, Operation, no_pipeline};
+use crate::documents::options::{self, Expectation, Operation};
 use crate::documents::source::SourceFilter;
 use crate::documents::{DEFAULT_TYPE, id_problem, update};
 use crate::error::Error;
@@ -44,8 +44,8 @@ pub(super) struct Bulk {
     pub(super) items: Vec<Item>,
     /// Operations of the items that are [`Outcome::Sent`], in order.
     pub(super) ops: Vec<WriteOp>,
-    /// Scratch: operations that were refused after parsing.
-    pub(super) dropped: Vec<usize>,
+    /// Pipelines that items or the request name, with the positions of their operations, in order.
+    pub(super) requested: Vec<(usize, Arc<str>)>,
 }
 
 /// One item of a bulk.
@@ -70,6 +70,8 @@ pub(super) enum Outcome {
     Sent,
     /// It was refused before.
     Refused(Box<Error>),
+    /// A pipeline dropped its document.
+    Dropped,
 }
 
 /// Splits a body into lines that end with `\n`.
@@ -141,6 +143,7 @@ pub(super) fn parse(
         problems: Vec::new(),
         names: Names::default(),
         types: Names::default(),
+        pipelines: Names::default(),
         plain: Arc::from(DEFAULT_TYPE),
     };
     while let Some(line) = lines.next()? {
@@ -178,6 +181,7 @@ struct Parser<'a> {
     problems: Vec<String>,
     names: Names,
     types: Names,
+    pipelines: Names,
     /// The default type, shared.
     plain: Arc<str>,
 }
@@ -242,16 +246,10 @@ impl Parser<'_> {
                 millrace_engine::Action::Create(document)
             }
         };
-        let pipeline = match meta.pipeline.as_deref() {
-            Some("_none") => None,
-            Some(name) => Some(name),
-            None => self.defaults.pipeline,
-        };
+        let pipeline = meta.pipeline.as_deref().or(self.defaults.pipeline);
         let writes = matches!(kind, ActionKind::Index | ActionKind::Create);
         let outcome = if writes && id == Some("") {
             Outcome::Refused(Box::new(Error::illegal_argument("if _id is specified it must not be empty")))
-        } else if let Some(name) = pipeline.filter(|_| writes) {
-            Outcome::Refused(Box::new(no_pipeline(name)))
         } else {
             Outcome::Sent
         };
@@ -259,6 +257,14 @@ impl Parser<'_> {
             self.allowance.take(REFUSAL_BYTES)?;
         } else {
             let routing = meta.routing.as_deref().or(self.defaults.routing);
+            // Of an update, the document that is stored where there is none goes through the pipeline.
+            let takes_pipeline = match &stored {
+                millrace_engine::Action::Update(update) => !update.doc_as_upsert && update.upsert.is_some(),
+                _ => writes,
+            };
+            if let Some(name) = pipeline.filter(|_| takes_pipeline) {
+                self.bulk.requested.push((self.bulk.ops.len(), self.pipelines.get(name)));
+            }
             self.bulk.ops.push(WriteOp {
                 routing: routing.map(str::to_owned),
                 version: expectation.external(),

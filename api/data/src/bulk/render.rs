@@ -40,6 +40,8 @@ const FAILED: [&str; 5] = ["_id", "_index", "_type", "error", "status"];
 #[derive(Clone, Copy, Debug)]
 pub(super) struct BulkRenderOptions<'a> {
     pub(super) took_ms: u64,
+    /// Time of ingest pipelines, where there are some.
+    pub(super) ingest_took_ms: Option<u64>,
     pub(super) forced_refresh: bool,
     /// Final filter of the answer.
     pub(super) filter: &'a FilterPath,
@@ -72,6 +74,10 @@ pub(super) fn render(
     let mut out = Vec::with_capacity(if all { items.len() * ITEM_BYTES } else { 0 } + 64);
     out.extend_from_slice(b"{\"took\":");
     push_u64(&mut out, how.took_ms);
+    if let Some(took_ms) = how.ingest_took_ms {
+        out.extend_from_slice(b",\"ingest_took\":");
+        push_u64(&mut out, took_ms);
+    }
     // Whether any item failed is known at the end: both words have the same length with a space.
     out.extend_from_slice(b",\"errors\":");
     let errors_at = out.len();
@@ -83,8 +89,9 @@ pub(super) fn render(
     for (number, item) in items.iter().enumerate() {
         let result = match &item.outcome {
             Outcome::Refused(error) => Err(Failure::Refused(error)),
+            Outcome::Dropped => Ok(None),
             Outcome::Sent => match results.next() {
-                Some(result) => result.map_err(|error| Failure::Failed(Error::from(error))),
+                Some(result) => result.map(Some).map_err(|error| Failure::Failed(Error::from(error))),
                 None => Err(Failure::Failed(Error::concealed(
                     500,
                     "illegal_state_exception",
@@ -104,7 +111,14 @@ pub(super) fn render(
         out.extend_from_slice(item.kind.name().as_bytes());
         out.extend_from_slice(b"\":{");
         match result {
-            Ok(outcome) => {
+            Ok(None) => {
+                let line =
+                    action::parse(&body[item.line.clone()], number + 1, &MemoryAllowance::unbounded()).ok();
+                let id = line.as_ref().and_then(|action| action.meta.id.as_deref());
+                answer::push_dropped(&mut out, &item.index, item.doc_type.as_deref(), id);
+                out.extend_from_slice(b",\"status\":200");
+            }
+            Ok(Some(outcome)) => {
                 let dress = AcknowledgementFormat {
                     doc_type: item.doc_type.as_deref(),
                     forced_refresh: how.forced_refresh,

@@ -48,6 +48,15 @@ pub(crate) fn push_address(out: &mut Vec<u8>, index: &str, doc_type: Option<&str
     }
 }
 
+/// Appends the members of the answer for a document that a pipeline dropped, without braces. The version says that none was asked
+/// for.
+pub(crate) fn push_dropped(out: &mut Vec<u8>, index: &str, doc_type: Option<&str>, id: Option<&str>) {
+    push_address(out, index, doc_type, Some(id.unwrap_or("auto-generated")));
+    out.extend_from_slice(
+        b",\"_version\":-3,\"result\":\"noop\",\"_shards\":{\"total\":0,\"successful\":0,\"failed\":0}",
+    );
+}
+
 /// Appends the members of an acknowledgement, without braces.
 pub(crate) fn push_members(out: &mut Vec<u8>, outcome: &WriteOutcome, dress: AcknowledgementFormat<'_>) {
     push_address(out, &outcome.index, dress.doc_type, Some(&outcome.id));

@@ -18,7 +18,7 @@ pub(crate) struct WriteOptions {
     pub(crate) require_alias: bool,
     pub(crate) require_data_stream: bool,
     pub(crate) routing: Option<String>,
-    /// An ingest pipeline other than `_none`.
+    /// An ingest pipeline, or `_none`.
     pub(crate) pipeline: Option<String>,
 }
 
@@ -39,7 +39,7 @@ impl WriteOptions {
         {
             return Err(Error::illegal_argument(format!("cannot parse ActiveShardCount[{count}]")));
         }
-        let pipeline = if pipelines { params.take("pipeline").filter(|name| name != "_none") } else { None };
+        let pipeline = if pipelines { params.take("pipeline") } else { None };
         Ok(Self {
             refresh,
             timeout: params.take_time("timeout")?.unwrap_or(TIMEOUT),
@@ -49,11 +49,6 @@ impl WriteOptions {
             pipeline,
         })
     }
-}
-
-/// The refusal of a pipeline that does not exist (none does).
-pub(crate) fn no_pipeline(name: &str) -> Error {
-    Error::illegal_argument(format!("pipeline with id [{name}] does not exist"))
 }
 
 /// Optimistic concurrency control of one operation.
@@ -198,7 +193,7 @@ mod tests {
         let take = |query: &str| WriteOptions::take(&mut Params::parse(query).unwrap(), true, true);
         assert_eq!(take("refresh=").unwrap().refresh, RefreshPolicy::Immediate);
         assert_eq!(take("refresh=wait_for").unwrap().refresh, RefreshPolicy::WaitFor);
-        assert_eq!(take("refresh=false&pipeline=_none").unwrap().pipeline, None);
+        assert_eq!(take("refresh=false&pipeline=_none").unwrap().pipeline.as_deref(), Some("_none"));
         assert!(take("refresh=soon").is_err());
         assert!(take("wait_for_active_shards=some").is_err());
     }

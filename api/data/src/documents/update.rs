@@ -10,10 +10,11 @@ use crate::documents::answer::{self, AcknowledgementFormat};
 use crate::documents::id_problem;
 use crate::documents::options::{Expectation, WriteOptions};
 use crate::documents::source::SourceFilter;
-use crate::documents::write::{acknowledge, operation_of, refuse, write_one};
+use crate::documents::write::{acknowledge, dropped, operation_of, pipelined, refuse, write_one};
 use crate::error::Error;
 use crate::http::json::{self, push_u64, token};
 use crate::http::{MemoryAllowance, Params, Request, Response, offload};
+use crate::route::DataApi;
 
 /// Members of an update body.
 const MEMBERS: [&str; 9] = [
@@ -143,6 +144,7 @@ pub(crate) fn returns_source(filter: Option<&SourceFilter>) -> bool {
 
 /// Answers `_update`.
 pub(crate) async fn update(
+    served: &DataApi,
     api: &Api,
     request: &mut Request,
     index: &str,
@@ -169,6 +171,9 @@ pub(crate) async fn update(
     parsed.update.returns_source = returns_source(filter.as_ref());
     let action = Action::Update(Box::new(parsed.update));
     let op = operation_of(index, doc_type, Some(id), action, &options, &expectation);
+    let Some(op) = pipelined(served, api, request, op, None).await? else {
+        return Ok(dropped(index, doc_type, Some(id)));
+    };
     let outcome = write_one(api, op, &options).await?;
     let forced_refresh = options.refresh == RefreshPolicy::Immediate;
     let dress = AcknowledgementFormat { doc_type, forced_refresh, created: false };

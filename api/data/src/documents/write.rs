@@ -2,14 +2,17 @@
 
 use millrace_catalog::metadata::IndicesOptions;
 use millrace_engine::{Action, DocResult, RefreshPolicy, WriteOp, WriteOutcome};
+use millrace_runtime::Priority;
 use serde_json::json;
 
 use crate::Api;
 use crate::documents::answer::{self, AcknowledgementFormat};
-use crate::documents::options::{Expectation, Operation, WriteOptions, no_pipeline};
+use crate::documents::options::{Expectation, Operation, WriteOptions};
 use crate::documents::{DEFAULT_TYPE, id_problem, target};
 use crate::error::Error;
 use crate::http::{Request, Response, path};
+use crate::ingest::{DocumentPipelines, PipelineVerdict, is_pipelined};
+use crate::route::DataApi;
 use crate::search;
 
 /// Cluster setting that refuses to delete by wildcard.
@@ -17,6 +20,7 @@ const DESTRUCTIVE_REQUIRES_NAME: &str = "action.destructive_requires_name";
 
 /// Stores a document. `create` says that the path asks for creation.
 pub(crate) async fn index(
+    served: &DataApi,
     api: &Api,
     request: &mut Request,
     index: &str,
@@ -45,6 +49,9 @@ pub(crate) async fn index(
         return Err(Error::new(400, "parse_exception", "request body is required"));
     }
     let mut problems = Vec::new();
+    if options.pipeline.as_deref() == Some("") {
+        problems.push("pipeline cannot be an empty string".to_owned());
+    }
     let operation = if create { Operation::Create } else { Operation::Index };
     expectation.check(operation, id.is_some(), &mut problems);
     problems.extend(id.and_then(id_problem));
@@ -52,6 +59,9 @@ pub(crate) async fn index(
     let body = request.body.clone();
     let action = if create { Action::Create(body) } else { Action::Index(body) };
     let op = operation_of(index, doc_type, id, action, &options, &expectation);
+    let Some(op) = pipelined(served, api, request, op, options.pipeline.as_deref()).await? else {
+        return Ok(dropped(index, doc_type, id));
+    };
     let outcome = write_one(api, op, &options).await?;
     let dress = AcknowledgementFormat {
         doc_type,
@@ -141,11 +151,39 @@ pub(super) fn operation_of(
     op
 }
 
+/// Takes an operation through its ingest pipelines, on the threads of writes; `None` where one dropped it.
+pub(super) async fn pipelined(
+    served: &DataApi,
+    api: &Api,
+    request: &Request,
+    mut op: WriteOp,
+    requested: Option<&str>,
+) -> Result<Option<WriteOp>, Error> {
+    if !is_pipelined(&api.session, &op, requested) {
+        return Ok(Some(op));
+    }
+    let service = served.ingest()?.clone();
+    let stored = service.stored().await?;
+    let (session, allowance) = (api.session.clone(), request.allowance.clone());
+    let requested = requested.map(str::to_owned);
+    let work = move || {
+        let mut pipelines = DocumentPipelines::new(&session, &stored, service.total());
+        let verdict = pipelines.apply(&mut op, requested.as_deref(), &allowance);
+        Ok(verdict.map(|verdict| (verdict != PipelineVerdict::Drop).then_some(op)))
+    };
+    api.session.compute().run(Priority::Ingest, work).await?
+}
+
+/// Answers for a document that a pipeline dropped.
+pub(super) fn dropped(index: &str, doc_type: Option<&str>, id: Option<&str>) -> Response {
+    let mut out = b"{".to_vec();
+    answer::push_dropped(&mut out, index, doc_type, id);
+    out.push(b'}');
+    Response::raw_json(200, out)
+}
+
 /// Hands one operation to the engine.
 pub(super) async fn write_one(api: &Api, op: WriteOp, options: &WriteOptions) -> Result<WriteOutcome, Error> {
-    if let Some(pipeline) = &options.pipeline {
-        return Err(no_pipeline(pipeline));
-    }
     if op.require_alias {
         target::require_alias(&api.session, &op.index)?;
     }

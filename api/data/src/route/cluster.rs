@@ -16,11 +16,11 @@ pub(super) fn routes() -> Vec<Route<DataApi>> {
         read GET, "/_cluster/settings", () ClusterSettings => cluster::get_settings(api, request);
         change PUT, "/_cluster/settings", () PutClusterSettings => cluster::put_settings(api, request).await;
         change PUT, "/_plugins|_opendistro/_query|_sql/settings", () PutClusterSettings => cluster::put_query_settings(api, request).await;
-        read GET, "/_cluster/state", () State => cluster::state(api, request, None, None);
-        read GET, "/_cluster/state/{metrics}", (metrics) State => cluster::state(api, request, Some(metrics), None);
-        read GET, "/_cluster/state/{metrics}/{expression}", (metrics, expression) State => cluster::state(api, request, Some(metrics), Some(expression));
-        read GET, "/_cluster/stats", () ClusterStats => cluster::statistics(api, request, "_all");
-        read GET, "/_cluster/stats/nodes/{node}", (node) ClusterStats => cluster::statistics(api, request, node);
+        read GET, "/_cluster/state", () State => cluster::state(served, api, request, None, None);
+        read GET, "/_cluster/state/{metrics}", (metrics) State => cluster::state(served, api, request, Some(metrics), None);
+        read GET, "/_cluster/state/{metrics}/{expression}", (metrics, expression) State => cluster::state(served, api, request, Some(metrics), Some(expression));
+        read GET, "/_cluster/stats", () ClusterStats => cluster::statistics(served, api, request, "_all");
+        read GET, "/_cluster/stats/nodes/{node}", (node) ClusterStats => cluster::statistics(served, api, request, node);
         read GET, "/_cluster/pending_tasks", () Tasks => cluster::pending_tasks(request);
         read GET, "/_prometheus/metrics", () Metrics => metrics::get(served, api, request).await;
         read GET, "/_tasks", () Tasks => tasks::list(api, request).await;
@@ -36,12 +36,12 @@ pub(super) fn routes() -> Vec<Route<DataApi>> {
         read GET, "/_nodes/{nodes}/info", (nodes) NodesInfo => nodes::info(api, request, nodes, None);
         read GET, "/_nodes/{nodes}/{parts}", (nodes, parts) NodesInfo => nodes::info(api, request, nodes, Some(parts));
         read GET, "/_nodes/{nodes}/info/{metrics}", (nodes, metrics) NodesInfo => nodes::info(api, request, nodes, Some(metrics));
-        read GET, "/_nodes/stats", () NodesStats => nodes::statistics(api, request, "_all", None, None);
-        read GET, "/_nodes/stats/{metrics}", (metrics) NodesStats => nodes::statistics(api, request, "_all", Some(metrics), None);
-        read GET, "/_nodes/stats/{metrics}/{sections}", (metrics, sections) NodesStats => nodes::statistics(api, request, "_all", Some(metrics), Some(sections));
-        read GET, "/_nodes/{nodes}/stats", (nodes) NodesStats => nodes::statistics(api, request, nodes, None, None);
-        read GET, "/_nodes/{nodes}/stats/{metrics}", (nodes, metrics) NodesStats => nodes::statistics(api, request, nodes, Some(metrics), None);
-        read GET, "/_nodes/{nodes}/stats/{metrics}/{sections}", (nodes, metrics, sections) NodesStats => nodes::statistics(api, request, nodes, Some(metrics), Some(sections));
+        read GET, "/_nodes/stats", () NodesStats => nodes::statistics(served, api, request, "_all", None, None);
+        read GET, "/_nodes/stats/{metrics}", (metrics) NodesStats => nodes::statistics(served, api, request, "_all", Some(metrics), None);
+        read GET, "/_nodes/stats/{metrics}/{sections}", (metrics, sections) NodesStats => nodes::statistics(served, api, request, "_all", Some(metrics), Some(sections));
+        read GET, "/_nodes/{nodes}/stats", (nodes) NodesStats => nodes::statistics(served, api, request, nodes, None, None);
+        read GET, "/_nodes/{nodes}/stats/{metrics}", (nodes, metrics) NodesStats => nodes::statistics(served, api, request, nodes, Some(metrics), None);
+        read GET, "/_nodes/{nodes}/stats/{metrics}/{sections}", (nodes, metrics, sections) NodesStats => nodes::statistics(served, api, request, nodes, Some(metrics), Some(sections));
 
         read GET, "/_template", () GetTemplates => templates::get(api, request, Legacy, None);
         read GET, "/_template/{name}", (name) GetTemplates => templates::get(api, request, Legacy, Some(name));

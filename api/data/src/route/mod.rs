@@ -4,6 +4,7 @@ mod cat;
 mod cluster;
 mod documents;
 mod indices;
+mod ingest;
 mod lifecycle;
 mod otlp;
 mod search;
@@ -23,6 +24,7 @@ pub use otlp::OtlpApi;
 
 use crate::error::Error;
 use crate::http::{Params, Response};
+use crate::ingest::IngestService;
 use crate::security::opensearch;
 
 /// Endpoints that are under a type of documents as well, and so are no ids.
@@ -44,18 +46,21 @@ pub fn data() -> &'static Table<DataApi> {
             snapshots::routes(),
             lifecycle::routes(),
             otlp::routes(),
+            ingest::routes(),
         ];
         Table::with_parameter_check(groups, may_be)
     });
     &DATA
 }
 
-/// The router of the data API. Beside what every handler gets, its handlers share the service of snapshots and the policies at work.
+/// The router of the data API. Beside what every handler gets, its handlers share the services of snapshots and of ingest
+/// pipelines, and the policies at work.
 #[derive(Clone, Debug, Default)]
 pub struct DataApi {
     snapshots: Option<SnapshotService>,
     lifecycle: Option<Lifecycle>,
     otlp: OtlpConfig,
+    ingest: Option<IngestService>,
 }
 
 impl DataApi {
@@ -85,6 +90,22 @@ impl DataApi {
     /// Returns the settings for OpenTelemetry's logs.
     pub(crate) fn otlp(&self) -> &OtlpConfig {
         &self.otlp
+    }
+
+    /// Serves ingest pipelines, too.
+    #[must_use]
+    pub fn with_ingest(self, ingest: IngestService) -> Self {
+        Self { ingest: Some(ingest), ..self }
+    }
+
+    /// Returns the service of ingest pipelines.
+    ///
+    /// # Errors
+    /// The listener does not serve them.
+    pub(crate) fn ingest(&self) -> Result<&IngestService, Error> {
+        self.ingest
+            .as_ref()
+            .ok_or_else(|| Error::new(503, "unavailable_exception", "ingest pipelines are not served here"))
     }
 
     /// Returns the service of snapshots, if there is one.

@@ -259,11 +259,16 @@ impl AuditTrail {
     }
 }
 
-/// Returns whether a route changes users, roles, mappings, keys, tokens, passwords or cluster settings.
+/// Returns whether a route changes users, roles, mappings, keys, tokens, passwords, cluster settings or ingest pipelines.
 fn changes_security(route: &Spec) -> bool {
-    use Action::{CreateApiKey, InvalidateOwnApiKeys, ManageApiKeys, Own, PutClusterSettings, PutSecurity};
+    use Action::{
+        CreateApiKey, DeleteIngestPipelines, InvalidateOwnApiKeys, ManageApiKeys, Own, PutClusterSettings,
+        PutIngestPipelines, PutSecurity,
+    };
     let concerns = match route.action {
         PutSecurity | CreateApiKey | InvalidateOwnApiKeys | ManageApiKeys | PutClusterSettings => true,
+        // A pipeline changes what others write.
+        PutIngestPipelines | DeleteIngestPipelines => true,
         // Of what is one's own there are scrolls and cursors, too.
         Own => ["/_security/", "/_service/", "/_plugins|_opendistro/_security/"]
             .iter()

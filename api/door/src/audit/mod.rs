@@ -1,6 +1,6 @@
 //! The audit: callers, actions and addresses, as documents of an index a day.
 //!
-//! Always told are logins and failed ones, refusals, and changes of users, roles, mappings, keys, tokens, passwords and cluster settings; with
+//! Always told are logins and failed ones, refusals, and changes of users, roles, mappings, keys, tokens, passwords, cluster settings and ingest pipelines; with
 //! [`Config::reads`] also what is read. The dispatcher follows a request with a [`AuditTrail`] and hands it over at its end
 //! ([`Audit::done`]), which never waits: events go to a bounded queue ([`queue`]), a task ([`writer`]) writes them
 //! within a second or two and tries again while the store refuses. What the queue has no place for is counted, and told in the next

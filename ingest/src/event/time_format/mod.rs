@@ -5,12 +5,14 @@
 //! ([`TimeFormat::parse`], Joda's patterns only). What was read is a [`ParsedTime`], whose gaps are filled and which
 //! becomes an instant in a [`Zone`]. [`iso8601`] reads times without a pattern.
 
+mod epoch;
 mod format;
 mod iso8601;
 mod parse;
 mod resolve;
 mod zone;
 
+pub use epoch::{tai64n, unix_millis, unix_seconds};
 pub use iso8601::iso8601;
 pub use resolve::ParsedTime;
 pub use zone::Zone;

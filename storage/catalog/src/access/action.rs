@@ -107,6 +107,16 @@ actions! {
     GetPipelines = Cluster "cluster:admin/pipelines/get",
     /// Changing pipelines.
     PutPipelines = Cluster "cluster:admin/pipelines/put",
+    /// Reading ingest pipelines.
+    GetIngestPipelines = Cluster "cluster:admin/ingest/pipeline/get",
+    /// Changing ingest pipelines.
+    PutIngestPipelines = Cluster "cluster:admin/ingest/pipeline/put",
+    /// Deleting ingest pipelines.
+    DeleteIngestPipelines = Cluster "cluster:admin/ingest/pipeline/delete",
+    /// Trying ingest pipelines on documents that are not stored.
+    SimulateIngestPipelines = Cluster "cluster:admin/ingest/pipeline/simulate",
+    /// Reading the patterns of grok processors.
+    GetGrokPatterns = Cluster "cluster:admin/ingest/processor/grok/get",
     /// Reading dead letters.
     GetDeadLetters = Cluster "cluster:admin/dead_letters/get",
     /// Sending dead letters again and removing them.

@@ -17,7 +17,7 @@ pub enum NameClass {
 const OF_RULES: [&str; 6] =
     ["alert", "alert_status", "alert_error", "alert_silence", "intelligence", "agent_status"];
 /// System indices.
-const SYSTEM: [&str; 12] = [
+const SYSTEM: [&str; 13] = [
     ".alertrules",
     ".alert_outbox",
     ".alert_secrets",
@@ -30,6 +30,7 @@ const SYSTEM: [&str; 12] = [
     ".index_policies",
     ".managed_indices",
     ".snapshot_policies",
+    ".ingest-pipelines",
 ];
 /// Prefixes of further system indices.
 const SYSTEM_PREFIXES: [&str; 3] = [".audit-", ".security-", ".dead-letters-"];

@@ -34,6 +34,7 @@ mod tests;
 
 pub use analyzer::{Analyzer, AnalyzerComponents, Outcome, Token};
 pub use as_you_type::{AsYouTypeSubfield, shingles};
+pub use char_filter::strip_html;
 pub use filter::Shingles;
 pub use paths::{SEPARATOR, paths};
 pub(crate) use pattern::JavaPattern;

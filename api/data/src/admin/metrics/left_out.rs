@@ -71,7 +71,10 @@ const LEFT_OUT: &[(&str, &str)] = &[
     ("opensearch_index_warmer_*", "there are no warmers"),
     ("opensearch_transport_*", "no node talks to another"),
     ("opensearch_http_open_*", "connections are not counted"),
-    ("opensearch_ingest_*", "there are no ingest pipelines"),
+    (
+        "opensearch_ingest_*",
+        "the sums are in `millrace_ingest_*`, figures by pipeline in `_nodes/stats/ingest`",
+    ),
     ("opensearch_circuitbreaker_overhead_ratio", "bytes are counted as they are"),
     ("opensearch_script_*", "there are no scripts"),
     ("opensearch_jvm_mem_nonheap_committed_bytes", "the same as `opensearch_jvm_mem_nonheap_used_bytes`"),

@@ -86,7 +86,7 @@ pub(crate) async fn get(served: &DataApi, api: &Api, request: &mut Request) -> R
         Some(lifecycle) => lifecycle.figures().await,
         None => LifecycleFigures::default(),
     };
-    let sources = page::Sources::new(api, policies);
+    let sources = page::Sources::new(served, api, policies);
     let encode = move || {
         let mut registry = Registry::default();
         registry.register_collector(Box::new(Page::gather(sources)));

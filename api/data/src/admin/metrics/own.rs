@@ -54,7 +54,8 @@ pub(super) fn encode(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::R
         session.troubles().len() as f64,
     )?;
     gauge(encoder, "millrace_indices", "Indices", page.index_count as f64)?;
-    policies(page, encoder)
+    policies(page, encoder)?;
+    ingest_pipelines(page, encoder)
 }
 
 fn policies(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
@@ -67,6 +68,19 @@ fn policies(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     let help = "Bytes that may still come before retention by space deletes an index; -1 without a candidate";
     let remaining = figures.remaining_bytes.map_or(-1.0, |bytes| bytes as f64);
     gauge(encoder, "millrace_retention_remaining_bytes", help, remaining)
+}
+
+fn ingest_pipelines(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+    let (pipelines, figures) = page.ingest();
+    let documents = "Documents that went through ingest pipelines";
+    counter(encoder, "millrace_ingest_documents", documents, figures.count)?;
+    counter(
+        encoder,
+        "millrace_ingest_failures",
+        "Documents that failed in ingest pipelines",
+        figures.failed,
+    )?;
+    gauge(encoder, "millrace_ingest_pipelines", "Ingest pipelines", pipelines as f64)
 }
 
 fn durations(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

@@ -7,6 +7,7 @@ use millrace_catalog::metadata::IndexMeta;
 use millrace_engine::{Session, ShardFigures};
 use millrace_gateway::{Audit, Identity, QueueStats, RequestSeries, RequestTimings};
 use millrace_lifecycle::LifecycleFigures;
+use millrace_processors::PipelineFigures;
 use millrace_query::{PinnedFigures, SearchService, SearchTimings};
 use millrace_runtime::metrics::MetricSources;
 use millrace_runtime::{DurationHistogram, HistogramSnapshot, PoolActivity};
@@ -15,6 +16,8 @@ use super::super::health::{self, Health};
 use super::super::process::{FileSystem, Machine, Process};
 use super::super::stats;
 use crate::Api;
+use crate::ingest::IngestService;
+use crate::route::DataApi;
 
 /// Name in place of an index for the sum of those beyond the bound; no index can have it.
 const OTHER_INDICES: &str = "_other";
@@ -28,13 +31,14 @@ pub(super) struct Sources {
     audit: Audit,
     requests: Arc<RequestTimings>,
     parts: MetricSources,
+    ingest: Option<IngestService>,
     /// Indices that have families of their own; the others are summed.
     max_indices: usize,
     pub(super) policies: LifecycleFigures,
 }
 
 impl Sources {
-    pub(super) fn new(api: &Api, policies: LifecycleFigures) -> Self {
+    pub(super) fn new(served: &DataApi, api: &Api, policies: LifecycleFigures) -> Self {
         Self {
             policies,
             session: api.session.clone(),
@@ -43,6 +47,7 @@ impl Sources {
             audit: api.audit.clone(),
             requests: Arc::clone(&api.requests),
             parts: api.metrics.clone(),
+            ingest: served.ingest().ok().cloned(),
             max_indices: api.max_metric_indices,
         }
     }
@@ -76,6 +81,12 @@ pub(super) struct Page {
 }
 
 impl Page {
+    /// Returns the number of ingest pipelines, and the figures of all of them.
+    pub(super) fn ingest(&self) -> (usize, PipelineFigures) {
+        let of = |service: &IngestService| (service.count(), service.total().figures());
+        self.sources.ingest.as_ref().map(of).unwrap_or_default()
+    }
+
     /// Reads all figures.
     pub(super) fn gather(sources: Sources) -> Self {
         let session = &sources.session;

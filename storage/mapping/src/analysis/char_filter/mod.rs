@@ -13,6 +13,11 @@ pub(crate) use html::HtmlStrip;
 pub(crate) use mapping::{Mapping, unescape};
 pub(crate) use pattern::PatternReplace;
 
+/// Replaces the markup of HTML in a text as the character filter `html_strip` does.
+pub fn strip_html(text: &str) -> String {
+    HtmlStrip::new(Vec::new()).apply(text, usize::MAX).0
+}
+
 /// Bytes that a character filter may add to a text, beyond as many as the text has.
 const MAX_ADDED: usize = 1 << 20;
 
