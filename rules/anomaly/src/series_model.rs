@@ -232,10 +232,9 @@ impl SeriesModel {
         let mut before = forest.recent();
         let gaps = bucket.saturating_sub(self.latest).saturating_sub(1).clamp(0, MAX_SHINGLE as i64);
         let last = before.last().copied().unwrap_or_default();
-        for _ in 0..gaps {
-            before.remove(0);
-            before.push(last);
-        }
+        let shift = before.len().min(gaps as usize);
+        before.drain(..shift);
+        before.extend(std::iter::repeat_n(last, shift));
         before
     }
 

@@ -144,8 +144,8 @@ fn smooth(samples: &[f64], window: usize, weights: Option<&[f64]>) -> Vec<f64> {
         let next = (last + jump).min(count - 1);
         smoothed[next] = at(next);
         let (from, to) = (smoothed[last], smoothed[next]);
-        for place in last + 1..next {
-            smoothed[place] = from + (to - from) * (place - last) as f64 / (next - last) as f64;
+        for (offset, value) in smoothed[last + 1..next].iter_mut().enumerate() {
+            *value = from + (to - from) * (offset + 1) as f64 / (next - last) as f64;
         }
         last = next;
     }
