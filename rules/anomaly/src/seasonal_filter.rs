@@ -182,7 +182,7 @@ fn last_cycle(season: &[f64], first: i64, period: usize) -> Vec<f64> {
     cycle
 }
 
-/// Returns the larger of the spread between the 5th and 95th hundredth and a hundredth of the whole range, and a positive number in any case.
+/// Returns the spread between the 5th and 95th hundredth, or a hundredth of the whole range where that is larger. It is positive.
 fn spread(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
