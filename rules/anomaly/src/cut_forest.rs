@@ -1,9 +1,10 @@
 //! Robust random cut forest (Guha, Mishra, Roy, Schrijvers 2016): trees of random cuts, which take points in and forget the oldest.
 //!
-//! A tree has at most 256 points. A cut takes a dimension by the length of the box in it, and a place in it at random. The
-//! score of a point is the mean over trees of its expected collusive displacement: going down, a point is separated from the
-//! box of a node with the probability that a cut of the box with the point is outside of the box. There the
-//! displacement is the node's number of points, against the 1 of the point itself; damped by the depth, as 1/(depth + 1).
+//! A tree has at most 256 points. A cut takes a dimension by the length of the box in it, and a place in it at random.
+//!
+//! The score of a point is a mean over trees. On its way down a tree, each node may separate the point. The probability of that
+//! is the share of random cuts, of the box with the point, that lie outside of the box. Such a cut displaces all points of the
+//! node. The score adds that probability times the node's share of the tree's points, by 1 + depth.
 
 use std::collections::VecDeque;
 

@@ -193,6 +193,9 @@ impl Drain {
             groups.entry(own as u32).or_default().insert(key, leaf);
         }
         let bytes = from.u64()? as usize;
+        if bytes > MAX_TEMPLATE_BYTES {
+            return Err(corrupt("its templates are too large"));
+        }
         Ok(Self { words, templates, groups, bytes })
     }
 }

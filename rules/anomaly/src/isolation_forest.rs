@@ -1,9 +1,11 @@
 //! Isolation forest (Liu, Ting, Zhou 2008): trees of random cuts isolate odd rows early.
 //!
 //! A tree grows on a sample without replacement, to the depth of the sample's binary logarithm. A cut takes a dimension that varies
-//! in the node, and a value between its extremes. The score is 2^(−E(h)/c(n)): h is the depth of a row, with c(m) added for a leaf of m
-//! rows, and c(n) = 2·H(n−1) − 2·(n−1)/n. The contribution of a cut to a row is c(n) − 1 − c(m), for a node of n rows of which m go the
-//! row's way: contributions of a path add up to c(sample) − h.
+//! in the node, and a value between its extremes.
+//!
+//! The score is 2^(−E(h)/c(n)), with c(n) = 2·H(n−1) − 2·(n−1)/n. The path h of a row is its depth, with c(m) added for a leaf of m rows.
+//! Contributions split a path by its cuts. A cut of n rows, m of which go the row's way, contributes c(n) − 1 − c(m). The sum over a path
+//! is c(sample) − h.
 
 use millrace_forecast::Random;
 

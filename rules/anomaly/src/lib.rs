@@ -33,6 +33,8 @@ mod row_model;
 mod row_tests;
 mod seasonal_filter;
 mod series_model;
+#[cfg(test)]
+mod series_tests;
 mod shingle_forest;
 mod table;
 mod template_rates;

@@ -1,9 +1,13 @@
 //! Masks of log lines: numbers, addresses and ids become one word each, so that lines of one template are alike.
 //!
-//! A line is runs of ASCII letters and digits with other characters between them. The masks, in their order at each run:
-//! `<ID>` for a UUID (runs of 8, 4, 4, 4 and 12 hexadecimal digits with `-` between), `<MAC>` for six runs of two such digits with `:` or
-//! with `-`, `<IP>` for four runs of one to three digits with `.`, and for eight runs of one to four hexadecimal digits with `:`, `<HEX>`
-//! for a run `0x…`, `<ID>` for a run of 16 or more hexadecimal digits, `<NUM>` for a run of digits.
+//! A line is runs of ASCII letters and digits with other characters between them. Each run tries the masks in this order:
+//!
+//! - `<ID>`: a UUID, which is runs of 8, 4, 4, 4 and 12 hexadecimal digits with `-` between
+//! - `<MAC>`: six runs of two hexadecimal digits with `:` between, or with `-`
+//! - `<IP>`: eight runs of one to four hexadecimal digits with `:` between, or four runs of one to three digits with `.` between
+//! - `<ID>`: a run of 16 or more hexadecimal digits
+//! - `<NUM>`: a run of digits
+//! - `<HEX>`: a run `0x…` of hexadecimal digits
 
 /// Writes a line with its masks.
 pub(crate) fn mask_line(line: &str, masked: &mut String) {

@@ -125,8 +125,9 @@ fn eigenvectors(mut matrix: Vec<Vec<f64>>) -> (Vec<f64>, Vec<Vec<f64>>) {
             .map(|(r, c)| square(r, c))
             .sum();
         let diagonal: f64 = (0..count).map(|at| square(at, at)).sum();
-        // Negated, so that a matrix that is not finite ends the sweeps.
-        if !(off > diagonal * 1e-30) {
+        // A matrix that is not finite has no such sum, and ends the sweeps.
+        let is_coupled = off > diagonal * 1e-30;
+        if !is_coupled {
             break;
         }
         for p in 0..count {

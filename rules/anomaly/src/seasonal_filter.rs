@@ -182,13 +182,13 @@ fn last_cycle(season: &[f64], first: i64, period: usize) -> Vec<f64> {
     cycle
 }
 
-/// Returns the larger of the spread between the 5th and 95th hundredth and a hundredth of the whole range, and a positive number in any case.
+/// Returns the spread between the 5th and 95th hundredth, or a hundredth of the whole range where that is larger. It is positive.
 fn spread(samples: &[f64]) -> f64 {
     let mut sorted = samples.to_vec();
     sorted.sort_unstable_by(f64::total_cmp);
     let at = |share: f64| crate::features::quantile(&sorted, share);
     let spread = (at(0.95) - at(0.05)).max((at(1.0) / 100.0) - (at(0.0) / 100.0));
-    spread.max(at(0.5).abs() * 1e-9).max(1e-100).min(1e300)
+    spread.max(at(0.5).abs() * 1e-9).clamp(1e-100, 1e300)
 }
 
 /// Returns the median; the order of the values changes.

@@ -1,6 +1,7 @@
 //! [`ShingleForest`]: a random cut forest over shingles, which are the values of consecutive buckets.
 //!
-//! The expectation of a bucket is the median of the last values of the shingles whose other values are nearest to the latest ones.
+//! The expectation of a bucket comes from the nine shingles whose first values are nearest to the latest buckets. It is the
+//! median of their last values.
 
 use std::collections::VecDeque;
 

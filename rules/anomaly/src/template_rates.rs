@@ -25,7 +25,7 @@ struct TemplateMoments {
 /// Rates of templates, with the counts of open buckets.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(crate) struct TemplateRates {
-    /// Whether training had buckets enough.
+    /// True where training had enough buckets.
     is_trained: bool,
     rates: Vec<TemplateMoments>,
     open: BTreeMap<i64, BTreeMap<u32, u64>>,

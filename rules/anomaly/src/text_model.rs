@@ -36,7 +36,7 @@ pub enum TextDetector {
 pub struct TextScore {
     /// Number of the template; `None` with TF-IDF, and where the bounds of a model allow no further template.
     pub template: Option<u32>,
-    /// Whether the line is the first of its template.
+    /// True for the first line of its template.
     pub is_new: bool,
     /// Oddness of the template's count in this bucket so far, 0 to 1; 0 where it is not above the training's.
     pub rate: f64,

@@ -267,7 +267,8 @@ impl Ets {
                 start.push(season / season_scale);
                 steps.push(0.02);
             }
-            let evaluations = 300 * start.len();
+            // Each evaluation is a pass over the window, so that long windows get fewer.
+            let evaluations = start.len() * (300_000 / samples.len()).clamp(60, 300);
             let mut found = minimize(&start, &steps, evaluations, evaluate);
             // A simplex may collapse before the minimum: it starts once more from where it ended.
             let smaller: Vec<f64> = steps.iter().map(|step| step * 0.3).collect();

@@ -16,8 +16,8 @@ const NEAR_BEST: f64 = 0.9;
 
 /// Finds the season of a series; `None` where the autocorrelation has no clear peak.
 ///
-/// The least-squares line is taken out of the samples. A season is a lag up to a third of the samples, whose autocorrelation is a local
-/// maximum, at least 0.3, and at least 0.2 above the least one of shorter lags. Of the seasons with nine tenths of the highest
+/// The least-squares line is taken out of the samples. A season is a lag up to a third of the samples. Its autocorrelation is a local
+/// maximum of at least 0.3. It is at least 0.2 above the least one of shorter lags. Of the seasons with nine tenths of the highest
 /// autocorrelation, the shortest one is chosen.
 pub fn find_seasonality(series: &Series) -> Option<usize> {
     let filled = series.filled();

@@ -1,8 +1,8 @@
 //! STL (Cleveland, Cleveland, McRae, Terpenning 1990) and MSTL (Bandara, Hyndman, Bergmeir 2021): trend, seasons and remainder.
 //!
-//! All smoothers are local lines (LOESS of degree 1). The window of a season has 7 + 4·k cycles for the k-th season from the shortest (k
-//! from 1), that of the trend is the least odd number above 1.5·period / (1 − 1.5/window), that of the low pass the least odd one
-//! above the period. A smoother computes every tenth place of its window, and interpolates between. MSTL passes twice over several
+//! All smoothers are local lines (LOESS of degree 1). The window of the k-th season, from the shortest, has 7 + 4·k cycles. The window of the
+//! trend is the least odd number above 1.5·period / (1 − 1.5/seasonal window). The window of the low pass is the least odd number above
+//! the period. A smoother computes every tenth place of its window, and interpolates between. MSTL passes twice over several
 //! seasons, from the shortest to the longest.
 
 /// Passes over several seasons.
@@ -144,8 +144,8 @@ fn smooth(samples: &[f64], window: usize, weights: Option<&[f64]>) -> Vec<f64> {
         let next = (last + jump).min(count - 1);
         smoothed[next] = at(next);
         let (from, to) = (smoothed[last], smoothed[next]);
-        for place in last + 1..next {
-            smoothed[place] = from + (to - from) * (place - last) as f64 / (next - last) as f64;
+        for (offset, value) in smoothed[last + 1..next].iter_mut().enumerate() {
+            *value = from + (to - from) * (offset + 1) as f64 / (next - last) as f64;
         }
         last = next;
     }
