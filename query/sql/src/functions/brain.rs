@@ -249,7 +249,7 @@ impl BrainFunction {
         if text.len() > MAX_BYTES {
             return Err(evaluation(format!("the lines of patterns have more than {MAX_BYTES} bytes")));
         }
-        let own = LAST.with(|cached| {
+        let own = LAST.with(|cached| -> PlanResult<Arc<BrainModel>> {
             let mut cached = cached.borrow_mut();
             if let Some(((known, count, percent), model)) = cached.as_ref()
                 && (known.as_str(), *count, *percent) == (text, self.variable_count, self.frequency_percent)
@@ -265,7 +265,7 @@ impl BrainFunction {
             let model = Arc::new(BrainModel::new(&lines, bounds));
             let key = (text.to_owned(), self.variable_count, self.frequency_percent);
             *cached = Some((key, Arc::clone(&model)));
-            PlanResult::Ok(model)
+            Ok(model)
         })?;
         *last = Some((view, Arc::clone(&own)));
         Ok(own)
