@@ -70,11 +70,7 @@ fn inner(error: &SqlError) -> &SqlError {
 fn code(error: &SqlError) -> &'static str {
     match error {
         SqlError::Syntax(_) => "SYNTAX_ERROR",
-        SqlError::Semantic(details)
-            if details.contains("namespace=FIELD_NAME") || details.contains("refers to unresolved path") =>
-        {
-            "FIELD_NOT_FOUND"
-        }
+        SqlError::Semantic(details) if details.contains("namespace=FIELD_NAME") => "FIELD_NOT_FOUND",
         SqlError::Semantic(_) | SqlError::Evaluation(_) => "TYPE_ERROR",
         SqlError::Unsupported(_) | SqlError::Disabled(_) => "UNSUPPORTED_OPERATION",
         SqlError::TooLarge(_) => "RESOURCE_LIMIT_EXCEEDED",

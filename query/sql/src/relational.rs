@@ -128,15 +128,6 @@ impl<'b, 'a> RelationPlanner<'b, 'a> {
         Ok(column.map(|column| FieldSummary { ty: column.ty, list: column.list }))
     }
 
-    /// Finds an alias of a field whose path no index has: the alias and the path.
-    pub fn unresolved_alias(&self, expression: &str) -> Option<(String, String)> {
-        let indices = &self.snapshot(expression)?.indices;
-        let mut aliases = indices.iter().flat_map(|index| {
-            index.mapping.aliases().filter(|(_, path)| index.mapping.field(path).is_none())
-        });
-        aliases.next().map(|(alias, path)| (alias.to_owned(), path.to_owned()))
-    }
-
     /// Returns the time of the request, in milliseconds since 1970.
     pub fn now_ms(&self) -> i64 {
         self.binder.now_ms

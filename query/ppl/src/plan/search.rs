@@ -20,13 +20,7 @@ const TIME: &str = "@timestamp";
 pub(super) fn plan(source: &SearchSource, names: NameSet, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
     let mut pipe = match &source.relation {
         SourceRelation::Indices { indices, alias } => {
-            let expression = index_expression(indices);
-            if let Some((alias, path)) = planner.sql.unresolved_alias(&expression) {
-                return Err(SqlError::Semantic(format!(
-                    "Alias field [{alias}] refers to unresolved path [{path}]"
-                )));
-            }
-            let mut pipe = Pipe::from_index(expression, names);
+            let mut pipe = Pipe::from_index(index_expression(indices), names);
             if planner.correlated > 0 {
                 pipe.correlate();
             }

@@ -75,8 +75,28 @@ fn matches(query: &Value, source: &Value) -> Result<bool, String> {
             let least = bounds["gte"].as_f64().ok_or("only gte is there")?;
             Ok(texts(source, name).iter().any(|text| text.parse::<f64>().is_ok_and(|number| number >= least)))
         }
+        "wildcard" => {
+            let (name, pattern) = field()?;
+            // The sub-field of a text holds the text.
+            let name = name.strip_suffix(".keyword").unwrap_or(name);
+            let pattern = text(pattern);
+            Ok(texts(source, name).iter().any(|text| matches_wildcard(text, &pattern)))
+        }
         other => Err(format!("[{other}] is not there")),
     }
+}
+
+/// Tells whether a text has the parts between the stars of a pattern, in their order.
+fn matches_wildcard(text: &str, pattern: &str) -> bool {
+    let Some((first, rest)) = pattern.split_once('*') else { return text == pattern };
+    let Some(mut text) = text.strip_prefix(first) else { return false };
+    let mut parts: Vec<&str> = rest.split('*').collect();
+    let last = parts.pop().unwrap_or_default();
+    for part in parts {
+        let Some((_, behind)) = text.split_once(part) else { return false };
+        text = behind;
+    }
+    text.ends_with(last)
 }
 
 fn text(value: &Value) -> String {
