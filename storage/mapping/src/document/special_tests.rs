@@ -159,10 +159,12 @@ fn a_document_of_a_data_stream_has_one_time() {
     let body = json!({"properties": {"time": {"type": "date"}, "o": {"type": "nested"}}});
     let mapping = Arc::new(Mapping::parse(&body, settings.as_object().unwrap()).unwrap());
     let mut builder = ChunkBuilder::new(mapping);
-    let mut push = |source: Value| builder.push("1", source.to_string().as_bytes()).map_err(|error| match error {
-        Error::MapperParsing { caused_by: Some((_, reason)), .. } => reason,
-        other => other.to_string(),
-    });
+    let mut push = |source: Value| {
+        builder.push("1", source.to_string().as_bytes()).map_err(|error| match error {
+            Error::MapperParsing { caused_by: Some((_, reason)), .. } => reason,
+            other => other.to_string(),
+        })
+    };
     push(json!({"time": 1})).unwrap();
     push(json!({"a": 1, "time": "2026-01-01", "o": [{"b": 1}]})).unwrap();
     for missing in [json!({}), json!({"time": null}), json!({"a": 1}), json!({"o": {"time": 1}})] {
