@@ -72,7 +72,11 @@ const CLUSTER: &[Entry] = &[
     ("read_ilm", &["cluster:admin/opendistro/ism/policy/get"]),
     (
         "manage_slm",
-        &["cluster:admin/opensearch/snapshot_management/policy/*", "cluster:admin/snapshot/get", "cluster:admin/repository/get"],
+        &[
+            "cluster:admin/opensearch/snapshot_management/policy/*",
+            "cluster:admin/snapshot/get",
+            "cluster:admin/repository/get",
+        ],
     ),
     ("read_slm", &["cluster:admin/opensearch/snapshot_management/policy/get"]),
     ("unlimited", &["*"]),

@@ -44,6 +44,10 @@ pub struct RestoreSnapshot {
     pub rename_pattern: Option<String>,
     /// Replacement of what it finds.
     pub rename_replacement: Option<String>,
+    /// Regular expression of names of aliases that are replaced.
+    pub rename_alias_pattern: Option<String>,
+    /// Replacement of what it finds.
+    pub rename_alias_replacement: Option<String>,
     /// Settings of the restored indices, with the `index.` prefix.
     pub index_settings: Map<String, Value>,
     /// Patterns of settings that go back to their defaults.
@@ -60,6 +64,8 @@ impl Default for RestoreSnapshot {
             include_aliases: true,
             rename_pattern: None,
             rename_replacement: None,
+            rename_alias_pattern: None,
+            rename_alias_replacement: None,
             index_settings: Map::new(),
             ignore_index_settings: Vec::new(),
         }
@@ -88,6 +94,7 @@ struct RestoreJob {
     principal: Principal,
     /// Indices of the snapshot by their new names.
     targets: BTreeMap<String, IndexSummary>,
+    alias_renaming: Renaming,
     key: SnapshotKey,
     task: TaskGuard,
 }
@@ -160,6 +167,7 @@ impl SnapshotService {
             request,
             principal: principal.clone(),
             targets: BTreeMap::new(),
+            alias_renaming: Renaming::default(),
             key,
             task,
         };
@@ -232,6 +240,9 @@ impl RestoreJob {
             .map_err(|index| StoreError::IndexNotFound { index })?;
         let RestoreSnapshot { rename_pattern, rename_replacement, .. } = &self.request;
         let renaming = Renaming::parse(rename_pattern.as_deref(), rename_replacement.as_deref())?;
+        let RestoreSnapshot { rename_alias_pattern, rename_alias_replacement, .. } = &self.request;
+        let (from, to) = (rename_alias_pattern.as_deref(), rename_alias_replacement.as_deref());
+        self.alias_renaming = Renaming::parse(from, to)?;
         let summaries: HashMap<&str, &IndexSummary> =
             self.manifest.indices.iter().map(|index| (index.name.as_str(), index)).collect();
         let renamed = renaming.rename_all(&chosen).map_err(|reason| self.fail(reason))?;
@@ -315,7 +326,9 @@ impl RestoreJob {
                 // Contents that cannot be read bring no alias; the restore names them.
                 let read = self.repository.read_index(summary.contents, summary.contents_bytes).await;
                 let Ok(contents) = read else { continue };
-                guarded.check_alias_rights(name, contents.meta.aliases.keys())?;
+                let aliases: Vec<String> =
+                    contents.meta.aliases.keys().map(|alias| self.alias_renaming.rename(alias)).collect();
+                guarded.check_alias_rights(name, &aliases)?;
             }
         }
         if let Some(global) = self.read_global_state().await? {
@@ -369,9 +382,12 @@ impl RestoreJob {
         let mut requests = Vec::with_capacity(fetched.len());
         let mut restored = Vec::with_capacity(fetched.len());
         for index in fetched {
+            let mut meta = index.contents.meta;
+            let aliases = std::mem::take(&mut meta.aliases).into_iter();
+            meta.aliases = aliases.map(|(name, body)| (self.alias_renaming.rename(&name), body)).collect();
             let request = RestoreIndex {
                 name: index.name,
-                meta: index.contents.meta,
+                meta,
                 next_seq_nos: index.contents.shards.iter().map(|shard| shard.next_seq_no).collect(),
                 include_aliases: self.request.include_aliases,
                 settings: self.request.index_settings.clone(),

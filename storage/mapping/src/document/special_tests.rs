@@ -152,3 +152,27 @@ fn a_text_of_which_too_much_would_come_is_said_to_be_ignored() {
     let (chunk, _) = builder.finish();
     assert_eq!(chunk.ignored, [(1, "t.grams".into())]);
 }
+
+#[test]
+fn a_document_of_a_data_stream_has_one_time() {
+    let settings = json!({"index.data_stream.timestamp_field": "time"});
+    let body = json!({"properties": {"time": {"type": "date"}, "o": {"type": "nested"}}});
+    let mapping = Arc::new(Mapping::parse(&body, settings.as_object().unwrap()).unwrap());
+    let mut builder = ChunkBuilder::new(mapping);
+    let mut push = |source: Value| {
+        builder.push("1", source.to_string().as_bytes()).map_err(|error| match error {
+            Error::MapperParsing { caused_by: Some((_, reason)), .. } => reason,
+            other => other.to_string(),
+        })
+    };
+    push(json!({"time": 1})).unwrap();
+    push(json!({"a": 1, "time": "2026-01-01", "o": [{"b": 1}]})).unwrap();
+    for missing in [json!({}), json!({"time": null}), json!({"a": 1}), json!({"o": {"time": 1}})] {
+        assert_eq!(push(missing).unwrap_err(), "data stream timestamp field [time] is missing");
+    }
+    let several = push(json!({"time": [1, 2]})).unwrap_err();
+    assert_eq!(several, "data stream timestamp field [time] encountered multiple values");
+    // What was accepted once is replayed.
+    builder.push_accepted("1", b"{}").unwrap();
+    assert_eq!(builder.rows(), 3);
+}

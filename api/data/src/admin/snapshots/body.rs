@@ -119,6 +119,8 @@ pub(super) fn restore(body: Option<Value>) -> Result<RestoreSnapshot, Error> {
             "include_aliases" => request.include_aliases = boolean(&key, &value)?,
             "rename_pattern" => request.rename_pattern = Some(text(&key, &value)?),
             "rename_replacement" => request.rename_replacement = Some(text(&key, &value)?),
+            "rename_alias_pattern" => request.rename_alias_pattern = Some(text(&key, &value)?),
+            "rename_alias_replacement" => request.rename_alias_replacement = Some(text(&key, &value)?),
             "index_settings" if value.is_object() => {
                 request.index_settings = with_index_prefix(flatten(&value)?);
             }
