@@ -122,9 +122,24 @@ fn failed(api: &Api, intelligence: &Intelligence, id: &str, error: Refusal) -> E
     error
 }
 
-/// Refuses rules of variant A.
-pub(crate) fn change(request: &Request) -> Result<Response, Error> {
+/// Saves a detector: a rule with a model of what is usual.
+pub(crate) async fn change(console: &Console, api: &Api, request: &Request) -> Result<Response, Error> {
     request.finish()?;
-    let reason = "AI rules that detect anomalies (variant A, with [model_type]) are not built yet; forecasts (variant B, with [algorithm_type]) are saved with PUT /api/ai/create and POST /api/ai/update/<id>";
-    Err(Error::new(501, "not_implemented_exception", reason))
+    let saved = console.intelligence()?.change(api.session.principal(), body(request)?).await;
+    let (id, message) = saved.map_err(from_intelligence)?;
+    Ok(Response::json(200, done(&id, &message)))
+}
+
+/// Lists the log templates of a detector of text.
+pub(crate) async fn templates(
+    console: &Console,
+    api: &Api,
+    request: &mut Request,
+    id: &str,
+) -> Result<Response, Error> {
+    let value = request.params.take("value");
+    request.finish()?;
+    let intelligence = console.intelligence()?;
+    let templates = intelligence.templates(api.session.principal(), id, value.as_deref()).await;
+    Ok(Response::json(200, templates.map_err(|error| failed(api, intelligence, id, error))?))
 }

@@ -344,8 +344,8 @@ async fn what_cannot_be_saved_or_run_is_refused_by_name() {
         json!([]),
         "nothing was stored"
     );
-    let refused = site.ask("admin", "POST /api/ai/change", json!({"name": "a"}), 501).await;
-    assert!(refused["message"].as_str().unwrap().contains("variant A"), "{refused}");
+    let refused = site.ask("admin", "POST /api/ai/change", json!({"name": "a"}), 400).await;
+    assert_eq!(refused["message"], "[model_type] is required");
 
     let id = site.ask("admin", "PUT /api/ai/create", rule("r"), 200).await["id"].as_str().unwrap().to_owned();
     site.ask("admin", "PUT /api/ai/create", rule("r"), 409).await;
@@ -496,4 +496,60 @@ async fn predictions_are_seen_by_the_roles_that_their_rule_names() {
         let answer = site.0.send(line, &[("authorization", &basic(who))], String::new()).await;
         assert_eq!(answer.json()["count"], seen, "{who}");
     }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_detector_is_saved_trained_and_scores_what_arrives() {
+    let site = Site::start().await;
+    let start = site.hours(30).await;
+    site.user("operator", &["logs", "intelligence"]).await;
+    let detector = json!({
+        "name": "loads",
+        "index": "logs*",
+        "query": {"match_all": {}},
+        "time_field": "@timestamp",
+        "time_frame": "2 days",
+        "value_type": "avg",
+        "model_type": "multivariate",
+        "fields": ["system.load"],
+        "contamination": 0.02,
+        "automatic_cron": "0 0 1 1 *",
+        "automatic_enable": true,
+        "automatic": true,
+        "multiply_by_values": [],
+        "multiply_by_field": "none",
+        "selectedroles": ["logs"],
+    });
+    site.ask("operator", "POST /api/ai/change", detector.clone(), 403).await;
+    let saved = site.ask("admin", "POST /api/ai/change", detector.clone(), 200).await;
+    let id = saved["id"].as_str().unwrap().to_owned();
+    let run = site.ask("operator", &format!("GET /api/ai/run/{id}"), Value::Null, 200).await;
+    assert_eq!(run["message"], "the model is built from 60 documents");
+    let shown = site.ask("operator", &format!("GET /api/ai/show/{id}"), Value::Null, 200).await;
+    assert_eq!(
+        (&shown["_source"]["status"], &shown["_source"]["model"]["samples"]),
+        (&json!("Scoring"), &json!(60))
+    );
+    let document = json!({"@timestamp": start, "system": {"load": 5_000}, "host": "a"});
+    site.data("PUT /logs/_doc/new?refresh=true", document).await;
+    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let results = loop {
+        let answer = site.data("POST /logs-multivariate-anomaly-*/_refresh", Value::Null).await;
+        let found = site.data("POST /logs-multivariate-anomaly-*/_search", json!({})).await;
+        let hits = found["hits"]["hits"].as_array().cloned().unwrap_or_default();
+        if !hits.is_empty() {
+            break hits;
+        }
+        assert!(std::time::Instant::now() < deadline, "no result: {answer}");
+        tokio::time::sleep(std::time::Duration::from_millis(50)).await;
+    };
+    let result = &results[0]["_source"];
+    assert_eq!((&result["source_id"], &result["ai"]["rule_uid"]), (&json!("new"), &json!(id)));
+    assert!(close(&result["ai"]["system"]["load"], 5_000.0));
+    let picture = site.send("operator", &format!("GET /api/ai/plot/{id}"), &Value::Null).await;
+    assert_eq!(picture.status, 200, "{}", picture.text());
+    let refused = site.ask("operator", &format!("GET /api/ai/templates/{id}"), Value::Null, 400).await;
+    assert!(refused["message"].as_str().unwrap().contains("only rules of [text]"), "{refused}");
+    site.ask("admin", &format!("DELETE /api/ai/delete/{id}"), Value::Null, 200).await;
+    assert_eq!(site.ask("admin", "GET /api/ai/list", Value::Null, 200).await, json!([]));
 }

@@ -58,6 +58,7 @@ use crate::status_reporter::RuleStatusReporter;
 use crate::store::{Store, StoredRule};
 
 pub use error::{Error, Result};
+pub use matching::{Evaluable, MatchRequest, Matching};
 pub use millrace_notifications::ChannelTestReport as NotifyTested;
 pub use recompute::recompute;
 pub use replay::{Alert, Difference, ReplayReport, ReplaySubject, ReplayedAlerts};

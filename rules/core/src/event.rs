@@ -72,7 +72,7 @@ impl Times {
 impl Event {
     /// Returns the event time: the first value of `field`, by its format where that is another one, or the frame's time where that is no time.
     /// Numbers are milliseconds, or seconds where `counts_seconds` says so.
-    pub(crate) fn time(&self, field: &str, counts_seconds: bool, frame: Time) -> Time {
+    pub fn time(&self, field: &str, counts_seconds: bool, frame: Time) -> Time {
         let seconds = |value: &Value| {
             let text = fields::text(value);
             let seconds: f64 = text.parse().ok().filter(|_| counts_seconds)?;

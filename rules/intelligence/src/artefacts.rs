@@ -15,6 +15,7 @@ use millrace_forecast::{TrainedModel, seed};
 use millrace_runtime::disk::replace_file;
 use parking_lot::Mutex;
 
+use crate::detectors::StoredDetector;
 use crate::store::StoredRule;
 
 /// Name of the directory.
@@ -51,6 +52,43 @@ impl Artefacts {
         self.dir.with_file_name("").join(Self::path(rule, value))
     }
 
+    /// Names the file of a model of a detector, below the data directory.
+    pub(crate) fn path_of(rule: &str, model: &str) -> String {
+        format!("{DIRECTORY}/{}/{model}.model", name(rule))
+    }
+
+    fn file_of(&self, rule: &str, model: &str) -> PathBuf {
+        self.dir.with_file_name("").join(Self::path_of(rule, model))
+    }
+
+    /// Reads the bytes of a detector's model; `None` where there are none, or they cannot be read.
+    pub(crate) async fn read_bytes(&self, rule: &str, model: &str) -> Option<Vec<u8>> {
+        let path = self.file_of(rule, model);
+        let read = move || {
+            bytes_at(&path).unwrap_or_else(|reason| {
+                tracing::warn!(path = %path.display(), reason, "a stored model is not used: it is trained anew");
+                None
+            })
+        };
+        tokio::task::spawn_blocking(read).await.unwrap_or_default()
+    }
+
+    /// Stores the bytes of a detector's model.
+    ///
+    /// # Errors
+    /// The reason why they are not kept: the disk's, or no room among the models.
+    pub(crate) async fn write_bytes(&self, rule: &str, model: &str, bytes: Vec<u8>) -> Result<(), String> {
+        let (dir, path, used) = (self.dir.clone(), self.file_of(rule, model), Arc::clone(&self.used));
+        let write = move || store(&dir, &path, &bytes, &mut used.lock()).map_err(|error| error.to_string());
+        tokio::task::spawn_blocking(write).await.unwrap_or_else(|error| Err(error.to_string()))
+    }
+
+    /// Removes the models of a detector but some.
+    pub(crate) async fn retain_models(&self, rule: &str, models: &[String]) {
+        let wanted: HashSet<PathBuf> = models.iter().map(|model| self.file_of(rule, model)).collect();
+        self.retain(rule, wanted).await;
+    }
+
     /// Reads a model; `None` where there is none. One that cannot be read is told to the log, and none.
     pub(crate) async fn read(&self, rule: &str, value: Option<&str>) -> Option<TrainedModel> {
         let path = self.file(rule, value);
@@ -82,7 +120,11 @@ impl Artefacts {
         let Some(kept) = kept else { return };
         let wanted: HashSet<PathBuf> =
             kept.definition.runs().into_iter().map(|value| self.file(&kept.id, value)).collect();
-        let (dir, used) = (self.dir.join(&*name(&kept.id)), Arc::clone(&self.used));
+        self.retain(&kept.id, wanted).await;
+    }
+
+    async fn retain(&self, rule: &str, wanted: HashSet<PathBuf>) {
+        let (dir, used) = (self.dir.join(&*name(rule)), Arc::clone(&self.used));
         let remove_others = move || {
             let mut used = used.lock();
             for path in listed(&dir).into_iter().filter(|path| !wanted.contains(path)) {
@@ -94,9 +136,11 @@ impl Artefacts {
 
     /// Removes what a server has left that ended while rules were changed: models of rules, and of values, that are not there. Counts
     /// the others.
-    pub(crate) async fn sweep(&self, rules: Vec<Arc<StoredRule>>) {
+    pub(crate) async fn sweep(&self, rules: Vec<Arc<StoredRule>>, detectors: &[Arc<StoredDetector>]) {
         let (dir, used) = (self.dir.clone(), Arc::clone(&self.used));
-        let there: HashSet<PathBuf> = rules.iter().map(|kept| self.dir.join(&*name(&kept.id))).collect();
+        let ids =
+            rules.iter().map(|kept| kept.id.as_str()).chain(detectors.iter().map(|kept| kept.id.as_str()));
+        let there: HashSet<PathBuf> = ids.map(|id| self.dir.join(&*name(id))).collect();
         let remove_others = move || {
             let mut used = used.lock();
             *used = bytes_of(&dir);
@@ -127,6 +171,12 @@ fn name(rule: &str) -> Cow<'_, str> {
 
 /// Reads a file; `None` where there is none.
 fn load(path: &Path) -> Result<Option<TrainedModel>, String> {
+    let bytes = bytes_at(path)?;
+    bytes.map(|bytes| TrainedModel::from_bytes(&bytes).map_err(|error| error.to_string())).transpose()
+}
+
+/// Reads the bytes of a file; `None` where there is none.
+fn bytes_at(path: &Path) -> Result<Option<Vec<u8>>, String> {
     let there = match fs::metadata(path) {
         Err(error) if error.kind() == ErrorKind::NotFound => return Ok(None),
         there => there.map_err(|error| error.to_string())?,
@@ -134,8 +184,7 @@ fn load(path: &Path) -> Result<Option<TrainedModel>, String> {
     if !there.is_file() || there.len() > MAX_MODEL_BYTES {
         return Err(format!("it is no file of at most {MAX_MODEL_BYTES} bytes"));
     }
-    let bytes = fs::read(path).map_err(|error| error.to_string())?;
-    TrainedModel::from_bytes(&bytes).map(Some).map_err(|error| error.to_string())
+    fs::read(path).map(Some).map_err(|error| error.to_string())
 }
 
 /// Writes a file, in the place of the one that is there; `used` are the bytes of all.
@@ -211,7 +260,7 @@ mod tests {
         let there = |rule: &str, value| artefacts.file(rule, Some(value)).exists();
         artefacts.keep_of(Some(rule("r", &["b", "c"]))).await;
         assert_eq!((there("r", "a"), there("r", "b"), there("s", "a")), (false, true, true));
-        artefacts.sweep(vec![rule("r", &["b"]), rule("s", &["b"])]).await;
+        artefacts.sweep(vec![rule("r", &["b"]), rule("s", &["b"])], &[]).await;
         assert_eq!((there("r", "b"), there("s", "a"), there("gone", "a")), (true, false, false));
         artefacts.remove("r").await;
         artefacts.remove("r").await;
@@ -229,7 +278,7 @@ mod tests {
         assert!(!artefacts.write("r", Some("b"), vec![1]).await);
         assert!(artefacts.write("r", Some("a"), vec![1; 9]).await);
         assert!(artefacts.write("r", Some("b"), vec![1]).await);
-        artefacts.sweep(vec![rule("r", &["a", "b"])]).await;
+        artefacts.sweep(vec![rule("r", &["a", "b"])], &[]).await;
         assert_eq!(*artefacts.used.lock(), 10);
         // What is no model is none.
         fs::create_dir_all(artefacts.file("r", Some("c"))).unwrap();

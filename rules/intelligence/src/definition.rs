@@ -12,12 +12,14 @@ use serde_json::{Map, Value, json};
 use crate::error::{Error, Result};
 use crate::frame::TimeFrame;
 use crate::results;
+use crate::samples::SeriesQuery;
+use crate::source::Source;
 use crate::time;
 
 /// Longest name of a rule, and longest value that it is multiplied by, in bytes: both are in the ids of documents.
-const MAX_NAME_BYTES: usize = 128;
+pub(crate) const MAX_NAME_BYTES: usize = 128;
 /// Longest name of a field, in bytes.
-const MAX_FIELD_BYTES: usize = 255;
+pub(crate) const MAX_FIELD_BYTES: usize = 255;
 /// Longest id of a saved search, in bytes.
 const MAX_ID_BYTES: usize = 400;
 /// Values that a rule is multiplied by, and roles, at most.
@@ -77,11 +79,37 @@ pub(crate) enum ValueType {
     Avg,
     /// Number of documents that have the field.
     Count,
+    /// Of rules with a model alone.
+    Sum,
+    /// Number of distinct values, of rules with a model alone.
+    Cardinality,
 }
 
 impl ValueType {
-    const ALL: [(&str, Self); 4] =
-        [("min", Self::Min), ("max", Self::Max), ("avg", Self::Avg), ("count", Self::Count)];
+    /// All of them; the first four are those of forecasts.
+    const ALL: [(&str, Self); 6] = [
+        ("min", Self::Min),
+        ("max", Self::Max),
+        ("avg", Self::Avg),
+        ("count", Self::Count),
+        ("sum", Self::Sum),
+        ("cardinality", Self::Cardinality),
+    ];
+
+    /// Finds one by its name.
+    pub(crate) fn named(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|(known, _)| *known == name).map(|(_, of)| of)
+    }
+
+    /// Lists all names.
+    pub(crate) fn names() -> String {
+        Self::ALL.map(|(name, _)| name).join(", ")
+    }
+
+    /// Returns whether a bucket without a document has the value 0.
+    pub(crate) fn is_zero_when_empty(self) -> bool {
+        matches!(self, Self::Count | Self::Sum | Self::Cardinality)
+    }
 
     /// Returns its name, which is that of the aggregation.
     pub(crate) fn name(self) -> &'static str {
@@ -123,7 +151,11 @@ pub(crate) struct Definition {
 /// The value of [`Definition::threshold`] that asks for nothing.
 const NO_THRESHOLD: i64 = -1;
 
-fn schedule(text: &str) -> Result<Schedule> {
+/// Reads a schedule of cron that comes at most once a minute.
+///
+/// # Errors
+/// [`Error::Invalid`] of `automatic_cron`.
+pub(crate) fn schedule(text: &str) -> Result<Schedule> {
     let wrong = |reason| Error::invalid("automatic_cron", reason);
     let schedule = Schedule::parse(text, CronFields::FiveOrSix).map_err(wrong)?;
     let mut fields = schedule.line().split(' ');
@@ -147,7 +179,7 @@ impl Definition {
         if let Some(name) = members.keys().find(|name| !known(name)) {
             return Err(Error::invalid(&excerpt(name), "is no field of an AI rule"));
         }
-        let fields = Fields(members);
+        let fields = FieldReader(members);
         let algorithm = fields.text("algorithm_type", 16)?;
         let names = || Algorithm::ALL.map(Algorithm::name).join(", ");
         let algorithm = Algorithm::named(algorithm).ok_or_else(|| {
@@ -162,7 +194,7 @@ impl Definition {
             Error::invalid("time_frame", format!("must be one of {names}, not [{}]", excerpt(frame)))
         })?;
         let value_type = fields.text("value_type", 16)?;
-        let of_name = ValueType::ALL.into_iter().find(|(name, _)| *name == value_type);
+        let of_name = ValueType::ALL.into_iter().take(4).find(|(name, _)| *name == value_type);
         let (_, value_type) = of_name.ok_or_else(|| {
             Error::invalid(
                 "value_type",
@@ -234,6 +266,19 @@ impl Definition {
         }
     }
 
+    /// Returns the series of buckets that it forecasts, as its source gives it.
+    pub(crate) fn series_query(&self, source: &Source) -> SeriesQuery {
+        SeriesQuery {
+            expression: source.expression.clone(),
+            time_field: source.time_field.clone(),
+            query: source.query.clone(),
+            field: self.field.clone(),
+            multiply_by: self.multiply_by.clone(),
+            value_type: self.value_type,
+            frame: self.frame,
+        }
+    }
+
     /// Returns the id of the saved search.
     pub(crate) fn search_id(&self) -> &str {
         self.search.strip_prefix("search:").unwrap_or(&self.search)
@@ -261,35 +306,35 @@ impl Definition {
 }
 
 /// A name as errors show it.
-fn excerpt(name: &str) -> String {
+pub(crate) fn excerpt(name: &str) -> String {
     name.chars().take(64).collect()
 }
 
 /// Checks the path of a field.
-fn path<'a>(name: &str, path: &'a str) -> Result<&'a str> {
+pub(crate) fn path<'a>(name: &str, path: &'a str) -> Result<&'a str> {
     if path.contains(['*', ' ']) || path.split('.').any(str::is_empty) {
         return Err(Error::invalid(name, format!("[{}] is no name of a field", excerpt(path))));
     }
     Ok(path)
 }
 
-/// Members of a rule that is read.
-struct Fields<'a>(&'a Map<String, Value>);
+/// Reader of the members of a rule.
+pub(crate) struct FieldReader<'a>(pub(crate) &'a Map<String, Value>);
 
-impl<'a> Fields<'a> {
-    fn get(&self, name: &str) -> Option<&'a Value> {
+impl<'a> FieldReader<'a> {
+    pub(crate) fn get(&self, name: &str) -> Option<&'a Value> {
         self.0.get(name).filter(|value| !value.is_null())
     }
 
-    fn required(&self, name: &str) -> Result<&'a Value> {
+    pub(crate) fn required(&self, name: &str) -> Result<&'a Value> {
         self.get(name).ok_or_else(|| Error::invalid(name, "is required"))
     }
 
-    fn text(&self, name: &str, most: usize) -> Result<&'a str> {
+    pub(crate) fn text(&self, name: &str, most: usize) -> Result<&'a str> {
         text(name, self.required(name)?, most)
     }
 
-    fn boolean(&self, name: &str) -> Result<bool> {
+    pub(crate) fn boolean(&self, name: &str) -> Result<bool> {
         boolean(name, self.required(name)?)
     }
 
@@ -303,7 +348,7 @@ impl<'a> Fields<'a> {
     }
 
     /// A list of texts, each there once.
-    fn texts(&self, name: &str, required: bool) -> Result<Vec<String>> {
+    pub(crate) fn texts(&self, name: &str, required: bool) -> Result<Vec<String>> {
         let value = match self.get(name) {
             None if !required => return Ok(Vec::new()),
             None => return Err(Error::invalid(name, "is required")),
@@ -368,7 +413,7 @@ impl<'a> Fields<'a> {
     }
 
     /// `automatic`, or its other name.
-    fn automatic(&self) -> Result<bool> {
+    pub(crate) fn automatic(&self) -> Result<bool> {
         let given = |name| self.get(name).map(|value| boolean(name, value)).transpose();
         match (given("automatic")?, given("automatic_flag")?) {
             (Some(one), Some(other)) if one != other => {
@@ -377,6 +422,14 @@ impl<'a> Fields<'a> {
             (Some(value), _) | (None, Some(value)) => Ok(value),
             (None, None) => Err(Error::invalid("automatic", "is required")),
         }
+    }
+
+    /// `start_date` in milliseconds; `None` for now.
+    pub(crate) fn start_ms(&self) -> Result<Option<i64>> {
+        Ok(match self.start()? {
+            ForecastStart::Now => None,
+            ForecastStart::At(ms) => Some(ms),
+        })
     }
 
     fn start(&self) -> Result<ForecastStart> {
@@ -392,7 +445,11 @@ impl<'a> Fields<'a> {
     }
 }
 
-fn text<'a>(name: &str, value: &'a Value, most: usize) -> Result<&'a str> {
+/// Reads a text that is not empty.
+///
+/// # Errors
+/// [`Error::Invalid`] of the field.
+pub(crate) fn text<'a>(name: &str, value: &'a Value, most: usize) -> Result<&'a str> {
     let text = value.as_str().ok_or_else(|| Error::invalid(name, "must be a string"))?;
     if text.trim().is_empty() {
         return Err(Error::invalid(name, "must not be empty"));
@@ -411,145 +468,4 @@ fn boolean(name: &str, value: &Value) -> Result<bool> {
 }
 
 #[cfg(test)]
-pub(crate) mod tests {
-    use super::*;
-
-    pub(crate) fn body() -> Value {
-        json!({
-            "algorithm_type": "TL",
-            "model_name": "cpu",
-            "search": "search:3fa85f64",
-            "label_field": {"field": "system.cpu.idle.pct"},
-            "max_probes": 100,
-            "time_frame": "1 hour",
-            "value_type": "avg",
-            "max_predictions": 10,
-            "threshold": -1,
-            "automatic_cron": "*/5 * * * *",
-            "automatic_enable": true,
-            "automatic_flag": true,
-            "start_date": "now",
-            "multiply_by_values": [],
-            "multiply_by_field": "none",
-            "selectedroles": ["operators"],
-        })
-    }
-
-    #[test]
-    fn a_rule_is_read_and_written_as_it_was() {
-        let definition = Definition::parse(&body()).unwrap();
-        assert_eq!(definition.search_id(), "3fa85f64");
-        assert!(definition.is_scheduled() && definition.level().is_none());
-        assert_eq!(definition.runs(), [None]);
-        let written = Value::Object(definition.document());
-        assert_eq!(written["automatic"], true);
-        let again = Definition::parse(&written).unwrap();
-        assert_eq!(Value::Object(again.document()), written);
-        // What a client was shown it may send back.
-        let mut back = written;
-        for name in MAINTAINED {
-            back[name] = json!({"any": "thing"});
-        }
-        Definition::parse(&back).unwrap();
-        let mut deep = body();
-        deep["label_field"]["field"] = json!(format!("{}.b_pre", ["a"; 19].join(".")));
-        Definition::parse(&deep).unwrap();
-        let mut multiplied = body();
-        multiplied["multiply_by_field"] = json!("host.name");
-        multiplied["multiply_by_values"] = json!(["a", "b"]);
-        assert_eq!(Definition::parse(&multiplied).unwrap().runs(), [Some("a"), Some("b")]);
-    }
-
-    #[test]
-    fn every_field_is_refused_by_its_name() {
-        let long = "x".repeat(1000);
-        let deep = ["a"; 21].join(".");
-        let many: Vec<String> = (0..101).map(|at| at.to_string()).collect();
-        let cases = [
-            ("algorithm_type", vec![json!(null), json!(1), json!("SARIMA"), json!("sma"), json!("")]),
-            (
-                "model_name",
-                vec![
-                    json!(null),
-                    json!(""),
-                    json!("  "),
-                    json!(7),
-                    json!(long),
-                    json!("a[b]"),
-                    json!("a\nb"),
-                ],
-            ),
-            ("search", vec![json!(null), json!(""), json!(["a"]), json!(long)]),
-            (
-                "label_field.field",
-                vec![
-                    json!({}),
-                    json!({"field": ""}),
-                    json!({"field": "a..b"}),
-                    json!({"field": "a*"}),
-                    json!({"field": "rmse.x"}),
-                    json!({"field": "a.b_pre.c"}),
-                    json!({"field": deep}),
-                    json!({"field": 1}),
-                    json!({"field": long}),
-                ],
-            ),
-            ("label_field", vec![json!("x"), json!([])]),
-            (
-                "max_probes",
-                vec![
-                    json!(null),
-                    json!(1),
-                    json!(0),
-                    json!(-5),
-                    json!("100"),
-                    json!(1.5),
-                    json!(100_001),
-                    json!(u64::MAX),
-                ],
-            ),
-            ("time_frame", vec![json!(null), json!("2 hours"), json!(60), json!("1 Hour")]),
-            ("value_type", vec![json!(null), json!("sum"), json!([])]),
-            ("max_predictions", vec![json!(null), json!(0), json!(10_001), json!("x")]),
-            ("threshold", vec![json!(1.5), json!("5"), json!(i64::MAX), json!([])]),
-            (
-                "automatic_cron",
-                vec![json!(null), json!(""), json!("* * *"), json!("* * * * * *"), json!(5), json!(long)],
-            ),
-            ("automatic_enable", vec![json!(null), json!("true"), json!(1)]),
-            ("automatic_flag", vec![json!("yes"), json!(0)]),
-            (
-                "start_date",
-                vec![json!("yesterday"), json!("2026-13-01 00:00"), json!(5), json!("2026-01-01T00:00")],
-            ),
-            (
-                "multiply_by_values",
-                vec![json!(null), json!("a"), json!([1]), json!(["a", "a"]), json!(many), json!([""])],
-            ),
-            ("multiply_by_field", vec![json!(null), json!(""), json!(5), json!("a b")]),
-            ("selectedroles", vec![json!("admin"), json!([1]), json!(many)]),
-            ("color", vec![json!("red")]),
-        ];
-        for (name, values) in cases {
-            for value in values {
-                let mut body = body();
-                let key = if name == "label_field.field" { "label_field" } else { name };
-                body[key] = value.clone();
-                let refused = Definition::parse(&body).unwrap_err().to_string();
-                assert!(refused.starts_with(&format!("[{name}]")), "{name} {value}: {refused}");
-            }
-        }
-        let mut both = body();
-        both["automatic"] = json!(false);
-        assert!(Definition::parse(&both).unwrap_err().to_string().starts_with("[automatic_flag]"));
-        let mut none = body();
-        none.as_object_mut().unwrap().remove("automatic_flag");
-        assert!(Definition::parse(&none).unwrap_err().to_string().starts_with("[automatic] is required"));
-        let mut forest = body();
-        (forest["algorithm_type"], forest["max_probes"]) = (json!("RFRS"), json!(10_001));
-        assert!(Definition::parse(&forest).unwrap_err().to_string().starts_with("[max_probes]"));
-        for wrong in [json!([]), json!("x"), json!(null)] {
-            assert!(Definition::parse(&wrong).unwrap_err().to_string().starts_with("[body]"));
-        }
-    }
-}
+pub(crate) mod tests;

@@ -132,6 +132,6 @@ impl Documents {
         let MeasuredSeries { from_ms, settled_ms, buckets } = &self.measured;
         let place = usize::try_from(self.definition.frame.between(*from_ms, at_ms)).ok()?;
         let bucket = buckets.get(place).filter(|_| at_ms < *settled_ms)?;
-        became(&self.definition, *bucket)
+        became(self.definition.value_type, *bucket)
     }
 }

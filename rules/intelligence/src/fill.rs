@@ -93,9 +93,10 @@ pub(crate) async fn fill(
     let Some((from, to)) = pending(kept, now_ms) else { return Ok(None) };
     let definition = &kept.definition;
     let source = Source::new(&shared.engine, kept).await?;
-    let session = shared.session_of(kept).await?;
+    let series = definition.series_query(&source);
+    let session = shared.session_of(&kept.state.owner).await?;
     let (engine, search) = (&shared.engine, &shared.search);
-    let reader = Reader { search, session: &session, source: &source, definition, priority: Priority::Spare };
+    let reader = Reader { search, session: &session, series: &series, priority: Priority::Spare };
     let own = Session::system(&shared.engine);
     for value in predicted(shared, kept, &own, from, to).await? {
         shared.check_stopping()?;
@@ -190,7 +191,8 @@ async fn known(
     let buckets = reader.read(value, from_ms, to_ms).await?;
     let begins = reader.begins(value, from_ms, &buckets).await?;
     let places = buckets.into_iter().enumerate();
-    let known = places.map(|(place, bucket)| became(reader.definition, bucket).filter(|_| place >= begins));
+    let known =
+        places.map(|(place, bucket)| became(reader.series.value_type, bucket).filter(|_| place >= begins));
     Ok(known.collect())
 }
 

@@ -13,6 +13,8 @@ pub(crate) enum TimeFrame {
     Day,
     Week,
     Days(u16),
+    /// A number of milliseconds, counted from 1970-01-01.
+    Fixed(i64),
 }
 
 impl TimeFrame {
@@ -51,6 +53,7 @@ impl TimeFrame {
             Self::Day => DAY,
             Self::Week => 7 * DAY,
             Self::Days(days) => i64::from(days) * DAY,
+            Self::Fixed(ms) => ms,
         }
     }
 
@@ -74,6 +77,7 @@ impl TimeFrame {
             Self::Day => ("calendar_interval", "1d".to_owned()),
             Self::Week => ("calendar_interval", "1w".to_owned()),
             Self::Days(days) => ("fixed_interval", format!("{days}d")),
+            Self::Fixed(ms) => ("fixed_interval", format!("{ms}ms")),
         };
         json!({"field": field, kind: interval, "min_doc_count": 1})
     }

@@ -15,7 +15,7 @@ use crate::run::{self, RunReport};
 use crate::run_record::RunOutcome;
 use crate::scheduler::RunSlotGuard;
 use crate::store::StoredRule;
-use crate::{IntelligenceContext, fill, results, spawn_uncancelled, time};
+use crate::{IntelligenceContext, detectors, fill, results, spawn_uncancelled, time};
 
 /// After how long it is tried again to note what came of a run.
 const NOTE_AGAIN: Duration = Duration::from_secs(2);
@@ -96,6 +96,15 @@ impl IntelligenceContext {
         let id = running.id.clone();
         let id = id.as_str();
         let turn = self.one_of(&self.turns).await?;
+        if let Some(detector) = self.store.detector(id) {
+            let began = Instant::now();
+            let outcome = detectors::run(self, &detector, due_ms).await;
+            drop((turn, running, in_flight));
+            if let Some(place) = place {
+                place.leave(began.elapsed());
+            }
+            return outcome;
+        }
         let (began, began_ms) = (Instant::now(), self.engine.clock().now_ms());
         let starts = |kept: &mut StoredRule| {
             let ran = &mut kept.ran;
@@ -153,6 +162,9 @@ impl IntelligenceContext {
                 let is_other =
                     |now: &Arc<StoredRule>| ended.revision.is_some_and(|ran| now.state.revision != ran);
                 self.artefacts.keep_of(self.store.get(id).filter(is_other)).await;
+            }
+            Err(Error::NotFound(_)) if self.store.detector(id).is_some() => {
+                detectors::note_failure(self, id, &ended.outcome).await?;
             }
             Err(Error::NotFound(_)) => self.artefacts.remove(id).await,
             Err(error) => return Err(error),

@@ -1,5 +1,5 @@
-//! AI rules at work: forecasts of what saved searches find, kept as documents, run by schedule over aggregates, their predictions written as
-//! documents.
+//! AI rules at work: forecasts of what saved searches find, run by schedule over aggregates, and detectors, whose models score what arrives.
+//! Rules are kept as documents, and their results are written as documents.
 //!
 //! [`Intelligence`] is the way in. `millrace-api` hands it what users ask of rules; it reads buckets through
 //! [`SearchService`] with the rights that `millrace-accounts` says the owner has, has the pure models of `millrace-forecast` predict, and
@@ -12,10 +12,12 @@
 //! - [`documents`], [`results`], [`artefacts`], [`run_record`]: what runs write: predictions, models for later, and what stands on the record
 //! - [`scheduler`], [`in_flight`]: when rules run, and a run from its turn to what is noted of it
 //! - [`picture`]: a rule's last predictions as a picture
+//! - [`detectors`]: rules with a model, which score documents and buckets as they arrive
 
 mod active_backfills;
 mod artefacts;
 mod definition;
+mod detectors;
 mod documents;
 mod error;
 mod fill;
@@ -51,8 +53,9 @@ use uuid::Uuid;
 use crate::active_backfills::ActiveBackfills;
 use crate::artefacts::Artefacts;
 use crate::definition::Definition;
+use crate::detectors::{DetectorRegistry, FeedFollower};
 use crate::source::Source;
-use crate::store::{State, Store, StoredRule};
+use crate::store::{RuleDocument, State, Store, StoredRule};
 
 pub use error::{Error, Result};
 
@@ -72,6 +75,8 @@ pub struct Intelligence {
     shared: Arc<IntelligenceContext>,
     /// The loops of schedules and of predictions' outcomes; none once they are to end.
     event_loops: Arc<Mutex<Vec<EventLoop>>>,
+    /// The task that scores what arrives.
+    follower: Arc<FeedFollower>,
 }
 
 impl fmt::Debug for Intelligence {
@@ -95,6 +100,7 @@ pub(crate) struct IntelligenceContext {
     running: Arc<Mutex<HashSet<String>>>,
     /// Rules whose predictions are filled in.
     pub(crate) fillings: ActiveBackfills,
+    pub(crate) detectors: DetectorRegistry,
     turns: Arc<Semaphore>,
     pictures: Semaphore,
     /// Held for reading by each run until it is over, with what is filled in behind it.
@@ -108,12 +114,12 @@ fn is_admin(asker: &Principal) -> bool {
 }
 
 /// Returns whether somebody may see and run a rule.
-fn may_run(asker: &Principal, kept: &StoredRule) -> bool {
-    is_admin(asker) || asker.roles().iter().any(|role| kept.definition.roles.contains(role))
+fn may_run(asker: &Principal, kept: &RuleDocument) -> bool {
+    is_admin(asker) || asker.roles().iter().any(|role| kept.roles().contains(role))
 }
 
 /// Refuses who may not save rules.
-fn check_saves(asker: &Principal) -> Result<()> {
+pub(crate) fn check_saves(asker: &Principal) -> Result<()> {
     if let Caller::ApiKey { .. } = asker.caller() {
         let reason = "an AI rule runs with the rights of the user who saves it: it cannot be an API key's";
         return Err(Error::Forbidden(reason.to_owned()));
@@ -143,6 +149,7 @@ impl Intelligence {
             artefacts: Artefacts::new(engine),
             running: Arc::default(),
             fillings: ActiveBackfills::default(),
+            detectors: DetectorRegistry::default(),
             turns: Arc::new(Semaphore::new(TURNS)),
             pictures: Semaphore::new(PICTURES),
             in_flight: Arc::default(),
@@ -157,10 +164,12 @@ impl Intelligence {
         for kept in shared.store.all().into_iter().filter(|kept| kept.state.search_digest.is_empty()) {
             shared.adopt_search(&kept).await;
         }
-        shared.artefacts.sweep(shared.store.all()).await;
+        detectors::recover(&shared).await;
+        shared.artefacts.sweep(shared.store.all(), &shared.store.detectors()).await;
         results::bring_up_to_date(engine).await;
         let event_loops = scheduler::spawn(&shared);
-        Ok(Self { shared, event_loops: Arc::new(Mutex::new(event_loops)) })
+        let follower = detectors::follow(&shared);
+        Ok(Self { shared, event_loops: Arc::new(Mutex::new(event_loops)), follower: Arc::new(follower) })
     }
 
     /// Starts no more runs, and waits for those that are under way: they end at their next step.
@@ -172,16 +181,17 @@ impl Intelligence {
                 tracing::error!(%error, "following the schedules of AI rules has failed");
             }
         }
+        self.follower.stop().await;
         // Runs that were asked for follow no schedule.
         drop(self.shared.in_flight.write().await);
     }
 
     /// Lists the rules that the asker may run, by name, each as it is stored: `_index`, `_type`, `_id`, `_source`, and `id`.
     pub fn list(&self, asker: &Principal) -> Vec<Record> {
-        let mut seen = self.shared.store.all();
+        let mut seen = self.shared.store.documents();
         seen.retain(|kept| may_run(asker, kept));
-        seen.sort_by(|one, other| one.definition.name.cmp(&other.definition.name));
-        seen.into_iter().map(Record).collect()
+        seen.sort_by(|one, other| one.name().cmp(other.name()));
+        seen.into_iter().map(|document| self.shared.record(document)).collect()
     }
 
     /// Shows one of them.
@@ -189,7 +199,7 @@ impl Intelligence {
     /// # Errors
     /// [`Error::NotFound`].
     pub fn show(&self, asker: &Principal, id: &str) -> Result<Value> {
-        Ok(Record(self.shared.seen(asker, id)?).value())
+        Ok(self.shared.record(self.shared.visible(asker, id)?).value())
     }
 
     /// Saves a new rule; returns its id. It runs with the asker's rights.
@@ -213,7 +223,8 @@ impl Intelligence {
             ..State::default()
         };
         let (shared, kept) = (Arc::clone(shared), StoredRule::new(id, definition, state));
-        spawn_uncancelled(async move { shared.store.create(kept).await }).await
+        let document = RuleDocument::Forecast(Arc::new(kept));
+        spawn_uncancelled(async move { shared.store.create(document).await }).await
     }
 
     /// Puts a rule in the place of another one, or of one that cannot be read; it runs with the asker's rights from then on.
@@ -226,7 +237,10 @@ impl Intelligence {
         if shared.store.is_unreadable(id) {
             return self.save(asker, id.to_owned(), body).await;
         }
-        shared.seen(asker, id)?;
+        if let RuleDocument::Detector(_) = &*shared.visible(asker, id)? {
+            let reason = "is that of a rule with [model_type]: save it with POST /api/ai/change";
+            return Err(Error::invalid("id", reason));
+        }
         let (definition, search_digest) = shared.read(asker, body).await?;
         let definition = Arc::new(definition);
         let now_ms = shared.engine.clock().now_ms();
@@ -260,11 +274,12 @@ impl Intelligence {
     pub async fn delete(&self, asker: &Principal, id: &str) -> Result<()> {
         check_saves(asker)?;
         if !self.shared.store.is_unreadable(id) {
-            self.shared.seen(asker, id)?;
+            self.shared.visible(asker, id)?;
         }
         let (shared, id) = (Arc::clone(&self.shared), id.to_owned());
         spawn_uncancelled(async move {
             shared.store.delete(&id).await?;
+            shared.detectors.changed.notify_one();
             shared.artefacts.remove(&id).await;
             Ok(())
         })
@@ -276,10 +291,13 @@ impl Intelligence {
     /// # Errors
     /// [`Error::NotFound`]; [`Error::Conflict`] while it runs; why it failed, which stands on its record, too.
     pub async fn run(&self, asker: &Principal, id: &str) -> Result<String> {
-        self.shared.seen(asker, id)?;
+        self.shared.visible(asker, id)?;
         let running = self.shared.begin(id);
         let running = running.ok_or_else(|| Error::Conflict(format!("AI rule [{id}] is running")))?;
         let done = Arc::clone(&self.shared).run_uncancelled(running, None).await?;
+        if let Some(message) = done.message {
+            return Ok(message);
+        }
         Ok(match done.predictions {
             0 => "nothing is predicted before [start_date]".to_owned(),
             predictions => {
@@ -295,19 +313,46 @@ impl Intelligence {
     /// # Errors
     /// [`Error::NotFound`]; [`Error::Invalid`] for another value; why samples cannot be read.
     pub async fn plot(&self, asker: &Principal, id: &str, value: Option<&str>) -> Result<String> {
-        let kept = self.shared.seen(asker, id)?;
+        let document = self.shared.visible(asker, id)?;
         let _turn = self.shared.pictures.acquire().await.map_err(no_turn)?;
-        picture::draw(&self.shared, &kept, value).await
+        match &*document {
+            RuleDocument::Forecast(kept) => picture::draw(&self.shared, kept, value).await,
+            RuleDocument::Detector(kept) => detectors::draw(&self.shared, kept, value).await,
+        }
+    }
+
+    /// Saves a detector: a new one, or one in the place of that with the `id` of the body. It runs with the asker's rights. Returns its id
+    /// and a message.
+    ///
+    /// # Errors
+    /// As [`Intelligence::create`]; [`Error::NotFound`].
+    pub async fn change(&self, asker: &Principal, body: Value) -> Result<(String, String)> {
+        detectors::change(&self.shared, asker, body).await
+    }
+
+    /// Lists the log templates of a detector of text, the most frequent first; of one value where it is multiplied.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; [`Error::Invalid`] for another value, or a detector of something else; none before the first training.
+    pub async fn templates(&self, asker: &Principal, id: &str, value: Option<&str>) -> Result<Value> {
+        match &*self.shared.visible(asker, id)? {
+            RuleDocument::Detector(kept) => detectors::templates(&self.shared, kept, value).await,
+            RuleDocument::Forecast(_) => {
+                Err(Error::invalid("id", "names a forecast: only rules of [text] have templates"))
+            }
+        }
     }
 
     /// Returns the user with whose rights a rule runs, for any caller; `None` where there is no such rule.
     pub fn owner(&self, id: &str) -> Option<String> {
-        self.shared.store.get(id).map(|kept| kept.state.owner.clone())
+        self.shared.store.document(id).map(|kept| kept.owner().to_owned())
     }
 
     /// Returns the obstacles of rules; nothing where all is well.
     pub fn faults(&self) -> Vec<String> {
-        self.shared.store.unreadable()
+        let mut faults = self.shared.store.unreadable();
+        faults.extend(self.shared.detectors.faults());
+        faults
     }
 }
 
@@ -328,7 +373,7 @@ fn interrupted(kept: &mut StoredRule, now_ms: i64) {
 }
 
 /// Goes on with something without a waiting caller, as when a client goes away: stored and remembered state stay the same.
-async fn spawn_uncancelled<T: Send + 'static>(
+pub(crate) async fn spawn_uncancelled<T: Send + 'static>(
     future: impl Future<Output = Result<T>> + Send + 'static,
 ) -> Result<T> {
     let failed = |error: JoinError| Err(StorageError::Internal(error.to_string()).into());
@@ -341,21 +386,39 @@ fn no_turn(_: AcquireError) -> StorageError {
 
 /// A rule that somebody may see.
 #[derive(Clone, Debug)]
-pub struct Record(Arc<StoredRule>);
+pub struct Record {
+    document: Arc<RuleDocument>,
+    /// Members that are not stored: the status of a detector.
+    status: Value,
+}
 
 impl Record {
     /// Writes it as it is stored.
     pub fn value(&self) -> Value {
-        let id = &self.0.id;
-        json!({"id": id, "_index": store::INDEX, "_type": "_doc", "_id": id, "_source": self.0.to_json()})
+        let (id, mut source) = match &*self.document {
+            RuleDocument::Forecast(kept) => (&kept.id, kept.to_json()),
+            RuleDocument::Detector(kept) => (&kept.id, kept.to_json()),
+        };
+        if let (Value::Object(members), Value::Object(status)) = (&mut source, &self.status) {
+            members.extend(status.clone());
+        }
+        json!({"id": id, "_index": store::INDEX, "_type": "_doc", "_id": id, "_source": source})
     }
 }
 
 impl IntelligenceContext {
     /// Finds a rule that somebody may see.
-    fn seen(&self, asker: &Principal, id: &str) -> Result<Arc<StoredRule>> {
-        let kept = self.store.get(id).filter(|kept| may_run(asker, kept));
-        kept.ok_or_else(|| Error::NotFound(id.to_owned()))
+    pub(crate) fn visible(&self, asker: &Principal, id: &str) -> Result<Arc<RuleDocument>> {
+        let document = self.store.document(id).filter(|document| may_run(asker, document));
+        document.ok_or_else(|| Error::NotFound(id.to_owned()))
+    }
+
+    fn record(&self, document: Arc<RuleDocument>) -> Record {
+        let status = match &*document {
+            RuleDocument::Forecast(_) => Value::Null,
+            RuleDocument::Detector(kept) => detectors::status(self, kept),
+        };
+        Record { document, status }
     }
 
     /// Reads a rule that somebody saves, and a digest of what it searches.

@@ -49,15 +49,15 @@ pub(crate) async fn draw(
     let from = (origin - before as i64 * frame.ms()).max(frame.start(0));
     // What became of predictions since, but not more than of them.
     let to = last.min(origin + definition.max_predictions as i64 * frame.ms());
-    let session = shared.session_of(kept).await?;
+    let session = shared.session_of(&kept.state.owner).await?;
     let (engine, search) = (&*shared.engine, &*shared.asked);
-    let reader =
-        Reader { search, session: &session, source: &source, definition, priority: Priority::Foreground };
+    let series = definition.series_query(&source);
+    let reader = Reader { search, session: &session, series: &series, priority: Priority::Foreground };
     let buckets = reader.read(value, from, to).await?;
     let first = reader.begins(value, from, &buckets).await?;
     let times = (0..).map(|place: i64| from + place * frame.ms());
     let measured = times.zip(buckets).skip(first);
-    let measured = measured.map(|(time, bucket)| (time, became(definition, bucket))).collect();
+    let measured = measured.map(|(time, bucket)| (time, became(definition.value_type, bucket))).collect();
     let band = predicted.iter().filter_map(|one| {
         let around = DEVIATIONS * one.rmse?;
         Some((one.at, one.value - around, one.value + around))

@@ -92,7 +92,12 @@ fn index_body() -> Value {
     json!({
         "settings": settings,
         "mappings": {
-            "dynamic_templates": [{"predicted": of_field("pre")}, {"current": of_field("cur")}],
+            "dynamic_templates": [
+                {"predicted": of_field("pre")},
+                {"current": of_field("cur")},
+                {"lower": of_field("lower*")},
+                {"upper": of_field("upper*")},
+            ],
             "properties": {
                 "@timestamp": date,
                 "start_date": date,

@@ -45,6 +45,8 @@ pub(crate) struct RunReport {
     pub(crate) filled_ms: Option<i64>,
     /// Up to when all of history was gone over.
     pub(crate) walked_ms: Option<i64>,
+    /// Outcome of a detector's run, in words.
+    pub(crate) message: Option<String>,
 }
 
 /// One window of a run: its predictions, and their begin.
@@ -102,9 +104,9 @@ pub(crate) async fn run(
     let settled_ms = fill::settled(frame, shared.engine.clock().now_ms());
     done.ends_ms = Some(last + (definition.max_predictions as i64 - 1) * frame.ms());
     done.filled_ms = Some(settled_ms.min(last));
-    let session = shared.session_of(kept).await?.in_task(task.clone());
-    let (search, priority) = (&shared.search, Priority::Spare);
-    let reader = Reader { search, session: &session, source: &source, definition, priority };
+    let session = shared.session_of(&kept.state.owner).await?.in_task(task.clone());
+    let (search, priority, series) = (&shared.search, Priority::Spare, definition.series_query(&source));
+    let reader = Reader { search, session: &session, series: &series, priority };
     let course = RunInputs { shared, kept, task, reader, origins: &origins, from_ms, settled_ms };
     let (mut failed, mut whole) = (Vec::new(), Ok(()));
     for value in &values {
@@ -275,8 +277,7 @@ impl IntelligenceContext {
     ///
     /// # Errors
     /// [`Error::Run`] where the owner is gone.
-    pub(crate) async fn session_of(&self, kept: &StoredRule) -> Result<Session> {
-        let owner = &kept.state.owner;
+    pub(crate) async fn session_of(&self, owner: &str) -> Result<Session> {
         let found = self.accounts.find_principal(owner).await;
         let found = found.map_err(|error| millrace_runtime::Error::Internal(error.to_string()))?;
         let principal = found.ok_or_else(|| {
@@ -293,7 +294,7 @@ fn window(definition: &Definition, buckets: &[Option<f64>], begins: usize, end: 
     let end = usize::try_from(end).unwrap_or_default().min(buckets.len());
     let begin = end.saturating_sub(definition.max_probes).max(begins).min(end);
     let mut window = buckets[begin..end].to_vec();
-    if definition.value_type == ValueType::Count {
+    if definition.value_type.is_zero_when_empty() {
         window.iter_mut().for_each(|bucket| *bucket = Some(bucket.unwrap_or(0.0)));
     }
     Ok(Series::new(window)?)
@@ -342,9 +343,9 @@ async fn trained(
 }
 
 /// Returns the actual value of a bucket that is over.
-pub(crate) fn became(definition: &Definition, bucket: Option<f64>) -> Option<f64> {
-    match definition.value_type {
-        ValueType::Count => Some(bucket.unwrap_or(0.0)),
-        _ => bucket,
+pub(crate) fn became(value_type: ValueType, bucket: Option<f64>) -> Option<f64> {
+    match value_type.is_zero_when_empty() {
+        true => Some(bucket.unwrap_or(0.0)),
+        false => bucket,
     }
 }

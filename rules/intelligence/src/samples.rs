@@ -9,9 +9,9 @@ use serde::Deserialize;
 use serde::de::IgnoredAny;
 use serde_json::{Value, json};
 
-use crate::definition::{Definition, ValueType};
+use crate::definition::ValueType;
 use crate::error::{Error, Result};
-use crate::source::Source;
+use crate::frame::TimeFrame;
 
 /// Buckets of an aggregation. The cluster's own bound, `search.max_buckets`, is 65,535 unless somebody lowers it.
 const PAGE: i64 = 50_000;
@@ -20,14 +20,30 @@ const LEAST_PAGE: i64 = 100;
 /// Buckets of a series, at most: those of a window, and of history that is gone over.
 pub(crate) const MAX_BUCKETS: i64 = 200_000;
 
+/// Series of buckets that is read.
+#[derive(Clone, Debug)]
+pub(crate) struct SeriesQuery {
+    /// Indices.
+    pub(crate) expression: String,
+    /// The field that puts documents into buckets.
+    pub(crate) time_field: String,
+    /// Query that documents match.
+    pub(crate) query: Value,
+    /// The field that is counted or measured.
+    pub(crate) field: String,
+    /// The field that has the value of a series.
+    pub(crate) multiply_by: Option<String>,
+    pub(crate) value_type: ValueType,
+    pub(crate) frame: TimeFrame,
+}
+
 /// Reader of samples: its principal and its sources.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Reader<'a> {
     pub(crate) search: &'a SearchService,
     /// With the owner's rights.
     pub(crate) session: &'a Session,
-    pub(crate) source: &'a Source,
-    pub(crate) definition: &'a Definition,
+    pub(crate) series: &'a SeriesQuery,
     /// Priority of the threads that read answers.
     pub(crate) priority: Priority,
 }
@@ -81,7 +97,7 @@ impl Reader<'_> {
         from_ms: i64,
         to_ms: i64,
     ) -> Result<Vec<Option<f64>>> {
-        let frame = self.definition.frame;
+        let frame = self.series.frame;
         let count = frame.between(from_ms, to_ms).max(0);
         if count > MAX_BUCKETS {
             return Err(Error::Run(format!("{count} buckets would be read; {MAX_BUCKETS} are allowed")));
@@ -92,7 +108,7 @@ impl Reader<'_> {
             let ahead = page.min(count - at);
             let (begin, end) = (from_ms + at * frame.ms(), from_ms + (at + ahead) * frame.ms());
             let body = self.body(value, begin, end);
-            let expression = &self.source.expression;
+            let expression = &self.series.expression;
             let answer = self.search.read::<Answer>(self.session, expression, body, self.priority).await;
             let answer = match answer {
                 Err(error) if page > LEAST_PAGE && is_too_many(&error) => {
@@ -103,7 +119,7 @@ impl Reader<'_> {
             };
             for bucket in answer.aggregations.map(|all| all.buckets.buckets).unwrap_or_default() {
                 let place = usize::try_from(frame.between(from_ms, bucket.key)).unwrap_or(usize::MAX);
-                let number = match self.definition.value_type {
+                let number = match self.series.value_type {
                     ValueType::Count => Some(bucket.doc_count as f64),
                     _ => bucket.value.and_then(|metric| metric.value),
                 };
@@ -129,10 +145,10 @@ impl Reader<'_> {
     ) -> Result<usize> {
         let first = buckets.iter().position(Option::is_some).unwrap_or(buckets.len());
         // Where the first has documents, there is none before that matters.
-        if self.definition.value_type != ValueType::Count || first == 0 {
+        if !self.series.value_type.is_zero_when_empty() || first == 0 {
             return Ok(first);
         }
-        let (time, mut filter) = (&self.source.time_field, self.filter(value));
+        let (time, mut filter) = (&self.series.time_field, self.filter(value));
         filter.push(json!({"range": {time: {"lt": from_ms, "format": "epoch_millis"}}}));
         // Any document will do: the first that is found ends the search.
         let body = json!({
@@ -143,7 +159,7 @@ impl Reader<'_> {
             "query": {"bool": {"filter": filter}},
             "sort": ["_doc"],
         });
-        let expression = &self.source.expression;
+        let expression = &self.series.expression;
         let answer =
             self.search.read::<EarlierPrediction>(self.session, expression, body, self.priority).await?;
         Ok(if answer.hits.hits.is_empty() { first } else { 0 })
@@ -156,7 +172,7 @@ impl Reader<'_> {
     /// [`Error::Run`]; the store's.
     pub(crate) fn check_there(&self) -> Result<()> {
         let options = IndicesOptions { ignore_unavailable: true, ..IndicesOptions::open_only() };
-        let expression = &self.source.expression;
+        let expression = &self.series.expression;
         if !self.session.resolve(expression, &options)?.is_empty() {
             return Ok(());
         }
@@ -168,8 +184,8 @@ impl Reader<'_> {
 
     /// The conditions on documents that are counted or measured, whenever they are of.
     fn filter(&self, value: Option<&str>) -> Vec<Value> {
-        let Definition { field, multiply_by, .. } = self.definition;
-        let mut filter = vec![self.source.query.clone(), json!({"exists": {"field": field}})];
+        let SeriesQuery { query, field, multiply_by, .. } = self.series;
+        let mut filter = vec![query.clone(), json!({"exists": {"field": field}})];
         if let (Some(by), Some(value)) = (multiply_by, value) {
             filter.push(json!({"term": {by: value}}));
         }
@@ -177,8 +193,7 @@ impl Reader<'_> {
     }
 
     fn body(&self, value: Option<&str>, from_ms: i64, to_ms: i64) -> Value {
-        let Definition { field, frame, value_type, .. } = self.definition;
-        let time = &self.source.time_field;
+        let SeriesQuery { field, frame, value_type, time_field: time, .. } = self.series;
         let mut filter = self.filter(value);
         filter.push(json!({"range": {time: {"gte": from_ms, "lt": to_ms, "format": "epoch_millis"}}}));
         let mut buckets = json!({"date_histogram": frame.histogram(time)});

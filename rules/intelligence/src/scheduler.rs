@@ -14,10 +14,11 @@ use millrace_runtime::{EventHandler, EventLoop, EventSender, Instant, Mailbox};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::task::JoinSet;
 
+use crate::detectors::StoredDetector;
 use crate::error::{Error, Result};
 use crate::fill;
 use crate::run::RunReport;
-use crate::store::{State, StoredRule};
+use crate::store::RuleDocument;
 use crate::{IntelligenceContext, TURNS, spawn_uncancelled};
 
 /// Interval between two checks for due runs.
@@ -51,13 +52,13 @@ struct NextRun {
 
 impl UpcomingRuns {
     /// Returns whether a time of the schedule has come that was not seen to.
-    fn has_come(&mut self, kept: &StoredRule, now_ms: i64) -> bool {
-        let State { revision, handled_ms, .. } = kept.state;
-        let known = self.0.get(&kept.id).copied();
+    fn has_come(&mut self, kept: &RuleDocument, now_ms: i64) -> bool {
+        let (revision, handled_ms) = (kept.revision(), kept.handled_ms());
+        let known = self.0.get(kept.id()).copied();
         let known = known.filter(|next| next.revision == revision && next.handled_ms == handled_ms);
         let next = known.unwrap_or_else(|| {
-            let next = NextRun { revision, handled_ms, at_ms: kept.definition.schedule.after(handled_ms) };
-            self.0.insert(kept.id.clone(), next);
+            let next = NextRun { revision, handled_ms, at_ms: kept.schedule().after(handled_ms) };
+            self.0.insert(kept.id().to_owned(), next);
             next
         });
         next.at_ms.is_some_and(|at| at <= now_ms)
@@ -87,40 +88,39 @@ impl FailureBackoff {
 
     /// Drops rules that are deleted.
     fn keep_of(&mut self, shared: &IntelligenceContext) {
-        self.rules.retain(|id, _| shared.store.get(id).is_some());
+        self.rules.retain(|id, _| shared.store.document(id).is_some());
     }
 
     /// Returns whether a rule may be tried now: one that was saved anew need not wait.
-    fn is_time(&self, kept: &StoredRule, now_ms: i64) -> bool {
-        let failed = self.rules.get(&kept.id).filter(|failed| failed.revision == kept.state.revision);
+    fn is_time(&self, id: &str, revision: u64, now_ms: i64) -> bool {
+        let failed = self.rules.get(id).filter(|failed| failed.revision == revision);
         // A clock that was put back keeps none waiting.
         failed.is_none_or(|failed| !(0..failed.wait_ms).contains(&(now_ms - failed.tried_ms)))
     }
 
     /// Notes why a rule failed, and logs it with what that means where it is new.
-    fn tell(&mut self, kept: &StoredRule, now_ms: i64, error: &Error, what: &str) {
-        if self.note(kept, now_ms, error.to_string()) {
-            tracing::warn!(rule = kept.id, %error, "{what}");
+    fn tell(&mut self, id: &str, revision: u64, now_ms: i64, error: &Error, what: &str) {
+        if self.note(id, revision, now_ms, error.to_string()) {
+            tracing::warn!(rule = id, %error, "{what}");
         }
     }
 
     /// Notes why a rule failed; returns whether that is new.
-    fn note(&mut self, kept: &StoredRule, now_ms: i64, reason: String) -> bool {
-        let revision = kept.state.revision;
-        let before = self.rules.remove(&kept.id).filter(|failed| failed.revision == revision);
+    fn note(&mut self, id: &str, revision: u64, now_ms: i64, reason: String) -> bool {
+        let before = self.rules.remove(id).filter(|failed| failed.revision == revision);
         let wait_ms = before.as_ref().map_or(AGAIN_MS, |failed| (2 * failed.wait_ms).min(self.longest_ms));
         let is_new = before.is_none_or(|failed| failed.reason != reason);
-        self.rules.insert(kept.id.clone(), Failure { revision, tried_ms: now_ms, wait_ms, reason });
+        self.rules.insert(id.to_owned(), Failure { revision, tried_ms: now_ms, wait_ms, reason });
         is_new
     }
 }
 
 /// Returns the time of its schedule that a rule is to run for; `has_come` says whether there may be one.
-pub(crate) fn due(kept: &StoredRule, has_come: bool, now_ms: i64) -> Option<i64> {
-    if !has_come || !kept.definition.is_scheduled() {
+pub(crate) fn due(kept: &RuleDocument, has_come: bool, now_ms: i64) -> Option<i64> {
+    if !has_come || !kept.is_scheduled() {
         return None;
     }
-    kept.definition.schedule.latest(now_ms).filter(|due| *due > kept.state.handled_ms)
+    kept.schedule().latest(now_ms).filter(|due| *due > kept.handled_ms())
 }
 
 /// Starts the loops of schedules and of predictions' outcomes; both end as [`EventLoop::drain`] says, what runs comes to its end.
@@ -213,24 +213,25 @@ impl Scheduler {
     async fn start_due(&mut self) {
         let shared = Arc::clone(&self.shared);
         let now_ms = shared.engine.clock().now_ms();
-        self.upcoming.0.retain(|id, _| shared.store.get(id).is_some());
+        self.upcoming.0.retain(|id, _| shared.store.document(id).is_some());
         self.failing.keep_of(&shared);
-        for kept in shared.store.all() {
-            if shared.is_running(&kept.id) || !self.failing.is_time(&kept, now_ms) {
+        for kept in shared.store.documents() {
+            let (id, revision) = (kept.id(), kept.revision());
+            if shared.is_running(id) || !self.failing.is_time(id, revision, now_ms) {
                 continue;
             }
-            if kept.state.handled_ms > now_ms {
-                if let Err(error) = set_back(&shared, &kept, now_ms).await {
-                    self.failing.tell(&kept, now_ms, &error, WAITS);
+            if kept.handled_ms() > now_ms {
+                if let Err(error) = set_back(&shared, id, now_ms).await {
+                    self.failing.tell(id, revision, now_ms, &error, WAITS);
                 }
                 continue;
             }
             let has_come = self.upcoming.has_come(&kept, now_ms);
-            if due(&kept, has_come, now_ms).is_none() || !self.queued.insert(kept.id.clone()) {
+            if due(&kept, has_come, now_ms).is_none() || !self.queued.insert(id.to_owned()) {
                 continue;
             }
             self.in_flight += 1;
-            let (sender, places, id) = (self.sender.clone(), Arc::clone(&self.places), kept.id.clone());
+            let (sender, places, id) = (self.sender.clone(), Arc::clone(&self.places), id.to_owned());
             let scheduled = run(Arc::clone(&shared), id.clone(), places, sender.clone());
             self.runs.spawn(async move {
                 // One that panics ends like any other. Aborted with the loop, this aborts the run.
@@ -254,11 +255,11 @@ impl Scheduler {
     fn note_outcome(&mut self, id: &str, due_ms: i64, outcome: Result<RunReport>) {
         let now_ms = self.shared.engine.clock().now_ms();
         let failed = "a scheduled run of an AI rule failed";
-        match (outcome, self.shared.store.get(id)) {
+        match (outcome, self.shared.store.document(id)) {
             (Err(Error::NotFound(_)), _) | (_, None) => {}
             // It would be due again at once.
-            (Err(error), Some(kept)) if kept.state.handled_ms < due_ms => {
-                self.failing.tell(&kept, now_ms, &error, failed);
+            (Err(error), Some(kept)) if kept.handled_ms() < due_ms => {
+                self.failing.tell(id, kept.revision(), now_ms, &error, failed);
             }
             (outcome, Some(_)) => {
                 self.failing.rules.remove(id);
@@ -275,8 +276,15 @@ impl Scheduler {
 ///
 /// # Errors
 /// The store's.
-async fn set_back(shared: &IntelligenceContext, kept: &StoredRule, now_ms: i64) -> Result<()> {
-    match shared.store.note(&kept.id, |kept| kept.state.set_back(now_ms)).await {
+async fn set_back(shared: &IntelligenceContext, id: &str, now_ms: i64) -> Result<()> {
+    let set = match shared.store.detector(id) {
+        Some(_) => {
+            let back = |kept: &mut StoredDetector| kept.state.handled_ms = kept.state.handled_ms.min(now_ms);
+            shared.store.note_detector(id, back).await
+        }
+        None => shared.store.note(id, |kept| kept.state.set_back(now_ms)).await,
+    };
+    match set {
         Err(Error::NotFound(_)) => Ok(()),
         noted => noted,
     }
@@ -308,7 +316,7 @@ async fn run(
     let Ok(place) = shared.one_of(&places).await else { return none };
     // What it was queued for may be past: it may have been changed, or run by hand, meanwhile.
     let now_ms = shared.engine.clock().now_ms();
-    let due_ms = shared.store.get(&id).and_then(|kept| due(&kept, true, now_ms));
+    let due_ms = shared.store.document(&id).and_then(|kept| due(&kept, true, now_ms));
     let Some((due_ms, running)) = due_ms.zip(shared.begin(&id)) else { return none };
     let _ = sender.send(ScheduledRun::Begun(id)).await;
     let outcome = shared.run_uncancelled(running, Some((due_ms, RunSlotGuard(place)))).await;
@@ -353,14 +361,15 @@ impl Filler {
             // Those before it may have taken their time.
             let Some(kept) = shared.store.get(&listed.id) else { continue };
             if kept.state.filled_ms.is_some_and(|filled| filled > now_ms) {
-                if failing.is_time(&kept, now_ms)
-                    && let Err(error) = set_back(shared, &kept, now_ms).await
+                if failing.is_time(&kept.id, kept.state.revision, now_ms)
+                    && let Err(error) = set_back(shared, &kept.id, now_ms).await
                 {
-                    failing.tell(&kept, now_ms, &error, WAITS);
+                    failing.tell(&kept.id, kept.state.revision, now_ms, &error, WAITS);
                 }
                 continue;
             }
-            let is_pending = fill::pending(&kept, now_ms).is_some() && failing.is_time(&kept, now_ms);
+            let is_pending = fill::pending(&kept, now_ms).is_some()
+                && failing.is_time(&kept.id, kept.state.revision, now_ms);
             if !is_pending || shared.check_stopping().is_err() {
                 continue;
             }
@@ -372,7 +381,13 @@ impl Filler {
                 // Somebody else does that, or it runs.
                 Ok(false) => {}
                 Err(error) => {
-                    failing.tell(&kept, now_ms, &error, "what became of predictions was not filled in");
+                    failing.tell(
+                        &kept.id,
+                        kept.state.revision,
+                        now_ms,
+                        &error,
+                        "what became of predictions was not filled in",
+                    );
                 }
             }
         }
@@ -382,29 +397,29 @@ impl Filler {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::definition::Definition;
-    use crate::definition::tests::body;
 
     #[test]
     fn what_fails_is_tried_ever_more_seldom_and_told_once() {
-        let state = State { revision: 1, ..State::default() };
-        let mut kept = StoredRule::new("r".to_owned(), Definition::parse(&body()).unwrap(), state);
+        let (id, mut revision) = ("r", 1);
         let mut failing = FailureBackoff::waiting_up_to(MAX_FILL_AGAIN_MS);
         let mut now_ms = 1_000_000;
-        assert!(failing.is_time(&kept, now_ms));
+        assert!(failing.is_time(id, revision, now_ms));
         let mut waits = Vec::new();
         for time in 0..8 {
-            let is_new = failing.note(&kept, now_ms, "gone".to_owned());
+            let is_new = failing.note(id, revision, now_ms, "gone".to_owned());
             assert_eq!(is_new, time == 0);
-            let wait = (1..=60).find(|minute| failing.is_time(&kept, now_ms + minute * 60_000)).unwrap();
+            let wait =
+                (1..=60).find(|minute| failing.is_time(id, revision, now_ms + minute * 60_000)).unwrap();
             now_ms += wait * 60_000;
             waits.push(wait);
         }
         assert_eq!(waits, [1, 2, 4, 8, 16, 32, 60, 60]);
-        assert!(failing.note(&kept, now_ms, "refused".to_owned()));
-        assert!(!failing.is_time(&kept, now_ms) && failing.is_time(&kept, now_ms - 1));
-        kept.state.revision = 2;
-        assert!(failing.is_time(&kept, now_ms) && failing.note(&kept, now_ms, "refused".to_owned()));
-        assert!(failing.is_time(&kept, now_ms + 60_000));
+        assert!(failing.note(id, revision, now_ms, "refused".to_owned()));
+        assert!(!failing.is_time(id, revision, now_ms) && failing.is_time(id, revision, now_ms - 1));
+        revision = 2;
+        assert!(
+            failing.is_time(id, revision, now_ms) && failing.note(id, revision, now_ms, "refused".to_owned())
+        );
+        assert!(failing.is_time(id, revision, now_ms + 60_000));
     }
 }

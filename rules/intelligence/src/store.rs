@@ -11,10 +11,12 @@ use millrace_engine::{
     UnreadableDocument,
 };
 use millrace_runtime::Error as StorageError;
+use millrace_schedule::Schedule;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::definition::Definition;
+use crate::detectors::StoredDetector;
 use crate::error::{Error, Result};
 
 /// The index.
@@ -115,8 +117,7 @@ impl StoredRule {
         document
     }
 
-    fn read(id: &str, source: &[u8]) -> Result<Self, String> {
-        let document: Value = serde_json::from_slice(source).map_err(|error| error.to_string())?;
+    fn read(id: &str, document: Value) -> Result<Self, String> {
         let definition = Definition::parse(&document).map_err(|error| error.to_string())?;
         let state = serde_json::from_value(document["state"].clone()).map_err(|error| error.to_string())?;
         let ran = serde_json::from_value(document).map_err(|error| error.to_string())?;
@@ -124,7 +125,80 @@ impl StoredRule {
     }
 }
 
-impl SystemDocument for StoredRule {
+/// The document of a rule of either variant; `model_type` tells them apart.
+#[derive(Clone, Debug)]
+pub(crate) enum RuleDocument {
+    Forecast(Arc<StoredRule>),
+    Detector(Arc<StoredDetector>),
+}
+
+impl RuleDocument {
+    /// Returns its id.
+    pub(crate) fn id(&self) -> &str {
+        match self {
+            Self::Forecast(kept) => &kept.id,
+            Self::Detector(kept) => &kept.id,
+        }
+    }
+
+    /// Returns its name, which no other rule has.
+    pub(crate) fn name(&self) -> &str {
+        match self {
+            Self::Forecast(kept) => &kept.definition.name,
+            Self::Detector(kept) => &kept.definition.name,
+        }
+    }
+
+    /// Returns the roles that may see and run it, beside the administrators.
+    pub(crate) fn roles(&self) -> &[String] {
+        match self {
+            Self::Forecast(kept) => &kept.definition.roles,
+            Self::Detector(kept) => &kept.definition.roles,
+        }
+    }
+
+    /// Returns the revision of its definition.
+    pub(crate) fn revision(&self) -> u64 {
+        match self {
+            Self::Forecast(kept) => kept.state.revision,
+            Self::Detector(kept) => kept.state.revision,
+        }
+    }
+
+    /// Returns the latest time of its schedule that was seen to.
+    pub(crate) fn handled_ms(&self) -> i64 {
+        match self {
+            Self::Forecast(kept) => kept.state.handled_ms,
+            Self::Detector(kept) => kept.state.handled_ms,
+        }
+    }
+
+    /// Returns its schedule.
+    pub(crate) fn schedule(&self) -> &Schedule {
+        match self {
+            Self::Forecast(kept) => &kept.definition.schedule,
+            Self::Detector(kept) => &kept.definition.schedule,
+        }
+    }
+
+    /// Returns whether it runs by its schedule.
+    pub(crate) fn is_scheduled(&self) -> bool {
+        match self {
+            Self::Forecast(kept) => kept.definition.is_scheduled(),
+            Self::Detector(kept) => kept.definition.is_scheduled(),
+        }
+    }
+
+    /// Returns the user that saved it last.
+    pub(crate) fn owner(&self) -> &str {
+        match self {
+            Self::Forecast(kept) => &kept.state.owner,
+            Self::Detector(kept) => &kept.state.owner,
+        }
+    }
+}
+
+impl SystemDocument for RuleDocument {
     const INDEX: &'static str = INDEX;
 
     fn index_body() -> Value {
@@ -132,32 +206,46 @@ impl SystemDocument for StoredRule {
     }
 
     fn encode(&self) -> Bytes {
-        Bytes::from(self.document().to_string())
+        let document = match self {
+            Self::Forecast(kept) => kept.document(),
+            Self::Detector(kept) => kept.document(),
+        };
+        Bytes::from(document.to_string())
     }
 
     fn decode(id: &str, source: &Bytes) -> Result<Self, String> {
-        Self::read(id, source)
+        let document: Value = serde_json::from_slice(source).map_err(|error| error.to_string())?;
+        match document.get("model_type") {
+            Some(_) => StoredDetector::read(id, document).map(|kept| Self::Detector(Arc::new(kept))),
+            None => StoredRule::read(id, document).map(|kept| Self::Forecast(Arc::new(kept))),
+        }
     }
 }
 
-impl MirroredDocument for StoredRule {
+impl MirroredDocument for RuleDocument {
     fn id(&self) -> &str {
-        &self.id
+        Self::id(self)
     }
 
     fn version(&self) -> Option<DocumentVersion> {
-        self.version
+        match self {
+            Self::Forecast(kept) => kept.version,
+            Self::Detector(kept) => kept.version,
+        }
     }
 
     fn set_version(&mut self, version: DocumentVersion) {
-        self.version = Some(version);
+        match self {
+            Self::Forecast(kept) => Arc::make_mut(kept).version = Some(version),
+            Self::Detector(kept) => Arc::make_mut(kept).version = Some(version),
+        }
     }
 }
 
 /// Keeps rules.
 #[derive(Debug)]
 pub(crate) struct Store {
-    rules: DocumentMirror<StoredRule>,
+    rules: DocumentMirror<RuleDocument>,
     /// Held by a change from its reading to its writing.
     changing: tokio::sync::Mutex<()>,
 }
@@ -171,14 +259,48 @@ impl Store {
         Ok(Self { rules: DocumentMirror::load(engine).await?, changing: tokio::sync::Mutex::default() })
     }
 
-    /// Returns all rules, in the order of their ids.
-    pub(crate) fn all(&self) -> Vec<Arc<StoredRule>> {
+    /// Returns the rules of both variants, in the order of their ids.
+    pub(crate) fn documents(&self) -> Vec<Arc<RuleDocument>> {
         self.rules.all()
     }
 
-    /// Returns a rule.
-    pub(crate) fn get(&self, id: &str) -> Option<Arc<StoredRule>> {
+    /// Returns a rule of either variant.
+    pub(crate) fn document(&self, id: &str) -> Option<Arc<RuleDocument>> {
         self.rules.get(id)
+    }
+
+    /// Returns all forecasts, in the order of their ids.
+    pub(crate) fn all(&self) -> Vec<Arc<StoredRule>> {
+        let forecast = |document: Arc<RuleDocument>| match &*document {
+            RuleDocument::Forecast(kept) => Some(Arc::clone(kept)),
+            RuleDocument::Detector(_) => None,
+        };
+        self.rules.all().into_iter().filter_map(forecast).collect()
+    }
+
+    /// Returns a forecast.
+    pub(crate) fn get(&self, id: &str) -> Option<Arc<StoredRule>> {
+        match &*self.rules.get(id)? {
+            RuleDocument::Forecast(kept) => Some(Arc::clone(kept)),
+            RuleDocument::Detector(_) => None,
+        }
+    }
+
+    /// Returns all detectors, in the order of their ids.
+    pub(crate) fn detectors(&self) -> Vec<Arc<StoredDetector>> {
+        let detector = |document: Arc<RuleDocument>| match &*document {
+            RuleDocument::Forecast(_) => None,
+            RuleDocument::Detector(kept) => Some(Arc::clone(kept)),
+        };
+        self.rules.all().into_iter().filter_map(detector).collect()
+    }
+
+    /// Returns a detector.
+    pub(crate) fn detector(&self, id: &str) -> Option<Arc<StoredDetector>> {
+        match &*self.rules.get(id)? {
+            RuleDocument::Forecast(_) => None,
+            RuleDocument::Detector(kept) => Some(Arc::clone(kept)),
+        }
     }
 
     /// Describes documents that are no rules, and their remedy.
@@ -198,15 +320,17 @@ impl Store {
     ///
     /// # Errors
     /// [`Error::Conflict`] for a name that another one has, [`Error::TooMany`], the store's.
-    pub(crate) async fn create(&self, mut kept: StoredRule) -> Result<()> {
+    pub(crate) async fn create(&self, mut document: RuleDocument) -> Result<()> {
         let _changing = self.changing.lock().await;
-        kept.version = self.rules.unreadable_version(&kept.id);
+        if let Some(version) = self.rules.unreadable_version(document.id()) {
+            document.set_version(version);
+        }
         let there = self.rules.len();
         if there >= MAX_RULES {
             return Err(Error::TooMany(format!("there are {there} AI rules; {MAX_RULES} are allowed")));
         }
-        self.check_name(&kept)?;
-        self.put(kept, RefreshPolicy::Immediate).await
+        self.check_name(&document)?;
+        self.put(document, RefreshPolicy::Immediate).await
     }
 
     /// Changes what users wrote.
@@ -217,8 +341,9 @@ impl Store {
         let _changing = self.changing.lock().await;
         let mut kept = StoredRule::clone(&*self.get(id).ok_or_else(|| Error::NotFound(id.to_owned()))?);
         change(&mut kept);
-        self.check_name(&kept)?;
-        self.put(kept, RefreshPolicy::Immediate).await
+        let document = RuleDocument::Forecast(Arc::new(kept));
+        self.check_name(&document)?;
+        self.put(document, RefreshPolicy::Immediate).await
     }
 
     /// Changes what the server knows.
@@ -229,7 +354,41 @@ impl Store {
         let _changing = self.changing.lock().await;
         let mut kept = StoredRule::clone(&*self.get(id).ok_or_else(|| Error::NotFound(id.to_owned()))?);
         change(&mut kept);
-        self.put(kept, RefreshPolicy::None).await
+        self.put(RuleDocument::Forecast(Arc::new(kept)), RefreshPolicy::None).await
+    }
+
+    /// Changes what users wrote of a detector.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`]; as [`Store::create`].
+    pub(crate) async fn update_detector(
+        &self,
+        id: &str,
+        change: impl FnOnce(&mut StoredDetector),
+    ) -> Result<()> {
+        let _changing = self.changing.lock().await;
+        let kept = self.detector(id).ok_or_else(|| Error::NotFound(id.to_owned()))?;
+        let mut kept = StoredDetector::clone(&kept);
+        change(&mut kept);
+        let document = RuleDocument::Detector(Arc::new(kept));
+        self.check_name(&document)?;
+        self.put(document, RefreshPolicy::Immediate).await
+    }
+
+    /// Changes what the server knows of a detector.
+    ///
+    /// # Errors
+    /// [`Error::NotFound`], the store's.
+    pub(crate) async fn note_detector(
+        &self,
+        id: &str,
+        change: impl FnOnce(&mut StoredDetector),
+    ) -> Result<()> {
+        let _changing = self.changing.lock().await;
+        let kept = self.detector(id).ok_or_else(|| Error::NotFound(id.to_owned()))?;
+        let mut kept = StoredDetector::clone(&kept);
+        change(&mut kept);
+        self.put(RuleDocument::Detector(Arc::new(kept)), RefreshPolicy::None).await
     }
 
     /// Deletes a rule, or what has its id and is none.
@@ -239,8 +398,8 @@ impl Store {
     pub(crate) async fn delete(&self, id: &str) -> Result<()> {
         let _changing = self.changing.lock().await;
         let unreadable = self.rules.unreadable_version(id);
-        let version = match self.get(id) {
-            Some(kept) => kept.version,
+        let version = match self.document(id) {
+            Some(document) => document.version(),
             None => Some(unreadable.ok_or_else(|| Error::NotFound(id.to_owned()))?),
         };
         let deleted = self.rules.delete(id, version, RefreshPolicy::Immediate).await;
@@ -251,19 +410,23 @@ impl Store {
     }
 
     /// Names are in the ids of predictions: no two rules have the same.
-    fn check_name(&self, kept: &StoredRule) -> Result<()> {
-        let name = &kept.definition.name;
-        match self.rules.find(|other| other.id != kept.id && other.definition.name == *name) {
+    fn check_name(&self, document: &RuleDocument) -> Result<()> {
+        let name = document.name();
+        let member = match document {
+            RuleDocument::Forecast(_) => "model_name",
+            RuleDocument::Detector(_) => "name",
+        };
+        match self.rules.find(|other| other.id() != document.id() && other.name() == name) {
             Some(other) => {
-                Err(Error::Conflict(format!("[model_name] [{name}] is that of AI rule [{}]", other.id)))
+                Err(Error::Conflict(format!("[{member}] [{name}] is that of AI rule [{}]", other.id())))
             }
             None => Ok(()),
         }
     }
 
-    async fn put(&self, kept: StoredRule, refresh: RefreshPolicy) -> Result<()> {
-        let id = kept.id.clone();
-        self.rules.put(kept, refresh).await.map(drop).map_err(|error| named_conflict(&id, error))
+    async fn put(&self, document: RuleDocument, refresh: RefreshPolicy) -> Result<()> {
+        let id = document.id().to_owned();
+        self.rules.put(document, refresh).await.map(drop).map_err(|error| named_conflict(&id, error))
     }
 }
 
@@ -284,6 +447,8 @@ fn index_body() -> Value {
         "mappings": {
             "dynamic": false,
             "properties": {
+                "name": {"type": "text", "fields": {"keyword": keyword}},
+                "model_type": keyword,
                 "model_name": {"type": "text", "fields": {"keyword": keyword}},
                 "algorithm_type": keyword,
                 "search": keyword,

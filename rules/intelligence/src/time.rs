@@ -23,6 +23,11 @@ pub(crate) fn read_minute(text: &str) -> Option<i64> {
     Some(read.and_utc().timestamp_millis())
 }
 
+/// Writes the day of a time as `2026.01.31`.
+pub(crate) fn day(ms: i64) -> String {
+    datetime(ms).format("%Y.%m.%d").to_string()
+}
+
 /// Writes a time as `20260131_100000`.
 pub(crate) fn underscored(ms: i64) -> String {
     datetime(ms).format("%Y%m%d_%H%M%S").to_string()

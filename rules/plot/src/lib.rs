@@ -4,7 +4,10 @@
 //! the lowest and highest point of each pixel remain, so that no peak is lost, and marks beyond a bound are counted in the caption.
 
 mod axis;
+mod scatter;
 mod thin;
+
+pub use scatter::{ScatterPlot, ScatterPoint};
 
 use axis::{Times, Values};
 use plotters::coord::Shift;

@@ -143,6 +143,11 @@ impl Target {
         Ok(answer)
     }
 
+    /// Reads an answer, whatever its status.
+    pub(super) async fn get(&self, path: &str) -> Result<Value> {
+        Ok(self.send(Method::GET, path, "application/json", String::new()).await?.1)
+    }
+
     async fn bulk(&self, body: String) -> Result<Value> {
         for attempt in 0..ATTEMPTS {
             let (status, answer) =

@@ -1,9 +1,11 @@
 //! `millrace demo`: a server, realistic events, and questions with their answers.
 //!
 //! [`events`] makes the documents, [`feed`] sends them, [`questions`] asks, [`webhook`] posts one more, [`alert`] shows what a
-//! rule has said of them. The server is either one that runs already or one in this process, started as `serve` does.
+//! rule has said of them, [`detector`] what an AI rule has found.
+//! The server is either one that runs already or one in this process, started as `serve` does.
 
 mod alert;
+mod detector;
 mod events;
 mod feed;
 mod questions;
@@ -158,11 +160,15 @@ async fn play(args: &DemoArgs, target: &Target, story: Option<DemoServer>) -> Re
         let answer = target.ask(question.path, &question.body).await?;
         say(format_args!("{}", question.table(&answer)));
     }
+    let console = story.as_ref().and_then(|story| story.console);
     if let Some(story) = story {
         say(format_args!("{}", story.webhook.play(target).await?));
     }
     if let Some(watch) = watch {
         say(format_args!("{}", watch.alert(target).await?));
+    }
+    if let Some(console) = console {
+        say(format_args!("{}", detector::play(target, console).await?));
     }
     if fed.errors > 0 {
         bail!("{} events were refused; the first: {}", fed.errors, fed.first_error.unwrap_or_default());

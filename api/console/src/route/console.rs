@@ -33,9 +33,10 @@ pub(super) fn routes() -> Vec<Route<Console>> {
         read GET, "/api/ai/list", () GetIntelligence => ai::list(console, api, request);
         read GET, "/api/ai/show/{id}", (id) GetIntelligence => ai::show(console, api, request, id);
         read GET, "/api/ai/plot/{id}", (id) GetIntelligence => ai::plot(console, api, request, id).await;
+        read GET, "/api/ai/templates/{id}", (id) GetIntelligence => ai::templates(console, api, request, id).await;
         change PUT, "/api/ai/create", () PutIntelligence => ai::create(console, api, request).await;
         change POST, "/api/ai/update/{id}", (id) PutIntelligence => ai::update(console, api, request, id).await;
-        change POST, "/api/ai/change", () PutIntelligence => ai::change(request);
+        change POST, "/api/ai/change", () PutIntelligence => ai::change(console, api, request).await;
         change DELETE, "/api/ai/delete/{id}", (id) PutIntelligence => ai::delete(console, api, request, id).await;
         change GET, "/api/ai/run/{id}", (id) GetIntelligence => ai::run(console, api, request, id).await;
     }

@@ -47,19 +47,25 @@ pub(crate) use self::targets::{read, watches_any};
 
 /// A rule as it is asked.
 #[derive(Debug)]
-pub(crate) struct MatchRequest {
-    pub(crate) id: String,
-    pub(crate) owner: String,
-    /// Its patterns of indices, as one expression, and each.
-    pub(crate) expression: String,
-    pub(crate) parts: Vec<String>,
+pub struct MatchRequest {
+    /// Id of the rule.
+    pub id: String,
+    /// User with whose rights it is asked.
+    pub owner: String,
+    /// Its patterns of indices, as one expression.
+    pub expression: String,
+    /// Each of the patterns but exclusions.
+    pub parts: Vec<String>,
     /// The search body.
-    pub(crate) body: Value,
+    pub body: Value,
     /// The second one, where the rule's type has one.
-    pub(crate) second: Option<Value>,
-    pub(crate) include_updates: bool,
-    pub(crate) allow_alerts: bool,
-    pub(crate) timestamp_field: String,
+    pub second: Option<Value>,
+    /// `true` if updates of documents are events, too.
+    pub include_updates: bool,
+    /// `true` if documents that rules wrote are events, too.
+    pub allow_alerts: bool,
+    /// The field of the event time.
+    pub timestamp_field: String,
 }
 
 impl MatchRequest {
@@ -81,7 +87,7 @@ impl MatchRequest {
 
 /// Rules, and what they are asked of.
 #[derive(Debug)]
-pub(crate) struct Matching {
+pub struct Matching {
     engine: Arc<Engine>,
     rules: BTreeMap<String, Arc<MatchRequest>>,
     targets: Targets,
@@ -104,7 +110,7 @@ pub(crate) struct Matching {
 /// A frame as the core of rules takes it, with what its events match. Its events are read only when rules come to it: values take many
 /// times as much as sources, and frames wait for one another.
 #[derive(Debug)]
-pub(crate) struct Evaluable {
+pub struct Evaluable {
     /// The frame, without events as yet.
     pub(crate) frame: Frame,
     pub(crate) matched: Vec<RuleMatches>,
@@ -134,8 +140,8 @@ impl Evaluable {
         Self { frame, matched, documents: Vec::new() }
     }
 
-    /// Reads its events.
-    pub(crate) fn read(self) -> (Frame, Vec<RuleMatches>) {
+    /// Reads its events: the frame with them, and which of them each rule matches.
+    pub fn read(self) -> (Frame, Vec<RuleMatches>) {
         let Self { mut frame, matched, documents } = self;
         let origin = frame.origin;
         frame.events.extend(documents.into_iter().map(|document| document.read(origin)));
@@ -204,7 +210,7 @@ const MAX_ALIKE: usize = 64;
 
 impl Matching {
     /// Begins without rules; `priority` is that of the threads on which it is asked.
-    pub(crate) fn new(engine: &Arc<Engine>, accounts: &Arc<Accounts>, priority: Priority) -> Self {
+    pub fn new(engine: &Arc<Engine>, accounts: &Arc<Accounts>, priority: Priority) -> Self {
         Self {
             engine: Arc::clone(engine),
             rules: BTreeMap::new(),
@@ -227,16 +233,26 @@ impl Matching {
 
     /// Adds a rule, or puts it in the place of the one with its id. One that is not enabled is not asked.
     pub(crate) fn put(&mut self, rule: &Rule) {
-        self.forget_told(&rule.id);
         match rule.definition.enabled {
-            true => self.rules.insert(rule.id.clone(), Arc::new(MatchRequest::new(rule))),
-            false => self.rules.remove(&rule.id),
-        };
+            true => self.request(MatchRequest::new(rule)),
+            false => self.remove(&rule.id),
+        }
+    }
+
+    /// Adds a request, or puts it in the place of the one with its id.
+    pub fn request(&mut self, request: MatchRequest) {
+        self.forget_told(&request.id);
+        self.rules.insert(request.id.clone(), Arc::new(request));
         self.targets.invalidate();
     }
 
+    /// Lists the ids of what is asked.
+    pub fn requested(&self) -> Vec<String> {
+        self.rules.keys().cloned().collect()
+    }
+
     /// Removes a rule.
-    pub(crate) fn remove(&mut self, id: &str) {
+    pub fn remove(&mut self, id: &str) {
         self.forget_told(id);
         self.rules.remove(id);
         self.targets.invalidate();
@@ -252,7 +268,7 @@ impl Matching {
     }
 
     /// Tells why rules are not asked, of all indices or of some.
-    pub(crate) fn problems(&self) -> BTreeMap<String, String> {
+    pub fn problems(&self) -> BTreeMap<String, String> {
         let mut problems: BTreeMap<String, String> = BTreeMap::new();
         let of_indices = self.indices.values().flat_map(|watched| watched.compiled.problems());
         let forgotten =
@@ -266,12 +282,12 @@ impl Matching {
     }
 
     /// Takes what is to be told of rules since it was asked last.
-    pub(crate) fn take_told(&mut self) -> Vec<(String, String)> {
+    pub fn take_told(&mut self) -> Vec<(String, String)> {
         std::mem::take(&mut self.to_tell)
     }
 
     /// Asks the rules of frames: one [`Evaluable`] a frame, in their order.
-    pub(crate) fn run(&mut self, frames: &[Arc<AppliedFrame>]) -> Vec<Evaluable> {
+    pub fn run(&mut self, frames: &[Arc<AppliedFrame>]) -> Vec<Evaluable> {
         self.targets.refresh(&self.rules, &mut self.to_tell);
         self.batch += 1;
         let time_ms = frames.last().map_or(0, |frame| frame.time_ms);

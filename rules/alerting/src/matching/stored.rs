@@ -16,7 +16,7 @@ use super::{MatchRequest, Matching};
 impl Matching {
     /// Returns the indices that the rules watch, and the choice of the rows there that may match. What cannot be told by the index
     /// may match: filters that go by the time at which a document comes, segments that a filter cannot be asked of as a whole.
-    pub(crate) fn stored(&mut self, work: &QueryContext) -> (Vec<Arc<Index>>, Choice) {
+    pub fn stored(&mut self, work: &QueryContext) -> (Vec<Arc<Index>>, Choice) {
         let (indices, mut filters) = (self.watched(), HashMap::new());
         for index in &indices {
             let uuid = index.meta().uuid;

@@ -2,6 +2,8 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+mod buckets;
+mod detectors;
 mod fixture;
 mod rules;
 mod runs;

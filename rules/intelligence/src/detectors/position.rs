@@ -1,0 +1,176 @@
+//! Position of the detectors in the change feed, and results written with it in one frame.
+//!
+//! The stored position is the first frame whose results are not all written, in eight bytes, and the progress of each detector behind it
+//! in JSON. A detector without progress has not joined the others yet.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+use std::time::Duration;
+
+use bytes::Bytes;
+use millrace_catalog::access::{Caller, Principal, Privileges};
+use millrace_catalog::frame::PositionDelta;
+use millrace_engine::{Action, DeadLetter, Engine, FEED_PIPELINE, OnReject, SourceWrite, WriteOp};
+use parking_lot::Mutex;
+
+use super::results::{self, ScoredDocument};
+use super::scoring::SeriesProgress;
+use crate::error::Result;
+
+/// Name of the reader of the feed, of its position, and of its lease.
+pub(crate) const READER: &str = "intelligence";
+/// Operations of a frame, at most.
+const MAX_OPERATIONS: usize = 4_000;
+/// Bytes of their documents beyond which a frame gets no more.
+const MAX_BYTES: usize = 8 << 20;
+/// Time that a write may wait for memory.
+const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Progress of detectors, by id.
+pub(crate) type DetectorProgress = BTreeMap<String, SeriesProgress>;
+
+/// Position as the store has it.
+#[derive(Debug)]
+pub(crate) struct FeedPosition {
+    stored: Option<Bytes>,
+    owner_epoch: u64,
+}
+
+/// Returns the principal of results. Alert rules see these documents as they see those of users: frames of rules are events for
+/// few of them.
+fn writer() -> Principal {
+    Principal::new(Caller::User(READER.into()), Vec::new(), Arc::new(Privileges::unrestricted()))
+}
+
+impl FeedPosition {
+    /// Takes the position over: an earlier owner can commit nothing any more.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn claim(engine: &Engine) -> Result<Self> {
+        let (stored, owner_epoch) = engine.claim_position(FEED_PIPELINE, READER, "").await?;
+        Ok(Self { stored, owner_epoch })
+    }
+
+    /// Returns the first frame whose results are not all written; `None` before the first commit.
+    pub(crate) fn next(&self) -> Option<u64> {
+        let bytes = self.stored.as_deref()?.first_chunk::<8>()?;
+        Some(u64::from_le_bytes(*bytes))
+    }
+
+    /// Returns the progress of detectors.
+    pub(crate) fn progress(&self) -> DetectorProgress {
+        let bytes = self.stored.as_deref().and_then(|bytes| bytes.get(8..)).unwrap_or_default();
+        serde_json::from_slice(bytes).unwrap_or_default()
+    }
+
+    /// Writes results, and with the last of them the position and the progress, in one frame. Returns the reason why a result was
+    /// refused for good, if one was.
+    ///
+    /// # Errors
+    /// The store's; the position has not moved then.
+    pub(crate) async fn commit(
+        &mut self,
+        engine: &Engine,
+        documents: &[ScoredDocument],
+        next: u64,
+        progress: &DetectorProgress,
+    ) -> Result<Option<String>> {
+        let mut chunks = chunks(documents);
+        let last = chunks.pop().unwrap_or_default();
+        let mut refused = None;
+        for chunk in chunks {
+            refused = refused.or(write(engine, chunk, Vec::new()).await?);
+        }
+        let mut new = next.max(self.next().unwrap_or(0)).to_le_bytes().to_vec();
+        new.extend(serde_json::to_vec(progress).unwrap_or_default());
+        let new = Bytes::from(new);
+        let delta = PositionDelta {
+            pipeline: FEED_PIPELINE.to_owned(),
+            source: READER.to_owned(),
+            partition: String::new(),
+            previous: self.stored.clone(),
+            new: new.clone(),
+            owner_epoch: self.owner_epoch,
+        };
+        refused = refused.or(write(engine, last, vec![delta]).await?);
+        self.stored = Some(new);
+        Ok(refused)
+    }
+}
+
+/// Writes results beside the feed. Returns the reason why one was refused for good, if one was.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn write_results(engine: &Engine, documents: &[ScoredDocument]) -> Result<Option<String>> {
+    let mut refused = None;
+    for chunk in chunks(documents) {
+        refused = refused.or(write(engine, chunk, Vec::new()).await?);
+    }
+    Ok(refused)
+}
+
+/// Cuts results into what a frame may have.
+fn chunks(documents: &[ScoredDocument]) -> Vec<&[ScoredDocument]> {
+    let (mut chunks, mut begin, mut bytes) = (Vec::new(), 0, 0_usize);
+    for (at, document) in documents.iter().enumerate() {
+        if at > begin && (at - begin >= MAX_OPERATIONS || bytes + document.source.len() > MAX_BYTES) {
+            chunks.push(&documents[begin..at]);
+            (begin, bytes) = (at, 0);
+        }
+        bytes += document.source.len();
+    }
+    if begin < documents.len() {
+        chunks.push(&documents[begin..]);
+    }
+    chunks
+}
+
+async fn write(
+    engine: &Engine,
+    documents: &[ScoredDocument],
+    moves: Vec<PositionDelta>,
+) -> Result<Option<String>> {
+    let indices: BTreeSet<&str> = documents.iter().map(|document| document.index.as_str()).collect();
+    for index in indices {
+        results::make_index(engine, index).await?;
+    }
+    let op = |document: &ScoredDocument| {
+        WriteOp::new(
+            document.index.as_str(),
+            Some(document.id.clone()),
+            Action::Index(document.source.clone()),
+        )
+    };
+    let write = SourceWrite { ops: Vec::new(), own: documents.iter().map(op).collect(), moves };
+    let refused: Arc<Mutex<Option<String>>> = Arc::default();
+    let told = Arc::clone(&refused);
+    let letter: DeadLetter = Arc::new(move |op, error| {
+        told.lock().get_or_insert_with(|| format!("a result was refused by [{}]: {error}", op.index));
+        OnReject::Skip
+    });
+    engine.write_from_source(&writer(), write, letter, TIMEOUT).await?;
+    let refused = refused.lock().take();
+    Ok(refused)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_frame_has_a_bounded_number_of_results_and_bytes() {
+        let of = |bytes: usize| ScoredDocument {
+            index: "i".to_owned(),
+            id: "a".to_owned(),
+            source: Bytes::from(vec![b'x'; bytes]),
+        };
+        let sizes = |documents: &[ScoredDocument]| {
+            chunks(documents).iter().map(|chunk| chunk.len()).collect::<Vec<_>>()
+        };
+        assert_eq!(sizes(&[]), [0_usize; 0]);
+        assert_eq!(sizes(&vec![of(1); MAX_OPERATIONS + 5]), [MAX_OPERATIONS, 5]);
+        assert_eq!(sizes(&[of(MAX_BYTES * 2), of(1), of(1)]), [1, 2]);
+    }
+}

@@ -1,0 +1,331 @@
+//! Results of detectors: a document for each scored document or bucket, in an index for each source, model type and day.
+//!
+//! The `_id` of a result is a digest of the detector and of its subject: a document that is scored again has the same id. The index of
+//! a result follows from its subject alone, too, so that a revision meets the document that it revises.
+
+use bytes::Bytes;
+use millrace_anomaly::{RowScore, SeriesScore, TextScore};
+use millrace_engine::Engine;
+use millrace_runtime::Error as StorageError;
+use serde_json::{Map, Value, json};
+
+use super::algorithm::ModelType;
+use super::definition::DetectorDefinition;
+use super::stored::StoredDetector;
+use crate::error::Result;
+use crate::source::digest_of;
+use crate::time;
+
+/// Members of `ai` that are not values of analysed fields.
+pub(crate) const OWN_MEMBERS: [&str; 18] = [
+    "rule_uid",
+    "rule_name",
+    "model_type",
+    "algorithm",
+    "last_updatedtime",
+    "anomaly_flag",
+    "anomaly_score",
+    "raw_score",
+    "cluster",
+    "reasons",
+    "expected",
+    "lower",
+    "upper",
+    "template",
+    "template_id",
+    "new_template",
+    "rate",
+    "novelty",
+];
+/// Longest source within the name of an index, in bytes.
+const MAX_SOURCE_BYTES: usize = 150;
+/// Longest text of a line in a result, in characters.
+const MAX_LINE: usize = 8_192;
+/// Fields that are named as reasons, at most, and the least share of the oddness of each.
+const MAX_REASONS: usize = 5;
+const LEAST_SHARE: f64 = 0.05;
+/// A result is in the index of its event's day if this day is that near to the day of its frame; else in that of the frame's day.
+const MAX_DAYS_APART: i64 = 400;
+const DAY_MS: i64 = 86_400_000;
+
+/// A result that is to be written.
+#[derive(Clone, Debug)]
+pub(crate) struct ScoredDocument {
+    pub(crate) index: String,
+    pub(crate) id: String,
+    pub(crate) source: Bytes,
+}
+
+/// Subject of a result.
+#[derive(Clone, Debug)]
+pub(crate) struct Subject<'a> {
+    pub(crate) detector: &'a StoredDetector,
+    pub(crate) definition: &'a DetectorDefinition,
+    pub(crate) value: Option<&'a str>,
+    pub(crate) time_ms: i64,
+    /// Time of the frame that brought it, or of the bucket.
+    pub(crate) frame_ms: i64,
+}
+
+/// Names the source of results in the names of their indices.
+fn source_name(pattern: &str) -> String {
+    let first = pattern.split(',').next().unwrap_or_default().to_lowercase();
+    let literal: Vec<&str> = first
+        .split('*')
+        .map(|part| part.trim_matches(['-', '_', '.', '+']))
+        .filter(|part| !part.is_empty())
+        .collect();
+    let name = literal.join("-");
+    match name.is_empty() || first == "_all" {
+        true => "all".to_owned(),
+        false => name
+            .chars()
+            .scan(0, |bytes, one| {
+                *bytes += one.len_utf8();
+                (*bytes <= MAX_SOURCE_BYTES).then_some(one)
+            })
+            .collect(),
+    }
+}
+
+/// Names the indices of a detector's results, of all days.
+pub(crate) fn index_pattern(definition: &DetectorDefinition) -> String {
+    format!("{}-{}-anomaly-*", source_name(&definition.index), definition.model_type.name())
+}
+
+impl Subject<'_> {
+    fn index(&self) -> String {
+        let is_near = (self.time_ms / DAY_MS - self.frame_ms / DAY_MS).abs() <= MAX_DAYS_APART;
+        let day = time::day(if is_near { self.time_ms } else { self.frame_ms });
+        let source = source_name(&self.definition.index);
+        format!("{source}-{}-anomaly-{day}", self.definition.model_type.name())
+    }
+
+    /// Makes the members that results of each model type have.
+    fn common(&self, is_anomalous: bool, rank: f64, raw: f64) -> Map<String, Value> {
+        let Self { detector, definition, .. } = self;
+        let trained_ms = detector.state.model.as_ref().map_or(0, |model| model.trained_ms);
+        let mut ai = Map::new();
+        for (name, of) in [
+            ("rule_uid", json!(detector.id)),
+            ("rule_name", json!(definition.name)),
+            ("model_type", json!(definition.model_type.name())),
+            ("algorithm", json!(definition.algorithm.name())),
+            ("last_updatedtime", json!(time::iso(trained_ms))),
+            ("anomaly_flag", json!(is_anomalous)),
+            ("anomaly_score", json!(rank)),
+            ("raw_score", json!(raw)),
+        ] {
+            ai.insert(name.to_owned(), of);
+        }
+        ai
+    }
+
+    fn finish(&self, ai: Map<String, Value>, id: &Value, mut beside: Map<String, Value>) -> ScoredDocument {
+        beside.insert("@timestamp".to_owned(), json!(time::iso(self.time_ms)));
+        beside.insert("ai".to_owned(), Value::Object(ai));
+        if let (Some(field), Some(value)) = (&self.definition.multiply_by, self.value) {
+            beside.insert("multiply_by_field".to_owned(), json!(field));
+            beside.insert("multiply_by_value".to_owned(), json!(value));
+        }
+        let id = digest_of(&json!([self.detector.id, id]));
+        ScoredDocument { index: self.index(), id, source: Bytes::from(Value::Object(beside).to_string()) }
+    }
+
+    /// Makes the result of a row.
+    pub(crate) fn row(
+        &self,
+        document: &ScoredEvent<'_>,
+        row: &[f64],
+        score: &RowScore,
+        is_anomalous: bool,
+    ) -> ScoredDocument {
+        let mut ai = self.common(is_anomalous, score.rank, score.raw);
+        let fields = &self.definition.fields;
+        for (field, value) in fields.iter().zip(row) {
+            put(&mut ai, field, json!(value));
+        }
+        if self.definition.model_type == ModelType::Clustering {
+            ai.insert("cluster".to_owned(), json!(score.cluster));
+        }
+        let mut shares: Vec<(&String, f64)> =
+            fields.iter().zip(score.contributions.iter().copied()).collect();
+        shares.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(other.0)));
+        let reasons = shares.into_iter().filter(|(_, share)| *share >= LEAST_SHARE).take(MAX_REASONS);
+        let reasons = reasons.map(|(field, share)| json!({"field": field, "contribution": share}));
+        ai.insert("reasons".to_owned(), reasons.collect());
+        self.finish(ai, &document.id(), document.members())
+    }
+
+    /// Makes the result of a line.
+    pub(crate) fn line(
+        &self,
+        document: &ScoredEvent<'_>,
+        line: &str,
+        template: Option<String>,
+        score: &TextScore,
+        is_anomalous: bool,
+    ) -> ScoredDocument {
+        let mut ai = self.common(is_anomalous, score.rank, score.raw);
+        put(&mut ai, self.definition.field(), json!(line.chars().take(MAX_LINE).collect::<String>()));
+        for (name, of) in [
+            ("template_id", json!(score.template)),
+            ("template", json!(template)),
+            ("new_template", json!(score.is_new)),
+            ("rate", json!(score.rate)),
+            ("novelty", json!(score.novelty)),
+        ] {
+            ai.insert(name.to_owned(), of);
+        }
+        let mut reasons = Vec::new();
+        if score.is_new {
+            reasons.push(json!({"reason": "the template is new"}));
+        }
+        if is_anomalous && !score.is_new {
+            let reason = if score.rate >= score.novelty {
+                "the template is unusually frequent"
+            } else {
+                "the line has unusual words"
+            };
+            reasons.push(json!({"reason": reason}));
+        }
+        ai.insert("reasons".to_owned(), Value::Array(reasons));
+        self.finish(ai, &document.id(), document.members())
+    }
+
+    /// Makes the result of a bucket.
+    pub(crate) fn bucket(&self, value: f64, score: &SeriesScore, is_anomalous: bool) -> ScoredDocument {
+        let mut ai = self.common(is_anomalous, score.rank, score.raw);
+        put(&mut ai, self.definition.field(), json!(value));
+        for (name, of) in [("expected", score.expected), ("lower", score.lower), ("upper", score.upper)] {
+            ai.insert(name.to_owned(), json!(of));
+        }
+        let reason = match (value > score.upper, value < score.lower) {
+            (true, _) => Some("above the expected range"),
+            (_, true) => Some("below the expected range"),
+            _ => None,
+        };
+        let reasons: Vec<Value> = reason.map(|reason| json!({"reason": reason})).into_iter().collect();
+        ai.insert("reasons".to_owned(), Value::Array(reasons));
+        self.finish(ai, &json!([self.value, self.time_ms]), Map::new())
+    }
+}
+
+/// The document that a result is of.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ScoredEvent<'a> {
+    pub(crate) index: &'a str,
+    pub(crate) uuid: &'a str,
+    pub(crate) id: &'a str,
+    pub(crate) seq_no: u64,
+}
+
+impl ScoredEvent<'_> {
+    fn id(&self) -> Value {
+        json!([self.uuid, self.id, self.seq_no])
+    }
+
+    fn members(&self) -> Map<String, Value> {
+        let mut members = Map::new();
+        members.insert("source_index".to_owned(), json!(self.index));
+        members.insert("source_id".to_owned(), json!(self.id));
+        members
+    }
+}
+
+/// Puts a value at the path of a field; a path through a value that is there already is left out.
+fn put(members: &mut Map<String, Value>, field: &str, value: Value) {
+    match field.split_once('.') {
+        None => drop(members.insert(field.to_owned(), value)),
+        Some((first, rest)) => {
+            if let Value::Object(within) = members.entry(first).or_insert_with(|| json!({})) {
+                put(within, rest, value);
+            }
+        }
+    }
+}
+
+/// Makes the index of results where it is missing.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn make_index(engine: &Engine, name: &str) -> Result<()> {
+    match engine.index(name) {
+        Err(StorageError::IndexNotFound { .. }) => {
+            engine.make_own_index(name, &index_body()).await?;
+            Ok(())
+        }
+        // A closed index refuses the write itself.
+        Ok(_) | Err(_) => Ok(()),
+    }
+}
+
+fn index_body() -> Value {
+    let keyword = json!({"type": "keyword", "ignore_above": 8191});
+    let words = json!({"type": "text", "fields": {"keyword": keyword}});
+    let (date, double, flag) =
+        (json!({"type": "date"}), json!({"type": "double"}), json!({"type": "boolean"}));
+    json!({
+        "settings": {"index.number_of_shards": 1, "index.number_of_replicas": 0},
+        "mappings": {
+            // The first value of a field may be an integer by chance.
+            "dynamic_templates": [{"numbers": {"match_mapping_type": "long", "mapping": double}}],
+            "properties": {
+                "@timestamp": date,
+                "source_index": keyword,
+                "source_id": keyword,
+                "multiply_by_field": keyword,
+                "multiply_by_value": keyword,
+                "ai": {"properties": {
+                    "rule_uid": keyword,
+                    "rule_name": words,
+                    "model_type": keyword,
+                    "algorithm": keyword,
+                    "last_updatedtime": date,
+                    "anomaly_flag": flag,
+                    "anomaly_score": double,
+                    "raw_score": double,
+                    "cluster": {"type": "long"},
+                    "expected": double,
+                    "lower": double,
+                    "upper": double,
+                    "template": words,
+                    "template_id": {"type": "long"},
+                    "new_template": flag,
+                    "rate": double,
+                    "novelty": double,
+                    "reasons": {"properties": {"field": keyword, "contribution": double, "reason": keyword}},
+                }},
+            },
+        },
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn indices_are_named_by_their_source() {
+        for (pattern, expected) in [
+            ("logs-*", "logs"),
+            ("logs", "logs"),
+            ("*", "all"),
+            ("_all", "all"),
+            ("a-*-b,c", "a-b"),
+            ("-*", "all"),
+            (&"x".repeat(300), &"x".repeat(150)),
+        ] {
+            assert_eq!(source_name(pattern), expected, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn values_stay_at_their_paths() {
+        let mut members = Map::new();
+        put(&mut members, "a.b", json!(1));
+        put(&mut members, "a.c.d", json!(2));
+        put(&mut members, "a.b.e", json!(3));
+        assert_eq!(Value::Object(members), json!({"a": {"b": 1, "c": {"d": 2}}}));
+    }
+}

@@ -1,0 +1,213 @@
+//! Scores of documents by the models of detectors, on compute threads.
+//!
+//! [`LiveDetector`] is a detector with its models in memory. The feed and the scoring of history hand it the frames that
+//! [`Matching`] found documents in; it hands back results.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::Arc;
+
+use millrace_alerting::Evaluable;
+use millrace_anomaly::{RowModel, ScoreCutoff, TextModel};
+use millrace_rules::Event;
+use serde::{Deserialize, Serialize};
+
+use super::algorithm::ModelType;
+use super::definition::DetectorDefinition;
+use super::features;
+use super::model::DetectorModel;
+use super::results::{ScoredDocument, ScoredEvent, Subject};
+use super::stored::StoredDetector;
+
+/// Late buckets of a detector that wait to be scored anew; beyond them the oldest are left as they are.
+const MAX_LATE: usize = 10_000;
+/// Values without a model that are told.
+const MAX_UNSEEN: usize = 10;
+
+/// Progress of a univariate detector, stored with the position in the change feed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub(crate) struct SeriesProgress {
+    /// Number of the first bucket that is not scored.
+    pub(crate) next: i64,
+    /// Scored buckets that have got more documents since, by the place of the value.
+    pub(crate) late: BTreeSet<(usize, i64)>,
+}
+
+/// Counts and problems of a detector's scoring.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub(crate) struct ScoringTally {
+    pub(crate) scored: u64,
+    pub(crate) anomalies: u64,
+    /// Documents whose value of `multiply_by_field` has no model, with some of these values.
+    pub(crate) unseen: u64,
+    pub(crate) unseen_values: BTreeSet<String>,
+    /// Values that are no numbers though the field is analysed, by field.
+    pub(crate) missing: BTreeMap<String, u64>,
+    pub(crate) problem: Option<String>,
+}
+
+/// Models of a detector by the place of their value.
+#[derive(Debug)]
+pub(crate) enum ValueModel {
+    Rows(Arc<RowModel>),
+    Text(Box<TextModel>),
+    Series(Arc<millrace_anomaly::SeriesModel>),
+}
+
+/// A detector with its models in memory.
+#[derive(Debug)]
+pub(crate) struct LiveDetector {
+    pub(crate) stored: Arc<StoredDetector>,
+    /// Definition that the models were trained by.
+    pub(crate) definition: Arc<DetectorDefinition>,
+    pub(crate) cutoff: ScoreCutoff,
+    /// By the place of the value in [`DetectorDefinition::values`]; `None` where training failed.
+    pub(crate) models: Vec<Option<ValueModel>>,
+    /// First frame whose documents are scored.
+    pub(crate) since: u64,
+    /// First frame that text models have not observed.
+    pub(crate) observed: u64,
+    pub(crate) progress: SeriesProgress,
+    pub(crate) tally: ScoringTally,
+    /// Text models have observed lines since they were stored.
+    pub(crate) has_observed: bool,
+}
+
+impl ValueModel {
+    /// Takes a model for scoring; `None` of one that scores nothing.
+    pub(crate) fn new(model: DetectorModel) -> Option<Self> {
+        match model {
+            DetectorModel::Rows(model) => Some(Self::Rows(Arc::new(model))),
+            DetectorModel::Text(model) => Some(Self::Text(Box::new(model))),
+            DetectorModel::Series(model) => Some(Self::Series(Arc::new(model))),
+            DetectorModel::Forecast(_) => None,
+        }
+    }
+}
+
+/// A matched document with the frame that brought it.
+struct ArrivedEvent<'a> {
+    event: &'a Event,
+    frame: u64,
+    frame_ms: i64,
+    time_ms: i64,
+}
+
+/// Scores the documents of frames. Of frames before `committed` results are written already: text models observe them alone.
+pub(crate) fn score_frames(
+    detectors: &mut BTreeMap<String, LiveDetector>,
+    frames: Vec<Evaluable>,
+    committed: u64,
+    from_ms: Option<i64>,
+) -> Vec<ScoredDocument> {
+    let mut results = Vec::new();
+    for evaluable in frames {
+        let (frame, matched) = evaluable.read();
+        for matches in matched {
+            let Some(detector) = detectors.get_mut(&matches.rule) else { continue };
+            if frame.number < detector.since {
+                continue;
+            }
+            let places = match matches.outcome {
+                Ok(places) => places,
+                Err(reason) => {
+                    detector.tally.problem = Some(reason);
+                    continue;
+                }
+            };
+            for event in places.into_iter().filter_map(|place| frame.events.get(place)) {
+                let time_ms = event.time(&detector.definition.time_field, false, frame.time).ms();
+                if from_ms.is_some_and(|from| time_ms < from) {
+                    continue;
+                }
+                let arrived = ArrivedEvent { event, frame: frame.number, frame_ms: frame.time.ms(), time_ms };
+                results.extend(detector.score(&arrived, frame.number < committed));
+            }
+        }
+    }
+    results
+}
+
+impl LiveDetector {
+    /// Finds the place of the value that a document belongs to; notes values without a model.
+    fn place(&mut self, event: &Event) -> Option<usize> {
+        let Some(field) = &self.definition.multiply_by else { return Some(0) };
+        let value = features::text(&event.source, field);
+        let place =
+            value.as_ref().and_then(|value| self.definition.values.iter().position(|one| one == value));
+        if place.is_none() {
+            self.tally.unseen += 1;
+            let value = value.unwrap_or_else(|| "(none)".to_owned());
+            if self.tally.unseen_values.len() < MAX_UNSEEN {
+                self.tally.unseen_values.insert(value.chars().take(64).collect());
+            }
+        }
+        place
+    }
+
+    fn score(&mut self, arrived: &ArrivedEvent<'_>, is_written: bool) -> Option<ScoredDocument> {
+        let is_text = self.definition.model_type == ModelType::Text;
+        if is_written && !is_text {
+            return None;
+        }
+        let place = self.place(arrived.event)?;
+        let definition = Arc::clone(&self.definition);
+        let bucket = arrived.time_ms.div_euclid(definition.window.bucket().ms());
+        let stored = Arc::clone(&self.stored);
+        let value = definition.values().get(place).copied().flatten();
+        let ArrivedEvent { event, frame_ms, time_ms, .. } = *arrived;
+        let subject = Subject { detector: &stored, definition: &definition, value, time_ms, frame_ms };
+        let document =
+            ScoredEvent { index: &event.index, uuid: &event.uuid, id: &event.id, seq_no: event.seq_no };
+        let tally = &mut self.tally;
+        let result = match self.models.get_mut(place)?.as_mut()? {
+            ValueModel::Rows(model) => {
+                let row = features::row(&event.source, &definition.fields);
+                for (field, _) in definition.fields.iter().zip(&row).filter(|(_, number)| number.is_nan()) {
+                    *tally.missing.entry(field.clone()).or_default() += 1;
+                }
+                let score = match model.score(&row) {
+                    Ok(score) => score,
+                    Err(error) => {
+                        tally.problem = Some(error.to_string());
+                        return None;
+                    }
+                };
+                let is_anomalous = model.is_anomalous(&score, self.cutoff);
+                (subject.row(&document, &row, &score, is_anomalous), is_anomalous)
+            }
+            ValueModel::Text(model) => {
+                // A snapshot of the model may be ahead of the position of others.
+                if arrived.frame < self.observed {
+                    return None;
+                }
+                let Some(line) = features::text(&event.source, definition.field()) else {
+                    *tally.missing.entry(definition.field().to_owned()).or_default() += 1;
+                    return None;
+                };
+                let score = model.observe(bucket, &line);
+                self.has_observed = true;
+                if is_written {
+                    return None;
+                }
+                let is_anomalous = self.cutoff.flags(score.rank);
+                let template = score.template.and_then(|id| model.template_text(id));
+                (subject.line(&document, &line, template, &score, is_anomalous), is_anomalous)
+            }
+            ValueModel::Series(_) => {
+                if bucket < self.progress.next {
+                    self.progress.late.insert((place, bucket));
+                    if self.progress.late.len() > MAX_LATE {
+                        self.progress.late.pop_first();
+                        tally.problem = Some(format!(
+                            "more than {MAX_LATE} scored buckets have got late documents: the oldest keep their scores"
+                        ));
+                    }
+                }
+                return None;
+            }
+        };
+        tally.scored += 1;
+        tally.anomalies += u64::from(result.1);
+        Some(result.0)
+    }
+}
