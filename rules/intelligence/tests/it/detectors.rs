@@ -434,9 +434,10 @@ async fn what_cannot_be_learnt_is_told() {
 async fn templates_of_lines_are_found_kept_and_listed() {
     let dir = tempfile::tempdir().unwrap();
     let server = open(dir.path(), START).await;
-    let line = |one: i64| match one % 3 {
-        0 => format!("user u{one} logged in from 10.0.0.{}", one % 200),
-        1 => format!("request {one} served in {} ms", one % 90),
+    // Rare templates are odder than frequent ones.
+    let line = |one: i64| match one % 10 {
+        0..=5 => format!("user u{one} logged in from 10.0.0.{}", one % 200),
+        6..=8 => format!("request {one} served in {} ms", one % 90),
         _ => format!("cache entry {one} evicted"),
     };
     let lines = (0..600).map(|one| {
@@ -459,8 +460,9 @@ async fn templates_of_lines_are_found_kept_and_listed() {
         (&found["odd"]["ai"]["anomaly_flag"], &found["odd"]["ai"]["new_template"]),
         (&json!(true), &json!(true))
     );
-    let flagged = found.values().filter(|result| result["ai"]["anomaly_flag"] == true).count();
-    assert!(flagged <= 3, "{flagged} lines are flagged");
+    let flagged = found.values().filter(|result| result["ai"]["anomaly_flag"] == true);
+    let of_rare = |result: &&Value| !result["ai"]["message"].as_str().unwrap().contains("evicted");
+    assert_eq!(flagged.filter(of_rare).count(), 1, "lines of frequent templates are flagged: {found:?}");
     let picture = server.intelligence.plot(&server.admin(), &id, None).await.unwrap();
     assert!(picture.starts_with("<svg"), "{picture}");
     server.stop().await;
@@ -470,7 +472,7 @@ async fn templates_of_lines_are_found_kept_and_listed() {
     let of =
         |word: &str| templates.iter().find(|one| one["template"].as_str().unwrap().contains(word)).cloned();
     assert_eq!(of("panic").unwrap()["count"], 1, "{templates:?}");
-    assert_eq!(of("evicted").unwrap()["count"], 220, "{templates:?}");
+    assert_eq!(of("evicted").unwrap()["count"], 66, "{templates:?}");
     server.stop().await;
 }
 
