@@ -119,7 +119,8 @@ fn paths(options: &mut Options, names: &[&'static str]) -> Vec<PathBuf> {
 impl Server {
     /// Takes the options of a listener; `None` where it speaks plain text.
     pub fn take(options: &mut Options) -> Option<Self> {
-        let enabled = renamed(options, &["ssl_enabled", "ssl"], Options::boolean).unwrap_or(false);
+        let switch = renamed(options, &["ssl_enabled", "ssl"], Options::boolean);
+        let enabled = switch.unwrap_or(false);
         let certificate = options.text("ssl_certificate");
         let key = options.text("ssl_key");
         let authorities = paths(options, &["ssl_certificate_authorities"]);
@@ -145,7 +146,8 @@ impl Server {
         }
         refuse_key_stores(options);
         if !enabled {
-            if certificate.is_some() || key.is_some() {
+            // Whoever says that there is no TLS means it.
+            if (certificate.is_some() || key.is_some()) && switch.is_none() {
                 options.fault_here("a certificate is given, but not [ssl_enabled => true]");
             }
             return None;
