@@ -98,10 +98,13 @@ impl Parser {
             }
             self.expect_op("=")?;
             self.skip_newlines();
-            let value = self.right_side()?;
+            let value = self.right_side(true)?;
             return Ok(Expr::AssignMany(targets, Box::new(value)));
         }
-        self.expression()
+        self.allows_list = true;
+        let parsed = self.expression();
+        self.allows_list = false;
+        parsed
     }
 
     /// Returns whether the line assigns several variables: there is a comma outside of brackets before its `=`.
