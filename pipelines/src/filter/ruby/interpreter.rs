@@ -236,7 +236,7 @@ impl<'a> Interpreter<'a> {
                 let branch = if self.eval(condition)?.is_true() { then } else { otherwise };
                 self.eval(branch)
             }
-            Expr::While { condition, body, until, .. } => self.while_loop(condition, body, *until),
+            Expr::While { condition, body, until } => self.while_loop(condition, body, *until),
             Expr::For { target, over, body, at } => self.for_loop(target, over, body, *at),
             Expr::Case { subject, arms, otherwise } => self.case(subject.as_deref(), arms, otherwise),
             Expr::Begin { body, rescues, otherwise, ensure } => {
