@@ -14,7 +14,6 @@ mod value;
 use std::sync::Arc;
 
 use chrono::DateTime;
-use millrace_ingest::options::Location;
 use millrace_ingest::{Event, Fault, Options};
 use parking_lot::Mutex;
 
@@ -47,6 +46,7 @@ struct RubyState {
 }
 
 pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>> {
+    let is_given = options.given().any(|(name, _)| name == "code");
     let code = script(&mut options, "code");
     let init = script(&mut options, "init");
     for (name, instead) in
@@ -58,7 +58,7 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>>
     }
     let tags_on_exception = texts_or(&mut options, "tag_on_exception", &["_rubyexception"]);
     let tag_with_message = options.boolean("tag_with_exception_message").unwrap_or(false);
-    if code.is_none() && !options.given().any(|(name, _)| name == "code") {
+    if !is_given {
         options.fault_here("[ruby] needs the option [code]");
     }
     let mut state = RubyState::default();
@@ -75,9 +75,8 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>>
 
 /// Takes a script.
 fn script(options: &mut Options, name: &'static str) -> Option<Script> {
-    let at = options.given().any(|(given, _)| given == name).then(|| options.at());
+    let at = options.at();
     let text = options.text(name)?;
-    let at = at.unwrap_or_else(Location::default);
     if text.len() > MAX_SCRIPT_BYTES {
         options.fault(at, format!("option [{name}] of [ruby] has more than {MAX_SCRIPT_BYTES} bytes"));
         return None;
@@ -150,7 +149,7 @@ impl Filter for Ruby {
 
 #[cfg(test)]
 mod tests {
-    use millrace_ingest::Setting;
+    use millrace_ingest::{Location, Setting};
     use proptest::prelude::*;
     use serde_json::json;
 

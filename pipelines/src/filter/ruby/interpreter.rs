@@ -236,7 +236,7 @@ impl<'a> Interpreter<'a> {
                 let branch = if self.eval(condition)?.is_true() { then } else { otherwise };
                 self.eval(branch)
             }
-            Expr::While { condition, body, until, .. } => self.while_loop(condition, body, *until),
+            Expr::While { condition, body, until } => self.while_loop(condition, body, *until),
             Expr::For { target, over, body, at } => self.for_loop(target, over, body, *at),
             Expr::Case { subject, arms, otherwise } => self.case(subject.as_deref(), arms, otherwise),
             Expr::Begin { body, rescues, otherwise, ensure } => {
@@ -407,7 +407,7 @@ impl<'a> Interpreter<'a> {
         {
             let (changed, result) =
                 methods::change_text(self, text, call.name, args, call.block.as_ref(), call.at)?;
-            if let Some(target) = place_of(receiver_expr) {
+            if let Some(target) = place_of(root_of(receiver_expr)) {
                 self.assign(&target, changed)?;
             } else if let Expr::Call(inner) = receiver_expr
                 && let Call { receiver: Some(outer), name: "[]", args, at, .. } = &**inner
@@ -538,6 +538,14 @@ impl<'a> Interpreter<'a> {
             *variable = Val::Error(Arc::new(error));
         }
         self.eval(&rescue.body)
+    }
+}
+
+/// Returns what `a << b << c` begins with.
+fn root_of(expr: &Expr) -> &Expr {
+    match expr {
+        Expr::Call(call) if call.name == "<<" => call.receiver.as_ref().map_or(expr, root_of),
+        other => other,
     }
 }
 

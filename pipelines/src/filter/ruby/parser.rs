@@ -28,6 +28,8 @@ pub(super) struct Parser {
     depth: usize,
     /// `true` within a condition of a loop, where `do` begins its body.
     is_loop_condition: bool,
+    /// `true` where an assignment begins a statement, and may have a list behind it.
+    allows_list: bool,
     /// `&:name` among the arguments that are parsed.
     block_method: Option<(String, Position)>,
 }
@@ -46,6 +48,7 @@ pub(super) fn parse(text: &str) -> ParseResult<Script> {
         has_state: false,
         depth: 0,
         is_loop_condition: false,
+        allows_list: false,
         block_method: None,
     };
     let body = parser.statements(&[])?;
@@ -176,6 +179,7 @@ impl Parser {
     }
 
     fn assignment(&mut self) -> ParseResult<Expr> {
+        let allows_list = std::mem::take(&mut self.allows_list);
         if self.is_keyword("not") {
             self.next += 1;
             return Ok(Expr::Not(Box::new(self.expression()?)));
@@ -188,7 +192,7 @@ impl Parser {
             let target = self.target(left, at)?;
             self.next += 1;
             self.skip_newlines();
-            return Ok(Expr::Assign(target, Box::new(self.right_side()?)));
+            return Ok(Expr::Assign(target, Box::new(self.right_side(allows_list)?)));
         }
         let is_comparison = matches!(op, "==" | "!=" | ">=" | "<=" | "===" | "=>");
         match op.strip_suffix('=').filter(|_| !is_comparison) {
@@ -202,14 +206,14 @@ impl Parser {
                     "&&" => AssignOp::And,
                     other => AssignOp::Method(self.method(other, at)?),
                 };
-                let value = Box::new(self.right_side()?);
+                let value = Box::new(self.right_side(allows_list)?);
                 Ok(Expr::AssignOp { target, op, value, at })
             }
         }
     }
 
     /// Parses what is assigned: one value, or several, which make an array.
-    fn right_side(&mut self) -> ParseResult<Expr> {
+    fn right_side(&mut self, allows_list: bool) -> ParseResult<Expr> {
         let first = if self.is_op("*") { self.splat()? } else { self.expression()? };
         let first = if self.take_keyword("rescue") {
             let otherwise = self.expression()?;
@@ -217,7 +221,7 @@ impl Parser {
         } else {
             first
         };
-        if self.depth > 2 || !self.is_op(",") {
+        if !allows_list || !self.is_op(",") {
             return Ok(match first {
                 splat @ Expr::Splat(_) => Expr::Array(vec![splat]),
                 single => single,

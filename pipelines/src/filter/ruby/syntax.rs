@@ -82,7 +82,6 @@ pub(super) enum Expr {
         condition: Box<Expr>,
         body: Box<Expr>,
         until: bool,
-        at: Position,
     },
     For {
         target: Target,

@@ -147,6 +147,9 @@ pub(super) fn call(
     if !NAMES.contains(&name) {
         return None;
     }
+    if let Some(called) = direct(run, shared, name, args) {
+        return Some(called);
+    }
     let elements = shared.lock().clone();
     if let Err(flow) = run.step(1 + elements.len() / 16) {
         return Some(Err(flow));
@@ -155,6 +158,24 @@ pub(super) fn call(
     let called = called.or_else(|| change(run, shared, &elements, name, args, block));
     let called = called.or_else(|| derive(run, &elements, name, args));
     called.or_else(|| array_blocks::iterate(run, shared, elements, name, args, block))
+}
+
+/// Calls that touch one element, without a copy of the others.
+fn direct(run: &mut Interpreter<'_>, shared: &Elements, name: &str, args: &[Val]) -> Option<Evaluated> {
+    Some(match (name, args) {
+        ("<<" | "push" | "append", args) => run.allocate(args.len().saturating_mul(32)).map(|()| {
+            shared.lock().extend(args.iter().cloned());
+            Val::Array(Arc::clone(shared))
+        }),
+        ("length" | "size", []) => Ok(Val::Int(shared.lock().len() as i64)),
+        ("empty?", []) => Ok(Val::Bool(shared.lock().is_empty())),
+        ("[]" | "at", [Val::Int(at)]) => {
+            let elements = shared.lock();
+            let at = if *at < 0 { at + elements.len() as i64 } else { *at };
+            Ok(usize::try_from(at).ok().and_then(|at| elements.get(at)).cloned().unwrap_or(Val::Nil))
+        }
+        _ => return None,
+    })
 }
 
 /// Looks at elements.
@@ -294,11 +315,6 @@ fn change(
     let count = elements.len();
     let mut answer = || -> Evaluated {
         Ok(match name {
-            "push" | "<<" | "append" => {
-                run.allocate(args.len().saturating_mul(32))?;
-                shared.lock().extend(args.iter().cloned());
-                receiver()
-            }
             "concat" => {
                 let more: Vec<Val> = args.iter().cloned().flat_map(spread).collect();
                 run.allocate(more.len().saturating_mul(32))?;

@@ -271,7 +271,7 @@ pub(super) fn call(
     }
     Some(match class {
         "Time" | "DateTime" | "Date" | "LogStash::Timestamp" => {
-            return time::class_call(run, class, name, args);
+            return time::class_call(class, name, args);
         }
         "JSON" | "LogStash::Json" => libraries::json(run, name, args)?,
         "Base64" => libraries::base64(run, name, args)?,

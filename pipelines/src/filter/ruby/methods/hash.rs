@@ -92,7 +92,9 @@ pub(super) fn call(
     if called.is_some() {
         return called;
     }
-    if matches!(name, "+" | "-" | "&" | "|" | "*" | "<<" | "push" | "join" | "concat" | "pop" | "shift") {
+    let is_of_arrays =
+        matches!(name, "+" | "-" | "&" | "|" | "*" | "<<" | "push" | "join" | "concat" | "pop" | "shift");
+    if is_of_arrays || !super::array::NAMES.contains(&name) {
         return None;
     }
     let pairs = pair_list(shared);

@@ -230,13 +230,7 @@ fn at(seconds: &Val) -> Result<DateTime<Utc>, RaisedError> {
 }
 
 /// Calls a method of a class of times.
-pub(super) fn class_call(
-    run: &mut Interpreter<'_>,
-    class: &str,
-    name: &str,
-    args: &[Val],
-) -> Option<Evaluated> {
-    let _ = run;
+pub(super) fn class_call(class: &str, name: &str, args: &[Val]) -> Option<Evaluated> {
     let is_logstash = class == "LogStash::Timestamp";
     // A `DateTime` without an offset is in UTC, a `Time` is local.
     let zone = if class == "Time" { Zone::Local } else { Zone::UTC };

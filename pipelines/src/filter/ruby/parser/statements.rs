@@ -44,7 +44,6 @@ impl Parser {
         let mut statement = self.logical()?;
         while let TokenKind::Keyword(word) = self.kind() {
             let word = *word;
-            let at = self.at();
             match word {
                 "if" | "unless" => {
                     self.next += 1;
@@ -59,8 +58,7 @@ impl Parser {
                 "while" | "until" => {
                     self.next += 1;
                     let condition = Box::new(self.logical()?);
-                    statement =
-                        Expr::While { condition, body: Box::new(statement), until: word == "until", at };
+                    statement = Expr::While { condition, body: Box::new(statement), until: word == "until" };
                 }
                 "rescue" => {
                     self.next += 1;
@@ -98,10 +96,13 @@ impl Parser {
             }
             self.expect_op("=")?;
             self.skip_newlines();
-            let value = self.right_side()?;
+            let value = self.right_side(true)?;
             return Ok(Expr::AssignMany(targets, Box::new(value)));
         }
-        self.expression()
+        self.allows_list = true;
+        let parsed = self.expression();
+        self.allows_list = false;
+        parsed
     }
 
     /// Returns whether the line assigns several variables: there is a comma outside of brackets before its `=`.
@@ -185,12 +186,11 @@ impl Parser {
     }
 
     pub(super) fn while_loop(&mut self, until: bool) -> ParseResult<Expr> {
-        let at = self.at();
         let condition = Box::new(self.loop_condition()?);
         self.take_keyword("do");
         let body = Box::new(self.statements(&["end"])?);
         self.expect_keyword("end")?;
-        Ok(Expr::While { condition, body, until, at })
+        Ok(Expr::While { condition, body, until })
     }
 
     pub(super) fn for_loop(&mut self) -> ParseResult<Expr> {
