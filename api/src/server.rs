@@ -150,7 +150,7 @@ impl Server {
         let snapshots = SnapshotService::open(Arc::clone(&engine), config.snapshots)
             .await
             .map_err(StartError::Snapshots)?;
-        let ingest = IngestService::open(&engine).await;
+        let ingest = IngestService::open(&engine, &search).await;
         let node = Node::new(engine, search, accounts, identity).with_tls(tls.clone());
         let node = node
             .with_faults(Arc::clone(&console) as _)
@@ -163,7 +163,11 @@ impl Server {
         let audit = AuditWriter::start(node.audit().clone()).await;
         let bounds = HttpConfig::within(memory_limit());
         let http = HttpConfig { max_content_length: config.max_content_length, ..bounds };
-        let data = Service::new(node, &http, Arc::new(DataApi::default().with_snapshots(snapshots).with_ingest(ingest)));
+        let data = Service::new(
+            node,
+            &http,
+            Arc::new(DataApi::default().with_snapshots(snapshots).with_ingest(ingest)),
+        );
         let serving = millrace_listen::Server::new(Config::default().within(open_files()));
         let mut server = Self {
             serving,
