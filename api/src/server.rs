@@ -212,7 +212,7 @@ impl Server {
         let snapshots = SnapshotService::open(Arc::clone(&engine), config.snapshots)
             .await
             .map_err(StartError::Snapshots)?;
-        let ingest = IngestService::open(&engine).await;
+        let ingest = IngestService::open(&engine, &search).await;
         let node = Node::new(engine, search, accounts, identity).with_tls(tls.clone());
         let node = node
             .with_faults(Arc::clone(&console) as _)

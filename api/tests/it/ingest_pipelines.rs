@@ -277,7 +277,7 @@ async fn with_snapshots(backups: &std::path::Path) -> Node {
     let node = Node::insecure().await;
     let config = Config { path_repo: vec![backups.to_owned()], ..Config::default() };
     let snapshots = SnapshotService::open(Arc::clone(&node.api.engine), config).await.unwrap();
-    let ingest = IngestService::open(&node.api.engine).await;
+    let ingest = IngestService::open(&node.api.engine, &node.api.search).await;
     node.with_data_api(DataApi::default().with_snapshots(snapshots).with_ingest(ingest))
 }
 

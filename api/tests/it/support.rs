@@ -180,7 +180,7 @@ impl Node {
         let console = Arc::new(console);
         let api = Arc::new(api.with_faults(Arc::clone(&console) as _));
         let config = HttpConfig { max_content_length: 1 << 20, ..HttpConfig::default() };
-        let data_api = DataApi::default().with_ingest(IngestService::new(&store));
+        let data_api = DataApi::default().with_ingest(IngestService::new(&store, &api.search));
         let service = Service::new(api.clone(), &config, Arc::new(data_api));
         Self { service, console, api, data }
     }

@@ -24,6 +24,8 @@ pub const MAX_PROCESSORS: usize = 1_000;
 const MAX_NESTING: usize = 20;
 /// Most pipelines that call one another for a document.
 const MAX_CALLS: usize = 32;
+/// Most processors within one another for a document: in `on_failure`, `foreach` and called pipelines.
+const MAX_RUNNING: usize = 60;
 /// Keys of `_ingest` that describe a failure.
 const FAILURE_KEYS: [&str; 4] =
     ["on_failure_message", "on_failure_processor_type", "on_failure_processor_tag", "on_failure_pipeline"];
@@ -266,13 +268,15 @@ pub struct PipelineRun<'a> {
     pipelines: &'a PipelineSet,
     now: DateTime<Utc>,
     calls: Vec<Arc<str>>,
+    /// Processors that run now, each within the one before.
+    running: usize,
     reports: Option<Vec<ProcessorReport>>,
 }
 
 impl<'a> PipelineRun<'a> {
     /// Begins at an instant.
     pub fn new(pipelines: &'a PipelineSet, now: DateTime<Utc>) -> Self {
-        Self { pipelines, now, calls: Vec::new(), reports: None }
+        Self { pipelines, now, calls: Vec::new(), running: 0, reports: None }
     }
 
     /// Reports each processor.
@@ -353,6 +357,18 @@ impl<'a> PipelineRun<'a> {
 
 impl ProcessorStep {
     fn run(&self, document: &mut IngestDocument, run: &mut PipelineRun<'_>) -> Result<Flow> {
+        if run.running == MAX_RUNNING {
+            return Err(ProcessorError::exceeded(format!(
+                "more than {MAX_RUNNING} processors run within one another for one document"
+            )));
+        }
+        run.running += 1;
+        let result = self.run_within(document, run);
+        run.running -= 1;
+        result
+    }
+
+    fn run_within(&self, document: &mut IngestDocument, run: &mut PipelineRun<'_>) -> Result<Flow> {
         document.budget.begin_processor()?;
         let reported = run.reported();
         let result = match self.applies(document) {

@@ -155,6 +155,13 @@ fn what_scripts_cannot_do_is_named() {
         assert!(cause.contains(reason), "{source}: {cause}");
         assert!(error.members().iter().any(|(name, _)| *name == "position"), "{source}");
     }
+    let long = format!("ctx.a = 0{}; ctx.b = ctx.a == 1{}", " + 1".repeat(5_000), " || true".repeat(2_000));
+    assert_eq!(script(&long, json!({})).unwrap(), json!({"a": 5_000, "b": true}));
+    let mut nested = "1".to_owned();
+    for _ in 0..25 {
+        nested = format!("({nested} + 1 - 1) * 1 == 1 && true || false ? 1 : 2");
+    }
+    let _ = script(&format!("ctx.a = {nested}"), json!({}));
     let deep = format!("ctx.a = {}1{}", "(".repeat(5_000), ")".repeat(5_000));
     assert!(pipeline(json!([{ "script": { "source": deep } }])).is_err());
 }
@@ -198,6 +205,19 @@ fn work_is_bounded() {
     }
     assert!(pipeline(json!([nested])).is_err());
     assert!(pipeline(vec![json!({ "drop": {} }); 1_001].into()).is_err());
+    let mut pipelines = PipelineSet::default();
+    for number in 0..30 {
+        let mut failing = json!({ "pipeline": { "name": (number + 1).to_string() } });
+        for _ in 0..10 {
+            failing = json!({ "fail": { "message": "x", "on_failure": [failing] } });
+        }
+        let definition = object(json!({ "processors": [failing] }));
+        pipelines.insert(Arc::new(IngestPipeline::parse(&number.to_string(), &definition).unwrap()));
+    }
+    let first = Arc::clone(pipelines.get("0").unwrap());
+    let mut document = document(json!({}));
+    let error = PipelineRun::new(&pipelines, now()).execute(&first, &mut document).unwrap_err();
+    assert!(error.reason().contains("within one another"), "{error}");
 }
 
 #[test]

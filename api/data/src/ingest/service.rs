@@ -9,9 +9,12 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use bytes::Bytes;
-use millrace_engine::{DocResult, Engine, Precondition, RefreshPolicy, SystemDocument, SystemDocuments};
+use millrace_engine::{
+    DocResult, Engine, Precondition, RefreshPolicy, Session, SystemDocument, SystemDocuments,
+};
 use millrace_mapping::pattern;
 use millrace_processors::{IngestPipeline, PipelineCounters, PipelineFigures, PipelineSet};
+use millrace_query::SearchService;
 use millrace_runtime::Priority;
 use serde_json::{Map, Value, json};
 use tokio::sync::Mutex;
@@ -131,6 +134,7 @@ pub struct IngestService(Arc<ServiceState>);
 #[derive(Debug)]
 struct ServiceState {
     documents: SystemDocuments<PipelineDefinition>,
+    search: Arc<SearchService>,
     stored: ArcSwap<StoredPipelines>,
     /// Held by a change of definitions.
     changing: Mutex<()>,
@@ -140,9 +144,10 @@ struct ServiceState {
 
 impl IngestService {
     /// Makes the service of an engine. Definitions are read when they are first asked for.
-    pub fn new(engine: &Arc<Engine>) -> Self {
+    pub fn new(engine: &Arc<Engine>, search: &Arc<SearchService>) -> Self {
         Self(Arc::new(ServiceState {
             documents: SystemDocuments::new(engine),
+            search: Arc::clone(search),
             stored: ArcSwap::default(),
             changing: Mutex::default(),
             total: PipelineCounters::default(),
@@ -150,8 +155,8 @@ impl IngestService {
     }
 
     /// Makes the service of an engine and reads the definitions. What cannot be read now is read when it is asked for.
-    pub async fn open(engine: &Arc<Engine>) -> Self {
-        let service = Self::new(engine);
+    pub async fn open(engine: &Arc<Engine>, search: &Arc<SearchService>) -> Self {
+        let service = Self::new(engine, search);
         if let Err(error) = service.stored().await {
             tracing::warn!(error = error.reason(), "the ingest pipelines cannot be read yet");
         }
@@ -175,6 +180,23 @@ impl IngestService {
         self.reload().await
     }
 
+    /// Finds all definitions. The log has no frames of restored ones, but a search finds them.
+    async fn search_all(&self) -> Result<Vec<(String, Result<PipelineDefinition, String>)>, Error> {
+        let engine = self.0.documents.engine();
+        let Ok(index) = engine.index(INDEX) else { return Ok(Vec::new()) };
+        let session = Session::system(engine);
+        session.refresh(&[index]).await?;
+        let body = json!({ "size": MAX_PIPELINES, "track_total_hits": false });
+        let mut answer: Value = self.0.search.read(&session, INDEX, body, Priority::Foreground).await?;
+        let Value::Array(hits) = answer["hits"]["hits"].take() else { return Ok(Vec::new()) };
+        let decode = |hit: Value| {
+            let id = hit["_id"].as_str().unwrap_or_default().to_owned();
+            let decoded = PipelineDefinition::decode(&id, &Bytes::from(hit["_source"].to_string()));
+            (id, decoded)
+        };
+        Ok(hits.into_iter().map(decode).collect())
+    }
+
     /// Reads the definitions where their index is another one. The caller holds the lock of changes.
     async fn reload(&self) -> Result<Arc<StoredPipelines>, Error> {
         let index_uuid = self.index_uuid();
@@ -182,15 +204,15 @@ impl IngestService {
         if stored.index_uuid == index_uuid {
             return Ok(stored);
         }
-        let documents = self.0.documents.load().await?;
+        let documents = self.search_all().await?;
         let compile = move || {
             let mut stored = StoredPipelines { index_uuid, ..StoredPipelines::default() };
             let mut compiled = PipelineSet::default();
             for document in documents {
                 let (id, definition) = match document {
-                    Ok(document) => (document.id, document.document.definition),
-                    Err(unreadable) => {
-                        stored.unusable.insert(unreadable.id, unreadable.reason);
+                    (id, Ok(document)) => (id, document.definition),
+                    (id, Err(reason)) => {
+                        stored.unusable.insert(id, reason);
                         continue;
                     }
                 };

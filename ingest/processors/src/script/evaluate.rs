@@ -7,7 +7,7 @@ use std::rc::Rc;
 use serde_json::{Map, Value};
 
 use super::memory::{Local, Operand, PathStep, Reference};
-use super::tree::{Assignment, Binary, Expression, Literal, Node, Statement, ValueType};
+use super::tree::{Assignment, Binary, Expression, Link, Literal, Node, Statement, ValueType};
 use super::{Script, failure};
 use crate::document::{IngestDocument, WorkBudget, measure};
 use crate::error::{ProcessorError, Result};
@@ -63,7 +63,11 @@ impl<'a> Machine<'a> {
     }
 
     pub(super) fn fail(&self, node: &Node, kind: &'static str, reason: &str) -> ProcessorError {
-        failure(&self.script.source, "runtime error", node.offset, kind, reason)
+        self.fail_at(node.offset, kind, reason)
+    }
+
+    fn fail_at(&self, offset: usize, kind: &'static str, reason: &str) -> ProcessorError {
+        failure(&self.script.source, "runtime error", offset, kind, reason)
     }
 
     pub(super) fn illegal(&self, node: &Node, reason: &str) -> ProcessorError {
@@ -160,7 +164,12 @@ impl<'a> Machine<'a> {
     }
 
     fn condition(&mut self, node: &Node) -> Result<bool> {
-        self.evaluate(node)?.into_condition().map_err(|found| {
+        let value = self.evaluate(node)?;
+        self.flag(node, value)
+    }
+
+    fn flag(&self, node: &Node, value: Operand) -> Result<bool> {
+        value.into_condition().map_err(|found| {
             self.fail(node, "class_cast_exception", &format!("cannot cast def [{found}] to boolean"))
         })
     }
@@ -239,7 +248,7 @@ impl<'a> Machine<'a> {
                     return Err(self.fail(node, "class_cast_exception", &reason));
                 }
             },
-            Expression::Binary(operator, left, right) => self.binary(node, *operator, left, right)?,
+            Expression::Chain(first, links) => self.chain(first, links)?,
             Expression::Conditional(condition, then, otherwise) => {
                 if self.condition(condition)? {
                     self.evaluate(then)?
@@ -254,7 +263,7 @@ impl<'a> Machine<'a> {
             Expression::Assign(assignment, target, value) => self.assign(node, *assignment, target, value)?,
             Expression::Increment(target, delta, prefix) => {
                 let before = self.evaluate(target)?;
-                let after = self.compute(node, Binary::Add, &before, &Operand::Int(*delta))?;
+                let after = self.compute(node.offset, Binary::Add, &before, &Operand::Int(*delta))?;
                 self.write(node, target, &after)?;
                 if *prefix { after } else { before }
             }
@@ -361,7 +370,7 @@ impl<'a> Machine<'a> {
             Assignment::Compute(operator) => {
                 let before = self.evaluate(target)?;
                 let value = self.evaluate(value)?;
-                self.compute(node, operator, &before, &value)?
+                self.compute(node.offset, operator, &before, &value)?
             }
         };
         self.write(node, target, &value)?;
@@ -392,14 +401,25 @@ impl<'a> Machine<'a> {
         Ok(())
     }
 
-    fn binary(&mut self, node: &Node, operator: Binary, left: &Node, right: &Node) -> Result<Operand> {
-        match operator {
-            Binary::Or => return Ok(Operand::Bool(self.condition(left)? || self.condition(right)?)),
-            Binary::And => return Ok(Operand::Bool(self.condition(left)? && self.condition(right)?)),
-            _ => {}
+    fn chain(&mut self, first: &Node, links: &[Link]) -> Result<Operand> {
+        let mut left = self.evaluate(first)?;
+        let mut left_node = first;
+        for link in links {
+            let operator = link.operator;
+            if matches!(operator, Binary::Or | Binary::And) {
+                // The right operand is evaluated only where the left one does not decide.
+                let flag = self.flag(left_node, left)?;
+                if flag == (operator == Binary::Or) {
+                    return Ok(Operand::Bool(flag));
+                }
+                left = Operand::Bool(self.condition(&link.operand)?);
+            } else {
+                let right = self.evaluate(&link.operand)?;
+                left = self.compute(link.offset, operator, &left, &right)?;
+            }
+            left_node = &link.operand;
         }
-        let (left, right) = (self.evaluate(left)?, self.evaluate(right)?);
-        self.compute(node, operator, &left, &right)
+        Ok(left)
     }
 
     /// Returns whether two operands are equal; numbers by value.
@@ -418,7 +438,13 @@ impl<'a> Machine<'a> {
         })
     }
 
-    fn compute(&mut self, node: &Node, operator: Binary, left: &Operand, right: &Operand) -> Result<Operand> {
+    fn compute(
+        &mut self,
+        offset: usize,
+        operator: Binary,
+        left: &Operand,
+        right: &Operand,
+    ) -> Result<Operand> {
         match operator {
             Binary::Equal => return Ok(Operand::Bool(self.equal(left, right)?)),
             Binary::NotEqual => return Ok(Operand::Bool(!self.equal(left, right)?)),
@@ -430,7 +456,7 @@ impl<'a> Machine<'a> {
             _ => {}
         }
         if let (Operand::Int(left), Operand::Int(right)) = (left, right) {
-            return self.compute_ints(node, operator, *left, *right);
+            return self.compute_ints(offset, operator, *left, *right);
         }
         let (Some(x), Some(y)) = (left.as_double(), right.as_double()) else {
             let reason = format!(
@@ -439,7 +465,7 @@ impl<'a> Machine<'a> {
                 left.type_name(),
                 right.type_name()
             );
-            return Err(self.fail(node, "class_cast_exception", &reason));
+            return Err(self.fail_at(offset, "class_cast_exception", &reason));
         };
         Ok(match operator {
             Binary::Less => Operand::Bool(x < y),
@@ -454,8 +480,8 @@ impl<'a> Machine<'a> {
         })
     }
 
-    fn compute_ints(&self, node: &Node, operator: Binary, x: i64, y: i64) -> Result<Operand> {
-        let by_zero = || self.fail(node, "arithmetic_exception", "/ by zero");
+    fn compute_ints(&self, offset: usize, operator: Binary, x: i64, y: i64) -> Result<Operand> {
+        let by_zero = || self.fail_at(offset, "arithmetic_exception", "/ by zero");
         Ok(match operator {
             Binary::Less => Operand::Bool(x < y),
             Binary::LessOrEqual => Operand::Bool(x <= y),

@@ -1,10 +1,14 @@
 //! From tokens to the tree of a script.
 
 use super::lexer::{Token, TokenKind, tokens};
-use super::tree::{Assignment, Binary, Expression, Literal, Node, Statement, StaticFunction, ValueType};
+use super::tree::{
+    Assignment, Binary, Expression, Link, Literal, Node, Statement, StaticFunction, ValueType,
+};
 
 /// Deepest nesting of statements and expressions.
 const MAX_DEPTH: usize = 60;
+/// Most expressions within one another, members and calls in a row included.
+const MAX_HEIGHT: usize = 100;
 /// Most variables of a script.
 const MAX_VARIABLES: usize = 500;
 /// Types that declare variables.
@@ -280,7 +284,8 @@ impl Parser {
     }
 
     fn expression(&mut self) -> Result<Node> {
-        self.nested(Self::assignment)
+        let node = self.nested(Self::assignment)?;
+        self.checked(node)
     }
 
     fn assignment(&mut self) -> Result<Node> {
@@ -343,26 +348,37 @@ impl Parser {
             &[("*", Binary::Multiply), ("/", Binary::Divide), ("%", Binary::Remainder)],
         ];
         let Some(operators) = LEVELS.get(level) else { return self.unary() };
-        let mut left = self.binary(level + 1)?;
-        let mut chain = 0;
+        let mut first = self.binary(level + 1)?;
+        let mut links = Vec::new();
         loop {
             let offset = self.offset();
-            if level == 3 && self.accept_word("instanceof") {
+            if level == 3 && links.is_empty() && self.accept_word("instanceof") {
                 let of = self.value_type()?;
-                left = Node::new(offset, Expression::InstanceOf(Box::new(left), of));
+                first = self.checked(Node::new(offset, Expression::InstanceOf(Box::new(first), of)))?;
                 continue;
             }
-            let TokenKind::Symbol(symbol) = *self.peek() else { return Ok(left) };
-            let Some((_, operator)) = operators.iter().find(|(name, _)| *name == symbol) else {
-                return Ok(left);
+            let operator = match *self.peek() {
+                TokenKind::Symbol(symbol) => operators.iter().find(|(name, _)| *name == symbol),
+                _ => None,
             };
-            chain += 1;
-            if chain > MAX_DEPTH * 4 {
-                return Err((offset, "an expression has too many operators in a row".to_owned()));
-            }
+            let Some((_, operator)) = operator else { break };
             self.at += 1;
-            let right = self.binary(level + 1)?;
-            left = Node::new(offset, Expression::Binary(*operator, Box::new(left), Box::new(right)));
+            links.push(Link { offset, operator: *operator, operand: self.binary(level + 1)? });
+        }
+        match links.first() {
+            None => Ok(first),
+            Some(link) => {
+                let offset = link.offset;
+                self.checked(Node::new(offset, Expression::Chain(Box::new(first), links)))
+            }
+        }
+    }
+
+    /// Refuses an expression that is nested too deeply to be evaluated.
+    fn checked(&self, node: Node) -> Result<Node> {
+        match node.height > MAX_HEIGHT {
+            true => Err((node.offset, format!("an expression is nested deeper than {MAX_HEIGHT} levels"))),
+            false => Ok(node),
         }
     }
 

@@ -27,6 +27,8 @@ pub(super) enum Statement {
 #[derive(Clone, Debug)]
 pub(super) struct Node {
     pub(super) offset: usize,
+    /// Nodes on the longest way down.
+    pub(super) height: usize,
     pub(super) expression: Expression,
 }
 
@@ -37,22 +39,69 @@ pub(super) enum Expression {
     Variable(usize),
     Context,
     Params,
-    Member { target: Box<Node>, name: String, null_safe: bool },
+    Member {
+        target: Box<Node>,
+        name: String,
+        null_safe: bool,
+    },
     Index(Box<Node>, Box<Node>),
-    Call { target: Box<Node>, name: String, arguments: Vec<Node>, null_safe: bool },
+    Call {
+        target: Box<Node>,
+        name: String,
+        arguments: Vec<Node>,
+        null_safe: bool,
+    },
     Static(StaticFunction, Vec<Node>),
-    New { is_map: bool, source: Option<Box<Node>> },
+    New {
+        is_map: bool,
+        source: Option<Box<Node>>,
+    },
     List(Vec<Node>),
     Map(Vec<(Node, Node)>),
     Not(Box<Node>),
     Minus(Box<Node>),
-    Binary(Binary, Box<Node>, Box<Node>),
+    /// Operators of one precedence, from left to right. A long chain is evaluated without recursion.
+    Chain(Box<Node>, Vec<Link>),
     Conditional(Box<Node>, Box<Node>, Box<Node>),
     Elvis(Box<Node>, Box<Node>),
     Assign(Assignment, Box<Node>, Box<Node>),
     Increment(Box<Node>, i64, bool),
     InstanceOf(Box<Node>, ValueType),
     Cast(ValueType, Box<Node>),
+}
+
+impl Expression {
+    /// Lists the expressions right below.
+    fn children(&self) -> Vec<&Node> {
+        match self {
+            Self::Literal(_) | Self::Variable(_) | Self::Context | Self::Params => Vec::new(),
+            Self::Member { target, .. } => vec![&**target],
+            Self::Call { target, arguments, .. } => std::iter::once(&**target).chain(arguments).collect(),
+            Self::Static(_, nodes) | Self::List(nodes) => nodes.iter().collect(),
+            Self::New { source, .. } => source.iter().map(|source| &**source).collect(),
+            Self::Map(members) => members.iter().flat_map(|(key, member)| [key, member]).collect(),
+            Self::Not(inner)
+            | Self::Minus(inner)
+            | Self::Increment(inner, ..)
+            | Self::InstanceOf(inner, _)
+            | Self::Cast(_, inner) => vec![&**inner],
+            Self::Chain(first, links) => {
+                std::iter::once(&**first).chain(links.iter().map(|link| &link.operand)).collect()
+            }
+            Self::Conditional(condition, then, otherwise) => vec![&**condition, &**then, &**otherwise],
+            Self::Index(left, right) | Self::Elvis(left, right) | Self::Assign(_, left, right) => {
+                vec![&**left, &**right]
+            }
+        }
+    }
+}
+
+/// An operator with its right operand.
+#[derive(Clone, Debug)]
+pub(super) struct Link {
+    pub(super) offset: usize,
+    pub(super) operator: Binary,
+    pub(super) operand: Node,
 }
 
 /// A literal.
@@ -242,7 +291,8 @@ impl StaticFunction {
 impl Node {
     /// Makes an expression at an offset.
     pub(super) fn new(offset: usize, expression: Expression) -> Self {
-        Self { offset, expression }
+        let height = 1 + expression.children().iter().map(|child| child.height).max().unwrap_or(0);
+        Self { offset, height, expression }
     }
 
     /// Returns whether a value can be assigned to it.
