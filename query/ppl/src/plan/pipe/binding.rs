@@ -93,8 +93,9 @@ impl Pipe {
             let first = columns.len().saturating_sub(groups) + 1;
             select.group_by = syntax::group_by((first..first + groups).map(syntax::ordinal));
         }
-        // An order between steps matters to what is cut; the last step states it again.
-        let keys = self.order.iter().filter(|_| is_last || self.limit.is_some()).map(|key| {
+        // An order between steps matters to what is cut, if not all is; the last step states it again.
+        let is_ordered = is_last || self.limit.is_some_and(|(_, count)| count != Some(0));
+        let keys = self.order.iter().filter(|_| is_ordered).map(|key| {
             let expr = match key_column(&columns, &key.expr) {
                 Some(at) => syntax::ordinal(at + 1),
                 None => key.expr.clone(),
