@@ -4,9 +4,14 @@
 //! the position of their source, so a [`Local`] output only says which operation an event is. All
 //! others are [`Sink`]s.
 
+mod csv;
 mod file;
+mod http;
 mod kafka;
+mod null;
 mod opensearch;
+mod retry;
+mod socket;
 mod stdout;
 
 use std::fmt;
@@ -20,7 +25,19 @@ use crate::options::suggest;
 use crate::{Event, Fault, Options};
 
 /// Names of the outputs.
-pub const NAMES: &[&str] = &["elasticsearch", "file", "kafka", "opensearch", "stdout"];
+pub const NAMES: &[&str] = &[
+    "csv",
+    "elasticsearch",
+    "file",
+    "http",
+    "kafka",
+    "null",
+    "opensearch",
+    "statsd",
+    "stdout",
+    "tcp",
+    "udp",
+];
 
 /// A configured output.
 #[derive(Clone, Debug)]
@@ -98,9 +115,15 @@ pub fn build(options: Options) -> Result<Output, Vec<Fault>> {
     let at = options.at();
     match options.plugin() {
         "elasticsearch" | "opensearch" => opensearch::build(options),
+        "csv" => csv::build(options),
         "file" => file::build(options),
+        "http" => http::build(options),
         "kafka" => kafka::build(options),
+        "null" => null::build(options),
+        "statsd" => socket::build_statsd(options),
         "stdout" => stdout::build(options),
+        "tcp" => socket::build_tcp(options),
+        "udp" => socket::build_udp(options),
         unknown => {
             let suggestion = suggest(unknown, NAMES.iter().copied());
             Err(vec![Fault { at, message: format!("there is no output [{unknown}]{suggestion}") }])
