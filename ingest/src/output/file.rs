@@ -73,8 +73,19 @@ struct Open {
 /// # Errors
 /// What is wrong with the options.
 pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
-    let text = options.required_text("path");
     let codec = codec::take(&mut options, "json_lines");
+    build_with_codec(options, codec)
+}
+
+/// Makes an output that writes files by a codec of its own.
+///
+/// # Errors
+/// What is wrong with the options.
+pub(super) fn build_with_codec(
+    mut options: Options,
+    codec: Result<Arc<dyn Codec>, Vec<Fault>>,
+) -> Result<Output, Vec<Fault>> {
+    let text = options.required_text("path");
     let gzip = options.boolean("gzip").unwrap_or(false);
     let overwrite = options.one_of("write_behavior", &["append", "overwrite"]) == Some("overwrite");
     let create_if_deleted = options.boolean("create_if_deleted").unwrap_or(true);

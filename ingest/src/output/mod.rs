@@ -4,10 +4,15 @@
 //! the position of their source, so a [`Local`] output only says which operation an event is. All
 //! others are [`Sink`]s.
 
+mod csv;
 mod file;
+mod http;
 mod kafka;
+mod null;
 mod opensearch;
 mod pipeline;
+mod retry;
+mod socket;
 mod stdout;
 
 use std::fmt;
@@ -21,7 +26,20 @@ use crate::options::suggest;
 use crate::{Event, Fault, Options};
 
 /// Names of the outputs.
-pub const NAMES: &[&str] = &["elasticsearch", "file", "kafka", "opensearch", "pipeline", "stdout"];
+pub const NAMES: &[&str] = &[
+    "csv",
+    "elasticsearch",
+    "file",
+    "http",
+    "kafka",
+    "null",
+    "opensearch",
+    "pipeline",
+    "statsd",
+    "stdout",
+    "tcp",
+    "udp",
+];
 
 /// A configured output.
 #[derive(Clone, Debug)]
@@ -99,10 +117,16 @@ pub fn build(options: Options) -> Result<Output, Vec<Fault>> {
     let at = options.at();
     match options.plugin() {
         "elasticsearch" | "opensearch" => opensearch::build(options),
+        "csv" => csv::build(options),
         "file" => file::build(options),
+        "http" => http::build(options),
         "kafka" => kafka::build(options),
+        "null" => null::build(options),
         "pipeline" => pipeline::build(options),
+        "statsd" => socket::build_statsd(options),
         "stdout" => stdout::build(options),
+        "tcp" => socket::build_tcp(options),
+        "udp" => socket::build_udp(options),
         unknown => {
             let suggestion = suggest(unknown, NAMES.iter().copied());
             Err(vec![Fault { at, message: format!("there is no output [{unknown}]{suggestion}") }])

@@ -6,7 +6,7 @@ use std::io::Read as _;
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, OnceLock};
 
-use crate::glob;
+use crate::{EcsCompatibility, glob};
 
 /// Files of definitions that every installation knows.
 const FILES: [(&str, &str); 21] = [
@@ -33,6 +33,32 @@ const FILES: [(&str, &str); 21] = [
     ("squid", include_str!("definitions/squid")),
 ];
 
+/// The same files, whose fields have the names of the Elastic Common Schema.
+const ECS_FILES: [(&str, &str); 22] = [
+    ("aws", include_str!("definitions/ecs-v1/aws")),
+    ("bacula", include_str!("definitions/ecs-v1/bacula")),
+    ("bind", include_str!("definitions/ecs-v1/bind")),
+    ("bro", include_str!("definitions/ecs-v1/bro")),
+    ("exim", include_str!("definitions/ecs-v1/exim")),
+    ("firewalls", include_str!("definitions/ecs-v1/firewalls")),
+    ("grok-patterns", include_str!("definitions/ecs-v1/grok-patterns")),
+    ("haproxy", include_str!("definitions/ecs-v1/haproxy")),
+    ("httpd", include_str!("definitions/ecs-v1/httpd")),
+    ("java", include_str!("definitions/ecs-v1/java")),
+    ("junos", include_str!("definitions/ecs-v1/junos")),
+    ("linux-syslog", include_str!("definitions/ecs-v1/linux-syslog")),
+    ("maven", include_str!("definitions/ecs-v1/maven")),
+    ("mcollective", include_str!("definitions/ecs-v1/mcollective")),
+    ("mongodb", include_str!("definitions/ecs-v1/mongodb")),
+    ("nagios", include_str!("definitions/ecs-v1/nagios")),
+    ("postgresql", include_str!("definitions/ecs-v1/postgresql")),
+    ("rails", include_str!("definitions/ecs-v1/rails")),
+    ("redis", include_str!("definitions/ecs-v1/redis")),
+    ("ruby", include_str!("definitions/ecs-v1/ruby")),
+    ("squid", include_str!("definitions/ecs-v1/squid")),
+    ("zeek", include_str!("definitions/ecs-v1/zeek")),
+];
+
 /// Largest file of definitions.
 const MAX_FILE_BYTES: u64 = 4 << 20;
 /// Most files that one directory gives.
@@ -42,12 +68,22 @@ const MAX_FILES: usize = 1_000;
 #[derive(Clone, Debug, Default)]
 pub struct Library {
     own: HashMap<String, Arc<str>>,
+    ecs: EcsCompatibility,
 }
 
 impl Library {
     /// A library with what every installation knows.
     pub fn new() -> Self {
         Self::default()
+    }
+
+    /// A library whose fields have the names that a schema gives them.
+    pub fn with_ecs(ecs: EcsCompatibility) -> Self {
+        Self { ecs, ..Self::default() }
+    }
+
+    fn standard(&self) -> &'static HashMap<&'static str, &'static str> {
+        if self.ecs.is_enabled() { ecs_standard() } else { standard() }
     }
 
     /// Defines a pattern, in place of one that has the name.
@@ -88,7 +124,7 @@ impl Library {
 
     /// The definition of a pattern.
     pub(super) fn get(&self, name: &str) -> Option<&str> {
-        self.own.get(name).map(|definition| &**definition).or_else(|| standard().get(name).copied())
+        self.own.get(name).map(|definition| &**definition).or_else(|| self.standard().get(name).copied())
     }
 
     /// Lists the names and definitions of all patterns, those of the library itself first.
@@ -99,13 +135,18 @@ impl Library {
 
     /// Names of all patterns.
     pub fn names(&self) -> impl Iterator<Item = &str> {
-        self.own.keys().map(String::as_str).chain(standard().keys().copied())
+        self.own.keys().map(String::as_str).chain(self.standard().keys().copied())
     }
 }
 
 fn standard() -> &'static HashMap<&'static str, &'static str> {
     static STANDARD: OnceLock<HashMap<&'static str, &'static str>> = OnceLock::new();
     STANDARD.get_or_init(|| FILES.iter().flat_map(|(_, text)| definitions(text)).collect())
+}
+
+fn ecs_standard() -> &'static HashMap<&'static str, &'static str> {
+    static STANDARD: OnceLock<HashMap<&'static str, &'static str>> = OnceLock::new();
+    STANDARD.get_or_init(|| ECS_FILES.iter().flat_map(|(_, text)| definitions(text)).collect())
 }
 
 /// Definitions of a file: a name, space, and the rest of the line. Lines that begin with `#` are comments.

@@ -3,6 +3,8 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
+use crate::EcsCompatibility;
+
 use super::{Deadline, Expression, Kind, Library, MatchStopped, Pattern, Replacement};
 
 fn compile(pattern: &str) -> Result<Pattern, String> {
@@ -26,6 +28,23 @@ fn every_definition_compiles() {
     for name in library.names() {
         let compiled = Pattern::compile(&format!("%{{{name}}}"), &library, true);
         assert!(compiled.is_ok(), "{name}: {:?}", compiled.err());
+    }
+}
+
+#[test]
+fn definitions_of_the_schema_compile_and_name_their_fields() {
+    let library = Library::with_ecs(EcsCompatibility::V8);
+    for name in library.names() {
+        let compiled = Pattern::compile(&format!("%{{{name}}}"), &library, true);
+        assert!(compiled.is_ok(), "{name}: {:?}", compiled.err());
+    }
+    let pattern = Pattern::compile("%{COMMONAPACHELOG}", &library, true).unwrap();
+    let line = r#"83.149.9.216 - frank [24/Feb/2015:23:13:42 +0000] "GET /a HTTP/1.1" 200 171"#;
+    let found = captured(&pattern, line).unwrap();
+    for (name, text) in
+        [("[source][address]", "83.149.9.216"), ("[http][request][method]", "GET"), ("[user][name]", "frank")]
+    {
+        assert!(found.contains(&(name.to_owned(), text.to_owned())), "{name}: {found:?}");
     }
 }
 

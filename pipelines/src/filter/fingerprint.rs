@@ -14,7 +14,6 @@ use millrace_runtime::murmur;
 use ring::{digest, hmac as ring_hmac};
 use serde_json::Value;
 
-use super::settings::ecs_disabled;
 use super::{Filter, Outcome};
 
 /// The seed that Logstash gives MurmurHash3 of 128 bits.
@@ -53,7 +52,7 @@ enum Method {
 }
 
 pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>> {
-    ecs_disabled(&mut options);
+    let ecs = options.ecs_compatibility().is_enabled();
     let mut names = options.texts("source");
     if names.is_empty() {
         names.push("message".to_owned());
@@ -65,7 +64,9 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>>
             Err(fault) => options.fault_here(fault),
         }
     }
-    let target = options.text("target").unwrap_or_else(|| "fingerprint".to_owned());
+    let target = options
+        .text("target")
+        .unwrap_or_else(|| if ecs { "[event][hash]" } else { "fingerprint" }.to_owned());
     let target = FieldReference::parse(&target).map_err(|fault| options.fault_here(fault));
     let method = method(&mut options);
     let base64 = options.boolean("base64encode").unwrap_or(false);

@@ -7,11 +7,11 @@ use std::time::Duration;
 use millrace_ingest::event::text_of;
 use millrace_ingest::options::{Location, Setting};
 use millrace_ingest::pattern::{Captures, Deadline, Kind, Library, Pattern};
-use millrace_ingest::{Event, Fault, FieldReference, Options};
+use millrace_ingest::{EcsCompatibility, Event, Fault, FieldReference, Options};
 use serde_json::{Number, Value};
 
 use super::number::{float, integer};
-use super::settings::{ecs_disabled, texts_or};
+use super::settings::texts_or;
 use super::{Filter, Outcome};
 
 /// Time that Logstash gives a pattern.
@@ -63,8 +63,8 @@ enum Attempt {
 }
 
 pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>> {
-    ecs_disabled(&mut options);
-    let library = library(&mut options);
+    let ecs = options.ecs_compatibility();
+    let library = library(&mut options, ecs);
     let named_only = options.boolean("named_captures_only").unwrap_or(true);
     let overwrite = options.texts("overwrite");
     let target = options.text("target");
@@ -89,8 +89,8 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>>
 }
 
 /// Patterns that the standard library does not have.
-fn library(options: &mut Options) -> Library {
-    let mut library = Library::new();
+fn library(options: &mut Options, ecs: EcsCompatibility) -> Library {
+    let mut library = Library::with_ecs(ecs);
     let directories = options.texts("patterns_dir");
     let glob = options.text("patterns_files_glob").unwrap_or_else(|| "*".to_owned());
     for directory in directories {

@@ -7,7 +7,7 @@ use millrace_ingest::{Event, Fault, FieldReference, Options};
 use millrace_mapping::document::replace_lone_surrogates;
 use serde_json::{Map, Value};
 
-use super::settings::{ecs_disabled, texts_or};
+use super::settings::texts_or;
 use super::{Filter, Outcome};
 
 const TAGS: &str = "tags";
@@ -21,7 +21,8 @@ struct Json {
 }
 
 pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>> {
-    ecs_disabled(&mut options);
+    // Names of fields are those of the event, with and without the schema.
+    let _ = options.ecs_compatibility();
     let source = options.required_text("source");
     let source = FieldReference::parse(&source).map_err(|fault| {
         if !source.is_empty() {

@@ -11,7 +11,7 @@ use millrace_ingest::{Event, Fault, FieldReference, Options, Template};
 use serde_json::{Map, Value};
 
 use super::characters::Characters;
-use super::settings::{ecs_disabled, texts_or, value_of};
+use super::settings::{texts_or, value_of};
 use super::{Filter, Outcome};
 use scan::{Separator, Syntax};
 
@@ -52,7 +52,8 @@ struct Change {
 }
 
 pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>> {
-    ecs_disabled(&mut options);
+    // Names of fields are those of the event, with and without the schema.
+    let _ = options.ecs_compatibility();
     let timeout = options.integer("timeout_millis", 0..=MAX_TIMEOUT_MILLIS).unwrap_or(DEFAULT_TIMEOUT_MILLIS);
     let timeout =
         Duration::from_millis(if timeout == 0 { MAX_TIMEOUT_MILLIS } else { timeout }.unsigned_abs());

@@ -38,14 +38,3 @@ pub(super) fn value_of(setting: Setting) -> Value {
         Setting::Plugin(options) => Value::String(options.plugin().to_owned()),
     }
 }
-
-/// Takes `ecs_compatibility`, of which only `disabled` is known.
-pub(super) fn ecs_disabled(options: &mut Options) {
-    match options.one_of("ecs_compatibility", &["disabled", "v1", "v8"]) {
-        None | Some("disabled") => {}
-        Some(other) => options.fault_here(format!(
-            "[{}] does not name fields by ECS: set ecs_compatibility to disabled, not to {other}",
-            options.plugin()
-        )),
-    }
-}

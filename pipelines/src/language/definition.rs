@@ -2,7 +2,7 @@
 
 use std::fmt;
 
-use millrace_ingest::{Location, Options};
+use millrace_ingest::{EcsCompatibility, Location, Options};
 
 use crate::condition::Condition;
 
@@ -15,6 +15,27 @@ pub struct Definition {
     pub filters: Vec<Statement>,
     /// Outputs and branches.
     pub outputs: Vec<Statement>,
+}
+
+impl Definition {
+    /// Sets the `ecs_compatibility` of the plugins that do not say it.
+    pub fn set_default_ecs(&mut self, default: EcsCompatibility) {
+        self.inputs.iter_mut().for_each(|plugin| plugin.options.set_default_ecs(default));
+        set_default_ecs(&mut self.filters, default);
+        set_default_ecs(&mut self.outputs, default);
+    }
+}
+
+fn set_default_ecs(statements: &mut [Statement], default: EcsCompatibility) {
+    for statement in statements {
+        match statement {
+            Statement::Plugin(plugin) => plugin.options.set_default_ecs(default),
+            Statement::Branch(branch) => {
+                branch.arms.iter_mut().for_each(|arm| set_default_ecs(&mut arm.body, default));
+                set_default_ecs(&mut branch.otherwise, default);
+            }
+        }
+    }
 }
 
 /// A plugin as it was written.

@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use millrace_catalog::metadata::parse_bytes;
+use millrace_ingest::EcsCompatibility;
 use millrace_ingest::dead_letter::{Limits, Policy};
 use millrace_ingest::options::suggest;
 use millrace_mapping::pattern::matches;
@@ -80,6 +81,8 @@ pub(crate) struct PipelineSource {
     pub(crate) texts: Vec<(String, String)>,
     pub(crate) settings: Settings,
     pub(crate) support_escapes: bool,
+    /// `ecs_compatibility` of plugins that do not say it.
+    pub(crate) ecs_compatibility: EcsCompatibility,
     pub(crate) enabled: bool,
     /// Bytes of a queue on disk (`queue.type: persisted`).
     pub(crate) persisted: Option<u64>,
@@ -98,6 +101,7 @@ impl PipelineSource {
             texts: Vec::new(),
             settings: Settings::default(),
             support_escapes: false,
+            ecs_compatibility: EcsCompatibility::default(),
             enabled: true,
             persisted: None,
             dead_letters: Limits::default(),
@@ -151,8 +155,13 @@ impl PipelineSource {
         }
         let mut context = Context::new(&SHA256);
         let settings = format!(
-            "{:?} {} {} {:?} {:?}",
-            self.settings, self.support_escapes, self.enabled, self.persisted, self.dead_letters
+            "{:?} {} {} {:?} {:?} {}",
+            self.settings,
+            self.support_escapes,
+            self.enabled,
+            self.persisted,
+            self.dead_letters,
+            self.ecs_compatibility.name()
         );
         let texts = self.texts.iter().flat_map(|(file, text)| [file, text]);
         for part in texts.chain(&self.problems).chain([&settings]) {
@@ -384,8 +393,12 @@ fn one(
             Err(other) => problems.push(format!("[{key}] must be true or false, not [{other}]")),
         }
     }
-    if let Some(other) = ecs.filter(|mode| mode != "disabled") {
-        problems.push(format!("[pipeline.ecs_compatibility] must be disabled, not [{other}]"));
+    match ecs.as_deref().map(|mode| (mode, EcsCompatibility::parse(mode))) {
+        None => {}
+        Some((_, Some(mode))) => found.ecs_compatibility = mode,
+        Some((other, None)) => {
+            problems.push(format!("[pipeline.ecs_compatibility] must be disabled, v1 or v8, not [{other}]"))
+        }
     }
     if max_events.is_some_and(|events| events != "0") {
         problems.push("[queue.max_events] must be 0: [queue.max_bytes] bounds the queue".to_owned());
@@ -466,8 +479,15 @@ pub(super) fn build(
     }
     let dialect = Dialect { environment, support_escapes: found.support_escapes };
     let text = found.text();
-    let built =
-        language::parse(&text, &dialect).and_then(|definition| Graph::build_after(definition, before));
+    let built = language::parse(&text, &dialect).and_then(|mut definition| {
+        definition.set_default_ecs(found.ecs_compatibility);
+        tracing::info!(
+            pipeline = found.id,
+            ecs_compatibility = found.ecs_compatibility.name(),
+            "plugins that do not say it name fields so"
+        );
+        Graph::build_after(definition, before)
+    });
     built.map_err(|faults| {
         let lines = faults.iter().map(|fault| {
             let (file, line) = found.place(fault.at.line);

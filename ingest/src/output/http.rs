@@ -1,0 +1,598 @@
+//! `http`: a request for each event, or for all events of a batch.
+
+use std::collections::BTreeSet;
+use std::fmt;
+use std::io::Write as _;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use base64::Engine as _;
+use bytes::Bytes;
+use flate2::Compression;
+use flate2::write::GzEncoder;
+use futures::StreamExt as _;
+use reqwest::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::{Client, Method, Url};
+use serde_json::{Map, Value};
+use tokio::sync::{OnceCell, watch};
+
+use super::retry::Backoff;
+use crate::event::text_of;
+use crate::input::stopped;
+use crate::offload::offload;
+use crate::options::Setting;
+use crate::output::{OrderTicket, Output, RefusedEvent, Sink, SinkInterrupted};
+use crate::{Event, Fault, Options, Secret, Template, tls};
+
+/// Statuses after which a request is sent again where nothing is said.
+const RETRYABLE: [u16; 5] = [429, 500, 502, 503, 504];
+/// First pause between attempts.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// Longest pause between attempts, as in Logstash.
+const LONGEST_PAUSE: Duration = Duration::from_secs(60);
+/// Bytes of an answer that a log or a dead letter shows.
+const SHOWN_BYTES: usize = 1024;
+
+struct Http {
+    shared: Arc<Requests>,
+    tls: tls::Client,
+    proxy: Option<Secret>,
+    follows_redirects: bool,
+    timeout: Duration,
+    connect_timeout: Duration,
+    concurrency: usize,
+    retries: bool,
+    retryable: BTreeSet<u16>,
+    ignorable: BTreeSet<u16>,
+    first_pause: Duration,
+    client: OnceCell<Client>,
+}
+
+/// Makes requests of events.
+struct Requests {
+    url: Template,
+    method: Method,
+    headers: Vec<(HeaderName, Template)>,
+    authorization: Option<HeaderValue>,
+    content_type: HeaderValue,
+    body: BodyFormat,
+    mapping: Option<Vec<(Template, Mapping)>>,
+    gzip: bool,
+}
+
+#[derive(Debug)]
+enum BodyFormat {
+    Json,
+    JsonBatch,
+    Form,
+    Message(Template),
+}
+
+/// Value of a member that `mapping` describes.
+#[derive(Debug)]
+enum Mapping {
+    Text(Template),
+    Array(Vec<Mapping>),
+    Hash(Vec<(Template, Mapping)>),
+}
+
+/// A request with the events that it has.
+struct OutgoingRequest {
+    events: Vec<usize>,
+    url: Url,
+    headers: HeaderMap,
+    body: Bytes,
+}
+
+/// Result of one attempt.
+enum Attempt {
+    Accepted,
+    /// The request is to be sent again.
+    Failed(String),
+    Refused(String),
+}
+
+/// Without headers and address, which may have credentials.
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http").field("method", &self.shared.method).finish_non_exhaustive()
+    }
+}
+
+/// Makes the output.
+///
+/// # Errors
+/// What is wrong with the options.
+pub(super) fn build(options: Options) -> Result<Output, Vec<Fault>> {
+    Ok(Output::Sink(Arc::new(configured(options, FIRST_PAUSE)?)))
+}
+
+fn configured(mut options: Options, first_pause: Duration) -> Result<Http, Vec<Fault>> {
+    let url = options.required_text("url");
+    let url = Template::parse(&url);
+    if url.is_constant() && !url.as_str().is_empty() && Url::parse(url.as_str()).is_err() {
+        options.fault_here("[url] of [http] is not an address such as https://host/path");
+    }
+    let methods = ["put", "post", "patch", "delete", "get", "head"];
+    let method = match options.one_of("http_method", &methods) {
+        Some(method) => Method::from_bytes(method.to_uppercase().as_bytes()).unwrap_or(Method::POST),
+        None => {
+            options.fault_here(format!(
+                "[http] needs the option [http_method], one of [{}]",
+                methods.join(", ")
+            ));
+            Method::POST
+        }
+    };
+    let body = body_format(&mut options);
+    let content_type = options.text("content_type").unwrap_or_else(|| {
+        match &body {
+            BodyFormat::Form => "application/x-www-form-urlencoded",
+            BodyFormat::Message(_) => "text/plain",
+            BodyFormat::Json | BodyFormat::JsonBatch => "application/json",
+        }
+        .to_owned()
+    });
+    let content_type = HeaderValue::try_from(content_type).unwrap_or_else(|_| {
+        options.fault_here("[content_type] of [http] is not a media type");
+        HeaderValue::from_static("application/json")
+    });
+    let headers = headers(&mut options);
+    let mapping = options.hash("mapping");
+    let mapping = (!mapping.is_empty()).then(|| members(mapping));
+    let gzip = options.boolean("http_compression").unwrap_or(false);
+    let authorization = authorization(&mut options);
+    let mut codes = |name, default: &[u16]| {
+        let given = options.read(name, "an array of statuses", |setting| {
+            let numbers: Option<BTreeSet<u16>> = match setting {
+                Setting::Array(elements) => {
+                    elements.iter().map(|element| element.as_text()?.parse().ok()).collect()
+                }
+                single => single.as_text()?.parse().ok().map(|status| BTreeSet::from([status])),
+            };
+            numbers
+        });
+        given.unwrap_or_else(|| default.iter().copied().collect())
+    };
+    let retryable = codes("retryable_codes", &RETRYABLE);
+    let ignorable = codes("ignorable_codes", &[]);
+    let retries = options.boolean("retry_failed").unwrap_or(true);
+    let seconds = |options: &mut Options, name, default| {
+        let given = options.float(name).filter(|seconds| (0.001..=86_400.0).contains(seconds));
+        Duration::from_secs_f64(given.unwrap_or(default))
+    };
+    let timeout = seconds(&mut options, "request_timeout", 60.0);
+    let connect_timeout = seconds(&mut options, "connect_timeout", 10.0);
+    let follows_redirects = options.boolean("follow_redirects").unwrap_or(true);
+    let proxy = options.secret("proxy").filter(|proxy| !proxy.expose().is_empty());
+    let concurrency = options.integer("pool_max", 1..=10_000).unwrap_or(50);
+    // The client keeps connections by itself, and the output retries.
+    for name in [
+        "socket_timeout",
+        "pool_max_per_route",
+        "keepalive",
+        "automatic_retries",
+        "retry_non_idempotent",
+        "validate_after_inactivity",
+        "cookies",
+    ] {
+        let _ = options.take(name);
+    }
+    for (name, instead) in [("client_cert", "[ssl_certificate]"), ("client_key", "[ssl_key]")] {
+        if let Some((at, _)) = options.take(name) {
+            options.fault(at, format!("option [{name}] is the former name of {instead}: give that"));
+        }
+    }
+    let tls = tls::Client::take(&mut options);
+    options.finish()?;
+    let shared =
+        Arc::new(Requests { url, method, headers, authorization, content_type, body, mapping, gzip });
+    Ok(Http {
+        shared,
+        tls,
+        proxy,
+        follows_redirects,
+        timeout,
+        connect_timeout,
+        concurrency: usize::try_from(concurrency).unwrap_or(50),
+        retries,
+        retryable,
+        ignorable,
+        first_pause,
+        client: OnceCell::new(),
+    })
+}
+
+fn body_format(options: &mut Options) -> BodyFormat {
+    let message = options.template("message");
+    match options.one_of("format", &["json", "json_batch", "form", "message"]) {
+        Some("json_batch") => BodyFormat::JsonBatch,
+        Some("form") => BodyFormat::Form,
+        Some("message") => BodyFormat::Message(message.unwrap_or_else(|| {
+            options.fault_here("[format => message] of [http] needs the option [message]");
+            Template::parse("")
+        })),
+        _ => BodyFormat::Json,
+    }
+}
+
+fn headers(options: &mut Options) -> Vec<(HeaderName, Template)> {
+    let mut headers = Vec::new();
+    for (name, value) in options.hash("headers") {
+        match (HeaderName::try_from(name.as_str()), value.as_text()) {
+            (Ok(name), Some(value)) => headers.push((name, Template::parse(&value))),
+            _ => options.fault_here(format!("[{name}] of [headers] is not a header")),
+        }
+    }
+    headers
+}
+
+fn authorization(options: &mut Options) -> Option<HeaderValue> {
+    let (user, password) = (options.text("user"), options.secret("password"));
+    let user = user.filter(|user| !user.is_empty())?;
+    let Some(password) = password else {
+        options.fault_here("[user] of [http] needs the option [password]");
+        return None;
+    };
+    let credentials =
+        base64::engine::general_purpose::STANDARD.encode(format!("{user}:{}", password.expose()));
+    let mut value = HeaderValue::try_from(format!("Basic {credentials}")).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+
+fn members(members: Vec<(String, Setting)>) -> Vec<(Template, Mapping)> {
+    members.into_iter().map(|(name, value)| (Template::parse(&name), Mapping::new(value))).collect()
+}
+
+impl Mapping {
+    fn new(setting: Setting) -> Self {
+        match setting {
+            Setting::Array(elements) => Self::Array(elements.into_iter().map(Self::new).collect()),
+            Setting::Hash(inner) => Self::Hash(members(inner)),
+            other => Self::Text(Template::parse(&other.as_text().unwrap_or_default())),
+        }
+    }
+
+    fn render(&self, event: &Event) -> Value {
+        match self {
+            Self::Text(template) => Value::String(template.render(event)),
+            Self::Array(elements) => {
+                Value::Array(elements.iter().map(|element| element.render(event)).collect())
+            }
+            Self::Hash(members) => Value::Object(render_members(members, event)),
+        }
+    }
+}
+
+fn render_members(members: &[(Template, Mapping)], event: &Event) -> Map<String, Value> {
+    members.iter().map(|(name, value)| (name.as_str().to_owned(), value.render(event))).collect()
+}
+
+impl Requests {
+    /// Makes the requests of events; an event that has no address or no header is refused.
+    fn make(&self, events: &[(Arc<Event>, Option<String>)]) -> (Vec<OutgoingRequest>, Vec<RefusedEvent>) {
+        let mut refused = Vec::new();
+        let mut requests = Vec::new();
+        if let BodyFormat::JsonBatch = self.body {
+            let mut body = vec![b'['];
+            for (number, (event, _)) in events.iter().enumerate() {
+                if number > 0 {
+                    body.push(b',');
+                }
+                self.write_json(event, &mut body);
+            }
+            body.push(b']');
+            let first = events
+                .first()
+                .map_or_else(|| Event::new(chrono::DateTime::UNIX_EPOCH), |(event, _)| (**event).clone());
+            match self.request((0..events.len()).collect(), &first, body) {
+                Ok(request) => requests.push(request),
+                Err(reason) => {
+                    refused.extend(
+                        (0..events.len()).map(|event| RefusedEvent { event, reason: reason.clone() }),
+                    );
+                }
+            }
+            return (requests, refused);
+        }
+        for (number, (event, _)) in events.iter().enumerate() {
+            let mut body = Vec::with_capacity(512);
+            match &self.body {
+                BodyFormat::Form => self.write_form(event, &mut body),
+                BodyFormat::Message(template) => body.extend_from_slice(template.render(event).as_bytes()),
+                BodyFormat::Json | BodyFormat::JsonBatch => self.write_json(event, &mut body),
+            }
+            match self.request(vec![number], event, body) {
+                Ok(request) => requests.push(request),
+                Err(reason) => refused.push(RefusedEvent { event: number, reason }),
+            }
+        }
+        (requests, refused)
+    }
+
+    fn write_json(&self, event: &Event, out: &mut Vec<u8>) {
+        match &self.mapping {
+            None => event.write_json(out),
+            Some(mapping) => {
+                out.extend_from_slice(Value::Object(render_members(mapping, event)).to_string().as_bytes())
+            }
+        }
+    }
+
+    fn write_form(&self, event: &Event, out: &mut Vec<u8>) {
+        let pairs: Vec<(String, String)> = match &self.mapping {
+            Some(mapping) => render_members(mapping, event)
+                .iter()
+                .map(|(name, value)| (name.clone(), text_of(value)))
+                .collect(),
+            None => {
+                let time = ("@timestamp".to_owned(), event.timestamp_text());
+                let fields = event.fields().iter().map(|(name, value)| (name.clone(), text_of(value)));
+                std::iter::once(time).chain(fields).collect()
+            }
+        };
+        for (number, (name, value)) in pairs.iter().enumerate() {
+            if number > 0 {
+                out.push(b'&');
+            }
+            escape(name, out);
+            out.push(b'=');
+            escape(value, out);
+        }
+    }
+
+    fn request(&self, events: Vec<usize>, event: &Event, body: Vec<u8>) -> Result<OutgoingRequest, String> {
+        let address = self.url.render(event);
+        let url =
+            Url::parse(&address).map_err(|error| format!("[url] makes no address of the event: {error}"))?;
+        let mut headers = HeaderMap::new();
+        headers.insert(CONTENT_TYPE, self.content_type.clone());
+        if let Some(authorization) = &self.authorization {
+            headers.insert(AUTHORIZATION, authorization.clone());
+        }
+        for (name, value) in &self.headers {
+            let value = HeaderValue::try_from(value.render(event))
+                .map_err(|_| format!("[headers] makes no value of [{name}] of the event"))?;
+            headers.insert(name.clone(), value);
+        }
+        let body = if self.gzip {
+            headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
+            let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 4), Compression::default());
+            encoder.write_all(&body).map_err(|error| error.to_string())?;
+            encoder.finish().map_err(|error| error.to_string())?
+        } else {
+            body
+        };
+        Ok(OutgoingRequest { events, url, headers, body: Bytes::from(body) })
+    }
+}
+
+/// Escapes a text of a form.
+fn escape(text: &str, out: &mut Vec<u8>) {
+    for byte in text.bytes() {
+        match byte {
+            b'a'..=b'z' | b'A'..=b'Z' | b'0'..=b'9' | b'-' | b'_' | b'.' | b'*' => out.push(byte),
+            b' ' => out.push(b'+'),
+            other => out.extend_from_slice(format!("%{other:02X}").as_bytes()),
+        }
+    }
+}
+
+impl Http {
+    fn make_client(&self) -> Result<Client, String> {
+        let redirects = if self.follows_redirects {
+            reqwest::redirect::Policy::limited(10)
+        } else {
+            reqwest::redirect::Policy::none()
+        };
+        let builder =
+            Client::builder().timeout(self.timeout).connect_timeout(self.connect_timeout).redirect(redirects);
+        let builder = match &self.proxy {
+            Some(proxy) => {
+                let proxy = reqwest::Proxy::all(proxy.expose());
+                builder.proxy(
+                    proxy.map_err(|error| format!("[proxy] is not an address: {}", error.without_url()))?,
+                )
+            }
+            None => builder.no_proxy(),
+        };
+        self.tls.apply(builder)?.build().map_err(|error| format!("cannot make the HTTP client: {error}"))
+    }
+
+    async fn attempt(&self, request: &OutgoingRequest) -> Attempt {
+        let client = match self.client.get_or_try_init(|| async { self.make_client() }).await {
+            Ok(client) => client,
+            Err(reason) => return Attempt::Failed(reason),
+        };
+        let sent = client
+            .request(self.shared.method.clone(), request.url.clone())
+            .headers(request.headers.clone())
+            .body(request.body.clone())
+            .send()
+            .await;
+        let mut answer = match sent {
+            Ok(answer) => answer,
+            Err(error) => return Attempt::Failed(error.without_url().to_string()),
+        };
+        let status = answer.status().as_u16();
+        if (200..300).contains(&status) || self.ignorable.contains(&status) {
+            return Attempt::Accepted;
+        }
+        let mut shown = Vec::new();
+        while shown.len() < SHOWN_BYTES
+            && let Ok(Some(chunk)) = answer.chunk().await
+        {
+            shown.extend(chunk.iter().take(SHOWN_BYTES - shown.len()));
+        }
+        let reason = format!("the server answers {status}: {}", String::from_utf8_lossy(&shown));
+        if self.retryable.contains(&status) { Attempt::Failed(reason) } else { Attempt::Refused(reason) }
+    }
+
+    /// Sends a request until it is accepted or refused.
+    async fn deliver(
+        &self,
+        request: OutgoingRequest,
+        mut stopping: watch::Receiver<bool>,
+    ) -> Result<Vec<RefusedEvent>, SinkInterrupted> {
+        let mut backoff = Backoff::new(self.first_pause, LONGEST_PAUSE);
+        loop {
+            let attempt = tokio::select! {
+                biased;
+                () = stopped(&mut stopping) => return Err(SinkInterrupted),
+                attempt = self.attempt(&request) => attempt,
+            };
+            let reason = match attempt {
+                Attempt::Accepted => return Ok(Vec::new()),
+                Attempt::Failed(reason) if self.retries => {
+                    tracing::warn!(
+                        reason,
+                        host = request.url.host_str(),
+                        "the output http sends a request again"
+                    );
+                    backoff.wait(&mut stopping).await?;
+                    continue;
+                }
+                Attempt::Failed(reason) | Attempt::Refused(reason) => reason,
+            };
+            return Ok(request
+                .events
+                .iter()
+                .map(|event| RefusedEvent { event: *event, reason: reason.clone() })
+                .collect());
+        }
+    }
+}
+
+#[async_trait]
+impl Sink for Http {
+    async fn send(
+        &self,
+        events: &[(Arc<Event>, Option<String>)],
+        stopping: watch::Receiver<bool>,
+        _place: OrderTicket,
+    ) -> Result<Vec<RefusedEvent>, SinkInterrupted> {
+        let (shared, events) = (Arc::clone(&self.shared), events.to_vec());
+        let (requests, mut refused) = offload(move || shared.make(&events)).await;
+        let sends = requests.into_iter().map(|request| self.deliver(request, stopping.clone()));
+        let mut sends = futures::stream::iter(sends).buffered(self.concurrency);
+        while let Some(sent) = sends.next().await {
+            refused.extend(sent?);
+        }
+        refused.sort_by_key(|refused| refused.event);
+        Ok(refused)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::input::testing::{OptionValue, options};
+
+    /// Answers requests with statuses in turns; returns the address, and what was requested.
+    async fn server(statuses: &'static [u16]) -> (String, tokio::task::JoinHandle<Vec<String>>) {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = format!("http://{}", listener.local_addr().unwrap());
+        let requests = tokio::spawn(async move {
+            let mut requests = Vec::new();
+            for status in statuses {
+                let (mut stream, _) = listener.accept().await.unwrap();
+                let mut bytes = Vec::new();
+                loop {
+                    let text = String::from_utf8_lossy(&bytes).into_owned();
+                    if let Some((head, body)) = text.split_once("\r\n\r\n") {
+                        let length = head.lines().find_map(|line| {
+                            line.to_lowercase().strip_prefix("content-length: ")?.parse().ok()
+                        });
+                        if body.len() >= length.unwrap_or(0) {
+                            requests.push(text);
+                            break;
+                        }
+                    }
+                    let mut buffer = [0; 4096];
+                    let read = stream.read(&mut buffer).await.unwrap();
+                    assert!(read > 0, "the request is whole");
+                    bytes.extend_from_slice(&buffer[..read]);
+                }
+                let answer =
+                    format!("HTTP/1.1 {status} X\r\ncontent-length: 2\r\nconnection: close\r\n\r\nno");
+                stream.write_all(answer.as_bytes()).await.unwrap();
+            }
+            requests
+        });
+        (address, requests)
+    }
+
+    fn events(count: i64) -> Vec<(Arc<Event>, Option<String>)> {
+        let event = |number| {
+            let mut event = Event::new(chrono::DateTime::UNIX_EPOCH);
+            event.fields_mut().insert("n".to_owned(), json!(number));
+            (Arc::new(event), None)
+        };
+        (0..count).map(event).collect()
+    }
+
+    async fn send(given: &[(&str, OptionValue)], count: i64) -> Vec<RefusedEvent> {
+        let sink = configured(options("http", given), Duration::from_millis(1)).unwrap();
+        sink.send(&events(count), watch::Sender::new(false).subscribe(), OrderTicket::new().0).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn each_event_is_a_request_and_refusals_are_for_good() {
+        let (address, requests) = server(&[200, 404]).await;
+        let url = format!("{address}/x/%{{n}}");
+        let given = [
+            ("url", url.into()),
+            ("http_method", "post".into()),
+            ("headers", [("x-number", "%{n}")].into()),
+            ("pool_max", "1".into()),
+        ];
+        let refused = send(&given, 2).await;
+        assert_eq!(refused.len(), 1);
+        assert!(refused[0].event == 1 && refused[0].reason.contains("404: no"), "{refused:?}");
+        let requests = requests.await.unwrap();
+        assert!(requests[0].starts_with("POST /x/0 ") && requests[0].contains("x-number: 0"), "{requests:?}");
+        assert!(requests[0].ends_with(r#"{"@timestamp":"1970-01-01T00:00:00.000Z","n":0}"#), "{requests:?}");
+        assert!(requests[0].contains("content-type: application/json"), "{requests:?}");
+    }
+
+    #[tokio::test]
+    async fn overloaded_servers_get_the_request_again() {
+        let (address, requests) = server(&[503, 429, 201]).await;
+        let given = [
+            ("url", address.into()),
+            ("http_method", "put".into()),
+            ("format", "json_batch".into()),
+            ("mapping", [("m", "%{n}")].into()),
+        ];
+        assert_eq!(send(&given, 2).await, Vec::new());
+        let requests = requests.await.unwrap();
+        assert_eq!(requests.len(), 3);
+        assert!(requests.iter().all(|request| request.ends_with(r#"[{"m":"0"},{"m":"1"}]"#)), "{requests:?}");
+    }
+
+    #[test]
+    fn wrong_options_are_named() {
+        for (given, expected) in [
+            (vec![("http_method", OptionValue::from("post"))], "needs the option [url]"),
+            (vec![("url", "http://a/".into())], "needs the option [http_method]"),
+            (vec![("url", "nowhere".into()), ("http_method", "post".into())], "is not an address"),
+            (
+                vec![
+                    ("url", "http://a/".into()),
+                    ("http_method", "post".into()),
+                    ("format", "message".into()),
+                ],
+                "needs the option [message]",
+            ),
+        ] {
+            let faults = build(options("http", &given)).unwrap_err();
+            assert!(faults.iter().any(|fault| fault.message.contains(expected)), "{expected}: {faults:?}");
+        }
+    }
+}

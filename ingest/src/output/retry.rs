@@ -1,0 +1,36 @@
+//! Pauses between attempts of outputs.
+
+use std::time::Duration;
+
+use tokio::sync::watch;
+
+use super::SinkInterrupted;
+use crate::input::stopped;
+
+/// Pauses that double up to a bound. Each takes between half and all of its length, so that clients that failed together do not come
+/// back together.
+#[derive(Debug)]
+pub(super) struct Backoff {
+    next: Duration,
+    longest: Duration,
+}
+
+impl Backoff {
+    pub(super) fn new(first: Duration, longest: Duration) -> Self {
+        Self { next: first, longest }
+    }
+
+    /// Waits for the next attempt.
+    ///
+    /// # Errors
+    /// [`SinkInterrupted`] where the output is to stop.
+    pub(super) async fn wait(&mut self, stopping: &mut watch::Receiver<bool>) -> Result<(), SinkInterrupted> {
+        let pause = self.next.mul_f64(0.5 + rand::random::<f64>() / 2.0);
+        self.next = self.next.saturating_mul(2).min(self.longest);
+        tokio::select! {
+            biased;
+            () = stopped(stopping) => Err(SinkInterrupted),
+            () = tokio::time::sleep(pause) => Ok(()),
+        }
+    }
+}

@@ -1,0 +1,386 @@
+//! `tcp`, `udp` and `statsd`: bytes of events to a socket.
+//!
+//! A connection of `tcp` that is lost is made again, and the batch is sent again as a whole: nobody acknowledges its parts.
+
+use std::fmt;
+use std::sync::Arc;
+use std::time::Duration;
+
+use async_trait::async_trait;
+use tokio::io::AsyncWriteExt as _;
+use tokio::net::{TcpStream, UdpSocket, lookup_host};
+use tokio::sync::{Mutex, watch};
+
+use super::retry::Backoff;
+use crate::codec::{self, Codec};
+use crate::input::stopped;
+use crate::offload::offload;
+use crate::options::Setting;
+use crate::output::{OrderTicket, Output, RefusedEvent, Sink, SinkInterrupted};
+use crate::{Event, Fault, Options, Template};
+
+/// Time for a connection, and for each write.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Most bytes of a datagram.
+const MAX_DATAGRAM: usize = 65_507;
+
+/// Makes the bytes of an event.
+trait Encode: fmt::Debug + Send + Sync {
+    /// Appends messages; each is a datagram, or goes to the stream as it is.
+    fn encode(&self, event: &Event, messages: &mut Vec<Vec<u8>>);
+}
+
+#[derive(Debug)]
+struct Socket {
+    host: String,
+    port: u16,
+    encoder: Arc<dyn Encode>,
+    transport: Transport,
+    first_pause: Duration,
+}
+
+#[derive(Debug)]
+enum Transport {
+    Tcp(Mutex<Option<TcpStream>>),
+    Udp(Mutex<Option<UdpSocket>>),
+}
+
+#[derive(Debug)]
+struct ByCodec(Arc<dyn Codec>);
+
+impl Encode for ByCodec {
+    fn encode(&self, event: &Event, messages: &mut Vec<Vec<u8>>) {
+        let mut message = Vec::with_capacity(256);
+        self.0.encode(event, &mut message);
+        messages.push(message);
+    }
+}
+
+/// Makes the output `tcp`.
+///
+/// # Errors
+/// What is wrong with the options.
+pub(super) fn build_tcp(mut options: Options) -> Result<Output, Vec<Fault>> {
+    let codec = codec::take(&mut options, "json");
+    let host = options.required_text("host");
+    let port = port(&mut options, None);
+    if options.one_of("mode", &["client", "server"]) == Some("server") {
+        options.fault_here(
+            "[mode => server] of [tcp] is not supported: connect to a server, or use the output http",
+        );
+    }
+    for name in ["ssl_enable", "ssl_enabled"] {
+        if options.boolean(name) == Some(true) {
+            options.fault_here(format!(
+                "[{name} => true] of [tcp] is not supported: use the output http, or a proxy that speaks TLS"
+            ));
+        }
+    }
+    for name in [
+        "ssl_cacert",
+        "ssl_cert",
+        "ssl_certificate",
+        "ssl_certificate_authorities",
+        "ssl_cipher_suites",
+        "ssl_client_authentication",
+        "ssl_key",
+        "ssl_key_passphrase",
+        "ssl_supported_protocols",
+        "ssl_verification_mode",
+        "ssl_verify",
+    ] {
+        // Without TLS they say nothing.
+        let _ = options.take(name);
+    }
+    let pause = options
+        .float("reconnect_interval")
+        .filter(|seconds| (0.001..=3600.0).contains(seconds))
+        .unwrap_or(10.0);
+    options.finish()?;
+    let transport = Transport::Tcp(Mutex::new(None));
+    let encoder = Arc::new(ByCodec(codec?));
+    Ok(Output::Sink(Arc::new(Socket {
+        host,
+        port,
+        encoder,
+        transport,
+        first_pause: Duration::from_secs_f64(pause),
+    })))
+}
+
+/// Makes the output `udp`.
+///
+/// # Errors
+/// What is wrong with the options.
+pub(super) fn build_udp(mut options: Options) -> Result<Output, Vec<Fault>> {
+    let codec = codec::take(&mut options, "json");
+    let host = options.required_text("host");
+    let port = port(&mut options, None);
+    // What the system does not take is sent again in any case.
+    let _ = options.integer("retry_count", 0..=i64::MAX);
+    let pause = options.integer("retry_backoff_ms", 1..=3_600_000).unwrap_or(100);
+    options.finish()?;
+    let transport = Transport::Udp(Mutex::new(None));
+    let first_pause = Duration::from_millis(pause.unsigned_abs());
+    Ok(Output::Sink(Arc::new(Socket {
+        host,
+        port,
+        encoder: Arc::new(ByCodec(codec?)),
+        transport,
+        first_pause,
+    })))
+}
+
+fn port(options: &mut Options, default: Option<u16>) -> u16 {
+    let is_given = options.given().any(|(name, _)| name == "port");
+    if !is_given && default.is_none() {
+        options.fault_here(format!("[{}] needs the option [port]", options.plugin()));
+    }
+    let port = options.integer("port", 1..=65_535).and_then(|port| u16::try_from(port).ok());
+    port.or(default).unwrap_or(0)
+}
+
+/// Metrics of an event.
+#[derive(Debug)]
+struct Statsd {
+    namespace: Template,
+    sender: Template,
+    metrics: Vec<(Template, Template, &'static str)>,
+    sample_rate: f64,
+}
+
+/// Makes the output `statsd`.
+///
+/// # Errors
+/// What is wrong with the options.
+pub(super) fn build_statsd(mut options: Options) -> Result<Output, Vec<Fault>> {
+    let host = options.text("host").unwrap_or_else(|| "localhost".to_owned());
+    let port = port(&mut options, Some(8125));
+    let is_tcp = options.one_of("protocol", &["udp", "tcp"]) == Some("tcp");
+    let mut metrics = Vec::new();
+    for (name, value) in [("increment", "1"), ("decrement", "-1")] {
+        let names = options.texts(name);
+        metrics.extend(names.iter().map(|name| (Template::parse(name), Template::parse(value), "c")));
+    }
+    for (name, kind) in [("count", "c"), ("timing", "ms"), ("gauge", "g"), ("set", "s")] {
+        for (metric, value) in options.hash(name) {
+            match value {
+                Setting::Array(_) | Setting::Hash(_) | Setting::Plugin(_) => {
+                    options
+                        .fault_here(format!("option [{name}] of [statsd] must have a text for [{metric}]"));
+                }
+                single => metrics.push((
+                    Template::parse(&metric),
+                    Template::parse(&single.as_text().unwrap_or_default()),
+                    kind,
+                )),
+            }
+        }
+    }
+    let sample_rate = options.float("sample_rate").filter(|rate| (0.0..=1.0).contains(rate)).unwrap_or(1.0);
+    let statsd = Statsd {
+        namespace: options.template("namespace").unwrap_or_else(|| Template::parse("logstash")),
+        sender: options.template("sender").unwrap_or_else(|| Template::parse("%{host}")),
+        metrics,
+        sample_rate,
+    };
+    options.finish()?;
+    let transport = if is_tcp { Transport::Tcp(Mutex::new(None)) } else { Transport::Udp(Mutex::new(None)) };
+    let first_pause = Duration::from_millis(100);
+    Ok(Output::Sink(Arc::new(Socket { host, port, encoder: Arc::new(statsd), transport, first_pause })))
+}
+
+/// Replaces what has a meaning in a line of metrics.
+fn metric_name(text: &str) -> String {
+    text.replace("::", ".").replace([':', '|', '@', '\n'], "_")
+}
+
+impl Encode for Statsd {
+    fn encode(&self, event: &Event, messages: &mut Vec<Vec<u8>>) {
+        let sender = metric_name(&self.sender.render(event)).replace('.', "_");
+        let namespace = self.namespace.render(event);
+        let rate = if self.sample_rate < 1.0 { format!("|@{}", self.sample_rate) } else { String::new() };
+        for (metric, value, kind) in &self.metrics {
+            if self.sample_rate < 1.0 && rand::random::<f64>() >= self.sample_rate {
+                continue;
+            }
+            let metric = metric_name(&metric.render(event));
+            let prefix = if namespace.is_empty() { String::new() } else { format!("{namespace}.") };
+            let value = value.render(event).replace(['\n', '|'], "_");
+            messages.push(format!("{prefix}{sender}.{metric}:{value}|{kind}{rate}\n").into_bytes());
+        }
+    }
+}
+
+impl Socket {
+    async fn write(&self, messages: &[Vec<u8>]) -> std::io::Result<()> {
+        let address = (self.host.as_str(), self.port);
+        match &self.transport {
+            Transport::Tcp(connection) => {
+                let mut connection = connection.lock().await;
+                let mut stream = match connection.take().filter(is_open) {
+                    Some(stream) => stream,
+                    None => TcpStream::connect(address).await?,
+                };
+                for message in messages {
+                    stream.write_all(message).await?;
+                }
+                stream.flush().await?;
+                *connection = Some(stream);
+            }
+            Transport::Udp(socket) => {
+                let mut socket = socket.lock().await;
+                let open = match socket.take() {
+                    Some(open) => open,
+                    None => connected(address).await?,
+                };
+                for message in messages {
+                    open.send(message).await?;
+                }
+                *socket = Some(open);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Returns whether a peer has not closed its connection.
+fn is_open(stream: &TcpStream) -> bool {
+    let mut buffer = [0; 1];
+    match stream.try_read(&mut buffer) {
+        Ok(0) => false,
+        Ok(_) => true,
+        Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
+    }
+}
+
+async fn connected(address: (&str, u16)) -> std::io::Result<UdpSocket> {
+    let peer = lookup_host(address).await?.next();
+    let peer =
+        peer.ok_or_else(|| std::io::Error::new(std::io::ErrorKind::NotFound, "the host has no address"))?;
+    let local = if peer.is_ipv4() { "0.0.0.0:0" } else { "[::]:0" };
+    let socket = UdpSocket::bind(local).await?;
+    socket.connect(peer).await?;
+    Ok(socket)
+}
+
+#[async_trait]
+impl Sink for Socket {
+    async fn send(
+        &self,
+        events: &[(Arc<Event>, Option<String>)],
+        mut stopping: watch::Receiver<bool>,
+        _place: OrderTicket,
+    ) -> Result<Vec<RefusedEvent>, SinkInterrupted> {
+        let (encoder, events) = (Arc::clone(&self.encoder), events.to_vec());
+        let limit = if matches!(self.transport, Transport::Udp(_)) { MAX_DATAGRAM } else { usize::MAX };
+        let (messages, refused) = offload(move || {
+            let (mut all, mut refused) = (Vec::new(), Vec::new());
+            for (number, (event, _)) in events.iter().enumerate() {
+                let mut messages = Vec::new();
+                encoder.encode(event, &mut messages);
+                if messages.iter().any(|message| message.len() > limit) {
+                    let reason = format!("the event exceeds a datagram of {limit} bytes");
+                    refused.push(RefusedEvent { event: number, reason });
+                } else {
+                    all.extend(messages);
+                }
+            }
+            (all, refused)
+        })
+        .await;
+        let mut backoff = Backoff::new(self.first_pause, Duration::from_secs(60).max(self.first_pause));
+        loop {
+            let written = tokio::select! {
+                biased;
+                () = stopped(&mut stopping) => return Err(SinkInterrupted),
+                written = tokio::time::timeout(TIMEOUT, self.write(&messages)) => written,
+            };
+            let error = match written {
+                Ok(Ok(())) => return Ok(refused),
+                Ok(Err(error)) => error,
+                Err(_) => std::io::Error::new(std::io::ErrorKind::TimedOut, "the peer takes no bytes"),
+            };
+            tracing::warn!(%error, host = self.host, port = self.port, "the output cannot send, it tries again");
+            backoff.wait(&mut stopping).await?;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+    use tokio::io::AsyncReadExt as _;
+    use tokio::net::TcpListener;
+
+    use super::*;
+    use crate::input::testing::{OptionValue, options};
+
+    fn sink(built: Result<Output, Vec<Fault>>) -> Arc<dyn Sink> {
+        match built.unwrap() {
+            Output::Sink(sink) => sink,
+            Output::Local(_) => panic!("it is a sink"),
+        }
+    }
+
+    fn events(names: &[&str]) -> Vec<(Arc<Event>, Option<String>)> {
+        let event = |name: &&str| {
+            let mut event = Event::new(chrono::DateTime::UNIX_EPOCH);
+            event.fields_mut().insert("host".to_owned(), json!(name));
+            (Arc::new(event), None)
+        };
+        names.iter().map(event).collect()
+    }
+
+    async fn send(sink: &Arc<dyn Sink>, names: &[&str]) -> Vec<RefusedEvent> {
+        sink.send(&events(names), watch::Sender::new(false).subscribe(), OrderTicket::new().0).await.unwrap()
+    }
+
+    #[tokio::test]
+    async fn batches_go_over_one_connection() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port().to_string();
+        let given: [(&str, OptionValue); 3] =
+            [("host", "127.0.0.1".into()), ("port", port.into()), ("codec", "json_lines".into())];
+        let sink = sink(build_tcp(options("tcp", &given)));
+        assert_eq!(send(&sink, &["a"]).await, Vec::new());
+        assert_eq!(send(&sink, &["b"]).await, Vec::new());
+        drop(sink);
+        let (mut stream, _) = listener.accept().await.unwrap();
+        let mut text = String::new();
+        stream.read_to_string(&mut text).await.unwrap();
+        let line =
+            |name: &str| format!("{{\"@timestamp\":\"1970-01-01T00:00:00.000Z\",\"host\":\"{name}\"}}\n");
+        assert_eq!(text, line("a") + &line("b"));
+    }
+
+    #[tokio::test]
+    async fn datagrams_have_an_event_or_a_metric_each() {
+        let peer = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let port = peer.local_addr().unwrap().port().to_string();
+        let mut buffer = vec![0; 1024];
+        let address: [(&str, OptionValue); 2] = [("host", "127.0.0.1".into()), ("port", port.into())];
+        let udp = sink(build_udp(options("udp", &[&address[..], &[("codec", "plain".into())]].concat())));
+        let large = "x".repeat(70_000);
+        let refused = send(&udp, &["a", &large]).await;
+        assert!(matches!(refused.as_slice(), [refused] if refused.event == 1), "{refused:?}");
+        let read = peer.recv(&mut buffer).await.unwrap();
+        assert_eq!(String::from_utf8_lossy(&buffer[..read]), "1970-01-01T00:00:00.000Z a %{message}");
+        let metrics: [(&str, OptionValue); 2] =
+            [("increment", "apache.%{host}".into()), ("gauge", [("load::x", "7")].into())];
+        let statsd = sink(build_statsd(options("statsd", &[&address[..], &metrics[..]].concat())));
+        assert_eq!(send(&statsd, &["web.1"]).await, Vec::new());
+        for expected in ["logstash.web_1.apache.web.1:1|c\n", "logstash.web_1.load.x:7|g\n"] {
+            let read = peer.recv(&mut buffer).await.unwrap();
+            assert_eq!(String::from_utf8_lossy(&buffer[..read]), expected);
+        }
+    }
+
+    #[test]
+    fn wrong_options_are_named() {
+        let faults = build_tcp(options("tcp", &[("mode", "server".into())])).unwrap_err();
+        for expected in ["needs the option [host]", "needs the option [port]", "[mode => server]"] {
+            assert!(faults.iter().any(|fault| fault.message.contains(expected)), "{expected}: {faults:?}");
+        }
+    }
+}
