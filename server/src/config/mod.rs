@@ -298,8 +298,7 @@ impl Settings {
             "pipelines.listen",
             "agents.enroll_listen",
             "agents.listen",
-        ]
-        {
+        ] {
             let addresses = self.addresses(key);
             if let Some(address) = addresses.iter().find(|address| insecure && !address.ip().is_loopback()) {
                 bail!(
