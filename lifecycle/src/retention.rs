@@ -8,13 +8,14 @@ use std::sync::Arc;
 
 use millrace_catalog::access::NameClass;
 use millrace_catalog::metadata::{IndexMeta, Metadata, RetentionLimit, SpaceLimit};
+use millrace_engine::Engine;
 use millrace_mapping::pattern;
-use millrace_runtime::sync;
+use millrace_runtime::{Priority, sync};
 use serde_json::{Value, json};
 
 use crate::LifecycleContext;
 use crate::error::Result;
-use crate::execute::{RETENTION_HOLD, delete_index, measure};
+use crate::execute::{RETENTION_HOLD, delete_index};
 
 /// An index as retention sees it.
 #[derive(Clone, Debug)]
@@ -116,7 +117,7 @@ fn is_rolled_over(metadata: &Metadata, meta: &IndexMeta) -> bool {
 }
 
 /// Lists the users' indices with what may be deleted of them.
-fn retained(context: &LifecycleContext, metadata: &Metadata) -> Vec<RetainedIndex> {
+fn retained(engine: &Engine, metadata: &Metadata) -> Vec<RetainedIndex> {
     let ordinary = || metadata.indices().filter(|meta| NameClass::new(&meta.name) == NameClass::Ordinary);
     let mut newest: HashMap<&str, &str> = HashMap::new();
     for meta in ordinary() {
@@ -132,10 +133,16 @@ fn retained(context: &LifecycleContext, metadata: &Metadata) -> Vec<RetainedInde
     };
     let one = |meta: &Arc<IndexMeta>| RetainedIndex {
         meta: Arc::clone(meta),
-        bytes: measure(context, meta).bytes,
+        bytes: published_bytes(engine, &meta.name),
         is_removable: !meta.flag(RETENTION_HOLD) && is_whole(meta),
     };
     ordinary().map(one).collect()
+}
+
+/// Counts the bytes of an index as searches see it, without a lock that writers hold.
+fn published_bytes(engine: &Engine, name: &str) -> u64 {
+    let Ok(index) = engine.index(name) else { return 0 };
+    index.published_figures().shards.iter().map(|shard| shard.store_bytes + shard.memory_bytes).sum()
 }
 
 /// Plans the deletions of now and of later.
@@ -150,7 +157,9 @@ pub(crate) async fn planned(context: &LifecycleContext) -> Result<Vec<PlannedDel
     }
     let needs_disk = limits.iter().any(|limit| !matches!(limit.limit, SpaceLimit::Bytes(_)));
     let disk = if needs_disk { disk_usage(context).await? } else { DiskUsage::default() };
-    Ok(plan(&limits, &retained(context, &metadata), disk))
+    let engine = Arc::clone(&context.engine);
+    let work = move || Ok(plan(&limits, &retained(&engine, &metadata), disk));
+    Ok(context.engine.compute().run(Priority::Foreground, work).await?)
 }
 
 async fn disk_usage(context: &LifecycleContext) -> Result<DiskUsage> {

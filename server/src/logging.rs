@@ -23,7 +23,9 @@ pub(crate) fn install_with_export(level: &str, json: bool, export: Option<&SpanE
         level.parse::<Targets>().unwrap_or_else(|_| Targets::new().with_default(tracing::Level::INFO));
     let lines = fmt::layer().with_writer(std::io::stderr).with_target(true);
     let layer = if json {
-        lines.json().flatten_event(true).with_current_span(false).with_filter(filter).boxed()
+        // Lines of each level have the spans of their request.
+        let spans = filter_fn(|metadata| metadata.is_span() && *metadata.level() <= tracing::Level::INFO);
+        lines.json().flatten_event(true).with_current_span(false).with_filter(filter.or(spans)).boxed()
     } else {
         let colours = std::io::IsTerminal::is_terminal(&std::io::stderr());
         let events = filter_fn(|metadata| !metadata.is_span());

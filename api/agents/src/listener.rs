@@ -105,7 +105,11 @@ impl AgentListener {
             }
         };
         let status = response.status().as_u16();
-        Span::current().record("route", route).record("status", status);
+        let span = Span::current();
+        if let Some(route) = route {
+            span.record("otel.name", route).record("route", route);
+        }
+        span.record("status", status);
         self.context.record_request(self.kind.name(), route, status, began.elapsed());
         response
     }

@@ -16,8 +16,10 @@ const DEFAULT_LIMIT: usize = 500;
 const MAX_LIMIT: usize = 10_000;
 /// Longest text that is searched for, in bytes.
 const MAX_SEARCH_BYTES: usize = 255;
-/// Most fields that an order names, and most ids that a request selects.
-const MAX_ELEMENTS: usize = 1_000;
+/// Most fields that an order names.
+const MAX_SORT_FIELDS: usize = 8;
+/// Most ids and statuses that a request selects.
+const MAX_IDS: usize = 1_000;
 
 /// A request for a page of agents.
 #[derive(Debug)]
@@ -93,16 +95,18 @@ impl AgentQuery {
         params.take_bool("pretty")?;
         let offset = count(&mut params, "offset", 0, usize::MAX)?;
         let limit = count(&mut params, "limit", DEFAULT_LIMIT, MAX_LIMIT)?;
-        let statuses = list(&mut params, "status")?.into_iter().map(|name| {
+        let statuses = list(&mut params, "status", MAX_IDS)?.into_iter().map(|name| {
             AgentStatus::parse(&name).ok_or_else(|| {
                 let names = AgentStatus::ALL.map(AgentStatus::name).join(", ");
                 AgentError::Invalid(format!("status [{}] is none of {names}", shorten(&name)))
             })
         });
         let statuses = statuses.collect::<Result<Vec<_>, _>>()?;
-        let ids = list(&mut params, "agents_list")?;
+        let mut ids = list(&mut params, "agents_list", MAX_IDS)?;
+        ids.sort_unstable();
+        ids.dedup();
         let search = params.take("search").map(TextSearch::parse).transpose()?;
-        let order = list(&mut params, "sort")?.into_iter().map(|field| {
+        let order = list(&mut params, "sort", MAX_SORT_FIELDS)?.into_iter().map(|field| {
             let is_descending = field.starts_with('-');
             // A plus of a query that is not escaped stands for a space.
             let name = field.trim_start_matches(['-', '+', ' ']);
@@ -165,7 +169,7 @@ impl AgentQuery {
 
     fn matches(&self, agent: &Agent, status: AgentStatus) -> bool {
         (self.statuses.is_empty() || self.statuses.contains(&status))
-            && (self.ids.is_empty() || self.ids.contains(&agent.agent_id))
+            && (self.ids.is_empty() || self.ids.binary_search(&agent.agent_id).is_ok())
             && self.search.as_ref().is_none_or(|search| search.matches(agent))
     }
 
@@ -204,11 +208,11 @@ fn count(params: &mut Params, name: &str, default: usize, most: usize) -> Result
     }
 }
 
-fn list(params: &mut Params, name: &str) -> Result<Vec<String>, AgentError> {
+fn list(params: &mut Params, name: &str, most: usize) -> Result<Vec<String>, AgentError> {
     let elements = params.take_list(name).unwrap_or_default();
-    match elements.len() <= MAX_ELEMENTS {
+    match elements.len() <= most {
         true => Ok(elements),
-        false => Err(AgentError::Invalid(format!("{name} has more than {MAX_ELEMENTS} elements"))),
+        false => Err(AgentError::Invalid(format!("{name} has more than {most} elements"))),
     }
 }
 

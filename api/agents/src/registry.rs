@@ -6,6 +6,7 @@
 
 use std::collections::BTreeMap;
 use std::net::IpAddr;
+use std::ops::Bound;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -26,6 +27,8 @@ use crate::token::AgentToken;
 const STORE_INTERVAL: Duration = Duration::from_secs(30);
 /// Agents of one write; further ones are in the next one.
 const MAX_BATCH: usize = 4_000;
+/// Agents that are looked at under one lock.
+const FILTER_CHUNK: usize = 1_000;
 
 /// The agents. Clones share them.
 #[derive(Clone, Debug)]
@@ -163,8 +166,23 @@ impl AgentRegistry {
 
     /// Returns all agents that a predicate holds for, in the order of their ids.
     pub(crate) fn filter(&self, predicate: impl Fn(&Agent) -> bool) -> Vec<Agent> {
-        let agents = self.0.agents.read();
-        agents.values().map(|tracked| &tracked.agent).filter(|agent| predicate(agent)).cloned().collect()
+        let (mut selected, mut behind) = (Vec::new(), Bound::Unbounded);
+        loop {
+            // Keep-alives wait for no more than a chunk.
+            let agents = self.0.agents.read();
+            let chunk = agents.range::<String, _>((behind.as_ref(), Bound::Unbounded)).take(FILTER_CHUNK);
+            let mut last = None;
+            for (id, TrackedAgent { agent, .. }) in chunk {
+                last = Some(id);
+                if predicate(agent) {
+                    selected.push(agent.clone());
+                }
+            }
+            match last {
+                Some(id) => behind = Bound::Excluded(id.clone()),
+                None => return selected,
+            }
+        }
     }
 
     /// Counts the agents of each status.

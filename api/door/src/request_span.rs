@@ -14,6 +14,8 @@ use crate::route::{PathParams, Spec};
 
 /// Header of W3C Trace Context.
 const TRACEPARENT: &str = "traceparent";
+/// Bytes of an index expression that a span keeps.
+const MAX_INDEX_BYTES: usize = 512;
 
 /// Makes the span of a request.
 pub(crate) fn request_span(head: &Parts, listener: &'static str) -> Span {
@@ -56,7 +58,7 @@ pub(crate) fn record_route(span: &Span, route: &Spec, captured: &PathParams, pri
     span.record("route", route.path);
     span.record("principal", principal);
     if let Some(index) = captured.find("index").or_else(|| captured.find("expression")) {
-        span.record("index", index);
+        span.record("index", &index[..index.floor_char_boundary(MAX_INDEX_BYTES)]);
     }
 }
 

@@ -118,7 +118,12 @@ impl SearchService {
             RunningSearch { searcher, request, query, snapshot, render_options, limits, started_ms, work };
         let began = Instant::now();
         let finding = search.find((from, size), grouping.as_ref());
-        let mut found = finding.instrument(tracing::debug_span!("query phase", index = expression)).await?;
+        let mut found = finding
+            .instrument(tracing::debug_span!(
+                "query phase",
+                index = &expression[..expression.floor_char_boundary(512)]
+            ))
+            .await?;
         let mut aggregated = AggregationAnswer::default();
         if let Some(aggregation) = aggregation {
             let aggregating = search.aggregate(aggregation, self.max_buckets(), &mut found);

@@ -38,6 +38,7 @@ const KNOWN: &[(&str, Kind, &str)] = &[
     ("retention.max_age.intelligence", Time, retention::OWN_RETENTION[3].3),
     ("retention.max_age.dead_letters", Time, retention::OWN_RETENTION[4].3),
     ("retention.max_age.tasks", Time, retention::OWN_RETENTION[5].3),
+    ("retention.max_age.agent_status", Time, retention::OWN_RETENTION[6].3),
     ("retention.max_bytes", Text, ""),
     ("retention.max_disk_used", Text, ""),
     ("search.max_buckets", Int(0, i32::MAX as i64), "65535"),

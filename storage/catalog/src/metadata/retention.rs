@@ -18,13 +18,14 @@ pub(super) const MAX_DISK_USED: &str = "retention.max_disk_used";
 ///
 /// The outcomes of the audit are in indices of days, which `audit.retention` is about. The documents of `alert_status`, `alert_outbox`
 /// and of rules are as many as there are rules and open alerts.
-pub(super) const OWN_RETENTION: [(&str, &str, &str, &str); 6] = [
+pub(super) const OWN_RETENTION: [(&str, &str, &str, &str); 7] = [
     ("retention.max_age.alert", "alert", "@timestamp", "365d"),
     ("retention.max_age.alert_error", "alert_error", "@timestamp", "30d"),
     ("retention.max_age.alert_silence", "alert_silence", "until", "30d"),
     ("retention.max_age.intelligence", "intelligence", "@timestamp", "365d"),
     ("retention.max_age.dead_letters", ".dead-letters", "@timestamp", "90d"),
     ("retention.max_age.tasks", ".tasks", "task.start_time_in_millis", "7d"),
+    ("retention.max_age.agent_status", "agent_status", "@timestamp", "365d"),
 ];
 /// Limits of a setting, at most.
 const MAX_LIMITS: usize = 1_000;

@@ -155,14 +155,14 @@ impl<T: SystemDocument> SystemDocuments<T> {
         self.engine.make_own_index(T::INDEX, &T::index_body()).await
     }
 
-    /// Reads all documents, in the order in which they were written.
+    /// Reads all documents, in the order in which they were written; those that a snapshot brought are among them.
     ///
     /// # Errors
     /// As [`Engine::read_back`].
     pub async fn load(&self) -> Result<Vec<Decoded<T>>> {
         let mut documents = Vec::new();
         let Ok(index) = self.engine.index(T::INDEX) else { return Ok(documents) };
-        let mut frames = self.engine.read_back(&[index], 0..u64::MAX).await?;
+        let mut frames = self.engine.read_back_stored(&index).await?;
         while let Some(frame) = frames.next().await? {
             for part in &frame.parts {
                 for (seq_no, op) in (part.first_seq_no..).zip(&part.ops) {
