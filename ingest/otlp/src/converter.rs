@@ -63,6 +63,9 @@ pub struct Converter {
     names: IndexNames,
 }
 
+/// Names of attributes beside those that they get.
+type Renames = &'static [(&'static str, &'static str)];
+
 /// Names of the Elastic Common Schema for attributes of resources.
 const ECS_RESOURCE: [(&str, &str); 27] = [
     ("cloud.platform", "cloud.service.name"),
@@ -323,7 +326,7 @@ fn push_ecs(context: &RecordContext, record: &LogRecord, out: &mut Vec<u8>) {
     if let Some(version) = text("telemetry.sdk.version") {
         push_member(out, "agent.version", version);
     }
-    let lists: [(&[KeyValue], &[(&str, &str)]); 3] = [
+    let lists: [(&[KeyValue], Renames); 3] = [
         (&record.attributes, &ECS_RECORD),
         (&context.scope.attributes, &ECS_RECORD),
         (resource, &ECS_RESOURCE),

@@ -214,8 +214,9 @@ fn move_centers(points: &Points, centers: &mut [Vec<f64>], assignment: &Assignme
     let mut counts = vec![0_u32; centers.len()];
     assignment.clusters.iter().for_each(|cluster| counts[*cluster as usize] += 1);
     let mut means = vec![vec![0.0; points.dimensions()]; centers.len()];
-    for dimension in 0..points.dimensions() {
-        for (value, cluster) in points.column(dimension).iter().zip(&assignment.clusters) {
+    let columns = (0..points.dimensions()).map(|dimension| points.column(dimension));
+    for (dimension, column) in columns.enumerate() {
+        for (value, cluster) in column.iter().zip(&assignment.clusters) {
             means[*cluster as usize][dimension] += value;
         }
     }

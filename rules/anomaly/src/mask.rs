@@ -38,7 +38,7 @@ fn match_mask(bytes: &[u8], at: usize, end: usize) -> (Option<&'static str>, usi
     let all = |test: fn(&u8) -> bool| run.iter().all(test);
     if all(u8::is_ascii_hexdigit) {
         let hex = |end| match_runs(bytes, at, end, u8::is_ascii_hexdigit);
-        let chains: [(&str, &[(usize, usize)], u8); 4] = [
+        let chains: [(&str, RunLengths<'_>, u8); 4] = [
             ("<ID>", &[(8, 8), (4, 4), (4, 4), (4, 4), (12, 12)], b'-'),
             ("<MAC>", &[(2, 2); 6], b':'),
             ("<MAC>", &[(2, 2); 6], b'-'),
@@ -64,10 +64,13 @@ fn match_mask(bytes: &[u8], at: usize, end: usize) -> (Option<&'static str>, usi
 }
 
 /// Returns the end of runs of given lengths with a separator between them.
+/// Least and most characters of each run of a chain.
+type RunLengths<'a> = &'a [(usize, usize)];
+
 fn match_runs(
     bytes: &[u8],
     mut at: usize,
-    (lengths, separator): (&[(usize, usize)], u8),
+    (lengths, separator): (RunLengths<'_>, u8),
     test: fn(&u8) -> bool,
 ) -> Option<usize> {
     for (number, (least, most)) in lengths.iter().enumerate() {

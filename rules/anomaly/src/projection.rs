@@ -153,9 +153,9 @@ fn rotate(matrix: &mut [Vec<f64>], vectors: &mut [Vec<f64>], p: usize, q: usize)
         let (one, other) = (row[p], row[q]);
         (row[p], row[q]) = (cosine * one - sine * other, sine * one + cosine * other);
     }
-    for at in 0..matrix.len() {
-        let (one, other) = (matrix[p][at], matrix[q][at]);
-        (matrix[p][at], matrix[q][at]) = (cosine * one - sine * other, sine * one + cosine * other);
+    let (above, below) = matrix.split_at_mut(q);
+    for (one, other) in above[p].iter_mut().zip(&mut below[0]) {
+        (*one, *other) = (cosine * *one - sine * *other, sine * *one + cosine * *other);
     }
     for row in vectors.iter_mut() {
         let (one, other) = (row[p], row[q]);

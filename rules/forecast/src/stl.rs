@@ -233,9 +233,9 @@ mod tests {
             (0..8 * 7 * 12).map(|at| 100.0 + at as f64 * 0.05 + daily(at) + weekly(at)).collect();
         for is_robust in [false, true] {
             let found = decompose(&samples, &[8, 56], is_robust);
-            for at in 0..samples.len() {
+            for (at, sample) in samples.iter().enumerate() {
                 let sum = found.trend[at] + found.seasons[0][at] + found.seasons[1][at] + found.remainder[at];
-                assert!((sum - samples[at]).abs() < 1e-9);
+                assert!((sum - sample).abs() < 1e-9);
                 assert!(found.remainder[at].abs() < 1.5, "{at}: {}", found.remainder[at]);
             }
             assert!((found.trend[300] - 115.0).abs() < 1.0, "{}", found.trend[300]);

@@ -39,10 +39,13 @@ fn text(text: &str) -> ValueKind {
     ValueKind::Text(text.to_owned())
 }
 
+/// A record, or the reason why it is refused, with what is around it.
+type ReadRecord = (RecordContext, Result<LogRecord, String>);
+
 fn all(
     encoding: Encoding,
     body: &[u8],
-) -> Result<Vec<(RecordContext, Result<LogRecord, String>)>, RequestError> {
+) -> Result<Vec<ReadRecord>, RequestError> {
     let mut records = Vec::new();
     read::<RequestError>(encoding, body, |context, record| {
         records.push((context.clone(), record));

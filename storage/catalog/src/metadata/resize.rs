@@ -282,7 +282,7 @@ fn target_shards(request: &ResizeIndex, source: &IndexMeta) -> Result<u32> {
             shards if shards > from => refuse(format!(
                 "the number of target shards [{shards}] must be less that the number of source shards [{from}]"
             )),
-            shards if from % shards != 0 => {
+            shards if !from.is_multiple_of(shards) => {
                 refuse(format!("the number of source shards [{from}] must be a multiple of [{shards}]"))
             }
             shards => Ok(shards),
