@@ -186,7 +186,7 @@ pub enum TransitionCondition {
     /// Time in the state.
     StateAge(Duration),
     /// A time of a schedule has come since the state began.
-    Cron(Schedule),
+    Cron(Box<Schedule>),
 }
 
 impl IndexPolicy {

@@ -410,7 +410,7 @@ fn parse_condition(key: &str, value: &Value) -> Result<TransitionCondition> {
         "min_size" => TransitionCondition::Size(size(key, value)?),
         "min_rollover_age" => TransitionCondition::RolloverAge(duration(key, value)?),
         "min_state_age" => TransitionCondition::StateAge(duration(key, value)?),
-        "cron" => TransitionCondition::Cron(parse_cron(value)?),
+        "cron" => TransitionCondition::Cron(Box::new(parse_cron(value)?)),
         other => return invalid(format!("Invalid field: [{other}] found in Transition conditions.")),
     })
 }

@@ -63,10 +63,10 @@ fn match_mask(bytes: &[u8], at: usize, end: usize) -> (Option<&'static str>, usi
     (is_hex.then_some("<HEX>"), end)
 }
 
-/// Returns the end of runs of given lengths with a separator between them.
 /// Least and most characters of each run of a chain.
 type RunLengths<'a> = &'a [(usize, usize)];
 
+/// Returns the end of runs of given lengths with a separator between them.
 fn match_runs(
     bytes: &[u8],
     mut at: usize,

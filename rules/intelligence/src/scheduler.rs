@@ -166,7 +166,7 @@ enum ScheduledRun {
     /// It has a place, and has begun.
     Begun(String),
     /// It has ended; `due_ms` is `None` where it was not to begin any more.
-    Finished { id: String, due_ms: Option<i64>, outcome: Result<RunReport> },
+    Finished { id: String, due_ms: Option<i64>, outcome: Box<Result<RunReport>> },
 }
 
 impl EventHandler for Scheduler {
@@ -179,7 +179,7 @@ impl EventHandler for Scheduler {
                 self.in_flight -= 1;
                 while self.runs.try_join_next().is_some() {}
                 match due_ms {
-                    Some(due_ms) => self.note_outcome(&id, due_ms, outcome),
+                    Some(due_ms) => self.note_outcome(&id, due_ms, *outcome),
                     None => drop(self.queued.remove(&id)),
                 }
             }
@@ -246,7 +246,7 @@ impl Scheduler {
                     None => (None, Ok(RunReport::default())),
                 };
                 // Nobody is there where the loop was dropped.
-                let _ = sender.send(ScheduledRun::Finished { id, due_ms, outcome }).await;
+                let _ = sender.send(ScheduledRun::Finished { id, due_ms, outcome: Box::new(outcome) }).await;
             });
         }
     }

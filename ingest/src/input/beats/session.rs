@@ -114,16 +114,16 @@ impl Session {
     fn next_frame(&mut self) -> io::Result<Option<BytesMut>> {
         let Some(length) = frame_length(&self.buffer)? else { return Ok(None) };
         let mut whole = length;
-        if let (Some(b'C'), Some(mut head)) = (self.buffer.get(1), self.buffer.get(..length)) {
-            if let Some((_, Frame::Compressed(more))) = read_frame(&mut head)? {
-                let more = more as usize;
-                if more > MAX_COMPRESSED {
-                    let reason =
-                        format!("compressed frames of [{more}] bytes exceed the bound [{MAX_COMPRESSED}]");
-                    return Err(invalid(reason));
-                }
-                whole += more;
+        if let (Some(b'C'), Some(mut head)) = (self.buffer.get(1), self.buffer.get(..length))
+            && let Some((_, Frame::Compressed(more))) = read_frame(&mut head)?
+        {
+            let more = more as usize;
+            if more > MAX_COMPRESSED {
+                let reason =
+                    format!("compressed frames of [{more}] bytes exceed the bound [{MAX_COMPRESSED}]");
+                return Err(invalid(reason));
             }
+            whole += more;
         }
         if self.buffer.len() < whole {
             return Ok(None);

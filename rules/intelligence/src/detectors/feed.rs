@@ -123,7 +123,7 @@ async fn follow_live(shared: &Arc<IntelligenceContext>) -> Result<()> {
             _ = stopping.changed() => None,
             () = shared.detectors.changed.notified() => { next_tick = Instant::now(); None }
             item = reader.next() => Some(item?),
-            () = tokio::time::sleep_until(next_tick.into()) => None,
+            () = tokio::time::sleep_until(next_tick) => None,
         };
         match event {
             None => {}
@@ -162,7 +162,7 @@ async fn gather(
     let (mut rows, mut bytes) = (rows_of(&first), first.heap_bytes());
     let mut frames = vec![first];
     while rows < MAX_ROWS && bytes < MAX_BYTES && frames.len() < MAX_FRAMES {
-        match timeout_at(until.into(), reader.next()).await {
+        match timeout_at(until, reader.next()).await {
             Err(_) => break,
             Ok(item) => match item? {
                 FeedItem::Gap { from, to } => return Ok((frames, Some((from, to)))),
