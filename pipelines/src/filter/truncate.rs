@@ -39,15 +39,21 @@ impl Truncate {
                 text.truncate(text.floor_char_boundary(self.bytes));
                 true
             }
-            Value::Array(elements) => elements
-                .iter_mut()
-                .filter(|element| element.is_string())
-                .fold(false, |any, element| self.shorten(element) || any),
-            Value::Object(members) => {
-                members.values_mut().fold(false, |any, member| self.shorten(member) || any)
+            Value::Array(elements) => {
+                self.shorten_each(elements.iter_mut().filter(|element| element.is_string()))
             }
+            Value::Object(members) => self.shorten_each(members.values_mut()),
             _ => false,
         }
+    }
+
+    /// Shortens all of some values; returns whether any was too long.
+    fn shorten_each<'v>(&self, values: impl Iterator<Item = &'v mut Value>) -> bool {
+        let mut is_any_shorter = false;
+        for value in values {
+            is_any_shorter |= self.shorten(value);
+        }
+        is_any_shorter
     }
 }
 

@@ -16,7 +16,7 @@ use crate::pipeline::{BuildContext, PipelineRun};
 #[derive(Debug)]
 enum TextChange {
     Bytes,
-    Substitute(Expression, Replacement),
+    Substitute(Box<Expression>, Replacement),
     StripHtml,
     Lowercase,
     Trim,
@@ -62,7 +62,7 @@ pub(super) fn build_gsub(config: &mut ProcessorConfig, _: &mut BuildContext) -> 
     let expression = Expression::compile(&pattern)
         .map_err(|reason| config.refusal("pattern", &format!("Invalid regex pattern. {reason}")))?;
     let replacement = Replacement::parse(&java_replacement(&replacement), &expression);
-    build(config, TextChange::Substitute(expression, replacement))
+    build(config, TextChange::Substitute(Box::new(expression), replacement))
 }
 
 /// Turns a replacement in Java's notation (`$1`, `${name}`, `\$`) into that of [`Replacement`].

@@ -82,9 +82,9 @@ fn write(path: &Path, kind: &str, records: &[(u8, Value)]) {
     let count = nodes.len();
     let mut out = Vec::new();
     for (number, node) in nodes.iter().enumerate() {
-        for side in 0..2 {
+        for (side, branch) in node.iter().enumerate() {
             let leaf = leaves.iter().find(|leaf| (leaf.0, leaf.1) == (number, side));
-            let value = leaf.map_or(node[side].unwrap_or(count), |(_, _, offset)| count + 16 + offset);
+            let value = leaf.map_or(branch.unwrap_or(count), |(_, _, offset)| count + 16 + offset);
             out.extend_from_slice(&u32::try_from(value).unwrap().to_be_bytes()[1..]);
         }
     }
