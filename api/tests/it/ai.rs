@@ -532,7 +532,7 @@ async fn a_detector_is_saved_trained_and_scores_what_arrives() {
     );
     let document = json!({"@timestamp": start, "system": {"load": 5_000}, "host": "a"});
     site.data("PUT /logs/_doc/new?refresh=true", document).await;
-    let deadline = std::time::Instant::now() + std::time::Duration::from_secs(60);
+    let deadline = millrace_runtime::Instant::now() + std::time::Duration::from_secs(60);
     let results = loop {
         let answer = site.data("POST /logs-multivariate-anomaly-*/_refresh", Value::Null).await;
         let found = site.data("POST /logs-multivariate-anomaly-*/_search", json!({})).await;
@@ -540,7 +540,7 @@ async fn a_detector_is_saved_trained_and_scores_what_arrives() {
         if !hits.is_empty() {
             break hits;
         }
-        assert!(std::time::Instant::now() < deadline, "no result: {answer}");
+        assert!(millrace_runtime::Instant::now() < deadline, "no result: {answer}");
         tokio::time::sleep(std::time::Duration::from_millis(50)).await;
     };
     let result = &results[0]["_source"];
