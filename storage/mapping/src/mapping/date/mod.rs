@@ -147,15 +147,14 @@ impl DateFormat {
             if alternatives.len() == MAX_ALTERNATIVES {
                 return Err(format!("more than {MAX_ALTERNATIVES} alternatives in date format [{text}]"));
             }
-            alternatives.push(match part.trim() {
-                "" => return Err("No date pattern provided".to_owned()),
+            alternatives.push(match part {
                 "epoch_millis" | "epochMillis" => Alternative::Epoch(EpochUnit::MILLI),
                 "epoch_second" | "epochSecond" => Alternative::Epoch(EpochUnit::SECOND),
                 "epoch_micros" | "epochMicros" => Alternative::Epoch(EpochUnit::MICRO),
-                own => named::find(own)
-                    .map_or_else(|| Pattern::from_letters(own), Pattern::from_named)
+                _ => named::find(part)
+                    .map_or_else(|| Pattern::from_letters(part), Pattern::from_named)
                     .map(Alternative::Pattern)
-                    .map_err(|reason| format!("Invalid format: [{own}]: {reason}"))?,
+                    .map_err(|reason| format!("Invalid format: [{part}]: {reason}"))?,
             });
         }
         Ok(Self { text: text.into(), alternatives })

@@ -159,7 +159,7 @@ fn bad_formats_are_refused() {
         ("yyyy-QQQQQQ", "Too many pattern letters: Q"),
         ("foo", "Unknown pattern letter: f"),
         ("yyyy||", "Cannot have empty element"),
-        ("yyyy|| ", "No date pattern provided"),
+        ("yyyy|| ", "Cannot have empty element"),
         ("yyyy[-MM", "Some"),
         ("yyyy]", "without previous ["),
         ("yyyy'T", "incomplete string literal"),
