@@ -95,18 +95,25 @@ impl DatagramSocket {
                 bytes += datagram.len();
                 datagrams.push((datagram, source));
             }
-            let Some(held) = reserve_piece(context).await else { return Ok(()) };
-            let protocol = Arc::clone(&protocol);
-            let events = offload(move || {
-                let mut events = Events::default();
-                for (datagram, source) in &datagrams {
-                    protocol.decode(datagram, *source, &mut events);
+            let mut rest = datagrams.into_iter();
+            // Compressed datagrams become many times their size: no more of them is in memory than was reserved, and one.
+            while rest.len() > 0 {
+                let Some(held) = reserve_piece(context).await else { return Ok(()) };
+                let (protocol, piece) = (Arc::clone(&protocol), context.budget.piece());
+                let events;
+                (events, rest) = offload(move || {
+                    let mut events = Events::default();
+                    while events.bytes() < piece
+                        && let Some((datagram, source)) = rest.next()
+                    {
+                        protocol.decode(&datagram, source, &mut events);
+                    }
+                    (events, rest)
+                })
+                .await;
+                if !send(events, held, context).await {
+                    return Ok(());
                 }
-                events
-            })
-            .await;
-            if !send(events, held, context).await {
-                return Ok(());
             }
         }
     }

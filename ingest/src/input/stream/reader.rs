@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use super::delivery::send;
 use super::{Origin, StreamProtocol};
 use crate::budget::Reservation;
-use crate::codec::{Decoder, Events};
+use crate::codec::{Decoder, DecoderPlaceholder, Events};
 use crate::input::{Context, reserve_piece, stopped};
 use crate::offload::offload;
 
@@ -22,6 +22,9 @@ const CHUNK: usize = 16 << 10;
 const LINGER: Duration = Duration::from_millis(5);
 /// Most bytes of unfinished lines over all connections of an input; beyond it, the connection whose line grows is closed.
 const MAX_UNFINISHED: u64 = 64 << 20;
+
+/// Most bytes of the events of one read, a single event apart; beyond it, the connection is closed.
+const MAX_DECODED: u64 = 256 << 20;
 
 /// Bytes of unfinished lines of an input; clones share them.
 #[derive(Clone, Debug, Default)]
@@ -140,7 +143,7 @@ impl StreamReader {
                 Step::Pause => self.pause().await,
             };
         }
-        self.finish();
+        self.finish().await;
         self.hand_on().await;
     }
 
@@ -156,15 +159,7 @@ impl StreamReader {
         }
         let before = self.events.len();
         let length = bytes.len() as u64;
-        let (mut decoder, mut events) = (self.take_decoder(), std::mem::take(&mut self.events));
-        let (protocol, origin) = (Arc::clone(&self.protocol), Arc::clone(&self.origin));
-        // A pattern of `multiline` may take its second.
-        (self.decoder, self.events) = offload(move || {
-            decoder.decode(&bytes, &mut events);
-            events.iter_mut().skip(before).for_each(|event| protocol.complete(event, &origin));
-            (decoder, events)
-        })
-        .await;
+        let has_all = self.call_decoder(move |decoder, events| decoder.decode(&bytes, events)).await;
         let unfinished = match self.decoder.holds() {
             false => 0,
             // After events, only bytes of the last call are kept.
@@ -184,28 +179,54 @@ impl StreamReader {
         if self.events.is_empty() {
             self.held = Reservation::default();
         }
-        within && (!is_full || self.hand_on().await)
+        has_all && within && (!is_full || self.hand_on().await)
     }
 
     /// Handles a pause of the stream; returns whether the stream may go on.
     async fn pause(&mut self) -> bool {
+        let mut has_all = true;
         if self.events.is_empty() {
-            self.finish();
+            has_all = self.finish().await;
             self.unfinished.set(0);
         }
-        self.hand_on().await
+        has_all && self.hand_on().await
     }
 
-    /// Has the decoder finish what it holds.
-    fn finish(&mut self) {
+    /// Calls the decoder on a thread for long work: a pattern of `multiline` may take its second. Returns whether all events are
+    /// there; those of a call that makes too many are dropped.
+    async fn call_decoder(
+        &mut self,
+        call: impl FnOnce(&mut dyn Decoder, &mut Events) + Send + 'static,
+    ) -> bool {
         let before = self.events.len();
-        self.decoder.finish(&mut self.events);
-        let (protocol, origin) = (&self.protocol, &self.origin);
-        self.events.iter_mut().skip(before).for_each(|event| protocol.complete(event, origin));
+        let (mut decoder, mut events) = (self.take_decoder(), std::mem::take(&mut self.events));
+        let (protocol, origin) = (Arc::clone(&self.protocol), Arc::clone(&self.origin));
+        let has_all;
+        (self.decoder, self.events, has_all) = offload(move || {
+            events.begin_piece(MAX_DECODED);
+            call(&mut *decoder, &mut events);
+            let has_all = events.end_piece();
+            events.iter_mut().skip(before).for_each(|event| protocol.complete(event, &origin));
+            (decoder, events, has_all)
+        })
+        .await;
+        if !has_all {
+            tracing::warn!(
+                client = %self.origin.client,
+                "a connection is closed: the events of a line take more than [{MAX_DECODED}] bytes and are dropped"
+            );
+        }
+        has_all
+    }
+
+    /// Has the decoder finish what it holds; returns whether all of its events are there.
+    async fn finish(&mut self) -> bool {
+        let has_all = self.call_decoder(|decoder, events| decoder.finish(events)).await;
         if self.held.bytes() == 0 {
             // These bytes are in memory already.
             self.held = self.context.budget.overdraw(self.events.bytes());
         }
+        has_all
     }
 
     async fn hand_on(&mut self) -> bool {
@@ -216,15 +237,6 @@ impl StreamReader {
     fn take_decoder(&mut self) -> Box<dyn Decoder> {
         std::mem::replace(&mut self.decoder, Box::new(DecoderPlaceholder))
     }
-}
-
-/// Stands for the decoder while that is on another thread.
-struct DecoderPlaceholder;
-
-impl Decoder for DecoderPlaceholder {
-    fn decode(&mut self, _bytes: &[u8], _events: &mut Events) {}
-
-    fn finish(&mut self, _events: &mut Events) {}
 }
 
 #[cfg(test)]
