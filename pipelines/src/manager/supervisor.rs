@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::source_files::{self, PipelineSource, build};
+use super::stop_order::stop_senders_first;
 use super::{
     Change, ChangeError, ManagedPipeline, PipelineRecord, PipelineRegistry, RELOAD_PATIENCE, Reloads,
 };
@@ -102,13 +103,15 @@ impl Supervisor {
             let ids: Vec<String> = pipelines.keys().filter(|id| !found.contains_key(*id)).cloned().collect();
             ids.into_iter().filter_map(|id| pipelines.remove_entry(&id)).collect()
         };
+        let mut running = Vec::new();
         for (id, managed) in gone {
             let pipeline = managed.state.lock().pipeline.take();
             if let Some(pipeline) = pipeline {
                 tracing::info!(pipeline = %id, "the pipeline's files are gone: it stops");
-                pipeline.stop(RELOAD_PATIENCE).await;
+                running.push(pipeline);
             }
         }
+        stop_senders_first(running, Instant::now() + RELOAD_PATIENCE).await;
         for (id, found) in found {
             let managed = self.registry.pipelines.lock().get(&id).cloned();
             match managed {
