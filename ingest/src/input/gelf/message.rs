@@ -138,7 +138,10 @@ mod tests {
         gzip.write_all(text).unwrap();
         let mut zlib = ZlibEncoder::new(Vec::new(), Compression::fast());
         zlib.write_all(text).unwrap();
-        for bytes in [text.to_vec(), gzip.finish().unwrap(), zlib.finish().unwrap()] {
+        let gzip = gzip.finish().unwrap();
+        let over_tcp = read_plain(&gzip, NAMING, DateTime::UNIX_EPOCH);
+        assert_eq!(over_tcp.fields()["tags"], serde_json::json!([FAILURE]));
+        for bytes in [text.to_vec(), gzip, zlib.finish().unwrap()] {
             let event = read_now(&bytes);
             assert_eq!(event.timestamp_text(), "2013-11-21T17:11:02.307200Z");
             let expected = serde_json::json!({"version": "1.1", "host": "web", "short_message": "short",

@@ -64,6 +64,8 @@ pub(in crate::input) struct StreamReader {
     events: Events,
     held: Reservation,
     unfinished: UnfinishedBytes,
+    /// Most bytes of the events of one read.
+    max_decoded: u64,
 }
 
 /// Next step of a stream.
@@ -91,6 +93,7 @@ impl StreamReader {
             events: Events::default(),
             held: Reservation::default(),
             unfinished,
+            max_decoded: MAX_DECODED,
         }
     }
 
@@ -201,9 +204,10 @@ impl StreamReader {
         let before = self.events.len();
         let (mut decoder, mut events) = (self.take_decoder(), std::mem::take(&mut self.events));
         let (protocol, origin) = (Arc::clone(&self.protocol), Arc::clone(&self.origin));
+        let max_decoded = self.max_decoded;
         let has_all;
         (self.decoder, self.events, has_all) = offload(move || {
-            events.begin_piece(MAX_DECODED);
+            events.begin_piece(max_decoded);
             call(&mut *decoder, &mut events);
             let has_all = events.end_piece();
             events.iter_mut().skip(before).for_each(|event| protocol.complete(event, &origin));
@@ -213,7 +217,7 @@ impl StreamReader {
         if !has_all {
             tracing::warn!(
                 client = %self.origin.client,
-                "a connection is closed: the events of a line take more than [{MAX_DECODED}] bytes and are dropped"
+                "a connection is closed: the events of a line take more than [{max_decoded}] bytes and are dropped"
             );
         }
         has_all
@@ -242,6 +246,48 @@ impl StreamReader {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Event;
+    use crate::codec::{self, Codec};
+    use crate::input::testing::{Pipeline, options};
+
+    /// Lines of JSON.
+    #[derive(Debug)]
+    struct JsonLines(Arc<dyn Codec>);
+
+    impl StreamProtocol for JsonLines {
+        fn decoder(&self) -> Box<dyn Decoder> {
+            self.0.decoder()
+        }
+
+        fn complete(&self, _event: &mut Event, _origin: &Origin) {}
+    }
+
+    #[tokio::test]
+    async fn a_line_of_too_many_events_closes_its_connection() {
+        let protocol = Arc::new(JsonLines(codec::build(options("json_lines", &[])).unwrap()));
+        let origin = Arc::new(Origin::new(([127, 0, 0, 1], 1).into()));
+        let too_many = format!("[{}{{}}]", "{},".repeat(1_000));
+        for (text, read) in [
+            (format!("{{\"n\":1}}\n{{\"n\":2}}\n"), 2),
+            (format!("{too_many}\n"), 0),
+            // The end of the stream ends the line.
+            (too_many, 0),
+        ] {
+            let mut pipeline = Pipeline::new(4);
+            let context = pipeline.context();
+            let mut reader = StreamReader::new(
+                Arc::clone(&protocol) as _,
+                Arc::clone(&origin),
+                context,
+                &UnfinishedTotal::default(),
+            );
+            reader.max_decoded = 10_000;
+            let mut stream = text.as_bytes();
+            let run = reader.run(&mut stream, BytesMut::new(), None);
+            let ((), ()) = tokio::join!(run, async { while pipeline.take().await.is_some() {} });
+            assert_eq!(pipeline.events.len(), read);
+        }
+    }
 
     #[test]
     fn unfinished_lines_are_bounded_over_all_streams() {
