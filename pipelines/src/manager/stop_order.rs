@@ -1,6 +1,7 @@
 //! The order in which pipelines stop: senders before the pipelines that they send to.
 //!
-//! A pipeline gives up its addresses when it stops. Events that another one still sends there would be lost with that one.
+//! A pipeline gives up its addresses when it stops. Events that another one still sends there would be lost with that one. Pipelines
+//! in a cycle would wait for each other, so [`is_in_cycle`] tells of these before they run.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,6 +10,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use millrace_runtime::Instant;
 
+use crate::Graph;
 use crate::runtime::Pipeline;
 
 /// Addresses of other pipelines that a pipeline has and sends to.
@@ -18,14 +20,41 @@ struct PipelineAddresses {
     sending: HashSet<String>,
 }
 
+impl PipelineAddresses {
+    fn of_graph(graph: &Graph) -> Self {
+        Self { receiving: graph.receiving_addresses(), sending: graph.sending_addresses() }
+    }
+}
+
+/// Returns whether events of a graph come back to it through pipelines that run.
+pub(super) fn is_in_cycle(graph: &Graph, running: &[Arc<Pipeline>]) -> bool {
+    let running: Vec<_> =
+        running.iter().map(|pipeline| PipelineAddresses::of_graph(&pipeline.graph())).collect();
+    comes_back(&PipelineAddresses::of_graph(graph), running)
+}
+
+fn comes_back(own: &PipelineAddresses, mut others: Vec<PipelineAddresses>) -> bool {
+    let mut reached = own.sending.clone();
+    loop {
+        if !reached.is_disjoint(&own.receiving) {
+            return true;
+        }
+        let is_reached = |other: &PipelineAddresses| !other.receiving.is_disjoint(&reached);
+        let (next, rest): (Vec<_>, Vec<_>) = others.into_iter().partition(is_reached);
+        if next.is_empty() {
+            return false;
+        }
+        reached.extend(next.into_iter().flat_map(|other| other.sending));
+        others = rest;
+    }
+}
+
 /// Stops pipelines, senders first. All of them have until the deadline; while others wait, half of the time that is left.
 pub(super) async fn stop_senders_first(mut pipelines: Vec<Arc<Pipeline>>, deadline: Instant) {
     while !pipelines.is_empty() {
-        let addresses = |pipeline: &Arc<Pipeline>| {
-            let graph = pipeline.graph();
-            PipelineAddresses { receiving: graph.receiving_addresses(), sending: graph.sending_addresses() }
-        };
-        let is_next = next_to_stop(&pipelines.iter().map(addresses).collect::<Vec<_>>());
+        let addresses: Vec<_> =
+            pipelines.iter().map(|pipeline| PipelineAddresses::of_graph(&pipeline.graph())).collect();
+        let is_next = next_to_stop(&addresses);
         let mut is_next = is_next.into_iter();
         let (next, others): (Vec<_>, Vec<_>) =
             pipelines.into_iter().partition(|_| is_next.next().unwrap_or(true));
@@ -57,6 +86,14 @@ mod tests {
     fn addresses(receiving: &[&str], sending: &[&str]) -> PipelineAddresses {
         let owned = |names: &[&str]| names.iter().map(|name| (*name).to_owned()).collect();
         PipelineAddresses { receiving: owned(receiving), sending: owned(sending) }
+    }
+
+    #[test]
+    fn events_come_back_through_other_pipelines() {
+        let others = || vec![addresses(&["b"], &["c"]), addresses(&["c"], &["a", "d"])];
+        assert!(comes_back(&addresses(&["a"], &["b"]), others()));
+        assert!(!comes_back(&addresses(&["e"], &["b"]), others()));
+        assert!(!comes_back(&addresses(&["a"], &[]), others()));
     }
 
     #[test]
