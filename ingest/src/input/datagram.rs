@@ -97,7 +97,7 @@ impl DatagramSocket {
             }
             let mut rest = datagrams.into_iter();
             // Compressed datagrams become many times their size: no more of them is in memory than was reserved, and one.
-            while rest.len() > 0 {
+            while !rest.as_slice().is_empty() {
                 let Some(held) = reserve_piece(context).await else { return Ok(()) };
                 let (protocol, piece) = (Arc::clone(&protocol), context.budget.piece());
                 let events;

@@ -268,7 +268,7 @@ mod tests {
         let origin = Arc::new(Origin::new(([127, 0, 0, 1], 1).into()));
         let too_many = format!("[{}{{}}]", "{},".repeat(1_000));
         for (text, read) in [
-            (format!("{{\"n\":1}}\n{{\"n\":2}}\n"), 2),
+            ("{\"n\":1}\n{\"n\":2}\n".to_owned(), 2),
             (format!("{too_many}\n"), 0),
             // The end of the stream ends the line.
             (too_many, 0),
