@@ -104,6 +104,11 @@ impl Ack {
         }
     }
 
+    /// Returns whether a source waits for the outcome.
+    pub fn is_awaited(&self) -> bool {
+        self.told.is_some()
+    }
+
     /// Returns whether the source has withdrawn the batch.
     pub fn is_withdrawn(&self) -> bool {
         self.state.as_ref().is_some_and(|state| state.load(Ordering::Acquire) == WITHDRAWN)

@@ -77,6 +77,10 @@ pub async fn export_logs(
         if RETRYABLE.contains(&error.status()) {
             return Err(error);
         }
+        // A block of the index and a failure of the server pass, and nobody sends rejected records again.
+        if error.status() >= 500 || (error.status() == 403 && !error.is_refusal()) {
+            return Err(Error::new(503, error.error_type(), error.reason()));
+        }
         answer.reject(error.reason());
         refused += 1;
         if error.is_refusal() {

@@ -82,6 +82,10 @@ async fn refused_records_are_counted_and_the_others_stored() {
     assert_eq!(partial["rejectedLogRecords"], "2");
     assert!(!partial["errorMessage"].as_str().unwrap().is_empty(), "{partial}");
     assert_eq!(count(&node, "logs-n.otel-default").await, 2);
+    // A block passes: clients send the request again.
+    node.ask("PUT /logs-n.otel-default/_settings", r#"{"index":{"blocks":{"write":true}}}"#, 200).await;
+    let answer = node.send("POST /v1/logs", JSON, request(&json!([with("3")]))).await;
+    assert_eq!(answer.status, 503, "{}", answer.text());
 }
 
 #[tokio::test]

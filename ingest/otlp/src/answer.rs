@@ -31,15 +31,6 @@ struct PartialSuccess {
     error_message: String,
 }
 
-/// `google.rpc.Status`.
-#[derive(Clone, PartialEq, Message)]
-struct Status {
-    #[prost(int32, tag = "1")]
-    code: i32,
-    #[prost(string, tag = "2")]
-    message: String,
-}
-
 impl ExportAnswer {
     /// Takes note of a refused record.
     pub fn reject(&mut self, reason: &str) {
@@ -67,14 +58,6 @@ impl ExportAnswer {
                 json!({ "partialSuccess": partial }).to_string().into_bytes()
             }
             Encoding::Json => b"{}".to_vec(),
-        }
-    }
-
-    /// Encodes the refusal of a whole request: a code of gRPC and a reason.
-    pub fn encode_refusal(encoding: Encoding, code: i32, reason: &str) -> Vec<u8> {
-        match encoding {
-            Encoding::Protobuf => Status { code, message: reason.to_owned() }.encode_to_vec(),
-            Encoding::Json => json!({ "code": code, "message": reason }).to_string().into_bytes(),
         }
     }
 }

@@ -280,61 +280,57 @@ fn scalar_text(value: &ValueKind) -> String {
 
 /// Appends the members of the Elastic Common Schema. What a record says comes before what its scope and its resource say.
 fn push_ecs(context: &RecordContext, record: &LogRecord, out: &mut Vec<u8>) {
-    const OWN: [&str; 12] = [
-        "@timestamp",
-        "data_stream",
-        "message",
-        "log.level",
-        "event.severity",
-        "event.action",
-        "trace.id",
-        "span.id",
-        "agent.name",
-        "agent.version",
-        "host.name",
-        "host.hostname",
-    ];
-    match &record.body {
-        Some(AnyValue { value: Some(ValueKind::Text(text)) }) => push_member(out, "message", text),
-        Some(AnyValue { value: Some(ValueKind::Array(_) | ValueKind::Map(_)) }) => {
-            let mut json = Vec::new();
-            push_value(&mut json, record.body.as_ref());
-            push_member(out, "message", &String::from_utf8_lossy(&json));
-        }
-        Some(AnyValue { value: Some(scalar) }) => push_member(out, "message", &scalar_text(scalar)),
-        _ => {}
-    }
-    push_text_unless_empty(out, "log.level", &record.severity_text);
-    push_number(out, "event.severity", record.severity_number);
-    push_id(out, "trace.id", &record.trace_id);
-    push_id(out, "span.id", &record.span_id);
+    /// Names of members that are not attributes.
+    const OWN: usize = 12;
     let resource = &context.resource.attributes;
-    let text = |key: &str| crate::target::text_of(resource, key);
-    let action = Some(record.event_name.as_str()).filter(|name| !name.is_empty());
-    if let Some(action) = action.or_else(|| crate::target::text_of(&record.attributes, "event.name")) {
-        push_member(out, "event.action", action);
-    }
-    if let Some(name) = text("host.name") {
-        push_member(out, "host.name", name);
-        push_member(out, "host.hostname", name);
-    }
-    // The agent is the SDK that sends, by its language.
-    if let Some(name) = text("telemetry.sdk.name") {
-        let language = text("telemetry.sdk.language").map(|language| format!("/{language}"));
-        push_member(out, "agent.name", &format!("{name}{}", language.unwrap_or_default()));
-    }
-    if let Some(version) = text("telemetry.sdk.version") {
-        push_member(out, "agent.version", version);
-    }
     let lists: [(&[KeyValue], Renames); 3] = [
         (&record.attributes, &ECS_RECORD),
         (&context.scope.attributes, &ECS_RECORD),
         (resource, &ECS_RESOURCE),
     ];
     let mut names =
-        UniqueNames::new(lists.iter().map(|(attributes, _)| attributes.len()).sum::<usize>() + OWN.len());
-    for name in OWN {
-        names.insert(name);
+        UniqueNames::new(lists.iter().map(|(attributes, _)| attributes.len()).sum::<usize>() + OWN);
+    names.insert("@timestamp");
+    names.insert("data_stream");
+    // An attribute has the name of a member that is not written.
+    let mut push_own = |name: &'static str, push: &dyn Fn(&mut Vec<u8>, &str)| {
+        let before = out.len();
+        push(out, name);
+        if out.len() > before {
+            names.insert(name);
+        }
+    };
+    push_own("message", &|out, name| match &record.body {
+        Some(AnyValue { value: Some(ValueKind::Text(text)) }) => push_member(out, name, text),
+        Some(AnyValue { value: Some(ValueKind::Array(_) | ValueKind::Map(_)) }) => {
+            let mut json = Vec::new();
+            push_value(&mut json, record.body.as_ref());
+            push_member(out, name, &String::from_utf8_lossy(&json));
+        }
+        Some(AnyValue { value: Some(scalar) }) => push_member(out, name, &scalar_text(scalar)),
+        _ => {}
+    });
+    push_own("log.level", &|out, name| push_text_unless_empty(out, name, &record.severity_text));
+    push_own("event.severity", &|out, name| push_number(out, name, record.severity_number));
+    push_own("trace.id", &|out, name| push_id(out, name, &record.trace_id));
+    push_own("span.id", &|out, name| push_id(out, name, &record.span_id));
+    let text = |key: &str| crate::target::text_of(resource, key);
+    let action = Some(record.event_name.as_str()).filter(|name| !name.is_empty());
+    if let Some(action) = action.or_else(|| crate::target::text_of(&record.attributes, "event.name")) {
+        push_own("event.action", &|out, name| push_member(out, name, action));
+    }
+    if let Some(host) = text("host.name") {
+        push_own("host.name", &|out, name| push_member(out, name, host));
+        push_own("host.hostname", &|out, name| push_member(out, name, host));
+    }
+    // The agent is the SDK that sends, by its language.
+    if let Some(agent) = text("telemetry.sdk.name") {
+        let language = text("telemetry.sdk.language").map(|language| format!("/{language}"));
+        let agent = format!("{agent}{}", language.unwrap_or_default());
+        push_own("agent.name", &|out, name| push_member(out, name, &agent));
+    }
+    if let Some(version) = text("telemetry.sdk.version") {
+        push_own("agent.version", &|out, name| push_member(out, name, version));
     }
     for (attributes, renamed) in lists {
         for KeyValue { key, value } in attributes {

@@ -56,12 +56,12 @@ impl Events {
     }
 
     /// Begins a piece whose events may take so many bytes more, a single one any number.
-    pub(super) fn begin_piece(&mut self, most: u64) {
+    pub(crate) fn begin_piece(&mut self, most: u64) {
         self.bound = Bound::Piece { until: self.bytes.saturating_add(most), first: self.list.len() };
     }
 
     /// Ends a piece; whether all of its events are there. Otherwise none of them is.
-    pub(super) fn end_piece(&mut self) -> bool {
+    pub(crate) fn end_piece(&mut self) -> bool {
         let bound = std::mem::take(&mut self.bound);
         match (self.exceeded.take(), bound) {
             (Some(_), Bound::Piece { first, .. }) => {

@@ -75,6 +75,15 @@ pub fn decode_piece(decoder: &mut dyn Decoder, bytes: &[u8], whole: bool, most: 
     }
 }
 
+/// Stands for the decoder while that is on another thread.
+pub(crate) struct DecoderPlaceholder;
+
+impl Decoder for DecoderPlaceholder {
+    fn decode(&mut self, _bytes: &[u8], _events: &mut Events) {}
+
+    fn finish(&mut self, _events: &mut Events) {}
+}
+
 /// Makes a codec.
 ///
 /// # Errors

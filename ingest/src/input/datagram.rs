@@ -95,23 +95,66 @@ impl DatagramSocket {
                 bytes += datagram.len();
                 datagrams.push((datagram, source));
             }
-            let Some(held) = reserve_piece(context).await else { return Ok(()) };
-            let protocol = Arc::clone(&protocol);
-            let events = offload(move || {
-                let mut events = Events::default();
-                for (datagram, source) in &datagrams {
-                    protocol.decode(datagram, *source, &mut events);
+            let mut rest = datagrams.into_iter();
+            // Compressed datagrams become many times their size: no more of them is in memory than was reserved, and one.
+            while !rest.as_slice().is_empty() {
+                let Some(held) = reserve_piece(context).await else { return Ok(()) };
+                let (protocol, piece) = (Arc::clone(&protocol), context.budget.piece());
+                let events;
+                (events, rest) = offload(move || (decode_piece(&*protocol, &mut rest, piece), rest)).await;
+                if !send(events, held, context).await {
+                    return Ok(());
                 }
-                events
-            })
-            .await;
-            if !send(events, held, context).await {
-                return Ok(());
             }
         }
     }
 
     fn copy(&self, buffer: &[u8], length: usize) -> Bytes {
         Bytes::copy_from_slice(buffer.get(..length.min(self.max_bytes)).unwrap_or_default())
+    }
+}
+
+/// Decodes datagrams until their events take so many bytes, at least one.
+fn decode_piece(
+    protocol: &dyn DatagramProtocol,
+    datagrams: &mut impl Iterator<Item = (Bytes, SocketAddr)>,
+    piece: u64,
+) -> Events {
+    let mut events = Events::default();
+    for (datagram, source) in datagrams {
+        protocol.decode(&datagram, source, &mut events);
+        if events.bytes() >= piece {
+            break;
+        }
+    }
+    events
+}
+
+#[cfg(test)]
+mod tests {
+    use chrono::Utc;
+
+    use super::*;
+    use crate::Event;
+
+    /// A datagram to an event of its text.
+    #[derive(Debug)]
+    struct Texts;
+
+    impl DatagramProtocol for Texts {
+        fn decode(&self, datagram: &[u8], _: SocketAddr, events: &mut Events) {
+            let mut event = Event::new(Utc::now());
+            event.set_text("message", &String::from_utf8_lossy(datagram));
+            events.push(event);
+        }
+    }
+
+    #[test]
+    fn a_piece_ends_when_its_events_take_the_bytes() {
+        let source: SocketAddr = ([127, 0, 0, 1], 1).into();
+        let mut rest = ["a", "b", "c"].map(|text| (Bytes::from_static(text.as_bytes()), source)).into_iter();
+        assert_eq!(decode_piece(&Texts, &mut rest, 1).len(), 1);
+        assert_eq!(decode_piece(&Texts, &mut rest, 1 << 20).len(), 2);
+        assert_eq!(rest.len(), 0);
     }
 }

@@ -79,6 +79,11 @@ pub trait Input: fmt::Debug + Send + Sync {
         None
     }
 
+    /// Returns the address that other pipelines of this process send to, if it has one.
+    fn pipeline_address(&self) -> Option<&str> {
+        None
+    }
+
     /// Reads until `context.stopping`, or until the source ends for good. What was not acknowledged when
     /// it returns is read again from the stored position.
     ///

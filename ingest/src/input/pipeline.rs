@@ -32,6 +32,10 @@ impl Input for PipelineInput {
         format!("pipeline {}", self.address)
     }
 
+    fn pipeline_address(&self) -> Option<&str> {
+        Some(&self.address)
+    }
+
     async fn run(&self, context: Context) -> Result<(), InputError> {
         let in_use = || {
             let address = &self.address;

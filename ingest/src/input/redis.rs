@@ -1,7 +1,8 @@
 //! `redis`: events of a list, or of channels, of a Redis server.
 //!
-//! Elements of a list are taken off by the read. Where they are not stored, they are put back at its head; those of one batch are
-//! lost where the process is killed in between. Messages of channels are lost while nobody listens.
+//! Elements of a list are taken off by the read. Where they are not stored, they are put back at its head, also when the input stops
+//! and they are not stored soon; then they may come twice. Those of one batch are lost where the process is killed in between, or where
+//! the connection breaks during the read. Messages of channels are lost while nobody listens.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -12,7 +13,7 @@ use redis::{
 };
 
 use super::stream::delivery::send;
-use super::{Context, Input, InputError, mark_version, reserve_piece};
+use super::{Context, Input, InputError, mark_version, reserve_piece, stopped};
 use crate::batch::NotStored;
 use crate::codec::{self, Codec, Events};
 use crate::offload::offload;
@@ -24,6 +25,12 @@ const PORT: i64 = 6379;
 const BATCH_COUNT: i64 = 125;
 /// Time that a read waits for elements or messages, so that a stop is noticed.
 const WAIT: Duration = Duration::from_secs(1);
+
+/// Time that elements have to be stored once the input is to stop; then they are put back.
+const STOP_PATIENCE: Duration = Duration::from_secs(3);
+/// Pause before elements are put back again over a new connection; it doubles up to the longest.
+const FIRST_PAUSE: Duration = Duration::from_millis(100);
+const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 
 /// Origin of elements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -130,17 +137,46 @@ impl Redis {
             held.set(events.bytes());
             let (ack, stored) = Ack::channel();
             let batch = Batch { events: events.into_vec(), position: None, ack, held };
-            let outcome = match context.batches.send(batch).await {
-                Ok(()) => stored.await.unwrap_or(Err(NotStored::Ended)),
-                Err(_) => Err(NotStored::Ended),
+            let outcome = async {
+                match context.batches.send(batch).await {
+                    Ok(()) => stored.await.unwrap_or(Err(NotStored::Ended)),
+                    Err(_) => Err(NotStored::Ended),
+                }
+            };
+            let mut stopping = context.stopping.clone();
+            let overdue = async {
+                stopped(&mut stopping).await;
+                tokio::time::sleep(STOP_PATIENCE).await;
+            };
+            let outcome = tokio::select! {
+                biased;
+                outcome = outcome => outcome,
+                () = overdue => Err(NotStored::Ended),
             };
             if let Err(why) = outcome {
-                let settings = Arc::clone(&self.settings);
-                offload(move || settings.put_back(&mut connection, &elements)).await.map_err(failed)?;
+                self.put_back(connection, elements).await;
                 return Err(InputError(format!("elements of the list are put back: {why}")));
             }
         }
         Ok(())
+    }
+
+    /// Puts elements back, over new connections until it succeeds: they are nowhere else.
+    async fn put_back(&self, connection: Connection, elements: Arc<Vec<Vec<u8>>>) {
+        let mut connection = Some(connection);
+        let mut pause = FIRST_PAUSE;
+        loop {
+            let (settings, elements, have) =
+                (Arc::clone(&self.settings), Arc::clone(&elements), connection.take());
+            let outcome = offload(move || {
+                let mut connection = have.map_or_else(|| settings.connect(), Ok)?;
+                settings.put_back(&mut connection, &elements)
+            });
+            let Err(error) = outcome.await else { return };
+            tracing::warn!(%error, "elements of a list of redis cannot be put back yet; it is tried again");
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(LONGEST_PAUSE);
+        }
     }
 
     async fn read_channel(&self, connection: Connection, context: &Context) -> Result<(), InputError> {
@@ -199,7 +235,7 @@ impl Settings {
             redis::cmd("BLPOP").arg(&self.key).arg(WAIT.as_secs()).query(connection)?;
         let Some((_, first)) = first else { return Ok(Vec::new()) };
         let mut elements = vec![first];
-        // One transaction: LPOP with a count is unknown to servers before version 6.2.
+        // One round trip: LPOP with a count is unknown to servers before version 6.2.
         let mut pipe = redis::pipe();
         for _ in 1..self.batch_count {
             pipe.cmd("LPOP").arg(&self.key);
@@ -362,6 +398,46 @@ mod tests {
         running.await.unwrap().unwrap();
         assert_eq!(pipeline.messages(), ["0", "1", "2", "3", "4"]);
         assert!(list.lock().is_empty());
+    }
+
+    #[tokio::test]
+    async fn elements_are_put_back_at_a_stop_and_over_a_new_connection() {
+        let list: Arc<Mutex<VecDeque<String>>> = Arc::default();
+        list.lock().extend((0..3).map(|number| format!("{{\"message\":\"{number}\"}}")));
+        let port = serve(Arc::clone(&list)).to_string();
+        let given = [("port", port.into()), ("key", "logs".into()), ("data_type", "list".into())];
+        let redis = Redis::new(options("redis", &given)).unwrap();
+        let mut pipeline = Pipeline::new(1);
+        let context = pipeline.context();
+        let stuck = async {
+            // The output never answers.
+            let held = pipeline.next().await.unwrap();
+            pipeline.stop.send_replace(true);
+            held
+        };
+        let (outcome, held) = tokio::join!(redis.run(context), stuck);
+        assert!(outcome.unwrap_err().to_string().contains("are put back"));
+        assert_eq!(list.lock().len(), 3);
+        drop(held);
+        let elements = Arc::new(vec![b"first".to_vec(), b"second".to_vec()]);
+        // Nobody answers on the other end of this connection.
+        let broken = TcpListener::bind("127.0.0.1:0").unwrap();
+        let client = redis::Client::open(("127.0.0.1", broken.local_addr().unwrap().port())).unwrap();
+        let answering = std::thread::spawn(move || {
+            let (stream, _) = broken.accept().unwrap();
+            let mut reader = BufReader::new(stream.try_clone().unwrap());
+            // The setup of the connection is answered, the next command is not.
+            while let Some(words) = command(&mut reader) {
+                if words[0].eq_ignore_ascii_case("LPUSH") {
+                    return;
+                }
+                (&stream).write_all(b"+OK\r\n").unwrap();
+            }
+        });
+        let connection = tokio::task::spawn_blocking(move || client.get_connection()).await.unwrap().unwrap();
+        redis.put_back(connection, elements).await;
+        answering.join().unwrap();
+        assert_eq!(list.lock().iter().take(2).collect::<Vec<_>>(), ["first", "second"]);
     }
 
     #[test]

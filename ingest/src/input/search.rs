@@ -32,6 +32,8 @@ const SIZE: i64 = 1_000;
 const QUERY: &str = r#"{"sort":["_doc"]}"#;
 /// Attempts at a page.
 const ATTEMPTS: u32 = 3;
+/// Path of the requests for further pages.
+const SCROLL_PATH: &str = "/_search/scroll";
 /// Pause before the next attempt.
 const PAUSE: Duration = Duration::from_secs(1);
 
@@ -65,6 +67,16 @@ struct Page<'a> {
     scroll: Option<&'a RawValue>,
     #[serde(borrow)]
     hits: Hits<'a>,
+    #[serde(default)]
+    timed_out: bool,
+    #[serde(rename = "_shards", default)]
+    shards: Shards,
+}
+
+#[derive(Deserialize, Default)]
+struct Shards {
+    #[serde(default)]
+    failed: u64,
 }
 
 #[derive(Deserialize)]
@@ -152,7 +164,7 @@ impl Search {
             let read = offload(move || of_page.events(&page)).await;
             let (events, next) = match read {
                 Ok(read) => read,
-                Err(problem) => break Err(InputError(format!("the answer cannot be read: {problem}"))),
+                Err(problem) => break Err(InputError(problem)),
             };
             scroll = next.or(scroll);
             let is_last = events.is_empty();
@@ -161,7 +173,7 @@ impl Search {
             }
             let (false, Some(id)) = (is_last, &scroll) else { break Ok(true) };
             let body = serde_json::json!({ "scroll": settings.scroll, "scroll_id": id });
-            page = match self.ask(client, Method::POST, "/_search/scroll", &[], &body).await {
+            page = match self.ask(client, Method::POST, SCROLL_PATH, &[], &body).await {
                 Ok(page) => page,
                 Err(error) => break Err(error),
             };
@@ -169,12 +181,13 @@ impl Search {
         if let Some(id) = scroll {
             // One that cannot be ended ends by itself.
             let body = serde_json::json!({ "scroll_id": [id] });
-            let _ = self.ask(client, Method::DELETE, "/_search/scroll", &[], &body).await;
+            let _ = self.ask(client, Method::DELETE, SCROLL_PATH, &[], &body).await;
         }
         ended
     }
 
-    /// Sends a request to a host that answers, a few times.
+    /// Sends a request to a host that answers, a few times. A request for the next page that may have arrived is not sent again:
+    /// the server would skip a page.
     async fn ask(
         &self,
         client: &Client,
@@ -184,6 +197,7 @@ impl Search {
         body: &Value,
     ) -> Result<Vec<u8>, InputError> {
         let mut problem = String::new();
+        let is_next_page = path == SCROLL_PATH;
         for attempt in 0..ATTEMPTS {
             if attempt > 0 {
                 tokio::time::sleep(PAUSE).await;
@@ -198,7 +212,11 @@ impl Search {
                 let response = match sent {
                     Ok(response) => response,
                     Err(error) => {
+                        let has_arrived = !error.is_connect();
                         problem = error.without_url().to_string();
+                        if is_next_page && has_arrived {
+                            return Err(InputError(format!("the search failed: {problem}")));
+                        }
                         continue;
                     }
                 };
@@ -215,6 +233,9 @@ impl Search {
                     }
                     Err(error) => problem = error,
                 }
+                if is_next_page && status != StatusCode::TOO_MANY_REQUESTS {
+                    return Err(InputError(format!("the search failed: {problem}")));
+                }
             }
         }
         Err(InputError(format!("the search failed: {problem}")))
@@ -223,9 +244,17 @@ impl Search {
 
 impl Settings {
     /// Makes the events of a page; returns them with the id of the scroll.
-    fn events(&self, page: &[u8]) -> Result<(Events, Option<String>), serde_json::Error> {
-        let page: Page<'_> = serde_json::from_slice(page)?;
-        let scroll = page.scroll.map(|id| serde_json::from_str(id.get())).transpose()?;
+    ///
+    /// # Errors
+    /// The page cannot be read, or documents are missing in it.
+    fn events(&self, page: &[u8]) -> Result<(Events, Option<String>), String> {
+        let unreadable = |error: serde_json::Error| format!("the answer cannot be read: {error}");
+        let page: Page<'_> = serde_json::from_slice(page).map_err(unreadable)?;
+        if page.timed_out || page.shards.failed > 0 {
+            let failed = page.shards.failed;
+            return Err(format!("documents are missing: [{failed}] shards failed, or the search timed out"));
+        }
+        let scroll = page.scroll.map(|id| serde_json::from_str(id.get())).transpose().map_err(unreadable)?;
         let mut events = Events::default();
         let mut decoder = self.json.line_decoder();
         for Hit { source, rest } in page.hits.hits {
@@ -442,6 +471,49 @@ mod tests {
         assert_eq!(pipeline.events.len(), 3);
         assert_eq!(pipeline.events[1].fields()["n"], 2);
         assert_eq!(pipeline.events[0].metadata()["doc"], serde_json::json!({"_index": "a", "_id": "1"}));
+    }
+
+    #[tokio::test]
+    async fn a_request_for_the_next_page_is_sent_once() {
+        let first = r#"{"_scroll_id":"s1","hits":{"hits":[{"_source":{"n":1}}]}}"#;
+        let partial = r#"{"_scroll_id":"s1","_shards":{"failed":1},"hits":{"hits":[{"_source":{"n":1}}]}}"#;
+        let answer = |length: usize, body: &str| {
+            format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}")
+        };
+        // The second page breaks off; in the other case, a shard did not answer for the first.
+        for (answers, expected, read) in [
+            (
+                [answer(first.len(), first), answer(100, "{"), answer(2, "{}")].to_vec(),
+                "the search failed",
+                1,
+            ),
+            ([answer(partial.len(), partial)].to_vec(), "documents are missing", 0),
+        ] {
+            let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+            let address = server.local_addr().unwrap();
+            let answering = tokio::spawn(async move {
+                let mut asked = Vec::new();
+                for answer in answers {
+                    let (mut stream, _) = server.accept().await.unwrap();
+                    let mut request = Vec::new();
+                    while !request.ends_with(b"}") {
+                        stream.read_buf(&mut request).await.unwrap();
+                    }
+                    asked.push(String::from_utf8(request).unwrap());
+                    stream.write_all(answer.as_bytes()).await.unwrap();
+                }
+                asked
+            });
+            let given = [("hosts", address.to_string().into())];
+            let search = Search::new(options("opensearch", &given), "opensearch").unwrap();
+            let mut pipeline = Pipeline::new(4);
+            let run = search.run(pipeline.context());
+            let (ended, ()) = tokio::join!(run, async { while pipeline.take().await.is_some() {} });
+            assert!(ended.as_ref().unwrap_err().to_string().contains(expected), "{ended:?}");
+            let asked = answering.await.unwrap();
+            assert!(asked.get(2).is_none_or(|last| last.starts_with("DELETE")), "{asked:?}");
+            assert_eq!(pipeline.events.len(), read);
+        }
     }
 
     #[test]

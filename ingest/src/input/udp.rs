@@ -6,10 +6,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::datagram::{DatagramProtocol, DatagramSocket, MAX_DATAGRAM};
-use super::stream::{Origin, take_port};
+use super::stream::{Origin, take_port, take_top_level};
 use super::{Context, Input, InputError};
 use crate::codec::{self, Codec, Events};
-use crate::{Fault, FieldReference, Options};
+use crate::{Fault, Options};
 
 /// The input; see the module.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ impl Udp {
         let buffer = options.integer("receive_buffer_bytes", 1..=i64::from(i32::MAX));
         socket.receive_buffer = buffer.and_then(|bytes| usize::try_from(bytes).ok());
         let codec = codec::take(&mut options, "plain");
-        let host_field = options.field("source_ip_fieldname").and_then(|field| top_level(&field));
+        let host_field = take_top_level(&mut options, "source_ip_fieldname");
         // The pipeline's queue and its workers take their part.
         let _ = options.integer("queue_size", 1..=i64::from(i32::MAX));
         let _ = options.integer("workers", 1..=1_024);
@@ -59,14 +59,6 @@ impl Udp {
         options.finish()?;
         let host_field = host_field.unwrap_or_else(|| "host".to_owned());
         Ok(Self { socket, protocol: Arc::new(Datagrams { codec: codec?, host_field }) })
-    }
-}
-
-/// Returns the name of a field that is in no other.
-fn top_level(field: &FieldReference) -> Option<String> {
-    match field.path() {
-        [name] => Some(name.clone()),
-        _ => None,
     }
 }
 
@@ -82,5 +74,20 @@ impl Input for Udp {
 
     async fn run(&self, context: Context) -> Result<(), InputError> {
         self.socket.read(Arc::clone(&self.protocol) as _, &context).await
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::testing::options;
+
+    #[test]
+    fn the_field_of_the_sender_is_in_no_other() {
+        let given =
+            |field: &str| options("udp", &[("port", "0".into()), ("source_ip_fieldname", field.into())]);
+        assert_eq!(Udp::new(given("[ip]")).unwrap().protocol.host_field, "ip");
+        let faults = Udp::new(given("[host][ip]")).unwrap_err();
+        assert!(faults[0].message.contains("option [source_ip_fieldname]"), "{faults:?}");
     }
 }

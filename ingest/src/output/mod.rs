@@ -50,6 +50,16 @@ pub enum Output {
     Sink(Arc<dyn Sink>),
 }
 
+impl Output {
+    /// Returns the addresses of other pipelines of this process that it sends to.
+    pub fn pipeline_addresses(&self) -> &[String] {
+        match self {
+            Self::Local(_) => &[],
+            Self::Sink(sink) => sink.pipeline_addresses(),
+        }
+    }
+}
+
 /// Makes operations of events.
 pub trait Local: fmt::Debug + Send + Sync {
     /// The operation for an event. `stable_id` is its id where the user gives none.
@@ -79,6 +89,11 @@ pub trait Sink: fmt::Debug + Send + Sync {
         stopping: watch::Receiver<bool>,
         place: OrderTicket,
     ) -> Result<Vec<RefusedEvent>, SinkInterrupted>;
+
+    /// Returns the addresses of other pipelines of this process that it sends to.
+    fn pipeline_addresses(&self) -> &[String] {
+        &[]
+    }
 }
 
 /// A place in an order. What comes behind waits until nobody has it any more.

@@ -9,6 +9,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use tokio::sync::watch;
 
+use crate::output::retry::Backoff;
 use crate::output::{OrderTicket, Output, RefusedEvent, Sink, SinkInterrupted};
 use crate::pipeline_address::{Delivery, find_sender};
 use crate::{Ack, Event, Fault, Options};
@@ -43,12 +44,17 @@ pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
 
 impl PipelineOutput {
     /// Sends events to an address until they are stored there.
-    async fn deliver(&self, address: &str, events: &[(Arc<Event>, Option<String>)]) {
-        let mut pause = FIRST_PAUSE;
+    async fn deliver(
+        &self,
+        address: &str,
+        events: &[(Arc<Event>, Option<String>)],
+        mut stopping: watch::Receiver<bool>,
+    ) -> Result<(), SinkInterrupted> {
+        let mut backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
         let mut is_told = false;
         loop {
             let reason = match find_sender(address) {
-                None if !self.ensures_delivery => return,
+                None if !self.ensures_delivery => return Ok(()),
                 None => "no input [pipeline] has the address".to_owned(),
                 Some(sender) => {
                     let events = events.iter().map(|(event, _)| (**event).clone()).collect();
@@ -56,7 +62,7 @@ impl PipelineOutput {
                     match sender.send(Delivery { events, ack }).await {
                         Err(_) => "the other pipeline stopped".to_owned(),
                         Ok(()) => match stored.await {
-                            Ok(Ok(())) => return,
+                            Ok(Ok(())) => return Ok(()),
                             Ok(Err(why)) => why.to_string(),
                             Err(_) => "the other pipeline stopped".to_owned(),
                         },
@@ -67,8 +73,7 @@ impl PipelineOutput {
                 tracing::warn!(address, reason, "another pipeline does not take events: they are sent again");
                 is_told = true;
             }
-            tokio::time::sleep(pause).await;
-            pause = (pause * 2).min(LONGEST_PAUSE);
+            backoff.wait(&mut stopping).await?;
         }
     }
 }
@@ -81,13 +86,18 @@ impl Sink for PipelineOutput {
         mut stopping: watch::Receiver<bool>,
         _place: OrderTicket,
     ) -> Result<Vec<RefusedEvent>, SinkInterrupted> {
-        let all = self.addresses.iter().map(|address| self.deliver(address, events));
+        let all = self.addresses.iter().map(|address| self.deliver(address, events, stopping.clone()));
+        let all: Vec<_> = all.collect();
         tokio::select! {
             biased;
-            _ = futures::future::join_all(all) => Ok(Vec::new()),
+            sent = futures::future::try_join_all(all) => sent.map(|_| Vec::new()),
             // A pipeline that is gone stops its sinks.
             _ = stopping.wait_for(|stopping| *stopping) => Err(SinkInterrupted),
         }
+    }
+
+    fn pipeline_addresses(&self) -> &[String] {
+        &self.addresses
     }
 }
 

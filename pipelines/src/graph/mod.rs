@@ -112,8 +112,13 @@ impl Graph {
     /// Builds a graph that takes the place of another; the figures of plugins that stay go on.
     pub(crate) fn build_after(definition: Definition, before: Option<&Self>) -> Result<Self, Vec<Fault>> {
         let meters = before.map(Self::meters).unwrap_or_default();
-        let mut builder =
-            Builder { faults: Vec::new(), names: Names::default(), meters, sources: HashSet::new() };
+        let mut builder = Builder {
+            faults: Vec::new(),
+            names: Names::default(),
+            meters,
+            sources: HashSet::new(),
+            addresses: HashSet::new(),
+        };
         let inputs = definition.inputs.into_iter().filter_map(|plugin| builder.input(plugin)).collect();
         let filters = builder.block(Section::Filter, definition.filters, Builder::filter);
         let outputs = builder.block(Section::Output, definition.outputs, Builder::output);
@@ -133,6 +138,20 @@ impl Graph {
             found |= matches!(node.output, Output::Local(_));
         });
         found
+    }
+
+    /// Returns the addresses at which it takes events of other pipelines.
+    pub(crate) fn receiving_addresses(&self) -> HashSet<String> {
+        self.inputs.iter().filter_map(|node| node.input.pipeline_address().map(str::to_owned)).collect()
+    }
+
+    /// Returns the addresses of other pipelines that it sends to.
+    pub(crate) fn sending_addresses(&self) -> HashSet<String> {
+        let mut addresses = HashSet::new();
+        each_plugin(&self.outputs, &mut |node: &Arc<OutputNode>| {
+            addresses.extend(node.output.pipeline_addresses().iter().cloned());
+        });
+        addresses
     }
 
     pub(crate) fn input_labels(&self) -> Vec<Label> {
@@ -178,6 +197,8 @@ struct Builder {
     meters: HashMap<Arc<str>, Arc<Meter>>,
     /// Names of inputs in positions.
     sources: HashSet<Arc<str>>,
+    /// Addresses of the inputs `pipeline`.
+    addresses: HashSet<String>,
 }
 
 impl Builder {
@@ -237,6 +258,7 @@ impl Builder {
         let decoration = Decoration::of_input(&mut options);
         let label = self.label("input", &naming, &name, at, &canonical);
         let input = self.keep(input::build(options))?;
+        self.addresses.extend(input.pipeline_address().map(str::to_owned));
         let source = Arc::from(input::source_name(&input.identity(), naming.id.as_deref()));
         if input.needs_name() && !self.sources.insert(Arc::clone(&source)) {
             let message = format!(
@@ -266,6 +288,12 @@ impl Builder {
         }
         let label = self.label("output", &naming, &name, at, &canonical);
         let output = self.keep(output::build(options))?;
+        if let Some(own) =
+            output.pipeline_addresses().iter().find(|address| self.addresses.contains(*address))
+        {
+            let message = format!("[send_to] has the address [{own}] of an input of the same pipeline");
+            self.faults.push(Fault { at, message });
+        }
         Some(Arc::new(OutputNode { label, output }))
     }
 }

@@ -5,6 +5,7 @@
 //! the API are [`stored_changes`].
 
 mod source_files;
+mod stop_order;
 mod stored_changes;
 mod supervisor;
 #[cfg(test)]
@@ -263,16 +264,9 @@ impl Manager {
                 }
             }
         }
-        let left = deadline.saturating_duration_since(Instant::now());
-        let all: Vec<Arc<ManagedPipeline>> =
-            std::mem::take(&mut *self.registry.pipelines.lock()).into_values().collect();
-        join_all(all.into_iter().map(|managed| async move {
-            let pipeline = managed.state.lock().pipeline.take();
-            if let Some(pipeline) = pipeline {
-                pipeline.stop(left).await;
-            }
-        }))
-        .await;
+        let all = std::mem::take(&mut *self.registry.pipelines.lock());
+        let running = all.into_values().filter_map(|managed| managed.state.lock().pipeline.take()).collect();
+        stop_order::stop_senders_first(running, deadline).await;
     }
 
     /// Looks at the directory and does what its changes ask for.

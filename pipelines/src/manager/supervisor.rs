@@ -12,6 +12,7 @@ use tokio::sync::oneshot;
 use uuid::Uuid;
 
 use super::source_files::{self, PipelineSource, build};
+use super::stop_order::{is_in_cycle, stop_senders_first};
 use super::{
     Change, ChangeError, ManagedPipeline, PipelineRecord, PipelineRegistry, RELOAD_PATIENCE, Reloads,
 };
@@ -102,13 +103,15 @@ impl Supervisor {
             let ids: Vec<String> = pipelines.keys().filter(|id| !found.contains_key(*id)).cloned().collect();
             ids.into_iter().filter_map(|id| pipelines.remove_entry(&id)).collect()
         };
+        let mut running = Vec::new();
         for (id, managed) in gone {
             let pipeline = managed.state.lock().pipeline.take();
             if let Some(pipeline) = pipeline {
                 tracing::info!(pipeline = %id, "the pipeline's files are gone: it stops");
-                pipeline.stop(RELOAD_PATIENCE).await;
+                running.push(pipeline);
             }
         }
+        stop_senders_first(running, Instant::now() + RELOAD_PATIENCE).await;
         for (id, found) in found {
             let managed = self.registry.pipelines.lock().get(&id).cloned();
             match managed {
@@ -143,7 +146,15 @@ impl Supervisor {
         let building = found.clone();
         let built =
             tokio::task::spawn_blocking(move || build(&building, environment, before.as_deref())).await;
-        match built.unwrap_or_else(|error| Err(format!("the pipeline could not be built: {error}"))) {
+        let built = built.unwrap_or_else(|error| Err(format!("the pipeline could not be built: {error}")));
+        let built = built.and_then(|graph| match is_in_cycle(&graph, &self.others(&id)) {
+            false => Ok(graph),
+            true => Err(
+                "its events would come back to it through other pipelines: outputs [pipeline] form a cycle"
+                    .to_owned(),
+            ),
+        });
+        match built {
             Err(problem) => {
                 tracing::error!(pipeline = %id, problem, running = running.is_some(), "the pipeline's files are wrong");
                 let mut known = managed.state.lock();
@@ -210,6 +221,18 @@ impl Supervisor {
                 known.reloads.last_error = None;
             }
         }
+    }
+
+    /// Returns the pipelines that run, but for one.
+    fn others(&self, id: &str) -> Vec<Arc<Pipeline>> {
+        let pipelines = self.registry.pipelines.lock();
+        let others: Vec<_> = pipelines
+            .iter()
+            .filter(|(other, _)| *other != id)
+            .map(|(_, managed)| Arc::clone(managed))
+            .collect();
+        drop(pipelines);
+        others.iter().filter_map(|managed| managed.state.lock().pipeline.clone()).collect()
     }
 
     /// Returns the options of a pipeline's queue on disk, if it has one or left events there.

@@ -150,6 +150,35 @@ async fn what_is_set_holds_until_the_files_change() {
     second.stop(Duration::from_secs(10)).await;
 }
 
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn pipelines_stop_before_those_that_they_send_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let receives =
+        "input { pipeline { address => 'stop order' } } output { file { path => '${OUT}/received' } }";
+    let sends = "input { generator { message => 'x' } } output { pipeline { send_to => 'stop order' } }";
+    put(dir.path(), "a_receives.conf", receives);
+    put(dir.path(), "b_sends.conf", sends);
+    let manager = manager(dir.path());
+    manager.start().await;
+    until(&manager, "a_receives", |status| status.figures.events_out > 0).await;
+    let began = Instant::now();
+    let patience = Duration::from_secs(120);
+    manager.stop(patience).await;
+    assert!(began.elapsed() < patience / 2, "the sender waits for an address that nobody has");
+}
+
+#[test]
+fn a_pipeline_cannot_send_to_itself() {
+    let text = "
+input { pipeline { address => here } }
+output { if [a] { pipeline { send_to => [there, here] } } }
+";
+    let faults = crate::check(text, &crate::Dialect::default()).unwrap_err();
+    assert_eq!(faults.len(), 1);
+    let fault = faults[0].to_string();
+    assert!(fault.contains("line 3") && fault.contains("[send_to] has the address [here]"), "{fault}");
+}
+
 #[test]
 fn faults_of_a_whole_definition_are_reported_together() {
     let text = "

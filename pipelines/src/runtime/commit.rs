@@ -28,7 +28,7 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pause after the first refusal that passes by itself; it doubles with each further one.
 const FIRST_PAUSE: Duration = Duration::from_millis(50);
 const LONGEST_PAUSE: Duration = Duration::from_secs(5);
-/// Time after which sources without a position are told that the store is overloaded: somebody may wait there.
+/// Time after which sources without a position that wait are told that the store is overloaded.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Time that a sink has to end when it is told to; then it is left alone.
 const TO_END: Duration = Duration::from_secs(1);
@@ -54,7 +54,9 @@ pub(super) async fn run(shared: &Arc<RuntimeContext>, work: FilteredDelivery, ti
     let FilteredDelivery { acks, held: _held, mut delivery } = work;
     let Ticket { sending, mut writing, mut reporting } = ticket;
     let mut sending = Some(sending);
-    let stored = match deliver(shared, &mut delivery, &mut sending, &mut writing, strict).await {
+    let is_awaited = acks.iter().any(Ack::is_awaited);
+    let stored = match deliver(shared, &mut delivery, &mut sending, &mut writing, (strict, is_awaited)).await
+    {
         Ok(written) => {
             // The next one may write while this one becomes durable: it cannot become that before.
             drop((sending, writing));
@@ -62,7 +64,18 @@ pub(super) async fn run(shared: &Arc<RuntimeContext>, work: FilteredDelivery, ti
         }
         // They are too much together, or one of them has another owner: the others shall not suffer for it.
         Err(GaveUp::Divide | GaveUp::NotStored(NotStored::Moved)) if acks.len() > 1 => {
-            return one_by_one(shared, delivery, acks, &mut writing, &mut reporting).await;
+            let batches = delivery.by_batch().into_iter().zip(acks).collect();
+            return one_by_one(shared, batches, &mut writing, &mut reporting).await;
+        }
+        // Sources that wait send theirs again; the other batches exist here alone and are written once there is room.
+        Err(GaveUp::NotStored(NotStored::Overloaded(reason))) if !acks.iter().all(Ack::is_awaited) => {
+            let (awaited, others): (Vec<_>, Vec<_>) =
+                delivery.by_batch().into_iter().zip(acks).partition(|(_, ack)| ack.is_awaited());
+            reporting.come().await;
+            for (_, ack) in awaited {
+                ack.tell(Err(NotStored::Overloaded(reason.clone())));
+            }
+            return one_by_one(shared, others, &mut writing, &mut reporting).await;
         }
         Err(error) => Err(error),
     };
@@ -83,7 +96,7 @@ pub(super) async fn redeliver(
     ticket: Ticket,
 ) -> Result<(), String> {
     let Ticket { mut writing, reporting: _reporting, .. } = ticket;
-    let written = attempt(shared, &mut delivery, &mut None, &mut writing, false).await;
+    let written = attempt(shared, &mut delivery, &mut None, &mut writing, (false, true)).await;
     let stored = match written {
         Ok(written) => written.stored(shared).await,
         Err(error) => Err(error),
@@ -116,13 +129,13 @@ fn outcome<T>(shared: &RuntimeContext, stored: Result<T, GaveUp>) -> Result<(), 
 /// Writes each batch by itself, in order.
 async fn one_by_one(
     shared: &Arc<RuntimeContext>,
-    delivery: Delivery,
-    acks: Vec<Ack>,
+    batches: Vec<(Delivery, Ack)>,
     writing: &mut Stage,
     reporting: &mut Stage,
 ) {
-    for (mut delivery, ack) in delivery.by_batch().into_iter().zip(acks) {
-        let stored = match deliver(shared, &mut delivery, &mut None, writing, false).await {
+    for (mut delivery, ack) in batches {
+        let flags = (false, ack.is_awaited());
+        let stored = match deliver(shared, &mut delivery, &mut None, writing, flags).await {
             Ok(written) => written.stored(shared).await,
             Err(error) => Err(error),
         };
@@ -131,16 +144,17 @@ async fn one_by_one(
     }
 }
 
-/// Sends and writes a delivery by its graph; where that ends before it is through, by the one that runs then.
+/// Sends and writes a delivery by its graph; where that ends before it is through, by the one that runs then. The flags say that
+/// sends are strictly ordered, and that a source waits for the outcome.
 async fn deliver(
     shared: &Arc<RuntimeContext>,
     delivery: &mut Delivery,
     sending: &mut Option<Stage>,
     writing: &mut Stage,
-    strict: bool,
+    flags: (bool, bool),
 ) -> Result<CommitReport, GaveUp> {
     loop {
-        match attempt(shared, delivery, sending, writing, strict).await {
+        match attempt(shared, delivery, sending, writing, flags).await {
             Err(GaveUp::GraphEnded) if !shared.is_cutting() => {}
             other => return other,
         }
@@ -162,7 +176,7 @@ async fn attempt(
     delivery: &mut Delivery,
     sending: &mut Option<Stage>,
     writing: &mut Stage,
-    strict: bool,
+    (strict, is_awaited): (bool, bool),
 ) -> Result<CommitReport, GaveUp> {
     if !delivery.plan.sends.is_empty() {
         let mut place = OrderTicket::new().0;
@@ -193,7 +207,8 @@ async fn attempt(
     let planned = ops.len();
     ops.append(&mut letters);
     let again = delivery.is_letter;
-    match write(shared, (&delivery.plan.ops, again), moves, writing, &delivery.generation).await {
+    let ops = (&*delivery.plan.ops, again, is_awaited);
+    match write(shared, ops, moves, writing, &delivery.generation).await {
         Ok(durable) => {
             shared.meter.failed(rejected);
             Ok(CommitReport { ops: std::mem::take(&mut delivery.plan.ops), durable })
@@ -271,10 +286,11 @@ impl CommitReport {
 }
 
 /// Writes operations and moves in one frame, for as long as what is in the way may pass and their graph has not ended. The
-/// place among those who write has come when it is done. `again` says that they are of a dead letter. `None` where there is nothing to write.
+/// place among those who write has come when it is done. `again` says that they are of a dead letter.
+/// Where `is_awaited`, a write without moves is given up after [`PATIENCE`]. `None` where there is nothing to write.
 async fn write(
     shared: &Arc<RuntimeContext>,
-    (ops, again): (&[PlannedOperation], bool),
+    (ops, again, is_awaited): (&[PlannedOperation], bool, bool),
     moves: Vec<PositionDelta>,
     writing: &mut Stage,
     generation: &Generation,
@@ -306,9 +322,9 @@ async fn write(
         }
         shared.note(format!("the store refuses: {error}"));
         let passes = matches!(error.kind(), Kind::Overloaded | Kind::Unavailable | Kind::Forbidden);
-        let waited_enough = moves.is_empty() && began.elapsed() >= PATIENCE;
+        let waited_enough = is_awaited && moves.is_empty() && began.elapsed() >= PATIENCE;
         if !passes || waited_enough {
-            tracing::error!(pipeline = %shared.id, %error, "events could not be stored; their source keeps them");
+            tracing::error!(pipeline = %shared.id, %error, "events could not be stored; sources that wait are told so");
             return Err(GaveUp::NotStored(NotStored::Overloaded(error.to_string())));
         }
         tracing::warn!(pipeline = %shared.id, %error, pause_ms = pause.as_millis() as u64, "the store refuses for now");

@@ -1,9 +1,10 @@
 //! Pipelines of made inputs, filters and outputs against a store in memory, with failures of all of them.
 
+mod overload;
 mod reload;
 
 use std::collections::{BTreeMap, HashMap};
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use bytes::Bytes;
@@ -38,6 +39,8 @@ struct Memory {
     /// One of so many writes is refused, with a reason that passes; 0 refuses none.
     refuse_one_in: usize,
     writes: AtomicUsize,
+    /// All writes are refused while it is `true`, with a reason that passes.
+    is_full: AtomicBool,
     /// Writes wait while it is `true`.
     held: watch::Sender<bool>,
     /// Nothing becomes durable while it is `true`.
@@ -80,6 +83,9 @@ impl Store for Memory {
         ready.await;
         let _ = self.held.subscribe().wait_for(|held| !held).await;
         let write = self.writes.fetch_add(1, Ordering::Relaxed) + 1;
+        if self.is_full.load(Ordering::Relaxed) {
+            return Err(Error::Rejected("the disk is full".to_owned()));
+        }
         if self.refuse_one_in > 0 && write.is_multiple_of(self.refuse_one_in) {
             return Err(Error::Rejected("the memory is full".to_owned()));
         }

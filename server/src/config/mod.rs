@@ -387,10 +387,10 @@ impl Settings {
         let mapping = self.text("otlp.mapping");
         let mapping = mapping.and_then(|name| millrace_api::DocumentMapping::find(&name)).unwrap_or_default();
         let index = self.text("otlp.index").filter(|index| !index.is_empty());
-        if let Some(index) = index
-            .as_ref()
-            .filter(|index| index.starts_with(['.', '_', '-', '+']) || index.contains(['*', ',']))
-        {
+        let is_valid = |index: &&String| {
+            !index.starts_with('.') && millrace_catalog::metadata::check_index_name(index).is_ok()
+        };
+        if let Some(index) = index.as_ref().filter(|index| !is_valid(index)) {
             bail!(
                 "otlp.index: `{index}` is no name of an index; leave it unset for logs-<dataset>-<namespace>"
             );

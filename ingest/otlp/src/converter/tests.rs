@@ -85,6 +85,17 @@ fn names_of_the_elastic_common_schema_are_top_level() {
 }
 
 #[test]
+fn attributes_with_names_of_members_that_are_not_written_stay() {
+    let names = ["host.name", "message", "log.level", "trace.id", "@timestamp"];
+    let attributes = names.iter().map(|name| attribute(name, "own")).collect();
+    let (_, document) = document(DocumentMapping::Ecs, None, &LogRecord { attributes, ..Default::default() });
+    for name in &names[..4] {
+        assert_eq!(document[name], "own", "{name}");
+    }
+    assert_eq!(document["@timestamp"], "1970-01-01T00:00:00.000000005Z");
+}
+
+#[test]
 fn bodies_of_all_types_have_a_field() {
     let map = ValueKind::Map(KeyValueList { values: vec![attribute("a.b", "c")] });
     for (body, otel, ecs) in [

@@ -7,7 +7,7 @@ use flate2::read::ZlibDecoder;
 
 use super::frames::{Frame, MAX_WINDOW, invalid, read_frame};
 use crate::Event;
-use crate::codec::{Codec, Decoder, Events};
+use crate::codec::{Codec, Decoder, DecoderPlaceholder, Events};
 
 /// Field that the codec reads.
 const MESSAGE: &str = "message";
@@ -156,13 +156,4 @@ impl WindowReader {
             }
         }
     }
-}
-
-/// Stands for the decoder while that is on another thread.
-struct DecoderPlaceholder;
-
-impl Decoder for DecoderPlaceholder {
-    fn decode(&mut self, _bytes: &[u8], _events: &mut Events) {}
-
-    fn finish(&mut self, _events: &mut Events) {}
 }

@@ -24,7 +24,15 @@ pub(super) struct FieldNaming {
     pub(super) strips_underscore: bool,
 }
 
-/// Makes the event of a message.
+/// Makes the event of a message that is not compressed, as all are over TCP.
+pub(super) fn read_plain(bytes: &[u8], naming: FieldNaming, now: DateTime<Utc>) -> Event {
+    match serde_json::from_slice(bytes) {
+        Ok(Value::Object(members)) => event(members, naming, now),
+        _ => failed(bytes, FAILURE, now),
+    }
+}
+
+/// Makes the event of a message, which may be compressed.
 pub(super) fn read(bytes: &[u8], naming: FieldNaming, now: DateTime<Utc>) -> Event {
     let mut inflated = Vec::new();
     let outcome = match bytes {
@@ -39,10 +47,7 @@ pub(super) fn read(bytes: &[u8], naming: FieldNaming, now: DateTime<Utc>) -> Eve
     if !outcome {
         return failed(bytes, INFLATE_FAILURE, now);
     }
-    match serde_json::from_slice(&inflated) {
-        Ok(Value::Object(members)) => event(members, naming, now),
-        _ => failed(&inflated, FAILURE, now),
-    }
+    read_plain(&inflated, naming, now)
 }
 
 /// Inflates a message of at most [`MAX_MESSAGE`] bytes; returns whether it is whole.
@@ -133,7 +138,10 @@ mod tests {
         gzip.write_all(text).unwrap();
         let mut zlib = ZlibEncoder::new(Vec::new(), Compression::fast());
         zlib.write_all(text).unwrap();
-        for bytes in [text.to_vec(), gzip.finish().unwrap(), zlib.finish().unwrap()] {
+        let gzip = gzip.finish().unwrap();
+        let over_tcp = read_plain(&gzip, NAMING, DateTime::UNIX_EPOCH);
+        assert_eq!(over_tcp.fields()["tags"], serde_json::json!([FAILURE]));
+        for bytes in [text.to_vec(), gzip, zlib.finish().unwrap()] {
             let event = read_now(&bytes);
             assert_eq!(event.timestamp_text(), "2013-11-21T17:11:02.307200Z");
             let expected = serde_json::json!({"version": "1.1", "host": "web", "short_message": "short",

@@ -83,14 +83,14 @@ impl Decoder for MessageStream {
         let naming = self.naming;
         self.lines.push(bytes, |message, _| {
             if !message.is_empty() {
-                events.push(message::read(message, naming, Utc::now()));
+                events.push(message::read_plain(message, naming, Utc::now()));
             }
         });
     }
 
     fn finish(&mut self, events: &mut Events) {
         let naming = self.naming;
-        self.lines.finish(|message| events.push(message::read(message, naming, Utc::now())));
+        self.lines.finish(|message| events.push(message::read_plain(message, naming, Utc::now())));
     }
 
     fn holds(&self) -> bool {

@@ -68,6 +68,15 @@ pub(in crate::input) fn build(mut options: Options) -> Result<Listener, Vec<Faul
     Ok(Listener { settings: Arc::new(settings) })
 }
 
+/// Returns whether a path is that of traces, metrics or profiles.
+pub(super) fn is_other_signal(path: &str) -> bool {
+    let path = path.trim_end_matches('/');
+    ["/traces", "/metrics", "/profiles"].iter().any(|signal| {
+        let version = path.strip_suffix(signal).and_then(|rest| rest.rsplit('/').next());
+        matches!(version, Some("v1" | "v1development"))
+    })
+}
+
 /// Requests to events.
 #[derive(Clone, Debug)]
 struct OtlpCodec {
@@ -148,6 +157,20 @@ fn failed(reason: &str) -> Event {
 mod tests {
     use super::*;
     use crate::input::testing::options;
+
+    #[test]
+    fn paths_of_other_signals_are_known() {
+        for (path, is_other) in [
+            ("/v1/traces", true),
+            ("/collector/v1/metrics/", true),
+            ("/v1development/profiles", true),
+            ("/v1/logs", false),
+            ("/", false),
+            ("/my/traces", false),
+        ] {
+            assert_eq!(is_other_signal(path), is_other, "{path}");
+        }
+    }
 
     #[test]
     fn records_become_events() {

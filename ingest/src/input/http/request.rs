@@ -18,6 +18,7 @@ use xxhash_rust::xxh3::xxh3_128;
 
 use super::Settings;
 use super::idempotency::{Keys, MAX_KEY_BYTES, Verdict};
+use super::otlp::is_other_signal;
 use crate::batch::NotStored;
 use crate::budget::{Reservation, ShareExceeded};
 use crate::codec::{Charset, Events};
@@ -193,6 +194,7 @@ impl Service {
         let read = async {
             self.check_page(&head)?;
             self.authorize(&head.headers)?;
+            self.check_signal(head.uri.path())?;
             room_of_head.grow(head_bytes(&head.uri, &head.headers))?;
             self.read(&head.headers, &mut body).await
         };
@@ -239,6 +241,15 @@ impl Service {
         check_host(&head.uri, &head.headers)
             .and_then(|()| check_origin(&head.headers))
             .map_err(|foreign| Refusal::new(StatusCode::FORBIDDEN, foreign.to_string()))
+    }
+
+    /// Refuses traces, metrics and profiles of OpenTelemetry: read as logs, they would be empty requests.
+    fn check_signal(&self, path: &str) -> Result<(), Refusal> {
+        if self.settings.answers_otlp && is_other_signal(path) {
+            let reason = "the input takes logs only: send them to [/v1/logs]";
+            return Err(Refusal::new(StatusCode::NOT_FOUND, reason));
+        }
+        Ok(())
     }
 
     /// Compares the credentials, in the same time whatever they are.

@@ -37,6 +37,8 @@ pub(super) struct PolledUrl {
     headers: HeaderMap,
     credentials: Option<(String, Secret)>,
     body: Option<Secret>,
+    /// Time that the request may take, where it is not that of all.
+    timeout: Option<Duration>,
 }
 
 impl PolledUrl {
@@ -45,6 +47,9 @@ impl PolledUrl {
         let mut request = client.request(self.method.clone(), self.url.clone()).headers(self.headers.clone());
         if let Some((user, password)) = &self.credentials {
             request = request.basic_auth(user, Some(password.expose()));
+        }
+        if let Some(timeout) = self.timeout {
+            request = request.timeout(timeout);
         }
         match &self.body {
             Some(body) => request.body(body.expose().to_owned()),
@@ -185,7 +190,19 @@ fn polled(setting: &Setting, credentials: Option<&(String, Secret)>) -> Result<P
     let mut url = Url::parse(&address)
         .ok()
         .filter(|url| matches!(url.scheme(), "http" | "https"))
-        .ok_or_else(|| format!("[{address}] is not an address of http or https"))?;
+        .ok_or_else(|| {
+            // A password may be before the last `@`.
+            let shown = address.rsplit_once('@').map_or(address.as_str(), |(_, shown)| shown);
+            format!("[{shown}] is not an address of http or https")
+        })?;
+    let timeout = match find("request_timeout") {
+        None => None,
+        Some(given) => {
+            let seconds = given.as_text().and_then(|text| text.parse().ok());
+            let seconds = seconds.filter(|seconds| (1..=86_400).contains(seconds));
+            Some(Duration::from_secs(seconds.ok_or("[request_timeout] must be a number from 1 to 86400")?))
+        }
+    };
     if let Some(Setting::Hash(query)) = find("query") {
         let pairs = query.iter().filter_map(|(name, value)| Some((name, value.as_text()?)));
         url.query_pairs_mut().extend_pairs(pairs);
@@ -216,5 +233,5 @@ fn polled(setting: &Setting, credentials: Option<&(String, Secret)>) -> Result<P
     };
     let credentials =
         own.map(|(user, password)| (user, Secret::new(password))).or_else(|| credentials.cloned());
-    Ok(PolledUrl { method, url, headers, credentials, body: text("body").map(Secret::new) })
+    Ok(PolledUrl { method, url, headers, credentials, body: text("body").map(Secret::new), timeout })
 }

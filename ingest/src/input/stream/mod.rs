@@ -125,6 +125,18 @@ pub(super) fn take_port(options: &mut Options, name: &'static str, default: Opti
     port.or(default).and_then(|port| u16::try_from(port).ok()).unwrap_or_default()
 }
 
+/// Takes the name of a field that is in no other.
+pub(super) fn take_top_level(options: &mut Options, name: &'static str) -> Option<String> {
+    let field = options.field(name)?;
+    match field.path() {
+        [name] => Some(name.clone()),
+        _ => {
+            options.fault_here(format!("option [{name}] must be a field that is in no other"));
+            None
+        }
+    }
+}
+
 /// Serves streams until the input is to stop.
 pub(super) async fn serve(
     listener: &StreamListener,

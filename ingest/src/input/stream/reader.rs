@@ -12,7 +12,7 @@ use tokio::io::{AsyncRead, AsyncReadExt};
 use super::delivery::send;
 use super::{Origin, StreamProtocol};
 use crate::budget::Reservation;
-use crate::codec::{Decoder, Events};
+use crate::codec::{Decoder, DecoderPlaceholder, Events};
 use crate::input::{Context, reserve_piece, stopped};
 use crate::offload::offload;
 
@@ -22,6 +22,9 @@ const CHUNK: usize = 16 << 10;
 const LINGER: Duration = Duration::from_millis(5);
 /// Most bytes of unfinished lines over all connections of an input; beyond it, the connection whose line grows is closed.
 const MAX_UNFINISHED: u64 = 64 << 20;
+
+/// Most bytes of the events of one read, a single event apart; beyond it, the connection is closed.
+const MAX_DECODED: u64 = 256 << 20;
 
 /// Bytes of unfinished lines of an input; clones share them.
 #[derive(Clone, Debug, Default)]
@@ -61,6 +64,8 @@ pub(in crate::input) struct StreamReader {
     events: Events,
     held: Reservation,
     unfinished: UnfinishedBytes,
+    /// Most bytes of the events of one read.
+    max_decoded: u64,
 }
 
 /// Next step of a stream.
@@ -88,6 +93,7 @@ impl StreamReader {
             events: Events::default(),
             held: Reservation::default(),
             unfinished,
+            max_decoded: MAX_DECODED,
         }
     }
 
@@ -140,7 +146,7 @@ impl StreamReader {
                 Step::Pause => self.pause().await,
             };
         }
-        self.finish();
+        self.finish().await;
         self.hand_on().await;
     }
 
@@ -156,15 +162,7 @@ impl StreamReader {
         }
         let before = self.events.len();
         let length = bytes.len() as u64;
-        let (mut decoder, mut events) = (self.take_decoder(), std::mem::take(&mut self.events));
-        let (protocol, origin) = (Arc::clone(&self.protocol), Arc::clone(&self.origin));
-        // A pattern of `multiline` may take its second.
-        (self.decoder, self.events) = offload(move || {
-            decoder.decode(&bytes, &mut events);
-            events.iter_mut().skip(before).for_each(|event| protocol.complete(event, &origin));
-            (decoder, events)
-        })
-        .await;
+        let has_all = self.call_decoder(move |decoder, events| decoder.decode(&bytes, events)).await;
         let unfinished = match self.decoder.holds() {
             false => 0,
             // After events, only bytes of the last call are kept.
@@ -184,28 +182,55 @@ impl StreamReader {
         if self.events.is_empty() {
             self.held = Reservation::default();
         }
-        within && (!is_full || self.hand_on().await)
+        has_all && within && (!is_full || self.hand_on().await)
     }
 
     /// Handles a pause of the stream; returns whether the stream may go on.
     async fn pause(&mut self) -> bool {
+        let mut has_all = true;
         if self.events.is_empty() {
-            self.finish();
+            has_all = self.finish().await;
             self.unfinished.set(0);
         }
-        self.hand_on().await
+        has_all && self.hand_on().await
     }
 
-    /// Has the decoder finish what it holds.
-    fn finish(&mut self) {
+    /// Calls the decoder on a thread for long work: a pattern of `multiline` may take its second. Returns whether all events are
+    /// there; those of a call that makes too many are dropped.
+    async fn call_decoder(
+        &mut self,
+        call: impl FnOnce(&mut dyn Decoder, &mut Events) + Send + 'static,
+    ) -> bool {
         let before = self.events.len();
-        self.decoder.finish(&mut self.events);
-        let (protocol, origin) = (&self.protocol, &self.origin);
-        self.events.iter_mut().skip(before).for_each(|event| protocol.complete(event, origin));
+        let (mut decoder, mut events) = (self.take_decoder(), std::mem::take(&mut self.events));
+        let (protocol, origin) = (Arc::clone(&self.protocol), Arc::clone(&self.origin));
+        let max_decoded = self.max_decoded;
+        let has_all;
+        (self.decoder, self.events, has_all) = offload(move || {
+            events.begin_piece(max_decoded);
+            call(&mut *decoder, &mut events);
+            let has_all = events.end_piece();
+            events.iter_mut().skip(before).for_each(|event| protocol.complete(event, &origin));
+            (decoder, events, has_all)
+        })
+        .await;
+        if !has_all {
+            tracing::warn!(
+                client = %self.origin.client,
+                "a connection is closed: the events of a line take more than [{max_decoded}] bytes and are dropped"
+            );
+        }
+        has_all
+    }
+
+    /// Has the decoder finish what it holds; returns whether all of its events are there.
+    async fn finish(&mut self) -> bool {
+        let has_all = self.call_decoder(|decoder, events| decoder.finish(events)).await;
         if self.held.bytes() == 0 {
             // These bytes are in memory already.
             self.held = self.context.budget.overdraw(self.events.bytes());
         }
+        has_all
     }
 
     async fn hand_on(&mut self) -> bool {
@@ -218,18 +243,51 @@ impl StreamReader {
     }
 }
 
-/// Stands for the decoder while that is on another thread.
-struct DecoderPlaceholder;
-
-impl Decoder for DecoderPlaceholder {
-    fn decode(&mut self, _bytes: &[u8], _events: &mut Events) {}
-
-    fn finish(&mut self, _events: &mut Events) {}
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Event;
+    use crate::codec::{self, Codec};
+    use crate::input::testing::{Pipeline, options};
+
+    /// Lines of JSON.
+    #[derive(Debug)]
+    struct JsonLines(Arc<dyn Codec>);
+
+    impl StreamProtocol for JsonLines {
+        fn decoder(&self) -> Box<dyn Decoder> {
+            self.0.decoder()
+        }
+
+        fn complete(&self, _event: &mut Event, _origin: &Origin) {}
+    }
+
+    #[tokio::test]
+    async fn a_line_of_too_many_events_closes_its_connection() {
+        let protocol = Arc::new(JsonLines(codec::build(options("json_lines", &[])).unwrap()));
+        let origin = Arc::new(Origin::new(([127, 0, 0, 1], 1).into()));
+        let too_many = format!("[{}{{}}]", "{},".repeat(1_000));
+        for (text, read) in [
+            ("{\"n\":1}\n{\"n\":2}\n".to_owned(), 2),
+            (format!("{too_many}\n"), 0),
+            // The end of the stream ends the line.
+            (too_many, 0),
+        ] {
+            let mut pipeline = Pipeline::new(4);
+            let context = pipeline.context();
+            let mut reader = StreamReader::new(
+                Arc::clone(&protocol) as _,
+                Arc::clone(&origin),
+                context,
+                &UnfinishedTotal::default(),
+            );
+            reader.max_decoded = 10_000;
+            let mut stream = text.as_bytes();
+            let run = reader.run(&mut stream, BytesMut::new(), None);
+            let ((), ()) = tokio::join!(run, async { while pipeline.take().await.is_some() {} });
+            assert_eq!(pipeline.events.len(), read);
+        }
+    }
 
     #[test]
     fn unfinished_lines_are_bounded_over_all_streams() {

@@ -80,7 +80,7 @@ fn parse_3164<'a>(text: &'a str, times: &TimeReader, now: DateTime<Utc>) -> Opti
         message.time = Some(("timestamp8601", time));
     } else {
         // "Jan  1 00:00:00", with a year behind the day as some devices have it.
-        let length = (15..=20).rev().find(|length| {
+        let length = (14..=20).rev().find(|length| {
             let is_end = rest.as_bytes().get(*length).is_none_or(|byte| matches!(byte, b' ' | b':'));
             is_end && rest.get(..*length).is_some_and(|time| times.read(time, now).is_some())
         })?;
@@ -230,6 +230,11 @@ mod tests {
                 "<164>Oct 26 15:19:25 1.2.3.4 %ASA-4-106023: Deny udp",
                 serde_json::json!({"priority": 164, "timestamp": "Oct 26 15:19:25", "logsource": "1.2.3.4",
                     "program": "%ASA-4-106023", "message": "Deny udp", "@timestamp": "2026-10-26T15:19:25.000Z"}),
+            ),
+            (
+                "<13>Oct 6 15:19:25 web sshd: x",
+                serde_json::json!({"priority": 13, "timestamp": "Oct 6 15:19:25", "logsource": "web",
+                    "program": "sshd", "message": "x", "@timestamp": "2026-10-06T15:19:25.000Z"}),
             ),
             (
                 "<13>Feb  3 04:05:06 web sshd[42]: Accepted: key",

@@ -18,7 +18,7 @@ use serde_json::Value;
 use self::framing::MessageStream;
 use self::message::TimeReader;
 use super::datagram::{DatagramProtocol, DatagramSocket};
-use super::stream::{Origin, StreamListener, StreamProtocol, serve};
+use super::stream::{Origin, StreamListener, StreamProtocol, serve, take_top_level};
 use super::{Context, Input, InputError};
 use crate::codec::{self, Codec, Decoder, Events};
 use crate::event::time_format::Zone;
@@ -161,7 +161,7 @@ impl Syslog {
                 "option [grok_pattern] is not supported: read the field [message] with the filter [grok]",
             );
         }
-        let text_field = options.field("syslog_field").and_then(|field| field.path().first().cloned());
+        let text_field = take_top_level(&mut options, "syslog_field");
         let _ = options.one_of("ecs_compatibility", &["disabled"]);
         options.finish()?;
         let protocol = Messages {

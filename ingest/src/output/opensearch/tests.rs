@@ -347,6 +347,8 @@ fn faults_of_hashes_show_nothing_of_them() {
 #[tokio::test]
 async fn neither_logs_nor_faults_show_secrets() {
     let log = Log::default();
+    // With a single dispatcher, a thread without one that reaches a callsite first disables it for all threads.
+    let _second_dispatcher = tracing::Dispatch::new(log.clone());
     let _kept = tracing::subscriber::set_default(log.clone());
     let gone = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
     let dead = gone.local_addr().unwrap();
