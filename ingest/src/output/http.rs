@@ -13,6 +13,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use futures::StreamExt as _;
 use reqwest::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::redirect::Policy;
 use reqwest::{Client, Method, Url};
 use serde_json::{Map, Value};
 use tokio::sync::{OnceCell, watch};
@@ -33,6 +34,9 @@ const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Bytes of an answer that a log or a dead letter shows.
 const SHOWN_BYTES: usize = 1024;
+
+/// Redirects of one request.
+const MAX_REDIRECTS: usize = 10;
 
 struct Http {
     shared: Arc<Requests>,
@@ -111,7 +115,7 @@ pub(super) fn build(options: Options) -> Result<Output, Vec<Fault>> {
 fn configured(mut options: Options, first_pause: Duration) -> Result<Http, Vec<Fault>> {
     let url = options.required_text("url");
     let url = Template::parse(&url);
-    if url.is_constant() && !url.as_str().is_empty() && Url::parse(url.as_str()).is_err() {
+    if url.is_constant() && !url.as_str().is_empty() && parse_url(url.as_str()).is_err() {
         options.fault_here("[url] of [http] is not an address such as https://host/path");
     }
     let methods = ["put", "post", "patch", "delete", "get", "head"];
@@ -202,6 +206,21 @@ fn configured(mut options: Options, first_pause: Duration) -> Result<Http, Vec<F
         first_pause,
         client: OnceCell::new(),
     })
+}
+
+/// Parses an address of HTTP.
+///
+/// # Errors
+/// The text is no address, has another scheme than `http` and `https`, or no host.
+fn parse_url(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text).map_err(|error| error.to_string())?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err(format!("the scheme [{}] is neither http nor https", url.scheme()));
+    }
+    if url.host_str().is_none_or(str::is_empty) {
+        return Err("it has no host".to_owned());
+    }
+    Ok(url)
 }
 
 fn body_format(options: &mut Options) -> BodyFormat {
@@ -346,7 +365,7 @@ impl Requests {
     fn request(&self, events: Vec<usize>, event: &Event, body: Vec<u8>) -> Result<OutgoingRequest, String> {
         let address = self.url.render(event);
         let url =
-            Url::parse(&address).map_err(|error| format!("[url] makes no address of the event: {error}"))?;
+            parse_url(&address).map_err(|error| format!("[url] makes no address of the event: {error}"))?;
         let mut headers = HeaderMap::new();
         headers.insert(CONTENT_TYPE, self.content_type.clone());
         if let Some(authorization) = &self.authorization {
@@ -381,12 +400,30 @@ fn escape(text: &str, out: &mut Vec<u8>) {
 }
 
 impl Http {
+    /// Returns the policy for redirects. The output refuses the events of a redirect that it does not follow.
+    ///
+    /// A client repeats a method with its body at 307 and 308 only. Headers of the options may have credentials, so they stay with the
+    /// host, and with TLS.
+    fn redirects(&self) -> Policy {
+        let is_read = matches!(self.shared.method, Method::GET | Method::HEAD);
+        let is_bound_to_host = !is_read || !self.shared.headers.is_empty();
+        Policy::custom(move |attempt| {
+            let repeats = is_read || matches!(attempt.status().as_u16(), 307 | 308);
+            let stays = attempt.previous().first().is_some_and(|from| {
+                let is_downgrade = from.scheme() == "https" && attempt.url().scheme() != "https";
+                from.host_str() == attempt.url().host_str() && !is_downgrade
+            });
+            let is_followed = repeats && (stays || !is_bound_to_host);
+            if is_followed && attempt.previous().len() <= MAX_REDIRECTS {
+                attempt.follow()
+            } else {
+                attempt.stop()
+            }
+        })
+    }
+
     fn make_client(&self) -> Result<Client, String> {
-        let redirects = if self.follows_redirects {
-            reqwest::redirect::Policy::limited(10)
-        } else {
-            reqwest::redirect::Policy::none()
-        };
+        let redirects = if self.follows_redirects { self.redirects() } else { Policy::none() };
         let builder =
             Client::builder().timeout(self.timeout).connect_timeout(self.connect_timeout).redirect(redirects);
         let builder = match &self.proxy {
@@ -414,6 +451,10 @@ impl Http {
             .await;
         let mut answer = match sent {
             Ok(answer) => answer,
+            // The next attempt meets the same address and the same redirects.
+            Err(error) if error.is_builder() || error.is_redirect() => {
+                return Attempt::Refused(error.without_url().to_string());
+            }
             Err(error) => return Attempt::Failed(error.without_url().to_string()),
         };
         let status = answer.status().as_u16();
@@ -486,113 +527,4 @@ impl Sink for Http {
 }
 
 #[cfg(test)]
-mod tests {
-    use serde_json::json;
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
-    use tokio::net::TcpListener;
-
-    use super::*;
-    use crate::input::testing::{OptionValue, options};
-
-    /// Answers requests with statuses in turns; returns the address, and what was requested.
-    async fn server(statuses: &'static [u16]) -> (String, tokio::task::JoinHandle<Vec<String>>) {
-        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = format!("http://{}", listener.local_addr().unwrap());
-        let requests = tokio::spawn(async move {
-            let mut requests = Vec::new();
-            for status in statuses {
-                let (mut stream, _) = listener.accept().await.unwrap();
-                let mut bytes = Vec::new();
-                loop {
-                    let text = String::from_utf8_lossy(&bytes).into_owned();
-                    if let Some((head, body)) = text.split_once("\r\n\r\n") {
-                        let length = head.lines().find_map(|line| {
-                            line.to_lowercase().strip_prefix("content-length: ")?.parse().ok()
-                        });
-                        if body.len() >= length.unwrap_or(0) {
-                            requests.push(text);
-                            break;
-                        }
-                    }
-                    let mut buffer = [0; 4096];
-                    let read = stream.read(&mut buffer).await.unwrap();
-                    assert!(read > 0, "the request is whole");
-                    bytes.extend_from_slice(&buffer[..read]);
-                }
-                let answer =
-                    format!("HTTP/1.1 {status} X\r\ncontent-length: 2\r\nconnection: close\r\n\r\nno");
-                stream.write_all(answer.as_bytes()).await.unwrap();
-            }
-            requests
-        });
-        (address, requests)
-    }
-
-    fn events(count: i64) -> Vec<(Arc<Event>, Option<String>)> {
-        let event = |number| {
-            let mut event = Event::new(chrono::DateTime::UNIX_EPOCH);
-            event.fields_mut().insert("n".to_owned(), json!(number));
-            (Arc::new(event), None)
-        };
-        (0..count).map(event).collect()
-    }
-
-    async fn send(given: &[(&str, OptionValue)], count: i64) -> Vec<RefusedEvent> {
-        let sink = configured(options("http", given), Duration::from_millis(1)).unwrap();
-        sink.send(&events(count), watch::Sender::new(false).subscribe(), OrderTicket::new().0).await.unwrap()
-    }
-
-    #[tokio::test]
-    async fn each_event_is_a_request_and_refusals_are_for_good() {
-        let (address, requests) = server(&[200, 404]).await;
-        let url = format!("{address}/x/%{{n}}");
-        let given = [
-            ("url", url.into()),
-            ("http_method", "post".into()),
-            ("headers", [("x-number", "%{n}")].into()),
-            ("pool_max", "1".into()),
-        ];
-        let refused = send(&given, 2).await;
-        assert_eq!(refused.len(), 1);
-        assert!(refused[0].event == 1 && refused[0].reason.contains("404: no"), "{refused:?}");
-        let requests = requests.await.unwrap();
-        assert!(requests[0].starts_with("POST /x/0 ") && requests[0].contains("x-number: 0"), "{requests:?}");
-        assert!(requests[0].ends_with(r#"{"@timestamp":"1970-01-01T00:00:00.000Z","n":0}"#), "{requests:?}");
-        assert!(requests[0].contains("content-type: application/json"), "{requests:?}");
-    }
-
-    #[tokio::test]
-    async fn overloaded_servers_get_the_request_again() {
-        let (address, requests) = server(&[503, 429, 201]).await;
-        let given = [
-            ("url", address.into()),
-            ("http_method", "put".into()),
-            ("format", "json_batch".into()),
-            ("mapping", [("m", "%{n}")].into()),
-        ];
-        assert_eq!(send(&given, 2).await, Vec::new());
-        let requests = requests.await.unwrap();
-        assert_eq!(requests.len(), 3);
-        assert!(requests.iter().all(|request| request.ends_with(r#"[{"m":"0"},{"m":"1"}]"#)), "{requests:?}");
-    }
-
-    #[test]
-    fn wrong_options_are_named() {
-        for (given, expected) in [
-            (vec![("http_method", OptionValue::from("post"))], "needs the option [url]"),
-            (vec![("url", "http://a/".into())], "needs the option [http_method]"),
-            (vec![("url", "nowhere".into()), ("http_method", "post".into())], "is not an address"),
-            (
-                vec![
-                    ("url", "http://a/".into()),
-                    ("http_method", "post".into()),
-                    ("format", "message".into()),
-                ],
-                "needs the option [message]",
-            ),
-        ] {
-            let faults = build(options("http", &given)).unwrap_err();
-            assert!(faults.iter().any(|fault| fault.message.contains(expected)), "{expected}: {faults:?}");
-        }
-    }
-}
+mod tests;

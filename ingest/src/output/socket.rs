@@ -1,6 +1,7 @@
 //! `tcp`, `udp` and `statsd`: bytes of events to a socket.
 //!
-//! A connection of `tcp` that is lost is made again, and the batch is sent again as a whole: nobody acknowledges its parts.
+//! A connection of `tcp` that is lost is made again, and the batch is sent again as a whole: nobody acknowledges its parts. Bytes that the
+//! system took before the loss may never reach the peer. A batch of `udp` goes on at the datagram that failed.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,10 +20,15 @@ use crate::options::Setting;
 use crate::output::{OrderTicket, Output, RefusedEvent, Sink, SinkInterrupted};
 use crate::{Event, Fault, Options, Template};
 
-/// Time for a connection, and for each write.
+/// Time for a connection, and for each write of at most [`MAX_WRITE`] bytes.
 const TIMEOUT: Duration = Duration::from_secs(30);
 /// Most bytes of a datagram.
 const MAX_DATAGRAM: usize = 65_507;
+
+/// Most bytes of a write to a stream.
+const MAX_WRITE: usize = 64 << 10;
+/// Reads of bytes that a peer sends unasked, before each batch.
+const MAX_READS: usize = 1024;
 
 /// Makes the bytes of an event.
 trait Encode: fmt::Debug + Send + Sync {
@@ -198,7 +204,7 @@ fn metric_name(text: &str) -> String {
 impl Encode for Statsd {
     fn encode(&self, event: &Event, messages: &mut Vec<Vec<u8>>) {
         let sender = metric_name(&self.sender.render(event)).replace('.', "_");
-        let namespace = self.namespace.render(event);
+        let namespace = metric_name(&self.namespace.render(event));
         let rate = if self.sample_rate < 1.0 { format!("|@{}", self.sample_rate) } else { String::new() };
         for (metric, value, kind) in &self.metrics {
             if self.sample_rate < 1.0 && rand::random::<f64>() >= self.sample_rate {
@@ -213,29 +219,36 @@ impl Encode for Statsd {
 }
 
 impl Socket {
-    async fn write(&self, messages: &[Vec<u8>]) -> std::io::Result<()> {
+    /// Writes messages. `sent` counts the datagrams that have left, across attempts.
+    async fn write(&self, messages: &[Vec<u8>], sent: &mut usize) -> std::io::Result<()> {
         let address = (self.host.as_str(), self.port);
         match &self.transport {
             Transport::Tcp(connection) => {
                 let mut connection = connection.lock().await;
                 let mut stream = match connection.take().filter(is_open) {
                     Some(stream) => stream,
-                    None => TcpStream::connect(address).await?,
+                    None => bounded(TcpStream::connect(address)).await?,
                 };
                 for message in messages {
-                    stream.write_all(message).await?;
+                    for chunk in message.chunks(MAX_WRITE) {
+                        bounded(stream.write_all(chunk)).await?;
+                    }
                 }
-                stream.flush().await?;
+                bounded(stream.flush()).await?;
                 *connection = Some(stream);
             }
             Transport::Udp(socket) => {
                 let mut socket = socket.lock().await;
                 let open = match socket.take() {
                     Some(open) => open,
-                    None => connected(address).await?,
+                    None => bounded(connected(address)).await?,
                 };
-                for message in messages {
-                    open.send(message).await?;
+                while let Some(message) = messages.get(*sent) {
+                    // A refusal is the answer to an earlier datagram: this one has not left yet.
+                    if is_refused(bounded(open.send(message)).await)? {
+                        is_refused(bounded(open.send(message)).await)?;
+                    }
+                    *sent += 1;
                 }
                 *socket = Some(open);
             }
@@ -244,14 +257,35 @@ impl Socket {
     }
 }
 
-/// Returns whether a peer has not closed its connection.
-fn is_open(stream: &TcpStream) -> bool {
-    let mut buffer = [0; 1];
-    match stream.try_read(&mut buffer) {
-        Ok(0) => false,
-        Ok(_) => true,
-        Err(error) => error.kind() == std::io::ErrorKind::WouldBlock,
+/// Waits for an operation of a socket, at most [`TIMEOUT`].
+async fn bounded<T>(operation: impl Future<Output = std::io::Result<T>>) -> std::io::Result<T> {
+    let late = |_| std::io::Error::new(std::io::ErrorKind::TimedOut, "the peer takes no bytes");
+    tokio::time::timeout(TIMEOUT, operation).await.map_err(late)?
+}
+
+/// Returns whether a peer refuses datagrams.
+///
+/// # Errors
+/// Any other failure.
+fn is_refused(sent: std::io::Result<usize>) -> std::io::Result<bool> {
+    match sent {
+        Ok(_) => Ok(false),
+        Err(error) if error.kind() == std::io::ErrorKind::ConnectionRefused => Ok(true),
+        Err(error) => Err(error),
     }
+}
+
+/// Returns whether a peer has not closed its connection. Drops bytes that the peer has sent, as they hide the end behind them.
+fn is_open(stream: &TcpStream) -> bool {
+    let mut buffer = [0; 4096];
+    for _ in 0..MAX_READS {
+        match stream.try_read(&mut buffer) {
+            Ok(0) => return false,
+            Ok(_) => {}
+            Err(error) => return error.kind() == std::io::ErrorKind::WouldBlock,
+        }
+    }
+    true
 }
 
 async fn connected(address: (&str, u16)) -> std::io::Result<UdpSocket> {
@@ -289,18 +323,15 @@ impl Sink for Socket {
             (all, refused)
         })
         .await;
+        let mut sent = 0;
         let mut backoff = Backoff::new(self.first_pause, Duration::from_secs(60).max(self.first_pause));
         loop {
             let written = tokio::select! {
                 biased;
                 () = stopped(&mut stopping) => return Err(SinkInterrupted),
-                written = tokio::time::timeout(TIMEOUT, self.write(&messages)) => written,
+                written = self.write(&messages, &mut sent) => written,
             };
-            let error = match written {
-                Ok(Ok(())) => return Ok(refused),
-                Ok(Err(error)) => error,
-                Err(_) => std::io::Error::new(std::io::ErrorKind::TimedOut, "the peer takes no bytes"),
-            };
+            let Err(error) = written else { return Ok(refused) };
             tracing::warn!(%error, host = self.host, port = self.port, "the output cannot send, it tries again");
             backoff.wait(&mut stopping).await?;
         }
@@ -373,6 +404,28 @@ mod tests {
         for expected in ["logstash.web_1.apache.web.1:1|c\n", "logstash.web_1.load.x:7|g\n"] {
             let read = peer.recv(&mut buffer).await.unwrap();
             assert_eq!(String::from_utf8_lossy(&buffer[..read]), expected);
+        }
+    }
+
+    #[tokio::test]
+    async fn datagrams_to_a_closed_port_do_not_restart_the_batch() {
+        let peer = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let port = peer.local_addr().unwrap().port().to_string();
+        drop(peer);
+        let udp = sink(build_udp(options("udp", &[("host", "127.0.0.1".into()), ("port", port.into())])));
+        assert_eq!(send(&udp, &["a", "b", "c"]).await, Vec::new());
+    }
+
+    #[tokio::test]
+    async fn bytes_of_a_peer_do_not_hide_that_it_closes() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let (mut peer, _) = listener.accept().await.unwrap();
+        assert!(is_open(&stream));
+        peer.write_all(&[0; 10_000]).await.unwrap();
+        drop(peer);
+        while is_open(&stream) {
+            stream.readable().await.unwrap();
         }
     }
 

@@ -52,7 +52,10 @@ impl Network {
             None => width,
             Some(length) => match length.parse::<u32>() {
                 Ok(length) => Some(length).filter(|length| *length <= width)?,
-                Err(_) => prefix_length(length.parse().ok()?)?,
+                Err(_) => {
+                    let mask: IpAddr = length.parse().ok()?;
+                    prefix_length(mask).filter(|_| mask.is_ipv4() == address.is_ipv4())?
+                }
             },
         };
         let mask = u128::MAX.checked_shl(width - length).unwrap_or(0) & (u128::MAX >> (128 - width));
@@ -199,7 +202,16 @@ mod tests {
             assert!(parsed.contains(inside.parse().unwrap()), "{network}");
             assert!(!parsed.contains(outside.parse().unwrap()), "{network}");
         }
-        for wrong in ["", "x", "10.0.0.0/33", "10.0.0.0/255.0.255.0", "::/129", "10.0.0.0/"] {
+        for wrong in [
+            "",
+            "x",
+            "10.0.0.0/33",
+            "10.0.0.0/255.0.255.0",
+            "::/129",
+            "10.0.0.0/",
+            "10.0.0.0/ffff::",
+            "::/255.0.0.0",
+        ] {
             assert_eq!(Network::parse(wrong), None, "{wrong}");
         }
     }

@@ -150,7 +150,7 @@ impl Csv {
                 continue;
             }
             let generated;
-            let column = match columns.get(at) {
+            let column = match columns.get(at).filter(|column| !column.is_empty()) {
                 Some(column) => column,
                 None if !self.autogenerate => continue,
                 None => {

@@ -47,7 +47,10 @@ impl DeDot {
         if !name.contains('.') {
             vec![name.to_owned()]
         } else if self.nested {
-            name.split('.').filter(|name| !name.is_empty()).map(str::to_owned).collect()
+            let names: Vec<String> =
+                name.split('.').filter(|name| !name.is_empty()).map(str::to_owned).collect();
+            // Nothing is left of a name of dots, which stays as it is.
+            if names.is_empty() { vec![name.to_owned()] } else { names }
         } else {
             vec![name.replace('.', &self.separator)]
         }

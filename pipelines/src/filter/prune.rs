@@ -102,7 +102,6 @@ impl Filter for Prune {
         let any =
             |patterns: &[Pattern], name: &str| patterns.iter().any(|pattern| pattern.is_match(name, event));
         let mut removed: Vec<String> = Vec::new();
-        let mut changed: Vec<(String, Value)> = Vec::new();
         for name in event.fields().keys() {
             let is_listed = self.whitelist_names.is_empty() || any(&self.whitelist_names, name);
             if !is_listed || any(&self.blacklist_names, name) {
@@ -115,13 +114,11 @@ impl Filter for Prune {
                 let Some(value) = event.fields().get(&field) else { continue };
                 match Self::left(value, pattern, wanted, event) {
                     None => removed.push(field),
-                    Some(left) if left != *value => changed.push((field, left)),
+                    // The next pattern sees what this one has left.
+                    Some(left) if left != *value => drop(event.fields_mut().insert(field, left)),
                     Some(_) => {}
                 }
             }
-        }
-        for (field, left) in changed {
-            event.fields_mut().insert(field, left);
         }
         for field in removed {
             event.fields_mut().shift_remove(&field);

@@ -21,7 +21,7 @@ use super::settings::texts_or;
 use super::{Filter, Outcome};
 use interpreter::{Interpreter, ScriptState};
 use syntax::Script;
-use value::Val;
+use value::empty_nested;
 
 /// Longest script, in bytes.
 const MAX_SCRIPT_BYTES: usize = 64 << 10;
@@ -29,6 +29,8 @@ const MAX_SCRIPT_BYTES: usize = 64 << 10;
 const MAX_STATE_BYTES: usize = 64 << 20;
 /// Events between two measurements of these variables.
 const MEASURED_EACH: u32 = 256;
+/// Bytes of new values after which these variables are measured earlier.
+const MEASURED_BYTES: usize = 8 << 20;
 
 #[derive(Debug)]
 struct Ruby {
@@ -43,6 +45,8 @@ struct Ruby {
 struct RubyState {
     variables: ScriptState,
     events: u32,
+    /// Bytes of values that runs have made since the last measurement.
+    bytes: usize,
 }
 
 pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>> {
@@ -91,10 +95,15 @@ fn script(options: &mut Options, name: &'static str) -> Option<Script> {
 }
 
 impl Ruby {
-    fn run(&self, event: &mut Event, made: &mut Vec<Event>, variables: &mut ScriptState) -> Outcome {
+    /// Runs the script; returns the bytes of values that it has made, too.
+    fn run(&self, event: &mut Event, made: &mut Vec<Event>, variables: &mut ScriptState) -> (Outcome, usize) {
         let taken = std::mem::replace(event, Event::new(DateTime::UNIX_EPOCH));
         let mut run = Interpreter::new(self.script.slots, vec![taken], variables);
         let result = run.run(&self.script);
+        if !self.has_state {
+            run.empty_locals();
+        }
+        let bytes = run.bytes();
         let handed_on = std::mem::take(&mut run.handed_on);
         let is_cancelled = run.is_cancelled;
         let mut events = std::mem::take(&mut run.events).into_iter();
@@ -105,7 +114,7 @@ impl Ruby {
         for number in handed_on {
             made.extend(others.get(number - 1).cloned());
         }
-        match result {
+        let outcome = match result {
             Err(error) => {
                 self.tags_on_exception.iter().for_each(|tag| event.tag(tag));
                 if self.tag_with_message {
@@ -122,28 +131,35 @@ impl Ruby {
             }
             Ok(_) if is_cancelled => Outcome::Dropped,
             Ok(_) => Outcome::Matched,
-        }
+        };
+        (outcome, bytes)
     }
 }
 
 impl Filter for Ruby {
     fn apply(&self, event: &mut Event, made: &mut Vec<Event>) -> Outcome {
         if !self.has_state {
-            return self.run(event, made, &mut ScriptState::new());
+            return self.run(event, made, &mut ScriptState::new()).0;
         }
         let mut state = self.state.lock();
         state.events = state.events.wrapping_add(1);
-        if state.events.is_multiple_of(MEASURED_EACH) {
-            let bytes: usize = state.variables.values().map(|value: &Val| value.weight(0)).sum();
+        if state.events.is_multiple_of(MEASURED_EACH) || state.bytes > MEASURED_BYTES {
+            state.bytes = 0;
+            let bytes = state
+                .variables
+                .values()
+                .fold(0, |sum: usize, value| sum.saturating_add(value.weight(MAX_STATE_BYTES)));
             if bytes > MAX_STATE_BYTES {
                 tracing::error!(
                     bytes,
                     "variables of a script of the filter ruby exceed {MAX_STATE_BYTES} bytes and are emptied"
                 );
-                state.variables.clear();
+                empty_nested(std::mem::take(&mut state.variables).into_values().collect());
             }
         }
-        self.run(event, made, &mut state.variables)
+        let (outcome, bytes) = self.run(event, made, &mut state.variables);
+        state.bytes = state.bytes.saturating_add(bytes);
+        outcome
     }
 }
 
@@ -170,6 +186,68 @@ mod tests {
         let mut event =
             Event::from_fields(fields.as_object().cloned().unwrap_or_default(), DateTime::UNIX_EPOCH);
         filter.apply(&mut event, &mut Vec::new());
+    }
+
+    fn outcome(code: &str) -> Outcome {
+        let given = [("code".to_owned(), Location::default(), Setting::Text(code.to_owned()))];
+        let filter = build(Options::new("ruby", Location::default(), given)).unwrap();
+        filter.apply(&mut Event::new(DateTime::UNIX_EPOCH), &mut Vec::new())
+    }
+
+    #[test]
+    fn values_that_contain_themselves_end() {
+        for code in [
+            "h = {}; h['self'] = h; h.invert; h[h]; h.delete(h); h.inspect; h == h.dup; [h].include?(h.dup)",
+            "a = []; a << a; a.inspect; a.join('x'); a.flatten; a == [a]",
+        ] {
+            assert_eq!(outcome(code), Outcome::Matched, "{code}");
+        }
+        assert_eq!(outcome("h = {}; h['self'] = h; event.set('x', h)"), Outcome::Unmatched);
+        let code = "@h ||= {}; @h['self'] = @h".to_owned();
+        let given = [("code".to_owned(), Location::default(), Setting::Text(code))];
+        let filter = build(Options::new("ruby", Location::default(), given)).unwrap();
+        for _ in 0..=MEASURED_EACH {
+            let mut event = Event::new(DateTime::UNIX_EPOCH);
+            assert_eq!(filter.apply(&mut event, &mut Vec::new()), Outcome::Matched);
+        }
+    }
+
+    #[test]
+    fn deep_values_and_scripts_do_not_exhaust_the_stack() {
+        assert_eq!(outcome("x = []; 150_000.times { x = [x] }"), Outcome::Matched);
+        assert_eq!(outcome("x = {}; 100_000.times { x = {'a' => x} }; x = nil"), Outcome::Matched);
+        // Scripts run on threads with so much stack.
+        let run = || outcome(&format!("1{}", "+1".repeat(400)));
+        let thread = std::thread::Builder::new().stack_size(8 << 20).spawn(run).unwrap();
+        assert_eq!(thread.join().unwrap(), Outcome::Matched);
+        assert_eq!(outcome(&"event.set('a', 1 + 1)\n".repeat(600)), Outcome::Matched);
+        for code in [
+            format!("1{}", "+1".repeat(16_000)),
+            format!("1{}", ".abs".repeat(10_000)),
+            format!("{}1{}", "(".repeat(15), format!("{})", "+1".repeat(300)).repeat(15)),
+        ] {
+            let fault = parser::parse(&code).unwrap_err();
+            assert!(fault.message.contains("in a row"), "{}", fault.message);
+        }
+    }
+
+    #[test]
+    fn shared_values_count_as_often_as_they_are_reached() {
+        for end in [
+            "x.to_s",
+            "x.to_json",
+            "x.join('aaaa')",
+            "x.flatten",
+            "y = ['a' * 1000]; 30.times { y = [y, y] }; x == y",
+            "y = {x => 1}",
+            "event.set('x', x)",
+            "Array.new(1000, 'a' * 100_000).join",
+            "'%4096d' * 20_000 % ([1] * 20_000)",
+            "1..x",
+        ] {
+            let code = format!("x = ['a' * 1000]; 30.times {{ x = [x, x] }}; {end}");
+            assert_eq!(outcome(&code), Outcome::Unmatched, "{end}");
+        }
     }
 
     proptest! {

@@ -32,27 +32,43 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>>
     Ok(Arc::new(Split { field, target, terminator: terminator.unwrap_or_else(|| "\n".to_owned()) }))
 }
 
+impl Split {
+    /// Returns the number of parts that a value has; `None` for what cannot be split.
+    fn count(&self, value: &Value) -> Option<usize> {
+        match value {
+            Value::Array(elements) => Some(elements.len()),
+            Value::String(text) => Some(text.split(&*self.terminator).count()),
+            _ => None,
+        }
+    }
+
+    /// Returns the parts of a value.
+    fn parts<'a>(&'a self, value: &'a Value) -> Box<dyn Iterator<Item = Value> + 'a> {
+        match value {
+            Value::Array(elements) => Box::new(elements.iter().cloned()),
+            Value::String(text) => {
+                Box::new(text.split(&*self.terminator).map(|part| Value::String(part.to_owned())))
+            }
+            _ => Box::new(std::iter::empty()),
+        }
+    }
+}
+
 impl Filter for Split {
     fn apply(&self, event: &mut Event, made: &mut Vec<Event>) -> Outcome {
-        let parts: Vec<Value> = match event.get(&self.field).as_deref() {
-            Some(Value::Array(elements)) => elements.clone(),
-            Some(Value::String(text)) => {
-                let parts: Vec<&str> = text.split(&*self.terminator).collect();
-                if parts.len() == 1 {
-                    return Outcome::Unmatched;
-                }
-                parts.into_iter().map(|part| Value::String(part.to_owned())).collect()
-            }
-            _ => {
-                event.tag(WRONG_TYPE);
-                return Outcome::Unmatched;
-            }
+        let value = event.get(&self.field).map(|value| value.into_owned());
+        let counted = value.as_ref().and_then(|value| Some((value, self.count(value)?)));
+        let Some((value, count)) = counted else {
+            event.tag(WRONG_TYPE);
+            return Outcome::Unmatched;
         };
+        if value.is_string() && count == 1 {
+            return Outcome::Unmatched;
+        }
         // The parts do not carry the whole.
         let original = if self.target.is_none() { event.remove(&self.field) } else { None };
         let target = self.target.as_ref().unwrap_or(&self.field);
-        let whole = event.bytes().saturating_mul(parts.len() as u64);
-        if whole > MAX_BYTES {
+        if event.bytes().saturating_mul(count as u64) > MAX_BYTES {
             if let Some(original) = original {
                 // It was there before, so it can be put there again.
                 let _ = event.set(&self.field, original);
@@ -60,7 +76,7 @@ impl Filter for Split {
             event.tag(TOO_LARGE);
             return Outcome::Unmatched;
         }
-        for part in parts {
+        for part in self.parts(value) {
             if part.is_null() || part.as_str() == Some("") {
                 continue;
             }

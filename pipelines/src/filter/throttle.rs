@@ -8,6 +8,7 @@ use std::sync::Arc;
 use millrace_ingest::{Event, Fault, Options, Template};
 use millrace_runtime::GenerationalCache;
 use parking_lot::Mutex;
+use ring::digest::{SHA256, digest};
 
 use super::number::integer;
 use super::{Filter, Outcome};
@@ -16,6 +17,8 @@ use super::{Filter, Outcome};
 const DEFAULT_COUNTERS: i64 = 100_000;
 /// Counters that a filter may have.
 const MAX_COUNTERS: i64 = 10_000_000;
+/// Longest key that is stored as it is, in bytes. Of a longer one its digest is stored.
+const MAX_KEY_BYTES: usize = 128;
 /// Most periods of one key that are counted at a time.
 const MAX_SLOTS: usize = 1_000;
 
@@ -76,9 +79,18 @@ impl KeyCounters {
     }
 }
 
+/// Replaces a long key by its SHA-256.
+fn bounded_key(key: String) -> String {
+    if key.len() <= MAX_KEY_BYTES {
+        return key;
+    }
+    let digest = digest(&SHA256, key.as_bytes());
+    digest.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 impl Filter for Throttle {
     fn apply(&self, event: &mut Event, _made: &mut Vec<Event>) -> Outcome {
-        let key = self.key.render(event);
+        let key = bounded_key(self.key.render(event));
         let period = integer(&self.period.render(event)).as_i64().filter(|period| *period > 0).unwrap_or(60);
         let time = event.timestamp().timestamp();
         let counters = {
@@ -128,6 +140,14 @@ mod tests {
             filter(&[("key", "%{host}"), ("before_count", "2"), ("after_count", "3"), ("period", "60")]);
         let events = [("a", 0), ("a", 1), ("b", 2), ("a", 3), ("a", 4), ("a", 59), ("a", 60), ("a", 61)];
         assert_eq!(outcomes(&*filter, &events), [true, false, true, false, true, true, true, false]);
+    }
+
+    #[test]
+    fn long_keys_count_apart_and_are_stored_as_digests() {
+        let filter = filter(&[("key", "%{host}"), ("after_count", "1")]);
+        let (a, b) = ("a".repeat(1000), "a".repeat(999));
+        assert_eq!(outcomes(&*filter, &[(&a, 0), (&b, 1), (&a, 2)]), [false, false, true]);
+        assert_eq!(bounded_key(a).len(), 64);
     }
 
     #[test]

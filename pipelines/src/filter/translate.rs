@@ -118,16 +118,19 @@ fn entries(options: &mut Options) -> Option<Entries> {
     let former: Mutex<Option<dictionary::Pairs>> = Mutex::new(None);
     let load = move |path: &std::path::Path| {
         let mut pairs = dictionary::read(path, limit)?;
-        if is_merge {
-            let mut former = former.lock();
-            if let Some(former) = former.take() {
-                for (key, value) in former {
-                    pairs.entry(key).or_insert(value);
-                }
-            }
-            *former = Some(pairs.clone());
+        if !is_merge {
+            return Dictionary::new(lookup, pairs);
         }
-        Dictionary::new(lookup, pairs)
+        let mut former = former.lock();
+        for (key, value) in former.iter().flatten() {
+            if !pairs.contains_key(key) {
+                pairs.insert(key.clone(), value.clone());
+            }
+        }
+        // A file that makes no dictionary leaves nothing behind for the next one.
+        let dictionary = Dictionary::new(lookup, pairs.clone())?;
+        *former = Some(pairs);
+        Ok(dictionary)
     };
     let file = RefreshedFile::open(path, Duration::from_secs(interval.unsigned_abs()), load);
     file.map_err(|fault| options.fault_here(fault)).ok().map(Entries::File)

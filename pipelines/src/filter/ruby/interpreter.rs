@@ -1,23 +1,17 @@
-//! Evaluation of scripts, within bounds of steps, memory and time.
+//! Evaluation of scripts, within the bounds of [`bounds`].
+
+mod bounds;
 
 use std::collections::HashMap;
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use millrace_ingest::Event;
 use millrace_ingest::pattern::{Deadline, Expression};
 
 use super::methods;
 use super::syntax::{AssignOp, Block, Call, Expr, Position, RegexFlags, Rescue, Script, Target, TextItem};
-use super::value::{Key, MatchData, Members, RaisedError, Val};
-
-/// Steps of one run.
-const MAX_STEPS: u64 = 2_000_000;
-/// Bytes that the values of one run take, about.
-const MAX_BYTES: usize = 64 << 20;
-/// Expressions that one run compiles.
-const MAX_EXPRESSIONS: usize = 1_000;
-/// Events that one run makes.
-const MAX_EVENTS: usize = 10_000;
+use super::value::{MatchData, Members, RaisedError, Val, empty_nested};
+pub(super) use bounds::MAX_BYTES;
 
 /// A change of the order of evaluation.
 #[derive(Debug)]
@@ -86,72 +80,14 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    /// Counts steps.
-    pub(super) fn step(&mut self, count: usize) -> Result<(), Flow> {
-        self.steps += count as u64;
-        if self.steps > MAX_STEPS {
-            return Err(Flow::Exceeded(format!("the script takes more than {MAX_STEPS} steps for an event")));
-        }
-        Ok(())
-    }
-
-    /// Counts bytes of new values.
-    pub(super) fn allocate(&mut self, bytes: usize) -> Result<(), Flow> {
-        self.bytes = self.bytes.saturating_add(bytes);
-        if self.bytes > MAX_BYTES {
-            return Err(Flow::Exceeded(format!(
-                "the script makes more than {MAX_BYTES} bytes of values for an event"
-            )));
-        }
-        Ok(())
-    }
-
-    pub(super) fn text(&mut self, text: impl Into<Arc<str>>) -> Evaluated {
-        let text = text.into();
-        self.allocate(text.len())?;
-        Ok(Val::Text(text))
-    }
-
-    pub(super) fn array(&mut self, elements: Vec<Val>) -> Evaluated {
-        self.allocate(elements.len().saturating_mul(32))?;
-        self.step(elements.len() / 8)?;
-        Ok(Val::array(elements))
-    }
-
-    pub(super) fn hash(&mut self, members: Members) -> Evaluated {
-        self.allocate(members.len().saturating_mul(96))?;
-        self.step(members.len() / 8)?;
-        Ok(Val::hash(members))
-    }
-
-    /// Adds an event that the script made.
-    pub(super) fn add_event(&mut self, event: Event) -> Evaluated {
-        if self.events.len() >= MAX_EVENTS {
-            return Err(Flow::Exceeded(format!("the script makes more than {MAX_EVENTS} events")));
-        }
-        self.allocate(usize::try_from(event.bytes()).unwrap_or(usize::MAX))?;
-        self.events.push(event);
-        Ok(Val::Event(self.events.len() - 1))
+    /// Empties local variables, so that values which contain themselves are freed. Variables that outlive the event must not share them.
+    pub(super) fn empty_locals(&mut self) {
+        empty_nested(std::mem::take(&mut self.slots));
     }
 
     pub(super) fn set_match(&mut self, found: Option<MatchData>) -> Val {
         self.last_match = found.map(Arc::new);
         self.last_match.as_ref().map_or(Val::Nil, |found| Val::Match(Arc::clone(found)))
-    }
-
-    /// Compiles an expression, or takes it from those of this run.
-    pub(super) fn expression(&mut self, text: &str) -> Result<Arc<Expression>, Flow> {
-        if let Some(expression) = self.expressions.get(text) {
-            return Ok(Arc::clone(expression));
-        }
-        if self.expressions.len() >= MAX_EXPRESSIONS {
-            return Err(Flow::Exceeded(format!(
-                "the script makes more than {MAX_EXPRESSIONS} regular expressions"
-            )));
-        }
-        let expression = methods::compile(text)?;
-        self.expressions.insert(text.to_owned(), Arc::clone(&expression));
-        Ok(expression)
     }
 
     pub(super) fn eval(&mut self, expr: &Expr) -> Evaluated {
@@ -171,7 +107,10 @@ impl<'a> Interpreter<'a> {
                     self.text(text)
                 }
             },
-            Expr::Regex(items, flags, at) => self.regex(items, *flags, *at),
+            Expr::Regex { items, flags, at, compiled } => match compiled.get() {
+                Some(compiled) => Ok(Val::Regex(Arc::clone(compiled))),
+                None => self.regex(items, *flags, *at, compiled),
+            },
             Expr::Array(elements) => {
                 let elements = self.eval_all(elements)?;
                 self.array(elements)
@@ -179,14 +118,15 @@ impl<'a> Interpreter<'a> {
             Expr::Hash(pairs) => {
                 let mut members = Members::new();
                 for (key, value) in pairs {
-                    let key = Key::new(&self.eval(key)?);
+                    let key = self.eval(key)?;
+                    let key = self.key(&key)?;
                     members.insert(key, self.eval(value)?);
                 }
                 self.hash(members)
             }
             Expr::Range { from, to, exclusive } => {
-                let from = Box::new(self.eval_optional(from.as_deref())?);
-                let to = Box::new(self.eval_optional(to.as_deref())?);
+                let from = Box::new(self.range_end(from.as_deref())?);
+                let to = Box::new(self.range_end(to.as_deref())?);
                 Ok(Val::Range { from, to, exclusive: *exclusive })
             }
             Expr::Splat(value) => {
@@ -260,8 +200,18 @@ impl<'a> Interpreter<'a> {
         }
     }
 
-    fn eval_optional(&mut self, expr: Option<&Expr>) -> Evaluated {
-        expr.map_or(Ok(Val::Nil), |expr| self.eval(expr))
+    /// Evaluates an end of a range. A range has no values that are nested.
+    fn range_end(&mut self, expr: Option<&Expr>) -> Evaluated {
+        let Some(expr) = expr else { return Ok(Val::Nil) };
+        match self.eval(expr)? {
+            end @ (Val::Nil
+            | Val::Int(_)
+            | Val::Float(_)
+            | Val::Text(_)
+            | Val::Time(_)
+            | Val::Timestamp(_)) => Ok(end),
+            other => Err(RaisedError::argument(format!("bad value for range: {}", other.class())).into()),
+        }
     }
 
     /// Evaluates elements or arguments; those with a splat become several.
@@ -290,7 +240,14 @@ impl<'a> Interpreter<'a> {
         Ok(text)
     }
 
-    fn regex(&mut self, items: &[TextItem], flags: RegexFlags, at: Position) -> Evaluated {
+    /// Compiles an expression. One without interpolation is compiled once for all events.
+    fn regex(
+        &mut self,
+        items: &[TextItem],
+        flags: RegexFlags,
+        at: Position,
+        cell: &OnceLock<Arc<Expression>>,
+    ) -> Evaluated {
         let text = self.render(items)?;
         let with_flags = match (flags.ignore_case, flags.dot_all, flags.extended) {
             (false, false, false) => text,
@@ -309,6 +266,10 @@ impl<'a> Interpreter<'a> {
             }
             other => other,
         })?;
+        if items.iter().all(|item| matches!(item, TextItem::Literal(_))) {
+            // Another thread may have compiled the same.
+            let _ = cell.set(Arc::clone(&compiled));
+        }
         Ok(Val::Regex(compiled))
     }
 

@@ -265,7 +265,7 @@ fn object(
     block: Option<&Block>,
 ) -> Evaluated {
     Ok(match name {
-        "==" | "eql?" | "equal?" => Val::Bool(receiver.equals(arg(args, 0)?)),
+        "==" | "eql?" | "equal?" => Val::Bool(run.equals(receiver, arg(args, 0)?)?),
         "===" => Val::Bool(case_equals(run, receiver, arg(args, 0)?)?),
         "=~" => Val::Nil,
         "!" => Val::Bool(!receiver.is_true()),
@@ -292,7 +292,7 @@ fn object(
             run.text(text)?
         }
         "to_json" => {
-            let json = receiver.to_json()?.to_string();
+            let json = run.json(receiver)?.to_string();
             run.text(json)?
         }
         "to_a" if matches!(receiver, Val::Nil) => run.array(Vec::new())?,
@@ -319,7 +319,7 @@ pub(super) fn case_equals(run: &mut Interpreter<'_>, pattern: &Val, subject: &Va
             _ => Ok(false),
         },
         Val::Range { from, to, exclusive } => Ok(covers(from, to, *exclusive, subject)),
-        other => Ok(other.equals(subject)),
+        other => run.equals(other, subject),
     }
 }
 
@@ -424,14 +424,19 @@ pub(super) fn call_function(
         }
         "puts" | "print" | "p" | "printf" => {
             let texts: Vec<String> = args.iter().map(|value| value.to_text().to_string()).collect();
+            run.allocate(texts.iter().map(String::len).sum())?;
             tracing::info!(text = texts.join(" "), "a script of the filter ruby prints");
             Ok(Val::Nil)
         }
-        "raise" => Err(Flow::Raise(raised(&args))),
+        "raise" => {
+            let error = raised(&args);
+            run.allocate(error.message.len())?;
+            Err(error.into())
+        }
         "rand" => number::random(args.first()),
         "format" | "sprintf" => {
             let template = text_arg(&args, 0)?;
-            let text = text_format::format(&template, args.get(1..).unwrap_or_default())?;
+            let text = text_format::format(run, &template, args.get(1..).unwrap_or_default())?;
             run.text(text)
         }
         "Integer" => number::integer_of(arg(&args, 0)?, args.get(1)),

@@ -15,6 +15,8 @@ use super::token::{Token, TokenKind, TokenText};
 
 /// Deepest nesting of a script.
 const MAX_DEPTH: usize = 64;
+/// Most operators and calls that stand in a row, each on the result of the one before.
+const MAX_LINKS: usize = 500;
 
 type ParseResult<T> = Result<T, SyntaxFault>;
 
@@ -26,6 +28,8 @@ pub(super) struct Parser {
     slots: usize,
     has_state: bool,
     depth: usize,
+    /// Links in a row of what was parsed last; an upper bound.
+    height: usize,
     /// `true` within a condition of a loop, where `do` begins its body.
     is_loop_condition: bool,
     /// `true` where an assignment begins a statement, and may have a list behind it.
@@ -47,6 +51,7 @@ pub(super) fn parse(text: &str) -> ParseResult<Script> {
         slots: 0,
         has_state: false,
         depth: 0,
+        height: 0,
         is_loop_condition: false,
         allows_list: false,
         block_method: None,
@@ -145,6 +150,15 @@ impl Parser {
         let parsed = parse(self);
         self.depth -= 1;
         parsed
+    }
+
+    /// Counts a link: an operation on something of a height, and on what was parsed since.
+    fn link(&mut self, height: usize) -> ParseResult<()> {
+        self.height = self.height.max(height) + 1;
+        if self.height > MAX_LINKS {
+            return self.fault(self.at(), format!("more than {MAX_LINKS} operators or calls stand in a row"));
+        }
+        Ok(())
     }
 
     fn local(&self, name: &str) -> Option<usize> {
@@ -277,6 +291,7 @@ impl Parser {
     /// Parses operators that bind at least so tightly.
     fn binary(&mut self, least: u8) -> ParseResult<Expr> {
         self.deeper(|parser| {
+            let outer = std::mem::take(&mut parser.height);
             let mut left = parser.unary()?;
             while let TokenKind::Op(op) = parser.kind() {
                 let op = *op;
@@ -288,10 +303,13 @@ impl Parser {
                     continue;
                 }
                 parser.skip_newlines();
+                let height = std::mem::take(&mut parser.height);
                 // `**` binds to the right.
                 let right = parser.binary(if op == "**" { tightness } else { tightness + 1 })?;
                 left = parser.operation(op, left, right, at)?;
+                parser.link(height)?;
             }
+            parser.height = parser.height.max(outer);
             Ok(left)
         })
     }

@@ -1,6 +1,8 @@
 //! Syntax trees of scripts.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
+
+use millrace_ingest::pattern::Expression;
 
 /// A place in a script.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,7 +45,13 @@ pub(super) enum Expr {
     Float(f64),
     Text(Vec<TextItem>),
     Symbol(Arc<str>),
-    Regex(Vec<TextItem>, RegexFlags, Position),
+    Regex {
+        items: Vec<TextItem>,
+        flags: RegexFlags,
+        at: Position,
+        /// The expression, once it is compiled; stays empty with interpolation.
+        compiled: OnceLock<Arc<Expression>>,
+    },
     Array(Vec<Expr>),
     Hash(Vec<(Expr, Expr)>),
     Range {

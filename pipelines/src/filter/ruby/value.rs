@@ -3,6 +3,8 @@
 //! Arrays and hashes are shared, as in Ruby; texts are not: a method that changes one changes the variable that has it.
 
 use std::cmp::Ordering;
+use std::fmt::Write as _;
+use std::ops::Deref;
 use std::sync::Arc;
 
 use chrono::{DateTime, FixedOffset, Utc};
@@ -14,6 +16,12 @@ use serde_json::{Map, Number, Value};
 
 /// Deepest nesting of values.
 const MAX_DEPTH: usize = 100;
+/// Bytes after which the text of a value ends. The interpreter refuses a text of more bytes.
+const MAX_TEXT: usize = 64 << 20;
+/// Values that an order compares. Values that are the same for longer have no order.
+const MAX_ORDERED: usize = 1 << 20;
+/// Weight beyond every limit, of a value that is nested too deep.
+const TOO_DEEP: usize = usize::MAX / 1024;
 
 /// A value.
 #[derive(Clone, Debug)]
@@ -24,8 +32,8 @@ pub(super) enum Val {
     Float(f64),
     Text(Arc<str>),
     Symbol(Arc<str>),
-    Array(Arc<Mutex<Vec<Val>>>),
-    Hash(Arc<Mutex<Members>>),
+    Array(Arc<SharedArray>),
+    Hash(Arc<SharedHash>),
     Range {
         from: Box<Val>,
         to: Box<Val>,
@@ -44,6 +52,72 @@ pub(super) enum Val {
 
 /// Members of a hash, in their order.
 pub(super) type Members = IndexMap<Key, Val>;
+
+/// Elements of an array. Dropping it takes no more stack for values that are nested deeper.
+#[derive(Debug)]
+pub(super) struct SharedArray(Mutex<Vec<Val>>);
+
+/// Members of a hash. Dropping it takes no more stack for values that are nested deeper.
+#[derive(Debug)]
+pub(super) struct SharedHash(Mutex<Members>);
+
+impl Deref for SharedArray {
+    type Target = Mutex<Vec<Val>>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl Deref for SharedHash {
+    type Target = Mutex<Members>;
+
+    fn deref(&self) -> &Self::Target {
+        &self.0
+    }
+}
+
+impl Drop for SharedArray {
+    fn drop(&mut self) {
+        drop_nested(std::mem::take(self.0.get_mut()));
+    }
+}
+
+impl Drop for SharedHash {
+    fn drop(&mut self) {
+        drop_nested(std::mem::take(self.0.get_mut()).into_values().collect());
+    }
+}
+
+/// Drops values, and those within that nothing else has.
+fn drop_nested(mut pending: Vec<Val>) {
+    while let Some(value) = pending.pop() {
+        match value {
+            Val::Array(array) => {
+                if let Some(mut array) = Arc::into_inner(array) {
+                    pending.append(array.0.get_mut());
+                }
+            }
+            Val::Hash(hash) => {
+                if let Some(mut hash) = Arc::into_inner(hash) {
+                    pending.extend(std::mem::take(hash.0.get_mut()).into_values());
+                }
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Empties values and those within, so that values which contain themselves are freed.
+pub(super) fn empty_nested(mut pending: Vec<Val>) {
+    while let Some(value) = pending.pop() {
+        match value {
+            Val::Array(array) => pending.append(&mut array.lock()),
+            Val::Hash(hash) => pending.extend(std::mem::take(&mut *hash.lock()).into_values()),
+            _ => {}
+        }
+    }
+}
 
 /// A key of a hash.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -95,6 +169,10 @@ impl RaisedError {
         Self::new("ArgumentError", message)
     }
 
+    pub(super) fn too_deep() -> Self {
+        Self::argument(format!("a value is nested more than {MAX_DEPTH} levels deep"))
+    }
+
     pub(super) fn type_error(message: impl Into<String>) -> Self {
         Self::new("TypeError", message)
     }
@@ -106,11 +184,11 @@ impl Val {
     }
 
     pub(super) fn array(elements: Vec<Val>) -> Self {
-        Self::Array(Arc::new(Mutex::new(elements)))
+        Self::Array(Arc::new(SharedArray(Mutex::new(elements))))
     }
 
     pub(super) fn hash(members: Members) -> Self {
-        Self::Hash(Arc::new(Mutex::new(members)))
+        Self::Hash(Arc::new(SharedHash(Mutex::new(members))))
     }
 
     pub(super) fn optional(text: Option<&str>) -> Self {
@@ -152,19 +230,53 @@ impl Val {
         }
     }
 
-    /// Bytes that it takes, about, to a depth.
-    pub(super) fn weight(&self, depth: usize) -> usize {
+    /// Returns the bytes that it takes, about, as a tree: a shared value weighs each time that it is reached.
+    ///
+    /// The sum ends beyond a limit. A value that is nested too deep, as one that contains itself, exceeds every limit.
+    pub(super) fn weight(&self, limit: usize) -> usize {
+        let mut total = 0;
+        self.add_weight(0, limit, &mut total);
+        total
+    }
+
+    fn add_weight(&self, depth: usize, limit: usize, total: &mut usize) {
         const EACH: usize = 48;
-        if depth > MAX_DEPTH {
-            return EACH;
+        let mut add = |bytes: usize| {
+            *total = total.saturating_add(bytes);
+            *total <= limit
+        };
+        if !add(EACH) {
+            return;
         }
-        EACH + match self {
-            Self::Text(text) | Self::Symbol(text) => text.len(),
-            Self::Array(elements) => elements.lock().iter().map(|element| element.weight(depth + 1)).sum(),
-            Self::Hash(members) => {
-                members.lock().values().map(|value| EACH * 2 + value.weight(depth + 1)).sum()
+        if depth > MAX_DEPTH {
+            add(TOO_DEEP);
+            return;
+        }
+        // A value may contain itself: no lock is held while its elements are weighed.
+        match self {
+            Self::Text(text) | Self::Symbol(text) => {
+                add(text.len());
             }
-            _ => 0,
+            Self::Array(elements) => {
+                let elements = elements.lock().clone();
+                for element in elements {
+                    element.add_weight(depth + 1, limit, total);
+                    if *total > limit {
+                        return;
+                    }
+                }
+            }
+            Self::Hash(members) => {
+                let members = members.lock().clone();
+                for (key, value) in members {
+                    *total = total.saturating_add(EACH * 2 + key.bytes());
+                    value.add_weight(depth + 1, limit, total);
+                    if *total > limit {
+                        return;
+                    }
+                }
+            }
+            _ => {}
         }
     }
 
@@ -173,58 +285,82 @@ impl Val {
         match self {
             Self::Text(text) | Self::Symbol(text) => Arc::clone(text),
             Self::Nil => Arc::from(""),
-            other => Arc::from(other.show(false, 0)),
+            other => {
+                let mut text = String::new();
+                other.show(false, 0, &mut text);
+                Arc::from(text)
+            }
         }
     }
 
     /// Returns the text of `inspect`.
     pub(super) fn inspect(&self) -> String {
-        self.show(true, 0)
+        let mut text = String::new();
+        self.show(true, 0, &mut text);
+        text
     }
 
-    fn show(&self, inspects: bool, depth: usize) -> String {
-        if depth > MAX_DEPTH {
-            return "…".to_owned();
+    /// Appends its text, which ends beyond [`MAX_TEXT`].
+    fn show(&self, inspects: bool, depth: usize, out: &mut String) {
+        if out.len() > MAX_TEXT {
+            return;
         }
-        match self {
-            Self::Nil => if inspects { "nil" } else { "" }.to_owned(),
-            Self::Bool(value) => value.to_string(),
-            Self::Int(number) => number.to_string(),
-            Self::Float(number) => show_float(*number),
-            Self::Text(text) if inspects => format!("{text:?}"),
-            Self::Symbol(name) if inspects => format!(":{name}"),
-            Self::Text(text) | Self::Symbol(text) => text.to_string(),
+        if depth > MAX_DEPTH {
+            out.push('…');
+            return;
+        }
+        // Writing into a text cannot fail.
+        let _ = match self {
+            Self::Nil => write!(out, "{}", if inspects { "nil" } else { "" }),
+            Self::Bool(value) => write!(out, "{value}"),
+            Self::Int(number) => write!(out, "{number}"),
+            Self::Float(number) => write!(out, "{}", show_float(*number)),
+            Self::Text(text) if inspects => write!(out, "{text:?}"),
+            Self::Symbol(name) if inspects => write!(out, ":{name}"),
+            Self::Text(text) | Self::Symbol(text) => write!(out, "{text}"),
             Self::Array(elements) => {
                 let elements = elements.lock().clone();
-                let shown: Vec<String> =
-                    elements.iter().map(|element| element.show(true, depth + 1)).collect();
-                format!("[{}]", shown.join(", "))
+                out.push('[');
+                for (number, element) in elements.iter().enumerate() {
+                    out.push_str(if number > 0 { ", " } else { "" });
+                    element.show(true, depth + 1, out);
+                    if out.len() > MAX_TEXT {
+                        return;
+                    }
+                }
+                write!(out, "]")
             }
             Self::Hash(members) => {
                 let members = members.lock().clone();
-                let shown: Vec<String> = members
-                    .iter()
-                    .map(|(key, value)| {
-                        format!("{}=>{}", key.value().show(true, depth + 1), value.show(true, depth + 1))
-                    })
-                    .collect();
-                format!("{{{}}}", shown.join(", "))
+                out.push('{');
+                for (number, (key, value)) in members.iter().enumerate() {
+                    out.push_str(if number > 0 { ", " } else { "" });
+                    key.value().show(true, depth + 1, out);
+                    out.push_str("=>");
+                    value.show(true, depth + 1, out);
+                    if out.len() > MAX_TEXT {
+                        return;
+                    }
+                }
+                write!(out, "}}")
             }
             Self::Range { from, to, exclusive } => {
-                let dots = if *exclusive { "..." } else { ".." };
-                format!("{}{dots}{}", from.show(inspects, depth + 1), to.show(inspects, depth + 1))
+                from.show(inspects, depth + 1, out);
+                out.push_str(if *exclusive { "..." } else { ".." });
+                to.show(inspects, depth + 1, out);
+                Ok(())
             }
-            Self::Regex(regex) => format!("(?-mix:{})", regex.as_str()),
-            Self::Match(found) => found.group(0).unwrap_or_default().to_owned(),
+            Self::Regex(regex) => write!(out, "(?-mix:{})", regex.as_str()),
+            Self::Match(found) => write!(out, "{}", found.group(0).unwrap_or_default()),
             Self::Time(time) if time.offset().local_minus_utc() == 0 => {
-                time.format("%Y-%m-%d %H:%M:%S UTC").to_string()
+                write!(out, "{}", time.format("%Y-%m-%d %H:%M:%S UTC"))
             }
-            Self::Time(time) => time.format("%Y-%m-%d %H:%M:%S %z").to_string(),
-            Self::Timestamp(time) => Event::new(*time).timestamp_text(),
-            Self::Event(_) => "#<LogStash::Event>".to_owned(),
-            Self::Constant(name) => (*name).to_owned(),
-            Self::Error(error) => error.message.clone(),
-        }
+            Self::Time(time) => write!(out, "{}", time.format("%Y-%m-%d %H:%M:%S %z")),
+            Self::Timestamp(time) => write!(out, "{}", Event::new(*time).timestamp_text()),
+            Self::Event(_) => write!(out, "#<LogStash::Event>"),
+            Self::Constant(name) => write!(out, "{name}"),
+            Self::Error(error) => write!(out, "{}", error.message),
+        };
     }
 
     /// Makes a value of that of an event.
@@ -247,7 +383,7 @@ impl Val {
         }
     }
 
-    /// Makes the value of an event.
+    /// Makes the value of an event. The interpreter weighs values before, as shared ones multiply.
     ///
     /// # Errors
     /// It has no form in JSON, or is nested too deep.
@@ -257,9 +393,7 @@ impl Val {
 
     fn json(&self, depth: usize) -> Result<Value, RaisedError> {
         if depth > MAX_DEPTH {
-            return Err(RaisedError::argument(format!(
-                "a value is nested more than {MAX_DEPTH} levels deep"
-            )));
+            return Err(RaisedError::too_deep());
         }
         Ok(match self {
             Self::Nil => Value::Null,
@@ -298,6 +432,14 @@ impl Val {
         })
     }
 
+    /// Returns the bytes of a text; 0 for other values.
+    pub(super) fn text_bytes(&self) -> usize {
+        match self {
+            Self::Text(text) | Self::Symbol(text) => text.len(),
+            _ => 0,
+        }
+    }
+
     /// Returns the number that a number is.
     pub(super) fn number(&self) -> Option<f64> {
         match self {
@@ -316,13 +458,14 @@ impl Val {
         }
     }
 
-    /// Compares by value.
-    pub(super) fn equals(&self, other: &Val) -> bool {
-        self.equals_to(other, 0)
+    /// Compares by value. `fuel` loses one for each value; the answer holds only where some is left.
+    pub(super) fn equals(&self, other: &Val, fuel: &mut usize) -> bool {
+        self.equals_to(other, 0, fuel)
     }
 
-    fn equals_to(&self, other: &Val, depth: usize) -> bool {
-        if depth > MAX_DEPTH {
+    fn equals_to(&self, other: &Val, depth: usize, fuel: &mut usize) -> bool {
+        *fuel = fuel.saturating_sub(1);
+        if depth > MAX_DEPTH || *fuel == 0 {
             return false;
         }
         match (self, other) {
@@ -338,7 +481,7 @@ impl Val {
                     return true;
                 }
                 let (a, b) = (a.lock().clone(), b.lock().clone());
-                a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| a.equals_to(b, depth + 1))
+                a.len() == b.len() && a.iter().zip(&b).all(|(a, b)| a.equals_to(b, depth + 1, fuel))
             }
             (Self::Hash(a), Self::Hash(b)) => {
                 if Arc::ptr_eq(a, b) {
@@ -346,12 +489,12 @@ impl Val {
                 }
                 let (a, b) = (a.lock().clone(), b.lock().clone());
                 let same = |(key, value): (&Key, &Val)| {
-                    b.get(key).is_some_and(|other| value.equals_to(other, depth + 1))
+                    b.get(key).is_some_and(|other| value.equals_to(other, depth + 1, fuel))
                 };
                 a.len() == b.len() && a.iter().all(same)
             }
             (Self::Range { from, to, exclusive }, Self::Range { from: a, to: b, exclusive: c }) => {
-                exclusive == c && from.equals_to(a, depth + 1) && to.equals_to(b, depth + 1)
+                exclusive == c && from.equals_to(a, depth + 1, fuel) && to.equals_to(b, depth + 1, fuel)
             }
             _ => match (self.number(), other.number(), self.instant(), other.instant()) {
                 (Some(a), Some(b), ..) => a == b,
@@ -363,13 +506,22 @@ impl Val {
 
     /// Compares by order; `None` where two values have none.
     pub(super) fn order(&self, other: &Val) -> Option<Ordering> {
+        let mut fuel = MAX_ORDERED;
+        self.order_to(other, 0, &mut fuel)
+    }
+
+    fn order_to(&self, other: &Val, depth: usize, fuel: &mut usize) -> Option<Ordering> {
+        *fuel = fuel.saturating_sub(1);
+        if depth > MAX_DEPTH || *fuel == 0 {
+            return None;
+        }
         match (self, other) {
             (Self::Int(a), Self::Int(b)) => Some(a.cmp(b)),
             (Self::Text(a), Self::Text(b)) | (Self::Symbol(a), Self::Symbol(b)) => Some(a.cmp(b)),
             (Self::Array(_), Self::Array(_)) => {
                 let (a, b) = (self.elements()?, other.elements()?);
                 for (a, b) in a.iter().zip(&b) {
-                    match a.order(b)? {
+                    match a.order_to(b, depth + 1, fuel)? {
                         Ordering::Equal => {}
                         order => return Some(order),
                     }
@@ -379,7 +531,7 @@ impl Val {
             _ => match (self.number(), other.number(), self.instant(), other.instant()) {
                 (Some(a), Some(b), ..) => a.partial_cmp(&b),
                 (.., Some(a), Some(b)) => Some(a.cmp(&b)),
-                _ => self.equals(other).then_some(Ordering::Equal),
+                _ => self.equals_to(other, depth, fuel).then_some(Ordering::Equal),
             },
         }
     }
@@ -395,6 +547,14 @@ impl Key {
             Val::Text(text) => Self::Text(Arc::clone(text)),
             Val::Symbol(name) => Self::Symbol(Arc::clone(name)),
             other => Self::Other(Arc::from(other.inspect())),
+        }
+    }
+
+    /// Returns the bytes of its text.
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Text(text) | Self::Other(text) | Self::Symbol(text) => text.len(),
+            Self::Nil | Self::Bool(_) | Self::Int(_) | Self::Float(_) => 0,
         }
     }
 

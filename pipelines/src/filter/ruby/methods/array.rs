@@ -1,13 +1,12 @@
 //! Methods of arrays. Those that take a block work on the elements of the beginning.
 
+use std::collections::HashSet;
 use std::ops::Range;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
-use super::super::interpreter::{Evaluated, Flow, Interpreter, spread};
+use super::super::interpreter::{Evaluated, Flow, Interpreter, MAX_BYTES, spread};
 use super::super::syntax::Block;
-use super::super::value::{Key, Members, RaisedError, Val};
+use super::super::value::{Key, Members, RaisedError, SharedArray, Val};
 use super::{arg, array_blocks, int_arg, needs_block};
 
 /// Methods of arrays.
@@ -119,7 +118,7 @@ pub(super) const NAMES: &[&str] = &[
     "lazy",
 ];
 
-pub(super) type Elements = Arc<Mutex<Vec<Val>>>;
+pub(super) type Elements = Arc<SharedArray>;
 
 /// Returns the places that a range means among so many.
 pub(super) fn bounds(from: &Val, to: &Val, exclusive: bool, count: usize) -> Option<Range<usize>> {
@@ -263,19 +262,29 @@ fn access(
             "to_a" | "to_ary" | "entries" | "lazy" => Val::Array(Arc::clone(shared)),
             "include?" | "member?" => {
                 let value = arg(args, 0)?;
-                Val::Bool(elements.iter().any(|element| element.equals(value)))
+                for element in elements {
+                    if run.equals(element, value)? {
+                        return Ok(Val::Bool(true));
+                    }
+                }
+                Val::Bool(false)
             }
             "join" => {
                 let by = args.first().filter(|by| by.is_true()).map_or_else(|| Arc::from(""), Val::to_text);
-                let text = joined(elements, &by, 0);
+                let text = joined(run, elements, &by)?;
                 return run.text(text);
             }
             "assoc" => {
                 let key = arg(args, 0)?;
-                let pair = elements.iter().find(|pair| {
-                    pair.elements().is_some_and(|pair| pair.first().is_some_and(|first| first.equals(key)))
-                });
-                pair.cloned().unwrap_or(Val::Nil)
+                for pair in elements {
+                    let first = pair.elements().and_then(|pair| pair.into_iter().next());
+                    if let Some(first) = first
+                        && run.equals(&first, key)?
+                    {
+                        return Ok(pair.clone());
+                    }
+                }
+                Val::Nil
             }
             _ => return Err(super::no_method()),
         })
@@ -291,15 +300,36 @@ pub(super) fn known(answer: Evaluated) -> Option<Evaluated> {
     }
 }
 
-fn joined(elements: &[Val], by: &str, depth: usize) -> String {
-    let texts: Vec<String> = elements
-        .iter()
-        .map(|element| match element.elements() {
-            Some(inner) if depth < 64 => joined(&inner, by, depth + 1),
-            _ => element.to_text().to_string(),
-        })
-        .collect();
-    texts.join(by)
+/// Deepest nesting that `join` and `flatten` look into.
+const MAX_FLATTENED: usize = 64;
+
+fn joined(run: &mut Interpreter<'_>, elements: &[Val], by: &str) -> Result<String, Flow> {
+    let mut text = String::new();
+    join(run, elements, by, 0, &mut text)?;
+    Ok(text)
+}
+
+fn join(
+    run: &mut Interpreter<'_>,
+    elements: &[Val],
+    by: &str,
+    depth: usize,
+    text: &mut String,
+) -> Result<(), Flow> {
+    run.step(1 + elements.len() / 16)?;
+    for (number, element) in elements.iter().enumerate() {
+        if number > 0 {
+            text.push_str(by);
+        }
+        match element.elements() {
+            Some(inner) if depth < MAX_FLATTENED => join(run, &inner, by, depth + 1, text)?,
+            _ => text.push_str(&element.to_text()),
+        }
+        if text.len() > MAX_BYTES {
+            run.allocate(text.len())?;
+        }
+    }
+    Ok(())
 }
 
 /// Changes the array in place.
@@ -360,8 +390,12 @@ fn change(
             }
             "delete" => {
                 let value = arg(args, 0)?;
-                let left: Vec<Val> =
-                    elements.iter().filter(|element| !element.equals(value)).cloned().collect();
+                let mut left = Vec::with_capacity(count);
+                for element in elements {
+                    if !run.equals(element, value)? {
+                        left.push(element.clone());
+                    }
+                }
                 let found = left.len() < count;
                 *shared.lock() = left;
                 if found { value.clone() } else { Val::Nil }
@@ -418,14 +452,6 @@ fn derive(run: &mut Interpreter<'_>, elements: &[Val], name: &str, args: &[Val])
             .elements()
             .ok_or_else(|| RaisedError::type_error("no implicit conversion into Array").into())
     };
-    let has = |list: &[Val]| {
-        let keys: std::collections::HashSet<Key> = list.iter().map(Key::new).collect();
-        move |value: &Val| keys.contains(&Key::new(value))
-    };
-    let distinct = |list: Vec<Val>| {
-        let mut seen = std::collections::HashSet::new();
-        list.into_iter().filter(|value| seen.insert(Key::new(value))).collect::<Vec<_>>()
-    };
     let mut answer = || -> Evaluated {
         let made = match name {
             "+" => {
@@ -433,19 +459,23 @@ fn derive(run: &mut Interpreter<'_>, elements: &[Val], name: &str, args: &[Val])
                 elements.iter().cloned().chain(others).collect()
             }
             "-" => {
-                let unwanted = has(&others()?);
-                elements.iter().filter(|value| !unwanted(value)).cloned().collect()
+                let others = others()?;
+                selected(run, elements, &others, false)?
             }
             "&" => {
-                let wanted = has(&others()?);
-                distinct(elements.iter().filter(|value| wanted(value)).cloned().collect())
+                let others = others()?;
+                let common = selected(run, elements, &others, true)?;
+                distinct(run, common)?
             }
             "|" => {
                 let others = others()?;
-                distinct(elements.iter().cloned().chain(others).collect())
+                distinct(run, elements.iter().cloned().chain(others).collect())?
             }
             "*" => match arg(args, 0)? {
-                Val::Text(by) => return run.text(joined(elements, by, 0)),
+                Val::Text(by) => {
+                    let text = joined(run, elements, by)?;
+                    return run.text(text);
+                }
                 _ => {
                     let times = usize::try_from(int_arg(args, 0)?)
                         .map_err(|_| RaisedError::argument("argument must be non-negative"))?;
@@ -457,7 +487,8 @@ fn derive(run: &mut Interpreter<'_>, elements: &[Val], name: &str, args: &[Val])
             "flatten" => {
                 let depth = args.first().map_or(Ok(64), |_| int_arg(args, 0))?;
                 let mut flat = Vec::new();
-                flatten(elements, usize::try_from(depth).unwrap_or(64).min(64), &mut flat);
+                let depth = usize::try_from(depth).unwrap_or(MAX_FLATTENED).min(MAX_FLATTENED);
+                flatten(run, elements, depth, &mut flat)?;
                 flat
             }
             "reverse" => elements.iter().rev().cloned().collect(),
@@ -494,7 +525,7 @@ fn derive(run: &mut Interpreter<'_>, elements: &[Val], name: &str, args: &[Val])
             "tally" => {
                 let mut counts = Members::new();
                 for value in elements {
-                    let count = counts.entry(Key::new(value)).or_insert(Val::Int(0));
+                    let count = counts.entry(run.key(value)?).or_insert(Val::Int(0));
                     if let Val::Int(count) = count {
                         *count += 1;
                     }
@@ -505,7 +536,7 @@ fn derive(run: &mut Interpreter<'_>, elements: &[Val], name: &str, args: &[Val])
                 let at = rand::random::<u32>() as usize % elements.len().max(1);
                 return Ok(elements.get(at).cloned().unwrap_or(Val::Nil));
             }
-            "to_set" => distinct(elements.to_vec()),
+            "to_set" => distinct(run, elements.to_vec())?,
             _ => return Err(super::no_method()),
         };
         run.array(made)
@@ -513,11 +544,47 @@ fn derive(run: &mut Interpreter<'_>, elements: &[Val], name: &str, args: &[Val])
     known(answer())
 }
 
-fn flatten(elements: &[Val], depth: usize, flat: &mut Vec<Val>) {
+fn flatten(
+    run: &mut Interpreter<'_>,
+    elements: &[Val],
+    depth: usize,
+    flat: &mut Vec<Val>,
+) -> Result<(), Flow> {
+    run.step(1 + elements.len() / 16)?;
+    run.allocate(elements.len().saturating_mul(32))?;
     for element in elements {
         match element.elements() {
-            Some(inner) if depth > 0 => flatten(&inner, depth - 1, flat),
+            Some(inner) if depth > 0 => flatten(run, &inner, depth - 1, flat)?,
             _ => flat.push(element.clone()),
         }
     }
+    Ok(())
+}
+
+/// Returns the elements that are among others, or those that are not.
+fn selected(
+    run: &mut Interpreter<'_>,
+    elements: &[Val],
+    others: &[Val],
+    wanted: bool,
+) -> Result<Vec<Val>, Flow> {
+    let keys: HashSet<Key> = others.iter().map(|other| run.key(other)).collect::<Result<_, _>>()?;
+    let mut left = Vec::new();
+    for element in elements {
+        if keys.contains(&run.key(element)?) == wanted {
+            left.push(element.clone());
+        }
+    }
+    Ok(left)
+}
+
+/// Returns the elements without those that stand before.
+fn distinct(run: &mut Interpreter<'_>, elements: Vec<Val>) -> Result<Vec<Val>, Flow> {
+    let (mut seen, mut left) = (HashSet::new(), Vec::new());
+    for element in elements {
+        if seen.insert(run.key(&element)?) {
+            left.push(element);
+        }
+    }
+    Ok(left)
 }

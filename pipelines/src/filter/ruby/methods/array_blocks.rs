@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use super::super::interpreter::{Evaluated, Interpreter, spread};
 use super::super::syntax::Block;
-use super::super::value::{Key, Members, RaisedError, Val};
+use super::super::value::{Members, RaisedError, Val};
 use super::array::{Elements, known};
 use super::{arg, case_equals, int_arg, needs_block, text_arg};
 
@@ -38,7 +38,7 @@ pub(super) fn iterate(
                         Some(block) => run.run_block(block, vec![element.clone()])?,
                         None => element.clone(),
                     };
-                    if seen.insert(Key::new(&key)) {
+                    if seen.insert(run.key(&key)?) {
                         left.push(element);
                     }
                 }
@@ -179,7 +179,7 @@ fn collected(run: &mut Interpreter<'_>, elements: Vec<Val>, name: &str, block: O
                 }
             }
             "group_by" => {
-                let group = groups.entry(Key::new(&value)).or_insert_with(|| Val::array(Vec::new()));
+                let group = groups.entry(run.key(&value)?).or_insert_with(|| Val::array(Vec::new()));
                 if let Val::Array(group) = group {
                     group.lock().push(element);
                 }
@@ -203,7 +203,7 @@ fn pairs(run: &mut Interpreter<'_>, elements: Vec<Val>) -> Evaluated {
     let mut members = Members::new();
     for element in elements {
         match element.elements().as_deref() {
-            Some([key, value]) => drop(members.insert(Key::new(key), value.clone())),
+            Some([key, value]) => drop(members.insert(run.key(key)?, value.clone())),
             _ => return Err(RaisedError::type_error("wrong element type (expected an array of two)").into()),
         }
     }
@@ -297,7 +297,7 @@ fn counted(
     let mut count = 0_usize;
     for element in elements {
         let holds = match (args.first(), block) {
-            (Some(value), _) if name == "count" => element.equals(value),
+            (Some(value), _) if name == "count" => run.equals(element, value)?,
             (Some(pattern), _) => case_equals(run, pattern, element)?,
             (None, Some(block)) => run.run_block(block, vec![element.clone()])?.is_true(),
             (None, None) => name == "count" || element.is_true(),
@@ -372,7 +372,7 @@ fn found(
     for at in places {
         let Some(element) = elements.get(at) else { continue };
         let holds = match args.first() {
-            Some(value) => element.equals(value),
+            Some(value) => run.equals(element, value)?,
             None => run.run_block(needs_block(block)?, vec![element.clone()])?.is_true(),
         };
         if holds {

@@ -285,6 +285,9 @@ pub(super) fn call(
         "new_event_block" if matches!(name, "call" | "yield") => hand_on(run, args),
         "logger" => {
             let texts: Vec<String> = args.iter().map(|value| value.to_text().to_string()).collect();
+            if let Err(flow) = run.allocate(texts.iter().map(String::len).sum()) {
+                return Some(Err(flow));
+            }
             tracing::debug!(level = name, text = texts.join(" "), "a script of the filter ruby logs");
             Ok(Val::Bool(false))
         }
@@ -305,7 +308,7 @@ pub(super) fn call(
 fn new_event(run: &mut Interpreter<'_>, args: &[Val]) -> Evaluated {
     let fields = match args.first() {
         None => serde_json::Map::new(),
-        Some(value) => match value.to_json()? {
+        Some(value) => match run.json(value)? {
             Value::Object(fields) => fields,
             _ => return Err(RaisedError::type_error("an event is made of a hash").into()),
         },
@@ -319,7 +322,7 @@ fn hand_on(run: &mut Interpreter<'_>, args: &[Val]) -> Evaluated {
             Err(RaisedError::argument("the event itself goes on in any case: hand on a clone").into())
         }
         Val::Event(number) => {
-            run.handed_on.push(*number);
+            run.hand_on(*number)?;
             Ok(Val::Nil)
         }
         other => Err(RaisedError::type_error(format!("[{}] is no event", other.class())).into()),

@@ -80,6 +80,11 @@ pub(super) fn call(
             run.text(rendered)
         }),
         _ => {
+            if let ("overwrite" | "append", Some(fields)) = (name, args.first())
+                && let Err(flow) = run.allocate_copy(fields)
+            {
+                return Some(Err(flow));
+            }
             let event = run.events.get_mut(number)?;
             match change(event, name, args) {
                 Err(error) if error.class == NO_METHOD => return None,
@@ -97,16 +102,14 @@ fn get(run: &mut Interpreter<'_>, number: usize, args: &[Val]) -> Evaluated {
         return Ok(Val::Timestamp(event.timestamp()));
     }
     let value = event.get(&reference).map_or(Val::Nil, |value| Val::from_json(&value));
-    run.allocate(value.weight(0))?;
-    run.step(value.weight(0) / 1024)?;
+    run.allocate_copy(&value)?;
     Ok(value)
 }
 
 fn set(run: &mut Interpreter<'_>, number: usize, args: &[Val]) -> Evaluated {
     let reference = reference(args)?;
     let value = arg(args, 1)?;
-    run.allocate(value.weight(0))?;
-    let json = value.to_json()?;
+    let json = run.json(value)?;
     if let Some(event) = run.events.get_mut(number) {
         event.set(&reference, json).map_err(RaisedError::argument)?;
     }
@@ -125,9 +128,9 @@ fn to_hash(run: &mut Interpreter<'_>, number: usize, name: &str) -> Evaluated {
         let metadata = Val::from_json(&Value::Object(event.metadata().clone()));
         members.insert(Key::Text(METADATA.into()), metadata);
     }
-    let weight = members.values().map(|value| value.weight(0)).sum();
-    run.allocate(weight)?;
-    run.step(weight / 1024)?;
+    for value in members.values() {
+        run.allocate_copy(value)?;
+    }
     run.hash(members)
 }
 

@@ -1,12 +1,11 @@
 //! Methods of hashes; those of arrays work on their pairs.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
-use parking_lot::Mutex;
-
-use super::super::interpreter::{Evaluated, Interpreter};
+use super::super::interpreter::{Evaluated, Flow, Interpreter};
 use super::super::syntax::Block;
-use super::super::value::{Key, Members, RaisedError, Val};
+use super::super::value::{Key, Members, RaisedError, SharedHash, Val};
 use super::array::known;
 use super::{arg, needs_block};
 
@@ -76,7 +75,7 @@ pub(super) const NAMES: &[&str] = &[
     "default=",
 ];
 
-type SharedMembers = Arc<Mutex<Members>>;
+type SharedMembers = Arc<SharedHash>;
 
 /// Calls a method of a hash.
 pub(super) fn call(
@@ -86,6 +85,9 @@ pub(super) fn call(
     args: &[Val],
     block: Option<&Block>,
 ) -> Option<Evaluated> {
+    if let Err(flow) = run.step(shared.lock().len() / divisor(name)) {
+        return Some(Err(flow));
+    }
     let called = access(run, shared, name, args, block);
     let called = called.or_else(|| change(run, shared, name, args, block));
     let called = called.or_else(|| iterate(run, shared, name, args, block));
@@ -107,6 +109,22 @@ pub(super) fn call(
     }
 }
 
+/// Returns the number of members that a method looks at in a step.
+fn divisor(name: &str) -> usize {
+    match name {
+        "[]" | "[]=" | "store" | "fetch" | "dig" | "key?" | "has_key?" | "include?" | "member?"
+        | "length" | "size" | "empty?" | "values_at" | "fetch_values" | "to_h" | "to_hash" => usize::MAX,
+        "delete" => 256,
+        _ => 16,
+    }
+}
+
+/// Returns the value of a key. Making the key may lock the hash, so it is made before.
+fn get(run: &mut Interpreter<'_>, shared: &SharedMembers, key: &Val) -> Result<Option<Val>, Flow> {
+    let key = run.key(key)?;
+    Ok(shared.lock().get(&key).cloned())
+}
+
 fn pair_list(shared: &SharedMembers) -> Vec<Val> {
     shared.lock().iter().map(|(key, value)| Val::array(vec![key.value(), value.clone()])).collect()
 }
@@ -119,11 +137,10 @@ fn access(
     args: &[Val],
     block: Option<&Block>,
 ) -> Option<Evaluated> {
-    let get = |key: &Val| shared.lock().get(&Key::new(key)).cloned();
     let mut answer = || -> Evaluated {
         Ok(match name {
-            "[]" => get(arg(args, 0)?).unwrap_or(Val::Nil),
-            "fetch" => match (get(arg(args, 0)?), args.get(1), block) {
+            "[]" => get(run, shared, arg(args, 0)?)?.unwrap_or(Val::Nil),
+            "fetch" => match (get(run, shared, arg(args, 0)?)?, args.get(1), block) {
                 (Some(value), ..) => value,
                 (None, _, Some(block)) => run.run_block(block, vec![args[0].clone()])?,
                 (None, Some(default), _) => default.clone(),
@@ -136,7 +153,7 @@ fn access(
                 }
             },
             "dig" => {
-                let value = get(arg(args, 0)?).unwrap_or(Val::Nil);
+                let value = get(run, shared, arg(args, 0)?)?.unwrap_or(Val::Nil);
                 match (args.get(1), &value) {
                     (None, _) | (_, Val::Nil) => value,
                     (Some(_), Val::Array(_) | Val::Hash(_)) => {
@@ -157,16 +174,28 @@ fn access(
                     }
                 }
             }
-            "key?" | "has_key?" | "include?" | "member?" => Val::Bool(get(arg(args, 0)?).is_some()),
+            "key?" | "has_key?" | "include?" | "member?" => {
+                Val::Bool(get(run, shared, arg(args, 0)?)?.is_some())
+            }
             "value?" | "has_value?" => {
                 let value = arg(args, 0)?;
                 let members = shared.lock().clone();
-                Val::Bool(members.values().any(|have| have.equals(value)))
+                for have in members.values() {
+                    if run.equals(have, value)? {
+                        return Ok(Val::Bool(true));
+                    }
+                }
+                Val::Bool(false)
             }
             "key" => {
                 let value = arg(args, 0)?;
                 let members = shared.lock().clone();
-                members.iter().find(|(_, have)| have.equals(value)).map_or(Val::Nil, |(key, _)| key.value())
+                for (key, have) in &members {
+                    if run.equals(have, value)? {
+                        return Ok(key.value());
+                    }
+                }
+                Val::Nil
             }
             "keys" => {
                 let keys: Vec<Val> = shared.lock().keys().map(Key::value).collect();
@@ -177,7 +206,10 @@ fn access(
                 return run.array(values);
             }
             "values_at" | "fetch_values" => {
-                let values: Vec<Val> = args.iter().map(|key| get(key).unwrap_or(Val::Nil)).collect();
+                let mut values = Vec::with_capacity(args.len());
+                for key in args {
+                    values.push(get(run, shared, key)?.unwrap_or(Val::Nil));
+                }
                 return run.array(values);
             }
             "length" | "size" => Val::Int(shared.lock().len() as i64),
@@ -189,12 +221,15 @@ fn access(
                 return run.hash(members);
             }
             "invert" => {
-                let members =
-                    shared.lock().iter().map(|(key, value)| (Key::new(value), key.value())).collect();
-                return run.hash(members);
+                let members = shared.lock().clone();
+                let mut inverted = Members::with_capacity(members.len());
+                for (key, value) in members {
+                    inverted.insert(run.key(&value)?, key.value());
+                }
+                return run.hash(inverted);
             }
             "slice" | "except" => {
-                let keys: Vec<Key> = args.iter().map(Key::new).collect();
+                let keys: HashSet<Key> = args.iter().map(|key| run.key(key)).collect::<Result<_, _>>()?;
                 let members = shared.lock().clone();
                 let left =
                     members.into_iter().filter(|(key, _)| keys.contains(key) == (name == "slice")).collect();
@@ -223,12 +258,16 @@ fn change(
     let mut answer = || -> Evaluated {
         Ok(match name {
             "[]=" | "store" => {
-                let (key, value) = (Key::new(arg(args, 0)?), arg(args, 1)?.clone());
-                run.allocate(96)?;
+                let (key, value) = (run.key(arg(args, 0)?)?, arg(args, 1)?.clone());
+                run.allocate(96 + key.bytes())?;
                 shared.lock().insert(key, value.clone());
                 value
             }
-            "delete" => shared.lock().shift_remove(&Key::new(arg(args, 0)?)).unwrap_or(Val::Nil),
+            "delete" => {
+                let key = run.key(arg(args, 0)?)?;
+                let removed = shared.lock().shift_remove(&key);
+                removed.unwrap_or(Val::Nil)
+            }
             "clear" => {
                 shared.lock().clear();
                 receiver()
@@ -351,7 +390,7 @@ fn iterate(
                 "select" | "filter" if result.is_true() => drop(made.insert(key, value)),
                 "reject" if !result.is_true() => drop(made.insert(key, value)),
                 "transform_values" => drop(made.insert(key, result)),
-                "transform_keys" => drop(made.insert(Key::new(&result), value)),
+                "transform_keys" => drop(made.insert(run.key(&result)?, value)),
                 "any?" if result.is_true() => return Ok(Val::Bool(true)),
                 "all?" if !result.is_true() => return Ok(Val::Bool(false)),
                 "find" | "detect" if result.is_true() => return run.array(pair()),

@@ -24,7 +24,7 @@ pub(super) fn json(run: &mut Interpreter<'_>, name: &str, args: &[Val]) -> Optio
                 Ok(if symbols { symbolized(&parsed) } else { parsed })
             }
             _ => {
-                let value = arg(args, 0)?.to_json()?;
+                let value = run.json(arg(args, 0)?)?;
                 let text = if name == "pretty_generate" {
                     serde_json::to_string_pretty(&value).unwrap_or_default()
                 } else {

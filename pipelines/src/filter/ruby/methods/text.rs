@@ -84,6 +84,9 @@ pub(super) fn call(
     args: &[Val],
     block: Option<&Block>,
 ) -> Option<Evaluated> {
+    if let Err(flow) = run.step(text.len() / 256) {
+        return Some(Err(flow));
+    }
     let answer = match name {
         "length" | "size" => Ok(Val::Int(text.chars().count() as i64)),
         "bytesize" => Ok(Val::Int(text.len() as i64)),
@@ -91,12 +94,11 @@ pub(super) fn call(
         "include?" => text_arg(args, 0).map(|part| Val::Bool(text.contains(&*part))).map_err(Flow::from),
         "start_with?" | "end_with?" => begins_or_ends(run, text, name, args),
         "index" | "rindex" => index(run, text, name, args),
-        "count" => text_arg(args, 0)
-            .map(|set| {
-                let set = super::text_change::LetterSet::parse(&set);
-                Val::Int(text.chars().filter(|letter| set.contains(*letter)).count() as i64)
-            })
-            .map_err(Flow::from),
+        "count" => text_arg(args, 0).map_err(Flow::from).and_then(|set| {
+            run.step(set.len().saturating_mul(text.len()) / 1024)?;
+            let set = super::text_change::LetterSet::parse(&set);
+            Ok(Val::Int(text.chars().filter(|letter| set.contains(*letter)).count() as i64))
+        }),
         "=~" | "match" | "match?" => matched(run, text, name, args),
         "scan" => scan(run, text, args, block),
         "[]" | "slice" => slice(run, text, args),
@@ -147,7 +149,7 @@ pub(super) fn call(
         }),
         "%" => arg(args, 0).map_err(Flow::from).and_then(|value| {
             let values = super::super::interpreter::spread(value.clone());
-            let text = filled(text, &values)?;
+            let text = filled(run, text, &values)?;
             run.text(text)
         }),
         "split" => split(run, text, args),

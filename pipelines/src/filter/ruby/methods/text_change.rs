@@ -80,6 +80,11 @@ pub(in super::super) fn change(
     let receiver = Val::Text(Arc::clone(text));
     let plain = name.trim_end_matches('!');
     let in_place = plain != name;
+    run.step(text.len() / 256)?;
+    if matches!(plain, "tr" | "tr_s" | "delete" | "squeeze") {
+        let set: usize = args.iter().map(Val::text_bytes).sum();
+        run.step(set.saturating_mul(text.len()) / 1024)?;
+    }
     if plain == "slice" {
         let part = super::text::slice(run, text, &args)?;
         let rest = match &part {
@@ -270,7 +275,7 @@ fn substituted(
 
 /// Letters of `tr`, `delete` and `count`: ranges, `^` for all others.
 pub(super) struct LetterSet {
-    letters: Vec<char>,
+    ranges: Vec<(char, char)>,
     negated: bool,
 }
 
@@ -278,35 +283,66 @@ impl LetterSet {
     pub(super) fn parse(text: &str) -> Self {
         let negated = text.starts_with('^') && text.chars().count() > 1;
         let text = if negated { text.trim_start_matches('^') } else { text };
-        Self { letters: expanded(text), negated }
+        Self { ranges: ranges(text), negated }
     }
 
     pub(super) fn contains(&self, letter: char) -> bool {
-        self.letters.contains(&letter) != self.negated
+        self.ranges.iter().any(|(first, last)| (*first..=*last).contains(&letter)) != self.negated
+    }
+
+    /// Returns the number of a letter among those of the ranges.
+    fn position(&self, letter: char) -> Option<usize> {
+        let mut before = 0;
+        for (first, last) in &self.ranges {
+            if (*first..=*last).contains(&letter) {
+                return Some(before + ordinal(letter) - ordinal(*first));
+            }
+            before += ordinal(*last) - ordinal(*first) + 1;
+        }
+        None
     }
 }
 
-/// Expands ranges; at most as many letters as a plane has.
-fn expanded(text: &str) -> Vec<char> {
-    let mut letters = Vec::new();
-    let mut rest = text.chars().peekable();
+/// Number of a letter among all letters. Surrogates are none.
+fn ordinal(letter: char) -> usize {
+    let code = u32::from(letter);
+    (if code > 0xd7ff { code - 0x800 } else { code }) as usize
+}
+
+/// Returns the letter of a number among those of ranges; the last one beyond them.
+fn letter_at(ranges: &[(char, char)], number: usize) -> Option<char> {
+    let mut left = number;
+    for (first, last) in ranges {
+        let count = ordinal(*last) - ordinal(*first) + 1;
+        if left < count {
+            return (*first..=*last).nth(left);
+        }
+        left -= count;
+    }
+    ranges.last().map(|(_, last)| *last)
+}
+
+/// Parses ranges; a single letter is one.
+fn ranges(text: &str) -> Vec<(char, char)> {
+    let mut ranges = Vec::new();
+    let mut rest = text.chars();
     while let Some(letter) = rest.next() {
         let letter = if letter == '\\' { rest.next().unwrap_or('\\') } else { letter };
         let mut ahead = rest.clone();
         match (ahead.next(), ahead.next()) {
             (Some('-'), Some(last)) if letter <= last => {
-                letters.extend((letter..=last).take(65_536));
+                ranges.push((letter, last));
                 rest = ahead;
             }
-            _ => letters.push(letter),
+            _ => ranges.push((letter, letter)),
         }
     }
-    letters
+    ranges
 }
 
 fn translated(text: &str, from: &str, to: &str, squeezes: bool) -> String {
     let set = LetterSet::parse(from);
-    let to = expanded(to);
+    let to = ranges(to);
     let mut out = String::with_capacity(text.len());
     let mut last = None;
     for letter in text.chars() {
@@ -315,12 +351,8 @@ fn translated(text: &str, from: &str, to: &str, squeezes: bool) -> String {
             last = None;
             continue;
         }
-        let at = if set.negated {
-            usize::MAX
-        } else {
-            set.letters.iter().position(|have| *have == letter).unwrap_or(usize::MAX)
-        };
-        let Some(replacement) = to.get(at).or_else(|| to.last()).copied() else { continue };
+        let at = if set.negated { usize::MAX } else { set.position(letter).unwrap_or(usize::MAX) };
+        let Some(replacement) = letter_at(&to, at) else { continue };
         if !(squeezes && last == Some(replacement)) {
             out.push(replacement);
         }

@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use super::super::interpreter::{Flow, Interpreter};
 use super::super::value::{RaisedError, Val};
 use super::number;
 
 /// Fills a format such as `%05.2f`.
 ///
 /// # Errors
-/// A directive that is not supported, or has no value.
-pub(super) fn format(template: &str, values: &[Val]) -> Result<String, RaisedError> {
+/// A directive that is not supported, or has no value; a text that is too long.
+pub(super) fn format(run: &mut Interpreter<'_>, template: &str, values: &[Val]) -> Result<String, Flow> {
     let mut out = String::with_capacity(template.len());
     let mut values = values.iter();
     let mut rest = template;
@@ -31,7 +32,7 @@ pub(super) fn format(template: &str, values: &[Val]) -> Result<String, RaisedErr
         let width = width.parse::<usize>().unwrap_or(0).min(4096);
         let mut letters = behind.chars();
         let Some(directive) = letters.next() else {
-            return Err(RaisedError::argument("incomplete format specifier"));
+            return Err(RaisedError::argument("incomplete format specifier").into());
         };
         rest = letters.as_str();
         if directive == '%' {
@@ -41,6 +42,7 @@ pub(super) fn format(template: &str, values: &[Val]) -> Result<String, RaisedErr
         let value = values.next().ok_or_else(|| RaisedError::argument("too few arguments"))?;
         let text = directive_text(directive, precision, flags, value)?;
         let missing = width.saturating_sub(text.chars().count());
+        run.allocate(text.len() + missing)?;
         if flags.contains('-') {
             out.push_str(&text);
             out.extend(std::iter::repeat_n(' ', missing));

@@ -1,6 +1,6 @@
 //! Values, and the calls and indexes behind them.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use super::super::methods;
 use super::super::syntax::{Block, Call, Expr, Position, Target};
@@ -9,14 +9,18 @@ use super::{ParseResult, Parser};
 
 impl Parser {
     pub(super) fn postfix(&mut self) -> ParseResult<Expr> {
+        let outer = std::mem::take(&mut self.height);
         let value = self.primary()?;
-        self.postfix_of(value)
+        let value = self.postfix_of(value)?;
+        self.height = self.height.max(outer);
+        Ok(value)
     }
 
     /// Parses calls and indexes behind a value.
     pub(super) fn postfix_of(&mut self, mut value: Expr) -> ParseResult<Expr> {
         loop {
             let at = self.at();
+            let height = std::mem::take(&mut self.height);
             match self.kind() {
                 TokenKind::Op(op @ ("." | "&.")) => {
                     let safe = *op == "&.";
@@ -32,8 +36,12 @@ impl Parser {
                     self.next += 1;
                     value = self.member(value, false)?;
                 }
-                _ => return Ok(value),
+                _ => {
+                    self.height = height;
+                    return Ok(value);
+                }
             }
+            self.link(height)?;
         }
     }
 
@@ -314,7 +322,10 @@ impl Parser {
                 }
                 Ok(Expr::Text(items))
             }
-            TokenKind::Regex(items, flags) => Ok(Expr::Regex(self.text_items(items)?, flags, at)),
+            TokenKind::Regex(items, flags) => {
+                let items = self.text_items(items)?;
+                Ok(Expr::Regex { items, flags, at, compiled: OnceLock::new() })
+            }
             TokenKind::Constant(_) | TokenKind::Op("::") => {
                 self.next = start;
                 self.constant()
