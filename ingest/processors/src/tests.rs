@@ -294,6 +294,9 @@ fn work_is_bounded() {
     }
     assert!(pipeline(json!([nested])).is_err());
     assert!(pipeline(vec![json!({ "drop": {} }); 1_001].into()).is_err());
+    let grok = json!({ "grok": { "field": "a", "patterns": vec!["a"; 900] } });
+    let error = pipeline(vec![grok; 3].into()).unwrap_err();
+    assert!(error.reason().contains("2000 patterns"), "{error}");
     let mut pipelines = PipelineSet::default();
     for number in 0..30 {
         let mut failing = json!({ "pipeline": { "name": (number + 1).to_string() } });
