@@ -78,6 +78,11 @@ async fn documents_go_through_pipelines() {
     let settings =
         json!({"settings": {"index.default_pipeline": "default", "index.final_pipeline": "final"}});
     let template = json!({"index_patterns": ["made-*"], "template": settings});
+    let relocates = json!({"processors": [
+        {"set": {"field": "_index", "value": "elsewhere"}},
+        {"set": {"field": "_id", "value": "another"}},
+        {"set": {"field": "_routing", "value": "r"}},
+    ]});
     let reason = "/error/reason";
     play(
         &node,
@@ -103,6 +108,22 @@ async fn documents_go_through_pipelines() {
             step("GET /own/_doc/2", NONE, 200, &[("/_source", json!({"f": "own"}))]),
             step("POST /own/_update/3", json!({"doc": {"a": 1}, "doc_as_upsert": true}), 201, &[]),
             step("GET /own/_doc/3", NONE, 200, &[("/_source", json!({"a": 1, "d": 1, "f": "own"}))]),
+            step(
+                "PUT /moving",
+                json!({"settings": {"index.default_pipeline": "relocates", "index.final_pipeline": "final"}}),
+                200,
+                &[],
+            ),
+            step("PUT /_ingest/pipeline/relocates", relocates, 200, &[]),
+            step(
+                "POST /moving/_update/1",
+                json!({"doc": {"a": 1}, "doc_as_upsert": true}),
+                201,
+                &[("/_index", json!("moving")), ("/_id", json!("1"))],
+            ),
+            step("GET /moving/_doc/1", NONE, 200, &[("/_source", json!({"a": 1, "f": "elsewhere"}))]),
+            step("POST /own/_doc", json!({"_id": "own-field"}), 201, &[]),
+            step("GET /own/_doc/own-field", NONE, 404, &[]),
             step("PUT /own/_doc/4?pipeline=moves", json!({"a": 1}), 201, &[("/_index", json!("elsewhere"))]),
             step("GET /elsewhere/_doc/4", NONE, 200, &[("/_source", json!({"a": 1}))]),
             step("POST /elsewhere/_doc?pipeline=names", json!({}), 201, &[("/_id", json!("named"))]),

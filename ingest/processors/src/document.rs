@@ -15,12 +15,16 @@ use crate::java;
 const MAX_STEPS: u64 = 200_000;
 /// Most bytes that pipelines add to one document, replaced values included.
 const MAX_BYTES: usize = 64 << 20;
+/// Most bytes of the texts and lists that pipelines read for one document.
+const MAX_READ_BYTES: usize = 1 << 30;
 /// Time after which no further processor begins for a document. One processor matches patterns for a second at most.
 const MAX_TIME: Duration = Duration::from_secs(10);
+/// Steps between two looks at the clock.
+const STEPS_PER_CLOCK: u64 = 256;
 /// Deepest nesting of a value.
 pub(crate) const MAX_DEPTH: usize = 100;
 /// Bytes that a value takes beside its text.
-const VALUE_BYTES: usize = 32;
+pub(crate) const VALUE_BYTES: usize = 32;
 
 /// Metadata fields, in the order in which simulations show them.
 pub const METADATA: [&str; 7] =
@@ -31,12 +35,13 @@ pub const METADATA: [&str; 7] =
 pub(crate) struct WorkBudget {
     steps: u64,
     bytes: usize,
+    read_bytes: usize,
     began: Option<Instant>,
 }
 
 impl Default for WorkBudget {
     fn default() -> Self {
-        Self { steps: MAX_STEPS, bytes: MAX_BYTES, began: None }
+        Self { steps: MAX_STEPS, bytes: MAX_BYTES, read_bytes: MAX_READ_BYTES, began: None }
     }
 }
 
@@ -46,7 +51,7 @@ impl WorkBudget {
         match self.steps.checked_sub(1) {
             Some(left) => {
                 self.steps = left;
-                Ok(())
+                if left.is_multiple_of(STEPS_PER_CLOCK) { self.check_time() } else { Ok(()) }
             }
             None => Err(ProcessorError::exceeded(format!(
                 "the pipelines of a document take more than {MAX_STEPS} steps"
@@ -56,6 +61,12 @@ impl WorkBudget {
 
     /// Spends the step of a processor, which begins only while there is time.
     pub(crate) fn begin_processor(&mut self) -> Result<()> {
+        self.check_time()?;
+        self.step()
+    }
+
+    /// Refuses more work for a document that takes too long.
+    fn check_time(&mut self) -> Result<()> {
         let now = Instant::now();
         let began = *self.began.get_or_insert(now);
         if now.saturating_duration_since(began) > MAX_TIME {
@@ -64,7 +75,7 @@ impl WorkBudget {
                 "the pipelines of a document take longer than {seconds} s"
             )));
         }
-        self.step()
+        Ok(())
     }
 
     /// Spends bytes.
@@ -76,6 +87,24 @@ impl WorkBudget {
             }
             None => Err(ProcessorError::exceeded(format!(
                 "the pipelines of a document make values of more than {MAX_BYTES} bytes"
+            ))),
+        }
+    }
+
+    /// Refuses a value of more bytes than are left, before it is made.
+    pub(crate) fn check_bytes(&self, bytes: usize) -> Result<()> {
+        self.clone().charge(bytes)
+    }
+
+    /// Spends bytes that are read.
+    pub(crate) fn charge_read(&mut self, bytes: usize) -> Result<()> {
+        match self.read_bytes.checked_sub(bytes) {
+            Some(left) => {
+                self.read_bytes = left;
+                Ok(())
+            }
+            None => Err(ProcessorError::exceeded(format!(
+                "the pipelines of a document read more than {MAX_READ_BYTES} bytes"
             ))),
         }
     }
@@ -380,17 +409,37 @@ impl IngestDocument {
 
     /// Appends values: to a list, or to the list that a single value becomes.
     pub(crate) fn append(&mut self, path: &FieldPath, values: Vec<Value>, duplicates: bool) -> Result<()> {
-        let mut list = match self.find(path) {
-            None => Vec::new(),
-            Some(Value::Array(items)) => items.clone(),
-            Some(single) => vec![single.clone()],
-        };
-        for value in values {
-            if duplicates || !list.contains(&value) {
-                list.push(value);
-            }
+        if !self.has(path) {
+            self.set(path, Value::Array(Vec::new()))?;
         }
-        self.set(path, Value::Array(list))
+        let mut list = match self.get_mut(path)? {
+            Value::Array(items) => std::mem::take(items),
+            single => vec![single.take()],
+        };
+        let pushed = self.push_values(&mut list, path.elements.len() + 1, values, duplicates);
+        *self.get_mut(path)? = Value::Array(list);
+        pushed
+    }
+
+    /// Pushes values into a list whose items are at a depth.
+    fn push_values(
+        &mut self,
+        list: &mut Vec<Value>,
+        depth: usize,
+        values: Vec<Value>,
+        duplicates: bool,
+    ) -> Result<()> {
+        for value in values {
+            if !duplicates {
+                self.budget.charge_read(list.len().saturating_mul(VALUE_BYTES))?;
+                if list.contains(&value) {
+                    continue;
+                }
+            }
+            self.budget.charge_value(&value, depth)?;
+            list.push(value);
+        }
+        Ok(())
     }
 
     /// Removes a value and returns it.

@@ -20,6 +20,8 @@ use crate::simulate::{ProcessorReport, ReportStatus};
 
 /// Most processors of a pipeline, those of `on_failure` and `foreach` included.
 pub const MAX_PROCESSORS: usize = 1_000;
+/// Most patterns of `grok` and `gsub` in a pipeline. All pipelines of a node share the memory of compiled patterns.
+const MAX_PATTERNS: usize = 2_000;
 /// Deepest nesting of `on_failure` and `foreach`.
 const MAX_NESTING: usize = 20;
 /// Most pipelines that call one another for a document.
@@ -89,6 +91,7 @@ impl PipelineSet {
 #[derive(Debug, Default)]
 pub(crate) struct BuildContext {
     processors: usize,
+    patterns: usize,
     depth: usize,
 }
 
@@ -121,6 +124,17 @@ impl BuildContext {
             None => Ok(steps),
             Some(first) => Err(first.suppressing(refusals)),
         }
+    }
+
+    /// Counts patterns of the pipeline, before they are compiled.
+    pub(crate) fn claim_patterns(&mut self, count: usize) -> Result<()> {
+        self.patterns = self.patterns.saturating_add(count);
+        if self.patterns > MAX_PATTERNS {
+            return Err(ProcessorError::exceeded(format!(
+                "a pipeline has more than {MAX_PATTERNS} patterns"
+            )));
+        }
+        Ok(())
     }
 
     /// Compiles a processor.

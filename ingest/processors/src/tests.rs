@@ -137,6 +137,95 @@ fn scripts_change_fields() {
 }
 
 #[test]
+fn variables_outlive_what_they_were_read_from() {
+    for (source, fields, expected) in [
+        (
+            "def u = ctx.user; ctx.remove('user'); u.id = 2; ctx.person = u; u.id = 3",
+            json!({"user": {"id": 1}}),
+            json!({"person": {"id": 3}}),
+        ),
+        (
+            "def u = ctx.user; def n = u.name; ctx.user = 'x'; n.first = 'b'; ctx.person = u",
+            json!({"user": {"name": {"first": "a"}}}),
+            json!({"user": "x", "person": {"name": {"first": "b"}}}),
+        ),
+        (
+            "def a = ctx.l[0]; def c = ctx.l[2]; ctx.l.remove(0); c.k = 9; a.k = 8; ctx.l.add(0, 'first'); c.m = 1; ctx.a = a",
+            json!({"l": [{"k": 1}, {"k": 2}, {"k": 3}]}),
+            json!({"l": ["first", {"k": 2}, {"k": 9, "m": 1}], "a": {"k": 8}}),
+        ),
+        (
+            "def a = ctx.l[0]; def l = ctx.l; l.clear(); l.add(a)",
+            json!({"l": [{"k": 1}]}),
+            json!({"l": [{"k": 1}]}),
+        ),
+        (
+            "def a = ctx.m.a; ctx.m.putAll(params.p); ctx.a = a; def r = ['b': 1]; ctx.r = r; ctx.r = r; r.c = 2",
+            json!({"m": {"a": {"k": 1}}}),
+            json!({"m": {"a": 5}, "a": {"k": 1}, "r": {"b": 1, "c": 2}}),
+        ),
+        (
+            "def a = ctx.m.a; Processors.json(ctx, 'j'); ctx.a = a; def t = []; ctx.t = t; ctx.t = 1; t.add(2); ctx.u = t",
+            json!({"m": {"a": {"k": 1}}, "j": "{\"m\": 0}"}),
+            json!({"m": 0, "j": "{\"m\": 0}", "a": {"k": 1}, "t": 1, "u": [2]}),
+        ),
+    ] {
+        let processor = json!({ "script": { "source": source, "params": {"p": {"a": 5}} } });
+        let shown = run(json!([processor]), fields).unwrap().unwrap();
+        assert_eq!(shown["_source"], expected, "{source}");
+    }
+}
+
+#[test]
+fn values_stay_shallow_and_short() {
+    let chain = |depth: usize, inner: Value| (0..depth).fold(inner, |value, _| json!({ "x": value }));
+    let path = format!("{0}; m = m{0}; m = m{0}", ".x".repeat(20));
+    for grow in [
+        format!("m.putAll(params.p); m = m{path}"),
+        format!("m.x = []; m.x.add(params.p); m = m.x[0]{path}"),
+        format!("m.x = []; m.x.addAll(params.l); m = m.x[0]{path}"),
+        format!("m.j = params.j; Processors.json(m, 'j'); m = m{path}"),
+    ] {
+        let source = format!("def m = ctx; for (int i = 0; i < 1500; i++) {{ {grow} }}");
+        let params = json!({"p": chain(60, json!({})), "l": [chain(60, json!({}))], "j": chain(60, json!({})).to_string()});
+        let error =
+            run(json!([{ "script": { "source": source, "params": params } }]), json!({})).unwrap_err();
+        let (_, cause) = error.cause().unwrap_or((error.kind(), error.reason()));
+        assert!(cause.contains("nested deeper"), "{source}: {error} {cause}");
+    }
+    let list = vec![json!("a"); 3_000];
+    let separator = "-".repeat(100_000);
+    for processor in [
+        json!({ "join": { "field": "l", "separator": separator } }),
+        json!({ "script": { "source": "ctx.a = String.join(params.s, ctx.l)", "params": { "s": separator } } }),
+        json!({ "json": { "field": "t" } }),
+        json!({ "split": { "field": "t", "separator": "," } }),
+        json!({ "script": { "source": "ctx.a = Processors.json(ctx.t)" } }),
+        json!({ "script": { "source": "ctx.a = ctx.t.splitOnToken(',')" } }),
+    ] {
+        let text = format!("[1{}]", ",1".repeat(2_200_000));
+        let error = run(json!([processor]), json!({ "l": list, "t": text })).unwrap_err();
+        assert!(error.reason().contains("more than"), "{error}");
+    }
+    let reading = "for (int i = 0; i < 5000; i++) { def a = ctx.t }";
+    let error = script(reading, json!({ "t": "x".repeat(1 << 20) })).unwrap_err();
+    assert!(error.reason().contains("read more than"), "{error}");
+    let counting = "int n = 0; for (int i = 0; i < ctx.t.length(); i++) { if (ctx.t.charAt(i) == 'x') { n++ } } ctx.t = n";
+    assert_eq!(script(counting, json!({ "t": "x".repeat(8_000) })).unwrap(), json!({ "t": 8_000 }));
+}
+
+#[test]
+fn appending_costs_only_the_new_values() {
+    let append = json!({ "append": { "field": "l", "value": ["a", "b", "c"] } });
+    let unique = json!({ "append": { "field": "l", "value": ["a", "b", "c"], "allow_duplicates": false } });
+    let big = json!({ "l": ["x".repeat(1 << 20)] });
+    let shown = run(vec![append; 200].into(), big).unwrap().unwrap();
+    assert_eq!(shown["_source"]["l"].as_array().unwrap().len(), 601);
+    let shown = run(vec![unique; 3].into(), json!({ "l": "b" })).unwrap().unwrap();
+    assert_eq!(shown["_source"], json!({ "l": ["b", "a", "c"] }));
+}
+
+#[test]
 fn what_scripts_cannot_do_is_named() {
     for (source, reason) in [
         ("ctx.a = foo()", "Unknown call [foo]."),
@@ -205,6 +294,9 @@ fn work_is_bounded() {
     }
     assert!(pipeline(json!([nested])).is_err());
     assert!(pipeline(vec![json!({ "drop": {} }); 1_001].into()).is_err());
+    let grok = json!({ "grok": { "field": "a", "patterns": vec!["a"; 900] } });
+    let error = pipeline(vec![grok; 3].into()).unwrap_err();
+    assert!(error.reason().contains("2000 patterns"), "{error}");
     let mut pipelines = PipelineSet::default();
     for number in 0..30 {
         let mut failing = json!({ "pipeline": { "name": (number + 1).to_string() } });

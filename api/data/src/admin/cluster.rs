@@ -5,6 +5,7 @@ use millrace_catalog::metadata::{
     ClusterSettingsUpdate, IndexMeta, IndicesOptions, Metadata, cluster_defaults, render_settings,
 };
 use millrace_engine::ShardFault;
+use millrace_runtime::Priority;
 use serde_json::{Map, Value, json};
 
 use super::process::{FileSystem, Machine, Process, percent};
@@ -91,7 +92,7 @@ async fn update_settings(api: &Api, update: ClusterSettingsUpdate, flat: bool) -
 const STATE_METRICS: [&str; 8] =
     ["version", "master_node", "blocks", "nodes", "metadata", "routing_table", "routing_nodes", "customs"];
 
-pub(crate) fn state(
+pub(crate) async fn state(
     served: &DataApi,
     api: &Api,
     request: &mut Request,
@@ -115,6 +116,15 @@ pub(crate) fn state(
     }
     let wants = |metric: &str| asked.is_empty() || asked.contains(&"_all") || asked.contains(&metric);
 
+    let may_read = api.session.principal().privileges().allows(Action::GetIngestPipelines);
+    let ingest = match served.ingest().ok().filter(|_| may_read && wants("metadata")) {
+        // The definitions may be long. They are copied outside of the threads of requests.
+        Some(service) => {
+            let service = service.clone();
+            api.session.compute().run(Priority::Foreground, move || Ok(service.state())).await?
+        }
+        None => json!({ "pipeline": [] }),
+    };
     let state = api.session.metadata();
     let metas = state.resolve(expression.unwrap_or("_all"), &options, api.session.clock().now_ms())?;
     let mut answer = Map::new();
@@ -150,9 +160,6 @@ pub(crate) fn state(
         if api.session.principal().privileges().allows(Action::GetTemplates) {
             templates.extend(state.legacy_templates.iter().map(|(name, body)| (name.clone(), body.clone())));
         }
-        let may_read = api.session.principal().privileges().allows(Action::GetIngestPipelines);
-        let ingest = served.ingest().ok().filter(|_| may_read).map(IngestService::state);
-        let ingest = ingest.unwrap_or_else(|| json!({ "pipeline": [] }));
         answer.insert(
             "metadata".into(),
             json!({

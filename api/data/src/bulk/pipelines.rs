@@ -33,6 +33,9 @@ pub(super) fn concern(session: &Session, bulk: &Bulk) -> Result<bool, Error> {
 /// Most indices that are looked at before the documents are.
 const MAX_COMPARED: usize = 64;
 
+/// Most failures of a bulk that keep their whole errors. Errors of scripts carry the script.
+const MAX_WHOLE_ERRORS: usize = 1_000;
+
 /// Takes the documents of a bulk through their pipelines, on the threads of writes.
 pub(super) async fn run(
     served: &DataApi,
@@ -46,7 +49,7 @@ pub(super) async fn run(
     let (session, allowance) = (api.session.clone(), allowance.clone());
     let work = move || {
         let mut pipelines = DocumentPipelines::new(&session, &stored, service.total());
-        let mut decided = Vec::new();
+        let (mut decided, mut failures) = (Vec::new(), 0_usize);
         let mut requested = std::mem::take(&mut bulk.requested).into_iter().peekable();
         for (number, op) in bulk.ops.iter_mut().enumerate() {
             let name = requested.next_if(|(at, _)| *at == number).map(|(_, name)| name);
@@ -55,7 +58,11 @@ pub(super) async fn run(
                 Ok(PipelineVerdict::Write) => session.compute().give_way(),
                 Ok(PipelineVerdict::Drop) => decided.push((number, Outcome::Dropped)),
                 Err(error) => {
-                    if let Err(refusal) = allowance.take(REFUSAL_BYTES) {
+                    failures += 1;
+                    let error = if failures > MAX_WHOLE_ERRORS { error.cut_short() } else { error };
+                    let mut rendered = Vec::new();
+                    error.write_item(&mut rendered);
+                    if let Err(refusal) = allowance.take(rendered.len().max(REFUSAL_BYTES)) {
                         return Ok(Err(refusal));
                     }
                     decided.push((number, Outcome::Refused(Box::new(error))));

@@ -6,6 +6,7 @@
 
 use std::collections::HashMap;
 use std::sync::Arc;
+use std::time::Duration;
 
 use bytes::Bytes;
 use chrono::{DateTime, SecondsFormat, Utc};
@@ -22,6 +23,8 @@ use crate::error::Error;
 use crate::http::MemoryAllowance;
 use crate::http::json;
 
+/// Time after which no further document of a request goes through pipelines.
+const MAX_REQUEST_TIME: Duration = Duration::from_secs(120);
 /// Word for no pipeline.
 const NONE: &str = "_none";
 
@@ -52,6 +55,8 @@ pub(crate) struct DocumentPipelines<'a> {
     indices: HashMap<Arc<str>, IndexPipelines>,
     /// The index asked for last: most requests name one.
     last: Option<(Arc<str>, IndexPipelines)>,
+    /// Time of the documents so far.
+    spent: Duration,
 }
 
 /// Returns whether an index has pipelines of its own. The write itself refuses a name that cannot be resolved.
@@ -100,7 +105,7 @@ impl<'a> DocumentPipelines<'a> {
         total: &'a PipelineCounters,
     ) -> Self {
         let now = DateTime::from_timestamp_millis(session.clock().now_ms()).unwrap_or_default();
-        Self { session, stored, total, now, indices: HashMap::new(), last: None }
+        Self { session, stored, total, now, indices: HashMap::new(), last: None, spent: Duration::ZERO }
     }
 
     fn of_index(&mut self, name: &Arc<str>) -> Result<IndexPipelines, Error> {
@@ -142,9 +147,14 @@ impl<'a> DocumentPipelines<'a> {
         if first.is_none() && of_index.last.is_none() {
             return Ok(PipelineVerdict::Untouched);
         }
+        if self.spent > MAX_REQUEST_TIME {
+            return Err(too_slow());
+        }
         let began = Instant::now();
         let result = self.run(op, &document, first, of_index.last, allowance);
-        self.total.add(began.elapsed(), result.is_err());
+        let elapsed = began.elapsed();
+        self.spent += elapsed;
+        self.total.add(elapsed, result.is_err());
         match result? {
             true => Ok(PipelineVerdict::Write),
             false => Ok(PipelineVerdict::Drop),
@@ -161,9 +171,13 @@ impl<'a> DocumentPipelines<'a> {
     ) -> Result<bool, Error> {
         // The values of a document are given back before the next one.
         let step = allowance.sibling();
-        let Value::Object(source) = json::parse(document, &step)? else {
+        let Value::Object(mut source) = json::parse(document, &step)? else {
             return Err(Error::new(400, "mapper_parsing_exception", "a document must be an object"));
         };
+        if op.id.is_none() {
+            // OpenSearch puts the missing id over a field with its name. The field must not become the id.
+            source.shift_remove("_id");
+        }
         let timestamp = self.now.to_rfc3339_opts(SecondsFormat::Millis, true);
         let mut document = IngestDocument::new(source, metadata_of(op), timestamp);
         let before = Arc::clone(&op.index);
@@ -173,7 +187,8 @@ impl<'a> DocumentPipelines<'a> {
             return Ok(false);
         }
         let target = index_of(&document)?;
-        let last = match *target == *before {
+        // An update stays with its index, wherever the pipeline moves its document.
+        let last = match *target == *before || matches!(op.action, Action::Update(_)) {
             true => last,
             false => self.of_index(&Arc::from(target))?.last,
         };
@@ -216,9 +231,32 @@ fn metadata_of(op: &WriteOp) -> Vec<(&'static str, Value)> {
     metadata
 }
 
-/// Puts a document and its metadata into the operation.
+/// Makes the refusal of a request whose pipelines take too long.
+pub(super) fn too_slow() -> Error {
+    let reason = "the pipelines of the request take too long: send fewer documents";
+    Error::new(429, "es_rejected_execution_exception", reason)
+}
+
+/// Puts a document into the operation, with its metadata. An update keeps its own index, id and routing.
 fn store(op: &mut WriteOp, document: IngestDocument, allowance: &MemoryAllowance) -> Result<(), Error> {
     let (source, metadata) = document.into_parts();
+    if !matches!(op.action, Action::Update(_)) {
+        store_metadata(op, &metadata)?;
+    }
+    let bytes = write(&source);
+    allowance.take(bytes.len())?;
+    match &mut op.action {
+        Action::Index(document) | Action::Create(document) => *document = bytes,
+        Action::Update(update) => {
+            let text = if update.doc_as_upsert { &mut update.doc } else { &mut update.upsert };
+            *text = Some(bytes.into());
+        }
+        Action::Delete => {}
+    }
+    Ok(())
+}
+
+fn store_metadata(op: &mut WriteOp, metadata: &[(&'static str, Value)]) -> Result<(), Error> {
     let text = |name: &str| -> Result<Option<String>, Error> {
         match metadata.iter().find(|(known, _)| *known == name) {
             None | Some((_, Value::Null)) => Ok(None),
@@ -262,16 +300,6 @@ fn store(op: &mut WriteOp, document: IngestDocument, allowance: &MemoryAllowance
     };
     op.if_seq_no = number("_if_seq_no")?;
     op.if_primary_term = number("_if_primary_term")?;
-    let bytes = write(&source);
-    allowance.take(bytes.len())?;
-    match &mut op.action {
-        Action::Index(document) | Action::Create(document) => *document = bytes,
-        Action::Update(update) => {
-            let text = if update.doc_as_upsert { &mut update.doc } else { &mut update.upsert };
-            *text = Some(bytes.into());
-        }
-        Action::Delete => {}
-    }
     Ok(())
 }
 

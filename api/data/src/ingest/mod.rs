@@ -16,14 +16,21 @@ pub use service::IngestService;
 
 use crate::error::Error;
 
-/// Makes the answer of a processor's failure.
+/// Most bytes of a reason in the answer of a failure. Reasons of processors quote values.
+const MAX_REASON_BYTES: usize = 16 << 10;
+
+/// Makes the answer of a processor's failure. Long reasons are cut.
 pub(crate) fn failure(error: &ProcessorError) -> Error {
-    let mut answer = Error::new(error.status(), error.kind(), error.reason());
+    let cut = |reason: &str| {
+        let end = reason.floor_char_boundary(MAX_REASON_BYTES);
+        reason.get(..end).unwrap_or_default().to_owned()
+    };
+    let mut answer = Error::new(error.status(), error.kind(), cut(error.reason()));
     for (name, value) in error.members() {
         answer = answer.with(name, value);
     }
     match error.cause() {
-        Some((kind, reason)) => answer.caused_by(kind, reason),
+        Some((kind, reason)) => answer.caused_by(kind, cut(reason)),
         None => answer,
     }
 }

@@ -1,6 +1,7 @@
 //! `_ingest/pipeline` and `_ingest/processor/grok`.
 
 use millrace_processors::grok_patterns;
+use millrace_runtime::Priority;
 use serde_json::{Value, json};
 
 use super::failure;
@@ -28,17 +29,25 @@ pub(crate) async fn put(
     Ok(Response::acknowledged())
 }
 
-/// Answers the definitions of pipelines.
+/// Answers the definitions of pipelines. They are copied and written on the threads of computations, as they may be long.
 pub(crate) async fn get(
     served: &DataApi,
+    api: &Api,
     request: &mut Request,
     ids: Option<&str>,
 ) -> Result<Response, Error> {
     manager(&mut request.params)?;
     request.finish()?;
-    let found = served.ingest()?.stored().await?.find(ids);
-    let status = if found.is_empty() { 404 } else { 200 };
-    Ok(Response::json(status, Value::Object(found)))
+    let stored = served.ingest()?.stored().await?;
+    let (ids, answer) = (ids.map(str::to_owned), request.answer.clone());
+    let work = move || {
+        let found = stored.find(ids.as_deref());
+        let status = if found.is_empty() { 404 } else { 200 };
+        let text = Value::Object(found).to_string().into_bytes();
+        Ok(answer.take(text.len()).map(|()| (status, text)))
+    };
+    let (status, text) = api.session.compute().run(Priority::Foreground, work).await??;
+    Ok(Response::held_json(status, text, &request.answer))
 }
 
 /// Deletes pipelines.

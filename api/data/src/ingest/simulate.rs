@@ -1,12 +1,14 @@
 //! `_ingest/pipeline/_simulate`: documents go through a pipeline and are answered, not stored.
 
 use std::sync::Arc;
+use std::time::Duration;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use millrace_processors::{IngestDocument, IngestPipeline, METADATA, PipelineRun, PipelineSet};
-use millrace_runtime::Priority;
+use millrace_runtime::{Instant, Priority};
 use serde_json::{Map, Value, json};
 
+use super::apply::too_slow;
 use super::failure;
 use crate::Api;
 use crate::error::Error;
@@ -15,6 +17,8 @@ use crate::route::DataApi;
 
 /// Most documents of a simulation.
 const MAX_DOCUMENTS: usize = 1_000;
+/// Time after which no further document of a simulation goes through its pipeline.
+const MAX_TIME: Duration = Duration::from_secs(30);
 /// Id of a pipeline that stands in the request.
 const INLINE_ID: &str = "_simulate_pipeline";
 
@@ -91,8 +95,12 @@ fn simulate(
 ) -> Result<Vec<u8>, Error> {
     let documents = documents.into_iter().map(|document| read_document(document, now));
     let documents = documents.collect::<Result<Vec<_>, _>>()?;
+    let began = Instant::now();
     let mut out = b"{\"docs\":[".to_vec();
     for (number, mut document) in documents.into_iter().enumerate() {
+        if began.elapsed() > MAX_TIME {
+            return Err(too_slow());
+        }
         if number > 0 {
             out.push(b',');
         }

@@ -16,9 +16,9 @@ pub(super) fn routes() -> Vec<Route<DataApi>> {
         read GET, "/_cluster/settings", () ClusterSettings => cluster::get_settings(api, request);
         change PUT, "/_cluster/settings", () PutClusterSettings => cluster::put_settings(api, request).await;
         change PUT, "/_plugins|_opendistro/_query|_sql/settings", () PutClusterSettings => cluster::put_query_settings(api, request).await;
-        read GET, "/_cluster/state", () State => cluster::state(served, api, request, None, None);
-        read GET, "/_cluster/state/{metrics}", (metrics) State => cluster::state(served, api, request, Some(metrics), None);
-        read GET, "/_cluster/state/{metrics}/{expression}", (metrics, expression) State => cluster::state(served, api, request, Some(metrics), Some(expression));
+        read GET, "/_cluster/state", () State => cluster::state(served, api, request, None, None).await;
+        read GET, "/_cluster/state/{metrics}", (metrics) State => cluster::state(served, api, request, Some(metrics), None).await;
+        read GET, "/_cluster/state/{metrics}/{expression}", (metrics, expression) State => cluster::state(served, api, request, Some(metrics), Some(expression)).await;
         read GET, "/_cluster/stats", () ClusterStats => cluster::statistics(served, api, request, "_all");
         read GET, "/_cluster/stats/nodes/{node}", (node) ClusterStats => cluster::statistics(served, api, request, node);
         read GET, "/_cluster/pending_tasks", () Tasks => cluster::pending_tasks(request);

@@ -94,6 +94,7 @@ impl Processor for Dissect {
         };
         let part = |at: &usize| parts.get(*at).copied().unwrap_or_default();
         for (field, places) in &self.values {
+            document.budget.check_bytes(places.len().saturating_mul(self.append_separator.len()))?;
             let texts: Vec<&str> = places.iter().map(part).collect();
             document.set(field, texts.join(&self.append_separator).into())?;
         }

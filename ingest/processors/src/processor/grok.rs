@@ -92,7 +92,7 @@ struct Grok {
     ignore_missing: bool,
 }
 
-pub(super) fn build(config: &mut ProcessorConfig, _: &mut BuildContext) -> Result<Box<dyn Processor>> {
+pub(super) fn build(config: &mut ProcessorConfig, context: &mut BuildContext) -> Result<Box<dyn Processor>> {
     let field = config.path("field")?;
     let patterns = config.required_texts("patterns")?;
     let trace_match = config.flag("trace_match", false)?;
@@ -103,6 +103,7 @@ pub(super) fn build(config: &mut ProcessorConfig, _: &mut BuildContext) -> Resul
     if patterns.len() > MAX_PATTERNS {
         return Err(config.refusal("patterns", &format!("there are more than {MAX_PATTERNS} patterns")));
     }
+    context.claim_patterns(patterns.len())?;
     let mut library = library()?;
     for (name, definition) in config.object("pattern_definitions")?.unwrap_or_default() {
         let Some(definition) = definition.as_str() else {

@@ -4,7 +4,7 @@ use serde_json::{Deserializer, Value};
 
 use super::{Flow, Processor};
 use crate::config::ProcessorConfig;
-use crate::document::{FieldPath, IngestDocument, not_castable};
+use crate::document::{FieldPath, IngestDocument, VALUE_BYTES, not_castable};
 use crate::error::{ProcessorError, Result};
 use crate::pipeline::{BuildContext, PipelineRun};
 
@@ -27,6 +27,12 @@ pub(super) fn build(config: &mut ProcessorConfig, _: &mut BuildContext) -> Resul
     Ok(Box::new(Json { field, target, add_to_root }))
 }
 
+/// Returns at least the bytes of the values that a text in JSON has, beside their texts.
+pub(crate) fn estimate_json(text: &str) -> usize {
+    let values = text.bytes().filter(|byte| matches!(byte, b',' | b':' | b'[' | b'{')).count();
+    values.saturating_mul(VALUE_BYTES)
+}
+
 /// Parses the value that a text begins with.
 pub(crate) fn parse_json(text: &str) -> Result<Value> {
     match Deserializer::from_str(text).into_iter::<Value>().next() {
@@ -41,6 +47,9 @@ pub(crate) fn parse_json(text: &str) -> Result<Value> {
 
 impl Processor for Json {
     fn apply(&self, document: &mut IngestDocument, _: &mut PipelineRun<'_>) -> Result<Flow> {
+        if let Value::String(text) = document.get(&self.field)? {
+            document.budget.check_bytes(estimate_json(text))?;
+        }
         let parsed = match document.get(&self.field)? {
             Value::String(text) => parse_json(text)?,
             other @ (Value::Null | Value::Bool(_) | Value::Number(_)) => other.clone(),

@@ -12,6 +12,9 @@ use crate::error::{ProcessorError, Result};
 use crate::java;
 use crate::pipeline::{BuildContext, PipelineRun};
 
+/// Most parts of a split text. The values of more parts would exceed the bytes of a document.
+const MAX_PARTS: usize = 2 << 20;
+
 fn list<'v>(document: &'v IngestDocument, field: &FieldPath, action: &str) -> Result<&'v Vec<Value>> {
     match document.get(field)? {
         Value::Array(items) => Ok(items),
@@ -36,6 +39,8 @@ pub(super) fn build_join(config: &mut ProcessorConfig, _: &mut BuildContext) -> 
 
 impl Processor for Join {
     fn apply(&self, document: &mut IngestDocument, _: &mut PipelineRun<'_>) -> Result<Flow> {
+        let separators = list(document, &self.field, "join")?.len().saturating_mul(self.separator.len());
+        document.budget.check_bytes(separators)?;
         let items = list(document, &self.field, "join")?;
         let texts: Vec<String> = items.iter().map(java::text_of).collect();
         let joined = texts.join(&self.separator);
@@ -146,6 +151,9 @@ pub(super) fn split<'t>(
             }
         } else {
             at = found.end;
+        }
+        if parts.len() == MAX_PARTS {
+            return Err(ProcessorError::exceeded(format!("a text has more than {MAX_PARTS} parts")));
         }
         parts.push(text.get(from..found.start).unwrap_or_default());
         from = found.end;

@@ -20,7 +20,7 @@ mod text;
 use std::fmt;
 
 pub use grok::grok_patterns;
-pub(crate) use json::parse_json;
+pub(crate) use json::{estimate_json, parse_json};
 pub(crate) use text::{decode_url, parse_bytes};
 
 use crate::config::ProcessorConfig;

@@ -56,9 +56,13 @@ text_builders! {
     build_urldecode DecodeUrl,
 }
 
-pub(super) fn build_gsub(config: &mut ProcessorConfig, _: &mut BuildContext) -> Result<Box<dyn Processor>> {
+pub(super) fn build_gsub(
+    config: &mut ProcessorConfig,
+    context: &mut BuildContext,
+) -> Result<Box<dyn Processor>> {
     let pattern = config.required_text("pattern")?;
     let replacement = config.required_text("replacement")?;
+    context.claim_patterns(1)?;
     let expression = Expression::compile(&pattern)
         .map_err(|reason| config.refusal("pattern", &format!("Invalid regex pattern. {reason}")))?;
     let replacement = Replacement::parse(&java_replacement(&replacement), &expression);

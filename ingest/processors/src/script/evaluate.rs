@@ -27,7 +27,7 @@ pub(super) struct Machine<'a> {
     document: &'a mut IngestDocument,
     pub(super) context: Value,
     pub(super) locals: Vec<Local>,
-    variables: Vec<Operand>,
+    pub(super) variables: Vec<Operand>,
     pub(super) read_only: bool,
 }
 
@@ -137,6 +137,14 @@ impl<'a> Machine<'a> {
         Ok(Completion::Normal)
     }
 
+    /// Spends the bytes of a text that is read from a list or map, or made by a method.
+    fn charge_text(&mut self, operand: &Operand) -> Result<()> {
+        match operand {
+            Operand::Text(text) => self.document.budget.charge_read(text.len()),
+            _ => Ok(()),
+        }
+    }
+
     fn for_each(&mut self, slot: usize, items: &Node, body: &[Statement]) -> Result<Completion> {
         let Operand::Reference(list) = self.evaluate(items)? else {
             return Err(self.illegal(items, "only a list can be iterated over"));
@@ -147,6 +155,7 @@ impl<'a> Machine<'a> {
         for position in 0..values.len() {
             self.budget().step()?;
             let Some(item) = self.load(&list, PathStep::Position(position)) else { break };
+            self.charge_text(&item)?;
             self.set_variable(slot, item);
             match self.block(body)? {
                 Completion::Break => break,
@@ -190,11 +199,19 @@ impl<'a> Machine<'a> {
             Expression::Params => Operand::Reference(Reference::params()),
             Expression::Member { target, name, null_safe } => {
                 let target = self.evaluate(target)?;
-                if *null_safe && target == Operand::Null { target } else { self.member(node, &target, name)? }
+                if *null_safe && target == Operand::Null {
+                    return Ok(target);
+                }
+                let member = self.member(node, &target, name)?;
+                self.charge_text(&member)?;
+                member
             }
             Expression::Index(target, key) => {
                 let (container, step) = self.position(target, key)?;
-                self.load(&container, step.clone()).map_or_else(|| self.absent(node, step), Ok)?
+                let member =
+                    self.load(&container, step.clone()).map_or_else(|| self.absent(node, step), Ok)?;
+                self.charge_text(&member)?;
+                member
             }
             Expression::Call { target, name, arguments, null_safe } => {
                 let target = self.evaluate(target)?;
@@ -203,7 +220,9 @@ impl<'a> Machine<'a> {
                 }
                 let arguments =
                     arguments.iter().map(|node| self.evaluate(node)).collect::<Result<Vec<_>>>()?;
-                self.call(node, &target, name, &arguments)?
+                let value = self.call(node, &target, name, &arguments)?;
+                self.charge_text(&value)?;
+                value
             }
             Expression::Static(function, arguments) => {
                 let arguments =

@@ -3,6 +3,7 @@
 //! Texts and numbers are values; lists and maps are [`Reference`]s into the document, into the parameters, or into lists and
 //! maps that the script made. A made list that is assigned to a field becomes that field: later changes reach both names.
 
+use std::borrow::Cow;
 use std::rc::Rc;
 
 use serde_json::{Number, Value};
@@ -107,13 +108,13 @@ impl Operand {
 
 impl Machine<'_> {
     /// Follows the names of made lists that became fields.
-    fn normalise(&self, reference: &Reference) -> Reference {
-        let mut reference = reference.clone();
+    pub(super) fn normalise<'r>(&self, reference: &'r Reference) -> Cow<'r, Reference> {
+        let mut reference = Cow::Borrowed(reference);
         for _ in 0..MAX_DEPTH {
             let Root::Local(local) = reference.root else { break };
             let Some(Local::Alias(target)) = self.locals.get(local) else { break };
             let path = target.path.iter().chain(&reference.path).cloned().collect();
-            reference = Reference { root: target.root, path };
+            reference = Cow::Owned(Reference { root: target.root, path });
         }
         reference
     }
@@ -138,6 +139,11 @@ impl Machine<'_> {
     /// Returns the value at a reference, to change it.
     pub(super) fn view_mut(&mut self, node: &Node, reference: &Reference) -> Result<&mut Value> {
         let reference = self.normalise(reference);
+        if reference.path.len() >= MAX_DEPTH {
+            return Err(ProcessorError::exceeded(format!(
+                "a value is nested deeper than {MAX_DEPTH} levels"
+            )));
+        }
         let refused =
             |machine: &Self, reason: &str| Err(machine.fail(node, "unsupported_operation_exception", reason));
         match reference.root {
@@ -218,9 +224,11 @@ impl Machine<'_> {
                 Value::from(&**text)
             }
             Operand::Reference(reference) => {
-                let bytes = self.view(reference).map_or(Ok(0), |value| measure(value, 0))?;
+                let gone =
+                    || ProcessorError::illegal_argument("a list or map of the script is not there any more");
+                let bytes = measure(self.view(reference).ok_or_else(gone)?, 0)?;
                 self.budget().charge(bytes)?;
-                self.view(reference).cloned().unwrap_or_default()
+                self.view(reference).cloned().ok_or_else(gone)?
             }
         })
     }
@@ -233,8 +241,12 @@ impl Machine<'_> {
         step: PathStep,
         operand: &Operand,
     ) -> Result<()> {
+        if self.is_member(container, &step, operand) {
+            return Ok(());
+        }
         let value = self.copy_value(operand)?;
-        measure(&value, container.path.len() + 1)?;
+        measure(&value, self.normalise(container).path.len() + 1)?;
+        self.detach(container, &step)?;
         let target = self.view_mut(node, container)?;
         match (target, &step) {
             (Value::Object(members), PathStep::Key(key)) => drop(members.insert(key.to_string(), value)),
@@ -251,7 +263,7 @@ impl Machine<'_> {
     /// Has a made list or map stand for the field that it was assigned to.
     pub(super) fn alias(&mut self, container: &Reference, step: PathStep, operand: &Operand) {
         let Operand::Reference(Reference { root: Root::Local(local), path }) = operand else { return };
-        let target = self.normalise(container);
+        let target = self.normalise(container).into_owned();
         let is_free = matches!(self.locals.get(*local), Some(Local::Value(_)));
         if !path.is_empty() || !is_free || target.root == Root::Local(*local) {
             return;

@@ -84,6 +84,17 @@ impl Machine<'_> {
         }
     }
 
+    /// Puts members into a map.
+    fn extend_map(&mut self, node: &Node, map: &Reference, more: Map<String, Value>) -> Result<()> {
+        for step in self.members_in_variables(map) {
+            if matches!(&step, PathStep::Key(key) if more.contains_key(&**key)) {
+                self.detach(map, &step)?;
+            }
+        }
+        self.members_mut(node, map)?.extend(more);
+        Ok(())
+    }
+
     fn call_list(
         &mut self,
         node: &Node,
@@ -121,6 +132,7 @@ impl Machine<'_> {
                 let json = self.copy_value(value)?;
                 self.budget().charge(length.saturating_mul(8))?;
                 self.items_mut(node, list)?.insert(position, json);
+                self.shift_positions(list, position, 1);
                 Operand::Null
             }
             ("set", [Operand::Int(number), value]) => {
@@ -137,15 +149,20 @@ impl Machine<'_> {
             }
             ("remove", [Operand::Int(number)]) => {
                 let position = position(self, *number, length)?;
+                let variables = self.variables_in(list, Some(&PathStep::Position(position)));
                 let removed = self.items_mut(node, list)?.remove(position);
-                self.make(removed)?
+                let removed = self.make(removed)?;
+                self.redirect(variables, &removed);
+                self.shift_positions(list, position + 1, -1);
+                removed
             }
             ("remove", [value]) => {
                 let value = self.copy_value(value)?;
-                let items = self.items_mut(node, list)?;
-                match items.iter().position(|item| *item == value) {
+                match self.items(list).iter().position(|item| *item == value) {
                     Some(position) => {
-                        items.remove(position);
+                        self.detach(list, &PathStep::Position(position))?;
+                        self.items_mut(node, list)?.remove(position);
+                        self.shift_positions(list, position + 1, -1);
                         Operand::Bool(true)
                     }
                     None => Operand::Bool(false),
@@ -161,6 +178,7 @@ impl Machine<'_> {
                 Operand::Int(found.map_or(-1, |position| position as i64))
             }
             ("clear", []) => {
+                self.detach_members(list)?;
                 self.items_mut(node, list)?.clear();
                 Operand::Null
             }
@@ -226,15 +244,19 @@ impl Machine<'_> {
             }
             ("putAll", [value @ Operand::Reference(_)]) => {
                 let Value::Object(more) = self.copy_value(value)? else { return Ok(None) };
-                self.members_mut(node, map)?.extend(more);
+                self.extend_map(node, map, more)?;
                 Operand::Null
             }
             ("remove", [key]) => {
                 let key = self.text_of(key)?;
+                let variables = self.variables_in(map, Some(&PathStep::Key(std::rc::Rc::clone(&key))));
                 let removed = self.members_mut(node, map)?.shift_remove(&*key);
-                self.make(removed.unwrap_or_default())?
+                let removed = self.make(removed.unwrap_or_default())?;
+                self.redirect(variables, &removed);
+                removed
             }
             ("clear", []) => {
+                self.detach_members(map)?;
                 self.members_mut(node, map)?.clear();
                 Operand::Null
             }
@@ -278,16 +300,21 @@ impl Machine<'_> {
                 let Operand::Reference(map) = map else { return Ok(Operand::Null) };
                 let text = self.load(map, PathStep::Key(key)).unwrap_or(Operand::Null);
                 let text = self.text_of(&text)?;
-                let Value::Object(parsed) = processor::parse_json(&text).map_err(|e| wrong(self, e))? else {
+                self.budget().check_bytes(processor::estimate_json(&text))?;
+                let parsed = processor::parse_json(&text).map_err(|e| wrong(self, e))?;
+                self.budget().charge_value(&parsed, 0)?;
+                let Value::Object(parsed) = parsed else {
                     let reason = "cannot add non-map fields to root of document";
                     return Err(self.illegal(node, reason));
                 };
-                self.budget().charge(text.len().saturating_mul(4))?;
-                self.members_mut(node, map)?.extend(parsed);
+                self.extend_map(node, map, parsed)?;
                 Some(Operand::Null)
             }
             (F::ProcessorBytes | F::ProcessorLowercase | F::ProcessorUppercase, [Operand::Text(text)])
             | (F::ProcessorJson | F::ProcessorUrlDecode, [Operand::Text(text)]) => {
+                if function == F::ProcessorJson {
+                    self.budget().check_bytes(processor::estimate_json(text))?;
+                }
                 let value = match function {
                     F::ProcessorBytes => processor::parse_bytes(text).map(Value::from),
                     F::ProcessorJson => processor::parse_json(text),
@@ -321,6 +348,8 @@ impl Machine<'_> {
             (F::TextValueOf, [value]) => Some(Operand::Text(self.text_of(value)?)),
             (F::TextJoin, [separator, Operand::Reference(list)]) => {
                 let separator = self.text_of(separator)?;
+                let separators = self.items(list).len().saturating_mul(separator.len());
+                self.budget().check_bytes(separators)?;
                 let texts: Vec<String> = self.items(list).iter().map(crate::java::text_of).collect();
                 let joined = texts.join(&separator);
                 self.budget().charge(joined.len())?;

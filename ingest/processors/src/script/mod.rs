@@ -5,6 +5,7 @@
 //! classes are refused when the script is compiled, with their position. Each step of a script takes from the document's
 //! [`WorkBudget`](crate::document::WorkBudget), so that every script ends. Whole numbers have 64 bits.
 
+mod detach;
 mod evaluate;
 mod lexer;
 mod memory;

@@ -5,6 +5,7 @@ use serde_json::Value;
 use super::evaluate::Machine;
 use super::memory::Operand;
 use super::tree::Node;
+use crate::document::VALUE_BYTES;
 use crate::error::Result;
 
 impl Machine<'_> {
@@ -16,7 +17,7 @@ impl Machine<'_> {
         name: &str,
         arguments: &[Operand],
     ) -> Result<Option<Operand>> {
-        self.budget().charge(text.len())?;
+        self.budget().charge_read(text.len())?;
         let made = |text: String| Operand::Text(text.into());
         let position = |found: Option<usize>| {
             let before = found.and_then(|at| text.get(..at));
@@ -70,6 +71,9 @@ impl Machine<'_> {
             }
             ("splitOnToken", [Operand::Text(token), limit @ ..]) if limit.len() < 2 => {
                 let limit = limit.first().and_then(Operand::as_int).and_then(|n| usize::try_from(n).ok());
+                let matches = if token.is_empty() { 0 } else { text.matches(&**token).count() };
+                let count = limit.filter(|limit| *limit > 0).map_or(matches, |limit| limit.min(matches)) + 1;
+                self.budget().check_bytes(text.len().saturating_add(count.saturating_mul(VALUE_BYTES)))?;
                 let parts: Vec<Value> = match (token.is_empty(), limit) {
                     (true, _) => vec![text.into()],
                     (_, Some(limit)) if limit > 0 => text.splitn(limit, &**token).map(Value::from).collect(),
