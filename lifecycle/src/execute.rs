@@ -106,6 +106,9 @@ pub(crate) async fn execute(
             .await?;
             ActionOutcome::done("Successfully opened index")
         }
+        ActionSpec::Delete if meta.flag(RETENTION_HOLD) => {
+            Ok(ActionOutcome::Pending(format!("held by [{RETENTION_HOLD}]")))
+        }
         ActionSpec::Delete => {
             delete_index(context, meta).await?;
             Ok(ActionOutcome::Deleted)
@@ -227,7 +230,11 @@ async fn roll_over(
     let now_ms = context.engine.clock().now_ms();
     let done = |message: &str| Ok(ActionOutcome::Done { message: message.to_owned(), rolled_over: true });
     let is_written = |state: &Metadata| -> millrace_runtime::Result<bool> {
-        Ok(state.write_index(target, now_ms)?.is_some_and(|written| written.uuid == meta.uuid))
+        // A missing alias is no rollover: a transition by the age of the rollover would delete the live index.
+        match state.write_index(target, now_ms)? {
+            Some(written) => Ok(written.uuid == meta.uuid),
+            None => Err(StoreError::IllegalArgument(format!("rollover target [{target}] does not exist"))),
+        }
     };
     if !is_written(&context.engine.metadata())? {
         return done("This index has already been rolled over");

@@ -28,14 +28,15 @@ mod stored_policy;
 
 use std::fmt;
 use std::sync::Arc;
+use std::time::Duration;
 
 use millrace_catalog::access::Action;
 use millrace_engine::{DocumentMirror, Engine, RefreshPolicy};
-use millrace_runtime::{EventLoop, EventSender};
+use millrace_runtime::{EventLoop, EventSender, Instant};
 use millrace_snapshot::SnapshotService;
 use parking_lot::Mutex;
 use serde_json::Value;
-use tokio::sync::oneshot;
+use tokio::sync::{Semaphore, oneshot};
 
 pub use document_retention::DocumentDeleter;
 pub use error::{Error, Result};
@@ -53,6 +54,14 @@ use runner::RunnerMessage;
 const MAX_POLICIES: usize = 1_000;
 /// Longest id of a policy, in bytes.
 const MAX_ID_BYTES: usize = 512;
+/// Passes over indices that run at once.
+const MAX_PASSES: usize = 4;
+/// Force merges and snapshots of policies of indices that run at once, beside the passes.
+const MAX_LONG_ACTIONS: usize = 2;
+/// Longest wait of a stop for work in flight. Each action is repeated or found done by the next start.
+const STOP_TIMEOUT: Duration = Duration::from_secs(5);
+/// Bytes of a stored policy that stay free for its times, which change later.
+const RESERVED_BYTES: usize = 256;
 
 /// Audit of what policies do.
 pub trait LifecycleAudit: fmt::Debug + Send + Sync {
@@ -70,6 +79,10 @@ pub(crate) struct LifecycleContext {
     pub(crate) snapshot_policies: DocumentMirror<SnapshotPolicy>,
     auditor: Option<Arc<dyn LifecycleAudit>>,
     pub(crate) deleter: Option<Arc<dyn DocumentDeleter>>,
+    /// Permits of passes over indices.
+    pub(crate) passes: Semaphore,
+    /// Permits of actions that last.
+    pub(crate) long_actions: Semaphore,
     /// Held by a change of policies from its reading to its writing.
     changing: tokio::sync::Mutex<()>,
 }
@@ -127,19 +140,21 @@ impl Lifecycle {
             snapshot_policies: DocumentMirror::load(engine).await?,
             auditor,
             deleter,
+            passes: Semaphore::new(MAX_PASSES),
+            long_actions: Semaphore::new(MAX_LONG_ACTIONS),
             changing: tokio::sync::Mutex::default(),
         });
         let (sender, event_loop) = runner::spawn(&context);
         Ok(Self { context, sender, event_loop: Arc::new(Mutex::new(Some(event_loop))) })
     }
 
-    /// Starts no more work, and waits for what is under way.
+    /// Starts no more work, and waits a few seconds for work in flight. The next start goes on with the rest.
     pub async fn stop(&self) {
-        let event_loop = self.event_loop.lock().take();
-        if let Some(event_loop) = event_loop
-            && let Err(error) = event_loop.drain().await
-        {
-            tracing::error!(%error, "the loop of policies has failed");
+        let Some(event_loop) = self.event_loop.lock().take() else { return };
+        match event_loop.drain_until(Instant::now() + STOP_TIMEOUT).await {
+            Ok(true) => {}
+            Ok(false) => tracing::info!("work of policies was in flight at the stop; the next start goes on"),
+            Err(error) => tracing::error!(%error, "the loop of policies has failed"),
         }
     }
 
@@ -197,6 +212,7 @@ impl Lifecycle {
         if id.is_empty() || id.len() > MAX_ID_BYTES {
             return Err(Error::Invalid(format!("the id of a policy has 1 to {MAX_ID_BYTES} bytes")));
         }
+        check_stored_size(id, &policy.body, policy::MAX_BYTES)?;
         let _one = self.context.changing.lock().await;
         let before = self.context.policies.get(id);
         if let Some(condition) = condition {
@@ -257,6 +273,7 @@ impl Lifecycle {
         }
         let now_ms = self.context.engine.clock().now_ms();
         let policy = SnapshotPolicy::parse(name, body, now_ms, before.as_deref())?;
+        check_stored_size(name, &policy.body, snapshot_policy::MAX_BYTES)?;
         Ok(self.context.snapshot_policies.put(policy, RefreshPolicy::None).await?)
     }
 
@@ -283,6 +300,14 @@ impl Lifecycle {
         let policy = self.snapshot_policy(name)?;
         self.context.snapshot_policies.delete(name, None, RefreshPolicy::None).await?;
         Ok(policy)
+    }
+}
+
+/// Refuses a policy that has more bytes with its defaults than a start reads.
+fn check_stored_size(id: &str, body: &Value, bound: usize) -> Result<()> {
+    match body.to_string().len() + RESERVED_BYTES > bound {
+        true => Err(Error::Invalid(format!("policy [{id}] has more than [{bound}] bytes with its defaults"))),
+        false => Ok(()),
     }
 }
 

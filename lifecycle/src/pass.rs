@@ -6,9 +6,10 @@
 use std::sync::Arc;
 
 use millrace_catalog::access::NameClass;
-use millrace_catalog::metadata::{IndexMeta, Metadata};
+use millrace_catalog::metadata::{IndexMeta, Metadata, RESIZE_PENDING};
 use millrace_engine::{MirroredDocument, RefreshPolicy};
 use millrace_runtime::Error as StoreError;
+use tokio::sync::SemaphorePermit;
 
 use crate::LifecycleContext;
 use crate::decide::{IndexMeasure, NextStep, next_step};
@@ -33,6 +34,10 @@ pub(crate) async fn attach_new(context: &LifecycleContext) {
     let metadata = context.engine.metadata();
     let mut attached = Vec::new();
     for meta in metadata.indices().filter(|meta| NameClass::new(&meta.name) == NameClass::Ordinary) {
+        // A rollover or a deletion would break off the copy into it.
+        if meta.flag(RESIZE_PENDING) {
+            continue;
+        }
         let id = meta.uuid_text();
         if context.managed.get(&id).is_none()
             && let Some(policy) = policy_for(context, meta)
@@ -101,6 +106,7 @@ pub(crate) async fn run(context: &LifecycleContext, id: &str) -> Result<()> {
 
 async fn run_steps(context: &LifecycleContext, id: &str) -> Result<()> {
     let mut entered = false;
+    let mut permit = context.passes.acquire().await.ok();
     for _ in 0..MAX_STEPS {
         let Some(managed) = context.managed.get(id) else { return Ok(()) };
         let Some(meta) = find(&context.engine.metadata(), &managed) else {
@@ -126,7 +132,7 @@ async fn run_steps(context: &LifecycleContext, id: &str) -> Result<()> {
                 store(context, &managed, progress).await?;
             }
             NextStep::Act(spec) => {
-                if !act(context, managed, &meta, &spec, measure).await? {
+                if !act(context, &mut permit, managed, &meta, &spec, measure).await? {
                     return Ok(());
                 }
             }
@@ -148,8 +154,9 @@ async fn store(
 }
 
 /// Does an action; returns whether the next step may follow.
-async fn act(
-    context: &LifecycleContext,
+async fn act<'a>(
+    context: &'a LifecycleContext,
+    permit: &mut Option<SemaphorePermit<'a>>,
     managed: Arc<ManagedIndex>,
     meta: &Arc<IndexMeta>,
     spec: &ActionSpec,
@@ -166,7 +173,18 @@ async fn act(
         }
     }
     let managed = store(context, &managed, progress).await?;
-    let outcome = execute(context, meta, spec, &managed.progress, measure).await;
+    let outcome = match spec {
+        ActionSpec::ForceMerge(_) | ActionSpec::Snapshot { .. } => {
+            // A long action leaves its permit of a pass to others: rollovers do not wait for it.
+            drop(permit.take());
+            let long = context.long_actions.acquire().await;
+            let outcome = execute(context, meta, spec, &managed.progress, measure).await;
+            drop(long);
+            *permit = context.passes.acquire().await.ok();
+            outcome
+        }
+        _ => execute(context, meta, spec, &managed.progress, measure).await,
+    };
     let mut progress = managed.progress.clone();
     let action = managed.policy.state(&progress.state).and_then(|state| state.actions.get(progress.position));
     match outcome {

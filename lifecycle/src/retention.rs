@@ -1,11 +1,12 @@
 //! Retention by space: the oldest whole indices are deleted once those of a pattern take more than a limit.
 //!
-//! [`plan`] is a pure decision. Backing indices of data streams, indices of a day and indices behind a rollover are whole; the one that
-//! is written to is never deleted, nor one with `index.retention.hold`. The plan is shown before it is carried out.
+//! [`plan`] is a pure decision. Backing indices of data streams, indices of a past day and indices behind a rollover are whole. A write
+//! index is never deleted, nor one with `index.retention.hold`. The plan is shown before it is carried out.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
+use chrono::NaiveDate;
 use millrace_catalog::access::NameClass;
 use millrace_catalog::metadata::{IndexMeta, Metadata, RetentionLimit, SpaceLimit};
 use millrace_engine::Engine;
@@ -16,6 +17,10 @@ use serde_json::{Value, json};
 use crate::LifecycleContext;
 use crate::error::Result;
 use crate::execute::{RETENTION_HOLD, delete_index};
+
+/// Time from the end of a day, in UTC, until the index of that day is whole: other time zones write to it longer.
+const DAY_GRACE_MS: i64 = 86_400_000;
+const DAY_MS: i64 = 86_400_000;
 
 /// An index as retention sees it.
 #[derive(Clone, Debug)]
@@ -49,24 +54,32 @@ pub(crate) struct PlannedDeletion {
 }
 
 /// Decides in which order indices go by their limits. Each index is named once, by the limit that takes it first.
+///
+/// Limits of bytes decide first: each deletion that is due frees space for all limits behind it.
 pub(crate) fn plan(
     limits: &[RetentionLimit],
     indices: &[RetainedIndex],
     disk: DiskUsage,
 ) -> Vec<PlannedDeletion> {
     let mut planned: HashMap<Arc<str>, PlannedDeletion> = HashMap::new();
-    for limit in limits {
+    let mut disk_used = disk.used;
+    let (of_bytes, of_disk): (Vec<_>, Vec<_>) =
+        limits.iter().partition(|limit| matches!(limit.limit, SpaceLimit::Bytes(_)));
+    for limit in of_bytes.into_iter().chain(of_disk) {
         let matches = |index: &&RetainedIndex| {
             let meta = &index.meta;
             pattern::matches(&limit.pattern, &meta.name)
                 || meta.data_stream().is_some_and(|stream| pattern::matches(&limit.pattern, stream))
         };
-        let matching: Vec<&RetainedIndex> = indices.iter().filter(matches).collect();
+        let is_due =
+            |index: &RetainedIndex| planned.get(&index.meta.name).is_some_and(PlannedDeletion::is_due);
+        let matching: Vec<&RetainedIndex> =
+            indices.iter().filter(matches).filter(|index| !is_due(index)).collect();
         let bytes = matching.iter().map(|index| index.bytes).sum();
         let (mut used, bound) = match limit.limit {
             SpaceLimit::Bytes(bound) => (bytes, bound),
-            SpaceLimit::DiskBytes(bound) => (disk.used, bound),
-            SpaceLimit::DiskPercent(percent) => (disk.used, (disk.total as f64 * percent / 100.0) as u64),
+            SpaceLimit::DiskBytes(bound) => (disk_used, bound),
+            SpaceLimit::DiskPercent(percent) => (disk_used, (disk.total as f64 * percent / 100.0) as u64),
         };
         let mut removable: Vec<&RetainedIndex> =
             matching.into_iter().filter(|index| index.is_removable).collect();
@@ -78,6 +91,9 @@ pub(crate) fn plan(
                 remaining: bound.saturating_sub(used),
             };
             used = used.saturating_sub(index.bytes);
+            if deletion.is_due() {
+                disk_used = disk_used.saturating_sub(index.bytes);
+            }
             match planned.get(&index.meta.name) {
                 Some(other) if other.remaining <= deletion.remaining => {}
                 _ => drop(planned.insert(Arc::clone(&index.meta.name), deletion)),
@@ -92,14 +108,24 @@ pub(crate) fn plan(
     planned
 }
 
-/// Returns the name without the date at its end, where it has one: `logs-2026.11.29`.
-fn daily_series(name: &str) -> Option<&str> {
+/// Returns the name without the date at its end, and the end of that day in milliseconds, where it has a date: `logs-2026.11.29`.
+fn daily_series(name: &str) -> Option<(&str, i64)> {
     let (series, date) = name.split_at_checked(name.len().checked_sub(10)?)?;
     let is_date = date.bytes().enumerate().all(|(at, byte)| match at {
         4 | 7 => matches!(byte, b'.' | b'-' | b'_'),
         _ => byte.is_ascii_digit(),
     });
-    (is_date && !series.is_empty()).then_some(series)
+    if !is_date || series.is_empty() {
+        return None;
+    }
+    let (year, month, day) = (date[..4].parse().ok()?, date[5..7].parse().ok()?, date[8..].parse().ok()?);
+    let begin = NaiveDate::from_ymd_opt(year, month, day)?.and_hms_opt(0, 0, 0)?;
+    Some((series, begin.and_utc().timestamp_millis() + DAY_MS))
+}
+
+/// Returns whether an alias names an index as its write index.
+fn is_write_index(meta: &IndexMeta) -> bool {
+    meta.aliases.values().any(|body| body["is_write_index"] == true)
 }
 
 /// Returns whether an index is behind a rollover of one of its aliases.
@@ -112,23 +138,29 @@ fn is_rolled_over(metadata: &Metadata, meta: &IndexMeta) -> bool {
                 .filter_map(|name| metadata.index(name))
                 .any(|other| other.aliases[alias]["is_write_index"] == true)
     };
-    let is_written = |body: &Value| body["is_write_index"] == true;
-    !meta.aliases.values().any(is_written) && meta.aliases.iter().any(|(alias, body)| is_behind(alias, body))
+    !is_write_index(meta) && meta.aliases.iter().any(|(alias, body)| is_behind(alias, body))
 }
 
 /// Lists the users' indices with what may be deleted of them.
+///
+/// A greater date of the series does not make an index whole: an event with a wrong clock may have made that date.
 fn retained(engine: &Engine, metadata: &Metadata) -> Vec<RetainedIndex> {
+    let now_ms = engine.clock().now_ms();
     let ordinary = || metadata.indices().filter(|meta| NameClass::new(&meta.name) == NameClass::Ordinary);
     let mut newest: HashMap<&str, &str> = HashMap::new();
     for meta in ordinary() {
-        if let Some(series) = daily_series(&meta.name) {
+        if let Some((series, _)) = daily_series(&meta.name) {
             let latest = newest.entry(series).or_insert(&meta.name);
             *latest = (*latest).max(&meta.name);
         }
     }
     let is_whole = |meta: &IndexMeta| match (meta.data_stream(), daily_series(&meta.name)) {
         (Some(_), _) => metadata.stream_written_to(meta).is_none(),
-        (None, Some(series)) => newest.get(series).is_some_and(|latest| **latest != *meta.name),
+        (None, Some((series, end_ms))) => {
+            newest.get(series).is_some_and(|latest| **latest != *meta.name)
+                && end_ms.saturating_add(DAY_GRACE_MS) <= now_ms
+                && !is_write_index(meta)
+        }
         (None, None) => is_rolled_over(metadata, meta),
     };
     let one = |meta: &Arc<IndexMeta>| RetainedIndex {
@@ -151,20 +183,30 @@ fn published_bytes(engine: &Engine, name: &str) -> u64 {
 /// The disk's.
 pub(crate) async fn planned(context: &LifecycleContext) -> Result<Vec<PlannedDeletion>> {
     let metadata = context.engine.metadata();
-    let limits = metadata.retention_limits();
+    let mut limits = metadata.retention_limits();
+    if limits.iter().any(is_of_disk) && context.engine.space_before_flood_stage().await?.is_none() {
+        // Segments on an object store take no space of a disk that a deletion would free.
+        limits.retain(|limit| !is_of_disk(limit));
+    }
     if limits.is_empty() {
         return Ok(Vec::new());
     }
-    let needs_disk = limits.iter().any(|limit| !matches!(limit.limit, SpaceLimit::Bytes(_)));
-    let disk = if needs_disk { disk_usage(context).await? } else { DiskUsage::default() };
+    let disk = if limits.iter().any(is_of_disk) { disk_usage(context).await? } else { DiskUsage::default() };
     let engine = Arc::clone(&context.engine);
     let work = move || Ok(plan(&limits, &retained(&engine, &metadata), disk));
     Ok(context.engine.compute().run(Priority::Foreground, work).await?)
 }
 
+fn is_of_disk(limit: &RetentionLimit) -> bool {
+    !matches!(limit.limit, SpaceLimit::Bytes(_))
+}
+
+/// Measures the file system of the segments, which may be another one than that of the data directory.
 async fn disk_usage(context: &LifecycleContext) -> Result<DiskUsage> {
-    let path = context.engine.data_dir().to_owned();
+    let dir = context.engine.data_dir().to_owned();
     let usage = sync::blocking(move || {
+        let segments = dir.join("segments");
+        let path = if segments.is_dir() { segments } else { dir };
         let stat = rustix::fs::statvfs(&path)
             .map_err(|error| millrace_runtime::Error::io("statvfs", &path, error.into()))?;
         let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
@@ -263,10 +305,29 @@ mod tests {
     }
 
     #[test]
+    fn limits_of_the_disk_share_what_deletions_free() {
+        let indices = [
+            index("a-1", 1, 50, true),
+            index("a-2", 2, 50, true),
+            index("b-1", 3, 50, true),
+            index("b-2", 4, 50, true),
+        ];
+        let disk = DiskUsage { total: 1_000, used: 840 };
+        let of_disk = |pattern: &str| limit(pattern, SpaceLimit::DiskPercent(80.0));
+        let planned = plan(&[of_disk("a-*"), of_disk("b-*")], &indices, disk);
+        assert_eq!(due(&planned), ["a-1"]);
+        // Deletions by bytes count for the disk, wherever their limit stands.
+        let planned = plan(&[of_disk("a-*"), limit("b-*", SpaceLimit::Bytes(60))], &indices, disk);
+        assert_eq!(due(&planned), ["b-1"]);
+    }
+
+    #[test]
     fn indices_of_a_day_are_known_by_their_names() {
-        assert_eq!(daily_series("logs-2026.11.29"), Some("logs-"));
-        assert_eq!(daily_series("logs-2026-11-29"), Some("logs-"));
-        for name in ["2026.11.29", "logs-2026.11.2", "logs-2026x11.29", "log", "lögs-2026.11.é9"] {
+        assert_eq!(daily_series("logs-2026.11.29"), Some(("logs-", 1_795_996_800_000)));
+        assert_eq!(daily_series("logs-2026-11-29"), Some(("logs-", 1_795_996_800_000)));
+        for name in
+            ["2026.11.29", "logs-2026.13.01", "logs-2026.11.2", "logs-2026x11.29", "log", "lögs-2026.11.é9"]
+        {
             assert_eq!(daily_series(name), None, "{name}");
         }
     }

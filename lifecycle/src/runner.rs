@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use millrace_runtime::{EventHandler, EventLoop, EventSender, Instant, Mailbox};
 use serde_json::Value;
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::task::JoinSet;
 
 use crate::LifecycleContext;
@@ -19,8 +19,6 @@ use crate::{document_retention, pass, retention, snapshot_policy};
 const TICK: Duration = Duration::from_secs(1);
 /// Messages that wait for the loop, at most; at the bound, work that has ended waits to say so.
 const MAILBOX_CAPACITY: usize = 256;
-/// Passes that run at once.
-const PASSES: usize = 4;
 /// Cluster setting with the minutes between two passes.
 const JOB_INTERVAL: &str = "plugins.index_state_management.job_interval";
 /// Cluster setting that stops all policies of indices.
@@ -42,7 +40,6 @@ pub(crate) enum RunnerMessage {
 struct Runner {
     context: Arc<LifecycleContext>,
     sender: EventSender<RunnerMessage>,
-    places: Arc<Semaphore>,
     passing: HashSet<String>,
     snapshotting: HashSet<String>,
     retaining: bool,
@@ -62,7 +59,6 @@ pub(crate) fn spawn(context: &Arc<LifecycleContext>) -> (EventSender<RunnerMessa
     let runner = Runner {
         context: Arc::clone(context),
         sender: sender.clone(),
-        places: Arc::new(Semaphore::new(PASSES)),
         passing: HashSet::new(),
         snapshotting: HashSet::new(),
         retaining: false,
@@ -158,10 +154,8 @@ impl Runner {
             {
                 continue;
             }
-            let (context, sender, places) =
-                (Arc::clone(&context), self.sender.clone(), Arc::clone(&self.places));
+            let (context, sender) = (Arc::clone(&context), self.sender.clone());
             self.tasks.spawn(async move {
-                let _place = places.acquire().await;
                 let id = managed.id.clone();
                 let mut work = JoinSet::new();
                 let run = Arc::clone(&managed);

@@ -169,6 +169,53 @@ async fn policies_of_snapshots_are_managed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn rights_of_reading_hold_for_policies_copies_and_figures() {
+    let dir = tempfile::tempdir().unwrap();
+    let (node, _lifecycle) = with_policies(Node::secured().await, dir.path()).await;
+    let admin = [("authorization", "Basic YWRtaW46c2VjcmV0")];
+    let ask = async |line: &str, body: Value, headers: &[(&str, &str)], status: u16| {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let answer = node.send(line, headers, body).await;
+        assert_eq!(answer.status, status, "{line}: {}", answer.text());
+        answer.json()
+    };
+    let template = json!({"index_patterns": ["log*"], "data_stream": {}});
+    ask("PUT /_index_template/t", template, &admin, 200).await;
+    let document = json!({"@timestamp": "2026-01-01T00:00:00Z"});
+    ask("POST /logs/_doc?refresh=true", document, &admin, 201).await;
+    ask("PUT /secret/_doc/1", json!({}), &admin, 201).await;
+    ask("PUT /secret/_settings", json!({"index.blocks.write": true}), &admin, 200).await;
+    let role = json!({
+        "cluster_permissions": ["cluster:admin/opensearch/snapshot_management/*"],
+        "index_permissions": [
+            {"index_patterns": ["secret", "logs"], "allowed_actions": ["indices:admin/*", "indices:monitor/*"]},
+            {"index_patterns": ["copy*"], "allowed_actions": ["indices_all"]},
+        ],
+    });
+    ask("PUT /_plugins/_security/api/roles/keeper", role, &admin, 201).await;
+    let user = json!({"password": "long-enough-1", "opendistro_security_roles": ["keeper"]});
+    ask("PUT /_plugins/_security/api/internalusers/ann", user, &admin, 201).await;
+    let ann = [("authorization", "Basic YW5uOmxvbmctZW5vdWdoLTE=")];
+    let refused = ask("PUT /secret/_clone/copy", NONE, &ann, 403).await;
+    assert!(refused["error"]["reason"].as_str().unwrap().contains("indices:data/read/search"), "{refused}");
+    ask("PUT /secret/_clone/copy", NONE, &admin, 200).await;
+    let time = |stats: &Value| stats["data_streams"][0]["maximum_timestamp"].as_i64();
+    let stats = ask("GET /_data_stream/logs/_stats", NONE, &ann, 200).await;
+    assert_eq!(time(&stats), Some(0), "{stats}");
+    let stats = ask("GET /_data_stream/logs/_stats", NONE, &admin, 200).await;
+    assert_eq!(time(&stats), Some(1_767_225_600_000), "{stats}");
+    let policy = json!({
+        "creation": {"schedule": {"cron": {"expression": "0 8 * * *", "timezone": "UTC"}}},
+        "snapshot_config": {"repository": "r"},
+    });
+    ask("POST /_plugins/_sm/policies/d", policy.clone(), &ann, 403).await;
+    ask("POST /_plugins/_sm/policies/d", policy.clone(), &admin, 201).await;
+    let change = "PUT /_plugins/_sm/policies/d?if_seq_no=0&if_primary_term=1";
+    ask(change, policy, &ann, 403).await;
+    ask("POST /_plugins/_sm/policies/d/_stop", NONE, &ann, 200).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn indices_are_resized() {
     let node = Node::insecure().await;
     let source = json!({

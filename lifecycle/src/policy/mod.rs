@@ -17,7 +17,7 @@ use millrace_schedule::Schedule;
 use serde_json::Value;
 
 pub use ilm::parse_ilm;
-pub(crate) use parse::{duration, invalid, members, number, parse_cron};
+pub(crate) use parse::{MAX_BYTES, duration, invalid, members, number, parse_cron};
 
 /// A policy of indices.
 #[derive(Clone, Debug, PartialEq)]

@@ -18,7 +18,7 @@ const MAX_PARTS: usize = 100;
 /// Patterns of a policy, at most.
 const MAX_PATTERNS: usize = 1_000;
 /// Bytes of a policy, at most.
-const MAX_BYTES: usize = 256 << 10;
+pub(crate) const MAX_BYTES: usize = 256 << 10;
 /// Longest name of a state, in bytes.
 const MAX_NAME_BYTES: usize = 255;
 /// Actions of OpenSearch that mean nothing on one node, or that this server does not have.

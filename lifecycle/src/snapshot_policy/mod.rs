@@ -28,7 +28,9 @@ pub(crate) const SNAPSHOT_POLICIES: &str = ".snapshot_policies";
 /// Longest name of a policy, in bytes.
 const MAX_NAME_BYTES: usize = 128;
 /// Bytes of a policy, at most.
-const MAX_BYTES: usize = 64 << 10;
+pub(crate) const MAX_BYTES: usize = 64 << 10;
+/// Milliseconds beyond now from which on a stored time comes from a clock that was ahead.
+const CLOCK_TOLERANCE_MS: i64 = 3_600_000;
 /// Date in the names of snapshots where a policy has none.
 const DATE_FORMAT: &str = "yyyy-MM-dd'T'HH:mm:ss";
 
@@ -57,6 +59,16 @@ pub struct ScheduleProgress {
     pub retry_ms: i64,
     /// Outcome of the last run.
     pub last: Option<ExecutionRecord>,
+}
+
+impl ScheduleProgress {
+    /// Returns whether a run is due. Times of a clock that was ahead do not delay it.
+    fn is_due(&self, next_ms: Option<i64>, now_ms: i64) -> bool {
+        let latest_ms = now_ms.saturating_add(CLOCK_TOLERANCE_MS);
+        let waits = self.retry_ms > now_ms && self.retry_ms <= latest_ms;
+        let is_ahead = self.handled_ms > latest_ms || self.retry_ms > latest_ms;
+        next_ms.is_some_and(|next| next <= now_ms) || (is_ahead && !waits)
+    }
 }
 
 /// Outcome of a run.
@@ -210,11 +222,12 @@ impl SnapshotPolicy {
     }
 
     pub(crate) fn creation_due(&self, now_ms: i64) -> bool {
-        self.enabled && self.next_creation_ms.is_some_and(|next| next <= now_ms)
+        self.enabled && self.creation.is_due(self.next_creation_ms, now_ms)
     }
 
     pub(crate) fn deletion_due(&self, now_ms: i64) -> bool {
-        self.enabled && self.next_deletion_ms.is_some_and(|next| next <= now_ms)
+        let is_scheduled = self.enabled && self.deletion_schedule.is_some();
+        is_scheduled && self.deletion.is_due(self.next_deletion_ms, now_ms)
     }
 
     /// Returns whether something is to be done.

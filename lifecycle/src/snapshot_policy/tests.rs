@@ -27,6 +27,16 @@ fn a_policy_is_due_at_its_times() {
 }
 
 #[test]
+fn a_clock_that_was_ahead_stops_no_policy() {
+    let policy = SnapshotPolicy::parse("daily", &body(), 100 * DAY_MS, None).unwrap();
+    assert!(policy.creation_due(DAY_MS) && policy.deletion_due(DAY_MS));
+    assert!(!policy.is_due(100 * DAY_MS - 1_000));
+    let retried = ScheduleProgress { retry_ms: DAY_MS + 60_000, retries: 1, ..policy.creation.clone() };
+    let policy = policy.with_progress(retried.clone(), retried);
+    assert!(!policy.is_due(DAY_MS) && policy.creation_due(DAY_MS + 60_000));
+}
+
+#[test]
 fn snapshots_go_by_age_and_number_but_some_stay() {
     let snapshots = |days: &[i64]| -> Vec<SnapshotAge> {
         days.iter().map(|day| SnapshotAge { name: day.to_string(), started_ms: day * DAY_MS }).collect()

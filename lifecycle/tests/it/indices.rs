@@ -48,15 +48,19 @@ async fn a_stream_rolls_over_ages_and_is_deleted() {
         (Some("true"), Some("7"))
     );
     assert_eq!(store.explain(FIRST).await["state"]["name"], "warm");
-    // A hold keeps it, whatever its policy says, until the action has failed for the last time.
+    // A hold keeps it, whatever its policy says. The deletion waits for its end.
     let hold = |held: &str| json!({"index.retention.hold": held});
     let options = millrace_catalog::metadata::IndicesOptions::open_and_closed();
     store.change(|state| state.update_settings(FIRST, &options, &hold("true"), false, 0)).await.unwrap();
     store.kill().await;
     let store = Store::open(dir.path(), START_MS + 10 * DAY_MS).await;
     store.advance(1).await;
+    for _ in 0..5 {
+        store.advance(3_600_000).await;
+    }
     let shown = store.explain(FIRST).await;
-    assert!(shown["info"]["cause"].as_str().unwrap().contains("index.retention.hold"), "{shown}");
+    assert!(shown["info"]["message"].as_str().unwrap().contains("index.retention.hold"), "{shown}");
+    assert_eq!(shown["action"]["failed"], false, "{shown}");
     store.change(|state| state.update_settings(FIRST, &options, &hold("false"), false, 0)).await.unwrap();
     store.advance(120_000).await;
     assert_eq!(store.names(), [SECOND]);
@@ -131,6 +135,41 @@ async fn indices_are_added_changed_retried_and_removed() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_rollover_without_its_alias_deletes_nothing() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), START_MS).await;
+    let body = json!({"policy": {"phases": {
+        "hot": {"actions": {"rollover": {"max_docs": 1}}},
+        "delete": {"min_age": "2d", "actions": {"delete": {}}},
+    }}});
+    store.lifecycle.put_ilm_policy("shipped", &body).await.unwrap();
+    let settings = json!({"index.lifecycle.name": "shipped", "index.lifecycle.rollover_alias": "none"});
+    store.create_index("beat-000001", json!({ "settings": settings })).await;
+    store.advance(1).await;
+    let shown = store.explain("beat-000001").await;
+    let cause = shown["info"]["cause"].as_str().unwrap();
+    assert!(cause.contains("rollover target [none] does not exist"), "{shown}");
+    for _ in 0..5 {
+        store.advance(DAY_MS).await;
+    }
+    assert_eq!(store.names(), ["beat-000001"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_policy_with_its_defaults_fits_the_bound() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), START_MS).await;
+    let long = json!({
+        "description": "d".repeat((256 << 10) - 150),
+        "default_state": "s",
+        "states": [{"name": "s", "actions": [{"close": {}}]}],
+    });
+    assert!(long.to_string().len() <= 256 << 10);
+    let refused = store.lifecycle.put_policy("p", &long, None).await.unwrap_err().to_string();
+    assert!(refused.contains("with its defaults"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn policies_of_ilm_are_followed_by_their_name() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path(), START_MS).await;
@@ -172,7 +211,7 @@ async fn the_oldest_indices_go_where_space_is_short() {
     store.create_index("plain", Value::Null).await;
     store.fill("plain", 10).await;
     store.set(json!({"retention.max_bytes": "day-*:1gb"})).await;
-    store.advance(1).await;
+    store.advance(3 * DAY_MS).await;
     assert_eq!(store.names().len(), 4);
     let shown = store.explain("day-2026.01.01").await;
     assert_eq!(shown["retention"]["position"], 0, "{shown}");
@@ -180,4 +219,15 @@ async fn the_oldest_indices_go_where_space_is_short() {
     store.set(json!({"retention.max_bytes": "day-*:1b,plain:1b"})).await;
     store.advance(1).await;
     assert_eq!(store.names(), ["day-2026.01.03", "plain"]);
+    // An event with a wrong clock makes the index of a far day; today's index stays, and so does the write index of an alias.
+    store.create_index("day-2027.01.01", Value::Null).await;
+    let written = json!({"aliases": {"day": {"is_write_index": true}}});
+    store.create_index("day-2025.12.01", written).await;
+    for index in ["day-2027.01.01", "day-2025.12.01"] {
+        store.fill(index, 10).await;
+    }
+    store.advance(DAY_MS / 2).await;
+    assert_eq!(store.names(), ["day-2025.12.01", "day-2026.01.03", "day-2027.01.01", "plain"]);
+    store.advance(DAY_MS / 2).await;
+    assert_eq!(store.names(), ["day-2025.12.01", "day-2027.01.01", "plain"]);
 }

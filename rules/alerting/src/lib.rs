@@ -154,11 +154,17 @@ impl Alerting {
         notifications: Option<Notifications>,
     ) -> Result<Self> {
         let (borrower, mailbox) = StateBorrower::new();
+        let store = Store::load(engine).await?;
+        match store.clamp_to_log(recovery::last_frame(engine)?).await {
+            Ok(0) => {}
+            Ok(rules) => tracing::info!(rules, "restored rules begin with the next frame of this log"),
+            Err(error) => tracing::error!(%error, "restored rules stay silent until the next start"),
+        }
         let shared = Arc::new(RunnerState {
             engine: Arc::clone(engine),
             accounts: Arc::clone(accounts),
             notifications,
-            store: Store::load(engine).await?,
+            store,
             snapshots: Snapshots::new(engine),
             borrower,
             status_reporter: RuleStatusReporter::default(),

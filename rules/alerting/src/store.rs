@@ -80,6 +80,27 @@ impl Store {
         Ok(Self { rules: DocumentMirror::load(engine).await? })
     }
 
+    /// Brings rules of a restored index to this log: frames of the log of the snapshot have greater numbers, below which no rule sees one.
+    /// Returns the number of these rules.
+    ///
+    /// # Errors
+    /// The store's; the rules before are stored then.
+    pub(crate) async fn clamp_to_log(&self, last_frame: u64) -> Result<usize> {
+        let is_ahead = |kept: &StoredRule| {
+            kept.rule.since > last_frame || kept.quiet.iter().any(|quiet| quiet.since > last_frame)
+        };
+        let ahead = self.rules.filter(is_ahead);
+        for kept in &ahead {
+            let mut kept = StoredRule::clone(kept);
+            kept.rule.since = kept.rule.since.min(last_frame);
+            for quiet in &mut kept.quiet {
+                quiet.since = quiet.since.min(last_frame);
+            }
+            self.rules.put(kept, RefreshPolicy::None).await?;
+        }
+        Ok(ahead.len())
+    }
+
     /// Returns all rules, in the order of their ids.
     pub(crate) fn all(&self) -> Vec<Arc<StoredRule>> {
         self.rules.all()

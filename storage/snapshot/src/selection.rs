@@ -36,22 +36,49 @@ pub(crate) fn select_names(
     expression: Option<&str>,
     ignore_unavailable: bool,
 ) -> Result<Vec<String>, String> {
+    select_members(available, &BTreeMap::new(), expression, ignore_unavailable)
+}
+
+/// Chooses as [`select_names`] does, where each name of `streams` stands for its members.
+///
+/// An exclusion is about members by their own names and by the names of their streams.
+fn select_members(
+    available: &[String],
+    streams: &BTreeMap<&str, Vec<&str>>,
+    expression: Option<&str>,
+    ignore_unavailable: bool,
+) -> Result<Vec<String>, String> {
     let expression = expression.filter(|expression| !expression.is_empty()).unwrap_or("_all");
     let known: HashSet<&str> = available.iter().map(String::as_str).collect();
     let (mut chosen, mut is_chosen): (Vec<&str>, HashSet<&str>) = (Vec::new(), HashSet::new());
+    let is_member = |name: &str, excluded: &str| {
+        let stream = backed_stream(name).filter(|stream| streams.contains_key(stream));
+        stream.is_some_and(|stream| pattern::matches(excluded, stream))
+    };
     for part in expression.split(',').map(str::trim).filter(|part| !part.is_empty()) {
         let excluded = part.strip_prefix('-').filter(|_| !known.contains(part));
         if let Some(excluded) = excluded {
-            chosen.retain(|name| !pattern::matches(excluded, name));
-            is_chosen.retain(|name| !pattern::matches(excluded, name));
+            chosen.retain(|name| {
+                let is_excluded = pattern::matches(excluded, name) || is_member(name, excluded);
+                if is_excluded {
+                    is_chosen.remove(name);
+                }
+                !is_excluded
+            });
             continue;
         }
         if part == "_all" || pattern::is_wildcard(part) {
             let wanted = if part == "_all" { "*" } else { part };
             let matching = available.iter().map(String::as_str).filter(|name| pattern::matches(wanted, name));
-            chosen.extend(matching.filter(|name| is_chosen.insert(name)));
+            let members = streams
+                .iter()
+                .filter(|(stream, _)| pattern::matches(wanted, stream))
+                .flat_map(|(_, members)| members);
+            chosen.extend(matching.chain(members.copied()).filter(|name| is_chosen.insert(name)));
         } else if let Some(name) = known.get(part) {
             chosen.extend(is_chosen.insert(name).then_some(name));
+        } else if let Some(members) = streams.get(part) {
+            chosen.extend(members.iter().copied().filter(|name| is_chosen.insert(name)));
         } else if !ignore_unavailable {
             return Err(part.to_owned());
         }
@@ -68,7 +95,7 @@ pub(crate) fn select_indices(
     expression: Option<&str>,
     ignore_unavailable: bool,
 ) -> Result<Vec<String>, String> {
-    let mut streams: BTreeMap<&str, Vec<&String>> = BTreeMap::new();
+    let mut streams: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for index in available {
         if let Some(stream) = backed_stream(index) {
             streams.entry(stream).or_default().push(index);
@@ -77,17 +104,7 @@ pub(crate) fn select_indices(
     // An index of this name is meant first.
     let known: HashSet<&str> = available.iter().map(String::as_str).collect();
     streams.retain(|stream, _| !known.contains(stream));
-    let names: Vec<String> =
-        available.iter().cloned().chain(streams.keys().map(|stream| (*stream).to_owned())).collect();
-    let chosen = select_names(&names, expression, ignore_unavailable)?;
-    let (mut indices, mut is_chosen) = (Vec::new(), HashSet::new());
-    for name in chosen {
-        let members =
-            streams.get(name.as_str()).map(|members| members.iter().map(|index| (*index).clone()).collect());
-        let members: Vec<String> = members.unwrap_or_else(|| vec![name]);
-        indices.extend(members.into_iter().filter(|index| is_chosen.insert(index.clone())));
-    }
-    Ok(indices)
+    select_members(available, &streams, expression, ignore_unavailable)
 }
 
 /// Checks the bounds of an expression: each wildcard and exclusion is compared with every name.
@@ -223,6 +240,14 @@ mod tests {
         assert_eq!(select("logs"), available[..2]);
         assert_eq!(select("lo*,a"), available);
         assert_eq!(select("*"), available);
+        for excluded in ["*,-logs", "*,-lo*", "*,-.ds-logs-*", "a,logs,-logs"] {
+            assert_eq!(select(excluded), names(&["a"]), "{excluded}");
+        }
+        assert_eq!(select("logs,-.ds-logs-000001"), names(&[".ds-logs-000002"]));
+        assert_eq!(select("*,-logs,.ds-logs-000001"), names(&["a", ".ds-logs-000001"]));
+        // An index of the name is meant, not the stream.
+        let available = names(&[".ds-logs-000001", "logs"]);
+        assert_eq!(select_indices(&available, Some("*,-logs"), false).unwrap(), available[..1]);
         let renaming = Renaming::parse(Some("(.+)"), Some("copy-$1")).unwrap();
         assert_eq!(renaming.rename(".ds-logs-000001"), ".ds-copy-logs-000001");
     }

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use millrace_catalog::access::Action;
 use millrace_catalog::metadata::{DataStream, Uuid};
 use millrace_runtime::Priority;
 use serde_json::{Value, json};
@@ -117,9 +118,9 @@ fn size_text(bytes: u64) -> String {
     bytes_text(i64::try_from(bytes).unwrap_or(i64::MAX))
 }
 
-/// Finds the latest time of the documents of a stream, in milliseconds; 0 where it has none.
+/// Finds the latest time of the documents of a stream that the caller may search, in milliseconds; 0 where it has none.
 async fn latest_time(api: &Api, stream: &Arc<DataStream>) -> Result<i64, Error> {
-    let session = api.session.of_server();
+    let Ok(session) = api.session.doing(Action::Search) else { return Ok(0) };
     let body = json!({
         "size": 0,
         "track_total_hits": false,
@@ -129,6 +130,7 @@ async fn latest_time(api: &Api, stream: &Arc<DataStream>) -> Result<i64, Error> 
     let open: Vec<&str> = stream
         .indices
         .iter()
+        .filter(|name| session.access(name).allows(Action::Search))
         .filter(|name| open.index(name).is_some_and(|meta| meta.open))
         .map(|name| &**name)
         .collect();

@@ -29,8 +29,8 @@ pub(super) fn routes() -> Vec<Route<DataApi>> {
 
         read GET, "/_plugins/_sm/policies", () GetSnapshotPolicies => snapshots::list(served, request);
         read GET, "/_plugins/_sm/policies/{policy}", (policy) GetSnapshotPolicies => snapshots::get(served, request, policy);
-        change POST, "/_plugins/_sm/policies/{policy}", (policy) PutSnapshotPolicies => snapshots::create(served, request, policy).await;
-        change PUT, "/_plugins/_sm/policies/{policy}", (policy) PutSnapshotPolicies => snapshots::update(served, request, policy).await;
+        change POST, "/_plugins/_sm/policies/{policy}", (policy) PutSnapshotPolicies => snapshots::create(served, api, request, policy).await;
+        change PUT, "/_plugins/_sm/policies/{policy}", (policy) PutSnapshotPolicies => snapshots::update(served, api, request, policy).await;
         change DELETE, "/_plugins/_sm/policies/{policy}", (policy) DeleteSnapshotPolicies => snapshots::delete(served, request, policy).await;
         read GET, "/_plugins/_sm/policies/{policy}/_explain", (policy) GetSnapshotPolicies => snapshots::explain(served, request, policy);
         change POST, "/_plugins/_sm/policies/{policy}/_start", (policy) PutSnapshotPolicies => snapshots::enable(served, request, policy, true).await;

@@ -228,6 +228,32 @@ async fn a_rule_that_has_the_id_of_one_that_was_deleted_begins_anew_over_a_crash
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn rules_of_a_restored_index_see_the_frames_of_this_log() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path()).await;
+    server.save(errors("errors")).await;
+    let (id, mut rule) = server.documents(".alertrules").await.pop_first().unwrap();
+    // The log of the snapshot was longer than this one.
+    rule["state"]["revision"] = json!(2);
+    rule["state"]["since"] = json!(1_000_000);
+    rule["state"]["quiet"] = json!([{"key": "none", "since": 1_000_000, "until": 4_000_000_000_000_i64}]);
+    let (none, patience) = (millrace_engine::RefreshPolicy::None, std::time::Duration::from_secs(60));
+    let system = Principal::system();
+    let restored = vec![document(".alertrules", &id, rule)];
+    for written in server.engine.write(&system, restored, none, patience).await.unwrap() {
+        written.unwrap();
+    }
+    server.stop().await;
+    let server = Server::open(dir.path()).await;
+    let rule = server.documents(".alertrules").await.remove(&id).unwrap();
+    let numbers = [&rule["state"]["since"], &rule["state"]["quiet"][0]["since"]];
+    assert!(numbers.iter().all(|number| number.as_u64().unwrap() < 1_000_000), "{rule}");
+    server.write(vec![document("logs", "1", json!({"level": "error"}))]).await;
+    assert_eq!(server.settled_triggers().await, ["1"]);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn what_is_no_rule_is_told_until_it_is_deleted_or_saved_anew() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::open(dir.path()).await;

@@ -11,7 +11,7 @@ use super::aliases::check_alias_consistent;
 use super::create::{expand_replicas, number};
 use super::data_streams::{DATA_STREAM, TIMESTAMP_FIELD};
 use super::names::{check_alias_name, check_index_name};
-use super::{IndexMeta, Metadata, MetadataChange, Uuid, index_settings};
+use super::{IndexMeta, Metadata, MetadataChange, RESIZE_PENDING, Uuid, index_settings};
 use crate::access::{Action, backed_stream};
 
 /// Setting with the sequence number of each shard below which operations came from a snapshot, not from this store's log.
@@ -151,6 +151,12 @@ impl Metadata {
         self.check_alias_rights(&meta.name, meta.aliases.keys())?;
         for alias in meta.aliases.keys() {
             check_alias_name(alias)?;
+            if self.data_streams.contains_key(alias.as_str()) {
+                return Err(Error::InvalidAliasName {
+                    alias: alias.clone(),
+                    reason: "a data stream exists with the same name as the alias".into(),
+                });
+            }
             if self.indices.contains_key(alias.as_str()) || **alias == *meta.name {
                 return Err(Error::InvalidAliasName {
                     alias: alias.clone(),
@@ -171,6 +177,8 @@ impl Metadata {
 
 fn restored_settings(request: &RestoreIndex, uuid: Uuid) -> Result<Map<String, Value>> {
     let mut settings = request.meta.settings.clone();
+    // The next start deletes a target of a resizing that has this.
+    settings.shift_remove(RESIZE_PENDING);
     for ignored in &request.ignored_settings {
         if REQUIRED.contains(&ignored.as_str()) || index_settings::is_final(ignored) {
             return Err(Error::IllegalArgument(format!("cannot remove setting [{ignored}] on restore")));
@@ -317,6 +325,14 @@ mod tests {
         );
         let refused = restore(&none, ".ds-logs-000001").unwrap_err().to_string();
         assert!(refused.contains("data stream [logs]"), "{refused}");
+        let mut named = request("x", &state);
+        named.meta.aliases.insert("copy".into(), json!({}));
+        let refused = renamed.restore_index(&named, Uuid::from_u128(3)).unwrap_err();
+        assert!(matches!(refused, Error::InvalidAliasName { .. }), "{refused}");
+        named.meta.aliases.clear();
+        named.meta.settings.insert(RESIZE_PENDING.into(), "true".into());
+        let changes = renamed.restore_index(&named, Uuid::from_u128(3)).unwrap();
+        assert!(!put(&changes).flag(RESIZE_PENDING));
     }
 
     #[test]

@@ -240,13 +240,18 @@ impl Session {
     /// Makes an index of the documents of another one, and waits for all of them.
     ///
     /// # Errors
-    /// The refusals of [`Metadata::plan_resize`]; [`Error::Unauthorized`], also where not all documents of the source with all their fields
-    /// may be seen; as [`Engine::fill_resized`].
+    /// The refusals of [`Metadata::plan_resize`]; [`Error::Unauthorized`], also for a source that the caller may not search, with all
+    /// documents and fields; as [`Engine::fill_resized`].
     pub fn resize<'a>(&'a self, request: &'a ResizeIndex) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let source = self.index(&request.source)?;
-            if !self.access(&request.source).sees_all(self.action) {
+            let access = self.access(&request.source);
+            if !access.sees_all(self.action) {
                 return Err(self.refusal(&request.source));
+            }
+            // The copy has a name of its own, under which the caller may read more.
+            if !access.allows(Action::Search) || !access.sees_all(Action::Search) {
+                return Err(refusal(&self.principal, Action::Search, &request.source));
             }
             let mapping = source.mapping().to_json();
             let (now_ms, uuid) = (self.clock().now_ms(), Uuid::new_v4());

@@ -14,6 +14,10 @@ use millrace_runtime::{Error, Result, sync};
 use super::Engine;
 use super::types::{Action, RefreshPolicy, VersionType, WriteOp};
 
+/// Documents from which on a write of the copy is made.
+const COPY_DOCUMENTS: usize = 1_000;
+/// Bytes of documents from which on a write of the copy is made.
+const COPY_BYTES: usize = 8 << 20;
 /// Longest wait of a write for memory.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -44,12 +48,14 @@ impl Engine {
 
     async fn copy_documents(&self, plan: &ResizePlan) -> Result<()> {
         let source = self.index(&plan.source.name)?;
-        let principal = Principal::system();
         let mut frames = self.read_back_stored(&source).await?;
+        let (mut batch, mut batch_bytes): (Vec<WriteOp>, usize) = (Vec::new(), 0);
         while let Some(frame) = frames.next().await? {
             let ops = frame.parts.iter().flat_map(|part| &part.ops).filter_map(|op| {
                 let id = String::from_utf8_lossy(&op.id).into_owned();
-                let action = Action::Index(op.source.clone()?);
+                let source = op.source.clone()?;
+                batch_bytes += source.len();
+                let action = Action::Index(source);
                 let version = Some((op.version, VersionType::ExternalGte));
                 let routing = op.routing.clone();
                 Some(WriteOp {
@@ -58,19 +64,32 @@ impl Engine {
                     ..WriteOp::new(Arc::clone(&plan.pending.name), Some(id), action)
                 })
             });
-            let outcomes = self.write(&principal, ops.collect(), RefreshPolicy::None, WRITE_TIMEOUT).await?;
-            for outcome in outcomes {
-                outcome.map_err(|error| {
-                    Error::IllegalArgument(format!(
-                        "a document of [{}] cannot be copied to [{}]: {error}",
-                        plan.source.name, plan.pending.name
-                    ))
-                })?;
+            batch.extend(ops);
+            if batch.len() >= COPY_DOCUMENTS || batch_bytes >= COPY_BYTES {
+                batch_bytes = 0;
+                self.write_copies(plan, std::mem::take(&mut batch)).await?;
             }
         }
+        self.write_copies(plan, batch).await?;
         let target = [self.index(&plan.pending.name)?];
         self.flush(&target).await?;
         self.refresh(&target).await
+    }
+
+    async fn write_copies(&self, plan: &ResizePlan, ops: Vec<WriteOp>) -> Result<()> {
+        if ops.is_empty() {
+            return Ok(());
+        }
+        let principal = Principal::system();
+        for outcome in self.write(&principal, ops, RefreshPolicy::None, WRITE_TIMEOUT).await? {
+            outcome.map_err(|error| {
+                Error::IllegalArgument(format!(
+                    "a document of [{}] cannot be copied to [{}]: {error}",
+                    plan.source.name, plan.pending.name
+                ))
+            })?;
+        }
+        Ok(())
     }
 
     /// Deletes the targets of resizings that a crash has ended; returns how many there were.

@@ -1,9 +1,12 @@
 //! `_plugins/_sm/policies`: policies of snapshots.
 
+use millrace_catalog::access::Action;
 use millrace_lifecycle::SnapshotPolicy;
+use millrace_runtime::Error as StoreError;
 use serde_json::{Value, json};
 
 use super::{PolicyPage, condition, deleted, lifecycle, refuse, required_body};
+use crate::Api;
 use crate::error::Error;
 use crate::http::{Request, Response};
 use crate::route::DataApi;
@@ -24,8 +27,25 @@ fn render(policy: &SnapshotPolicy) -> Value {
     })
 }
 
+/// Refuses a caller that may not see everything: snapshots of a policy are the server's, of any index.
+fn check_author(api: &Api) -> Result<(), Error> {
+    let principal = api.session.principal();
+    let privileges = principal.privileges();
+    if privileges.is_unrestricted() || privileges.allows(Action::PutSecurity) {
+        return Ok(());
+    }
+    let caller = principal.caller().to_string();
+    Err(StoreError::Unauthorized { action: Action::PutSnapshotPolicies.name(), caller, index: None }.into())
+}
+
 /// Makes a policy.
-pub(crate) async fn create(served: &DataApi, request: &mut Request, name: &str) -> Result<Response, Error> {
+pub(crate) async fn create(
+    served: &DataApi,
+    api: &Api,
+    request: &mut Request,
+    name: &str,
+) -> Result<Response, Error> {
+    check_author(api)?;
     request.finish()?;
     let body = required_body(request)?;
     let policy = lifecycle(served)?.put_snapshot_policy(name, &body, None).await.map_err(refuse)?;
@@ -33,7 +53,13 @@ pub(crate) async fn create(served: &DataApi, request: &mut Request, name: &str) 
 }
 
 /// Puts a policy in the place of a version.
-pub(crate) async fn update(served: &DataApi, request: &mut Request, name: &str) -> Result<Response, Error> {
+pub(crate) async fn update(
+    served: &DataApi,
+    api: &Api,
+    request: &mut Request,
+    name: &str,
+) -> Result<Response, Error> {
+    check_author(api)?;
     let condition = condition(&mut request.params)?;
     request.finish()?;
     let body = required_body(request)?;
