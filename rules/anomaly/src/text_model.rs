@@ -103,6 +103,7 @@ pub struct TextTrainer {
     /// Sample of masked lines (reservoir), whose scores are the reference.
     sample: Vec<String>,
     masked: String,
+    has_rates: bool,
 }
 
 /// Trained model of lines, with its state.
@@ -153,6 +154,7 @@ impl TextDetector {
             random: Random::new(seed),
             sample: Vec::new(),
             masked: String::new(),
+            has_rates: true,
         })
     }
 }
@@ -205,6 +207,11 @@ impl TextTrainer {
         self.lines
     }
 
+    /// Leaves the rates of templates out, where the lines are a sample that lacks lines of buckets.
+    pub fn ignore_rates(&mut self) {
+        self.has_rates = false;
+    }
+
     /// Ends training.
     ///
     /// # Errors
@@ -230,7 +237,7 @@ impl TextTrainer {
         Ok(TextModel {
             detector: self.detector,
             lines: self.lines,
-            rates: TemplateRates::new(&self.counts, buckets.unsigned_abs()),
+            rates: TemplateRates::new(&self.counts, if self.has_rates { buckets.unsigned_abs() } else { 0 }),
             drain: self.drain,
             history: self.history,
             tf_idf: self.tf_idf,
@@ -431,6 +438,16 @@ mod tests {
         let absent = rates.iter().find(|rate| rate.count == 0).unwrap();
         assert!(absent.expected > 40.0 && absent.rank > 0.999, "{absent:?}");
         assert_eq!(model.observe(50, "request 7 served in 3 ms").rate, 0.0, "the bucket is closed");
+    }
+
+    #[test]
+    fn a_sample_of_lines_has_no_rates() {
+        let mut trainer = TextDetector::Drain.trainer(100, 1).unwrap();
+        (0..1_000).for_each(|at| trainer.push(at / 10, "backup finished"));
+        trainer.ignore_rates();
+        let mut model = trainer.finish().unwrap();
+        let scores = (0..1_000).map(|_| model.observe(100, "backup finished"));
+        assert!(scores.into_iter().all(|score| score.rate == 0.0));
     }
 
     #[test]

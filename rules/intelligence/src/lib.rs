@@ -335,7 +335,9 @@ impl Intelligence {
     /// # Errors
     /// [`Error::NotFound`]; [`Error::Invalid`] for another value, or a detector of something else; none before the first training.
     pub async fn templates(&self, asker: &Principal, id: &str, value: Option<&str>) -> Result<Value> {
-        match &*self.shared.visible(asker, id)? {
+        let document = self.shared.visible(asker, id)?;
+        let _turn = self.shared.pictures.acquire().await.map_err(no_turn)?;
+        match &*document {
             RuleDocument::Detector(kept) => detectors::templates(&self.shared, kept, value).await,
             RuleDocument::Forecast(_) => {
                 Err(Error::invalid("id", "names a forecast: only rules of [text] have templates"))

@@ -65,11 +65,13 @@ const EDITABLE: [&str; 30] = [
     "_id",
 ];
 /// Fields that runs maintain, and names of a record.
-const MAINTAINED: [&str; 16] = [
+const MAINTAINED: [&str; 18] = [
     "_index",
     "_type",
     "status",
     "status_message",
+    "scored_documents",
+    "anomalies",
     "preparation_date",
     "path_to_machine_state",
     "processing_time",
@@ -203,7 +205,7 @@ impl DetectorDefinition {
             neighbors: optional_count(&fields, "n_neighbors", 1, 1_000)?.unwrap_or(NEIGHBORS),
             random_state: random_state(&fields)?,
             clusters: optional_count(&fields, "n_clusters", 2, 100)?.unwrap_or(CLUSTERS),
-            min_samples: optional_count(&fields, "min_samples", 2, 10_000)?.unwrap_or(MIN_SAMPLES),
+            min_samples: optional_count(&fields, "min_samples", 2, 1_000)?.unwrap_or(MIN_SAMPLES),
             forecast_steps: optional_count(&fields, "forecast_steps", 1, 10_000)?.unwrap_or(FORECAST_STEPS),
             seasonality,
             min_documents: optional_count(&fields, "min_documents", 1, 100_000)?.unwrap_or(MIN_DOCUMENTS),

@@ -9,18 +9,18 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_alerting::{MatchRequest, Matching};
+use millrace_alerting::Matching;
 use millrace_catalog::frame::AppliedFrame;
 use millrace_engine::{FeedItem, FeedReader};
 use millrace_runtime::{Error as StorageError, Instant, Priority};
 use parking_lot::Mutex;
-use serde_json::json;
 use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout_at};
 
 use super::algorithm::ModelType;
 use super::history;
-use super::model::{self, DetectorModel, ModelSnapshot};
+use super::loading::{first_bucket, load, match_request};
+use super::model::{DetectorModel, ModelSnapshot};
 use super::position::{FeedPosition, READER};
 use super::scoring::{LiveDetector, ScoringTally, SeriesProgress, ValueModel, score_frames};
 use super::stored::StoredDetector;
@@ -141,7 +141,7 @@ async fn follow_live(shared: &Arc<IntelligenceContext>) -> Result<()> {
             scorer.sync().await?;
             if scorer.detectors.is_empty() && live(shared).is_empty() {
                 scorer.commit(Vec::new()).await?;
-                return Ok(());
+                return Ok(shared.engine.release_lease(READER).await?);
             }
             scorer.tick().await?;
             next_tick = Instant::now() + TICK;
@@ -175,68 +175,6 @@ async fn gather(
         }
     }
     Ok((frames, None))
-}
-
-/// Makes the request that the documents of a detector match.
-pub(super) fn match_request(detector: &LiveDetector) -> MatchRequest {
-    let definition = &detector.definition;
-    let expression = definition.expression();
-    MatchRequest {
-        id: detector.stored.id.clone(),
-        owner: detector.stored.state.serving_owner.clone(),
-        parts: expression.split(',').filter(|part| !part.starts_with('-')).map(str::to_owned).collect(),
-        expression,
-        body: json!({"query": definition.query}),
-        second: None,
-        include_updates: false,
-        allow_alerts: false,
-        timestamp_field: definition.time_field.clone(),
-    }
-}
-
-/// Reads the models of a detector that serve; `None` where one of them cannot be used, so that they are trained anew.
-///
-/// # Errors
-/// The store's.
-pub(super) async fn load(
-    shared: &IntelligenceContext,
-    stored: &Arc<StoredDetector>,
-) -> Result<Option<LiveDetector>> {
-    let Some(definition) = stored.serving.clone() else { return Ok(None) };
-    let mut files = Vec::new();
-    for place in 0..definition.values().len() {
-        let name = training::model_name(stored.state.build, place);
-        files.push(shared.artefacts.read_bytes(&stored.id, &name).await);
-    }
-    let failed: Vec<usize> = stored.state.untrained.clone();
-    let decode = move || {
-        let decoded = files.into_iter().enumerate().map(|(place, bytes)| match bytes {
-            Some(bytes) => ModelSnapshot::decode(&bytes).map(Some),
-            None if failed.contains(&place) => Ok(None),
-            None => Err("its file is missing".to_owned()),
-        });
-        Ok(decoded.collect::<Result<Vec<_>, String>>())
-    };
-    let snapshots = match shared.engine.compute().run(Priority::Background, decode).await? {
-        Ok(snapshots) => snapshots,
-        Err(reason) => {
-            tracing::warn!(rule = stored.id, reason, "a stored model cannot be used: it is trained anew");
-            return Ok(None);
-        }
-    };
-    let observed = snapshots.iter().flatten().map(|snapshot| snapshot.next_frame).min().unwrap_or(0);
-    let models = snapshots.into_iter().map(|snapshot| ValueModel::new(snapshot?.model)).collect();
-    Ok(Some(LiveDetector {
-        cutoff: model::cutoff(&definition)?,
-        definition,
-        models,
-        since: stored.state.since.unwrap_or(0),
-        observed,
-        progress: SeriesProgress::default(),
-        tally: ScoringTally { problem: None, ..shared.detectors.tally(&stored.id) },
-        has_observed: false,
-        stored: Arc::clone(stored),
-    }))
 }
 
 /// The detectors with their models, and the position behind what they have scored.
@@ -300,6 +238,8 @@ impl Scorer {
             live(&self.shared).into_iter().map(|kept| (kept.id.clone(), kept)).collect();
         self.detectors.retain(|id, _| live.contains_key(id));
         self.waiting.retain(|id, _| live.contains_key(id));
+        self.unusable.retain(|id, _| live.contains_key(id));
+        self.read_again.retain(|id, _| live.contains_key(id));
         let shared = Arc::clone(&self.shared);
         shared.detectors.retain(|id| shared.store.detector(id).is_some());
         for kept in live.into_values() {
@@ -320,10 +260,18 @@ impl Scorer {
                 }
                 continue;
             }
-            if self.unusable.get(&kept.id) == Some(&kept.state.build) {
+            if self.unusable.get(&kept.id) == Some(&kept.state.build)
+                || self.read_again.get(&kept.id).is_some_and(|again| Instant::now() < *again)
+            {
                 continue;
             }
-            self.adopt(&kept).await?;
+            match self.adopt(&kept).await {
+                Ok(()) | Err(Error::NotFound(_)) => {}
+                Err(error @ Error::Storage(StorageError::PositionMoved { .. })) => return Err(error),
+                Err(error) if shared.check_stopping().is_err() => return Err(error),
+                // The others go on meanwhile.
+                Err(error) => self.postpone(&kept, &error).await?,
+            }
         }
         if let Some(matching) = &mut self.matching {
             for id in matching.requested().into_iter().filter(|id| !self.detectors.contains_key(id)) {
@@ -337,10 +285,10 @@ impl Scorer {
     async fn adopt(&mut self, kept: &Arc<StoredDetector>) -> Result<()> {
         let shared = Arc::clone(&self.shared);
         let Some(mut detector) = load(&shared, kept).await? else {
-            self.unusable.insert(kept.id.clone(), kept.state.build);
             // Its next run is due at once.
-            let anew = |kept: &mut StoredDetector| kept.state.handled_ms = 0;
-            return shared.store.note_detector(&kept.id, anew).await;
+            self.leave(kept, |kept| kept.state.handled_ms = 0).await?;
+            self.unusable.insert(kept.id.clone(), kept.state.build);
+            return Ok(());
         };
         let before = self.detectors.remove(&kept.id);
         let joined =
@@ -349,10 +297,14 @@ impl Scorer {
             detector.tally = before.tally;
             detector.tally.problem = None;
         }
+        let (bucket_ms, first) = (detector.definition.window.bucket().ms(), first_bucket(&detector));
         match joined {
-            Some(progress) => detector.progress = progress,
+            Some(mut progress) => {
+                progress.rebase(bucket_ms, first);
+                detector.progress = progress;
+            }
             None => {
-                detector.progress.next = first_bucket(&detector);
+                detector.progress = SeriesProgress::at(first, bucket_ms);
                 // Documents since it is live that others have been asked of already.
                 if detector.since < self.next && detector.definition.model_type != ModelType::Univariate {
                     let (since, until) = (detector.since, self.next);
@@ -376,6 +328,42 @@ impl Scorer {
         self.detectors.insert(kept.id.clone(), detector);
         // That it has joined is durable before it is asked of more.
         self.commit(Vec::new()).await
+    }
+
+    /// Tells why a detector cannot be taken up, which is tried again later.
+    async fn postpone(&mut self, kept: &Arc<StoredDetector>, error: &Error) -> Result<()> {
+        self.read_again.insert(kept.id.clone(), Instant::now() + READ_AGAIN);
+        let problem = Some(format!("its models cannot be taken up, which is tried again: {error}"));
+        match self.detectors.get_mut(&kept.id) {
+            // The models of before serve on.
+            Some(before) => before.tally.problem = problem,
+            None => {
+                let tally = ScoringTally { problem, ..self.shared.detectors.tally(&kept.id) };
+                self.shared.detectors.publish(&kept.id, &tally);
+            }
+        }
+        self.leave(kept, |_| {}).await
+    }
+
+    /// Lets the others go on without a detector that has no models in memory: once it has them, it reads what it has missed.
+    async fn leave(&mut self, kept: &StoredDetector, change: impl FnOnce(&mut StoredDetector)) -> Result<()> {
+        let is_series = |kept: &StoredDetector| kept.definition.model_type == ModelType::Univariate;
+        let is_missed = self.waiting.contains_key(&kept.id) && !is_series(kept);
+        let at = self.next;
+        let note = |kept: &mut StoredDetector| {
+            change(kept);
+            if is_missed {
+                kept.state.since = kept.state.since.map(|since| since.max(at));
+            }
+        };
+        match self.shared.store.note_detector(&kept.id, note).await {
+            Ok(()) | Err(Error::NotFound(_)) => {}
+            Err(error) => return Err(error),
+        }
+        if is_missed {
+            self.waiting.remove(&kept.id);
+        }
+        Ok(())
     }
 
     /// Scores the documents of frames, and writes the results.
@@ -428,7 +416,15 @@ impl Scorer {
             let written = self.position.commit(&self.shared.engine, &documents, self.next, &progress).await;
             match written {
                 Ok(refused) => {
-                    self.shared.detectors.set_fault(refused);
+                    let refused = refused.as_ref();
+                    self.shared.detectors.set_fault(refused.map(|refused| refused.reason.clone()));
+                    for detector in self.detectors.values_mut() {
+                        let is_of =
+                            |index: &str| index.starts_with(&results::index_prefix(&detector.definition));
+                        if let Some(refused) = refused.filter(|refused| is_of(&refused.index)) {
+                            detector.tally.problem = Some(refused.reason.clone());
+                        }
+                    }
                     break;
                 }
                 Err(error @ Error::Storage(StorageError::PositionMoved { .. })) => return Err(error),
@@ -501,6 +497,11 @@ impl Scorer {
                     detector.tally.scored += scored.documents.len() as u64;
                     detector.tally.anomalies += scored.anomalies;
                     detector.tally.problem = None;
+                    for (place, model) in scored.models {
+                        if let Some(known) = detector.models.get_mut(place) {
+                            *known = Some(ValueModel::Series(model));
+                        }
+                    }
                     all.extend(scored.documents);
                 }
                 Err(error) => {
@@ -531,7 +532,7 @@ impl Scorer {
             let mut is_stored = true;
             for (place, model) in detector.models.iter().enumerate() {
                 let Some(ValueModel::Text(model)) = model else { continue };
-                let snapshot = ModelSnapshot { model: DetectorModel::Text((**model).clone()), next_frame };
+                let snapshot = ModelSnapshot { model: DetectorModel::Text(Arc::clone(model)), next_frame };
                 let encode = move || Ok(snapshot.encode());
                 let Ok(bytes) = self.shared.engine.compute().run(Priority::Background, encode).await else {
                     return;
@@ -547,16 +548,4 @@ impl Scorer {
             }
         }
     }
-}
-
-/// Returns the number of the first bucket that a detector scores: that of `start_date`, or the first behind its training.
-fn first_bucket(detector: &LiveDetector) -> i64 {
-    let latest = detector.models.iter().flatten().filter_map(|model| match model {
-        ValueModel::Series(model) => Some(model.latest() + 1),
-        _ => None,
-    });
-    let behind = latest.max().unwrap_or(0);
-    let start =
-        detector.definition.start_ms.map(|ms| ms.div_euclid(detector.definition.window.bucket().ms()));
-    start.map_or(behind, |start| start.min(behind))
 }

@@ -23,6 +23,8 @@ use crate::{results, time};
 
 /// Forecasts that get their actual value in a run, at most; the oldest first.
 const MAX_FILLED: usize = 5_000;
+/// Time for which a forecast without an actual value waits for late documents.
+const LATE_MS: i64 = 86_400_000;
 
 /// Names the forecasts of a model from a time.
 fn machine_state_uid(kept: &StoredDetector, value: Option<&str>, origin_ms: i64) -> String {
@@ -129,6 +131,7 @@ async fn fill(shared: &Arc<IntelligenceContext>, kept: &Arc<StoredDetector>, end
     let field = definition.field();
     let query = definition.series_query();
     let frame = query.frame;
+    let filled_ms = kept.state.filled_ms.unwrap_or(0);
     let body = json!({
         "size": MAX_FILLED,
         "track_total_hits": false,
@@ -137,7 +140,7 @@ async fn fill(shared: &Arc<IntelligenceContext>, kept: &Arc<StoredDetector>, end
             "filter": [
                 {"term": {"model_uid": kept.id}},
                 {"exists": {"field": format!("{field}_pre")}},
-                {"range": {"@timestamp": {"lt": end_ms, "format": "epoch_millis"}}},
+                {"range": {"@timestamp": {"gte": filled_ms, "lt": end_ms, "format": "epoch_millis"}}},
             ],
             "must_not": [{"exists": {"field": format!("{field}_cur")}}],
         }},
@@ -145,6 +148,8 @@ async fn fill(shared: &Arc<IntelligenceContext>, kept: &Arc<StoredDetector>, end
     });
     let own = Session::system(&shared.engine);
     let found: EarlierForecasts = shared.search.read(&own, results::INDEX, body, Priority::Spare).await?;
+    let times: Vec<i64> = found.hits.hits.iter().map(|hit| hit.sort.0).collect();
+    let now_filled_ms = filled_until(filled_ms, end_ms, &times);
     let Some(first) = found.hits.hits.first().map(|hit| frame.start(hit.sort.0)) else { return Ok(()) };
     let from_ms = first.max(end_ms - MAX_BUCKETS * frame.ms());
     let session = shared.session_of(&kept.state.serving_owner).await?;
@@ -168,5 +173,36 @@ async fn fill(shared: &Arc<IntelligenceContext>, kept: &Arc<StoredDetector>, end
             }
         }
     }
-    results::fill(&shared.engine, filled).await
+    results::fill(&shared.engine, filled).await?;
+    if now_filled_ms > filled_ms {
+        let moves = |kept: &mut StoredDetector| kept.state.filled_ms = Some(now_filled_ms);
+        shared.store.note_detector(&kept.id, moves).await?;
+    }
+    Ok(())
+}
+
+/// Returns the time before which forecasts have their actual values, or never get one. Buckets without a document would otherwise
+/// fill each read, and later forecasts would get none.
+fn filled_until(before_ms: i64, end_ms: i64, times: &[i64]) -> i64 {
+    let until_ms = match (times.first(), times.last()) {
+        (Some(first), Some(last)) if times.len() >= MAX_FILLED => last + i64::from(first == last),
+        _ => end_ms - LATE_MS,
+    };
+    before_ms.max(until_ms)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn forecasts_without_values_hold_later_ones_up_no_longer_than_a_read() {
+        let full =
+            |first: i64, step: i64| (0..MAX_FILLED as i64).map(|at| first + at * step).collect::<Vec<_>>();
+        let last = 10 + (MAX_FILLED as i64 - 1) * 60;
+        assert_eq!(filled_until(0, 10 * LATE_MS, &full(10, 60)), last);
+        assert_eq!(filled_until(10, 10 * LATE_MS, &full(10, 0)), 11);
+        assert_eq!(filled_until(10, 10 * LATE_MS, &[20]), 9 * LATE_MS);
+        assert_eq!(filled_until(10, LATE_MS, &[20]), 10);
+    }
 }

@@ -9,7 +9,7 @@ use millrace_query::QueryContext;
 use millrace_runtime::tasks::TaskHandle;
 use millrace_runtime::{Error as StorageError, Priority};
 
-use super::feed::match_request;
+use super::loading::match_request;
 use super::position::write_results;
 use super::scoring::{LiveDetector, score_frames};
 use crate::IntelligenceContext;
@@ -25,7 +25,7 @@ const MAX_ROWS: usize = 10_000;
 /// both come by has one result.
 ///
 /// # Errors
-/// The store's; a cancellation.
+/// The store's; a cancellation; [`Error::NotFound`] and [`Error::Conflict`] once the detector is deleted or changed.
 pub(super) async fn score_stored(
     shared: &Arc<IntelligenceContext>,
     mut detector: LiveDetector,
@@ -35,6 +35,7 @@ pub(super) async fn score_stored(
     priority: Priority,
 ) -> Result<LiveDetector> {
     let (engine, id) = (&shared.engine, detector.stored.id.clone());
+    let (revision, build) = (detector.stored.state.revision, detector.stored.state.build);
     let since = std::mem::replace(&mut detector.since, frames.start);
     let mut matching = Matching::new(engine, &shared.accounts, priority);
     matching.request(match_request(&detector));
@@ -50,6 +51,12 @@ pub(super) async fn score_stored(
     let mut detectors = BTreeMap::from([(id.clone(), detector)]);
     loop {
         shared.check_stopping()?;
+        let now = shared.store.detector(&id).ok_or_else(|| Error::NotFound(id.clone()))?;
+        // The follower of the feed goes on with its models while another definition waits for a run.
+        let is_same = if task.is_some() { now.state.revision == revision } else { now.state.build == build };
+        if !is_same {
+            return Err(Error::Conflict(format!("AI rule [{id}] was changed while history was scored")));
+        }
         if let Some(task) = task {
             task.check().map_err(|cancelled| Error::Run(cancelled.to_string()))?;
         }
@@ -77,10 +84,10 @@ pub(super) async fn score_stored(
         };
         let documents;
         (matching, detectors, documents) = engine.compute().run(priority, job).await?;
-        if let Some(reason) = write_results(engine, &documents).await?
+        if let Some(refused) = write_results(engine, &documents).await?
             && let Some(detector) = detectors.get_mut(&id)
         {
-            detector.tally.problem = Some(reason);
+            detector.tally.problem = Some(refused.reason);
         }
         for (id, detector) in &detectors {
             shared.detectors.publish(id, &detector.tally);

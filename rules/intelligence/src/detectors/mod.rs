@@ -8,6 +8,7 @@
 //! - [`stored`]: a detector as a document, and its status
 //! - [`model`], [`training`]: models, and the input that they are trained on
 //! - [`features`], [`scoring`], [`series`]: documents and buckets as models take them, and their scores
+//! - [`loading`]: detectors with their models in memory
 //! - [`feed`], [`position`], [`history`]: the change feed followed, the position in it, and stored documents
 //! - [`results`], [`forecasts`]: results as documents
 //! - [`registry`]: phases and tallies, shared by the parts
@@ -19,6 +20,7 @@ mod features;
 mod feed;
 mod forecasts;
 mod history;
+mod loading;
 mod model;
 mod pictures;
 mod position;
@@ -76,6 +78,7 @@ pub(crate) async fn change(
     let definition = shared.engine.compute().run(Priority::Foreground, parse).await??;
     let (shared, owner) = (Arc::clone(shared), asker.name().to_owned());
     let now_ms = shared.engine.clock().now_ms();
+    results::check_index(&shared.engine, &definition, now_ms)?;
     let new = |id: String, definition, owner| {
         let state = DetectorState { owner, revision: 1, handled_ms: now_ms, ..DetectorState::default() };
         RuleDocument::Detector(Arc::new(StoredDetector::new(id, definition, state)))
@@ -135,7 +138,19 @@ pub(crate) fn status(shared: &IntelligenceContext, kept: &StoredDetector) -> Val
         status["scored_documents"] = json!(tally.scored);
         status["anomalies"] = json!(tally.anomalies);
     }
-    let messages = tally.messages(&kept.definition);
+    let mut messages = tally.messages(&kept.definition);
+    if kept
+        .state
+        .model
+        .as_ref()
+        .is_some_and(|model| model.details.get(training::RATES) == Some(&json!(false)))
+    {
+        messages.push(
+            "the window has more lines than training reads, so no template counts as unusually frequent: choose a shorter \
+             [time_frame], or a narrower [query]"
+                .to_owned(),
+        );
+    }
     if !messages.is_empty() {
         status["status_message"] = json!(messages.join("; "));
     }

@@ -1,5 +1,7 @@
 //! Models of detectors: trained on compute threads, stored as bytes with a checksum.
 
+use std::sync::Arc;
+
 use millrace_anomaly::{
     Error as AnomalyError, FeatureTable, RowDetector, RowModel, ScoreCutoff, SeriesDetector, SeriesModel,
     TextDetector, TextModel, seed,
@@ -16,14 +18,16 @@ use crate::error::{Error, Result};
 const MAGIC: &[u8; 8] = b"MRDET\0\0\x01";
 /// Bytes of the checksum at the end.
 const CHECKSUM_BYTES: usize = 32;
+/// Clusters that a record shows, at most.
+const MAX_PROFILES: usize = 100;
 
-/// A trained model of one detector and value.
+/// A trained model of one detector and value; a clone shares it.
 #[derive(Clone, Debug)]
 pub(crate) enum DetectorModel {
-    Rows(RowModel),
-    Series(SeriesModel),
-    Text(TextModel),
-    Forecast(ForecastModel),
+    Rows(Arc<RowModel>),
+    Series(Arc<SeriesModel>),
+    Text(Arc<TextModel>),
+    Forecast(Arc<ForecastModel>),
 }
 
 /// A model with the first frame that it has not observed.
@@ -42,8 +46,11 @@ pub(crate) enum TrainingInput {
         first: i64,
         buckets: Vec<Option<f64>>,
     },
-    /// Lines with the numbers of their buckets.
-    Lines(Vec<(i64, String)>),
+    /// Lines with the numbers of their buckets. Of a sample the counts of buckets are not those of the source.
+    Lines {
+        lines: Vec<(i64, String)>,
+        is_sample: bool,
+    },
 }
 
 impl TrainingInput {
@@ -52,8 +59,13 @@ impl TrainingInput {
         match self {
             Self::Rows(table) => table.rows() as u64,
             Self::Series { buckets, .. } => buckets.iter().flatten().count() as u64,
-            Self::Lines(lines) => lines.len() as u64,
+            Self::Lines { lines, .. } => lines.len() as u64,
         }
+    }
+
+    /// Returns true of lines that are a sample.
+    pub(crate) fn is_sample(&self) -> bool {
+        matches!(self, Self::Lines { is_sample: true, .. })
     }
 }
 
@@ -75,7 +87,7 @@ pub(crate) fn train(
     let name_of = |error: AnomalyError| explain(definition, &error);
     let trained = match input {
         TrainingInput::Rows(table) => {
-            DetectorModel::Rows(row_detector(definition)?.train(&table, seed).map_err(name_of)?)
+            DetectorModel::Rows(Arc::new(row_detector(definition)?.train(&table, seed).map_err(name_of)?))
         }
         TrainingInput::Series { first, buckets } => {
             let series = Series::new(buckets)?;
@@ -86,21 +98,25 @@ pub(crate) fn train(
                     let first = first + series.skipped() as i64;
                     let model =
                         detector.train(&series, first, definition.seasonality, seed).map_err(name_of)?;
-                    DetectorModel::Series(model)
+                    DetectorModel::Series(Arc::new(model))
                 }
                 _ => {
                     let forecaster = forecaster(definition.algorithm);
-                    DetectorModel::Forecast(forecaster.train(&series, definition.seasonality, seed)?)
+                    let model = forecaster.train(&series, definition.seasonality, seed)?;
+                    DetectorModel::Forecast(Arc::new(model))
                 }
             }
         }
-        TrainingInput::Lines(lines) => {
+        TrainingInput::Lines { lines, is_sample } => {
             let detector = text_detector(definition)?;
             let mut trainer = detector.trainer(definition.min_documents, seed).map_err(name_of)?;
             for (bucket, line) in &lines {
                 trainer.push(*bucket, line);
             }
-            DetectorModel::Text(trainer.finish().map_err(name_of)?)
+            if is_sample {
+                trainer.ignore_rates();
+            }
+            DetectorModel::Text(Arc::new(trainer.finish().map_err(name_of)?))
         }
     };
     Ok(trained)
@@ -172,13 +188,17 @@ impl DetectorModel {
             Self::Rows(model) => {
                 let profiles = model.profiles();
                 if !profiles.is_empty() {
-                    let shown = profiles.iter().map(|profile| {
+                    let shown = profiles.iter().take(MAX_PROFILES).map(|profile| {
                         let fields = definition.fields.iter().zip(&profile.features).map(|(field, of)| {
                             json!({"field": field, "mean": of.mean, "deviation": of.deviation, "min": of.min, "max": of.max, "missing": of.missing})
                         });
                         json!({"cluster": profile.cluster, "rows": profile.rows, "fields": fields.collect::<Vec<_>>()})
                     });
                     put("clusters", Value::Array(shown.collect()));
+                    put(
+                        "cluster_count",
+                        json!(profiles.iter().filter(|profile| profile.cluster.is_some()).count()),
+                    );
                 }
             }
             Self::Series(model) => {
@@ -233,10 +253,12 @@ impl ModelSnapshot {
         let (frame, body) = content.split_first_chunk::<8>().ok_or("it is too short")?;
         let reason = |error: AnomalyError| error.to_string();
         let model = match kind {
-            0 => DetectorModel::Rows(RowModel::decode(body).map_err(reason)?),
-            1 => DetectorModel::Series(SeriesModel::decode(body).map_err(reason)?),
-            2 => DetectorModel::Text(TextModel::decode(body).map_err(reason)?),
-            3 => DetectorModel::Forecast(ForecastModel::decode(body).map_err(|error| error.to_string())?),
+            0 => DetectorModel::Rows(Arc::new(RowModel::decode(body).map_err(reason)?)),
+            1 => DetectorModel::Series(Arc::new(SeriesModel::decode(body).map_err(reason)?)),
+            2 => DetectorModel::Text(Arc::new(TextModel::decode(body).map_err(reason)?)),
+            3 => DetectorModel::Forecast(Arc::new(
+                ForecastModel::decode(body).map_err(|error| error.to_string())?,
+            )),
             _ => return Err("it is of another version".to_owned()),
         };
         Ok(Self { model, next_frame: u64::from_le_bytes(*frame) })

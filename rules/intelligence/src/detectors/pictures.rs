@@ -3,6 +3,7 @@
 //! Values come from the results of the detector: a picture shows what was written.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use millrace_anomaly::RowModel;
 use millrace_engine::Session;
@@ -158,7 +159,7 @@ impl Picture<'_> {
     }
 
     /// Reads the model of rows of the value.
-    async fn model(&self) -> Result<RowModel> {
+    async fn model(&self) -> Result<Arc<RowModel>> {
         let name = training::model_name(self.kept.state.build, self.place);
         let bytes = self.shared.artefacts.read_bytes(&self.kept.id, &name).await;
         let bytes = bytes.ok_or_else(|| Error::Run("the rule has no model yet: run it first".to_owned()))?;

@@ -3,7 +3,7 @@
 //! The stored position is the first frame whose results are not all written, in eight bytes, and the progress of each detector behind it
 //! in JSON. A detector without progress has not joined the others yet.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::{BTreeMap, BTreeSet, HashSet};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,11 +11,12 @@ use bytes::Bytes;
 use millrace_catalog::access::{Caller, Principal, Privileges};
 use millrace_catalog::frame::PositionDelta;
 use millrace_engine::{Action, DeadLetter, Engine, FEED_PIPELINE, OnReject, SourceWrite, WriteOp};
+use millrace_runtime::Kind;
 use parking_lot::Mutex;
 
 use super::results::{self, ScoredDocument};
 use super::scoring::SeriesProgress;
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// Name of the reader of the feed, of its position, and of its lease.
 pub(crate) const READER: &str = "intelligence";
@@ -28,6 +29,13 @@ const TIMEOUT: Duration = Duration::from_secs(2);
 
 /// Progress of detectors, by id.
 pub(crate) type DetectorProgress = BTreeMap<String, SeriesProgress>;
+
+/// A result that was refused for good.
+#[derive(Clone, Debug)]
+pub(crate) struct RefusedResult {
+    pub(crate) index: String,
+    pub(crate) reason: String,
+}
 
 /// Position as the store has it.
 #[derive(Debug)]
@@ -64,7 +72,7 @@ impl FeedPosition {
         serde_json::from_slice(bytes).unwrap_or_default()
     }
 
-    /// Writes results, and with the last of them the position and the progress, in one frame. Returns the reason why a result was
+    /// Writes results, and with the last of them the position and the progress, in one frame. Returns the first result that was
     /// refused for good, if one was.
     ///
     /// # Errors
@@ -75,7 +83,7 @@ impl FeedPosition {
         documents: &[ScoredDocument],
         next: u64,
         progress: &DetectorProgress,
-    ) -> Result<Option<String>> {
+    ) -> Result<Option<RefusedResult>> {
         let mut chunks = chunks(documents);
         let last = chunks.pop().unwrap_or_default();
         let mut refused = None;
@@ -99,11 +107,14 @@ impl FeedPosition {
     }
 }
 
-/// Writes results beside the feed. Returns the reason why one was refused for good, if one was.
+/// Writes results beside the feed. Returns the first one that was refused for good, if one was.
 ///
 /// # Errors
 /// The store's.
-pub(crate) async fn write_results(engine: &Engine, documents: &[ScoredDocument]) -> Result<Option<String>> {
+pub(crate) async fn write_results(
+    engine: &Engine,
+    documents: &[ScoredDocument],
+) -> Result<Option<RefusedResult>> {
     let mut refused = None;
     for chunk in chunks(documents) {
         refused = refused.or(write(engine, chunk, Vec::new()).await?);
@@ -131,10 +142,21 @@ async fn write(
     engine: &Engine,
     documents: &[ScoredDocument],
     moves: Vec<PositionDelta>,
-) -> Result<Option<String>> {
+) -> Result<Option<RefusedResult>> {
+    let refused: Arc<Mutex<Option<RefusedResult>>> = Arc::default();
     let indices: BTreeSet<&str> = documents.iter().map(|document| document.index.as_str()).collect();
+    let mut unmade = HashSet::new();
     for index in indices {
-        results::make_index(engine, index).await?;
+        match results::make_index(engine, index).await {
+            Ok(()) => {}
+            // No retry makes an index that templates, aliases or its name forbid. Other detectors go on.
+            Err(Error::Storage(error)) if error.kind() == Kind::InvalidInput => {
+                let reason = format!("results are lost, their index [{index}] cannot be made: {error}");
+                refused.lock().get_or_insert_with(|| RefusedResult { index: index.to_owned(), reason });
+                unmade.insert(index);
+            }
+            Err(error) => return Err(error),
+        }
     }
     let op = |document: &ScoredDocument| {
         WriteOp::new(
@@ -143,11 +165,14 @@ async fn write(
             Action::Index(document.source.clone()),
         )
     };
-    let write = SourceWrite { ops: Vec::new(), own: documents.iter().map(op).collect(), moves };
-    let refused: Arc<Mutex<Option<String>>> = Arc::default();
+    let writable = documents.iter().filter(|document| !unmade.contains(document.index.as_str()));
+    let write = SourceWrite { ops: Vec::new(), own: writable.map(op).collect(), moves };
     let told = Arc::clone(&refused);
     let letter: DeadLetter = Arc::new(move |op, error| {
-        told.lock().get_or_insert_with(|| format!("a result was refused by [{}]: {error}", op.index));
+        told.lock().get_or_insert_with(|| RefusedResult {
+            index: op.index.to_string(),
+            reason: format!("a result was refused by [{}]: {error}", op.index),
+        });
         OnReject::Skip
     });
     engine.write_from_source(&writer(), write, letter, TIMEOUT).await?;

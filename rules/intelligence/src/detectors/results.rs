@@ -8,11 +8,12 @@ use millrace_anomaly::{RowScore, SeriesScore, TextScore};
 use millrace_engine::Engine;
 use millrace_runtime::Error as StorageError;
 use serde_json::{Map, Value, json};
+use uuid::Uuid;
 
 use super::algorithm::ModelType;
 use super::definition::DetectorDefinition;
 use super::stored::StoredDetector;
-use crate::error::Result;
+use crate::error::{Error, Result};
 use crate::source::digest_of;
 use crate::time;
 
@@ -45,7 +46,7 @@ const MAX_LINE: usize = 8_192;
 const MAX_REASONS: usize = 5;
 const LEAST_SHARE: f64 = 0.05;
 /// A result is in the index of its event's day if this day is that near to the day of its frame; else in that of the frame's day.
-const MAX_DAYS_APART: i64 = 400;
+const MAX_DAYS_APART: i64 = 31;
 const DAY_MS: i64 = 86_400_000;
 
 /// A result that is to be written.
@@ -88,17 +89,40 @@ fn source_name(pattern: &str) -> String {
     }
 }
 
+/// Returns the beginning of the names of the indices of a detector's results.
+pub(crate) fn index_prefix(definition: &DetectorDefinition) -> String {
+    format!("{}-{}-anomaly-", source_name(&definition.index), definition.model_type.name())
+}
+
 /// Names the indices of a detector's results, of all days.
 pub(crate) fn index_pattern(definition: &DetectorDefinition) -> String {
-    format!("{}-{}-anomaly-*", source_name(&definition.index), definition.model_type.name())
+    format!("{}*", index_prefix(definition))
+}
+
+/// Names the index of a detector's results of the day of a time.
+fn index_of_day(definition: &DetectorDefinition, time_ms: i64) -> String {
+    format!("{}{}", index_prefix(definition), time::day(time_ms))
+}
+
+/// Checks that the index of a detector's results of a time is there or can be made.
+///
+/// # Errors
+/// [`Error::Invalid`] of `index`, with the name and the reason.
+pub(crate) fn check_index(engine: &Engine, definition: &DetectorDefinition, now_ms: i64) -> Result<()> {
+    let name = index_of_day(definition, now_ms);
+    match engine.metadata().create_index(&name, &index_body(), now_ms, Uuid::new_v4()) {
+        Ok(_) | Err(StorageError::IndexAlreadyExists { .. }) => Ok(()),
+        Err(error) => {
+            let reason = format!("gives results the index [{name}], which cannot be made: {error}");
+            Err(Error::invalid("index", reason))
+        }
+    }
 }
 
 impl Subject<'_> {
     fn index(&self) -> String {
         let is_near = (self.time_ms / DAY_MS - self.frame_ms / DAY_MS).abs() <= MAX_DAYS_APART;
-        let day = time::day(if is_near { self.time_ms } else { self.frame_ms });
-        let source = source_name(&self.definition.index);
-        format!("{source}-{}-anomaly-{day}", self.definition.model_type.name())
+        index_of_day(self.definition, if is_near { self.time_ms } else { self.frame_ms })
     }
 
     /// Makes the members that results of each model type have.

@@ -7,11 +7,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use millrace_alerting::Evaluable;
-use millrace_anomaly::{RowModel, ScoreCutoff, TextModel};
+use millrace_anomaly::{MAX_TEMPLATES, RowModel, ScoreCutoff, TextModel};
 use millrace_rules::Event;
 use serde::{Deserialize, Serialize};
 
-use super::algorithm::ModelType;
+use super::algorithm::{DetectorAlgorithm, ModelType};
 use super::definition::DetectorDefinition;
 use super::features;
 use super::model::DetectorModel;
@@ -28,8 +28,30 @@ const MAX_UNSEEN: usize = 10;
 pub(crate) struct SeriesProgress {
     /// Number of the first bucket that is not scored.
     pub(crate) next: i64,
+    /// Length of the buckets that are numbered, in milliseconds.
+    #[serde(default)]
+    pub(crate) bucket_ms: i64,
     /// Scored buckets that have got more documents since, by the place of the value.
     pub(crate) late: BTreeSet<(usize, i64)>,
+}
+
+impl SeriesProgress {
+    /// Makes the progress of a detector whose next bucket has a number.
+    pub(crate) fn at(next: i64, bucket_ms: i64) -> Self {
+        Self { next, bucket_ms, late: BTreeSet::new() }
+    }
+
+    /// Counts in buckets of another length from the same time on; `first` is the next bucket where no length is known.
+    pub(crate) fn rebase(&mut self, bucket_ms: i64, first: i64) {
+        if self.bucket_ms == bucket_ms {
+            return;
+        }
+        let next = match self.bucket_ms {
+            before if before > 0 => self.next.saturating_mul(before).div_euclid(bucket_ms),
+            _ => first,
+        };
+        *self = Self::at(next, bucket_ms);
+    }
 }
 
 /// Counts and problems of a detector's scoring.
@@ -49,7 +71,7 @@ pub(crate) struct ScoringTally {
 #[derive(Debug)]
 pub(crate) enum ValueModel {
     Rows(Arc<RowModel>),
-    Text(Box<TextModel>),
+    Text(Arc<TextModel>),
     Series(Arc<millrace_anomaly::SeriesModel>),
 }
 
@@ -76,9 +98,9 @@ impl ValueModel {
     /// Takes a model for scoring; `None` of one that scores nothing.
     pub(crate) fn new(model: DetectorModel) -> Option<Self> {
         match model {
-            DetectorModel::Rows(model) => Some(Self::Rows(Arc::new(model))),
-            DetectorModel::Text(model) => Some(Self::Text(Box::new(model))),
-            DetectorModel::Series(model) => Some(Self::Series(Arc::new(model))),
+            DetectorModel::Rows(model) => Some(Self::Rows(model)),
+            DetectorModel::Text(model) => Some(Self::Text(model)),
+            DetectorModel::Series(model) => Some(Self::Series(model)),
             DetectorModel::Forecast(_) => None,
         }
     }
@@ -131,7 +153,10 @@ impl LiveDetector {
     /// Finds the place of the value that a document belongs to; notes values without a model.
     fn place(&mut self, event: &Event) -> Option<usize> {
         let Some(field) = &self.definition.multiply_by else { return Some(0) };
-        let value = features::text(&event.source, field);
+        // Sources have no multi-fields: the field that one is of has its value.
+        let value = features::text(&event.source, field).or_else(|| {
+            field.strip_suffix(".keyword").and_then(|field| features::text(&event.source, field))
+        });
         let place =
             value.as_ref().and_then(|value| self.definition.values.iter().position(|one| one == value));
         if place.is_none() {
@@ -176,25 +201,33 @@ impl LiveDetector {
                 (subject.row(&document, &row, &score, is_anomalous), is_anomalous)
             }
             ValueModel::Text(model) => {
-                // A snapshot of the model may be ahead of the position of others.
-                if arrived.frame < self.observed {
+                // Lines with results were observed by the stored snapshot; others need a score even if training had them.
+                if is_written && arrived.frame < self.observed {
                     return None;
                 }
                 let Some(line) = features::text(&event.source, definition.field()) else {
                     *tally.missing.entry(definition.field().to_owned()).or_default() += 1;
                     return None;
                 };
+                let model = Arc::make_mut(model);
                 let score = model.observe(bucket, &line);
                 self.has_observed = true;
                 if is_written {
                     return None;
                 }
-                let is_anomalous = self.cutoff.flags(score.rank);
+                // A line is no anomaly merely because the bounds of the model allow no further template.
+                let is_full = definition.algorithm == DetectorAlgorithm::Drain && score.template.is_none();
+                if is_full {
+                    tally.problem = Some(format!(
+                        "the model has {MAX_TEMPLATES} templates and takes no more: lines without one are not flagged"
+                    ));
+                }
+                let is_anomalous = !is_full && self.cutoff.flags(score.rank);
                 let template = score.template.and_then(|id| model.template_text(id));
                 (subject.line(&document, &line, template, &score, is_anomalous), is_anomalous)
             }
-            ValueModel::Series(_) => {
-                if bucket < self.progress.next {
+            ValueModel::Series(model) => {
+                if bucket < self.progress.next && bucket >= model.oldest_revisable() {
                     self.progress.late.insert((place, bucket));
                     if self.progress.late.len() > MAX_LATE {
                         self.progress.late.pop_first();
@@ -209,5 +242,25 @@ impl LiveDetector {
         tally.scored += 1;
         tally.anomalies += u64::from(result.1);
         Some(result.0)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn progress_goes_on_at_the_same_time_in_buckets_of_another_length() {
+        let mut progress =
+            SeriesProgress { late: BTreeSet::from([(0, 5)]), ..SeriesProgress::at(1_005, 60_000) };
+        progress.rebase(60_000, 0);
+        assert_eq!((progress.next, progress.late.len()), (1_005, 1));
+        progress.rebase(600_000, 0);
+        assert_eq!(progress, SeriesProgress::at(100, 600_000));
+        progress.rebase(60_000, 0);
+        assert_eq!(progress, SeriesProgress::at(1_000, 60_000));
+        let mut unknown: SeriesProgress = serde_json::from_str(r#"{"next":7,"late":[]}"#).unwrap();
+        unknown.rebase(60_000, 3);
+        assert_eq!(unknown, SeriesProgress::at(3, 60_000));
     }
 }

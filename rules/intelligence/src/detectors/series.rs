@@ -23,6 +23,8 @@ pub(crate) struct BucketScores {
     pub(crate) documents: Vec<ScoredDocument>,
     pub(crate) anomalies: u64,
     pub(crate) progress: SeriesProgress,
+    /// Models that have observed the buckets, by the place of their value.
+    pub(crate) models: Vec<(usize, Arc<SeriesModel>)>,
 }
 
 /// Returns the number of the first bucket of a detector that is not closed.
@@ -54,7 +56,7 @@ pub(crate) async fn score_closed(
     // Documents that have arrived are to be found.
     shared.engine.refresh(&indices).await?;
     let reader = Reader { search: &shared.search, session: &session, series: &query, priority };
-    let (mut documents, mut anomalies) = (Vec::new(), 0);
+    let (mut documents, mut anomalies, mut models) = (Vec::new(), 0, Vec::new());
     for (place, value) in detector.definition.values().into_iter().enumerate() {
         let Some(Some(ValueModel::Series(model))) = detector.models.get(place) else { continue };
         let late: BTreeSet<i64> =
@@ -74,7 +76,7 @@ pub(crate) async fn score_closed(
         let (cutoff, value) = (detector.cutoff, value.map(str::to_owned));
         let score = move || {
             let scored = span.score(&model);
-            Ok(scored.map(|scored| {
+            Ok(scored.map(|(model, scored)| {
                 let mut anomalies = 0;
                 let documents: Vec<ScoredDocument> = scored
                     .into_iter()
@@ -93,17 +95,19 @@ pub(crate) async fn score_closed(
                         subject.bucket(of_bucket, &score, is_anomalous)
                     })
                     .collect();
-                (documents, anomalies)
+                (Arc::new(model), documents, anomalies)
             }))
         };
-        let (scored, odd) = shared.engine.compute().run(priority, score).await??;
+        let (model, scored, odd) = shared.engine.compute().run(priority, score).await??;
         documents.extend(scored);
         anomalies += odd;
+        models.push((place, model));
     }
     Ok(Some(BucketScores {
         documents,
         anomalies,
-        progress: SeriesProgress { next: end.max(before.next), late: BTreeSet::new() },
+        progress: SeriesProgress::at(end.max(before.next), before.bucket_ms),
+        models,
     }))
 }
 
@@ -116,10 +120,10 @@ struct BucketSpan {
 }
 
 impl BucketSpan {
-    /// Scores the buckets from `next` on, and the late ones, where they have a value.
-    fn score(&self, trained: &SeriesModel) -> Result<Vec<(i64, f64, SeriesScore)>> {
+    /// Scores the buckets from `next` on, and the late ones, where they have a value. Returns the model behind them, too.
+    fn score(&self, before: &SeriesModel) -> Result<(SeriesModel, Vec<(i64, f64, SeriesScore)>)> {
         let failed = |error: millrace_anomaly::Error| Error::Run(error.to_string());
-        let (mut model, mut scores) = (trained.clone(), BTreeMap::new());
+        let (mut model, mut scores) = (before.clone(), BTreeMap::new());
         for (bucket, value) in (self.from..).zip(self.buckets.iter().copied()) {
             if bucket > model.latest() {
                 scores.insert(bucket, model.observe(bucket, value).map_err(failed)?);
@@ -135,7 +139,8 @@ impl BucketSpan {
         let scored =
             (self.from..).zip(self.buckets.iter().copied()).filter(|(bucket, _)| self.is_wanted(*bucket));
         let scored = scored.filter_map(|(bucket, value)| Some((bucket, value?, *scores.get(&bucket)?)));
-        Ok(scored.collect())
+        let scored = scored.collect();
+        Ok((model, scored))
     }
 
     fn is_wanted(&self, bucket: i64) -> bool {

@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use millrace_anomaly::FeatureTable;
+use millrace_anomaly::{FeatureTable, MAX_LINE_BYTES};
 use millrace_engine::Session;
 use millrace_query::SearchService;
 use millrace_runtime::Priority;
@@ -13,13 +13,14 @@ use millrace_runtime::tasks::TaskHandle;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
-use super::algorithm::ModelType;
+use super::algorithm::{DetectorAlgorithm, ModelType};
 use super::definition::DetectorDefinition;
 use super::model::{self, DetectorModel, ModelSnapshot, TrainingInput};
 use super::position::write_results;
 use super::registry::Phase;
+use super::scoring::SeriesProgress;
 use super::stored::{ModelSummary, StoredDetector};
-use super::{features, feed, forecasts, history, series};
+use super::{features, forecasts, history, loading, series};
 use crate::error::{Error, Result};
 use crate::run::{became, is_of_value};
 use crate::samples::Reader;
@@ -28,6 +29,10 @@ use crate::{IntelligenceContext, fill};
 /// Slices of a window, and documents that are read of each: 100,000 in all.
 const SLICES: i64 = 50;
 const SLICE_DOCUMENTS: usize = 2_000;
+/// Bytes of their values in memory beyond which no more documents of a slice are taken.
+const SLICE_BYTES: usize = 4 << 20;
+/// Member of a model's details that is `false` where training read a sample of lines.
+pub(super) const RATES: &str = "rates";
 /// Values of which is told why they have no model.
 const MAX_TOLD: usize = 10;
 
@@ -65,15 +70,34 @@ struct Hit {
     source: Value,
 }
 
+/// Sources of documents of a window, in the order of their times.
+#[derive(Debug, Default)]
+struct WindowSources {
+    sources: Vec<Value>,
+    /// A slice may have more documents than were taken.
+    is_sample: bool,
+}
+
+/// Estimates the memory of a value.
+fn heap_bytes(value: &Value) -> usize {
+    let within = match value {
+        Value::String(text) => text.len(),
+        Value::Array(items) => items.iter().map(heap_bytes).sum(),
+        Value::Object(members) => members.iter().map(|(name, value)| name.len() + heap_bytes(value)).sum(),
+        _ => 0,
+    };
+    within + size_of::<Value>()
+}
+
 impl WindowReader<'_> {
-    /// Reads the sources of a sample of the documents of a value, in the order of their times.
-    async fn read(&self, value: Option<&str>, from_ms: i64, to_ms: i64) -> Result<Vec<Value>> {
+    /// Reads the sources of a sample of the documents of a value.
+    async fn read(&self, value: Option<&str>, from_ms: i64, to_ms: i64) -> Result<WindowSources> {
         let Self { search, session, definition } = self;
         let time = &definition.time_field;
         let expression = definition.expression();
         let mut included = definition.fields.clone();
         included.push(time.clone());
-        let mut sources = Vec::new();
+        let mut read = WindowSources::default();
         for slice in 0..SLICES {
             let at = |slice: i64| from_ms + (to_ms - from_ms) * slice / SLICES;
             let range = json!({"gte": at(slice), "lt": at(slice + 1), "format": "epoch_millis"});
@@ -89,9 +113,18 @@ impl WindowReader<'_> {
                 "sort": [{time: "asc"}],
             });
             let found = search.read::<WindowDocuments>(session, &expression, body, Priority::Spare).await?;
-            sources.extend(found.hits.hits.into_iter().map(|hit| hit.source));
+            read.is_sample |= found.hits.hits.len() >= SLICE_DOCUMENTS;
+            let mut bytes = 0;
+            for hit in found.hits.hits {
+                if bytes > SLICE_BYTES {
+                    read.is_sample = true;
+                    break;
+                }
+                bytes += heap_bytes(&hit.source);
+                read.sources.push(hit.source);
+            }
         }
-        Ok(sources)
+        Ok(read)
     }
 }
 
@@ -111,20 +144,34 @@ pub(super) async fn run(
     let end_ms = if definition.model_type.is_series() { fill::settled(frame, now_ms) } else { now_ms };
     let from_ms = (end_ms - definition.window.ms()).max(0);
     let values = definition.values();
-    let (mut models, mut failed, mut samples) = (Vec::new(), Vec::new(), 0);
+    let (mut models, mut failed, mut samples, mut details) = (Vec::new(), Vec::new(), 0, None);
     for value in &values {
         check_goes_on(shared, kept, task)?;
         let trained = async {
             let input = read(shared, &session, definition, *value, (from_ms, end_ms)).await?;
             let count = input.len();
             let (definition, value) = (Arc::clone(definition), value.map(str::to_owned));
-            let job = move || Ok(model::train(&definition, value.as_deref(), input));
-            let model = shared.engine.compute().run(Priority::Spare, job).await??;
-            Ok::<_, Error>((model, count))
+            let job = move || {
+                let has_no_rates = input.is_sample() && definition.algorithm == DetectorAlgorithm::Drain;
+                Ok(model::train(&definition, value.as_deref(), input).map(|model| {
+                    let mut details = model.details(&definition);
+                    if has_no_rates {
+                        details.insert(RATES.to_owned(), json!(false));
+                    }
+                    (model, details)
+                }))
+            };
+            let (model, details) = shared.engine.compute().run(Priority::Spare, job).await??;
+            Ok::<_, Error>((model, details, count))
         };
         match task.run(trained).await.map_err(|cancelled| Error::Run(cancelled.to_string()))? {
-            Ok((model, count)) => {
+            Ok((model, of_model, count)) => {
                 samples += count;
+                let is_without_rates = of_model.contains_key(RATES);
+                let details = details.get_or_insert(of_model);
+                if is_without_rates {
+                    details.insert(RATES.to_owned(), json!(false));
+                }
                 models.push(Some(model));
             }
             Err(error) if task.check().is_err() || !is_of_value(&error) => return Err(error),
@@ -142,11 +189,13 @@ pub(super) async fn run(
     check_goes_on(shared, kept, task)?;
     let build = kept.state.build + 1;
     let next_frame = shared.engine.next_frame()?;
-    store(shared, kept, build, next_frame, &models).await?;
-    let details = models.iter().flatten().next().map(|model| model.details(definition)).unwrap_or_default();
+    if let Err(error) = store(shared, kept, build, next_frame, &models).await {
+        discard_build(shared, &kept.id).await;
+        return Err(error);
+    }
     let untrained =
         models.iter().enumerate().filter(|(_, model)| model.is_none()).map(|(place, _)| place).collect();
-    let summary = ModelSummary { trained_ms: end_ms, samples, details };
+    let summary = ModelSummary { trained_ms: end_ms, samples, details: details.unwrap_or_default() };
     let mut is_same = false;
     let serve = |now: &mut StoredDetector| {
         is_same = now.state.revision == kept.state.revision;
@@ -164,9 +213,10 @@ pub(super) async fn run(
             now.state.since.get_or_insert(next_frame);
         }
     };
-    shared.store.note_detector(&kept.id, serve).await?;
-    if !is_same {
-        return Err(changed(kept));
+    let noted = shared.store.note_detector(&kept.id, serve).await;
+    if noted.is_err() || !is_same {
+        discard_build(shared, &kept.id).await;
+        return Err(noted.err().unwrap_or_else(|| changed(kept)));
     }
     let serving = shared.store.detector(&kept.id).ok_or_else(|| Error::NotFound(kept.id.clone()))?;
     shared.artefacts.retain_models(&kept.id, &model_names(&serving)).await;
@@ -238,22 +288,25 @@ async fn read(
         return Ok(TrainingInput::Series { first, buckets: buckets.collect() });
     }
     let reader = WindowReader { search: &shared.search, session, definition };
-    let sources = reader.read(value, from_ms, end_ms).await?;
-    if sources.is_empty() {
+    let read = reader.read(value, from_ms, end_ms).await?;
+    if read.sources.is_empty() {
         return Err(nothing(definition));
     }
     let definition = Arc::clone(definition);
-    let prepare = move || Ok(prepare(&definition, &sources));
+    let prepare = move || Ok(prepare(&definition, read));
     shared.engine.compute().run(Priority::Spare, prepare).await?
 }
 
 /// Turns sources into rows or lines.
-fn prepare(definition: &DetectorDefinition, sources: &[Value]) -> Result<TrainingInput> {
+fn prepare(definition: &DetectorDefinition, read: WindowSources) -> Result<TrainingInput> {
+    let WindowSources { sources, is_sample } = read;
     if definition.model_type == ModelType::Text {
         let bucket_ms = definition.window.bucket().ms();
         let line = |source: &Value| {
             let time_ms = features::time_ms(source, &definition.time_field)?;
-            Some((time_ms.div_euclid(bucket_ms), features::text(source, definition.field())?))
+            let mut text = features::text(source, definition.field())?;
+            text.truncate(text.floor_char_boundary(MAX_LINE_BYTES));
+            Some((time_ms.div_euclid(bucket_ms), text))
         };
         let lines: Vec<(i64, String)> = sources.iter().filter_map(line).collect();
         if lines.len() < definition.min_documents {
@@ -267,11 +320,11 @@ fn prepare(definition: &DetectorDefinition, sources: &[Value]) -> Result<Trainin
                 definition.min_documents
             )));
         }
-        return Ok(TrainingInput::Lines(lines));
+        return Ok(TrainingInput::Lines { lines, is_sample });
     }
     let failed = |error: millrace_anomaly::Error| Error::Run(error.to_string());
     let mut table = FeatureTable::new(definition.fields.len()).map_err(failed)?;
-    for source in sources {
+    for source in &sources {
         table.push(&features::row(source, &definition.fields)).map_err(failed)?;
     }
     Ok(TrainingInput::Rows(table))
@@ -285,6 +338,12 @@ fn nothing(definition: &DetectorDefinition) -> Error {
         definition.window.text(),
         definition.time_field
     ))
+}
+
+/// Deletes the models of a build that does not serve: they count against the space of all models.
+async fn discard_build(shared: &IntelligenceContext, id: &str) {
+    let serving = shared.store.detector(id).map(|now| model_names(&now)).unwrap_or_default();
+    shared.artefacts.retain_models(id, &serving).await;
 }
 
 /// Stores the models of a build.
@@ -325,18 +384,20 @@ async fn score_history(
         return Ok(String::new());
     }
     shared.detectors.set_phase(&kept.id, Phase::Scoring);
-    let Some(mut detector) = feed::load(shared, kept).await? else {
+    let Some(mut detector) = loading::load(shared, kept).await? else {
         return Err(Error::Run("the model that was built cannot be read: see the server's log".to_owned()));
     };
     let before = detector.tally.clone();
     let after = if definition.model_type == ModelType::Univariate {
-        detector.progress.next = from_ms.div_euclid(definition.window.bucket().ms());
+        let bucket_ms = definition.window.bucket().ms();
+        detector.progress = SeriesProgress::at(from_ms.div_euclid(bucket_ms), bucket_ms);
         let now_ms = shared.engine.clock().now_ms();
         let scored = series::score_closed(shared, &detector, now_ms, Priority::Spare).await?;
         if let Some(scored) = scored {
             detector.tally.scored += scored.documents.len() as u64;
             detector.tally.anomalies += scored.anomalies;
-            detector.tally.problem = write_results(&shared.engine, &scored.documents).await?;
+            let refused = write_results(&shared.engine, &scored.documents).await?;
+            detector.tally.problem = refused.map(|refused| refused.reason);
         }
         detector.tally
     } else {

@@ -79,6 +79,40 @@ async fn odd_buckets_are_found_once_they_close_and_late_ones_are_scored_anew() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn scores_go_on_in_buckets_of_another_length() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = open(dir.path(), START).await;
+    minutes(&server, -240, 0, wave).await;
+    server.clock.advance_ms(31_000);
+    let id = save(&server, of_buckets("took")).await;
+    server.run(&id).await.unwrap();
+    minutes(&server, 0, 10, wave).await;
+    server.clock.advance_ms(10 * MINUTE);
+    let until_time = async |time: &str| {
+        until(&format!("a result of {time}"), async || {
+            let found = results(&server, "logs-univariate-anomaly-").await;
+            found.values().any(|result| result["@timestamp"] == json!(time)).then_some(())
+        })
+        .await;
+    };
+    until_time("2026-03-02T10:09:00.000Z").await;
+    // Two days have buckets of five minutes, whose numbers are a fifth.
+    save(&server, with(of_buckets("took"), json!({"id": id, "time_frame": "2 days"}))).await;
+    server.run(&id).await.unwrap();
+    minutes(&server, 10, 20, wave).await;
+    server.clock.advance_ms(10 * MINUTE);
+    until_time("2026-03-02T10:15:00.000Z").await;
+    let found = results(&server, "logs-univariate-anomaly-").await;
+    assert_eq!(
+        found.len(),
+        12,
+        "{:?}",
+        found.values().map(|result| &result["@timestamp"]).collect::<Vec<_>>()
+    );
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn series_that_cannot_be_learnt_are_told() {
     let dir = tempfile::tempdir().unwrap();
     let server = open(dir.path(), START).await;

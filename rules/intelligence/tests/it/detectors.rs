@@ -177,6 +177,14 @@ async fn fields_are_refused_by_name_with_value_and_remedy() {
         (json!({"random_state": -1}), "[random_state] must be an integer"),
         (json!({"query": "x"}), "[query] must be an object"),
         (json!({"index": ".security"}), "[index] [.security] is the server's own"),
+        (
+            json!({"index": "a:*"}),
+            "[index] gives results the index [a:-multivariate-anomaly-2026.03.02], which cannot be made",
+        ),
+        (
+            json!({"model_type": "clustering", "algorithm": "dbscan", "min_samples": 1_001}),
+            "[min_samples] must be",
+        ),
         (json!({"index": "logs-multivariate-anomaly-2026.01.01"}), "has results of AI rules"),
         (json!({"multiply_by_field": "host"}), "[multiply_by_values] must name the values"),
         (json!({"automatic_cron": "never"}), "[automatic_cron]"),
@@ -286,7 +294,9 @@ async fn planted_anomalies_are_found_among_arriving_documents() {
     let odd = &found["new 24"]["ai"];
     assert_eq!((&odd["rule_uid"], &odd["model_type"]), (&json!(id), &json!("multivariate")));
     assert!(odd["bytes"].as_f64().unwrap() > 5_000.0 && odd["reasons"][0]["field"].is_string(), "{odd}");
-    assert_eq!(server.shown(&id)["scored_documents"], 500);
+    let shown = server.shown(&id);
+    assert_eq!(shown["scored_documents"], 500);
+    save(&server, with(shown, json!({"id": id}))).await;
     let picture = server.intelligence.plot(&server.admin(), &id, None).await.unwrap();
     assert!(picture.contains("anomalies"), "{picture}");
     server.stop().await;
@@ -342,12 +352,15 @@ async fn the_old_model_serves_until_the_new_one_is_built_and_a_damaged_one_is_bu
         std::fs::read_dir(dir.path().join("intelligence").join(&id)).unwrap().next().unwrap().unwrap().path();
     std::fs::write(&file, b"damaged").unwrap();
     let server = Server::reopen(dir.path(), START).await;
+    // It comes while no model can score it.
+    write_all(&server, "logs", one("w")).await;
     until("another model", async || {
         (server.shown(&id)["model"]["build"] == 3 && server.shown(&id)["status"] == "Scoring").then_some(())
     })
     .await;
     write_all(&server, "logs", one("z")).await;
-    until_scored(&server, "logs-multivariate-anomaly-", 3).await;
+    let found = until_scored(&server, "logs-multivariate-anomaly-", 4).await;
+    assert!(found.contains_key("w"), "{found:?}");
     server.stop().await;
 }
 
@@ -473,6 +486,63 @@ async fn templates_of_lines_are_found_kept_and_listed() {
         |word: &str| templates.iter().find(|one| one["template"].as_str().unwrap().contains(word)).cloned();
     assert_eq!(of("panic").unwrap()["count"], 1, "{templates:?}");
     assert_eq!(of("evicted").unwrap()["count"], 66, "{templates:?}");
+    // A run by hand scores the lines of its window, which training has had, too.
+    let by_hand = json!({"model_type": "text", "fields": null, "field": "message", "automatic": false, "index": "logs"});
+    let id = save(&server, with(detector("by hand"), by_hand)).await;
+    let built = server.run(&id).await.unwrap();
+    assert!(
+        built.contains("; 600 results are written") || built.contains("; 661 results are written"),
+        "{built}"
+    );
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_of_results_that_cannot_be_made_stops_no_other_detector() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = open(dir.path(), START).await;
+    usual(&server, 300, START).await;
+    let hindered = save(&server, with(detector("hindered"), json!({"index": "logs"}))).await;
+    let other = save(&server, with(detector("other"), json!({"index": "lo*"}))).await;
+    server.run(&hindered).await.unwrap();
+    server.run(&other).await.unwrap();
+    let alias = json!({"aliases": {"logs-multivariate-anomaly-2026.03.02": {}}});
+    server.engine.make_own_index("else", &alias).await.unwrap();
+    let refused = refusal(&server, with(detector("third"), json!({"index": "logs"}))).await;
+    assert!(refused.contains("[index] gives results the index [logs-multivariate-anomaly-"), "{refused}");
+    let one = |name: &str| vec![(name.to_owned(), json!({"@timestamp": START, "bytes": 1000, "took": 50}))];
+    write_all(&server, "logs", one("x")).await;
+    until_scored(&server, "lo-multivariate-anomaly-", 1).await;
+    until("the reason", async || {
+        let told = server.shown(&hindered)["status_message"].as_str().map(str::to_owned);
+        told.filter(|told| {
+            told.contains("results are lost, their index [logs-multivariate-anomaly-2026.03.02]")
+        })
+    })
+    .await;
+    write_all(&server, "logs", one("y")).await;
+    until_scored(&server, "lo-multivariate-anomaly-", 2).await;
+    assert_eq!(server.shown(&other)["status_message"], Value::Null);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn values_of_a_multi_field_are_those_of_its_field() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path(), START).await;
+    let mapping = json!({"mappings": {"properties": {
+        "@timestamp": {"type": "date"}, "host": {"type": "text", "fields": {"keyword": {"type": "keyword"}}},
+    }}});
+    server.engine.make_own_index("words", &mapping).await.unwrap();
+    let mut numbers = Numbers(7);
+    let documents = (0..100).map(|one| (one.to_string(), request(&mut numbers, START - MINUTE - one, false)));
+    write_all(&server, "words", documents.collect()).await;
+    let multiplied =
+        json!({"index": "words", "multiply_by_field": "host.keyword", "multiply_by_values": ["a"]});
+    let id = save(&server, with(detector("requests"), multiplied)).await;
+    server.run(&id).await.unwrap();
+    write_all(&server, "words", vec![("x".to_owned(), request(&mut numbers, START, false))]).await;
+    until_scored(&server, "words-multivariate-anomaly-", 1).await;
     server.stop().await;
 }
 
