@@ -3,7 +3,7 @@
 use crate::ast::{
     CommandKind, Expression, IndexSelector, Pipeline, PipelineSource, SearchSource, SourceRelation,
 };
-use crate::command::{JoinCriteria, UnionDataset};
+use crate::command::{ForeachTarget, GraphLookupCommand, GraphStart, JoinCriteria, UnionDataset};
 
 /// Returns whether a name is one of a pattern, where `*` stands for any text.
 pub(crate) fn is_like(pattern: &str, name: &str) -> bool {
@@ -73,7 +73,7 @@ pub(crate) fn visit_sources(pipeline: &Pipeline, visit: &mut dyn FnMut(&[IndexSe
         }
         PipelineSource::Describe(own) => visit(&own.indices),
         PipelineSource::Union(own) => visit_datasets(&own.datasets, visit),
-        PipelineSource::GraphLookup(own) => visit(&own.indices),
+        PipelineSource::GraphLookup(own) => visit_graph(own, visit),
         _ => {}
     }
     for command in &pipeline.commands {
@@ -101,6 +101,14 @@ fn visit_expression(expression: &Expression, visit: &mut dyn FnMut(&[IndexSelect
     expression.subsearches.iter().for_each(|pipeline| visit_sources(pipeline, visit));
 }
 
+fn visit_graph(command: &GraphLookupCommand, visit: &mut dyn FnMut(&[IndexSelector])) {
+    visit(&command.indices);
+    if let GraphStart::Values(values) = &command.start {
+        values.iter().for_each(|own| visit_expression(own, visit));
+    }
+    command.filter.iter().for_each(|own| visit_expression(own, visit));
+}
+
 fn visit_command(command: &CommandKind, visit: &mut dyn FnMut(&[IndexSelector])) {
     use CommandKind as C;
     match command {
@@ -108,16 +116,31 @@ fn visit_command(command: &CommandKind, visit: &mut dyn FnMut(&[IndexSelector]))
         C::Eval(own) => own.assignments.iter().for_each(|own| visit_expression(&own.value, visit)),
         C::Stats(own) => own.aggregates.iter().for_each(|own| visit_expression(&own.call, visit)),
         C::EventStats(own) => own.functions.iter().for_each(|own| visit_expression(&own.call, visit)),
-        C::StreamStats(own) => own.functions.iter().for_each(|own| visit_expression(&own.call, visit)),
+        C::StreamStats(own) => {
+            own.functions.iter().for_each(|own| visit_expression(&own.call, visit));
+            own.reset_before.iter().chain(&own.reset_after).for_each(|own| visit_expression(own, visit));
+        }
         C::Timechart(own) => own.aggregates.iter().for_each(|own| visit_expression(&own.call, visit)),
         C::Chart(own) => visit_expression(&own.aggregate.call, visit),
-        C::Foreach(own) => own.assignments.iter().for_each(|own| visit_expression(&own.value, visit)),
+        C::Foreach(own) => {
+            for target in &own.targets {
+                if let ForeachTarget::Collection(collection) = target {
+                    visit_expression(collection, visit);
+                }
+            }
+            own.assignments.iter().for_each(|own| visit_expression(&own.value, visit));
+        }
+        C::FieldFormat(own) => own.formats.iter().for_each(|own| visit_expression(&own.value, visit)),
+        C::Grok(own) => visit_expression(&own.source, visit),
+        C::Parse(own) => visit_expression(&own.source, visit),
+        C::Patterns(own) => visit_expression(&own.source, visit),
+        C::Spath(own) => own.input.iter().for_each(|own| visit_expression(own, visit)),
         C::Append(own) => visit_sources(&own.pipeline, visit),
         C::AppendCol(own) => visit_sources(&own.pipeline, visit),
         C::AppendPipe(own) => visit_sources(&own.pipeline, visit),
         C::Union(own) => visit_datasets(&own.datasets, visit),
         C::Lookup(own) => visit(std::slice::from_ref(&own.index)),
-        C::GraphLookup(own) => visit(&own.indices),
+        C::GraphLookup(own) => visit_graph(own, visit),
         C::Join(own) => {
             if let JoinCriteria::On(condition) = &own.criteria {
                 visit_expression(condition, visit);

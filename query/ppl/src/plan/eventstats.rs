@@ -48,11 +48,13 @@ pub(super) fn windowed(call: ast::Expr) -> Result<(ast::Expr, bool)> {
 /// Returns the order by time that `earliest` and `latest` read rows in; `None` for other functions.
 fn time_of(call: &ast::Expr) -> Option<ast::OrderByExpr> {
     let ast::Expr::Function(function) = call else { return None };
-    if !matches!(name_of(function).as_str(), "earliest" | "latest") {
+    let name = name_of(function);
+    if !matches!(name.as_str(), "earliest" | "latest") {
         return None;
     }
     let time = arguments(function).into_iter().nth(1).unwrap_or_else(|| syntax::column("@timestamp"));
-    Some(syntax::order_by(time, true, true))
+    // The first row is the earliest and the last one is the latest, so rows without a time are at the other end.
+    Some(syntax::order_by(time, true, name == "latest"))
 }
 
 /// Plans the command.

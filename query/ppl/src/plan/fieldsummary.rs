@@ -30,6 +30,8 @@ pub(super) fn plan(
     }
     let place = planner.fresh_name("place");
     let all = pipe.names().unrestricted();
+    let shown: Vec<String> = typed.iter().map(|(name, _)| name.clone()).collect();
+    pipe.keep(&shown, planner.sql)?;
     pipe.unorder();
     let relation = pipe.into_whole_relation(planner.sql)?;
     let relation = planner.sql.share(relation);

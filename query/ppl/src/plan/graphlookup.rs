@@ -11,7 +11,7 @@ use super::{Planner, index_expression, syntax};
 use crate::command::{GraphLookupCommand, GraphStart};
 
 /// Documents of a graph, and one more: the function refuses these.
-const READ_DOCUMENTS: usize = 10_001;
+const READ_DOCUMENTS: u64 = 10_001;
 /// Column with the documents.
 const DOCUMENTS: &str = "\u{1}documents";
 
@@ -81,6 +81,7 @@ fn documents(command: &GraphLookupCommand, planner: &mut Planner<'_, '_, '_>) ->
     let members = members.iter().flat_map(|name| [syntax::string(name), syntax::column(name)]).collect();
     let object = syntax::call("row_object", members);
     let documents = syntax::call("take", vec![object, syntax::number(READ_DOCUMENTS)]);
+    graph.cut(0, READ_DOCUMENTS);
     graph.aggregate(vec![(DOCUMENTS.to_owned(), documents)], Vec::new(), planner.sql)?;
     graph.into_query(planner.sql)
 }

@@ -112,8 +112,9 @@ fn rows_of_json(text: &str) -> Result<(Vec<String>, Vec<Vec<ast::Expr>>)> {
     let value = |value: Option<&Value>| match value {
         None | Some(Value::Null) => syntax::null(),
         Some(Value::Bool(flag)) => syntax::boolean(*flag),
-        Some(Value::Number(number)) => match number.as_f64() {
-            Some(number) if number < 0.0 || number.fract() != 0.0 => syntax::decimal(number),
+        Some(Value::Number(number)) => match (number.as_i64(), number.as_f64()) {
+            (Some(integer), _) => syntax::integer(integer),
+            (None, Some(number)) if number < 0.0 || number.fract() != 0.0 => syntax::decimal(number),
             _ => syntax::number(number),
         },
         Some(Value::String(text)) => syntax::string(text),

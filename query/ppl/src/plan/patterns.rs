@@ -149,6 +149,7 @@ fn lines(
     let most = command.buffer_limit.unwrap_or(BUFFERED).min(BUFFERED);
     let taken = syntax::call("take", vec![text, syntax::number(most)]);
     all.unorder();
+    all.cut(0, most);
     all.aggregate(vec![(LINES.to_owned(), taken)], Vec::new(), planner.sql)?;
     all.into_query(planner.sql)
 }

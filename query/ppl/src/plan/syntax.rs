@@ -45,11 +45,18 @@ pub(crate) fn number(number: impl std::fmt::Display) -> ast::Expr {
     value(ast::Value::Number(number.to_string(), false))
 }
 
+/// Makes an integer.
+pub(crate) fn integer(integer: i64) -> ast::Expr {
+    signed(number(integer.unsigned_abs()), integer < 0)
+}
+
 /// Makes a decimal number, which has a point.
-pub(crate) fn decimal(number: f64) -> ast::Expr {
-    let text = format!("{:?}", number.abs());
-    let positive = value(ast::Value::Number(text, false));
-    match number < 0.0 {
+pub(crate) fn decimal(decimal: f64) -> ast::Expr {
+    signed(number(format!("{:?}", decimal.abs())), decimal < 0.0)
+}
+
+fn signed(positive: ast::Expr, is_negative: bool) -> ast::Expr {
+    match is_negative {
         true => ast::Expr::UnaryOp { op: ast::UnaryOperator::Minus, expr: Box::new(positive) },
         false => positive,
     }

@@ -78,12 +78,19 @@ impl AnswerParts {
     }
 }
 
+fn not_pattern(value: &Value) -> SqlError {
+    SqlError::Request(format!("highlight takes patterns of fields, but [{value}] is none"))
+}
+
 /// Parses `highlight`: a list of one pattern, or an object whose `fields` have one.
 fn highlight(value: &Value) -> Result<Option<String>, SqlError> {
     let patterns: Vec<String> = match value {
         Value::Null => Vec::new(),
         Value::String(pattern) => vec![pattern.clone()],
-        Value::Array(patterns) => patterns.iter().filter_map(Value::as_str).map(str::to_owned).collect(),
+        Value::Array(patterns) => {
+            let pattern = |own: &Value| own.as_str().map(str::to_owned).ok_or_else(|| not_pattern(own));
+            patterns.iter().map(pattern).collect::<Result<_, _>>()?
+        }
         Value::Object(members) => match (members.len(), members.get("fields")) {
             (0, _) => Vec::new(),
             (1, Some(Value::Object(fields))) => fields.keys().cloned().collect(),
@@ -224,15 +231,16 @@ impl SearchService {
         params.finish()?;
         let PreparedPipeline { request, statement, mut bounds, parts } = self.pipeline(body)?;
         if format == "viz" {
-            // This answer is made in memory as a whole.
-            let most = self.pipeline_rows().min(DEFAULT_ROWS);
-            bounds.rows = Some(bounds.rows.map_or(most, |rows| rows.min(most)));
+            self.limit_rows(&mut bounds);
         }
         if statement.explain().is_some() {
             return self.explained(session, request, bounds).await;
         }
         let shown = if format == "viz" { Format::Jdbc } else { Format::new(&format, sanitize)? };
         let timewrap = statement.timewrap(self.now_ms())?;
+        if timewrap.is_some() {
+            self.limit_rows(&mut bounds);
+        }
         if !matches!(shown, Format::Jdbc) && (timewrap.is_some() || !parts.is_empty()) {
             return Err(SqlError::Unsupported(
                 "timewrap, profile and analyze are only supported in the formats jdbc and viz".to_owned(),
@@ -362,8 +370,18 @@ impl SearchService {
         };
         let own = Arc::clone(&statement);
         let request = SqlRequest { query: text, filter, statement: Some(own), ..SqlRequest::default() };
-        let bounds = Bounds { rows, timeout_ms: self.pipeline_timeout(), deletes: false, ..self.all_rows() };
+        let mut bounds =
+            Bounds { rows, timeout_ms: self.pipeline_timeout(), deletes: false, ..self.all_rows() };
+        if !parts.is_empty() {
+            self.limit_rows(&mut bounds);
+        }
         Ok(PreparedPipeline { request, statement, bounds, parts })
+    }
+
+    /// Bounds the rows of an answer that is a value in memory as a whole.
+    fn limit_rows(&self, bounds: &mut Bounds) {
+        let most = self.pipeline_rows().min(DEFAULT_ROWS);
+        bounds.rows = Some(bounds.rows.map_or(most, |rows| rows.min(most)));
     }
 
     /// Returns how many rows a pipeline answers: a setting that is set means both languages.

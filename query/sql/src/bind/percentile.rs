@@ -3,7 +3,7 @@
 use datafusion::functions_aggregate::array_agg::array_agg_udaf;
 use datafusion::functions_aggregate::percentile_cont::percentile_cont_udaf;
 use datafusion::logical_expr::expr::{AggregateFunction, WindowFunction, WindowFunctionParams};
-use datafusion::logical_expr::{Expr, SortExpr, WindowFunctionDefinition, cast, lit};
+use datafusion::logical_expr::{Expr, WindowFunctionDefinition, cast, lit};
 use sqlparser::ast;
 
 use super::call::arguments;
@@ -100,7 +100,8 @@ fn pipeline_percentile(
         Some(filter) => filter.and(present),
         None => present,
     });
-    let order = vec![SortExpr::new(value.clone(), true, false)];
-    let sorted = AggregateFunction::new_udf(array_agg_udaf(), vec![value], false, Some(filter), order, None);
-    Ok(Bound::new(lists::at_fraction(Expr::AggregateFunction(sorted), ty, fraction), ty))
+    // The aggregate collects without an order, since an ordered one compares each value with all before it.
+    let collected =
+        AggregateFunction::new_udf(array_agg_udaf(), vec![value], false, Some(filter), Vec::new(), None);
+    Ok(Bound::new(lists::at_fraction(Expr::AggregateFunction(collected), ty, fraction), ty))
 }

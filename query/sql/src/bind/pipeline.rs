@@ -192,7 +192,10 @@ impl Binder<'_> {
             return Ok(None);
         }
         let depth = self.lambdas.len();
+        // Doubles do not tell all integers apart.
+        let is_whole = |ty: SqlType| ty.is_integer() && ty != SqlType::UnsignedLong;
         let ty = match right.ty {
+            ty if is_whole(ty) && left.element.is_some_and(is_whole) => SqlType::Long,
             ty if ty.is_number() => SqlType::Double,
             ty => ty,
         };

@@ -3,8 +3,8 @@
 //! Lines of one length whose most frequent words are as frequent form a group. A word that is more frequent than these is variable where
 //! others stand at its position in the group; a rarer one where so many others do. Numbers, addresses and the like are variable at once.
 
-use std::cell::RefCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{Hash, Hasher};
 use std::sync::{Arc, LazyLock};
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, StringViewArray, StringViewBuilder};
@@ -13,15 +13,24 @@ use datafusion::common::{Result as PlanResult, exec_err};
 use datafusion::logical_expr::{
     ColumnarValue, Expr, ScalarFunctionArgs, ScalarUDF, ScalarUDFImpl, Signature, Volatility,
 };
+use millrace_work::QueryContext;
+use parking_lot::Mutex;
 use regex::Regex;
 use serde_json::{Map, Value, json};
 
+use super::row::held;
 use crate::error::evaluation;
 
 /// Longest text of the lines of a model, in bytes.
 const MAX_BYTES: usize = 32 << 20;
-/// Most words of a line; the words behind these are one.
+/// Most words of a line; its pattern has no further ones.
 const MAX_WORDS: usize = 500;
+/// Most words of the lines of a model.
+const MAX_MODEL_WORDS: usize = 2_000_000;
+/// Bytes of memory of a model for each byte of its lines.
+const MODEL_FACTOR: usize = 8;
+/// Lines between two looks at the stop.
+const LINES_AT_A_TIME: usize = 1_000;
 
 /// What is variable whatever the other lines have: times, addresses, identifiers, numbers, and words that end with digits.
 static VARIABLE: LazyLock<Regex> = LazyLock::new(|| {
@@ -59,21 +68,40 @@ struct BrainModel {
 }
 
 impl BrainModel {
-    fn new(lines: &[String], bounds: BrainBounds) -> Self {
-        let split: Vec<Vec<Word>> = lines.iter().map(|line| words(line)).collect();
+    fn new(lines: &[String], bounds: BrainBounds, work: &QueryContext) -> PlanResult<Self> {
+        let (mut split, mut count): (Vec<Vec<Word>>, usize) = (Vec::with_capacity(lines.len()), 0);
+        for (at, line) in lines.iter().enumerate() {
+            if at % LINES_AT_A_TIME == 0 {
+                work.check()?;
+            }
+            let line = words(line);
+            count = count.saturating_add(line.len());
+            if count > MAX_MODEL_WORDS {
+                return Err(evaluation(format!(
+                    "the lines of patterns have more than {MAX_MODEL_WORDS} words; lower buffer_limit"
+                )));
+            }
+            split.push(line);
+        }
         let mut model = Self { bounds: Some(bounds), ..Self::default() };
-        for line in &split {
+        for (at, line) in split.iter().enumerate() {
+            if at % LINES_AT_A_TIME == 0 {
+                work.check()?;
+            }
             for (at, word) in line.iter().enumerate() {
                 *model.frequencies.entry((at, word.form.clone())).or_default() += 1;
             }
         }
-        for line in &split {
+        for (at, line) in split.iter().enumerate() {
+            if at % LINES_AT_A_TIME == 0 {
+                work.check()?;
+            }
             let group = model.group(line);
             for (at, word) in line.iter().enumerate() {
                 model.words.entry((group, at)).or_default().insert(word.form.clone());
             }
         }
-        model
+        Ok(model)
     }
 
     fn frequency(&self, at: usize, word: &Word) -> u64 {
@@ -170,20 +198,48 @@ pub(crate) enum BrainAnswer {
     Tokens,
 }
 
+/// A model with the lines that it is of, and their memory.
+#[derive(Debug)]
+struct CachedModel {
+    text: String,
+    model: Arc<BrainModel>,
+    _memory: QueryContext,
+}
+
 /// Finds patterns of lines.
-#[derive(Debug, PartialEq, Eq, Hash)]
-struct BrainFunction {
+#[derive(Debug)]
+pub(super) struct BrainFunction {
     answer: BrainAnswer,
     variable_count: u64,
     frequency_percent: u64,
     signature: Signature,
+    /// The last model, which is that of all rows of a statement.
+    model: Arc<Mutex<Option<CachedModel>>>,
+    /// Context of the statement that calls it.
+    work: QueryContext,
+}
+
+impl PartialEq for BrainFunction {
+    fn eq(&self, other: &Self) -> bool {
+        (self.answer, self.variable_count, self.frequency_percent)
+            == (other.answer, other.variable_count, other.frequency_percent)
+    }
+}
+
+impl Eq for BrainFunction {}
+
+impl Hash for BrainFunction {
+    fn hash<H: Hasher>(&self, state: &mut H) {
+        (self.answer, self.variable_count, self.frequency_percent).hash(state);
+    }
 }
 
 /// Finds the pattern of a line, or the variable parts of several, among all lines, which are an array of texts in JSON.
 pub(crate) fn call(answer: BrainAnswer, bounds: BrainBounds, line: Expr, lines: Expr) -> Expr {
     let BrainBounds { variable_count, frequency_percent } = bounds;
     let signature = Signature::any(2, Volatility::Immutable);
-    ScalarUDF::from(BrainFunction { answer, variable_count, frequency_percent, signature })
+    let (model, work) = (Arc::default(), QueryContext::default());
+    ScalarUDF::from(BrainFunction { answer, variable_count, frequency_percent, signature, model, work })
         .call(vec![line, lines])
 }
 
@@ -214,19 +270,37 @@ impl ScalarUDFImpl for BrainFunction {
         };
         let mut out = StringViewBuilder::with_capacity(rows);
         let mut model: Option<(u128, Arc<BrainModel>)> = None;
+        let part = self.work.part();
         for (row, line) in lines.iter().enumerate() {
             let Some(line) = line else {
                 out.append_null();
                 continue;
             };
             let model = self.model(all, row, &mut model)?;
-            out.append_value(self.answer(line, &model));
+            if row % LINES_AT_A_TIME == 0 {
+                part.check()?;
+            }
+            let answer = self.answer(line, &model);
+            part.hold(answer.len())?;
+            out.append_value(answer);
         }
-        Ok(ColumnarValue::Array(Arc::new(out.finish())))
+        Ok(ColumnarValue::Array(held(&(Arc::new(out.finish()) as ArrayRef), &part)?))
     }
 }
 
 impl BrainFunction {
+    /// Makes the function part of some work, with a model of its own.
+    pub(super) fn at_work(&self, work: &QueryContext) -> Self {
+        Self {
+            answer: self.answer,
+            variable_count: self.variable_count,
+            frequency_percent: self.frequency_percent,
+            signature: self.signature.clone(),
+            model: Arc::default(),
+            work: work.clone(),
+        }
+    }
+
     /// Returns the model of the lines of a row, which all rows have in common.
     fn model(
         &self,
@@ -234,11 +308,6 @@ impl BrainFunction {
         row: usize,
         last: &mut Option<(u128, Arc<BrainModel>)>,
     ) -> PlanResult<Arc<BrainModel>> {
-        /// The lines, and the bounds.
-        type Key = (String, u64, u64);
-        thread_local! {
-            static LAST: RefCell<Option<(Key, Arc<BrainModel>)>> = const { RefCell::new(None) };
-        }
         let view = all.views().get(row).copied().unwrap_or_default();
         if let Some((known, model)) = last
             && *known == view
@@ -247,26 +316,29 @@ impl BrainFunction {
         }
         let text = if all.is_valid(row) { all.value(row) } else { "[]" };
         if text.len() > MAX_BYTES {
-            return Err(evaluation(format!("the lines of patterns have more than {MAX_BYTES} bytes")));
+            return Err(evaluation(format!(
+                "the lines of patterns have more than {MAX_BYTES} bytes; lower buffer_limit"
+            )));
         }
-        let own = LAST.with(|cached| -> PlanResult<Arc<BrainModel>> {
-            let mut cached = cached.borrow_mut();
-            if let Some(((known, count, percent), model)) = cached.as_ref()
-                && (known.as_str(), *count, *percent) == (text, self.variable_count, self.frequency_percent)
-            {
-                return Ok(Arc::clone(model));
+        let mut cached = self.model.lock();
+        let own = match cached.as_ref().filter(|cached| cached.text == text) {
+            Some(cached) => Arc::clone(&cached.model),
+            None => {
+                // The memory of the model before is free again.
+                *cached = None;
+                let memory = self.work.part_of(text.len() * MODEL_FACTOR)?;
+                let lines: Vec<String> = serde_json::from_str(text)
+                    .map_err(|error| evaluation(format!("the lines of patterns are no texts: {error}")))?;
+                let bounds = BrainBounds {
+                    variable_count: self.variable_count,
+                    frequency_percent: self.frequency_percent,
+                };
+                let model = Arc::new(BrainModel::new(&lines, bounds, &memory)?);
+                let own = Arc::clone(&model);
+                *cached = Some(CachedModel { text: text.to_owned(), model, _memory: memory });
+                own
             }
-            let lines: Vec<String> = serde_json::from_str(text)
-                .map_err(|error| evaluation(format!("the lines of patterns are no texts: {error}")))?;
-            let bounds = BrainBounds {
-                variable_count: self.variable_count,
-                frequency_percent: self.frequency_percent,
-            };
-            let model = Arc::new(BrainModel::new(&lines, bounds));
-            let key = (text.to_owned(), self.variable_count, self.frequency_percent);
-            *cached = Some((key, Arc::clone(&model)));
-            Ok(model)
-        })?;
+        };
         *last = Some((view, Arc::clone(&own)));
         Ok(own)
     }
@@ -342,7 +414,7 @@ mod tests {
             "Responder failed for blk_4",
         ]
         .map(str::to_owned);
-        let model = BrainModel::new(&lines, BOUNDS);
+        let model = BrainModel::new(&lines, BOUNDS, &QueryContext::default()).unwrap();
         let pattern = |line: &str| {
             let forms: Vec<String> = model.pattern(line).into_iter().map(|word| word.form).collect();
             forms.join(" ")
@@ -350,5 +422,16 @@ mod tests {
         assert_eq!(pattern(&lines[0]), "BLOCK* add: updated size <*>");
         assert_eq!(pattern(&lines[2]), "Verification succeeded for blk_<*>");
         assert_eq!(numbered("<*IP*> - <*>"), "<token1> - <token2>");
+    }
+
+    #[test]
+    fn models_have_a_bound_of_words() {
+        let line = "a ".repeat(MAX_WORDS);
+        let model = |lines: usize| {
+            BrainModel::new(&vec![line.clone(); lines], BOUNDS, &QueryContext::default()).map(|_| ())
+        };
+        model(10).unwrap();
+        let error = model(MAX_MODEL_WORDS / MAX_WORDS + 1).unwrap_err().to_string();
+        assert!(error.contains("lower buffer_limit"), "{error}");
     }
 }

@@ -1,14 +1,19 @@
 //! The walk of `graphlookup`: documents that edges reach, breadth first.
 
-use std::cell::RefCell;
+use std::borrow::Cow;
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use datafusion::arrow::array::{ArrayRef, StringViewBuilder};
+use datafusion::common::{Result as PlanResult, exec_err};
+use datafusion::logical_expr::ColumnarValue;
+use millrace_work::QueryContext;
 use serde_json::{Map, Value, json};
 
 use super::json::{MAX_BYTES, too_long};
-use super::row::{Context, Val};
+use super::row::{Context, Reader, Val, held};
 use super::{Definition, shown};
+use crate::error::evaluation;
 use crate::types::SqlType::{self, Array, Keyword, Long};
 
 type Answer<'a> = Result<Val<'a>, String>;
@@ -19,6 +24,8 @@ const MAX_DOCUMENTS: usize = 10_000;
 const MAX_GRAPH_BYTES: usize = 8 << 20;
 /// Most steps of a walk behind the first.
 const MAX_DEPTH: i64 = 100;
+/// Bytes of memory of a graph for each byte of its text.
+const GRAPH_FACTOR: usize = 8;
 
 /// A graph: its documents, and these by the values of the fields that edges arrive at and leave by.
 #[derive(Debug)]
@@ -31,7 +38,7 @@ struct Graph {
 /// Finds a function.
 pub(super) fn find(name: &str) -> Option<Definition> {
     match name {
-        "graph_walk" => Some(Definition::with_nulls(walk_types, walk)),
+        "graph_walk" => Some(Definition::with_nulls(walk_types, walk).with_kernel(walk_rows)),
         _ => None,
     }
 }
@@ -46,14 +53,64 @@ fn walk_types(types: &[SqlType]) -> Option<(Vec<SqlType>, SqlType)> {
 }
 
 fn walk<'a>(args: &[Val<'a>], _: Context) -> Answer<'a> {
-    let [starts, documents, origin, target, depth, both, arrays, depth_field] = args else {
-        return Ok(Val::Null);
+    let [_, documents, origin, target, _, _, arrays, _] = args else { return Ok(Val::Null) };
+    let is_list = *arrays == Val::Bool(true);
+    let graph = Graph::new(documents.text(), (origin.text(), target.text()), is_list)?;
+    walk_graph(args, &graph).map(Val::str)
+}
+
+/// Walks from the starts of some rows, most of which have one graph, which is read once.
+fn walk_rows(args: &[ColumnarValue], rows: usize, work: &QueryContext) -> PlanResult<Option<ArrayRef>> {
+    let arrays = args.iter().map(|argument| match argument {
+        ColumnarValue::Array(array) => Ok(Arc::clone(array)),
+        ColumnarValue::Scalar(scalar) => scalar.to_array_of_size(1),
+    });
+    let arrays = arrays.collect::<PlanResult<Vec<ArrayRef>>>()?;
+    let readers = arrays.iter().map(Reader::new).collect::<PlanResult<Vec<_>>>()?;
+    let is_single: Vec<bool> = args.iter().map(|own| matches!(own, ColumnarValue::Scalar(_))).collect();
+    let mut out = StringViewBuilder::with_capacity(rows);
+    let made = work.part();
+    let mut last: Option<(&str, [Val<'_>; 3], Graph, QueryContext)> = None;
+    for row in 0..rows {
+        work.check()?;
+        let values = readers.iter().zip(&is_single);
+        let values: Vec<Val<'_>> =
+            values.map(|(own, single)| own.value(if *single { 0 } else { row })).collect();
+        let [_, documents, origin, target, _, _, is_list, _] = values.as_slice() else {
+            return exec_err!("a walk takes eight values");
+        };
+        let text = match documents {
+            Val::Str(Cow::Borrowed(text)) => *text,
+            _ => "",
+        };
+        let fields = [origin.clone(), target.clone(), is_list.clone()];
+        let is_known = last
+            .as_ref()
+            .is_some_and(|(known, own, ..)| (std::ptr::eq(*known, text) || *known == text) && *own == fields);
+        if !is_known {
+            // The memory of the graph before is free again.
+            drop(last.take());
+            let memory = work.part_of(text.len().min(MAX_GRAPH_BYTES) * GRAPH_FACTOR)?;
+            let graph = Graph::new(text, (origin.text(), target.text()), *is_list == Val::Bool(true));
+            last = Some((text, fields, graph.map_err(evaluation)?, memory));
+        }
+        let Some((_, _, graph, _)) = &last else { return exec_err!("a walk has no graph") };
+        let answer = walk_graph(&values, graph).map_err(evaluation)?;
+        made.hold(answer.len())?;
+        out.append_value(answer);
+    }
+    held(&(Arc::new(out.finish()) as ArrayRef), &made).map(Some)
+}
+
+/// Walks along the edges of a graph, and returns the documents as an array.
+fn walk_graph(args: &[Val<'_>], graph: &Graph) -> Result<String, String> {
+    let [starts, _, origin, target, depth, both, arrays, depth_field] = args else {
+        return Ok("[]".to_owned());
     };
     let is_list = *arrays == Val::Bool(true);
     if !(0..=MAX_DEPTH).contains(&depth.int()) {
         return Err(format!("maxDepth of graphlookup is a number from 0 to {MAX_DEPTH}"));
     }
-    let graph = graph(documents.text(), (origin.text(), target.text()), is_list)?;
     let mut frontier: Vec<String> = match starts {
         Val::Null => Vec::new(),
         Val::Str(text) if text.starts_with('[') => match serde_json::from_str(text) {
@@ -63,17 +120,22 @@ fn walk<'a>(args: &[Val<'a>], _: Context) -> Answer<'a> {
         other => vec![shown(other)],
     };
     let (mut found, mut known, mut left) = (Vec::new(), HashSet::new(), MAX_BYTES);
+    // A document hands on the same values again, so each direction leaves it once.
+    let mut walked: HashSet<(usize, bool)> = HashSet::new();
     for step in 0..=depth.int() {
         let mut reached: Vec<usize> = Vec::new();
         let mut next: Vec<String> = Vec::new();
         for value in &frontier {
-            for (edges, field, is_used) in [
-                (&graph.by_target, origin.text(), true),
-                (&graph.by_origin, target.text(), *both == Val::Bool(true)),
+            for (edges, field, is_reverse, is_used) in [
+                (&graph.by_target, origin.text(), false, true),
+                (&graph.by_origin, target.text(), true, *both == Val::Bool(true)),
             ] {
                 for at in edges.get(value).into_iter().flatten().filter(|_| is_used) {
                     if known.insert(*at) {
                         reached.push(*at);
+                    }
+                    if !walked.insert((*at, is_reverse)) {
+                        continue;
                     }
                     let Some(document) = graph.documents.get(*at) else { continue };
                     next.extend(document.get(field).map(|own| values_of(own, is_list)).unwrap_or_default());
@@ -98,7 +160,7 @@ fn walk<'a>(args: &[Val<'a>], _: Context) -> Answer<'a> {
         }
         frontier = next;
     }
-    Ok(Val::str(Value::Array(found).to_string()))
+    Ok(Value::Array(found).to_string())
 }
 
 /// Lists the values of a member as texts: that of an array is its first one, where members hold no arrays.
@@ -114,20 +176,9 @@ fn values_of(value: &Value, is_list: bool) -> Vec<String> {
     }
 }
 
-/// Reads the documents of a graph; the last one stays read, since it is that of all rows.
-fn graph(text: &str, (origin, target): (&str, &str), is_list: bool) -> Result<Arc<Graph>, String> {
-    /// The text, the fields and whether they hold arrays.
-    type Key = (String, String, String, bool);
-    thread_local! {
-        static LAST: RefCell<Option<(Key, Arc<Graph>)>> = const { RefCell::new(None) };
-    }
-    LAST.with(|last| {
-        let mut last = last.borrow_mut();
-        if let Some(((own, from, to, list), graph)) = last.as_ref()
-            && (own.as_str(), from.as_str(), to.as_str(), *list) == (text, origin, target, is_list)
-        {
-            return Ok(Arc::clone(graph));
-        }
+impl Graph {
+    /// Reads the documents of a graph.
+    fn new(text: &str, (origin, target): (&str, &str), is_list: bool) -> Result<Self, String> {
         if text.len() > MAX_GRAPH_BYTES {
             return Err(format!(
                 "the documents of graphlookup have more than {MAX_GRAPH_BYTES} bytes; leave some out by filter"
@@ -153,11 +204,8 @@ fn graph(text: &str, (origin, target): (&str, &str), is_list: bool) -> Result<Ar
             by
         };
         let (by_target, by_origin) = (by(target), by(origin));
-        let graph = Arc::new(Graph { documents, by_target, by_origin });
-        let key = (text.to_owned(), origin.to_owned(), target.to_owned(), is_list);
-        *last = Some((key, Arc::clone(&graph)));
-        Ok(graph)
-    })
+        Ok(Self { documents, by_target, by_origin })
+    }
 }
 
 #[cfg(test)]
@@ -192,5 +240,26 @@ mod tests {
         assert_eq!(names(9), ["a", "b", "c", "d"]);
         assert_eq!(run(1, false, "x").last(), Some(&("c".to_owned(), json!(1))));
         assert_eq!(run(0, true, "").len(), 2);
+    }
+
+    #[test]
+    fn walks_leave_a_document_once() {
+        // Each document has an edge to each: a walk that leaves them again has as many values as there are pairs.
+        let names: Vec<String> = (0..300).map(|at| at.to_string()).collect();
+        let documents: Vec<Value> = names.iter().map(|name| json!({"n": name, "to": names})).collect();
+        let documents = Value::Array(documents).to_string();
+        let graph = Graph::new(&documents, ("to", "n"), true).unwrap();
+        let args = [
+            Val::str("0"),
+            Val::str(documents.as_str()),
+            Val::str("to"),
+            Val::str("n"),
+            Val::Int(MAX_DEPTH),
+            Val::Bool(true),
+            Val::Bool(true),
+            Val::str(""),
+        ];
+        let found: Vec<Value> = serde_json::from_str(&walk_graph(&args, &graph).unwrap()).unwrap();
+        assert_eq!(found.len(), 300);
     }
 }

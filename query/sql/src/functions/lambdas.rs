@@ -24,13 +24,15 @@ use datafusion::physical_expr::{PhysicalExpr, create_physical_expr};
 use millrace_work::QueryContext;
 use serde_json::Value;
 
-use super::json::{MAX_BYTES, element, too_long, value_of};
+use super::json::{MAX_BYTES, element, size, too_long, value_of};
 use super::row::{Reader, Val, Writer, held};
 use crate::error::evaluation;
 use crate::types::SqlType;
 
 /// Elements that are computed at a time.
 const BATCH: usize = 16_384;
+/// Bytes of arrays that are read at a time; one array may have more.
+const BATCH_BYTES: usize = 4 << 20;
 
 /// Operation of a lambda on an array.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -223,10 +225,14 @@ impl LambdaWork<'_> {
                     out.append_null();
                     continue;
                 };
-                let mut kept = Vec::with_capacity(array.len());
+                let (mut kept, mut left) = (Vec::with_capacity(array.len()), MAX_BYTES);
                 for element in array {
                     let value = reader.value(at);
                     at += 1;
+                    // A value may be a string of a column around, so that its copies are far longer than the array.
+                    if let (LambdaKind::Transform, Val::Str(_)) = (self.call.kind, &value) {
+                        left = left.checked_sub(size(&value)).ok_or_else(|| evaluation(too_long()))?;
+                    }
                     match self.call.kind {
                         LambdaKind::Filter if value == Val::Bool(true) => kept.push(element.clone()),
                         LambdaKind::Filter => {}
@@ -240,6 +246,7 @@ impl LambdaWork<'_> {
                 if text.len() > MAX_BYTES {
                     return Err(evaluation(too_long()));
                 }
+                self.part.hold(text.len())?;
                 out.append_value(text);
             }
             Ok(())
@@ -275,16 +282,17 @@ impl LambdaWork<'_> {
         texts: &datafusion::arrow::array::StringViewArray,
         mut each: impl FnMut(&ArraysOfRows, usize) -> PlanResult<()>,
     ) -> PlanResult<()> {
-        let (mut group, mut elements): (ArraysOfRows, usize) = (Vec::new(), 0);
+        let (mut group, mut elements, mut bytes): (ArraysOfRows, usize, usize) = (Vec::new(), 0, 0);
         for (row, text) in texts.iter().enumerate() {
             let array = text.and_then(values_of);
+            bytes = bytes.saturating_add(text.map_or(0, str::len));
             elements += array.as_ref().map_or(0, Vec::len);
             group.push((u32::try_from(row).unwrap_or(u32::MAX), array));
-            if elements >= BATCH {
+            if elements >= BATCH || bytes >= BATCH_BYTES {
                 self.part.check()?;
                 each(&group, elements)?;
                 group.clear();
-                elements = 0;
+                (elements, bytes) = (0, 0);
             }
         }
         each(&group, elements)
@@ -336,7 +344,8 @@ impl LambdaWork<'_> {
         for text in texts {
             let array = text.and_then(elements_of);
             // All arrays of a batch are in memory, since each step reads one element of each.
-            self.part.hold(array.as_ref().map_or(0, Vec::len) * size_of::<Value>())?;
+            let elements = array.as_ref().map_or(0, Vec::len) * size_of::<Value>();
+            self.part.hold(elements + text.map_or(0, str::len))?;
             arrays.push(array);
         }
         let steps = arrays.iter().flatten().map(Vec::len).max().unwrap_or(0);

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, ListArray, StringViewBuilder};
 use datafusion::arrow::buffer::{NullBuffer, OffsetBuffer};
-use datafusion::arrow::compute::take;
+use datafusion::arrow::compute::{sort_to_indices, take};
 use datafusion::arrow::datatypes::{DataType, Field};
 use datafusion::common::{Result as PlanResult, exec_err};
 use datafusion::logical_expr::{
@@ -17,6 +17,11 @@ use super::row::Writer;
 use crate::error::evaluation;
 use crate::format::value;
 use crate::types::SqlType;
+
+/// Longest text of a list, in bytes.
+const MAX_BYTES: usize = 64 << 20;
+/// Most elements that the arrays of a batch have together.
+const MAX_ELEMENTS: usize = 4_000_000;
 
 /// Writes lists as JSON.
 #[derive(Debug, PartialEq, Eq, Hash)]
@@ -62,6 +67,9 @@ impl ScalarUDFImpl for ListAsJson {
                         text.push(',');
                     }
                     value::json(&values, at, self.ty, &mut text);
+                    if text.len() > MAX_BYTES {
+                        return Err(evaluation(format!("a list of values is longer than {MAX_BYTES} bytes")));
+                    }
                 }
             }
             text.push(']');
@@ -121,7 +129,7 @@ impl ScalarUDFImpl for ListHead {
     }
 }
 
-/// Picks an element of sorted lists.
+/// Picks an element of lists in the order of their values.
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct ListAtFraction {
     ty: SqlType,
@@ -130,7 +138,7 @@ struct ListAtFraction {
     signature: Signature,
 }
 
-/// Returns the element of a sorted list that a share of the elements is before; null of an empty list.
+/// Returns the element of a list that a share of the elements is before, in ascending order; null of an empty list.
 pub(crate) fn at_fraction(list: Expr, ty: SqlType, fraction: f64) -> Expr {
     let signature = Signature::any(1, Volatility::Immutable);
     let millionths = (fraction * 1e6).round() as u64;
@@ -154,14 +162,19 @@ impl ScalarUDFImpl for ListAtFraction {
         let arrays = ColumnarValue::values_to_arrays(&args.args)?;
         let [array] = arrays.as_slice() else { return exec_err!("a list is one argument") };
         let Some(lists) = array.as_list_opt::<i32>() else { return exec_err!("the argument is no list") };
-        let places = lists.value_offsets().windows(2).enumerate().map(|(row, range)| {
-            let [start, end] = range else { return None };
-            let (start, length) = (i64::from(*start), i64::from(end - start));
-            let share = i64::try_from(self.millionths).unwrap_or(i64::MAX);
-            let at = (length * share / 1_000_000).min(length - 1);
-            (length > 0 && lists.is_valid(row)).then_some(start + at)
-        });
-        let places: Int64Array = places.collect();
+        let share = usize::try_from(self.millionths).unwrap_or(usize::MAX);
+        let mut places = Vec::with_capacity(lists.len());
+        for (row, start) in lists.value_offsets().iter().take(lists.len()).enumerate() {
+            let own: ArrayRef = lists.value(row);
+            if own.is_empty() || lists.is_null(row) {
+                places.push(None);
+                continue;
+            }
+            let at = (own.len().saturating_mul(share) / 1_000_000).min(own.len() - 1);
+            let sorted = sort_to_indices(&own, None, Some(at + 1))?;
+            places.push(Some(i64::from(*start) + i64::from(sorted.value(at))));
+        }
+        let places = Int64Array::from(places);
         Ok(ColumnarValue::Array(take(lists.values(), &places, None)?))
     }
 }
@@ -200,7 +213,7 @@ impl ScalarUDFImpl for JsonElements {
         let [array] = arrays.as_slice() else { return exec_err!("an array is one argument") };
         let Some(texts) = array.as_string_view_opt() else { return exec_err!("the argument is no text") };
         let (mut values, mut lengths) = (Writer::new(self.ty, texts.len())?, Vec::with_capacity(texts.len()));
-        let mut nulls = Vec::with_capacity(texts.len());
+        let (mut nulls, mut elements) = (Vec::with_capacity(texts.len()), 0_usize);
         for text in texts {
             let found = match text.map(serde_json::from_str::<Value>) {
                 None | Some(Err(_)) => None,
@@ -208,7 +221,15 @@ impl ScalarUDFImpl for JsonElements {
                 Some(Ok(value)) => Some(vec![value]),
             };
             let taken = found.iter().flatten().take(self.most);
-            lengths.push(taken.clone().count());
+            let length = taken.clone().count();
+            elements = elements.saturating_add(length);
+            if elements > MAX_ELEMENTS {
+                return Err(evaluation(format!(
+                    "the arrays of {} rows have more than {MAX_ELEMENTS} elements; leave some out by limit",
+                    texts.len()
+                )));
+            }
+            lengths.push(length);
             nulls.push(found.is_some());
             for value in taken {
                 values.push(json::element(value, self.ty)).map_err(evaluation)?;

@@ -125,7 +125,7 @@ fn with_known_groups(pattern: &str) -> Cow<'_, str> {
     }
     let mut out = String::with_capacity(pattern.len());
     let mut rest = pattern;
-    while let Some((before, behind)) = rest.split_once("\\Q") {
+    while let Some((before, behind)) = split_at_quote(rest) {
         let (literal, next) = behind.split_once("\\E").unwrap_or((behind, ""));
         out.push_str(&with_groups(before));
         out.push_str(&regex::escape(literal));
@@ -133,6 +133,16 @@ fn with_known_groups(pattern: &str) -> Cow<'_, str> {
     }
     out.push_str(&with_groups(rest));
     Cow::Owned(out)
+}
+
+/// Splits a pattern at its first `\Q`; that of `\\Q` is a backslash and a letter.
+fn split_at_quote(pattern: &str) -> Option<(&str, &str)> {
+    let is_quote = |at: usize| {
+        let before = pattern.get(..at).unwrap_or_default();
+        (before.len() - before.trim_end_matches('\\').len()).is_multiple_of(2)
+    };
+    let (at, quote) = pattern.match_indices("\\Q").find(|(at, _)| is_quote(*at))?;
+    Some((pattern.get(..at)?, pattern.get(at + quote.len()..)?))
 }
 
 /// Writes named groups as the library reads them.
@@ -384,6 +394,10 @@ mod tests {
         assert_eq!(run("rex_group", &["none", ".+@(?<host>.+)", "host"]), Val::Null);
         assert_eq!(run("rex_offsets", &["ab12", "(?<l>[a-z]+)(?<d>[0-9]+)"]), Val::str("d=2-3&l=0-1"));
         assert_eq!(run("regexp_replace", &["2024-05", r"(\d+)-(\d+)", r"\2/\1"]), Val::str("05/2024"));
+        // A quote begins at a backslash that no other one escapes.
+        assert_eq!(run("regexp_replace", &["a.b", r"\Q.\E", "-"]), Val::str("a-b"));
+        assert_eq!(run("regexp_replace", &[r"C:\Quux", r"\\Qu+x", "-"]), Val::str("C:-"));
+        assert_eq!(run("regexp_replace", &[r"C:\.x", r"\\\Q.\Ex", "-"]), Val::str("C:-"));
     }
 
     #[test]

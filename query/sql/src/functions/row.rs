@@ -30,6 +30,7 @@ use datafusion::logical_expr::{
 use datafusion::scalar::ScalarValue;
 use millrace_work::QueryContext;
 
+use super::brain::BrainFunction;
 use super::kernels::Kernel;
 use super::lambdas::LambdaFunction;
 use super::time::{self, Span};
@@ -171,6 +172,9 @@ fn expression_at_work(expr: Expr, work: &QueryContext) -> PlanResult<Transformed
         if let Some(own) = func.inner().downcast_ref::<LambdaFunction>() {
             let own = own.at_work(work, &|body| expression_at_work(body, work).data())?;
             return Ok(Transformed::yes(ScalarUDF::from(own).call(args.clone())));
+        }
+        if let Some(own) = func.inner().downcast_ref::<BrainFunction>() {
+            return Ok(Transformed::yes(ScalarUDF::from(own.at_work(work)).call(args.clone())));
         }
         let Some(own) = func.inner().downcast_ref::<RowFunction>() else { return Ok(Transformed::no(expr)) };
         let own = RowFunction {

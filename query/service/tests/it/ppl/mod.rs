@@ -106,6 +106,13 @@ async fn texts_that_grow_are_refused() {
         (format!("source=people {doubled}"), 400),
         (format!("source=people | eval age = age + 1{}", ", age = age + 1".repeat(5_000)), 400),
         (format!("source=people | where name = '{}a'", "a.".repeat(100_000)), 200),
+        (
+            format!(
+                "source=people | eval s = '{}' | eval m = transform(array(1, 2, 3, 4, 5, 6), x -> concat(s, name))",
+                "a".repeat(200_000)
+            ),
+            400,
+        ),
     ] {
         let (own, answer) = ask(&store, &store.session, &query).await;
         let text: String = answer.to_string().chars().take(300).collect();
@@ -122,6 +129,50 @@ async fn filters_are_objects() {
         let body = json!({"query": "source=people | fields name", "filter": filter});
         let outcome = store.service.ppl(&store.session, Vec::new(), Some(body)).await;
         assert_eq!(outcome.status, status, "{filter}");
+    }
+}
+
+#[tokio::test]
+async fn highlights_are_patterns() {
+    let store = people().await;
+    for (highlight, status) in
+        [(json!(["note"]), 200), (json!([]), 200), (json!(["note", 5]), 400), (json!([null]), 400)]
+    {
+        let body = json!({"query": "source=people | fields name, note", "highlight": highlight});
+        let outcome = store.service.ppl(&store.session, Vec::new(), Some(body)).await;
+        assert_eq!(outcome.status, status, "{highlight}");
+    }
+}
+
+#[tokio::test]
+async fn answers_with_parts_have_a_bound_of_rows() {
+    let store = people().await;
+    let query = format!("source=people{} | fields name", " | join on 1 = 1 people".repeat(6));
+    let body = json!({"query": query, "fetch_size": 0, "profile": true});
+    let outcome = store.service.ppl(&store.session, Vec::new(), Some(body)).await;
+    let answer = value(outcome);
+    assert_eq!(answer["size"], json!(10_000), "{}", answer["error"]);
+}
+
+#[tokio::test]
+async fn integers_of_nested_elements_compare_as_such() {
+    let store = people().await;
+    let properties = json!({"id": {"type": "keyword"}, "items": {"type": "nested", "properties": {"n": {"type": "long"}}}});
+    store.create("orders", &json!({"mappings": {"properties": properties}})).await;
+    // Doubles do not tell these apart.
+    let orders = [
+        json!({"id": "a", "items": [{"n": 9_007_199_254_740_992_i64}, {"n": 1}]}),
+        json!({"id": "b", "items": [{"n": 9_007_199_254_740_993_i64}]}),
+    ];
+    store.index("orders", &orders).await;
+    for (condition, expected) in [
+        ("items.n = 9007199254740993", json!([["b"]])),
+        ("items.n in (9007199254740993, 5)", json!([["b"]])),
+        ("items.n < 1.5", json!([["a"]])),
+    ] {
+        let query = format!("source=orders | where {condition} | fields id");
+        let (status, answer) = ask(&store, &store.session, &query).await;
+        assert_eq!(answer["datarows"], expected, "{condition}: {status} {answer}");
     }
 }
 
