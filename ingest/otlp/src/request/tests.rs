@@ -42,10 +42,7 @@ fn text(text: &str) -> ValueKind {
 /// A record, or the reason why it is refused, with what is around it.
 type ReadRecord = (RecordContext, Result<LogRecord, String>);
 
-fn all(
-    encoding: Encoding,
-    body: &[u8],
-) -> Result<Vec<ReadRecord>, RequestError> {
+fn all(encoding: Encoding, body: &[u8]) -> Result<Vec<ReadRecord>, RequestError> {
     let mut records = Vec::new();
     read::<RequestError>(encoding, body, |context, record| {
         records.push((context.clone(), record));
