@@ -17,6 +17,9 @@ use crate::fill;
 use crate::samples::{MAX_BUCKETS, Reader};
 use crate::{IntelligenceContext, run::became};
 
+/// A bucket with its value and its score.
+type ScoredBucket = (i64, f64, SeriesScore);
+
 /// Scores of buckets, and the progress behind them.
 #[derive(Debug)]
 pub(crate) struct BucketScores {
@@ -121,7 +124,7 @@ struct BucketSpan {
 
 impl BucketSpan {
     /// Scores the buckets from `next` on, and the late ones, where they have a value. Returns the model behind them, too.
-    fn score(&self, before: &SeriesModel) -> Result<(SeriesModel, Vec<(i64, f64, SeriesScore)>)> {
+    fn score(&self, before: &SeriesModel) -> Result<(SeriesModel, Vec<ScoredBucket>)> {
         let failed = |error: millrace_anomaly::Error| Error::Run(error.to_string());
         let (mut model, mut scores) = (before.clone(), BTreeMap::new());
         for (bucket, value) in (self.from..).zip(self.buckets.iter().copied()) {
