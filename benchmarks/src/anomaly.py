@@ -7,8 +7,8 @@
     cargo build --release -p millrace-forecast --example intervals
     /tmp/models/bin/python benchmarks/src/anomaly.py --examples target/release/examples [--only rows,speed,drain,forecasts,nab]
 
-The Numenta Anomaly Benchmark (--nab) and the four logs (--logs) are directories beside the project. Each figure is printed with its goal; a
-figure that misses its goal ends the script with 1.
+The Numenta Anomaly Benchmark (--nab) and the logs (--logs) are directories. Each figure is printed with its goal; a figure that misses
+its goal ends the script with 1.
 """
 
 import argparse
@@ -406,8 +406,8 @@ def score_by_schedule(anomaly, detector, values, benchmark):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--examples", type=pathlib.Path, default=pathlib.Path("target/release/examples"))
-    parser.add_argument("--nab", type=pathlib.Path, default=pathlib.Path("../shared/nab"))
-    parser.add_argument("--logs", type=pathlib.Path, default=pathlib.Path("../shared/data"))
+    parser.add_argument("--nab", type=pathlib.Path, default=pathlib.Path("nab"), help="a checkout of the Numenta Anomaly Benchmark")
+    parser.add_argument("--logs", type=pathlib.Path, default=pathlib.Path("logs"), help="directory of logs, a line an event")
     parser.add_argument("--only", default="rows,speed,drain,forecasts,nab")
     arguments = parser.parse_args()
     wanted = set(arguments.only.split(","))
