@@ -184,7 +184,8 @@ fn the_demo_answers_its_questions() {
     let (code, text, errors) = run(&mut millrace(&["demo", "--total", "4000", "--rate", "0", "--exit"]));
     assert_eq!(code, Some(0), "{errors}");
     assert!(text.starts_with("fed 4000 events") && text.contains(", 0 errors"), "{text}");
-    assert_eq!(text.matches("\ncurl -s ").count(), 8, "{text}");
+    assert_eq!(text.matches("\ncurl -s ").count(), 10, "{text}");
+    assert!(text.contains("/agents?status=active") && text.contains("/api/ai/plot/"), "{text}");
     assert!(text.contains("is found a moment later in \"webhook-events-"), "{text}");
     assert!(text.contains("Accepted password for") && text.contains("/etc/shadow"), "{text}");
     assert!(text.contains("importance 90    deploy logged in on bastion-1 from 203.0.113.66\n"), "{text}");
