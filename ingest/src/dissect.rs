@@ -100,7 +100,7 @@ impl DissectPattern {
     /// Compiles a pattern.
     ///
     /// # Errors
-    /// What is wrong with the pattern, naming it.
+    /// The fault of the pattern, naming it.
     pub fn parse(text: &str, dialect: DissectDialect) -> Result<Self, String> {
         let mut pieces = text.split("%{");
         let start = pieces.next().unwrap_or_default().to_owned();

@@ -193,7 +193,7 @@ impl IngestPipeline {
     /// Compiles a definition.
     ///
     /// # Errors
-    /// What OpenSearch refuses, in its words; a processor or an expression that is not supported, by name.
+    /// A processor or an expression that is not supported, by name; else the refusal of OpenSearch, in its words.
     pub fn parse(id: &str, definition: &Map<String, Value>) -> Result<Self> {
         let mut config = ProcessorConfig::new("", definition.clone());
         config.text("description")?;

@@ -29,7 +29,7 @@ impl Generator {
     /// Makes the input.
     ///
     /// # Errors
-    /// What is wrong with the options.
+    /// The faults of the options.
     pub(super) fn new(mut options: Options) -> Result<Self, Vec<Fault>> {
         let lines = options.texts("lines");
         let message = options.text("message");

@@ -62,7 +62,7 @@ impl Stdin {
     /// Makes the input.
     ///
     /// # Errors
-    /// What is wrong with the options.
+    /// The faults of the options.
     pub(super) fn new(mut options: Options) -> Result<Self, Vec<Fault>> {
         let codec = codec::take(&mut options, "line");
         let _ = options.one_of("ecs_compatibility", &["disabled"]);

@@ -26,7 +26,7 @@ struct CsvRows {
 /// Makes the output, which has the options of `file`, too.
 ///
 /// # Errors
-/// What is wrong with the options.
+/// The faults of the options.
 pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
     let mut fields = Vec::new();
     for field in options.texts("fields") {

@@ -71,7 +71,7 @@ struct Open {
 /// Makes the output.
 ///
 /// # Errors
-/// What is wrong with the options.
+/// The faults of the options.
 pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
     let codec = codec::take(&mut options, "json_lines");
     build_with_codec(options, codec)
@@ -80,7 +80,7 @@ pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
 /// Makes an output that writes files by a codec of its own.
 ///
 /// # Errors
-/// What is wrong with the options.
+/// The faults of the options.
 pub(super) fn build_with_codec(
     mut options: Options,
     codec: Result<Arc<dyn Codec>, Vec<Fault>>,

@@ -107,7 +107,7 @@ impl fmt::Debug for Http {
 /// Makes the output.
 ///
 /// # Errors
-/// What is wrong with the options.
+/// The faults of the options.
 pub(super) fn build(options: Options) -> Result<Output, Vec<Fault>> {
     Ok(Output::Sink(Arc::new(configured(options, FIRST_PAUSE)?)))
 }

@@ -35,7 +35,7 @@ const MAX_TOPIC: usize = 249;
 /// Makes the output.
 ///
 /// # Errors
-/// What is wrong with the options.
+/// The faults of the options.
 pub(super) fn build(options: Options) -> Result<Output, Vec<Fault>> {
     Ok(Output::Sink(Arc::new(Kafka::take(options)?)))
 }

@@ -15,7 +15,7 @@ struct Null;
 /// Makes the output.
 ///
 /// # Errors
-/// What is wrong with the options.
+/// The faults of the options.
 pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
     let _ = codec::take(&mut options, "plain");
     options.finish()?;

@@ -65,7 +65,7 @@ impl Encode for ByCodec {
 /// Makes the output `tcp`.
 ///
 /// # Errors
-/// What is wrong with the options.
+/// The faults of the options.
 pub(super) fn build_tcp(mut options: Options) -> Result<Output, Vec<Fault>> {
     let codec = codec::take(&mut options, "json");
     let host = options.required_text("host");
@@ -117,7 +117,7 @@ pub(super) fn build_tcp(mut options: Options) -> Result<Output, Vec<Fault>> {
 /// Makes the output `udp`.
 ///
 /// # Errors
-/// What is wrong with the options.
+/// The faults of the options.
 pub(super) fn build_udp(mut options: Options) -> Result<Output, Vec<Fault>> {
     let codec = codec::take(&mut options, "json");
     let host = options.required_text("host");
@@ -158,7 +158,7 @@ struct Statsd {
 /// Makes the output `statsd`.
 ///
 /// # Errors
-/// What is wrong with the options.
+/// The faults of the options.
 pub(super) fn build_statsd(mut options: Options) -> Result<Output, Vec<Fault>> {
     let host = options.text("host").unwrap_or_else(|| "localhost".to_owned());
     let port = port(&mut options, Some(8125));

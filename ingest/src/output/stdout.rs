@@ -18,7 +18,7 @@ struct Stdout {
 /// Makes the output.
 ///
 /// # Errors
-/// What is wrong with the options.
+/// The faults of the options.
 pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
     let codec = codec::take(&mut options, "rubydebug");
     let _ = options.one_of("ecs_compatibility", &["disabled"]);

@@ -287,7 +287,7 @@ impl CommitReport {
 
 /// Writes operations and moves in one frame, for as long as what is in the way may pass and their graph has not ended. The
 /// place among those who write has come when it is done. `again` says that they are of a dead letter.
-/// Where `is_awaited`, a write without moves is given up after [`PATIENCE`]. `None` where there is nothing to write.
+/// A write without moves is given up after [`PATIENCE`] if `is_awaited`. `None` where there is nothing to write.
 async fn write(
     shared: &Arc<RuntimeContext>,
     (ops, again, is_awaited): (&[PlannedOperation], bool, bool),

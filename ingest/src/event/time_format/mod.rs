@@ -116,7 +116,7 @@ impl TimeFormat {
     /// Compiles a pattern of Joda-Time.
     ///
     /// # Errors
-    /// What is wrong with the pattern, naming it.
+    /// The fault of the pattern, naming it.
     pub fn joda(pattern: &str) -> Result<Self, String> {
         Self::compile(pattern, |letter, count| {
             Some(match letter {
@@ -151,7 +151,7 @@ impl TimeFormat {
     /// Compiles a pattern of `java.time`.
     ///
     /// # Errors
-    /// What is wrong with the pattern, naming it.
+    /// The fault of the pattern, naming it.
     pub fn java(pattern: &str) -> Result<Self, String> {
         if let Some(letter) =
             outside_quotes(pattern).find(|letter| matches!(letter, '[' | ']' | '{' | '}' | '#'))

@@ -75,7 +75,7 @@ impl Tail {
     /// Makes the input.
     ///
     /// # Errors
-    /// What is wrong with the options.
+    /// The faults of the options.
     pub(super) fn new(mut options: Options) -> Result<Self, Vec<Fault>> {
         let at = options.at();
         let paths = options.texts("path");

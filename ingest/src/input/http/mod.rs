@@ -73,7 +73,7 @@ impl Listener {
     /// Makes the input.
     ///
     /// # Errors
-    /// What is wrong with the options.
+    /// The faults of the options.
     pub(super) fn new(mut options: Options) -> Result<Self, Vec<Fault>> {
         let host = options.text("host").unwrap_or_else(|| "0.0.0.0".to_owned());
         let port = options.integer("port", 0..=65_535).unwrap_or(PORT);

@@ -55,7 +55,7 @@ const CLOCK: Duration = Duration::from_secs(30);
 /// Makes the input.
 ///
 /// # Errors
-/// What is wrong with the options.
+/// The faults of the options.
 pub(super) fn build(options: Options) -> Result<Box<dyn Input>, Vec<Fault>> {
     let settings = Settings::take(options)?;
     let clean = AtomicBool::new(settings.clean);

@@ -26,7 +26,7 @@ use crate::{Fault, Options};
 /// Makes the input.
 ///
 /// # Errors
-/// What is wrong with the options.
+/// The faults of the options.
 pub(super) fn build(options: Options) -> Result<Box<dyn Input>, Vec<Fault>> {
     Ok(Box::new(Kafka { settings: Arc::new(Settings::take(options)?) }))
 }

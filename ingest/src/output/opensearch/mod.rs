@@ -89,7 +89,7 @@ fn refuse_management(options: &mut Options) {
 /// Makes the output.
 ///
 /// # Errors
-/// What is wrong with the options.
+/// The faults of the options.
 pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
     for name in WITHOUT_EFFECT {
         let _ = options.take(name);

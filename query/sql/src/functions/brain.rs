@@ -32,7 +32,7 @@ const MODEL_FACTOR: usize = 8;
 /// Lines between two looks at the stop.
 const LINES_AT_A_TIME: usize = 1_000;
 
-/// What is variable whatever the other lines have: times, addresses, identifiers, numbers, and words that end with digits.
+/// Words that are variable whatever the other lines have: times, addresses, identifiers, numbers, and words that end with digits.
 static VARIABLE: LazyLock<Regex> = LazyLock::new(|| {
     Regex::new(
         r"(?P<time>\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}\S*)|(?P<address>(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?)|(?P<uuid>[0-9a-fA-F]{8}-(?:[0-9a-fA-F]{4}-){3}[0-9a-fA-F]{12})|0[xX][0-9a-fA-F]+|[A-Za-z]+\d+|[+-]?\d+(?:\.\d*)?",

@@ -41,9 +41,9 @@ pub(crate) enum LambdaKind {
     Transform,
     /// The elements for which the body holds.
     Filter,
-    /// Whether it holds for each element.
+    /// True where it holds for each element.
     All,
-    /// Whether it holds for one element.
+    /// True where it holds for one element.
     Any,
     /// The accumulator of this number, behind the last element.
     Fold(usize),
