@@ -6,7 +6,7 @@ use std::time::Duration;
 use millrace_listen::{ClientCertificates, Tls, TlsFiles};
 use reqwest::ClientBuilder;
 
-use crate::Options;
+use crate::{Options, Secret};
 
 /// Time that a TLS handshake may take where nothing is said.
 const HANDSHAKE_MILLIS: i64 = 10_000;
@@ -202,11 +202,28 @@ impl Client {
         Self { authorities, identity, unverified, versions }
     }
 
+    /// Makes a client with these properties. It sends by way of the proxy, or by none.
+    ///
+    /// # Errors
+    /// A file that cannot be read, by its name; a proxy that is no address.
+    pub(crate) fn http_client(
+        &self,
+        builder: ClientBuilder,
+        proxy: Option<&Secret>,
+    ) -> Result<reqwest::Client, String> {
+        let builder = match proxy.map(|proxy| reqwest::Proxy::all(proxy.expose())) {
+            Some(proxy) => builder
+                .proxy(proxy.map_err(|error| format!("[proxy] is not an address: {}", error.without_url()))?),
+            None => builder.no_proxy(),
+        };
+        self.apply(builder)?.build().map_err(|error| format!("cannot make the HTTP client: {error}"))
+    }
+
     /// Gives a client these properties.
     ///
     /// # Errors
-    /// What is wrong, naming the file.
-    pub fn apply(&self, mut builder: ClientBuilder) -> Result<ClientBuilder, String> {
+    /// A file that cannot be read, by its name.
+    fn apply(&self, mut builder: ClientBuilder) -> Result<ClientBuilder, String> {
         if !self.authorities.is_empty() {
             let mut all = Vec::new();
             for file in &self.authorities {

@@ -426,16 +426,7 @@ impl Http {
         let redirects = if self.follows_redirects { self.redirects() } else { Policy::none() };
         let builder =
             Client::builder().timeout(self.timeout).connect_timeout(self.connect_timeout).redirect(redirects);
-        let builder = match &self.proxy {
-            Some(proxy) => {
-                let proxy = reqwest::Proxy::all(proxy.expose());
-                builder.proxy(
-                    proxy.map_err(|error| format!("[proxy] is not an address: {}", error.without_url()))?,
-                )
-            }
-            None => builder.no_proxy(),
-        };
-        self.tls.apply(builder)?.build().map_err(|error| format!("cannot make the HTTP client: {error}"))
+        self.tls.http_client(builder, self.proxy.as_ref())
     }
 
     async fn attempt(&self, request: &OutgoingRequest) -> Attempt {

@@ -143,16 +143,7 @@ impl Settings {
             .timeout(self.timeout)
             .connect_timeout(self.timeout)
             .redirect(reqwest::redirect::Policy::none());
-        let builder = match &self.proxy {
-            Some(proxy) => {
-                let proxy = reqwest::Proxy::all(proxy.expose());
-                builder.proxy(
-                    proxy.map_err(|error| format!("[proxy] is not an address: {}", error.without_url()))?,
-                )
-            }
-            None => builder.no_proxy(),
-        };
-        self.tls.apply(builder)?.build().map_err(|error| format!("cannot make the HTTP client: {error}"))
+        self.tls.http_client(builder, self.proxy.as_ref())
     }
 }
 
