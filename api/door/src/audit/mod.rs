@@ -105,18 +105,7 @@ impl Audit {
     /// # Panics
     /// If there are none, or more than 64 KiB of them.
     pub fn command_changed(&self, method: Method, segments: &[&str]) {
-        let mut uri = String::new();
-        for segment in segments {
-            uri.push('/');
-            path::encode(segment, &mut uri);
-        }
-        let request = http::Request::builder().method(method).uri(uri).body(());
-        let (head, ()) = request.expect("some encoded segments are a path").into_parts();
-        let mut trail = AuditTrail::new(&head, COMMAND);
-        trail.came_from(&Principal::system());
-        trail.does(Some(Action::PutSecurity));
-        trail.changes_security();
-        self.tell(&trail, 200, false);
+        self.system_changed(COMMAND, Action::PutSecurity, method, segments);
     }
 
     /// Tells that the server itself has made the change that a request of this method and path makes, as policies of indices do.
@@ -124,6 +113,10 @@ impl Audit {
     /// # Panics
     /// If there is no segment, or more than 64 KiB of them.
     pub fn server_changed(&self, action: Action, method: Method, segments: &[&str]) {
+        self.system_changed(SERVER, action, method, segments);
+    }
+
+    fn system_changed(&self, listener: &'static str, action: Action, method: Method, segments: &[&str]) {
         let mut uri = String::new();
         for segment in segments {
             uri.push('/');
@@ -131,7 +124,7 @@ impl Audit {
         }
         let request = http::Request::builder().method(method).uri(uri).body(());
         let (head, ()) = request.expect("some encoded segments are a path").into_parts();
-        let mut trail = AuditTrail::new(&head, SERVER);
+        let mut trail = AuditTrail::new(&head, listener);
         trail.came_from(&Principal::system());
         trail.does(Some(action));
         trail.changes_security();
