@@ -4,8 +4,8 @@ use millrace_sql::error::{Result, SqlError};
 use millrace_sql::relational::SqlType;
 use sqlparser::ast;
 
-use super::pipe::{Pipe, SortKey};
-use super::{Planner, paths_of, syntax, type_name};
+use super::pipe::Pipe;
+use super::{Planner, paths_of, syntax, type_name, union};
 use crate::command::FieldSummaryCommand;
 
 /// Most fields, each of which is a part of the plan.
@@ -37,7 +37,7 @@ pub(super) fn plan(
     let relation = planner.sql.share(relation);
     let text = |expr: ast::Expr| syntax::cast(expr, ast::DataType::String(None));
     let double = || ast::DataType::Double(ast::ExactNumberInfo::None);
-    let mut body: Option<ast::SetExpr> = None;
+    let mut selects = Vec::new();
     for (at, (name, ty)) in typed.iter().enumerate() {
         let table = planner.sql.define(relation.clone());
         let of = |function: &str| syntax::call(function, vec![syntax::column(name)]);
@@ -61,16 +61,10 @@ pub(super) fn plan(
         items.extend([("Type", syntax::string(type_name(*ty))), (place.as_str(), syntax::number(at))]);
         let items = items.into_iter();
         let select = ast::SetExpr::Select(Box::new(syntax::select(items, Some(syntax::table(&table, None)))));
-        body = Some(match body {
-            None => select,
-            Some(body) => syntax::union_all(body, select),
-        });
+        selects.push(select);
     }
-    let body = body.ok_or_else(|| SqlError::Semantic("there is no field to sum up".to_owned()))?;
-    let relation = planner.sql.relation(&syntax::query_of(body))?;
-    let mut pipe = Pipe::from_relation(relation, all);
-    let key = SortKey { expr: syntax::column(&place), ascending: true, nulls_first: true };
-    pipe.sort(vec![key], planner.sql)?;
-    pipe.hide(&place);
-    Ok(pipe)
+    let Some(rows) = selects.into_iter().reduce(syntax::union_all) else {
+        return Err(SqlError::Semantic("there is no field to sum up".to_owned()));
+    };
+    union::in_order(rows, &place, all, planner)
 }

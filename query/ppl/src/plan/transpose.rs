@@ -3,9 +3,9 @@
 use millrace_sql::error::{Result, SqlError};
 use sqlparser::ast;
 
-use super::pipe::{Pipe, SortKey};
+use super::pipe::Pipe;
 use super::sort::number_rows;
-use super::{Planner, syntax};
+use super::{Planner, syntax, union};
 use crate::command::TransposeCommand;
 
 /// Most cells of the answer, each of which is a part of the plan.
@@ -26,7 +26,7 @@ pub(super) fn plan(
     let all = pipe.names().unrestricted();
     let relation = pipe.into_whole_relation(planner.sql)?;
     let relation = planner.sql.share(relation);
-    let mut body: Option<ast::SetExpr> = None;
+    let mut selects = Vec::new();
     for (at, name) in names.iter().enumerate() {
         let table = planner.sql.define(relation.clone());
         let cells = (1..=command.count).map(|number| {
@@ -43,16 +43,10 @@ pub(super) fn plan(
             .collect();
         let items = items.iter().map(|(name, expr)| (name.as_str(), expr.clone()));
         let select = ast::SetExpr::Select(Box::new(syntax::select(items, Some(syntax::table(&table, None)))));
-        body = Some(match body {
-            None => select,
-            Some(body) => syntax::union_all(body, select),
-        });
+        selects.push(select);
     }
-    let body = body.ok_or_else(|| SqlError::Semantic("there is no column to transpose".to_owned()))?;
-    let relation = planner.sql.relation(&syntax::query_of(body))?;
-    let mut pipe = Pipe::from_relation(relation, all);
-    let key = SortKey { expr: syntax::column(&place), ascending: true, nulls_first: true };
-    pipe.sort(vec![key], planner.sql)?;
-    pipe.hide(&place);
-    Ok(pipe)
+    let Some(rows) = selects.into_iter().reduce(syntax::union_all) else {
+        return Err(SqlError::Semantic("there is no column to transpose".to_owned()));
+    };
+    union::in_order(rows, &place, all, planner)
 }

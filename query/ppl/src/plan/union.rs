@@ -4,10 +4,26 @@ use millrace_sql::error::{Result, SqlError};
 use millrace_sql::relational::SqlType;
 use sqlparser::ast;
 
+use super::names::NameSet;
 use super::pipe::{Pipe, SortKey};
 use super::{Planner, syntax};
 use crate::ast::PipelineSource;
 use crate::command::{AppendCommand, AppendPipeCommand, MultiSearchCommand, UnionCommand, UnionDataset};
+
+/// Makes a pipeline of the rows of a set expression, in the order of their numbers in a column that is hidden.
+pub(super) fn in_order(
+    rows: ast::SetExpr,
+    place: &str,
+    names: NameSet,
+    planner: &mut Planner<'_, '_, '_>,
+) -> Result<Pipe> {
+    let relation = planner.sql.relation(&syntax::query_of(rows))?;
+    let mut pipe = Pipe::from_relation(relation, names);
+    let key = SortKey { expr: syntax::column(place), ascending: true, nulls_first: true };
+    pipe.sort(vec![key], planner.sql)?;
+    pipe.hide(place);
+    Ok(pipe)
+}
 
 /// Plans `append`.
 pub(super) fn append(command: &AppendCommand, pipe: Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<Pipe> {
