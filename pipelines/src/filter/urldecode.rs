@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use millrace_ingest::codec::Charset;
 use millrace_ingest::{Event, Fault, FieldReference, Options};
+use percent_encoding::percent_decode_str;
 use serde_json::Value;
 
 use super::settings::{field_or, texts_or};
@@ -28,21 +29,7 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>>
 
 impl UrlDecode {
     fn decode(&self, text: &str) -> String {
-        let mut bytes = Vec::with_capacity(text.len());
-        let mut rest = text.as_bytes();
-        while let Some((first, behind)) = rest.split_first() {
-            let digit = |at: usize| behind.get(at).and_then(|byte| char::from(*byte).to_digit(16));
-            match (first, digit(0), digit(1)) {
-                (b'%', Some(high), Some(low)) => {
-                    bytes.push((high * 16 + low) as u8);
-                    rest = behind.get(2..).unwrap_or_default();
-                }
-                _ => {
-                    bytes.push(*first);
-                    rest = behind;
-                }
-            }
-        }
+        let bytes: Vec<u8> = percent_decode_str(text).collect();
         self.charset.decode(&bytes).into_owned()
     }
 

@@ -256,6 +256,16 @@ pub(super) fn call(
     called.unwrap_or_else(|| object(run, receiver, name, &args, block))
 }
 
+/// Digs on in a value that `dig` has found, by the rest of its steps.
+fn dig(run: &mut Interpreter<'_>, value: Val, steps: &[Val]) -> Evaluated {
+    match &value {
+        _ if steps.is_empty() => Ok(value),
+        Val::Nil => Ok(value),
+        Val::Array(_) | Val::Hash(_) => call(run, &value, "dig", steps.to_vec(), None),
+        _ => Err(RaisedError::type_error(format!("{} does not have #dig method", value.class())).into()),
+    }
+}
+
 /// Methods of all values.
 fn object(
     run: &mut Interpreter<'_>,

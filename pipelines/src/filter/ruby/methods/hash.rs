@@ -154,25 +154,7 @@ fn access(
             },
             "dig" => {
                 let value = get(run, shared, arg(args, 0)?)?.unwrap_or(Val::Nil);
-                match (args.get(1), &value) {
-                    (None, _) | (_, Val::Nil) => value,
-                    (Some(_), Val::Array(_) | Val::Hash(_)) => {
-                        return super::call(
-                            run,
-                            &value,
-                            "dig",
-                            args.get(1..).unwrap_or_default().to_vec(),
-                            None,
-                        );
-                    }
-                    _ => {
-                        return Err(RaisedError::type_error(format!(
-                            "{} does not have #dig method",
-                            value.class()
-                        ))
-                        .into());
-                    }
-                }
+                return super::dig(run, value, args.get(1..).unwrap_or_default());
             }
             "key?" | "has_key?" | "include?" | "member?" => {
                 Val::Bool(get(run, shared, arg(args, 0)?)?.is_some())

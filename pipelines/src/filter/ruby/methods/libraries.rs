@@ -1,10 +1,12 @@
 //! Modules of functions: JSON, Base64, digests, random values, mathematics, addresses.
 
+use std::borrow::Cow;
 use std::sync::Arc;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::{STANDARD, STANDARD_NO_PAD, URL_SAFE};
 use md5::{Digest as _, Md5};
+use percent_encoding::percent_decode_str;
 use ring::digest;
 
 use super::super::interpreter::{Evaluated, Flow, Interpreter};
@@ -196,26 +198,9 @@ pub(super) fn web(run: &mut Interpreter<'_>, class: &str, name: &str, args: &[Va
 }
 
 fn percent_decoded(text: &str, plus: bool) -> String {
-    let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let Some((first, behind)) = rest.split_first() {
-        let digit = |at: usize| behind.get(at).and_then(|byte| char::from(*byte).to_digit(16));
-        match (first, digit(0), digit(1)) {
-            (b'%', Some(high), Some(low)) => {
-                bytes.push((high * 16 + low) as u8);
-                rest = behind.get(2..).unwrap_or_default();
-            }
-            (b'+', ..) if plus => {
-                bytes.push(b' ');
-                rest = behind;
-            }
-            _ => {
-                bytes.push(*first);
-                rest = behind;
-            }
-        }
-    }
-    String::from_utf8_lossy(&bytes).into_owned()
+    // A plus sign that is written `%2B` stays one.
+    let text = if plus { Cow::Owned(text.replace('+', " ")) } else { Cow::Borrowed(text) };
+    percent_decode_str(&text).decode_utf8_lossy().into_owned()
 }
 
 fn percent_encoded(text: &str, plus: bool) -> String {
