@@ -41,6 +41,8 @@ use clap::Parser;
 
 #[tokio::main]
 async fn main() -> ExitCode {
+    // An error says that one is installed.
+    let _ = rustls::crypto::ring::default_provider().install_default();
     match cli::Cli::parse().run().await {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {

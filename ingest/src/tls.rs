@@ -211,6 +211,7 @@ impl Client {
         builder: ClientBuilder,
         proxy: Option<&Secret>,
     ) -> Result<reqwest::Client, String> {
+        millrace_runtime::install_crypto_provider();
         let builder = match proxy.map(|proxy| reqwest::Proxy::all(proxy.expose())) {
             Some(proxy) => builder
                 .proxy(proxy.map_err(|error| format!("[proxy] is not an address: {}", error.without_url()))?),

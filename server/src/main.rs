@@ -38,6 +38,7 @@ use rustix::fs::Mode;
 fn main() -> ExitCode {
     // Documents, keys and passwords are nobody else's, whoever makes their files.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
+    millrace_runtime::install_crypto_provider();
     match run(Cli::parse()) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {

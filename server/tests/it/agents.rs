@@ -3,10 +3,9 @@
 use std::path::Path;
 use std::process::Command;
 
-use reqwest::Client;
 use serde_json::{Value, json};
 
-use crate::process::{Server, millrace, run};
+use crate::process::{Server, http_client, millrace, run};
 
 fn command(data: &Path) -> Command {
     let mut command = millrace(&["serve", "--listen", "127.0.0.1:0", "--insecure", "--data"]);
@@ -31,7 +30,7 @@ async fn agents_survive_a_restart_of_the_server() {
     let data = tempfile::tempdir().unwrap();
     let server = Server::new(&mut with_agents(data.path()));
     let enrolment = url(&server, "agents enrol on ").unwrap();
-    let client = Client::new();
+    let client = http_client();
     let body = json!({ "agent_id": "web-1", "host": "web1" }).to_string();
     let answer = client.post(format!("{enrolment}/register")).body(body).send().await.unwrap();
     assert_eq!(answer.status(), 201);

@@ -1,10 +1,9 @@
 //! The console's listener.
 
-use reqwest::Client;
 use serde_json::{Value, json};
 
 use crate::pipelines::{command, start};
-use crate::process::Server;
+use crate::process::{Server, http_client};
 
 fn console(server: &Server) -> Option<String> {
     server.greeting.lines().find_map(|line| line.strip_prefix("the console is on ")).map(str::to_owned)
@@ -16,7 +15,7 @@ async fn the_console_answers_beside_the_data_api() {
     let server = start(data.path());
     let url = console(&server).unwrap();
     let ask = async |method: reqwest::Method, path: &str, body: &str| {
-        let request = Client::new().request(method, format!("{url}{path}")).header("console-xsrf", "true");
+        let request = http_client().request(method, format!("{url}{path}")).header("console-xsrf", "true");
         let request = request.header("content-type", "application/json").body(body.to_owned());
         let answer = request.send().await.unwrap();
         (answer.status().as_u16(), answer.json::<Value>().await.unwrap())

@@ -8,7 +8,7 @@ use reqwest::{Certificate, Client, Method};
 use rustix::process::Signal;
 use serde_json::json;
 
-use crate::process::{Server, millrace, run};
+use crate::process::{Server, http_client, http_client_builder, millrace, run};
 
 #[tokio::test]
 async fn the_first_password_is_in_a_file_and_stays() {
@@ -76,7 +76,7 @@ fn issue(dir: &Path) -> Client {
     std::fs::write(dir.join("cert.pem"), issued.cert.pem()).unwrap();
     std::fs::write(dir.join("key.pem"), issued.signing_key.serialize_pem()).unwrap();
     let root = Certificate::from_pem(issued.cert.pem().as_bytes()).unwrap();
-    Client::builder().tls_certs_only([root]).pool_max_idle_per_host(0).build().unwrap()
+    http_client_builder().tls_certs_only([root]).pool_max_idle_per_host(0).build().unwrap()
 }
 
 #[tokio::test]
@@ -92,7 +92,7 @@ async fn tls_by_certificate_and_key() {
             .env("MILLRACE_ADMIN_PASSWORD", "correct horse"),
     );
     assert!(server.url.starts_with("https://"), "{}", server.url);
-    assert!(Client::new().get(&server.url).send().await.is_err(), "an unknown issuer");
+    assert!(http_client().get(&server.url).send().await.is_err(), "an unknown issuer");
     server.ask_with(client.clone());
     server.log_in("admin", "correct horse");
     assert_eq!(server.call(Method::GET, "/", "").await.0, 200);

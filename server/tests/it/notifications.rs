@@ -11,11 +11,11 @@ use std::time::Duration;
 
 use millrace_runtime::Instant;
 use rand::RngExt;
-use reqwest::{Client, Method};
+use reqwest::Method;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::process::{Server, millrace};
+use crate::process::{Server, http_client, millrace};
 
 /// Documents that are written between two kills.
 const WRITTEN: usize = 10;
@@ -119,7 +119,7 @@ fn start(data: &Path, mail_port: u16) -> Server {
 
 async fn console(server: &Server, path: &str, body: Value) -> Value {
     let url = server.greeting.lines().find_map(|line| line.strip_prefix("the console is on ")).unwrap();
-    let request = Client::new().post(format!("{url}{path}")).header("console-xsrf", "true").json(&body);
+    let request = http_client().post(format!("{url}{path}")).header("console-xsrf", "true").json(&body);
     let answer = request.send().await.unwrap();
     let (status, answer) = (answer.status(), answer.json::<Value>().await.unwrap());
     assert!(status.is_success(), "{path}: {answer}");
@@ -129,7 +129,7 @@ async fn console(server: &Server, path: &str, body: Value) -> Value {
 /// Writes documents; unacknowledged ones may be there all the same.
 async fn write(server: &Server, round: usize) -> bool {
     let lines = (0..WRITTEN).map(|n| format!("{{\"index\":{{\"_id\":\"{round}-{n}\"}}}}\n{{\"n\":{n}}}\n"));
-    let client = Client::new();
+    let client = http_client();
     let request =
         client.post(format!("{}/logs/_bulk", server.url)).header("content-type", "application/x-ndjson");
     request.body(lines.collect::<String>()).send().await.is_ok_and(|answer| answer.status().is_success())

@@ -6,11 +6,11 @@ use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::Duration;
 
-use reqwest::{Client, Method};
+use reqwest::Method;
 use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::process::{Server, millrace, run};
+use crate::process::{Server, http_client, millrace, run};
 
 const LINES: usize = 3_000;
 
@@ -40,7 +40,7 @@ fn management(server: &Server) -> String {
 }
 
 async fn manage(server: &Server, method: Method, path: &str, body: &str) -> (u16, Value) {
-    let request = Client::new().request(method, format!("{}{path}", management(server)));
+    let request = http_client().request(method, format!("{}{path}", management(server)));
     let answer =
         request.header("content-type", "application/json").body(body.to_owned()).send().await.unwrap();
     (answer.status().as_u16(), answer.json().await.unwrap())
@@ -126,7 +126,7 @@ async fn a_webhook_is_answered_when_its_event_is_stored() {
     let server = Server::new(&mut prepare());
     let url = format!("http://127.0.0.1:{port}/");
     let post = |token: &'static str, n: usize| {
-        let request = Client::new().post(&url).bearer_auth(token).header("x-webhook-source", "github");
+        let request = http_client().post(&url).bearer_auth(token).header("x-webhook-source", "github");
         let request = request.header("x-github-event", "push").header("content-type", "application/json");
         request.body(json!({"n": n}).to_string()).send()
     };
@@ -171,7 +171,7 @@ async fn a_persisted_queue_holds_what_an_output_does_not_take() {
     put(dir.path(), "pipelines.yml", described);
     let server = start(dir.path());
     let post = |n: usize| {
-        let request = Client::new().post(format!("http://127.0.0.1:{port}/"));
+        let request = http_client().post(format!("http://127.0.0.1:{port}/"));
         request.header("content-type", "application/json").body(json!({"n": n}).to_string()).send()
     };
     while post(0).await.is_err() {

@@ -4,7 +4,7 @@ use std::io::{BufRead, BufReader, Read};
 use std::path::Path;
 use std::process::{Child, ChildStderr, Command, ExitStatus, Output, Stdio};
 
-use reqwest::{Client, Method};
+use reqwest::{Client, ClientBuilder, Method};
 use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
@@ -22,6 +22,17 @@ pub(crate) fn millrace(args: &[&str]) -> Command {
     command.env("MILLRACE_FLIGHT__LISTEN", "127.0.0.1:0");
     command.args(args);
     command
+}
+
+/// Starts an HTTP client, whose TLS is ring's as that of the server.
+pub(crate) fn http_client_builder() -> ClientBuilder {
+    millrace_runtime::install_crypto_provider();
+    Client::builder()
+}
+
+/// Makes an HTTP client.
+pub(crate) fn http_client() -> Client {
+    http_client_builder().build().unwrap()
 }
 
 /// Runs a command that ends by itself; returns exit code, stdout and stderr.
@@ -70,7 +81,7 @@ impl Server {
                 break url.to_owned();
             }
         };
-        Self { child, log, greeting, url, client: Client::new(), user: None }
+        Self { child, log, greeting, url, client: http_client(), user: None }
     }
 
     /// Asks with credentials from now on.

@@ -2,14 +2,14 @@
 
 use std::time::Duration;
 
-use reqwest::{Client, Method};
+use reqwest::Method;
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt as _, AsyncReadExt as _, AsyncWriteExt as _, BufReader};
 use tokio::net::{TcpListener, TcpStream};
 use tokio::sync::mpsc;
 use tokio::time::timeout;
 
-use crate::process::{Server, millrace, run};
+use crate::process::{Server, http_client, millrace, run};
 
 const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -67,7 +67,7 @@ fn contains(bytes: &[u8], part: &[u8]) -> bool {
 
 /// Sends a request in the trace.
 async fn send_in_trace(server: &Server, method: Method, path: &str, body: &Value) -> Value {
-    let answer = Client::new()
+    let answer = http_client()
         .request(method, format!("{}{path}", server.url))
         .header("content-type", "application/json")
         .header("traceparent", format!("00-{TRACE}-00f067aa0ba902b7-01"))

@@ -6,6 +6,7 @@
 
 pub mod clock;
 mod compute;
+mod crypto;
 pub mod disk;
 pub mod error;
 mod event_loop;
@@ -21,6 +22,7 @@ pub use clock::{Clock, Instant, ManualClock, SharedClock, SystemClock};
 pub use compute::{
     BusyThread, Compute, PoolActivity, Priority, panic_text, run_behind_reads, run_promptly, wait_for_network,
 };
+pub use crypto::install_crypto_provider;
 pub use error::{Error, Kind, Result};
 pub use event_loop::{EventHandler, EventLoop, EventSender, Mailbox};
 pub use generational_cache::GenerationalCache;

@@ -76,6 +76,7 @@ impl RunningInput {
 }
 
 fn client() -> Client {
+    millrace_runtime::install_crypto_provider();
     Client::builder().no_proxy().build().unwrap()
 }
 
@@ -387,6 +388,7 @@ async fn tls_asks_clients_for_certificates_where_it_is_to() {
     ];
     let mut running = start(&given, Pipeline::new(4)).await;
     let authority = reqwest::Certificate::from_pem(&files.read("ca.pem")).unwrap();
+    millrace_runtime::install_crypto_provider();
     let builder = || Client::builder().no_proxy().tls_certs_only([authority.clone()]);
     let url = format!("https://localhost:{}/", running.address.port());
     assert!(builder().build().unwrap().post(&url).body("x").send().await.is_err());

@@ -81,6 +81,7 @@ impl Clients {
     }
 
     fn make(&self, (scheme, port): &(String, u16)) -> Result<Client> {
+        millrace_runtime::install_crypto_provider();
         let resolver = Resolver { allow: self.allow.clone(), scheme: scheme.clone(), port: *port };
         Client::builder()
             .tls_certs_merge(self.certificates.clone())

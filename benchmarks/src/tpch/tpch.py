@@ -1,0 +1,192 @@
+#!/usr/bin/env python3
+"""Asks the 22 queries of TPC-H of Millrace and of DuckDB, which reads the Parquet files that Millrace wrote.
+
+    cargo build --release -p millrace-server
+    python3 -m venv venv && venv/bin/pip install duckdb pyarrow tpchgen-cli adbc-driver-flightsql adbc-driver-manager
+    venv/bin/python benchmarks/src/tpch/tpch.py --server target/release/millrace --scale 1
+
+Prints the median of each query in milliseconds, of both, warm, and their ratio; then the totals. Answers are compared row by row, numbers to a
+relative 1e-9; a difference ends the program with code 1. Decimal columns are doubles in both.
+"""
+
+import argparse
+import http.client
+import json
+import math
+import os
+import pathlib
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import time
+
+import adbc_driver_flightsql.dbapi as flight
+import duckdb
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+TABLES = ["region", "nation", "supplier", "part", "partsupp", "customer", "orders", "lineitem"]
+STATEMENTS = pathlib.Path(__file__).with_name("statements.sql")
+
+
+def start(binary, directory):
+    """Starts a server; returns it with its addresses of HTTP and of Flight."""
+    environment = os.environ | {
+        "MILLRACE_PIPELINES__LISTEN": "127.0.0.1:0",
+        "MILLRACE_CONSOLE__LISTEN": "127.0.0.1:0",
+        "MILLRACE_FLIGHT__LISTEN": "127.0.0.1:0",
+        "MILLRACE_STORAGE__DISK_THRESHOLD_ENABLED": "false",
+    }
+    log = open(directory / "server.log", "w")
+    command = [binary, "serve", "--insecure", "--data", directory / "data", "--listen", "127.0.0.1:0"]
+    server = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
+    arrow = None
+    for line in server.stdout:
+        if found := re.search(r"(?:Flight|flight)\D*?((?:\d+\.){3}\d+:\d+)", line):
+            arrow = found[1]
+        if found := re.search(r"listening on http://(\S+)", line):
+            return server, found[1], arrow
+    raise SystemExit(f"the server did not start: see {directory / 'server.log'}")
+
+
+class Client:
+    def __init__(self, address):
+        self.connection = http.client.HTTPConnection(address, timeout=600)
+
+    def ask(self, method, path, body=None):
+        text = None if body is None else json.dumps(body)
+        self.connection.request(method, path, text, {"content-type": "application/json"})
+        answer = self.connection.getresponse()
+        data = answer.read()
+        if answer.status >= 300:
+            raise RuntimeError(f"{method} {path}: {answer.status} {data[:600].decode(errors='replace')}")
+        return json.loads(data) if data else None
+
+
+def field_type(kind):
+    """The type of a field for a column: numbers by their width, texts as keywords, days as dates."""
+    if pa.types.is_integer(kind):
+        return "long" if kind.bit_width == 64 else "integer"
+    if pa.types.is_decimal(kind) or pa.types.is_floating(kind):
+        return "double"
+    return "date" if pa.types.is_temporal(kind) else "keyword"
+
+
+def plain(column):
+    """The column as the index has it: doubles for decimals, milliseconds for days, texts of 32-bit offsets."""
+    if pa.types.is_decimal(column.type):
+        return column.cast(pa.float64())
+    if pa.types.is_temporal(column.type):
+        return column.cast(pa.timestamp("ms"))
+    return column if pa.types.is_integer(column.type) else column.cast(pa.string())
+
+
+def load(client, arrow, directory):
+    for name in TABLES:
+        table = pq.read_table(directory / "tables" / f"{name}.parquet")
+        properties = {field.name: {"type": field_type(field.type)} for field in table.schema}
+        body = {"settings": {"refresh_interval": "-1"}, "mappings": {"dynamic": "strict", "properties": properties}}
+        client.ask("PUT", f"/{name}", body)
+        table = pa.table({field.name: plain(table.column(field.name)) for field in table.schema})
+        with flight.connect(f"grpc://{arrow}") as connection, connection.cursor() as cursor:
+            cursor.adbc_ingest(name, table.to_reader(max_chunksize=50_000), mode="append")
+            connection.commit() if not connection._autocommit else None
+        client.ask("POST", f"/{name}/_flush")
+        count = client.ask("GET", f"/{name}/_count")["count"]
+        assert count == table.num_rows, f"{name}: {count} of {table.num_rows} rows"
+
+
+def parquet_files(directory, client, name):
+    """The Parquet files of an index."""
+    uuid = client.ask("GET", f"/{name}/_settings")[name]["settings"]["index"]["uuid"]
+    return [str(path) for path in (directory / "data").rglob("*.parquet") if uuid in str(path)]
+
+
+def timed(ask, iterations):
+    rows, times = ask(), []
+    for _ in range(iterations):
+        begin = time.perf_counter()
+        rows = ask()
+        times.append((time.perf_counter() - begin) * 1000)
+    return rows, statistics.median(times)
+
+
+def same(left, right):
+    if isinstance(left, (int, float)) and isinstance(right, (int, float)):
+        return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-12)
+    return str(left)[:19] == str(right)[:19] if "-" in str(left) else left == right
+
+
+def statements(scale):
+    """The statements with their names."""
+    text = STATEMENTS.read_text().replace("{fraction}", f"{0.0001 / scale:.10f}")
+    parts = [part.partition("\n") for part in text.split("-- ")[1:]]
+    return [(name, sql.strip().rstrip(";")) for name, _, sql in parts]
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--server", type=pathlib.Path, default=pathlib.Path("target/release/millrace"))
+    parser.add_argument("--scale", type=float, default=1.0, help="1 is 6 million rows of lineitem")
+    parser.add_argument("--iterations", type=int, default=5)
+    parser.add_argument("--directory", type=pathlib.Path, default=pathlib.Path("target/benchmarks/tpch"))
+    parser.add_argument("--only", type=int, nargs="*", help="numbers of statements")
+    parser.add_argument("--keep", action="store_true", help="take the data of the run before, and leave them")
+    args = parser.parse_args()
+    if not args.keep:
+        shutil.rmtree(args.directory, ignore_errors=True)
+    fresh = not (args.directory / "data").exists()
+    args.directory.mkdir(parents=True, exist_ok=True)
+    if fresh:
+        generator = pathlib.Path(sys.executable).with_name("tpchgen-cli")
+        subprocess.run(
+            [generator, "--scale-factor", str(args.scale), "--output-dir", args.directory / "tables", "--format", "parquet"],
+            check=True,
+        )
+    server, address, arrow = start(args.server, args.directory)
+    try:
+        client = Client(address)
+        begin = time.perf_counter()
+        if fresh:
+            load(client, arrow, args.directory)
+            for name in TABLES:
+                client.ask("POST", f"/{name}/_forcemerge?max_num_segments=4")
+            print(f"loaded in {time.perf_counter() - begin:.1f} s")
+        database = duckdb.connect()
+        database.execute(f"SET threads = {os.cpu_count()}")
+        database.execute("SET TimeZone = 'UTC'")
+        for name in TABLES:
+            files = parquet_files(args.directory, client, name)
+            database.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet({files!r}, union_by_name = true)")
+        print(f"{'statement':<40} {'millrace':>10} {'duckdb':>10} {'ratio':>7}")
+        totals, wrong = [0.0, 0.0], 0
+        for name, sql in statements(args.scale):
+            if args.only and int(name.split(":")[0]) not in args.only:
+                continue
+            theirs, beside = timed(lambda: database.execute(sql).fetchall(), args.iterations)
+            try:
+                ours, median = timed(lambda: client.ask("POST", "/_plugins/_sql", {"query": sql})["datarows"], args.iterations)
+            except RuntimeError as error:
+                print(f"{name:<40} {error}")
+                wrong += 1
+                continue
+            totals[0] += median
+            totals[1] += beside
+            equal = len(ours) == len(theirs) and all(same(a, b) for x, y in zip(ours, theirs) for a, b in zip(x, y))
+            wrong += not equal
+            print(f"{name:<40} {median:10.1f} {beside:10.1f} {median / beside:7.2f}{'' if equal else '  DIFFERENT ANSWERS'}", flush=True)
+            if not equal:
+                print(f"  {len(ours)} and {len(theirs)} rows: {ours[:2]} {theirs[:2]}")
+        print(f"{'total':<40} {totals[0]:10.1f} {totals[1]:10.1f} {totals[0] / max(totals[1], 1e-9):7.2f}")
+    finally:
+        server.terminate()
+        server.wait()
+        if not args.keep:
+            shutil.rmtree(args.directory, ignore_errors=True)
+    sys.exit(1 if wrong else 0)
+
+
+if __name__ == "__main__":
+    main()
