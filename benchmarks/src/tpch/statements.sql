@@ -6,15 +6,15 @@ FROM lineitem WHERE l_shipdate <= TIMESTAMP '1998-09-02 00:00:00'
 GROUP BY l_returnflag, l_linestatus ORDER BY l_returnflag, l_linestatus;
 -- 2: minimum cost supplier
 SELECT s_acctbal, s_name, n_name, p_partkey, p_mfgr, s_address, s_phone, s_comment
-FROM part, supplier, partsupp, nation, region
+FROM part p, supplier s, partsupp ps, nation n, region r
 WHERE p_partkey = ps_partkey AND s_suppkey = ps_suppkey AND p_size = 15 AND p_type LIKE '%BRASS'
   AND s_nationkey = n_nationkey AND n_regionkey = r_regionkey AND r_name = 'EUROPE'
-  AND ps_supplycost = (SELECT min(ps_supplycost) FROM partsupp, supplier, nation, region
+  AND ps_supplycost = (SELECT min(ps_supplycost) FROM partsupp ps, supplier s, nation n, region r
     WHERE p_partkey = ps_partkey AND s_suppkey = ps_suppkey AND s_nationkey = n_nationkey AND n_regionkey = r_regionkey AND r_name = 'EUROPE')
 ORDER BY s_acctbal DESC, n_name, s_name, p_partkey LIMIT 100;
 -- 3: shipping priority
 SELECT l_orderkey, sum(l_extendedprice * (1 - l_discount)) AS revenue, o_orderdate, o_shippriority
-FROM customer, orders, lineitem
+FROM customer c, orders o, lineitem l
 WHERE c_mktsegment = 'BUILDING' AND c_custkey = o_custkey AND l_orderkey = o_orderkey
   AND o_orderdate < TIMESTAMP '1995-03-15 00:00:00' AND l_shipdate > TIMESTAMP '1995-03-15 00:00:00'
 GROUP BY l_orderkey, o_orderdate, o_shippriority ORDER BY revenue DESC, o_orderdate LIMIT 10;
@@ -25,7 +25,7 @@ WHERE o_orderdate >= TIMESTAMP '1993-07-01 00:00:00' AND o_orderdate < TIMESTAMP
 GROUP BY o_orderpriority ORDER BY o_orderpriority;
 -- 5: local supplier volume
 SELECT n_name, sum(l_extendedprice * (1 - l_discount)) AS revenue
-FROM customer, orders, lineitem, supplier, nation, region
+FROM customer c, orders o, lineitem l, supplier s, nation n, region r
 WHERE c_custkey = o_custkey AND l_orderkey = o_orderkey AND l_suppkey = s_suppkey AND c_nationkey = s_nationkey
   AND s_nationkey = n_nationkey AND n_regionkey = r_regionkey AND r_name = 'ASIA'
   AND o_orderdate >= TIMESTAMP '1994-01-01 00:00:00' AND o_orderdate < TIMESTAMP '1995-01-01 00:00:00'
@@ -38,7 +38,7 @@ WHERE l_shipdate >= TIMESTAMP '1994-01-01 00:00:00' AND l_shipdate < TIMESTAMP '
 SELECT supp_nation, cust_nation, l_year, sum(volume) AS revenue FROM (
   SELECT n1.n_name AS supp_nation, n2.n_name AS cust_nation, extract(year FROM l_shipdate) AS l_year,
     l_extendedprice * (1 - l_discount) AS volume
-  FROM supplier, lineitem, orders, customer, nation n1, nation n2
+  FROM supplier s, lineitem l, orders o, customer c, nation n1, nation n2
   WHERE s_suppkey = l_suppkey AND o_orderkey = l_orderkey AND c_custkey = o_custkey AND s_nationkey = n1.n_nationkey
     AND c_nationkey = n2.n_nationkey
     AND ((n1.n_name = 'FRANCE' AND n2.n_name = 'GERMANY') OR (n1.n_name = 'GERMANY' AND n2.n_name = 'FRANCE'))
@@ -47,7 +47,7 @@ GROUP BY supp_nation, cust_nation, l_year ORDER BY supp_nation, cust_nation, l_y
 -- 8: national market share
 SELECT o_year, sum(CASE WHEN nation = 'BRAZIL' THEN volume ELSE 0.0 END) / sum(volume) AS mkt_share FROM (
   SELECT extract(year FROM o_orderdate) AS o_year, l_extendedprice * (1 - l_discount) AS volume, n2.n_name AS nation
-  FROM part, supplier, lineitem, orders, customer, nation n1, nation n2, region
+  FROM part p, supplier s, lineitem l, orders o, customer c, nation n1, nation n2, region r
   WHERE p_partkey = l_partkey AND s_suppkey = l_suppkey AND l_orderkey = o_orderkey AND o_custkey = c_custkey
     AND c_nationkey = n1.n_nationkey AND n1.n_regionkey = r_regionkey AND r_name = 'AMERICA' AND s_nationkey = n2.n_nationkey
     AND o_orderdate BETWEEN TIMESTAMP '1995-01-01 00:00:00' AND TIMESTAMP '1996-12-31 00:00:00'
@@ -57,27 +57,27 @@ GROUP BY o_year ORDER BY o_year;
 SELECT nation, o_year, sum(amount) AS sum_profit FROM (
   SELECT n_name AS nation, extract(year FROM o_orderdate) AS o_year,
     l_extendedprice * (1 - l_discount) - ps_supplycost * l_quantity AS amount
-  FROM part, supplier, lineitem, partsupp, orders, nation
+  FROM part p, supplier s, lineitem l, partsupp ps, orders o, nation n
   WHERE s_suppkey = l_suppkey AND ps_suppkey = l_suppkey AND ps_partkey = l_partkey AND p_partkey = l_partkey
     AND o_orderkey = l_orderkey AND s_nationkey = n_nationkey AND p_name LIKE '%green%') AS profit
 GROUP BY nation, o_year ORDER BY nation, o_year DESC;
 -- 10: returned items
 SELECT c_custkey, c_name, sum(l_extendedprice * (1 - l_discount)) AS revenue, c_acctbal, n_name, c_address, c_phone, c_comment
-FROM customer, orders, lineitem, nation
+FROM customer c, orders o, lineitem l, nation n
 WHERE c_custkey = o_custkey AND l_orderkey = o_orderkey AND o_orderdate >= TIMESTAMP '1993-10-01 00:00:00'
   AND o_orderdate < TIMESTAMP '1994-01-01 00:00:00' AND l_returnflag = 'R' AND c_nationkey = n_nationkey
 GROUP BY c_custkey, c_name, c_acctbal, c_phone, n_name, c_address, c_comment ORDER BY revenue DESC LIMIT 20;
 -- 11: important stock
-SELECT ps_partkey, sum(ps_supplycost * ps_availqty) AS total FROM partsupp, supplier, nation
+SELECT ps_partkey, sum(ps_supplycost * ps_availqty) AS total FROM partsupp ps, supplier s, nation n
 WHERE ps_suppkey = s_suppkey AND s_nationkey = n_nationkey AND n_name = 'GERMANY'
 GROUP BY ps_partkey
-HAVING sum(ps_supplycost * ps_availqty) > (SELECT sum(ps_supplycost * ps_availqty) * {fraction} FROM partsupp, supplier, nation
+HAVING sum(ps_supplycost * ps_availqty) > (SELECT sum(ps_supplycost * ps_availqty) * {fraction} FROM partsupp ps, supplier s, nation n
   WHERE ps_suppkey = s_suppkey AND s_nationkey = n_nationkey AND n_name = 'GERMANY')
 ORDER BY total DESC;
 -- 12: shipping modes
 SELECT l_shipmode, sum(CASE WHEN o_orderpriority = '1-URGENT' OR o_orderpriority = '2-HIGH' THEN 1 ELSE 0 END) AS high_line_count,
   sum(CASE WHEN o_orderpriority <> '1-URGENT' AND o_orderpriority <> '2-HIGH' THEN 1 ELSE 0 END) AS low_line_count
-FROM orders, lineitem
+FROM orders o, lineitem l
 WHERE o_orderkey = l_orderkey AND l_shipmode IN ('MAIL', 'SHIP') AND l_commitdate < l_receiptdate AND l_shipdate < l_commitdate
   AND l_receiptdate >= TIMESTAMP '1994-01-01 00:00:00' AND l_receiptdate < TIMESTAMP '1995-01-01 00:00:00'
 GROUP BY l_shipmode ORDER BY l_shipmode;
@@ -90,30 +90,30 @@ GROUP BY c_count ORDER BY custdist DESC, c_count DESC;
 -- 14: promotion effect
 SELECT 100.00 * sum(CASE WHEN p_type LIKE 'PROMO%' THEN l_extendedprice * (1 - l_discount) ELSE 0.0 END)
   / sum(l_extendedprice * (1 - l_discount)) AS promo_revenue
-FROM lineitem, part WHERE l_partkey = p_partkey AND l_shipdate >= TIMESTAMP '1995-09-01 00:00:00'
+FROM lineitem l, part p WHERE l_partkey = p_partkey AND l_shipdate >= TIMESTAMP '1995-09-01 00:00:00'
   AND l_shipdate < TIMESTAMP '1995-10-01 00:00:00';
 -- 15: top supplier
 WITH revenue AS (
   SELECT l_suppkey AS supplier_no, sum(l_extendedprice * (1 - l_discount)) AS total_revenue FROM lineitem
   WHERE l_shipdate >= TIMESTAMP '1996-01-01 00:00:00' AND l_shipdate < TIMESTAMP '1996-04-01 00:00:00' GROUP BY l_suppkey)
-SELECT s_suppkey, s_name, s_address, s_phone, total_revenue FROM supplier, revenue
+SELECT s_suppkey, s_name, s_address, s_phone, total_revenue FROM supplier s, revenue v
 WHERE s_suppkey = supplier_no AND total_revenue = (SELECT max(total_revenue) FROM revenue) ORDER BY s_suppkey;
 -- 16: parts and suppliers
-SELECT p_brand, p_type, p_size, count(DISTINCT ps_suppkey) AS supplier_cnt FROM partsupp, part
+SELECT p_brand, p_type, p_size, count(DISTINCT ps_suppkey) AS supplier_cnt FROM partsupp ps, part p
 WHERE p_partkey = ps_partkey AND p_brand <> 'Brand#45' AND p_type NOT LIKE 'MEDIUM POLISHED%' AND p_size IN (49, 14, 23, 45, 19, 3, 36, 9)
   AND ps_suppkey NOT IN (SELECT s_suppkey FROM supplier WHERE s_comment LIKE '%Customer%Complaints%')
 GROUP BY p_brand, p_type, p_size ORDER BY supplier_cnt DESC, p_brand, p_type, p_size;
 -- 17: small-quantity orders
-SELECT sum(l_extendedprice) / 7.0 AS avg_yearly FROM lineitem, part
+SELECT sum(l_extendedprice) / 7.0 AS avg_yearly FROM lineitem l, part p
 WHERE p_partkey = l_partkey AND p_brand = 'Brand#23' AND p_container = 'MED BOX'
   AND l_quantity < (SELECT 0.2 * avg(l_quantity) FROM lineitem WHERE l_partkey = p_partkey);
 -- 18: large orders
-SELECT c_name, c_custkey, o_orderkey, o_orderdate, o_totalprice, sum(l_quantity) AS quantity FROM customer, orders, lineitem
+SELECT c_name, c_custkey, o_orderkey, o_orderdate, o_totalprice, sum(l_quantity) AS quantity FROM customer c, orders o, lineitem l
 WHERE o_orderkey IN (SELECT l_orderkey FROM lineitem GROUP BY l_orderkey HAVING sum(l_quantity) > 300)
   AND c_custkey = o_custkey AND o_orderkey = l_orderkey
 GROUP BY c_name, c_custkey, o_orderkey, o_orderdate, o_totalprice ORDER BY o_totalprice DESC, o_orderdate LIMIT 100;
 -- 19: discounted revenue
-SELECT sum(l_extendedprice * (1 - l_discount)) AS revenue FROM lineitem, part
+SELECT sum(l_extendedprice * (1 - l_discount)) AS revenue FROM lineitem l, part p
 WHERE (p_partkey = l_partkey AND p_brand = 'Brand#12' AND p_container IN ('SM CASE', 'SM BOX', 'SM PACK', 'SM PKG')
     AND l_quantity >= 1 AND l_quantity <= 11 AND p_size BETWEEN 1 AND 5 AND l_shipmode IN ('AIR', 'AIR REG')
     AND l_shipinstruct = 'DELIVER IN PERSON')
@@ -124,13 +124,13 @@ WHERE (p_partkey = l_partkey AND p_brand = 'Brand#12' AND p_container IN ('SM CA
     AND l_quantity >= 20 AND l_quantity <= 30 AND p_size BETWEEN 1 AND 15 AND l_shipmode IN ('AIR', 'AIR REG')
     AND l_shipinstruct = 'DELIVER IN PERSON');
 -- 20: potential part promotion
-SELECT s_name, s_address FROM supplier, nation
+SELECT s_name, s_address FROM supplier s, nation n
 WHERE s_suppkey IN (SELECT ps_suppkey FROM partsupp WHERE ps_partkey IN (SELECT p_partkey FROM part WHERE p_name LIKE 'forest%')
     AND ps_availqty > (SELECT 0.5 * sum(l_quantity) FROM lineitem WHERE l_partkey = ps_partkey AND l_suppkey = ps_suppkey
       AND l_shipdate >= TIMESTAMP '1994-01-01 00:00:00' AND l_shipdate < TIMESTAMP '1995-01-01 00:00:00'))
   AND s_nationkey = n_nationkey AND n_name = 'CANADA' ORDER BY s_name;
 -- 21: suppliers who kept orders waiting
-SELECT s_name, count(*) AS numwait FROM supplier, lineitem l1, orders, nation
+SELECT s_name, count(*) AS numwait FROM supplier s, lineitem l1, orders o, nation n
 WHERE s_suppkey = l1.l_suppkey AND o_orderkey = l1.l_orderkey AND o_orderstatus = 'F' AND l1.l_receiptdate > l1.l_commitdate
   AND EXISTS (SELECT * FROM lineitem l2 WHERE l2.l_orderkey = l1.l_orderkey AND l2.l_suppkey <> l1.l_suppkey)
   AND NOT EXISTS (SELECT * FROM lineitem l3 WHERE l3.l_orderkey = l1.l_orderkey AND l3.l_suppkey <> l1.l_suppkey

@@ -10,6 +10,7 @@ relative 1e-9; a difference ends the program with code 1. Decimal columns are do
 """
 
 import argparse
+import base64
 import http.client
 import json
 import math
@@ -101,7 +102,8 @@ def load(client, arrow, directory):
 def parquet_files(directory, client, name):
     """The Parquet files of an index."""
     uuid = client.ask("GET", f"/{name}/_settings")[name]["settings"]["index"]["uuid"]
-    return [str(path) for path in (directory / "data").rglob("*.parquet") if uuid in str(path)]
+    segments = directory / "data" / "segments" / base64.urlsafe_b64decode(uuid + "==").hex()
+    return [str(path) for path in segments.rglob("*.parquet")]
 
 
 def timed(ask, iterations):
@@ -142,7 +144,7 @@ def main():
     if fresh:
         generator = pathlib.Path(sys.executable).with_name("tpchgen-cli")
         subprocess.run(
-            [generator, "--scale-factor", str(args.scale), "--output-dir", args.directory / "tables", "--format", "parquet"],
+            [generator, "parquet", "--scale-factor", str(args.scale), "--output-dir", args.directory / "tables"],
             check=True,
         )
     server, address, arrow = start(args.server, args.directory)
