@@ -1,5 +1,6 @@
 //! Conditions on the terms of a field, which are looked up in its dictionary first.
 
+use std::cell::Cell;
 use std::sync::Arc;
 
 use millrace_dsl::minimum_should_match::MinimumShouldMatch;
@@ -8,11 +9,13 @@ use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 
 use crate::automaton::Pattern;
+use crate::column_matching;
 use crate::condition::SharedCondition;
 use crate::disjunction::AtLeast;
 use crate::functions::ExpandedTerm;
 use crate::functions::LeafScore;
 use crate::match_all::MatchNoneScorer;
+use crate::node::StringColumn;
 use crate::operands::{RawBound, TextBound};
 use crate::row_set::RowSet;
 use crate::source::Source;
@@ -42,14 +45,30 @@ pub(super) fn prepare_terms(
     RowSet::found(source, rows, score)
 }
 
-/// Prepares the values of a pattern; on text fields, the terms.
+/// Bytes of terms, for each row, after which a walk over a dictionary takes longer than to read the column would.
+const BYTES_A_ROW: u64 = 4;
+/// Rows of a segment from which its column may be read instead.
+const MANY_ROWS: u32 = 10_000;
+
+/// Prepares the values of a pattern; on text fields, the terms. Where all terms would be walked and these are many, the column is read:
+/// a string is looked through faster than the transducer is walked.
 pub(super) fn prepare_pattern(
     source: &Source,
-    path: PathId,
-    text: bool,
+    (path, text, column): (PathId, bool, Option<StringColumn>),
     pattern: &Pattern,
     score: f32,
+    among: Option<&RoaringBitmap>,
 ) -> Result<SharedCondition> {
+    let everywhere = pattern.start().is_empty() && pattern.literals().next().is_some();
+    if let Some(column) = column.filter(|_| everywhere && source.reader.rows() >= MANY_ROWS) {
+        let steps = Cell::new(u64::from(source.reader.rows()) * BYTES_A_ROW);
+        let walk = pattern.until(source.work.stop()).within(&steps);
+        let rows = source.inverted.matching_rows(path, walk)?;
+        return match steps.get() {
+            0 => RowSet::found(source, column_matching::rows(source, column, pattern, among)?, score),
+            _ => RowSet::found(source, rows, score),
+        };
+    }
     let pattern = pattern.until(source.work.stop());
     let rows = match text {
         false => source.inverted.matching_rows(path, pattern)?,

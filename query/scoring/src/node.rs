@@ -20,6 +20,15 @@ use crate::phrase::Phrase;
 use crate::row_function::RowFunction;
 use crate::spans::expression::Spans;
 
+/// A column of strings.
+#[derive(Clone, Copy, Debug)]
+pub struct StringColumn {
+    /// Column.
+    pub path: PathId,
+    /// Longest string that counts, in UTF-16 code units.
+    pub ignore_above: Option<usize>,
+}
+
 /// A predicate over one index.
 #[derive(Clone, Debug)]
 pub enum Node {
@@ -101,6 +110,8 @@ pub enum Node {
         path: PathId,
         /// `true` if terms of the text index are meant.
         text: bool,
+        /// The column with the same values, where reading it may be faster than the walk over a large dictionary.
+        column: Option<StringColumn>,
         /// The pattern.
         pattern: Arc<Pattern>,
         /// Score.
@@ -109,9 +120,7 @@ pub enum Node {
     /// Rows with a string of a pattern in a column without index.
     ColumnMatching {
         /// Column.
-        column: PathId,
-        /// Longest string that counts.
-        ignore_above: Option<usize>,
+        column: StringColumn,
         /// The pattern.
         pattern: Arc<Pattern>,
         /// Score.

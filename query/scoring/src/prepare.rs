@@ -62,11 +62,11 @@ pub fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap>) -> R
         Node::TextRange { path, from, to, weight } => {
             dictionary::prepare_terms(source, *path, (from, to), weight.flat())?
         }
-        Node::Matching { path, text, pattern, weight } => {
-            dictionary::prepare_pattern(source, *path, *text, pattern, weight.flat())?
+        Node::Matching { path, text, column, pattern, weight } => {
+            dictionary::prepare_pattern(source, (*path, *text, *column), pattern, weight.flat(), among)?
         }
-        Node::ColumnMatching { column, ignore_above, pattern, weight } => {
-            let rows = column_matching::rows(source, *column, *ignore_above, pattern, among)?;
+        Node::ColumnMatching { column, pattern, weight } => {
+            let rows = column_matching::rows(source, *column, pattern, among)?;
             RowSet::found(source, rows, weight.flat())?
         }
         Node::Expanded(slot) => dictionary::prepare_expanded(source, *slot),

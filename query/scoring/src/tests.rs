@@ -84,6 +84,7 @@ fn a_conjunction_ends_at_what_matches_nothing() {
     let matching = |value: &str| Node::Matching {
         path: KEYWORD,
         text: false,
+        column: None,
         pattern: Arc::new(crate::automaton::Pattern::one_of([value.to_owned()].into_iter().collect())),
         weight: Weight::None,
     };

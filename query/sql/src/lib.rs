@@ -9,6 +9,7 @@
 //! [`run`] is handed requests by the service and works on them on
 //! [`threads`] of their own.
 
+mod aggregate_simplification;
 mod answer;
 pub mod batches;
 mod bind;
@@ -45,6 +46,7 @@ pub mod request;
 mod rights;
 mod rows;
 pub mod run;
+mod semi_joins;
 mod shared;
 mod source;
 mod statement;

@@ -35,6 +35,7 @@ use millrace_work::compute::{Compute, StopOnDrop};
 use millrace_work::error::Error;
 use sqlparser::ast;
 
+use super::aggregate_simplification::SimplifyAggregates;
 use super::answer::Answer;
 use super::bind::{Binder, PlannedQuery, tables};
 use super::count::StatementPlanner;
@@ -52,6 +53,7 @@ use super::renderer::{RenderRefusal, RenderedSearch};
 use super::request::SqlRequest;
 use super::rights::{AccessWatch, ReadIndices};
 use super::rows::{RowSlice, Rows};
+use super::semi_joins::PushDownSemiJoin;
 use super::statement::{self, Names, Statement};
 use super::stop::stoppable;
 pub use super::threads::PATIENCE;
@@ -148,6 +150,8 @@ impl Runner {
                 // In this order, as DataFusion has them: the second takes the conditions of inner joins that have no keys yet apart.
                 Arc::new(ExtractEquijoinPredicate::new()),
                 Arc::new(EliminateCrossJoin::new()),
+                Arc::new(PushDownSemiJoin),
+                Arc::new(SimplifyAggregates),
                 Arc::new(PushDownLimit::new()),
                 Arc::new(PushDownFilter::new()),
                 Arc::new(OptimizeProjections::new()),

@@ -73,7 +73,10 @@ impl Fields {
                 self.some.insert(*path);
                 self.some.extend(spans.leaves.iter().map(|leaf| leaf.path));
             }
-            Node::ColumnMatching { column, .. } | Node::Within { column, .. } => {
+            Node::ColumnMatching { column, .. } => {
+                self.some.insert(column.path);
+            }
+            Node::Within { column, .. } => {
                 self.some.insert(*column);
             }
             Node::And(parts) | Node::AtLeast(_, parts) | Node::DisMax(_, parts) => {

@@ -299,6 +299,14 @@ fn is_searched_by_column(field: &Field) -> bool {
     !field.index && field.doc_values && field.field_type == FieldType::Keyword
 }
 
+/// Returns whether the column of a keyword has the values that its index has.
+fn has_values_as_indexed(field: &Field) -> bool {
+    field.doc_values
+        && field.field_type == FieldType::Keyword
+        && field.normalizer.is_none()
+        && !field.params.contains_key("null_value")
+}
+
 fn not_searchable(field: &Field) -> Error {
     let reason = match field.field_type.is_text() {
         true => "it is not indexed",

@@ -10,6 +10,7 @@
 mod literal;
 mod near;
 
+use std::cell::Cell;
 use std::cmp::Ordering;
 use std::sync::Arc;
 
@@ -55,7 +56,7 @@ enum PatternTail {
 impl Pattern {
     /// Lets a walk over terms of the pattern be told to end.
     pub fn until<'p>(&'p self, stop: &'p Stop) -> CancellablePattern<'p> {
-        CancellablePattern { pattern: self, stop }
+        CancellablePattern { pattern: self, stop, steps: None }
     }
 
     /// Returns the prefix of the terms, where it is the only condition on them.
@@ -300,13 +301,24 @@ pub struct CancellablePattern<'p> {
     /// Pattern that matches.
     pub pattern: &'p Pattern,
     stop: &'p Stop,
+    /// Steps that the walk may still take, where they are bounded.
+    steps: Option<&'p Cell<u64>>,
 }
 
-impl CancellablePattern<'_> {
+impl<'p> CancellablePattern<'p> {
+    /// Lets the walk end after so many steps: 0 are left then.
+    pub(crate) fn within(self, steps: &'p Cell<u64>) -> Self {
+        Self { steps: Some(steps), ..self }
+    }
+
     /// Returns whether the walk has not been told to end.
     #[inline]
     pub fn goes_on(&self) -> bool {
-        !self.stop.requested()
+        let left = self.steps.is_none_or(|steps| {
+            steps.set(steps.get().saturating_sub(1));
+            steps.get() > 0
+        });
+        left && !self.stop.requested()
     }
 }
 

@@ -11,6 +11,7 @@ mod contexts;
 mod cursors;
 mod dates;
 mod delete_by_query;
+mod distinct_strings;
 mod endpoints;
 mod fields;
 mod filters_as_searches;

@@ -3,6 +3,7 @@
 use chrono::{Datelike, NaiveDate};
 
 use super::Definition;
+use super::primitive_kernels;
 use super::row::{Context, Val};
 use super::time::{self, DAY, MICRO, SECOND};
 use crate::types::SqlType::{self, Date, Double, Keyword, Long, Time, Undefined};
@@ -13,7 +14,9 @@ type Answer<'a> = Result<Val<'a>, String>;
 /// Finds a function.
 pub(super) fn find(name: &str) -> Option<Definition> {
     Some(match name {
-        "time_bucket" => Definition::new(time_bucket_types, time_bucket),
+        "time_bucket" => {
+            Definition::new(time_bucket_types, time_bucket).with_kernel(primitive_kernels::time_bucket)
+        }
         "time_bucket_from" => Definition::new(
             |types| match types {
                 [value, count, unit, origin] if origin.is_integer() => {
@@ -77,7 +80,7 @@ fn time_bin_types(types: &[SqlType]) -> Option<(Vec<SqlType>, SqlType)> {
 }
 
 /// Microseconds of a unit of fixed length.
-fn fixed(unit: &str) -> Option<i64> {
+pub(super) fn fixed(unit: &str) -> Option<i64> {
     Some(match unit {
         "us" => 1,
         "ms" => 1_000,

@@ -56,6 +56,14 @@ pub(crate) fn checked(operator: Operator, ty: SqlType, left: Expr, right: Expr) 
     call(Kind::Operation(operator), ty, vec![left, right])
 }
 
+/// Returns the operation of two integers that a function of a plan is.
+pub(crate) fn integer_operation(function: &ScalarUDF) -> Option<Operator> {
+    match function.inner().downcast_ref::<CheckedOperation>()?.kind {
+        Kind::Operation(operator) => Some(operator),
+        Kind::Sum => None,
+    }
+}
+
 /// The type in which integers of 64 bits are summed: as many of them as there may be fit.
 const SUMMED: DataType = DataType::Decimal128(20, 0);
 

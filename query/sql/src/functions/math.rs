@@ -1,6 +1,7 @@
 //! Functions of numbers.
 
 use super::Definition;
+use super::primitive_kernels;
 use super::row::{Context, Val};
 use crate::types::SqlType::{self, Double, Float, Integer, Long, Undefined};
 
@@ -35,6 +36,7 @@ fn none(types: &[SqlType]) -> Option<(Vec<SqlType>, SqlType)> {
 macro_rules! of_double {
     ($function:expr) => {
         Definition::new(double, |args, _| Ok(finite($function(first(args)))))
+            .with_kernel(|args, _, _| primitive_kernels::of_doubles(args, $function))
     };
 }
 
@@ -58,7 +60,8 @@ pub(super) fn find(name: &str) -> Option<Definition> {
                 }
                 _ => Val::Float(first(args).abs()),
             })
-        }),
+        })
+        .with_kernel(primitive_kernels::abs),
         "acos" => of_double!(f64::acos),
         "asin" => of_double!(f64::asin),
         "atan" => Definition::new(one_or_two, |args, _| {
@@ -97,7 +100,8 @@ pub(super) fn find(name: &str) -> Option<Definition> {
         "radians" => of_double!(f64::to_radians),
         "rand" => Definition::new(rand_types, rand),
         "rint" => of_double!(f64::round_ties_even),
-        "round" => Definition::new(round_types, |args, context| Ok(rounded(args, context, false))),
+        "round" => Definition::new(round_types, |args, context| Ok(rounded(args, context, false)))
+            .with_kernel(primitive_kernels::round),
         "truncate" => Definition::new(truncate_types, |args, context| Ok(rounded(args, context, true))),
         "sign" | "signum" => Definition::new(to_integer, |args, _| {
             let number = first(args);
@@ -178,21 +182,30 @@ fn truncate_types(types: &[SqlType]) -> Option<(Vec<SqlType>, SqlType)> {
 
 /// Rounds half away from zero, as the decimal that a number is written as, or cuts.
 fn rounded<'a>(args: &[Val<'a>], context: Context, cut: bool) -> Val<'a> {
-    let places = args.get(1).map_or(0, Val::int).clamp(-308, 308) as i32;
-    let number = first(args);
+    let (number, places) = (first(args), args.get(1).map_or(0, Val::int));
     if context.ty == Long && places >= 0 {
         return args.first().cloned().unwrap_or(Val::Null);
     }
+    match rounded_double(number, places, cut) {
+        Some(result) if context.ty == Long => whole(result),
+        Some(result) => Val::Float(result),
+        None => Val::Null,
+    }
+}
+
+/// Rounds a double to so many places, or cuts it; `None` for what is not finite.
+pub(super) fn rounded_double(number: f64, places: i64, cut: bool) -> Option<f64> {
+    let places = places.clamp(-308, 308) as i32;
+    let finite = |number: f64| Some(number).filter(|number| number.is_finite());
     let factor = 10f64.powi(places);
     let scaled = number * factor;
     if !scaled.is_finite() || factor == 0.0 {
-        return if places < 0 { Val::Float(0.0) } else { finite(number) };
+        return if places < 0 { Some(0.0) } else { finite(number) };
     }
     // 1.005 * 100 is a little less than 100.5, which is meant.
     let near = (scaled * 2.0).round() / 2.0;
     let scaled = if (scaled - near).abs() < scaled.abs() * 1e-15 { near } else { scaled };
-    let result = if cut { scaled.trunc() } else { scaled.round() } / factor;
-    if context.ty == Long { whole(result) } else { finite(result) }
+    finite(if cut { scaled.trunc() } else { scaled.round() } / factor)
 }
 
 fn histogram_types(types: &[SqlType]) -> Option<(Vec<SqlType>, SqlType)> {

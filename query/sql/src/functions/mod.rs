@@ -21,6 +21,7 @@ pub(crate) mod lists;
 mod log_patterns;
 mod math;
 mod patterns;
+mod primitive_kernels;
 pub(crate) mod row;
 pub(crate) mod search_aggregation;
 pub(crate) mod sliding;
@@ -33,7 +34,7 @@ use std::cmp::Ordering;
 
 use datafusion::logical_expr::{Expr, Operator};
 
-pub(crate) use self::integers::{checked, sum_as_integer, summed};
+pub(crate) use self::integers::{checked, integer_operation, sum_as_integer, summed};
 use self::kernels::Kernel;
 use self::row::{Context, Eval, Val};
 use super::bind::{Bound, Literal};

@@ -1,4 +1,4 @@
-//! `HISTOGRAM` and `DATE_TRUNC` of Elasticsearch's dialect, written with functions that the binder knows.
+//! `DATE_TRUNC`, and `HISTOGRAM` of Elasticsearch's dialect, written with functions that the binder knows.
 //!
 //! They group times for charts. One unit of time is a bucket, from seconds to years. Buckets of numbers are the function `histogram`.
 
@@ -12,13 +12,14 @@ use sqlparser::parser::Parser;
 
 use crate::dialect::OpenSearchDialect;
 use crate::error::{Result, SqlError};
+use crate::request::SqlDialect;
 
 /// Stands for the value of a call in the text that it becomes.
 const ARGUMENT: &str = "bucketed_value";
 
-/// Replaces calls of the two functions.
-pub(super) fn replace_time_buckets(statement: &mut Statement) -> Result<()> {
-    let replaced = visit_expressions_mut(statement, |expr| match replacement(expr) {
+/// Replaces calls of the two functions. OpenSearch's dialect has a `HISTOGRAM` of its own, which stays.
+pub(super) fn replace_time_buckets(statement: &mut Statement, dialect: SqlDialect) -> Result<()> {
+    let replaced = visit_expressions_mut(statement, |expr| match replacement(expr, dialect) {
         Ok(None) => ControlFlow::Continue(()),
         Ok(Some(other)) => {
             *expr = other;
@@ -33,13 +34,14 @@ pub(super) fn replace_time_buckets(statement: &mut Statement) -> Result<()> {
 }
 
 /// Returns the expression that replaces a call; `None` for another expression.
-fn replacement(expr: &Expr) -> Result<Option<Expr>> {
+fn replacement(expr: &Expr, dialect: SqlDialect) -> Result<Option<Expr>> {
     let Expr::Function(Function { name, args: FunctionArguments::List(list), .. }) = expr else {
         return Ok(None);
     };
     let name = name.to_string();
     let (is_histogram, is_date_trunc) =
         (name.eq_ignore_ascii_case("histogram"), name.eq_ignore_ascii_case("date_trunc"));
+    let is_histogram = is_histogram && dialect == SqlDialect::Elasticsearch;
     if !is_histogram && !is_date_trunc {
         return Ok(None);
     }
@@ -81,24 +83,21 @@ fn replacement(expr: &Expr) -> Result<Option<Expr>> {
 
 /// Writes the start of the unit that a time is in.
 fn start_of(unit: &str, value: &Expr) -> Result<Expr> {
-    let unit = unit.to_ascii_lowercase();
-    let format = match unit.trim_end_matches('s') {
-        "second" => "%Y-%m-%d %H:%i:%s",
-        "minute" => "%Y-%m-%d %H:%i:00",
-        "hour" => "%Y-%m-%d %H:00:00",
-        "day" => "%Y-%m-%d 00:00:00",
-        "month" => "%Y-%m-01 00:00:00",
-        "year" => "%Y-01-01 00:00:00",
-        // The value stands twice: a field alone keeps statements as long as they are written.
-        "week" if matches!(value, Expr::Identifier(_) | Expr::CompoundIdentifier(_)) => {
-            return filled(&format!("TIMESTAMP(SUBDATE(DATE({ARGUMENT}), WEEKDAY({ARGUMENT})))"), value);
-        }
-        "week" => return Err(SqlError::Unsupported("buckets of weeks are those of a field".to_owned())),
+    let lower = unit.to_ascii_lowercase();
+    let unit = match lower.trim_end_matches('s') {
+        "second" => "s",
+        "minute" => "m",
+        "hour" => "h",
+        "day" => "d",
+        "week" => "w",
+        "month" => "M",
+        "quarter" => "q",
+        "year" => "y",
         other => {
             return Err(SqlError::Unsupported(format!("the unit [{other}] of a bucket is not supported")));
         }
     };
-    filled(&format!("TIMESTAMP(DATE_FORMAT({ARGUMENT}, '{format}'))"), value)
+    filled(&format!("time_bucket({ARGUMENT}, 1, '{unit}')"), value)
 }
 
 /// Parses an expression and puts the value of a call into it.
@@ -123,23 +122,28 @@ mod tests {
     #[test]
     fn buckets_are_written_with_known_functions() {
         let parse = |text: &str| counted_in(text, SqlDialect::Elasticsearch).map(|(statement, _)| statement);
-        let day = "TIMESTAMP(DATE_FORMAT(`at`, '%Y-%m-%d 00:00:00'))";
+        let day = "time_bucket(`at`, 1, 'd')";
         for (text, expected) in [
             ("SELECT HISTOGRAM(\"at\", INTERVAL 1 DAY) AS d FROM t", format!("SELECT {day} AS d FROM `t`")),
             ("SELECT DATE_TRUNC('days', \"at\") FROM t", format!("SELECT {day} FROM `t`")),
             ("SELECT HISTOGRAM(n, 5) FROM t", "SELECT HISTOGRAM(n, 5) FROM `t`".to_owned()),
             (
-                "SELECT DATE_TRUNC('week', \"at\") FROM t",
-                "SELECT TIMESTAMP(SUBDATE(DATE(`at`), WEEKDAY(`at`))) FROM `t`".to_owned(),
+                "SELECT DATE_TRUNC('week', \"at\" + INTERVAL 1 HOUR) FROM t",
+                "SELECT time_bucket(`at` + INTERVAL 1 HOUR, 1, 'w') FROM `t`".to_owned(),
             ),
         ] {
             let Statement::Query(query, _) = parse(text).unwrap() else { panic!("{text}") };
             assert_eq!(query.to_string(), expected);
         }
+        let Ok((Statement::Query(query, _), _)) =
+            counted_in("SELECT histogram(n, 0) FROM t", SqlDialect::OpenSearch)
+        else {
+            panic!("a histogram of OpenSearch")
+        };
+        assert_eq!(query.to_string(), "SELECT histogram(n, 0) FROM `t`");
         for (text, words) in [
             ("SELECT HISTOGRAM(a, INTERVAL 2 DAY)", "2"),
             ("SELECT DATE_TRUNC('decade', a)", "decade"),
-            ("SELECT DATE_TRUNC('week', a + b)", "field"),
             ("SELECT HISTOGRAM(a)", "HISTOGRAM"),
             ("SELECT HISTOGRAM(a, 0)", "[0]"),
         ] {

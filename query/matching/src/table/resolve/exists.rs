@@ -53,7 +53,7 @@ impl LowerClause for ExistsQuery {
         if let Some((field, below)) = mapping.flat_object(name) {
             searchable(field)?;
             let pattern = Arc::new(Pattern::prefixes(&[format!("{below}="), format!("{below}.")])?);
-            return Ok(Node::Matching { path: field.id, text: false, pattern, weight });
+            return Ok(Node::Matching { path: field.id, text: false, column: None, pattern, weight });
         }
         let below = format!("{name}.");
         let pattern = name.contains('*');

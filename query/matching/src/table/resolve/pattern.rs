@@ -9,13 +9,14 @@ use millrace_dsl::query::{
 };
 use millrace_mapping::{Field, FieldType};
 use millrace_scoring::automaton::{Pattern, WildcardItem, pieces};
-use millrace_scoring::node::{ExpandedScore, Expansion, ExpansionSelection, Node};
+use millrace_scoring::node::{ExpandedScore, Expansion, ExpansionSelection, Node, StringColumn};
 use millrace_scoring::operands::Weight;
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
 
 use super::{
-    LowerClause, Resolver, Target, is_opaque_metadata, is_searched_by_column, searchable_strings, setting,
+    LowerClause, Resolver, Target, has_values_as_indexed, is_opaque_metadata, is_searched_by_column,
+    searchable_strings, setting,
 };
 
 /// Longest expression where the index does not say otherwise.
@@ -187,15 +188,16 @@ impl<'a> Resolver<'a> {
         let field = target.field;
         let text = field.field_type.is_text();
         let pattern = Arc::new(pattern.behind(&lead));
+        let column = StringColumn { path: field.column, ignore_above: field.ignore_above };
         if is_searched_by_column(field) {
-            let (column, ignore_above) = (field.column, field.ignore_above);
-            return Node::ColumnMatching { column, ignore_above, pattern, weight };
+            return Node::ColumnMatching { column, pattern, weight };
         }
+        let column = has_values_as_indexed(field).then_some(column);
         let constant = matches!(field.field_type, FieldType::Wildcard | FieldType::ConstantKeyword);
         let own = if constant { ExpandedScore::Boost } else { ExpandedScore::Own };
         let (keep, score) = match rewrite {
             None | Some(Rewrite::ConstantScore | Rewrite::Unknown(_)) => {
-                return Node::Matching { path: field.id, text, pattern, weight };
+                return Node::Matching { path: field.id, text, column, pattern, weight };
             }
             Some(Rewrite::ConstantScoreBoolean) => {
                 (ExpansionSelection::AtMost(MAX_CLAUSES), ExpandedScore::Boost)

@@ -3,6 +3,7 @@
 use chrono::{Datelike, NaiveDate, Timelike};
 
 use super::super::Definition;
+use super::super::primitive_kernels;
 use super::super::row::{Context, Val};
 use super::super::time::{self, DAY, SECOND};
 use super::{Answer, Types, at_or_today, at_time, date_at, first, taken};
@@ -65,7 +66,8 @@ pub(super) fn find(name: &str) -> Option<Definition> {
         "monthname" => Definition::new(name_of, |args, context| {
             Ok(Val::str(date_at(first(args), context)?.format("%B").to_string()))
         }),
-        "extract" => Definition::new(|types| taken(types, 2, 2..=2, Long), extract),
+        "extract" => Definition::new(|types| taken(types, 2, 2..=2, Long), extract)
+            .with_kernel(primitive_kernels::extract),
         _ => return None,
     })
 }
