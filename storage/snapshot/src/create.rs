@@ -247,7 +247,7 @@ impl CreateJob {
         *self.running.indices.lock() = listed.collect();
         let upload = Upload {
             job: self,
-            present: Mutex::new(self.repository.list_contents().await?),
+            present: Mutex::new(self.repository.list_durable_contents().await?),
             added_files: AtomicU64::new(0),
             added_bytes: AtomicU64::new(0),
         };
@@ -294,8 +294,7 @@ impl CreateJob {
             added_bytes: upload.added_bytes.load(Ordering::Relaxed),
         };
         self.check_cancelled()?;
-        self.repository.check_writer().await?;
-        if self.repository.put_manifest(&manifest).await? {
+        if self.repository.publish(&manifest).await? {
             return Ok(manifest);
         }
         Err(Error::InvalidSnapshotName {

@@ -15,6 +15,8 @@ mod error;
 mod listing;
 mod manifest;
 mod names;
+#[cfg(test)]
+mod protocol;
 mod repository;
 mod restore;
 mod selection;

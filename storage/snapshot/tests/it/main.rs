@@ -2,7 +2,9 @@
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod bounds;
+mod crash;
 mod cycle;
 mod damage;
 mod faults;
+mod outages;
 mod support;
