@@ -7,9 +7,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures::stream::{self, StreamExt};
+use millrace_catalog::Position;
 use millrace_catalog::access::{Action, Guard, NameClass, Principal};
 use millrace_catalog::metadata::{Metadata, MetadataChange, RestoreIndex};
-use millrace_engine::{AdoptedSegment, RestoredIndex, RestoredShard, SegmentFiles};
+use millrace_engine::{
+    AdoptedSegment, FEED_PIPELINE, RestoredIndex, RestoredShard, RestoredState, SegmentFiles,
+};
 use millrace_runtime::tasks::{TaskDescription, TaskGuard, TaskSpec};
 use millrace_runtime::{Error as StoreError, sync};
 use millrace_segment::{SegmentFile, decode_deletes};
@@ -17,7 +20,7 @@ use roaring::RoaringBitmap;
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
-use crate::contents::{FileReference, GlobalState, IndexContents, SegmentContents};
+use crate::contents::{FileReference, GlobalState, IndexContents, SegmentContents, SourcePosition};
 use crate::error::{Error, Result};
 use crate::manifest::{IndexSummary, Manifest, MissingShard, decode_json};
 use crate::repository::Repository;
@@ -348,6 +351,7 @@ impl RestoreJob {
 
     async fn restore_all(&self) -> Result<RestoreReport> {
         let global = self.read_global_state().await?;
+        let positions = self.decode_positions(global.as_ref())?;
         let mut report = RestoreReport::default();
         let mut fetched: Vec<FetchedIndex> = Vec::new();
         for (name, summary) in &self.targets {
@@ -413,6 +417,7 @@ impl RestoreJob {
         if restored.is_empty() && !self.request.include_global_state {
             return Ok(report);
         }
+        let restored = RestoredState { indices: restored, positions };
         engine.install_restored(&self.principal, restored, Box::new(decide)).await.map_err(|error| match error {
             StoreError::IndexAlreadyExists { index, .. } => self.fail(format!(
                 "cannot restore index [{index}] because an open index with same name already exists in the cluster"
@@ -435,6 +440,17 @@ impl RestoreJob {
         };
         let read = self.repository.read_content(file, |read| decode_json(read)).await;
         read.map(Some).map_err(|error| self.fail(format!("the global state is damaged: {error}")))
+    }
+
+    /// Decodes the positions of pipelines. Those of readers of the feed are frames of another log. A position decides what a pipeline
+    /// never reads, so users without all rights restore none.
+    fn decode_positions(&self, global: Option<&GlobalState>) -> Result<Vec<Position>> {
+        let Some(global) = global.filter(|_| is_security_administrator(&self.principal)) else {
+            return Ok(Vec::new());
+        };
+        let positions = global.positions.iter().filter(|position| position.pipeline != FEED_PIPELINE);
+        let decoded: Result<Vec<Position>, String> = positions.map(SourcePosition::decode).collect();
+        decoded.map_err(|reason| self.fail(format!("the global state is damaged: {reason}")))
     }
 
     async fn fetch_index(&self, name: &str, summary: &IndexSummary) -> Result<FetchedIndex> {

@@ -75,7 +75,9 @@ pub use self::leases::Lease;
 use self::maintenance_queue::MaintenanceQueue;
 pub use self::node_faults::NodeFault;
 pub use self::read_back::{Choice, Missing, ReadBack};
-pub use self::restore::{AdoptedSegment, RestoreDecision, RestoredIndex, RestoredShard, SegmentFiles};
+pub use self::restore::{
+    AdoptedSegment, RestoreDecision, RestoredIndex, RestoredShard, RestoredState, SegmentFiles,
+};
 pub use self::source::{DeadLetter, OnReject, SourceWrite, UnsyncedWrite};
 pub use self::system::hidden_index;
 pub use self::system_documents::{

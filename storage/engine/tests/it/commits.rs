@@ -9,7 +9,7 @@ use millrace_catalog::access::Principal;
 use millrace_catalog::metadata::{IndexMeta, Metadata, MetadataChange, RestoreIndex, Uuid};
 use millrace_catalog::{AccountChange, AccountRecord, Catalog, Commit, MemoryCatalog, State};
 use millrace_engine::{
-    Action, CapturedSegment, Config, Engine, RefreshPolicy, RestoredIndex, RestoredShard, SegmentFiles,
+    Action, CapturedSegment, Config, Engine, RefreshPolicy, RestoredIndex, RestoredShard, RestoredState, SegmentFiles,
     ShardCapture, ShardFault,
 };
 use millrace_runtime::disk::SimulatedDisk;
@@ -287,6 +287,10 @@ async fn adopt(engine: &Engine) -> (RestoreIndex, RestoredIndex) {
     (request, RestoredIndex { uuid, mapping: a.mapping.encode(), shards })
 }
 
+fn state(restored: RestoredIndex) -> RestoredState {
+    RestoredState { indices: vec![restored], positions: Vec::new() }
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restore_whose_commit_may_have_happened_keeps_its_files() {
     let system = Principal::system();
@@ -305,7 +309,7 @@ async fn a_restore_whose_commit_may_have_happened_keeps_its_files() {
         assert!(before > 0);
         node.commits(mode);
         let decide = move |m: &Metadata| m.restore_index(&request, uuid);
-        engine.install_restored(&system, vec![restored], Box::new(decide)).await.unwrap_err();
+        engine.install_restored(&system, state(restored), Box::new(decide)).await.unwrap_err();
         assert!(files(&engine).await >= before, "{mode}");
         drop(engine);
         node.restart();
@@ -324,7 +328,7 @@ async fn a_restore_whose_commit_may_have_happened_keeps_its_files() {
     let (_, restored) = adopt(&engine).await;
     let of = restored.uuid.simple().to_string();
     let decide = |_: &Metadata| Err(Error::Rejected("no".to_owned()));
-    engine.install_restored(&system, vec![restored], Box::new(decide)).await.unwrap_err();
+    engine.install_restored(&system, state(restored), Box::new(decide)).await.unwrap_err();
     let all = engine.objects().list(None).await.unwrap();
     assert!(all.iter().all(|object| !object.location.as_ref().contains(&of)), "{all:?}");
 }

@@ -7,4 +7,5 @@ mod cycle;
 mod damage;
 mod faults;
 mod outages;
+mod positions;
 mod support;

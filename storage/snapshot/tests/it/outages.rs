@@ -197,8 +197,7 @@ async fn an_outage_of_the_repository_leaves_whole_snapshots() {
     flush(&engine, "logs").await;
     let system = Principal::system();
     let mut value = 2;
-    let outages =
-        [Outage::Errors, Outage::LostAnswers, Outage::Disconnects, Outage::Slow, Outage::Full];
+    let outages = [Outage::Errors, Outage::LostAnswers, Outage::Disconnects, Outage::Slow, Outage::Full];
     for (outage, offset) in outages.into_iter().flat_map(|outage| (0..PERIOD).map(move |at| (outage, at))) {
         let is_periodic = matches!(outage, Outage::Errors | Outage::LostAnswers);
         if offset > 0 && !is_periodic {
@@ -230,7 +229,10 @@ async fn an_outage_of_the_repository_leaves_whole_snapshots() {
         check_refusal(&deleted, &context);
         match outage {
             Outage::Slow | Outage::Disconnects => {
-                assert!(created.is_ok() && cloned.is_ok() && restored.is_ok() && deleted.is_ok(), "{context}");
+                assert!(
+                    created.is_ok() && cloned.is_ok() && restored.is_ok() && deleted.is_ok(),
+                    "{context}"
+                );
             }
             Outage::Full => assert!(created.is_err() && cloned.is_err() && restored.is_ok(), "{context}"),
             Outage::Errors | Outage::LostAnswers => {}
