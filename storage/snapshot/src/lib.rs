@@ -22,12 +22,13 @@ mod restore;
 mod selection;
 mod service;
 mod settings;
+mod stored_indices;
 
 pub use config::{Config, S3Client};
 pub use create::CreateSnapshot;
 pub use digest::ContentDigest;
 pub use error::{Error, Result};
-pub use listing::SnapshotFilter;
+pub use listing::{SnapshotFilter, SnapshotOverview};
 pub use manifest::{IndexSummary, Manifest, MissingShard, SnapshotState};
 pub use repository::Repository;
 pub use restore::{RestoreReport, RestoreSnapshot};

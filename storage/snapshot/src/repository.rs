@@ -324,6 +324,21 @@ impl Repository {
         Ok(true)
     }
 
+    /// Reads the manifest of a store that was written last and can be read.
+    pub(crate) async fn read_newest_manifest(&self, store: Uuid) -> Result<Option<Manifest>> {
+        let listed = self.objects.list(Some(&Path::from(SNAPSHOTS))).await;
+        let mut listed = listed.map_err(|error| self.fail("list snapshots", &error))?;
+        listed.sort_by_key(|object| std::cmp::Reverse(object.last_modified));
+        for name in listed.iter().filter_map(|object| snapshot_of_file(object.location.filename()?)) {
+            if let Ok(Some(manifest)) = self.read_manifest(&name).await
+                && manifest.store == store
+            {
+                return Ok(Some(manifest));
+            }
+        }
+        Ok(None)
+    }
+
     /// Writes the manifest of a snapshot, unless there is one of that name; returns whether it did.
     async fn put_manifest(&self, manifest: &Manifest) -> Result<bool> {
         let encoded = manifest.clone();
