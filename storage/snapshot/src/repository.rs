@@ -94,6 +94,11 @@ impl Repository {
         &self.name
     }
 
+    /// Returns the object store of its files.
+    pub(crate) fn objects(&self) -> &Objects {
+        &self.objects
+    }
+
     pub(crate) fn is_readonly(&self) -> bool {
         self.readonly
     }
@@ -354,7 +359,7 @@ impl Repository {
         deleted.map_err(|error| self.fail("delete a manifest", &error))
     }
 
-    fn content_path(digest: ContentDigest) -> Path {
+    pub(crate) fn content_path(digest: ContentDigest) -> Path {
         let name = digest.to_string();
         Path::from_iter([CONTENTS.to_owned(), name[..2].to_owned(), name])
     }

@@ -141,7 +141,7 @@ pub struct DeletionReport {
 }
 
 impl SnapshotService {
-    /// Opens the service of a store and reads the registered repositories.
+    /// Opens the service of a store, reads the registered repositories, and goes on with restores that a crash has ended.
     ///
     /// # Errors
     /// The catalog's.
@@ -169,7 +169,9 @@ impl SnapshotService {
             learned: Mutex::default(),
             stored_indices: StoredIndices::default(),
         };
-        Ok(Self { inner: Arc::new(inner) })
+        let service = Self { inner: Arc::new(inner) };
+        service.resume_copies().await?;
+        Ok(service)
     }
 
     /// Lists registered repositories that an expression names (comma-separated names and wildcards; all without one), with type

@@ -141,8 +141,11 @@ impl Engine {
     pub async fn open_captured(&self, path: &Path, bytes: u64) -> Result<Bytes> {
         let objects = Arc::clone(&self.inner.env().objects);
         if objects.is_local() {
-            let path = path.clone();
-            return Ok(sync::blocking(move || objects.map_local(&path)).await?.unwrap_or_default());
+            let (objects, path) = (Arc::clone(&objects), path.clone());
+            // A repository may hold the file for now.
+            if let Some(mapped) = sync::blocking(move || objects.map_local(&path)).await? {
+                return Ok(mapped);
+            }
         }
         let file = self.scratch_file();
         let fetched = objects.get_to_file(path, &file, bytes).await;

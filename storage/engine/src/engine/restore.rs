@@ -49,6 +49,10 @@ pub struct AdoptedSegment {
 }
 
 impl AdoptedSegment {
+    pub(super) fn new(record: SegmentRecord, deletes: DeletesFile, deleted: RoaringBitmap) -> Self {
+        Self { record, deletes, deleted }
+    }
+
     fn location(&self) -> (Uuid, u32, Uuid) {
         (self.record.index, self.record.shard, self.record.id)
     }

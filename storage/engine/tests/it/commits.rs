@@ -9,8 +9,8 @@ use millrace_catalog::access::Principal;
 use millrace_catalog::metadata::{IndexMeta, Metadata, MetadataChange, RestoreIndex, Uuid};
 use millrace_catalog::{AccountChange, AccountRecord, Catalog, Commit, MemoryCatalog, State};
 use millrace_engine::{
-    Action, CapturedSegment, Config, Engine, RefreshPolicy, RestoredIndex, RestoredShard, RestoredState, SegmentFiles,
-    ShardCapture, ShardFault,
+    Action, CapturedSegment, Config, Engine, RefreshPolicy, RestoredIndex, RestoredShard, RestoredState,
+    SegmentFiles, ShardCapture, ShardFault,
 };
 use millrace_runtime::disk::SimulatedDisk;
 use millrace_runtime::{Error, ManualClock, Result};
@@ -283,6 +283,7 @@ async fn adopt(engine: &Engine) -> (RestoreIndex, RestoredIndex) {
         include_aliases: false,
         settings: serde_json::Map::new(),
         ignored_settings: Vec::new(),
+        is_pending: false,
     };
     (request, RestoredIndex { uuid, mapping: a.mapping.encode(), shards })
 }

@@ -5,6 +5,7 @@ mod bounds;
 mod crash;
 mod cycle;
 mod damage;
+mod early_search;
 mod faults;
 mod outages;
 mod positions;
