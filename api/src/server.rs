@@ -10,7 +10,7 @@ use futures::future::BoxFuture;
 use http::Method;
 use millrace_accounts::{Accounts, TokenLifetimes};
 use millrace_alerting::Alerting;
-use millrace_catalog::access::Action;
+use millrace_catalog::access::{Action, Principal};
 use millrace_console::{Console, Management};
 use millrace_data_api::{DataApi, IngestService, OtlpApi, SearchQueryParser, memory_limit};
 use millrace_engine::{Engine, Session};
@@ -20,9 +20,11 @@ use millrace_gateway::{
     ListenerContext, NAME, Node, OperationConfig, Service,
 };
 use millrace_intelligence::Intelligence;
-use millrace_lifecycle::{DocumentDeleter, Lifecycle, LifecycleAudit};
+use millrace_lifecycle::{
+    DocumentDeleter, Lifecycle, LifecycleAudit, LifecycleHooks, PolicyMessage, PolicyNotifier, PolicyOwners,
+};
 use millrace_listen::{Config, Tls, TlsFiles};
-use millrace_notifications::Notifications;
+use millrace_notifications::{Notifications, StandaloneMessage};
 use millrace_pipelines::Manager;
 use millrace_query::{OutcomeBody, SearchService};
 use millrace_runtime::metrics::MetricSources;
@@ -132,6 +134,45 @@ impl LifecycleAudit for PolicyAuditor {
     }
 }
 
+/// Sends messages of policies through the webhooks of notifications.
+#[derive(Debug)]
+struct PolicySender(Notifications);
+
+impl PolicyNotifier for PolicySender {
+    fn send<'a>(&'a self, message: &'a PolicyMessage) -> BoxFuture<'a, Result<(), String>> {
+        Box::pin(async move {
+            let PolicyMessage { key, policy_id, subject, text, webhook } = message;
+            let posted = StandaloneMessage {
+                key: key.clone(),
+                sender: policy_id.clone(),
+                subject: subject.clone(),
+                text: text.clone(),
+            };
+            self.0.post(&posted, webhook).await
+        })
+    }
+}
+
+/// Finds the rights of the owners of policies among the accounts.
+#[derive(Debug)]
+struct AccountOwners(Arc<Accounts>);
+
+impl PolicyOwners for AccountOwners {
+    fn find_principal<'a>(
+        &'a self,
+        owner: &'a str,
+    ) -> BoxFuture<'a, Result<Option<Principal>, millrace_runtime::Error>> {
+        Box::pin(async move {
+            // Every caller is the administrator then.
+            if self.0.is_insecure() {
+                return Ok(Some(Principal::system()));
+            }
+            let found = self.0.find_principal(owner).await;
+            found.map_err(|error| millrace_runtime::Error::Internal(error.to_string()))
+        })
+    }
+}
+
 impl From<ListenError> for StartError {
     fn from(error: ListenError) -> Self {
         match error {
@@ -202,8 +243,9 @@ impl Server {
         let notifications = Notifications::start(&engine, &search, &users, config.notifications)
             .await
             .map_err(StartError::Notifications)?;
-        let alerting =
-            Alerting::start_with(&engine, &users, Some(notifications)).await.map_err(StartError::Rules)?;
+        let alerting = Alerting::start_with(&engine, &users, Some(notifications.clone()))
+            .await
+            .map_err(StartError::Rules)?;
         let intelligence =
             Intelligence::start(&engine, &search, &users).await.map_err(StartError::Intelligence)?;
         let console = Console::new(&engine, &search);
@@ -231,9 +273,14 @@ impl Server {
         let (engine, search) = (Arc::clone(&node.engine), Arc::clone(&node.search));
         let deleter = Arc::new(QueryDeleter { engine, search });
         let auditor = Arc::new(PolicyAuditor(node.audit().clone()));
-        let lifecycle = Lifecycle::start(&node.engine, snapshots.clone(), Some(auditor), Some(deleter))
-            .await
-            .map_err(StartError::Lifecycle)?;
+        let hooks = LifecycleHooks {
+            auditor: Some(auditor),
+            deleter: Some(deleter),
+            notifier: Some(Arc::new(PolicySender(notifications))),
+            owners: Some(Arc::new(AccountOwners(users))),
+        };
+        let lifecycle =
+            Lifecycle::start(&node.engine, snapshots.clone(), hooks).await.map_err(StartError::Lifecycle)?;
         let bounds = HttpConfig::within(memory_limit());
         let http = HttpConfig { max_content_length: config.max_content_length, ..bounds };
         let api = DataApi::default().with_snapshots(snapshots).with_lifecycle(lifecycle.clone());

@@ -33,7 +33,7 @@ pub(crate) fn is_due(last_ms: Option<i64>, now_ms: i64) -> bool {
 
 /// Deletes what is of age. An index that fails is left for the next time.
 pub(crate) async fn enforce(context: &LifecycleContext) {
-    let Some(deleter) = &context.deleter else { return };
+    let Some(deleter) = &context.hooks.deleter else { return };
     let metadata = context.engine.metadata();
     let now_ms = context.engine.clock().now_ms();
     for own in metadata.own_retention() {

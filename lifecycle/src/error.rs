@@ -20,6 +20,9 @@ pub enum Error {
     /// There are as many policies as there may be.
     #[error("{0}")]
     TooMany(String),
+    /// A notification was not sent.
+    #[error("the notification was not sent: {0}")]
+    Notification(String),
     /// A snapshot or its repository failed.
     #[error(transparent)]
     Snapshot(#[from] millrace_snapshot::Error),
@@ -36,7 +39,7 @@ impl Error {
             Self::NotFound(_) => Kind::NotFound,
             Self::Conflict(_) => Kind::Conflict,
             Self::TooMany(_) => Kind::TooLarge,
-            Self::Snapshot(_) => Kind::Unavailable,
+            Self::Notification(_) | Self::Snapshot(_) => Kind::Unavailable,
             Self::Storage(error) => error.kind(),
         }
     }

@@ -10,13 +10,13 @@ use millrace_catalog::metadata::{
 use millrace_engine::Session;
 use millrace_runtime::Error as StoreError;
 use millrace_snapshot::{CreateSnapshot, SnapshotFilter};
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
-use crate::LifecycleContext;
 use crate::decide::{IndexMeasure, is_rollover_due};
 use crate::error::{Error, Result};
-use crate::managed::Progress;
-use crate::policy::{ActionSpec, RolloverConditions};
+use crate::managed::{ManagedIndex, Progress};
+use crate::policy::{ActionSpec, RolloverConditions, TemplateContext};
+use crate::{LifecycleContext, PolicyMessage, shrink};
 
 /// Settings that name the alias of an index for rollovers; the first that is set counts.
 const ROLLOVER_ALIASES: [&str; 3] = [
@@ -44,15 +44,14 @@ pub(crate) enum ActionOutcome {
 }
 
 impl ActionOutcome {
-    fn done(message: impl Into<String>) -> Result<Self> {
+    pub(crate) fn done(message: impl Into<String>) -> Result<Self> {
         Ok(Self::Done { message: message.into(), rolled_over: false })
     }
 }
 
 /// Returns the name of the snapshot that an action makes; it is stored before the action begins.
-pub(crate) fn snapshot_name(prefix: &str, index: &str, now_ms: i64) -> String {
+pub(crate) fn snapshot_name(prefix: &str, now_ms: i64) -> String {
     let time: DateTime<Utc> = DateTime::from_timestamp_millis(now_ms).unwrap_or_default();
-    let prefix = prefix.replace("{{ctx.index}}", index);
     format!("{prefix}-{}", time.format("%Y.%m.%d-%H.%M.%S%.3f")).to_lowercase()
 }
 
@@ -64,7 +63,7 @@ pub(crate) async fn execute(
     context: &LifecycleContext,
     meta: &Arc<IndexMeta>,
     spec: &ActionSpec,
-    progress: &Progress,
+    managed: &ManagedIndex,
     measure: IndexMeasure,
 ) -> Result<ActionOutcome> {
     let name = &*meta.name;
@@ -121,11 +120,37 @@ pub(crate) async fn execute(
             .await?;
             ActionOutcome::done("Successfully updated alias")
         }
-        ActionSpec::Snapshot { repository, .. } => {
-            let snapshot = progress.snapshot.clone().unwrap_or_default();
-            take_snapshot(context, name, repository, &snapshot).await
+        ActionSpec::Snapshot { repository, .. } => take_snapshot(context, managed, name, repository).await,
+        ActionSpec::Shrink(target) => {
+            let name = template_context(managed, meta, spec).render(&target.name);
+            let shards = target.shards.resolve(u64::from(meta.shards), measure.bytes);
+            shrink::shrink(context, meta, (target, &name), shards, managed.progress.was_writable).await
+        }
+        ActionSpec::Notification(notification) => {
+            let text = template_context(managed, meta, spec).render(&notification.text);
+            notify(context, managed, &notification.webhook, text).await
         }
     }
+}
+
+/// Returns the values of the placeholders of an action's texts.
+pub(crate) fn template_context<'a>(
+    managed: &'a ManagedIndex,
+    meta: &'a IndexMeta,
+    spec: &ActionSpec,
+) -> TemplateContext<'a> {
+    TemplateContext {
+        index: &meta.name,
+        index_uuid: &managed.id,
+        policy_id: &managed.policy_id,
+        state: &managed.progress.state,
+        action: spec.name(),
+    }
+}
+
+/// Returns whether documents of an index may be written.
+pub(crate) fn accepts_writes(meta: &IndexMeta) -> bool {
+    !meta.flag("index.blocks.write") && !meta.flag("index.blocks.read_only")
 }
 
 fn any_state() -> IndicesOptions {
@@ -133,7 +158,7 @@ fn any_state() -> IndicesOptions {
 }
 
 /// Changes the metadata as the server's own work, and tells the audit if something changed.
-async fn change<F>(
+pub(crate) async fn change<F>(
     context: &LifecycleContext,
     action: Action,
     method: &'static str,
@@ -157,7 +182,7 @@ where
     Ok(())
 }
 
-async fn update_setting(
+pub(crate) async fn update_setting(
     context: &LifecycleContext,
     meta: &Arc<IndexMeta>,
     key: &'static str,
@@ -259,13 +284,42 @@ async fn roll_over(
     done("Successfully rolled over index")
 }
 
+/// Sends a message. Its key is the same in each try, so that its receiver knows a repetition.
+async fn notify(
+    context: &LifecycleContext,
+    managed: &ManagedIndex,
+    webhook: &Map<String, Value>,
+    text: String,
+) -> Result<ActionOutcome> {
+    let Some(notifier) = &context.hooks.notifier else {
+        return Err(Error::Notification("this server sends none".to_owned()));
+    };
+    let Progress { state, position, action_ms, .. } = &managed.progress;
+    let message = PolicyMessage {
+        key: format!("{}/{state}/{position}/{}", managed.id, action_ms.unwrap_or_default()),
+        policy_id: managed.policy_id.clone(),
+        subject: format!("policy [{}]: index [{}]", managed.policy_id, managed.index),
+        text,
+        webhook: webhook.clone(),
+    };
+    notifier.send(&message).await.map_err(Error::Notification)?;
+    ActionOutcome::done("Successfully sent notification")
+}
+
 async fn take_snapshot(
     context: &LifecycleContext,
+    managed: &ManagedIndex,
     index: &str,
     repository: &str,
-    snapshot: &str,
 ) -> Result<ActionOutcome> {
     let service = &context.snapshots;
+    let snapshot = managed.progress.snapshot.as_deref().unwrap_or_default();
+    // By what the owner may do now: a policy brings nobody rights.
+    let owner = context.owner_of(&managed.policy_id, &managed.policy).await?;
+    if !owner.privileges().allows(Action::CreateSnapshot) {
+        let (action, caller) = (Action::CreateSnapshot.name(), owner.caller().to_string());
+        return Err(StoreError::Unauthorized { action, caller, index: None }.into());
+    }
     let filter = SnapshotFilter { expression: snapshot.to_owned(), ignore_unavailable: true };
     let exists = !service.manifests(repository, &filter).await?.is_empty();
     if !exists {
@@ -274,7 +328,7 @@ async fn take_snapshot(
             include_global_state: false,
             ..CreateSnapshot::default()
         };
-        service.create(&Principal::system(), (repository, snapshot), request).await?;
+        service.create(&owner, (repository, snapshot), request).await?;
         context.audit(Action::CreateSnapshot, "PUT", &["_snapshot", repository, snapshot]);
     }
     ActionOutcome::done(format!("Successfully created snapshot [{snapshot}]"))

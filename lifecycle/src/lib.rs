@@ -7,9 +7,11 @@
 //! - [`policy`]: what a policy of indices says; [`stored_policy`]: it as a document
 //! - [`managed`]: where each index is in its policy; [`decide`]: its next step
 //! - [`execute`], [`pass`]: actions, and the steps of an index until it has to wait
+//! - [`shrink`]: the action of that name
 //! - [`retention`]: the oldest indices go where space is short; [`document_retention`]: documents of the server's own by their age
 //! - [`snapshot_policy`]: creation and deletion of snapshots by schedule
 //! - [`runner`]: the event loop that has all of it done
+//! - [`hooks`]: the parts of the server that these use
 //! - [`management`]: requests about managed indices; [`explain`]: their answers
 
 mod decide;
@@ -17,12 +19,14 @@ mod document_retention;
 mod error;
 mod execute;
 mod explain;
+mod hooks;
 mod managed;
 mod management;
 mod pass;
 mod policy;
 mod retention;
 mod runner;
+mod shrink;
 mod snapshot_policy;
 mod stored_policy;
 
@@ -30,7 +34,7 @@ use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_catalog::access::Action;
+use millrace_catalog::access::{Action, Principal};
 use millrace_engine::{DocumentMirror, Engine, RefreshPolicy};
 use millrace_runtime::{EventLoop, EventSender, Instant};
 use millrace_snapshot::SnapshotService;
@@ -42,6 +46,7 @@ pub use document_retention::DocumentDeleter;
 pub use error::{Error, Result};
 pub use execute::RETENTION_HOLD;
 pub use explain::LifecycleFigures;
+pub use hooks::{LifecycleAudit, LifecycleHooks, PolicyMessage, PolicyNotifier, PolicyOwners};
 pub use management::{ManagementFailure, ManagementReport};
 pub use policy::{IndexPolicy, parse_ilm};
 pub use snapshot_policy::SnapshotPolicy;
@@ -63,12 +68,6 @@ const STOP_TIMEOUT: Duration = Duration::from_secs(5);
 /// Bytes of a stored policy that stay free for its times, which change later.
 const RESERVED_BYTES: usize = 256;
 
-/// Audit of what policies do.
-pub trait LifecycleAudit: fmt::Debug + Send + Sync {
-    /// Records that the server made the change that a request of this method and path makes.
-    fn record(&self, action: Action, method: &'static str, path: &[&str]);
-}
-
 /// Context that the parts share.
 #[derive(Debug)]
 pub(crate) struct LifecycleContext {
@@ -77,8 +76,7 @@ pub(crate) struct LifecycleContext {
     pub(crate) policies: DocumentMirror<StoredPolicy>,
     pub(crate) managed: DocumentMirror<ManagedIndex>,
     pub(crate) snapshot_policies: DocumentMirror<SnapshotPolicy>,
-    auditor: Option<Arc<dyn LifecycleAudit>>,
-    pub(crate) deleter: Option<Arc<dyn DocumentDeleter>>,
+    pub(crate) hooks: LifecycleHooks,
     /// Permits of passes over indices.
     pub(crate) passes: Semaphore,
     /// Permits of actions that last.
@@ -90,9 +88,28 @@ pub(crate) struct LifecycleContext {
 impl LifecycleContext {
     /// Tells the audit of a change.
     pub(crate) fn audit(&self, action: Action, method: &'static str, path: &[&str]) {
-        if let Some(auditor) = &self.auditor {
+        if let Some(auditor) = &self.hooks.auditor {
             auditor.record(action, method, path);
         }
+    }
+
+    /// Returns the principal of a policy's owner, by what that user may do now.
+    ///
+    /// # Errors
+    /// [`Error::Invalid`] for a policy without an owner, and for an owner that is gone.
+    pub(crate) async fn owner_of(&self, policy_id: &str, policy: &IndexPolicy) -> Result<Principal> {
+        let Some(owners) = &self.hooks.owners else { return Ok(Principal::system()) };
+        let Some(owner) = &policy.owner else {
+            return Err(Error::Invalid(format!(
+                "policy [{policy_id}] has no owner whose rights count: put it again, and change_policy to it"
+            )));
+        };
+        let found = owners.find_principal(owner).await?;
+        found.ok_or_else(|| {
+            Error::Invalid(format!(
+                "the owner of policy [{policy_id}], user [{owner}], is deleted or disabled: have somebody else put it"
+            ))
+        })
     }
 }
 
@@ -125,8 +142,7 @@ impl Lifecycle {
     pub async fn start(
         engine: &Arc<Engine>,
         snapshots: SnapshotService,
-        auditor: Option<Arc<dyn LifecycleAudit>>,
-        deleter: Option<Arc<dyn DocumentDeleter>>,
+        hooks: LifecycleHooks,
     ) -> Result<Self> {
         let unfinished = engine.delete_unfinished_resizes().await?;
         if unfinished > 0 {
@@ -138,8 +154,7 @@ impl Lifecycle {
             policies: DocumentMirror::load(engine).await?,
             managed: DocumentMirror::load(engine).await?,
             snapshot_policies: DocumentMirror::load(engine).await?,
-            auditor,
-            deleter,
+            hooks,
             passes: Semaphore::new(MAX_PASSES),
             long_actions: Semaphore::new(MAX_LONG_ACTIONS),
             changing: tokio::sync::Mutex::default(),
@@ -177,7 +192,8 @@ impl Lifecycle {
         self.context.policies.get(id)
     }
 
-    /// Stores a policy of indices; returns whether it is new. One that is there is replaced by its version alone.
+    /// Stores a policy of indices; returns whether it is new. One that is there is replaced by its version alone. Its snapshots are made
+    /// with the rights of `owner`.
     ///
     /// # Errors
     /// [`Error::Invalid`], [`Error::Conflict`] for another version, [`Error::TooMany`], the store's.
@@ -186,8 +202,9 @@ impl Lifecycle {
         id: &str,
         body: &Value,
         condition: PolicyCondition,
+        owner: Option<&str>,
     ) -> Result<(Arc<StoredPolicy>, bool)> {
-        let policy = IndexPolicy::parse(id, body, self.context.engine.clock().now_ms())?;
+        let policy = IndexPolicy::parse(id, body, self.context.engine.clock().now_ms())?.with_owner(owner);
         self.store_policy(id, policy, None, Some(condition)).await
     }
 
@@ -195,8 +212,9 @@ impl Lifecycle {
     ///
     /// # Errors
     /// As [`Lifecycle::put_policy`].
-    pub async fn put_ilm_policy(&self, id: &str, body: &Value) -> Result<Vec<String>> {
+    pub async fn put_ilm_policy(&self, id: &str, body: &Value, owner: Option<&str>) -> Result<Vec<String>> {
         let (policy, ignored) = parse_ilm(id, body, self.context.engine.clock().now_ms())?;
+        let policy = policy.with_owner(owner);
         self.store_policy(id, policy, Some(body["policy"].clone()), None).await?;
         Ok(ignored)
     }

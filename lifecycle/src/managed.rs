@@ -66,6 +66,8 @@ pub(crate) struct Progress {
     pub rollover_ms: Option<i64>,
     /// Snapshot that the action makes.
     pub snapshot: Option<String>,
+    /// `true` if the index took writes before the action, which blocks them.
+    pub was_writable: bool,
     /// Message about the last step.
     pub message: String,
     /// Why it failed.
@@ -90,6 +92,7 @@ impl Progress {
     pub(crate) fn complete_action(&mut self, message: String) {
         self.position += 1;
         (self.action_ms, self.retries, self.retry_ms, self.snapshot) = (None, 0, 0, None);
+        self.was_writable = false;
         (self.step, self.message, self.cause) = (StepStatus::Completed, message, None);
     }
 }

@@ -14,7 +14,7 @@ use tokio::sync::SemaphorePermit;
 use crate::LifecycleContext;
 use crate::decide::{IndexMeasure, NextStep, next_step};
 use crate::error::{Error, Result};
-use crate::execute::{ActionOutcome, execute, measure, snapshot_name};
+use crate::execute::{ActionOutcome, accepts_writes, execute, measure, snapshot_name, template_context};
 use crate::managed::{ManagedIndex, Progress, StepStatus};
 use crate::policy::ActionSpec;
 
@@ -169,21 +169,23 @@ async fn act<'a>(
         (progress.step, progress.message) =
             (StepStatus::Starting, format!("Starting action {}", spec.name()));
         if let ActionSpec::Snapshot { snapshot, .. } = spec {
-            progress.snapshot = Some(snapshot_name(snapshot, &meta.name, now_ms));
+            let values = template_context(&managed, meta, spec);
+            progress.snapshot = Some(snapshot_name(&values.render(snapshot), now_ms));
         }
+        progress.was_writable = accepts_writes(meta);
     }
     let managed = store(context, &managed, progress).await?;
-    let outcome = match spec {
-        ActionSpec::ForceMerge(_) | ActionSpec::Snapshot { .. } => {
+    let outcome = match spec.is_long() {
+        true => {
             // A long action leaves its permit of a pass to others: rollovers do not wait for it.
             drop(permit.take());
             let long = context.long_actions.acquire().await;
-            let outcome = execute(context, meta, spec, &managed.progress, measure).await;
+            let outcome = execute(context, meta, spec, &managed, measure).await;
             drop(long);
             *permit = context.passes.acquire().await.ok();
             outcome
         }
-        _ => execute(context, meta, spec, &managed.progress, measure).await,
+        false => execute(context, meta, spec, &managed, measure).await,
     };
     let mut progress = managed.progress.clone();
     let action = managed.policy.state(&progress.state).and_then(|state| state.actions.get(progress.position));

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use millrace_api::DataApi;
-use millrace_lifecycle::Lifecycle;
+use millrace_lifecycle::{Lifecycle, LifecycleHooks};
 use millrace_snapshot::{Config, SnapshotService};
 use serde_json::{Value, json};
 
@@ -18,7 +18,8 @@ fn step(line: &str, body: Value, status: u16, expected: &[(&'static str, Value)]
 async fn with_policies(node: Node, backups: &std::path::Path) -> (Node, Lifecycle) {
     let config = Config { path_repo: vec![backups.to_owned()], ..Config::default() };
     let snapshots = SnapshotService::open(Arc::clone(&node.api.engine), config).await.unwrap();
-    let lifecycle = Lifecycle::start(&node.api.engine, snapshots.clone(), None, None).await.unwrap();
+    let lifecycle =
+        Lifecycle::start(&node.api.engine, snapshots.clone(), LifecycleHooks::default()).await.unwrap();
     let api = DataApi::default().with_snapshots(snapshots).with_lifecycle(lifecycle.clone());
     (node.with_data_api(api), lifecycle)
 }

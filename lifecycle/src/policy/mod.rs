@@ -3,12 +3,16 @@
 //! - [`IndexPolicy`]: a parsed policy; `body` is the form that is stored and shown
 //! - [`ActionSpec`]: an action with its parameters
 //! - [`TransitionCondition`]: the condition of a way to another state
+//! - [`ShrinkTarget`], [`PolicyNotification`]: parameters of the actions `shrink` and `notification`
 //! - `parse`: reads the bodies of `_plugins/_ism/policies`; `ilm`: those of `_ilm/policy`
 
 mod ilm;
+mod notification;
 mod parse;
+mod shrink;
 #[cfg(test)]
 mod tests;
+mod text_template;
 
 use std::time::Duration;
 
@@ -17,7 +21,10 @@ use millrace_schedule::Schedule;
 use serde_json::Value;
 
 pub use ilm::parse_ilm;
+pub(crate) use notification::PolicyNotification;
 pub(crate) use parse::{MAX_BYTES, duration, invalid, members, number, parse_cron};
+pub(crate) use shrink::ShrinkTarget;
+pub(crate) use text_template::TemplateContext;
 
 /// A policy of indices.
 #[derive(Clone, Debug, PartialEq)]
@@ -30,6 +37,8 @@ pub struct IndexPolicy {
     pub states: Vec<PolicyState>,
     /// Patterns of the indices that it is for, each list with its priority.
     pub templates: Vec<PolicyTemplate>,
+    /// User whose rights its snapshots have; `None` where nobody has put it.
+    pub owner: Option<String>,
 }
 
 /// A state of a policy.
@@ -127,9 +136,18 @@ pub enum ActionSpec {
         /// Beginning of the snapshot's name.
         snapshot: String,
     },
+    /// An index with fewer shards and the same documents.
+    Shrink(Box<ShrinkTarget>),
+    /// A message is sent.
+    Notification(Box<PolicyNotification>),
 }
 
 impl ActionSpec {
+    /// Returns whether it lasts: its index does not keep others from their passes meanwhile.
+    pub(crate) fn is_long(&self) -> bool {
+        matches!(self, Self::ForceMerge(_) | Self::Snapshot { .. } | Self::Shrink(_) | Self::Notification(_))
+    }
+
     /// Returns its name in policies.
     pub fn name(&self) -> &'static str {
         match self {
@@ -144,6 +162,8 @@ impl ActionSpec {
             Self::ReplicaCount(_) => "replica_count",
             Self::Alias(_) => "alias",
             Self::Snapshot { .. } => "snapshot",
+            Self::Shrink(_) => "shrink",
+            Self::Notification(_) => "notification",
         }
     }
 }

@@ -7,6 +7,9 @@ use millrace_catalog::metadata::{parse_bytes, parse_time};
 use millrace_schedule::{Fields, Schedule};
 use serde_json::{Map, Value, json};
 
+use super::notification::parse_notification;
+use super::shrink::parse_shrink;
+use super::text_template::check_template;
 use super::{
     ActionRetry, ActionSpec, IndexPolicy, PolicyAction, PolicyState, PolicyTemplate, RetryBackoff,
     RolloverConditions, StateTransition, TransitionCondition,
@@ -22,12 +25,10 @@ pub(crate) const MAX_BYTES: usize = 256 << 10;
 /// Longest name of a state, in bytes.
 const MAX_NAME_BYTES: usize = 255;
 /// Actions of OpenSearch that mean nothing on one node, or that this server does not have.
-const UNSUPPORTED: [&str; 10] = [
+const UNSUPPORTED: [&str; 8] = [
     "allocation",
-    "notification",
     "rollup",
     "transform",
-    "shrink",
     "custom",
     "convert_index_to_remote",
     "stop_replication",
@@ -47,7 +48,7 @@ pub(crate) fn members<'a>(what: &str, value: &'a Value) -> Result<&'a Map<String
     }
 }
 
-fn list<'a>(what: &str, value: &'a Value) -> Result<&'a [Value]> {
+pub(super) fn list<'a>(what: &str, value: &'a Value) -> Result<&'a [Value]> {
     match value.as_array() {
         Some(items) if items.len() <= MAX_PARTS => Ok(items),
         Some(items) => invalid(format!("[{what}] has [{}] parts, more than [{MAX_PARTS}]", items.len())),
@@ -55,7 +56,7 @@ fn list<'a>(what: &str, value: &'a Value) -> Result<&'a [Value]> {
     }
 }
 
-fn text<'a>(what: &str, value: &'a Value) -> Result<&'a str> {
+pub(super) fn text<'a>(what: &str, value: &'a Value) -> Result<&'a str> {
     match value.as_str() {
         Some(text) if !text.is_empty() => Ok(text),
         _ => invalid(format!("[{what}] must be a text, but is [{value}]")),
@@ -74,7 +75,7 @@ pub(crate) fn duration(what: &str, value: &Value) -> Result<Duration> {
     }
 }
 
-fn size(what: &str, value: &Value) -> Result<u64> {
+pub(super) fn size(what: &str, value: &Value) -> Result<u64> {
     match value.as_str().map(parse_bytes) {
         Some(Ok(Some(bytes))) => Ok(bytes),
         _ => invalid(format!("[{what}] must be a size such as [50gb], but is [{value}]")),
@@ -150,7 +151,16 @@ impl IndexPolicy {
             "states": shown,
             "ism_template": if shown_templates.is_empty() { Value::Null } else { shown_templates.into() },
         });
-        Ok(Self { body, default_state, states: parsed, templates })
+        Ok(Self { body, default_state, states: parsed, templates, owner: None })
+    }
+
+    /// Notes the user whose rights its snapshots have, as `user` of the body.
+    #[must_use]
+    pub fn with_owner(mut self, owner: Option<&str>) -> Self {
+        if let Some(owner) = owner {
+            self.body["user"] = json!({ "name": owner });
+        }
+        Self { owner: owner.map(str::to_owned), ..self }
     }
 
     /// Reads a policy as it is stored.
@@ -160,7 +170,8 @@ impl IndexPolicy {
     pub fn from_stored(body: &Value) -> Result<Self> {
         let id = body["policy_id"].as_str().unwrap_or_default();
         let updated_ms = body["last_updated_time"].as_i64().unwrap_or_default();
-        Ok(Self { body: body.clone(), ..Self::parse(id, body, updated_ms)? })
+        let owner = body["user"]["name"].as_str().map(str::to_owned);
+        Ok(Self { body: body.clone(), owner, ..Self::parse(id, body, updated_ms)? })
     }
 
     /// Returns the time of the last change, in milliseconds.
@@ -324,12 +335,18 @@ fn parse_spec(name: &str, value: &Value) -> Result<ActionSpec> {
         "index_priority" => Ok(ActionSpec::IndexPriority(only("priority")?)),
         "replica_count" => Ok(ActionSpec::ReplicaCount(only("number_of_replicas")?)),
         "alias" => parse_alias(params),
+        "shrink" => Ok(ActionSpec::Shrink(Box::new(parse_shrink(params)?))),
+        "notification" => Ok(ActionSpec::Notification(Box::new(parse_notification(params)?))),
         "snapshot" => {
             let (mut repository, mut snapshot) = (None, None);
             for (key, value) in params {
                 match key.as_str() {
                     "repository" => repository = Some(text(key, value)?.to_owned()),
-                    "snapshot" => snapshot = Some(text(key, value)?.to_owned()),
+                    "snapshot" => {
+                        let named = text(key, value)?;
+                        check_template(key, named)?;
+                        snapshot = Some(named.to_owned());
+                    }
                     // It is of the index alone.
                     "include_global_state" => {}
                     other => return Err(unknown(other)),

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millrace_catalog::access::{Action, Principal};
 use millrace_catalog::metadata::Uuid;
 use millrace_engine::RefreshPolicy;
-use millrace_snapshot::{CreateSnapshot, SnapshotFilter};
+use millrace_snapshot::{CreateSnapshot, Manifest, SnapshotFilter};
 use serde_json::{Map, Value};
 
 use super::{DeletionCondition, ExecutionRecord, ScheduleProgress, SnapshotPolicy};
@@ -159,13 +159,13 @@ fn request(policy: &SnapshotPolicy) -> CreateSnapshot {
 async fn delete(context: &LifecycleContext, policy: &SnapshotPolicy, now_ms: i64) -> Result<String> {
     let Some(condition) = &policy.condition else { return Ok(String::new()) };
     let filter = SnapshotFilter { expression: format!("{}-*", policy.name), ignore_unavailable: true };
-    let manifests = context.snapshots.manifests(&policy.repository, &filter).await?;
-    let own = manifests.into_iter().filter(|manifest| {
-        manifest.metadata.as_ref().and_then(|metadata| metadata.get(POLICY_MEMBER)).and_then(Value::as_str)
-            == Some(policy.name.as_str())
-    });
-    let ages = own.map(|manifest| SnapshotAge { name: manifest.snapshot, started_ms: manifest.started_ms });
-    let expired = expired_snapshots(ages.collect(), condition, now_ms);
+    let own = |manifest: &Manifest| {
+        let named = manifest.metadata.as_ref().and_then(|metadata| metadata.get(POLICY_MEMBER));
+        let is_own = named.and_then(Value::as_str) == Some(policy.name.as_str());
+        is_own.then(|| SnapshotAge { name: manifest.snapshot.clone(), started_ms: manifest.started_ms })
+    };
+    let ages = context.snapshots.map_manifests(&policy.repository, &filter, own).await?;
+    let expired = expired_snapshots(ages.into_iter().flatten().collect(), condition, now_ms);
     if expired.is_empty() {
         return Ok("No snapshot is to be deleted.".to_owned());
     }

@@ -26,7 +26,7 @@ async fn a_stream_rolls_over_ages_and_is_deleted() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path(), START_MS).await;
     store.put_stream_template().await;
-    store.lifecycle.put_policy("p", &stream_policy(), None).await.unwrap();
+    store.lifecycle.put_policy("p", &stream_policy(), None, Some("admin")).await.unwrap();
     store.fill("logs", 1).await;
     store.advance(0).await;
     let shown = store.explain(FIRST).await;
@@ -73,7 +73,7 @@ async fn a_rollover_that_a_crash_left_done_is_not_done_again() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path(), START_MS).await;
     store.put_stream_template().await;
-    store.lifecycle.put_policy("p", &stream_policy(), None).await.unwrap();
+    store.lifecycle.put_policy("p", &stream_policy(), None, Some("admin")).await.unwrap();
     store.fill("logs", 1).await;
     store.advance(0).await;
     // The action has begun; it is done, and nothing of that is on the record.
@@ -99,21 +99,25 @@ async fn indices_are_added_changed_retried_and_removed() {
     let policy =
         |action: Value| json!({"default_state": "s", "states": [{"name": "s", "actions": [action]}]});
     let fails = policy(json!({"rollover": {}, "retry": {"count": 0, "delay": "1m"}}));
-    let (stored, created) = store.lifecycle.put_policy("p", &fails, None).await.unwrap();
+    let (stored, created) = store.lifecycle.put_policy("p", &fails, None, Some("admin")).await.unwrap();
     assert!(created);
     assert!(
         store
             .lifecycle
-            .put_policy("p", &fails, None)
+            .put_policy("p", &fails, None, Some("admin"))
             .await
             .unwrap_err()
             .to_string()
             .contains("version conflict")
     );
-    let again = store.lifecycle.put_policy("p", &fails, Some(stored.document_version())).await.unwrap();
+    let again = store
+        .lifecycle
+        .put_policy("p", &fails, Some(stored.document_version()), Some("admin"))
+        .await
+        .unwrap();
     assert_eq!((again.0.revision, again.1), (2, false));
     let closes = policy(json!({"close": {}}));
-    store.lifecycle.put_policy("q", &closes, None).await.unwrap();
+    store.lifecycle.put_policy("q", &closes, None, Some("admin")).await.unwrap();
     let index = [store.meta("a")];
     assert_eq!(store.lifecycle.add_policy(&index, "p").await.unwrap().updated, 1);
     let twice = store.lifecycle.add_policy(&index, "p").await.unwrap();
@@ -142,7 +146,7 @@ async fn a_rollover_without_its_alias_deletes_nothing() {
         "hot": {"actions": {"rollover": {"max_docs": 1}}},
         "delete": {"min_age": "2d", "actions": {"delete": {}}},
     }}});
-    store.lifecycle.put_ilm_policy("shipped", &body).await.unwrap();
+    store.lifecycle.put_ilm_policy("shipped", &body, Some("admin")).await.unwrap();
     let settings = json!({"index.lifecycle.name": "shipped", "index.lifecycle.rollover_alias": "none"});
     store.create_index("beat-000001", json!({ "settings": settings })).await;
     store.advance(1).await;
@@ -165,7 +169,7 @@ async fn a_policy_with_its_defaults_fits_the_bound() {
         "states": [{"name": "s", "actions": [{"close": {}}]}],
     });
     assert!(long.to_string().len() <= 256 << 10);
-    let refused = store.lifecycle.put_policy("p", &long, None).await.unwrap_err().to_string();
+    let refused = store.lifecycle.put_policy("p", &long, None, Some("admin")).await.unwrap_err().to_string();
     assert!(refused.contains("with its defaults"), "{refused}");
 }
 
@@ -177,7 +181,7 @@ async fn policies_of_ilm_are_followed_by_their_name() {
         "hot": {"actions": {"rollover": {"max_docs": 1}}},
         "delete": {"min_age": "2d", "actions": {"delete": {}}},
     }}});
-    assert!(store.lifecycle.put_ilm_policy("shipped", &body).await.unwrap().is_empty());
+    assert!(store.lifecycle.put_ilm_policy("shipped", &body, Some("admin")).await.unwrap().is_empty());
     let index = json!({
         "settings": {"index.lifecycle.name": "shipped", "index.lifecycle.rollover_alias": "beat"},
         "aliases": {"beat": {"is_write_index": true}},

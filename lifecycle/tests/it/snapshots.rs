@@ -55,7 +55,7 @@ async fn a_policy_of_an_index_makes_one_snapshot() {
     let policy = json!({"default_state": "s", "states": [
         {"name": "s", "actions": [{"snapshot": {"repository": "backup", "snapshot": "of-{{ctx.index}}"}}, {"delete": {}}]},
     ]});
-    store.lifecycle.put_policy("p", &policy, None).await.unwrap();
+    store.lifecycle.put_policy("p", &policy, None, Some("admin")).await.unwrap();
     store.create_index("a", Value::Null).await;
     store.lifecycle.add_policy(&[store.meta("a")], "p").await.unwrap();
     // There is no such repository yet: the action fails, and is tried again.

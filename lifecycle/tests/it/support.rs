@@ -6,12 +6,14 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use futures::future::BoxFuture;
-use millrace_catalog::access::{Action, Principal};
+use millrace_catalog::access::{Action, ActionSet, Caller, Grant, NamePattern, Principal, Privileges};
 use millrace_catalog::metadata::{
     ClusterSettingsUpdate, IndexMeta, Metadata, MetadataChange, TemplateKind, Uuid, parse_index_template,
 };
 use millrace_engine::{Action as WriteAction, Config, Engine, RefreshPolicy, WriteOp};
-use millrace_lifecycle::{DocumentDeleter, Lifecycle, LifecycleAudit};
+use millrace_lifecycle::{
+    DocumentDeleter, Lifecycle, LifecycleAudit, LifecycleHooks, PolicyMessage, PolicyNotifier, PolicyOwners,
+};
 use millrace_runtime::{Error, ManualClock, Result};
 use millrace_snapshot::{Config as SnapshotConfig, SnapshotService};
 use parking_lot::Mutex;
@@ -21,9 +23,43 @@ use serde_json::{Value, json};
 pub(crate) const START_MS: i64 = 1_767_225_600_000;
 pub(crate) const DAY_MS: i64 = 86_400_000;
 
-/// Notes what policies do, and which documents are to be deleted.
+/// Notes what policies do, which documents are to be deleted, and the messages. The user `ann` may make snapshots of the index `a`,
+/// every other one may do everything, and `gone` is none.
 #[derive(Debug, Default)]
 pub(crate) struct RecordedAudit(pub(crate) Mutex<Vec<String>>);
+
+impl PolicyNotifier for RecordedAudit {
+    fn send<'a>(&'a self, message: &'a PolicyMessage) -> BoxFuture<'a, Result<(), String>> {
+        let PolicyMessage { key, text, webhook, .. } = message;
+        let line = format!("{key} {} {text}", webhook["http_post_url"]);
+        let is_first = !self.0.lock().contains(&line);
+        self.0.lock().push(line);
+        // The first try arrives, and its answer is lost.
+        Box::pin(async move { if is_first { Err("no answer".to_owned()) } else { Ok(()) } })
+    }
+}
+
+impl PolicyOwners for RecordedAudit {
+    fn find_principal<'a>(&'a self, owner: &'a str) -> BoxFuture<'a, Result<Option<Principal>>> {
+        let principal = match owner {
+            "gone" => None,
+            "ann" => {
+                let grant = Grant {
+                    names: vec![NamePattern::parse("a").unwrap()],
+                    actions: ActionSet::new(&[Action::CreateSnapshot, Action::Search]),
+                    system: false,
+                    documents: None,
+                    fields: None,
+                };
+                let cluster = ActionSet::new(&[Action::CreateSnapshot]);
+                let privileges = Arc::new(Privileges::new(cluster, vec![grant]));
+                Some(Principal::new(Caller::User("ann".into()), Vec::new(), privileges))
+            }
+            _ => Some(Principal::system()),
+        };
+        Box::pin(async move { Ok(principal) })
+    }
+}
 
 impl DocumentDeleter for RecordedAudit {
     fn delete_before<'a>(
@@ -64,10 +100,13 @@ impl Store {
         let config = SnapshotConfig { path_repo: vec![dir.join("backups")], ..SnapshotConfig::default() };
         let snapshots = SnapshotService::open(Arc::clone(&engine), config).await.unwrap();
         let audit = Arc::new(RecordedAudit::default());
-        let lifecycle =
-            Lifecycle::start(&engine, snapshots.clone(), Some(audit.clone()), Some(audit.clone()))
-                .await
-                .unwrap();
+        let hooks = LifecycleHooks {
+            auditor: Some(audit.clone()),
+            deleter: Some(audit.clone()),
+            notifier: Some(audit.clone()),
+            owners: Some(audit.clone()),
+        };
+        let lifecycle = Lifecycle::start(&engine, snapshots.clone(), hooks).await.unwrap();
         Self { engine, clock, lifecycle, snapshots, audit }
     }
 

@@ -45,7 +45,7 @@ use crate::sender::SendCompletion;
 pub use config::{Config, Smtp, SmtpTls};
 pub use error::{Error, Result};
 pub use outbox::{NotificationReason, rows};
-pub use sender::ChannelTestReport;
+pub use sender::{ChannelTestReport, StandaloneMessage};
 
 /// Tests of channels at a time.
 const TESTS: usize = 4;
@@ -211,6 +211,18 @@ impl Notifications {
             return Err(Error::Busy(format!("{TESTS} tests of channels are under way; try again later")));
         };
         Ok(sender::test(&self.shared, definition, alert, asker).await)
+    }
+
+    /// Posts a message that belongs to no alert, once. `webhook` are options of the method `webhook`.
+    ///
+    /// # Errors
+    /// Why it was not sent.
+    pub async fn post(
+        &self,
+        message: &StandaloneMessage,
+        webhook: &serde_json::Map<String, Value>,
+    ) -> Result<(), String> {
+        sender::post(&self.shared, message, webhook).await
     }
 
     /// Stores a secret under a name, in the place of one that was there; `hosts` are where it may be sent, one at least.

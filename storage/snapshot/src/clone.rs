@@ -56,7 +56,7 @@ impl SnapshotService {
             added_bytes: 0,
             ..manifest
         };
-        match open.put_manifest(&clone).await? {
+        match open.publish(&clone).await? {
             true => Ok(clone),
             false => Err(invalid("snapshot with the same name already exists".to_owned())),
         }

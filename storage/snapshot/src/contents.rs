@@ -10,7 +10,7 @@ use serde_json::{Map, Value};
 use crate::digest::ContentDigest;
 use crate::manifest::FORMAT;
 
-/// Largest sequence number or primary term: they count on in the store that restores them.
+/// Largest sequence number, primary term or epoch of an owner: they count on in the store that restores them.
 const MAX_NUMBER: u64 = 1 << 62;
 
 /// A file of a repository.
@@ -150,6 +150,32 @@ impl SourcePosition {
             position: hexadecimal,
             owner_epoch: position.owner_epoch,
         }
+    }
+
+    /// Converts it to a position of a store; `frame` is 0.
+    ///
+    /// # Errors
+    /// A position that no store has written.
+    pub(crate) fn decode(&self) -> Result<Position, String> {
+        let fault = |reason: &str| format!("position of source [{}] {reason}", self.source);
+        if self.owner_epoch > MAX_NUMBER {
+            return Err(fault(&format!("has an owner's epoch beyond {MAX_NUMBER}")));
+        }
+        let digits = self.position.as_bytes();
+        let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
+        let byte = |pair: &[u8]| match pair {
+            [high, low] => Some(digit(*high)? << 4 | digit(*low)?),
+            _ => None,
+        };
+        let position: Option<Vec<u8>> = digits.chunks(2).map(byte).collect();
+        Ok(Position {
+            pipeline: self.pipeline.clone(),
+            source: self.source.clone(),
+            partition: self.partition.clone(),
+            position: position.ok_or_else(|| fault("is not hexadecimal"))?,
+            owner_epoch: self.owner_epoch,
+            frame: 0,
+        })
     }
 }
 

@@ -27,6 +27,7 @@ use crate::names::snapshot_name_fault;
 use crate::repository::Repository;
 use crate::selection::{check_expression, is_security_administrator, is_system};
 use crate::service::{RunningSnapshot, SnapshotKey, SnapshotService};
+use crate::stored_indices::IndexFingerprint;
 
 /// Indices, and segments of one, that are uploaded at once.
 const AT_ONCE: usize = 4;
@@ -247,11 +248,13 @@ impl CreateJob {
         *self.running.indices.lock() = listed.collect();
         let upload = Upload {
             job: self,
-            present: Mutex::new(self.repository.list_contents().await?),
+            present: Mutex::new(self.repository.list_durable_contents().await?),
             added_files: AtomicU64::new(0),
             added_bytes: AtomicU64::new(0),
         };
         upload.learn_digests(&capture).await?;
+        let existing = capture.metadata.indices().map(|meta| meta.uuid).collect();
+        self.service.inner.stored_indices.retain(&existing);
         let (mut indices, mut failures) = (Vec::new(), Vec::new());
         for some in capture.indices.chunks(PENDING) {
             let uploads: Vec<_> = some.iter().map(|index| upload.store_index(index)).collect();
@@ -294,8 +297,7 @@ impl CreateJob {
             added_bytes: upload.added_bytes.load(Ordering::Relaxed),
         };
         self.check_cancelled()?;
-        self.repository.check_writer().await?;
-        if self.repository.put_manifest(&manifest).await? {
+        if self.repository.publish(&manifest).await? {
             return Ok(manifest);
         }
         Err(Error::InvalidSnapshotName {
@@ -343,21 +345,12 @@ impl Upload<'_> {
         };
         let lacking: Vec<Uuid> =
             capture.indices.iter().filter(|index| segments(index)).map(|index| index.meta.uuid).collect();
-        if lacking.is_empty() {
+        // Segments that are lacking later are new: no snapshot has them.
+        if lacking.is_empty() || !self.service().begin_learning(self.job.repository.name()) {
             return Ok(());
         }
         let store = self.service().inner.engine.store_id();
-        let mut newest: Option<Manifest> = None;
-        let visit = |manifest: Manifest| {
-            if manifest.store == store
-                && newest.as_ref().is_none_or(|newest| newest.started_ms < manifest.started_ms)
-            {
-                newest = Some(manifest);
-            }
-        };
-        // One that cannot be read teaches nothing; its files are read instead.
-        let _ = self.job.repository.visit_manifests(visit).await;
-        let Some(newest) = newest else { return Ok(()) };
+        let Some(newest) = self.job.repository.read_newest_manifest(store).await? else { return Ok(()) };
         let wanted = newest.indices.iter().filter(|index| lacking.contains(&index.uuid));
         let reads: Vec<_> = wanted
             .map(|index| self.job.repository.read_index(index.contents, index.contents_bytes))
@@ -379,6 +372,13 @@ impl Upload<'_> {
 
     async fn store_index(&self, index: &IndexCapture) -> Result<StoredIndex> {
         self.job.check_cancelled()?;
+        let stored_indices = &self.service().inner.stored_indices;
+        let fingerprint = IndexFingerprint::new(index);
+        if let Some(fingerprint) = &fingerprint
+            && let Some(summary) = stored_indices.find(fingerprint, |file| self.has(file))
+        {
+            return Ok(Ok(summary));
+        }
         let (mut shards, mut failures) = (Vec::new(), Vec::new());
         for (number, shard) in (0..).zip(&index.shards) {
             let stored = match shard {
@@ -406,25 +406,26 @@ impl Upload<'_> {
             let mapping =
                 String::from_utf8(mapping.encode()).map_err(|e| StoreError::Internal(e.to_string()))?;
             let contents = IndexContents::new(meta, mapping, shards);
-            let (mut files, mut bytes) = (0, 0);
-            for file in contents.files() {
-                files += 1;
-                bytes += file.bytes;
-            }
-            Ok((encode_json(&contents).map_err(StoreError::Internal)?, files, bytes))
+            let files: Vec<FileReference> = contents.files().collect();
+            Ok((encode_json(&contents).map_err(StoreError::Internal)?, files))
         };
-        let (encoded, files, bytes) = compute.run(Priority::Background, encode).await?;
+        let (encoded, mut files) = compute.run(Priority::Background, encode).await?;
         let contents = self.put_bytes(encoded.into()).await?;
-        Ok(Ok(IndexSummary {
+        let summary = IndexSummary {
             name: index.meta.name.to_string(),
             uuid: index.meta.uuid,
             shards: index.meta.shards,
             system: is_system(&index.meta.name),
             contents: contents.sha256,
             contents_bytes: contents.bytes,
-            files,
-            bytes,
-        }))
+            files: files.len() as u64,
+            bytes: files.iter().map(|file| file.bytes).sum(),
+        };
+        if let Some(fingerprint) = fingerprint {
+            files.push(contents);
+            stored_indices.insert(fingerprint, summary.clone(), files);
+        }
+        Ok(Ok(summary))
     }
 
     /// Stores a shard; the inner error says why the store cannot read it.

@@ -27,6 +27,68 @@ pub(crate) enum ListedSnapshot {
     Failed { uuid: uuid::Uuid, started_ms: i64, ended_ms: i64, reason: String },
 }
 
+/// Figures of a listed snapshot.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SnapshotOverview {
+    /// Name.
+    pub snapshot: String,
+    /// Name of the state.
+    pub state: &'static str,
+    /// Time of the begin, in milliseconds since the epoch.
+    pub started_ms: i64,
+    /// Time of the end; that of the begin while it is being made.
+    pub ended_ms: i64,
+    /// Indices, without those of the server's own.
+    pub indices: u64,
+    /// Shards that are in it.
+    pub successful_shards: u64,
+    /// Shards that are missing.
+    pub failed_shards: u64,
+    /// Shards that were asked for.
+    pub total_shards: u64,
+    /// Why it failed; empty where it did not.
+    pub reason: String,
+}
+
+impl SnapshotOverview {
+    fn new(name: &str, snapshot: &ListedSnapshot) -> Self {
+        let without_shards = |state, started_ms, ended_ms| Self {
+            snapshot: name.to_owned(),
+            state,
+            started_ms,
+            ended_ms,
+            indices: 0,
+            successful_shards: 0,
+            failed_shards: 0,
+            total_shards: 0,
+            reason: String::new(),
+        };
+        match snapshot {
+            ListedSnapshot::Complete(manifest) => {
+                let (successful_shards, failed_shards) = manifest.shard_counts();
+                Self {
+                    indices: manifest.visible_indices().count() as u64,
+                    successful_shards,
+                    failed_shards,
+                    total_shards: successful_shards + failed_shards,
+                    ..without_shards(manifest.state.name(), manifest.started_ms, manifest.ended_ms)
+                }
+            }
+            ListedSnapshot::Running(running) => {
+                let indices = running.indices.lock();
+                Self {
+                    indices: indices.len() as u64,
+                    total_shards: indices.iter().map(|(_, shards)| u64::from(*shards)).sum(),
+                    ..without_shards("IN_PROGRESS", running.started_ms, running.started_ms)
+                }
+            }
+            ListedSnapshot::Failed { started_ms, ended_ms, reason, .. } => {
+                Self { reason: reason.clone(), ..without_shards("FAILED", *started_ms, *ended_ms) }
+            }
+        }
+    }
+}
+
 impl SnapshotService {
     /// Lists snapshots as the API shows them, the oldest first; `verbose` has shards, times and failures beside the names.
     ///
@@ -47,6 +109,35 @@ impl SnapshotService {
             _ => None,
         };
         self.find(repository, filter, complete).await
+    }
+
+    /// Converts the snapshots that are complete, the oldest first. One manifest is in memory at a time.
+    ///
+    /// # Errors
+    /// As [`SnapshotService::list`].
+    pub async fn map_manifests<T>(
+        &self,
+        repository: &str,
+        filter: &SnapshotFilter,
+        convert: impl Fn(&Manifest) -> T,
+    ) -> Result<Vec<T>> {
+        let complete = |_: &str, snapshot| match snapshot {
+            ListedSnapshot::Complete(manifest) => Some(convert(&manifest)),
+            _ => None,
+        };
+        self.find(repository, filter, complete).await
+    }
+
+    /// Lists snapshots without the names of their indices, the oldest first. One manifest is in memory at a time.
+    ///
+    /// # Errors
+    /// As [`SnapshotService::list`].
+    pub async fn overviews(
+        &self,
+        repository: &str,
+        filter: &SnapshotFilter,
+    ) -> Result<Vec<SnapshotOverview>> {
+        self.find(repository, filter, |name, snapshot| Some(SnapshotOverview::new(name, &snapshot))).await
     }
 
     /// Lists the snapshots that are being made, of one repository or of all.

@@ -7,6 +7,7 @@
 use std::collections::HashMap;
 use std::path::Path as FilePath;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
@@ -61,6 +62,8 @@ pub struct Repository {
     /// Store on whose behalf it writes.
     store: Uuid,
     decoding: Arc<DecodingLimit>,
+    /// `true` once the names of all contents are durable, whatever processes before this one have left.
+    has_durable_names: Arc<AtomicBool>,
 }
 
 /// Bounds the memory of manifests and contents that are decoded: a small file may inflate to a large one.
@@ -82,12 +85,18 @@ pub(crate) struct CollectedFiles {
 impl Repository {
     /// Wraps an object store; `store` is the id of the store that writes.
     pub fn new(name: &str, objects: Objects, readonly: bool, store: Uuid) -> Self {
-        Self { name: name.into(), objects, readonly, store, decoding: Arc::default() }
+        let (decoding, has_durable_names) = Default::default();
+        Self { name: name.into(), objects, readonly, store, decoding, has_durable_names }
     }
 
     /// Returns its name.
     pub fn name(&self) -> &str {
         &self.name
+    }
+
+    /// Returns the object store of its files.
+    pub(crate) fn objects(&self) -> &Objects {
+        &self.objects
     }
 
     pub(crate) fn is_readonly(&self) -> bool {
@@ -303,8 +312,40 @@ impl Repository {
         Ok(())
     }
 
+    /// Makes a snapshot whose contents are there visible, unless there is one of that name; returns whether it did.
+    ///
+    /// # Errors
+    /// The repository of another store by now, and the object store's. After these the snapshot is whole or is not there.
+    pub(crate) async fn publish(&self, manifest: &Manifest) -> Result<bool> {
+        self.check_writer().await?;
+        if !self.put_manifest(manifest).await? {
+            return Ok(false);
+        }
+        // A store that took the repository over after the first check may have collected contents that no manifest named.
+        if let Err(error) = self.check_writer().await {
+            self.delete_manifest(&manifest.snapshot).await?;
+            return Err(error);
+        }
+        Ok(true)
+    }
+
+    /// Reads the manifest of a store that was written last and can be read.
+    pub(crate) async fn read_newest_manifest(&self, store: Uuid) -> Result<Option<Manifest>> {
+        let listed = self.objects.list(Some(&Path::from(SNAPSHOTS))).await;
+        let mut listed = listed.map_err(|error| self.fail("list snapshots", &error))?;
+        listed.sort_by_key(|object| std::cmp::Reverse(object.last_modified));
+        for name in listed.iter().filter_map(|object| snapshot_of_file(object.location.filename()?)) {
+            if let Ok(Some(manifest)) = self.read_manifest(&name).await
+                && manifest.store == store
+            {
+                return Ok(Some(manifest));
+            }
+        }
+        Ok(None)
+    }
+
     /// Writes the manifest of a snapshot, unless there is one of that name; returns whether it did.
-    pub(crate) async fn put_manifest(&self, manifest: &Manifest) -> Result<bool> {
+    async fn put_manifest(&self, manifest: &Manifest) -> Result<bool> {
         let encoded = manifest.clone();
         let encode = blocking(move || encoded.encode().map_err(StoreError::Internal));
         let file = encode.await.map_err(|error| self.fail("encode a manifest", &error))?;
@@ -318,7 +359,7 @@ impl Repository {
         deleted.map_err(|error| self.fail("delete a manifest", &error))
     }
 
-    fn content_path(digest: ContentDigest) -> Path {
+    pub(crate) fn content_path(digest: ContentDigest) -> Path {
         let name = digest.to_string();
         Path::from_iter([CONTENTS.to_owned(), name[..2].to_owned(), name])
     }
@@ -334,16 +375,41 @@ impl Repository {
         Ok(contents.collect())
     }
 
+    /// Lists the contents that are there for good: a killed process may have given them names that are not durable yet.
+    pub(crate) async fn list_durable_contents(&self) -> Result<HashMap<ContentDigest, u64>> {
+        let contents = self.list_contents().await?;
+        if self.has_durable_names.load(Ordering::Acquire) {
+            return Ok(contents);
+        }
+        // One content of each directory.
+        let directories: HashMap<u8, ContentDigest> =
+            contents.keys().map(|digest| (digest.as_bytes()[0], *digest)).collect();
+        for digest in directories.into_values() {
+            let durable = self.objects.make_durable(&Self::content_path(digest)).await;
+            durable.map_err(|error| self.fail("make names of contents durable", &error))?;
+        }
+        self.has_durable_names.store(true, Ordering::Release);
+        Ok(contents)
+    }
+
+    /// Passes on the outcome of a write of a content. One that failed may have given it a name that is not durable.
+    fn check_content_write(&self, digest: ContentDigest, written: Result<(), StoreError>) -> Result<()> {
+        written.map_err(|error| {
+            self.has_durable_names.store(false, Ordering::Release);
+            self.fail(&format!("write content [{digest}]"), &error)
+        })
+    }
+
     /// Writes a content under its name.
     pub(crate) async fn put_content(&self, digest: ContentDigest, bytes: Bytes) -> Result<()> {
         let put = self.objects.put(&Self::content_path(digest), bytes).await;
-        put.map_err(|error| self.fail(&format!("write content [{digest}]"), &error))
+        self.check_content_write(digest, put)
     }
 
     /// Writes a content from a file, which is gone afterwards.
     pub(crate) async fn put_content_file(&self, digest: ContentDigest, file: &FilePath) -> Result<()> {
         let put = self.objects.put_files(&[(Self::content_path(digest), file.to_owned())]).await;
-        put.map_err(|error| self.fail(&format!("write content [{digest}]"), &error))
+        self.check_content_write(digest, put)
     }
 
     /// Reads a content of so many bytes, verifies and decodes it.

@@ -7,84 +7,31 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures::stream::{self, StreamExt};
+use millrace_catalog::Position;
 use millrace_catalog::access::{Action, Guard, NameClass, Principal};
 use millrace_catalog::metadata::{Metadata, MetadataChange, RestoreIndex};
-use millrace_engine::{AdoptedSegment, RestoredIndex, RestoredShard, SegmentFiles};
+use millrace_engine::{
+    AdoptedSegment, FEED_PIPELINE, RestoredIndex, RestoredShard, RestoredState, SegmentFiles, SegmentOrigin,
+};
 use millrace_runtime::tasks::{TaskDescription, TaskGuard, TaskSpec};
 use millrace_runtime::{Error as StoreError, sync};
 use millrace_segment::{SegmentFile, decode_deletes};
+use parking_lot::Mutex;
 use roaring::RoaringBitmap;
-use serde_json::{Map, Value};
+use serde_json::{Map, json};
 use uuid::Uuid;
 
-use crate::contents::{FileReference, GlobalState, IndexContents, SegmentContents};
+use crate::contents::{FileReference, GlobalState, IndexContents, SegmentContents, SourcePosition};
+use crate::copy::{PendingCopies, copy_segments};
 use crate::error::{Error, Result};
 use crate::manifest::{IndexSummary, Manifest, MissingShard, decode_json};
 use crate::repository::Repository;
+use crate::restore_request::{RestoreReport, RestoreSnapshot};
 use crate::selection::{Renaming, check_expression, is_security_administrator, select_indices};
 use crate::service::{SnapshotKey, SnapshotService};
 
 /// Segments that are fetched at once.
 const AT_ONCE: usize = 4;
-
-/// A request to restore a snapshot.
-#[derive(Clone, Debug)]
-pub struct RestoreSnapshot {
-    /// Expression of the indices; all that are not the server's own without one.
-    pub indices: Option<String>,
-    /// `true` if names that are missing are left out.
-    pub ignore_unavailable: bool,
-    /// `true` if templates and persistent settings are restored.
-    pub include_global_state: bool,
-    /// `true` if indices that cannot be read are left out.
-    pub partial: bool,
-    /// `true` if indices keep their aliases.
-    pub include_aliases: bool,
-    /// Regular expression of names that are replaced.
-    pub rename_pattern: Option<String>,
-    /// Replacement of what it finds.
-    pub rename_replacement: Option<String>,
-    /// Regular expression of names of aliases that are replaced.
-    pub rename_alias_pattern: Option<String>,
-    /// Replacement of what it finds.
-    pub rename_alias_replacement: Option<String>,
-    /// Settings of the restored indices, with the `index.` prefix.
-    pub index_settings: Map<String, Value>,
-    /// Patterns of settings that go back to their defaults.
-    pub ignore_index_settings: Vec<String>,
-}
-
-impl Default for RestoreSnapshot {
-    fn default() -> Self {
-        Self {
-            indices: None,
-            ignore_unavailable: false,
-            include_global_state: false,
-            partial: false,
-            include_aliases: true,
-            rename_pattern: None,
-            rename_replacement: None,
-            rename_alias_pattern: None,
-            rename_alias_replacement: None,
-            index_settings: Map::new(),
-            ignore_index_settings: Vec::new(),
-        }
-    }
-}
-
-/// Result of a restore.
-#[derive(Clone, Debug, Default, PartialEq)]
-pub struct RestoreReport {
-    /// Restored indices by their new names.
-    pub indices: Vec<String>,
-    /// Shards that were asked for.
-    pub total: u64,
-    /// Shards that were restored.
-    pub successful: u64,
-    /// Shards that were not.
-    pub failures: Vec<MissingShard>,
-}
-
 /// A restore that was admitted. Until it is dropped its snapshot is not deleted.
 struct RestoreJob {
     service: SnapshotService,
@@ -95,6 +42,10 @@ struct RestoreJob {
     /// Indices of the snapshot by their new names.
     targets: BTreeMap<String, IndexSummary>,
     alias_renaming: Renaming,
+    /// `true` if the indices are searched before their files are here.
+    is_early: bool,
+    /// Segments that are copied once they are searched.
+    pending: Mutex<PendingCopies>,
     key: SnapshotKey,
     task: TaskGuard,
 }
@@ -168,6 +119,8 @@ impl SnapshotService {
             principal: principal.clone(),
             targets: BTreeMap::new(),
             alias_renaming: Renaming::default(),
+            is_early: false,
+            pending: Mutex::default(),
             key,
             task,
         };
@@ -182,8 +135,11 @@ impl SnapshotService {
         for name in job.targets.keys() {
             job.check_target(&metadata, name)?;
         }
-        job.check_space(job.targets.values().map(|summary| summary.bytes).fold(0, u64::saturating_add))
-            .await?;
+        let bytes = job.targets.values().map(|summary| summary.bytes).fold(0, u64::saturating_add);
+        job.check_space(bytes).await?;
+        // A closed index stays until the one in its place is whole.
+        job.is_early = bytes >= job.request.early_search_bytes
+            && job.targets.keys().all(|name| metadata.index(name).is_none());
         job.check_aliases(&metadata).await?;
         Ok(job)
     }
@@ -348,6 +304,7 @@ impl RestoreJob {
 
     async fn restore_all(&self) -> Result<RestoreReport> {
         let global = self.read_global_state().await?;
+        let positions = self.decode_positions(global.as_ref())?;
         let mut report = RestoreReport::default();
         let mut fetched: Vec<FetchedIndex> = Vec::new();
         for (name, summary) in &self.targets {
@@ -380,6 +337,7 @@ impl RestoreJob {
         report.indices = fetched.iter().map(|index| index.name.clone()).collect();
         report.successful = report.total - report.failures.len() as u64;
         let mut requests = Vec::with_capacity(fetched.len());
+        let mut names = Vec::with_capacity(fetched.len());
         let mut restored = Vec::with_capacity(fetched.len());
         for index in fetched {
             let mut meta = index.contents.meta;
@@ -392,7 +350,9 @@ impl RestoreJob {
                 include_aliases: self.request.include_aliases,
                 settings: self.request.index_settings.clone(),
                 ignored_settings: self.request.ignore_index_settings.clone(),
+                is_pending: self.is_early,
             };
+            names.push((index.restored.uuid, request.name.clone()));
             requests.push((request, index.restored.uuid));
             restored.push(index.restored);
         }
@@ -413,13 +373,48 @@ impl RestoreJob {
         if restored.is_empty() && !self.request.include_global_state {
             return Ok(report);
         }
+        let restored = RestoredState { indices: restored, positions };
         engine.install_restored(&self.principal, restored, Box::new(decide)).await.map_err(|error| match error {
             StoreError::IndexAlreadyExists { index, .. } => self.fail(format!(
                 "cannot restore index [{index}] because an open index with same name already exists in the cluster"
             )),
             other => other.into(),
         })?;
+        if self.is_early {
+            self.copy_restored(names, &mut report).await?;
+        }
         Ok(report)
+    }
+
+    /// Copies the files of indices that are searched already, and has these take writes. An index whose files cannot be copied is
+    /// deleted, and so are the others unless a part is enough.
+    async fn copy_restored(&self, names: Vec<(Uuid, String)>, report: &mut RestoreReport) -> Result<()> {
+        let engine = &self.service.inner.engine;
+        let mut pending = std::mem::take(&mut *self.pending.lock());
+        let mut left: Vec<Uuid> = names.iter().map(|(uuid, _)| *uuid).collect();
+        let total = names.len();
+        for (copied, (uuid, name)) in names.into_iter().enumerate() {
+            self.task.set_progress(json!({ "indices": total, "copied": copied }).to_string());
+            let segments = pending.remove(&uuid).unwrap_or_default();
+            let copied = copy_segments(engine, &self.repository, &segments, || self.check_cancelled()).await;
+            let Err(error) = copied else { continue };
+            if !self.request.partial || self.check_cancelled().is_err() {
+                engine.abandon_restore(&left).await?;
+                return Err(self.fail(format!("cannot restore index [{name}]: {error}")));
+            }
+            engine.abandon_restore(&[uuid]).await?;
+            left.retain(|one| *one != uuid);
+            report.indices.retain(|index| *index != name);
+            let shards = self.targets.get(&name).map_or(0, |summary| summary.shards);
+            let reason = error.to_string();
+            report.failures.extend((0..shards).map(|shard| MissingShard {
+                index: name.clone(),
+                shard,
+                reason: reason.clone(),
+            }));
+            report.successful = report.total - report.failures.len() as u64;
+        }
+        Ok(engine.complete_restore(&left).await?)
     }
 
     /// Gives up the segments of indices that are not restored.
@@ -435,6 +430,17 @@ impl RestoreJob {
         };
         let read = self.repository.read_content(file, |read| decode_json(read)).await;
         read.map(Some).map_err(|error| self.fail(format!("the global state is damaged: {error}")))
+    }
+
+    /// Decodes the positions of pipelines. Those of readers of the feed are frames of another log. A position decides what a pipeline
+    /// never reads, so users without all rights restore none.
+    fn decode_positions(&self, global: Option<&GlobalState>) -> Result<Vec<Position>> {
+        let Some(global) = global.filter(|_| is_security_administrator(&self.principal)) else {
+            return Ok(Vec::new());
+        };
+        let positions = global.positions.iter().filter(|position| position.pipeline != FEED_PIPELINE);
+        let decoded: Result<Vec<Position>, String> = positions.map(SourcePosition::decode).collect();
+        decoded.map_err(|reason| self.fail(format!("the global state is damaged: {reason}")))
     }
 
     async fn fetch_index(&self, name: &str, summary: &IndexSummary) -> Result<FetchedIndex> {
@@ -509,6 +515,9 @@ impl RestoreJob {
                 self.repository.read_content((file.sha256, file.bytes), decode).await?
             }
         };
+        if self.is_early {
+            return self.adopt_remote(shard, segment, deleted).await;
+        }
         let wanted = [
             (SegmentFile::Data, Some(segment.data)),
             (SegmentFile::Bundle, Some(segment.bundle)),
@@ -532,6 +541,31 @@ impl RestoreJob {
             }
         }
         adopted
+    }
+}
+
+impl RestoreJob {
+    /// Takes a segment over whose files stay in the repository for now.
+    async fn adopt_remote(
+        &self,
+        shard: (Uuid, u32),
+        segment: &SegmentContents,
+        deleted: RoaringBitmap,
+    ) -> Result<AdoptedSegment> {
+        let (repository, snapshot) = self.key.clone();
+        let path = |file: FileReference| Repository::content_path(file.sha256).to_string();
+        let origin = SegmentOrigin {
+            repository,
+            snapshot,
+            data: path(segment.data),
+            bundle: path(segment.bundle),
+            ids: segment.ids.map(path),
+        };
+        let (engine, objects) = (&self.service.inner.engine, self.repository.objects());
+        let (adopted, pending) =
+            engine.adopt_remote(shard, &segment.record, deleted, origin, objects).await?;
+        self.pending.lock().entry(shard.0).or_default().push(pending);
+        Ok(adopted)
     }
 }
 

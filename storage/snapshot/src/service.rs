@@ -3,7 +3,7 @@
 //! One operation at a time writes to repositories: creations and deletions of snapshots wait for each other. So a collection never
 //! removes what a creation counts on. Restores run beside them; a snapshot that is being restored is not deleted.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -24,6 +24,7 @@ use crate::names::repository_name_fault;
 use crate::repository::Repository;
 use crate::selection::{check_expression, select_names};
 use crate::settings::{RepositoryKind, RepositorySettings};
+use crate::stored_indices::StoredIndices;
 
 /// Key of the catalog's small values with the registrations.
 const REGISTRATIONS: &str = "snapshot.repositories";
@@ -57,6 +58,9 @@ pub(crate) struct Inner {
     pub(crate) failed: Mutex<BTreeMap<SnapshotKey, FailedSnapshot>>,
     /// Digests of files of segments, by the segment's id: the files never change.
     digests: Mutex<HashMap<(Uuid, SegmentFile), ContentDigest>>,
+    /// Repositories whose newest snapshot has taught its digests.
+    learned: Mutex<HashSet<String>>,
+    pub(crate) stored_indices: StoredIndices,
 }
 
 #[derive(Clone, Debug)]
@@ -137,7 +141,7 @@ pub struct DeletionReport {
 }
 
 impl SnapshotService {
-    /// Opens the service of a store and reads the registered repositories.
+    /// Opens the service of a store, reads the registered repositories, and goes on with restores that a crash has ended.
     ///
     /// # Errors
     /// The catalog's.
@@ -162,8 +166,12 @@ impl SnapshotService {
             restoring: Mutex::default(),
             failed: Mutex::default(),
             digests: Mutex::default(),
+            learned: Mutex::default(),
+            stored_indices: StoredIndices::default(),
         };
-        Ok(Self { inner: Arc::new(inner) })
+        let service = Self { inner: Arc::new(inner) };
+        service.resume_copies().await?;
+        Ok(service)
     }
 
     /// Lists registered repositories that an expression names (comma-separated names and wildcards; all without one), with type
@@ -364,8 +372,14 @@ impl SnapshotService {
         let mut digests = self.inner.digests.lock();
         if digests.len() >= MAX_DIGESTS {
             digests.clear();
+            self.inner.learned.lock().clear();
         }
         digests.insert((segment, file), digest);
+    }
+
+    /// Returns whether the digests of a repository are still to be learned, and notes that they are not any more.
+    pub(crate) fn begin_learning(&self, repository: &str) -> bool {
+        self.inner.learned.lock().insert(repository.to_owned())
     }
 
     pub(crate) fn known_digest(&self, segment: Uuid, file: SegmentFile) -> Option<ContentDigest> {

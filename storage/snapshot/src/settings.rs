@@ -77,6 +77,12 @@ impl RepositorySettings {
             "fs" => &FS,
             "s3" => &S3,
             "" => return Err(Error::IllegalArgument("type is missing".to_owned())),
+            service @ ("gcs" | "azure") => {
+                return Err(refuse(format!(
+                    "repositories of type [{service}] are not supported: use type [fs] or [s3], or copy the directory of an fs repository to \
+                     the service, contents first, and register such a copy with readonly for a restore"
+                )));
+            }
             other => return Err(refuse(format!("repository type [{other}] does not exist"))),
         };
         let mut settings: Map<String, Value> = Map::new();
@@ -184,6 +190,11 @@ mod tests {
     fn settings_are_known_by_name() {
         for (body, needle) in [
             (json!({"type": "tape"}), "repository type [tape] does not exist"),
+            (
+                json!({"type": "gcs", "settings": {"bucket": "b"}}),
+                "type [gcs] are not supported: use type [fs]",
+            ),
+            (json!({"type": "azure"}), "type [azure] are not supported"),
             (json!({"type": "fs"}), "missing location"),
             (json!({"type": "fs", "settings": {"location": "a", "password": "x"}}), "[password]"),
             (json!({"type": "s3", "settings": {}}), "No bucket"),

@@ -6,10 +6,10 @@ use crate::admin::lifecycle::{ilm, managed, policies, snapshot_policies as snaps
 pub(super) fn routes() -> Vec<Route<DataApi>> {
     routes! { |served: DataApi, api, request|
         read GET, "/_plugins|_opendistro/_ism/policies", () GetIndexPolicies => policies::list(served, request);
-        change PUT, "/_plugins|_opendistro/_ism/policies", () PutIndexPolicies => policies::put(served, request, None).await;
+        change PUT, "/_plugins|_opendistro/_ism/policies", () PutIndexPolicies => policies::put(served, api, request, None).await;
         read GET, "/_plugins|_opendistro/_ism/policies/{policy}", (policy) GetIndexPolicies => policies::get(served, request, policy);
         read HEAD, "/_plugins|_opendistro/_ism/policies/{policy}", (policy) GetIndexPolicies => policies::exists(served, request, policy);
-        change PUT, "/_plugins|_opendistro/_ism/policies/{policy}", (policy) PutIndexPolicies => policies::put(served, request, Some(policy)).await;
+        change PUT, "/_plugins|_opendistro/_ism/policies/{policy}", (policy) PutIndexPolicies => policies::put(served, api, request, Some(policy)).await;
         change DELETE, "/_plugins|_opendistro/_ism/policies/{policy}", (policy) DeleteIndexPolicies => policies::delete(served, request, policy).await;
         change POST, "/_plugins|_opendistro/_ism/add", () ManageIndex => managed::add(served, api, request, None).await;
         change POST, "/_plugins|_opendistro/_ism/add/{index}", (index) ManageIndex => managed::add(served, api, request, Some(index)).await;
@@ -24,7 +24,7 @@ pub(super) fn routes() -> Vec<Route<DataApi>> {
 
         read GET, "/_ilm/policy", () GetIndexPolicies => ilm::get(served, request, None);
         read GET, "/_ilm/policy/{policy}", (policy) GetIndexPolicies => ilm::get(served, request, Some(policy));
-        change PUT, "/_ilm/policy/{policy}", (policy) PutIndexPolicies => ilm::put(served, request, policy).await;
+        change PUT, "/_ilm/policy/{policy}", (policy) PutIndexPolicies => ilm::put(served, api, request, policy).await;
         change DELETE, "/_ilm/policy/{policy}", (policy) DeleteIndexPolicies => ilm::delete(served, request, policy).await;
 
         read GET, "/_plugins/_sm/policies", () GetSnapshotPolicies => snapshots::list(served, request);

@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use millrace_alerting::{AlertStatus, Error, ReplaySubject};
-use millrace_notifications::Config;
+use millrace_notifications::{Config, StandaloneMessage};
 use millrace_runtime::Instant;
 use serde_json::{Value, json};
 
@@ -475,5 +475,39 @@ async fn a_backlog_is_sent_within_its_time() {
     let a_minute = count as f64 * 60.0 / began.elapsed().as_secs_f64();
     println!("{count} notifications in {:?}: {a_minute:.0} a minute", began.elapsed());
     assert_eq!(receiver.got().len(), count);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_of_no_alert_is_posted_under_one_key_to_hosts_that_are_allowed() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = open(dir.path()).await;
+    let receiver = Receiver::start(|number, _| Answer::Status(if number == 0 { 503 } else { 200 })).await;
+    let notifications = server.alerting.notifications().unwrap();
+    let hosts = vec!["127.0.0.1".to_owned()];
+    notifications.put_secret("hook", &receiver.url(), hosts, "ann").await.unwrap();
+    let message = StandaloneMessage {
+        key: "index/hot\n/0".to_owned(),
+        sender: "policy".to_owned(),
+        subject: "policy [p]".to_owned(),
+        text: "index \"a\" goes".to_owned(),
+    };
+    let webhook = |url: Value| {
+        let options = json!({"http_post_url": url, "webhook_body": "{\"text\": {{ text | tojson }}}"});
+        options.as_object().unwrap().clone()
+    };
+    let hook = webhook(json!({"secret": "hook"}));
+    let refused = notifications.post(&message, &hook).await.unwrap_err();
+    assert!(refused.contains("503"), "{refused}");
+    notifications.post(&message, &hook).await.unwrap();
+    let got = receiver.got();
+    assert_eq!((got.len(), receiver.keys()), (2, 1));
+    assert_eq!(got[1].json(), json!({"text": "index \"a\" goes"}));
+    for (url, needle) in [(json!("http://192.0.2.1/hook"), "192.0.2.1"), (json!({"secret": "none"}), "none")]
+    {
+        let refused = notifications.post(&message, &webhook(url)).await.unwrap_err();
+        assert!(refused.contains(needle), "{refused}");
+    }
+    assert_eq!(receiver.got().len(), 2);
     server.stop().await;
 }

@@ -4,8 +4,9 @@ use std::sync::Arc;
 
 use millrace_rules::Time;
 use millrace_rules::definition::Definition;
+use millrace_rules::definition::notification::{Channel, Method};
 use millrace_runtime::Error as StorageError;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 
 use super::row::{Row, RowKind, Unit};
 use super::store::{ALERT, DeliveryOutcome};
@@ -25,6 +26,42 @@ pub struct ChannelTestReport {
     pub note: Option<String>,
     /// Milliseconds that it took.
     pub took_ms: i64,
+}
+
+/// Message that belongs to no alert.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct StandaloneMessage {
+    /// Identity of the message, the same in each attempt.
+    pub key: String,
+    /// Name of its sender, such as a policy.
+    pub sender: String,
+    /// Subject.
+    pub subject: String,
+    /// Text.
+    pub text: String,
+}
+
+/// Posts a message that belongs to no alert.
+pub(crate) async fn post(
+    shared: &Arc<NotifierState>,
+    message: &StandaloneMessage,
+    webhook: &Map<String, Value>,
+) -> Result<(), String> {
+    let now = Time::from_ms(shared.engine.clock().now_ms());
+    let key = crate::hash(&["message", &message.sender, &message.key]);
+    let alert = json!({
+        "@timestamp": now.iso(),
+        "rule_name": message.sender,
+        "alert_subject": message.subject,
+        "alert_text": message.text,
+        "key": message.key,
+    });
+    let items = vec![Item { key: key.clone(), alert }];
+    let message = move || Ok(Message::new(key, Kind::Problem, 0, items));
+    let message = compute(shared, message).await.map_err(|failure| failure.reason)?;
+    let channel = Channel { name: "webhook".to_owned(), method: Method::Webhook, options: webhook.clone() };
+    let sent = shared.channels.send(shared, &channel, message).await;
+    sent.map(drop).map_err(|failure| failure.reason)
 }
 
 /// Sends what rows ask for.

@@ -17,8 +17,8 @@ use millrace_runtime::{EventHandler, EventLoop, Instant, Mailbox};
 use tokio::time::timeout;
 
 use self::channel_queues::{ChannelQueues, SendStart};
-pub use self::deliver::ChannelTestReport;
-pub(crate) use self::deliver::test;
+pub use self::deliver::{ChannelTestReport, StandaloneMessage};
+pub(crate) use self::deliver::{post, test};
 use self::row::Unit;
 use self::store::{DeliveryOutcome, MAX_TOGETHER};
 use crate::{NotifierState, hash};

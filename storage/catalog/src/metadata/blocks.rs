@@ -3,7 +3,7 @@
 use millrace_runtime::{Error, Result};
 use serde_json::Value;
 
-use super::{IndexMeta, Metadata};
+use super::{IndexMeta, Metadata, RESTORE_PENDING};
 use crate::access::{NameClass, is_written_last};
 
 /// Level of an operation on an index.
@@ -38,7 +38,7 @@ pub struct Block {
 
 use BlockLevel::{Delete, MetadataRead, MetadataWrite, Read, Write};
 
-const BLOCKS: [Block; 5] = [
+const BLOCKS: [Block; 6] = [
     Block {
         setting: "index.blocks.read_only",
         id: 5,
@@ -70,6 +70,14 @@ const BLOCKS: [Block; 5] = [
         retryable: false,
         levels: &["metadata_read", "metadata_write"],
         forbids: &[MetadataRead, MetadataWrite, Delete],
+    },
+    Block {
+        setting: RESTORE_PENDING,
+        id: 20,
+        description: "index is being restored, it takes writes once all its files are here",
+        retryable: true,
+        levels: &["write"],
+        forbids: &[Write],
     },
     Block {
         setting: FLOOD,

@@ -174,6 +174,7 @@ const KNOWN: &[IndexSetting] = &[
     setting("index.version.*", Text, Private, ""),
     setting("index.history.uuid", Text, Private, ""),
     setting("index.restored.seq_nos", List, Private, ""),
+    setting("index.restore.pending", Text, Private, ""),
     setting("index.data_stream.name", Text, Private, ""),
     setting("index.data_stream.timestamp_field", Text, Private, ""),
     setting("index.retention.hold", Bool, Dynamic, "false"),

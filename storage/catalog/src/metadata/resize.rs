@@ -23,7 +23,7 @@ const SHARDS: &str = "index.number_of_shards";
 const ROUTING_SHARDS: &str = "index.number_of_routing_shards";
 
 /// Settings that a target does not take from its source.
-const OWN_SETTINGS: [&str; 10] = [
+const OWN_SETTINGS: [&str; 11] = [
     SHARDS,
     "index.uuid",
     "index.creation_date",
@@ -34,6 +34,7 @@ const OWN_SETTINGS: [&str; 10] = [
     DATA_STREAM,
     TIMESTAMP_FIELD,
     RESTORED_SEQ_NOS,
+    "index.restore.*",
 ];
 
 /// Kinds of resizing.

@@ -17,6 +17,9 @@ use crate::access::{Action, backed_stream};
 /// Setting with the sequence number of each shard below which operations came from a snapshot, not from this store's log.
 pub const RESTORED_SEQ_NOS: &str = "index.restored.seq_nos";
 
+/// Setting of a restored index whose files are not all here: it is searched, and takes no writes.
+pub const RESTORE_PENDING: &str = "index.restore.pending";
+
 /// Settings that a restored index needs.
 const REQUIRED: [&str; 5] = [
     "index.number_of_shards",
@@ -41,6 +44,8 @@ pub struct RestoreIndex {
     pub settings: Map<String, Value>,
     /// Patterns of settings that go back to their defaults.
     pub ignored_settings: Vec<String>,
+    /// `true` if its files are copied once it is there. No index of that name is replaced then.
+    pub is_pending: bool,
 }
 
 impl Metadata {
@@ -54,7 +59,7 @@ impl Metadata {
         check_index_name(name)?;
         self.check_name(name)?;
         let existing = self.indices.get(name);
-        if let Some(existing) = existing.filter(|existing| existing.open) {
+        if let Some(existing) = existing.filter(|existing| existing.open || request.is_pending) {
             return Err(Error::IndexAlreadyExists { index: name.to_owned(), uuid: existing.uuid_text() });
         }
         if self.by_alias.contains_key(name) {
@@ -104,6 +109,17 @@ impl Metadata {
             existing.map(|old| MetadataChange::DeleteIndex { name: Arc::clone(&old.name), uuid: old.uuid });
         let put = MetadataChange::PutIndex { meta: Arc::new(meta), mapping: None };
         Ok(deleted.into_iter().chain([put]).collect())
+    }
+
+    /// Decides to have restored indices take writes; those that are gone are left out.
+    pub fn complete_restore(&self, indices: &[Uuid]) -> Vec<MetadataChange> {
+        let is_meant = |meta: &&Arc<IndexMeta>| meta.flag(RESTORE_PENDING) && indices.contains(&meta.uuid);
+        let completed = self.indices.values().filter(is_meant).map(|meta| {
+            let mut meta = IndexMeta::clone(meta);
+            meta.settings.shift_remove(RESTORE_PENDING);
+            MetadataChange::replace(meta)
+        });
+        completed.collect()
     }
 
     /// Checks the rights on the aliases that a restored index brings, and on the index to have some.
@@ -179,6 +195,7 @@ fn restored_settings(request: &RestoreIndex, uuid: Uuid) -> Result<Map<String, V
     let mut settings = request.meta.settings.clone();
     // The next start deletes a target of a resizing that has this.
     settings.shift_remove(RESIZE_PENDING);
+    settings.shift_remove(RESTORE_PENDING);
     for ignored in &request.ignored_settings {
         if REQUIRED.contains(&ignored.as_str()) || index_settings::is_final(ignored) {
             return Err(Error::IllegalArgument(format!("cannot remove setting [{ignored}] on restore")));
@@ -216,6 +233,9 @@ fn restored_settings(request: &RestoreIndex, uuid: Uuid) -> Result<Map<String, V
     }
     let seq_nos: Vec<Value> = request.next_seq_nos.iter().map(|seq_no| seq_no.to_string().into()).collect();
     settings.insert(RESTORED_SEQ_NOS.into(), seq_nos.into());
+    if request.is_pending {
+        settings.insert(RESTORE_PENDING.into(), "true".into());
+    }
     index_settings::check_result(&settings)?;
     Ok(settings)
 }
@@ -235,6 +255,7 @@ mod tests {
             include_aliases: true,
             settings: Map::new(),
             ignored_settings: Vec::new(),
+            is_pending: false,
         }
     }
 

@@ -13,6 +13,7 @@ use millrace_catalog::Position;
 use millrace_catalog::frame::FrameNumber;
 use millrace_catalog::metadata::{IndexMeta, Metadata};
 use millrace_mapping::Mapping;
+use millrace_runtime::sync::AsyncMutexGuard;
 use millrace_runtime::{Result, sync};
 use millrace_segment::MergeOutput;
 use millrace_segment::objects::{ObjectStoreConfig, Objects};
@@ -22,8 +23,11 @@ use uuid::Uuid;
 use super::{Engine, Index};
 use crate::shard::ShardCapture;
 
+/// Choices of indices that other changes outdate, until one is made while nobody may change the metadata.
+const SELECTIONS: usize = 3;
+
 /// Chooses the indices of a capture by the metadata of its moment.
-pub type IndexSelection<'a> = Box<dyn FnOnce(&Metadata) -> Result<Vec<Arc<IndexMeta>>> + Send + 'a>;
+pub type IndexSelection<'a> = Box<dyn Fn(&Metadata) -> Result<Vec<Arc<IndexMeta>>> + Send + Sync + 'a>;
 
 /// The store as of one frame.
 #[derive(Debug)]
@@ -65,10 +69,9 @@ impl Engine {
         if let Err(error) = self.flush(&all).await {
             tracing::warn!(%error, "cannot flush before a snapshot; it takes the rows from memory");
         }
-        let change = self.inner.metadata_change.lock_owned().await;
-        let metadata = self.inner.metadata.load_full();
-        let mut indices: Vec<Arc<Index>> = Vec::new();
-        for meta in select(&metadata)? {
+        let (change, metadata, chosen) = self.select_locked(select).await?;
+        let mut indices: Vec<Arc<Index>> = Vec::with_capacity(chosen.len());
+        for meta in chosen {
             indices.push(self.index(&meta.name)?);
         }
         indices.sort_unstable_by_key(|index| index.meta().uuid);
@@ -97,6 +100,26 @@ impl Engine {
         Ok(StoreCapture { frame, metadata, positions, indices: captured })
     }
 
+    /// Chooses indices, and takes the lock of the metadata that they are chosen by. Patterns are compared with names before the lock.
+    async fn select_locked(
+        &self,
+        select: IndexSelection<'_>,
+    ) -> Result<(AsyncMutexGuard<'static>, Arc<Metadata>, Vec<Arc<IndexMeta>>)> {
+        let inner = &self.inner;
+        for _ in 0..SELECTIONS {
+            let metadata = inner.metadata.load_full();
+            let chosen = select(&metadata)?;
+            let change = inner.metadata_change.lock_owned().await;
+            if Arc::ptr_eq(&metadata, &inner.metadata.load_full()) {
+                return Ok((change, metadata, chosen));
+            }
+        }
+        let change = inner.metadata_change.lock_owned().await;
+        let metadata = inner.metadata.load_full();
+        let chosen = select(&metadata)?;
+        Ok((change, metadata, chosen))
+    }
+
     /// Writes the rows of a captured shard that no stored segment has into files, which are removed with the result. `None` where
     /// there are no such rows.
     ///
@@ -118,8 +141,11 @@ impl Engine {
     pub async fn open_captured(&self, path: &Path, bytes: u64) -> Result<Bytes> {
         let objects = Arc::clone(&self.inner.env().objects);
         if objects.is_local() {
-            let path = path.clone();
-            return Ok(sync::blocking(move || objects.map_local(&path)).await?.unwrap_or_default());
+            let (objects, path) = (Arc::clone(&objects), path.clone());
+            // A repository may hold the file for now.
+            if let Some(mapped) = sync::blocking(move || objects.map_local(&path)).await? {
+                return Ok(mapped);
+            }
         }
         let file = self.scratch_file();
         let fetched = objects.get_to_file(path, &file, bytes).await;

@@ -51,6 +51,11 @@ impl ListedFiles {
         let files = listed.iter().filter(|object| segment_of(&object.location).is_some());
         Self(files.map(|object| (object.location.clone(), object.size)).collect())
     }
+
+    /// Returns whether a file is there in its length.
+    pub(super) fn contains(&self, path: &Path, bytes: u64) -> bool {
+        self.0.get(path) == Some(&bytes)
+    }
 }
 
 /// Finds the files of segments and reads their deletions, by their ids. What is `listed` as it should be is not asked for again.
@@ -76,7 +81,8 @@ pub(super) async fn load_all(
 /// [`Error::Corrupt`]; the object store's.
 async fn check_files(record: &SegmentRecord, listed: &ListedFiles, env: &Env) -> Result<()> {
     for (path, bytes) in files(record) {
-        if listed.0.get(&path) == Some(&bytes) {
+        // What a repository holds is checked when it is copied.
+        if listed.contains(&path, bytes) || env.objects.has_origin(&path) {
             continue;
         }
         let corrupt = |offset, reason| Error::Corrupt { file: path.to_string(), offset, reason };

@@ -14,6 +14,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use millrace_catalog::Commit;
 use millrace_catalog::frame::FrameNumber;
+use millrace_catalog::metadata::RESTORE_PENDING;
 use millrace_runtime::{Error, Instant, Priority, Result, sync};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
@@ -205,7 +206,9 @@ fn inspect(inner: &Arc<Inner>, item: &Item, now_ms: i64) -> Outlook {
         Some(0) => drop(spawn_flush(inner, item)),
         later => next[1] = later,
     }
-    match shard.compaction_bytes(None).map(|_| pause_ms(MaintenanceKind::Compact)) {
+    // A merge would fetch what the copy of the restore fetches. The end of the restore reports the shard.
+    let compaction = shard.compaction_bytes(None).filter(|_| !index.meta().flag(RESTORE_PENDING));
+    match compaction.map(|_| pause_ms(MaintenanceKind::Compact)) {
         Some(0) => spawn_compaction(inner, item),
         later => next[3] = later,
     }

@@ -31,6 +31,7 @@ mod recovery;
 mod refresh;
 mod resize;
 mod restore;
+mod segment_origin;
 mod source;
 mod system;
 mod system_documents;
@@ -75,7 +76,10 @@ pub use self::leases::Lease;
 use self::maintenance_queue::MaintenanceQueue;
 pub use self::node_faults::NodeFault;
 pub use self::read_back::{Choice, Missing, ReadBack};
-pub use self::restore::{AdoptedSegment, RestoreDecision, RestoredIndex, RestoredShard, SegmentFiles};
+pub use self::restore::{
+    AdoptedSegment, RestoreDecision, RestoredIndex, RestoredShard, RestoredState, SegmentFiles,
+};
+pub use self::segment_origin::{PendingSegment, SegmentOrigin};
 pub use self::source::{DeadLetter, OnReject, SourceWrite, UnsyncedWrite};
 pub use self::system::hidden_index;
 pub use self::system_documents::{
@@ -128,6 +132,8 @@ struct Inner {
     /// Set where the log may have a file that is needed no more.
     wants_cut: AtomicBool,
     leases: sync::Mutex<leases::Leases>,
+    /// Restored segments that the start found without all their files, until they are taken.
+    pending_segments: Mutex<Option<Vec<PendingSegment>>>,
     /// Frames that readers of the log decoded last.
     decoded: feed::DecodedFrameCache,
     positions: positions::Positions,

@@ -5,7 +5,7 @@
 //! catalog learns of them before the log is cut ([`Positions::unsaved`]); recovery starts from the
 //! catalog's and applies the log's, so the later of the two holds.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -55,14 +55,24 @@ struct SourcePosition {
     /// `None` where it was taken over and nothing was read yet.
     position: Option<Bytes>,
     owner_epoch: u64,
+    /// Frame up to which the catalog's position has what the log says of it; `None` once the log has moved it since.
+    saved_frame: Option<FrameNumber>,
 }
 
 impl SourcePosition {
+    /// Takes a position as the catalog has it.
+    fn from_stored(stored: Position) -> (Key, Self) {
+        let Position { pipeline, source, partition, position, owner_epoch, frame } = stored;
+        let position = Some(Bytes::from(position)).filter(|position| !position.is_empty());
+        let saved_frame = Some(frame);
+        (Key { pipeline, source, partition }, Self { position, owner_epoch, saved_frame })
+    }
+
     /// The state that a delta leaves; `None` where it forgets the part.
     fn after(delta: &PositionDelta) -> Option<Self> {
         let position = Some(delta.new.clone()).filter(|new| !new.is_empty());
         let forgotten = position.is_none() && delta.previous.is_some();
-        (!forgotten).then_some(Self { position, owner_epoch: delta.owner_epoch })
+        (!forgotten).then_some(Self { position, owner_epoch: delta.owner_epoch, saved_frame: None })
     }
 }
 
@@ -96,17 +106,54 @@ impl Positions {
     /// The positions of the catalog.
     pub(super) fn load(stored: Vec<Position>) -> Self {
         let known = stored.into_iter().map(|stored| {
-            let Position { pipeline, source, partition, position, owner_epoch, .. } = stored;
-            let position = Some(Bytes::from(position)).filter(|position| !position.is_empty());
-            (Arc::new(Key { pipeline, source, partition }), SourcePosition { position, owner_epoch })
+            let (key, position) = SourcePosition::from_stored(stored);
+            (Arc::new(key), position)
         });
         Self(Mutex::new(Rank::Positions, State { known: known.collect(), unsaved: BTreeMap::new() }))
     }
 
     /// Applies a delta of the log at recovery. Frames are replayed in order, and the last one that the
     /// catalog's position came from is among them or was cut: what was decided then is not decided again.
+    /// A restored position is behind all frames of the log that were there before it.
     pub(super) fn replay(&self, frame: FrameNumber, delta: &PositionDelta) {
-        self.0.lock().apply(Arc::new(Key::new(delta)), SourcePosition::after(delta), frame);
+        let (key, mut state) = (Key::new(delta), self.0.lock());
+        if state.known.get(&key).and_then(|known| known.saved_frame).is_some_and(|saved| frame <= saved) {
+            return;
+        }
+        state.apply(Arc::new(key), SourcePosition::after(delta), frame);
+    }
+
+    /// Chooses the positions of a snapshot whose parts have none here. They count from behind a frame of this log on.
+    ///
+    /// # Errors
+    /// [`Error::TooLarge`], [`Error::Rejected`] at the bounds.
+    pub(super) fn select_missing(
+        &self,
+        restored: Vec<Position>,
+        frame: FrameNumber,
+    ) -> Result<Vec<Position>> {
+        let state = self.0.lock();
+        let (mut missing, mut seen) = (Vec::new(), HashSet::new());
+        for restored in restored {
+            let (key, _) = SourcePosition::from_stored(restored.clone());
+            check_key(&key)?;
+            check_position(&restored.source, restored.position.len())?;
+            if !restored.position.is_empty() && !state.known.contains_key(&key) && seen.insert(key) {
+                missing.push(Position { frame, ..restored });
+            }
+        }
+        state.check_room(missing.len())?;
+        Ok(missing)
+    }
+
+    /// Adds restored positions that the catalog has. A part that was taken over meanwhile stays where its owner is: so says the
+    /// log, too.
+    pub(super) fn add_restored(&self, restored: Vec<Position>) {
+        let mut state = self.0.lock();
+        for restored in restored {
+            let (key, position) = SourcePosition::from_stored(restored);
+            state.known.entry(Arc::new(key)).or_insert(position);
+        }
     }
 
     /// Lists all positions as they are now; `frame` is 0.
@@ -166,7 +213,7 @@ impl Positions {
         if before.is_none() {
             state.check_room(1)?;
         }
-        let SourcePosition { position, owner_epoch } = before.unwrap_or_default();
+        let SourcePosition { position, owner_epoch, .. } = before.unwrap_or_default();
         let owner_epoch = owner_epoch + 1;
         let delta = PositionDelta {
             pipeline: key.pipeline.clone(),
@@ -241,13 +288,7 @@ impl State {
         for delta in deltas {
             let key = Key::new(delta);
             check_key(&key)?;
-            if delta.new.len() > MAX_POSITION_BYTES {
-                return Err(Error::TooLarge(format!(
-                    "a position of {} bytes of source [{}] exceeds {MAX_POSITION_BYTES}",
-                    delta.new.len(),
-                    delta.source
-                )));
-            }
+            check_position(&delta.source, delta.new.len())?;
             if delta.new.is_empty() && delta.previous.is_none() {
                 let reason = format!("the first position of source [{}] is empty", delta.source);
                 return Err(Error::IllegalArgument(reason));
@@ -295,6 +336,15 @@ fn check_key(key: &Key) -> Result<()> {
     if key.bytes() > MAX_NAME_BYTES {
         let bytes = key.bytes();
         return Err(Error::TooLarge(format!("names of {bytes} bytes of a source exceed {MAX_NAME_BYTES}")));
+    }
+    Ok(())
+}
+
+fn check_position(source: &str, bytes: usize) -> Result<()> {
+    if bytes > MAX_POSITION_BYTES {
+        return Err(Error::TooLarge(format!(
+            "a position of {bytes} bytes of source [{source}] exceeds {MAX_POSITION_BYTES}"
+        )));
     }
     Ok(())
 }

@@ -101,6 +101,10 @@ pub(super) async fn open(
     };
     let identity = Identity::claim(known, &state.store, &catalog, &objects, clock.now_ms()).await?;
     let env = Env::open(Arc::clone(&objects), compute, dir.join("cache"), config.cache_bytes)?;
+    let pending_segments = {
+        let here = ListedFiles::new(&listed);
+        Inner::find_pending(&objects, &state.segments, |path, bytes| here.contains(path, bytes))
+    };
     let metadata = Metadata::default().apply(&state.metadata);
     let wake = Arc::new(Notify::new());
     let agenda = Arc::new(MaintenanceQueue::new(Arc::clone(&wake)));
@@ -146,6 +150,7 @@ pub(super) async fn open(
         source_updates: tokio::sync::RwLock::default(),
         damaged: Arc::new(tokio::sync::Mutex::new(damaged)),
         leases: sync::Mutex::new(Rank::Leases, Leases::load(state.leases)),
+        pending_segments: Mutex::new(Some(pending_segments)),
         decoded: Default::default(),
         positions: Positions::load(state.positions),
         identity,

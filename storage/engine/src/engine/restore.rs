@@ -2,7 +2,7 @@
 //!
 //! Files of segments come first ([`Engine::adopt_segment`]), under a new index uuid and new segment ids: nothing names them yet, so
 //! a crash leaves orphans. Then one transaction of the catalog has the indices, their mappings, segments and checkpoints
-//! ([`Engine::install_restored`]), and requests see them. Operations of a restored index are in no frame of this log: its shards
+//! ([`Engine::install_restored`]), with positions of sources as of the same moment, and requests see them. Operations of a restored index are in no frame of this log: its shards
 //! begin behind the newest durable frame, and readers of history leave out what is below `index.restored.seq_nos`.
 
 use std::path::PathBuf;
@@ -17,7 +17,7 @@ use millrace_catalog::description::{
 };
 use millrace_catalog::frame::FrameNumber;
 use millrace_catalog::metadata::{IndexMeta, Metadata, MetadataChange};
-use millrace_catalog::{Commit, SegmentRecord, ShardCheckpoint};
+use millrace_catalog::{Commit, Position, SegmentRecord, ShardCheckpoint};
 use millrace_mapping::Mapping;
 use millrace_runtime::{Error, Result, sync};
 use millrace_segment::{DeletesFile, SegmentFile, file_path};
@@ -49,6 +49,10 @@ pub struct AdoptedSegment {
 }
 
 impl AdoptedSegment {
+    pub(super) fn new(record: SegmentRecord, deletes: DeletesFile, deleted: RoaringBitmap) -> Self {
+        Self { record, deletes, deleted }
+    }
+
     fn location(&self) -> (Uuid, u32, Uuid) {
         (self.record.index, self.record.shard, self.record.id)
     }
@@ -76,6 +80,15 @@ pub struct RestoredIndex {
     pub mapping: Vec<u8>,
     /// Its shards.
     pub shards: Vec<RestoredShard>,
+}
+
+/// State that a restore brings into the store, all of it at once.
+#[derive(Clone, Debug, Default)]
+pub struct RestoredState {
+    /// Its indices.
+    pub indices: Vec<RestoredIndex>,
+    /// Positions of sources, whatever their `frame`. A part that has a position in this store keeps it.
+    pub positions: Vec<Position>,
 }
 
 /// Decides where restored indices go.
@@ -133,7 +146,7 @@ impl Engine {
         }
     }
 
-    /// Makes restored indices and other changes durable and visible, all at once. `decide` returns a `PutIndex` with the uuid of
+    /// Makes restored indices, positions and other changes durable and visible, all at once. `decide` returns a `PutIndex` with the uuid of
     /// each restored index.
     ///
     /// # Errors
@@ -142,11 +155,11 @@ impl Engine {
     pub fn install_restored<'a>(
         &'a self,
         principal: &'a Principal,
-        restored: Vec<RestoredIndex>,
+        restored: RestoredState,
         decide: RestoreDecision<'a>,
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(sync::scope(async move {
-            let shards = restored.iter().flat_map(|index| &index.shards);
+            let shards = restored.indices.iter().flat_map(|index| &index.shards);
             let segments: Vec<_> =
                 shards.flat_map(|shard| &shard.segments).map(AdoptedSegment::location).collect();
             let submitted = Arc::new(AtomicBool::new(false));
@@ -162,7 +175,7 @@ impl Engine {
     async fn install_decided(
         &self,
         principal: &Principal,
-        restored: Vec<RestoredIndex>,
+        restored: RestoredState,
         decide: RestoreDecision<'_>,
         submitted: &Arc<AtomicBool>,
     ) -> Result<()> {
@@ -176,15 +189,18 @@ impl Engine {
         // The lock comes later: nobody waits while the object store takes descriptions.
         let decided = inner.metadata.load_full();
         let changes = decide(&decided)?;
-        let mut loads = Vec::with_capacity(restored.len());
-        for index in restored {
+        let last_frame = next_frame.saturating_sub(1);
+        let positions = inner.positions.select_missing(restored.positions, last_frame)?;
+        let mut loads = Vec::with_capacity(restored.indices.len());
+        for index in restored.indices {
             let put = changes.iter().find_map(|change| match change {
                 MetadataChange::PutIndex { meta, .. } if meta.uuid == index.uuid => Some(Arc::clone(meta)),
                 _ => None,
             });
             loads.extend(put.map(|meta| inner.load_restored(meta, index, next_frame)));
         }
-        let (mut created, mut mappings, mut commit) = (Vec::new(), Vec::new(), Commit::default());
+        let mut commit = Commit { positions: positions.clone(), ..Commit::default() };
+        let (mut created, mut mappings) = (Vec::new(), Vec::new());
         let mut loads = stream::iter(loads).buffered(AT_ONCE);
         while let Some(LoadedIndex { index, mapping, part }) = loads.try_next().await? {
             mappings.push((index.meta().uuid, mapping));
@@ -201,7 +217,9 @@ impl Engine {
         let (inner, installed) = (Arc::clone(inner), created.clone());
         let restored = RestoredCommit { commit, submitted: Arc::clone(submitted) };
         sync::uninterrupted(async move {
-            inner.change_durably(one, current, changes, created, (mappings, Some(restored))).await
+            inner.change_durably(one, current, changes, created, (mappings, Some(restored))).await?;
+            inner.positions.add_restored(positions);
+            Ok(())
         })
         .await?;
         for index in &installed {

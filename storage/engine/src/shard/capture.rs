@@ -18,6 +18,7 @@ use roaring::RoaringBitmap;
 use uuid::Uuid;
 
 use super::WriteLock;
+use crate::SegmentOrigin;
 
 /// zstd level of rows that only the snapshot has as files.
 const ZSTD_LEVEL: i32 = 3;
@@ -79,6 +80,7 @@ impl WriteLock<'_> {
                 Some(stored) => {
                     let mut record = stored.record.clone();
                     DeletesFile::default().write_to(&mut record);
+                    SegmentOrigin::remove_from(&mut record);
                     let deleted = held.live.clone();
                     captured.segments.push(CapturedSegment { record, deleted, _segment: segment });
                 }

@@ -9,8 +9,8 @@ use millrace_catalog::access::Principal;
 use millrace_catalog::metadata::{IndexMeta, Metadata, MetadataChange, RestoreIndex, Uuid};
 use millrace_catalog::{AccountChange, AccountRecord, Catalog, Commit, MemoryCatalog, State};
 use millrace_engine::{
-    Action, CapturedSegment, Config, Engine, RefreshPolicy, RestoredIndex, RestoredShard, SegmentFiles,
-    ShardCapture, ShardFault,
+    Action, CapturedSegment, Config, Engine, RefreshPolicy, RestoredIndex, RestoredShard, RestoredState,
+    SegmentFiles, ShardCapture, ShardFault,
 };
 use millrace_runtime::disk::SimulatedDisk;
 use millrace_runtime::{Error, ManualClock, Result};
@@ -283,8 +283,13 @@ async fn adopt(engine: &Engine) -> (RestoreIndex, RestoredIndex) {
         include_aliases: false,
         settings: serde_json::Map::new(),
         ignored_settings: Vec::new(),
+        is_pending: false,
     };
     (request, RestoredIndex { uuid, mapping: a.mapping.encode(), shards })
+}
+
+fn state(restored: RestoredIndex) -> RestoredState {
+    RestoredState { indices: vec![restored], positions: Vec::new() }
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -305,7 +310,7 @@ async fn a_restore_whose_commit_may_have_happened_keeps_its_files() {
         assert!(before > 0);
         node.commits(mode);
         let decide = move |m: &Metadata| m.restore_index(&request, uuid);
-        engine.install_restored(&system, vec![restored], Box::new(decide)).await.unwrap_err();
+        engine.install_restored(&system, state(restored), Box::new(decide)).await.unwrap_err();
         assert!(files(&engine).await >= before, "{mode}");
         drop(engine);
         node.restart();
@@ -324,7 +329,7 @@ async fn a_restore_whose_commit_may_have_happened_keeps_its_files() {
     let (_, restored) = adopt(&engine).await;
     let of = restored.uuid.simple().to_string();
     let decide = |_: &Metadata| Err(Error::Rejected("no".to_owned()));
-    engine.install_restored(&system, vec![restored], Box::new(decide)).await.unwrap_err();
+    engine.install_restored(&system, state(restored), Box::new(decide)).await.unwrap_err();
     let all = engine.objects().list(None).await.unwrap();
     assert!(all.iter().all(|object| !object.location.as_ref().contains(&of)), "{all:?}");
 }

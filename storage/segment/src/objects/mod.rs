@@ -11,6 +11,8 @@ mod config;
 pub mod counting;
 mod local;
 mod metered;
+mod origins;
+mod ranges;
 mod s3;
 mod steady;
 #[cfg(test)]
@@ -38,6 +40,7 @@ use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, UpdateVersi
 pub use config::ObjectStoreConfig;
 pub use local::DurableLocal;
 pub use metered::{ObjectRequestKind, ObjectRequestOutcome};
+pub use origins::ObjectOrigin;
 
 /// Bytes of one part of an upload.
 const PART_BYTES: usize = 8 << 20;
@@ -63,6 +66,8 @@ pub struct Objects {
     reads: Arc<steady::ReadHealth>,
     requests: Arc<metered::RequestCounts>,
     writing: Arc<WriteAccess>,
+    /// Objects that other stores hold for now.
+    origins: Arc<origins::Origins>,
 }
 
 /// Decides whether this process may delete objects.
@@ -123,14 +128,15 @@ pub async fn open_service(config: &ObjectStoreConfig, disk: Arc<dyn Disk>) -> Re
     let requests = Arc::default();
     let store = s3::open(config, &reads).await?;
     let store = Arc::new(metered::MeteredStore::new(store, &requests));
-    Ok(Objects { store, local: None, disk, reads, requests, writing: Arc::default() })
+    let (writing, origins) = Default::default();
+    Ok(Objects { store, local: None, disk, reads, requests, writing, origins })
 }
 
 impl Objects {
     fn local(local: DurableLocal, disk: Arc<dyn Disk>) -> Self {
         let store = Arc::new(local.clone());
-        let (reads, requests, writing) = (Arc::default(), Arc::default(), Arc::default());
-        Self { store, local: Some(local), disk, reads, requests, writing }
+        let (reads, requests, writing, origins) = Default::default();
+        Self { store, local: Some(local), disk, reads, requests, writing, origins }
     }
 
     /// Takes a store that is not of this machine.
@@ -138,7 +144,8 @@ impl Objects {
     pub fn remote(store: Arc<dyn ObjectStore>, disk: Arc<dyn Disk>) -> Self {
         let reads = Arc::default();
         let store = Arc::new(steady::Steady::new(Arc::clone(&store), store, Arc::clone(&reads)));
-        Self { store, local: None, disk, reads, requests: Arc::default(), writing: Arc::default() }
+        let (requests, writing, origins) = Default::default();
+        Self { store, local: None, disk, reads, requests, writing, origins }
     }
 
     /// Returns whether reads of the store have been failing, all of them.
@@ -369,53 +376,17 @@ impl Objects {
         }
     }
 
-    /// Reads a range of an object; it must lie within.
-    ///
-    /// # Errors
-    /// The store's, and a range beyond the object.
-    pub async fn get_range(&self, path: &Path, range: Range<u64>) -> Result<Bytes> {
-        let mut ranges = self.get_ranges(path, std::slice::from_ref(&range)).await?;
-        ranges.pop().ok_or_else(|| Error::Internal(format!("no answer for a range of [{path}]")))
-    }
-
-    /// Reads ranges of an object, in order; each must lie within. Neighbours are fetched together
-    /// from a remote store.
-    ///
-    /// # Errors
-    /// The store's, and a range beyond the object.
-    pub async fn get_ranges(&self, path: &Path, ranges: &[Range<u64>]) -> Result<Vec<Bytes>> {
-        if self.local.is_some() {
-            return self.store.get_ranges(path, ranges).await.map_err(lift);
-        }
-        let beyond = |range: &Range<u64>, found: u64| Error::Corrupt {
-            file: path.to_string(),
-            offset: range.start,
-            reason: format!("{found} bytes where {} to {} were expected", range.start, range.end),
-        };
-        if let Some(range) = ranges.iter().find(|range| range.start > range.end) {
-            return Err(beyond(range, 0));
-        }
-        // A service answers a range that goes beyond the object with what there is.
-        let fetch = |range: Range<u64>| async move {
-            if range.is_empty() {
-                return Ok(Bytes::new());
-            }
-            let bytes = self.store.get_range(path, range.clone()).await.map_err(lift)?;
-            match bytes.len() as u64 {
-                found if found == range.end - range.start => Ok(bytes),
-                found => Err(beyond(&range, found)),
-            }
-        };
-        object_store::coalesce_ranges(ranges, fetch, object_store::OBJECT_STORE_COALESCE_DEFAULT).await
-    }
-
     /// Copies an object of so many bytes to a new local file, piece by piece: never more of it than two pieces are in
     /// memory. The file is not synced. A part of it may be left behind after an error.
     ///
     /// # Errors
     /// The store's or the disk's; an existing file is one, and so is an object of another length.
     pub async fn get_to_file(&self, path: &Path, file: &FilePath, len: u64) -> Result<()> {
-        let mut pieces = self.store.get(path).await.map_err(lift)?.into_stream();
+        let opened = match self.origins.find(path)? {
+            Some((origin, there)) => origin.store.get(&there).await,
+            None => self.store.get(path).await,
+        };
+        let mut pieces = opened.map_err(lift)?.into_stream();
         let mut target = self.on_disk(file, |disk, file| disk.create(file)).await?;
         let (mut found, mut waiting) = (0, BytesMut::new());
         loop {
@@ -492,6 +463,7 @@ impl Objects {
     /// # Errors
     /// The store's; what was deleted so far is deleted.
     pub async fn delete_all(&self, prefix: &Path) -> Result<()> {
+        self.forget_origins(prefix);
         self.permit_deletions().await?;
         let objects = self.store.list(Some(prefix)).map_err(lift);
         objects
@@ -527,12 +499,15 @@ impl Objects {
         self.local.as_ref()?.local_path(path)
     }
 
-    /// Maps an object of a local store into memory; `None` where the store is remote. Blocks for
-    /// about as long as opening a file does.
+    /// Maps an object of a local store into memory; `None` where the store is remote, or another one holds the object for now. Blocks
+    /// for about as long as opening a file does.
     ///
     /// # Errors
     /// The disk's, such as a missing file.
     pub fn map_local(&self, path: &Path) -> Result<Option<Bytes>> {
+        if self.has_origin(path) {
+            return Ok(None);
+        }
         self.local_path(path).map(|file| self.disk.open_mapped(&file)).transpose()
     }
 

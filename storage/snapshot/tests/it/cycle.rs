@@ -318,3 +318,38 @@ async fn restored_documents_are_no_history() {
     assert_eq!(operations, 3);
     assert_eq!(reading.missing().map(<[_]>::len), Some(0));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn what_a_repository_lacks_of_an_unchanged_index_comes_again() {
+    let (data, backups) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let engine = open(data.path()).await;
+    let service = service(&engine, backups.path()).await;
+    let mut expected = BTreeMap::new();
+    fill(&engine, "logs", 0..50, 1, &mut expected).await;
+    let whole = create(&service, "one").await;
+    assert_eq!(create(&service, "two").await.added_files, 0);
+    // A file that is gone, whatever the server remembers of it.
+    for file in files(&backups.path().join("one/contents")) {
+        let bytes = std::fs::read(&file).unwrap();
+        std::fs::remove_file(&file).unwrap();
+        let again = create(&service, &format!("after-{}", bytes.len())).await;
+        assert_eq!((again.added_files, again.added_bytes), (1, bytes.len() as u64));
+        assert_eq!(std::fs::read(&file).unwrap(), bytes);
+    }
+    // Another repository has none of them.
+    let body = json!({"type": "fs", "settings": {"location": "other"}});
+    service.put_repository("other", &body, true).await.unwrap();
+    let system = Principal::system();
+    let other = service.create(&system, ("other", "one"), CreateSnapshot::default()).await.unwrap();
+    assert_eq!((other.added_files, other.added_bytes), (whole.added_files, whole.added_bytes));
+    // A deletion alone, and a setting alone, are changes.
+    delete(&engine, "logs", "d7", &mut expected).await;
+    assert!(create(&service, "deleted").await.added_files > 0);
+    let setting = json!({"index.priority": 7});
+    let options = IndicesOptions::open_only();
+    engine.change(&system, |m| m.update_settings("logs", &options, &setting, false, 0)).await.unwrap();
+    assert!(create(&service, "changed").await.added_files > 0);
+    restore_copies(&service, "changed").await.unwrap();
+    check(&engine, "copy-logs", &expected).await;
+    assert_eq!(engine.metadata().index("copy-logs").unwrap().setting("index.priority"), Some("7"));
+}

@@ -2,7 +2,11 @@
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
 mod bounds;
+mod crash;
 mod cycle;
 mod damage;
+mod early_search;
 mod faults;
+mod outages;
+mod positions;
 mod support;

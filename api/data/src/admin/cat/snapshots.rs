@@ -1,7 +1,6 @@
 //! `_cat/repositories` and `_cat/snapshots`.
 
-use millrace_snapshot::SnapshotFilter;
-use serde_json::Value;
+use millrace_snapshot::{SnapshotFilter, SnapshotOverview};
 
 use super::super::options;
 use super::super::snapshots::{refuse, service};
@@ -60,32 +59,27 @@ pub(crate) async fn snapshots(
     let service = service(served)?;
     let filter = SnapshotFilter { expression: "_all".to_owned(), ignore_unavailable };
     for (name, _) in service.repositories(repositories).map_err(refuse)? {
-        for snapshot in service.list(&name, &filter, true).await.map_err(refuse)? {
-            table.push(row(&snapshot));
+        for snapshot in service.overviews(&name, &filter).await.map_err(refuse)? {
+            table.push(row(snapshot));
         }
     }
     table.render(&format)
 }
 
-fn row(snapshot: &Value) -> Vec<Cell> {
-    let text = |key: &str| snapshot[key].as_str().unwrap_or_default().to_owned();
-    let number = |value: &Value| Cell::from(value.as_i64().unwrap_or(0));
-    let (started, ended) = (&snapshot["start_time_in_millis"], &snapshot["end_time_in_millis"]);
-    let millis = |value: &Value| value.as_i64().unwrap_or(0);
-    let indices = snapshot["indices"].as_array().map_or(0, Vec::len) as u64;
-    let shards = &snapshot["shards"];
+fn row(snapshot: SnapshotOverview) -> Vec<Cell> {
+    let SnapshotOverview { started_ms, ended_ms, .. } = snapshot;
     vec![
-        text("snapshot").into(),
-        text("state").into(),
-        (millis(started) / 1000).into(),
-        time_of_day(millis(started)).into(),
-        (millis(ended) / 1000).into(),
-        time_of_day(millis(ended)).into(),
-        Cell::Millis(snapshot["duration_in_millis"].as_u64().unwrap_or(0)),
-        indices.into(),
-        number(&shards["successful"]),
-        number(&shards["failed"]),
-        number(&shards["total"]),
-        text("reason").into(),
+        snapshot.snapshot.into(),
+        snapshot.state.into(),
+        (started_ms / 1000).into(),
+        time_of_day(started_ms).into(),
+        (ended_ms / 1000).into(),
+        time_of_day(ended_ms).into(),
+        Cell::Millis(u64::try_from(ended_ms - started_ms).unwrap_or(0)),
+        snapshot.indices.into(),
+        snapshot.successful_shards.into(),
+        snapshot.failed_shards.into(),
+        snapshot.total_shards.into(),
+        snapshot.reason.into(),
     ]
 }

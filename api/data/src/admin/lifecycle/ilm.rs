@@ -4,17 +4,24 @@ use millrace_mapping::pattern;
 use serde_json::{Map, Value, json};
 
 use super::{lifecycle, refuse, required_body};
+use crate::Api;
 use crate::admin::options;
 use crate::error::Error;
 use crate::http::{Request, Response};
 use crate::route::DataApi;
 
 /// Stores a policy. What of it means nothing on one node is told in a warning.
-pub(crate) async fn put(served: &DataApi, request: &mut Request, id: &str) -> Result<Response, Error> {
+pub(crate) async fn put(
+    served: &DataApi,
+    api: &Api,
+    request: &mut Request,
+    id: &str,
+) -> Result<Response, Error> {
     options::manager(&mut request.params)?;
     request.finish()?;
     let body = required_body(request)?;
-    let ignored = lifecycle(served)?.put_ilm_policy(id, &body).await.map_err(refuse)?;
+    let owner = api.session.principal().name();
+    let ignored = lifecycle(served)?.put_ilm_policy(id, &body, Some(owner)).await.map_err(refuse)?;
     let mut response = Response::acknowledged();
     if !ignored.is_empty() {
         let actions = ignored.join(", ");

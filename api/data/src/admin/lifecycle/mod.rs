@@ -31,6 +31,7 @@ pub(super) fn refuse(error: LifecycleError) -> Error {
     let reason = error.to_string();
     match error {
         LifecycleError::Invalid(_) | LifecycleError::TooMany(_) => Error::illegal_argument(reason),
+        LifecycleError::Notification(_) => Error::new(503, "status_exception", reason),
         LifecycleError::NotFound(_) => Error::new(404, "status_exception", reason),
         LifecycleError::Conflict(_) => Error::new(409, "version_conflict_engine_exception", reason),
         LifecycleError::Snapshot(error) => super::snapshots::refuse(error),

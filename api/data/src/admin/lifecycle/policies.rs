@@ -4,6 +4,7 @@ use millrace_lifecycle::{INDEX_POLICIES, StoredPolicy};
 use serde_json::{Value, json};
 
 use super::{PolicyPage, condition, deleted, lifecycle, refuse, required_body};
+use crate::Api;
 use crate::error::Error;
 use crate::http::{Request, Response};
 use crate::route::DataApi;
@@ -11,6 +12,7 @@ use crate::route::DataApi;
 /// Stores a policy; its id may be the parameter `policyID`.
 pub(crate) async fn put(
     served: &DataApi,
+    api: &Api,
     request: &mut Request,
     id: Option<&str>,
 ) -> Result<Response, Error> {
@@ -23,7 +25,9 @@ pub(crate) async fn put(
     };
     let body = required_body(request)?;
     let policy = body.get("policy").unwrap_or(&body);
-    let (stored, created) = lifecycle(served)?.put_policy(&id, policy, condition).await.map_err(refuse)?;
+    let owner = api.session.principal().name();
+    let put = lifecycle(served)?.put_policy(&id, policy, condition, Some(owner)).await;
+    let (stored, created) = put.map_err(refuse)?;
     let mut answer = header(&stored);
     answer["policy"] = json!({ "policy": stored.policy.body });
     Ok(Response::json(if created { 201 } else { 200 }, answer))

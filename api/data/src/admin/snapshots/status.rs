@@ -1,5 +1,7 @@
 //! `_snapshot/_status`: snapshots with the bytes of their indices.
 
+use std::sync::atomic::{AtomicU64, Ordering};
+
 use millrace_snapshot::{Manifest, RunningSnapshot, SnapshotFilter};
 use serde_json::{Map, Value, json};
 
@@ -8,6 +10,9 @@ use crate::admin::options;
 use crate::error::Error;
 use crate::http::{Request, Response};
 use crate::route::DataApi;
+
+/// Shards of the snapshots of an answer, at most, as in OpenSearch: each has some hundred bytes of it.
+const MAX_SHARDS: u64 = 200_000;
 
 pub(crate) async fn get(
     served: &DataApi,
@@ -32,8 +37,21 @@ pub(crate) async fn get(
             let others: Vec<&str> = names.split(',').filter(|name| !is_running(name)).collect();
             if !others.is_empty() {
                 let filter = SnapshotFilter { expression: others.join(","), ignore_unavailable };
-                let complete = service.manifests(repository, &filter).await.map_err(refuse)?;
-                shown.extend(complete.iter().map(|manifest| of_manifest(repository, manifest)));
+                let shards = AtomicU64::new(0);
+                let convert = |manifest: &Manifest| {
+                    let own: u64 = manifest.visible_indices().map(|index| u64::from(index.shards)).sum();
+                    let is_within = shards.fetch_add(own, Ordering::Relaxed) + own <= MAX_SHARDS;
+                    is_within.then(|| of_manifest(repository, manifest))
+                };
+                let complete = service.map_manifests(repository, &filter, convert).await.map_err(refuse)?;
+                let shards = shards.into_inner();
+                if shards > MAX_SHARDS {
+                    let reason = format!(
+                        "the total shard count [{shards}] of the snapshots is more than the maximum allowed [{MAX_SHARDS}]; name fewer snapshots"
+                    );
+                    return Err(Error::new(413, "too_many_shards_in_snapshots_status_exception", reason));
+                }
+                shown.extend(complete.into_iter().flatten());
             }
         }
         _ => shown.extend(running.iter().map(|one| of_running(one))),

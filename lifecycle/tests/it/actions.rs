@@ -1,0 +1,137 @@
+//! The actions `shrink` and `notification`, and the rights of `snapshot`.
+
+use millrace_catalog::metadata::MetadataChange;
+use serde_json::{Value, json};
+
+use crate::support::{START_MS, Store};
+
+/// A policy of one state.
+fn policy(actions: Value) -> Value {
+    json!({"default_state": "s", "states": [{"name": "s", "actions": actions}]})
+}
+
+async fn attach(store: &Store, index: &str, body: &Value, owner: &str) {
+    store.lifecycle.put_policy("p", body, None, Some(owner)).await.unwrap();
+    store.lifecycle.add_policy(&[store.meta(index)], "p").await.unwrap();
+}
+
+fn docs(store: &Store, index: &str) -> u64 {
+    let shards = store.engine.index(index).unwrap().figures().shards;
+    shards.iter().map(|shard| shard.docs).sum()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_is_shrunk_once_and_its_aliases_move() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), START_MS).await;
+    let body = json!({"settings": {"number_of_shards": 6}, "aliases": {"all": {}}});
+    store.create_index("a", body).await;
+    store.fill("a", 30).await;
+    let shrink = json!([
+        {"shrink": {"num_new_shards": 4, "switch_aliases": true, "aliases": [{"small": {}}],
+            "target_index_name_template": {"source": "{{ctx.index}}-{{ctx.state.name}}"}}},
+        {"delete": {}},
+    ]);
+    attach(&store, "a", &policy(shrink), "admin").await;
+    store.advance(0).await;
+    assert_eq!(store.names(), ["a-s"]);
+    let target = store.meta("a-s");
+    assert_eq!((target.shards, docs(&store, "a-s")), (3, 30));
+    assert!(!target.flag("index.blocks.write"));
+    assert_eq!(target.aliases.keys().collect::<Vec<_>>(), ["all", "small"]);
+    let audit = store.audit.0.lock().join("\n");
+    assert_eq!(audit.matches("/_shrink/").count(), 1, "{audit}");
+    assert!(audit.contains("indices:admin/resize POST a/_shrink/a-s"), "{audit}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_target_that_is_there_is_taken_if_it_is_of_the_same_source() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), START_MS).await;
+    store.create_index("a", json!({"settings": {"number_of_shards": 2}})).await;
+    store.fill("a", 10).await;
+    store.create_index("a_shrunken", Value::Null).await;
+    attach(&store, "a", &policy(json!([{"shrink": {"num_new_shards": 1}}])), "admin").await;
+    store.advance(0).await;
+    let failed = store.explain("a").await;
+    assert_eq!(failed["retry_info"]["consumed_retries"], 1, "{failed}");
+    assert!(!store.meta("a").flag("index.blocks.write"), "a failed action lifts its block");
+    let uuid = store.meta("a_shrunken").uuid;
+    let delete = MetadataChange::DeleteIndex { name: "a_shrunken".into(), uuid };
+    store.change(|_| Ok(vec![delete])).await.unwrap();
+    store.advance(60_000).await;
+    assert_eq!(docs(&store, "a_shrunken"), 10);
+    assert!(store.meta("a").flag("index.blocks.write"));
+
+    // Another policy with the same action finds the target, and an index with one shard has nothing to shrink.
+    store
+        .lifecycle
+        .put_policy("q", &policy(json!([{"shrink": {"num_new_shards": 1}}])), None, Some("admin"))
+        .await
+        .unwrap();
+    store.lifecycle.change_policy(&[store.meta("a")], "q", Some("s"), &[]).await.unwrap();
+    store.lifecycle.add_policy(&[store.meta("a_shrunken")], "q").await.unwrap();
+    store.advance(1).await;
+    for index in ["a", "a_shrunken"] {
+        let shown = store.explain(index).await;
+        assert_eq!(shown["retry_info"]["failed"], false, "{shown}");
+        assert_eq!(shown["retry_info"]["consumed_retries"], 0, "{shown}");
+    }
+    assert_eq!(store.names(), ["a", "a_shrunken"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_message_has_the_same_key_in_each_try() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), START_MS).await;
+    store.create_index("a", Value::Null).await;
+    let notify = json!([{"notification": {
+        "destination": {"slack": {"url": {"secret": "slack-ops"}}},
+        "message_template": {"source": "{{ctx.index}} of {{ctx.policy_id}} is in {{ctx.state.name}}"},
+    }}]);
+    attach(&store, "a", &policy(notify), "admin").await;
+    store.advance(0).await;
+    assert_eq!(store.explain("a").await["retry_info"]["consumed_retries"], 1);
+    store.advance(60_000).await;
+    let sent = store.audit.0.lock().clone();
+    let sent: Vec<&String> = sent.iter().filter(|line| line.ends_with("a of p is in s")).collect();
+    assert!(sent.len() == 2 && sent[0] == sent[1], "{sent:?}");
+    assert!(sent[0].contains(r#"{"secret":"slack-ops"}"#), "{sent:?}");
+    store.advance(60_000).await;
+    assert_eq!(store.explain("a").await["retry_info"]["failed"], false);
+    assert_eq!(store.audit.0.lock().iter().filter(|line| line.ends_with("is in s")).count(), 2);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_has_the_rights_of_the_owner() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), START_MS).await;
+    store.register_repository().await;
+    for index in ["a", "b"] {
+        store.create_index(index, Value::Null).await;
+    }
+    let body = policy(json!([{"snapshot": {"repository": "backup", "snapshot": "of-{{ctx.index}}"}}]));
+    for (id, owner) in [("of-ann", Some("ann")), ("of-nobody", None), ("of-gone", Some("gone"))] {
+        store.lifecycle.put_policy(id, &body, None, owner).await.unwrap();
+    }
+    assert_eq!(store.lifecycle.policy("of-ann").unwrap().policy.body["user"]["name"], "ann");
+    let both = [store.meta("a"), store.meta("b")];
+    store.lifecycle.add_policy(&both, "of-ann").await.unwrap();
+    store.advance(0).await;
+    assert_eq!(store.explain("a").await["retry_info"]["consumed_retries"], 0);
+    let refused = store.explain("b").await;
+    assert!(
+        refused["info"].to_string().contains("is unauthorized for user [ann] on indices [b]"),
+        "{refused}"
+    );
+    for (id, needle) in [("of-nobody", "has no owner"), ("of-gone", "user [gone], is deleted or disabled")] {
+        store.lifecycle.change_policy(&both[1..], id, Some("s"), &[]).await.unwrap();
+        store.advance(1).await;
+        let refused = store.explain("b").await;
+        assert!(refused["info"].to_string().contains(needle), "{refused}");
+    }
+    // The owner is that of the policy's version over a restart, too.
+    store.kill().await;
+    let store = Store::open(dir.path(), START_MS + 10).await;
+    assert_eq!(store.lifecycle.policy("of-ann").unwrap().policy.owner.as_deref(), Some("ann"));
+}

@@ -1,0 +1,167 @@
+//! Copies of the files of restored indices that are searched already.
+//!
+//! A restore that is large makes its indices visible first; reads go to the repository. Then the files come here, segment by segment, and
+//! the indices take writes once all are here. A start goes on with the copies that the process before has not ended. The snapshot is not
+//! deleted meanwhile.
+
+use std::collections::{BTreeMap, HashSet};
+use std::path::PathBuf;
+use std::sync::Arc;
+use std::time::Duration;
+
+use futures::stream::{self, StreamExt, TryStreamExt};
+use millrace_catalog::metadata::RESTORE_PENDING;
+use millrace_engine::{Engine, PendingSegment};
+use millrace_runtime::sync;
+use millrace_segment::SegmentFile;
+use uuid::Uuid;
+
+use crate::digest::ContentDigest;
+use crate::error::{Error, Result};
+use crate::repository::Repository;
+use crate::service::{SnapshotKey, SnapshotService};
+
+/// Segments that are copied at once.
+const AT_ONCE: usize = 4;
+/// Pause before copies are tried again; it doubles.
+const FIRST_PAUSE: Duration = Duration::from_secs(1);
+/// Longest pause.
+const MAX_PAUSE: Duration = Duration::from_secs(60);
+
+/// Segments that are to be copied, by the uuids of their indices.
+pub(crate) type PendingCopies = BTreeMap<Uuid, Vec<PendingSegment>>;
+
+/// Copies the files of segments; `check` refuses to go on.
+///
+/// # Errors
+/// The repository's, and those of a file that is not what was written. What is copied stays.
+pub(crate) async fn copy_segments(
+    engine: &Engine,
+    repository: &Repository,
+    segments: &[PendingSegment],
+    check: impl Fn() -> Result<()>,
+) -> Result<()> {
+    let check = &check;
+    let copies = segments.iter().map(|segment| async move {
+        check()?;
+        copy_segment(engine, repository, segment).await
+    });
+    stream::iter(copies.collect::<Vec<_>>()).buffer_unordered(AT_ONCE).try_collect().await
+}
+
+async fn copy_segment(engine: &Engine, repository: &Repository, segment: &PendingSegment) -> Result<()> {
+    let mut files: Vec<(SegmentFile, PathBuf)> = Vec::new();
+    let mut fetched = Ok(());
+    for (kind, bytes, path) in segment.files() {
+        let digest = path.filename().unwrap_or_default().parse::<ContentDigest>();
+        let scratch = engine.scratch_file();
+        files.push((kind, scratch.clone()));
+        fetched = match digest {
+            Ok(digest) => repository.fetch_content(digest, bytes, &scratch).await,
+            Err(reason) => Err(Error::Repository {
+                repository: repository.name().to_owned(),
+                reason: format!("[{path}] is no content: {reason}"),
+            }),
+        };
+        if fetched.is_err() {
+            break;
+        }
+    }
+    let copied = match fetched {
+        Ok(()) => engine.complete_segment(segment, files.clone()).await.map_err(Error::from),
+        Err(error) => Err(error),
+    };
+    if copied.is_err() {
+        for (_, scratch) in files {
+            engine.remove_scratch(scratch).await;
+        }
+    }
+    copied
+}
+
+impl SnapshotService {
+    /// Goes on with the copies of the process before: reads find the repositories, and the files come in the background.
+    pub(crate) async fn resume_copies(&self) -> Result<()> {
+        let engine = &self.inner.engine;
+        let Some(pending) = engine.take_pending_segments() else { return Ok(()) };
+        let waiting: HashSet<Uuid> = pending.iter().map(|segment| segment.record.index).collect();
+        let metadata = engine.metadata();
+        let is_complete = |uuid: &Uuid| !waiting.contains(uuid);
+        let flagged = metadata.indices().filter(|meta| meta.flag(RESTORE_PENDING)).map(|meta| meta.uuid);
+        let complete: Vec<Uuid> = flagged.filter(is_complete).collect();
+        if !complete.is_empty() {
+            engine.complete_restore(&complete).await?;
+        }
+        let mut copies: BTreeMap<SnapshotKey, PendingCopies> = BTreeMap::new();
+        for segment in pending {
+            let key = (segment.origin.repository.clone(), segment.origin.snapshot.clone());
+            copies.entry(key).or_default().entry(segment.record.index).or_default().push(segment);
+        }
+        for (key, copies) in copies {
+            let (repository, snapshot) = &key;
+            tracing::info!(repository, snapshot, indices = copies.len(), "a restore goes on");
+            self.inner.restoring.lock().push(key.clone());
+            match self.repository(repository).await {
+                Ok(open) => open_pending(engine, &open, &copies),
+                Err(error) => {
+                    tracing::warn!(repository, snapshot, %error, "restored indices are not read until the repository is there");
+                }
+            }
+            self.copy_in_background(key, copies);
+        }
+        Ok(())
+    }
+
+    fn copy_in_background(&self, key: SnapshotKey, mut copies: PendingCopies) {
+        let service = Arc::downgrade(&self.inner);
+        sync::detached(async move {
+            let mut pause = FIRST_PAUSE;
+            loop {
+                // A service that has ended keeps no store open.
+                let Some(inner) = service.upgrade() else { return };
+                let service = SnapshotService { inner };
+                match service.copy_pending(&key, &mut copies).await {
+                    Ok(()) => {
+                        let mut restoring = service.inner.restoring.lock();
+                        if let Some(at) = restoring.iter().position(|one| *one == key) {
+                            restoring.swap_remove(at);
+                        }
+                        return;
+                    }
+                    Err(error) => {
+                        let (repository, snapshot) = &key;
+                        tracing::warn!(repository, snapshot, %error, "a restore does not go on, it is tried again");
+                    }
+                }
+                if service.inner.engine.is_stopping() {
+                    return;
+                }
+                drop(service);
+                tokio::time::sleep(pause).await;
+                pause = (2 * pause).min(MAX_PAUSE);
+            }
+        });
+    }
+
+    /// Copies what is left of a restore, and has its indices take writes. What is copied leaves `copies`.
+    async fn copy_pending(&self, key: &SnapshotKey, copies: &mut PendingCopies) -> Result<()> {
+        let engine = &self.inner.engine;
+        let repository = self.repository(&key.0).await?;
+        open_pending(engine, &repository, copies);
+        while let Some((uuid, segments)) = copies.first_key_value() {
+            let uuid = *uuid;
+            if engine.metadata().indices().any(|meta| meta.uuid == uuid) {
+                copy_segments(engine, &repository, segments, || Ok(())).await?;
+                engine.complete_restore(&[uuid]).await?;
+            }
+            copies.remove(&uuid);
+        }
+        Ok(())
+    }
+}
+
+fn open_pending(engine: &Engine, repository: &Repository, copies: &PendingCopies) {
+    for segment in copies.values().flatten() {
+        engine.open_pending(segment, repository.objects());
+    }
+}
