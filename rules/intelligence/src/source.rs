@@ -101,7 +101,9 @@ impl Source {
 /// Returns a digest of something.
 pub(crate) fn digest_of(value: &Value) -> String {
     let bytes = digest(&SHA256, value.to_string().as_bytes());
-    bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+    let digits =
+        |byte: &u8| [byte >> 4, byte & 15].map(|digit| char::from(b"0123456789abcdef"[usize::from(digit)]));
+    bytes.as_ref().iter().flat_map(digits).collect()
 }
 
 /// Members of a saved object that are read; others are skipped.

@@ -173,7 +173,7 @@ impl Subject<'_> {
             ai.insert("cluster".to_owned(), json!(score.cluster));
         }
         let mut shares: Vec<(&String, f64)> =
-            fields.iter().zip(score.contributions.iter().copied()).collect();
+            fields.iter().zip(score.contributions.iter().copied()).filter(|_| is_anomalous).collect();
         shares.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(other.0)));
         let reasons = shares.into_iter().filter(|(_, share)| *share >= LEAST_SHARE).take(MAX_REASONS);
         let reasons = reasons.map(|(field, share)| json!({"field": field, "contribution": share}));
