@@ -83,6 +83,8 @@ def judge(name, found, planted, apart):
     recall = sum(near(one, found) for one in planted) / len(planted)
     shown = f"precision {precision:.2f}, recall {recall:.2f} of {len(planted)}"
     report(name, shown, ">= 0.9 both", min(precision, recall) >= 0.9)
+    if min(precision, recall) < 0.9:
+        print(f"     found {sorted(found)[:50]}, planted {sorted(planted)[:50]}")
 
 
 def check_planted(data, console):
@@ -92,11 +94,12 @@ def check_planted(data, console):
     numbers = random.Random(4)
     now = int(time.time() * 1000) // MINUTE * MINUTE
     first = now - 1440 * MINUTE
-    # Odd minutes of the last hours, none near another: bursts, outages, and slow answers.
-    odd = {1440 - 15 * (place + 1): ("burst", "outage", "slow")[place % 3] for place in range(18)}
+    # Odd minutes of the last hours, none near another, and at no regular distance: bursts, outages, and slow answers.
+    minutes = numbers.sample(range(700, 1435, 7), 18)
+    odd = {minute: ("burst", "outage", "slow")[place % 3] for place, minute in enumerate(minutes)}
     documents = []
     for minute in range(1440):
-        rate = 40 + 25 * math.sin(minute / 1440 * math.tau)
+        rate = 80 + 30 * math.sin(minute / 1440 * math.tau)
         kind = odd.get(minute, "usual")
         count = round(numbers.gauss(rate, math.sqrt(rate)) * {"burst": 5, "outage": 0}.get(kind, 1))
         at = first + minute * MINUTE
@@ -119,7 +122,7 @@ def check_planted(data, console):
         picture = console.connection
         picture.request("GET", f"/api/ai/plot/{id}")
         drawn = picture.getresponse().read().decode()
-        marks = drawn.count("<circle")
+        marks = drawn.count("<polygon")
         report(f"picture of {name}, marks", marks, f">= {len(found)}", "anomalies" in drawn and marks >= len(found))
     # Requests that arrive are scored one by one: a scan among them, and as many in the window.
     share = 0.01

@@ -20,8 +20,9 @@ const MAX_ORIGINS: usize = 400;
 /// Origins behind a decomposition each, at most, and samples of all these decompositions together.
 const MAX_DECOMPOSITIONS: usize = 40;
 const MAX_DECOMPOSED: usize = 1_000_000;
-/// Share of the window that the measured model knows.
-const KNOWN_SHARE: f64 = 0.6;
+/// Share of the window that the measured model knows, and the one of a model behind a decomposition.
+const KNOWN_SHARE: f64 = 0.5;
+const KNOWN_DECOMPOSED: f64 = 0.8;
 /// Least multiple, as a share of the normal one.
 const LEAST_SHARE: f64 = 0.25;
 /// Largest multiple.
@@ -49,7 +50,7 @@ impl IntervalMultiples {
     }
 
     fn measure_ets(model: &Ets, samples: &[f64], period: Option<usize>) -> Option<Self> {
-        let known = known_samples(samples.len(), period)?;
+        let known = known_samples(samples.len(), KNOWN_SHARE, period)?;
         let (_, fitted) = FittedEts::fit(&samples[..known], period, model.components)?;
         let mut model = fitted.model;
         let horizon = (samples.len() - known).min(MAX_HORIZON);
@@ -71,7 +72,7 @@ impl IntervalMultiples {
     }
 
     fn measure_decomposition(model: &Ets, samples: &[f64], period: usize) -> Option<Self> {
-        let known = known_samples(samples.len(), Some(period))?;
+        let known = known_samples(samples.len(), KNOWN_DECOMPOSED, Some(period))?;
         let most = MAX_DECOMPOSITIONS.min(MAX_DECOMPOSED / samples.len());
         if most < LEAST_ORIGINS {
             return None;
@@ -102,9 +103,9 @@ pub(crate) fn take_season(samples: &[f64], period: usize) -> (Vec<f64>, Vec<f64>
 }
 
 /// Returns the number of samples that the measured model knows; `None` where too few origins are left.
-fn known_samples(count: usize, period: Option<usize>) -> Option<usize> {
+fn known_samples(count: usize, share: f64, period: Option<usize>) -> Option<usize> {
     let needed = LEAST_ETS.max(period.map_or(0, |period| 2 * period + 1));
-    let known = ((count as f64 * KNOWN_SHARE) as usize).max(needed);
+    let known = ((count as f64 * share) as usize).max(needed);
     (known + LEAST_ORIGINS <= count).then_some(known)
 }
 
@@ -186,7 +187,7 @@ mod tests {
         let model = Ets::fit("ets", &samples, None).unwrap();
         let [inner, outer] = IntervalMultiples::of_ets(&model, &samples, None).at(0);
         assert!(inner < NORMAL[0] && outer > inner, "{inner} {outer}");
-        let few = IntervalMultiples::of_ets(&model, &samples[..20], None);
+        let few = IntervalMultiples::of_ets(&model, &samples[..15], None);
         assert_eq!(few, IntervalMultiples::default());
     }
 }

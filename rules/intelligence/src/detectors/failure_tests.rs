@@ -5,7 +5,10 @@
 mod fixture;
 
 use std::collections::BTreeMap;
+use std::time::Duration;
 
+use bytes::Bytes;
+use millrace_engine::{Action, RefreshPolicy, WriteOp};
 use serde_json::{Value, json};
 
 use self::fixture::{MINUTE, START, Server, until};
@@ -16,6 +19,18 @@ fn detector(name: &str) -> Value {
         "value_type": "avg", "model_type": "multivariate", "fields": ["load"], "automatic_cron": "0 0 1 1 *",
         "automatic_enable": true, "automatic": true, "multiply_by_values": [], "multiply_by_field": "none",
     })
+}
+
+/// Writes a document for each minute from one to before another, as a user.
+async fn write_minutes(server: &Server, minutes: std::ops::Range<i64>) {
+    let op = |minute: i64| {
+        let document = json!({"@timestamp": START + minute * MINUTE, "load": minute});
+        WriteOp::new("logs", Some(minute.to_string()), Action::Index(Bytes::from(document.to_string())))
+    };
+    let (admin, patience) = (server.admin(), Duration::from_secs(60));
+    let written =
+        server.engine.write(&admin, minutes.map(op).collect(), RefreshPolicy::Immediate, patience).await;
+    written.unwrap().into_iter().for_each(|outcome| drop(outcome.unwrap()));
 }
 
 /// Returns how many results the documents of a detector have.
@@ -42,12 +57,12 @@ async fn count_results(server: &Server, id: &str) -> BTreeMap<String, usize> {
 async fn a_model_that_panics_stops_its_own_detector_alone() {
     let dir = tempfile::tempdir().unwrap();
     let server = Server::open(dir.path(), START + 100 * MINUTE).await;
-    server.minutes(0, 60).await;
+    write_minutes(&server, 0..60).await;
     let save = async |body: Value| server.intelligence.change(&server.admin(), body).await.unwrap().0;
     let (broken, other) = (save(detector("broken")).await, save(detector("other")).await);
     server.run(&broken).await.unwrap();
     server.run(&other).await.unwrap();
-    server.minutes(60, 70).await;
+    write_minutes(&server, 60..70).await;
     let until_scored = async |id: &str, count: usize| {
         until(&format!("results of {count} documents"), async || {
             let counts = count_results(&server, id).await;
@@ -65,7 +80,7 @@ async fn a_model_that_panics_stops_its_own_detector_alone() {
     assert!(told.contains("the model has failed") && told.contains("a node is not there"), "{told}");
     assert_eq!(server.shown(&other)["status"], "Scoring");
     // The others score what comes behind it, too.
-    server.minutes(70, 80).await;
+    write_minutes(&server, 70..80).await;
     until_scored(&other, 20).await;
     assert!(count_results(&server, &broken).await.is_empty());
     let mut mended = detector("mended");

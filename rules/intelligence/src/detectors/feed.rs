@@ -426,8 +426,7 @@ impl Scorer {
                     let refused = refused.as_ref();
                     self.shared.detectors.set_fault(refused.map(|refused| refused.reason.clone()));
                     for detector in self.detectors.values_mut() {
-                        let is_of =
-                            |index: &str| index.starts_with(&results::index_prefix(&detector.definition));
+                        let is_of = |index: &str| index.starts_with(&detector.definition.result_prefix);
                         if let Some(refused) = refused.filter(|refused| is_of(&refused.index)) {
                             detector.tally.problem = Some(refused.reason.clone());
                         }

@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use millrace_catalog::access::Principal;
 use millrace_engine::{Action, RefreshPolicy, WriteOp};
 use serde_json::{Value, json};
 use tokio::time::sleep;
@@ -23,9 +22,9 @@ use crate::fixture::{START, Server, until};
 const DIRECTORY: &str = "MILLRACE_AI_KILLS_DIRECTORY";
 /// Seed of its load.
 const LOAD: &str = "MILLRACE_AI_KILLS_LOAD";
-/// Output of the process once its writers are at work.
+/// Output of the process once both detectors score.
 const READY: &str = "detectors are at work";
-const WRITERS: u64 = 3;
+const WRITERS: u64 = 2;
 /// Documents of the training window.
 const TRAINED: i64 = 400;
 
@@ -62,17 +61,13 @@ async fn each_document_is_scored_once_whenever_the_process_is_killed() {
         if below(&mut numbers, 5) > 0 {
             process.wait_until_ready();
         }
-        sleep(Duration::from_micros(below(&mut numbers, 700_000))).await;
+        sleep(Duration::from_micros(below(&mut numbers, 400_000))).await;
         process.kill(&format!("seed {seed}, kill {kill}"));
     }
     let server = Server::reopen(dir.path(), START).await;
     let written = arrived(&server).await;
     for id in &ids {
-        let missing = async || {
-            let counts = count_results(&server, id).await;
-            written.iter().all(|document| counts.contains_key(document)).then_some(counts)
-        };
-        let counts = until(&format!("results of all documents, seed {seed}"), missing).await;
+        let counts = until_all_scored(&server, id, &written).await;
         for (document, count) in &counts {
             assert!(written.contains(document), "seed {seed}: [{document}] was never written");
             assert_eq!(*count, 1, "seed {seed}: results of [{document}]");
@@ -82,6 +77,23 @@ async fn each_document_is_scored_once_whenever_the_process_is_killed() {
     println!("{} documents, each scored once by {} detectors", written.len(), ids.len());
     assert!(written.len() > 20, "seed {seed}: writers were at work");
     server.stop().await;
+}
+
+/// Waits until each document has a result of a detector, for as long as results come.
+async fn until_all_scored(server: &Server, id: &str, written: &BTreeSet<String>) -> BTreeMap<String, usize> {
+    let mut before = 0;
+    loop {
+        let what = format!("more than {before} results of {} documents: {}", written.len(), server.shown(id));
+        let counts = until(&what, async || {
+            let counts = count_results(server, id).await;
+            (counts.len() > before || counts.len() >= written.len()).then_some(counts)
+        })
+        .await;
+        if written.iter().all(|document| counts.contains_key(document)) {
+            return counts;
+        }
+        before = counts.len();
+    }
 }
 
 /// Trains the detectors; returns their ids.
@@ -191,7 +203,6 @@ async fn under_load() {
     let Some(load) = number_from(LOAD) else { return };
     let directory = std::env::var(DIRECTORY).unwrap();
     let server = Arc::new(Server::reopen(Path::new(&directory), START).await);
-    println!("\n{READY}");
     let writers: Vec<_> = (0..WRITERS)
         .map(|writer| {
             let (server, mut numbers) = (Arc::clone(&server), Numbers(load.wrapping_add(writer)));
@@ -202,13 +213,22 @@ async fn under_load() {
             })
         })
         .collect();
+    until("scored documents", async || {
+        let records = server.intelligence.list(&server.admin());
+        let is_scoring = |record: &millrace_intelligence::Record| {
+            record.value()["_source"]["scored_documents"].as_u64().is_some_and(|scored| scored > 0)
+        };
+        records.iter().all(is_scoring).then_some(())
+    })
+    .await;
+    println!("\n{READY}");
     for writer in writers {
         writer.await.unwrap();
     }
 }
 
 async fn write(server: &Server, numbers: &mut Numbers, batch: &str) {
-    let count = 1 + below(numbers, 20);
+    let count = 1 + below(numbers, 8);
     let ops = (0..count)
         .map(|one| {
             let source = Bytes::from(document(numbers, START + one as i64).to_string());
@@ -216,10 +236,10 @@ async fn write(server: &Server, numbers: &mut Numbers, batch: &str) {
         })
         .collect();
     // A refusal under load is fine: documents of the log count.
-    let _ = server.engine.write(&Principal::system(), ops, RefreshPolicy::None, Duration::from_secs(5)).await;
+    let _ = server.engine.write(&server.admin(), ops, RefreshPolicy::None, Duration::from_secs(5)).await;
     if below(numbers, 100) == 0 {
         let index = server.engine.index("logs").unwrap();
         server.engine.flush(&[index]).await.unwrap();
     }
-    sleep(Duration::from_micros(below(numbers, 6_000))).await;
+    sleep(Duration::from_micros(below(numbers, 20_000))).await;
 }
