@@ -128,7 +128,9 @@ def check_planted(data, console):
     share = 0.01
     window = [request(numbers, now - numbers.randrange(1, 600) * MINUTE, "scan") for _ in range(int(len(documents) * share))]
     write(data, "requests", window)
-    body = detector("requests", "requests", "multivariate", fields=["took", "bytes", "status"], contamination=share)
+    # The slow answers of before are odd, too.
+    slow = sum(document["took"] > 80 for document in documents) / len(documents)
+    body = detector("requests", "requests", "multivariate", fields=["took", "bytes", "status"], contamination=share + slow)
     id = console.ask("POST", "/api/ai/change", body)["id"]
     print(f"     {console.ask('GET', f'/api/ai/run/{id}')['message']}")
     arriving = [request(numbers, now, "scan" if number % 100 == 50 else "usual") | {"number": number} for number in range(6000)]
