@@ -7,7 +7,7 @@ use crate::error::{Error, Result};
 
 const MAGIC: &[u8; 8] = b"MLRANOML";
 /// Version that is written, and the only one that is read.
-pub(crate) const VERSION: u16 = 1;
+pub(crate) const VERSION: u16 = 2;
 /// Largest artefact that is read.
 pub(crate) const MAX_BYTES: usize = 256 << 20;
 

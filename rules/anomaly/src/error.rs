@@ -52,7 +52,9 @@ pub enum Error {
         feature: Option<usize>,
     },
     /// All values are the same.
-    #[error("all values of the window are the same: a model learns nothing from them")]
+    #[error(
+        "all values of the window are the same, and teach nothing: choose another field, or a longer window"
+    )]
     Constant,
     /// The window is shorter than two seasons.
     #[error("a seasonality of {season} buckets needs a window of {}, and it has {buckets}: widen it, or shorten the seasonality", season * 2)]

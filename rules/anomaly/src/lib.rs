@@ -5,7 +5,7 @@
 //! Everything is a function of its arguments and a seed, bit for bit on every platform.
 //!
 //! - Rows: [`FeatureTable`], [`RowDetector`], [`RowModel`] (`isolation_forest`, `local_outlier_factor`, `kmeans`, `dbscan`, `hdbscan`)
-//! - Series of buckets: [`SeriesDetector`], [`SeriesModel`] (`seasonal_filter`, `shingle_forest`, `cut_forest`)
+//! - Series of buckets: [`SeriesDetector`], [`SeriesModel`] (`seasonal_filter`, `surprise`, `score_tail`, `shingle_forest`, `cut_forest`)
 //! - Lines: [`TextDetector`], [`TextTrainer`], [`TextModel`] (`mask`, `drain`, `template_rates`, `tf_idf`)
 //!
 //! `docs/ai.md` has the definitions, so that others can compute the same.
@@ -31,11 +31,13 @@ mod row_detector;
 mod row_model;
 #[cfg(test)]
 mod row_tests;
+mod score_tail;
 mod seasonal_filter;
 mod series_model;
 #[cfg(test)]
 mod series_tests;
 mod shingle_forest;
+mod surprise;
 mod table;
 mod template_rates;
 mod text_model;

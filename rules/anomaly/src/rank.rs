@@ -15,10 +15,15 @@ impl ReferenceScores {
     pub(crate) fn new(mut scores: Vec<f64>) -> Self {
         scores.retain(|score| score.is_finite());
         scores.sort_unstable_by(f64::total_cmp);
+        Self::thinned(scores, MAX_REFERENCE)
+    }
+
+    /// Takes sorted scores, and thins them beyond a limit.
+    pub(crate) fn thinned(mut scores: Vec<f64>, limit: usize) -> Self {
         let count = scores.len();
-        if count > MAX_REFERENCE {
-            let step = |place: usize| scores[place * (count - 1) / (MAX_REFERENCE - 1)];
-            scores = (0..MAX_REFERENCE).map(step).collect();
+        if count > limit {
+            let step = |place: usize| scores[place * (count - 1) / (limit - 1)];
+            scores = (0..limit).map(step).collect();
         }
         Self(scores)
     }

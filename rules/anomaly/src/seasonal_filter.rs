@@ -43,6 +43,13 @@ pub(crate) struct Residual {
     pub(crate) error: f64,
 }
 
+impl Residual {
+    /// Returns the absolute error in deviations.
+    pub(crate) fn relative_error(&self) -> f64 {
+        (self.error.abs() / self.deviation).min(1e100)
+    }
+}
+
 /// State that a step replaces.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct FilterUndo {

@@ -1,7 +1,7 @@
 //! [`SeriesDetector`] and [`SeriesModel`]: odd buckets of a series, scored as they come.
 //!
-//! The seasonal decomposition expects a value by level and season (`seasonal_filter`). Its raw score is the error in running
-//! deviations. The random cut forest (`shingle_forest`) scores the shingle that the bucket ends.
+//! The seasonal decomposition expects a value by level and season (`seasonal_filter`). Its raw score joins the error and the
+//! value (`surprise`). The random cut forest (`shingle_forest`) scores the shingle that the bucket ends.
 //!
 //! A model has the latest [`MAX_HISTORY`] buckets. A late value of one of these is scored by the state before that bucket, and those
 //! behind it are scored anew. The forest does not forget a shingle that a late value changes.
@@ -16,6 +16,7 @@ use crate::error::{Error, Result};
 use crate::rank::ReferenceScores;
 use crate::seasonal_filter::{FilterUndo, MAX_PERIODS, Residual, SeasonalFilter};
 use crate::shingle_forest::ShingleForest;
+use crate::surprise::SurpriseScale;
 
 /// Buckets that a late value can revise.
 pub const MAX_HISTORY: usize = 1_024;
@@ -58,7 +59,8 @@ pub struct SeriesScore {
 /// State of an algorithm.
 #[derive(Clone, Debug, PartialEq)]
 enum SeriesAlgorithm {
-    Filter(SeasonalFilter),
+    /// The scale comes with the replay of the window.
+    Filter(SeasonalFilter, Option<SurpriseScale>),
     Forest(ShingleForest),
 }
 
@@ -145,7 +147,7 @@ impl SeriesDetector {
         let seasons: Vec<usize> = season.into_iter().collect();
         let (from, algorithm) = match self {
             Self::SeasonalDecomposition => {
-                (0, SeriesAlgorithm::Filter(SeasonalFilter::fit(&samples, first, &seasons)))
+                (0, SeriesAlgorithm::Filter(SeasonalFilter::fit(&samples, first, &seasons), None))
             }
             Self::RandomCutForest { trees, shingle } => {
                 let from = samples.len().saturating_sub(MAX_FOREST_BUCKETS);
@@ -189,35 +191,43 @@ impl SeriesModel {
         // The first buckets are scored by a state that knows little yet.
         let warm = (samples.len() / 10).clamp(4, 200);
         let told = samples.len().saturating_sub(MAX_TRAINING_SCORES);
-        let (mut scores, mut widths) = (Vec::new(), Vec::new());
-        let mut residuals = Vec::new();
+        let mut replayed = Vec::with_capacity(samples.len());
         for (at, sample) in samples.iter().enumerate() {
             let bucket = self.latest + 1;
-            let (raw, residual) = self.evaluate(bucket, *sample, at >= told);
-            if at >= told {
-                residuals.push((bucket, raw, residual, sample.is_some()));
-            }
-            if at >= warm && sample.is_some() {
-                scores.push(raw);
-                if at >= told {
-                    widths.push(residual.error.abs() / residual.deviation);
-                }
-            }
+            replayed.push((bucket, *sample, self.evaluate(bucket, *sample, at >= told)));
             self.take(bucket, *sample);
         }
-        self.reference = ReferenceScores::new(scores);
+        if let SeriesAlgorithm::Filter(_, scale) = &mut self.algorithm {
+            let known = replayed.iter().skip(warm);
+            let known: Vec<_> =
+                known.filter_map(|(_, sample, (_, residual))| Some(((*sample)?, *residual))).collect();
+            let scale = scale.insert(SurpriseScale::fit(&known));
+            for (_, sample, (raw, residual)) in &mut replayed {
+                *raw = sample.map_or(0.0, |value| scale.surprise(value, residual));
+            }
+        }
+        let known = || replayed.iter().enumerate().skip(warm).filter(|(_, (_, sample, _))| sample.is_some());
+        self.reference = ReferenceScores::new(known().map(|(_, (_, _, (raw, _)))| *raw).collect());
+        let mut widths: Vec<f64> = known()
+            .filter(|(at, _)| *at >= told)
+            .map(|(_, (_, _, (_, residual)))| residual.relative_error())
+            .collect();
         widths.sort_unstable_by(f64::total_cmp);
         self.bound = crate::features::quantile(&widths, WITHIN_BOUNDS).min(1e100);
-        let score = |(bucket, raw, residual, is_present)| (bucket, self.score_of(raw, &residual, is_present));
-        self.training_scores = residuals.into_iter().map(score).collect();
+        let score = |(bucket, sample, (raw, residual)): (i64, Option<f64>, (f64, Residual))| {
+            (bucket, self.score_of(raw, &residual, sample.is_some()))
+        };
+        self.training_scores = replayed.into_iter().skip(told).map(score).collect();
     }
 
     /// Returns the raw score of a value, and its residual. Expectations of a forest cost time, and are optional.
     fn evaluate(&self, bucket: i64, value: Option<f64>, with_expected: bool) -> (f64, Residual) {
         match &self.algorithm {
-            SeriesAlgorithm::Filter(filter) => {
+            SeriesAlgorithm::Filter(filter, scale) => {
                 let residual = filter.compare(bucket, value);
-                ((residual.error.abs() / residual.deviation).min(1e100), residual)
+                let raw =
+                    scale.as_ref().zip(value).map_or(0.0, |(scale, value)| scale.surprise(value, &residual));
+                (raw, residual)
             }
             SeriesAlgorithm::Forest(forest) => {
                 let before = self.before(forest, bucket);
@@ -258,7 +268,7 @@ impl SeriesModel {
 
     fn take_one(&mut self, bucket: i64, value: Option<f64>) {
         let undo = match &mut self.algorithm {
-            SeriesAlgorithm::Filter(filter) => {
+            SeriesAlgorithm::Filter(filter, _) => {
                 let undo = filter.undo_of(bucket);
                 filter.step(bucket, value);
                 Some(undo)
@@ -347,7 +357,7 @@ impl SeriesModel {
         let place = (bucket - oldest) as usize;
         self.history[place].value = value;
         match &self.algorithm {
-            SeriesAlgorithm::Filter(_) => Ok(self.revise_filter(place, bucket)),
+            SeriesAlgorithm::Filter(..) => Ok(self.revise_filter(place, bucket)),
             SeriesAlgorithm::Forest(_) => Ok(self.revise_forest(place, bucket)),
         }
     }
@@ -355,7 +365,7 @@ impl SeriesModel {
     /// Goes back to the state before a bucket, and forward again.
     fn revise_filter(&mut self, place: usize, bucket: i64) -> Vec<(i64, SeriesScore)> {
         let later: Vec<HistoryBucket> = self.history.drain(place..).collect();
-        if let SeriesAlgorithm::Filter(filter) = &mut self.algorithm {
+        if let SeriesAlgorithm::Filter(filter, _) = &mut self.algorithm {
             for (at, one) in later.iter().enumerate().rev() {
                 if let Some(undo) = &one.undo {
                     filter.undo(bucket + at as i64, undo);
@@ -418,7 +428,12 @@ impl SeriesModel {
         self.seasons.iter().for_each(|season| out.count(*season));
         out.i64(self.latest);
         match &self.algorithm {
-            SeriesAlgorithm::Filter(filter) => filter.encode(&mut out),
+            SeriesAlgorithm::Filter(filter, scale) => {
+                filter.encode(&mut out);
+                if let Some(scale) = scale {
+                    scale.encode(&mut out);
+                }
+            }
             SeriesAlgorithm::Forest(forest) => forest.encode(&mut out),
         }
         out.count(self.history.len());
@@ -455,7 +470,8 @@ impl SeriesModel {
         }
         let algorithm = match detector {
             SeriesDetector::SeasonalDecomposition => {
-                SeriesAlgorithm::Filter(SeasonalFilter::decode(&mut from, &seasons)?)
+                let filter = SeasonalFilter::decode(&mut from, &seasons)?;
+                SeriesAlgorithm::Filter(filter, Some(SurpriseScale::decode(&mut from)?))
             }
             SeriesDetector::RandomCutForest { .. } => {
                 SeriesAlgorithm::Forest(ShingleForest::decode(&mut from)?)
@@ -465,7 +481,7 @@ impl SeriesModel {
         for _ in 0..from.count(MAX_HISTORY, 8)? {
             let value = from.f64()?;
             let undo = match &algorithm {
-                SeriesAlgorithm::Filter(_) => Some(FilterUndo::decode(&mut from, seasons.len())?),
+                SeriesAlgorithm::Filter(..) => Some(FilterUndo::decode(&mut from, seasons.len())?),
                 SeriesAlgorithm::Forest(_) => None,
             };
             history.push_back(HistoryBucket { value: value.is_finite().then_some(value), undo });

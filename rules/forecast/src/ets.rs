@@ -3,7 +3,8 @@
 //! Errors are additive or multiplicative, trends absent, additive or damped, seasons absent, additive or multiplicative; multiplicative
 //! components need positive samples, and a multiplicative season a multiplicative error. Parameters and the first level and
 //! trend maximise the likelihood. The first seasons come from a classical decomposition; up to 24 of them are searched too. The model of the
-//! least AICc is chosen.
+//! least AICc is chosen. Starts and bounds of the search are those of `statsforecast`: α starts at a fifth of a season, and β stays
+//! below that.
 
 use crate::error::{Error, Result};
 use crate::simplex::minimize;
@@ -11,9 +12,15 @@ use crate::simplex::minimize;
 /// Longest season of a model.
 pub(crate) const MAX_ETS_SEASON: usize = 400;
 /// Longest season whose first states are searched.
-const MAX_SEARCHED_SEASON: usize = 12;
+const MAX_SEARCHED_SEASON: usize = 24;
 /// Latest samples that parameters are fitted to, at most.
 const MAX_FITTED: usize = 4_000;
+/// Passes over this many samples that a search may make, at most.
+const MAX_PASSED: usize = 4_000_000;
+/// Bounds of smoothing parameters and of the damping.
+const LEAST_RATE: f64 = 1e-4;
+const MOST_RATE: f64 = 1.0 - LEAST_RATE;
+const DAMPING: (f64, f64) = (0.8, 0.98);
 /// Samples that a model needs.
 pub(crate) const LEAST_ETS: usize = 8;
 
@@ -109,18 +116,6 @@ impl EtsComponents {
     }
 }
 
-impl EtsParameters {
-    /// Returns whether parameters are within the usual bounds.
-    fn are_usual(&self, components: EtsComponents) -> bool {
-        let within = |value: f64, from: f64, to: f64| value >= from && value <= to;
-        let Self { alpha, beta, gamma, phi } = *self;
-        within(alpha, 1e-4, 0.9999)
-            && (components.trend == TrendKind::None || within(beta, 1e-4, alpha))
-            && (components.season == SeasonKind::None || within(gamma, 1e-4, 1.0 - alpha))
-            && (components.trend != TrendKind::Damped || within(phi, 0.8, 0.98))
-    }
-}
-
 impl EtsState {
     /// Returns the mean of the next sample.
     fn expected(&self, components: EtsComponents, phi: f64) -> f64 {
@@ -152,6 +147,13 @@ impl EtsState {
     }
 }
 
+/// Model with the state before its first sample.
+#[derive(Clone, Debug)]
+pub(crate) struct FittedEts {
+    pub(crate) model: Ets,
+    initial: EtsState,
+}
+
 /// Result of a pass over samples.
 struct Likelihood {
     /// Twice the negative log-likelihood, less a constant.
@@ -174,21 +176,20 @@ impl Ets {
             let what = "the seasonality of ets (mstl_ets takes longer ones)";
             return Err(Error::TooMany { what, limit: MAX_ETS_SEASON, there });
         }
-        let longest = MAX_FITTED.max(period.map_or(0, |period| 10 * period));
-        let samples = &samples[samples.len().saturating_sub(longest)..];
-        let scale = samples.iter().fold(0.0, |largest: f64, one| largest.max(one.abs()));
+        let samples = fitted_samples(samples, period);
         let first = samples[0];
         if samples.iter().all(|sample| *sample == first) {
             return Ok(Self::constant(first));
         }
+        let scale = samples.iter().fold(0.0, |largest: f64, one| largest.max(one.abs()));
         let is_positive = samples.iter().all(|sample| *sample > scale * 1e-6);
         let mut best: Option<(f64, Self)> = None;
         for components in EtsComponents::candidates(period, is_positive) {
-            let fitted = Self::fit_components(samples, period.unwrap_or(1), components, scale);
-            if let Some((criterion, model)) = fitted
+            let fitted = FittedEts::fit(samples, period, components);
+            if let Some((criterion, fitted)) = fitted
                 && best.as_ref().is_none_or(|(least, _)| criterion < *least)
             {
-                best = Some((criterion, model));
+                best = Some((criterion, fitted.model));
             }
         }
         best.map(|(_, model)| model).ok_or(Error::NotFinite { what: "the likelihood of a model" })
@@ -205,96 +206,9 @@ impl Ets {
         Self { components, parameters, state, sigma: 0.0 }
     }
 
-    /// Fits one model; returns its AICc.
-    fn fit_components(
-        samples: &[f64],
-        period: usize,
-        components: EtsComponents,
-        scale: f64,
-    ) -> Option<(f64, Self)> {
-        let initial = initial_state(samples, period, components);
-        let (has_trend, has_season) =
-            (components.trend != TrendKind::None, components.season != SeasonKind::None);
-        let searched_seasons = if has_season && period <= MAX_SEARCHED_SEASON { period - 1 } else { 0 };
-        let season_scale = if components.season == SeasonKind::Multiplicative { 1.0 } else { scale };
-        let unpack = |point: &[f64]| {
-            let mut point = point.iter().copied();
-            let mut next = || point.next().unwrap_or_default();
-            let alpha = next();
-            let beta = if has_trend { next() * alpha } else { 0.0 };
-            let gamma = if has_season { next() * (1.0 - alpha) } else { 0.0 };
-            let phi = if components.trend == TrendKind::Damped { next() } else { 1.0 };
-            let mut state = initial.clone();
-            state.level = next() * scale;
-            if has_trend {
-                state.trend = next() * scale;
-            }
-            for season in 0..searched_seasons {
-                state.season[season] = next() * season_scale;
-            }
-            if searched_seasons > 0 {
-                // The last one keeps the sum of a cycle.
-                let sum: f64 = state.season[..period - 1].iter().sum();
-                let whole = if components.season == SeasonKind::Multiplicative { period as f64 } else { 0.0 };
-                state.season[period - 1] = whole - sum;
-            }
-            (EtsParameters { alpha, beta, gamma, phi }, state)
-        };
-        let evaluate = |point: &[f64]| {
-            let (parameters, state) = unpack(point);
-            match parameters.are_usual(components) {
-                true => {
-                    likelihood(samples, components, &parameters, state).map_or(f64::INFINITY, |one| one.value)
-                }
-                false => f64::INFINITY,
-            }
-        };
-        let mut best: Option<(Vec<f64>, f64)> = None;
-        for alpha in [0.1, 0.5] {
-            let mut start = vec![alpha];
-            start.extend(has_trend.then_some(0.1));
-            start.extend(has_season.then_some(0.05));
-            start.extend((components.trend == TrendKind::Damped).then_some(0.95));
-            let mut steps: Vec<f64> = start.iter().map(|one| if *one > 0.9 { -0.03 } else { 0.1 }).collect();
-            let level_step = (samples[0] - initial.level).abs().max(scale * 0.02) / scale;
-            start.push(initial.level / scale);
-            steps.push(level_step);
-            if has_trend {
-                start.push(initial.trend / scale);
-                steps.push((initial.trend / scale).abs().max(1e-3) * 0.5);
-            }
-            for season in &initial.season[..searched_seasons] {
-                start.push(season / season_scale);
-                steps.push(0.02);
-            }
-            // Each evaluation is a pass over the window, so that long windows get fewer.
-            let evaluations = start.len() * (300_000 / samples.len()).clamp(60, 300);
-            let mut found = minimize(&start, &steps, evaluations, evaluate);
-            // A simplex may collapse before the minimum: it starts once more from where it ended.
-            let smaller: Vec<f64> = steps.iter().map(|step| step * 0.3).collect();
-            found = minimize(&found.0, &smaller, evaluations, evaluate);
-            if best.as_ref().is_none_or(|(_, least)| found.1 < *least) {
-                best = Some(found);
-            }
-        }
-        let (point, _) = best?;
-        let (parameters, state) = unpack(&point);
-        let Likelihood { value, sigma, state } = likelihood(samples, components, &parameters, state)?;
-        let count = samples.len() as f64;
-        let states = 1 + usize::from(has_trend) + if has_season { period - 1 } else { 0 };
-        let smoothing = 2
-            + usize::from(has_trend)
-            + usize::from(has_season)
-            + usize::from(components.trend == TrendKind::Damped);
-        let free = (states + smoothing) as f64;
-        let correction = if count - free - 1.0 > 0.0 {
-            2.0 * free * (free + 1.0) / (count - free - 1.0)
-        } else {
-            f64::INFINITY
-        };
-        let criterion = value + 2.0 * free + correction;
-        let sigma = sigma * (count / (count - free).max(count / 4.0)).sqrt();
-        criterion.is_finite().then_some((criterion, Self { components, parameters, state, sigma }))
+    /// Takes a sample in, with the parameters as they are.
+    pub(crate) fn update(&mut self, sample: f64) {
+        self.state.update(self.components, &self.parameters, sample);
     }
 
     /// Returns means of the samples that follow.
@@ -323,8 +237,16 @@ impl Ets {
         !self.components.has_multiplicative_error && self.components.season != SeasonKind::Multiplicative
     }
 
-    /// Returns standard deviations of the samples that follow, of a model with additive components.
-    pub(crate) fn deviations(&self, steps: usize) -> Vec<f64> {
+    /// Returns standard deviations of the samples that follow: exact ones of a model with additive components. Those of other models
+    /// hold for small relative errors.
+    pub(crate) fn deviations(&self, means: &[f64]) -> Vec<f64> {
+        let shares = self.deviation_growth(means.len()).into_iter().zip(means);
+        let is_relative = self.components.has_multiplicative_error;
+        shares.map(|(share, mean)| if is_relative { share * mean.abs() } else { share }).collect()
+    }
+
+    /// Returns the deviations of steps, by the scale of the errors.
+    fn deviation_growth(&self, steps: usize) -> Vec<f64> {
         let EtsParameters { alpha, beta, gamma, phi } = self.parameters;
         let period = self.state.season.len();
         let (mut variance, mut damping, mut power) = (1.0, 0.0, 1.0);
@@ -355,6 +277,102 @@ impl Ets {
         };
         (0..steps).map(draw).collect()
     }
+}
+
+impl FittedEts {
+    /// Fits a model to samples; returns its AICc, too. `None` where no likelihood is finite.
+    pub(crate) fn fit(
+        samples: &[f64],
+        period: Option<usize>,
+        components: EtsComponents,
+    ) -> Option<(f64, Self)> {
+        let samples = fitted_samples(samples, period);
+        let period = period.unwrap_or(1);
+        let (has_trend, has_season) =
+            (components.trend != TrendKind::None, components.season != SeasonKind::None);
+        let is_damped = components.trend == TrendKind::Damped;
+        let initial = initial_state(samples, period, components);
+        let is_searched = has_season && period <= MAX_SEARCHED_SEASON;
+        let season_total = if components.season == SeasonKind::Multiplicative { period as f64 } else { 0.0 };
+        let cycle = if has_season { period as f64 } else { 1.0 };
+        let first_alpha = LEAST_RATE + 0.2 * (MOST_RATE - LEAST_RATE) / cycle;
+        let between = |(least, most): (f64, f64), share: f64| least + share * (most - least);
+        let (beta, gamma) = ((LEAST_RATE, first_alpha), (LEAST_RATE, MOST_RATE.min(1.0 - first_alpha)));
+        let mut start = vec![first_alpha];
+        let mut bounds = vec![(LEAST_RATE, MOST_RATE)];
+        for (is_there, within, share) in
+            [(has_trend, beta, 0.1), (has_season, gamma, 0.05), (is_damped, DAMPING, 0.99)]
+        {
+            start.extend(is_there.then(|| between(within, share)));
+            bounds.extend(is_there.then_some(within));
+        }
+        start.push(initial.level);
+        start.extend(has_trend.then_some(initial.trend));
+        if is_searched {
+            start.extend(&initial.season[1..]);
+        }
+        bounds.resize(start.len(), (f64::NEG_INFINITY, f64::INFINITY));
+        let unpack = |point: &[f64]| {
+            let mut point = point.iter().copied();
+            let mut next = |is_there: bool, otherwise: f64| match is_there {
+                true => point.next().unwrap_or(otherwise),
+                false => otherwise,
+            };
+            let parameters = EtsParameters {
+                alpha: next(true, 0.0),
+                beta: next(has_trend, 0.0),
+                gamma: next(has_season, 0.0),
+                phi: next(is_damped, 1.0),
+            };
+            let mut state = initial.clone();
+            state.level = next(true, 0.0);
+            state.trend = next(has_trend, 0.0);
+            if is_searched {
+                for season in 1..period {
+                    state.season[season] = next(true, 0.0);
+                }
+                // The first one keeps the sum of a cycle.
+                state.season[0] = season_total - state.season[1..].iter().sum::<f64>();
+            }
+            (parameters, state)
+        };
+        let evaluate = |point: &[f64]| {
+            let (parameters, state) = unpack(point);
+            likelihood(samples, components, &parameters, state).map_or(f64::INFINITY, |one| one.value)
+        };
+        let found = minimize(&start, &bounds, MAX_PASSED / samples.len(), evaluate);
+        let (parameters, initial) = unpack(&found.point);
+        let Likelihood { value, sigma, state } =
+            likelihood(samples, components, &parameters, initial.clone())?;
+        let count = samples.len() as f64;
+        let states = 1 + usize::from(has_trend) + if has_season { period - 1 } else { 0 };
+        // The variance of the errors is one, too.
+        let smoothing = 2 + usize::from(has_trend) + usize::from(has_season) + usize::from(is_damped);
+        let free = (states + smoothing) as f64;
+        let correction = if count - free - 1.0 > 0.0 {
+            2.0 * free * (free + 1.0) / (count - free - 1.0)
+        } else {
+            f64::INFINITY
+        };
+        let criterion = value + 2.0 * free + correction;
+        let sigma = sigma * (count / (count - free).max(count / 4.0)).sqrt();
+        let model = Ets { components, parameters, state, sigma };
+        criterion.is_finite().then_some((criterion, Self { model, initial }))
+    }
+
+    /// Returns the model behind other samples, with the parameters and the first state as they are; `None` where its state leaves what
+    /// it may be.
+    pub(crate) fn behind(&self, samples: &[f64]) -> Option<Ets> {
+        let Ets { components, parameters, .. } = &self.model;
+        let run = likelihood(samples, *components, parameters, self.initial.clone())?;
+        Some(Ets { state: run.state, ..self.model.clone() })
+    }
+}
+
+/// Returns the latest samples, as many as parameters are fitted to.
+fn fitted_samples(samples: &[f64], period: Option<usize>) -> &[f64] {
+    let longest = MAX_FITTED.max(period.map_or(0, |period| 10 * period));
+    &samples[samples.len().saturating_sub(longest)..]
 }
 
 /// Runs a model over samples; `None` where a state leaves what it may be.

@@ -3,8 +3,12 @@
 //! - `ets` chooses a model of exponential smoothing (`ets`). Intervals have a closed form where all components are additive, else they are
 //!   quantiles of simulated paths.
 //! - `mstl_ets` takes the season out of the samples by `stl`, forecasts the rest by `ets` without season, and adds the last cycle.
-//! - `random_forest` is the forest on lags. Its intervals come from forecasts of the last fifth of the window by a forest of the rest.
+//! - `random_forest` is the forest on lags. Its intervals come from forecasts of the last third of the window by smaller forests of the
+//!   samples before.
+//!
+//! The errors of forecasts of the window's end stretch all intervals (`calibration`).
 
+use crate::calibration::{ForecastErrors, IntervalMultiples, MAX_HORIZON, NORMAL, take_season};
 use crate::error::{Error, Result};
 use crate::ets::{Ets, LEAST_ETS};
 use crate::forest::Forest;
@@ -12,18 +16,15 @@ use crate::random::Random;
 use crate::regression::LEAST;
 use crate::seasonality::find_seasonality;
 use crate::series::Series;
-use crate::stl::decompose;
 
-/// Deviations of the normal distribution that 80 and 95 % are within.
-const NORMAL: [f64; 2] = [1.281_551_565_544_600_4, 1.959_963_984_540_054];
 /// Simulated paths, and samples of all paths together.
 const PATHS: usize = 2_000;
 const LEAST_PATHS: usize = 200;
 const MAX_SIMULATED: usize = 4_000_000;
-/// Horizon up to which errors of a forest are measured.
-const MAX_MEASURED: usize = 48;
-/// Origins from which errors of a forest are measured.
-const ORIGINS: usize = 40;
+/// Forests of as many beginnings of the window by which errors are measured, their trees, and the origins of each.
+const MEASURED_FORESTS: usize = 16;
+const MEASURED_TREES: usize = 25;
+const MEASURED_ORIGINS: usize = 3;
 
 /// Method of a forecast with intervals.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -43,6 +44,8 @@ pub struct ForecastModel {
     pub(crate) seasonality: Option<usize>,
     pub(crate) seed: u64,
     pub(crate) state: ForecastState,
+    /// Half-widths of the intervals.
+    pub(crate) multiples: IntervalMultiples,
 }
 
 /// Data that a forecast is computed from.
@@ -118,12 +121,16 @@ impl Forecaster {
             _ => {}
         }
         let seasonality = seasonality.or_else(|| find_seasonality(series));
-        let state = match self {
-            Self::Ets => ForecastState::Ets(Ets::fit(self.name(), &samples, seasonality)?),
-            Self::MstlEts => fit_decomposed(self.name(), samples, seasonality)?,
+        let (state, multiples) = match self {
+            Self::Ets => {
+                let ets = Ets::fit(self.name(), &samples, seasonality)?;
+                let multiples = IntervalMultiples::of_ets(&ets, &samples, seasonality);
+                (ForecastState::Ets(ets), multiples)
+            }
+            Self::MstlEts => fit_decomposed(self.name(), &samples, seasonality)?,
             Self::Forest => fit_forest(self.name(), &samples, seed)?,
         };
-        Ok(ForecastModel { forecaster: self, seasonality, seed, state })
+        Ok(ForecastModel { forecaster: self, seasonality, seed, state, multiples })
     }
 }
 
@@ -174,7 +181,10 @@ impl ForecastModel {
             ForecastState::Forest { forest, deviations } => {
                 let means = forest.forecast(steps).into_iter().enumerate();
                 means
-                    .map(|(step, mean)| ForecastInterval::normal(mean, forest_deviation(deviations, step)))
+                    .map(|(step, mean)| {
+                        let deviation = forest_deviation(deviations, step);
+                        ForecastInterval::new(mean, deviation, self.multiples.at(step))
+                    })
                     .collect()
             }
         };
@@ -187,8 +197,10 @@ impl ForecastModel {
     fn forecast_ets(&self, ets: &Ets, steps: usize) -> Vec<ForecastInterval> {
         let means = ets.forecast(steps);
         if ets.is_additive() {
-            let pairs = means.into_iter().zip(ets.deviations(steps));
-            return pairs.map(|(mean, deviation)| ForecastInterval::normal(mean, deviation)).collect();
+            let pairs = ets.deviations(&means).into_iter().zip(means).enumerate();
+            let interval =
+                |(step, (deviation, mean))| ForecastInterval::new(mean, deviation, self.multiples.at(step));
+            return pairs.map(interval).collect();
         }
         let paths = (MAX_SIMULATED / steps.max(1)).clamp(LEAST_PATHS, PATHS);
         let mut random = Random::new(self.seed);
@@ -198,24 +210,28 @@ impl ForecastModel {
                 draws[step].push(sample);
             }
         }
-        let interval = |(mean, mut draws): (f64, Vec<f64>)| {
+        let interval = |(step, (mean, mut draws)): (usize, (f64, Vec<f64>))| {
             draws.sort_unstable_by(f64::total_cmp);
-            let at = |share: f64| draws[(share * (draws.len() - 1) as f64 + 0.5) as usize];
+            let [inner, outer] = self.multiples.at(step);
+            let at = |share: f64, stretch: f64| {
+                let drawn = draws[(share * (draws.len() - 1) as f64 + 0.5) as usize];
+                mean + (drawn - mean) * stretch
+            };
             ForecastInterval {
                 mean,
-                lower80: at(0.1),
-                upper80: at(0.9),
-                lower95: at(0.025),
-                upper95: at(0.975),
+                lower80: at(0.1, inner / NORMAL[0]),
+                upper80: at(0.9, inner / NORMAL[0]),
+                lower95: at(0.025, outer / NORMAL[1]),
+                upper95: at(0.975, outer / NORMAL[1]),
             }
         };
-        means.into_iter().zip(draws).map(interval).collect()
+        means.into_iter().zip(draws).enumerate().map(interval).collect()
     }
 }
 
 impl ForecastInterval {
-    fn normal(mean: f64, deviation: f64) -> Self {
-        let [inner, outer] = NORMAL.map(|one| one * deviation);
+    fn new(mean: f64, deviation: f64, multiples: [f64; 2]) -> Self {
+        let [inner, outer] = multiples.map(|one| one * deviation);
         Self {
             mean,
             lower80: mean - inner,
@@ -243,44 +259,50 @@ fn normal(random: &mut Random) -> f64 {
 
 fn fit_decomposed(
     name: &'static str,
-    mut samples: Vec<f64>,
+    samples: &[f64],
     seasonality: Option<usize>,
-) -> Result<ForecastState> {
-    let mut cycle = Vec::new();
-    if let Some(period) = seasonality {
-        let season = decompose(&samples, &[period], false).seasons.swap_remove(0);
-        samples.iter_mut().zip(&season).for_each(|(sample, season)| *sample -= season);
-        cycle = season[season.len() - period..].to_vec();
-    }
-    Ok(ForecastState::MstlEts { ets: Ets::fit(name, &samples, None)?, cycle })
+) -> Result<(ForecastState, IntervalMultiples)> {
+    let Some(period) = seasonality else {
+        let ets = Ets::fit(name, samples, None)?;
+        let multiples = IntervalMultiples::of_ets(&ets, samples, None);
+        return Ok((ForecastState::MstlEts { ets, cycle: Vec::new() }, multiples));
+    };
+    let (rest, cycle) = take_season(samples, period);
+    let ets = Ets::fit(name, &rest, None)?;
+    let multiples = IntervalMultiples::of_decomposition(&ets, samples, period);
+    Ok((ForecastState::MstlEts { ets, cycle }, multiples))
 }
 
-/// Fits a forest to all samples, and measures errors of another one that does not know the last fifth.
-fn fit_forest(name: &'static str, samples: &[f64], seed: u64) -> Result<ForecastState> {
+/// Fits a forest to all samples, and measures errors of smaller ones, which know the samples up to places of the last third.
+fn fit_forest(name: &'static str, samples: &[f64], seed: u64) -> Result<(ForecastState, IntervalMultiples)> {
     let forest = Forest::fit(name, samples, seed)?;
-    let known = (samples.len() * 4 / 5).max(LEAST);
-    let mut measured = Forest::fit(name, &samples[..known], seed)?;
-    let horizon = (samples.len() - known).min(MAX_MEASURED);
-    let mut squares = vec![(0.0, 0_u32); horizon];
-    let origins = known..samples.len();
-    let stride = origins.len().div_ceil(ORIGINS).max(1);
-    for origin in origins.step_by(stride) {
+    let count = samples.len();
+    let known = (count * 2 / 3).max(LEAST);
+    let horizon = (count - known).min(MAX_HORIZON);
+    let mut of_steps: Vec<Vec<f64>> = vec![Vec::new(); horizon];
+    let stride = (count - known).div_ceil(MEASURED_FORESTS).max(1);
+    for begin in (known..count).step_by(stride) {
+        let mut measured = Forest::with_trees(MEASURED_TREES, name, &samples[..begin], seed)?;
         let lags = measured.latest.len();
-        measured.latest = samples[origin - lags..origin].iter().rev().copied().collect();
-        let steps = horizon.min(samples.len() - origin);
-        for (step, forecast) in measured.forecast(steps).into_iter().enumerate() {
-            let error = forecast - samples[origin + step];
-            squares[step].0 += error * error;
-            squares[step].1 += 1;
+        for origin in begin..(begin + MEASURED_ORIGINS.min(stride)).min(count) {
+            measured.latest = samples[origin - lags..origin].iter().rev().copied().collect();
+            let steps = horizon.min(count - origin);
+            for (step, forecast) in measured.forecast(steps).into_iter().enumerate() {
+                of_steps[step].push(forecast - samples[origin + step]);
+            }
         }
     }
     let mut deviations: Vec<f64> = Vec::with_capacity(horizon);
-    for (square, count) in squares {
-        let deviation = (square / f64::from(count.max(1))).sqrt();
+    let mut ratios = ForecastErrors::new(horizon);
+    for (step, errors) in of_steps.into_iter().enumerate() {
+        let square: f64 = errors.iter().map(|error| error * error).sum();
         // Few origins see long horizons: an interval never gets narrower with time.
-        deviations.push(deviation.max(deviations.last().copied().unwrap_or_default()));
+        let least = deviations.last().copied().unwrap_or_default();
+        let deviation = (square / errors.len().max(1) as f64).sqrt().max(least);
+        errors.into_iter().for_each(|error| ratios.push(step, error, deviation));
+        deviations.push(deviation);
     }
-    Ok(ForecastState::Forest { forest, deviations })
+    Ok((ForecastState::Forest { forest, deviations }, ratios.multiples().unwrap_or_default()))
 }
 
 /// Returns the deviation of a step; beyond the measured ones it grows by the root of the horizon.

@@ -1,13 +1,14 @@
 //! Forecast models as bytes: `MLRFCAST`, a version (u16), the body, and the CRC-32C of all before it; numbers are little-endian.
 
 use crate::artefact::{ArtefactReader, corrupt, push_count, push_node, push_number, push_numbers};
+use crate::calibration::{IntervalMultiples, MAX_HORIZON};
 use crate::error::Result;
 use crate::ets::{Ets, EtsComponents, EtsParameters, EtsState, MAX_ETS_SEASON, SeasonKind, TrendKind};
 use crate::forecaster::{ForecastModel, ForecastState, Forecaster};
 use crate::forest::{Forest, TREES};
 
 const MAGIC: &[u8; 8] = b"MLRFCAST";
-const VERSION: u16 = 1;
+const VERSION: u16 = 2;
 const TRENDS: [TrendKind; 3] = [TrendKind::None, TrendKind::Additive, TrendKind::Damped];
 const SEASONS: [SeasonKind; 3] = [SeasonKind::None, SeasonKind::Additive, SeasonKind::Multiplicative];
 
@@ -20,6 +21,7 @@ impl ForecastModel {
         out.push(Forecaster::ALL.iter().position(|one| *one == self.forecaster).unwrap_or_default() as u8);
         push_count(&mut out, self.seasonality.unwrap_or_default());
         out.extend_from_slice(&self.seed.to_le_bytes());
+        push_numbers(&mut out, self.multiples.0.as_flattened());
         match &self.state {
             ForecastState::Ets(ets) => push_ets(&mut out, ets),
             ForecastState::MstlEts { ets, cycle } => {
@@ -63,6 +65,12 @@ impl ForecastModel {
             *Forecaster::ALL.get(usize::from(code)).ok_or_else(|| corrupt("its method is not known"))?;
         let seasonality = from.count(crate::MAX_SAMPLES)?;
         let seed = u64::from_le_bytes(from.array()?);
+        let numbers = from.numbers(2 * MAX_HORIZON)?;
+        let (multiples, rest) = numbers.as_chunks::<2>();
+        if !rest.is_empty() || multiples.as_flattened().iter().any(|one| !(one.is_finite() && *one > 0.0)) {
+            return Err(corrupt("the widths of its intervals are wrong"));
+        }
+        let multiples = IntervalMultiples(multiples.to_vec());
         let state = match forecaster {
             Forecaster::Ets => ForecastState::Ets(read_ets(&mut from)?),
             Forecaster::MstlEts => {
@@ -84,7 +92,7 @@ impl ForecastModel {
         if !from.0.is_empty() {
             return Err(corrupt("there is something behind its end"));
         }
-        Ok(Self { forecaster, seasonality: (seasonality > 0).then_some(seasonality), seed, state })
+        Ok(Self { forecaster, seasonality: (seasonality > 0).then_some(seasonality), seed, state, multiples })
     }
 }
 

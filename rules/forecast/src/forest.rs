@@ -46,6 +46,19 @@ impl Forest {
     /// # Errors
     /// [`Error::TooFew`], [`Error::TooMany`].
     pub(crate) fn fit(algorithm: &'static str, samples: &[f64], seed: u64) -> Result<Self> {
+        Self::with_trees(TREES, algorithm, samples, seed)
+    }
+
+    /// Grows a forest of a number of trees.
+    ///
+    /// # Errors
+    /// [`Error::TooFew`], [`Error::TooMany`].
+    pub(crate) fn with_trees(
+        trees: usize,
+        algorithm: &'static str,
+        samples: &[f64],
+        seed: u64,
+    ) -> Result<Self> {
         let count = samples.len();
         if count < LEAST {
             return Err(Error::TooFew { algorithm, needed: LEAST, there: count });
@@ -58,7 +71,7 @@ impl Forest {
         let rows = Rows::new(samples, lags);
         let tree = |number: usize| rows.tree(Random::new(mix(seed ^ mix(number as u64))));
         let latest = samples.iter().rev().take(lags).copied().collect();
-        Ok(Self { trees: (0..TREES).map(tree).collect(), latest })
+        Ok(Self { trees: (0..trees).map(tree).collect(), latest })
     }
 
     /// Forecasts, each sample from those before it, forecasts among them.

@@ -10,13 +10,14 @@
 //! - [`model`]: one of them, trained, and rolled forward
 //! - [`score`]: how well a model would have told the end of its window
 //! - [`Forecaster`], [`ForecastModel`]: forecasts with intervals, of exponential smoothing (`ets`), of that behind a decomposition (`stl`), and
-//!   of the forest; [`find_seasonality`]
+//!   of the forest, whose widths are measured (`calibration`); [`find_seasonality`]
 //! - [`artefact`]: bytes with version and checksum
 //!
 //! `docs/ai.md` has the definitions, so that others can compute the same; `tests/clients/forecast.py` does.
 
 pub mod artefact;
 mod average;
+mod calibration;
 mod error;
 mod ets;
 mod forecaster;

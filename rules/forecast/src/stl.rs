@@ -1,12 +1,23 @@
 //! STL (Cleveland, Cleveland, McRae, Terpenning 1990) and MSTL (Bandara, Hyndman, Bergmeir 2021): trend, seasons and remainder.
 //!
-//! All smoothers are local lines (LOESS of degree 1). The window of the k-th season, from the shortest, has 7 + 4·k cycles. The window of the
+//! The smoothers of trend and low pass are local lines (LOESS of degree 1), that of the season is a local mean (degree 0). The window of the k-th season, from the shortest, has 7 + 4·k cycles. The window of the
 //! trend is the least odd number above 1.5·period / (1 − 1.5/seasonal window). The window of the low pass is the least odd number above
-//! the period. A smoother computes every tenth place of its window, and interpolates between. MSTL passes twice over several
+//! the period. A smoother with a long window computes every tenth place of it, and interpolates between. MSTL passes twice over several
 //! seasons, from the shortest to the longest.
+
+use std::ops::Range;
 
 /// Passes over several seasons.
 const PASSES: usize = 2;
+/// Longest window of a smoother that computes every place.
+const MAX_DENSE_WINDOW: usize = 25;
+
+/// Degree of the local polynomial of a smoother.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum LoessDegree {
+    Constant,
+    Line,
+}
 
 /// Parts of a series, each as long as the series.
 #[derive(Clone, Debug, PartialEq)]
@@ -83,11 +94,11 @@ impl<'a> Stl<'a> {
             self.samples.iter().zip(trend.iter()).map(|(one, trend)| one - trend).collect();
         let cycles = self.smooth_cycles(&detrended, weights);
         let averaged = moving_average(&moving_average(&moving_average(&cycles, self.period), self.period), 3);
-        let low = smooth(&averaged, self.low_pass_window, None);
+        let low = smooth(&averaged, self.low_pass_window, LoessDegree::Line, None);
         *season = cycles[self.period..].iter().zip(&low).map(|(cycle, low)| cycle - low).collect();
         let seasonless: Vec<f64> =
             self.samples.iter().zip(season.iter()).map(|(one, season)| one - season).collect();
-        *trend = smooth(&seasonless, self.trend_window, weights);
+        *trend = smooth(&seasonless, self.trend_window, LoessDegree::Line, weights);
     }
 
     /// Smooths each place of the cycle over the cycles, with one cycle more at either end.
@@ -98,12 +109,13 @@ impl<'a> Stl<'a> {
             let own_weights: Option<Vec<f64>> =
                 weights.map(|weights| weights.iter().skip(place).step_by(self.period).copied().collect());
             let own_weights = own_weights.as_deref();
-            let smoothed = smooth(&own, self.seasonal_window, own_weights);
+            let smoothed = smooth(&own, self.seasonal_window, LoessDegree::Constant, own_weights);
             let count = own.len();
             let window = self.seasonal_window.min(count);
-            let before = local_line(&own, self.seasonal_window, -1.0, 0..window, own_weights);
-            let after =
-                local_line(&own, self.seasonal_window, count as f64, count - window..count, own_weights);
+            let at_end = |place: f64, range: Range<usize>| {
+                local_fit(&own, self.seasonal_window, LoessDegree::Constant, place, range, own_weights)
+            };
+            let (before, after) = (at_end(-1.0, 0..window), at_end(count as f64, count - window..count));
             cycles[place] = before.unwrap_or(smoothed[0]);
             for (cycle, value) in smoothed.iter().enumerate() {
                 cycles[place + (cycle + 1) * self.period] = *value;
@@ -125,17 +137,18 @@ fn moving_average(samples: &[f64], length: usize) -> Vec<f64> {
     means
 }
 
-/// Smooths samples by local lines over a window.
-fn smooth(samples: &[f64], window: usize, weights: Option<&[f64]>) -> Vec<f64> {
+/// Smooths samples by local fits over a window.
+fn smooth(samples: &[f64], window: usize, degree: LoessDegree, weights: Option<&[f64]>) -> Vec<f64> {
     let count = samples.len();
     if count < 2 {
         return samples.to_vec();
     }
-    let jump = window.div_ceil(10).min(count - 1);
+    let jump = if window > MAX_DENSE_WINDOW { window.div_ceil(10).min(count - 1) } else { 1 };
     let at = |place: usize| {
         let width = window.min(count);
         let from = place.saturating_sub(width / 2).min(count - width);
-        local_line(samples, window, place as f64, from..from + width, weights).unwrap_or(samples[place])
+        local_fit(samples, window, degree, place as f64, from..from + width, weights)
+            .unwrap_or(samples[place])
     };
     let mut smoothed = vec![0.0; count];
     let mut last = 0;
@@ -152,12 +165,13 @@ fn smooth(samples: &[f64], window: usize, weights: Option<&[f64]>) -> Vec<f64> {
     smoothed
 }
 
-/// Returns the height of a weighted line at a place; `None` where all weights are 0.
-fn local_line(
+/// Returns the height of a weighted mean or line at a place; `None` where all weights are 0.
+fn local_fit(
     samples: &[f64],
     window: usize,
+    degree: LoessDegree,
     place: f64,
-    range: std::ops::Range<usize>,
+    range: Range<usize>,
     weights: Option<&[f64]>,
 ) -> Option<f64> {
     let count = samples.len();
@@ -192,7 +206,7 @@ fn local_line(
     }
     let (mean, level) = (first / total, height / total);
     let spread = second / total - mean * mean;
-    if spread.max(0.0).sqrt() <= 0.001 * (count - 1) as f64 {
+    if degree == LoessDegree::Constant || spread.max(0.0).sqrt() <= 0.001 * (count - 1) as f64 {
         return Some(level);
     }
     let slope = (product / total - mean * level) / spread;

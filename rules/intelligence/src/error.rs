@@ -1,8 +1,12 @@
 //! The crate's one error type, and what a caller should do about each kind of it.
 
 use std::fmt;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use millrace_runtime::Kind;
+use millrace_runtime::{Kind, panic_text};
+
+/// Longest text of a panic, in characters.
+const MAX_PANIC: usize = 500;
 
 /// Result of an operation on AI rules.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
@@ -33,6 +37,11 @@ pub enum Error {
     /// A run cannot be done: its rule or what it reads has to be another.
     #[error("{0}")]
     Run(String),
+    /// A model has panicked, which is a defect of the server.
+    #[error(
+        "the model has failed, which is a defect of the server: {0}; another [algorithm], or a run over other documents, may do"
+    )]
+    ModelFailed(String),
     /// The predictions cannot be stored.
     #[error("{0}")]
     Stored(String),
@@ -74,7 +83,14 @@ impl Error {
             Self::Conflict(_) => Kind::Conflict,
             Self::Forbidden(_) => Kind::Unauthorized,
             Self::TooMany(_) => Kind::TooLarge,
+            Self::ModelFailed(_) => Kind::Internal,
             Self::Storage(error) => error.kind(),
         }
     }
+}
+
+/// Runs work of a model, and returns the text of its panic. Whatever the work has changed by then must not be used any more.
+pub(crate) fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    catch_unwind(AssertUnwindSafe(work))
+        .map_err(|panic| panic_text(&*panic).chars().take(MAX_PANIC).collect())
 }

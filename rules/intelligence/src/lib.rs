@@ -14,6 +14,9 @@
 //! - [`picture`]: a rule's last predictions as a picture
 //! - [`detectors`]: rules with a model, which score documents and buckets as they arrive
 
+#[cfg(test)]
+extern crate self as millrace_intelligence;
+
 mod active_backfills;
 mod artefacts;
 mod definition;

@@ -242,7 +242,7 @@ fn changed(kept: &StoredRule) -> Error {
 /// Returns whether an error is of what was found with a value, so that others may do better.
 pub(crate) fn is_of_value(error: &Error) -> bool {
     match error {
-        Error::Run(_) | Error::Forecast(_) => true,
+        Error::Run(_) | Error::Forecast(_) | Error::ModelFailed(_) => true,
         // It may be no value of the field's type.
         Error::Query(error) => error.status() == 400,
         _ => false,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use millrace_engine::{Engine, Session};
 use millrace_runtime::{Error as StorageError, Priority};
 use ring::digest::{SHA256, digest};
-use serde::Deserialize;
+use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
 use crate::error::{Error, Result};
@@ -98,10 +98,11 @@ impl Source {
     }
 }
 
-/// Returns a digest of something.
-pub(crate) fn digest_of(value: &Value) -> String {
-    let bytes = digest(&SHA256, value.to_string().as_bytes());
-    bytes.as_ref().iter().map(|byte| format!("{byte:02x}")).collect()
+/// Returns a digest of a value as JSON.
+pub(crate) fn digest_of(value: &impl Serialize) -> String {
+    let bytes = digest(&SHA256, &serde_json::to_vec(value).unwrap_or_default());
+    let digit = |half: u8| char::from(b"0123456789abcdef"[usize::from(half)]);
+    bytes.as_ref().iter().flat_map(|byte| [digit(byte >> 4), digit(byte & 15)]).collect()
 }
 
 /// Members of a saved object that are read; others are skipped.

@@ -1,6 +1,6 @@
 //! Times as AI rules and their results write them, all in UTC.
 
-use chrono::{DateTime, NaiveDateTime, SecondsFormat, Utc};
+use chrono::{DateTime, Datelike, NaiveDateTime, SecondsFormat, Utc};
 
 fn datetime(ms: i64) -> DateTime<Utc> {
     DateTime::from_timestamp_millis(ms).unwrap_or_default()
@@ -25,7 +25,8 @@ pub(crate) fn read_minute(text: &str) -> Option<i64> {
 
 /// Writes the day of a time as `2026.01.31`.
 pub(crate) fn day(ms: i64) -> String {
-    datetime(ms).format("%Y.%m.%d").to_string()
+    let date = datetime(ms);
+    format!("{:04}.{:02}.{:02}", date.year(), date.month(), date.day())
 }
 
 /// Writes a time as `20260131_100000`.
@@ -47,7 +48,7 @@ mod tests {
         let ms = 1_769_853_600_000;
         assert_eq!(iso(ms), "2026-01-31T10:00:00.000Z");
         assert_eq!((minute(ms), underscored(ms)), ("2026-01-31 10:00".into(), "20260131_100000".into()));
-        assert_eq!(packed(ms), "20260131100000");
+        assert_eq!((packed(ms), day(ms)), ("20260131100000".into(), "2026.01.31".into()));
         assert_eq!(read_minute("2026-01-31 10:00"), Some(ms));
         for wrong in ["2026-01-31", "2026-02-30 10:00", "2026-1-31 10:00", "now", "2026-01-31 10:00:00", ""] {
             assert_eq!(read_minute(wrong), None, "{wrong}");

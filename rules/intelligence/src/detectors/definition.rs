@@ -92,6 +92,8 @@ pub(crate) struct DetectorDefinition {
     pub(crate) name: String,
     pub(crate) description: Option<String>,
     pub(crate) index: String,
+    /// Beginning of the names of the indices of its results.
+    pub(crate) result_prefix: String,
     /// A clause of the query DSL.
     pub(crate) query: Value,
     pub(crate) time_field: String,
@@ -189,10 +191,12 @@ impl DetectorDefinition {
             );
             return Err(Error::invalid("seasonality", reason));
         }
+        let index = index(&fields)?;
         Ok(Self {
             name: name.to_owned(),
             description: description.transpose()?.map(str::to_owned),
-            index: index(&fields)?,
+            result_prefix: results::index_prefix(&index, model_type),
+            index,
             query: query(&fields)?,
             time_field: path("time_field", fields.text("time_field", MAX_FIELD_BYTES)?)?.to_owned(),
             window,

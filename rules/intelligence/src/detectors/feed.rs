@@ -5,6 +5,8 @@
 //! with each line. They are stored now and then, with the frame behind their last line; after a crash the lines from there on are observed
 //! again, and those before the position give no results.
 
+mod model_failure;
+
 use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
@@ -321,6 +323,10 @@ impl Scorer {
                 detector.since = detector.since.max(self.next);
             }
         }
+        if let Some(reason) = detector.failure.take() {
+            let since = kept.state.since.unwrap_or(self.next);
+            return self.stop_detector(&kept.id, detector, since, Error::ModelFailed(reason)).await;
+        }
         if let Some(matching) = &mut self.matching {
             matching.request(match_request(&detector));
         }
@@ -387,6 +393,7 @@ impl Scorer {
         let (matching, detectors, documents) =
             self.shared.engine.compute().run(Priority::Follow, job).await?;
         (self.matching, self.detectors) = (Some(matching), detectors);
+        self.stop_failed(committed).await?;
         self.next = self.next.max(last + 1);
         let is_due = self.committed.elapsed() >= POSITION_EVERY && self.moved() > 1;
         let is_late = self.detectors.values().any(|detector| !detector.progress.late.is_empty());
@@ -419,8 +426,7 @@ impl Scorer {
                     let refused = refused.as_ref();
                     self.shared.detectors.set_fault(refused.map(|refused| refused.reason.clone()));
                     for detector in self.detectors.values_mut() {
-                        let is_of =
-                            |index: &str| index.starts_with(&results::index_prefix(&detector.definition));
+                        let is_of = |index: &str| index.starts_with(&detector.definition.result_prefix);
                         if let Some(refused) = refused.filter(|refused| is_of(&refused.index)) {
                             detector.tally.problem = Some(refused.reason.clone());
                         }
@@ -483,7 +489,7 @@ impl Scorer {
     /// Scores the buckets that have closed.
     async fn score_buckets(&mut self) -> Result<()> {
         let now_ms = self.shared.engine.clock().now_ms();
-        let mut all = Vec::new();
+        let (mut all, first) = (Vec::new(), self.next);
         for (id, detector) in &mut self.detectors {
             if detector.definition.model_type != ModelType::Univariate
                 || self.read_again.get(id).is_some_and(|again| Instant::now() < *again)
@@ -504,12 +510,14 @@ impl Scorer {
                     }
                     all.extend(scored.documents);
                 }
+                Err(Error::ModelFailed(reason)) => detector.failure = Some(reason),
                 Err(error) => {
                     detector.tally.problem = Some(format!("buckets cannot be scored: {error}"));
                     self.read_again.insert(id.clone(), Instant::now() + READ_AGAIN);
                 }
             }
         }
+        self.stop_failed(first).await?;
         if !all.is_empty() {
             self.commit(all).await?;
         }

@@ -22,7 +22,7 @@ const MAX_FRAMES: usize = 256;
 const MAX_ROWS: usize = 10_000;
 
 /// Scores the documents of stored frames, from an event time on, and writes the results. The ids are those of the feed: a document that
-/// both come by has one result.
+/// both come by has one result. A detector whose model has failed comes back at once, with its failure.
 ///
 /// # Errors
 /// The store's; a cancellation; [`Error::NotFound`] and [`Error::Conflict`] once the detector is deleted or changed.
@@ -91,6 +91,9 @@ pub(super) async fn score_stored(
         }
         for (id, detector) in &detectors {
             shared.detectors.publish(id, &detector.tally);
+        }
+        if detectors.values().any(|detector| detector.failure.is_some()) {
+            break;
         }
     }
     let mut detector = detectors

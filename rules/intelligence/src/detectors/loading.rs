@@ -62,6 +62,11 @@ pub(super) async fn load(
     };
     let observed = snapshots.iter().flatten().map(|snapshot| snapshot.next_frame).min().unwrap_or(0);
     let models = snapshots.into_iter().map(|snapshot| ValueModel::new(snapshot?.model)).collect();
+    #[cfg(test)]
+    let models = match definition.name.starts_with("broken") {
+        true => vec![Some(ValueModel::Broken)],
+        false => models,
+    };
     Ok(Some(LiveDetector {
         cutoff: model::cutoff(&definition)?,
         definition,
@@ -71,6 +76,7 @@ pub(super) async fn load(
         progress: SeriesProgress::default(),
         tally: ScoringTally { problem: None, ..shared.detectors.tally(&stored.id) },
         has_observed: false,
+        failure: None,
         stored: Arc::clone(stored),
     }))
 }

@@ -16,6 +16,8 @@
 
 mod algorithm;
 mod definition;
+#[cfg(test)]
+mod failure_tests;
 mod features;
 mod feed;
 mod forecasts;

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use millrace_anomaly::{RowScore, SeriesScore, TextScore};
 use millrace_engine::Engine;
 use millrace_runtime::Error as StorageError;
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -89,19 +90,19 @@ fn source_name(pattern: &str) -> String {
     }
 }
 
-/// Returns the beginning of the names of the indices of a detector's results.
-pub(crate) fn index_prefix(definition: &DetectorDefinition) -> String {
-    format!("{}-{}-anomaly-", source_name(&definition.index), definition.model_type.name())
+/// Returns the beginning of the names of the indices of results of a source.
+pub(crate) fn index_prefix(index: &str, model_type: ModelType) -> String {
+    format!("{}-{}-anomaly-", source_name(index), model_type.name())
 }
 
 /// Names the indices of a detector's results, of all days.
 pub(crate) fn index_pattern(definition: &DetectorDefinition) -> String {
-    format!("{}*", index_prefix(definition))
+    format!("{}*", definition.result_prefix)
 }
 
 /// Names the index of a detector's results of the day of a time.
 fn index_of_day(definition: &DetectorDefinition, time_ms: i64) -> String {
-    format!("{}{}", index_prefix(definition), time::day(time_ms))
+    format!("{}{}", definition.result_prefix, time::day(time_ms))
 }
 
 /// Checks that the index of a detector's results of a time is there or can be made.
@@ -145,14 +146,19 @@ impl Subject<'_> {
         ai
     }
 
-    fn finish(&self, ai: Map<String, Value>, id: &Value, mut beside: Map<String, Value>) -> ScoredDocument {
+    fn finish(
+        &self,
+        ai: Map<String, Value>,
+        id: &impl Serialize,
+        mut beside: Map<String, Value>,
+    ) -> ScoredDocument {
         beside.insert("@timestamp".to_owned(), json!(time::iso(self.time_ms)));
         beside.insert("ai".to_owned(), Value::Object(ai));
         if let (Some(field), Some(value)) = (&self.definition.multiply_by, self.value) {
             beside.insert("multiply_by_field".to_owned(), json!(field));
             beside.insert("multiply_by_value".to_owned(), json!(value));
         }
-        let id = digest_of(&json!([self.detector.id, id]));
+        let id = digest_of(&(&self.detector.id, id));
         ScoredDocument { index: self.index(), id, source: Bytes::from(Value::Object(beside).to_string()) }
     }
 
@@ -173,7 +179,7 @@ impl Subject<'_> {
             ai.insert("cluster".to_owned(), json!(score.cluster));
         }
         let mut shares: Vec<(&String, f64)> =
-            fields.iter().zip(score.contributions.iter().copied()).collect();
+            fields.iter().zip(score.contributions.iter().copied()).filter(|_| is_anomalous).collect();
         shares.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(other.0)));
         let reasons = shares.into_iter().filter(|(_, share)| *share >= LEAST_SHARE).take(MAX_REASONS);
         let reasons = reasons.map(|(field, share)| json!({"field": field, "contribution": share}));
@@ -231,7 +237,7 @@ impl Subject<'_> {
         };
         let reasons: Vec<Value> = reason.map(|reason| json!({"reason": reason})).into_iter().collect();
         ai.insert("reasons".to_owned(), Value::Array(reasons));
-        self.finish(ai, &json!([self.value, self.time_ms]), Map::new())
+        self.finish(ai, &(self.value, self.time_ms), Map::new())
     }
 }
 
@@ -245,8 +251,8 @@ pub(crate) struct ScoredEvent<'a> {
 }
 
 impl ScoredEvent<'_> {
-    fn id(&self) -> Value {
-        json!([self.uuid, self.id, self.seq_no])
+    fn id(&self) -> (&str, &str, u64) {
+        (self.uuid, self.id, self.seq_no)
     }
 
     fn members(&self) -> Map<String, Value> {

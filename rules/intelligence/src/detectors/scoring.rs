@@ -1,7 +1,7 @@
 //! Scores of documents by the models of detectors, on compute threads.
 //!
 //! [`LiveDetector`] is a detector with its models in memory. The feed and the scoring of history hand it the frames that
-//! [`Matching`] found documents in; it hands back results.
+//! [`Matching`] found documents in; it hands back results. A model that panics stops its own detector alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -17,6 +17,7 @@ use super::features;
 use super::model::DetectorModel;
 use super::results::{ScoredDocument, ScoredEvent, Subject};
 use super::stored::StoredDetector;
+use crate::error::catch_panic;
 
 /// Late buckets of a detector that wait to be scored anew; beyond them the oldest are left as they are.
 const MAX_LATE: usize = 10_000;
@@ -73,6 +74,9 @@ pub(crate) enum ValueModel {
     Rows(Arc<RowModel>),
     Text(Arc<TextModel>),
     Series(Arc<millrace_anomaly::SeriesModel>),
+    /// Panics at each document.
+    #[cfg(test)]
+    Broken,
 }
 
 /// A detector with its models in memory.
@@ -92,6 +96,8 @@ pub(crate) struct LiveDetector {
     pub(crate) tally: ScoringTally,
     /// Text models have observed lines since they were stored.
     pub(crate) has_observed: bool,
+    /// Text of a panic of its model, which scores nothing from then on.
+    pub(crate) failure: Option<String>,
 }
 
 impl ValueModel {
@@ -114,7 +120,8 @@ struct ArrivedEvent<'a> {
     time_ms: i64,
 }
 
-/// Scores the documents of frames. Of frames before `committed` results are written already: text models observe them alone.
+/// Scores the documents of frames. Of frames before `committed` results are written already: text models observe them alone. A detector
+/// whose model panics has its [`LiveDetector::failure`] set; its results up to then are valid.
 pub(crate) fn score_frames(
     detectors: &mut BTreeMap<String, LiveDetector>,
     frames: Vec<Evaluable>,
@@ -126,7 +133,7 @@ pub(crate) fn score_frames(
         let (frame, matched) = evaluable.read();
         for matches in matched {
             let Some(detector) = detectors.get_mut(&matches.rule) else { continue };
-            if frame.number < detector.since {
+            if frame.number < detector.since || detector.failure.is_some() {
                 continue;
             }
             let places = match matches.outcome {
@@ -142,7 +149,10 @@ pub(crate) fn score_frames(
                     continue;
                 }
                 let arrived = ArrivedEvent { event, frame: frame.number, frame_ms: frame.time.ms(), time_ms };
-                results.extend(detector.score(&arrived, frame.number < committed));
+                results.extend(detector.score_guarded(&arrived, frame.number < committed));
+                if detector.failure.is_some() {
+                    break;
+                }
             }
         }
     }
@@ -167,6 +177,14 @@ impl LiveDetector {
             }
         }
         place
+    }
+
+    /// Scores a document; a panic of the model becomes the failure of the detector.
+    fn score_guarded(&mut self, arrived: &ArrivedEvent<'_>, is_written: bool) -> Option<ScoredDocument> {
+        catch_panic(|| self.score(arrived, is_written)).unwrap_or_else(|reason| {
+            self.failure = Some(reason);
+            None
+        })
     }
 
     fn score(&mut self, arrived: &ArrivedEvent<'_>, is_written: bool) -> Option<ScoredDocument> {
@@ -238,6 +256,8 @@ impl LiveDetector {
                 }
                 return None;
             }
+            #[cfg(test)]
+            ValueModel::Broken => panic!("a node is not there"),
         };
         tally.scored += 1;
         tally.anomalies += u64::from(result.1);

@@ -21,7 +21,7 @@ use super::registry::Phase;
 use super::scoring::SeriesProgress;
 use super::stored::{ModelSummary, StoredDetector};
 use super::{features, forecasts, history, loading, series};
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, catch_panic};
 use crate::run::{became, is_of_value};
 use crate::samples::Reader;
 use crate::{IntelligenceContext, fill};
@@ -153,13 +153,15 @@ pub(super) async fn run(
             let (definition, value) = (Arc::clone(definition), value.map(str::to_owned));
             let job = move || {
                 let has_no_rates = input.is_sample() && definition.algorithm == DetectorAlgorithm::Drain;
-                Ok(model::train(&definition, value.as_deref(), input).map(|model| {
+                let train = || {
+                    let model = model::train(&definition, value.as_deref(), input)?;
                     let mut details = model.details(&definition);
                     if has_no_rates {
                         details.insert(RATES.to_owned(), json!(false));
                     }
-                    (model, details)
-                }))
+                    Ok((model, details))
+                };
+                Ok(catch_panic(train).unwrap_or_else(|reason| Err(Error::ModelFailed(reason))))
             };
             let (model, details) = shared.engine.compute().run(Priority::Spare, job).await??;
             Ok::<_, Error>((model, details, count))
@@ -405,6 +407,9 @@ async fn score_history(
         let scored =
             history::score_stored(shared, detector, frames, Some(from_ms), Some(task), Priority::Spare)
                 .await?;
+        if let Some(reason) = scored.failure {
+            return Err(Error::ModelFailed(reason));
+        }
         scored.tally
     };
     shared.detectors.publish(&kept.id, &after);

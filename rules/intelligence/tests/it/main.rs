@@ -2,9 +2,11 @@
 
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+mod bad_input;
 mod buckets;
 mod detectors;
 mod fixture;
+mod kills;
 mod rules;
 mod runs;
 mod schedules;
