@@ -30,6 +30,7 @@ impl DatagramProtocol for Datagrams {
         let before = events.len();
         // A datagram is whole: nothing of it waits for the next one.
         let mut decoder = self.codec.decoder();
+        decoder.set_peer(source.ip());
         decoder.decode(datagram, events);
         decoder.finish(events);
         let origin = Origin::new(source);
