@@ -2,6 +2,7 @@
 //!
 //! The search has the rights of the user or the key that the filter is given, also where the server is this one.
 
+use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -27,7 +28,6 @@ const MAX_TEMPLATE_BYTES: u64 = 1 << 20;
 /// Field for the number of documents that a query finds.
 const TOTAL: &str = "[@metadata][total_hits]";
 
-#[derive(Debug)]
 struct Lookup {
     client: HttpClient,
     hosts: Vec<String>,
@@ -41,6 +41,13 @@ struct Lookup {
     retryable: Vec<u16>,
     total: FieldReference,
     tags_on_failure: Vec<String>,
+}
+
+/// Without hosts and headers, which may have credentials.
+impl fmt::Debug for Lookup {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Lookup").field("index", &self.index).finish_non_exhaustive()
+    }
 }
 
 #[derive(Debug)]
@@ -84,8 +91,12 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn RemoteFilter>, Vec<F
     for host in hosts {
         match address(&host, is_tls.unwrap_or(false)) {
             Some(address) => addresses.push(address),
-            None => options
-                .fault_here(format!("option [hosts] of [{plugin}]: [{host}] is no address of a server")),
+            None => {
+                // Without a user and a password.
+                let shown = host.rsplit('@').next().unwrap_or_default();
+                options
+                    .fault_here(format!("option [hosts] of [{plugin}]: [{shown}] is no address of a server"));
+            }
         }
     }
     let index = options.template("index").unwrap_or_else(|| Template::parse(""));

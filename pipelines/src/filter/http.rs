@@ -1,5 +1,6 @@
 //! `http`: asks a server about each event, and puts its answer into the event.
 
+use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
@@ -15,7 +16,6 @@ use super::{Outcome, RemoteFilter};
 /// Requests of one delivery at the same time.
 const CONCURRENCY: usize = 16;
 
-#[derive(Debug)]
 struct Http {
     client: HttpClient,
     url: Template,
@@ -28,6 +28,13 @@ struct Http {
     target_headers: FieldReference,
     tags_on_failure: Vec<String>,
     tags_on_json_failure: Vec<String>,
+}
+
+/// Without address, headers and body, which may have credentials.
+impl fmt::Debug for Http {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Http").field("method", &self.method).finish_non_exhaustive()
+    }
 }
 
 pub(super) fn build(mut options: Options) -> Result<Arc<dyn RemoteFilter>, Vec<Fault>> {

@@ -35,6 +35,8 @@ impl ScriptFile {
                     match name.as_str() {
                         "register" if register.is_none() => register = Some(script),
                         "filter" if filter.is_none() => filter = Some(script),
+                        // Logstash asks it about instances; here, a script with variables runs for one event at a time.
+                        "concurrency" => {}
                         _ => {
                             return parser.fault(
                                 at,
