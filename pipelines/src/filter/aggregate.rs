@@ -243,6 +243,9 @@ impl Tasks {
             return Vec::new();
         }
         self.next_search = Some(now + SEARCH_PAUSE);
+        if !self.maps.values().any(|task| timeouts.is_old_by_clock(task, now)) {
+            return Vec::new();
+        }
         let maps = std::mem::take(&mut self.maps);
         let (old, kept): (Vec<_>, Vec<_>) =
             maps.into_iter().partition(|(_, task)| timeouts.is_old_by_clock(task, now));

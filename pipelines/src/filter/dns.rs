@@ -28,6 +28,8 @@ const MAX_CACHE_SIZE: i64 = 10_000_000;
 const MAX_CACHE_SECONDS: f64 = 31_536_000.0;
 /// Name servers of a filter.
 const MAX_SERVERS: usize = 8;
+/// Longest name or address that is looked up, in bytes.
+const MAX_QUESTION_BYTES: usize = 255;
 /// Domains that names are tried in.
 const MAX_SEARCH: usize = 6;
 
@@ -163,6 +165,9 @@ impl AnswerCache {
 
 impl Dns {
     async fn lookup(&self, direction: Direction, question: &str) -> Result<String, LookupError> {
+        if question.len() > MAX_QUESTION_BYTES {
+            return Err(LookupError::NotFound);
+        }
         if self.failures.as_ref().is_some_and(|failures| failures.get(question).is_some()) {
             return Err(LookupError::NotFound);
         }

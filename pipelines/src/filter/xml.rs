@@ -17,9 +17,9 @@ use xpath::{Selection, XPath};
 /// Tag of events whose text is no XML.
 const FAILURE: &str = "_xmlparsefailure";
 /// Longest text that is read, in bytes.
-const MAX_TEXT_BYTES: usize = 64 << 20;
+const MAX_TEXT_BYTES: usize = 16 << 20;
 /// Most nodes of a document.
-const MAX_NODES: u32 = 2_000_000;
+const MAX_NODES: u32 = 1_000_000;
 /// Options of libxml2 that steer what it reports or repairs.
 const PARSE_OPTIONS: [&str; 16] = [
     "recover",
@@ -105,7 +105,9 @@ impl Xml {
         if text.len() > MAX_TEXT_BYTES {
             return Err(format!("the text exceeds {MAX_TEXT_BYTES} bytes"));
         }
-        let options = ParsingOptions { allow_dtd: true, nodes_limit: MAX_NODES, ..ParsingOptions::default() };
+        // Entities could expand to any number of bytes.
+        let options =
+            ParsingOptions { allow_dtd: false, nodes_limit: MAX_NODES, ..ParsingOptions::default() };
         let document =
             Document::parse_with_options(text.trim_start(), options).map_err(|error| error.to_string())?;
         let mut is_matched = false;

@@ -255,7 +255,8 @@ impl PacketDecoder {
     }
 
     fn keep(&self, key: TemplateKey, fields: Vec<TemplateField>) -> Result<(), PacketError> {
-        let template = Template::new(fields);
+        // Fields without a byte would make flows of any number of fields.
+        let template = Template::new(fields.into_iter().filter(|field| field.length > 0).collect());
         // Flows without a byte would have no end.
         if template.min_bytes == 0 {
             return Err(PacketError::Template(key.number));
