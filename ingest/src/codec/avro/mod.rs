@@ -49,13 +49,16 @@ struct AvroReader {
 #[derive(Debug)]
 enum SchemaSource {
     Given(Arc<Schema>),
-    /// Schemas of a server: one, or those of a registry by their numbers.
-    Server {
-        address: String,
-        is_registry: bool,
-        client: HttpClient,
-        schemas: Mutex<HashMap<u32, FetchedSchema>>,
-    },
+    Server(Box<SchemaServer>),
+}
+
+/// A server with one schema, or a registry with schemas by their numbers.
+#[derive(Debug)]
+struct SchemaServer {
+    address: String,
+    is_registry: bool,
+    client: HttpClient,
+    schemas: Mutex<HashMap<u32, FetchedSchema>>,
 }
 
 /// A schema of a server, or the reason why there is none, with its time.
@@ -98,7 +101,8 @@ fn source(name: &str, value: String, client: HttpClient) -> Result<SchemaSource,
     }
     if is_address {
         let address = value.trim_end_matches('/').to_owned();
-        return Ok(SchemaSource::Server { address, is_registry, client, schemas: Mutex::default() });
+        let server = SchemaServer { address, is_registry, client, schemas: Mutex::default() };
+        return Ok(SchemaSource::Server(Box::new(server)));
     }
     let text =
         if name == "schema_uri" { read_file(Path::new(value.trim_start_matches("file://")))? } else { value };
@@ -120,14 +124,12 @@ fn read_file(path: &Path) -> Result<String, String> {
 impl SchemaSource {
     /// Returns the schema of a number; all have number 0 but those of a registry.
     fn schema(&self, number: u32) -> Result<Arc<Schema>, String> {
-        let (address, is_registry, client, schemas) = match self {
+        let server = match self {
             Self::Given(schema) => return Ok(Arc::clone(schema)),
-            Self::Server { address, is_registry, client, schemas } => {
-                (address, *is_registry, client, schemas)
-            }
+            Self::Server(server) => server,
         };
         // Others that need a schema wait for the one that fetches it.
-        let mut schemas = schemas.lock();
+        let mut schemas = server.schemas.lock();
         match schemas.get(&number) {
             Some(FetchedSchema::Present(schema)) => return Ok(Arc::clone(schema)),
             Some(FetchedSchema::Failed(reason, at)) if at.elapsed() < FAILURE_PAUSE => {
@@ -135,8 +137,7 @@ impl SchemaSource {
             }
             _ => {}
         }
-        let url = if is_registry { format!("{address}/schemas/ids/{number}") } else { address.clone() };
-        let fetched = fetch(client, url, is_registry).and_then(|text| Schema::parse(&text)).map(Arc::new);
+        let fetched = server.fetch(number).and_then(|text| Schema::parse(&text)).map(Arc::new);
         if schemas.len() >= MAX_SCHEMAS {
             schemas.clear();
         }
@@ -152,30 +153,34 @@ impl SchemaSource {
     }
 
     fn is_registry(&self) -> bool {
-        matches!(self, Self::Server { is_registry: true, .. })
+        matches!(self, Self::Server(server) if server.is_registry)
     }
 }
 
-/// Fetches a schema on a thread of its own, for decoders run outside of a runtime.
-fn fetch(client: &HttpClient, url: String, is_registry: bool) -> Result<String, String> {
-    let request = HttpRequest { method: "GET".to_owned(), url, ..HttpRequest::default() };
-    let answer = std::thread::scope(|scope| {
-        let run = || {
-            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
-            runtime.map_err(|error| error.to_string())?.block_on(client.send(request))
-        };
-        scope.spawn(run).join().unwrap_or_else(|_| Err("the request panicked".to_owned()))
-    })?;
-    if answer.status != 200 {
-        return Err(format!("the server answers {}", answer.status));
+impl SchemaServer {
+    /// Fetches a schema on a thread of its own, for decoders run outside of a runtime.
+    fn fetch(&self, number: u32) -> Result<String, String> {
+        let address = &self.address;
+        let url = if self.is_registry { format!("{address}/schemas/ids/{number}") } else { address.clone() };
+        let request = HttpRequest { method: "GET".to_owned(), url, ..HttpRequest::default() };
+        let answer = std::thread::scope(|scope| {
+            let run = || {
+                let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
+                runtime.map_err(|error| error.to_string())?.block_on(self.client.send(request))
+            };
+            scope.spawn(run).join().unwrap_or_else(|_| Err("the request panicked".to_owned()))
+        })?;
+        if answer.status != 200 {
+            return Err(format!("the server answers {}", answer.status));
+        }
+        let text = String::from_utf8_lossy(&answer.body).into_owned();
+        if !self.is_registry {
+            return Ok(text);
+        }
+        let json: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
+        let schema = json.get("schema").and_then(Value::as_str).map(str::to_owned);
+        schema.ok_or_else(|| "the registry's answer has no schema".to_owned())
     }
-    let text = String::from_utf8_lossy(&answer.body).into_owned();
-    if !is_registry {
-        return Ok(text);
-    }
-    let json: Value = serde_json::from_str(&text).map_err(|error| error.to_string())?;
-    let schema = json.get("schema").and_then(Value::as_str).map(str::to_owned);
-    schema.ok_or_else(|| "the registry's answer has no schema".to_owned())
 }
 
 impl AvroReader {

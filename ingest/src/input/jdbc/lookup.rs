@@ -132,11 +132,17 @@ impl DatabaseLookup {
         sql: String,
     ) -> Result<Vec<Map<String, Value>>, String> {
         let mut rows = connection.rows(sql, &self.reading, None);
-        let mut read = Vec::new();
+        let (mut read, mut left_out) = (Vec::new(), 0_u64);
         while let Some(row) = rows.next().await {
+            let fields = row.map_err(|error| error.to_string())?.fields;
             if read.len() < MAX_ROWS {
-                read.push(row.map_err(|error| error.to_string())?.fields);
+                read.push(fields);
+            } else {
+                left_out += 1;
             }
+        }
+        if left_out > 0 {
+            tracing::warn!(left_out, "an answer of a database has more than {MAX_ROWS} rows");
         }
         Ok(read)
     }
