@@ -1,9 +1,12 @@
 //! Rows of comma-separated values, as Ruby's `CSV` reads and writes them.
 //!
-//! [`CsvDialect`] has the separator and the quote. The filter `csv`, the codec `csv`, the output `csv` and the dictionaries of
-//! `translate` use it.
+//! [`CsvDialect`] has the separator and the quote, [`CsvConversion`] makes values of columns. The filter, the codec, the output and
+//! the ingest processor `csv` use them, and the dictionaries of `translate`.
+
+mod conversion;
 
 use crate::Options;
+pub use conversion::CsvConversion;
 
 /// Separator and quote of rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -13,10 +16,39 @@ pub struct CsvDialect {
     quote: Option<char>,
 }
 
-/// A row that no dialect allows.
+/// A value of a row.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CsvValue {
+    /// Text without its quotes.
+    pub text: String,
+    /// `true` if it stands in quotes.
+    pub is_quoted: bool,
+}
+
+/// Bounds and liberties of a row.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RowOptions {
+    /// `true` if space around values does not count.
+    pub is_trimming: bool,
+    /// `true` if a line end outside of quotes ends the row; else it is a fault.
+    pub ends_with_line: bool,
+    /// Values that are read; the rest of the row stays unread.
+    pub most: usize,
+}
+
+/// A row that no dialect allows, with the place of the fault in characters.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("malformed row: {0}")]
-pub struct MalformedRow(&'static str);
+pub enum MalformedRow {
+    /// A quote is not closed.
+    #[error("malformed row: a quote is not closed")]
+    OpenQuote,
+    /// A character follows a closing quote.
+    #[error("malformed row: [{0}] follows a closing quote at character {1}")]
+    BehindQuote(char, usize),
+    /// A quote or a line end stands within a value without quotes.
+    #[error("malformed row: a quote or a line end stands within a value at character {0}")]
+    WithinValue(usize),
+}
 
 impl Default for CsvDialect {
     fn default() -> Self {
@@ -56,57 +88,82 @@ impl CsvDialect {
         if text.is_empty() {
             return Ok(None);
         }
-        let mut values = Vec::new();
-        let mut rest = text;
-        if !rest.starts_with(['\r', '\n']) {
-            loop {
-                let (value, behind) = self.parse_value(rest)?;
-                values.push(value);
-                match behind.strip_prefix(&*self.separator) {
-                    Some(next) => rest = next,
-                    None => break,
-                }
-            }
+        if text.starts_with(['\r', '\n']) {
+            return Ok(Some(Vec::new()));
         }
-        Ok(Some(values))
+        let options = RowOptions { is_trimming: false, ends_with_line: true, most: usize::MAX };
+        let values = self.parse_values(text, options)?.into_iter();
+        Ok(Some(
+            values.map(|value| (value.is_quoted || !value.text.is_empty()).then_some(value.text)).collect(),
+        ))
     }
 
-    /// Parses a value; returns it and the rest, which begins with a separator or ends the row.
-    fn parse_value<'a>(&self, text: &'a str) -> Result<(Option<String>, &'a str), MalformedRow> {
+    /// Parses the values of a row.
+    ///
+    /// # Errors
+    /// [`MalformedRow`] with the place of the fault.
+    pub fn parse_values(&self, text: &str, options: RowOptions) -> Result<Vec<CsvValue>, MalformedRow> {
+        let mut values = Vec::new();
+        let mut rest = text;
+        while values.len() < options.most {
+            let (value, behind) = self.parse_value(text, rest, options)?;
+            values.push(value);
+            match behind.strip_prefix(&*self.separator) {
+                Some(next) => rest = next,
+                None => break,
+            }
+        }
+        Ok(values)
+    }
+
+    /// Parses the value that the rest of a row begins with; returns it and what follows, which begins with a separator or ends the
+    /// row.
+    fn parse_value<'a>(
+        &self,
+        row: &str,
+        rest: &'a str,
+        options: RowOptions,
+    ) -> Result<(CsvValue, &'a str), MalformedRow> {
+        let place = |rest: &str| row.get(..row.len() - rest.len()).unwrap_or_default().chars().count();
+        let trimmed =
+            |rest: &'a str| if options.is_trimming { rest.trim_start_matches([' ', '\t']) } else { rest };
+        let rest = trimmed(rest);
         if let Some(quote) = self.quote
-            && let Some(mut rest) = text.strip_prefix(quote)
+            && let Some(mut rest) = rest.strip_prefix(quote)
         {
-            let mut value = String::new();
+            let mut text = String::new();
             loop {
-                let (before, behind) = rest.split_once(quote).ok_or(MalformedRow("a quote is not closed"))?;
-                value.push_str(before);
+                let (before, behind) = rest.split_once(quote).ok_or(MalformedRow::OpenQuote)?;
+                text.push_str(before);
                 match behind.strip_prefix(quote) {
                     Some(next) => {
-                        value.push(quote);
+                        text.push(quote);
                         rest = next;
                     }
                     None => {
-                        rest = behind;
+                        rest = trimmed(behind);
                         break;
                     }
                 }
             }
-            let ends =
-                rest.is_empty() || rest.starts_with(&*self.separator) || rest.starts_with(['\r', '\n']);
-            return if ends {
-                Ok((Some(value), rest))
-            } else {
-                Err(MalformedRow("text follows a closing quote"))
+            let ends_line = options.ends_with_line && rest.starts_with(['\r', '\n']);
+            return match rest.chars().next() {
+                Some(letter) if !ends_line && !rest.starts_with(&*self.separator) => {
+                    Err(MalformedRow::BehindQuote(letter, place(rest)))
+                }
+                _ => Ok((CsvValue { text, is_quoted: true }, rest)),
             };
         }
-        let line = text.find(['\r', '\n']).unwrap_or(text.len());
-        let (line_text, _) = text.split_at(line);
-        let end = line_text.find(&*self.separator).unwrap_or(line);
-        let (value, rest) = text.split_at(end);
-        if self.quote.is_some_and(|quote| value.contains(quote)) {
-            return Err(MalformedRow("a quote stands within a value"));
+        let separator = rest.find(&*self.separator).unwrap_or(rest.len());
+        let line = rest.find(['\r', '\n']).filter(|line| *line < separator);
+        let end = line.filter(|_| options.ends_with_line).unwrap_or(separator);
+        let (value, behind) = rest.split_at(end);
+        let fault = value.find(|letter| self.quote == Some(letter) || matches!(letter, '\r' | '\n'));
+        if let Some(fault) = fault.and_then(|fault| rest.get(fault..)) {
+            return Err(MalformedRow::WithinValue(place(fault)));
         }
-        Ok(((!value.is_empty()).then(|| value.to_owned()), rest))
+        let value = if options.is_trimming { value.trim_end_matches([' ', '\t']) } else { value };
+        Ok((CsvValue { text: value.to_owned(), is_quoted: false }, behind))
     }
 
     /// Appends a row with its line end. `None` and texts without special characters have no quotes.

@@ -28,6 +28,11 @@ pub fn codec(data: &[u8]) {
         ("multiline", _) => {
             built(name, &[("pattern", "%{INT}$"), ("what", "next"), ("max_lines", "3"), ("max_bytes", "9")])
         }
+        ("avro", options) => {
+            let schema = r#"{"type":"record","name":"r","fields":[{"name":"a","type":["null","string",{"type":"array","items":"r"}]}]}"#;
+            let given = [("schema", schema), ("encoding", "binary"), ("target", "[a][b]")];
+            built(name, given.get(..2 + options.len().min(1)).unwrap_or_default())
+        }
         (_, options) => built(name, options),
     };
     let mut events = Events::default();

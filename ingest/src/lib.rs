@@ -9,12 +9,14 @@ pub mod batch;
 pub mod budget;
 pub mod codec;
 pub mod csv;
+pub mod database;
 pub mod dead_letter;
 pub mod dissect;
 pub mod event;
 #[doc(hidden)]
 pub mod fuzzing;
 mod glob;
+pub mod http_client;
 pub mod input;
 mod kafka;
 mod offload;

@@ -4,13 +4,17 @@ use millrace_ingest::{Event, Location, Options, Setting};
 use serde_json::Value;
 
 use crate::condition::Condition;
+use crate::filter::{self, FilterContext, FilterPlugin};
 use crate::language::{self, Dialect, Statement};
 
 /// A script of the filter `ruby`: it is refused, or changes an event within its bounds.
 pub fn ruby(data: &[u8]) {
     let Ok(code) = std::str::from_utf8(data) else { return };
     let given = [("code".to_owned(), Location::default(), Setting::Text(code.to_owned()))];
-    let Ok(filter) = crate::filter::build(Options::new("ruby", Location::default(), given)) else { return };
+    let options = Options::new("ruby", Location::default(), given);
+    let Ok(FilterPlugin::Local(filter)) = filter::build(options, &mut FilterContext::default()) else {
+        return;
+    };
     let mut event = Event::new(chrono::DateTime::UNIX_EPOCH);
     event.set_text("message", code);
     filter.apply(&mut event, &mut Vec::new());

@@ -182,9 +182,11 @@ Examples:
   millrace pipeline check webhook.conf
   millrace pipeline check /etc/millrace/pipelines/*.conf
   WEBHOOK_TOKEN=x millrace pipeline check webhook.conf
+  millrace pipeline check /etc/logstash
 
-Each file is a pipeline of its own. Every fault is printed with line and column; nothing is started. The
-exit code is 1 if there is one.
+Each file is a pipeline of its own. A directory has those that a server finds in it, with the settings of its
+pipelines.yml. Every fault is printed with line and column; nothing is started. The exit code is 1 if there
+is one.
 
 {EXIT_CODES}"))]
     Check(PipelineCheckArgs),
@@ -234,12 +236,15 @@ pub(crate) struct PipelineReplayArgs {
 /// Flags of `pipeline check`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct PipelineCheckArgs {
-    /// Files to check
-    #[arg(value_name = "FILE", required = true)]
+    /// Files or directories to check
+    #[arg(value_name = "PATH", required = true)]
     pub(crate) files: Vec<PathBuf>,
     /// Texts have escapes such as \\n (config.support_escapes)
     #[arg(long)]
     pub(crate) support_escapes: bool,
+    /// Names of fields of plugins that do not say it (pipeline.ecs_compatibility)
+    #[arg(long, value_name = "MODE", value_parser = ["disabled", "v1", "v8"], default_value = "disabled")]
+    pub(crate) ecs_compatibility: String,
 }
 
 /// Flags of `pipeline run`.
@@ -263,6 +268,9 @@ pub(crate) struct PipelineRunArgs {
     /// Texts have escapes such as \\n (config.support_escapes)
     #[arg(long)]
     pub(crate) support_escapes: bool,
+    /// Names of fields of plugins that do not say it (pipeline.ecs_compatibility)
+    #[arg(long, value_name = "MODE", value_parser = ["disabled", "v1", "v8"], default_value = "disabled")]
+    pub(crate) ecs_compatibility: String,
 }
 
 /// Flags that set configuration keys.

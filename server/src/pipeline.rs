@@ -8,8 +8,9 @@ use std::time::Duration;
 use anyhow::{Result, anyhow};
 use millrace_engine::Engine;
 use millrace_ingest::budget::Budget;
-use millrace_ingest::{Fault, dead_letter};
+use millrace_ingest::{EcsCompatibility, Fault, dead_letter};
 use millrace_pipelines::language::{self, MAX_BYTES};
+use millrace_pipelines::manager::check_directory;
 use millrace_pipelines::runtime::Pipeline;
 use millrace_pipelines::store::{Store, Volatile, of_engine};
 use millrace_pipelines::{Dialect, Graph, Settings, rights};
@@ -39,23 +40,55 @@ pub(crate) fn run(command: PipelineCommand) -> Result<(), Failure> {
 
 fn check(args: &PipelineCheckArgs) -> Result<(), Failure> {
     let dialect = dialect(args.support_escapes);
-    let mut wrong = 0;
-    for file in &args.files {
-        match load(file, &dialect).and_then(|(text, definition)| {
-            let built = definition.and_then(Graph::build);
-            built.map(drop).map_err(|faults| anyhow!(report(file, &text, &faults)))
-        }) {
-            Ok(()) => say(&format!("{}: ok\n", file.display())),
-            Err(error) => {
-                wrong += 1;
-                let _ = writeln!(std::io::stderr(), "{error:#}");
+    let (mut wrong, mut all) = (0, 0);
+    for path in &args.files {
+        let checked = if path.is_dir() {
+            check_pipelines(path, &dialect)
+        } else {
+            vec![check_file(path, &dialect, &args.ecs_compatibility).map(|()| path.display().to_string())]
+        };
+        all += checked.len();
+        for checked in checked {
+            match checked {
+                Ok(shown) => say(&format!("{shown}: ok\n")),
+                Err(error) => {
+                    wrong += 1;
+                    let _ = writeln!(std::io::stderr(), "{error:#}");
+                }
             }
         }
     }
     match wrong {
         0 => Ok(()),
-        _ => Err(Failure::other(anyhow!("{wrong} of {} files cannot run", args.files.len()))),
+        _ => Err(Failure::other(anyhow!("{wrong} of {all} pipelines cannot run"))),
     }
+}
+
+fn check_file(file: &Path, dialect: &Dialect, ecs_compatibility: &str) -> Result<()> {
+    let (text, definition) = load(file, dialect)?;
+    let built = definition.and_then(|definition| Graph::build(with_ecs(definition, ecs_compatibility)));
+    built.map(drop).map_err(|faults| anyhow!(report(file, &text, &faults)))
+}
+
+/// Checks the pipelines that a server finds in a directory; each has its id.
+fn check_pipelines(directory: &Path, dialect: &Dialect) -> Vec<Result<String>> {
+    let shown = directory.display();
+    match check_directory(directory, &dialect.environment) {
+        Err(problem) => vec![Err(anyhow!("{shown}: {problem}"))],
+        Ok(checked) if checked.is_empty() => vec![Err(anyhow!("{shown}: no pipelines there"))],
+        Ok(checked) => checked
+            .into_iter()
+            .map(|pipeline| match pipeline.faults {
+                None => Ok(format!("{shown}: pipeline {}", pipeline.id)),
+                Some(faults) => Err(anyhow!("{shown}: pipeline {}:\n{faults}", pipeline.id)),
+            })
+            .collect(),
+    }
+}
+
+fn with_ecs(mut definition: language::Definition, mode: &str) -> language::Definition {
+    definition.set_default_ecs(EcsCompatibility::parse(mode).unwrap_or_default());
+    definition
 }
 
 fn dialect(support_escapes: bool) -> Dialect {
@@ -102,7 +135,7 @@ fn run_file(args: &PipelineRunArgs) -> Result<(), Failure> {
         if args.print || definition.outputs.is_empty() {
             definition.outputs = language::parse(PRINT, &dialect)?.outputs;
         }
-        Graph::build(definition)
+        Graph::build(with_ecs(definition, &args.ecs_compatibility))
     });
     let graph = graph.map_err(|faults| {
         let _ = writeln!(std::io::stderr(), "{}", report(&args.file, &text, &faults));

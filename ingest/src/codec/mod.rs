@@ -1,16 +1,25 @@
 //! Codecs: bytes to events and back. One file a codec.
 
+mod avro;
+mod cef;
 mod charset;
+mod csv;
+mod dots;
+mod es_bulk;
 mod events;
+mod gzip_lines;
 mod json;
 mod json_lines;
 mod line;
 pub(crate) mod lines;
+mod msgpack;
 mod multiline;
+mod netflow;
 mod plain;
 mod rubydebug;
 
 use std::fmt;
+use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -21,7 +30,22 @@ use crate::options::suggest;
 use crate::{Event, Fault, Options};
 
 /// Names of the codecs.
-pub const NAMES: &[&str] = &["json", "json_lines", "line", "multiline", "plain", "rubydebug"];
+pub const NAMES: &[&str] = &[
+    "avro",
+    "cef",
+    "csv",
+    "dots",
+    "es_bulk",
+    "gzip_lines",
+    "json",
+    "json_lines",
+    "line",
+    "msgpack",
+    "multiline",
+    "netflow",
+    "plain",
+    "rubydebug",
+];
 
 /// Tag of pieces that would have become too many events.
 const TOO_MANY: &str = "_toomanyevents";
@@ -47,6 +71,9 @@ pub trait Codec: fmt::Debug + Send + Sync {
 
 /// Decodes one stream; bytes that are no event by themselves yet are kept.
 pub trait Decoder: Send {
+    /// Says who sends the stream; for protocols whose senders agree on something first.
+    fn set_peer(&mut self, _peer: IpAddr) {}
+
     /// Takes further bytes of the stream and appends the events that they complete.
     fn decode(&mut self, bytes: &[u8], events: &mut Events);
 
@@ -91,10 +118,18 @@ impl Decoder for DecoderPlaceholder {
 pub fn build(options: Options) -> Result<Arc<dyn Codec>, Vec<Fault>> {
     let at = options.at();
     match options.plugin() {
+        "avro" => avro::build(options),
+        "cef" => cef::build(options),
+        "csv" => csv::build(options),
+        "dots" => dots::build(options),
+        "es_bulk" => es_bulk::build(options),
+        "gzip_lines" => gzip_lines::build(options),
         "json" => json::build(options),
         "json_lines" => json_lines::build(options),
         "line" => line::build(options),
+        "msgpack" => msgpack::build(options),
         "multiline" => multiline::build(options),
+        "netflow" => netflow::build(options),
         "plain" => plain::build(options),
         "rubydebug" => rubydebug::build(options),
         unknown => {

@@ -1,3 +1,5 @@
+mod formats;
+
 use std::fs;
 use std::sync::Arc;
 

@@ -6,7 +6,7 @@ use reqwest::Response;
 ///
 /// # Errors
 /// A body that is longer, or that breaks off.
-pub(super) async fn read_body(mut response: Response, most: u64) -> Result<Vec<u8>, String> {
+pub(crate) async fn read_body(mut response: Response, most: u64) -> Result<Vec<u8>, String> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| error.without_url().to_string())? {
         if (body.len() + chunk.len()) as u64 > most {

@@ -2,14 +2,14 @@
 
 mod beats;
 mod datagram;
-mod fetch;
+pub(crate) mod fetch;
 mod file;
 mod gelf;
 mod generator;
 mod heartbeat;
 mod http;
 mod http_poller;
-mod jdbc;
+pub(crate) mod jdbc;
 mod kafka;
 #[cfg(test)]
 mod ledger;

@@ -6,10 +6,10 @@ use std::sync::Arc;
 use async_trait::async_trait;
 
 use super::datagram::{DatagramProtocol, DatagramSocket, MAX_DATAGRAM};
-use super::stream::{Origin, take_port, take_top_level};
+use super::stream::{Origin, take_port};
 use super::{Context, Input, InputError};
 use crate::codec::{self, Codec, Events};
-use crate::{Fault, Options};
+use crate::{Fault, FieldReference, Options};
 
 /// The input; see the module.
 #[derive(Debug)]
@@ -22,7 +22,7 @@ pub(super) struct Udp {
 #[derive(Debug)]
 struct Datagrams {
     codec: Arc<dyn Codec>,
-    host_field: String,
+    host_field: FieldReference,
 }
 
 impl DatagramProtocol for Datagrams {
@@ -30,10 +30,11 @@ impl DatagramProtocol for Datagrams {
         let before = events.len();
         // A datagram is whole: nothing of it waits for the next one.
         let mut decoder = self.codec.decoder();
+        decoder.set_peer(source.ip());
         decoder.decode(datagram, events);
         decoder.finish(events);
         let origin = Origin::new(source);
-        events.iter_mut().skip(before).for_each(|event| origin.mark(event, &self.host_field));
+        events.iter_mut().skip(before).for_each(|event| origin.mark_at(event, &self.host_field));
     }
 }
 
@@ -51,13 +52,14 @@ impl Udp {
         let buffer = options.integer("receive_buffer_bytes", 1..=i64::from(i32::MAX));
         socket.receive_buffer = buffer.and_then(|bytes| usize::try_from(bytes).ok());
         let codec = codec::take(&mut options, "plain");
-        let host_field = take_top_level(&mut options, "source_ip_fieldname");
+        let host_field = options.field("source_ip_fieldname");
         // The pipeline's queue and its workers take their part.
         let _ = options.integer("queue_size", 1..=i64::from(i32::MAX));
         let _ = options.integer("workers", 1..=1_024);
         let _ = options.one_of("ecs_compatibility", &["disabled"]);
         options.finish()?;
-        let host_field = host_field.unwrap_or_else(|| "host".to_owned());
+        let host_field = host_field.map_or_else(|| FieldReference::parse("host"), Ok);
+        let host_field = host_field.map_err(|_| Vec::new())?;
         Ok(Self { socket, protocol: Arc::new(Datagrams { codec: codec?, host_field }) })
     }
 }
@@ -79,15 +81,26 @@ impl Input for Udp {
 
 #[cfg(test)]
 mod tests {
+    use serde_json::json;
+
     use super::*;
     use crate::input::testing::options;
 
     #[test]
-    fn the_field_of_the_sender_is_in_no_other() {
+    fn the_field_of_the_sender_may_be_in_another() {
         let given =
             |field: &str| options("udp", &[("port", "0".into()), ("source_ip_fieldname", field.into())]);
-        assert_eq!(Udp::new(given("[ip]")).unwrap().protocol.host_field, "ip");
-        let faults = Udp::new(given("[host][ip]")).unwrap_err();
-        assert!(faults[0].message.contains("option [source_ip_fieldname]"), "{faults:?}");
+        for (field, expected) in [
+            ("[ip]", json!({"message": "x", "ip": "192.0.2.1"})),
+            ("[observer][ip]", json!({"message": "x", "observer": {"ip": "192.0.2.1"}})),
+            ("[message][ip]", json!({"message": "x"})),
+        ] {
+            let input = Udp::new(given(field)).unwrap();
+            let mut events = Events::default();
+            input.protocol.decode(b"x", ([192, 0, 2, 1], 514).into(), &mut events);
+            let mut fields = events[0].fields().clone();
+            fields.remove("@version");
+            assert_eq!(serde_json::Value::Object(fields), expected, "{field}");
+        }
     }
 }

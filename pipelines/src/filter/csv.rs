@@ -2,12 +2,10 @@
 
 use std::sync::Arc;
 
-use chrono::{NaiveDate, NaiveDateTime, NaiveTime};
-use millrace_ingest::csv::CsvDialect;
-use millrace_ingest::event::time_format::{Zone, iso8601};
+use millrace_ingest::csv::{CsvConversion, CsvDialect};
 use millrace_ingest::{Event, Fault, FieldReference, Options};
 use parking_lot::Mutex;
-use serde_json::{Number, Value};
+use serde_json::Value;
 
 use super::settings::field_or;
 use super::{Filter, Outcome};
@@ -18,11 +16,6 @@ const FAILURE: &str = "_csvparsefailure";
 const EMPTY: &str = "_csvskippedemptyfield";
 /// Most names of columns that `autodetect_column_names` keeps.
 const MAX_COLUMNS: usize = 10_000;
-/// Formats of dates that Ruby's `CSV` converts.
-const DATES: [&str; 6] = ["%Y-%m-%d", "%B %d, %Y", "%b %d, %Y", "%B %d %Y", "%b %d %Y", "%A %B %d, %Y"];
-/// Formats of times that Ruby's `CSV` converts.
-const TIMES: [&str; 3] = ["%Y-%m-%d %H:%M:%S", "%b %d %H:%M:%S %Y", "%a %b %d %H:%M:%S %Y"];
-
 #[derive(Debug)]
 struct Csv {
     dialect: CsvDialect,
@@ -32,20 +25,11 @@ struct Csv {
     columns: Vec<String>,
     /// Columns of the first row, where they are to be detected.
     detected: Option<Mutex<Arc<[String]>>>,
-    conversions: Vec<(String, Conversion)>,
+    conversions: Vec<(String, CsvConversion)>,
     autogenerate: bool,
     skip_header: bool,
     skip_empty_columns: bool,
     skip_empty_rows: bool,
-}
-
-#[derive(Clone, Copy, Debug)]
-enum Conversion {
-    Integer,
-    Float,
-    Date,
-    DateTime,
-    Boolean,
 }
 
 pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>> {
@@ -59,16 +43,7 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>>
             options.fault_here(fault);
         }
     }
-    let mut conversions = Vec::new();
-    for (column, kind) in options.hash("convert") {
-        let kind = kind.as_text().unwrap_or_default();
-        match Conversion::named(&kind) {
-            Some(conversion) => conversions.push((column, conversion)),
-            None => options.fault_here(format!(
-                "option [convert] of [csv]: [{kind}] is not one of [integer, float, date, date_time, boolean]"
-            )),
-        }
-    }
+    let conversions = CsvConversion::take(&mut options);
     let detect = options.boolean("autodetect_column_names").unwrap_or(false) && columns.is_empty();
     let csv = Csv {
         dialect,
@@ -88,55 +63,6 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>>
 
 fn bracketed(name: &str) -> String {
     if name.starts_with('[') { name.to_owned() } else { format!("[{name}]") }
-}
-
-impl Conversion {
-    fn named(name: &str) -> Option<Self> {
-        Some(match name {
-            "integer" => Self::Integer,
-            "float" => Self::Float,
-            "date" => Self::Date,
-            "date_time" => Self::DateTime,
-            "boolean" => Self::Boolean,
-            _ => return None,
-        })
-    }
-
-    /// Converts a value; `None` leaves it as it is.
-    fn apply(self, text: &str) -> Option<Value> {
-        let trimmed = text.trim();
-        match self {
-            Self::Integer => {
-                let digits = trimmed.replace('_', "");
-                let hexadecimal =
-                    digits.strip_prefix("0x").and_then(|digits| i64::from_str_radix(digits, 16).ok());
-                hexadecimal.or_else(|| digits.parse().ok()).map(|number: i64| Value::Number(number.into()))
-            }
-            Self::Float => {
-                let number: f64 = trimmed.replace('_', "").parse().ok()?;
-                Number::from_f64(number).map(Value::Number)
-            }
-            Self::Date => {
-                let date = DATES.iter().find_map(|format| NaiveDate::parse_from_str(trimmed, format).ok())?;
-                // Ruby takes the midnight of the machine's zone.
-                Zone::Local.instant(date.and_time(NaiveTime::MIN)).map(time)
-            }
-            Self::DateTime => {
-                let parsed =
-                    TIMES.iter().find_map(|format| NaiveDateTime::parse_from_str(trimmed, format).ok());
-                parsed.map(|time| time.and_utc()).or_else(|| iso8601(trimmed, Zone::UTC)).map(time)
-            }
-            Self::Boolean => match trimmed.to_lowercase().as_str() {
-                "true" => Some(Value::Bool(true)),
-                "false" => Some(Value::Bool(false)),
-                other => Some(Value::String(other.to_owned())),
-            },
-        }
-    }
-}
-
-fn time(time: chrono::DateTime<chrono::Utc>) -> Value {
-    Value::String(Event::new(time).timestamp_text())
 }
 
 impl Csv {

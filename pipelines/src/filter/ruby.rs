@@ -3,25 +3,32 @@
 //! A script has the event, and no files, programs or network. [`parser`] refuses what the subset lacks, by name and place, before the
 //! pipeline runs. [`interpreter`] bounds steps, memory and time of each event.
 
+mod file;
 mod interpreter;
 mod lexer;
 mod methods;
 mod parser;
 mod syntax;
+mod task;
 mod token;
 mod value;
 
+use std::path::Path;
 use std::sync::Arc;
 
 use chrono::DateTime;
 use millrace_ingest::{Event, Fault, Options};
 use parking_lot::Mutex;
+use serde_json::Value;
 
-use super::settings::texts_or;
+use super::refresh::read_text;
+use super::settings::{texts_or, value_of};
 use super::{Filter, Outcome};
+use file::ScriptFile;
 use interpreter::{Interpreter, ScriptState};
 use syntax::Script;
-use value::empty_nested;
+pub(super) use task::{TaskMap, TaskScript};
+use value::{RaisedError, Val, empty_nested};
 
 /// Longest script, in bytes.
 const MAX_SCRIPT_BYTES: usize = 64 << 10;
@@ -39,6 +46,8 @@ struct Ruby {
     has_state: bool,
     tags_on_exception: Vec<String>,
     tag_with_message: bool,
+    /// `true` if the value of the script is the array of events that go on.
+    returns_events: bool,
 }
 
 #[derive(Debug, Default)]
@@ -50,20 +59,17 @@ struct RubyState {
 }
 
 pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>> {
-    let is_given = options.given().any(|(name, _)| name == "code");
+    let is_given = |name: &str, options: &Options| options.given().any(|(given, _)| given == name);
+    let (has_code, has_path) = (is_given("code", &options), is_given("path", &options));
     let code = script(&mut options, "code");
     let init = script(&mut options, "init");
-    for (name, instead) in
-        [("path", "write the script into [code]"), ("script_params", "write the values into [code]")]
-    {
-        if let Some((at, _)) = options.take(name) {
-            options.fault(at, format!("option [{name}] of [ruby] is not supported: {instead}"));
-        }
-    }
+    let file = script_file(&mut options);
+    let parameters: serde_json::Map<String, Value> =
+        options.hash("script_params").into_iter().map(|(name, value)| (name, value_of(value))).collect();
     let tags_on_exception = texts_or(&mut options, "tag_on_exception", &["_rubyexception"]);
     let tag_with_message = options.boolean("tag_with_exception_message").unwrap_or(false);
-    if !is_given {
-        options.fault_here("[ruby] needs the option [code]");
+    if has_code == has_path {
+        options.fault_here("[ruby] needs either the option [code], or [path] with a file of scripts");
     }
     let mut state = RubyState::default();
     if let Some(init) = &init
@@ -71,10 +77,39 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>>
     {
         options.fault_here(format!("[init] of [ruby] fails: {} ({})", error.message, error.class));
     }
+    let returns_events = file.is_some();
+    let script = match file {
+        None => code,
+        Some(file) => {
+            if let Some(register) = &file.register {
+                let mut run = Interpreter::new(register.slots, Vec::new(), &mut state.variables);
+                run.bind(vec![Val::from_json(&Value::Object(parameters))]);
+                if let Err(error) = run.run(register) {
+                    options.fault_here(format!(
+                        "[register] of [ruby] fails: {} ({})",
+                        error.message, error.class
+                    ));
+                }
+            }
+            Some(file.filter)
+        }
+    };
     options.finish()?;
-    let Some(script) = code else { return Err(Vec::new()) };
+    let Some(script) = script else { return Err(Vec::new()) };
     let has_state = script.has_state;
-    Ok(Arc::new(Ruby { script, state: Mutex::new(state), has_state, tags_on_exception, tag_with_message }))
+    let state = Mutex::new(state);
+    Ok(Arc::new(Ruby { script, state, has_state, tags_on_exception, tag_with_message, returns_events }))
+}
+
+/// Takes the file of scripts.
+fn script_file(options: &mut Options) -> Option<ScriptFile> {
+    let at = options.at();
+    let path = options.text("path")?;
+    let read = read_text(Path::new(&path), MAX_SCRIPT_BYTES as u64);
+    let parsed = read.and_then(|text| {
+        ScriptFile::parse(&text).map_err(|fault| format!("[{path}], {}: {}", fault.at, fault.message))
+    });
+    parsed.map_err(|problem| options.fault(at, format!("option [path] of [ruby]: {problem}"))).ok()
 }
 
 /// Takes a script.
@@ -94,26 +129,71 @@ fn script(options: &mut Options, name: &'static str) -> Option<Script> {
     }
 }
 
+/// Result of a script for an event.
+#[derive(Debug)]
+struct ScriptOutcome {
+    /// An error that nothing rescued.
+    result: Result<(), RaisedError>,
+    /// `true` if the event ends.
+    is_cancelled: bool,
+    /// Bytes of values that the script made.
+    bytes: usize,
+}
+
+/// Properties of a script's run.
+#[derive(Clone, Copy, Debug, Default)]
+struct ScriptBehaviour {
+    /// `true` to free values that contain themselves: nothing that outlives the event may share them.
+    empties_locals: bool,
+    /// `true` if the value of the script is the array of events that go on.
+    returns_events: bool,
+}
+
+/// Runs a script for an event; the first local variables have these values.
+fn run_script(
+    script: &Script,
+    event: &mut Event,
+    made: &mut Vec<Event>,
+    variables: &mut ScriptState,
+    locals: Vec<Val>,
+    behaviour: ScriptBehaviour,
+) -> ScriptOutcome {
+    let taken = std::mem::replace(event, Event::new(DateTime::UNIX_EPOCH));
+    let mut run = Interpreter::new(script.slots, vec![taken], variables);
+    run.bind(locals);
+    let mut result = run.run(script);
+    if behaviour.returns_events
+        && let Ok(value) = &result
+        && let Err(error) = run.hand_on_all(value)
+    {
+        result = Err(error);
+    }
+    let result = result.map(drop);
+    if behaviour.empties_locals {
+        run.empty_locals();
+    }
+    let bytes = run.bytes();
+    let handed_on = std::mem::take(&mut run.handed_on);
+    let is_cancelled = run.is_cancelled;
+    let mut events = std::mem::take(&mut run.events).into_iter();
+    if let Some(first) = events.next() {
+        *event = first;
+    }
+    let others: Vec<Event> = events.collect();
+    for number in handed_on {
+        made.extend(others.get(number - 1).cloned());
+    }
+    ScriptOutcome { result, is_cancelled, bytes }
+}
+
 impl Ruby {
     /// Runs the script; returns the bytes of values that it has made, too.
     fn run(&self, event: &mut Event, made: &mut Vec<Event>, variables: &mut ScriptState) -> (Outcome, usize) {
-        let taken = std::mem::replace(event, Event::new(DateTime::UNIX_EPOCH));
-        let mut run = Interpreter::new(self.script.slots, vec![taken], variables);
-        let result = run.run(&self.script);
-        if !self.has_state {
-            run.empty_locals();
-        }
-        let bytes = run.bytes();
-        let handed_on = std::mem::take(&mut run.handed_on);
-        let is_cancelled = run.is_cancelled;
-        let mut events = std::mem::take(&mut run.events).into_iter();
-        if let Some(first) = events.next() {
-            *event = first;
-        }
-        let others: Vec<Event> = events.collect();
-        for number in handed_on {
-            made.extend(others.get(number - 1).cloned());
-        }
+        let behaviour =
+            ScriptBehaviour { empties_locals: !self.has_state, returns_events: self.returns_events };
+        let locals = if self.returns_events { vec![Val::Event(0)] } else { Vec::new() };
+        let ScriptOutcome { result, is_cancelled, bytes } =
+            run_script(&self.script, event, made, variables, locals, behaviour);
         let outcome = match result {
             Err(error) => {
                 self.tags_on_exception.iter().for_each(|tag| event.tag(tag));
@@ -129,8 +209,8 @@ impl Ruby {
                 );
                 Outcome::Unmatched
             }
-            Ok(_) if is_cancelled => Outcome::Dropped,
-            Ok(_) => Outcome::Matched,
+            Ok(()) if is_cancelled => Outcome::Dropped,
+            Ok(()) => Outcome::Matched,
         };
         (outcome, bytes)
     }
@@ -192,6 +272,45 @@ mod tests {
         let given = [("code".to_owned(), Location::default(), Setting::Text(code.to_owned()))];
         let filter = build(Options::new("ruby", Location::default(), given)).unwrap();
         filter.apply(&mut Event::new(DateTime::UNIX_EPOCH), &mut Vec::new())
+    }
+
+    #[test]
+    fn a_file_has_scripts() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let code = "# tags\ndef register(params)\n  @field = params.fetch('field')\nend\n\ndef filter(event)\n  \
+            return [] if event.get(@field) == 'drop'\n  if event.get(@field).nil?\n    event.tag(\"#{@field}_missing\")\n    \
+            return [event]\n  end\n  copy = event.clone\n  copy.set('copy', true)\n  [event, copy]\nend\n\n\
+            test 'x' do\n  expect('y') { |events| events.first.get('a') == 1 }\nend\n";
+        std::fs::write(file.path(), code).unwrap();
+        let text = |text: &str| Setting::Text(text.to_owned());
+        let given = |path: &std::path::Path| {
+            let parameters = Setting::Hash(vec![("field".to_owned(), text("a"))]);
+            [("path", text(path.to_str().unwrap())), ("script_params", parameters)]
+                .map(|(name, value)| (name.to_owned(), Location::default(), value))
+        };
+        let filter = build(Options::new("ruby", Location::default(), given(file.path()))).unwrap();
+        let apply = |fields: Value| {
+            let fields = fields.as_object().cloned().unwrap_or_default();
+            let (mut event, mut made) = (Event::from_fields(fields, DateTime::UNIX_EPOCH), Vec::new());
+            (filter.apply(&mut event, &mut made), event.fields().clone(), made.len())
+        };
+        assert_eq!(apply(json!({"a": "drop"})).0, Outcome::Dropped);
+        assert_eq!(apply(json!({})).1["tags"], json!(["a_missing"]));
+        assert_eq!((apply(json!({"a": 1})).0, apply(json!({"a": 1})).2), (Outcome::Matched, 1));
+        for (code, expected) in [
+            ("def register(params)\nend", "no `def filter(event)`"),
+            ("def helper(x)\nend\ndef filter(event)\n[event]\nend", "[def helper] is not supported"),
+            ("event.set('a', 1)", "a file of scripts has"),
+        ] {
+            std::fs::write(file.path(), code).unwrap();
+            let faults = build(Options::new("ruby", Location::default(), given(file.path()))).unwrap_err();
+            assert!(faults[0].message.contains(expected), "{faults:?}");
+        }
+        std::fs::write(file.path(), "def filter(event)\n  event\nend").unwrap();
+        let filter = build(Options::new("ruby", Location::default(), given(file.path()))).unwrap();
+        let mut event = Event::new(DateTime::UNIX_EPOCH);
+        assert_eq!(filter.apply(&mut event, &mut Vec::new()), Outcome::Unmatched);
+        assert_eq!(event.fields()["tags"], json!(["_rubyexception"]));
     }
 
     #[test]

@@ -9,7 +9,7 @@ use millrace_ingest::{Event, Options};
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::{NAMES, Outcome, build};
+use super::{FilterContext, FilterPlugin, NAMES, Outcome, build};
 
 #[derive(Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -59,7 +59,7 @@ fn fields(event: &Event, wanted: &Map<String, Value>) -> Value {
 
 /// Runs a case; the error names the difference.
 fn run(filter: &str, case: Case) -> Result<(), String> {
-    let built = match (build(options(filter, case.options)), case.fault) {
+    let built = match (build(options(filter, case.options), &mut FilterContext::default()), case.fault) {
         (Ok(built), None) => built,
         (Err(faults), Some(expected)) if faults.iter().any(|fault| fault.message.contains(&expected)) => {
             return Ok(());
@@ -68,7 +68,14 @@ fn run(filter: &str, case: Case) -> Result<(), String> {
     };
     let mut event = Event::from_fields(case.event, Utc.with_ymd_and_hms(2026, 1, 1, 0, 0, 0).unwrap());
     let mut made = Vec::new();
-    let outcome = match built.apply(&mut event, &mut made) {
+    let outcome = match &built {
+        FilterPlugin::Local(filter) => filter.apply(&mut event, &mut made),
+        FilterPlugin::Remote(filter) => {
+            let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
+            runtime.block_on(filter.apply(&mut event))
+        }
+    };
+    let outcome = match outcome {
         Outcome::Matched => "matched",
         Outcome::Unmatched => "unmatched",
         Outcome::Dropped => "dropped",
@@ -111,17 +118,21 @@ fn cases_hold() {
 #[test]
 fn all_names_are_built() {
     for filter in NAMES {
-        let faults =
-            build(options(filter, Map::from_iter([("nonsense".to_owned(), Value::Null)]))).unwrap_err();
+        let given = Map::from_iter([("nonsense".to_owned(), Value::Null)]);
+        let faults = build(options(filter, given), &mut FilterContext::default()).unwrap_err();
         assert!(faults.iter().any(|fault| fault.message.contains("[nonsense]")), "{filter}: {faults:?}");
     }
-    assert!(build(options("grook", Map::new())).unwrap_err()[0].message.contains("did you mean [grok]?"));
+    let refused =
+        |name| build(options(name, Map::new()), &mut FilterContext::default()).unwrap_err().remove(0).message;
+    assert!(refused("grook").contains("did you mean [grok]?"));
+    assert!(refused("multiline").contains("by the codec multiline"));
 }
 
 #[test]
 fn fingerprints_by_chance_are_uuids() {
     let given = Map::from_iter([("method".to_owned(), Value::from("UUID"))]);
-    let filter = build(options("fingerprint", given)).unwrap();
+    let built = build(options("fingerprint", given), &mut FilterContext::default()).unwrap();
+    let FilterPlugin::Local(filter) = built else { panic!("it asks nobody") };
     let mut event = Event::new(Utc::now());
     filter.apply(&mut event, &mut Vec::new());
     let id = event.fields()["fingerprint"].as_str().unwrap();

@@ -18,7 +18,7 @@ use millrace_ingest::output::Output;
 use millrace_ingest::{Fault, Location, Options, input, output};
 
 use crate::condition::Condition;
-use crate::filter::{self, Filter};
+use crate::filter::{self, FilterContext, FilterPlugin};
 use crate::language::{Definition, Plugin, Statement};
 use crate::meter::Meter;
 use decoration::{Decoration, PluginLabel};
@@ -89,7 +89,7 @@ impl fmt::Debug for InputNode {
 #[derive(Debug)]
 pub(crate) struct FilterNode {
     pub(crate) label: Label,
-    pub(crate) filter: Arc<dyn Filter>,
+    pub(crate) filter: FilterPlugin,
     pub(crate) decoration: Decoration,
 }
 
@@ -118,6 +118,7 @@ impl Graph {
             meters,
             sources: HashSet::new(),
             addresses: HashSet::new(),
+            filters: FilterContext::default(),
         };
         let inputs = definition.inputs.into_iter().filter_map(|plugin| builder.input(plugin)).collect();
         let filters = builder.block(Section::Filter, definition.filters, Builder::filter);
@@ -138,6 +139,13 @@ impl Graph {
             found |= matches!(node.output, Output::Local(_));
         });
         found
+    }
+
+    /// Returns whether the clock flushes one of its filters.
+    pub(crate) fn is_flushed(&self) -> bool {
+        let mut is_flushed = false;
+        each_plugin(&self.filters, &mut |node: &FilterNode| is_flushed |= node.filter.is_flushed());
+        is_flushed
     }
 
     /// Returns the addresses at which it takes events of other pipelines.
@@ -199,6 +207,8 @@ struct Builder {
     sources: HashSet<Arc<str>>,
     /// Addresses of the inputs `pipeline`.
     addresses: HashSet<String>,
+    /// State that filters share.
+    filters: FilterContext,
 }
 
 impl Builder {
@@ -274,7 +284,8 @@ impl Builder {
         let (naming, name, at) = opening(&mut options);
         let decoration = Decoration::of_filter(&mut options);
         let label = self.label("filter", &naming, &name, at, &canonical);
-        let filter = self.keep(filter::build(options))?;
+        let built = filter::build(options, &mut self.filters);
+        let filter = self.keep(built)?;
         Some(FilterNode { label, filter, decoration })
     }
 

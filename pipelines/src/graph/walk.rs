@@ -3,16 +3,19 @@
 //! A selection is a list of places of events. A filter goes over its selection; a branch cuts one into those of
 //! its arms. What is dropped or refused leaves its place empty; new events get places behind all others.
 
+use std::any::Any;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
+use futures::future::BoxFuture;
+use futures::{FutureExt, StreamExt};
 use millrace_ingest::{Event, Provenance};
 use millrace_runtime::Instant;
 use millrace_runtime::panic_text;
 
 use super::{Block, FilterNode, Node};
 use crate::condition::Condition;
-use crate::filter::Outcome;
+use crate::filter::{Filter, FilterPlugin, Flush, Outcome, RemoteFilter};
 
 /// Origin of an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -52,7 +55,12 @@ pub(crate) struct RejectedEvent {
 pub(crate) struct Flow {
     pub(crate) slots: Vec<Option<Slot>>,
     pub(crate) rejected: Vec<RejectedEvent>,
+    /// Flush of the filters on the way, behind the events.
+    pub(crate) flush: Option<Flush>,
 }
+
+/// Origin of events that the clock makes.
+const CLOCK: Origin = Origin { batch: 0, provenance: None, made: 0 };
 
 impl Flow {
     /// Adds an event; returns its place.
@@ -61,29 +69,40 @@ impl Flow {
         self.slots.len() - 1
     }
 
-    /// Takes a selection through filters; returns what is left of it and what was made of it, in order.
-    pub(crate) fn filter(&mut self, block: &Block<FilterNode>, mut selected: Vec<usize>) -> Vec<usize> {
-        for node in block {
-            if selected.is_empty() {
-                break;
-            }
-            selected = match node {
-                Node::Plugin(node) => self.apply(node, selected),
-                Node::Branch(branch) => {
-                    let mut rest = selected;
-                    let mut through = Vec::with_capacity(rest.len());
-                    for (condition, block) in &branch.arms {
-                        let (taken, others) = self.cut(condition, rest, &branch.id);
-                        through.extend(self.filter(block, taken));
-                        rest = others;
-                    }
-                    through.extend(self.filter(&branch.otherwise, rest));
-                    through.sort_unstable();
-                    through
+    /// Takes a selection through filters; returns what is left of it and what was made of it, in order. The future waits only for
+    /// filters that ask other servers.
+    pub(crate) fn filter<'a>(
+        &'a mut self,
+        block: &'a Block<FilterNode>,
+        mut selected: Vec<usize>,
+    ) -> BoxFuture<'a, Vec<usize>> {
+        async move {
+            for node in block {
+                if selected.is_empty() && self.flush.is_none() {
+                    break;
                 }
-            };
+                selected = match node {
+                    Node::Plugin(node) => match &node.filter {
+                        FilterPlugin::Local(filter) => self.apply(node, &**filter, selected),
+                        FilterPlugin::Remote(filter) => self.apply_remote(node, &**filter, selected).await,
+                    },
+                    Node::Branch(branch) => {
+                        let mut rest = selected;
+                        let mut through = Vec::with_capacity(rest.len());
+                        for (condition, block) in &branch.arms {
+                            let (taken, others) = self.cut(condition, rest, &branch.id);
+                            through.extend(self.filter(block, taken).await);
+                            rest = others;
+                        }
+                        through.extend(self.filter(&branch.otherwise, rest).await);
+                        through.sort_unstable();
+                        through
+                    }
+                };
+            }
+            selected
         }
-        selected
+        .boxed()
     }
 
     /// Cuts a selection into those that meet a condition and those that do not.
@@ -112,7 +131,7 @@ impl Flow {
         }
     }
 
-    fn apply(&mut self, node: &FilterNode, selected: Vec<usize>) -> Vec<usize> {
+    fn apply(&mut self, node: &FilterNode, filter: &dyn Filter, selected: Vec<usize>) -> Vec<usize> {
         let began = Instant::now();
         let mut left = Vec::with_capacity(selected.len());
         let (mut new, mut made) = (Vec::new(), Vec::new());
@@ -122,7 +141,7 @@ impl Flow {
             let origin = slot.origin;
             // A defect of a filter costs the event that brings it to light, not the pipeline.
             let applied = catch_unwind(AssertUnwindSafe(|| {
-                let outcome = node.filter.apply(&mut slot.event, &mut made);
+                let outcome = filter.apply(&mut slot.event, &mut made);
                 if outcome == Outcome::Matched {
                     node.decoration.apply(&mut slot.event);
                 }
@@ -135,12 +154,7 @@ impl Flow {
                         *slot = None;
                     }
                 }
-                Err(panic) => {
-                    node.label.meter.failed(1);
-                    let reason = format!("the filter failed: {}", panic_text(&*panic));
-                    tracing::error!(plugin = %node.label.id, reason, "a filter panicked");
-                    self.reject(at, &node.label.id, reason);
-                }
+                Err(panic) => self.reject_panicked(at, node, &*panic),
             }
             let earlier = self.slots.get(at).and_then(Option::as_ref).map_or(0, |slot| slot.children);
             let mut number = earlier;
@@ -154,10 +168,65 @@ impl Flow {
                 slot.children = number;
             }
         }
+        if let Some(flush) = self.flush {
+            let flushed = catch_unwind(AssertUnwindSafe(|| filter.flush(flush, &mut made)));
+            if let Err(panic) = flushed {
+                tracing::error!(plugin = %node.label.id, reason = panic_text(&*panic), "the flush of a filter panicked");
+            }
+            new.extend(made.drain(..).map(|event| self.add(event, CLOCK)));
+        }
         left.extend(new);
         node.label.meter.went_out(left.len());
         node.label.meter.took(began.elapsed());
         left
+    }
+
+    /// Takes a selection through a filter that asks other servers, several events at the same time.
+    async fn apply_remote(
+        &mut self,
+        node: &FilterNode,
+        filter: &dyn RemoteFilter,
+        selected: Vec<usize>,
+    ) -> Vec<usize> {
+        let began = Instant::now();
+        node.label.meter.came_in(selected.len());
+        let slots: Vec<(usize, Slot)> =
+            selected.into_iter().filter_map(|at| Some((at, self.slots.get_mut(at)?.take()?))).collect();
+        let lookups = slots.into_iter().map(|(at, mut slot)| async move {
+            let outcome = AssertUnwindSafe(filter.apply(&mut slot.event)).catch_unwind().await;
+            (at, slot, outcome)
+        });
+        let mut lookups = futures::stream::iter(lookups).buffered(filter.concurrency().max(1));
+        let mut left = Vec::new();
+        while let Some((at, mut slot, outcome)) = lookups.next().await {
+            let is_matched = matches!(outcome, Ok(Outcome::Matched));
+            if is_matched {
+                node.decoration.apply(&mut slot.event);
+            }
+            if let Some(place) = self.slots.get_mut(at) {
+                *place = Some(slot);
+            }
+            match outcome {
+                Ok(Outcome::Matched | Outcome::Unmatched) => left.push(at),
+                Ok(Outcome::Dropped) => {
+                    if let Some(place) = self.slots.get_mut(at) {
+                        *place = None;
+                    }
+                }
+                Err(panic) => self.reject_panicked(at, node, &*panic),
+            }
+        }
+        drop(lookups);
+        node.label.meter.went_out(left.len());
+        node.label.meter.took(began.elapsed());
+        left
+    }
+
+    fn reject_panicked(&mut self, at: usize, node: &FilterNode, panic: &(dyn Any + Send)) {
+        node.label.meter.failed(1);
+        let reason = format!("the filter failed: {}", panic_text(panic));
+        tracing::error!(plugin = %node.label.id, reason, "a filter panicked");
+        self.reject(at, &node.label.id, reason);
     }
 
     /// Takes a selection through outputs. `send` is told which events an output gets.

@@ -4,6 +4,7 @@
 //! content of a pipeline's files is another, a graph is built of them. If that fails the running one stays, and status and log say why. Settings given through
 //! the API are [`stored_changes`].
 
+mod check;
 mod source_files;
 mod stop_order;
 mod stored_changes;
@@ -25,6 +26,7 @@ use tokio::sync::{Mutex as AsyncMutex, oneshot, watch};
 use tokio::task::JoinHandle;
 use uuid::Uuid;
 
+pub use check::{CheckedPipeline, check_directory};
 pub use millrace_ingest::dead_letter::{Cursor, DeadLetterFilter, Page, ReplayReport, StoredDeadLetter};
 pub use stored_changes::Change;
 

@@ -12,7 +12,9 @@
 //! for it (`generation`); what is left then is redelivered through the new one.
 
 mod commit;
+mod compute_future;
 mod delivery;
+mod flush;
 mod generation;
 mod intake;
 mod queue;
@@ -33,8 +35,8 @@ use chrono::{DateTime, Utc};
 use futures::FutureExt;
 use millrace_ingest::budget::PipelineShare;
 use millrace_ingest::input::BatchSize;
+use millrace_runtime::Compute;
 use millrace_runtime::Instant;
-use millrace_runtime::{Compute, Priority};
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
@@ -74,6 +76,8 @@ pub(crate) struct RuntimeContext {
     running: watch::Sender<usize>,
     /// Set once nothing is waited for any more.
     cutting: AtomicBool,
+    /// Set while the clock flushes filters.
+    flushing: AtomicBool,
     /// The last trouble, and when.
     trouble: Arc<Mutex<LastFault>>,
     queue_on_disk: Option<QueueOnDisk>,
@@ -209,6 +213,7 @@ impl Pipeline {
             meter: Arc::default(),
             running: watch::Sender::new(0),
             cutting: AtomicBool::new(false),
+            flushing: AtomicBool::new(false),
             trouble,
             queue_on_disk,
         });
@@ -219,6 +224,7 @@ impl Pipeline {
         };
         let inputs = graph.inputs.iter().map(|node| start(node, Kind::Written)).collect();
         let from_disk = shared.queue_on_disk.as_ref().map(|disk| start(&disk.node, Kind::Queue));
+        flush::start(&shared, &sender);
         Self {
             intake: AsyncMutex::new(Some((inputs, sender.clone()))),
             from_disk: Mutex::new(from_disk),
@@ -254,7 +260,10 @@ impl Pipeline {
         for running in go {
             running.stopped(deadline).await;
         }
+        let former = self.shared.generations.current();
         let before = self.shared.generations.replace(Arc::new(graph));
+        flush::finish(former, &self.waiting);
+        flush::start(&self.shared, &self.waiting);
         let id = Arc::clone(&self.shared.id);
         tokio::spawn(async move {
             tokio::time::sleep_until(deadline).await;
@@ -305,6 +314,7 @@ impl Pipeline {
                 tracing::warn!(pipeline = %self.shared.id, "the queue on disk is still being written");
             }
         }
+        flush::finish(self.shared.generations.current(), &self.waiting);
         self.waiting.close();
         let Some(mut dispatcher) = dispatcher else { return all };
         let came = tokio::select! {
@@ -411,14 +421,22 @@ async fn dispatch(shared: Arc<RuntimeContext>, mut queue: Queue) {
         let moves = delivery.iter().filter_map(|entry| entry.batch.position.as_ref());
         let Some(queued_for) = delivery.first().map(|entry| &entry.generation) else { continue };
         let generation = shared.generations.instead_of(queued_for);
+        // Another graph's filters go on.
+        let is_last = Arc::ptr_eq(&generation, queued_for) && delivery.iter().any(|entry| entry.is_last);
+        if is_last {
+            // Events that are still on their way belong before the last flush.
+            while let Some(ended) = deliveries.join_next().await {
+                reap(&shared, Some(ended));
+            }
+        }
         let strict = settings.keeps_order();
         let mut ticket = sequence.enter(moves, strict, &generation);
         let (shared, ended) = (Arc::clone(&shared), Arc::clone(&ended));
         deliveries.spawn(async move {
             let meter = Arc::clone(&shared.meter);
             let id = Arc::clone(&shared.id);
-            let job = move || Ok(work::run(&id, delivery, generation, &meter));
-            let work = shared.compute.run(Priority::Ingest, job).await;
+            let filtered = work::run(id, delivery, generation, meter, is_last);
+            let work = compute_future::run(&shared.compute, filtered).await;
             drop(turn_to_compute);
             match work {
                 Ok(work) => commit::run(&shared, work, ticket, strict).await,

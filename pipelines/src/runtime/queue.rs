@@ -4,7 +4,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
-use millrace_ingest::Batch;
+use millrace_ingest::budget::Reservation;
+use millrace_ingest::{Ack, Batch};
 use millrace_runtime::Instant;
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore, mpsc, watch};
 
@@ -27,6 +28,8 @@ pub(super) struct Entry {
     pub(super) input: Arc<InputNode>,
     pub(super) generation: Arc<Generation>,
     pub(super) batch: Batch,
+    /// `true` if no more comes for its graph.
+    pub(super) is_last: bool,
     _permit: OwnedSemaphorePermit,
     _counted: CountedEvents,
 }
@@ -96,8 +99,26 @@ impl QueueSender {
         self.events.fetch_add(events, Ordering::Relaxed);
         let counted = CountedEvents(Arc::clone(&self.events), events);
         let (input, generation) = (Arc::clone(input), generation());
-        let entry = Entry { input, generation, batch, _permit: permits, _counted: counted };
+        let entry = Entry { input, generation, batch, is_last: false, _permit: permits, _counted: counted };
         if self.entries.send(entry).is_ok() { SendOutcome::Queued } else { SendOutcome::Closed }
+    }
+
+    /// Appends an entry without events, which flushes filters. Returns `false` if the queue is closed.
+    pub(super) fn flush(&self, input: &Arc<InputNode>, generation: Arc<Generation>, is_last: bool) -> bool {
+        // It takes no room, and waits for none.
+        let Ok(permit) = Arc::clone(&self.permits).try_acquire_many_owned(0) else { return false };
+        let batch =
+            Batch { events: Vec::new(), position: None, ack: Ack::none(), held: Reservation::default() };
+        let counted = CountedEvents(Arc::clone(&self.events), 0);
+        let input = Arc::clone(input);
+        let entry = Entry { input, generation, batch, is_last, _permit: permit, _counted: counted };
+        self.entries.send(entry).is_ok()
+    }
+
+    /// Waits until the queue takes nothing more.
+    pub(super) async fn closed(&self) {
+        // The sender is this one's own.
+        let _ = self.closed.subscribe().wait_for(|closed| *closed).await;
     }
 
     /// Takes nothing more: the queue holds the rest.

@@ -8,10 +8,9 @@ use std::time::Duration;
 
 use millrace_catalog::access::Principal;
 use millrace_ingest::dead_letter::StoredDeadLetter;
-use millrace_runtime::Priority;
 
 use super::sequence::Sequence;
-use super::{Pipeline, commit, work};
+use super::{Pipeline, commit, compute_future, work};
 
 /// Time that an event may take.
 pub(crate) const PATIENCE: Duration = Duration::from_secs(30);
@@ -35,9 +34,9 @@ impl Pipeline {
         let id = output.unwrap_or(&letter.plugin).to_owned();
         let generation = self.shared.generations.current();
         let pipeline = Arc::clone(&self.shared.id);
-        let job = move || Ok(work::run_letter(&pipeline, event, removal, &id, generation));
+        let letter = work::run_letter(pipeline, event, removal, id, generation);
         let delivery =
-            self.shared.compute.run(Priority::Ingest, job).await.map_err(|error| error.to_string())??;
+            compute_future::run(&self.shared.compute, letter).await.map_err(|error| error.to_string())??;
         // It has no order with others.
         let ticket = Sequence::default().enter(std::iter::empty(), false, &delivery.generation);
         let through = commit::redeliver(&self.shared, delivery, ticket);

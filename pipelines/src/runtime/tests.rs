@@ -1,5 +1,6 @@
 //! Pipelines of made inputs, filters and outputs against a store in memory, with failures of all of them.
 
+mod filters;
 mod overload;
 mod reload;
 
@@ -26,7 +27,7 @@ use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
 
 use super::*;
-use crate::filter::{Filter, Outcome};
+use crate::filter::{Filter, FilterPlugin, Outcome};
 use crate::graph::{Arms, FilterNode, InputNode, Node, OutputNode};
 use crate::language;
 use crate::settings::EventOrder;
@@ -303,7 +304,7 @@ fn input(input: impl Input + 'static) -> Arc<InputNode> {
 fn filter(id: &str, apply: fn(&mut Event, &mut Vec<Event>) -> Outcome) -> Node<FilterNode> {
     Node::Plugin(FilterNode {
         label: label(id),
-        filter: Arc::new(FilterFn(apply)),
+        filter: FilterPlugin::Local(Arc::new(FilterFn(apply))),
         decoration: Default::default(),
     })
 }

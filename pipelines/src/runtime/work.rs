@@ -14,6 +14,7 @@ use ring::digest::{Context, SHA256};
 use super::delivery::Delivery;
 use super::generation::Generation;
 use super::queue::Entry;
+use crate::filter::Flush;
 use crate::graph::route::Route;
 use crate::graph::walk::{Flow, Origin, RejectedEvent};
 use crate::graph::{Label, Node, OutputNode};
@@ -72,15 +73,17 @@ pub(super) struct SinkEvents {
 /// Places of events that sinks have taken, by the ids of outputs.
 pub(super) type AcceptedPositions = HashMap<Arc<str>, Vec<usize>>;
 
-/// Takes a delivery through a graph.
-pub(super) fn run(
-    pipeline: &str,
+/// Takes a delivery through a graph. `is_last` says that no more come for this graph.
+pub(super) async fn run(
+    pipeline: Arc<str>,
     entries: Vec<Entry>,
     generation: Arc<Generation>,
-    meter: &Meter,
+    meter: Arc<Meter>,
+    is_last: bool,
 ) -> FilteredDelivery {
     let began = Instant::now();
-    let mut flow = Flow::default();
+    let flush = if is_last { Flush::Final } else { Flush::Due };
+    let mut flow = Flow { flush: generation.graph.is_flushed().then_some(flush), ..Flow::default() };
     let (mut moves, mut acks) = (Vec::with_capacity(entries.len()), Vec::with_capacity(entries.len()));
     let mut held = Vec::with_capacity(entries.len());
     for (number, entry) in entries.into_iter().enumerate() {
@@ -94,10 +97,10 @@ pub(super) fn run(
         held.push(entry.batch.held);
     }
     let all = (0..flow.slots.len()).collect();
-    let left = flow.filter(&generation.graph.filters, all);
+    let left = flow.filter(&generation.graph.filters, all).await;
     meter.were_filtered(left.len());
     let (filtered, rejected) = end_of_filters(flow, moves);
-    let plan = plan(pipeline, &filtered, &left, &generation.graph.outputs, &AcceptedPositions::new());
+    let plan = plan(&pipeline, &filtered, &left, &generation.graph.outputs, &AcceptedPositions::new());
     meter.took(began.elapsed());
     FilteredDelivery { acks, held, delivery: Delivery::new(filtered, left, rejected, generation, plan) }
 }
@@ -107,26 +110,26 @@ pub(super) fn run(
 ///
 /// # Errors
 /// There is no such part, with what to do.
-pub(super) fn run_letter(
-    pipeline: &str,
+pub(super) async fn run_letter(
+    pipeline: Arc<str>,
     event: Event,
     removal: WriteOp,
-    id: &str,
+    id: String,
     generation: Arc<Generation>,
 ) -> Result<Delivery, String> {
     let graph = Arc::clone(&generation.graph);
-    let route = graph.route(id)?;
+    let route = graph.route(&id)?;
     let mut flow = Flow::default();
     let mut left = vec![flow.add(event, Origin { batch: 0, provenance: None, made: 0 })];
     let outputs = match route {
         Route::Whole => {
-            left = flow.filter(&graph.filters, left);
+            left = flow.filter(&graph.filters, left).await;
             graph.outputs.as_slice()
         }
         Route::Outputs(outputs) => outputs,
     };
     let (filtered, rejected) = end_of_filters(flow, vec![None]);
-    let mut plan = plan(pipeline, &filtered, &left, outputs, &AcceptedPositions::new());
+    let mut plan = plan(&pipeline, &filtered, &left, outputs, &AcceptedPositions::new());
     plan.ops.push(PlannedOperation { op: removal, batch: 0, output: None });
     let mut delivery = Delivery::new(filtered, left, rejected, generation, plan);
     delivery.is_letter = true;

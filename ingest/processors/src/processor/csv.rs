@@ -1,5 +1,6 @@
 //! `csv`: takes the values of one line apart.
 
+use millrace_ingest::csv::{CsvDialect, MalformedRow, RowOptions};
 use serde_json::Value;
 
 use super::{Flow, Processor};
@@ -12,8 +13,7 @@ use crate::pipeline::{BuildContext, PipelineRun};
 struct Csv {
     field: FieldPath,
     targets: Vec<FieldPath>,
-    separator: char,
-    quote: char,
+    dialect: CsvDialect,
     is_trimming: bool,
     empty_value: Option<Value>,
     ignore_missing: bool,
@@ -31,7 +31,8 @@ pub(super) fn build(config: &mut ProcessorConfig, _: &mut BuildContext) -> Resul
         return Err(config.refusal("target_fields", "target fields list can't be empty"));
     }
     let targets = targets.iter().map(|target| FieldPath::parse(target)).collect::<Result<_>>()?;
-    Ok(Box::new(Csv { field, targets, separator, quote, is_trimming, empty_value, ignore_missing }))
+    let dialect = CsvDialect::new(separator, Some(quote));
+    Ok(Box::new(Csv { field, targets, dialect, is_trimming, empty_value, ignore_missing }))
 }
 
 fn single_letter(config: &mut ProcessorConfig, name: &str, default: char) -> Result<char> {
@@ -45,68 +46,20 @@ fn single_letter(config: &mut ProcessorConfig, name: &str, default: char) -> Res
 }
 
 impl Csv {
-    /// Cuts a line into values. Errors name characters as OpenSearch counts them.
+    /// Cuts a line into values, one more than there are fields for at most. Errors name characters as OpenSearch counts them.
     fn values(&self, line: &str) -> Result<Vec<String>> {
-        let mut values = Vec::new();
-        let mut letters = line.chars().enumerate().peekable();
-        loop {
-            if self.is_trimming {
-                while letters.next_if(|(_, letter)| matches!(letter, ' ' | '\t')).is_some() {}
-            }
-            let value = match letters.next_if(|(_, letter)| *letter == self.quote) {
-                Some(_) => self.quoted(&mut letters)?,
-                None => self.unquoted(&mut letters)?,
-            };
-            values.push(value);
-            if values.len() > self.targets.len() || letters.next().is_none() {
-                return Ok(values);
-            }
-        }
-    }
-
-    fn quoted(
-        &self,
-        letters: &mut std::iter::Peekable<impl Iterator<Item = (usize, char)>>,
-    ) -> Result<String> {
-        let mut value = String::new();
-        loop {
-            match letters.next() {
-                None => return Err(ProcessorError::illegal_argument("Unmatched quote")),
-                Some((_, letter)) if letter != self.quote => value.push(letter),
-                Some(_) if letters.next_if(|(_, letter)| *letter == self.quote).is_some() => {
-                    value.push(self.quote);
+        let most = self.targets.len() + 1;
+        let options = RowOptions { is_trimming: self.is_trimming, ends_with_line: false, most };
+        let values = self.dialect.parse_values(line, options).map_err(|fault| {
+            ProcessorError::illegal_argument(match fault {
+                MalformedRow::OpenQuote => "Unmatched quote".to_owned(),
+                MalformedRow::BehindQuote(letter, at) => {
+                    format!("character '{letter}' after quoted field at {at}")
                 }
-                Some(_) => break,
-            }
-        }
-        if self.is_trimming {
-            while letters.next_if(|(_, letter)| matches!(letter, ' ' | '\t')).is_some() {}
-        }
-        match letters.peek() {
-            Some((at, letter)) if *letter != self.separator => Err(ProcessorError::illegal_argument(
-                format!("character '{letter}' after quoted field at {at}"),
-            )),
-            _ => Ok(value),
-        }
-    }
-
-    fn unquoted(
-        &self,
-        letters: &mut std::iter::Peekable<impl Iterator<Item = (usize, char)>>,
-    ) -> Result<String> {
-        let mut value = String::new();
-        while let Some((at, letter)) = letters.next_if(|(_, letter)| *letter != self.separator) {
-            if letter == self.quote || matches!(letter, '\n' | '\r') {
-                return Err(ProcessorError::illegal_argument(format!(
-                    "Illegal character inside unquoted field at {at}"
-                )));
-            }
-            value.push(letter);
-        }
-        if self.is_trimming {
-            value.truncate(value.trim_end_matches([' ', '\t']).len());
-        }
-        Ok(value)
+                MalformedRow::WithinValue(at) => format!("Illegal character inside unquoted field at {at}"),
+            })
+        })?;
+        Ok(values.into_iter().map(|value| value.text).collect())
     }
 }
 

@@ -12,6 +12,7 @@ mod address;
 mod connection;
 mod delivery;
 mod limit;
+pub(crate) mod lookup;
 mod mysql;
 mod postgres;
 mod row;
@@ -41,7 +42,7 @@ use self::address::Kind;
 use self::connection::Connection;
 use self::delivery::{Delivery, Names, Rows, RunEnd, stopped};
 use self::row::Row;
-use self::settings::{LogLevel, OFFSET, Password, SIZE, Settings};
+use self::settings::{LogLevel, OFFSET, SIZE, Settings};
 use self::statement::{LAST_VALUE, Literal};
 use self::tracking::{Window, restore_run, store_run};
 use crate::input::{Context, Input, InputError, mark_version};
@@ -270,14 +271,7 @@ impl Jdbc {
     async fn password(&self) -> Result<Option<String>, RunEnd> {
         match &self.settings.password {
             None => Ok(None),
-            Some(Password::Text(text)) => Ok(Some(text.expose().to_owned())),
-            Some(Password::File(path)) => match tokio::fs::read_to_string(path).await {
-                Ok(text) => Ok(Some(text.trim_end_matches(['\r', '\n']).to_owned())),
-                Err(error) => Err(RunEnd::failed(format!(
-                    "the password file [{}] cannot be read: {error}",
-                    path.display()
-                ))),
-            },
+            Some(password) => password.read().await.map(Some).map_err(RunEnd::failed),
         }
     }
 

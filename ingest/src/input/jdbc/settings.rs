@@ -85,6 +85,22 @@ pub(super) enum Password {
     File(PathBuf),
 }
 
+impl Password {
+    /// Returns the password; a file is read each time.
+    ///
+    /// # Errors
+    /// The file cannot be read.
+    pub(super) async fn read(&self) -> Result<String, String> {
+        match self {
+            Self::Text(text) => Ok(text.expose().to_owned()),
+            Self::File(path) => match tokio::fs::read_to_string(path).await {
+                Ok(text) => Ok(text.trim_end_matches(['\r', '\n']).to_owned()),
+                Err(error) => Err(format!("the password file [{}] cannot be read: {error}", path.display())),
+            },
+        }
+    }
+}
+
 impl Settings {
     /// Takes all options.
     ///
@@ -172,7 +188,7 @@ impl Settings {
 }
 
 /// Takes a text and reads it. `None` where it is not given; what is wrong with it is a fault where it stands.
-fn parsed<T>(
+pub(super) fn parsed<T>(
     options: &mut Options,
     name: &'static str,
     parse: impl FnOnce(&str) -> Result<T, String>,
@@ -183,14 +199,14 @@ fn parsed<T>(
     Some(value.map_err(|why| options.fault(at, format!("option [{name}]: {why}"))).ok())
 }
 
-fn seconds(options: &mut Options, name: &'static str, default: f64) -> Duration {
+pub(super) fn seconds(options: &mut Options, name: &'static str, default: f64) -> Duration {
     let given = options.read(name, "a number of seconds", |setting| {
         setting.as_text()?.parse().ok().filter(|seconds: &f64| (0.0..=1e9).contains(seconds))
     });
     Duration::from_secs_f64(given.unwrap_or(default))
 }
 
-fn take_password(options: &mut Options) -> Option<Password> {
+pub(super) fn take_password(options: &mut Options) -> Option<Password> {
     let text =
         options.secret("jdbc_password").filter(|password| !password.expose().is_empty()).map(Password::Text);
     let file = parsed(options, "jdbc_password_filepath", |path| {
@@ -207,7 +223,7 @@ fn take_password(options: &mut Options) -> Option<Password> {
     text.or(file.flatten())
 }
 
-fn take_statement(options: &mut Options, kind: Kind, prepared: bool) -> (String, Statement) {
+pub(super) fn take_statement(options: &mut Options, kind: Kind, prepared: bool) -> (String, Statement) {
     let given = options.text("statement");
     let file = parsed(options, "statement_filepath", |path| {
         let length =
@@ -218,7 +234,9 @@ fn take_statement(options: &mut Options, kind: Kind, prepared: bool) -> (String,
         std::fs::read_to_string(path).map_err(|error| format!("[{path}] cannot be read: {error}"))
     });
     if given.is_some() == file.is_some() {
-        options.fault_here("[jdbc] needs one of the options [statement] and [statement_filepath]");
+        let plugin = options.plugin().to_owned();
+        options
+            .fault_here(format!("[{plugin}] needs one of the options [statement] and [statement_filepath]"));
     }
     let sql = given.or(file.flatten()).unwrap_or_default();
     let statement = Statement::parse(kind, &sql, prepared);
@@ -322,7 +340,7 @@ fn take_paging(options: &mut Options, statement: &Statement) -> (usize, bool) {
     (size, enabled && explicit)
 }
 
-fn take_reading(options: &mut Options) -> RowReadOptions {
+pub(super) fn take_reading(options: &mut Options) -> RowReadOptions {
     let local = options.one_of("plugin_timezone", &["utc", "local"]) == Some("local");
     let zone = parsed(options, "jdbc_default_timezone", DatabaseZone::parse).flatten();
     let charset = parsed(options, "charset", Charset::parse).flatten();

@@ -74,6 +74,17 @@ impl Origin {
         self.mark_metadata(event);
     }
 
+    /// Gives an event the address of its client, as a field that may be in another, and in its metadata.
+    pub(super) fn mark_at(&self, event: &mut Event, field: &FieldReference) {
+        match field.path() {
+            [name] => event.set_missing(name, &self.address),
+            _ if event.get(field).is_some() => {}
+            // A field around it that is no object stays.
+            _ => drop(event.put_text(field, &self.address)),
+        }
+        self.mark_metadata(event);
+    }
+
     /// Gives an event the address of its client in its metadata.
     pub(super) fn mark_metadata(&self, event: &mut Event) {
         mark_version(event);

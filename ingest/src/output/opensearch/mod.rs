@@ -9,11 +9,13 @@ mod connection;
 mod local;
 mod operation;
 mod remote;
+mod template;
 #[cfg(test)]
 mod tests;
 
 use std::sync::Arc;
 
+use self::template::IndexTemplate;
 use crate::codec;
 use crate::output::Output;
 use crate::{Fault, Options};
@@ -54,18 +56,28 @@ const NOT_SUPPORTED: &[(&str, &str)] = &[
 
 /// Options of life cycles, which have an effect in Logstash unless `ilm_enabled` is false.
 const LIFE_CYCLES: &[&str] = &["ilm_pattern", "ilm_policy", "ilm_rollover_alias"];
+/// Remedy for a template of this server.
+const NO_TEMPLATE: &str =
+    "put the template over the API (PUT _index_template/<name>), and give manage_template => false";
 /// Options of templates, which have an effect in Logstash unless `manage_template` is false.
 const TEMPLATES: &[&str] =
     &["legacy_template", "template", "template_api", "template_name", "template_overwrite"];
 
-/// Refuses what would make the server store otherwise than the configuration says.
-fn refuse_management(options: &mut Options) {
+/// Refuses what would make the server store otherwise than the configuration says; returns the template for another server.
+fn take_management(options: &mut Options) -> Option<IndexTemplate> {
     let flag = |options: &mut Options, name| options.one_of(name, &["true", "false", "auto"]);
     let cycles = "give [index], with a date in its name or the name of an alias, and ilm_enabled => false";
-    let templates =
-        "put the template over the API (PUT _index_template/<name>), and give manage_template => false";
+    // Another server gets the template of a file; this one has an API for it.
+    let has_hosts = options.given().any(|(name, _)| name == "hosts");
+    let template = has_hosts.then(|| {
+        IndexTemplate::take(options, |options, option| {
+            options
+                .fault_here(format!("option [{option}] needs the option [template], a file: {NO_TEMPLATE}"));
+        })
+    });
+    let templates: &[&str] = if has_hosts { &[] } else { TEMPLATES };
     for (name, of, instead) in
-        [("ilm_enabled", LIFE_CYCLES, cycles), ("manage_template", TEMPLATES, templates)]
+        [("ilm_enabled", LIFE_CYCLES, cycles), ("manage_template", templates, NO_TEMPLATE)]
     {
         let enabled = flag(options, name);
         if enabled == Some("true") {
@@ -84,6 +96,7 @@ fn refuse_management(options: &mut Options) {
             "[data_stream => true] is not supported: data streams are not supported, give [index]",
         );
     }
+    template.flatten()
 }
 
 /// Makes the output.
@@ -99,7 +112,7 @@ pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
             options.fault(at, format!("option [{name}] is not supported: {why}"));
         }
     }
-    refuse_management(&mut options);
+    let template = take_management(&mut options);
     for (name, why) in
         [("scripted_upsert", "scripts are not supported, use a filter"), ("sniffing", "give all [hosts]")]
     {
@@ -126,7 +139,7 @@ pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
             Ok(Output::Local(Arc::new(local::Indices::new(operations))))
         }
         Some(settings) => {
-            let remote = remote::Remote::new(operations, settings);
+            let remote = remote::Remote::new(operations, settings, template);
             if let Err(reason) = &remote {
                 options.fault_here(reason.clone());
             }

@@ -16,6 +16,7 @@ use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use millrace_engine::ActionKind;
+use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, StatusCode, Url};
 use serde::Deserialize;
 use serde_json::{Value, json};
@@ -23,6 +24,7 @@ use tokio::sync::{OnceCell, watch};
 
 use super::connection::Settings;
 use super::operation::{Operation, Operations};
+use super::template::IndexTemplate;
 use crate::Event;
 use crate::offload::offload;
 use crate::output::{OrderTicket, RefusedEvent, Sink, SinkInterrupted};
@@ -40,6 +42,9 @@ pub(super) struct Remote {
     /// The address that worked last.
     current: AtomicUsize,
     client: OnceCell<Client>,
+    template: Option<IndexTemplate>,
+    /// Set once the server has the template.
+    has_template: OnceCell<()>,
 }
 
 impl fmt::Debug for Remote {
@@ -73,15 +78,46 @@ struct Answer {
 }
 
 impl Remote {
-    pub(super) fn new(operations: Operations, settings: Settings) -> Result<Self, String> {
+    pub(super) fn new(
+        operations: Operations,
+        settings: Settings,
+        template: Option<IndexTemplate>,
+    ) -> Result<Self, String> {
         let addresses = settings.addresses()?;
         let (operations, current) = (Arc::new(operations), AtomicUsize::new(0));
-        Ok(Self { operations, settings, addresses, current, client: OnceCell::new() })
+        let (client, has_template) = (OnceCell::new(), OnceCell::new());
+        Ok(Self { operations, settings, addresses, current, client, template, has_template })
     }
 
     /// Names of the hosts, without the credentials that an address may have.
     fn hosts(&self) -> Vec<&str> {
         self.addresses.iter().filter_map(Url::host_str).collect()
+    }
+
+    /// Puts the template on the server, unless it is there and stays. Events wait for that: they would make indices without it.
+    async fn put_template(&self, client: &Client, bulk: &Url) -> Result<(), String> {
+        let Some(template) = &self.template else { return Ok(()) };
+        let mut url = bulk.clone();
+        let base = bulk.path().rsplit_once('/').map_or("", |(base, _)| base);
+        url.set_path(&format!("{base}/{}", template.path));
+        let failed = |reason: String| format!("the template cannot be put: {reason}");
+        if !template.overwrites {
+            let answer = client.head(url.clone()).send().await;
+            let answer = answer.map_err(|error| failed(chain(&error.without_url())))?;
+            if answer.status().is_success() {
+                return Ok(());
+            }
+        }
+        let body =
+            compressed(&template.body, self.settings.gzip).map_err(|error| failed(error.to_string()))?;
+        let sent = client.put(url).header(CONTENT_TYPE, "application/json").body(body).send().await;
+        let answer = sent.map_err(|error| failed(chain(&error.without_url())))?;
+        let status = answer.status();
+        if status.is_success() {
+            return Ok(());
+        }
+        let text = read(answer).await.map_err(failed)?;
+        Err(failed(format!("{status}: {}", cut(&String::from_utf8_lossy(&text)))))
     }
 
     /// Sends one request.
@@ -94,6 +130,10 @@ impl Remote {
         let Some(url) = self.addresses.get(at % self.addresses.len().max(1)) else {
             return RequestOutcome::Again(items, "there are no hosts".to_owned());
         };
+        if let Err(reason) = self.has_template.get_or_try_init(|| self.put_template(client, url)).await {
+            self.current.fetch_add(1, Ordering::Relaxed);
+            return RequestOutcome::Again(items, reason);
+        }
         let gzip = self.settings.gzip;
         let (items, body) = offload(move || {
             let body = body(&items, gzip);
@@ -263,6 +303,13 @@ fn item(event: usize, operation: Operation, retry_on_conflict: u32) -> Item {
         }
     }
     Item { event, lines, create: action == ActionKind::Create }
+}
+
+fn compressed(text: &[u8], gzip: Option<u32>) -> std::io::Result<Bytes> {
+    let Some(level) = gzip else { return Ok(Bytes::copy_from_slice(text)) };
+    let mut encoder = GzEncoder::new(Vec::new(), Compression::new(level));
+    encoder.write_all(text)?;
+    Ok(Bytes::from(encoder.finish()?))
 }
 
 fn body(items: &[Item], gzip: Option<u32>) -> std::io::Result<Bytes> {

@@ -426,6 +426,42 @@ fn what_changes_where_documents_land_is_refused() {
 }
 
 #[tokio::test]
+async fn another_server_gets_the_template_first() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), r#"{"index_patterns": ["logs"], "template": {"settings": {}}}"#).unwrap();
+    let path: OptionValue = file.path().display().to_string().into();
+    // It is not there, and the server refuses it once: events wait.
+    let server =
+        Server::start(&[Reply::Status(404), Reply::Status(503), Reply::Status(404), Reply::Status(200)])
+            .await;
+    let sink = remote(&server, &[("template", path.clone()), ("template_name", "mine".into())]);
+    let stop = watch::Sender::new(false);
+    assert_eq!(sink.send(&events(1), stop.subscribe(), OrderTicket::new().0).await, Ok(Vec::new()));
+    assert_eq!(sink.send(&events(1), stop.subscribe(), OrderTicket::new().0).await, Ok(Vec::new()));
+    let requests = |server: &Server| -> Vec<String> {
+        server.requests.lock().iter().map(|(path, ..)| path.clone()).collect()
+    };
+    let template = "/_index_template/mine";
+    assert_eq!(requests(&server), [template, template, template, template, "/_bulk", "/_bulk"]);
+    assert!(server.requests.lock()[3].2.contains("index_patterns"));
+    // One of the older API, which is there and stays.
+    std::fs::write(file.path(), r#"{"template": "logs-*"}"#).unwrap();
+    let server = Server::start(&[Reply::Status(200)]).await;
+    let sink = remote(&server, &[("template", path.clone())]);
+    assert_eq!(sink.send(&events(1), stop.subscribe(), OrderTicket::new().0).await, Ok(Vec::new()));
+    assert_eq!(requests(&server), ["/_template/logstash", "/_bulk"]);
+    let hosts = ("hosts", OptionValue::from("a"));
+    for (given, expected) in [
+        (vec![hosts.clone(), ("template_name", "x".into())], "needs the option [template]"),
+        (vec![hosts.clone(), ("template", "/nonexistent.json".into())], "cannot be read"),
+        (vec![hosts, ("template", path), ("template_name", "a/b".into())], "[template_name] must have"),
+    ] {
+        let found = faults(&given);
+        assert!(found.iter().any(|fault| fault.message.contains(expected)), "{found:?}");
+    }
+}
+
+#[tokio::test]
 async fn requests_that_are_too_large_are_cut_up() {
     let server = Server::start(&[Reply::Status(413), Reply::Status(413)]).await;
     let refused = send(&remote(&server, &[]), &events(4)).await;

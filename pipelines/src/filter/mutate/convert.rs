@@ -74,7 +74,8 @@ impl TargetType {
             }
             (Self::Float | Self::FloatEu, value) => {
                 let text = self.plain(&text_of(value));
-                let number = hexadecimal(&text).map(|number| number as f64).or_else(|| decimal(&text));
+                let number = hexadecimal(&text).map(|number| number as f64);
+                let number = number.or_else(|| hexadecimal_float(&text)).or_else(|| decimal(&text));
                 Value::from(number.ok_or_else(|| format!("[{text}] is no number"))?)
             }
         })
@@ -84,6 +85,12 @@ impl TargetType {
     /// it begins with none.
     fn integer(self, text: &str) -> Result<Value, String> {
         if let Some(number) = hexadecimal(text) {
+            return Ok(Value::from(number));
+        }
+        if let Some(number) = hexadecimal_float(text) {
+            return Ok(whole(number));
+        }
+        if let Some(number) = shifted(text) {
             return Ok(Value::from(number));
         }
         if text.contains('e') {
@@ -110,6 +117,39 @@ fn hexadecimal(text: &str) -> Option<i64> {
     let digits = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"))?;
     let number = i64::from_str_radix(digits, 16).ok().filter(|_| !digits.starts_with(['-', '+']))?;
     Some(if negative { -number } else { number })
+}
+
+/// Reads a number in hexadecimal with a fraction or a binary exponent, such as `0x1.edcdp6`.
+fn hexadecimal_float(text: &str) -> Option<f64> {
+    let (sign, digits) = match text.strip_prefix('-') {
+        Some(digits) => (-1.0, digits),
+        None => (1.0, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let digits = digits.strip_prefix("0x").or_else(|| digits.strip_prefix("0X"))?;
+    let (mantissa, exponent) = digits.split_once(['p', 'P']).unwrap_or((digits, "0"));
+    let (before, behind) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    let digits = format!("{before}{behind}");
+    if !digits.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        return None;
+    }
+    let number = u64::from_str_radix(&digits, 16).ok()?;
+    let exponent = exponent.parse::<i32>().ok()?.checked_sub(i32::try_from(behind.len()).ok()? * 4)?;
+    let number = sign * number as f64 * 2.0_f64.powi(exponent);
+    number.is_finite().then_some(number)
+}
+
+/// Reads a whole number with an exponent, such as `9.007199254740993e+15`, without rounding.
+fn shifted(text: &str) -> Option<i64> {
+    let (mantissa, exponent) = text.split_once('e')?;
+    let exponent = exponent.strip_prefix('+').unwrap_or(exponent).parse::<usize>().ok()?;
+    let (before, behind) = mantissa.split_once('.').unwrap_or((mantissa, ""));
+    // Longer numbers have more than 64 bits.
+    let zeros = exponent.checked_sub(behind.len()).filter(|zeros| *zeros <= 19)?;
+    let has_digit = before.bytes().any(|byte| byte.is_ascii_digit());
+    if !has_digit || !behind.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    format!("{before}{behind}{}", "0".repeat(zeros)).parse().ok()
 }
 
 /// A number that the whole text is; names such as `inf` are none.

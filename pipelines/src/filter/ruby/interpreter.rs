@@ -68,6 +68,13 @@ impl<'a> Interpreter<'a> {
         }
     }
 
+    /// Sets the first local variables.
+    pub(super) fn bind(&mut self, values: Vec<Val>) {
+        for (slot, value) in self.slots.iter_mut().zip(values) {
+            *slot = value;
+        }
+    }
+
     /// Runs a script.
     ///
     /// # Errors

@@ -18,7 +18,7 @@ const MAX_DEPTH: usize = 64;
 /// Most operators and calls that stand in a row, each on the result of the one before.
 const MAX_LINKS: usize = 500;
 
-type ParseResult<T> = Result<T, SyntaxFault>;
+pub(super) type ParseResult<T> = Result<T, SyntaxFault>;
 
 pub(super) struct Parser {
     tokens: Vec<Token>,
@@ -43,30 +43,58 @@ pub(super) struct Parser {
 /// # Errors
 /// A fault of the script, or a part that is not supported, with its place.
 pub(super) fn parse(text: &str) -> ParseResult<Script> {
+    parse_with(text, &[])
+}
+
+/// Parses a script that finds values in these variables: the first slots, in order.
+///
+/// # Errors
+/// As [`parse`].
+pub(super) fn parse_with(text: &str, variables: &[&str]) -> ParseResult<Script> {
     let tokens = Lexer::tokens(text, Position { line: 1, column: 1 })?;
-    let mut parser = Parser {
-        tokens,
-        next: 0,
-        scopes: vec![Vec::new()],
-        slots: 0,
-        has_state: false,
-        depth: 0,
-        height: 0,
-        is_loop_condition: false,
-        allows_list: false,
-        block_method: None,
-    };
+    let mut parser = Parser::new(tokens, variables);
     let body = parser.statements(&[])?;
     parser.expect_end()?;
-    Ok(Script { body, slots: parser.slots, has_state: parser.has_state })
+    Ok(parser.end_scope(body))
 }
 
 impl Parser {
+    /// Begins with the variables of the first slots.
+    pub(super) fn new(tokens: Vec<Token>, variables: &[&str]) -> Self {
+        let mut parser = Self {
+            tokens,
+            next: 0,
+            scopes: Vec::new(),
+            slots: 0,
+            has_state: false,
+            depth: 0,
+            height: 0,
+            is_loop_condition: false,
+            allows_list: false,
+            block_method: None,
+        };
+        parser.begin_scope(variables);
+        parser
+    }
+
+    /// Begins a script of its own, with the variables of the first slots.
+    pub(super) fn begin_scope(&mut self, variables: &[&str]) {
+        let first = variables.iter().enumerate().map(|(slot, name)| ((*name).to_owned(), slot));
+        self.scopes = vec![first.collect()];
+        self.slots = variables.len();
+        self.has_state = false;
+    }
+
+    /// Makes the script of its statements.
+    pub(super) fn end_scope(&self, body: Expr) -> Script {
+        Script { body, slots: self.slots, has_state: self.has_state }
+    }
+
     fn token(&self) -> &Token {
         self.tokens.get(self.next).or_else(|| self.tokens.last()).expect("the last token is the end")
     }
 
-    fn kind(&self) -> &TokenKind {
+    pub(super) fn kind(&self) -> &TokenKind {
         &self.token().kind
     }
 
@@ -74,11 +102,11 @@ impl Parser {
         self.tokens.get(self.next + count).map_or(&TokenKind::End, |token| &token.kind)
     }
 
-    fn at(&self) -> Position {
+    pub(super) fn at(&self) -> Position {
         self.token().at
     }
 
-    fn advance(&mut self) -> TokenKind {
+    pub(super) fn advance(&mut self) -> TokenKind {
         let kind = self.kind().clone();
         if kind != TokenKind::End {
             self.next += 1;
@@ -86,11 +114,11 @@ impl Parser {
         kind
     }
 
-    fn fault<T>(&self, at: Position, message: impl Into<String>) -> ParseResult<T> {
+    pub(super) fn fault<T>(&self, at: Position, message: impl Into<String>) -> ParseResult<T> {
         Err(SyntaxFault { at, message: message.into() })
     }
 
-    fn unexpected<T>(&self) -> ParseResult<T> {
+    pub(super) fn unexpected<T>(&self) -> ParseResult<T> {
         let what = match self.kind() {
             TokenKind::End => "the end of the script".to_owned(),
             TokenKind::Newline => "the end of the line".to_owned(),
@@ -110,7 +138,7 @@ impl Parser {
         matches!(self.kind(), TokenKind::Keyword(have) if *have == word)
     }
 
-    fn take_op(&mut self, op: &str) -> bool {
+    pub(super) fn take_op(&mut self, op: &str) -> bool {
         let taken = self.is_op(op);
         self.next += usize::from(taken);
         taken
@@ -122,15 +150,15 @@ impl Parser {
         taken
     }
 
-    fn expect_op(&mut self, op: &str) -> ParseResult<()> {
+    pub(super) fn expect_op(&mut self, op: &str) -> ParseResult<()> {
         if self.take_op(op) { Ok(()) } else { self.unexpected() }
     }
 
-    fn expect_keyword(&mut self, word: &str) -> ParseResult<()> {
+    pub(super) fn expect_keyword(&mut self, word: &str) -> ParseResult<()> {
         if self.take_keyword(word) { Ok(()) } else { self.unexpected() }
     }
 
-    fn skip_newlines(&mut self) {
+    pub(super) fn skip_newlines(&mut self) {
         while *self.kind() == TokenKind::Newline {
             self.next += 1;
         }

@@ -103,6 +103,24 @@ impl Interpreter<'_> {
         Ok(())
     }
 
+    /// Hands on the events of an array; the first event ends if it is not among them.
+    ///
+    /// # Errors
+    /// The value is no array of events.
+    pub(in super::super) fn hand_on_all(&mut self, value: &Val) -> Result<(), RaisedError> {
+        let refused = || RaisedError::type_error("`filter` must return an array of events");
+        let events = value.elements().ok_or_else(refused)?;
+        self.is_cancelled = true;
+        for event in events {
+            match event {
+                Val::Event(0) => self.is_cancelled = false,
+                Val::Event(number) if self.handed_on.len() < MAX_EVENTS => self.handed_on.push(number),
+                _ => return Err(refused()),
+            }
+        }
+        Ok(())
+    }
+
     /// Makes a key of a hash.
     pub(in super::super) fn key(&mut self, value: &Val) -> Result<Key, Flow> {
         let key = Key::new(value);

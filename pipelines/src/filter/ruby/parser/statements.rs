@@ -13,7 +13,7 @@ pub(super) fn rescued(body: Expr, otherwise: Expr) -> Expr {
 
 impl Parser {
     /// Parses statements until one of the keywords, a closing brace or the end.
-    pub(super) fn statements(&mut self, ends: &[&str]) -> ParseResult<Expr> {
+    pub(in super::super) fn statements(&mut self, ends: &[&str]) -> ParseResult<Expr> {
         let mut statements = Vec::new();
         loop {
             self.skip_newlines();

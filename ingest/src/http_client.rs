@@ -1,0 +1,190 @@
+//! A client that sends single requests and reads whole answers, within bounds. Filters look values up with it.
+
+use std::fmt;
+use std::time::Duration;
+
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
+use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
+use reqwest::redirect::Policy;
+use reqwest::{Method, Url};
+use tokio::sync::OnceCell;
+
+use crate::{Options, Secret, tls};
+
+/// Largest answer, in bytes.
+const MAX_ANSWER_BYTES: u64 = 16 << 20;
+/// Redirects of one request.
+const MAX_REDIRECTS: usize = 10;
+/// Longest time that can be set, in seconds.
+const MAX_SECONDS: f64 = 86_400.0;
+
+/// A client with the options that filters share.
+pub struct HttpClient {
+    tls: tls::Client,
+    proxy: Option<Secret>,
+    authorization: Option<HeaderValue>,
+    timeout: Duration,
+    connect_timeout: Duration,
+    follows_redirects: bool,
+    client: OnceCell<reqwest::Client>,
+}
+
+/// A request.
+#[derive(Clone, Debug, Default)]
+pub struct HttpRequest {
+    /// Method in capitals.
+    pub method: String,
+    /// Address, with the query.
+    pub url: String,
+    /// Headers.
+    pub headers: Vec<(String, String)>,
+    /// Body.
+    pub body: Option<Vec<u8>>,
+}
+
+/// An answer.
+#[derive(Clone, Debug)]
+pub struct HttpAnswer {
+    /// Status code.
+    pub status: u16,
+    /// Headers by their names in lower case.
+    pub headers: Vec<(String, String)>,
+    /// Body.
+    pub body: Vec<u8>,
+}
+
+/// Without credentials.
+impl fmt::Debug for HttpClient {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("HttpClient").field("timeout", &self.timeout).finish_non_exhaustive()
+    }
+}
+
+impl HttpClient {
+    /// Takes the options of a client: `user`, `password`, `proxy`, `request_timeout`, `connect_timeout`, `follow_redirects`, and those of
+    /// TLS.
+    pub fn take(options: &mut Options) -> Self {
+        let seconds = |options: &mut Options, name, default: f64| {
+            let given = options.float(name).unwrap_or(default);
+            if !(0.001..=MAX_SECONDS).contains(&given) {
+                options.fault_here(format!("option [{name}] must be 0.001 to {MAX_SECONDS} seconds"));
+            }
+            Duration::from_secs_f64(given.clamp(0.001, MAX_SECONDS))
+        };
+        let timeout = seconds(options, "request_timeout", 60.0);
+        let connect_timeout = seconds(options, "connect_timeout", 10.0);
+        let follows_redirects = options.boolean("follow_redirects").unwrap_or(true);
+        let proxy = options.secret("proxy").filter(|proxy| !proxy.expose().is_empty());
+        let authorization = basic_authorization(options);
+        // The client keeps connections by itself.
+        for name in [
+            "socket_timeout",
+            "pool_max",
+            "pool_max_per_route",
+            "keepalive",
+            "automatic_retries",
+            "retry_non_idempotent",
+            "validate_after_inactivity",
+            "cookies",
+        ] {
+            let _ = options.take(name);
+        }
+        let tls = tls::Client::take(options);
+        Self {
+            tls,
+            proxy,
+            authorization,
+            timeout,
+            connect_timeout,
+            follows_redirects,
+            client: OnceCell::new(),
+        }
+    }
+
+    /// Sets the value of the header `Authorization` in place of a user.
+    pub fn with_authorization(mut self, value: &str) -> Self {
+        if let Ok(mut value) = HeaderValue::try_from(value) {
+            value.set_sensitive(true);
+            self.authorization = Some(value);
+        }
+        self
+    }
+
+    fn make(&self) -> Result<reqwest::Client, String> {
+        let redirects = if self.follows_redirects { same_host_redirects() } else { Policy::none() };
+        let builder = reqwest::Client::builder()
+            .timeout(self.timeout)
+            .connect_timeout(self.connect_timeout)
+            .redirect(redirects);
+        self.tls.http_client(builder, self.proxy.as_ref())
+    }
+
+    /// Sends a request and reads its answer, whatever its status.
+    ///
+    /// Cancel safe: dropping the future drops the request.
+    ///
+    /// # Errors
+    /// An address or a header that is none, a server that does not answer in time, or an answer that is too large. The text has no
+    /// address, for that may have secrets.
+    pub async fn send(&self, request: HttpRequest) -> Result<HttpAnswer, String> {
+        let url = Url::parse(&request.url).map_err(|error| format!("the address is none: {error}"))?;
+        if !matches!(url.scheme(), "http" | "https") {
+            return Err(format!("the scheme [{}] is neither http nor https", url.scheme()));
+        }
+        let method = Method::from_bytes(request.method.as_bytes())
+            .map_err(|_| format!("the method [{}] is none", request.method))?;
+        let mut headers = HeaderMap::new();
+        if let Some(authorization) = &self.authorization {
+            headers.insert(AUTHORIZATION, authorization.clone());
+        }
+        for (name, value) in &request.headers {
+            let header =
+                HeaderName::try_from(name.as_str()).ok().zip(HeaderValue::try_from(value.as_str()).ok());
+            let Some((name, value)) = header else {
+                return Err(format!("the header [{name}] has no valid value"));
+            };
+            headers.insert(name, value);
+        }
+        let client = self.client.get_or_try_init(|| async { self.make() }).await?;
+        let mut sending = client.request(method, url).headers(headers);
+        if let Some(body) = request.body {
+            sending = sending.body(body);
+        }
+        let answer = sending.send().await.map_err(|error| error.without_url().to_string())?;
+        let status = answer.status().as_u16();
+        let headers = answer
+            .headers()
+            .iter()
+            .map(|(name, value)| {
+                (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
+            })
+            .collect();
+        let body = crate::input::fetch::read_body(answer, MAX_ANSWER_BYTES).await?;
+        Ok(HttpAnswer { status, headers, body })
+    }
+}
+
+/// Follows redirects within a host, and never from TLS to plain text: headers may have credentials.
+fn same_host_redirects() -> Policy {
+    Policy::custom(|attempt| {
+        let stays = attempt.previous().first().is_some_and(|from| {
+            let is_downgrade = from.scheme() == "https" && attempt.url().scheme() != "https";
+            from.host_str() == attempt.url().host_str() && !is_downgrade
+        });
+        if stays && attempt.previous().len() <= MAX_REDIRECTS { attempt.follow() } else { attempt.stop() }
+    })
+}
+
+fn basic_authorization(options: &mut Options) -> Option<HeaderValue> {
+    let (user, password) = (options.text("user"), options.secret("password"));
+    let user = user.filter(|user| !user.is_empty())?;
+    let Some(password) = password else {
+        options.fault_here("option [user] needs the option [password]");
+        return None;
+    };
+    let credentials = STANDARD.encode(format!("{user}:{}", password.expose()));
+    let mut value = HeaderValue::try_from(format!("Basic {credentials}")).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
