@@ -228,8 +228,10 @@ impl SearchService {
         let format = format.unwrap_or_default().to_ascii_lowercase();
         let mut params = Params::new("/_plugins/_ppl".to_owned(), params);
         let sanitize = params.boolean("sanitize")?.unwrap_or(true);
+        let pretty = params.boolean("pretty")?.unwrap_or(false);
         params.finish()?;
-        let PreparedPipeline { request, statement, mut bounds, parts } = self.pipeline(body)?;
+        let PreparedPipeline { mut request, statement, mut bounds, parts } = self.pipeline(body)?;
+        request.lines.pretty = pretty;
         if format == "viz" {
             self.limit_rows(&mut bounds);
         }

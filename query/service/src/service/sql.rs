@@ -87,6 +87,7 @@ impl SearchService {
         let sanitize = params.boolean("sanitize")?.unwrap_or(true);
         let lines = LineOptions {
             end: params.take("newLine").map(|text| LineEnd::new(&text)).transpose()?.unwrap_or_default(),
+            pretty: params.boolean("pretty")?.unwrap_or(false),
             flat: params.boolean("flat")?.unwrap_or(false),
             id: params.boolean("_id")?.unwrap_or(false),
             score: params.boolean("_score")?.unwrap_or(false),
@@ -191,6 +192,11 @@ impl SearchService {
         };
         let runner = self.runner()?;
         let bounds = Bounds { rows, ..self.bounds(&request, false) };
+        if request.is_about_metadata()
+            && let Some(indices) = runner.index_descriptions(session, request.clone(), bounds).await?
+        {
+            return Ok(Outcome::json(200, indices));
+        }
         let rendered = runner.search(session, request.clone(), bounds).await?;
         if let Some(RenderedSearch { index, mut body, .. }) = rendered {
             body["track_total_hits"] = json!(true);
