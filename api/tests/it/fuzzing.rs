@@ -10,7 +10,7 @@ use rand::{RngExt, SeedableRng};
 
 type Target = fn(&[u8]);
 
-const TARGETS: [(&str, Target); 12] = [
+const TARGETS: [(&str, Target); 14] = [
     ("analysis", millrace_mapping::fuzzing::analysis),
     ("bulk", millrace_data_api::fuzzing::bulk),
     ("credentials", millrace_accounts::fuzzing::credentials),
@@ -19,10 +19,12 @@ const TARGETS: [(&str, Target); 12] = [
     ("dsl", millrace_query::fuzzing::dsl),
     ("mapping", millrace_mapping::fuzzing::mapping),
     ("ppl", millrace_query::fuzzing::ppl),
+    ("ppl_plan", millrace_query::fuzzing::ppl_plan),
     ("query_string", millrace_query::fuzzing::query_string),
     ("regexp", millrace_mapping::fuzzing::regexp),
     ("role", millrace_accounts::fuzzing::role),
     ("simple_query_string", millrace_query::fuzzing::simple_query_string),
+    ("sql", millrace_query::fuzzing::sql),
 ];
 
 /// Longest input.
