@@ -417,9 +417,14 @@ impl Service {
                 params.set("format", "yaml");
             }
         }
+        // Lines of text are aligned where they are written.
+        let pretty = params.peek("pretty").filter(|_| format.as_deref() == Some("raw")).map(str::to_owned);
         style.take(&mut params, cat)?;
         if let Some(format) = format {
             params.set("format", format);
+        }
+        if let Some(pretty) = pretty {
+            params.set("pretty", pretty);
         }
         Ok((asker, path, params))
     }

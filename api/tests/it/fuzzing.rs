@@ -2,6 +2,7 @@
 //! `FUZZ_SEED` ask for more and for others.
 
 use std::fs;
+use std::ops::Range;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
@@ -10,7 +11,7 @@ use rand::{RngExt, SeedableRng};
 
 type Target = fn(&[u8]);
 
-const TARGETS: [(&str, Target); 12] = [
+const TARGETS: [(&str, Target); 14] = [
     ("analysis", millrace_mapping::fuzzing::analysis),
     ("bulk", millrace_data_api::fuzzing::bulk),
     ("credentials", millrace_accounts::fuzzing::credentials),
@@ -19,10 +20,12 @@ const TARGETS: [(&str, Target); 12] = [
     ("dsl", millrace_query::fuzzing::dsl),
     ("mapping", millrace_mapping::fuzzing::mapping),
     ("ppl", millrace_query::fuzzing::ppl),
+    ("ppl_plan", millrace_query::fuzzing::ppl_plan),
     ("query_string", millrace_query::fuzzing::query_string),
     ("regexp", millrace_mapping::fuzzing::regexp),
     ("role", millrace_accounts::fuzzing::role),
     ("simple_query_string", millrace_query::fuzzing::simple_query_string),
+    ("sql", millrace_query::fuzzing::sql),
 ];
 
 /// Longest input.
@@ -49,7 +52,16 @@ fn place(input: &[u8], rng: &mut StdRng) -> usize {
     at
 }
 
-/// Changes an input in one to six places: pieces are dropped, doubled, taken from other seeds, or replaced.
+/// A word of an input, or nothing where no letter is.
+fn word(input: &[u8], rng: &mut StdRng) -> Range<usize> {
+    let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_';
+    let at = place(input, rng);
+    let before = input[..at].iter().rev().take_while(|byte| is_letter(byte)).count();
+    let behind = input[at..].iter().take_while(|byte| is_letter(byte)).count();
+    at - before..at + behind
+}
+
+/// Changes an input in one to six places: pieces are dropped, doubled, taken from other seeds, or replaced, and so are words.
 fn mutate(seeds: &[Vec<u8>], rng: &mut StdRng) -> Vec<u8> {
     const PIECES: &[&str] = &[
         "0",
@@ -92,7 +104,7 @@ fn mutate(seeds: &[Vec<u8>], rng: &mut StdRng) -> Vec<u8> {
     for _ in 0..rng.random_range(1..=6) {
         let (one, other) = (place(&input, rng), place(&input, rng));
         let (from, to) = (one.min(other), one.max(other));
-        match rng.random_range(0..7) {
+        match rng.random_range(0..9) {
             0 => drop(input.drain(from..to.min(from + 16))),
             1 => {
                 let piece = input[from..to].to_vec();
@@ -103,6 +115,11 @@ fn mutate(seeds: &[Vec<u8>], rng: &mut StdRng) -> Vec<u8> {
                 let (one, other) = (place(donor, rng), place(donor, rng));
                 let piece = donor[one.min(other)..one.max(other)].to_vec();
                 input.splice(from..to.min(from + 16), piece);
+            }
+            7 | 8 => {
+                let donor = &seeds[rng.random_range(0..seeds.len())];
+                let (own, other) = (word(&input, rng), word(donor, rng));
+                input.splice(own, donor[other].to_vec());
             }
             3 if from < input.len() => input[from] ^= 1 << rng.random_range(0..7),
             4 if from < input.len() => input[from] = rng.random(),

@@ -90,6 +90,14 @@ async fn compressed_chunks_are_the_same_lines() {
 }
 
 #[tokio::test]
+async fn lines_for_people_are_aligned() {
+    let node = numbers().await;
+    let query = "SELECT n AS number, n * 100 AS m FROM numbers WHERE n < 2 ORDER BY n";
+    let answer = node.send("POST /_plugins/_sql?format=raw&pretty", &[], body(query)).await;
+    assert_eq!(std::str::from_utf8(&answer.bytes).unwrap(), "number|m  \n0     |0  \n1     |100\n");
+}
+
+#[tokio::test]
 async fn a_client_that_goes_away_ends_its_statement() {
     let node = numbers().await;
     let running = start(&node, None).await;

@@ -1,6 +1,9 @@
-//! Entry point of fuzzers.
+//! Entry points of fuzzers.
+
+use millrace_sql::fuzzing::relational;
 
 use crate::ast::{Pipeline, PipelineSource, SourceRelation};
+use crate::plan::{PipelineSettings, PipelineStatement};
 use crate::{CompletionNames, completions, parse};
 
 /// The text of a query. Spans and errors lie within the text, completions replace the word before the end.
@@ -17,6 +20,14 @@ pub fn query(data: &[u8]) {
     }
     for completion in completions(text, text.len(), &CompletionNames::default()) {
         assert!(text.is_char_boundary(completion.start), "{completion:?}");
+    }
+}
+
+/// The text of a query, which is planned over an index.
+pub fn plan(data: &[u8]) {
+    let Ok(text) = std::str::from_utf8(data) else { return };
+    if let Ok(statement) = PipelineStatement::parse(text.to_owned(), PipelineSettings::default()) {
+        relational(&statement);
     }
 }
 

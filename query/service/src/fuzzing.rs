@@ -11,6 +11,16 @@ pub fn ppl(data: &[u8]) {
     millrace_ppl::fuzzing::query(data);
 }
 
+/// The text of a query of PPL, which is planned.
+pub fn ppl_plan(data: &[u8]) {
+    millrace_ppl::fuzzing::plan(data);
+}
+
+/// The text of a statement of SQL.
+pub fn sql(data: &[u8]) {
+    millrace_sql::fuzzing::statement(data);
+}
+
 /// The text of a `query_string` query.
 pub fn query_string(data: &[u8]) {
     if let Ok(text) = std::str::from_utf8(data) {

@@ -133,6 +133,9 @@ pub(crate) fn excerpt(value: impl fmt::Display) -> String {
 /// Prefix of errors about values that functions cannot take; it passes through DataFusion.
 const EVALUATION: &str = "cannot evaluate: ";
 
+/// Text of the error of a file that would be more than there may be on disk; it has no kind of its own.
+const SPILL_LIMIT: &str = "used disk space during the spilling process has exceeded";
+
 /// Makes the error of a function that cannot take a value.
 pub(crate) fn evaluation(reason: impl std::fmt::Display) -> datafusion::error::DataFusionError {
     datafusion::error::DataFusionError::Execution(format!("{EVALUATION}{reason}"))
@@ -143,6 +146,10 @@ impl From<datafusion::error::DataFusionError> for SqlError {
         let text = error.to_string();
         match text.split_once(EVALUATION) {
             Some((_, reason)) => Self::Evaluation(reason.to_owned()),
+            None if text.contains(SPILL_LIMIT) => Self::Query(Error::CircuitBreaking(
+                "the rows of statements take more on disk than query.spill_bytes allows; ask for fewer rows or columns"
+                    .to_owned(),
+            )),
             None => Self::Query(error.into()),
         }
     }

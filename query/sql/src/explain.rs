@@ -113,8 +113,7 @@ impl Runner {
 
     async fn explained(self, mut asked: StatementRequest, rows: Option<usize>) -> Result<Value> {
         asked.request.is_search = true;
-        let SqlRequest { query, parameters, .. } = &asked.request;
-        let (query, names, rows, deletes) = match statement::parse_with(query, parameters)? {
+        let (query, names, rows, deletes) = match statement::parse_request(&asked.request)? {
             Statement::Query(query, names) => (query, names, rows, false),
             Statement::Delete(query) => (query, Names::default(), Some(DELETED_AT_A_TIME), true),
             _ => return Err(SqlError::Unsupported("only queries can be explained".to_owned())),

@@ -39,6 +39,8 @@ const TYPE_NAME: &str = "ARROW:FLIGHT:SQL:TYPE_NAME";
 pub(crate) fn exported(ty: SqlType) -> DataType {
     match ty.arrow() {
         DataType::Timestamp(unit, None) => DataType::Timestamp(unit, Some("UTC".into())),
+        // Clients know times of day in microseconds.
+        DataType::Time64(_) => DataType::Time64(TimeUnit::Microsecond),
         DataType::Utf8View | DataType::Null | DataType::Interval(_) => DataType::Utf8,
         other => other,
     }

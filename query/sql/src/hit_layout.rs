@@ -2,7 +2,7 @@
 //!
 //! A row of one document is the hit of that document: columns of fields are its source, computed ones its `fields`, as OpenSearch's
 //! first engine shows them. The statement reads what a hit has beside these, in columns behind its own. A row of several documents,
-//! or of groups, has all of its columns as source.
+//! or of groups, has all of its columns as source; those of `*` only where they have a value, as the documents' own source has them.
 
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use sqlparser::ast;
@@ -23,25 +23,37 @@ pub(super) struct HitLayout {
     pub(super) members: usize,
     /// True for columns of fields; empty for rows of no document.
     pub(super) of_fields: Vec<bool>,
+    /// Numbers of columns before those of the only `*`, and behind them, where rows are of several documents.
+    pub(super) around_wildcard: Option<(usize, usize)>,
 }
 
 impl HitLayout {
+    /// Returns whether a column, of so many, is one of the only `*`: a row has a member for it where it has a value.
+    pub(super) fn is_optional(&self, column: usize, columns: usize) -> bool {
+        self.around_wildcard.is_some_and(|(before, behind)| column >= before && column + behind < columns)
+    }
+
     /// Finds the layout of the rows of a query, which is changed to read the members of hits.
     pub(super) fn new(query: &mut ast::Query) -> Self {
         let is_plain = query.with.is_none();
         let ast::SetExpr::Select(select) = query.body.as_mut() else { return Self::default() };
+        let is_join = is_plain && joins_documents(select);
+        let around_wildcard = around_wildcard(&select.projection).filter(|_| is_join);
         let [ast::TableWithJoins { relation: ast::TableFactor::Table { alias, args: None, .. }, joins }] =
             select.from.as_slice()
         else {
-            return Self::default();
+            return Self { around_wildcard, ..Self::default() };
         };
         let has_groups = match &select.group_by {
             ast::GroupByExpr::Expressions(keys, _) => !keys.is_empty(),
             ast::GroupByExpr::All(_) => true,
         };
         let has_groups = has_groups || select.projection.iter().any(is_aggregate);
-        if !joins.is_empty() || has_groups || select.having.is_some() || select.distinct.is_some() {
+        if has_groups || select.having.is_some() || select.distinct.is_some() {
             return Self::default();
+        }
+        if !joins.is_empty() {
+            return Self { around_wildcard, ..Self::default() };
         }
         if select.selection.as_ref().is_some_and(has_subquery) {
             let qualifier = alias.as_ref().map(|alias| alias.name.value.clone());
@@ -93,6 +105,25 @@ pub(super) fn add_line_columns(query: &mut ast::Query, options: LineOptions) {
         let names = names.into_iter().filter(|(_, asked)| *asked);
         select.projection.extend(names.map(|(name, _)| column(name)));
     }
+}
+
+/// Returns whether the rows of a SELECT are those of documents that are joined.
+fn joins_documents(select: &ast::Select) -> bool {
+    let joined = select.from.iter().flat_map(|from| &from.joins).map(|join| &join.relation);
+    let factors = || select.from.iter().map(|from| &from.relation).chain(joined.clone());
+    let are_tables = factors().all(|factor| matches!(factor, ast::TableFactor::Table { args: None, .. }));
+    let is_grouped = !matches!(&select.group_by, ast::GroupByExpr::Expressions(keys, _) if keys.is_empty());
+    are_tables && factors().count() > 1 && !is_grouped && select.distinct.is_none()
+}
+
+/// Counts the items of SELECT before its only `*`, and those behind it; `None` where `*` is not there, or stands several times.
+fn around_wildcard(items: &[ast::SelectItem]) -> Option<(usize, usize)> {
+    let is_wildcard = |item: &ast::SelectItem| {
+        matches!(item, ast::SelectItem::Wildcard(_) | ast::SelectItem::QualifiedWildcard(..))
+    };
+    let before = items.iter().position(is_wildcard)?;
+    let behind = items.iter().rev().position(is_wildcard)?;
+    (before + behind + 1 == items.len()).then_some((before, behind))
 }
 
 fn column(name: &str) -> ast::SelectItem {

@@ -10,6 +10,7 @@ use millrace_catalog::metadata::IndicesOptions;
 use millrace_engine::{Index, Session};
 use millrace_target::target;
 use millrace_work::error::Error;
+use serde_json::{Map, Value, json};
 
 pub(crate) use self::elasticsearch::show;
 use super::bind::OutColumn;
@@ -110,6 +111,22 @@ pub(crate) fn tables(session: &Session, cluster: &str, pattern: &str) -> Result<
     };
     let rows: Vec<_> = names.into_iter().map(row).collect();
     listing(table_columns(), &rows)
+}
+
+/// Describes the indices of a pattern for the format `json`: an object of their mappings, by name, as `GET <index>` shows them.
+pub(crate) fn index_descriptions(session: &Session, pattern: &str) -> Result<Value> {
+    let mut described = Map::new();
+    for (name, index) in named_indices(session, pattern)? {
+        match session.mapping_body(&index) {
+            Ok(mapping) => {
+                drop(described.insert(index.meta().name.to_string(), json!({"mappings": mapping})))
+            }
+            Err(error) if name == pattern => return Err(Error::from(error).into()),
+            // Of a pattern, the other indices are described.
+            Err(_) => {}
+        }
+    }
+    Ok(Value::Object(described))
 }
 
 /// Returns the columns of the list of tables.

@@ -263,6 +263,16 @@ impl Comparable {
         self.path == self.whole || self.ignore_above.is_none()
     }
 
+    /// Returns whether the field lacks the values that are longer than it takes.
+    pub(crate) fn is_cut(&self) -> bool {
+        !self.is_whole()
+    }
+
+    /// Takes the field for one that has every value.
+    pub(crate) fn with_all_values(self) -> Self {
+        Self { ignore_above: None, ..self }
+    }
+
     /// Returns a literal as the clause has it; `None` where the index would read it differently.
     fn value(&self, literal: &Literal) -> Option<Value> {
         match (self.kind, literal) {
@@ -490,16 +500,6 @@ pub(crate) fn wildcard(pattern: &str, both: bool) -> String {
         }
     }
     out
-}
-
-/// Finds the exact field of a text, where every index has it.
-pub(crate) fn exact_field(snapshot: &TableSnapshot, path: &str) -> Option<String> {
-    let exact = format!("{path}.keyword");
-    let has = |index: &millrace_matching::table::TableIndex| {
-        index.mapping.field(path).is_some_and(|field| field.field_type.is_text())
-            && index.mapping.field(&exact).is_some_and(|field| field.field_type == FieldType::Keyword)
-    };
-    (!snapshot.indices.is_empty() && snapshot.indices.iter().all(has)).then_some(exact)
 }
 
 #[cfg(test)]

@@ -120,9 +120,12 @@ impl Translation<'_> {
 
     /// Finds how the index compares a column of single values.
     fn comparable(&self, name: &str) -> Option<Comparable> {
-        let ScanSource { columns, snapshot, .. } = self.source;
+        let ScanSource { columns, snapshot, index, whole_texts, .. } = self.source;
         let column = columns.iter().find(|column| column.name == name && !column.list && !column.bits)?;
-        Comparable::within(snapshot, 0, self.path(column)?, self.nested)
+        let path = self.path(column)?;
+        let own = Comparable::within(snapshot, 0, path, self.nested)?;
+        let key = (index.clone(), path.to_owned());
+        Some(if whole_texts.contains(&key) { own.with_all_values() } else { own })
     }
 
     /// Returns the path of the field of a column, if the conditions are on its values.

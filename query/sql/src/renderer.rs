@@ -256,6 +256,13 @@ impl ExactField {
     }
 }
 
+/// Returns the path of the field that has the values of a path as they are, also of one of nested elements; the path itself where no
+/// field has them.
+pub(crate) fn exact_path_of(snapshot: &TableSnapshot, path: &str) -> String {
+    let nested = snapshot.indices.iter().find_map(|index| index.mapping.nested_path(path));
+    ExactField::within(snapshot, path, nested).map_or_else(|_| path.to_owned(), |own| own.path)
+}
+
 /// Finds the field of an index that has the values of a path as they are, and its type; `None` where the index lacks the path.
 fn exact_path(
     mapping: &Mapping,

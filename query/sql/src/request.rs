@@ -27,6 +27,8 @@ pub enum SqlDialect {
 pub struct LineOptions {
     /// `newLine`: the end of a line.
     pub end: LineEnd,
+    /// `pretty`: true for cells that are padded to the width of their column, in the format `raw`.
+    pub pretty: bool,
     /// `flat`: true for a column of each field below an object, in place of the object.
     pub flat: bool,
     /// `_id`: true for a column of document ids behind the others.
@@ -94,6 +96,12 @@ impl SqlRequest {
         request.query = query
             .ok_or_else(|| SqlError::Request("the member [query] of the request is missing".to_owned()))?;
         Ok(request)
+    }
+
+    /// Returns whether the statement begins as one about metadata does.
+    pub fn is_about_metadata(&self) -> bool {
+        let first = self.query.split_whitespace().next().unwrap_or_default();
+        ["show", "describe", "desc"].iter().any(|word| first.eq_ignore_ascii_case(word))
     }
 }
 

@@ -33,6 +33,7 @@ use millrace_target::{lookup, target};
 use millrace_work::QueryContext;
 use millrace_work::compute::{Compute, StopOnDrop};
 use millrace_work::error::Error;
+use serde_json::Value;
 use sqlparser::ast;
 
 use super::aggregate_simplification::SimplifyAggregates;
@@ -41,7 +42,7 @@ use super::bind::{Binder, PlannedQuery, tables};
 use super::count::StatementPlanner;
 use super::elements::list_valued_fields;
 use super::error::{Result, SqlError};
-use super::format::{LineFormat, Lines, PageFormat};
+use super::format::{AlignedLines, LineFormat, Lines, PageFormat};
 use super::functions::row::at_work;
 use super::hit_layout::{HitLayout, add_line_columns};
 use super::large_joins::LargeJoins;
@@ -58,6 +59,7 @@ use super::statement::{self, Names, Statement};
 use super::stop::stoppable;
 pub use super::threads::PATIENCE;
 use super::threads::{Item, StatementThreads};
+use super::whole_texts::WholeTexts;
 use super::{index_groups, late_materialization, metadata};
 
 /// Name of the cluster in metadata.
@@ -88,6 +90,8 @@ pub(super) struct StatementRequest {
     pub(super) work: QueryContext,
     /// Indices that it reads.
     pub(super) read: ReadIndices,
+    /// Texts whose keyword fields have every value, as far as they were looked at.
+    pub(super) whole_texts: Arc<WholeTexts>,
 }
 
 /// A statement with what it reads, ready to run.
@@ -231,6 +235,10 @@ impl Runner {
                         add_line_columns(query, options);
                     }
                     let answer = runner.start(&asked, statement, bounds, RowCountMode::Answered).await?;
+                    if options.pretty && matches!(format, LineFormat::Raw { .. }) {
+                        let lines = AlignedLines::new(format, options.end, &answer.columns, &answer.work);
+                        return runner.write(answer, lines, parts).await;
+                    }
                     let lines = Lines::new(format, &answer.columns, &answer.work);
                     let lines = lines.with_line_end(options.end);
                     runner.write(answer, lines, parts).await
@@ -253,7 +261,8 @@ impl Runner {
     /// Makes a statement of a request.
     pub(super) fn asked(&self, session: &Session, request: SqlRequest, now_ms: i64) -> StatementRequest {
         let work = QueryContext::new(&self.state.runtime_env().memory_pool);
-        StatementRequest { session: session.clone(), request, now_ms, work, read: ReadIndices::default() }
+        let (read, whole_texts) = (ReadIndices::default(), Arc::default());
+        StatementRequest { session: session.clone(), request, now_ms, work, read, whole_texts }
     }
 
     /// Runs what is asked of a statement on the threads of statements, for so long, and while the session's sender may read it.
@@ -320,6 +329,24 @@ impl Runner {
         Ok(Answer::of_listing(listing.columns, rows, &asked.work))
     }
 
+    /// Describes the indices of `SHOW TABLES` and `DESCRIBE TABLES`; `None` for another statement.
+    pub fn index_descriptions<'a>(
+        &'a self,
+        session: &'a Session,
+        request: SqlRequest,
+        bounds: Bounds,
+    ) -> BoxFuture<'a, Result<Option<Value>>> {
+        let part = |_: Self, asked: StatementRequest| async move {
+            match statement::parse_request(&asked.request)? {
+                Statement::ShowTables(pattern) | Statement::DescribeTables(pattern, None) => {
+                    metadata::index_descriptions(&asked.session, &pattern).map(Some)
+                }
+                _ => Ok(None),
+            }
+        };
+        Box::pin(self.on_threads(session, request, bounds.now_ms, bounds.timeout_ms, part))
+    }
+
     /// Renders a statement as a search; `None` where its rows are hits of no search.
     pub fn search<'a>(
         &'a self,
@@ -344,8 +371,15 @@ impl Runner {
         if tables(&query).is_empty() {
             return Err(SqlError::Unsupported("the format [json] needs an index in FROM".to_owned()));
         }
-        let ReadyStatement { planned, .. } = self.prepare(&asked, &query, &names, rows).await?;
-        match planned.rendered() {
+        let ready = self.prepare(&asked, &query, &names, rows).await?;
+        let mut rendered = ready.planned.rendered();
+        if rendered.is_err() {
+            asked.whole_texts = self.whole_texts(&asked, &query).await?;
+            if !asked.whole_texts.is_empty() {
+                rendered = self.prepare(&asked, &query, &names, rows).await?.planned.rendered();
+            }
+        }
+        match rendered {
             Ok(mut search) => {
                 names.hints().apply(&mut search);
                 Ok(Some(search))
@@ -376,6 +410,11 @@ impl Runner {
         rows: Option<usize>,
     ) -> Result<ReadyStatement> {
         let plan = |binder: &mut Binder<'_>| {
+            let without_index = binder.snapshots.iter().filter(|(_, snapshot)| snapshot.indices.is_empty());
+            if let Some(index) = without_index.map(|(expression, _)| expression).min() {
+                let index = index.clone();
+                return Err(millrace_runtime::Error::IndexNotFound { index }.into());
+            }
             binder.scores = statement.names_score();
             let PlannedRelation(planned) = statement.plan(&mut RelationPlanner::new(binder), rows)?;
             Ok(planned)
@@ -399,6 +438,7 @@ impl Runner {
         let mut binder = self.binder(asked, &snapshots, names, &asked.request.parameters);
         binder.filters = filters;
         binder.list_valued = list_valued;
+        binder.whole_texts = Arc::clone(&asked.whole_texts);
         let mut planned = plan(&mut binder)?;
         planned.plan = at_work(planned.plan, work)?;
         let handles = binder.handles;

@@ -13,6 +13,7 @@ use sqlparser::parser::{Parser, ParserError};
 use sqlparser::tokenizer::{Token, TokenWithSpan, Tokenizer};
 
 use self::depth::{MAX_NESTING, check_tokens, check_tree, too_deep};
+use self::operand_limits::parenthesize_limited_operands;
 use self::source::{Source, solid};
 use self::time_buckets::replace_time_buckets;
 use super::dialect::OpenSearchDialect;
@@ -25,6 +26,7 @@ mod depth;
 mod elasticsearch;
 mod hints;
 mod names;
+mod operand_limits;
 mod source;
 mod time_buckets;
 
@@ -131,6 +133,7 @@ fn counted_in(text: &str, dialect: SqlDialect) -> Result<(Statement, usize)> {
         return Err(other_statement());
     }
     without_star(&mut tokens);
+    let tokens = parenthesize_limited_operands(tokens);
     let parsed = OpenSearchDialect::new(tokens.len());
     let syntax = |error: ParserError| match error {
         ParserError::RecursionLimitExceeded if parsed.is_exhausted() => SqlError::TooLarge(
@@ -412,6 +415,15 @@ mod tests {
     #[test]
     fn forms_that_the_parser_does_not_have() {
         assert_eq!(printed("SELECT {ts '2020-01-01 00:00:00'}"), "SELECT TIMESTAMP '2020-01-01 00:00:00'");
+        for (text, expected) in [
+            ("SELECT a LIMIT 1 UNION ALL SELECT b LIMIT 2", "(SELECT a LIMIT 1) UNION ALL SELECT b LIMIT 2"),
+            (
+                "SELECT a IN (SELECT b LIMIT 1, 2 MINUS SELECT 1) LIMIT 3 OFFSET 4 UNION SELECT c",
+                "(SELECT a IN ((SELECT b LIMIT 1, 2) MINUS SELECT 1) LIMIT 3 OFFSET 4) UNION SELECT c",
+            ),
+        ] {
+            assert_eq!(printed(text), expected);
+        }
         assert_eq!(
             printed("SELECT a WHERE f([\"x\" 2.5, y], ?, ?)"),
             "SELECT a WHERE f([\"x\" ^ 2.5, y], ?0, ?1)"

@@ -33,6 +33,7 @@ pub(super) use self::scan_counts::ScanCounts;
 use super::column::SqlColumn;
 use super::push::Clause;
 use super::pushdown::superset;
+use super::whole_texts::WholeTexts;
 
 /// A clause by its number, with the scan that finds its rows.
 type MarkFinder = (usize, IndexScanExec);
@@ -57,6 +58,8 @@ pub(crate) struct ScanSource {
     pub(crate) conditions: Vec<Clause>,
     /// Condition of the request on each row.
     pub(crate) filter: Option<Clause>,
+    /// Texts whose keyword fields have every value.
+    pub(crate) whole_texts: Arc<WholeTexts>,
 }
 
 /// The fields of indices that a statement names, as a table.

@@ -35,7 +35,7 @@ use self::user_counts::UserCounts;
 use super::error::Result;
 
 /// Stack of a thread. Only what a statement's nesting needs of it is ever touched.
-const STACK_BYTES: usize = 64 << 20;
+pub(crate) const STACK_BYTES: usize = 64 << 20;
 
 /// Statements at work for each thread: some that take long leave room for others, with which they share the cores.
 const AT_WORK_A_THREAD: usize = 2;

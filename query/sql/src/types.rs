@@ -70,9 +70,8 @@ impl SqlType {
         match &field.field_type {
             FieldType::Date => date_type(field.params.get("format").and_then(Value::as_str)),
             other @ FieldType::DateNanos => {
-                // A time of day has microseconds, which would cut these values.
                 match date_type(field.params.get("format").and_then(Value::as_str)) {
-                    Self::Date => Self::Date,
+                    ty @ (Self::Date | Self::Time) => ty,
                     _ => Self::of_column(other),
                 }
             }
@@ -167,7 +166,7 @@ impl SqlType {
             Self::Double => DataType::Float64,
             Self::Boolean => DataType::Boolean,
             Self::Date => DataType::Date32,
-            Self::Time => DataType::Time64(TimeUnit::Microsecond),
+            Self::Time => DataType::Time64(TimeUnit::Nanosecond),
             Self::Timestamp(Resolution::Millis) => DataType::Timestamp(TimeUnit::Millisecond, None),
             Self::Timestamp(Resolution::Micros) => DataType::Timestamp(TimeUnit::Microsecond, None),
             Self::Timestamp(Resolution::Nanos) => DataType::Timestamp(TimeUnit::Nanosecond, None),

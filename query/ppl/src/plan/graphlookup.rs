@@ -1,6 +1,7 @@
 //! `graphlookup`: the documents that a walk along the edges of an index reaches. It keeps the order.
 //!
-//! The documents of the index are one value, which a subquery makes; the walk of each row is a function of it.
+//! The documents of the index are one value, which a subquery makes; the walk of each row is a function of it. With `batchmode` all rows
+//! are one row before the walk.
 
 use millrace_sql::error::{Result, SqlError};
 use sqlparser::ast;
@@ -14,6 +15,8 @@ use crate::command::{GraphLookupCommand, GraphStart};
 const READ_DOCUMENTS: u64 = 10_001;
 /// Column with the documents.
 const DOCUMENTS: &str = "\u{1}documents";
+/// Column with the starts of all rows.
+const STARTS: &str = "\u{1}starts";
 
 /// Plans the command behind a pipe.
 pub(super) fn plan(
@@ -21,14 +24,18 @@ pub(super) fn plan(
     mut pipe: Pipe,
     planner: &mut Planner<'_, '_, '_>,
 ) -> Result<Pipe> {
-    if command.batch_mode {
-        return Err(SqlError::Unsupported("batchMode of graphlookup is not supported".to_owned()));
-    }
     let start = match &command.start {
         GraphStart::Field(field) => {
             pipe.check(&field.path, planner.sql)?;
-            let field = syntax::column(&field.path);
-            if command.support_array { syntax::call("json_list", vec![field]) } else { field }
+            let own = syntax::column(&field.path);
+            let own = if command.support_array { syntax::call("json_list", vec![own]) } else { own };
+            match command.batch_mode {
+                true => batch(&field.path, own, &mut pipe, planner)?,
+                false => own,
+            }
+        }
+        GraphStart::Values(_) if command.batch_mode && !pipe.visible(planner.sql)?.is_empty() => {
+            return Err(SqlError::Unsupported("batchMode of graphlookup starts at a field".to_owned()));
         }
         GraphStart::Values(values) => {
             let mut all = Vec::with_capacity(values.len());
@@ -52,7 +59,33 @@ pub(super) fn plan(
         syntax::string(depth_field),
     ];
     pipe.extend(&command.output.path, syntax::call("graph_walk", args), planner.sql)?;
+    if let (GraphStart::Field(field), true) = (&command.start, command.batch_mode) {
+        pipe.keep(&[field.path.clone(), command.output.path.clone()], planner.sql)?;
+    }
     Ok(pipe)
+}
+
+/// Makes one row of all rows: an array of these, in place of the field, and one of the starts, which it returns.
+fn batch(
+    field: &str,
+    start: ast::Expr,
+    pipe: &mut Pipe,
+    planner: &mut Planner<'_, '_, '_>,
+) -> Result<ast::Expr> {
+    let rows = row_object(&pipe.visible(planner.sql)?);
+    let all = |value| syntax::call("take", vec![value, syntax::number(READ_DOCUMENTS)]);
+    pipe.aggregate(
+        vec![(field.to_owned(), all(rows)), (STARTS.to_owned(), all(start))],
+        Vec::new(),
+        planner.sql,
+    )?;
+    Ok(syntax::column(STARTS))
+}
+
+/// Makes an object of columns.
+fn row_object(names: &[String]) -> ast::Expr {
+    let members = names.iter().flat_map(|name| [syntax::string(name), syntax::column(name)]);
+    syntax::call("row_object", members.collect())
 }
 
 /// Plans the command at the start of a query: one row.
@@ -77,9 +110,7 @@ fn documents(command: &GraphLookupCommand, planner: &mut Planner<'_, '_, '_>) ->
         let condition = planner.expression(filter, &mut graph)?;
         graph.filter(condition, planner.sql)?;
     }
-    let members = graph.visible(planner.sql)?;
-    let members = members.iter().flat_map(|name| [syntax::string(name), syntax::column(name)]).collect();
-    let object = syntax::call("row_object", members);
+    let object = row_object(&graph.visible(planner.sql)?);
     let documents = syntax::call("take", vec![object, syntax::number(READ_DOCUMENTS)]);
     graph.cut(0, READ_DOCUMENTS);
     graph.aggregate(vec![(DOCUMENTS.to_owned(), documents)], Vec::new(), planner.sql)?;

@@ -22,7 +22,7 @@ use millrace_sql::run::Bounds;
 use serde_json::{Map, Value, json};
 use tracing::Instrument as _;
 
-use super::sql::note;
+use super::sql::{is_pretty, note};
 use super::{Outcome, OutcomeBody, SearchService, TextParts};
 
 /// Rows that a pipeline answers, where no setting says.
@@ -226,10 +226,12 @@ impl SearchService {
     ) -> Result<Outcome, SqlError> {
         let format = params.iter().rev().find(|(name, _)| name == "format").map(|(_, value)| value.clone());
         let format = format.unwrap_or_default().to_ascii_lowercase();
+        let pretty = is_pretty(&params);
         let mut params = Params::new("/_plugins/_ppl".to_owned(), params);
         let sanitize = params.boolean("sanitize")?.unwrap_or(true);
         params.finish()?;
-        let PreparedPipeline { request, statement, mut bounds, parts } = self.pipeline(body)?;
+        let PreparedPipeline { mut request, statement, mut bounds, parts } = self.pipeline(body)?;
+        request.lines.pretty = pretty;
         if format == "viz" {
             self.limit_rows(&mut bounds);
         }

@@ -83,10 +83,12 @@ impl SearchService {
         body: Option<Value>,
     ) -> Result<Outcome, SqlError> {
         let format = params.iter().rev().find(|(name, _)| name == "format").map(|(_, value)| value.clone());
+        let pretty = is_pretty(&params);
         let mut params = Params::new("/_plugins/_sql".to_owned(), params);
         let sanitize = params.boolean("sanitize")?.unwrap_or(true);
         let lines = LineOptions {
             end: params.take("newLine").map(|text| LineEnd::new(&text)).transpose()?.unwrap_or_default(),
+            pretty,
             flat: params.boolean("flat")?.unwrap_or(false),
             id: params.boolean("_id")?.unwrap_or(false),
             score: params.boolean("_score")?.unwrap_or(false),
@@ -191,6 +193,11 @@ impl SearchService {
         };
         let runner = self.runner()?;
         let bounds = Bounds { rows, ..self.bounds(&request, false) };
+        if request.is_about_metadata()
+            && let Some(indices) = runner.index_descriptions(session, request.clone(), bounds).await?
+        {
+            return Ok(Outcome::json(200, indices));
+        }
         let rendered = runner.search(session, request.clone(), bounds).await?;
         if let Some(RenderedSearch { index, mut body, .. }) = rendered {
             body["track_total_hits"] = json!(true);
@@ -350,6 +357,11 @@ impl SearchService {
     pub(super) fn runner(&self) -> Result<&Runner, Error> {
         self.runner.as_ref().map_err(|error| Error::Execution(error.clone()))
     }
+}
+
+/// Returns whether an answer is for people: a parameter of all requests, which [`Params`] leaves out.
+pub(super) fn is_pretty(params: &[(String, String)]) -> bool {
+    params.iter().any(|(name, value)| name == "pretty" && value != "false")
 }
 
 /// Closes a cursor whose token reaches no client, as after a failure.

@@ -440,6 +440,25 @@ async fn statements_beyond_the_memory_of_queries_are_refused_wherever_they_meet_
     assert_eq!((status, &answer["datarows"]), (200, &json!([[6_000]])), "{answer}");
 }
 
+/// Rows of a query of WITH that is named twice go to disk where the memory of queries does not hold them.
+#[tokio::test]
+async fn rows_that_are_read_twice_spill() {
+    let twice = format!(
+        "WITH c AS (SELECT CONCAT(a.n, '{}') AS t FROM numbers a CROSS JOIN numbers b) SELECT COUNT(*), SUM(LENGTH(t)) FROM (SELECT t FROM c UNION ALL SELECT t FROM c) AS u",
+        "x".repeat(1_000)
+    );
+    let config = Config { memory_bytes: 32 << 20, ..Config::default() };
+    let store = numbers_within(200, config.clone()).await;
+    let (status, answer) = ask(&store, &twice).await;
+    assert_eq!((status, &answer["datarows"]), (200, &json!([[80_000, 80_196_000]])), "{answer}");
+    // Nothing of them is left.
+    let (status, answer) = ask(&store, "SELECT COUNT(*) FROM numbers").await;
+    assert_eq!((status, &answer["datarows"]), (200, &json!([[200]])), "{answer}");
+    let store = numbers_within(200, Config { spill_bytes: 4 << 20, ..config }).await;
+    let refused = ask(&store, &twice).await;
+    assert!(is_broken(&refused), "{refused:?}");
+}
+
 #[tokio::test]
 async fn distinct_values_of_several_columns_are_counted_in_groups() {
     let store = Store::open().await;

@@ -259,16 +259,15 @@ async fn formats_of_dates_tell_their_types() {
         "fine": {"type": "date_nanos", "format": "hour_minute_second||t_time"},
     });
     store.create("dates", &json!({"mappings": {"properties": properties}})).await;
-    let document =
-        json!({"day": "2024-02-29", "clock": "10:20:30", "both": "2024-02-29", "fine": "07:08:09"});
+    let document = json!({"day": "2024-02-29", "clock": "10:20:30", "both": "2024-02-29", "fine": "T07:08:09.000000001Z"});
     store.index("dates", &[document, json!({"day": "2024-03-01", "clock": "00:00:01"})]).await;
     let query = "SELECT day, clock, both, fine, MAX(day) OVER () AS last FROM dates WHERE day < '2024-03-01'";
     let body = json!({"query": query});
     let answer = crate::fixture::value(store.service.sql(&store.session, Vec::new(), Some(body)).await);
     let types = answer["schema"].as_array().unwrap_or_else(|| panic!("{answer}"));
     let types: Vec<&serde_json::Value> = types.iter().map(|column| &column["type"]).collect();
-    assert_eq!(types, ["date", "time", "timestamp", "timestamp", "date"]);
-    let row = json!(["2024-02-29", "10:20:30", "2024-02-29 00:00:00", "1970-01-01 07:08:09", "2024-02-29"]);
+    assert_eq!(types, ["date", "time", "timestamp", "time", "date"]);
+    let row = json!(["2024-02-29", "10:20:30", "2024-02-29 00:00:00", "07:08:09.000000001", "2024-02-29"]);
     assert_eq!(answer["datarows"], json!([row]));
     for (condition, rows) in [
         ("day = '2024-02-29'", 1),
@@ -278,6 +277,9 @@ async fn formats_of_dates_tell_their_types() {
         ("clock = TIME '00:00:01'", 1),
         ("YEAR(day) = 2024", 2),
         ("HOUR(clock) = 10", 1),
+        ("fine > '07:08:09'", 1),
+        ("fine < TIME '07:08:09.000001'", 1),
+        ("HOUR(fine) = 7", 1),
         ("day = TIMESTAMP '2024-02-29 00:00:00'", 1),
     ] {
         let query = format!("SELECT day FROM dates WHERE {condition}");

@@ -1,5 +1,7 @@
 //! Visibility by roles: every kind of request answers as over an index that holds nothing else.
 
+mod statements;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -12,6 +14,7 @@ use millrace_query::OutcomeBody;
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
+use self::statements::compare_statements;
 use crate::fixture::{Store, ids, value};
 use crate::sql_batches::alike;
 
@@ -37,7 +40,14 @@ impl Role {
             documents: self.documents.as_ref().map(|rule| rule.to_string().into()),
             fields,
         };
-        let privileges = Arc::new(Privileges::new(ActionSet::NONE, vec![grant]));
+        let open = Grant {
+            names: vec![NamePattern::parse("open").unwrap()],
+            actions: ActionSet::named(|name| name.starts_with("indices:data/")),
+            system: false,
+            documents: None,
+            fields: None,
+        };
+        let privileges = Arc::new(Privileges::new(ActionSet::NONE, vec![grant, open]));
         let principal = Principal::new(Caller::User("ann".into()), Vec::new(), privileges);
         Session::new(&store.engine, principal, action).unwrap()
     }
@@ -275,6 +285,10 @@ async fn stores(documents: &[Value], role: &Role) -> (Store, Store) {
         .map(|(id, source)| (id, source.map(|source| millrace_mapping::fields::shown(source, &rules))))
         .collect();
     alone.write("logs", kept).await;
+    for store in [&whole, &alone] {
+        store.create("open", &json!({"mappings": mapping()})).await;
+        store.write("open", writes(documents)).await;
+    }
     (whole, alone)
 }
 
@@ -303,7 +317,7 @@ async fn compare_searches(whole: &Store, alone: &Store, role: &Role, bodies: Vec
     }
 }
 
-async fn compare(documents: Vec<Value>, role: Role) {
+async fn compare(documents: Vec<Value>, role: Role, seed: u64) {
     let (whole, alone) = stores(&documents, &role).await;
     let ruled = |action| role.session(&whole, action);
     compare_searches(&whole, &alone, &role, searches()).await;
@@ -317,6 +331,7 @@ async fn compare(documents: Vec<Value>, role: Role) {
         alike(&whole, &ruled(Action::Sql), statement).await;
         assert_eq!(comparable(found), comparable(expected), "{role:?} {statement}");
     }
+    compare_statements(&whole, &alone, &role, seed).await;
     let caps = |store: &Store, session: Session| {
         let service = store.service.field_caps(&session, "logs", vec![("fields".into(), "*".into())], None);
         futures::executor::block_on(service).map(value).unwrap()
@@ -358,9 +373,10 @@ proptest! {
     fn answers_are_those_of_an_index_of_what_is_shown(
         documents in prop::collection::vec(document(), 2..40),
         role in role(),
+        seed in any::<u64>(),
     ) {
         let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build().unwrap();
-        runtime.block_on(compare(documents, role));
+        runtime.block_on(compare(documents, role, seed));
     }
 }
 

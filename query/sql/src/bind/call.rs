@@ -136,6 +136,9 @@ impl Binder<'_> {
         if let Some(bound) = self.relevance(&name, call, scope)? {
             return Ok(bound);
         }
+        if let Some(bound) = self.point_condition(&name, call, scope)? {
+            return Ok(bound);
+        }
         if let Some(bound) = self.search_aggregation(&name, call, scope, place)? {
             return Ok(bound);
         }

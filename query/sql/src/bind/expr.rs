@@ -211,7 +211,7 @@ impl Binder<'_> {
             }
             ast::DataType::Time(..) => {
                 let micros = time::time(text).ok_or_else(|| wrong("time", "HH:mm:ss[.SSSSSSSSS]"))?;
-                let value = ScalarValue::Time64Microsecond(Some(micros));
+                let value = ScalarValue::Time64Nanosecond(Some(time::nanos_of_day(micros)));
                 Ok(Bound::new(Expr::Literal(value, None), SqlType::Time))
             }
             ast::DataType::Timestamp(..) | ast::DataType::Datetime(_) => {

@@ -368,6 +368,7 @@ impl Binder<'_> {
                 marks,
                 conditions: conditions.clone(),
                 filter: filter.clone(),
+                whole_texts: Arc::clone(&self.whole_texts),
             };
             let table = SqlTable::new(source, self.now_ms, self.compute.clone(), self.work.clone());
             self.handles.extend(table.handles().map(Arc::clone));

@@ -22,7 +22,9 @@ pub(super) fn bound(literal: Literal) -> Bound {
         Literal::UInt(number) => (ScalarValue::UInt64(Some(*number)), SqlType::UnsignedLong),
         Literal::Float(number) => (ScalarValue::Float64(Some(*number)), SqlType::Double),
         Literal::Str(text) => (ScalarValue::Utf8View(Some(text.clone())), SqlType::Keyword),
-        Literal::Time(micros) => (ScalarValue::Time64Microsecond(Some(*micros)), SqlType::Time),
+        Literal::Time(micros) => {
+            (ScalarValue::Time64Nanosecond(Some(time::nanos_of_day(*micros))), SqlType::Time)
+        }
         Literal::Timestamp(nanos) => match i64::try_from(*nanos) {
             Ok(nanos) if nanos % 1_000 != 0 => (ScalarValue::TimestampNanosecond(Some(nanos), None), NANOS),
             _ => (ScalarValue::TimestampMicrosecond(Some(time::whole_micros(*nanos)), None), TIMESTAMP),

@@ -27,6 +27,7 @@ mod output;
 mod parameter;
 mod percentile;
 mod pipeline;
+mod places;
 mod relation;
 mod relevance;
 mod search_aggregation;
@@ -66,6 +67,7 @@ use super::request::{SqlDialect, SqlRequest};
 use super::source::{self, Source};
 use super::statement::Names;
 use super::types::{NANOS, SqlType};
+use super::whole_texts::WholeTexts;
 
 /// Most parts of expressions that stand in a plan more often than in its statement.
 const MAX_REPEATED: usize = 100_000;
@@ -192,6 +194,8 @@ pub(crate) struct Binder<'a> {
     pub inferred: Vec<Option<SqlType>>,
     /// Nested fields whose elements hold several values.
     pub list_valued: Arc<HashSet<String>>,
+    /// Texts whose keyword fields have every value.
+    pub whole_texts: Arc<WholeTexts>,
     /// A condition on every index scan.
     pub filter: Option<&'a serde_json::Value>,
     /// Filter for each index expression, with the values that it takes from other documents; nothing where no row is read.
@@ -307,6 +311,7 @@ impl<'a> Binder<'a> {
             parameters,
             inferred: Vec::new(),
             list_valued: Arc::default(),
+            whole_texts: Arc::default(),
             filter: request.filter.as_ref(),
             filters: HashMap::new(),
             now_ms,

@@ -171,7 +171,7 @@ impl Binder<'_> {
     }
 
     /// Finds the field that a relevance function searches.
-    fn searched(&mut self, field: &ast::Expr, scope: &mut Scope) -> Result<(usize, String)> {
+    pub(super) fn searched(&mut self, field: &ast::Expr, scope: &mut Scope) -> Result<(usize, String)> {
         let path = match field {
             ast::Expr::Identifier(ident) => ident.value.clone(),
             ast::Expr::CompoundIdentifier(parts) => {
@@ -202,7 +202,7 @@ impl Binder<'_> {
 }
 
 /// A condition that the index alone answers.
-fn answered(scope: &mut Scope, source: usize, clause: Clause) -> Result<Bound> {
+pub(super) fn answered(scope: &mut Scope, source: usize, clause: Clause) -> Result<Bound> {
     // A clause that no search has is refused by now.
     clause.expr(false)?;
     let Some(expr) = scope.sources.get_mut(source).and_then(|source| source.mark(&clause)) else {
@@ -312,7 +312,7 @@ fn options_of(name: &str, options: &[&ast::Expr]) -> Result<Map<String, Value>> 
 }
 
 /// Reads a string.
-fn string(expr: &ast::Expr) -> Option<String> {
+pub(super) fn string(expr: &ast::Expr) -> Option<String> {
     match expr {
         ast::Expr::Value(value) => match &value.value {
             ast::Value::SingleQuotedString(text) | ast::Value::DoubleQuotedString(text) => Some(text.clone()),
@@ -326,7 +326,7 @@ fn string(expr: &ast::Expr) -> Option<String> {
 }
 
 /// Reads a number.
-fn number(expr: &ast::Expr) -> Option<f64> {
+pub(super) fn number(expr: &ast::Expr) -> Option<f64> {
     match expr {
         ast::Expr::Nested(inner) => number(inner),
         ast::Expr::UnaryOp { op: ast::UnaryOperator::Minus, expr } => number(expr).map(|number| -number),

@@ -10,8 +10,7 @@ use super::call::{arguments, called};
 use super::{Binder, Bound, ExpressionContext, Scope};
 use crate::error::{Result, SqlError};
 use crate::functions::search_aggregation::{SearchAggregation, SearchBuckets, SearchMetric};
-use crate::push::exact_field;
-use crate::renderer::clause_json;
+use crate::renderer::{clause_json, exact_path_of};
 use crate::source::SourceKind;
 use crate::types::SqlType;
 
@@ -408,7 +407,7 @@ impl Binder<'_> {
         let bound = bound.ok_or_else(|| SqlError::unknown_field(&path))?;
         let (source, path) = bound.field.clone().ok_or_else(|| SqlError::unknown_field(&path))?;
         let path = match scope.sources.get(source).map(|source| &source.kind) {
-            Some(SourceKind::Index(index)) => exact_field(&index.snapshot, &path).unwrap_or(path),
+            Some(SourceKind::Index(index)) => exact_path_of(&index.snapshot, &path),
             _ => path,
         };
         Ok((path, bound))

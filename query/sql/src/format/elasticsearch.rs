@@ -357,7 +357,7 @@ fn pad(out: &mut String, letter: char, count: usize) {
 #[cfg(test)]
 mod tests {
     use datafusion::arrow::array::{
-        Date32Array, Int64Array, ListBuilder, StringViewArray, StringViewBuilder, Time64MicrosecondArray,
+        Date32Array, Int64Array, ListBuilder, StringViewArray, StringViewBuilder, Time64NanosecondArray,
         TimestampMillisecondArray,
     };
 
@@ -427,7 +427,7 @@ mod tests {
         let batch = RecordBatch::try_from_iter([
             ("c0", Arc::new(TimestampMillisecondArray::from(vec![1_714_564_800_120])) as ArrayRef),
             ("c1", Arc::new(Date32Array::from(vec![0]))),
-            ("c2", Arc::new(Time64MicrosecondArray::from(vec![3_600_000_000]))),
+            ("c2", Arc::new(Time64NanosecondArray::from(vec![3_600_000_000_000]))),
         ]);
         let types = [SqlType::Timestamp(Resolution::Millis), SqlType::Date, SqlType::Time];
         let columns = columns(&types.map(|ty| ("c", ty, false)));

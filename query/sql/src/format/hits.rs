@@ -72,9 +72,13 @@ impl Hits {
     /// Writes columns of a row as the members of an object, as lists where `listed`.
     fn object(&mut self, arrays: &[ArrayRef], columns: &[usize], row: usize, listed: bool) {
         self.hits.push('{');
-        for (place, at) in columns.iter().enumerate() {
+        let mut is_first = true;
+        for at in columns {
             let (Some(array), Some(column)) = (arrays.get(*at), self.columns.get(*at)) else { continue };
-            if place > 0 {
+            if array.is_null(row) && self.layout.is_optional(*at, columns.len()) {
+                continue;
+            }
+            if !std::mem::take(&mut is_first) {
                 self.hits.push(',');
             }
             self.hits.push_str(self.names.get(*at).map_or("", String::as_str));

@@ -49,7 +49,7 @@ impl LineEnd {
         }
     }
 
-    fn text(self) -> &'static str {
+    pub(super) fn text(self) -> &'static str {
         match self {
             Self::LineFeed => "\n",
             Self::CarriageReturnLineFeed => "\r\n",
@@ -58,7 +58,7 @@ impl LineEnd {
 }
 
 impl LineFormat {
-    fn separator(self) -> char {
+    pub(super) fn separator(self) -> char {
         match self {
             Self::Csv { .. } => ',',
             Self::Raw { .. } => '|',
@@ -66,7 +66,7 @@ impl LineFormat {
     }
 
     /// Writes a cell.
-    fn cell(self, text: &str, out: &mut String) {
+    pub(super) fn cell(self, text: &str, out: &mut String) {
         let (formula, quoted) = match self {
             Self::Csv { sanitize: true } => {
                 (text.starts_with(['+', '-', '=', '@']), text.contains([',', '"', '\n', '\r']))

@@ -1,6 +1,7 @@
 //! Writers of answers. [`Writer`] makes one that is sent in one piece, [`ChunkWriter`] is what makes one that is sent part by part; each takes batches as
 //! they come, and holds the memory of what it has written until that is sent.
 
+mod aligned;
 mod elasticsearch;
 mod hits;
 mod jdbc;
@@ -14,6 +15,7 @@ use datafusion::arrow::array::RecordBatch;
 use millrace_work::QueryContext;
 use millrace_work::error::Error;
 
+pub(crate) use self::aligned::AlignedLines;
 use self::elasticsearch::TablePage;
 pub use self::elasticsearch::{PageLayout, PageOptions};
 use self::hits::Hits;

@@ -5,7 +5,7 @@ use std::fmt::Write;
 use datafusion::arrow::array::{Array, ArrayRef, AsArray};
 use datafusion::arrow::datatypes::{
     DataType, Date32Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
-    IntervalMonthDayNanoType, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType,
+    IntervalMonthDayNanoType, Time64NanosecondType, TimeUnit, TimestampMicrosecondType,
     TimestampMillisecondType, TimestampNanosecondType, UInt64Type,
 };
 
@@ -83,7 +83,11 @@ pub(crate) fn text(array: &ArrayRef, row: usize, ty: SqlType, out: &mut String) 
             write!(out, "{}", time::shown_date(array.as_primitive::<Date32Type>().value(row)))
         }
         DataType::Time64(_) => {
-            write!(out, "{}", time::shown_time(array.as_primitive::<Time64MicrosecondType>().value(row)))
+            write!(
+                out,
+                "{}",
+                time::shown_nanos_of_day(array.as_primitive::<Time64NanosecondType>().value(row))
+            )
         }
         DataType::Timestamp(unit, _) => {
             let (value, per_second) = match unit {

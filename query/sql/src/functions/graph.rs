@@ -119,6 +119,9 @@ fn walk_graph(args: &[Val<'_>], graph: &Graph) -> Result<String, String> {
         },
         other => vec![shown(other)],
     };
+    if frontier.len() > MAX_DOCUMENTS {
+        return Err(format!("a walk of graphlookup has more than {MAX_DOCUMENTS} starts"));
+    }
     let (mut found, mut known, mut left) = (Vec::new(), HashSet::new(), MAX_BYTES);
     // A document hands on the same values again, so each direction leaves it once.
     let mut walked: HashSet<(usize, bool)> = HashSet::new();

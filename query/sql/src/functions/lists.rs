@@ -20,6 +20,8 @@ use crate::types::SqlType;
 
 /// Longest text of a list, in bytes.
 const MAX_BYTES: usize = 64 << 20;
+/// Longest texts of the lists of a batch together, in bytes.
+const MAX_BATCH_BYTES: usize = 256 << 20;
 /// Most elements that the arrays of a batch have together.
 const MAX_ELEMENTS: usize = 4_000_000;
 
@@ -56,7 +58,7 @@ impl ScalarUDFImpl for ListAsJson {
         let [array] = arrays.as_slice() else { return exec_err!("a list is one argument") };
         let Some(lists) = array.as_list_opt::<i32>() else { return exec_err!("the argument is no list") };
         let mut out = StringViewBuilder::with_capacity(lists.len());
-        let mut text = String::new();
+        let (mut text, mut written) = (String::new(), 0_usize);
         for row in 0..lists.len() {
             text.clear();
             text.push('[');
@@ -73,6 +75,13 @@ impl ScalarUDFImpl for ListAsJson {
                 }
             }
             text.push(']');
+            written += text.len();
+            if written > MAX_BATCH_BYTES {
+                return Err(evaluation(format!(
+                    "the lists of values of {} groups are longer than {MAX_BATCH_BYTES} bytes; ask for fewer values",
+                    lists.len()
+                )));
+            }
             out.append_value(&text);
         }
         Ok(ColumnarValue::Array(Arc::new(out.finish())))
@@ -239,5 +248,40 @@ impl ScalarUDFImpl for JsonElements {
         let (offsets, nulls) = (OffsetBuffer::from_lengths(lengths), NullBuffer::from(nulls));
         let out = ListArray::try_new(field, offsets, values.finish(), Some(nulls))?;
         Ok(ColumnarValue::Array(Arc::new(out)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use datafusion::arrow::array::StringViewArray;
+    use datafusion::config::ConfigOptions;
+
+    use super::*;
+
+    /// Lists, each of one value of so many letters, as JSON.
+    fn written(rows: usize, letters: usize) -> PlanResult<ColumnarValue> {
+        let field = Arc::new(Field::new_list_field(DataType::Utf8View, true));
+        let value = "x".repeat(letters);
+        let values = Arc::new(StringViewArray::from_iter_values([value.as_str()])) as ArrayRef;
+        // All rows have the same value.
+        let values = take(&values, &Int64Array::from(vec![0; rows]), None)?;
+        let offsets = OffsetBuffer::from_lengths(vec![1; rows]);
+        let lists: ArrayRef = Arc::new(ListArray::try_new(Arc::clone(&field), offsets, values, None)?);
+        let signature = Signature::any(1, Volatility::Immutable);
+        let function = ListAsJson { ty: SqlType::Keyword, most: usize::MAX, signature };
+        function.invoke_with_args(ScalarFunctionArgs {
+            args: vec![ColumnarValue::Array(lists)],
+            arg_fields: vec![Arc::new(Field::new("list", DataType::List(field), true))],
+            number_rows: rows,
+            return_field: Arc::new(Field::new("text", DataType::Utf8View, true)),
+            config_options: Arc::new(ConfigOptions::default()),
+        })
+    }
+
+    #[test]
+    fn texts_of_lists_have_a_bound_for_each_batch() {
+        assert!(written(3, 1 << 20).is_ok());
+        let refused = written(300, 1 << 20).unwrap_err().to_string();
+        assert!(refused.contains("300 groups"), "{refused}");
     }
 }

@@ -261,8 +261,13 @@ pub(crate) fn pipeline_cast(value: &Bound, ty: SqlType) -> Result<Expr> {
         },
         (from, SqlType::Ip) if from.is_string() => |args, _| {
             let text = args.first().map_or("", Val::text).trim();
-            let address: std::net::IpAddr =
-                text.parse().map_err(|_| format!("{text} IP Address error: the text is no address"))?;
+            let address: std::net::IpAddr = text.parse().map_err(|_| {
+                let reason = match text.contains(['.', ':']) {
+                    true => "the text is no address",
+                    false => "validation options do not allow you to specify a non-segmented single value",
+                };
+                format!("{text} IP Address error: {reason}")
+            })?;
             Ok(Val::str(address.to_string()))
         },
         _ => return cast(&value, ty),

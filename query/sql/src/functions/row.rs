@@ -12,13 +12,13 @@ use std::sync::Arc;
 
 use datafusion::arrow::array::{
     Array, ArrayRef, AsArray, BooleanBuilder, Date32Builder, Float32Builder, Float64Builder, Int8Builder,
-    Int16Builder, Int32Builder, Int64Builder, StringViewArray, StringViewBuilder, Time64MicrosecondBuilder,
+    Int16Builder, Int32Builder, Int64Builder, StringViewArray, StringViewBuilder, Time64NanosecondBuilder,
     TimestampMicrosecondBuilder, TimestampNanosecondBuilder, UInt64Builder,
 };
 use datafusion::arrow::buffer::Buffer;
 use datafusion::arrow::datatypes::{
     DataType, Date32Type, Float32Type, Float64Type, Int8Type, Int16Type, Int32Type, Int64Type,
-    IntervalMonthDayNanoType, Time64MicrosecondType, TimeUnit, TimestampMicrosecondType,
+    IntervalMonthDayNanoType, Time64NanosecondType, TimeUnit, TimestampMicrosecondType,
     TimestampMillisecondType, TimestampNanosecondType, UInt64Type,
 };
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
@@ -292,7 +292,7 @@ pub(super) enum Reader<'a> {
     F64(&'a datafusion::arrow::array::Float64Array),
     Str(&'a datafusion::arrow::array::StringViewArray),
     Date(&'a datafusion::arrow::array::Date32Array),
-    Time(&'a datafusion::arrow::array::Time64MicrosecondArray),
+    Time(&'a datafusion::arrow::array::Time64NanosecondArray),
     Millis(&'a datafusion::arrow::array::TimestampMillisecondArray),
     Micros(&'a datafusion::arrow::array::TimestampMicrosecondArray),
     Nanos(&'a datafusion::arrow::array::TimestampNanosecondArray),
@@ -313,8 +313,8 @@ impl<'a> Reader<'a> {
             DataType::Float64 => Self::F64(array.as_primitive::<Float64Type>()),
             DataType::Utf8View => Self::Str(array.as_string_view()),
             DataType::Date32 => Self::Date(array.as_primitive::<Date32Type>()),
-            DataType::Time64(TimeUnit::Microsecond) => {
-                Self::Time(array.as_primitive::<Time64MicrosecondType>())
+            DataType::Time64(TimeUnit::Nanosecond) => {
+                Self::Time(array.as_primitive::<Time64NanosecondType>())
             }
             DataType::Timestamp(TimeUnit::Millisecond, _) => {
                 Self::Millis(array.as_primitive::<TimestampMillisecondType>())
@@ -350,7 +350,8 @@ impl<'a> Reader<'a> {
             Self::F64(array) => read!(array, Val::Float),
             Self::Str(array) => read!(array, |text: &'a str| Val::Str(Cow::Borrowed(text))),
             Self::Date(array) => read!(array, Val::Date),
-            Self::Time(array) => read!(array, Val::Time),
+            // Functions of times of day have microseconds.
+            Self::Time(array) => read!(array, |nanos: i64| Val::Time(nanos.div_euclid(1_000))),
             Self::Millis(array) => read!(array, |value: i64| Val::Timestamp(i128::from(value) * 1_000_000)),
             Self::Micros(array) => read!(array, |value: i64| Val::Timestamp(time::nanos_of(value))),
             Self::Nanos(array) => read!(array, |value: i64| Val::Timestamp(value.into())),
@@ -385,7 +386,7 @@ pub(super) enum Writer {
     F64(Float64Builder),
     Str(StringViewBuilder),
     Date(Date32Builder),
-    Time(Time64MicrosecondBuilder),
+    Time(Time64NanosecondBuilder),
     Micros(TimestampMicrosecondBuilder),
     Nanos(TimestampNanosecondBuilder),
 }
@@ -404,7 +405,7 @@ impl Writer {
             DataType::Float64 => Self::F64(Float64Builder::with_capacity(rows)),
             DataType::Utf8View => Self::Str(StringViewBuilder::with_capacity(rows)),
             DataType::Date32 => Self::Date(Date32Builder::with_capacity(rows)),
-            DataType::Time64(_) => Self::Time(Time64MicrosecondBuilder::with_capacity(rows)),
+            DataType::Time64(_) => Self::Time(Time64NanosecondBuilder::with_capacity(rows)),
             DataType::Timestamp(TimeUnit::Microsecond, None) => {
                 Self::Micros(TimestampMicrosecondBuilder::with_capacity(rows))
             }
@@ -448,7 +449,7 @@ impl Writer {
                 _ => out.append_null(),
             },
             Self::Time(out) => match value {
-                Val::Time(micros) => out.append_value(micros),
+                Val::Time(micros) => out.append_value(time::nanos_of_day(micros)),
                 _ => out.append_null(),
             },
             Self::Micros(out) => match value {

@@ -30,6 +30,23 @@ fn to_text(types: &[SqlType]) -> Option<(Vec<SqlType>, SqlType)> {
     strings(types, 1, Keyword)
 }
 
+/// Takes a string, and the language whose letters change their case.
+fn text_and_locale(types: &[SqlType]) -> Option<(Vec<SqlType>, SqlType)> {
+    let count = types.len();
+    if (1..=2).contains(&count) { strings(types, count, Keyword) } else { None }
+}
+
+/// Returns whether the language behind a string has an I without a dot, as Turkish and Azerbaijani have.
+fn has_dotless_i(args: &[Val<'_>]) -> Result<bool, String> {
+    let tag = args.get(1).map_or("", Val::text);
+    let language = tag.split(['-', '_']).next().unwrap_or_default();
+    match language.to_ascii_lowercase().as_str() {
+        "tr" | "az" => Ok(true),
+        "lt" => Err(format!("the letters of the language [{tag}] are not supported")),
+        _ => Ok(false),
+    }
+}
+
 fn to_integer(types: &[SqlType]) -> Option<(Vec<SqlType>, SqlType)> {
     strings(types, 1, Integer)
 }
@@ -65,10 +82,20 @@ pub(super) fn find(name: &str) -> Option<Definition> {
         }
         "octet_length" => Definition::new(to_integer, |args, _| Ok(Val::Int(text(args).len() as i64)))
             .with_kernel(kernels::octet_length),
-        "lower" | "lcase" => Definition::new(to_text, |args, _| Ok(Val::str(text(args).to_lowercase())))
-            .with_kernel(kernels::lower),
-        "upper" | "ucase" => Definition::new(to_text, |args, _| Ok(Val::str(text(args).to_uppercase())))
-            .with_kernel(kernels::upper),
+        "lower" | "lcase" => Definition::new(text_and_locale, |args, _| match has_dotless_i(args)? {
+            // The second form of a dotted capital has its dot in a character of its own.
+            true => {
+                let text = text(args).replace('İ', "i").replace("I\u{307}", "i").replace('I', "ı");
+                Ok(Val::str(text.to_lowercase()))
+            }
+            false => Ok(Val::str(text(args).to_lowercase())),
+        })
+        .with_kernel(kernels::lower),
+        "upper" | "ucase" => Definition::new(text_and_locale, |args, _| match has_dotless_i(args)? {
+            true => Ok(Val::str(text(args).replace('i', "İ").to_uppercase())),
+            false => Ok(Val::str(text(args).to_uppercase())),
+        })
+        .with_kernel(kernels::upper),
         "trim" => {
             Definition::new(to_text, |args, _| Ok(Val::str(text(args).trim_matches(is_control_or_blank))))
         }

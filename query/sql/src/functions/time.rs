@@ -183,8 +183,18 @@ pub(crate) fn shown_date(days: i32) -> String {
 
 /// Writes a time; a fraction only where there is one.
 pub(crate) fn shown_time(micros: i64) -> String {
-    let time = clock(micros);
-    with_fraction(time.format("%H:%M:%S").to_string(), micros.rem_euclid(SECOND) * 1_000)
+    shown_nanos_of_day(nanos_of_day(micros))
+}
+
+/// Writes a time in nanoseconds.
+pub(crate) fn shown_nanos_of_day(nanos: i64) -> String {
+    let time = clock(nanos.div_euclid(1_000));
+    with_fraction(time.format("%H:%M:%S").to_string(), nanos.rem_euclid(1_000_000_000))
+}
+
+/// Makes nanoseconds of the microseconds of a day.
+pub(crate) fn nanos_of_day(micros: i64) -> i64 {
+    micros.saturating_mul(1_000)
 }
 
 /// Writes a timestamp in nanoseconds.
