@@ -304,7 +304,9 @@ mod tests {
         histograms[1].record(Duration::from_millis(4));
         histograms[1].record(Duration::from_secs(90));
         let both = DurationHistogram::default();
-        [3, 4, 90_000].map(|millis| both.record(Duration::from_millis(millis)));
+        for millis in [3, 4, 90_000] {
+            both.record(Duration::from_millis(millis));
+        }
         let mut merged = HistogramSnapshot::default();
         histograms.iter().for_each(|histogram| merge(&mut merged, &histogram.snapshot()));
         assert_eq!(merged, both.snapshot());
