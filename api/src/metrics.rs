@@ -2,14 +2,16 @@
 //!
 //! Each [`MetricSource`] here asks a part for its figures when a page is made. The functions that turn figures into families are pure.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_alerting::{Alerting, RuleFigures};
 use millrace_listen::Tls;
-use millrace_notifications::OutboxFigures;
+use millrace_notifications::{NotificationDurations, OutboxFigures};
 use millrace_pipelines::Manager;
 use millrace_pipelines::manager::{PluginFigures, Status};
+use millrace_runtime::HistogramSnapshot;
 use millrace_runtime::metrics::{MetricFamily, MetricSample, MetricSource};
 
 /// Plugins that have samples of their own; further ones are summed.
@@ -55,7 +57,7 @@ impl MetricSource for CertificateMetrics {
 
 /// Makes the families of rules.
 pub fn rule_families(figures: &RuleFigures, faults: usize) -> Vec<MetricFamily> {
-    let RuleFigures { enabled, paused, unwatched, lag } = *figures;
+    let RuleFigures { enabled, paused, unwatched, lag, ref evaluation_lag, position, feed_end } = *figures;
     vec![
         MetricFamily::gauge("millrace_rules_enabled", "Alert rules that are enabled", enabled as f64),
         MetricFamily::gauge(
@@ -74,6 +76,21 @@ pub fn rule_families(figures: &RuleFigures, faults: usize) -> Vec<MetricFamily> 
             lag.as_secs_f64(),
         ),
         MetricFamily::gauge(
+            "millrace_rule_feed_position",
+            "First frame of the change feed that rules have not evaluated; 0 while they follow nothing",
+            position as f64,
+        ),
+        MetricFamily::gauge(
+            "millrace_feed_end_position",
+            "Frame at the end of the change feed",
+            feed_end as f64,
+        ),
+        MetricFamily::new(
+            "millrace_rule_evaluation_lag_seconds",
+            "Time from writes to their evaluation by rules",
+            vec![MetricSample::histogram(evaluation_lag.clone())],
+        ),
+        MetricFamily::gauge(
             "millrace_rule_faults",
             "Reasons why rules are not evaluated or alerts not written",
             faults as f64,
@@ -83,7 +100,10 @@ pub fn rule_families(figures: &RuleFigures, faults: usize) -> Vec<MetricFamily> 
 
 /// Makes the families of notifications.
 pub fn notification_families(figures: &OutboxFigures) -> Vec<MetricFamily> {
-    let OutboxFigures { waiting, overdue, sent, retried, given_up } = *figures;
+    let OutboxFigures { waiting, overdue, sent, retried, given_up, ref durations } = *figures;
+    let durations = durations.iter().map(|NotificationDurations { kind, outcome, durations }| {
+        MetricSample::histogram(durations.clone()).with_label("kind", *kind).with_label("outcome", *outcome)
+    });
     let outcomes = [("sent", sent), ("retried", retried), ("given_up", given_up)];
     let outcomes =
         outcomes.map(|(outcome, count)| MetricSample::counter(count as f64).with_label("outcome", outcome));
@@ -102,6 +122,11 @@ pub fn notification_families(figures: &OutboxFigures) -> Vec<MetricFamily> {
             "millrace_notifications",
             "Attempts to send notifications by outcome",
             outcomes.into(),
+        ),
+        MetricFamily::new(
+            "millrace_notification_seconds",
+            "Time from when notifications are first due to the ends of attempts, by kind and outcome",
+            durations.collect(),
         ),
     ]
 }
@@ -175,7 +200,41 @@ pub fn pipeline_families(pipelines: &[Status]) -> Vec<MetricFamily> {
         families.push(MetricFamily::new(name, help, samples));
     }
     families.extend(plugin_families(pipelines));
+    families.push(plugin_durations(pipelines));
     families
+}
+
+/// Adds the durations of a histogram to those of another one. All histograms have the same bounds.
+fn merge(merged: &mut HistogramSnapshot, added: &HistogramSnapshot) {
+    if merged.buckets.is_empty() {
+        merged.buckets.clone_from(&added.buckets);
+    } else {
+        for ((_, count), (_, more)) in merged.buckets.iter_mut().zip(&added.buckets) {
+            *count += more;
+        }
+    }
+    merged.count += added.count;
+    merged.sum += added.sum;
+}
+
+/// Makes the histograms of plugins: one of each name, so their number is that of the plugins that there are.
+fn plugin_durations(pipelines: &[Status]) -> MetricFamily {
+    let mut merged: BTreeMap<(&str, &str), HistogramSnapshot> = BTreeMap::new();
+    for [_, filters, outputs] in pipelines.iter().map(|status| &status.plugins) {
+        for (kind, plugins) in [("filter", filters), ("output", outputs)] {
+            for plugin in plugins {
+                merge(merged.entry((kind, &*plugin.name)).or_default(), &plugin.batch_durations);
+            }
+        }
+    }
+    let samples = merged.into_iter().map(|((kind, name), durations)| {
+        MetricSample::histogram(durations).with_label("kind", kind).with_label("plugin", name)
+    });
+    MetricFamily::new(
+        "millrace_pipeline_plugin_batch_seconds",
+        "Time that filters and outputs spend on a batch of events, by plugin",
+        samples.collect(),
+    )
 }
 
 /// The figures of one plugin that have families.
@@ -209,7 +268,7 @@ fn plugin_families(pipelines: &[Status]) -> [MetricFamily; 3] {
     };
     let mut rest = PluginSums::default();
     let mut is_beyond = false;
-    for (number, (pipeline, kind, PluginFigures { id, name, figures })) in plugins.enumerate() {
+    for (number, (pipeline, kind, PluginFigures { id, name, figures, .. })) in plugins.enumerate() {
         let sums =
             PluginSums { events: figures.events_out, busy: figures.duration, failures: figures.failures };
         if number < MAX_PLUGINS {
@@ -230,4 +289,26 @@ fn plugin_families(pipelines: &[Status]) -> [MetricFamily; 3] {
         MetricFamily::new("millrace_pipeline_plugin_seconds", "Time that a plugin spent on events", busy),
         MetricFamily::new("millrace_pipeline_plugin_failures", "Events that failed in a plugin", failures),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_runtime::DurationHistogram;
+
+    use super::*;
+
+    #[test]
+    fn a_merged_histogram_has_the_durations_of_both() {
+        let histograms: [DurationHistogram; 2] = Default::default();
+        histograms[0].record(Duration::from_millis(3));
+        histograms[1].record(Duration::from_millis(4));
+        histograms[1].record(Duration::from_secs(90));
+        let both = DurationHistogram::default();
+        for millis in [3, 4, 90_000] {
+            both.record(Duration::from_millis(millis));
+        }
+        let mut merged = HistogramSnapshot::default();
+        histograms.iter().for_each(|histogram| merge(&mut merged, &histogram.snapshot()));
+        assert_eq!(merged, both.snapshot());
+    }
 }

@@ -9,9 +9,11 @@ use anyhow::Result;
 use clap::{Parser, Subcommand, ValueEnum};
 use serde::Serialize;
 
+use crate::agents::AgentsArgs;
 use crate::arguments::{CorpusArgs, EffortArgs, ServerArgs, TargetArgs, parse_variable};
 use crate::bulk::BulkArgs;
 use crate::calls::CallsArgs;
+use crate::cancellation::CancellationArgs;
 use crate::corpus::Ids;
 use crate::crash::CrashArgs;
 use crate::flight::FlightArgs;
@@ -24,6 +26,7 @@ use crate::query::{self, Operation};
 use crate::rules::RulesArgs;
 use crate::server::Launch;
 use crate::shape::DocumentKind;
+use crate::spans::SpansArgs;
 use crate::suite::ReportArgs;
 
 /// Measures Millrace, alone or beside a peer with the same API.
@@ -260,6 +263,29 @@ Examples:
 Nothing may be answered with 5xx or wait longer than --longest-ms, and every acknowledged document must be
 there at the end. Exits with 1 and a list of what was not so, and keeps the data directory.")]
     Calls(CallsArgs),
+    /// Measure the keep-alives of many agents: processor time, writes, latency
+    #[command(after_help = "\
+Examples:
+  millrace-benchmarks agents
+  millrace-benchmarks agents --agents 10000 --interval-seconds 10 --connections 0
+
+Starts the server itself. The result is JSON on stdout.")]
+    Agents(AgentsArgs),
+    /// Cancel searches, statements, deletions and merges at random moments, and time their ends
+    #[command(after_help = "\
+Examples:
+  millrace-benchmarks cancellation
+  millrace-benchmarks cancellation --tasks 400 --docs 1000000 --seed 7
+
+Starts the server itself. A task has ended once no compute thread works for it any more. The result is JSON on stdout.")]
+    Cancellation(CancellationArgs),
+    /// Measure the cost of spans where no traces are exported: a search and a bulk request, with spans and without
+    #[command(after_help = "\
+Examples:
+  millrace-benchmarks spans --rounds 10
+
+Starts two servers itself, one with the log level `off`, and asks them in turns. The result is JSON on stdout.")]
+    Spans(SpansArgs),
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -348,6 +374,9 @@ impl Cli {
             Command::Crash(args) => args.run().await,
             Command::Hostile(args) => args.run().await,
             Command::Calls(args) => args.run().await,
+            Command::Agents(args) => args.run().await,
+            Command::Cancellation(args) => args.run().await,
+            Command::Spans(args) => args.run().await,
         }
     }
 }

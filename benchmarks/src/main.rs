@@ -3,12 +3,15 @@
 //! [`shape`] makes documents, [`corpus`] keeps them on disk, [`load`], [`probe`] and [`query`] drive a
 //! server ([`target`], [`server`]), [`measure`] combines them, [`suite`] runs everything and [`report`]
 //! writes it down. [`pipelines`] does the same for pipelines, [`bulk`] for bulk requests alone, [`flight`] for Arrow Flight SQL,
-//! [`rules`] for continuous rules, [`many`] for many small things. [`crash`] kills the server and checks what it kept;
+//! [`rules`] for continuous rules, [`many`] for many small things, [`agents`] for keep-alives, [`cancellation`] for cancelled tasks,
+//! [`spans`] for traces that nobody collects. [`crash`] kills the server and checks what it kept;
 //! [`hostile`] means it harm and [`calls`] asks everything of it at once.
 
+mod agents;
 mod arguments;
 mod bulk;
 mod calls;
+mod cancellation;
 mod cli;
 mod corpus;
 mod crash;
@@ -29,6 +32,7 @@ mod report;
 mod rules;
 mod server;
 mod shape;
+mod spans;
 mod suite;
 mod table;
 mod target;

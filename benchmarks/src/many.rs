@@ -169,6 +169,12 @@ impl ManyArgs {
         figures.add("first search of all", took, "s", Some(1.0));
         let (_, took) = timed(&target, Method::GET, "/small-*/_search?size=1").await?;
         figures.add("second search of all", took, "s", None);
+        for (what, goal) in [("first page of metrics", None), ("second page of metrics", Some(0.05))] {
+            let started = Instant::now();
+            let (_, page) = target.send(Method::GET, "/_prometheus/metrics", "text/plain", "").await?;
+            figures.add(what, seconds(started), "s", goal);
+            figures.add("its size", mb(page.len() as u64), "MB", Some(1.0));
+        }
         let sampler = target.pid.map(Sampler::start);
         let (_, took) = timed(&target, Method::POST, "/_flush").await?;
         figures.add("flush of all", took, "s", Some(10.0));

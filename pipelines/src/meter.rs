@@ -3,13 +3,16 @@
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
+use millrace_runtime::{DurationHistogram, HistogramSnapshot};
+
 /// Counters of a plugin or a pipeline since its start.
 #[derive(Debug, Default)]
 pub struct Meter {
     events_in: AtomicU64,
     filtered: AtomicU64,
     events_out: AtomicU64,
-    nanos: AtomicU64,
+    /// Times spent on batches of events.
+    batches: DurationHistogram,
     failures: AtomicU64,
     waited_nanos: AtomicU64,
 }
@@ -45,11 +48,12 @@ impl Meter {
     }
 
     pub(crate) fn took(&self, time: Duration) {
-        self.nanos.fetch_add(nanos(time), Ordering::Relaxed);
+        self.batches.record(time);
     }
 
     pub(crate) fn waited(&self, time: Duration) {
-        self.waited_nanos.fetch_add(nanos(time), Ordering::Relaxed);
+        let nanos = u64::try_from(time.as_nanos()).unwrap_or(u64::MAX);
+        self.waited_nanos.fetch_add(nanos, Ordering::Relaxed);
     }
 
     pub(crate) fn failed(&self, events: usize) {
@@ -63,13 +67,14 @@ impl Meter {
             events_in: read(&self.events_in),
             filtered: read(&self.filtered),
             events_out: read(&self.events_out),
-            duration: Duration::from_nanos(read(&self.nanos)),
+            duration: self.batches.snapshot().sum,
             failures: read(&self.failures),
             waited: Duration::from_nanos(read(&self.waited_nanos)),
         }
     }
-}
 
-fn nanos(time: Duration) -> u64 {
-    u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
+    /// Reads the times spent on batches of events.
+    pub fn batch_durations(&self) -> HistogramSnapshot {
+        self.batches.snapshot()
+    }
 }

@@ -12,9 +12,9 @@ use http::Request;
 use hyper::body::Incoming;
 use millrace_accounts::Credentials;
 use millrace_catalog::access::Action;
-use millrace_gateway::{Entry, Error as GatewayError, ListenerContext};
+use millrace_gateway::{Entry, Error as GatewayError, ListenerContext, RequestRecord};
 use millrace_listen::{BodyReader, Budget, ReservedBody, check_same_origin, head_bytes};
-use millrace_runtime::{Instant, panic_text};
+use millrace_runtime::panic_text;
 use tokio::sync::Semaphore;
 use tower::ServiceExt as _;
 use tracing::{Instrument as _, Span};
@@ -76,12 +76,12 @@ impl AgentListener {
     /// Answers one request.
     pub async fn answer(&self, request: Request<Body>) -> Response {
         let (head, body) = request.into_parts();
+        let record = self.context.begin_record(&head, self.kind.name());
         let span = self.context.request_span(&head, self.kind.name());
-        self.answer_in_span(Request::from_parts(head, body)).instrument(span).await
+        self.answer_in_span(Request::from_parts(head, body), record).instrument(span).await
     }
 
-    async fn answer_in_span(&self, request: Request<Body>) -> Response {
-        let began = Instant::now();
+    async fn answer_in_span(&self, request: Request<Body>, mut record: RequestRecord) -> Response {
         let bytes = head_bytes(request.uri(), request.headers()).saturating_add(REQUEST_BYTES);
         let (response, route) = match self.context.budget.reserve(bytes) {
             Err(exceeded) => {
@@ -107,10 +107,11 @@ impl AgentListener {
         let status = response.status().as_u16();
         let span = Span::current();
         if let Some(route) = route {
+            record.set_route(route);
             span.record("otel.name", route).record("route", route);
         }
         span.record("status", status);
-        self.context.record_request(self.kind.name(), route, status, began.elapsed());
+        record.set_status(status);
         response
     }
 }

@@ -69,11 +69,11 @@ pub(crate) async fn delete_by_query(
     if waits {
         return delete_matches(api, request, expression, params, body).await;
     }
-    api.search.check_delete_by_query(&api.session, expression, params.clone(), body.as_ref())?;
+    let deletion = api.search.check_delete_by_query(&api.session, expression, params, body)?;
     let (search, expression, held) = (Arc::clone(&api.search), expression.to_owned(), request.take_held());
     api.detach(|session| async move {
         let held = Box::new(held);
-        Ok(response(search.delete_by_query(&session, &expression, params, body, held).await?))
+        Ok(response(search.run_deletion(&session, &expression, deletion, held).await?))
     })
 }
 

@@ -19,7 +19,7 @@ const CLIENT_GONE: u16 = 499;
 
 /// The part of a line that is known before the answer.
 #[derive(Debug)]
-pub(crate) struct AccessLine {
+struct AccessLine {
     method: String,
     path: String,
     address: IpAddr,
@@ -30,8 +30,8 @@ pub(crate) struct AccessLine {
 
 /// A request on its way: counted and logged when it is dropped, also where its client goes away first.
 #[derive(Debug)]
-pub(crate) struct RequestRecord<'a> {
-    node: &'a Node,
+pub struct RequestRecord {
+    node: Arc<Node>,
     listener: &'static str,
     line: Option<AccessLine>,
     began: Instant,
@@ -41,14 +41,26 @@ pub(crate) struct RequestRecord<'a> {
     pub(crate) status: u16,
 }
 
-impl<'a> RequestRecord<'a> {
+impl RequestRecord {
     /// Begins the record of a request, with its line of the access log where that is wanted.
-    pub(crate) fn new(node: &'a Node, listener: &'static str, line: Option<AccessLine>) -> Self {
+    pub(crate) fn new(node: &Arc<Node>, listener: &'static str, head: &Parts) -> Self {
+        let line = node.operation.access_log.then(|| AccessLine::new(head));
+        let node = Arc::clone(node);
         Self { node, listener, line, began: Instant::now(), route: None, status: CLIENT_GONE }
+    }
+
+    /// Sets the path of the route, with its parameters in braces.
+    pub fn set_route(&mut self, route: &'static str) {
+        self.route = Some(route);
+    }
+
+    /// Sets the status of the answer. Without one the client went away first.
+    pub fn set_status(&mut self, status: u16) {
+        self.status = status;
     }
 }
 
-impl Drop for RequestRecord<'_> {
+impl Drop for RequestRecord {
     fn drop(&mut self) {
         let Self { node, listener, line, began, route, status } = self;
         let took = began.elapsed();
@@ -61,7 +73,7 @@ impl Drop for RequestRecord<'_> {
 
 impl AccessLine {
     /// Takes note of a request. Parameters are left out: they may have secrets.
-    pub(crate) fn new(head: &Parts) -> Self {
+    fn new(head: &Parts) -> Self {
         let path = head.uri.path();
         let user = match Credentials::read(&head.headers) {
             Ok(Some(Credentials::Basic { name, .. })) => Some(name),

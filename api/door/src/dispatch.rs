@@ -22,7 +22,7 @@ use tokio::sync::watch;
 use tokio::task::JoinHandle;
 use tracing::{Instrument as _, Span};
 
-use crate::access_log::{AccessLine, RequestRecord};
+use crate::access_log::RequestRecord;
 use crate::audit::AuditTrail;
 use crate::client::ClientConnection;
 use crate::config::HttpConfig;
@@ -126,13 +126,12 @@ impl Service {
         B: http_body::Body<Data = Bytes> + Unpin,
         B::Error: std::fmt::Display,
     {
-        let access = self.node.operation.access_log.then(|| AccessLine::new(&parts));
         let listener = self.router.listener();
         let mut style = Style::from_headers(&parts.headers, parts.method == Method::HEAD);
         if let Some(probed) = self.probed(parts.uri.path()) {
             return self.render(style, probed).await;
         }
-        let mut record = RequestRecord::new(&self.node, listener, access);
+        let mut record = RequestRecord::new(&self.node, listener, &parts);
         let answer = self.answer(parts, body, &mut style, &mut record.route);
         let answer = AssertUnwindSafe(answer).catch_unwind().await;
         let response = answer.unwrap_or_else(|panic| Err(panicked(panic.as_ref())));

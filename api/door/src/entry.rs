@@ -6,7 +6,6 @@
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::sync::Arc;
-use std::time::Duration;
 
 use futures::future::BoxFuture;
 use http::request::Parts;
@@ -20,6 +19,7 @@ use millrace_runtime::tasks::{TaskDescription, TaskGuard, TaskSpec};
 use tokio::sync::watch;
 use tracing::Span;
 
+use crate::access_log::RequestRecord;
 use crate::audit::AuditTrail;
 use crate::error::Error;
 use crate::node::{Node, Requester};
@@ -90,15 +90,9 @@ impl ListenerContext {
         request_span(head, listener)
     }
 
-    /// Adds a request to the durations of requests by route and status.
-    pub fn record_request(
-        &self,
-        listener: &'static str,
-        route: Option<&'static str>,
-        status: u16,
-        took: Duration,
-    ) {
-        self.node.requests.record(listener, route, status, took);
+    /// Begins the record of a request: its duration by route and status, and its line of the access log. It ends with its drop.
+    pub fn begin_record(&self, head: &Parts, listener: &'static str) -> RequestRecord {
+        RequestRecord::new(&self.node, listener, head)
     }
 
     /// Finds out who sends a request with this head; tells the audit where that fails. `listener` is what the audit calls

@@ -24,6 +24,7 @@ mod request_timings;
 pub mod route;
 mod tasks;
 
+pub use access_log::RequestRecord;
 pub use audit::{Audit, Config as AuditConfig, DeniedRule, HandlerNotes, QueueStats};
 pub use client::ClientConnection;
 pub use config::{HttpConfig, OperationConfig};

@@ -53,7 +53,8 @@ pub struct Node {
     /// Parts of the server with metrics of their own.
     metrics: MetricSources,
     /// Durations of requests.
-    pub(crate) requests: Arc<RequestTimings>,
+    /// Durations of requests by listener, route and status.
+    pub requests: Arc<RequestTimings>,
     pub(crate) operation: OperationConfig,
     license: Arc<LicenseStore>,
 }

@@ -1,8 +1,9 @@
 //! Requests as tasks of the node: their descriptions, their form in answers, and work that goes on behind an answer.
 //!
 //! The dispatcher makes a task of each request ([`request_task`]). A handler whose caller does not wait for the end hands its work to
-//! [`Api::detach`]: the answer names a task, whose result [`TaskResults`] stores.
+//! [`Api::detach`]: the answer names a task, whose result [`TaskResults`] stores. Each user has a share of these tasks (`permits`).
 
+mod permits;
 mod results;
 
 use std::panic::AssertUnwindSafe;
@@ -103,13 +104,13 @@ impl Api {
     /// Answers with a task that does the work behind the answer. The task's result is stored. `work` gets the session of that task.
     ///
     /// # Errors
-    /// 429 where too many tasks run behind their answers.
+    /// 429 where too many tasks run behind their answers, of the user or of all.
     pub fn detach<F, W>(&self, work: F) -> Result<Response, Error>
     where
         F: FnOnce(Session) -> W,
         W: Future<Output = Result<Response, Error>> + Send + 'static,
     {
-        let permit = self.task_results.permit()?;
+        let permit = self.task_results.permit(self.session.principal())?;
         let spec = match self.session.task() {
             Some(task) => task.spec().clone(),
             None => TaskSpec::new(self.session.action().name()),

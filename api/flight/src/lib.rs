@@ -14,11 +14,13 @@
 //! - [`timestamp_zone`]: the zone that schemas name for timestamps, which drivers of JDBC cannot read
 //! - [`bound`]: values for parameters as they are kept
 //! - [`messages`], [`decode`], [`ingest`]: batches that are sent, and documents that are made of them
+//! - [`call_record`]: durations of calls, and their lines of the access log
 //! - [`status`] makes errors what gRPC has of them
 
 mod active_answers;
 mod bound;
 mod call;
+mod call_record;
 mod decode;
 mod framing;
 mod handles;

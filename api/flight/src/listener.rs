@@ -3,12 +3,10 @@
 //! Nobody gets further without credentials but for a handshake, which is for showing them: it logs in here, too, because all that it
 //! needs is in the head; and but for what [`health`](crate::health) tells.
 
-use std::panic::AssertUnwindSafe;
 use std::sync::Arc;
 use std::time::Duration;
 
 use arrow_flight::flight_service_server::FlightServiceServer;
-use futures::FutureExt;
 use http::header::CONTENT_TYPE;
 use http::{HeaderMap, Request, Response, StatusCode, Version};
 use hyper::body::Incoming;
@@ -19,9 +17,9 @@ use millrace_query::PATIENCE;
 use tonic::Status;
 use tonic::body::Body;
 use tower::Service as _;
-use tracing::Instrument as _;
 
 use crate::call::LoggedIn;
+use crate::call_record::answer_recorded;
 use crate::health::{self, Health};
 use crate::limits::{MAX_SENT, MAX_TAKEN};
 use crate::logs::{self, LogsService};
@@ -110,19 +108,16 @@ impl millrace_listen::Service for Flight {
     type Body = Body;
 
     async fn call(&self, request: Request<Incoming>) -> Response<Body> {
-        if request.version() != Version::HTTP_2 || !is_grpc(request.headers()) {
+        answer_recorded(&self.listener, LISTENER, request, move |request| async move {
+            if request.version() == Version::HTTP_2 && is_grpc(request.headers()) {
+                return self.answer(request).await;
+            }
             let mut response =
                 Response::new(Body::new("this listener speaks gRPC: Arrow Flight SQL\n".to_owned()));
             *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-            return response;
-        }
-        let (head, body) = request.into_parts();
-        let span = self.listener.request_span(&head, LISTENER);
-        let answer = self.answer(Request::from_parts(head, body)).instrument(span);
-        let answered = AssertUnwindSafe(answer).catch_unwind().await;
-        let answered =
-            answered.unwrap_or_else(|_| Err(status::internal(&"a method of Arrow Flight panicked")));
-        answered.unwrap_or_else(Status::into_http)
+            Ok(response)
+        })
+        .await
     }
 
     /// All calls of a client share a connection: one answer that waits for its reader is not to end the others.

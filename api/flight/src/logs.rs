@@ -3,11 +3,9 @@
 //! The call is answered once its records are durable. Where they cannot be stored for now, the status is `UNAVAILABLE`, on which
 //! clients send them again. Messages may be compressed; gRPC names the compression in a header of its own.
 
-use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
 use bytes::{BufMut, Bytes, BytesMut};
-use futures::FutureExt;
 use futures::stream;
 use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode, Version};
 use http_body::Frame;
@@ -24,6 +22,7 @@ use millrace_runtime::Priority;
 use tonic::body::Body;
 use tonic::{Code, Status};
 
+use crate::call_record::answer_recorded;
 use crate::status;
 use crate::truncation::UntruncatedBody;
 use crate::wire::computed;
@@ -118,18 +117,19 @@ impl millrace_listen::Service for LogsService {
     type Body = Body;
 
     async fn call(&self, request: Request<Incoming>) -> Response<Body> {
-        if request.version() != Version::HTTP_2 {
-            let mut response =
-                Response::new(Body::new("this listener speaks gRPC: OTLP for logs\n".to_owned()));
-            *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
-            return response;
-        }
-        if request.uri().path() != EXPORT {
-            return Status::unimplemented(format!("this listener has the method {EXPORT}")).into_http();
-        }
-        let answered = AssertUnwindSafe(self.answer(request)).catch_unwind().await;
-        let answered = answered.unwrap_or_else(|_| Err(status::internal(&"a call of OTLP panicked")));
-        answered.unwrap_or_else(Status::into_http)
+        answer_recorded(&self.listener, LISTENER, request, move |request| async move {
+            if request.version() != Version::HTTP_2 {
+                let mut response =
+                    Response::new(Body::new("this listener speaks gRPC: OTLP for logs\n".to_owned()));
+                *response.status_mut() = StatusCode::UNSUPPORTED_MEDIA_TYPE;
+                return Ok(response);
+            }
+            if request.uri().path() != EXPORT {
+                return Err(Status::unimplemented(format!("this listener has the method {EXPORT}")));
+            }
+            self.answer(request).await
+        })
+        .await
     }
 }
 

@@ -49,6 +49,24 @@ pub(crate) fn unsupported(what: &str) -> Status {
     Status::unimplemented(format!("{what} are not supported"))
 }
 
+/// Returns the status that HTTP has for a code, by the table of `google.rpc.Code`.
+pub(crate) fn http_status(code: Code) -> u16 {
+    match code {
+        Code::Ok => 200,
+        Code::InvalidArgument | Code::FailedPrecondition | Code::OutOfRange => 400,
+        Code::Unauthenticated => 401,
+        Code::PermissionDenied => 403,
+        Code::NotFound => 404,
+        Code::AlreadyExists | Code::Aborted => 409,
+        Code::ResourceExhausted => 429,
+        Code::Cancelled => 499,
+        Code::Unknown | Code::Internal | Code::DataLoss => 500,
+        Code::Unimplemented => 501,
+        Code::Unavailable => 503,
+        Code::DeadlineExceeded => 504,
+    }
+}
+
 /// Makes the error of a defect, of which the log has the details.
 pub(crate) fn internal(error: &dyn std::fmt::Display) -> Status {
     tracing::error!(%error, "a request over Flight failed");

@@ -18,6 +18,8 @@ async fn a_server_without_a_licence_is_under_the_community_licence() {
             Step::new("PUT /_service/license", none.clone(), 405, &[]),
             Step::new("GET /_service/license/reload", none.clone(), 405, &[]),
             Step::new("GET /_service/license?wrong=1", none.clone(), 400, &[]),
+            Step::new("POST /_service/license/reload?wrong=1", none.clone(), 400, &[]),
+            Step::new("DELETE /_service/license", none.clone(), 405, &[]),
         ],
     )
     .await;
@@ -42,6 +44,20 @@ async fn a_refused_licence_is_told_what_is_wrong_with_it() {
         assert!(found.starts_with(reason) && found.len() < 300, "{found}");
         assert_eq!(answer["error"]["type"], "license_exception");
     }
+    for text in [
+        "{",
+        "[[",
+        "\u{0}",
+        "null",
+        "{\"customerName\":",
+        &format!("{}1{}", "[".repeat(10_000), "]".repeat(10_000)),
+    ] {
+        let answer = node.send("POST /_service/license", &[], text.to_owned()).await;
+        let shown: String = text.chars().take(20).collect();
+        assert_eq!(answer.status, 400, "{shown}: {}", answer.text());
+        assert!(answer.text().len() < 1_000, "{shown}: {}", answer.text());
+    }
+    assert_eq!(node.send("POST /_service/license", &[], vec![0xff, 0xfe]).await.status, 400);
     assert_eq!(node.ask("GET /_service/license", "", 200).await["customerName"], "community");
 }
 

@@ -8,7 +8,7 @@ use millrace_agents::{Agents, AgentsConfig};
 use millrace_alerting::RuleFigures;
 use millrace_api::metrics::{certificate_family, notification_families, pipeline_families, rule_families};
 use millrace_data_api::left_out_families;
-use millrace_notifications::OutboxFigures;
+use millrace_notifications::{NotificationDurations, OutboxFigures};
 use millrace_pipelines::Settings;
 use millrace_pipelines::manager::{PluginFigures, State, Status};
 use millrace_runtime::metrics::{MetricFamily, MetricSample, MetricSource};
@@ -83,6 +83,8 @@ async fn a_page_has_the_figures_of_the_node_statistics() {
     node.ask("GET /logs/_search", "", 200).await;
     node.ask("GET /nope/_search", "", 404).await;
     node.ask("POST /_plugins/_sql", &json!({"query": "SELECT * FROM logs"}).to_string(), 200).await;
+    node.ask("POST /_sql", &json!({"query": "SELECT * FROM logs"}).to_string(), 200).await;
+    node.ask("POST /_plugins/_ppl", &json!({"query": "source=logs"}).to_string(), 200).await;
     let families = parse(&page(&node).await);
     let stats = node.ask("GET /_nodes/stats/indices", "", 200).await;
     let (_, stats) = stats["nodes"].as_object().unwrap().iter().next().unwrap();
@@ -122,7 +124,8 @@ async fn a_page_has_the_figures_of_the_node_statistics() {
         requests[&format!("_count{{listener=\"data\",route=\"/{{index}}/_search\",status=\"{status}\"}}")]
     };
     assert_eq!((counted("2xx"), counted("4xx")), (1.0, 1.0));
-    for histogram in ["millrace_write_seconds", "millrace_log_sync_seconds", "millrace_statement_seconds"] {
+    assert_eq!(families["millrace_statement_seconds"].samples["_count{"], 3.0, "each language counts once");
+    for histogram in ["millrace_write_seconds", "millrace_log_sync_seconds"] {
         assert!(families[histogram].samples["_count{"] > 0.0, "{histogram}");
     }
 }
@@ -137,6 +140,9 @@ async fn a_page_has_the_format_that_its_reader_accepts() {
     let answer = node.send(PAGE, &accept, "").await;
     assert_eq!(answer.headers["content-type"], "application/openmetrics-text; version=1.0.0; charset=utf-8");
     assert!(answer.text().ends_with("# EOF\n"));
+    for hostile in ["application/openmetrics-text;q=NaN", "*/*;q=1e999", ";q=0,,;", &"a/b,".repeat(2_000)] {
+        assert_eq!(node.send(PAGE, &[("accept", hostile)], "").await.status, 200, "{hostile:.50}");
+    }
     assert_eq!(node.send("POST /_prometheus/metrics", &[], "").await.status, 405);
     assert_eq!(node.send("GET /_prometheus/metrics?index=a", &[], "").await.status, 400);
     assert_eq!(node.send("GET /_prometheus/metrics/x", &[], "").await.status, 400);
@@ -208,7 +214,12 @@ struct SampleParts;
 impl MetricSource for SampleParts {
     fn families(&self) -> Vec<MetricFamily> {
         let plugin = |name: &str| {
-            vec![PluginFigures { id: "id".into(), name: name.into(), figures: Default::default() }]
+            vec![PluginFigures {
+                id: "id".into(),
+                name: name.into(),
+                figures: Default::default(),
+                batch_durations: Default::default(),
+            }]
         };
         let pipeline = Status {
             id: "main".to_owned(),
@@ -225,7 +236,10 @@ impl MetricSource for SampleParts {
             plugins: [plugin("http"), plugin("grok"), plugin("elasticsearch")],
         };
         let mut families = rule_families(&RuleFigures::default(), 0);
-        families.extend(notification_families(&OutboxFigures::default()));
+        let durations =
+            NotificationDurations { kind: "alert", outcome: "sent", durations: Default::default() };
+        let outbox = OutboxFigures { durations: vec![durations], ..OutboxFigures::default() };
+        families.extend(notification_families(&outbox));
         families.push(certificate_family(0));
         families.extend(pipeline_families(&[pipeline]));
         families

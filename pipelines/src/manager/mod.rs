@@ -20,7 +20,7 @@ use std::time::Duration;
 use chrono::{DateTime, Utc};
 use futures::future::join_all;
 use millrace_ingest::budget::Budget;
-use millrace_runtime::{Compute, EventLoop, EventSender, Instant, Mailbox};
+use millrace_runtime::{Compute, EventLoop, EventSender, HistogramSnapshot, Instant, Mailbox};
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, oneshot, watch};
 use tokio::task::JoinHandle;
@@ -112,8 +112,10 @@ pub struct PluginFigures {
     pub id: Arc<str>,
     /// Its name.
     pub name: Arc<str>,
-    /// Counters of the pipeline.
+    /// Counters of the plugin.
     pub figures: CounterSnapshot,
+    /// Times spent on batches of events.
+    pub batch_durations: HistogramSnapshot,
 }
 
 /// A pipeline as the management API shows it.
@@ -322,7 +324,12 @@ impl Manager {
         let plugins = pipeline.map(|pipeline| pipeline.labels()).unwrap_or_default().map(|labels| {
             let shown = labels.into_iter().filter(|label| label.shown);
             shown
-                .map(|label| PluginFigures { figures: label.meter.figures(), id: label.id, name: label.name })
+                .map(|label| PluginFigures {
+                    figures: label.meter.figures(),
+                    batch_durations: label.meter.batch_durations(),
+                    id: label.id,
+                    name: label.name,
+                })
                 .collect()
         });
         Status {

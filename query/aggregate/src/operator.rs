@@ -26,6 +26,7 @@ use millrace_matching::table::partitions::{
 use millrace_matching::table::predicate::Predicate;
 use millrace_matching::table::{TableSegment, TableState};
 use millrace_scoring::collect::{Address, collect_all};
+use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 use parking_lot::Mutex;
 use roaring::RoaringBitmap;
@@ -63,13 +64,22 @@ impl States {
         }
     }
 
-    /// Merges the states of another partition.
-    pub(crate) fn merge(&mut self, other: Self) {
-        self.roots.merge(other.roots, None);
-        self.globals.merge(other.globals, None);
+    /// Merges the states of another partition, for as long as somebody waits for the work.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`].
+    pub(crate) fn merge(&mut self, other: Self, work: &QueryContext) -> Result<()> {
+        for (own, other) in [(&mut self.roots, other.roots), (&mut self.globals, other.globals)] {
+            for (sub, other) in own.0.iter_mut().zip(other.0) {
+                work.check()?;
+                sub.collector.merge(other.collector, None);
+            }
+        }
         for (own, other) in self.backgrounds.iter_mut().zip(other.backgrounds) {
+            work.check()?;
             own.merge(other);
         }
+        Ok(())
     }
 
     /// Estimates the bytes held.

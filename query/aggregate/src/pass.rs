@@ -49,6 +49,7 @@ impl PartRows<'_> {
         let mut pass = FullPass { fed: self, seen: 0, held: 0, subs: Vec::new(), backgrounds: Vec::new() };
         let mut columns = Vec::new();
         for (sub, root) in subs.0.iter_mut().zip(roots) {
+            segment.check_cancelled()?;
             if !sub.collector.ask(segment, answer)? {
                 columns.extend(root.slots.get(segment.index).into_iter().flatten().copied());
                 pass.subs.push(sub);
@@ -101,10 +102,13 @@ impl Sink for FullPass<'_> {
         self.seen += batch.rows.len();
         let Batch { segment, scope, rows, columns, outer, .. } = *batch;
         let batch = Batch { segment, scope, rows, columns, scores, outer };
+        // A batch of many aggregations takes long.
         for sub in &mut self.subs {
+            segment.check_cancelled()?;
             sub.collector.collect(&batch, all_of(&batch))?;
         }
         for background in &mut self.backgrounds {
+            segment.check_cancelled()?;
             background.collect(&batch)?;
         }
         // What this pass holds is accounted for on the way; other states are when the segment ends.

@@ -164,6 +164,8 @@ async fn aggregate(searcher: &Searcher, tree: Arc<Tree>, request: Request<'_>) -
     phase.within(request.timeout_ms, searcher.planner.drain(Arc::clone(&operator) as Arc<_>)).await?;
     let gathered = std::mem::take(&mut *operator.shared().gathered.lock());
     let max_buckets = request.max_buckets;
+    // The phase may be over its time, and what it has gathered counts.
+    let merging = request.work.clone();
     let reduced = searcher.compute.run(move || {
         let mut parts = gathered.into_iter().flatten();
         let (mut states, reservation) = match parts.next() {
@@ -171,7 +173,7 @@ async fn aggregate(searcher: &Searcher, tree: Arc<Tree>, request: Request<'_>) -
             None => return Ok((States::new(&tree), None)),
         };
         for (other, others) in parts {
-            states.merge(other);
+            states.merge(other, &merging)?;
             reservation.try_resize(states.memory())?;
             drop(others);
         }

@@ -13,7 +13,7 @@ use millrace_scoring::prepare::prepare;
 use millrace_scoring::source::Source;
 use millrace_segment::{Nested, list_rows};
 use millrace_work::QueryContext;
-use millrace_work::error::Result;
+use millrace_work::error::{Error, Result};
 use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 
@@ -201,6 +201,15 @@ impl<T> OnceShared<T> {
 }
 
 impl<'a> SegmentContext<'a> {
+    /// Checks that somebody waits for the work. Where only its time is over, what was collected counts, so a batch is finished.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`].
+    pub(crate) fn check_cancelled(&self) -> Result<()> {
+        let stop = &self.table.handle.stop;
+        if stop.requested() && !stop.timed_out() { Err(Error::TimedOut) } else { Ok(()) }
+    }
+
     /// Opens a segment, of which `sets` has what is known so far.
     pub(crate) fn new(
         plan: &'a ScanPlan,

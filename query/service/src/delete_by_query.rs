@@ -28,7 +28,7 @@ use millrace_work::bytes_of;
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value, json};
 
-use crate::service::{OpenedRequest, Outcome, SearchService};
+use crate::service::{Outcome, SearchService};
 
 /// Documents of one batch where the request does not say.
 const BATCH: usize = 1_000;
@@ -196,6 +196,35 @@ impl Request {
     }
 }
 
+/// A `_delete_by_query` that is read, and can be run once.
+#[derive(Debug)]
+pub struct DeletionRequest {
+    request: Request,
+    /// What the request was read from; it is let go with what the request is charged for.
+    body: Option<Value>,
+}
+
+impl DeletionRequest {
+    /// Reads a request.
+    ///
+    /// # Errors
+    /// Parameters or a body that make no deletion.
+    pub(crate) fn parse(params: Params, body: Option<Value>) -> Result<Self> {
+        Ok(Self { request: Request::parse(params, body.as_ref())?, body })
+    }
+
+    /// Checks the request before its work begins behind an answer.
+    ///
+    /// # Errors
+    /// Indices that are not there, and rights that the session does not have.
+    pub(crate) fn check(&self, session: &Session, expression: &str) -> Result<()> {
+        let reading = session.doing(access::Action::Search)?;
+        let indices = target::resolve(&reading, expression, &self.request.scope.options)?;
+        let metas: Vec<_> = indices.iter().map(|index| index.meta()).collect();
+        Ok(session.check_all(metas.iter().map(|meta| &*meta.name))?)
+    }
+}
+
 fn conflicts(text: &str) -> Result<bool> {
     match text {
         "proceed" => Ok(true),
@@ -308,11 +337,13 @@ impl Tally {
 /// its own, and what it holds counts as contexts do.
 pub(crate) async fn run(
     service: &SearchService,
-    opened: OpenedRequest<'_>,
+    session: &Session,
+    expression: &str,
+    deletion: DeletionRequest,
     held: Box<dyn Any + Send>,
 ) -> Result<Outcome> {
-    let OpenedRequest { session, expression, params, body, now_ms: started_ms } = opened;
-    let mut request = Request::parse(params, body.as_ref())?;
+    let DeletionRequest { mut request, body } = deletion;
+    let started_ms = service.now_ms();
     if let Some(task) = session.task() {
         task.set_cancellable();
     }
@@ -484,15 +515,6 @@ async fn unless_cancelled<T>(session: &Session, work: impl Future<Output = Resul
         None => work.await.map(Some),
         Some(task) => task.run(work).await.map_or(Ok(None), |done| done.map(Some)),
     }
-}
-
-/// Checks a request before its work begins behind an answer.
-pub(crate) fn check(session: &Session, expression: &str, params: Params, body: Option<&Value>) -> Result<()> {
-    let request = Request::parse(params, body)?;
-    let reading = session.doing(access::Action::Search)?;
-    let indices = target::resolve(&reading, expression, &request.scope.options)?;
-    let metas: Vec<_> = indices.iter().map(|index| index.meta()).collect();
-    Ok(session.check_all(metas.iter().map(|meta| &*meta.name))?)
 }
 
 /// Lets time pass that a request is throttled for, for as long as its sender may do what it asks and the server goes on.

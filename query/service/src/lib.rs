@@ -19,6 +19,7 @@ mod throttled;
 mod timings;
 mod visibility;
 
+pub use self::delete_by_query::DeletionRequest;
 pub use self::service::{
     Config, MAX_SEARCHES, Outcome, OutcomeBody, PIPELINE_MARK, SearchService, TextPage, TextParts,
 };

@@ -47,7 +47,7 @@ use serde_json::Value;
 
 use self::scroll::Scroll;
 use crate::contexts::{Contexts, Kind, settings};
-use crate::delete_by_query;
+use crate::delete_by_query::{self, DeletionRequest};
 use crate::request::LongestLife;
 use crate::throttled::Throttled;
 use crate::timings::SearchTimings;
@@ -145,11 +145,7 @@ pub struct SearchService {
 
 /// A request as every endpoint opens it.
 #[derive(Debug)]
-pub(crate) struct OpenedRequest<'a> {
-    /// Session of the caller.
-    pub session: &'a Session,
-    /// Index expression of the path; empty where it names none.
-    pub expression: &'a str,
+pub(crate) struct OpenedRequest {
     /// Parameters.
     pub params: Params,
     /// The body, or the parameter `source` in its place.
@@ -257,17 +253,16 @@ impl SearchService {
     }
 
     /// Opens a request for `action`.
-    pub(crate) fn open<'a>(
+    pub(crate) fn open(
         &self,
-        session: &'a Session,
-        expression: &'a str,
+        expression: &str,
         action: &str,
         params: Vec<(String, String)>,
         body: Option<Value>,
-    ) -> Result<OpenedRequest<'a>> {
+    ) -> Result<OpenedRequest> {
         let mut params = Params::new(path(expression, action), params);
         let source = params.source()?;
-        Ok(OpenedRequest { session, expression, params, body: body.or(source), now_ms: self.now_ms() })
+        Ok(OpenedRequest { params, body: body.or(source), now_ms: self.now_ms() })
     }
 
     /// Pins the indices and shards that a request names.
@@ -381,12 +376,12 @@ impl SearchService {
         held: Box<dyn Any + Send>,
     ) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
-            let opened = self.open(session, expression, "_delete_by_query", params, body)?;
-            delete_by_query::run(self, opened, held).await
+            let deletion = self.read_deletion(expression, params, body)?;
+            delete_by_query::run(self, session, expression, deletion, held).await
         })
     }
 
-    /// Checks a `_delete_by_query` that is to run behind its answer.
+    /// Reads and checks a `_delete_by_query` that is to run behind its answer, by [`Self::run_deletion`].
     ///
     /// # Errors
     /// Those that the request has before it deletes anything.
@@ -395,11 +390,35 @@ impl SearchService {
         session: &Session,
         expression: &str,
         params: Vec<(String, String)>,
-        body: Option<&Value>,
-    ) -> Result<()> {
-        let mut params = Params::new(path(expression, "_delete_by_query"), params);
-        let source = params.source()?;
-        delete_by_query::check(session, expression, params, body.or(source.as_ref()))
+        body: Option<Value>,
+    ) -> Result<DeletionRequest> {
+        let deletion = self.read_deletion(expression, params, body)?;
+        deletion.check(session, expression)?;
+        Ok(deletion)
+    }
+
+    /// Runs a `_delete_by_query` that was checked, as [`Self::delete_by_query`] does.
+    ///
+    /// # Errors
+    /// As [`Self::delete_by_query`].
+    pub fn run_deletion<'a>(
+        &'a self,
+        session: &'a Session,
+        expression: &'a str,
+        deletion: DeletionRequest,
+        held: Box<dyn Any + Send>,
+    ) -> BoxFuture<'a, Result<Outcome>> {
+        Box::pin(delete_by_query::run(self, session, expression, deletion, held))
+    }
+
+    fn read_deletion(
+        &self,
+        expression: &str,
+        params: Vec<(String, String)>,
+        body: Option<Value>,
+    ) -> Result<DeletionRequest> {
+        let OpenedRequest { params, body, .. } = self.open(expression, "_delete_by_query", params, body)?;
+        DeletionRequest::parse(params, body)
     }
 }
 

@@ -47,6 +47,7 @@ use millrace_catalog::access::Principal;
 use millrace_engine::Engine;
 use millrace_notifications::Notifications;
 use millrace_rules::engine::Rule;
+use millrace_runtime::HistogramSnapshot;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::sync::{Notify, watch};
@@ -90,7 +91,7 @@ impl Drop for Tasks {
 }
 
 /// Figures of all rules at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct RuleFigures {
     /// Rules that are enabled.
     pub enabled: usize,
@@ -100,6 +101,12 @@ pub struct RuleFigures {
     pub unwatched: usize,
     /// Time for which the oldest frame that is not evaluated has been waiting.
     pub lag: Duration,
+    /// Times from the writes of frames to their evaluation.
+    pub evaluation_lag: HistogramSnapshot,
+    /// First frame that is not evaluated; 0 while nothing is.
+    pub position: u64,
+    /// End of the change feed: the frame behind the last one that readers can have.
+    pub feed_end: u64,
 }
 
 /// Effect of a saved change on a rule.
@@ -314,7 +321,11 @@ impl Alerting {
             |id: &str| self.shared.store.get(id).is_some_and(|kept| kept.rule.definition.enabled);
         let (paused, unwatched) = self.shared.status_reporter.count_unwatched(is_enabled);
         let lag = Duration::from_millis(u64::try_from(lag_ms).unwrap_or(0));
-        RuleFigures { enabled, paused, unwatched, lag }
+        let evaluation_lag = self.shared.status_reporter.evaluation_lag();
+        let position = self.shared.status_reporter.position();
+        // A log that is not open has no end to follow.
+        let feed_end = self.shared.engine.feed_end().unwrap_or(position);
+        RuleFigures { enabled, paused, unwatched, lag, evaluation_lag, position, feed_end }
     }
 
     /// Tells why rules are not evaluated, or their alerts not written; nothing where all is well.

@@ -328,6 +328,12 @@ async fn evaluate_some(
         shared.status_reporter.update(&mut core, time_ms.filter(|_| next == NextStep::Frames));
         owner.state = Some(core);
         shared.progressed.notify_waiters();
+        let evaluated = match next {
+            NextStep::Frames => step.frames.len(),
+            NextStep::Early { left } => step.frames.len().saturating_sub(left),
+            NextStep::Rest => 0,
+        };
+        shared.status_reporter.record_evaluation_lag(&step, evaluated, shared.engine.clock().now_ms());
         commit(shared, owner, done).await?;
         match next {
             NextStep::Frames => return Ok(None),

@@ -8,11 +8,12 @@ use std::time::Duration;
 use millrace_engine::Engine;
 use millrace_rules::Time;
 use millrace_rules::engine::{Condition, Status};
-use millrace_runtime::Instant;
+use millrace_runtime::{DurationHistogram, HistogramSnapshot, Instant};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
 use crate::backfill::Progress;
+use crate::frame_reader::Step;
 use crate::state::Core;
 use crate::store::StoredRule;
 
@@ -33,6 +34,8 @@ pub(crate) struct RuleStatusReporter {
     next: AtomicU64,
     /// Time of the last one that was; 0 before one was.
     time_ms: AtomicI64,
+    /// Times from the writes of frames to their evaluation.
+    evaluation_lag: DurationHistogram,
 }
 
 impl RuleStatusReporter {
@@ -62,6 +65,27 @@ impl RuleStatusReporter {
         if let Some(time_ms) = time_ms {
             self.time_ms.store(time_ms, Ordering::Relaxed);
         }
+    }
+
+    /// Adds frames that are evaluated now to the lag of evaluations; `evaluated` are the first ones of the step.
+    pub(crate) fn record_evaluation_lag(&self, step: &Step, evaluated: usize, now_ms: i64) {
+        for (at, frame) in step.frames.iter().take(evaluated).enumerate() {
+            // A frame in pieces counts once, with the last of them.
+            if step.completes(at) {
+                let lag_ms = u64::try_from(now_ms.saturating_sub(frame.time_ms)).unwrap_or(0);
+                self.evaluation_lag.record(Duration::from_millis(lag_ms));
+            }
+        }
+    }
+
+    /// Returns the first frame that was not evaluated; 0 while nothing is.
+    pub(crate) fn position(&self) -> u64 {
+        self.next.load(Ordering::Relaxed)
+    }
+
+    /// Returns the times from the writes of frames to their evaluation.
+    pub(crate) fn evaluation_lag(&self) -> HistogramSnapshot {
+        self.evaluation_lag.snapshot()
     }
 
     /// Notes how far a rule is that catches up.

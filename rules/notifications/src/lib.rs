@@ -8,6 +8,7 @@
 //! - `sender`: which rows are sent when (`sender::lanes`, pure), the task, what is read and written
 //! - `message`: what a notification says
 //! - `channel`: mail, webhooks, commands, a file each
+//! - [`OutboxFigures`]: figures for metrics
 //! - [`allow`]: where notifications may go
 //! - `secrets`: what rules name and do not have
 //! - `check`: whether a rule's channels can be used
@@ -17,6 +18,7 @@ mod channel;
 mod check;
 mod config;
 mod error;
+mod figures;
 mod message;
 pub mod outbox;
 mod secrets;
@@ -24,8 +26,7 @@ mod sender;
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, AtomicU64, Ordering};
-use std::time::Duration;
+use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace_accounts::Accounts;
 use millrace_engine::{Engine, Session};
@@ -39,11 +40,13 @@ use serde_json::Value;
 use tokio::sync::Semaphore;
 
 use crate::channel::Channels;
+use crate::figures::OutboxCounters;
 use crate::secrets::Secrets;
 use crate::sender::SendCompletion;
 
 pub use config::{Config, Smtp, SmtpTls};
 pub use error::{Error, Result};
+pub use figures::{NotificationDurations, OutboxFigures};
 pub use outbox::{NotificationReason, rows};
 pub use sender::{ChannelTestReport, StandaloneMessage};
 
@@ -83,34 +86,12 @@ pub(crate) struct NotifierState {
     fault: Mutex<Option<String>>,
 }
 
-/// Counters of the outbox.
-#[derive(Debug, Default)]
-pub(crate) struct OutboxCounters {
-    /// Rows that were due at the last count.
-    pub(crate) waiting: AtomicU64,
-    /// Time at which the oldest of them was due, in milliseconds since the epoch; 0 where there is none.
-    pub(crate) oldest_due_ms: AtomicI64,
-    pub(crate) sent: AtomicU64,
-    pub(crate) retried: AtomicU64,
-    pub(crate) given_up: AtomicU64,
-}
-
-/// Figures of notifications at one moment.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct OutboxFigures {
-    /// Notifications that are due and not sent.
-    pub waiting: u64,
-    /// Time for which the oldest of them has been due.
-    pub overdue: Duration,
-    /// Notifications that were sent since the start.
-    pub sent: u64,
-    /// Attempts that failed and are made again.
-    pub retried: u64,
-    /// Notifications that were given up.
-    pub given_up: u64,
-}
-
 impl NotifierState {
+    /// Returns how long a notification is tried again, in milliseconds.
+    pub(crate) fn give_up_ms(&self) -> i64 {
+        i64::try_from(self.config.give_up_after.as_millis()).unwrap_or(i64::MAX)
+    }
+
     /// Notes why nothing is sent, or that it is.
     pub(crate) fn set_fault(&self, fault: Option<String>) {
         let mut told = self.fault.lock();
@@ -174,7 +155,7 @@ impl Notifications {
 
     /// Returns how long a notification is tried again, in milliseconds.
     pub fn give_up_ms(&self) -> i64 {
-        i64::try_from(self.shared.config.give_up_after.as_millis()).unwrap_or(i64::MAX)
+        self.shared.give_up_ms()
     }
 
     /// Checks what of a rule's channels is wrong whatever the server's configuration: templates, addresses,
@@ -251,17 +232,7 @@ impl Notifications {
 
     /// Reads the figures of notifications. The sender counts those that wait every few seconds.
     pub fn figures(&self) -> OutboxFigures {
-        let counters = &self.shared.figures;
-        let [waiting, sent, retried, given_up] =
-            [&counters.waiting, &counters.sent, &counters.retried, &counters.given_up]
-                .map(|counter| counter.load(Ordering::Relaxed));
-        let oldest_due_ms = counters.oldest_due_ms.load(Ordering::Relaxed);
-        let overdue_ms = match (waiting, oldest_due_ms) {
-            (0, _) | (_, 0) => 0,
-            (_, due_ms) => self.shared.engine.clock().now_ms().saturating_sub(due_ms),
-        };
-        let overdue = Duration::from_millis(u64::try_from(overdue_ms).unwrap_or(0));
-        OutboxFigures { waiting, overdue, sent, retried, given_up }
+        self.shared.figures.figures(self.shared.engine.clock().now_ms())
     }
 
     /// Tells why nothing is sent; nothing where all is well.

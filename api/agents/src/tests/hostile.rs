@@ -149,3 +149,34 @@ async fn enrolment_is_limited_by_address_and_by_number() {
     assert_eq!(answer.status, StatusCode::TOO_MANY_REQUESTS);
     assert!(answer.text.contains("agents.max"), "{}", answer.text);
 }
+
+#[tokio::test]
+async fn no_route_serves_strangers_or_takes_long_bodies() {
+    let node = Node::start(AgentsConfig::default().with_secret("correct horse")).await;
+    node.user("nobody", &["cluster:monitor/main"]).await;
+    let (nobody, long) = (basic("nobody"), "x".repeat(32 << 10));
+    let body = json!({ "agent_id": "a", "host": "h" }).to_string();
+    let unknown = format!("Basic {}", STANDARD.encode("somebody:guess"));
+    for (number, route) in (1..).zip(ROUTES) {
+        let line = format!("{} {}", route.method, route.path.replace("{agent_id}", "a"));
+        let stranger = node.send(&line, &[], body.clone()).await;
+        assert_eq!(stranger.status, StatusCode::UNAUTHORIZED, "{line}: {}", stranger.text);
+        // Wrong logins of one address are bounded.
+        let address = IpAddr::from([10, 0, 1, number]);
+        let answer = node.send_from(address, None, &line, &[("authorization", &unknown)], body.clone()).await;
+        assert_eq!(answer.status, StatusCode::UNAUTHORIZED, "{line}: {}", answer.text);
+        let without_right = match route.path {
+            "/security/user/authenticate" => StatusCode::OK,
+            // No user sends the keep-alives of an agent.
+            path if path.ends_with("/keepalive") => StatusCode::UNAUTHORIZED,
+            _ => StatusCode::FORBIDDEN,
+        };
+        let answer = node.send(&line, &[("authorization", &nobody)], body.clone()).await;
+        assert_eq!(answer.status, without_right, "{line}: {}", answer.text);
+        for credentials in ["", "Basic", "Basic %%%", "Bearer ", "Digest x"] {
+            let answer = node.send(&line, &[("authorization", credentials)], long.clone()).await;
+            assert!(answer.status.is_client_error(), "{line} {credentials:?}: {}", answer.status);
+        }
+    }
+    assert!(node.agents.registry.filter(|_| true).is_empty());
+}

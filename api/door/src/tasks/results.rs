@@ -4,17 +4,17 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use bytes::Bytes;
+use millrace_catalog::access::Principal;
 use millrace_engine::{Engine, Precondition, RefreshPolicy, SystemDocument, SystemDocuments, hidden_index};
 use millrace_runtime::tasks::TaskSnapshot;
 use serde_json::{Value, json};
-use tokio::sync::{Mutex, OwnedSemaphorePermit, Semaphore};
+use tokio::sync::Mutex;
 
+use super::permits::{DetachedPermit, DetachedPermits};
 use super::task_json;
 use crate::error::Error;
 use crate::http::{Body, Response};
 
-/// Tasks that run behind their answers at a time; one more is refused.
-const MAX_DETACHED: usize = 64;
 /// Results that are stored; the oldest one makes room for one more.
 const MAX_RESULTS: usize = 1_000;
 
@@ -60,7 +60,7 @@ pub struct TaskResults(Arc<Inner>);
 struct Inner {
     documents: SystemDocuments<TaskResult>,
     node: String,
-    permits: Arc<Semaphore>,
+    permits: DetachedPermits,
     /// Ids of the stored results, the oldest first; `None` before they are read.
     stored: Mutex<Option<VecDeque<String>>>,
 }
@@ -71,23 +71,17 @@ impl TaskResults {
         Self(Arc::new(Inner {
             documents: SystemDocuments::new(engine),
             node: node.to_owned(),
-            permits: Arc::new(Semaphore::new(MAX_DETACHED)),
+            permits: DetachedPermits::default(),
             stored: Mutex::default(),
         }))
     }
 
-    /// Takes the place of a task behind its answer.
+    /// Takes the permit of a detached task.
     ///
     /// # Errors
-    /// 429 where all are taken.
-    pub(super) fn permit(&self) -> Result<OwnedSemaphorePermit, Error> {
-        Arc::clone(&self.0.permits).try_acquire_owned().map_err(|_| {
-            Error::new(
-                429,
-                "es_rejected_execution_exception",
-                format!("[{MAX_DETACHED}] tasks run without a waiting caller, try again once one has ended"),
-            )
-        })
+    /// 429 where the user, or all users together, have as many as there may be.
+    pub(super) fn permit(&self, principal: &Principal) -> Result<DetachedPermit, Error> {
+        self.0.permits.acquire(principal)
     }
 
     /// Reads the result of a task by the whole id of the task. `None`: there is none.

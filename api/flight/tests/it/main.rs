@@ -8,6 +8,7 @@ mod health;
 mod ingestion;
 mod metadata;
 mod prepared;
+mod records;
 mod stalled;
 mod statements;
 mod support;

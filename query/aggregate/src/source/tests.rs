@@ -151,7 +151,7 @@ impl Store {
             let fed = PartRows { segment, rows, scores: &[], sources, reservation: &reservation };
             fed.feed(&tree.roots, &mut part.roots, &mut []).unwrap();
             fed.feed(&tree.globals, &mut part.globals, &mut part.backgrounds).unwrap();
-            states.merge(part);
+            states.merge(part, &QueryContext::default()).unwrap();
         }
         let (results, _, _) = reduce(states, tree, 100_000, QueryContext::default()).unwrap();
         results.to_value(false)

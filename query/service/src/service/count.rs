@@ -28,7 +28,7 @@ impl SearchService {
         body: Option<Value>,
     ) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
-            let mut opened = self.open(session, expression, "_count", params, body)?;
+            let mut opened = self.open(expression, "_count", params, body)?;
             let params = &mut opened.params;
             let from_body = opened.body.as_ref().map(SearchBody::parse_query_only).transpose()?.flatten();
             let mut query = params.uri_query()?.or(from_body).unwrap_or_else(Query::match_all);

@@ -38,7 +38,7 @@ impl SearchService {
                 None => format!("_explain/{id}"),
                 Some(doc_type) => format!("{doc_type}/{id}/_explain"),
             };
-            let mut opened = self.open(session, index, &action, params, body)?;
+            let mut opened = self.open(index, &action, params, body)?;
             let params = &mut opened.params;
             let from_body = opened.body.as_ref().map(SearchBody::parse_query_only).transpose()?.flatten();
             let query = params.uri_query()?.or(from_body);

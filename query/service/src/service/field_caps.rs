@@ -62,7 +62,7 @@ impl SearchService {
         body: Option<Value>,
     ) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
-            let mut opened = self.open(session, expression, "_field_caps", params, body)?;
+            let mut opened = self.open(expression, "_field_caps", params, body)?;
             let mut patterns = opened.params.list("fields").unwrap_or_default();
             // Younger clients name them in the body.
             let in_body =

@@ -48,7 +48,7 @@ impl SearchService {
         searches: Vec<(Value, Value)>,
     ) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
-            let opened = self.open(session, expression, "_msearch", params, None)?;
+            let opened = self.open(expression, "_msearch", params, None)?;
             let mut params = opened.params;
             let concurrent = match params.integer("max_concurrent_searches")? {
                 Some(number) if number < 1 => {

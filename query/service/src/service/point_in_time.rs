@@ -30,7 +30,7 @@ impl SearchService {
         body: Option<Value>,
     ) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
-            let mut opened = self.open(session, expression, "_search/point_in_time", params, body)?;
+            let mut opened = self.open(expression, "_search/point_in_time", params, body)?;
             let longest = self.longest_life(Kind::PointInTime);
             let life = opened.params.take("keep_alive");
             let scope = opened.params.scope()?;
@@ -64,7 +64,7 @@ impl SearchService {
         params: Vec<(String, String)>,
     ) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
-            let opened = self.open(session, "", "_search/point_in_time/_all", params, None)?;
+            let opened = self.open("", "_search/point_in_time/_all", params, None)?;
             opened.params.finish()?;
             let listed = self.points_in_time.list(session.principal());
             let listed = listed.iter().map(
@@ -86,7 +86,7 @@ impl SearchService {
         body: Option<Value>,
     ) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
-            let opened = self.open(session, "", "_search/point_in_time", params, body)?;
+            let opened = self.open("", "_search/point_in_time", params, body)?;
             opened.params.finish()?;
             let closed: Vec<(String, bool)> = if all {
                 self.points_in_time

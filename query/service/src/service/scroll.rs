@@ -118,7 +118,7 @@ impl SearchService {
         body: Option<Value>,
     ) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
-            let mut opened = self.open(session, "", "_search/scroll", params, body)?;
+            let mut opened = self.open("", "_search/scroll", params, body)?;
             let totals_as_int = opened.params.boolean("rest_total_hits_as_int")?.unwrap_or(false);
             let in_path = (!expression.is_empty()).then(|| expression.to_owned());
             let mut id = opened.params.take("scroll_id").or(in_path);
@@ -214,7 +214,7 @@ impl SearchService {
         body: Option<Value>,
     ) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
-            let mut opened = self.open(session, "", "_search/scroll", params, body)?;
+            let mut opened = self.open("", "_search/scroll", params, body)?;
             let mut ids: Vec<String> =
                 expression.split(',').filter(|id| !id.is_empty()).map(str::to_owned).collect();
             ids.extend(opened.params.list("scroll_id").unwrap_or_default());

@@ -57,7 +57,7 @@ impl SearchService {
         body: Option<Value>,
     ) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
-            let opened = self.open(session, expression, "_search", params, body)?;
+            let opened = self.open(expression, "_search", params, body)?;
             let request =
                 SearchRequest::parse(opened.params, opened.body.as_ref(), expression, &self.lives())?;
             self.answer(session, expression, request, opened.now_ms).await.map(Outcome::raw)

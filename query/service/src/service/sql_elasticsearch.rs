@@ -6,12 +6,14 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use millrace_dsl::params::Params;
 use millrace_engine::Session;
+use millrace_runtime::Instant;
 use millrace_sql::elasticsearch_request::ElasticsearchRequest;
 use millrace_sql::error::SqlError;
 use millrace_sql::format::{PageFormat, PageLayout, PageOptions};
 use millrace_sql::run::Bounds;
 use millrace_work::error::Result;
 use serde_json::{Value, json};
+use tracing::Instrument as _;
 
 use super::sql::{CursorPage, NextPageBounds, note};
 use super::{Outcome, OutcomeBody, SearchService};
@@ -40,7 +42,13 @@ impl SearchService {
         params: Vec<(String, String)>,
         body: Option<Value>,
     ) -> BoxFuture<'a, Result<Outcome>> {
-        Box::pin(async move { answered(session, self.table_page(session, params, body).await) })
+        Box::pin(async move {
+            let began = Instant::now();
+            let running = self.table_page(session, params, body);
+            let page = running.instrument(tracing::debug_span!("statement")).await;
+            self.timings.statement.record(began.elapsed());
+            answered(session, page)
+        })
     }
 
     /// Answers `_sql/close`; see [`SearchService::elasticsearch_sql`].

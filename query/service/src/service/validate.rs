@@ -28,7 +28,7 @@ impl SearchService {
         body: Option<Value>,
     ) -> BoxFuture<'a, Result<Outcome>> {
         Box::pin(async move {
-            let mut opened = self.open(session, expression, "_validate/query", params, body)?;
+            let mut opened = self.open(expression, "_validate/query", params, body)?;
             let params = &mut opened.params;
             let explain = params.boolean("explain")?.unwrap_or(false);
             let all_shards = params.boolean("all_shards")?.unwrap_or(false);

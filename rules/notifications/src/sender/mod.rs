@@ -10,7 +10,6 @@ mod row;
 mod store;
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 use millrace_runtime::{EventHandler, EventLoop, Instant, Mailbox};
@@ -19,8 +18,10 @@ use tokio::time::timeout;
 use self::channel_queues::{ChannelQueues, SendStart};
 pub use self::deliver::{ChannelTestReport, StandaloneMessage};
 pub(crate) use self::deliver::{post, test};
+pub(crate) use self::row::RowKind;
 use self::row::Unit;
 use self::store::{DeliveryOutcome, MAX_TOGETHER};
+use crate::figures::AttemptOutcome;
 use crate::{NotifierState, hash};
 
 /// Time that outcomes wait for others, to be written with them.
@@ -184,20 +185,30 @@ impl Sender {
         let well = !matches!(&fate, DeliveryOutcome::Again(failure) if !failure.of_recipients);
         // The first failure of a row in a row of failures is told: those that follow have the same reason, mostly.
         let tell = again && !self.lanes.fails(&channel) && unit.rows.iter().all(|row| row.attempts == 0);
-        let counters = &self.shared.figures;
-        let counter = match &fate {
-            DeliveryOutcome::Sent(_) => Some(&counters.sent),
-            DeliveryOutcome::Again(_) => Some(&counters.retried),
-            DeliveryOutcome::Lost(_) => Some(&counters.given_up),
+        let outcome = match &fate {
+            DeliveryOutcome::Sent(_) => Some(AttemptOutcome::Sent),
+            DeliveryOutcome::Again(_) => Some(AttemptOutcome::Retried),
+            DeliveryOutcome::Lost(_) => Some(AttemptOutcome::GivenUp),
             DeliveryOutcome::Dropped => None,
         };
-        if let Some(counter) = counter {
-            counter.fetch_add(unit.rows.len() as u64, Ordering::Relaxed);
+        if let Some(outcome) = outcome {
+            self.record(&unit, outcome);
         }
         let now_ms = self.now_ms();
         self.lanes.ended(&channel, well, took_ms, now_ms);
         self.ended.push((unit, fate, tell));
         self.ended_since.get_or_insert_with(Instant::now);
+    }
+
+    /// Adds the end of an attempt to the figures.
+    fn record(&self, unit: &Unit, outcome: AttemptOutcome) {
+        let now_ms = self.now_ms();
+        for row in &unit.rows {
+            // Each retry replaces the due time; the end has the first one.
+            let first_due = row.expires.saturating_sub(self.shared.give_up_ms());
+            let took_ms = u64::try_from(now_ms.saturating_sub(first_due)).unwrap_or(0);
+            self.shared.figures.record(row.kind, outcome, Duration::from_millis(took_ms));
+        }
     }
 
     /// Writes what became of rows, and lets them go.
@@ -232,7 +243,7 @@ impl Sender {
         let lost: Vec<_> =
             lost.map(|row| (Unit::one(row), DeliveryOutcome::Lost(reason.to_owned()), false)).collect();
         store::finish(&self.shared, &lost).await?;
-        self.shared.figures.given_up.fetch_add(lost.len() as u64, Ordering::Relaxed);
+        lost.iter().for_each(|(unit, ..)| self.record(unit, AttemptOutcome::GivenUp));
         Ok(more)
     }
 

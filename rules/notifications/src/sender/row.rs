@@ -17,6 +17,25 @@ pub(crate) enum RowKind {
     Problem,
 }
 
+impl RowKind {
+    /// All kinds, in the order of their numbers.
+    pub(crate) const ALL: [Self; 4] = [Self::Alert, Self::Recovery, Self::Escalation, Self::Problem];
+
+    /// Returns the name in rows and metrics.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::Alert => "alert",
+            Self::Recovery => "recovery",
+            Self::Escalation => "escalation",
+            Self::Problem => "problem",
+        }
+    }
+
+    fn from_name(name: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|kind| kind.name() == name)
+    }
+}
+
 /// A row of the outbox.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
@@ -52,13 +71,7 @@ impl Row {
         let mut source = hit.get_mut("_source")?.take();
         let about = source.get_mut("about").map(Value::take).unwrap_or_default();
         let text = |name: &str| source.get(name).and_then(Value::as_str).map(str::to_owned);
-        let kind = match source["kind"].as_str()? {
-            "alert" => RowKind::Alert,
-            "recovery" => RowKind::Recovery,
-            "escalation" => RowKind::Escalation,
-            "problem" => RowKind::Problem,
-            _ => return None,
-        };
+        let kind = RowKind::from_name(source["kind"].as_str()?)?;
         Some(Self {
             id,
             kind,
