@@ -60,13 +60,22 @@ impl Output {
     }
 }
 
+/// An operation on an index of this server, and the ingest pipeline that its output names for it.
+#[derive(Debug)]
+pub struct LocalWrite {
+    /// The operation.
+    pub op: WriteOp,
+    /// Id of the pipeline; without one, those of the index count.
+    pub pipeline: Option<Arc<str>>,
+}
+
 /// Makes operations of events.
 pub trait Local: fmt::Debug + Send + Sync {
     /// The operation for an event. `stable_id` is its id where the user gives none.
     ///
     /// # Errors
     /// Why there can be none, permanently; the event becomes a dead letter.
-    fn operation(&self, event: &Event, stable_id: Option<String>) -> Result<WriteOp, String>;
+    fn operation(&self, event: &Event, stable_id: Option<String>) -> Result<LocalWrite, String>;
 
     /// The names of the indices that its operations may be on, as a pattern: `*` stands for what is not written in the
     /// definition.

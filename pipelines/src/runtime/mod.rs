@@ -15,6 +15,7 @@ mod commit;
 mod delivery;
 mod generation;
 mod intake;
+mod output_pipelines;
 mod queue;
 mod redelivery;
 mod sequence;
