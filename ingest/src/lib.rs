@@ -14,6 +14,7 @@ pub mod dissect;
 pub mod event;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod geoip;
 mod glob;
 pub mod input;
 mod kafka;
@@ -22,8 +23,10 @@ pub mod options;
 pub mod output;
 pub mod pattern;
 mod pipeline_address;
+pub mod refresh;
 mod secret;
 pub mod tls;
+pub mod user_agent;
 
 pub use batch::{Ack, Batch, Move};
 pub use event::{Event, FieldReference, Provenance, Template};

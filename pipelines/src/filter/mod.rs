@@ -17,7 +17,6 @@ mod kv;
 mod mutate;
 mod number;
 mod prune;
-mod refresh;
 mod ruby;
 mod settings;
 mod split;
@@ -33,7 +32,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use millrace_ingest::options::suggest;
-use millrace_ingest::{Event, Fault, Options};
+use millrace_ingest::{Event, Fault, Options, refresh};
 
 /// Names of the filters.
 pub const NAMES: &[&str] = &[
