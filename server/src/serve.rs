@@ -247,6 +247,9 @@ impl RunningServer {
             ..millrace_query::Config::default()
         };
         let search = SearchService::new(Arc::clone(&engine), queries);
+        if pipelines.exec {
+            millrace_ingest::input::allow_programs();
+        }
         let config = manager::Config {
             directory: pipelines.dir,
             reload_interval: pipelines.reload_interval,
