@@ -164,6 +164,7 @@ def takes_over(server, ports):
         sender = Sender(ports["tcp"], SENDERS["tcp"])
         sender.start()
         second.wait(lambda: second.count("inputs-tcp") > 0, "events of the second server")
+        time.sleep(SECONDS / 2)
         sender.stop()
         second.wait(lambda: second.count("inputs-tcp") >= sender.sent - sender.breaks * 200, "all events of the second server")
         once(second.numbers("inputs-tcp", "n"), "tcp")

@@ -1,5 +1,5 @@
-"""The network inputs of pipelines against plain clients, while the server is killed: syslog by `logger`, lines over TCP, GELF,
-and the protocol of Beats, of which each acknowledged event is there after the restart."""
+"""The network inputs of pipelines against plain clients and daemons, while the server is killed: syslog by `logger`, rsyslog and
+syslog-ng, JSON by collectd, lines over TCP, GELF, and the protocol of Beats, of which each acknowledged event is there after the restart."""
 
 import json
 import os
@@ -26,7 +26,7 @@ class Server(Instance):
               syslog {{ host => "127.0.0.1" port => {self.syslog} type => "syslog" }}
               gelf {{ host => "127.0.0.1" port => {self.gelf} type => "gelf" }}
               beats {{ host => "127.0.0.1" port => {self.beats} type => "beats" tags => ["shipped"] }}
-              http {{ host => "127.0.0.1" port => {self.http} type => "collectd" }}
+              http {{ host => "127.0.0.1" port => {self.http} }}
             }}
             output {{ pipeline {{ send_to => "store" }} }}
         """
@@ -135,9 +135,9 @@ def forward_by_syslog_ng(server, daemon):
     """Has syslog-ng forward lines over TCP, ended and counted, and over UDP."""
     port = free_port()
     ways = {
-        "ended": f'network("127.0.0.1" port({server.syslog}) transport("tcp"))',
-        "counted": f'syslog("127.0.0.1" port({server.syslog}) transport("tcp"))',
-        "datagrams": f'network("127.0.0.1" port({server.syslog}) transport("udp"))',
+        "ended": f'network("127.0.0.1" port({server.syslog}) transport("tcp") persist-name("ended"))',
+        "counted": f'syslog("127.0.0.1" port({server.syslog}) transport("tcp") persist-name("counted"))',
+        "datagrams": f'network("127.0.0.1" port({server.syslog}) transport("udp") persist-name("datagrams"))',
     }
     version = subprocess.run([daemon, "--version"], check=True, capture_output=True, text=True).stdout.split("Config version: ")
     version = version[1].split()[0] if len(version) > 1 else "3.38"
@@ -168,7 +168,8 @@ LoadPlugin write_http
 """
     process = run_daemon("collectd", {"collectd.conf": config}, [daemon, "-f", "-C", "DIRECTORY/collectd.conf"])
     try:
-        event = server.find("collectd", 1)[0]
+        # Its values have a type of their own.
+        event = server.find("uptime", 1)[0]
         assert event["plugin"] == "uptime" and event["values"][0] > 0, event
     finally:
         process.kill()
