@@ -242,7 +242,10 @@ mod tests {
 
     async fn send(output: &S3, users: &[&str]) {
         let running = watch::Sender::new(false);
-        assert_eq!(output.send(&events(users), running.subscribe(), OrderTicket::new().0).await, Ok(Vec::new()));
+        assert_eq!(
+            output.send(&events(users), running.subscribe(), OrderTicket::new().0).await,
+            Ok(Vec::new())
+        );
     }
 
     #[tokio::test]
