@@ -3,6 +3,7 @@
 //! An event whose pipeline fails becomes a dead letter of its output, so that a replay takes it through the output, and the
 //! pipeline, again. Operations of a graph that ended are planned, and taken through pipelines, anew.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use millrace_ingest::batch::NotStored;
@@ -60,12 +61,13 @@ pub(super) async fn apply(
     Ok(())
 }
 
-/// Returns whether pipelines concern an operation of some outputs. Each index is looked at once where operations share its name.
+/// Returns whether pipelines concern an operation of some outputs. Each index is looked at once.
 fn concern(pipelines: &dyn OutputPipelines, ops: &[PlannedOperation]) -> bool {
-    let mut last: Option<&Arc<str>> = None;
+    let (mut last, mut known): (Option<&Arc<str>>, HashSet<&str>) = (None, HashSet::new());
     ops.iter().filter(|planned| planned.output.is_some()).any(|planned| {
         let index = &planned.op.index;
-        let is_known = last.replace(index).is_some_and(|last| Arc::ptr_eq(last, index));
-        planned.pipeline.is_some() || (!is_known && pipelines.concerns(index))
+        // Most operations go where the one before went.
+        let is_last = last.replace(index).is_some_and(|last| Arc::ptr_eq(last, index));
+        planned.pipeline.is_some() || (!is_last && known.insert(index) && pipelines.concerns(index))
     })
 }
