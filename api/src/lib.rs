@@ -5,6 +5,7 @@
 //! of `millrace-console`. What crates above need of these is here, too.
 
 pub mod metrics;
+mod output_pipelines;
 mod server;
 
 pub use millrace_accounts::TokenLifetimes;
@@ -17,4 +18,5 @@ pub use millrace_gateway::{
     Audit, AuditConfig, Entry, Error, HttpConfig, Identity, ListenerContext, Node, OperationConfig, Service,
     license,
 };
+pub use output_pipelines::output_pipelines;
 pub use server::{Server, ServerConfig, StartError};

@@ -190,6 +190,7 @@ pub struct Server {
     addresses: Vec<(&'static str, Vec<SocketAddr>)>,
     data: Service,
     otlp: OtlpConfig,
+    ingest: IngestService,
     console: Arc<Console>,
     alerting: Alerting,
     intelligence: Intelligence,
@@ -259,7 +260,8 @@ impl Server {
         let node = node
             .with_faults(Arc::clone(&console) as _)
             .with_audit(config.audit)
-            .with_operation(config.operation);
+            .with_operation(config.operation)
+            .with_write_pipelines(Arc::new(ingest.clone()));
         if let Err(error) = node.license().reload().await {
             tracing::warn!(%error, "the installed licence is not used: the community licence counts");
         }
@@ -284,7 +286,7 @@ impl Server {
         let bounds = HttpConfig::within(memory_limit());
         let http = HttpConfig { max_content_length: config.max_content_length, ..bounds };
         let api = DataApi::default().with_snapshots(snapshots).with_lifecycle(lifecycle.clone());
-        let api = api.with_otlp(config.otlp.clone()).with_ingest(ingest);
+        let api = api.with_otlp(config.otlp.clone()).with_ingest(ingest.clone());
         let data = Service::new(node, &http, Arc::new(api));
         let serving = millrace_listen::Server::new(Config::default().within(open_files()));
         let mut server = Self {
@@ -292,6 +294,7 @@ impl Server {
             addresses: Vec::new(),
             data: data.clone(),
             otlp: config.otlp,
+            ingest,
             console,
             alerting,
             intelligence,
@@ -399,6 +402,11 @@ impl Server {
     /// Returns the addresses really listened on.
     pub fn local_addr(&self) -> Vec<SocketAddr> {
         self.addresses_of(DATA)
+    }
+
+    /// Returns the ingest pipelines.
+    pub fn ingest(&self) -> &IngestService {
+        &self.ingest
     }
 
     /// Returns the parts of the server with metrics of their own. Further ones may be added at any time.

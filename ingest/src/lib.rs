@@ -15,6 +15,7 @@ pub mod dissect;
 pub mod event;
 #[doc(hidden)]
 pub mod fuzzing;
+pub mod geoip;
 mod glob;
 pub mod http_client;
 pub mod input;
@@ -24,8 +25,12 @@ pub mod options;
 pub mod output;
 pub mod pattern;
 mod pipeline_address;
+mod redis_server;
+pub mod refresh;
+mod s3_bucket;
 mod secret;
 pub mod tls;
+pub mod user_agent;
 
 pub use batch::{Ack, Batch, Move};
 pub use event::{Event, FieldReference, Provenance, Template};

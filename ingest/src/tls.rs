@@ -1,10 +1,14 @@
-//! TLS of listeners and of HTTP clients, as plugins configure it: PEM files, and the older names of the options.
+//! TLS of listeners, of HTTP clients and of connections over TCP, as plugins configure it: PEM files, and the older names of the options.
+
+mod stream;
 
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use millrace_listen::{ClientCertificates, Tls, TlsFiles};
 use reqwest::ClientBuilder;
+
+pub(crate) use stream::{ClientStream, StreamConnector};
 
 use crate::{Options, Secret};
 
@@ -200,6 +204,52 @@ impl Client {
         };
         let unverified = mode == Some("none") || verify == Some(false);
         Self { authorities, identity, unverified, versions }
+    }
+
+    /// Takes the options of a client that connects over TCP; `None` where it speaks plain text.
+    pub(crate) fn take_for_stream(options: &mut Options) -> Option<Self> {
+        for (old, new) in [
+            ("ssl_enable", "ssl_enabled"),
+            ("ssl", "ssl_enabled"),
+            ("ssl_cert", "ssl_certificate"),
+            ("ssl_cacert", "ssl_certificate_authorities"),
+            ("ssl_verify", "ssl_certificate_verification"),
+        ] {
+            options.rename(old, new);
+        }
+        let is_enabled = options.boolean("ssl_enabled");
+        let client = Self::take(options);
+        if is_enabled.is_none() && (client.identity.is_some() || !client.authorities.is_empty()) {
+            options.fault_here("certificates are given, but not [ssl_enabled => true]");
+        }
+        (is_enabled == Some(true)).then_some(client)
+    }
+
+    /// Returns whether any certificate of a server is taken.
+    pub(crate) fn is_unverified(&self) -> bool {
+        self.unverified
+    }
+
+    /// Reads the authorities as PEM; `None` for those of the system.
+    ///
+    /// # Errors
+    /// A file that cannot be read, by its name.
+    pub(crate) fn authorities_pem(&self) -> Result<Option<Vec<u8>>, String> {
+        let mut all = Vec::new();
+        for file in &self.authorities {
+            all.extend(read(file)?);
+            all.push(b'\n');
+        }
+        Ok(Some(all).filter(|all| !all.is_empty()))
+    }
+
+    /// Reads certificate and key as PEM, where there are some.
+    ///
+    /// # Errors
+    /// A file that cannot be read, by its name.
+    pub(crate) fn identity_pem(&self) -> Result<Option<(Vec<u8>, Vec<u8>)>, String> {
+        let identity = self.identity.as_ref();
+        identity.map(|(certificate, key)| Ok((read(certificate)?, read(key)?))).transpose()
     }
 
     /// Makes a client with these properties. It sends by way of the proxy, or by none.

@@ -6,14 +6,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use anyhow::{Result, anyhow};
+use millrace_api::{IngestService, output_pipelines};
 use millrace_engine::Engine;
 use millrace_ingest::budget::Budget;
 use millrace_ingest::{EcsCompatibility, Fault, dead_letter};
 use millrace_pipelines::language::{self, MAX_BYTES};
 use millrace_pipelines::manager::check_directory;
 use millrace_pipelines::runtime::Pipeline;
-use millrace_pipelines::store::{Store, Volatile, of_engine};
+use millrace_pipelines::store::{Store, Volatile, with_output_pipelines};
 use millrace_pipelines::{Dialect, Graph, Settings, rights};
+use millrace_query::SearchService;
 use millrace_runtime::{Compute, SystemClock};
 use serde_json::json;
 
@@ -31,6 +33,8 @@ const SHOWN: usize = 160;
 
 /// Runs the command.
 pub(crate) fn run(command: PipelineCommand) -> Result<(), Failure> {
+    // Whoever runs the command may run programs anyway; a server asks its configuration.
+    millrace_ingest::input::allow_programs();
     match command {
         PipelineCommand::Check(args) => check(&args),
         PipelineCommand::Run(args) => run_file(&args),
@@ -159,7 +163,12 @@ fn run_file(args: &PipelineRunArgs) -> Result<(), Failure> {
             None => None,
         };
         let (store, compute): (Arc<dyn Store>, Compute) = match &engine {
-            Some(engine) => (of_engine(Arc::clone(engine)), engine.compute().clone()),
+            Some(engine) => {
+                let search = SearchService::new(Arc::clone(engine), millrace_query::Config::default());
+                let ingest = IngestService::open(engine, &Arc::new(search)).await;
+                let store = with_output_pipelines(Arc::clone(engine), output_pipelines(ingest));
+                (store, engine.compute().clone())
+            }
             None => (Arc::new(Volatile::default()), Compute::start(0).map_err(Failure::other)?),
         };
         store.open().await.map_err(Failure::other)?;

@@ -23,7 +23,7 @@ use millrace_engine::{Engine, ReplayProgress};
 use millrace_flight::{Flight, LogsService};
 use millrace_intelligence::Intelligence;
 use millrace_listen::{Listener, Tls};
-use millrace_pipelines::{Environment, Manager, manager};
+use millrace_pipelines::{Environment, Manager, manager, store};
 use millrace_query::SearchService;
 use millrace_runtime::Instant;
 use millrace_runtime::SystemClock;
@@ -247,6 +247,9 @@ impl RunningServer {
             ..millrace_query::Config::default()
         };
         let search = SearchService::new(Arc::clone(&engine), queries);
+        if pipelines.exec {
+            millrace_ingest::input::allow_programs();
+        }
         let config = manager::Config {
             directory: pipelines.dir,
             reload_interval: pipelines.reload_interval,
@@ -258,7 +261,8 @@ impl RunningServer {
         let otlp_config = api.otlp.clone();
         let opened = async {
             let mut server = Server::bind(api, Arc::clone(&engine), Arc::new(search)).await?;
-            let store = millrace_pipelines::store::of_engine(Arc::clone(&engine));
+            let pipelines_of_ingest = millrace_api::output_pipelines(server.ingest().clone());
+            let store = store::with_output_pipelines(Arc::clone(&engine), pipelines_of_ingest);
             // What is about to be read is to have somewhere to be managed.
             let manager = Manager::new(config, store, engine.compute().clone());
             listen_at(&pipelines.listen, async |listen| server.manage(listen, Arc::clone(&manager)).await)

@@ -1,87 +1,32 @@
 """Ingest over Flight while the server is killed: what was acknowledged is there after its restart, and who sends the
 rest again by `_id` doubles none."""
 
-import json
 import os
 import random
-import signal
-import socket
-import subprocess
-import sys
 import threading
 import time
-import urllib.error
-import urllib.request
 
 import adbc_driver_flightsql.dbapi as flightsql
 import adbc_driver_manager
 import pyarrow
 
-SERVER = os.environ.get("CLIENT_SERVER")
-if not SERVER:
-    sys.exit(77)
+from instance import Instance, free_port
 
-WORK = os.environ["CLIENT_WORK"]
-PASSWORD = "crash-" + os.urandom(8).hex()
 INDEX = "client-flight-crash"
 WRITERS, ROWS, KILLS = 3, 40, 4
 SEED = int(os.environ.get("CRASH_SEED") or random.randrange(1 << 32))
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-class Server:
-    """A server on a directory, started as often as needed."""
+class Server(Instance):
+    """A server with a listener of Flight."""
 
     def __init__(self):
-        self.data = os.path.join(WORK, "flight-crash")
-        subprocess.run(["rm", "-rf", self.data], check=True)
-        self.process = None
-
-    def start(self):
-        self.port, self.flight = free_port(), free_port()
-        environment = {
-            **os.environ,
-            "MILLRACE_ADMIN_PASSWORD": PASSWORD,
-            "MILLRACE_FLIGHT__LISTEN": f"127.0.0.1:{self.flight}",
-            "MILLRACE_PIPELINES__LISTEN": "127.0.0.1:0",
-            "MILLRACE_CONSOLE__LISTEN": "127.0.0.1:0",
-            "MILLRACE_STORAGE__DISK_THRESHOLD_ENABLED": "false",
-        }
-        with open(os.path.join(WORK, "flight-crash.log"), "a") as log:
-            command = [SERVER, "serve", "--data", self.data, "--listen", f"127.0.0.1:{self.port}"]
-            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                return self.call("GET", "/")
-            except (urllib.error.URLError, ConnectionError):
-                assert self.process.poll() is None, "the server ended"
-                assert time.monotonic() < deadline, "the server does not answer"
-                time.sleep(0.05)
-
-    def kill(self):
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-    def call(self, method, path, body=None):
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", method=method)
-        passwords = urllib.request.HTTPPasswordMgrWithPriorAuth()
-        passwords.add_password(None, request.full_url, "admin", PASSWORD, is_authenticated=True)
-        opener = urllib.request.build_opener(urllib.request.HTTPBasicAuthHandler(passwords))
-        data = None if body is None else json.dumps(body).encode()
-        request.add_header("Content-Type", "application/json")
-        with opener.open(request, data, timeout=60) as answer:
-            return json.loads(answer.read())
+        self.flight = free_port()
+        super().__init__("flight-crash", FLIGHT__LISTEN=f"127.0.0.1:{self.flight}")
 
     def connect(self):
-        return flightsql.connect(
-            f"grpc://127.0.0.1:{self.flight}", db_kwargs={"username": "admin", "password": PASSWORD}, autocommit=True
-        )
+        credentials = {"username": "admin", "password": self.password}
+        return flightsql.connect(f"grpc://127.0.0.1:{self.flight}", db_kwargs=credentials, autocommit=True)
 
 
 def table(writer, batch):
@@ -181,6 +126,4 @@ try:
     assert len(found) == sent + whole.num_rows, f"{len(found)} documents, not {sent + whole.num_rows}"
     print(f"  {KILLS + 1} kills, {len(found)} documents")
 finally:
-    if server.process and server.process.poll() is None:
-        server.kill()
-subprocess.run(["rm", "-rf", server.data], check=True)
+    server.remove()

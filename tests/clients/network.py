@@ -1,111 +1,48 @@
-"""The network inputs of pipelines against plain clients, while the server is killed: syslog by `logger`, lines over TCP, GELF,
-and the protocol of Beats, of which each acknowledged event is there after the restart."""
+"""The network inputs of pipelines against plain clients and daemons, while the server is killed: syslog by `logger`, rsyslog and
+syslog-ng, JSON by collectd, lines over TCP, GELF, and the protocol of Beats, of which each acknowledged event is there after the restart."""
 
-import base64
 import json
 import os
 import shutil
-import signal
 import socket
 import struct
 import subprocess
-import sys
 import time
-import urllib.error
-import urllib.request
 import zlib
 
-SERVER = os.environ.get("CLIENT_SERVER")
-if not SERVER:
-    sys.exit(77)
+from instance import WORK, Instance, free_port, listens
 
-WORK = os.environ["CLIENT_WORK"]
-PASSWORD = "network-" + os.urandom(8).hex()
-TOKEN = "Basic " + base64.b64encode(f"admin:{PASSWORD}".encode()).decode()
 WINDOWS, WINDOW, KILLS = 60, 100, 3
 
 
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-class Server:
+class Server(Instance):
     """A server with a pipeline, on ports that stay."""
 
     def __init__(self):
-        self.data, self.pipelines = os.path.join(WORK, "network"), os.path.join(WORK, "network-pipelines")
-        for directory in (self.data, self.pipelines):
-            shutil.rmtree(directory, ignore_errors=True)
-        os.makedirs(self.pipelines)
-        self.port, self.tcp, self.syslog, self.gelf, self.beats = (free_port() for _ in range(5))
-        definition = f"""
+        self.tcp, self.syslog, self.gelf, self.beats, self.http = (free_port() for _ in range(5))
+        collect = f"""
             input {{
               tcp {{ host => "127.0.0.1" port => {self.tcp} codec => json type => "tcp" }}
               syslog {{ host => "127.0.0.1" port => {self.syslog} type => "syslog" }}
               gelf {{ host => "127.0.0.1" port => {self.gelf} type => "gelf" }}
               beats {{ host => "127.0.0.1" port => {self.beats} type => "beats" tags => ["shipped"] }}
+              http {{ host => "127.0.0.1" port => {self.http} }}
             }}
             output {{ pipeline {{ send_to => "store" }} }}
         """
         store = 'input { pipeline { address => "store" } } output { opensearch { index => "network-%{type}" } }'
-        for name, text in (("collect", definition), ("store", store)):
-            with open(os.path.join(self.pipelines, name + ".conf"), "w") as file:
-                file.write(text)
-        self.process = None
+        super().__init__("network", {"collect": collect, "store": store})
 
     def start(self):
-        environment = {
-            **os.environ,
-            "MILLRACE_ADMIN_PASSWORD": PASSWORD,
-            "MILLRACE_FLIGHT__LISTEN": "off",
-            "MILLRACE_CONSOLE__LISTEN": "off",
-            "MILLRACE_PIPELINES__LISTEN": "127.0.0.1:0",
-            "MILLRACE_PIPELINES__DIR": self.pipelines,
-            "MILLRACE_STORAGE__DISK_THRESHOLD_ENABLED": "false",
-        }
-        with open(os.path.join(WORK, "network.log"), "a") as log:
-            command = [SERVER, "serve", "--data", self.data, "--listen", f"127.0.0.1:{self.port}"]
-            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-        self.wait(lambda: self.call("GET", "/"))
-        # Inputs listen a moment later.
-        self.wait(lambda: socket.create_connection(("127.0.0.1", self.beats), 1).close() or True)
-
-    def wait(self, condition, seconds=60):
-        deadline = time.monotonic() + seconds
-        while True:
-            try:
-                if condition():
-                    return
-            except (urllib.error.URLError, ConnectionError):
-                pass
-            assert self.process.poll() is None, "the server ended"
-            assert time.monotonic() < deadline, "a condition does not come true"
-            time.sleep(0.05)
-
-    def kill(self):
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-    def call(self, method, path, body=None):
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Authorization": TOKEN, "Content-Type": "application/json"}
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, headers, method=method)
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.loads(answer.read())
+        # Inputs listen a moment later than the server.
+        super().start(self.beats)
 
     def hits(self, kind, body):
-        try:
-            self.call("POST", f"/network-{kind}/_refresh")
-            return self.call("POST", f"/network-{kind}/_search", body)
-        except urllib.error.HTTPError as error:
-            assert error.code == 404, error.read()
-            return {"hits": {"hits": [], "total": {"value": 0}}}
+        return self.search(f"network-{kind}", body)
 
     def find(self, kind, count):
         """Waits for so many documents of an input and returns them."""
-        self.wait(lambda: self.hits(kind, {"size": 0})["hits"]["total"]["value"] >= count)
+        self.wait(lambda: self.hits(kind, {"size": 0})["hits"]["total"]["value"] >= count, f"{count} documents of {kind}")
         return [hit["_source"] for hit in self.hits(kind, {"size": 100})["hits"]["hits"]]
 
 
@@ -155,32 +92,92 @@ def ship(server):
     return again
 
 
-def forward(server, daemon):
-    """Has rsyslog forward lines over TCP, ended and counted, and over UDP."""
-    directory = os.path.join(WORK, "network-rsyslog")
+def run_daemon(name, files, command):
+    """Starts a daemon in a directory of its own, with files there; returns it and the directory."""
+    directory = os.path.join(WORK, f"network-{name}")
     shutil.rmtree(directory, ignore_errors=True)
     os.makedirs(directory)
-    port = free_port()
-    ways = ['protocol="tcp"', 'protocol="tcp" TCP_Framing="octet-counted" template="RSYSLOG_SyslogProtocol23Format"', 'protocol="udp"']
-    actions = "\n".join(f'action(type="omfwd" target="127.0.0.1" port="{server.syslog}" {way})' for way in ways)
-    with open(f"{directory}/rsyslog.conf", "w") as file:
-        file.write(f'global(workDirectory="{directory}")\nmodule(load="imtcp")\n')
-        file.write(f'input(type="imtcp" address="127.0.0.1" port="{port}")\n{actions}\n')
-    command = [daemon, "-n", "-f", f"{directory}/rsyslog.conf", "-i", f"{directory}/pid"]
-    process = subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
+    for file, text in files.items():
+        with open(os.path.join(directory, file), "w", encoding="utf-8") as out:
+            out.write(text.replace("DIRECTORY", directory))
+    command = [word.replace("DIRECTORY", directory) for word in command]
+    return subprocess.Popen(command, stdout=subprocess.DEVNULL, stderr=subprocess.STDOUT)
+
+
+def relay(server, process, port, program):
+    """Sends lines to a daemon, and waits for them to come by its three ways."""
     try:
-        server.wait(lambda: socket.create_connection(("127.0.0.1", port), 1).close() or True)
+        server.wait(lambda: listens(port), f"{program} listening")
         with socket.create_connection(("127.0.0.1", port), 5) as stream:
             for number in range(20):
-                stream.sendall(f"<13>Feb  3 04:05:06 web relay[7]: line {number}\n".encode())
-        relayed = {"query": {"match_phrase": {"program": "relay"}}, "size": 100}
-        server.wait(lambda: server.hits("syslog", relayed)["hits"]["total"]["value"] >= 60)
+                stream.sendall(f"<13>Feb  3 04:05:06 web {program}[7]: line {number}\n".encode())
+        relayed = {"query": {"match_phrase": {"program": program}}, "size": 100}
+        server.wait(lambda: server.hits("syslog", relayed)["hits"]["total"]["value"] >= 60, f"60 lines of {program}")
         found = [hit["_source"] for hit in server.hits("syslog", relayed)["hits"]["hits"]]
         assert len(found) == 60 and all(event["pid"] == "7" and "tags" not in event for event in found), found[0]
         assert {event["message"].strip() for event in found} == {f"line {number}" for number in range(20)}, found[0]
     finally:
         process.kill()
         process.wait()
+
+
+def forward_by_rsyslog(server, daemon):
+    """Has rsyslog forward lines over TCP, ended and counted, and over UDP."""
+    port = free_port()
+    ways = ['protocol="tcp"', 'protocol="tcp" TCP_Framing="octet-counted" template="RSYSLOG_SyslogProtocol23Format"', 'protocol="udp"']
+    actions = "\n".join(f'action(type="omfwd" target="127.0.0.1" port="{server.syslog}" {way})' for way in ways)
+    config = f'global(workDirectory="DIRECTORY")\nmodule(load="imtcp")\ninput(type="imtcp" address="127.0.0.1" port="{port}")\n{actions}\n'
+    command = [daemon, "-n", "-f", "DIRECTORY/rsyslog.conf", "-i", "DIRECTORY/pid"]
+    relay(server, run_daemon("rsyslog", {"rsyslog.conf": config}, command), port, "relay")
+
+
+def forward_by_syslog_ng(server, daemon):
+    """Has syslog-ng forward lines over TCP, ended and counted, and over UDP."""
+    port = free_port()
+    ways = {
+        "ended": f'network("127.0.0.1" port({server.syslog}) transport("tcp") persist-name("ended"))',
+        "counted": f'syslog("127.0.0.1" port({server.syslog}) transport("tcp") persist-name("counted"))',
+        "datagrams": f'network("127.0.0.1" port({server.syslog}) transport("udp") persist-name("datagrams"))',
+    }
+    version = subprocess.run([daemon, "--version"], check=True, capture_output=True, text=True).stdout.split("Config version: ")
+    version = version[1].split()[0] if len(version) > 1 else "3.38"
+    config = f'@version: {version}\nsource lines {{ network(ip("127.0.0.1") port({port}) transport("tcp")); }};\n'
+    config += "".join(f"destination {name} {{ {way}; }};\nlog {{ source(lines); destination({name}); }};\n" for name, way in ways.items())
+    command = [daemon, "-F", "-f", "DIRECTORY/syslog-ng.conf", "--persist-file=DIRECTORY/persist", "--pidfile=DIRECTORY/pid"]
+    command += ["--control=DIRECTORY/control", "--no-caps"]
+    relay(server, run_daemon("syslog-ng", {"syslog-ng.conf": config}, command), port, "relayng")
+
+
+def post_by_collectd(server, daemon):
+    """Has collectd post values as JSON."""
+    config = f"""
+Hostname "web"
+FQDNLookup false
+Interval 1
+BaseDir "DIRECTORY"
+PIDFile "DIRECTORY/pid"
+LoadPlugin uptime
+LoadPlugin write_http
+<Plugin write_http>
+  <Node "server">
+    URL "http://127.0.0.1:{server.http}/"
+    Format "JSON"
+    BufferSize 1024
+  </Node>
+</Plugin>
+"""
+    process = run_daemon("collectd", {"collectd.conf": config}, [daemon, "-f", "-C", "DIRECTORY/collectd.conf"])
+    try:
+        # Its values have a type of their own.
+        event = server.find("uptime", 1)[0]
+        assert event["plugin"] == "uptime" and event["values"][0] > 0, event
+    finally:
+        process.kill()
+        process.wait()
+
+
+# Programs from Debian that the check has forward or post, where they are installed.
+DAEMONS = {"rsyslogd": forward_by_rsyslog, "syslog-ng": forward_by_syslog_ng, "collectd": post_by_collectd}
 
 
 def main():
@@ -208,9 +205,11 @@ def main():
             assert event["message"] == "by logger" and event["facility_label"] == "local0", event
             assert event["severity_label"] == "Error" and "tags" not in event, event
         assert server.find("gelf", 1)[0]["message"] == "hi"
-        daemon = shutil.which("rsyslogd", path=os.environ["PATH"] + ":/usr/sbin")
-        if daemon:
-            forward(server, daemon)
+        for name, check in DAEMONS.items():
+            daemon = shutil.which(name, path=os.environ["PATH"] + ":/usr/sbin")
+            if daemon:
+                check(server, daemon)
+                print(f"{name}: all there")
         again = ship(server)
         total = WINDOWS * WINDOW
         events = server.find("beats", total)

@@ -1,14 +1,7 @@
 """The exporters of OpenTelemetry's SDK for Python, over HTTP and gRPC, while the server is killed: each record that was
 acknowledged is there after its restart, and at most those of a request without an answer are there twice."""
 
-import base64
-import json
 import logging
-import os
-import signal
-import socket
-import subprocess
-import sys
 import time
 import urllib.error
 import urllib.request
@@ -22,64 +15,9 @@ from opentelemetry.sdk._logs.export import BatchLogRecordProcessor
 from opentelemetry.sdk.resources import Resource
 import grpc
 
-SERVER = os.environ.get("CLIENT_SERVER")
-if not SERVER:
-    sys.exit(77)
+from instance import Instance, free_port
 
-WORK = os.environ["CLIENT_WORK"]
-PASSWORD = "otlp-" + os.urandom(8).hex()
 RECORDS, BATCH, KILLS = 10_000, 200, 3
-TOKEN = "Basic " + base64.b64encode(f"admin:{PASSWORD}".encode()).decode()
-
-
-def free_port():
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return listener.getsockname()[1]
-
-
-class Server:
-    """A server on a directory and ports that stay, started as often as needed."""
-
-    def __init__(self):
-        self.data = os.path.join(WORK, "otlp")
-        subprocess.run(["rm", "-rf", self.data], check=True)
-        self.port, self.otlp, self.grpc = free_port(), free_port(), free_port()
-        self.process = None
-
-    def start(self):
-        environment = {
-            **os.environ,
-            "MILLRACE_ADMIN_PASSWORD": PASSWORD,
-            "MILLRACE_OTLP__LISTEN": f"127.0.0.1:{self.otlp}",
-            "MILLRACE_OTLP__GRPC_LISTEN": f"127.0.0.1:{self.grpc}",
-            "MILLRACE_FLIGHT__LISTEN": "off",
-            "MILLRACE_PIPELINES__LISTEN": "127.0.0.1:0",
-            "MILLRACE_CONSOLE__LISTEN": "off",
-            "MILLRACE_STORAGE__DISK_THRESHOLD_ENABLED": "false",
-        }
-        with open(os.path.join(WORK, "otlp.log"), "a") as log:
-            command = [SERVER, "serve", "--data", self.data, "--listen", f"127.0.0.1:{self.port}"]
-            self.process = subprocess.Popen(command, env=environment, stdout=log, stderr=log)
-        deadline = time.monotonic() + 60
-        while True:
-            try:
-                return self.call("GET", "/")
-            except (urllib.error.URLError, ConnectionError):
-                assert self.process.poll() is None, "the server ended"
-                assert time.monotonic() < deadline, "the server does not answer"
-                time.sleep(0.05)
-
-    def kill(self):
-        self.process.send_signal(signal.SIGKILL)
-        self.process.wait()
-
-    def call(self, method, path, body=None):
-        data = None if body is None else json.dumps(body).encode()
-        headers = {"Authorization": TOKEN, "Content-Type": "application/json"}
-        request = urllib.request.Request(f"http://127.0.0.1:{self.port}{path}", data, headers, method=method)
-        with urllib.request.urlopen(request, timeout=60) as answer:
-            return json.loads(answer.read())
 
 
 def send(server, exporter, dataset, kills):
@@ -131,23 +69,25 @@ def check(server, dataset, extra):
 
 def main():
     logging.disable(logging.CRITICAL)
-    server = Server()
+    otlp, rpc_port = free_port(), free_port()
+    listen = {"OTLP__LISTEN": f"127.0.0.1:{otlp}", "OTLP__GRPC_LISTEN": f"127.0.0.1:{rpc_port}"}
+    server = Instance("otlp", **listen)
     server.start()
     try:
-        authorization = {"Authorization": TOKEN}
-        url = f"http://127.0.0.1:{server.otlp}/v1/logs"
+        authorization = {"Authorization": server.token}
+        url = f"http://127.0.0.1:{otlp}/v1/logs"
         http = HttpExporter(endpoint=url, headers=authorization, compression=Compression.Gzip, timeout=60)
         send(server, http, "http", KILLS)
         # A request without an answer is sent again.
         check(server, "http", KILLS * BATCH)
-        metadata = (("authorization", TOKEN),)
-        rpc = GrpcExporter(endpoint=f"127.0.0.1:{server.grpc}", insecure=True, headers=metadata,
+        metadata = (("authorization", server.token),)
+        rpc = GrpcExporter(endpoint=f"127.0.0.1:{rpc_port}", insecure=True, headers=metadata,
             compression=grpc.Compression.Gzip, timeout=60)
         send(server, rpc, "grpc", KILLS)
         check(server, "grpc", KILLS * BATCH)
         # Credentials are asked for, and traces are not taken.
         for path, headers, status in [("/v1/logs", {}, 401), ("/v1/traces", authorization, 404)]:
-            request = urllib.request.Request(f"http://127.0.0.1:{server.otlp}{path}", b"{}", {**headers, "Content-Type": "application/json"})
+            request = urllib.request.Request(f"http://127.0.0.1:{otlp}{path}", b"{}", {**headers, "Content-Type": "application/json"})
             try:
                 urllib.request.urlopen(request, timeout=60)
                 raise AssertionError(f"{path} is answered")

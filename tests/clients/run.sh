@@ -30,7 +30,7 @@ if [[ $url ]]; then
   [[ $flight ]] || over_flight=()
   ((${#checks[@]})) || checks=("${over_http[@]}" "${over_flight[@]}")
 else
-  ((${#checks[@]})) || checks=("${over_http[@]}" parquet otlp network elastalert2 notifications forecast schedule "${over_flight[@]}" flight_crash)
+  ((${#checks[@]})) || checks=("${over_http[@]}" parquet otlp network inputs lumber elastalert2 notifications forecast schedule "${over_flight[@]}" flight_crash)
   server=$(readlink -f "$server")
   flight=127.0.0.1:$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
   data=$work/data

@@ -18,7 +18,8 @@ pub(crate) async fn export(config: &OtlpConfig, api: &Api, request: &mut Request
         Error::new(415, "media_type_header_exception", reason)
     })?;
     let body = request.body.clone();
-    let answer = export_logs(&api.session, config, encoding, body, &request.allowance).await?;
+    let (pipelines, allowance) = (api.pipelines.as_ref(), &request.allowance);
+    let answer = export_logs(&api.session, config, pipelines, encoding, body, allowance).await?;
     let body = Body::Bytes { content_type: encoding.media_type(), bytes: answer.encode(encoding).into() };
     Ok(Response { status: 200, body, headers: Vec::new() })
 }

@@ -23,6 +23,7 @@ mod request_span;
 mod request_timings;
 pub mod route;
 mod tasks;
+mod write_pipelines;
 
 pub use access_log::RequestRecord;
 pub use audit::{Audit, Config as AuditConfig, DeniedRule, HandlerNotes, QueueStats};
@@ -36,3 +37,4 @@ pub use listeners::{AuditWriter, BoundListeners, ListenError, ListenerConfig};
 pub use node::{Api, FaultSource, Node, Requester};
 pub use request_timings::{RequestSeries, RequestTimings};
 pub use tasks::{TaskResults, task_json};
+pub use write_pipelines::{PipelinedWrite, WritePipelines, apply_pipelines};

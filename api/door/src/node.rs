@@ -20,6 +20,7 @@ use crate::identity::Identity;
 use crate::license::LicenseStore;
 use crate::request_timings::RequestTimings;
 use crate::tasks::TaskResults;
+use crate::write_pipelines::WritePipelines;
 
 /// Faults of what works beside the store, which the health of the cluster shows.
 pub trait FaultSource: fmt::Debug + Send + Sync {
@@ -57,6 +58,8 @@ pub struct Node {
     pub requests: Arc<RequestTimings>,
     pub(crate) operation: OperationConfig,
     license: Arc<LicenseStore>,
+    /// Ingest pipelines for requests that name none.
+    pub(crate) pipelines: Option<Arc<dyn WritePipelines>>,
 }
 
 impl Node {
@@ -87,6 +90,7 @@ impl Node {
             requests: Arc::default(),
             operation: OperationConfig::default(),
             license: Arc::new(license),
+            pipelines: None,
         }
     }
 
@@ -96,6 +100,17 @@ impl Node {
         let clock = Arc::clone(self.engine.clock());
         let license = LicenseStore::new(&self.identity.data_dir, operation.license_key, clock);
         Self { operation, license: Arc::new(license), ..self }
+    }
+
+    /// Takes documents of listeners whose requests name no pipeline through those of their indices.
+    #[must_use]
+    pub fn with_write_pipelines(self, pipelines: Arc<dyn WritePipelines>) -> Self {
+        Self { pipelines: Some(pipelines), ..self }
+    }
+
+    /// Returns the ingest pipelines for requests that name none.
+    pub fn write_pipelines(&self) -> Option<&Arc<dyn WritePipelines>> {
+        self.pipelines.as_ref()
     }
 
     /// Returns the parts of the server with metrics of their own. Further ones may be added at any time.
@@ -178,6 +193,7 @@ impl Node {
             requests: Arc::clone(&self.requests),
             license: Arc::clone(&self.license),
             max_metric_indices: self.operation.max_metric_indices,
+            pipelines: self.pipelines.clone(),
         })
     }
 }
@@ -243,4 +259,6 @@ pub struct Api {
     pub license: Arc<LicenseStore>,
     /// Indices that have metrics of their own.
     pub max_metric_indices: usize,
+    /// Ingest pipelines for requests that name none.
+    pub pipelines: Option<Arc<dyn WritePipelines>>,
 }

@@ -15,6 +15,7 @@ use millrace_runtime::Priority;
 
 use crate::error::Error;
 use crate::http::{LARGE, MemoryAllowance};
+use crate::write_pipelines::{PipelinedWrite, WritePipelines, apply_pipelines};
 
 /// Statuses on which clients send a request again.
 pub const RETRYABLE: [u16; 4] = [429, 502, 503, 504];
@@ -46,7 +47,8 @@ impl From<RequestError> for Error {
     }
 }
 
-/// Stores the records of a request with the rights of a session, and returns once they are durable.
+/// Stores the records of a request with the rights of a session, and returns once they are durable. Documents go through the
+/// pipelines of their indices first; what these drop counts as taken.
 ///
 /// # Errors
 /// A request that cannot be read, or that nothing of may be stored; where a record cannot be stored for now, an error with one of
@@ -54,19 +56,27 @@ impl From<RequestError> for Error {
 pub async fn export_logs(
     session: &Session,
     config: &OtlpConfig,
+    pipelines: Option<&Arc<dyn WritePipelines>>,
     encoding: Encoding,
     body: Bytes,
     allowance: &MemoryAllowance,
 ) -> Result<ExportAnswer, Error> {
     let now_ns = u64::try_from(session.clock().now_ms()).unwrap_or_default().saturating_mul(1_000_000);
-    let (length, config, allowance) = (body.len(), config.clone(), allowance.clone());
-    let convert = move || convert(encoding, &body, &config, now_ns, &allowance);
+    let (length, config, of_request) = (body.len(), config.clone(), allowance.clone());
+    let convert = move || convert(encoding, &body, &config, now_ns, &of_request);
     let ConvertedRequest { ops, mut answer } = match length {
         small if small <= LARGE => convert()?,
         _ => session.compute().run(Priority::Ingest, move || Ok(convert())).await??,
     };
     let all = ops.len();
-    let results = match all {
+    let PipelinedWrite { ops, failures } = apply_pipelines(pipelines, session, ops, allowance).await?;
+    for failure in failures {
+        if RETRYABLE.contains(&failure.status()) {
+            return Err(failure);
+        }
+        answer.reject(failure.reason());
+    }
+    let results = match ops.len() {
         0 => Vec::new(),
         _ => session.write(ops, RefreshPolicy::None, TIMEOUT).await?,
     };

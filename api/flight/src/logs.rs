@@ -70,7 +70,9 @@ impl LogsService {
         let stored = async {
             let session: Session = session?;
             let allowance = MemoryAllowance::new(&self.listener.budget);
-            let stored = export_logs(&session, &self.config, Encoding::Protobuf, message, &allowance);
+            let pipelines = self.listener.node.write_pipelines();
+            let (config, encoding) = (&self.config, Encoding::Protobuf);
+            let stored = export_logs(&session, config, pipelines, encoding, message, &allowance);
             stored.await.map_err(status_of)
         };
         // A client that goes away does not undo what was begun.

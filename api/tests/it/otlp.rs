@@ -88,6 +88,28 @@ async fn refused_records_are_counted_and_the_others_stored() {
     assert_eq!(answer.status, 503, "{}", answer.text());
 }
 
+#[tokio::test(flavor = "multi_thread")]
+async fn records_go_through_the_pipelines_of_their_index() {
+    let node = Node::insecure().await;
+    let processors = json!([
+        {"drop": {"if": "ctx.body.text == 'drop'"}},
+        {"fail": {"if": "ctx.body.text == 'fail'", "message": "no"}},
+        {"set": {"field": "seen", "value": true}},
+    ]);
+    node.ask("PUT /_ingest/pipeline/p", &json!({ "processors": processors }).to_string(), 200).await;
+    let settings = json!({"settings": {"index.default_pipeline": "p"}});
+    let template = json!({"index_patterns": ["logs-*"], "template": settings});
+    node.ask("PUT /_index_template/t", &template.to_string(), 200).await;
+    let body = request(&json!([record("one"), record("drop"), record("fail"), record("two")]));
+    let answer = node.send("POST /v1/logs", JSON, body).await;
+    assert_eq!(answer.status, 200, "{}", answer.text());
+    let partial = &answer.json()["partialSuccess"];
+    assert_eq!((&partial["rejectedLogRecords"], &partial["errorMessage"]), (&json!("1"), &json!("no")));
+    assert_eq!(count(&node, "logs-generic.otel-default").await, 2);
+    let found = node.ask("GET /logs-*/_search?q=seen:true", "", 200).await;
+    assert_eq!(found["hits"]["total"]["value"], 2);
+}
+
 #[tokio::test]
 async fn requests_that_are_none_are_refused() {
     let node = Node::insecure().await;

@@ -178,9 +178,11 @@ impl Node {
             console = console.with_alerting(alerting).with_intelligence(intelligence);
         }
         let console = Arc::new(console);
-        let api = Arc::new(api.with_faults(Arc::clone(&console) as _));
+        let ingest = IngestService::new(&store, &api.search);
+        let api = api.with_faults(Arc::clone(&console) as _).with_write_pipelines(Arc::new(ingest.clone()));
+        let api = Arc::new(api);
         let config = HttpConfig { max_content_length: 1 << 20, ..HttpConfig::default() };
-        let data_api = DataApi::default().with_ingest(IngestService::new(&store, &api.search));
+        let data_api = DataApi::default().with_ingest(ingest);
         let service = Service::new(api.clone(), &config, Arc::new(data_api));
         Self { service, console, api, data }
     }

@@ -43,6 +43,38 @@ fn script(source: &str, fields: Value) -> Result<Value, ProcessorError> {
 }
 
 #[test]
+fn user_agents_have_their_details() {
+    let text = "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_9_2) AppleWebKit/537.36 (KHTML, like Gecko) \
+        Chrome/33.0.1750.149 Safari/537.36";
+    let agent = |options: Value| {
+        let mut options = options;
+        options["field"] = json!("a");
+        let shown = run(json!([{ "user_agent": options }]), json!({ "a": text }));
+        shown.map(|shown| shown.unwrap()["_source"]["user_agent"].clone())
+    };
+    let os = json!({ "name": "Mac OS X", "version": "10.9.2", "full": "Mac OS X 10.9.2" });
+    assert_eq!(agent(json!({ "properties": ["os"], "ecs": true })).unwrap(), json!({ "os": os }));
+    let all = agent(json!({})).unwrap();
+    let expected = json!({
+        "name": "Chrome", "version": "33.0.1750.149", "os": os, "device": { "name": "Mac" }, "original": text,
+    });
+    assert_eq!(all, expected);
+    let refused = agent(json!({ "properties": ["build"] })).unwrap_err();
+    assert!(refused.reason().contains("illegal property value [build]"), "{}", refused.reason());
+    let missing = json!([{ "user_agent": { "field": "b" } }]);
+    assert!(run(missing, json!({})).unwrap_err().reason().contains("[b]"));
+    let ignored = json!([{ "user_agent": { "field": "b", "ignore_missing": true } }]);
+    assert_eq!(run(ignored, json!({})).unwrap().unwrap()["_source"], json!({}));
+}
+
+#[test]
+fn a_geo_database_that_is_not_there_is_refused() {
+    let refused =
+        pipeline(json!([{ "geoip": { "field": "ip", "database_file": "None.mmdb" } }])).unwrap_err();
+    assert!(refused.reason().contains("database file [None.mmdb] doesn't exist"), "{}", refused.reason());
+}
+
+#[test]
 fn cases_have_the_answers_of_opensearch() {
     let mut wrong = Vec::new();
     for (number, line) in include_str!("../tests/cases.jsonl").lines().enumerate() {

@@ -2,6 +2,7 @@
 
 mod beats;
 mod datagram;
+mod exec;
 pub(crate) mod fetch;
 mod file;
 mod gelf;
@@ -15,6 +16,7 @@ mod kafka;
 mod ledger;
 mod pipeline;
 mod redis;
+mod s3;
 mod search;
 mod sockets;
 mod stdin;
@@ -36,6 +38,8 @@ use bytes::Bytes;
 use tokio::sync::{mpsc, watch};
 use xxhash_rust::xxh3::xxh3_64;
 
+pub use exec::allow_programs;
+
 use crate::budget::{PipelineShare, Reservation};
 use crate::options::suggest;
 use crate::{Batch, Event, Fault, Options};
@@ -44,6 +48,7 @@ use crate::{Batch, Event, Fault, Options};
 pub const NAMES: &[&str] = &[
     "beats",
     "elasticsearch",
+    "exec",
     "file",
     "gelf",
     "generator",
@@ -57,6 +62,7 @@ pub const NAMES: &[&str] = &[
     "otlp",
     "pipeline",
     "redis",
+    "s3",
     "stdin",
     "syslog",
     "tcp",
@@ -179,6 +185,7 @@ pub fn build(options: Options) -> Result<Box<dyn Input>, Vec<Fault>> {
     match options.plugin() {
         "beats" => Ok(Box::new(beats::Beats::new(options, "beats")?)),
         "elasticsearch" => Ok(Box::new(search::Search::new(options, "elasticsearch")?)),
+        "exec" => Ok(Box::new(exec::Exec::new(options)?)),
         "file" => Ok(Box::new(file::Tail::new(options)?)),
         "gelf" => Ok(Box::new(gelf::Gelf::new(options)?)),
         "generator" => Ok(Box::new(generator::Generator::new(options)?)),
@@ -197,14 +204,43 @@ pub fn build(options: Options) -> Result<Box<dyn Input>, Vec<Fault>> {
         "otlp" => Ok(Box::new(http::build_otlp(options)?)),
         "pipeline" => Ok(Box::new(pipeline::PipelineInput::new(options)?)),
         "redis" => Ok(Box::new(redis::Redis::new(options)?)),
+        "s3" => Ok(Box::new(s3::S3::new(options)?)),
         "stdin" => Ok(Box::new(stdin::Stdin::new(options)?)),
         "syslog" => Ok(Box::new(syslog::Syslog::new(options)?)),
         "tcp" => Ok(Box::new(tcp::Tcp::new(options)?)),
         "udp" => Ok(Box::new(udp::Udp::new(options)?)),
+        unknown if let Some(instead) = instead_of(unknown) => {
+            Err(vec![Fault { at, message: format!("input [{unknown}] is not supported: {instead}") }])
+        }
         unknown => {
             let suggestion = suggest(unknown, NAMES.iter().copied());
             Err(vec![Fault { at, message: format!("there is no input [{unknown}]{suggestion}") }])
         }
+    }
+}
+
+/// Returns what to do instead of an input that is known and not there.
+fn instead_of(name: &str) -> Option<&'static str> {
+    match name {
+        "azure_event_hubs" => Some("read the hub by [kafka], whose protocol it speaks"),
+        "cloudwatch_logs" | "cloudwatch" => Some("have the logs exported to a bucket and read them by [s3]"),
+        "elastic_agent" => Some("it is [beats] by another name"),
+        "imap" | "irc" | "jms" | "relp" | "stomp" | "websocket" | "xmpp" => {
+            Some("have a program post its messages to [http], or send lines to [tcp]")
+        }
+        "journald" => Some("have `journalctl -f -o json` feed [stdin], or the journal forward to [syslog]"),
+        "orasql" => {
+            Some("read the table by [jdbc] of another database, or have a program post rows to [http]")
+        }
+        "pipe" => Some("have the program feed [stdin], or send lines to [tcp]"),
+        "rabbitmq" => Some("have a shovel or a program move the queue to [kafka], [redis] or [http]"),
+        "snmp" | "snmptrap" => Some("have snmptrapd write a log that [file] reads, or send it to [syslog]"),
+        "twitter" => Some("its interface was closed; post what you collect to [http]"),
+        "unix" => Some("listen with [tcp] on 127.0.0.1"),
+        "sqs" | "kinesis" | "google_pubsub" => {
+            Some("have the messages written to a bucket for [s3], or posted to [http]")
+        }
+        _ => None,
     }
 }
 

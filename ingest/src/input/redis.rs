@@ -8,19 +8,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use redis::{
-    Connection, ConnectionAddr, ConnectionInfo, IntoConnectionInfo, RedisConnectionInfo, RedisError,
-};
+use redis::{Connection, RedisError};
 
 use super::stream::delivery::send;
 use super::{Context, Input, InputError, mark_version, reserve_piece, stopped};
 use crate::batch::NotStored;
 use crate::codec::{self, Codec, Events};
 use crate::offload::offload;
-use crate::{Ack, Batch, Fault, Options, Secret};
+use crate::redis_server::RedisServer;
+use crate::{Ack, Batch, Fault, Options};
 
-/// Port where none is given.
-const PORT: i64 = 6379;
 /// Elements that are taken at once where nothing is said.
 const BATCH_COUNT: i64 = 125;
 /// Time that a read waits for elements or messages, so that a stop is noticed.
@@ -49,15 +46,9 @@ pub(super) struct Redis {
 
 #[derive(Debug)]
 struct Settings {
-    host: String,
-    port: u16,
-    /// Path of a socket in place of host and port.
-    path: Option<String>,
-    database: i64,
-    password: Option<Secret>,
+    server: RedisServer,
     key: String,
     data_type: DataType,
-    timeout: Duration,
     batch_count: usize,
 }
 
@@ -69,10 +60,7 @@ impl Redis {
     pub(super) fn new(mut options: Options) -> Result<Self, Vec<Fault>> {
         let o = &mut options;
         let host = o.text("host").unwrap_or_else(|| "127.0.0.1".to_owned());
-        let port = o.integer("port", 1..=65_535).unwrap_or(PORT);
-        let path = o.text("path");
-        let database = o.integer("db", 0..=i64::from(i32::MAX)).unwrap_or(0);
-        let password = o.secret("password").filter(|password| !password.expose().is_empty());
+        let server = RedisServer::take(o, host);
         let key = o.required_text("key");
         let choices = ["list", "channel", "pattern_channel"];
         let data_type = match o.one_of("data_type", &choices) {
@@ -84,26 +72,13 @@ impl Redis {
                 DataType::List
             }
         };
-        let timeout = o.integer("timeout", 1..=3_600).unwrap_or(5);
         let batch_count = o.integer("batch_count", 1..=100_000).unwrap_or(BATCH_COUNT);
         let _ = o.integer("threads", 1..=64);
-        if o.boolean("ssl") == Some(true) {
-            o.fault_here("option [ssl] of [redis] is not supported: connect by a tunnel, or over a socket");
-        }
         let _ = o.take("command_map").map(|(at, _)| o.fault(at, "option [command_map] is not supported"));
         let codec = codec::take(o, "json");
         options.finish()?;
-        let settings = Settings {
-            host,
-            port: u16::try_from(port).unwrap_or_default(),
-            path,
-            database,
-            password,
-            key,
-            data_type,
-            timeout: Duration::from_secs(timeout.unsigned_abs()),
-            batch_count: usize::try_from(batch_count).unwrap_or(1),
-        };
+        let settings =
+            Settings { server, key, data_type, batch_count: usize::try_from(batch_count).unwrap_or(1) };
         Ok(Self { settings: Arc::new(settings), codec: codec? })
     }
 
@@ -208,25 +183,9 @@ fn failed(error: RedisError) -> InputError {
 }
 
 impl Settings {
-    fn connection_info(&self) -> Result<ConnectionInfo, RedisError> {
-        let address = match &self.path {
-            Some(path) => ConnectionAddr::Unix(path.into()),
-            None => ConnectionAddr::Tcp(self.host.clone(), self.port),
-        };
-        let mut redis = RedisConnectionInfo::default().set_db(self.database);
-        if let Some(password) = &self.password {
-            redis = redis.set_password(password.expose());
-        }
-        Ok(address.into_connection_info()?.set_redis_settings(redis))
-    }
-
+    /// Connects. A read waits for as long as the server does, and a little more.
     fn connect(&self) -> Result<Connection, RedisError> {
-        let client = redis::Client::open(self.connection_info()?)?;
-        let connection = client.get_connection_with_timeout(self.timeout)?;
-        // A read waits for as long as the server does, and a little more.
-        connection.set_read_timeout(Some(self.timeout + WAIT))?;
-        connection.set_write_timeout(Some(self.timeout))?;
-        Ok(connection)
+        self.server.connect(WAIT)
     }
 
     /// Takes elements off the head of the list; none where none come in time.
@@ -290,7 +249,7 @@ impl Settings {
 #[async_trait]
 impl Input for Redis {
     fn identity(&self) -> String {
-        let Settings { host, port, path, database, key, .. } = &*self.settings;
+        let Settings { server: RedisServer { host, port, path, database, .. }, key, .. } = &*self.settings;
         match path {
             Some(path) => format!("redis {path} {database} {key}"),
             None => format!("redis {host}:{port} {database} {key}"),
@@ -442,9 +401,10 @@ mod tests {
 
     #[test]
     fn options_are_checked() {
-        let faults = Redis::new(options("redis", &[("ssl", "true".into())])).unwrap_err();
+        let given = [("ssl", "true".into()), ("path", "/run/redis.sock".into())];
+        let faults = Redis::new(options("redis", &given)).unwrap_err();
         let all = faults.iter().map(|fault| fault.message.clone()).collect::<Vec<_>>().join("\n");
-        for part in ["option [key]", "option [data_type]", "[ssl] of [redis] is not supported"] {
+        for part in ["option [key]", "option [data_type]", "a socket of this machine has no TLS"] {
             assert!(all.contains(part), "{part}: {all}");
         }
     }

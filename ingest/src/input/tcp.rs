@@ -7,19 +7,17 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::BytesMut;
 use serde_json::Value;
-use tokio::net::TcpStream;
 
 use super::stream::reader::{StreamReader, UnfinishedTotal};
 use super::stream::{Origin, StreamListener, StreamProtocol, serve};
 use super::{Context, Input, InputError, stopped};
 use crate::codec::{self, Codec, Decoder};
+use crate::tls::{self, StreamConnector};
 use crate::{Event, Fault, FieldReference, Options, Setting};
 
 /// Field for the port of the client.
 static PORT: LazyLock<Option<FieldReference>> = LazyLock::new(|| FieldReference::parse("port").ok());
 
-/// Time that a server may take to accept a connection.
-const CONNECT: Duration = Duration::from_secs(30);
 /// Pause before the next connection to a server that has closed one.
 const RECONNECT: Duration = Duration::from_secs(1);
 
@@ -27,8 +25,8 @@ const RECONNECT: Duration = Duration::from_secs(1);
 #[derive(Debug)]
 pub(super) struct Tcp {
     listener: StreamListener,
-    /// `true` if the input connects to a server.
-    is_client: bool,
+    /// The way to the server, where the input connects to one.
+    connector: Option<StreamConnector>,
     protocol: Arc<Lines>,
 }
 
@@ -73,19 +71,24 @@ impl Tcp {
     /// Faults of the options.
     pub(super) fn new(mut options: Options) -> Result<Self, Vec<Fault>> {
         stream_codec(&mut options);
-        let verifies = options.boolean("ssl_verify");
+        let is_client = options.one_of("mode", &["server", "client"]) == Some("client");
+        let verifies = if is_client { None } else { options.boolean("ssl_verify") };
         let has =
             |options: &Options, names: &[&str]| options.given().any(|(given, _)| names.contains(&given));
         let is_told = has(&options, &["ssl_client_authentication", "ssl_verify_mode", "verify_mode"]);
         // As in Logstash: whoever names authorities wants clients verified.
         if has(&options, &["ssl_certificate_authorities", "ssl_cacert"])
             && !is_told
+            && !is_client
             && verifies != Some(false)
         {
             options.set_missing("ssl_client_authentication", Setting::Text("required".to_owned()));
         }
-        let listener = StreamListener::take(&mut options, "tcp", None);
-        let is_client = options.one_of("mode", &["server", "client"]) == Some("client");
+        let client_tls = if is_client { tls::Client::take_for_stream(&mut options) } else { None };
+        let listener = match is_client {
+            true => StreamListener::take_address(&mut options, "tcp", None),
+            false => StreamListener::take(&mut options, "tcp", None),
+        };
         let codec = codec::take(&mut options, "line");
         // The system watches connections without being asked.
         let _ = options.boolean("tcp_keep_alive");
@@ -95,18 +98,18 @@ impl Tcp {
             );
         }
         let _ = options.one_of("ecs_compatibility", &["disabled"]);
-        if is_client && listener.tls.is_some() {
-            options.fault_here("[mode => client] does not speak TLS: have the server connect to this input");
-        }
         if is_client && listener.proxy_protocol {
             options.fault_here("[proxy_protocol] is for [mode => server]");
         }
+        let connector =
+            is_client.then(|| StreamConnector::new(&listener.host, listener.port, client_tls.as_ref()));
+        let connector = connector.transpose().map_err(|fault| options.fault_here(fault)).ok().flatten();
         options.finish()?;
-        Ok(Self { listener, is_client, protocol: Arc::new(Lines { codec: codec? }) })
+        Ok(Self { listener, connector, protocol: Arc::new(Lines { codec: codec? }) })
     }
 
     /// Reads what a server sends, over one connection after the other.
-    async fn connect(&self, context: &Context) -> Result<(), InputError> {
+    async fn connect(&self, connector: &StreamConnector, context: &Context) -> Result<(), InputError> {
         let (host, port) = (self.listener.host.as_str(), self.listener.port);
         let mut stopping = context.stopping.clone();
         let unfinished = UnfinishedTotal::default();
@@ -115,13 +118,10 @@ impl Tcp {
             let connected = tokio::select! {
                 biased;
                 () = stopped(&mut stopping) => return Ok(()),
-                connected = tokio::time::timeout(CONNECT, TcpStream::connect((host, port))) => connected,
+                connected = connector.connect() => connected,
             };
-            let mut stream = match connected {
-                Ok(connected) => connected.map_err(|error| failed(error.to_string()))?,
-                Err(_) => return Err(failed(format!("no answer within {CONNECT:?}"))),
-            };
-            let peer = stream.peer_addr().map_err(|error| failed(error.to_string()))?;
+            let mut stream = connected.map_err(|error| failed(error.to_string()))?;
+            let peer = stream.tcp().peer_addr().map_err(|error| failed(error.to_string()))?;
             let protocol = Arc::clone(&self.protocol) as Arc<dyn StreamProtocol>;
             let origin = Arc::new(Origin::new(peer));
             let reader = StreamReader::new(protocol, origin, context.clone(), &unfinished);
@@ -143,7 +143,7 @@ pub(super) fn stream_codec(options: &mut Options) {
 #[async_trait]
 impl Input for Tcp {
     fn identity(&self) -> String {
-        let mode = if self.is_client { "to" } else { "on" };
+        let mode = if self.connector.is_some() { "to" } else { "on" };
         format!("tcp {mode} {}:{}", self.listener.host, self.listener.port)
     }
 
@@ -152,9 +152,9 @@ impl Input for Tcp {
     }
 
     async fn run(&self, context: Context) -> Result<(), InputError> {
-        match self.is_client {
-            true => self.connect(&context).await,
-            false => serve(&self.listener, Arc::clone(&self.protocol) as _, context).await,
+        match &self.connector {
+            Some(connector) => self.connect(connector, &context).await,
+            None => serve(&self.listener, Arc::clone(&self.protocol) as _, context).await,
         }
     }
 }

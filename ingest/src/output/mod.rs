@@ -5,15 +5,19 @@
 //! others are [`Sink`]s.
 
 mod csv;
+mod email;
 mod file;
 mod http;
 mod kafka;
 mod null;
 mod opensearch;
 mod pipeline;
+mod redis;
 mod retry;
+mod s3;
 mod socket;
 mod stdout;
+mod syslog;
 
 use std::fmt;
 use std::sync::Arc;
@@ -29,14 +33,18 @@ use crate::{Event, Fault, Options};
 pub const NAMES: &[&str] = &[
     "csv",
     "elasticsearch",
+    "email",
     "file",
     "http",
     "kafka",
     "null",
     "opensearch",
     "pipeline",
+    "redis",
+    "s3",
     "statsd",
     "stdout",
+    "syslog",
     "tcp",
     "udp",
 ];
@@ -60,13 +68,22 @@ impl Output {
     }
 }
 
+/// An operation on an index of this server, and the ingest pipeline that its output names for it.
+#[derive(Debug)]
+pub struct LocalWrite {
+    /// The operation.
+    pub op: WriteOp,
+    /// Id of the pipeline; without one, those of the index count.
+    pub pipeline: Option<Arc<str>>,
+}
+
 /// Makes operations of events.
 pub trait Local: fmt::Debug + Send + Sync {
     /// The operation for an event. `stable_id` is its id where the user gives none.
     ///
     /// # Errors
     /// Why there can be none, permanently; the event becomes a dead letter.
-    fn operation(&self, event: &Event, stable_id: Option<String>) -> Result<WriteOp, String>;
+    fn operation(&self, event: &Event, stable_id: Option<String>) -> Result<LocalWrite, String>;
 
     /// The names of the indices that its operations may be on, as a pattern: `*` stands for what is not written in the
     /// definition.
@@ -133,18 +150,44 @@ pub fn build(options: Options) -> Result<Output, Vec<Fault>> {
     match options.plugin() {
         "elasticsearch" | "opensearch" => opensearch::build(options),
         "csv" => csv::build(options),
+        "email" => email::build(options),
         "file" => file::build(options),
         "http" => http::build(options),
         "kafka" => kafka::build(options),
         "null" => null::build(options),
         "pipeline" => pipeline::build(options),
+        "redis" => redis::build(options),
+        "s3" => s3::build(options),
         "statsd" => socket::build_statsd(options),
         "stdout" => stdout::build(options),
+        "syslog" => syslog::build(options),
         "tcp" => socket::build_tcp(options),
         "udp" => socket::build_udp(options),
+        unknown if let Some(instead) = instead_of(unknown) => {
+            Err(vec![Fault { at, message: format!("output [{unknown}] is not supported: {instead}") }])
+        }
         unknown => {
             let suggestion = suggest(unknown, NAMES.iter().copied());
             Err(vec![Fault { at, message: format!("there is no output [{unknown}]{suggestion}") }])
         }
+    }
+}
+
+/// Returns what to do instead of an output that is known and not there.
+fn instead_of(name: &str) -> Option<&'static str> {
+    match name {
+        "exec" | "pipe" => {
+            Some("outputs start no programs; write a file or send to [http], and have the program read that")
+        }
+        "elasticsearch_http" | "elasticsearch_river" | "amazon_es" => {
+            Some("it is [opensearch] today, with [hosts]")
+        }
+        "rabbitmq" => Some("write to [kafka] or [redis], or post to [http]"),
+        "lumberjack" => Some("send to [tcp] with codec json_lines, or to [http]"),
+        "noop" => Some("it is [null] today"),
+        "gelf" => Some("send to [tcp] or [udp], whose codec makes the message"),
+        "mongodb" | "jdbc" | "clickhouse" | "loki" | "riemann" | "rollbar" | "newrelic" | "logentries"
+        | "azure_loganalytics" | "datadog" | "splunk" => Some("post to its HTTP interface by [http]"),
+        _ => None,
     }
 }

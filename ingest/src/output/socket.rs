@@ -1,4 +1,4 @@
-//! `tcp`, `udp` and `statsd`: bytes of events to a socket.
+//! `tcp`, `udp` and `statsd`: bytes of events to a socket. The output `syslog` sends by the same [`Socket`].
 //!
 //! A connection of `tcp` that is lost is made again, and the batch is sent again as a whole: nobody acknowledges its parts. Bytes that the
 //! system took before the loss may never reach the peer. A batch of `udp` goes on at the datagram that failed.
@@ -8,8 +8,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use tokio::io::AsyncWriteExt as _;
-use tokio::net::{TcpStream, UdpSocket, lookup_host};
+use futures::FutureExt as _;
+use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+use tokio::net::{UdpSocket, lookup_host};
 use tokio::sync::{Mutex, watch};
 
 use super::retry::Backoff;
@@ -18,6 +19,7 @@ use crate::input::stopped;
 use crate::offload::offload;
 use crate::options::Setting;
 use crate::output::{OrderTicket, Output, RefusedEvent, Sink, SinkInterrupted};
+use crate::tls::{self, ClientStream, StreamConnector};
 use crate::{Event, Fault, Options, Template};
 
 /// Time for a connection, and for each write of at most [`MAX_WRITE`] bytes.
@@ -31,13 +33,14 @@ const MAX_WRITE: usize = 64 << 10;
 const MAX_READS: usize = 1024;
 
 /// Makes the bytes of an event.
-trait Encode: fmt::Debug + Send + Sync {
+pub(super) trait Encode: fmt::Debug + Send + Sync {
     /// Appends messages; each is a datagram, or goes to the stream as it is.
     fn encode(&self, event: &Event, messages: &mut Vec<Vec<u8>>);
 }
 
+/// A sink of a socket.
 #[derive(Debug)]
-struct Socket {
+pub(super) struct Socket {
     host: String,
     port: u16,
     encoder: Arc<dyn Encode>,
@@ -45,10 +48,28 @@ struct Socket {
     first_pause: Duration,
 }
 
+/// The way to a peer, with the open socket.
 #[derive(Debug)]
-enum Transport {
-    Tcp(Mutex<Option<TcpStream>>),
+pub(super) enum Transport {
+    /// A connection, made by a connector.
+    Tcp(StreamConnector, Mutex<Option<ClientStream>>),
+    /// Datagrams.
     Udp(Mutex<Option<UdpSocket>>),
+}
+
+impl Transport {
+    /// Makes the way over TCP, with TLS where it is configured.
+    ///
+    /// # Errors
+    /// As [`StreamConnector::new`].
+    pub(super) fn tcp(host: &str, port: u16, tls: Option<&tls::Client>) -> Result<Self, String> {
+        Ok(Self::Tcp(StreamConnector::new(host, port, tls)?, Mutex::new(None)))
+    }
+
+    /// Makes the way over UDP.
+    pub(super) fn udp() -> Self {
+        Self::Udp(Mutex::new(None))
+    }
 }
 
 #[derive(Debug)]
@@ -75,43 +96,19 @@ pub(super) fn build_tcp(mut options: Options) -> Result<Output, Vec<Fault>> {
             "[mode => server] of [tcp] is not supported: connect to a server, or use the output http",
         );
     }
-    for name in ["ssl_enable", "ssl_enabled"] {
-        if options.boolean(name) == Some(true) {
-            options.fault_here(format!(
-                "[{name} => true] of [tcp] is not supported: use the output http, or a proxy that speaks TLS"
-            ));
-        }
-    }
-    for name in [
-        "ssl_cacert",
-        "ssl_cert",
-        "ssl_certificate",
-        "ssl_certificate_authorities",
-        "ssl_cipher_suites",
-        "ssl_client_authentication",
-        "ssl_key",
-        "ssl_key_passphrase",
-        "ssl_supported_protocols",
-        "ssl_verification_mode",
-        "ssl_verify",
-    ] {
-        // Without TLS they say nothing.
-        let _ = options.take(name);
-    }
+    // A client shows its certificate where the server asks for one.
+    let _ = options.take("ssl_client_authentication");
+    let tls = tls::Client::take_for_stream(&mut options);
+    let transport = Transport::tcp(&host, port, tls.as_ref()).map_err(|fault| options.fault_here(fault)).ok();
     let pause = options
         .float("reconnect_interval")
         .filter(|seconds| (0.001..=3600.0).contains(seconds))
         .unwrap_or(10.0);
     options.finish()?;
-    let transport = Transport::Tcp(Mutex::new(None));
-    let encoder = Arc::new(ByCodec(codec?));
-    Ok(Output::Sink(Arc::new(Socket {
-        host,
-        port,
-        encoder,
-        transport,
-        first_pause: Duration::from_secs_f64(pause),
-    })))
+    // Its fault was the options'.
+    let transport = transport.ok_or_else(Vec::new)?;
+    let (encoder, first_pause) = (Arc::new(ByCodec(codec?)), Duration::from_secs_f64(pause));
+    Ok(Output::Sink(Arc::new(Socket { host, port, encoder, transport, first_pause })))
 }
 
 /// Makes the output `udp`.
@@ -126,18 +123,13 @@ pub(super) fn build_udp(mut options: Options) -> Result<Output, Vec<Fault>> {
     let _ = options.integer("retry_count", 0..=i64::MAX);
     let pause = options.integer("retry_backoff_ms", 1..=3_600_000).unwrap_or(100);
     options.finish()?;
-    let transport = Transport::Udp(Mutex::new(None));
-    let first_pause = Duration::from_millis(pause.unsigned_abs());
-    Ok(Output::Sink(Arc::new(Socket {
-        host,
-        port,
-        encoder: Arc::new(ByCodec(codec?)),
-        transport,
-        first_pause,
-    })))
+    let (transport, first_pause) = (Transport::udp(), Duration::from_millis(pause.unsigned_abs()));
+    let encoder = Arc::new(ByCodec(codec?));
+    Ok(Output::Sink(Arc::new(Socket { host, port, encoder, transport, first_pause })))
 }
 
-fn port(options: &mut Options, default: Option<u16>) -> u16 {
+/// Takes the port of a peer.
+pub(super) fn port(options: &mut Options, default: Option<u16>) -> u16 {
     let is_given = options.given().any(|(name, _)| name == "port");
     if !is_given && default.is_none() {
         options.fault_here(format!("[{}] needs the option [port]", options.plugin()));
@@ -190,8 +182,10 @@ pub(super) fn build_statsd(mut options: Options) -> Result<Output, Vec<Fault>> {
         metrics,
         sample_rate,
     };
+    let transport = if is_tcp { Transport::tcp(&host, port, None) } else { Ok(Transport::udp()) };
+    let transport = transport.map_err(|fault| options.fault_here(fault)).ok();
     options.finish()?;
-    let transport = if is_tcp { Transport::Tcp(Mutex::new(None)) } else { Transport::Udp(Mutex::new(None)) };
+    let transport = transport.ok_or_else(Vec::new)?;
     let first_pause = Duration::from_millis(100);
     Ok(Output::Sink(Arc::new(Socket { host, port, encoder: Arc::new(statsd), transport, first_pause })))
 }
@@ -219,15 +213,29 @@ impl Encode for Statsd {
 }
 
 impl Socket {
+    /// Makes a sink.
+    pub(super) fn new(
+        (host, port): (String, u16),
+        encoder: Arc<dyn Encode>,
+        transport: Transport,
+        first_pause: Duration,
+    ) -> Self {
+        Self { host, port, encoder, transport, first_pause }
+    }
+
     /// Writes messages. `sent` counts the datagrams that have left, across attempts.
     async fn write(&self, messages: &[Vec<u8>], sent: &mut usize) -> std::io::Result<()> {
         let address = (self.host.as_str(), self.port);
         match &self.transport {
-            Transport::Tcp(connection) => {
+            Transport::Tcp(connector, connection) => {
                 let mut connection = connection.lock().await;
-                let mut stream = match connection.take().filter(is_open) {
+                let mut kept = connection.take();
+                if kept.as_mut().is_some_and(|stream| !is_open(stream)) {
+                    kept = None;
+                }
+                let mut stream = match kept {
                     Some(stream) => stream,
-                    None => bounded(TcpStream::connect(address)).await?,
+                    None => connector.connect().await?,
                 };
                 for message in messages {
                     for chunk in message.chunks(MAX_WRITE) {
@@ -276,13 +284,14 @@ fn is_refused(sent: std::io::Result<usize>) -> std::io::Result<bool> {
 }
 
 /// Returns whether a peer has not closed its connection. Drops bytes that the peer has sent, as they hide the end behind them.
-fn is_open(stream: &TcpStream) -> bool {
+fn is_open(stream: &mut ClientStream) -> bool {
     let mut buffer = [0; 4096];
     for _ in 0..MAX_READS {
-        match stream.try_read(&mut buffer) {
-            Ok(0) => return false,
-            Ok(_) => {}
-            Err(error) => return error.kind() == std::io::ErrorKind::WouldBlock,
+        match stream.read(&mut buffer).now_or_never() {
+            // Nothing has come.
+            None => return true,
+            Some(Ok(0) | Err(_)) => return false,
+            Some(Ok(_)) => {}
         }
     }
     true
@@ -341,7 +350,6 @@ impl Sink for Socket {
 #[cfg(test)]
 mod tests {
     use serde_json::json;
-    use tokio::io::AsyncReadExt as _;
     use tokio::net::TcpListener;
 
     use super::*;
@@ -419,13 +427,15 @@ mod tests {
     #[tokio::test]
     async fn bytes_of_a_peer_do_not_hide_that_it_closes() {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let stream = TcpStream::connect(listener.local_addr().unwrap()).await.unwrap();
+        let address = listener.local_addr().unwrap();
+        let connector = StreamConnector::new("127.0.0.1", address.port(), None).unwrap();
+        let mut stream = connector.connect().await.unwrap();
         let (mut peer, _) = listener.accept().await.unwrap();
-        assert!(is_open(&stream));
+        assert!(is_open(&mut stream));
         peer.write_all(&[0; 10_000]).await.unwrap();
         drop(peer);
-        while is_open(&stream) {
-            stream.readable().await.unwrap();
+        while is_open(&mut stream) {
+            stream.tcp().readable().await.unwrap();
         }
     }
 

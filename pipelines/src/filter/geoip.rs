@@ -1,22 +1,18 @@
 //! `geoip`: places and networks of addresses, by a MaxMind database.
 
-mod database;
-
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
+use millrace_ingest::geoip::{DIRECTORIES, GeoDatabase, GeoDatabaseKind, SharedGeoDatabase};
 use millrace_ingest::{Event, Fault, FieldReference, Options};
 use serde_json::{Map, Value};
 
 use super::settings::texts_or;
 use super::{Filter, Outcome};
-use database::{DatabaseKind, GeoDatabase, SharedDatabase};
 
 /// Tag of events while there is no database, as Logstash names it.
 const NO_DATABASE: &str = "_geoip_expired_database";
-/// Directories in which `geoipupdate` and distributions put databases.
-const DIRECTORIES: [&str; 3] = ["/var/lib/GeoIP", "/usr/share/GeoIP", "/usr/local/share/GeoIP"];
 
 #[derive(Debug)]
 struct GeoIp {
@@ -24,7 +20,7 @@ struct GeoIp {
     target: FieldReference,
     /// Names of the fields, or the default of the database.
     fields: Option<Vec<GeoField>>,
-    database: Option<SharedDatabase>,
+    database: Option<SharedGeoDatabase>,
     ecs: bool,
     tags_on_failure: Vec<String>,
 }
@@ -109,7 +105,7 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>>
     let _ = options.integer("cache_size", 0..=i64::from(i32::MAX));
     let tags_on_failure = texts_or(&mut options, "tag_on_failure", &["_geoip_lookup_failure"]);
     let database = match path.or_else(|| installed(kind)) {
-        Some(path) => match SharedDatabase::open(path) {
+        Some(path) => match SharedGeoDatabase::open(path) {
             Ok(database) => Some(database),
             Err(fault) => {
                 options.fault_here(format!(
@@ -164,7 +160,7 @@ impl GeoIp {
     fn lookup(&self, database: &GeoDatabase, address: IpAddr) -> Option<Vec<(GeoField, Value)>> {
         let record = database.lookup(address)?;
         // Without a place nothing else is in a record of a city.
-        if database.kind() == DatabaseKind::City && record.number("location", "latitude").is_none() {
+        if database.kind() == GeoDatabaseKind::City && record.number("location", "latitude").is_none() {
             return None;
         }
         let defaults = database.kind().default_fields(self.ecs);

@@ -26,7 +26,6 @@ mod kv;
 mod mutate;
 mod number;
 mod prune;
-mod refresh;
 mod ruby;
 mod settings;
 mod sleep;
@@ -48,7 +47,7 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use millrace_ingest::options::suggest;
-use millrace_ingest::{Event, Fault, Options};
+use millrace_ingest::{Event, Fault, Options, refresh};
 
 /// Names of the filters.
 pub const NAMES: &[&str] = &[

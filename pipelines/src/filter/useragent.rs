@@ -1,26 +1,18 @@
 //! `useragent`: browser, operating system and device of a user agent string, by the expressions of uap-core.
 
-mod parser;
-
 use std::path::Path;
 use std::sync::Arc;
 
+use millrace_ingest::user_agent::{ParsedUserAgent, SoftwareVersion, UserAgentLookup, UserAgentParser};
 use millrace_ingest::{Event, Fault, FieldReference, Options};
-use millrace_runtime::GenerationalCache;
-use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::refresh::read_text;
 use super::settings::required_field;
 use super::{Filter, Outcome};
-use parser::{Agent, Parser, Software};
 
 /// Largest file of expressions, in bytes.
 const MAX_FILE_BYTES: u64 = 16 << 20;
-/// Bytes that the cache of a filter takes at most.
-const MAX_CACHE_BYTES: usize = 64 << 20;
-/// Bytes of a cached agent beside its text, about.
-const ENTRY_BYTES: usize = 512;
 /// Tag of events whose user agent takes too long.
 const TIMEOUT: &str = "_useragent_timeout";
 
@@ -29,8 +21,7 @@ struct UserAgent {
     source: FieldReference,
     replaces_source: bool,
     names: FieldNames,
-    parser: Arc<Parser>,
-    cache: Mutex<GenerationalCache<String, Arc<Agent>>>,
+    lookup: UserAgentLookup,
 }
 
 /// References of the fields.
@@ -54,9 +45,9 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>>
     let prefix = options.text("prefix").unwrap_or_default();
     let entries = options.integer("lru_cache_size", 0..=100_000_000).unwrap_or(100_000);
     let parser = match options.text("regexes") {
-        None => Parser::shared(),
+        None => UserAgentParser::shared(),
         Some(path) => read_text(Path::new(&path), MAX_FILE_BYTES)
-            .and_then(|text| Parser::parse(&text).map_err(|error| format!("[{path}]: {error}")))
+            .and_then(|text| UserAgentParser::parse(&text).map_err(|error| format!("[{path}]: {error}")))
             .map(Arc::new),
     };
     let parser = parser.map_err(|fault| options.fault_here(fault)).ok();
@@ -64,16 +55,8 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>>
         FieldNames::new(target.as_ref(), &prefix, ecs).map_err(|fault| options.fault_here(fault)).ok();
     options.finish()?;
     let (Some(source), Some(parser), Some(names)) = (source, parser, names) else { return Err(Vec::new()) };
-    let bytes =
-        usize::try_from(entries).unwrap_or(usize::MAX).saturating_mul(ENTRY_BYTES).min(MAX_CACHE_BYTES);
-    let cache = Mutex::new(GenerationalCache::new(bytes));
-    Ok(Arc::new(UserAgent {
-        replaces_source: target.as_ref() == Some(&source),
-        source,
-        names,
-        parser,
-        cache,
-    }))
+    let lookup = UserAgentLookup::new(parser, usize::try_from(entries).unwrap_or(usize::MAX));
+    Ok(Arc::new(UserAgent { replaces_source: target.as_ref() == Some(&source), source, names, lookup }))
 }
 
 impl FieldNames {
@@ -112,7 +95,7 @@ impl FieldNames {
         })
     }
 
-    fn set(&self, event: &mut Event, text: &str, agent: &Agent) -> Result<(), String> {
+    fn set(&self, event: &mut Event, text: &str, agent: &ParsedUserAgent) -> Result<(), String> {
         let mut put = |field: &FieldReference, value: &str| event.set(field, Value::String(value.to_owned()));
         put(&self.name, &agent.browser.family)?;
         put(&self.device, &agent.device)?;
@@ -143,7 +126,7 @@ impl FieldNames {
 }
 
 /// Joins the version of a browser. Where the expressions have three parts, a fourth may stand in the text.
-fn browser_version(text: &str, browser: &Software) -> Option<String> {
+fn browser_version(text: &str, browser: &SoftwareVersion) -> Option<String> {
     let [major, minor, patch] = browser.parts();
     let mut version = major?.to_owned();
     let Some(minor) = minor else { return Some(version) };
@@ -163,7 +146,7 @@ fn browser_version(text: &str, browser: &Software) -> Option<String> {
 }
 
 /// Joins the version of an operating system; a name such as `Vista` and what follows have a space between.
-fn os_version(os: &Software) -> Option<String> {
+fn os_version(os: &SoftwareVersion) -> Option<String> {
     let [major, minor, patch] = os.parts();
     let major = major?;
     let is_number = major.parse::<u64>().is_ok_and(|number| number.to_string() == major);
@@ -192,19 +175,9 @@ impl Filter for UserAgent {
         if text.is_empty() {
             return Outcome::Unmatched;
         }
-        let cached = self.cache.lock().get(&text);
-        let agent = match cached {
-            Some(agent) => agent,
-            None => {
-                let Some(agent) = self.parser.agent(&text) else {
-                    event.tag(TIMEOUT);
-                    return Outcome::Unmatched;
-                };
-                let agent = Arc::new(agent);
-                let weight = text.len() + ENTRY_BYTES;
-                self.cache.lock().insert(text.clone(), Arc::clone(&agent), weight);
-                agent
-            }
+        let Some(agent) = self.lookup.find(&text) else {
+            event.tag(TIMEOUT);
+            return Outcome::Unmatched;
         };
         if self.replaces_source {
             event.discard(&self.source);

@@ -1,4 +1,5 @@
 mod letters;
+mod output_pipelines;
 mod rights;
 
 use std::path::Path;

@@ -18,6 +18,7 @@ use tokio::sync::watch;
 use super::RuntimeContext;
 use super::delivery::Delivery;
 use super::generation::Generation;
+use super::output_pipelines;
 use super::sequence::{Stage, Ticket};
 use super::work::{FilteredDelivery, PlannedOperation, SinkEvents};
 use crate::graph::walk::RejectedEvent;
@@ -26,15 +27,15 @@ use crate::store::{Durable, Sender};
 /// Time that one write may wait for room.
 const WRITE_TIMEOUT: Duration = Duration::from_secs(30);
 /// Pause after the first refusal that passes by itself; it doubles with each further one.
-const FIRST_PAUSE: Duration = Duration::from_millis(50);
-const LONGEST_PAUSE: Duration = Duration::from_secs(5);
+pub(super) const FIRST_PAUSE: Duration = Duration::from_millis(50);
+pub(super) const LONGEST_PAUSE: Duration = Duration::from_secs(5);
 /// Time after which sources without a position that wait are told that the store is overloaded.
-const PATIENCE: Duration = Duration::from_secs(30);
+pub(super) const PATIENCE: Duration = Duration::from_secs(30);
 /// Time that a sink has to end when it is told to; then it is left alone.
 const TO_END: Duration = Duration::from_secs(1);
 
 /// Why a write was given up.
-enum GaveUp {
+pub(super) enum GaveUp {
     NotStored(NotStored),
     /// To be tried with less.
     Divide,
@@ -194,13 +195,14 @@ async fn attempt(
         })?;
         drop(alone);
     }
+    output_pipelines::apply(shared, delivery, is_awaited).await?;
     let mut letters = Vec::new();
     let mut rejected = 0;
     for RejectedEvent { event, batch, plugin, reason } in delivery.rejected() {
         rejected += 1;
         let sender = Sender { pipeline: &shared.id, plugin, again: delivery.is_letter };
         let op = shared.store.letter(event, reason, sender);
-        letters.extend(op.map(|op| PlannedOperation { op, batch: *batch, output: None }));
+        letters.extend(op.map(|op| PlannedOperation::of_server(op, *batch)));
     }
     let moves: Vec<PositionDelta> = delivery.moves().map(|position| delta(&shared.id, position)).collect();
     let ops = &mut delivery.plan.ops;
@@ -336,7 +338,7 @@ async fn write(
 }
 
 /// Waits; whether it was not cut short.
-async fn paused(pause: Duration, mut ending: watch::Receiver<bool>) -> bool {
+pub(super) async fn paused(pause: Duration, mut ending: watch::Receiver<bool>) -> bool {
     tokio::select! {
         () = tokio::time::sleep(pause) => true,
         _ = ending.wait_for(|ending| *ending) => false,

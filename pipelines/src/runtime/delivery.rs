@@ -10,7 +10,7 @@ use millrace_ingest::output::RefusedEvent;
 use millrace_runtime::{Compute, Priority};
 
 use super::generation::Generation;
-use super::work::{AcceptedPositions, Filtered, Plan, SinkEvents, plan};
+use super::work::{AcceptedPositions, Filtered, Plan, PlannedOperation, SinkEvents, plan};
 use crate::graph::walk::RejectedEvent;
 
 /// Events on their way out.
@@ -75,6 +75,28 @@ impl Delivery {
         self.taken.entry(label.id).or_default().extend(places);
     }
 
+    /// Takes the planned operations of outputs that are to go through ingest pipelines; those of the server stay.
+    pub(super) fn take_unpipelined(&mut self) -> Vec<PlannedOperation> {
+        let asked = self.plan.ops.partition_point(|planned| planned.output.is_some());
+        let own = self.plan.ops.split_off(asked);
+        std::mem::replace(&mut self.plan.ops, own)
+    }
+
+    /// Puts planned operations of outputs back before those of the server.
+    pub(super) fn restore(&mut self, mut ops: Vec<PlannedOperation>) {
+        ops.append(&mut self.plan.ops);
+        self.plan.ops = ops;
+    }
+
+    /// Rejects the event of a planned operation that an ingest pipeline failed for.
+    pub(super) fn reject(&mut self, planned: &PlannedOperation, reason: String) {
+        let event = planned.event.and_then(|at| self.filtered.events.get(at)?.as_ref());
+        let (Some((event, _)), Some(output)) = (event, &planned.output) else { return };
+        output.label.meter.failed(1);
+        let (event, plugin) = (Arc::clone(event), Arc::clone(&output.label.id));
+        self.plan.rejected.push(RejectedEvent { event, batch: planned.batch, plugin, reason });
+    }
+
     /// Asks the outputs of another graph.
     ///
     /// # Errors
@@ -105,7 +127,7 @@ impl Delivery {
             rejected: Vec::new(),
             taken: AcceptedPositions::new(),
             generation: Arc::clone(&self.generation),
-            plan: Plan::default(),
+            plan: Plan { is_pipelined: self.plan.is_pipelined, ..Plan::default() },
             is_letter: self.is_letter,
         };
         // Nothing was divided before, so that batches are numbered from 0 on.

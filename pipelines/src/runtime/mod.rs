@@ -17,6 +17,7 @@ mod delivery;
 mod flush;
 mod generation;
 mod intake;
+mod output_pipelines;
 mod queue;
 mod redelivery;
 mod sequence;

@@ -19,7 +19,7 @@ use millrace_engine::{
 use millrace_ingest::batch::NotStored;
 use millrace_ingest::budget::{Budget, Reservation};
 use millrace_ingest::input::{Context, Input, InputError};
-use millrace_ingest::output::{Local, OrderTicket, Output, RefusedEvent, Sink, SinkInterrupted};
+use millrace_ingest::output::{Local, LocalWrite, OrderTicket, Output, RefusedEvent, Sink, SinkInterrupted};
 use millrace_ingest::{Ack, Batch, Event, Move, Provenance};
 use millrace_runtime::Error;
 use rand::rngs::StdRng;
@@ -265,11 +265,12 @@ fn event(fields: Value) -> Event {
 struct IndexOutput(&'static str);
 
 impl Local for IndexOutput {
-    fn operation(&self, event: &Event, _: Option<String>) -> Result<WriteOp, String> {
+    fn operation(&self, event: &Event, _: Option<String>) -> Result<LocalWrite, String> {
         if event.fields().contains_key("unfit") {
             return Err("no index".to_owned());
         }
-        Ok(write(self.0, &Value::Object(event.fields().clone())))
+        let op = write(self.0, &Value::Object(event.fields().clone()));
+        Ok(LocalWrite { op, pipeline: None })
     }
 
     fn names(&self) -> String {

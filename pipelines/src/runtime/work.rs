@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use millrace_engine::WriteOp;
 use millrace_ingest::budget::Reservation;
-use millrace_ingest::output::{Output, Sink};
+use millrace_ingest::output::{LocalWrite, Output, Sink};
 use millrace_ingest::{Ack, Event, Move, Provenance};
 use millrace_runtime::Instant;
 use ring::digest::{Context, SHA256};
@@ -48,6 +48,8 @@ pub(super) struct Plan {
     pub(super) sends: Vec<SinkEvents>,
     /// Events that end here.
     pub(super) rejected: Vec<RejectedEvent>,
+    /// `true` once the operations went through ingest pipelines.
+    pub(super) is_pipelined: bool,
 }
 
 /// An operation and where it comes from.
@@ -57,6 +59,16 @@ pub(super) struct PlannedOperation {
     pub(super) batch: usize,
     /// The output, `None` for a dead letter.
     pub(super) output: Option<Arc<OutputNode>>,
+    /// Place of its event in the delivery, and the ingest pipeline that its output names.
+    pub(super) event: Option<usize>,
+    pub(super) pipeline: Option<Arc<str>>,
+}
+
+impl PlannedOperation {
+    /// Makes an operation of the server's own, which no output asks for.
+    pub(super) fn of_server(op: WriteOp, batch: usize) -> Self {
+        Self { op, batch, output: None, event: None, pipeline: None }
+    }
 }
 
 /// Events for a sink.
@@ -130,7 +142,7 @@ pub(super) async fn run_letter(
     };
     let (filtered, rejected) = end_of_filters(flow, vec![None]);
     let mut plan = plan(&pipeline, &filtered, &left, outputs, &AcceptedPositions::new());
-    plan.ops.push(PlannedOperation { op: removal, batch: 0, output: None });
+    plan.ops.push(PlannedOperation::of_server(removal, 0));
     let mut delivery = Delivery::new(filtered, left, rejected, generation, plan);
     delivery.is_letter = true;
     Ok(delivery)
@@ -160,13 +172,13 @@ pub(super) fn plan(
         let chosen = selected.iter().filter_map(|at| Some((*at, events.get(*at).and_then(Option::as_ref)?)));
         match &node.output {
             Output::Local(local) => {
-                for (_, (event, origin)) in chosen {
+                for (at, (event, origin)) in chosen {
                     // Positions move with what is written here: it is there once, whatever its id.
                     let made = catch_unwind(AssertUnwindSafe(|| local.operation(event, None)));
                     match made.unwrap_or_else(|_| Err("the output panicked".to_owned())) {
-                        Ok(op) => {
-                            let output = Some(Arc::clone(node));
-                            plan.ops.push(PlannedOperation { op, batch: origin.batch, output });
+                        Ok(LocalWrite { op, pipeline }) => {
+                            let (batch, output) = (origin.batch, Some(Arc::clone(node)));
+                            plan.ops.push(PlannedOperation { op, batch, output, event: Some(at), pipeline });
                         }
                         Err(reason) => {
                             node.label.meter.failed(1);

@@ -12,7 +12,7 @@ use millrace_engine::{Action, Engine, SourceWrite, WriteOp};
 use millrace_ingest::{Event, dead_letter};
 use millrace_runtime::{Error, Result};
 
-use super::{Durable, Replace, Sender, Store};
+use super::{Durable, OutputPipelines, Replace, Sender, Store};
 
 /// Writes into the engine's indices, dead letters included.
 #[derive(Debug)]
@@ -21,12 +21,23 @@ struct OfEngine {
     /// The server, to which dead letters belong.
     server: Principal,
     keeper: dead_letter::RetentionTask,
+    pipelines: Option<Arc<dyn OutputPipelines>>,
 }
 
 /// Makes a store of an engine. What pipelines write, they write with rights of their own; dead letters and positions are the
 /// server's.
 pub fn of_engine(engine: Arc<Engine>) -> Arc<dyn Store> {
-    Arc::new(OfEngine { engine, server: Principal::system(), keeper: dead_letter::RetentionTask::default() })
+    store(engine, None)
+}
+
+/// Makes a store of an engine as [`of_engine`] does. Operations go through ingest pipelines before they are written.
+pub fn with_output_pipelines(engine: Arc<Engine>, pipelines: Arc<dyn OutputPipelines>) -> Arc<dyn Store> {
+    store(engine, Some(pipelines))
+}
+
+fn store(engine: Arc<Engine>, pipelines: Option<Arc<dyn OutputPipelines>>) -> Arc<dyn Store> {
+    let (server, keeper) = (Principal::system(), dead_letter::RetentionTask::default());
+    Arc::new(OfEngine { engine, server, keeper, pipelines })
 }
 
 impl OfEngine {
@@ -71,6 +82,10 @@ impl Store for OfEngine {
     ) -> Result<Durable> {
         let appended = self.engine.append_from_source(writer, write, replace, timeout, ready).await?;
         Ok(appended.durable())
+    }
+
+    fn output_pipelines(&self) -> Option<&Arc<dyn OutputPipelines>> {
+        self.pipelines.as_ref()
     }
 
     async fn claim(&self, pipeline: &str, source: &str, partition: &str) -> Result<(Option<Bytes>, u64)> {

@@ -6,6 +6,7 @@ mod engine;
 
 use std::collections::HashMap;
 use std::fmt;
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -19,7 +20,7 @@ use millrace_ingest::dead_letter::{DeadLetterFilter, Limits, Page, StoredDeadLet
 use millrace_runtime::{Error, Result};
 use parking_lot::Mutex;
 
-pub use engine::of_engine;
+pub use engine::{of_engine, with_output_pipelines};
 
 /// Plugin that refused an event.
 #[derive(Clone, Copy, Debug)]
@@ -30,6 +31,30 @@ pub struct Sender<'a> {
     pub plugin: &'a str,
     /// `true` if the event is a dead letter already, whose place the new one takes.
     pub again: bool,
+}
+
+/// Outcome of ingest pipelines for an operation.
+#[derive(Debug)]
+pub enum OutputVerdict {
+    /// It is to be written so.
+    Write(WriteOp),
+    /// A pipeline dropped it.
+    Dropped,
+    /// A pipeline failed, for this reason.
+    Failed(String),
+}
+
+/// Takes the operations of outputs through ingest pipelines: those that outputs name, else those of indices.
+#[async_trait]
+pub trait OutputPipelines: fmt::Debug + Send + Sync {
+    /// Returns whether an index has pipelines.
+    fn concerns(&self, index: &str) -> bool;
+
+    /// Applies the pipelines; one verdict an operation.
+    ///
+    /// # Errors
+    /// The pipelines cannot be read for now.
+    async fn apply(&self, requests: Vec<(WriteOp, Option<Arc<str>>)>) -> Result<Vec<OutputVerdict>, String>;
 }
 
 /// Ends when what was written is durable, with one result an operation.
@@ -59,6 +84,11 @@ pub trait Store: fmt::Debug + Send + Sync {
         timeout: Duration,
         ready: BoxFuture<'_, ()>,
     ) -> Result<Durable>;
+
+    /// Returns the ingest pipelines of the store's indices, where it has some.
+    fn output_pipelines(&self) -> Option<&Arc<dyn OutputPipelines>> {
+        None
+    }
 
     /// Takes a part of a source over: its position and the epoch of its new owner.
     ///

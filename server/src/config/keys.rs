@@ -247,6 +247,12 @@ pub(crate) static KEYS: &[Key] = &[
         "directory of pipelines: *.conf and pipelines.yml; `pipelines` in the data directory when unset",
     ),
     key(
+        "pipelines.exec",
+        Kind::Bool,
+        "false",
+        "whether the input exec may run programs, as the server's user and for whoever may write pipelines",
+    ),
+    key(
         "pipelines.listen",
         Kind::Addresses,
         "127.0.0.1:9600",

@@ -127,6 +127,8 @@ pub(crate) struct Listen {
 pub(crate) struct PipelinesConfig {
     /// Directory of definitions.
     pub(crate) dir: PathBuf,
+    /// `true` if inputs may run programs.
+    pub(crate) exec: bool,
     /// Listener of their management.
     pub(crate) listen: Listen,
     /// Bytes of events in memory.
@@ -346,6 +348,7 @@ impl Settings {
             otlp_grpc: self.listen("otlp.grpc_listen"),
             pipelines: PipelinesConfig {
                 dir,
+                exec: self.flag("pipelines.exec"),
                 listen: self.listen("pipelines.listen"),
                 memory_bytes: self.number("pipelines.memory_bytes"),
                 reload_interval: Duration::from_millis(self.number("pipelines.reload_interval")),

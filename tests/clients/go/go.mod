@@ -5,6 +5,7 @@ go 1.25.0
 require (
 	github.com/apache/arrow-adbc/go/adbc v1.11.0
 	github.com/apache/arrow-go/v18 v18.5.2
+	github.com/elastic/go-lumber v0.1.0
 )
 
 require (

@@ -2,17 +2,20 @@
 //!
 //! [`IngestService`] has the definitions, stored as documents of a system index, and the compiled pipelines. [`pipelines`]
 //! answers requests for definitions, [`simulate`] tries pipelines. [`DocumentPipelines`] takes the operations of a request
-//! through the pipelines that the request and the settings of indices name. Pipelines run on the threads of writes.
+//! through the pipelines that the request and the settings of indices name; [`unrequested`] does so for other ways into an index.
+//! Pipelines run on the threads of writes.
 
 mod apply;
 pub(crate) mod pipelines;
 mod service;
 pub(crate) mod simulate;
+mod unrequested;
 
 use millrace_processors::ProcessorError;
 
 pub(crate) use apply::{DocumentPipelines, PipelineVerdict, is_pipelined, names_pipelines};
 pub use service::IngestService;
+pub use unrequested::TransformOutcome;
 
 use crate::error::Error;
 

@@ -163,6 +163,11 @@ impl IngestService {
         service
     }
 
+    /// Returns the store.
+    pub(super) fn engine(&self) -> &Arc<Engine> {
+        self.0.documents.engine()
+    }
+
     fn index_uuid(&self) -> Option<String> {
         self.0.documents.engine().metadata().index(INDEX).map(|meta| meta.uuid_text())
     }

@@ -23,6 +23,8 @@ use datafusion::arrow::array::RecordBatch;
 use datafusion::arrow::datatypes::SchemaRef;
 use millrace_catalog::access::Action;
 use millrace_engine::{Action as Operation, RefreshPolicy, Session, WriteOp};
+use millrace_gateway::http::MemoryAllowance;
+use millrace_gateway::{PipelinedWrite, WritePipelines, apply_pipelines};
 use millrace_runtime::Priority;
 use tokio::task::JoinHandle;
 use tonic::{Code, Status};
@@ -53,6 +55,9 @@ const SLICE: usize = 256;
 struct DocumentChunk {
     session: Session,
     ops: Vec<WriteOp>,
+    /// Ingest pipelines of the indices, and what they may take for the chunk.
+    pipelines: Option<Arc<dyn WritePipelines>>,
+    allowance: MemoryAllowance,
     _held: UploadReservation,
 }
 
@@ -188,7 +193,10 @@ async fn batch_of_rows(
         next = end;
         target.prepare(call, sample.take().map(|batch| FirstRows::new(batch, &ops))).await?;
         let session = call.begin_again(Action::Bulk).await?;
-        let part = DocumentChunk { session, ops, _held: held };
+        let listener = &call.shared.listener;
+        let (pipelines, allowance) =
+            (listener.node.write_pipelines().cloned(), MemoryAllowance::new(&listener.budget));
+        let part = DocumentChunk { session, ops, pipelines, allowance, _held: held };
         writes.begin(part);
         writes.settle(writes.most).await;
         if writes.tally.first.is_some() {
@@ -269,19 +277,29 @@ struct Writes {
     tally: Tally,
 }
 
+impl DocumentChunk {
+    /// Takes the documents through their pipelines, and writes what these leave.
+    async fn write(self) -> Result<Vec<Result<Arc<str>, Status>>, Status> {
+        let Self { session, ops, pipelines, allowance, _held } = self;
+        let pipelined = apply_pipelines(pipelines.as_ref(), &session, ops, &allowance).await;
+        let PipelinedWrite { ops, failures } = pipelined.map_err(status::from_error)?;
+        let failed = |error| status::noted(&session, error);
+        let mut results: Vec<_> = failures.into_iter().map(|error| Err(status::from_error(error))).collect();
+        if !ops.is_empty() {
+            let written = session.write(ops, RefreshPolicy::None, TIMEOUT).await.map_err(failed)?;
+            results.extend(written.into_iter().map(|done| done.map(|done| done.index).map_err(failed)));
+        }
+        Ok(results)
+    }
+}
+
 impl Writes {
     /// Begins to write a part, which goes on whether somebody waits for it or not.
     fn begin(&mut self, part: DocumentChunk) {
         self.session = Some(part.session.clone());
         self.in_flight.push_back(tokio::spawn(async move {
-            let DocumentChunk { session, ops, _held } = part;
-            let count = ops.len();
-            let results = session.write(ops, RefreshPolicy::None, TIMEOUT).await;
-            let failed = |error| status::noted(&session, error);
-            let results = results.map_err(failed).map(|results| {
-                results.into_iter().map(|done| done.map(|done| done.index).map_err(failed)).collect()
-            });
-            (count, results)
+            let count = part.ops.len();
+            (count, part.write().await)
         }));
     }
 

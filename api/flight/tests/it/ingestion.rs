@@ -53,6 +53,20 @@ async fn tables_are_created_appended_to_and_replaced() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn rows_go_through_the_pipelines_of_their_index() {
+    let node = Node::start().await;
+    let mut client = node.admin().await;
+    let settings = json!({ "index.final_pipeline": "missing" });
+    node.index_with("t", settings, json!({ "n": { "type": "long" } }), &[]).await;
+    let rows = batch([("n", Arc::new(Int64Array::from_iter_values(0..3)) as ArrayRef)]);
+    let ingested = ingest(&mut client, into_table("t", Missing, Append), vec![rows]).await;
+    let error = status(ingested.unwrap_err());
+    assert_eq!(error.code(), Code::InvalidArgument, "{error}");
+    assert!(error.message().contains("[missing] does not exist"), "{error}");
+    assert_eq!(lines(&run(&mut client, "SELECT COUNT(*) AS c FROM t").await.unwrap()), ["|0|"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_table_is_replaced_only_by_rows_that_can_be_taken() {
     let node = Node::start().await;
     let mut client = node.admin().await;

@@ -10,12 +10,14 @@ mod dissect;
 mod fields;
 mod fingerprint;
 mod foreach;
+mod geoip;
 mod grok;
 mod json;
 mod kv;
 mod lists;
 mod remove;
 mod text;
+mod user_agent;
 
 use std::fmt;
 
@@ -50,7 +52,7 @@ pub(crate) trait Processor: fmt::Debug + Send + Sync {
 type Builder = fn(&mut ProcessorConfig, &mut BuildContext) -> Result<Box<dyn Processor>>;
 
 /// All types of processors.
-const TYPES: [(&str, Builder); 32] = [
+const TYPES: [(&str, Builder); 34] = [
     ("append", fields::build_append),
     ("bytes", text::build_bytes),
     ("community_id", community_id::build),
@@ -65,6 +67,7 @@ const TYPES: [(&str, Builder); 32] = [
     ("fail", control::build_fail),
     ("fingerprint", fingerprint::build),
     ("foreach", foreach::build),
+    ("geoip", geoip::build),
     ("grok", grok::build),
     ("gsub", text::build_gsub),
     ("html_strip", text::build_html_strip),
@@ -83,6 +86,7 @@ const TYPES: [(&str, Builder); 32] = [
     ("trim", text::build_trim),
     ("uppercase", text::build_uppercase),
     ("urldecode", text::build_urldecode),
+    ("user_agent", user_agent::build),
 ];
 
 /// Lists the names of all types, in alphabetical order.

@@ -109,10 +109,16 @@ pub(super) struct StreamListener {
 }
 
 impl StreamListener {
-    /// Takes the options that listeners have, `port` under this name.
-    pub(super) fn take(options: &mut Options, name: &'static str, port: Option<i64>) -> Self {
+    /// Takes the address of a server that the input connects to.
+    pub(super) fn take_address(options: &mut Options, name: &'static str, port: Option<i64>) -> Self {
         let host = options.text("host").unwrap_or_else(|| "0.0.0.0".to_owned());
         let port = take_port(options, "port", port);
+        let proxy_protocol = options.boolean("proxy_protocol").unwrap_or(false);
+        Self { name, host, port, tls: None, proxy_protocol, address: watch::Sender::new(None) }
+    }
+
+    /// Takes the options that listeners have, `port` under this name.
+    pub(super) fn take(options: &mut Options, name: &'static str, port: Option<i64>) -> Self {
         for (old, new) in [
             ("ssl_enable", "ssl_enabled"),
             ("ssl_cert", "ssl_certificate"),
@@ -121,8 +127,7 @@ impl StreamListener {
             options.rename(old, new);
         }
         let tls = tls::Server::take(options);
-        let proxy_protocol = options.boolean("proxy_protocol").unwrap_or(false);
-        Self { name, host, port, tls, proxy_protocol, address: watch::Sender::new(None) }
+        Self { tls, ..Self::take_address(options, name, port) }
     }
 }
 

@@ -7,7 +7,7 @@ use parking_lot::Mutex;
 
 use super::operation::{Operation, Operations};
 use crate::Event;
-use crate::output::Local;
+use crate::output::{Local, LocalWrite};
 
 /// Makes operations for the pipeline to store.
 #[derive(Debug)]
@@ -16,21 +16,24 @@ pub(super) struct Indices {
     /// The last index: most events go where the one before went, and names that are the same piece of memory
     /// are compared at once.
     last: Mutex<Arc<str>>,
+    last_pipeline: Mutex<Arc<str>>,
     doc_type: Arc<str>,
 }
 
 impl Indices {
     pub(super) fn new(operations: Operations) -> Self {
-        Self { operations, last: Mutex::new(Arc::from("")), doc_type: Arc::from("_doc") }
+        let (last, last_pipeline) = (Mutex::new(Arc::from("")), Mutex::new(Arc::from("")));
+        Self { operations, last, last_pipeline, doc_type: Arc::from("_doc") }
     }
+}
 
-    fn index(&self, name: &str) -> Arc<str> {
-        let mut last = self.last.lock();
-        if &**last != name {
-            *last = Arc::from(name);
-        }
-        Arc::clone(&last)
+/// Returns a name, which is that of the call before where they are the same.
+fn shared(last: &Mutex<Arc<str>>, name: &str) -> Arc<str> {
+    let mut last = last.lock();
+    if &**last != name {
+        *last = Arc::from(name);
     }
+    Arc::clone(&last)
 }
 
 /// Returns the pattern that names with date math stand for: `<logs-{now/d}>` is a `logs-*`.
@@ -62,8 +65,8 @@ impl Local for Indices {
         without_date_math(&self.operations.index.pattern())
     }
 
-    fn operation(&self, event: &Event, stable_id: Option<String>) -> Result<WriteOp, String> {
-        let Operation { action, index, id, routing, version, document, upsert, doc_as_upsert, .. } =
+    fn operation(&self, event: &Event, stable_id: Option<String>) -> Result<LocalWrite, String> {
+        let Operation { action, index, id, routing, version, document, upsert, doc_as_upsert, pipeline } =
             self.operations.operation_for(event, stable_id)?;
         let action = match action {
             ActionKind::Index => Action::Index(document),
@@ -81,10 +84,9 @@ impl Local for Indices {
                 }))
             }
         };
-        Ok(WriteOp {
-            routing,
-            version,
-            ..WriteOp::of_type(Arc::clone(&self.doc_type), self.index(&index), id, action)
-        })
+        let index = shared(&self.last, &index);
+        let op =
+            WriteOp { routing, version, ..WriteOp::of_type(Arc::clone(&self.doc_type), index, id, action) };
+        Ok(LocalWrite { op, pipeline: pipeline.map(|name| shared(&self.last_pipeline, &name)) })
     }
 }

@@ -130,11 +130,6 @@ pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
     let operations = operation::Operations::take(&mut options);
     match connection::Settings::take(&mut options) {
         None => {
-            if operations.pipeline.is_some() {
-                options.fault_here(
-                    "option [pipeline] is not supported: this server has no ingest pipelines, use filters",
-                );
-            }
             options.finish()?;
             Ok(Output::Local(Arc::new(local::Indices::new(operations))))
         }

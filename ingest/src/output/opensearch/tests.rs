@@ -48,7 +48,7 @@ fn kind(op: &WriteOp) -> &'static str {
 #[test]
 fn events_become_operations_as_the_options_say() {
     let plain = event(json!({"a": "x", "n": 7}));
-    let op = local(&[]).operation(&plain, None).unwrap();
+    let op = local(&[]).operation(&plain, None).unwrap().op;
     assert_eq!((&*op.index, kind(&op), op.id), ("logstash-2023.11.14", "index", None));
     let Action::Index(source) = op.action else { panic!() };
     assert_eq!(
@@ -56,10 +56,10 @@ fn events_become_operations_as_the_options_say() {
         json!({"@timestamp": "2023-11-14T22:13:20.000Z", "a": "x", "n": 7})
     );
     // A stable id is created, one that the user gives is written as asked.
-    let op = local(&[]).operation(&plain, Some("stable".to_owned())).unwrap();
+    let op = local(&[]).operation(&plain, Some("stable".to_owned())).unwrap().op;
     assert_eq!((kind(&op), op.id.as_deref()), ("create", Some("stable")));
     let given = [("index", "of-%{a}".into()), ("document_id", "%{n}".into()), ("routing", "%{a}".into())];
-    let op = local(&given).operation(&plain, Some("stable".to_owned())).unwrap();
+    let op = local(&given).operation(&plain, Some("stable".to_owned())).unwrap().op;
     assert_eq!(
         (&*op.index, kind(&op), op.id.as_deref(), op.routing.as_deref()),
         ("of-x", "index", Some("7"), Some("x"))
@@ -69,7 +69,7 @@ fn events_become_operations_as_the_options_say() {
     let action = crate::FieldReference::parse("[@metadata][action]").unwrap();
     for name in ["index", "create", "update", "delete"] {
         chosen.set(&action, Value::from(name)).unwrap();
-        assert_eq!(kind(&local(&given).operation(&chosen, None).unwrap()), name);
+        assert_eq!(kind(&local(&given).operation(&chosen, None).unwrap().op), name);
     }
     chosen.set(&action, Value::from("drop")).unwrap();
     assert!(local(&given).operation(&chosen, None).unwrap_err().contains("[drop]"));
@@ -80,15 +80,18 @@ fn events_become_operations_as_the_options_say() {
         ("upsert", r#"{"first":"%{a}"}"#.into()),
         ("retry_on_conflict", "5".into()),
     ];
-    let op = local(&given).operation(&plain, None).unwrap();
+    let op = local(&given).operation(&plain, None).unwrap().op;
     let Action::Update(update) = op.action else { panic!() };
     let doc: Value = serde_json::from_slice(update.doc.unwrap().text()).unwrap();
     assert_eq!(doc["a"], "x");
     assert_eq!(update.upsert, Some(json!({"first": "x"}).into()));
     assert!(update.doc_as_upsert && update.retry_on_conflict == 5);
+    let given = [("pipeline", "of-%{a}".into())];
+    let pipeline = local(&given).operation(&plain, None).unwrap().pipeline;
+    assert_eq!(pipeline.as_deref(), Some("of-x"));
     let given =
         [("document_id", "1".into()), ("version", "%{n}".into()), ("version_type", "external_gt".into())];
-    assert_eq!(local(&given).operation(&plain, None).unwrap().version, Some((7, VersionType::External)));
+    assert_eq!(local(&given).operation(&plain, None).unwrap().op.version, Some((7, VersionType::External)));
 }
 
 #[test]
@@ -118,7 +121,6 @@ fn options_are_checked() {
     for (given, reason) in [
         (vec![("action", OptionValue::from("upsert"))], "not one of"),
         (vec![("action", "delete".into())], "needs the option [document_id]"),
-        (vec![("pipeline", "p".into())], "no ingest pipelines"),
         (vec![("script", "x".into())], "scripts are not supported"),
         (vec![("data_stream", "true".into())], "data streams"),
         (vec![("user", "x".into()), ("password", "y".into())], "no [hosts]"),

@@ -1,22 +1,30 @@
-//! Expressions of uap-core: the first one that matches names the browser, the operating system, the device.
+//! User agents by the expressions of uap-core: the first one that matches names the browser, the operating system, the device. The
+//! filter `useragent` and the processor `user_agent` share them.
 
 use std::ops::Range;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use millrace_ingest::pattern::{Deadline, Expression, MatchStopped};
+use millrace_runtime::GenerationalCache;
+use parking_lot::Mutex;
 use serde::Deserialize;
 
+use crate::pattern::{Deadline, Expression, MatchStopped};
+
 /// Expressions that every installation knows, by their authors' licence (see NOTICE).
-const EXPRESSIONS: &str = include_str!("regexes.yaml");
+const EXPRESSIONS: &str = include_str!("user_agent/regexes.yaml");
 /// Name of what no expression knows.
-const OTHER: &str = "Other";
+pub const OTHER: &str = "Other";
+/// Bytes that a cache takes at most.
+const MAX_CACHE_BYTES: usize = 64 << 20;
+/// Bytes of a cached agent beside its text, about.
+const ENTRY_BYTES: usize = 512;
 /// Time for one user agent.
 const TIMEOUT: Duration = Duration::from_secs(1);
 
 /// Compiled expressions.
 #[derive(Debug)]
-pub(super) struct Parser {
+pub struct UserAgentParser {
     browsers: Vec<Rule>,
     systems: Vec<Rule>,
     devices: Vec<Rule>,
@@ -31,25 +39,30 @@ struct Rule {
 
 /// Result for a user agent.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Agent {
-    pub(super) browser: Software,
-    pub(super) os: Software,
-    pub(super) device: String,
+pub struct ParsedUserAgent {
+    /// Browser.
+    pub browser: SoftwareVersion,
+    /// Operating system.
+    pub os: SoftwareVersion,
+    /// Device.
+    pub device: String,
 }
 
 /// A name with a version.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Software {
-    pub(super) family: String,
+pub struct SoftwareVersion {
+    /// Name.
+    pub family: String,
     major: Option<String>,
     minor: Option<String>,
     patch: Option<String>,
-    pub(super) patch_minor: Option<String>,
+    /// Part behind the patch.
+    pub patch_minor: Option<String>,
 }
 
-impl Software {
+impl SoftwareVersion {
     /// Returns major, minor and patch.
-    pub(super) fn parts(&self) -> [Option<&str>; 3] {
+    pub fn parts(&self) -> [Option<&str>; 3] {
         [self.major.as_deref(), self.minor.as_deref(), self.patch.as_deref()]
     }
 }
@@ -97,7 +110,7 @@ impl Rule {
     }
 
     /// Returns the family and the version of a match; `None` where the expression does not match, or names none.
-    fn find(&self, text: &str, deadline: &Deadline) -> Result<Option<Software>, MatchStopped> {
+    fn find(&self, text: &str, deadline: &Deadline) -> Result<Option<SoftwareVersion>, MatchStopped> {
         let Some(groups) = self.expression.captures_at(text, 0, deadline)? else { return Ok(None) };
         let group = |at: usize| -> Option<&str> {
             let range: Range<usize> = groups.get(at).cloned().flatten()?;
@@ -109,7 +122,7 @@ impl Rule {
         };
         let Some(family) = part(0) else { return Ok(None) };
         let [major, minor, patch, patch_minor] = [part(1), part(2), part(3), part(4)];
-        Ok(Some(Software { family, major, minor, patch, patch_minor }))
+        Ok(Some(SoftwareVersion { family, major, minor, patch, patch_minor }))
     }
 }
 
@@ -134,13 +147,13 @@ fn fill<'a>(replacement: &str, group: impl Fn(usize) -> Option<&'a str>) -> Stri
     out.trim().to_owned()
 }
 
-impl Parser {
+impl UserAgentParser {
     /// Returns the parser with the expressions that every installation knows, compiled at the first call.
     ///
     /// # Errors
     /// The expressions exceed what all pipelines may have.
-    pub(super) fn shared() -> Result<Arc<Self>, String> {
-        static SHARED: OnceLock<Result<Arc<Parser>, String>> = OnceLock::new();
+    pub fn shared() -> Result<Arc<Self>, String> {
+        static SHARED: OnceLock<Result<Arc<UserAgentParser>, String>> = OnceLock::new();
         SHARED.get_or_init(|| Self::parse(EXPRESSIONS).map(Arc::new)).clone()
     }
 
@@ -148,7 +161,7 @@ impl Parser {
     ///
     /// # Errors
     /// The reason why it cannot be used.
-    pub(super) fn parse(text: &str) -> Result<Self, String> {
+    pub fn parse(text: &str) -> Result<Self, String> {
         let file: ExpressionFile = serde_norway::from_str(text).map_err(|error| error.to_string())?;
         let browsers = file.user_agent_parsers.into_iter().map(|entry| {
             let BrowserEntry {
@@ -187,21 +200,58 @@ impl Parser {
     }
 
     /// Returns what a user agent is; `None` where that takes too long.
-    pub(super) fn agent(&self, text: &str) -> Option<Agent> {
+    pub fn agent(&self, text: &str) -> Option<ParsedUserAgent> {
         let deadline = Deadline::within(TIMEOUT);
-        let first = |rules: &[Rule]| -> Result<Software, MatchStopped> {
+        let first = |rules: &[Rule]| -> Result<SoftwareVersion, MatchStopped> {
             for rule in rules {
                 if let Some(found) = rule.find(text, &deadline)? {
                     return Ok(found);
                 }
             }
-            Ok(Software { family: OTHER.to_owned(), ..Software::default() })
+            Ok(SoftwareVersion { family: OTHER.to_owned(), ..SoftwareVersion::default() })
         };
-        let agent = || -> Result<Agent, MatchStopped> {
+        let agent = || -> Result<ParsedUserAgent, MatchStopped> {
             let (browser, os) = (first(&self.browsers)?, first(&self.systems)?);
-            Ok(Agent { browser, os, device: first(&self.devices)?.family })
+            Ok(ParsedUserAgent { browser, os, device: first(&self.devices)?.family })
         };
         agent().ok()
+    }
+}
+
+/// A parser that remembers the user agents of late.
+#[derive(Debug)]
+pub struct UserAgentLookup {
+    parser: Arc<UserAgentParser>,
+    cache: Mutex<GenerationalCache<String, Arc<ParsedUserAgent>>>,
+}
+
+impl UserAgentLookup {
+    /// Makes a lookup that remembers about so many user agents, in 64 MiB at most.
+    pub fn new(parser: Arc<UserAgentParser>, entries: usize) -> Self {
+        let bytes = entries.saturating_mul(ENTRY_BYTES).min(MAX_CACHE_BYTES);
+        Self { parser, cache: Mutex::new(GenerationalCache::new(bytes)) }
+    }
+
+    /// Returns the lookup by the shipped expressions that all callers share.
+    ///
+    /// # Errors
+    /// As [`UserAgentParser::shared`].
+    pub fn shared() -> Result<Arc<Self>, String> {
+        static SHARED: OnceLock<Result<Arc<UserAgentLookup>, String>> = OnceLock::new();
+        let make = || Ok(Arc::new(Self::new(UserAgentParser::shared()?, usize::MAX)));
+        SHARED.get_or_init(make).clone()
+    }
+
+    /// Returns what a user agent is; `None` where that takes too long.
+    pub fn find(&self, text: &str) -> Option<Arc<ParsedUserAgent>> {
+        let cached = self.cache.lock().get(text);
+        if cached.is_some() {
+            return cached;
+        }
+        let agent = Arc::new(self.parser.agent(text)?);
+        let weight = text.len() + ENTRY_BYTES;
+        self.cache.lock().insert(text.to_owned(), Arc::clone(&agent), weight);
+        Some(agent)
     }
 }
 
@@ -211,7 +261,7 @@ mod tests {
 
     #[test]
     fn the_shipped_expressions_know_agents() {
-        let parser = Parser::shared().unwrap();
+        let parser = UserAgentParser::shared().unwrap();
         for (text, browser, os, device) in [
             (
                 "Mozilla/5.0 (Macintosh; Intel Mac OS X 10_11_1) AppleWebKit/537.36 (KHTML, like Gecko) Chrome/45.0.2454.85 Safari/537.36",
@@ -240,10 +290,10 @@ mod tests {
     fn replacements_name_groups() {
         let file = "user_agent_parsers:\n- {regex: '(a+)-(b)?(\\d)', family_replacement: 'X $1 $', v1_replacement: '$3'}\n\
             device_parsers:\n- {regex: 'MODEL (\\w+)', regex_flag: 'i', device_replacement: 'D $1 '}\n";
-        let agent = Parser::parse(file).unwrap().agent("model z aa-7").unwrap();
+        let agent = UserAgentParser::parse(file).unwrap().agent("model z aa-7").unwrap();
         assert_eq!(agent.browser.family, "X aa $");
         assert_eq!(agent.browser.parts(), [Some("7"), Some("7"), None]);
         assert_eq!((agent.device.as_str(), agent.os.family.as_str()), ("D z", "Other"));
-        assert!(Parser::parse("os_parsers: [{regex: '('}]").is_err());
+        assert!(UserAgentParser::parse("os_parsers: [{regex: '('}]").is_err());
     }
 }

@@ -1,4 +1,7 @@
-//! MaxMind databases: which fields a kind has, and what a record says.
+//! MaxMind databases: the fields of a kind, and the content of a record. The filter and the processor `geoip` share them.
+
+#[doc(hidden)]
+pub mod testing;
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -10,10 +13,12 @@ use maxminddb::Reader;
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 
-use super::super::refresh::{RefreshedFile, read_bytes};
+use crate::refresh::{RefreshedFile, read_bytes};
 
 /// Largest database, in bytes.
 const MAX_BYTES: u64 = 2 << 30;
+/// Directories in which `geoipupdate` and distributions put databases.
+pub const DIRECTORIES: [&str; 3] = ["/var/lib/GeoIP", "/usr/share/GeoIP", "/usr/local/share/GeoIP"];
 /// Interval at which a database that changed is noticed.
 const REFRESH: Duration = Duration::from_secs(30);
 
@@ -23,29 +28,36 @@ static OPEN: LazyLock<Mutex<HashMap<PathBuf, Weak<RefreshedFile<GeoDatabase>>>>>
 
 /// A database that filters share, loaded again once its file has changed.
 #[derive(Clone, Debug)]
-pub(super) struct SharedDatabase(Arc<RefreshedFile<GeoDatabase>>);
+pub struct SharedGeoDatabase(Arc<RefreshedFile<GeoDatabase>>);
 
 /// Contents of a database, by its type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum DatabaseKind {
+pub enum GeoDatabaseKind {
+    /// Places of addresses.
     City,
+    /// Countries of addresses.
     Country,
+    /// Autonomous systems.
     Asn,
+    /// Providers.
     Isp,
+    /// Domains of the second level.
     Domain,
+    /// Places, with what is known of their owners.
     Enterprise,
+    /// Networks that hide their users.
     AnonymousIp,
 }
 
 /// A database in memory.
-pub(super) struct GeoDatabase {
+pub struct GeoDatabase {
     reader: Reader<Vec<u8>>,
-    kind: DatabaseKind,
+    kind: GeoDatabaseKind,
 }
 
 /// A record, the address that it was found for, and their network.
 #[derive(Debug)]
-pub(super) struct GeoRecord {
+pub struct GeoRecord {
     address: IpAddr,
     network: String,
     value: Value,
@@ -57,12 +69,12 @@ impl std::fmt::Debug for GeoDatabase {
     }
 }
 
-impl SharedDatabase {
+impl SharedGeoDatabase {
     /// Opens a database, or joins those who have it open.
     ///
     /// # Errors
     /// The reason why it cannot be used.
-    pub(super) fn open(path: PathBuf) -> Result<Self, String> {
+    pub fn open(path: PathBuf) -> Result<Self, String> {
         let mut open = OPEN.lock();
         open.retain(|_, database| database.strong_count() > 0);
         if let Some(database) = open.get(&path).and_then(Weak::upgrade) {
@@ -74,28 +86,28 @@ impl SharedDatabase {
     }
 
     /// Returns the content of now.
-    pub(super) fn current(&self) -> Arc<GeoDatabase> {
+    pub fn current(&self) -> Arc<GeoDatabase> {
         self.0.current()
     }
 }
 
-impl DatabaseKind {
+impl GeoDatabaseKind {
     /// The kind of a type such as `GeoLite2-City` or `DBIP-ASN-Lite`.
     fn named(database_type: &str) -> Option<Self> {
-        const KINDS: [(&str, DatabaseKind); 7] = [
-            ("Enterprise", DatabaseKind::Enterprise),
-            ("City", DatabaseKind::City),
-            ("Country", DatabaseKind::Country),
-            ("ASN", DatabaseKind::Asn),
-            ("ISP", DatabaseKind::Isp),
-            ("Domain", DatabaseKind::Domain),
-            ("Anonymous-IP", DatabaseKind::AnonymousIp),
+        const KINDS: [(&str, GeoDatabaseKind); 7] = [
+            ("Enterprise", GeoDatabaseKind::Enterprise),
+            ("City", GeoDatabaseKind::City),
+            ("Country", GeoDatabaseKind::Country),
+            ("ASN", GeoDatabaseKind::Asn),
+            ("ISP", GeoDatabaseKind::Isp),
+            ("Domain", GeoDatabaseKind::Domain),
+            ("Anonymous-IP", GeoDatabaseKind::AnonymousIp),
         ];
         KINDS.iter().find(|(name, _)| database_type.contains(name)).map(|(_, kind)| *kind)
     }
 
     /// Names of the fields where no one names some.
-    pub(super) fn default_fields(self, ecs: bool) -> &'static [&'static str] {
+    pub fn default_fields(self, ecs: bool) -> &'static [&'static str] {
         const CITY: &[&str] = &[
             "city_name",
             "country_name",
@@ -163,7 +175,7 @@ impl GeoDatabase {
         let reader =
             Reader::from_source(read_bytes(path, MAX_BYTES)?).map_err(|error| wrong(error.to_string()))?;
         let database_type = &reader.metadata().database_type;
-        let kind = DatabaseKind::named(database_type).ok_or_else(|| {
+        let kind = GeoDatabaseKind::named(database_type).ok_or_else(|| {
             format!(
                 "[{}] has the type [{database_type}], which is none of City, Country, ASN, ISP, Domain, Enterprise, Anonymous-IP",
                 path.display()
@@ -172,12 +184,13 @@ impl GeoDatabase {
         Ok(Self { reader, kind })
     }
 
-    pub(super) fn kind(&self) -> DatabaseKind {
+    /// Returns the kind.
+    pub fn kind(&self) -> GeoDatabaseKind {
         self.kind
     }
 
     /// Looks an address up. A damaged record counts as none, and the log has the reason.
-    pub(super) fn lookup(&self, address: IpAddr) -> Option<GeoRecord> {
+    pub fn lookup(&self, address: IpAddr) -> Option<GeoRecord> {
         let decoded = self.reader.lookup(address).and_then(|found| {
             let value: Option<Value> = found.decode()?;
             value.map(|value| Ok((value, found.network()?.to_string()))).transpose()
@@ -208,7 +221,7 @@ impl GeoRecord {
     }
 
     /// Returns a number of a part of the record.
-    pub(super) fn number(&self, part: &str, name: &str) -> Option<f64> {
+    pub fn number(&self, part: &str, name: &str) -> Option<f64> {
         self.path(&[part, name])?.as_f64()
     }
 
@@ -222,7 +235,7 @@ impl GeoRecord {
     }
 
     /// Returns the value of a field, by its name without a schema.
-    pub(super) fn field(&self, name: &str) -> Option<Value> {
+    pub fn field(&self, name: &str) -> Option<Value> {
         match name {
             "asn" => self.trait_of("autonomous_system_number"),
             "as_org" => self.trait_of("autonomous_system_organization"),

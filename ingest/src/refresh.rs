@@ -1,4 +1,4 @@
-//! Files that filters load, and load again once they have changed.
+//! Files that filters and processors load, and load again once they have changed.
 
 use std::fmt;
 use std::fs::File;
@@ -15,7 +15,7 @@ type Load<T> = dyn Fn(&Path) -> Result<T, String> + Send + Sync;
 
 /// Content of a file. At most once an interval, a caller looks whether the file has changed and loads it; others go on with the
 /// old content meanwhile. A file that cannot be loaded leaves the old content in place, and the log has the reason.
-pub(super) struct RefreshedFile<T> {
+pub struct RefreshedFile<T> {
     path: PathBuf,
     interval: Duration,
     load: Box<Load<T>>,
@@ -49,7 +49,7 @@ impl<T> RefreshedFile<T> {
     ///
     /// # Errors
     /// The reason why it cannot be loaded.
-    pub(super) fn open(
+    pub fn open(
         path: PathBuf,
         interval: Duration,
         load: impl Fn(&Path) -> Result<T, String> + Send + Sync + 'static,
@@ -61,7 +61,7 @@ impl<T> RefreshedFile<T> {
     }
 
     /// Returns the content, loaded again where the interval is over and the file has changed.
-    pub(super) fn current(&self) -> Arc<T> {
+    pub fn current(&self) -> Arc<T> {
         if !self.interval.is_zero()
             && let Some(mut check) = self.last_check.try_lock()
             && check.at.elapsed() >= self.interval
@@ -109,7 +109,7 @@ fn unreadable(path: &Path, error: &std::io::Error) -> String {
 ///
 /// # Errors
 /// The reason why it cannot be read, naming it.
-pub(super) fn read_bytes(path: &Path, max_bytes: u64) -> Result<Vec<u8>, String> {
+pub fn read_bytes(path: &Path, max_bytes: u64) -> Result<Vec<u8>, String> {
     let mut bytes = Vec::new();
     let file = File::open(path).map_err(|error| unreadable(path, &error))?;
     file.take(max_bytes + 1).read_to_end(&mut bytes).map_err(|error| unreadable(path, &error))?;
@@ -123,7 +123,7 @@ pub(super) fn read_bytes(path: &Path, max_bytes: u64) -> Result<Vec<u8>, String>
 ///
 /// # Errors
 /// The reason why it cannot be read, naming it.
-pub(super) fn read_text(path: &Path, max_bytes: u64) -> Result<String, String> {
+pub fn read_text(path: &Path, max_bytes: u64) -> Result<String, String> {
     String::from_utf8(read_bytes(path, max_bytes)?).map_err(|_| format!("[{}] is not UTF-8", path.display()))
 }
 

@@ -1,0 +1,157 @@
+//! Bytes of one object to events.
+
+use std::io::Write as _;
+use std::mem;
+
+use bytes::Bytes;
+use flate2::write::MultiGzDecoder;
+use object_store::ObjectMeta;
+use serde_json::{Map, Value, json};
+
+use super::position::ObjectOrder;
+use crate::codec::{Decoder, Events};
+use crate::event::METADATA;
+use crate::input::mark_version;
+use crate::{Event, FieldReference, Provenance};
+
+/// Bytes that are decoded at once.
+const STEP: usize = 256 << 10;
+/// Compressed bytes that are inflated at once: a thousand times as many come out at most.
+const GZIP_STEP: usize = 8 << 10;
+/// Beginnings of the lines that access logs of CloudFront have before all others.
+const VERSION_LINE: &str = "#Version: ";
+const FIELDS_LINE: &str = "#Fields: ";
+
+/// Decodes the bytes of an object.
+pub(super) struct ObjectReader {
+    decoder: Box<dyn Decoder>,
+    inflate: Option<MultiGzDecoder<Vec<u8>>>,
+    /// Bytes that are too few for a step.
+    kept: Vec<u8>,
+}
+
+/// Bytes that are decoded at once.
+pub(super) enum Step {
+    Bytes(Bytes),
+    End,
+}
+
+impl ObjectReader {
+    pub(super) fn new(decoder: Box<dyn Decoder>, is_gzip: bool) -> Self {
+        let inflate = is_gzip.then(|| MultiGzDecoder::new(Vec::new()));
+        Self { decoder, inflate, kept: Vec::new() }
+    }
+
+    /// Cuts the next bytes of the object into steps; `None` is its end.
+    pub(super) fn steps(&mut self, chunk: Option<Bytes>) -> Vec<Step> {
+        let size = if self.inflate.is_some() { GZIP_STEP } else { STEP };
+        let is_end = chunk.is_none();
+        self.kept.extend_from_slice(chunk.as_deref().unwrap_or_default());
+        if !is_end && self.kept.len() < size {
+            return Vec::new();
+        }
+        let mut all = Bytes::from(mem::take(&mut self.kept));
+        let mut steps = Vec::new();
+        while !all.is_empty() {
+            steps.push(Step::Bytes(all.split_to(all.len().min(size))));
+        }
+        if is_end {
+            steps.push(Step::End);
+        }
+        steps
+    }
+
+    /// Decodes a step.
+    ///
+    /// # Errors
+    /// The object is not compressed as its name says.
+    pub(super) fn decode(&mut self, step: Step) -> std::io::Result<Events> {
+        let mut events = Events::default();
+        let Self { decoder, inflate, .. } = self;
+        match (step, inflate) {
+            (Step::Bytes(bytes), None) => decoder.decode(&bytes, &mut events),
+            (Step::Bytes(bytes), Some(inflate)) => {
+                inflate.write_all(&bytes)?;
+                decoder.decode(&mem::take(inflate.get_mut()), &mut events);
+            }
+            (Step::End, inflate) => {
+                if let Some(inflate) = inflate {
+                    inflate.try_finish()?;
+                    decoder.decode(&mem::take(inflate.get_mut()), &mut events);
+                }
+                decoder.finish(&mut events);
+            }
+        }
+        Ok(events)
+    }
+}
+
+/// Gives the events of an object what the input gives them, and leaves out those that are stored.
+pub(super) struct Lines {
+    place: ObjectOrder,
+    stored: u64,
+    count: u64,
+    target: Option<FieldReference>,
+    properties: Value,
+    version: Option<String>,
+    fields: Option<String>,
+}
+
+impl Lines {
+    pub(super) fn new(place: ObjectOrder, object: &ObjectMeta, has_properties: bool, stored: u64) -> Self {
+        let mut properties = Map::new();
+        properties.insert("key".to_owned(), object.location.as_ref().into());
+        if has_properties {
+            properties.insert("last_modified".to_owned(), object.last_modified.to_rfc3339().into());
+            properties.insert("content_length".to_owned(), object.size.into());
+            properties.insert("etag".to_owned(), json!(object.e_tag));
+            properties.insert("version_id".to_owned(), json!(object.version));
+        }
+        let target = FieldReference::parse(&format!("[{METADATA}][s3]")).ok();
+        let properties = Value::Object(properties);
+        Self { place, stored, count: 0, target, properties, version: None, fields: None }
+    }
+
+    /// Returns the number of events so far.
+    pub(super) fn count(&self) -> u64 {
+        self.count
+    }
+
+    /// Completes the events of a step.
+    pub(super) fn complete(&mut self, events: Events) -> Vec<Event> {
+        let events = events.into_vec().into_iter();
+        events.filter_map(|event| self.complete_one(event)).collect()
+    }
+
+    fn complete_one(&mut self, mut event: Event) -> Option<Event> {
+        let number = self.count;
+        self.count += 1;
+        let message = event.fields().get("message").and_then(Value::as_str);
+        let line = message.filter(|message| message.starts_with('#'));
+        if let Some(version) = line.and_then(|line| line.strip_prefix(VERSION_LINE)) {
+            self.version = Some(version.trim().to_owned());
+            return None;
+        }
+        if let Some(fields) = line.and_then(|line| line.strip_prefix(FIELDS_LINE)) {
+            self.fields = Some(fields.trim().to_owned());
+            return None;
+        }
+        if number < self.stored {
+            return None;
+        }
+        mark_version(&mut event);
+        for (name, value) in [("cloudfront_version", &self.version), ("cloudfront_fields", &self.fields)] {
+            if let Some(value) = value {
+                event.set_missing(name, value);
+            }
+        }
+        if let Some(target) = &self.target {
+            // Metadata that is something else stays.
+            let _ = event.set(target, self.properties.clone());
+        }
+        let record = u128::from(self.place.hash) << 64 | u128::from(number);
+        let incarnation = self.place.time_ms.cast_unsigned();
+        event.set_provenance(Some(Provenance { record, incarnation, ordinal: 0 }));
+        Some(event)
+    }
+}
