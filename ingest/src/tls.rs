@@ -26,6 +26,9 @@ pub struct Server {
     handshake: Duration,
 }
 
+/// Certificate and key as PEM.
+pub(crate) type PemIdentity = (Vec<u8>, Vec<u8>);
+
 /// TLS of a client.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Client {
@@ -247,7 +250,7 @@ impl Client {
     ///
     /// # Errors
     /// A file that cannot be read, by its name.
-    pub(crate) fn identity_pem(&self) -> Result<Option<(Vec<u8>, Vec<u8>)>, String> {
+    pub(crate) fn identity_pem(&self) -> Result<Option<PemIdentity>, String> {
         let identity = self.identity.as_ref();
         identity.map(|(certificate, key)| Ok((read(certificate)?, read(key)?))).transpose()
     }

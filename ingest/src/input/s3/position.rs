@@ -91,7 +91,7 @@ impl ReadObjects {
         let wrong = || format!("a stored position of {length} bytes is none of an input s3");
         if bytes.try_get_u8() != Ok(VERSION)
             || length < 1 + NUMBER_BYTES + 2 * PLACE_BYTES
-            || (length - 1 - NUMBER_BYTES) % PLACE_BYTES != 0
+            || !(length - 1 - NUMBER_BYTES).is_multiple_of(PLACE_BYTES)
         {
             return Err(wrong());
         }
