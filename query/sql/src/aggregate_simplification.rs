@@ -46,6 +46,10 @@ impl OptimizerRule for SimplifyAggregates {
 }
 
 fn simplified(aggregate: &Aggregate) -> Result<Option<LogicalPlan>> {
+    // The keys of grouping sets are one expression, and have the number of their set beside them.
+    if aggregate.group_expr.iter().any(|key| matches!(key, Expr::GroupingSet(_))) {
+        return Ok(None);
+    }
     let redundant = redundant_keys(&aggregate.group_expr);
     let sums = shared_sums(aggregate)?;
     if redundant.is_empty() && sums.is_empty() {
@@ -105,9 +109,10 @@ fn simplified(aggregate: &Aggregate) -> Result<Option<LogicalPlan>> {
 
 /// Returns whether two schemas have the same fields.
 fn same_names(left: &DFSchema, right: &DFSchema) -> bool {
-    left.iter().zip(right.iter()).all(|((a, left), (b, right))| {
-        (a, left.name(), left.data_type()) == (b, right.name(), right.data_type())
-    })
+    left.fields().len() == right.fields().len()
+        && left.iter().zip(right.iter()).all(|((a, left), (b, right))| {
+            (a, left.name(), left.data_type()) == (b, right.name(), right.data_type())
+        })
 }
 
 fn named(expr: Expr, column: &Column) -> Expr {
@@ -129,7 +134,6 @@ fn redundant_keys(keys: &[Expr]) -> HashSet<usize> {
     let follows = |key: &Expr| {
         plain(key).is_none()
             && !key.is_volatile()
-            && !matches!(key, Expr::GroupingSet(_))
             && key.column_refs().iter().all(|column| columns.contains(column))
     };
     let redundant: HashSet<usize> =
@@ -207,7 +211,7 @@ mod tests {
 
     use datafusion::arrow::datatypes::{Field, Schema};
     use datafusion::functions_aggregate::sum::sum;
-    use datafusion::logical_expr::{LogicalPlanBuilder, col, table_scan};
+    use datafusion::logical_expr::{GroupingSet, LogicalPlanBuilder, col, table_scan};
     use datafusion::optimizer::OptimizerContext;
 
     use super::*;
@@ -239,6 +243,9 @@ mod tests {
         );
         let alone = optimized(vec![lit(1).alias("g0")], vec![sum(col("b")).alias("s")]);
         assert!(alone.starts_with("Aggregate"), "{alone}");
+        let sets = Expr::GroupingSet(GroupingSet::Rollup(vec![col("a"), col("b")]));
+        let sums = vec![sum(plus("a", 1)).alias("s1"), sum(plus("a", 2)).alias("s2")];
+        assert!(optimized(vec![sets], sums).starts_with("Aggregate"));
         let apart = optimized(vec![(col("a") + col("b")).alias("g0"), col("b").alias("g1")], vec![]);
         assert!(apart.starts_with("Aggregate"), "{apart}");
     }

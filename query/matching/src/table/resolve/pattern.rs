@@ -188,7 +188,7 @@ impl<'a> Resolver<'a> {
         let field = target.field;
         let text = field.field_type.is_text();
         let pattern = Arc::new(pattern.behind(&lead));
-        let column = StringColumn { path: field.column, ignore_above: field.ignore_above };
+        let column = StringColumn { path: field.column, ignore_above: field.column_limit() };
         if is_searched_by_column(field) {
             return Node::ColumnMatching { column, pattern, weight };
         }
