@@ -6,6 +6,7 @@
 use millrace_sql::error::{Result, SqlError};
 use sqlparser::ast;
 
+use super::aggregates::ordered;
 use super::names::NameSet;
 use super::pipe::Pipe;
 use super::{Planner, index_expression, syntax};
@@ -74,11 +75,9 @@ fn batch(
 ) -> Result<ast::Expr> {
     let rows = row_object(&pipe.visible(planner.sql)?);
     let all = |value| syntax::call("take", vec![value, syntax::number(READ_DOCUMENTS)]);
-    pipe.aggregate(
-        vec![(field.to_owned(), all(rows)), (STARTS.to_owned(), all(start))],
-        Vec::new(),
-        planner.sql,
-    )?;
+    let rows = ordered(all(rows), pipe, planner)?;
+    let starts = ordered(all(start), pipe, planner)?;
+    pipe.aggregate(vec![(field.to_owned(), rows), (STARTS.to_owned(), starts)], Vec::new(), planner.sql)?;
     Ok(syntax::column(STARTS))
 }
 
