@@ -1,8 +1,8 @@
 //! Copies of the files of restored indices that are searched already.
 //!
 //! A restore that is large makes its indices visible first; reads go to the repository. Then the files come here, segment by segment, and
-//! the indices take writes once all are here. A start goes on with the copies that the process before has not ended. The snapshot is not
-//! deleted meanwhile.
+//! the indices take writes once all are here. A start goes on with the copies that the process before has not ended. This store
+//! does not delete the snapshot meanwhile.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
