@@ -124,7 +124,7 @@ pub(crate) async fn execute(
         ActionSpec::Shrink(target) => {
             let name = template_context(managed, meta, spec).render(&target.name);
             let shards = target.shards.resolve(u64::from(meta.shards), measure.bytes);
-            shrink::shrink(context, meta, (target, &name), shards, managed.progress.was_writable).await
+            shrink::shrink(context, meta, managed, (target, &name), shards).await
         }
         ActionSpec::Notification(notification) => {
             let text = template_context(managed, meta, spec).render(&notification.text);

@@ -101,7 +101,7 @@ impl LifecycleContext {
         let Some(owners) = &self.hooks.owners else { return Ok(Principal::system()) };
         let Some(owner) = &policy.owner else {
             return Err(Error::Invalid(format!(
-                "policy [{policy_id}] has no owner whose rights count: put it again, and change_policy to it"
+                "policy [{policy_id}] has no owner whose rights count: have a user put it, no API key, and change_policy to it"
             )));
         };
         let found = owners.find_principal(owner).await?;
@@ -192,8 +192,8 @@ impl Lifecycle {
         self.context.policies.get(id)
     }
 
-    /// Stores a policy of indices; returns whether it is new. One that is there is replaced by its version alone. Its snapshots are made
-    /// with the rights of `owner`.
+    /// Stores a policy of indices; returns whether it is new. One that is there is replaced by its version alone. Its snapshots and
+    /// shrunken indices are made with the rights of `owner`.
     ///
     /// # Errors
     /// [`Error::Invalid`], [`Error::Conflict`] for another version, [`Error::TooMany`], the store's.

@@ -15,29 +15,32 @@ use serde_json::{Value, json};
 
 use crate::LifecycleContext;
 use crate::error::{Error, Result};
-use crate::execute::{ActionOutcome, change, update_setting};
+use crate::execute::{ActionOutcome, accepts_writes, change, update_setting};
+use crate::managed::ManagedIndex;
 use crate::policy::ShrinkTarget;
 
 /// Setting that keeps documents of an index as they are.
 const WRITE_BLOCK: &str = "index.blocks.write";
 
-/// Shrinks an index into a target of so many shards. `was_writable` says whether the action has blocked the writes itself.
+/// Shrinks an index into a target of so many shards, with the rights of the policy's owner.
 ///
 /// # Errors
 /// Why it failed; then the target is gone, and a block of the action is lifted.
 pub(crate) async fn shrink(
     context: &LifecycleContext,
     meta: &Arc<IndexMeta>,
+    managed: &ManagedIndex,
     (target, name): (&ShrinkTarget, &str),
     shards: u64,
-    was_writable: bool,
 ) -> Result<ActionOutcome> {
+    // The action has blocked the writes itself.
+    let was_writable = managed.progress.was_writable;
     if shards >= u64::from(meta.shards) {
         let count = meta.shards;
         return ActionOutcome::done(format!("Skipped shrink action: the index has {count} shards already"));
     }
     if !is_shrunken(&context.engine.metadata(), meta, name)? {
-        let copied = copy(context, meta, (target, name), shards, was_writable).await;
+        let copied = copy(context, meta, managed, (target, name), shards).await;
         if copied.is_err() && was_writable {
             update_setting(context, meta, WRITE_BLOCK, "false".to_owned()).await?;
         }
@@ -60,6 +63,11 @@ fn is_shrunken(metadata: &Metadata, meta: &IndexMeta, name: &str) -> Result<bool
         Some(existing) if existing.flag(RESIZE_PENDING) => {
             Err(Error::Invalid(format!("index [{name}] is being made by another request")))
         }
+        // Documents may have come since that target was made.
+        Some(existing) if accepts_writes(meta) => {
+            let uuid = existing.uuid_text();
+            Err(StoreError::IndexAlreadyExists { index: name.to_owned(), uuid }.into())
+        }
         Some(_) => Ok(true),
     }
 }
@@ -67,10 +75,13 @@ fn is_shrunken(metadata: &Metadata, meta: &IndexMeta, name: &str) -> Result<bool
 async fn copy(
     context: &LifecycleContext,
     meta: &Arc<IndexMeta>,
+    managed: &ManagedIndex,
     (target, name): (&ShrinkTarget, &str),
     shards: u64,
-    was_writable: bool,
 ) -> Result<()> {
+    let was_writable = managed.progress.was_writable;
+    // By what the owner may do now: a copy under another name is not to give away documents.
+    let owner = context.owner_of(&managed.policy_id, &managed.policy).await?;
     if was_writable {
         update_setting(context, meta, WRITE_BLOCK, "true".to_owned()).await?;
     }
@@ -81,7 +92,7 @@ async fn copy(
     }
     let body = json!({ "settings": settings, "aliases": target.aliases });
     let request = ResizeIndex::parse(ResizeKind::Shrink, &meta.name, name, &body)?;
-    Session::system(&context.engine).resize(&request).await?;
+    Session::new(&context.engine, owner, Action::Resize)?.resize(&request).await?;
     context.audit(Action::Resize, "POST", &[&meta.name, "_shrink", name]);
     Ok(())
 }

@@ -214,6 +214,22 @@ async fn rights_of_reading_hold_for_policies_copies_and_figures() {
     let change = "PUT /_plugins/_sm/policies/d?if_seq_no=0&if_primary_term=1";
     ask(change, policy, &ann, 403).await;
     ask("POST /_plugins/_sm/policies/d/_stop", NONE, &ann, 200).await;
+
+    // A policy that an API key puts has nobody's rights, also where its body names a user.
+    let key = ask("POST /_security/api_key", json!({"name": "k"}), &admin, 200).await;
+    let key = format!("ApiKey {}", key["encoded"].as_str().unwrap());
+    let key = [("authorization", key.as_str())];
+    let states = json!([{"name": "s", "actions": [{"read_only": {}}]}]);
+    let policy = json!({"policy": {"default_state": "s", "states": states, "user": {"name": "admin"}}});
+    ask("PUT /_plugins/_ism/policies/p", policy.clone(), &key, 201).await;
+    let stored = ask("GET /_plugins/_ism/policies/p", NONE, &admin, 200).await;
+    assert!(stored["policy"]["user"].is_null(), "{stored}");
+    ask("PUT /_plugins/_ism/policies/q", policy, &admin, 201).await;
+    let stored = ask("GET /_plugins/_ism/policies/q", NONE, &admin, 200).await;
+    assert_eq!(stored["policy"]["user"]["name"], "admin", "{stored}");
+    ask("PUT /_ilm/policy/q", json!({"policy": {"phases": {"hot": {"actions": {}}}}}), &key, 200).await;
+    let stored = ask("GET /_plugins/_ism/policies/q", NONE, &admin, 200).await;
+    assert!(stored["policy"]["user"].is_null(), "{stored}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -37,7 +37,7 @@ pub struct IndexPolicy {
     pub states: Vec<PolicyState>,
     /// Patterns of the indices that it is for, each list with its priority.
     pub templates: Vec<PolicyTemplate>,
-    /// User whose rights its snapshots have; `None` where nobody has put it.
+    /// User whose rights its snapshots and shrunken indices have; `None` where nobody has put it.
     pub owner: Option<String>,
 }
 

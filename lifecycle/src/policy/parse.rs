@@ -154,7 +154,7 @@ impl IndexPolicy {
         Ok(Self { body, default_state, states: parsed, templates, owner: None })
     }
 
-    /// Notes the user whose rights its snapshots have, as `user` of the body.
+    /// Notes the user whose rights its snapshots and shrunken indices have, as `user` of the body.
     #[must_use]
     pub fn with_owner(mut self, owner: Option<&str>) -> Self {
         if let Some(owner) = owner {

@@ -1,6 +1,6 @@
 //! The actions `shrink` and `notification`, and the rights of `snapshot`.
 
-use millrace_catalog::metadata::MetadataChange;
+use millrace_catalog::metadata::{IndicesOptions, MetadataChange};
 use serde_json::{Value, json};
 
 use crate::support::{START_MS, Store};
@@ -78,6 +78,31 @@ async fn a_target_that_is_there_is_taken_if_it_is_of_the_same_source() {
         assert_eq!(shown["retry_info"]["consumed_retries"], 0, "{shown}");
     }
     assert_eq!(store.names(), ["a", "a_shrunken"]);
+
+    // A source that takes writes again has documents that the target has not.
+    let writable = json!({"index.blocks.write": false});
+    let options = IndicesOptions::open_only();
+    store.change(|state| state.update_settings("a", &options, &writable, false, 0)).await.unwrap();
+    store.fill("a", 1).await;
+    store.lifecycle.change_policy(&[store.meta("a")], "q", Some("s"), &[]).await.unwrap();
+    store.advance(1).await;
+    let refused = store.explain("a").await;
+    assert_eq!(refused["retry_info"]["consumed_retries"], 1, "{refused}");
+    assert!(refused["info"].to_string().contains("already exists"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_is_shrunk_with_the_rights_of_the_owner() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), START_MS).await;
+    store.create_index("a", json!({"settings": {"number_of_shards": 2}})).await;
+    store.fill("a", 10).await;
+    attach(&store, "a", &policy(json!([{"shrink": {"num_new_shards": 1}}])), "ann").await;
+    store.advance(0).await;
+    let refused = store.explain("a").await;
+    assert!(refused["info"].to_string().contains("is unauthorized for user [ann]"), "{refused}");
+    assert_eq!(store.names(), ["a"]);
+    assert!(!store.meta("a").flag("index.blocks.write"));
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -1,15 +1,16 @@
 //! Copies of the files of restored indices that are searched already.
 //!
 //! A restore that is large makes its indices visible first; reads go to the repository. Then the files come here, segment by segment, and
-//! the indices take writes once all are here. A start goes on with the copies that the process before has not ended. The snapshot is not
-//! deleted meanwhile.
+//! the indices take writes once all are here. A start goes on with the copies that the process before has not ended. This store
+//! does not delete the snapshot meanwhile.
 
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
-use futures::stream::{self, StreamExt, TryStreamExt};
+use futures::stream::{self, StreamExt};
 use millrace_catalog::metadata::RESTORE_PENDING;
 use millrace_engine::{Engine, PendingSegment};
 use millrace_runtime::sync;
@@ -41,15 +42,46 @@ pub(crate) async fn copy_segments(
     segments: &[PendingSegment],
     check: impl Fn() -> Result<()>,
 ) -> Result<()> {
-    let check = &check;
+    let (check, is_stopped) = (&check, &AtomicBool::new(false));
     let copies = segments.iter().map(|segment| async move {
-        check()?;
-        copy_segment(engine, repository, segment).await
+        if is_stopped.load(Ordering::Relaxed) {
+            return Ok(());
+        }
+        let copied = match check() {
+            Ok(()) => copy_segment(engine, repository, segment).await,
+            Err(error) => Err(error),
+        };
+        if copied.is_err() {
+            is_stopped.store(true, Ordering::Relaxed);
+        }
+        copied
     });
-    stream::iter(copies.collect::<Vec<_>>()).buffer_unordered(AT_ONCE).try_collect().await
+    // The copies that are under way come to their end, so that none leaves files under construction.
+    let copied: Vec<Result<()>> =
+        stream::iter(copies.collect::<Vec<_>>()).buffer_unordered(AT_ONCE).collect().await;
+    copied.into_iter().collect()
+}
+
+/// Refuses files that would bring the disk to its flood stage.
+async fn check_space(engine: &Engine, segment: &PendingSegment) -> Result<()> {
+    let bytes = segment.files().map(|(_, bytes, _)| bytes).fold(0, u64::saturating_add);
+    match engine.space_before_flood_stage().await? {
+        Some(space) if space < bytes => Err(Error::Restore {
+            repository: segment.origin.repository.clone(),
+            snapshot: segment.origin.snapshot.clone(),
+            reason: format!(
+                "the files of a segment have [{bytes}] bytes, and the disk takes [{space}] bytes before its flood stage"
+            ),
+        }),
+        _ => Ok(()),
+    }
 }
 
 async fn copy_segment(engine: &Engine, repository: &Repository, segment: &PendingSegment) -> Result<()> {
+    if !engine.is_pending(segment) {
+        return Ok(());
+    }
+    check_space(engine, segment).await?;
     let mut files: Vec<(SegmentFile, PathBuf)> = Vec::new();
     let mut fetched = Ok(());
     for (kind, bytes, path) in segment.files() {
@@ -112,7 +144,8 @@ impl SnapshotService {
         Ok(())
     }
 
-    fn copy_in_background(&self, key: SnapshotKey, mut copies: PendingCopies) {
+    /// Copies the files of a restore until all are here. Its key is among those of running restores.
+    pub(crate) fn copy_in_background(&self, key: SnapshotKey, mut copies: PendingCopies) {
         let service = Arc::downgrade(&self.inner);
         sync::detached(async move {
             let mut pause = FIRST_PAUSE;
@@ -148,16 +181,29 @@ impl SnapshotService {
         let engine = &self.inner.engine;
         let repository = self.repository(&key.0).await?;
         open_pending(engine, &repository, copies);
-        while let Some((uuid, segments)) = copies.first_key_value() {
-            let uuid = *uuid;
-            if engine.metadata().indices().any(|meta| meta.uuid == uuid) {
-                copy_segments(engine, &repository, segments, || Ok(())).await?;
-                engine.complete_restore(&[uuid]).await?;
+        let mut failed = None;
+        for uuid in copies.keys().copied().collect::<Vec<_>>() {
+            // A damaged file of one index keeps no other from its end.
+            match copy_index(engine, &repository, (uuid, &copies[&uuid])).await {
+                Ok(()) => _ = copies.remove(&uuid),
+                Err(error) => failed = failed.or(Some(error)),
             }
-            copies.remove(&uuid);
         }
-        Ok(())
+        failed.map_or(Ok(()), Err)
     }
+}
+
+/// Copies the files of an index, if it is still there, and has it take writes.
+async fn copy_index(
+    engine: &Engine,
+    repository: &Repository,
+    (uuid, segments): (Uuid, &[PendingSegment]),
+) -> Result<()> {
+    if engine.metadata().indices().any(|meta| meta.uuid == uuid) {
+        copy_segments(engine, repository, segments, || Ok(())).await?;
+        engine.complete_restore(&[uuid]).await?;
+    }
+    Ok(())
 }
 
 fn open_pending(engine: &Engine, repository: &Repository, copies: &PendingCopies) {

@@ -122,6 +122,28 @@ pub struct Manifest {
 }
 
 impl Manifest {
+    /// Returns one that stands in until the manifest is read.
+    pub(crate) fn empty() -> Self {
+        Self {
+            format: 0,
+            snapshot: String::new(),
+            uuid: Uuid::nil(),
+            store: Uuid::nil(),
+            version: String::new(),
+            frame: None,
+            state: SnapshotState::Success,
+            started_ms: 0,
+            ended_ms: 0,
+            include_global_state: false,
+            metadata: None,
+            indices: Vec::new(),
+            failures: Vec::new(),
+            global_state: None,
+            added_files: 0,
+            added_bytes: 0,
+        }
+    }
+
     /// Lists the indices that users see: those of the server's own belong to the global state.
     pub fn visible_indices(&self) -> impl Iterator<Item = &IndexSummary> {
         self.indices.iter().filter(|index| !index.system)

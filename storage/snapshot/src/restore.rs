@@ -114,7 +114,7 @@ impl SnapshotService {
         let mut job = RestoreJob {
             service: self.clone(),
             repository: open,
-            manifest: empty_manifest(),
+            manifest: Manifest::empty(),
             request,
             principal: principal.clone(),
             targets: BTreeMap::new(),
@@ -137,32 +137,13 @@ impl SnapshotService {
         }
         let bytes = job.targets.values().map(|summary| summary.bytes).fold(0, u64::saturating_add);
         job.check_space(bytes).await?;
-        // A closed index stays until the one in its place is whole.
-        job.is_early = bytes >= job.request.early_search_bytes
+        // A closed index stays until the one in its place is whole. Positions come with documents whose files are all here: indices
+        // that are deleted later would leave the positions behind.
+        job.is_early = !job.request.include_global_state
+            && bytes >= job.request.early_search_bytes
             && job.targets.keys().all(|name| metadata.index(name).is_none());
         job.check_aliases(&metadata).await?;
         Ok(job)
-    }
-}
-
-fn empty_manifest() -> Manifest {
-    Manifest {
-        format: 0,
-        snapshot: String::new(),
-        uuid: Uuid::nil(),
-        store: Uuid::nil(),
-        version: String::new(),
-        frame: None,
-        state: crate::manifest::SnapshotState::Success,
-        started_ms: 0,
-        ended_ms: 0,
-        include_global_state: false,
-        metadata: None,
-        indices: Vec::new(),
-        failures: Vec::new(),
-        global_state: None,
-        added_files: 0,
-        added_bytes: 0,
     }
 }
 
@@ -373,6 +354,8 @@ impl RestoreJob {
         if restored.is_empty() && !self.request.include_global_state {
             return Ok(report);
         }
+        // A pipeline never reads again what is before its position.
+        let positions = if report.failures.is_empty() { positions } else { Vec::new() };
         let restored = RestoredState { indices: restored, positions };
         engine.install_restored(&self.principal, restored, Box::new(decide)).await.map_err(|error| match error {
             StoreError::IndexAlreadyExists { index, .. } => self.fail(format!(
@@ -386,24 +369,42 @@ impl RestoreJob {
         Ok(report)
     }
 
-    /// Copies the files of indices that are searched already, and has these take writes. An index whose files cannot be copied is
-    /// deleted, and so are the others unless a part is enough.
+    /// Copies the files of indices that are searched already, and has these take writes. Where the catalog refuses the end, the copies go
+    /// on in the background, as after a start.
     async fn copy_restored(&self, names: Vec<(Uuid, String)>, report: &mut RestoreReport) -> Result<()> {
-        let engine = &self.service.inner.engine;
         let mut pending = std::mem::take(&mut *self.pending.lock());
-        let mut left: Vec<Uuid> = names.iter().map(|(uuid, _)| *uuid).collect();
+        let segments = |(uuid, _): &(Uuid, String)| (*uuid, pending.remove(uuid).unwrap_or_default());
+        let mut left: PendingCopies = names.iter().map(segments).collect();
+        let ended = self.copy_indices(names, &mut left, report).await;
+        if ended.is_err() && !left.is_empty() {
+            self.service.inner.restoring.lock().push(self.key.clone());
+            self.service.copy_in_background(self.key.clone(), left);
+        }
+        ended
+    }
+
+    /// Copies the files of indices. An index whose files cannot be copied is deleted, and so are the others unless a part is enough. Deleted
+    /// indices leave `left`.
+    async fn copy_indices(
+        &self,
+        names: Vec<(Uuid, String)>,
+        left: &mut PendingCopies,
+        report: &mut RestoreReport,
+    ) -> Result<()> {
+        let engine = &self.service.inner.engine;
         let total = names.len();
         for (copied, (uuid, name)) in names.into_iter().enumerate() {
             self.task.set_progress(json!({ "indices": total, "copied": copied }).to_string());
-            let segments = pending.remove(&uuid).unwrap_or_default();
-            let copied = copy_segments(engine, &self.repository, &segments, || self.check_cancelled()).await;
+            let copied =
+                copy_segments(engine, &self.repository, &left[&uuid], || self.check_cancelled()).await;
             let Err(error) = copied else { continue };
             if !self.request.partial || self.check_cancelled().is_err() {
-                engine.abandon_restore(&left).await?;
+                engine.abandon_restore(&left.keys().copied().collect::<Vec<_>>()).await?;
+                left.clear();
                 return Err(self.fail(format!("cannot restore index [{name}]: {error}")));
             }
             engine.abandon_restore(&[uuid]).await?;
-            left.retain(|one| *one != uuid);
+            left.remove(&uuid);
             report.indices.retain(|index| *index != name);
             let shards = self.targets.get(&name).map_or(0, |summary| summary.shards);
             let reason = error.to_string();
@@ -414,7 +415,7 @@ impl RestoreJob {
             }));
             report.successful = report.total - report.failures.len() as u64;
         }
-        Ok(engine.complete_restore(&left).await?)
+        Ok(engine.complete_restore(&left.keys().copied().collect::<Vec<_>>()).await?)
     }
 
     /// Gives up the segments of indices that are not restored.

@@ -202,7 +202,10 @@ impl SnapshotService {
         }
         let settings = RepositorySettings::parse(name, body, &self.inner.config)?;
         let _one = self.inner.registering.lock().await;
-        self.check_unused(name)?;
+        // A registration that does not open is in nobody's use, and copies of restored files wait for a better one.
+        if self.inner.repositories.read().get(name).is_some_and(|registered| registered.open.is_some()) {
+            self.check_unused(name)?;
+        }
         let count = self.inner.repositories.read().len();
         if count >= MAX_REPOSITORIES && !self.inner.repositories.read().contains_key(name) {
             let reason = format!("there are [{count}] repositories already, the most that may be registered");

@@ -137,7 +137,7 @@ impl Engine {
         self.discard_segments(segments).await;
     }
 
-    async fn discard_segments(&self, segments: impl IntoIterator<Item = (Uuid, u32, Uuid)>) {
+    pub(super) async fn discard_segments(&self, segments: impl IntoIterator<Item = (Uuid, u32, Uuid)>) {
         for (index, shard, segment) in segments {
             let deleted = millrace_segment::delete_files(&self.inner.env().objects, index, shard, segment);
             if let Err(error) = deleted.await {

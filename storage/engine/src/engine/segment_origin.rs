@@ -136,7 +136,10 @@ impl Engine {
         }
         deletes.write_to(&mut record);
         let pending = PendingSegment { record: record.clone(), origin };
-        self.open_pending(&pending, repository);
+        for (file, _, path) in pending.files() {
+            let here = file_path(&pending.record, file);
+            self.objects().set_origin(here, ObjectOrigin::Store(repository.clone(), path));
+        }
         Ok((AdoptedSegment::new(record, deletes, deleted), pending))
     }
 
@@ -144,9 +147,16 @@ impl Engine {
     pub fn open_pending(&self, segment: &PendingSegment, repository: &Objects) {
         for (file, _, path) in segment.files() {
             let here = file_path(&segment.record, file);
-            let origin = ObjectOrigin::Store(repository.clone(), path);
-            self.objects().set_origin(here, origin);
+            // A file that is copied, or whose segment is deleted, has none any more.
+            if self.objects().has_origin(&here) {
+                self.objects().set_origin(here, ObjectOrigin::Store(repository.clone(), path));
+            }
         }
+    }
+
+    /// Returns whether files of a segment are still to be copied. Those of a deleted segment are not.
+    pub fn is_pending(&self, segment: &PendingSegment) -> bool {
+        segment.files().any(|(file, ..)| self.objects().has_origin(&file_path(&segment.record, file)))
     }
 
     /// Returns the segments that the start found without all their files; `None` once they were taken.
@@ -154,7 +164,8 @@ impl Engine {
         self.inner.pending_segments.lock().take()
     }
 
-    /// Takes copies of the files of a segment into the object store; reads find them from then on.
+    /// Takes copies of the files of a segment into the object store; reads find them from then on. The copies of a segment that was
+    /// deleted meanwhile are removed.
     ///
     /// # Errors
     /// The object store's; then reads go to the repository.
@@ -165,7 +176,19 @@ impl Engine {
     ) -> Result<()> {
         let targets: Vec<_> =
             files.into_iter().map(|(kind, file)| (file_path(&segment.record, kind), file)).collect();
+        if !self.is_pending(segment) {
+            for (_, file) in targets {
+                self.remove_scratch(file).await;
+            }
+            return Ok(());
+        }
         self.objects().put_files(&targets).await?;
+        if !self.is_pending(segment) {
+            // Its deletion has come between, and has not seen all copies.
+            let SegmentRecord { index, shard, id, .. } = segment.record;
+            self.discard_segments([(index, shard, id)]).await;
+            return Ok(());
+        }
         self.objects().remove_origins(targets.iter().map(|(path, _)| path));
         Ok(())
     }

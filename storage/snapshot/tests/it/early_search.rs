@@ -7,9 +7,10 @@ use millrace_catalog::access::Principal;
 use millrace_catalog::metadata::{IndicesOptions, RESTORE_PENDING};
 use millrace_engine::Engine;
 use millrace_runtime::Error as StoreError;
-use millrace_snapshot::{Error, RestoreSnapshot};
+use millrace_snapshot::{Config, Error, RestoreSnapshot, SnapshotService};
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
+use serde_json::json;
 
 use crate::outages::{FaultyStore, Outage, service_over};
 use crate::support::*;
@@ -115,11 +116,8 @@ async fn a_start_goes_on_with_copies_and_says_where_files_are_until_then() {
     let refused = refused.map(drop).unwrap_err().to_string();
     assert!(refused.contains("snapshot repository [backup], which is not open"), "{refused}");
     // `backup` is registered as the directory, which has the same contents.
-    let config = millrace_snapshot::Config {
-        path_repo: vec![backups.path().to_owned()],
-        ..millrace_snapshot::Config::default()
-    };
-    let again = millrace_snapshot::SnapshotService::open(Arc::clone(&engine), config).await.unwrap();
+    let config = Config { path_repo: vec![backups.path().to_owned()], ..Config::default() };
+    let again = SnapshotService::open(Arc::clone(&engine), config).await.unwrap();
     check(&engine, "copy-logs", &expected).await;
     wait_until(|| !is_pending(&engine, "copy-logs")).await;
     let mut copied = expected.clone();
@@ -176,4 +174,91 @@ async fn a_file_that_cannot_be_copied_takes_its_indices_away() {
     store.set_outage(None);
     wait_until(|| engine.metadata().index("copy-logs").unwrap().open).await;
     check(&engine, "copy-logs", &expected).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deleted_index_gets_no_files_any_more() {
+    let store = FaultyStore::new(1);
+    let (data, engine, _) = captured(&store).await;
+    let service = service_over(&engine, &store).await;
+    store.set_outage(Some(Outage::HeldCopies));
+    service.begin_restore(&Principal::system(), ("backup", "one"), early()).await.unwrap();
+    wait_until(|| engine.metadata().index("copy-logs").is_some()).await;
+    let uuid = engine.metadata().index("copy-logs").unwrap().uuid.simple().to_string();
+    let has_files =
+        || files(data.path()).iter().any(|file| file.components().any(|name| name.as_os_str() == &*uuid));
+    wait_until(has_files).await;
+    delete_index(&engine, "copy-logs").await;
+    wait_until(|| !has_files()).await;
+    store.set_outage(None);
+    while service.delete("backup", "one").await.is_err() {
+        tokio::task::yield_now().await;
+    }
+    assert!(!has_files());
+    let is_scratch = |name: &str| name.starts_with("snapshot-");
+    let names = files(data.path());
+    assert!(
+        !names.iter().any(|file| file.file_name().and_then(|name| name.to_str()).is_some_and(is_scratch))
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_damaged_file_keeps_no_other_index_from_its_end_and_a_repository_that_has_moved_is_registered_anew()
+{
+    let store = FaultyStore::new(1);
+    let (data, engine, expected) = captured(&store).await;
+    let (mut more, mut other) = (BTreeMap::new(), BTreeMap::new());
+    fill(&engine, "more", 0..40, 5, &mut more).await;
+    fill(&engine, "other", 0..40, 6, &mut other).await;
+    for index in ["logs", "more", "other"] {
+        flush(&engine, index).await;
+    }
+    let (old, new) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let at = |directory: &std::path::Path| {
+        let config = Config { path_repo: vec![directory.to_owned()], ..Config::default() };
+        (config, json!({"type": "fs", "settings": {"location": directory.join("one")}}))
+    };
+    let (config, body) = at(old.path());
+    let local = SnapshotService::open(Arc::clone(&engine), config).await.unwrap();
+    local.put_repository("backup", &body, true).await.unwrap();
+    create(&local, "three").await;
+    drop(local);
+    let service = service_over(&engine, &store).await;
+    create(&service, "three").await;
+    store.set_outage(Some(Outage::HeldCopies));
+    service.begin_restore(&Principal::system(), ("backup", "three"), early()).await.unwrap();
+    wait_until(|| engine.metadata().index("copy-other").is_some()).await;
+    engine.shutdown().await.unwrap();
+    store.set_outage(Some(Outage::Gone));
+    drop((service, engine));
+
+    let damaged = {
+        let mut contents = files(&old.path().join("one"));
+        contents.retain(|file| std::fs::read(file).unwrap().starts_with(b"PAR1"));
+        contents.sort_by_key(|file| std::fs::metadata(file).unwrap().len());
+        contents.pop().unwrap()
+    };
+    let right = std::fs::read(&damaged).unwrap();
+    let mut wrong = right.clone();
+    let middle = wrong.len() / 2;
+    wrong[middle] ^= 1;
+    std::fs::write(&damaged, wrong).unwrap();
+    let damaged = new.path().join(damaged.strip_prefix(old.path()).unwrap());
+    std::fs::rename(old.path().join("one"), new.path().join("one")).unwrap();
+
+    let engine = open(data.path()).await;
+    // The registration names a place that is not allowed any more.
+    let (config, body) = at(new.path());
+    let service = SnapshotService::open(Arc::clone(&engine), config).await.unwrap();
+    service.put_repository("backup", &body, true).await.unwrap();
+    let pending = || {
+        let names = ["copy-logs", "copy-more", "copy-other"];
+        names.into_iter().filter(|name| is_pending(&engine, name)).collect::<Vec<_>>()
+    };
+    wait_until(|| pending().len() == 1).await;
+    std::fs::write(&damaged, right).unwrap();
+    wait_until(|| pending().is_empty()).await;
+    check(&engine, "copy-logs", &expected).await;
+    check(&engine, "copy-more", &more).await;
+    check(&engine, "copy-other", &other).await;
 }

@@ -143,3 +143,31 @@ async fn a_store_keeps_its_own_positions_and_gives_none_to_other_users() {
     assert_eq!(stored(&engine), parts(&[("0", "5"), ("1", "8")]));
     check(&engine, "logs", &documents(0..10)).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn positions_never_come_without_their_documents() {
+    let (data, other, backups) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    drop(captured(data.path(), backups.path()).await);
+    let segments = files(backups.path()).into_iter().filter(|file| {
+        let content = std::fs::read(file).unwrap();
+        content.starts_with(b"PAR1")
+    });
+    let damaged: Vec<_> = segments.collect();
+    assert!(!damaged.is_empty());
+    for file in damaged {
+        let mut content = std::fs::read(&file).unwrap();
+        let middle = content.len() / 2;
+        content[middle] ^= 1;
+        std::fs::write(&file, content).unwrap();
+    }
+    let engine = open(other.path()).await;
+    let service = reader(&engine, backups.path()).await;
+    for partial in [false, true] {
+        let request = RestoreSnapshot { early_search_bytes: 0, partial, ..with_global_state() };
+        let restored = service.restore(&Principal::system(), ("backup", "one"), request).await;
+        assert_eq!(restored.is_ok(), partial, "{restored:?}");
+        assert!(engine.metadata().index("logs").is_none());
+        assert!(stored(&engine).is_empty(), "partial: {partial}");
+    }
+}

@@ -110,7 +110,9 @@ pub(crate) fn files(dir: &Path) -> Vec<PathBuf> {
     let mut found = Vec::new();
     let mut dirs = vec![dir.to_owned()];
     while let Some(dir) = dirs.pop() {
-        for entry in std::fs::read_dir(dir).unwrap() {
+        // A store at work removes directories meanwhile.
+        let Ok(entries) = std::fs::read_dir(dir) else { continue };
+        for entry in entries {
             let path = entry.unwrap().path();
             if path.is_dir() { dirs.push(path) } else { found.push(path) }
         }

@@ -3,7 +3,7 @@
 use millrace_mapping::pattern;
 use serde_json::{Map, Value, json};
 
-use super::{lifecycle, refuse, required_body};
+use super::{lifecycle, policy_owner, refuse, required_body};
 use crate::Api;
 use crate::admin::options;
 use crate::error::Error;
@@ -20,8 +20,8 @@ pub(crate) async fn put(
     options::manager(&mut request.params)?;
     request.finish()?;
     let body = required_body(request)?;
-    let owner = api.session.principal().name();
-    let ignored = lifecycle(served)?.put_ilm_policy(id, &body, Some(owner)).await.map_err(refuse)?;
+    let owner = policy_owner(api.session.principal());
+    let ignored = lifecycle(served)?.put_ilm_policy(id, &body, owner).await.map_err(refuse)?;
     let mut response = Response::acknowledged();
     if !ignored.is_empty() {
         let actions = ignored.join(", ");

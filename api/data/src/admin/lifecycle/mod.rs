@@ -6,6 +6,7 @@ pub(crate) mod managed;
 pub(crate) mod policies;
 pub(crate) mod snapshot_policies;
 
+use millrace_catalog::access::{Caller, Principal};
 use millrace_lifecycle::{Error as LifecycleError, Lifecycle};
 use millrace_mapping::pattern;
 use serde_json::{Value, json};
@@ -36,6 +37,14 @@ pub(super) fn refuse(error: LifecycleError) -> Error {
         LifecycleError::Conflict(_) => Error::new(409, "version_conflict_engine_exception", reason),
         LifecycleError::Snapshot(error) => super::snapshots::refuse(error),
         LifecycleError::Storage(error) => error.into(),
+    }
+}
+
+/// Returns the user whose rights a policy has from now on. An API key is none: its rights may be fewer than those of its owner.
+fn policy_owner(principal: &Principal) -> Option<&str> {
+    match principal.caller() {
+        Caller::ApiKey { .. } => None,
+        _ => Some(principal.name()),
     }
 }
 

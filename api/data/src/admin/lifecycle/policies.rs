@@ -3,7 +3,7 @@
 use millrace_lifecycle::{INDEX_POLICIES, StoredPolicy};
 use serde_json::{Value, json};
 
-use super::{PolicyPage, condition, deleted, lifecycle, refuse, required_body};
+use super::{PolicyPage, condition, deleted, lifecycle, policy_owner, refuse, required_body};
 use crate::Api;
 use crate::error::Error;
 use crate::http::{Request, Response};
@@ -25,8 +25,8 @@ pub(crate) async fn put(
     };
     let body = required_body(request)?;
     let policy = body.get("policy").unwrap_or(&body);
-    let owner = api.session.principal().name();
-    let put = lifecycle(served)?.put_policy(&id, policy, condition, Some(owner)).await;
+    let owner = policy_owner(api.session.principal());
+    let put = lifecycle(served)?.put_policy(&id, policy, condition, owner).await;
     let (stored, created) = put.map_err(refuse)?;
     let mut answer = header(&stored);
     answer["policy"] = json!({ "policy": stored.policy.body });
