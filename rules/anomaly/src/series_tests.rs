@@ -45,6 +45,28 @@ fn planted_buckets_rank_highest() {
 }
 
 #[test]
+fn values_beyond_the_window_are_usual_where_the_expectation_follows_them() {
+    let cutoff = ScoreCutoff::new(Some(0.999), None).unwrap();
+    let mut random = Random::new(12);
+    let mut noise = || random.uniform() + random.uniform() + random.uniform() - 1.5;
+    for (slope, step, allowed) in [(0.05, 0.0, 8), (0.0, 3.0, 40)] {
+        let mut sample = |at: usize| {
+            let level = if at < 1_210 { 0.0 } else { step };
+            Some(100.0 + slope * at as f64 + level + noise())
+        };
+        let window = Series::new((0..1_200).map(&mut sample).collect()).unwrap();
+        let mut model = SeriesDetector::SeasonalDecomposition.train(&window, 0, None, 4).unwrap();
+        let flags = (1_200..1_320).filter(|at| {
+            let score = model.observe(*at as i64, sample(*at)).unwrap();
+            cutoff.flags(score.rank)
+        });
+        let flagged = flags.count();
+        assert!(flagged <= allowed, "slope {slope}, step {step}: {flagged} flagged");
+        assert!(step == 0.0 || flagged > 0);
+    }
+}
+
+#[test]
 fn expectations_are_near_and_their_bounds_hold() {
     for name in NAMES {
         let detector = SeriesDetector::default_of(name).unwrap();

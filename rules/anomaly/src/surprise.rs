@@ -1,7 +1,7 @@
 //! [`SurpriseScale`]: joins what is odd about a bucket to one score.
 //!
 //! A bucket is odd by its error, and by its value among those of the window. Both have a [`ScoreTail`] of the training window. The raw
-//! score is the sum of their surprises.
+//! score is the sum of their surprises. That of the value counts as far as the error is odd: a metric that grows as before is usual.
 
 use crate::artefact::{ArtefactReader, ArtefactWriter};
 use crate::error::Result;
@@ -10,6 +10,9 @@ use crate::seasonal_filter::Residual;
 
 /// Share of two tails of a distribution by one of them, as a decimal logarithm.
 const BOTH_TAILS: f64 = std::f64::consts::LOG10_2;
+
+/// Largest surprise of a value, by that of the error.
+const MAX_BY_ERROR: f64 = 2.0;
 
 /// Distributions of what is odd about the buckets of the training window.
 #[derive(Clone, Debug, PartialEq)]
@@ -33,8 +36,9 @@ impl SurpriseScale {
 
     /// Returns the raw score of a value.
     pub(crate) fn surprise(&self, value: f64, residual: &Residual) -> f64 {
+        let of_error = self.error.surprise(residual.relative_error());
         let of_value = self.high.surprise(value).max(self.low.surprise(-value)) - BOTH_TAILS;
-        self.error.surprise(residual.relative_error()) + of_value.max(0.0)
+        of_error + of_value.clamp(0.0, MAX_BY_ERROR * of_error)
     }
 
     pub(crate) fn encode(&self, out: &mut ArtefactWriter) {

@@ -217,13 +217,11 @@ impl ForecastModel {
                 let drawn = draws[(share * (draws.len() - 1) as f64 + 0.5) as usize];
                 mean + (drawn - mean) * stretch
             };
-            ForecastInterval {
-                mean,
-                lower80: at(0.1, inner / NORMAL[0]),
-                upper80: at(0.9, inner / NORMAL[0]),
-                lower95: at(0.025, outer / NORMAL[1]),
-                upper95: at(0.975, outer / NORMAL[1]),
-            }
+            let (lower80, upper80) = (at(0.1, inner / NORMAL[0]), at(0.9, inner / NORMAL[0]));
+            let (lower95, upper95) = (at(0.025, outer / NORMAL[1]), at(0.975, outer / NORMAL[1]));
+            // Paths with short tails and different stretches would put the inner bounds outside.
+            let (lower95, upper95) = (lower95.min(lower80), upper95.max(upper80));
+            ForecastInterval { mean, lower80, upper80, lower95, upper95 }
         };
         means.into_iter().zip(draws).enumerate().map(interval).collect()
     }
@@ -348,6 +346,26 @@ mod tests {
                 );
             }
             assert_eq!(model.forecast(24), forecaster.train(&window, Some(12), 3).unwrap().forecast(24));
+        }
+    }
+
+    #[test]
+    fn inner_intervals_of_simulated_paths_are_within_the_outer_ones() {
+        let mut random = Random::new(5);
+        let sample = |at: usize| Some(10.0 * 1.02_f64.powi(at as i32) * (0.9 + 0.2 * random.uniform()));
+        let window = Series::new((0..120).map(sample).collect()).unwrap();
+        let mut model = Forecaster::Ets.train(&window, None, 3).unwrap();
+        assert!(
+            matches!(&model.state, ForecastState::Ets(ets) if !ets.is_additive()),
+            "{}",
+            model.description()
+        );
+        model.multiples = IntervalMultiples(vec![[4.0, 4.0]]);
+        for interval in model.forecast(24).unwrap() {
+            assert!(
+                interval.lower95 <= interval.lower80 && interval.upper80 <= interval.upper95,
+                "{interval:?}"
+            );
         }
     }
 

@@ -207,18 +207,12 @@ impl Subject<'_> {
         ] {
             ai.insert(name.to_owned(), of);
         }
-        let mut reasons = Vec::new();
-        if score.is_new {
-            reasons.push(json!({"reason": "the template is new"}));
-        }
-        if is_anomalous && !score.is_new {
-            let reason = if score.rate >= score.novelty {
-                "the template is unusually frequent"
-            } else {
-                "the line has unusual words"
-            };
-            reasons.push(json!({"reason": reason}));
-        }
+        let reason = match (score.is_new, score.rate >= score.novelty) {
+            (true, _) => "the template is new",
+            (_, true) => "the template is unusually frequent",
+            _ => "the line has unusual words",
+        };
+        let reasons = is_anomalous.then(|| json!({"reason": reason})).into_iter().collect();
         ai.insert("reasons".to_owned(), Value::Array(reasons));
         self.finish(ai, &document.id(), document.members())
     }
@@ -231,11 +225,11 @@ impl Subject<'_> {
             ai.insert(name.to_owned(), json!(of));
         }
         let reason = match (value > score.upper, value < score.lower) {
-            (true, _) => Some("above the expected range"),
-            (_, true) => Some("below the expected range"),
-            _ => None,
+            (true, _) => "above the expected range",
+            (_, true) => "below the expected range",
+            _ => "an unusual value",
         };
-        let reasons: Vec<Value> = reason.map(|reason| json!({"reason": reason})).into_iter().collect();
+        let reasons = is_anomalous.then(|| json!({"reason": reason})).into_iter().collect();
         ai.insert("reasons".to_owned(), Value::Array(reasons));
         self.finish(ai, &(self.value, self.time_ms), Map::new())
     }

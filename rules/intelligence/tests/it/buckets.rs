@@ -54,6 +54,10 @@ async fn odd_buckets_are_found_once_they_close_and_late_ones_are_scored_anew() {
     assert_eq!((&odd["anomaly_flag"], &odd["took"]), (&json!(true), &json!(400.0)));
     assert!(odd["expected"].as_f64().unwrap() < 150.0 && odd["upper"].as_f64().unwrap() < 400.0, "{odd}");
     assert_eq!(odd["reasons"][0]["reason"], "above the expected range");
+    for result in found.values() {
+        let reasons = result["ai"]["reasons"].as_array().unwrap().len();
+        assert_eq!(reasons, usize::from(result["ai"]["anomaly_flag"] == true), "{result}");
+    }
     let flagged = found.values().filter(|result| result["ai"]["anomaly_flag"] == true).count();
     assert!(flagged <= 4, "{flagged} buckets are flagged");
     let picture = server.intelligence.plot(&server.admin(), &id, None).await.unwrap();
