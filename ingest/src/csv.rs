@@ -8,6 +8,9 @@ mod conversion;
 use crate::Options;
 pub use conversion::CsvConversion;
 
+/// Most values of a row.
+const MAX_VALUES: usize = 100_000;
+
 /// Separator and quote of rows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct CsvDialect {
@@ -48,6 +51,9 @@ pub enum MalformedRow {
     /// A quote or a line end stands within a value without quotes.
     #[error("malformed row: a quote or a line end stands within a value at character {0}")]
     WithinValue(usize),
+    /// The row has too many values.
+    #[error("the row has more than {MAX_VALUES} values")]
+    TooMany,
 }
 
 impl Default for CsvDialect {
@@ -83,7 +89,7 @@ impl CsvDialect {
     /// Parses the first row of a text; a value without quotes that is empty is `None`. `Ok(None)` where the text is empty.
     ///
     /// # Errors
-    /// [`MalformedRow`] for quotes that are misplaced or not closed.
+    /// [`MalformedRow`] for quotes that are misplaced or not closed, and for more than 100,000 values.
     pub fn parse_row(&self, text: &str) -> Result<Option<Vec<Option<String>>>, MalformedRow> {
         if text.is_empty() {
             return Ok(None);
@@ -91,8 +97,12 @@ impl CsvDialect {
         if text.starts_with(['\r', '\n']) {
             return Ok(Some(Vec::new()));
         }
-        let options = RowOptions { is_trimming: false, ends_with_line: true, most: usize::MAX };
-        let values = self.parse_values(text, options)?.into_iter();
+        let options = RowOptions { is_trimming: false, ends_with_line: true, most: MAX_VALUES + 1 };
+        let values = self.parse_values(text, options)?;
+        if values.len() > MAX_VALUES {
+            return Err(MalformedRow::TooMany);
+        }
+        let values = values.into_iter();
         Ok(Some(
             values.map(|value| (value.is_quoted || !value.text.is_empty()).then_some(value.text)).collect(),
         ))
@@ -217,6 +227,7 @@ mod tests {
         for wrong in ["\"a", "a\"b", "\"a\"b", "a, \"b\""] {
             assert!(CsvDialect::default().parse_row(wrong).is_err(), "{wrong}");
         }
+        assert_eq!(CsvDialect::default().parse_row(&",".repeat(MAX_VALUES)), Err(MalformedRow::TooMany));
         let wide = CsvDialect::new("||", None);
         assert_eq!(wide.parse_row("\"a\"||b|c").unwrap(), Some(vec![text("\"a\""), text("b|c")]));
     }

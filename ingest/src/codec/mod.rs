@@ -63,6 +63,23 @@ pub trait Codec: fmt::Debug + Send + Sync {
     /// Appends the bytes of an event.
     fn encode(&self, event: &Event, out: &mut Vec<u8>);
 
+    /// Fetches what [`Codec::try_encode`] needs; blocks.
+    ///
+    /// # Errors
+    /// The reason why it is not there: try again later.
+    fn prepare(&self) -> Result<(), String> {
+        Ok(())
+    }
+
+    /// Appends the bytes of an event.
+    ///
+    /// # Errors
+    /// The reason why the event has no such bytes; `out` is as it was.
+    fn try_encode(&self, event: &Event, out: &mut Vec<u8>) -> Result<(), String> {
+        self.encode(event, out);
+        Ok(())
+    }
+
     /// Pause of a stream after which its decoder is to be told to finish what it holds; `None` for never.
     fn flush_after(&self) -> Option<Duration> {
         None

@@ -9,8 +9,7 @@ use base64::engine::general_purpose::STANDARD;
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Number, Value, json};
 
-use super::charset::Charset;
-use super::plain::message;
+use super::plain::undecoded;
 use super::{Codec, Decoder, Events};
 use crate::event::{TIMESTAMP, text_of};
 use crate::{Event, Fault, FieldReference, Options, Template};
@@ -101,24 +100,18 @@ impl ObjectStream {
             match read {
                 Ok(value) => match self.codec.event(value) {
                     Some(event) => events.push(event),
-                    None => events.push(failed(bytes.get(begin..reader.at).unwrap_or_default())),
+                    None => events.push(undecoded(bytes.get(begin..reader.at).unwrap_or_default(), FAILURE)),
                 },
                 Err(Unread::Incomplete) if !is_last => return begin,
                 Err(Unread::NoRoom) => return bytes.len(),
                 Err(Unread::Incomplete | Unread::Malformed) => {
                     // Nothing tells where the next object begins.
-                    events.push(failed(bytes.get(begin..).unwrap_or_default()));
+                    events.push(undecoded(bytes.get(begin..).unwrap_or_default(), FAILURE));
                     return bytes.len();
                 }
             }
         }
     }
-}
-
-fn failed(bytes: &[u8]) -> Event {
-    let mut event = message(Charset::Utf8, bytes);
-    event.tag(FAILURE);
-    event
 }
 
 impl Decoder for ObjectStream {

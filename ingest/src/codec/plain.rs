@@ -2,6 +2,8 @@
 
 use std::sync::Arc;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::STANDARD;
 use chrono::Utc;
 
 use super::charset::Charset;
@@ -43,6 +45,16 @@ impl Decoder for Plain {
 pub(super) fn message(charset: Charset, bytes: &[u8]) -> Event {
     let mut event = Event::new(Utc::now());
     event.set_text("message", &charset.decode(bytes));
+    event
+}
+
+/// Makes an event of bytes that a binary codec does not read: their text, or base64 where they are no UTF-8.
+pub(super) fn undecoded(bytes: &[u8], failure: &str) -> Event {
+    let mut event = match std::str::from_utf8(bytes) {
+        Ok(_) => message(Charset::Utf8, bytes),
+        Err(_) => message(Charset::Utf8, STANDARD.encode(bytes).as_bytes()),
+    };
+    event.tag(failure);
     event
 }
 

@@ -18,6 +18,7 @@ use tokio::time::sleep;
 use super::{OrderTicket, Output, RefusedEvent, Sink, SinkInterrupted};
 use crate::codec::{self, Codec};
 use crate::kafka::{Client, Log};
+use crate::offload::offload;
 use crate::{Event, Fault, Options, Template};
 
 /// Time that records wait for others where nothing else is said. A portion of events comes within that time, and each request
@@ -157,20 +158,19 @@ impl Kafka {
         Ok(producer.insert(new).clone())
     }
 
-    /// Puts an event into the producer's queue; `None` while that is full.
+    /// Puts an event into the producer's queue; `None` while that is full. The bytes are those of the codec.
     fn put(
         &self,
         producer: &FutureProducer<Log>,
         event: &Event,
+        payload: &[u8],
     ) -> Option<Result<DeliveryFuture, KafkaError>> {
         let topic = self.topic.render(event);
         if topic.len() > MAX_TOPIC || topic.is_empty() {
             return Some(Err(KafkaError::MessageProduction(RDKafkaErrorCode::InvalidTopic)));
         }
         let key = self.key.as_ref().map(|key| key.render(event));
-        let mut payload = Vec::new();
-        self.codec.encode(event, &mut payload);
-        let mut record = FutureRecord::<str, [u8]>::to(&topic).payload(&payload[..]);
+        let mut record = FutureRecord::<str, [u8]>::to(&topic).payload(payload);
         if let Some(key) = &key {
             record = record.key(key);
         }
@@ -204,8 +204,13 @@ impl Kafka {
             if number % PUT_AT_ONCE == PUT_AT_ONCE - 1 {
                 yield_now().await;
             }
+            let mut payload = Vec::new();
+            if let Err(reason) = self.codec.try_encode(event, &mut payload) {
+                refused.push(RefusedEvent { event: *at, reason });
+                continue;
+            }
             let put = loop {
-                match self.put(producer, event) {
+                match self.put(producer, event, &payload) {
                     Some(put) => break put,
                     None => sleep(FULL).await,
                 }
@@ -257,7 +262,13 @@ impl Sink for Kafka {
         let mut wanted: Vec<usize> = (0..events.len()).collect();
         let mut pause = BACK_OFF.0;
         while !wanted.is_empty() {
-            match self.producer() {
+            let codec = Arc::clone(&self.codec);
+            let prepared = tokio::select! {
+                biased;
+                prepared = offload(move || codec.prepare()) => prepared,
+                _ = stopping.wait_for(|stopping| *stopping) => return Err(SinkInterrupted),
+            };
+            match prepared.and_then(|()| self.producer()) {
                 Err(error) => tracing::warn!(error, "the Kafka output cannot start, trying again"),
                 Ok(producer) => {
                     let attempt = self.attempt(&producer, events, &wanted, &mut refused, place.take());

@@ -35,7 +35,18 @@ const MAX_READS: usize = 1024;
 /// Makes the bytes of an event.
 pub(super) trait Encode: fmt::Debug + Send + Sync {
     /// Appends messages; each is a datagram, or goes to the stream as it is.
-    fn encode(&self, event: &Event, messages: &mut Vec<Vec<u8>>);
+    ///
+    /// # Errors
+    /// The reason why the event has no message.
+    fn encode(&self, event: &Event, messages: &mut Vec<Vec<u8>>) -> Result<(), String>;
+
+    /// Fetches what encoding needs; blocks.
+    ///
+    /// # Errors
+    /// The reason why it is not there: try again later.
+    fn prepare(&self) -> Result<(), String> {
+        Ok(())
+    }
 }
 
 /// A sink of a socket.
@@ -76,10 +87,15 @@ impl Transport {
 struct ByCodec(Arc<dyn Codec>);
 
 impl Encode for ByCodec {
-    fn encode(&self, event: &Event, messages: &mut Vec<Vec<u8>>) {
+    fn encode(&self, event: &Event, messages: &mut Vec<Vec<u8>>) -> Result<(), String> {
         let mut message = Vec::with_capacity(256);
-        self.0.encode(event, &mut message);
+        self.0.try_encode(event, &mut message)?;
         messages.push(message);
+        Ok(())
+    }
+
+    fn prepare(&self) -> Result<(), String> {
+        self.0.prepare()
     }
 }
 
@@ -196,7 +212,7 @@ fn metric_name(text: &str) -> String {
 }
 
 impl Encode for Statsd {
-    fn encode(&self, event: &Event, messages: &mut Vec<Vec<u8>>) {
+    fn encode(&self, event: &Event, messages: &mut Vec<Vec<u8>>) -> Result<(), String> {
         let sender = metric_name(&self.sender.render(event)).replace('.', "_");
         let namespace = metric_name(&self.namespace.render(event));
         let rate = if self.sample_rate < 1.0 { format!("|@{}", self.sample_rate) } else { String::new() };
@@ -209,6 +225,7 @@ impl Encode for Statsd {
             let value = value.render(event).replace(['\n', '|'], "_");
             messages.push(format!("{prefix}{sender}.{metric}:{value}|{kind}{rate}\n").into_bytes());
         }
+        Ok(())
     }
 }
 
@@ -315,14 +332,32 @@ impl Sink for Socket {
         mut stopping: watch::Receiver<bool>,
         _place: OrderTicket,
     ) -> Result<Vec<RefusedEvent>, SinkInterrupted> {
+        let mut backoff = Backoff::new(self.first_pause, Duration::from_secs(60).max(self.first_pause));
+        loop {
+            let encoder = Arc::clone(&self.encoder);
+            let prepared = tokio::select! {
+                biased;
+                () = stopped(&mut stopping) => return Err(SinkInterrupted),
+                prepared = offload(move || encoder.prepare()) => prepared,
+            };
+            let Err(reason) = prepared else { break };
+            tracing::warn!(
+                reason,
+                host = self.host,
+                port = self.port,
+                "the output cannot encode, it tries again"
+            );
+            backoff.wait(&mut stopping).await?;
+        }
         let (encoder, events) = (Arc::clone(&self.encoder), events.to_vec());
         let limit = if matches!(self.transport, Transport::Udp(_)) { MAX_DATAGRAM } else { usize::MAX };
         let (messages, refused) = offload(move || {
             let (mut all, mut refused) = (Vec::new(), Vec::new());
             for (number, (event, _)) in events.iter().enumerate() {
                 let mut messages = Vec::new();
-                encoder.encode(event, &mut messages);
-                if messages.iter().any(|message| message.len() > limit) {
+                if let Err(reason) = encoder.encode(event, &mut messages) {
+                    refused.push(RefusedEvent { event: number, reason });
+                } else if messages.iter().any(|message| message.len() > limit) {
                     let reason = format!("the event exceeds a datagram of {limit} bytes");
                     refused.push(RefusedEvent { event: number, reason });
                 } else {
@@ -333,7 +368,6 @@ impl Sink for Socket {
         })
         .await;
         let mut sent = 0;
-        let mut backoff = Backoff::new(self.first_pause, Duration::from_secs(60).max(self.first_pause));
         loop {
             let written = tokio::select! {
                 biased;

@@ -1,7 +1,7 @@
 //! `aggregate`: collects values of the events of a task in a map, by a script in the subset of Ruby that the filter `ruby` has.
 //!
 //! Filters of a pipeline with the same `task_id` share their maps. The clock ends maps that are too old, and may make events of
-//! them; so does the end of the pipeline for the last map of `push_previous_map_as_event`.
+//! them; so does the end of the pipeline for the maps that are left. Maps are in memory: a crash loses them.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -259,7 +259,8 @@ impl Tasks {
         if self.bytes <= MAX_BYTES && self.maps.len() <= MAX_MAPS {
             return Vec::new();
         }
-        let weights: Vec<usize> = self.maps.values().map(|task| task.map.weight(MAX_BYTES)).collect();
+        let weight = |(id, task): (&String, &Task)| task.map.weight(MAX_BYTES).saturating_add(id.len());
+        let weights: Vec<usize> = self.maps.iter().map(weight).collect();
         self.bytes = weights.iter().fold(0, |sum: usize, weight| sum.saturating_add(*weight));
         let mut excess = 0;
         for weight in weights {
@@ -356,8 +357,8 @@ impl Filter for Aggregate {
         let old = tasks.take_old(&self.timeouts, Instant::now());
         self.push(old, made);
         if flush == Flush::Final {
-            if self.timeouts.pushes_previous {
-                let last = tasks.maps.shift_remove_index(0);
+            if self.timeouts.pushes() {
+                let last: Vec<_> = tasks.maps.drain(..).collect();
                 self.push(last, made);
             }
             made.iter_mut().skip(first).for_each(|event| event.tag(FINAL));
@@ -488,6 +489,22 @@ mod tests {
         assert_eq!(flushed(&filter, Flush::Due), [json!({"clicks": 1, "several": false})]);
         tokio::time::advance(Duration::from_secs(100)).await;
         assert_eq!(flushed(&filter, Flush::Due), [json!({"clicks": 3, "several": true})]);
+    }
+
+    #[test]
+    fn the_end_of_the_pipeline_pushes_all_maps() {
+        let given = [
+            ("task_id", "%{user}"),
+            ("code", "map['clicks'] ||= 0; map['clicks'] += 1"),
+            ("push_map_as_event_on_timeout", "true"),
+        ];
+        let filter = filter(&mut TaskRegistry::default(), &given).unwrap();
+        for user in ["a", "b", "a"] {
+            apply(&filter, json!({"user": user}));
+        }
+        let expected = [2, 1].map(|clicks| json!({"clicks": clicks, "tags": ["_aggregatefinalflush"]}));
+        assert_eq!(flushed(&filter, Flush::Final), expected);
+        assert_eq!(flushed(&filter, Flush::Final), Vec::<Value>::new());
     }
 
     #[test]

@@ -45,7 +45,7 @@ struct Dns {
     tags_on_timeout: Vec<String>,
 }
 
-/// Answers by question, each for a time.
+/// Answers by [`Direction::cache_key`], each for a time.
 #[derive(Debug)]
 struct AnswerCache {
     lifetime: Duration,
@@ -152,14 +152,25 @@ fn take_servers(options: &mut Options, config: &mut ResolverConfig) {
     }
 }
 
+impl Direction {
+    /// Returns the key of an answer: an address may be a question in both directions.
+    fn cache_key(self, question: &str) -> String {
+        let mark = match self {
+            Self::Resolve => '>',
+            Self::Reverse => '<',
+        };
+        format!("{mark}{question}")
+    }
+}
+
 impl AnswerCache {
-    fn get(&self, question: &str) -> Option<String> {
-        let (answer, expires) = self.answers.lock().get(question)?;
+    fn get(&self, key: &str) -> Option<String> {
+        let (answer, expires) = self.answers.lock().get(key)?;
         (Instant::now() < expires).then_some(answer)
     }
 
-    fn insert(&self, question: &str, answer: String) {
-        self.answers.lock().insert(question.to_owned(), (answer, Instant::now() + self.lifetime), 1);
+    fn insert(&self, key: String, answer: String) {
+        self.answers.lock().insert(key, (answer, Instant::now() + self.lifetime), 1);
     }
 }
 
@@ -168,10 +179,11 @@ impl Dns {
         if question.len() > MAX_QUESTION_BYTES {
             return Err(LookupError::NotFound);
         }
-        if self.failures.as_ref().is_some_and(|failures| failures.get(question).is_some()) {
+        let key = direction.cache_key(question);
+        if self.failures.as_ref().is_some_and(|failures| failures.get(&key).is_some()) {
             return Err(LookupError::NotFound);
         }
-        if let Some(answer) = self.hits.as_ref().and_then(|hits| hits.get(question)) {
+        if let Some(answer) = self.hits.as_ref().and_then(|hits| hits.get(&key)) {
             return Ok(answer);
         }
         let answer = match direction {
@@ -189,8 +201,8 @@ impl Dns {
             },
         };
         match (&answer, &self.hits, &self.failures) {
-            (Ok(answer), Some(hits), _) => hits.insert(question, answer.clone()),
-            (Err(_), _, Some(failures)) => failures.insert(question, String::new()),
+            (Ok(answer), Some(hits), _) => hits.insert(key, answer.clone()),
+            (Err(_), _, Some(failures)) => failures.insert(key, String::new()),
             _ => {}
         }
         answer

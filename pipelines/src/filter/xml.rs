@@ -3,6 +3,7 @@
 mod tree;
 mod xpath;
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use millrace_ingest::{Event, Fault, FieldReference, Options};
@@ -20,6 +21,10 @@ const FAILURE: &str = "_xmlparsefailure";
 const MAX_TEXT_BYTES: usize = 16 << 20;
 /// Most nodes of a document.
 const MAX_NODES: u32 = 1_000_000;
+/// Most prefixes of namespaces in a document: each element is compared with those in scope.
+const MAX_PREFIXES: usize = 64;
+/// Longest prefix of a namespace, in characters.
+const MAX_PREFIX_LENGTH: usize = 256;
 /// Options of libxml2 that steer what it reports or repairs.
 const PARSE_OPTIONS: [&str; 16] = [
     "recover",
@@ -105,6 +110,7 @@ impl Xml {
         if text.len() > MAX_TEXT_BYTES {
             return Err(format!("the text exceeds {MAX_TEXT_BYTES} bytes"));
         }
+        check_prefixes(text)?;
         // Entities could expand to any number of bytes.
         let options =
             ParsingOptions { allow_dtd: false, nodes_limit: MAX_NODES, ..ParsingOptions::default() };
@@ -131,6 +137,31 @@ impl Xml {
         }
         Ok(is_matched)
     }
+}
+
+/// Checks the number of prefixes before the text is parsed, for the parser compares them.
+///
+/// # Errors
+/// The text declares too many prefixes, or too long ones.
+fn check_prefixes(text: &str) -> Result<(), String> {
+    let mut prefixes = HashSet::new();
+    for (at, name) in text.match_indices("xmlns") {
+        let rest = text.get(at + name.len()..).unwrap_or_default();
+        if !rest.starts_with([':', '=']) && !rest.starts_with(char::is_whitespace) {
+            continue;
+        }
+        let is_end = |letter: &char| matches!(letter, '=' | '<' | '>') || letter.is_whitespace();
+        let mut letters = rest.chars().take(MAX_PREFIX_LENGTH);
+        let prefix: String = letters.by_ref().take_while(|letter| !is_end(letter)).collect();
+        if prefix.chars().count() == MAX_PREFIX_LENGTH {
+            return Err(format!("a prefix of a namespace exceeds {MAX_PREFIX_LENGTH} characters"));
+        }
+        prefixes.insert(prefix);
+        if prefixes.len() > MAX_PREFIXES {
+            return Err(format!("the text declares more than {MAX_PREFIXES} prefixes of namespaces"));
+        }
+    }
+    Ok(())
 }
 
 impl Filter for Xml {

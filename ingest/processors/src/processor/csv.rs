@@ -53,6 +53,7 @@ impl Csv {
         let values = self.dialect.parse_values(line, options).map_err(|fault| {
             ProcessorError::illegal_argument(match fault {
                 MalformedRow::OpenQuote => "Unmatched quote".to_owned(),
+                MalformedRow::TooMany => fault.to_string(),
                 MalformedRow::BehindQuote(letter, at) => {
                     format!("character '{letter}' after quoted field at {at}")
                 }

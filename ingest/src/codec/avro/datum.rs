@@ -10,8 +10,13 @@ use crate::event::time_format::{Zone, iso8601};
 
 /// Deepest nesting of a value.
 const MAX_DEPTH: usize = 64;
-/// Most values within one.
+/// Most values within one, however long it is.
 const MAX_VALUES: u64 = 1_000_000;
+
+/// Values that a datum may have without bytes of their own, such as nulls.
+const MAX_EMPTY_VALUES: u64 = 1_024;
+/// Values for each byte, beyond which a datum is refused.
+const VALUES_PER_BYTE: u64 = 8;
 
 /// Reason why bytes are no value of the schema.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
@@ -20,7 +25,9 @@ pub(super) enum DatumError {
     Truncated,
     #[error("the bytes are no value of the schema")]
     Malformed,
-    #[error("the value has more than {MAX_VALUES} parts, or more than {MAX_DEPTH} levels")]
+    #[error(
+        "the value has more than {MAX_VALUES} parts, too many for its bytes, or more than {MAX_DEPTH} levels"
+    )]
     TooLarge,
     #[error("[{0}] is no value of its type in the schema")]
     Mismatch(String),
@@ -31,7 +38,8 @@ pub(super) enum DatumError {
 /// # Errors
 /// The bytes are none, or are too many.
 pub(super) fn read<'a>(schema: &Schema, bytes: &'a [u8]) -> Result<(Value, &'a [u8]), DatumError> {
-    let mut reader = Reader { schema, bytes, values: 0 };
+    let most = (bytes.len() as u64).saturating_mul(VALUES_PER_BYTE).saturating_add(MAX_EMPTY_VALUES);
+    let mut reader = Reader { schema, bytes, values: 0, most: most.min(MAX_VALUES) };
     let value = reader.value(&schema.root, MAX_DEPTH)?;
     Ok((value, reader.bytes))
 }
@@ -40,6 +48,8 @@ struct Reader<'s, 'a> {
     schema: &'s Schema,
     bytes: &'a [u8],
     values: u64,
+    /// Most values of the datum.
+    most: u64,
 }
 
 impl<'a> Reader<'_, 'a> {
@@ -72,7 +82,7 @@ impl<'a> Reader<'_, 'a> {
 
     fn value(&mut self, kind: &Type, depth: usize) -> Result<Value, DatumError> {
         self.values += 1;
-        let depth = depth.checked_sub(1).filter(|_| self.values <= MAX_VALUES).ok_or(DatumError::TooLarge)?;
+        let depth = depth.checked_sub(1).filter(|_| self.values <= self.most).ok_or(DatumError::TooLarge)?;
         Ok(match kind {
             Type::Null => Value::Null,
             Type::Boolean => match self.take(1)? {

@@ -17,11 +17,10 @@ use millrace_runtime::Instant;
 use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::charset::Charset;
-use super::plain::message;
+use super::plain::undecoded;
 use super::{Codec, Decoder, Events};
 use crate::event::TIMESTAMP;
-use crate::http_client::{HttpClient, HttpRequest};
+use crate::http_client::{HttpAnswer, HttpClient, HttpRequest};
 use crate::{Event, Fault, FieldReference, Options};
 use schema::{MAX_SCHEMA_BYTES, Schema};
 
@@ -31,6 +30,8 @@ const FAILURE: &str = "_avroparsefailure";
 const REGISTRY_MAGIC: u8 = 0;
 /// Schemas of a registry that are kept.
 const MAX_SCHEMAS: usize = 1_000;
+/// Time that a value waits for the fetch of another schema.
+const FETCH_WAIT: Duration = Duration::from_secs(5);
 /// Time for which a schema that cannot be fetched is not fetched again.
 const FAILURE_PAUSE: Duration = Duration::from_secs(10);
 
@@ -59,6 +60,8 @@ struct SchemaServer {
     is_registry: bool,
     client: HttpClient,
     schemas: Mutex<HashMap<u32, FetchedSchema>>,
+    /// Held during a fetch: reason and time of the last one that did not reach the server.
+    outage: Mutex<Option<(String, Instant)>>,
 }
 
 /// A schema of a server, or the reason why there is none, with its time.
@@ -101,7 +104,13 @@ fn source(name: &str, value: String, client: HttpClient) -> Result<SchemaSource,
     }
     if is_address {
         let address = value.trim_end_matches('/').to_owned();
-        let server = SchemaServer { address, is_registry, client, schemas: Mutex::default() };
+        let server = SchemaServer {
+            address,
+            is_registry,
+            client,
+            schemas: Mutex::default(),
+            outage: Mutex::default(),
+        };
         return Ok(SchemaSource::Server(Box::new(server)));
     }
     let text =
@@ -128,18 +137,31 @@ impl SchemaSource {
             Self::Given(schema) => return Ok(Arc::clone(schema)),
             Self::Server(server) => server,
         };
-        // Others that need a schema wait for the one that fetches it.
-        let mut schemas = server.schemas.lock();
-        match schemas.get(&number) {
-            Some(FetchedSchema::Present(schema)) => return Ok(Arc::clone(schema)),
-            Some(FetchedSchema::Failed(reason, at)) if at.elapsed() < FAILURE_PAUSE => {
-                return Err(reason.clone());
-            }
-            _ => {}
+        if let Some(schema) = server.fetched(number) {
+            return schema;
         }
-        let fetched = server.fetch(number).and_then(|text| Schema::parse(&text)).map(Arc::new);
+        // Others that need the schema wait for the one that fetches it.
+        let Some(mut outage) = server.outage.try_lock_for(FETCH_WAIT) else {
+            return Err("the server does not answer another request".to_owned());
+        };
+        if let Some(schema) = server.fetched(number) {
+            return schema;
+        }
+        if let Some((reason, at)) = &*outage
+            && at.elapsed() < FAILURE_PAUSE
+        {
+            return Err(reason.clone());
+        }
+        let answer = server.send(number);
+        *outage = answer.as_ref().err().map(|reason| (reason.clone(), Instant::now()));
+        let text = answer.and_then(|answer| server.schema_text(&answer));
+        let fetched = text.and_then(|text| Schema::parse(&text)).map(Arc::new);
+        let mut schemas = server.schemas.lock();
         if schemas.len() >= MAX_SCHEMAS {
-            schemas.clear();
+            schemas.retain(|_, schema| matches!(schema, FetchedSchema::Present(_)));
+            if schemas.len() >= MAX_SCHEMAS {
+                schemas.clear();
+            }
         }
         let kept = match &fetched {
             Ok(schema) => FetchedSchema::Present(Arc::clone(schema)),
@@ -158,18 +180,29 @@ impl SchemaSource {
 }
 
 impl SchemaServer {
-    /// Fetches a schema on a thread of its own, for decoders run outside of a runtime.
-    fn fetch(&self, number: u32) -> Result<String, String> {
+    /// Returns a schema that was fetched, or the reason why it could not be a short time ago.
+    fn fetched(&self, number: u32) -> Option<Result<Arc<Schema>, String>> {
+        match self.schemas.lock().get(&number)? {
+            FetchedSchema::Present(schema) => Some(Ok(Arc::clone(schema))),
+            FetchedSchema::Failed(reason, at) => (at.elapsed() < FAILURE_PAUSE).then(|| Err(reason.clone())),
+        }
+    }
+
+    /// Asks for a schema on a thread of its own, for decoders run outside of a runtime.
+    fn send(&self, number: u32) -> Result<HttpAnswer, String> {
         let address = &self.address;
         let url = if self.is_registry { format!("{address}/schemas/ids/{number}") } else { address.clone() };
         let request = HttpRequest { method: "GET".to_owned(), url, ..HttpRequest::default() };
-        let answer = std::thread::scope(|scope| {
+        std::thread::scope(|scope| {
             let run = || {
                 let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build();
                 runtime.map_err(|error| error.to_string())?.block_on(self.client.send(request))
             };
             scope.spawn(run).join().unwrap_or_else(|_| Err("the request panicked".to_owned()))
-        })?;
+        })
+    }
+
+    fn schema_text(&self, answer: &HttpAnswer) -> Result<String, String> {
         if answer.status != 200 {
             return Err(format!("the server answers {}", answer.status));
         }
@@ -188,9 +221,7 @@ impl AvroReader {
         let decoded = self.is_base64.then(|| STANDARD.decode(bytes.trim_ascii()).ok()).flatten();
         let event = self.event(decoded.as_deref().unwrap_or(bytes)).unwrap_or_else(|reason| {
             tracing::debug!(reason, "the codec avro did not read a value");
-            let mut event = message(Charset::Utf8, bytes);
-            event.tag(FAILURE);
-            event
+            undecoded(bytes, FAILURE)
         });
         events.push(event);
     }
@@ -224,22 +255,37 @@ impl Codec for Avro {
         Box::new(self.clone())
     }
 
-    /// Writes an event by the schema. One that does not fit is left out, which the log reports; a registry has no schema to write by.
+    /// Writes an event by the schema. One that does not fit is left out, which the log reports.
     fn encode(&self, event: &Event, out: &mut Vec<u8>) {
+        if let Err(reason) = self.try_encode(event, out) {
+            tracing::error!(reason, "the codec avro does not write an event");
+        }
+    }
+
+    /// Fetches the schema of a server.
+    fn prepare(&self) -> Result<(), String> {
+        match &self.reader.source {
+            source if source.is_registry() => Ok(()),
+            source => source.schema(0).map(drop),
+        }
+    }
+
+    /// Writes an event by the schema; a registry has no schema to write by.
+    fn try_encode(&self, event: &Event, out: &mut Vec<u8>) -> Result<(), String> {
         let mut fields = event.fields().clone();
         fields.entry(TIMESTAMP).or_insert_with(|| Value::String(event.timestamp_text()));
         let mut bytes = Vec::new();
-        let written = match &self.reader.source {
-            source if source.is_registry() => Err("[schema_registry_url] is for reading only".to_owned()),
-            source => source.schema(0).and_then(|schema| {
-                datum::write(&schema, &Value::Object(fields), &mut bytes).map_err(|error| error.to_string())
-            }),
-        };
-        match written {
-            Ok(()) if self.reader.is_base64 => out.extend_from_slice(STANDARD.encode(&bytes).as_bytes()),
-            Ok(()) => out.extend_from_slice(&bytes),
-            Err(reason) => tracing::error!(reason, "the codec avro does not write an event"),
+        if self.reader.source.is_registry() {
+            return Err("[schema_registry_url] of [avro] is for reading only".to_owned());
         }
+        let schema = self.reader.source.schema(0)?;
+        datum::write(&schema, &Value::Object(fields), &mut bytes).map_err(|error| error.to_string())?;
+        if self.reader.is_base64 {
+            out.extend_from_slice(STANDARD.encode(&bytes).as_bytes());
+        } else {
+            out.extend_from_slice(&bytes);
+        }
+        Ok(())
     }
 }
 

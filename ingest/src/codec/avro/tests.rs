@@ -64,7 +64,32 @@ fn records_come_back() {
     assert_eq!(decoded(&small, &[0x36, 0x06, b'f', b'o', b'o']), json!({"a": 27, "b": "foo"}));
     assert_eq!(encoded(&small, json!({"a": 27, "b": "foo"})), [0x36, 0x06, b'f', b'o', b'o']);
     assert_eq!(encoded(&small, json!({"a": "no number", "b": "foo"})), Vec::<u8>::new());
+    let misfit = Event::from_fields(serde_json::Map::new(), chrono::DateTime::UNIX_EPOCH);
+    assert!(small.try_encode(&misfit, &mut Vec::new()).unwrap_err().contains("no value of its type"));
     assert_eq!(decoded(&small, &[0x36])["tags"], json!(["_avroparsefailure"]));
+    // Bytes that are no text stay whole.
+    let failed = decoded(&small, &[0xff, 0xfe]);
+    assert_eq!(failed, json!({"message": "//4=", "tags": ["_avroparsefailure"]}));
+}
+
+#[test]
+fn nulls_without_bytes_are_bounded() {
+    let codec =
+        given(&[("schema", r#"{"type":"array","items":"null"}"#), ("encoding", "binary"), ("target", "a")])
+            .unwrap();
+    assert_eq!(decoded(&codec, &[4, 0]), json!({"a": [null, null]}));
+    // A block of 500,000 items.
+    assert_eq!(decoded(&codec, &[0xc0, 0x84, 0x3d, 0])["tags"], json!(["_avroparsefailure"]));
+}
+
+#[test]
+fn a_server_that_is_down_is_not_prepared() {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let address = format!("http://{}", listener.local_addr().unwrap());
+    drop(listener);
+    let codec = given(&[("schema_uri", &address)]).unwrap();
+    assert!(codec.prepare().is_err());
+    assert!(given(&[("schema", "\"int\"")]).unwrap().prepare().is_ok());
 }
 
 #[test]

@@ -15,6 +15,8 @@ pub(super) const VERSION_9: u16 = 9;
 pub(super) const IPFIX: u16 = 10;
 /// Flows of a packet of version 5 at most.
 const MAX_FLOWS_OF_VERSION_5: u16 = 30;
+/// Most bytes of a packet, which are those of a datagram.
+const MAX_PACKET_BYTES: usize = 65_535;
 /// Sets with numbers from here on have flows.
 const FIRST_DATA_SET: u16 = 256;
 /// Seconds between the epochs of NTP and of Unix.
@@ -61,6 +63,8 @@ pub(super) enum PacketError {
     SetLength(u16),
     #[error("the packet says [{0}] flows; version 5 has 1 to 30")]
     FlowCount(u16),
+    #[error("the packet has more than {MAX_PACKET_BYTES} bytes")]
+    TooLong,
     #[error("template [{0}] has no field, or too many")]
     Template(u16),
     #[error("no template [{number}] of domain [{domain}] has come yet")]
@@ -126,6 +130,9 @@ impl PacketDecoder {
         accepts: impl Fn(u16) -> bool,
         flows: &mut Vec<Flow>,
     ) -> Result<(), PacketError> {
+        if packet.len() > MAX_PACKET_BYTES {
+            return Err(PacketError::TooLong);
+        }
         let mut reader = Reader(packet);
         let version = reader.u16()?;
         match version {

@@ -5,6 +5,7 @@ use std::fmt;
 use std::time::Duration;
 
 use futures::StreamExt;
+use millrace_runtime::Instant;
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 use tokio::sync::Semaphore;
@@ -22,6 +23,10 @@ use crate::options::Setting;
 pub const MAX_CONNECTIONS: usize = 4;
 /// Rows of one answer; further ones are not read.
 const MAX_ROWS: usize = 10_000;
+/// Bytes of the rows of one answer as JSON; further rows are left out.
+const MAX_ROW_BYTES: usize = 16 << 20;
+/// Time after which an unused connection is closed: servers and firewalls close it, too.
+const MAX_IDLE: Duration = Duration::from_secs(60);
 
 /// Statements against a database, with the parameters of an event.
 pub struct DatabaseLookup {
@@ -34,7 +39,8 @@ pub struct DatabaseLookup {
     connect_timeout: Duration,
     statement_timeout: Duration,
     permits: Semaphore,
-    idle: Mutex<Vec<Connection>>,
+    /// Unused connections, each with the time of its last use.
+    idle: Mutex<Vec<(Connection, Instant)>>,
 }
 
 /// Without credentials and statement.
@@ -103,14 +109,18 @@ impl DatabaseLookup {
         let positions: Vec<Literal> = positions.iter().map(literal).collect();
         let sql = self.statement.fill(&|name| named.get(name).map(literal), &positions);
         let _permit = self.permits.acquire().await.map_err(|error| error.to_string())?;
-        let idle = self.idle.lock().pop();
+        let idle = {
+            let mut idle = self.idle.lock();
+            idle.retain(|(_, since)| since.elapsed() < MAX_IDLE);
+            idle.pop()
+        };
         let mut connection = match idle {
-            Some(connection) => connection,
+            Some((connection, _)) => connection,
             None => self.connect().await?,
         };
         let read = timeout(self.statement_timeout, self.read(&mut connection, sql)).await;
         let rows = read.map_err(|_| format!("no answer within {:?}", self.statement_timeout))??;
-        self.idle.lock().push(connection);
+        self.idle.lock().push((connection, Instant::now()));
         Ok(rows)
     }
 
@@ -132,20 +142,36 @@ impl DatabaseLookup {
         sql: String,
     ) -> Result<Vec<Map<String, Value>>, String> {
         let mut rows = connection.rows(sql, &self.reading, None);
-        let (mut read, mut left_out) = (Vec::new(), 0_u64);
+        let (mut read, mut bytes, mut left_out) = (Vec::new(), 0_usize, 0_u64);
         while let Some(row) = rows.next().await {
             let fields = row.map_err(|error| error.to_string())?.fields;
-            if read.len() < MAX_ROWS {
+            if left_out == 0 && read.len() < MAX_ROWS {
+                bytes = bytes.saturating_add(json_bytes(&fields));
+            }
+            if left_out == 0 && read.len() < MAX_ROWS && bytes <= MAX_ROW_BYTES {
                 read.push(fields);
             } else {
                 left_out += 1;
             }
         }
         if left_out > 0 {
-            tracing::warn!(left_out, "an answer of a database has more than {MAX_ROWS} rows");
+            tracing::warn!(
+                left_out,
+                "an answer of a database has more than {MAX_ROWS} rows or {MAX_ROW_BYTES} bytes"
+            );
         }
         Ok(read)
     }
+}
+
+/// Returns the bytes of a row as JSON, about.
+fn json_bytes(row: &Map<String, Value>) -> usize {
+    let bytes = |value: &Value| match value {
+        Value::String(text) => text.len(),
+        Value::Array(_) | Value::Object(_) => value.to_string().len(),
+        _ => 8,
+    };
+    row.iter().fold(0, |sum: usize, (name, value)| sum.saturating_add(name.len() + bytes(value) + 6))
 }
 
 /// Returns the literal of a value of an event; objects are JSON.

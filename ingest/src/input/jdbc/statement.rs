@@ -21,14 +21,22 @@ impl Literal {
     /// The literal in the language of a database.
     pub(super) fn write(&self, kind: Kind, out: &mut String) {
         match self {
-            Self::Number(number) => out.push_str(number),
+            Self::Number(number) => {
+                // Two of them begin a comment.
+                if number.starts_with('-') && out.ends_with('-') {
+                    out.push(' ');
+                }
+                out.push_str(number);
+            }
             Self::Boolean(value) => out.push_str(if *value { "TRUE" } else { "FALSE" }),
             Self::Text(text) => {
-                out.push('\'');
+                // A server may read backslashes as escapes in plain texts, too (`standard_conforming_strings`).
+                let is_escaped = kind == Kind::Postgres && text.contains('\\');
+                out.push_str(if is_escaped { " E'" } else { "'" });
                 for c in text.chars() {
                     match c {
                         '\'' => out.push_str("''"),
-                        '\\' if kind == Kind::MySql => out.push_str("\\\\"),
+                        '\\' if is_escaped || kind == Kind::MySql => out.push_str("\\\\"),
                         c => out.push(c),
                     }
                 }
@@ -303,7 +311,14 @@ mod tests {
         Literal::Text("a'b\\'c".to_owned()).write(Kind::MySql, &mut out);
         Literal::List(vec![Literal::Number("1".to_owned()), Literal::Boolean(true)])
             .write(Kind::Sqlite, &mut out);
-        assert_eq!(out, "'a''b\\''c''a''b\\\\''c'(1, TRUE)");
+        assert_eq!(out, " E'a''b\\\\''c''a''b\\\\''c'(1, TRUE)");
+    }
+
+    #[test]
+    fn negative_numbers_begin_no_comment() {
+        let number = |_: &str| Some(Literal::Number("-5".to_owned()));
+        let statement = Statement::parse(Kind::Postgres, "SELECT 10-:n, :n", false);
+        assert_eq!(statement.fill(&number, &[]), "SELECT 10- -5, -5");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Elements as objects, in the form of Ruby's `XmlSimple`: attributes and children are members, text is `content` beside attributes.
 
+use std::collections::HashMap;
+
 use roxmltree::Node;
 use serde_json::{Map, Value};
 
@@ -101,14 +103,26 @@ fn is_empty(value: &Value) -> bool {
 fn attributes(element: Node<'_, '_>) -> Map<String, Value> {
     let mut members = Map::new();
     let outer = element.parent_element();
+    let outer: HashMap<Option<&str>, &str> = match outer {
+        // Most elements declare nothing.
+        Some(outer) if outer.namespaces().eq(element.namespaces()) => {
+            return with_attributes(element, members);
+        }
+        Some(outer) => outer.namespaces().map(|outer| (outer.name(), outer.uri())).collect(),
+        None => HashMap::new(),
+    };
     for namespace in element.namespaces() {
-        let is_declared_here =
-            outer.is_none_or(|outer| outer.lookup_namespace_uri(namespace.name()) != Some(namespace.uri()));
+        let is_declared_here = outer.get(&namespace.name()) != Some(&namespace.uri());
         if is_declared_here && namespace.name() != Some("xml") {
             let name = namespace.name().map_or_else(|| "xmlns".to_owned(), |name| format!("xmlns:{name}"));
             members.insert(name, Value::from(namespace.uri()));
         }
     }
+    with_attributes(element, members)
+}
+
+/// Adds the attributes of an element.
+fn with_attributes(element: Node<'_, '_>, mut members: Map<String, Value>) -> Map<String, Value> {
     for attribute in element.attributes() {
         let prefix = attribute.namespace().and_then(|uri| element.lookup_prefix(uri));
         let name = prefix

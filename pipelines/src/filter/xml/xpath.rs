@@ -10,6 +10,10 @@ const MAX_STEPS: usize = 64;
 const MAX_VALUES: usize = 100_000;
 /// Deepest nesting of elements that are written without prefixes; what is deeper is left out.
 const MAX_DEPTH: usize = 200;
+/// Most bytes of the values that a path selects: elements within each other have their text in common.
+const MAX_SELECTED_BYTES: usize = 64 << 20;
+/// Bytes of text whose copy counts as a visit.
+const BYTES_PER_VISIT: usize = 256;
 /// Most nodes that a path looks at.
 const MAX_VISITS: usize = 10_000_000;
 
@@ -136,7 +140,7 @@ impl XPath {
     /// Selects values of a document.
     ///
     /// # Errors
-    /// The path looks at too many nodes.
+    /// The path looks at too many nodes, or selects too many values or bytes.
     pub(super) fn select(&self, document: &Document<'_>) -> Result<Selection, String> {
         let root = document.root_element();
         let mut walk = Walk { ignores_namespaces: self.ignores_namespaces, root, visits: 0 };
@@ -160,7 +164,16 @@ impl XPath {
                     }
                     _ => node.markup(document),
                 };
-                Selection::Nodes(selected.iter().map(|node| Value::String(markup(node))).collect())
+                let (mut values, mut bytes) = (Vec::with_capacity(selected.len()), 0_usize);
+                for node in &selected {
+                    let text = markup(node);
+                    bytes = bytes.saturating_add(text.len());
+                    if bytes > MAX_SELECTED_BYTES {
+                        return Err(format!("a path selects more than {MAX_SELECTED_BYTES} bytes"));
+                    }
+                    values.push(Value::String(text));
+                }
+                Selection::Nodes(values)
             }
             Some(Function::Count) => {
                 Selection::Single(Value::String(format!("{:.1}", selected.len() as f64)))
@@ -450,7 +463,7 @@ impl<'a, 'input> Walk<'a, 'input> {
         mut test: impl FnMut(&str) -> bool,
     ) -> Result<bool, String> {
         let element = match (operand, node) {
-            (Operand::Itself, node) => return Ok(test(&node.text())),
+            (Operand::Itself, node) => return Ok(test(&self.text(node)?)),
             (_, Selected::Attribute(..)) => return Ok(false),
             (_, Selected::Node(element)) => element,
         };
@@ -471,13 +484,25 @@ impl<'a, 'input> Walk<'a, 'input> {
                         Operand::Child(name) => self.is_element(name, child),
                         _ => child.is_text(),
                     };
-                    if is_selected && test(&Selected::Node(child).text()) {
+                    if is_selected && test(&self.text(Selected::Node(child))?) {
                         return Ok(true);
                     }
                 }
             }
         }
         Ok(false)
+    }
+
+    /// Returns the text of a node; its descendants and bytes count as visits.
+    fn text(&mut self, node: Selected<'_, '_>) -> Result<String, String> {
+        if let Selected::Node(node) = node {
+            for descendant in node.descendants() {
+                self.visit()?;
+                let text = descendant.text().filter(|_| descendant.is_text()).unwrap_or_default();
+                self.visits = self.visits.saturating_add(text.len() / BYTES_PER_VISIT);
+            }
+        }
+        Ok(node.text())
     }
 
     fn is_element(&self, name: &NameTest, node: Node<'_, '_>) -> bool {
