@@ -172,7 +172,7 @@ fn head_field(template: &Template, event: &Event) -> String {
 }
 
 impl Encode for SyslogEncoder {
-    fn encode(&self, event: &Event, messages: &mut Vec<Vec<u8>>) {
+    fn encode(&self, event: &Event, messages: &mut Vec<Vec<u8>>) -> Result<(), String> {
         let text = match &self.message {
             MessageSource::Template(template) => template.render(event).into_bytes(),
             MessageSource::Codec(codec) => {
@@ -200,6 +200,7 @@ impl Encode for SyslogEncoder {
         }
         message.push(b'\n');
         messages.push(message);
+        Ok(())
     }
 }
 
