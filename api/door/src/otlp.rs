@@ -68,8 +68,8 @@ pub async fn export_logs(
         small if small <= LARGE => convert()?,
         _ => session.compute().run(Priority::Ingest, move || Ok(convert())).await??,
     };
-    let all = ops.len();
     let PipelinedWrite { ops, failures } = apply_pipelines(pipelines, session, ops, allowance).await?;
+    let all = ops.len();
     for failure in failures {
         if RETRYABLE.contains(&failure.status()) {
             return Err(failure);

@@ -104,11 +104,15 @@ impl Exec {
     }
 
     /// Makes the events of an output.
-    fn events(&self, output: &RunOutput) -> Events {
-        let mut events = Events::default();
+    async fn events(&self, output: RunOutput) -> Events {
         let mut decoder = self.codec.decoder();
-        decoder.decode(&output.bytes, &mut events);
-        decoder.finish(&mut events);
+        let (mut events, output) = offload(move || {
+            let mut events = Events::default();
+            decoder.decode(&output.bytes, &mut events);
+            decoder.finish(&mut events);
+            (events, output)
+        })
+        .await;
         let metadata = |name: &str| FieldReference::parse(&format!("[{METADATA}][{name}]")).ok();
         let known = [
             (metadata("exit_status"), json!(output.exit_code)),
@@ -214,12 +218,11 @@ impl Input for Exec {
                 }
                 output = offload(move || run(&command, &running)) => output,
             };
-            let output =
-                output.map_err(|error| InputError(format!("cannot run [{}]: {error}", self.command)))?;
+            let output = output.map_err(|error| InputError(format!("cannot run the command: {error}")))?;
             if output.is_cut {
-                tracing::warn!(command = self.command, max = MAX_OUTPUT, "the output of a program is cut");
+                tracing::warn!(max = MAX_OUTPUT, "the output of a program is cut");
             }
-            if !send(self.events(&output), held, &context).await {
+            if !send(self.events(output).await, held, &context).await {
                 return Ok(());
             }
         }

@@ -99,6 +99,13 @@ impl S3 {
             (Some(_), None) => o.fault_here("[backup_to_bucket] of [s3] needs the option [backup_add_prefix]"),
             _ => {}
         }
+        // Copies under another name than the prefix would be read as new objects.
+        if backup
+            .as_ref()
+            .is_some_and(|backup| Path::from(format!("{backup}x")).as_ref() != format!("{backup}x"))
+        {
+            o.fault_here("[backup_add_prefix] of [s3] has a slash or a character that keys here cannot have: begin with a name, and use one slash between names");
+        }
         if let Some((at, _)) = o.take("backup_to_dir") {
             o.fault(
                 at,
@@ -162,19 +169,25 @@ impl S3 {
         InputError(format!("cannot {action} in bucket [{}]: {error}", self.bucket))
     }
 
-    /// Reads an object from the event on that is not stored yet.
+    /// Reads an object from the event on that is not stored yet; returns whether all of it was read.
     async fn read(
         &self,
         delivery: &mut Delivery,
         place: ObjectOrder,
         object: &ObjectMeta,
-    ) -> Result<(), RunEnd> {
+    ) -> Result<bool, RunEnd> {
         let options = GetOptions { if_match: object.e_tag.clone(), ..GetOptions::default() };
         let result = match self.store.get_opts(&object.location, options).await {
             Ok(result) => result,
             // Somebody deleted it, or wrote it anew: then the next look finds it with another time.
             Err(object_store::Error::NotFound { .. } | object_store::Error::Precondition { .. }) => {
-                return Ok(());
+                return Ok(false);
+            }
+            // Archived objects and those of others are no reason to read none.
+            Err(error @ object_store::Error::PermissionDenied { .. }) => {
+                let key = object.location.as_ref();
+                tracing::warn!(%error, bucket = self.bucket, key, "an object may not be read and is left out");
+                return Ok(false);
             }
             Err(error) => return Err(RunEnd::Failed(self.failed("read", &error))),
         };
@@ -184,7 +197,7 @@ impl S3 {
         let stored = delivery.read.stored_events(place);
         let mut lines = Lines::new(place, object, self.settings.has_properties, stored);
         let mut bytes = result.into_stream();
-        let mut is_open = true;
+        let (mut is_open, mut is_whole) = (true, true);
         while is_open {
             let mut stopping = delivery.context.stopping.clone();
             let chunk = tokio::select! {
@@ -206,7 +219,7 @@ impl S3 {
                     Err(error) => {
                         // It stays as it is: others must not wait for it.
                         tracing::error!(bucket = self.bucket, key, %error, "an object is damaged: the rest of it is not read");
-                        is_open = false;
+                        (is_open, is_whole) = (false, false);
                         break;
                     }
                 };
@@ -215,7 +228,8 @@ impl S3 {
             }
         }
         delivery.read.insert(place);
-        delivery.send(Vec::new(), Reservation::default()).await
+        delivery.send(Vec::new(), Reservation::default()).await?;
+        Ok(is_whole)
     }
 
     /// Copies and deletes an object that was read, as the settings say; its events are stored before.
@@ -239,8 +253,10 @@ impl S3 {
     async fn look(&self, delivery: &mut Delivery) -> Result<(), RunEnd> {
         let new = self.list(&delivery.read).await.map_err(RunEnd::Failed)?;
         for (place, object) in new {
-            self.read(delivery, place, &object).await?;
-            self.clean_up(delivery, &object).await?;
+            // What was not read whole stays in the bucket.
+            if self.read(delivery, place, &object).await? {
+                self.clean_up(delivery, &object).await?;
+            }
         }
         delivery.drain().await
     }

@@ -66,7 +66,11 @@ pub(super) fn written(expr: ast::Expr) -> Result<ast::Expr> {
 }
 
 /// Has an aggregate that keeps values read the rows in the order in which they come.
-pub(super) fn ordered(expr: ast::Expr, pipe: &mut Pipe, planner: &mut Planner<'_, '_, '_>) -> Result<ast::Expr> {
+pub(super) fn ordered(
+    expr: ast::Expr,
+    pipe: &mut Pipe,
+    planner: &mut Planner<'_, '_, '_>,
+) -> Result<ast::Expr> {
     let ast::Expr::Function(mut call) = expr else { return Ok(expr) };
     if !pipe.order().is_empty() && matches!(name_of(&call).as_str(), "first" | "last" | "take" | "list") {
         pipe.level(planner.sql)?;
