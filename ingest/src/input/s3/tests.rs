@@ -44,7 +44,8 @@ async fn read(input: &S3, pipeline: &mut Pipeline) -> Result<(), InputError> {
         {
             let result = input.read(&mut delivery, place, &object).await;
             let result = match result {
-                Ok(()) => input.clean_up(&mut delivery, &object).await,
+                Ok(true) => input.clean_up(&mut delivery, &object).await,
+                Ok(false) => Ok(()),
                 Err(end) => Err(end),
             };
             match result {
