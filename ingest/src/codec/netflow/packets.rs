@@ -387,7 +387,7 @@ fn time_value(name: &str, bytes: &[u8], header: Header) -> Option<String> {
 /// Reads a time of NTP: seconds since 1900 and a binary fraction.
 fn ntp_time(number: u64) -> Option<DateTime<Utc>> {
     let seconds = i64::try_from(number >> 32).ok()? - NTP_TO_UNIX_SECONDS;
-    let micros = (number & 0xffff_ffff) * 1_000_000 >> 32;
+    let micros = ((number & 0xffff_ffff) * 1_000_000) >> 32;
     DateTime::from_timestamp(seconds, u32::try_from(micros).ok()? * 1_000)
 }
 
