@@ -127,8 +127,12 @@ fn flows_of_version_9_need_the_template_of_their_exporter() {
         ]),
     );
     let codec = codec(&[]);
-    assert_eq!(flows(&codec, 1, &[&packet_of_version_9(&[data.clone()])]), Vec::<Value>::new());
-    let found = flows(&codec, 1, &[&packet_of_version_9(&[template]), &packet_of_version_9(&[data.clone()])]);
+    assert_eq!(flows(&codec, 1, &[&packet_of_version_9(std::slice::from_ref(&data))]), Vec::<Value>::new());
+    let found = flows(
+        &codec,
+        1,
+        &[&packet_of_version_9(&[template]), &packet_of_version_9(std::slice::from_ref(&data))],
+    );
     let expected = json!({
         "@timestamp": "2014-05-13T16:53:20.000Z", "version": 9, "flow_seq_num": 12, "flowset_id": 256,
         "ipv4_src_addr": "192.0.2.1", "in_bytes": 1500, "first_switched": "2014-05-13T16:53:20.000Z",

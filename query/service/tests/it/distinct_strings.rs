@@ -5,6 +5,9 @@ use serde_json::{Value, json};
 use crate::fixture::{Store, ids};
 use crate::sql::rows;
 
+/// Returns whether a string belongs to a pattern.
+type Holds<'a> = &'a dyn Fn(&str) -> bool;
+
 /// Rows of a segment whose dictionary is not walked to its end.
 const ROWS: usize = 12_000;
 
@@ -39,7 +42,7 @@ async fn patterns_over_many_distinct_strings_find_their_rows() {
         };
         values.iter().filter_map(Value::as_str).any(|value| value.chars().count() <= 30 && holds(value))
     };
-    let patterns: [(&str, &dyn Fn(&str) -> bool); 4] = [
+    let patterns: [(&str, Holds<'_>); 4] = [
         ("%needle%", &|value| value.to_lowercase().contains("needle")),
         ("%5%needle%", &|value| {
             value.split_once('5').is_some_and(|(_, rest)| rest.to_lowercase().contains("needle"))
