@@ -41,13 +41,16 @@ enum Parameter {
     Literal(Value),
 }
 
+/// Rows of an answer, and the time of their reading.
+type CachedRows = (Arc<Vec<Value>>, Instant);
+
 /// Rows by the parameters of their statement, each for a time.
 #[derive(Debug)]
 struct RowCache {
     lifetime: Duration,
     /// Least weight of an answer, which bounds their number.
     least: usize,
-    answers: Mutex<GenerationalCache<String, (Arc<Vec<Value>>, Instant)>>,
+    answers: Mutex<GenerationalCache<String, CachedRows>>,
 }
 
 impl Parameter {
