@@ -164,13 +164,16 @@ async fn statements_in_parentheses_are_the_statements_within() {
 async fn examples_of_the_documentation_run() {
     let store = Store::open().await;
     let keyword = json!({"type": "keyword"});
-    let people = json!({"name": keyword, "city": keyword, "age": {"type": "integer"}});
+    let born = json!({"type": "date"});
+    let people = json!({"name": keyword, "city": keyword, "age": {"type": "integer"}, "born": born});
     let orders =
         json!({"person": keyword, "item": keyword, "amount": {"type": "long"}, "note": {"type": "text"}});
     store.create("people", &json!({"mappings": {"properties": people}})).await;
     store.create("orders", &json!({"mappings": {"properties": orders}})).await;
     let people = [("Ann", "Rome", 30), ("Bob", "Oslo", 45), ("Cy", "Rome", 50)];
-    let people = people.map(|(name, city, age)| json!({"name": name, "city": city, "age": age}));
+    let people = people.map(|(name, city, age)| {
+        json!({"name": name, "city": city, "age": age, "born": format!("{}-05-01", 2020 - age)})
+    });
     store.index("people", &people).await;
     let orders = [("Ann", "pen", 3), ("Ann", "desk", 300), ("Bob", "lamp", 40), ("Dee", "cup", 7)];
     let orders = orders.map(
