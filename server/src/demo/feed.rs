@@ -52,6 +52,7 @@ impl Target {
         credentials: Option<(String, String)>,
         any_certificate: bool,
     ) -> Result<Self> {
+        millrace_runtime::install_crypto_provider();
         let client = Client::builder()
             .danger_accept_invalid_certs(any_certificate)
             .timeout(Duration::from_secs(120))
