@@ -112,7 +112,7 @@ impl Server {
     pub(crate) async fn documents(&self, index: &str) -> BTreeMap<String, Value> {
         let mut documents = BTreeMap::new();
         let Ok(index) = self.engine.index(index) else { return documents };
-        let mut reading = self.engine.read_back(&[index], 0..u64::MAX).await.unwrap();
+        let mut reading = self.engine.read_back_stored(&index).await.unwrap();
         while let Some(frame) = reading.next().await.unwrap() {
             for op in frame.parts.iter().flat_map(|part| &part.ops) {
                 let Some(source) = &op.source else { continue };

@@ -40,7 +40,7 @@ async fn count_results(server: &Server, id: &str) -> BTreeMap<String, usize> {
     let names: Vec<String> = metadata.indices().map(|meta| meta.name.to_string()).collect();
     for name in names.into_iter().filter(|name| name.contains("-anomaly-")) {
         let index = server.engine.index(&name).unwrap();
-        let mut reading = server.engine.read_back(&[index], 0..u64::MAX).await.unwrap();
+        let mut reading = server.engine.read_back_stored(&index).await.unwrap();
         while let Some(frame) = reading.next().await.unwrap() {
             for source in frame.parts.iter().flat_map(|part| &part.ops).filter_map(|op| op.source.as_ref()) {
                 let result: Value = serde_json::from_slice(source).unwrap();

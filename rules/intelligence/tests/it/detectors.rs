@@ -90,7 +90,7 @@ pub(crate) async fn results(server: &Server, prefix: &str) -> BTreeMap<String, V
         .collect();
     for name in names {
         let index = server.engine.index(&name).unwrap();
-        let mut reading = server.engine.read_back(&[index], 0..u64::MAX).await.unwrap();
+        let mut reading = server.engine.read_back_stored(&index).await.unwrap();
         while let Some(frame) = reading.next().await.unwrap() {
             for op in frame.parts.iter().flat_map(|part| &part.ops) {
                 let Some(source) = &op.source else { continue };

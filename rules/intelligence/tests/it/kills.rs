@@ -116,7 +116,7 @@ async fn begin(directory: &Path) -> [String; 2] {
 /// Returns the ids of the documents that arrived after the training.
 async fn arrived(server: &Server) -> BTreeSet<String> {
     let index = server.engine.index("logs").unwrap();
-    let mut reading = server.engine.read_back(&[index], 0..u64::MAX).await.unwrap();
+    let mut reading = server.engine.read_back_stored(&index).await.unwrap();
     let mut ids = BTreeSet::new();
     while let Some(frame) = reading.next().await.unwrap() {
         for op in frame.parts.iter().flat_map(|part| &part.ops) {
@@ -133,7 +133,7 @@ async fn count_results(server: &Server, id: &str) -> BTreeMap<String, usize> {
     let names: Vec<String> = server.engine.metadata().indices().map(|meta| meta.name.to_string()).collect();
     for name in names.into_iter().filter(|name| name.contains("-anomaly-")) {
         let index = server.engine.index(&name).unwrap();
-        let mut reading = server.engine.read_back(&[index], 0..u64::MAX).await.unwrap();
+        let mut reading = server.engine.read_back_stored(&index).await.unwrap();
         while let Some(frame) = reading.next().await.unwrap() {
             for op in frame.parts.iter().flat_map(|part| &part.ops) {
                 let Some(source) = &op.source else { continue };

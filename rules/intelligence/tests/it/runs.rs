@@ -44,7 +44,7 @@ async fn hosts(server: &Server, from: i64, to: i64, hosts: &[&str]) {
 async fn record(engine: &Arc<Engine>) -> Value {
     let mut record = Value::Null;
     let index = engine.index(".intelligence_rules").unwrap();
-    let mut reading = engine.read_back(&[index], 0..u64::MAX).await.unwrap();
+    let mut reading = engine.read_back_stored(&index).await.unwrap();
     while let Some(frame) = reading.next().await.unwrap() {
         for op in frame.parts.iter().flat_map(|part| &part.ops) {
             let Some(source) = &op.source else { continue };

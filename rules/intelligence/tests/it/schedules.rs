@@ -62,7 +62,7 @@ async fn what_was_running_when_the_server_ended_does_not_run_any_more_and_is_mad
     let (engine, clock) = Server::engine(dir.path(), START + 36 * MINUTE).await;
     let source = {
         let index = engine.index(".intelligence_rules").unwrap();
-        let mut reading = engine.read_back(&[index], 0..u64::MAX).await.unwrap();
+        let mut reading = engine.read_back_stored(&index).await.unwrap();
         let frame = reading.next().await.unwrap().unwrap();
         frame.parts[0].ops[0].source.clone().unwrap()
     };

@@ -310,7 +310,7 @@ async fn restored_documents_are_no_history() {
     fill(&engine, "copy-logs", 100..103, 2, &mut expected).await;
     engine.durable().await.unwrap();
     let index = engine.index("copy-logs").unwrap();
-    let mut reading = engine.read_back(std::slice::from_ref(&index), 0..u64::MAX).await.unwrap();
+    let mut reading = engine.read_back_stored(&index).await.unwrap();
     let mut operations = 0;
     while let Some(frame) = reading.next().await.unwrap() {
         operations += frame.parts.iter().map(|part| part.ops.len()).sum::<usize>();
