@@ -165,7 +165,7 @@ impl CsvDialect {
             };
         }
         let separator = rest.find(&*self.separator).unwrap_or(rest.len());
-        let line = rest.find(['\r', '\n']).filter(|line| *line < separator);
+        let line = rest.split_at(separator).0.find(['\r', '\n']);
         let end = line.filter(|_| options.ends_with_line).unwrap_or(separator);
         let (value, behind) = rest.split_at(end);
         let fault = value.find(|letter| self.quote == Some(letter) || matches!(letter, '\r' | '\n'));

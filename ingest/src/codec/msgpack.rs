@@ -20,8 +20,6 @@ const FAILURE: &str = "_msgpackparsefailure";
 const MAX_DEPTH: usize = 128;
 /// Most bytes of an object that are waited for.
 const MAX_OBJECT_BYTES: usize = 64 << 20;
-/// Up to here, kept bytes are read anew with all bytes that come; above, each time they have doubled.
-const SMALL_BYTES: usize = 64 << 10;
 /// Bytes of a value in memory, about.
 const VALUE_BYTES: u64 = 80;
 /// Type of the extension for times.
@@ -62,7 +60,7 @@ impl MsgPack {
 
 impl Codec for MsgPack {
     fn decoder(&self) -> Box<dyn Decoder> {
-        Box::new(ObjectStream { codec: self.clone(), kept: Vec::new(), tried: 0 })
+        Box::new(ObjectStream { codec: self.clone(), kept: Vec::new(), scan: ObjectScan::default() })
     }
 
     fn encode(&self, event: &Event, out: &mut Vec<u8>) {
@@ -81,8 +79,80 @@ impl Codec for MsgPack {
 struct ObjectStream {
     codec: MsgPack,
     kept: Vec<u8>,
-    /// Length of the kept bytes when they were last found incomplete.
-    tried: usize,
+    scan: ObjectScan,
+}
+
+/// How far the heads of values of the kept bytes were read: each head is read once, however the object comes.
+#[derive(Debug)]
+struct ObjectScan {
+    /// Place of the next head.
+    at: usize,
+    /// Values of the object that are still to come.
+    missing: u64,
+}
+
+impl Default for ObjectScan {
+    fn default() -> Self {
+        Self { at: 0, missing: 1 }
+    }
+}
+
+impl ObjectScan {
+    /// Returns whether an object is complete, or can be none.
+    fn is_complete(&mut self, kept: &[u8]) -> bool {
+        while self.missing > 0 {
+            let Some(head) = kept.get(self.at..).and_then(ValueHead::read) else { return false };
+            let ValueHead { bytes, values } = head;
+            if values > 2 * MAX_OBJECT_BYTES as u64 {
+                return true;
+            }
+            self.at = self.at.saturating_add(bytes);
+            self.missing = (self.missing - 1).saturating_add(values);
+        }
+        self.at <= kept.len()
+    }
+}
+
+/// Size of a value, but for the values within it.
+struct ValueHead {
+    /// Bytes of the head, and of a content that is no value.
+    bytes: usize,
+    /// Values that follow.
+    values: u64,
+}
+
+impl ValueHead {
+    /// Reads a head; `None` where bytes of it are missing.
+    fn read(bytes: &[u8]) -> Option<Self> {
+        let marker = *bytes.first()?;
+        let length = |width: usize| -> Option<u64> {
+            Some(bytes.get(1..1 + width)?.iter().fold(0, |number, byte| number << 8 | u64::from(*byte)))
+        };
+        let sized = |width: usize, more: usize| -> Option<Self> {
+            let content = usize::try_from(length(width)?).unwrap_or(usize::MAX);
+            Some(Self { bytes: content.saturating_add(1 + width + more), values: 0 })
+        };
+        let fixed = |bytes: usize| Some(Self { bytes, values: 0 });
+        let several = |bytes: usize, values: u64| Some(Self { bytes, values });
+        match marker {
+            0x80..=0x8f => several(1, 2 * u64::from(marker & 0x0f)),
+            0x90..=0x9f => several(1, u64::from(marker & 0x0f)),
+            0xa0..=0xbf => fixed(1 + usize::from(marker & 0x1f)),
+            0xc4..=0xc6 => sized(1 << (marker - 0xc4), 0),
+            0xc7..=0xc9 => sized(1 << (marker - 0xc7), 1),
+            0xca => fixed(5),
+            0xcb => fixed(9),
+            0xcc..=0xcf => fixed(1 + (1 << (marker - 0xcc))),
+            0xd0..=0xd3 => fixed(1 + (1 << (marker - 0xd0))),
+            0xd4..=0xd8 => fixed(2 + (1 << (marker - 0xd4))),
+            0xd9..=0xdb => sized(1 << (marker - 0xd9), 0),
+            0xdc => several(3, length(2)?),
+            0xdd => several(5, length(4)?),
+            0xde => several(3, 2 * length(2)?),
+            0xdf => several(5, 2 * length(4)?),
+            _ => fixed(1),
+        }
+    }
 }
 
 impl ObjectStream {
@@ -121,18 +191,18 @@ impl Decoder for ObjectStream {
             self.kept.extend_from_slice(bytes.get(read..).unwrap_or_default());
         } else {
             self.kept.extend_from_slice(bytes);
-            if self.kept.len() > SMALL_BYTES && self.kept.len() < self.tried.saturating_mul(2) {
+            let is_last = self.kept.len() > MAX_OBJECT_BYTES;
+            if !is_last && !self.scan.is_complete(&self.kept) {
                 return;
             }
-            let is_last = self.kept.len() > MAX_OBJECT_BYTES;
             let read = self.read(&self.kept, is_last, events);
             self.kept.drain(..read);
+            self.scan = ObjectScan::default();
         }
-        self.tried = self.kept.len();
     }
 
     fn finish(&mut self, events: &mut Events) {
-        self.tried = 0;
+        self.scan = ObjectScan::default();
         let kept = std::mem::take(&mut self.kept);
         if !kept.is_empty() {
             self.read(&kept, true, events);

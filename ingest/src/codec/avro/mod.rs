@@ -21,6 +21,7 @@ use super::plain::undecoded;
 use super::{Codec, Decoder, Events};
 use crate::event::TIMESTAMP;
 use crate::http_client::{HttpAnswer, HttpClient, HttpRequest};
+use crate::refresh::read_text;
 use crate::{Event, Fault, FieldReference, Options};
 use schema::{MAX_SCHEMA_BYTES, Schema};
 
@@ -120,14 +121,8 @@ fn source(name: &str, value: String, client: HttpClient) -> Result<SchemaSource,
 }
 
 fn read_file(path: &Path) -> Result<String, String> {
-    let shown = path.display();
-    let unreadable = |error: std::io::Error| format!("option [schema_uri] of [avro], [{shown}]: {error}");
-    if std::fs::metadata(path).map_err(unreadable)?.len() > MAX_SCHEMA_BYTES as u64 {
-        return Err(format!(
-            "option [schema_uri] of [avro], [{shown}]: longer than {MAX_SCHEMA_BYTES} bytes"
-        ));
-    }
-    std::fs::read_to_string(path).map_err(unreadable)
+    read_text(path, MAX_SCHEMA_BYTES as u64)
+        .map_err(|reason| format!("option [schema_uri] of [avro]: {reason}"))
 }
 
 impl SchemaSource {

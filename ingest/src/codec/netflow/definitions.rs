@@ -7,6 +7,7 @@ use std::sync::Arc;
 use serde_json::Value as Json;
 
 use super::values::Kind;
+use crate::refresh::read_text;
 
 /// Fields of NetFlow version 9.
 const NETFLOW: &str = include_str!("netflow.txt");
@@ -53,11 +54,7 @@ impl Definitions {
     /// A file that cannot be read, or a definition that is none, by the file's name.
     pub(super) fn extend_from_file(&mut self, path: &Path, has_enterprises: bool) -> Result<(), String> {
         let shown = path.display();
-        let unreadable = |error: std::io::Error| format!("definitions [{shown}]: {error}");
-        if std::fs::metadata(path).map_err(unreadable)?.len() > MAX_FILE_BYTES {
-            return Err(format!("definitions [{shown}]: longer than {MAX_FILE_BYTES} bytes"));
-        }
-        let text = std::fs::read_to_string(path).map_err(unreadable)?;
+        let text = read_text(path, MAX_FILE_BYTES).map_err(|reason| format!("definitions: {reason}"))?;
         self.extend_from_yaml(&text, has_enterprises)
             .map_err(|problem| format!("definitions [{shown}]: {problem}"))
     }

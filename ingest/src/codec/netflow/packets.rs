@@ -108,7 +108,7 @@ struct Header {
     domain: u32,
 }
 
-/// What packets are read with.
+/// Reader of packets: the definitions of fields, and the templates that exporters sent.
 #[derive(Debug)]
 pub(super) struct PacketDecoder {
     pub(super) netflow: Definitions,

@@ -104,6 +104,25 @@ fn packed_objects_are_events() {
     assert_eq!(decoded(&formatted, &[&object])[0]["message"], "1");
 }
 
+/// However a large object comes, the event is there with its last byte.
+#[test]
+fn a_packed_object_is_read_with_its_last_byte() {
+    let pack = codec("msgpack", json!({}));
+    let list = json!([1, -70_000, 2.5, null, 70_000, {"c": [true, "é"], "d": "y".repeat(300)}]);
+    let mut bytes = Vec::new();
+    pack.encode(&event(json!({"a": "x".repeat(100_000), "b": list})), &mut bytes);
+    let (last, before) = bytes.split_last().unwrap();
+    for size in [1_000, 65_536, 99_999] {
+        let (mut decoder, mut events) = (pack.decoder(), Events::default());
+        for chunk in before.chunks(size) {
+            decoder.decode(chunk, &mut events);
+        }
+        assert_eq!(events.iter_mut().count(), 0, "{size}");
+        decoder.decode(&[*last], &mut events);
+        assert_eq!((events.iter_mut().count(), decoder.holds()), (1, false), "{size}");
+    }
+}
+
 #[test]
 fn dots_show_the_pace() {
     assert_eq!(encoded(&codec("dots", json!({})), &event(json!({"a": 1}))), ".");
