@@ -19,14 +19,59 @@ const MAX_REDIRECTS: usize = 10;
 /// Longest time that can be set, in seconds.
 const MAX_SECONDS: f64 = 86_400.0;
 
-/// A client with the options that filters share.
-pub struct HttpClient {
+/// Options of the clients of Logstash's HTTP plugins, but for their times.
+#[derive(Debug)]
+pub(crate) struct HttpClientOptions {
     tls: tls::Client,
     proxy: Option<Secret>,
+    follows_redirects: bool,
+}
+
+impl HttpClientOptions {
+    /// Takes `proxy`, `follow_redirects` and the options of TLS.
+    pub(crate) fn take(options: &mut Options) -> Self {
+        // The client keeps connections by itself, and whoever has it asks again.
+        for name in [
+            "automatic_retries",
+            "cookies",
+            "keepalive",
+            "pool_max",
+            "pool_max_per_route",
+            "retry_non_idempotent",
+            "socket_timeout",
+            "validate_after_inactivity",
+        ] {
+            let _ = options.take(name);
+        }
+        Self {
+            proxy: options.secret("proxy").filter(|proxy| !proxy.expose().is_empty()),
+            follows_redirects: options.boolean("follow_redirects").unwrap_or(true),
+            tls: tls::Client::take(options),
+        }
+    }
+
+    /// Makes a client with the times of a whole request and of a connection. `redirects` are those that it follows.
+    ///
+    /// # Errors
+    /// As [`tls::Client::http_client`].
+    pub(crate) fn client(
+        &self,
+        (timeout, connect_timeout): (Duration, Duration),
+        redirects: Policy,
+    ) -> Result<reqwest::Client, String> {
+        let redirects = if self.follows_redirects { redirects } else { Policy::none() };
+        let builder =
+            reqwest::Client::builder().timeout(timeout).connect_timeout(connect_timeout).redirect(redirects);
+        self.tls.http_client(builder, self.proxy.as_ref())
+    }
+}
+
+/// A client with the options that filters share.
+pub struct HttpClient {
+    options: HttpClientOptions,
     authorization: Option<HeaderValue>,
     timeout: Duration,
     connect_timeout: Duration,
-    follows_redirects: bool,
     client: OnceCell<reqwest::Client>,
 }
 
@@ -74,50 +119,18 @@ impl HttpClient {
         };
         let timeout = seconds(options, "request_timeout", 60.0);
         let connect_timeout = seconds(options, "connect_timeout", 10.0);
-        let follows_redirects = options.boolean("follow_redirects").unwrap_or(true);
-        let proxy = options.secret("proxy").filter(|proxy| !proxy.expose().is_empty());
         let authorization = basic_authorization(options);
-        // The client keeps connections by itself.
-        for name in [
-            "socket_timeout",
-            "pool_max",
-            "pool_max_per_route",
-            "keepalive",
-            "automatic_retries",
-            "retry_non_idempotent",
-            "validate_after_inactivity",
-            "cookies",
-        ] {
-            let _ = options.take(name);
-        }
-        let tls = tls::Client::take(options);
-        Self {
-            tls,
-            proxy,
-            authorization,
-            timeout,
-            connect_timeout,
-            follows_redirects,
-            client: OnceCell::new(),
-        }
+        let options = HttpClientOptions::take(options);
+        Self { options, authorization, timeout, connect_timeout, client: OnceCell::new() }
     }
 
-    /// Sets the value of the header `Authorization` in place of a user.
-    pub fn with_authorization(mut self, value: &str) -> Self {
-        if let Ok(mut value) = HeaderValue::try_from(value) {
-            value.set_sensitive(true);
-            self.authorization = Some(value);
-        }
-        self
-    }
-
-    fn make(&self) -> Result<reqwest::Client, String> {
-        let redirects = if self.follows_redirects { same_host_redirects() } else { Policy::none() };
-        let builder = reqwest::Client::builder()
-            .timeout(self.timeout)
-            .connect_timeout(self.connect_timeout)
-            .redirect(redirects);
-        self.tls.http_client(builder, self.proxy.as_ref())
+    /// Sets the value of the header `Authorization` in place of a user; returns `false` where it is no value of a header.
+    #[must_use]
+    pub fn set_authorization(&mut self, value: &str) -> bool {
+        let Ok(mut value) = HeaderValue::try_from(value) else { return false };
+        value.set_sensitive(true);
+        self.authorization = Some(value);
+        true
     }
 
     /// Sends a request and reads its answer, whatever its status.
@@ -146,7 +159,9 @@ impl HttpClient {
             };
             headers.insert(name, value);
         }
-        let client = self.client.get_or_try_init(|| async { self.make() }).await?;
+        let times = (self.timeout, self.connect_timeout);
+        let make = || async { self.options.client(times, same_host_redirects()) };
+        let client = self.client.get_or_try_init(make).await?;
         let mut sending = client.request(method, url).headers(headers);
         if let Some(body) = request.body {
             sending = sending.body(body);

@@ -29,6 +29,7 @@ mod redis_server;
 pub mod refresh;
 mod s3_bucket;
 mod secret;
+pub mod syslog_names;
 pub mod tls;
 pub mod user_agent;
 

@@ -3,14 +3,40 @@
 use std::time::Duration;
 
 use object_store::aws::{AmazonS3, AmazonS3Builder};
-use object_store::{ClientOptions, RetryConfig};
+use object_store::{ClientOptions, Result, RetryConfig};
+use tokio::time::timeout;
 
 use crate::{Options, Secret};
 
 /// Region where none is given.
 const REGION: &str = "us-east-1";
-/// Time that the next bytes of an answer may take, and an upload of a part.
-const TIMEOUT: Duration = Duration::from_secs(120);
+/// Time that the next bytes of an answer may take.
+const STEP_TIMEOUT: Duration = Duration::from_secs(120);
+/// Time that an upload, or a copy within the service, may take.
+const WRITE_TIMEOUT: Duration = Duration::from_secs(600);
+
+/// Waits for the next bytes of an answer.
+///
+/// # Errors
+/// Those of the service; nothing came in time.
+pub(crate) async fn step<T>(step: impl Future<Output = Result<T>>) -> Result<T> {
+    within(STEP_TIMEOUT, step).await
+}
+
+/// Waits for the end of an upload or a copy.
+///
+/// # Errors
+/// Those of the service; it took too long.
+pub(crate) async fn write<T>(write: impl Future<Output = Result<T>>) -> Result<T> {
+    within(WRITE_TIMEOUT, write).await
+}
+
+async fn within<T>(time: Duration, work: impl Future<Output = Result<T>>) -> Result<T> {
+    timeout(time, work).await.unwrap_or_else(|_| {
+        let source = format!("no answer within {} seconds", time.as_secs()).into();
+        Err(object_store::Error::Generic { store: "S3", source })
+    })
+}
 
 /// Takes the options of a bucket and makes its client. Nothing is asked of the service yet.
 pub(crate) fn take(options: &mut Options) -> Option<(String, AmazonS3)> {
@@ -48,7 +74,8 @@ pub(crate) fn take(options: &mut Options) -> Option<(String, AmazonS3)> {
         return None;
     }
     let allow_http = endpoint.as_ref().is_some_and(|endpoint| endpoint.starts_with("http://"));
-    let mut client = ClientOptions::new().with_allow_http(allow_http).with_timeout(TIMEOUT);
+    // A bound on whole requests would be one on the size of objects: each step has its own.
+    let mut client = ClientOptions::new().with_allow_http(allow_http).with_timeout_disabled();
     if let Some(proxy) = &proxy {
         client = client.with_proxy_url(proxy.expose());
     }

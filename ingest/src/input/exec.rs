@@ -1,7 +1,7 @@
 //! `exec`: events of the output of a program, which a shell starts by a schedule.
 //!
-//! Whoever may write a pipeline could run anything with it as the server's user. So the input is refused unless the process
-//! allows it ([`allow_programs`]): the server does where its configuration says so.
+//! A pipeline with this input runs any program as the server's user. It is refused unless the process allows it
+//! ([`allow_programs`]): the server does where its configuration says so.
 
 use std::io::Read as _;
 use std::os::unix::process::CommandExt as _;
@@ -163,6 +163,15 @@ impl RunningProgram {
     }
 }
 
+/// Ends a program with its input, also where that is dropped while the program runs.
+struct ProgramGuard(RunningProgram);
+
+impl Drop for ProgramGuard {
+    fn drop(&mut self) {
+        self.0.stop();
+    }
+}
+
 /// Runs a command; the calling thread waits.
 fn run(command: &str, running: &RunningProgram) -> std::io::Result<RunOutput> {
     let began = Instant::now();
@@ -210,12 +219,10 @@ impl Input for Exec {
             let Some(held) = reserve_piece(&context).await else { return Ok(()) };
             let program = RunningProgram::default();
             let (command, running) = (self.command.clone(), program.clone());
+            let _guard = ProgramGuard(program);
             let output = tokio::select! {
                 biased;
-                () = stopped(&mut stopping) => {
-                    program.stop();
-                    return Ok(());
-                }
+                () = stopped(&mut stopping) => return Ok(()),
                 output = offload(move || run(&command, &running)) => output,
             };
             let output = output.map_err(|error| InputError(format!("cannot run the command: {error}")))?;

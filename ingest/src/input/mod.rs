@@ -14,6 +14,7 @@ pub(crate) mod jdbc;
 mod kafka;
 #[cfg(test)]
 mod ledger;
+mod pending;
 mod pipeline;
 mod redis;
 mod s3;

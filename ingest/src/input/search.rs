@@ -348,7 +348,12 @@ fn authorization(options: &mut Options) -> Option<HeaderValue> {
             return None;
         }
     };
-    let mut value = HeaderValue::try_from(text).ok()?;
+    let Ok(mut value) = HeaderValue::try_from(text) else {
+        options.fault_here(
+            "option [api_key] has a character that no header has, such as a line feed at its end",
+        );
+        return None;
+    };
     value.set_sensitive(true);
     Some(value)
 }

@@ -168,10 +168,14 @@ impl MailTemplate {
     }
 }
 
-/// Returns whether the server refuses a mail for good.
-fn is_permanent(error: &Error) -> bool {
+/// Returns whether the server refuses a mail for good, or takes no mail with such characters.
+fn is_permanent(error: &Error, mail: &Message) -> bool {
     let is_login = error.status().is_some_and(|code| LOGIN.contains(&u16::from(code)));
-    error.is_permanent() && !is_login
+    let envelope = mail.envelope();
+    let mut addresses = envelope.to().iter().chain(envelope.from());
+    let mut has_foreign_characters =
+        || addresses.any(|address| !address.to_string().is_ascii()) || !mail.formatted().is_ascii();
+    error.is_permanent() && !is_login || error.is_client() && has_foreign_characters()
 }
 
 #[async_trait]
@@ -205,7 +209,7 @@ impl Sink for Email {
                         backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
                         break;
                     }
-                    Err(error) if is_permanent(&error) => {
+                    Err(error) if is_permanent(&error, &mail) => {
                         refused.push(RefusedEvent { event, reason: format!("server of mail: {error}") });
                         break;
                     }

@@ -20,11 +20,12 @@ use tokio::sync::{OnceCell, watch};
 
 use super::retry::Backoff;
 use crate::event::text_of;
+use crate::http_client::HttpClientOptions;
 use crate::input::stopped;
 use crate::offload::offload;
 use crate::options::Setting;
 use crate::output::{OrderTicket, Output, RefusedEvent, Sink, SinkInterrupted};
-use crate::{Event, Fault, Options, Secret, Template, tls};
+use crate::{Event, Fault, Options, Template};
 
 /// Statuses after which a request is sent again where nothing is said.
 const RETRYABLE: [u16; 5] = [429, 500, 502, 503, 504];
@@ -40,9 +41,7 @@ const MAX_REDIRECTS: usize = 10;
 
 struct Http {
     shared: Arc<Requests>,
-    tls: tls::Client,
-    proxy: Option<Secret>,
-    follows_redirects: bool,
+    client_options: HttpClientOptions,
     timeout: Duration,
     connect_timeout: Duration,
     concurrency: usize,
@@ -168,35 +167,19 @@ fn configured(mut options: Options, first_pause: Duration) -> Result<Http, Vec<F
     };
     let timeout = seconds(&mut options, "request_timeout", 60.0);
     let connect_timeout = seconds(&mut options, "connect_timeout", 10.0);
-    let follows_redirects = options.boolean("follow_redirects").unwrap_or(true);
-    let proxy = options.secret("proxy").filter(|proxy| !proxy.expose().is_empty());
     let concurrency = options.integer("pool_max", 1..=10_000).unwrap_or(50);
-    // The client keeps connections by itself, and the output retries.
-    for name in [
-        "socket_timeout",
-        "pool_max_per_route",
-        "keepalive",
-        "automatic_retries",
-        "retry_non_idempotent",
-        "validate_after_inactivity",
-        "cookies",
-    ] {
-        let _ = options.take(name);
-    }
     for (name, instead) in [("client_cert", "[ssl_certificate]"), ("client_key", "[ssl_key]")] {
         if let Some((at, _)) = options.take(name) {
             options.fault(at, format!("option [{name}] is the former name of {instead}: give that"));
         }
     }
-    let tls = tls::Client::take(&mut options);
+    let client_options = HttpClientOptions::take(&mut options);
     options.finish()?;
     let shared =
         Arc::new(Requests { url, method, headers, authorization, content_type, body, mapping, gzip });
     Ok(Http {
         shared,
-        tls,
-        proxy,
-        follows_redirects,
+        client_options,
         timeout,
         connect_timeout,
         concurrency: usize::try_from(concurrency).unwrap_or(50),
@@ -423,10 +406,7 @@ impl Http {
     }
 
     fn make_client(&self) -> Result<Client, String> {
-        let redirects = if self.follows_redirects { self.redirects() } else { Policy::none() };
-        let builder =
-            Client::builder().timeout(self.timeout).connect_timeout(self.connect_timeout).redirect(redirects);
-        self.tls.http_client(builder, self.proxy.as_ref())
+        self.client_options.client((self.timeout, self.connect_timeout), self.redirects())
     }
 
     async fn attempt(&self, request: &OutgoingRequest) -> Attempt {

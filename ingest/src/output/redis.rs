@@ -1,6 +1,6 @@
 //! `redis`: events to a list or a channel of a Redis server, at least once.
 //!
-//! Where a connection breaks, the output sends again from the first command on that has no answer. So elements of one command may
+//! After a connection breaks, the output sends again from the first command on that has no answer. So elements of one command may
 //! be there twice. Where several hosts are given, a failure leads to the next one.
 
 use std::sync::Arc;

@@ -30,6 +30,8 @@ use crate::{Event, Fault, Options, Template, s3_bucket};
 const SIZE: i64 = 5 << 20;
 /// Greatest bound of an object.
 const MAX_SIZE: i64 = 1 << 30;
+/// Most bytes of a key in S3.
+const MAX_KEY_BYTES: usize = 1_024;
 /// Pauses between attempts.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -114,11 +116,21 @@ pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
 }
 
 impl ObjectMaker {
-    fn make(&self, events: &[(Arc<Event>, Option<String>)]) -> std::io::Result<Vec<PendingObject>> {
+    /// Makes the objects of events, and tells those whose prefix no key has room for.
+    fn make(
+        &self,
+        events: &[(Arc<Event>, Option<String>)],
+    ) -> std::io::Result<(Vec<PendingObject>, Vec<RefusedEvent>)> {
         let mut texts: BTreeMap<String, Vec<u8>> = BTreeMap::new();
-        let mut objects = Vec::new();
-        for (event, _) in events {
+        let (mut objects, mut refused) = (Vec::new(), Vec::new());
+        for (place, (event, _)) in events.iter().enumerate() {
             let prefix = self.prefix.render(event);
+            let key = || self.path(&prefix, u64::MAX).as_ref().len();
+            if !texts.contains_key(&prefix) && key() > MAX_KEY_BYTES {
+                let reason = format!("its [prefix] makes keys of more than {MAX_KEY_BYTES} bytes");
+                refused.push(RefusedEvent { event: place, reason });
+                continue;
+            }
             let text = texts.entry(prefix.clone()).or_default();
             let before = text.len();
             self.codec.encode(event, text);
@@ -132,15 +144,19 @@ impl ObjectMaker {
         for (prefix, text) in texts {
             objects.push(self.object(&prefix, text)?);
         }
-        Ok(objects)
+        Ok((objects, refused))
+    }
+
+    /// Names an object. Characters with a meaning are encoded, and empty parts are left out.
+    fn path(&self, prefix: &str, number: u64) -> Path {
+        let time = Utc::now().format("%Y-%m-%dT%H.%M");
+        let tags = if self.tags.is_empty() { String::new() } else { format!("tag_{}.", self.tags) };
+        let ending = if self.is_gzip { "txt.gz" } else { "txt" };
+        Path::from(format!("{prefix}/ls.s3.{}.{time}.{tags}part{number}.{ending}", self.run))
     }
 
     fn object(&self, prefix: &str, text: Vec<u8>) -> std::io::Result<PendingObject> {
         let number = self.next.fetch_add(1, Ordering::Relaxed);
-        let time = Utc::now().format("%Y-%m-%dT%H.%M");
-        let tags = if self.tags.is_empty() { String::new() } else { format!("tag_{}.", self.tags) };
-        let ending = if self.is_gzip { "txt.gz" } else { "txt" };
-        let name = format!("ls.s3.{}.{time}.{tags}part{number}.{ending}", self.run);
         let content = match self.is_gzip {
             false => text,
             true => {
@@ -149,8 +165,7 @@ impl ObjectMaker {
                 encoder.finish()?
             }
         };
-        // Characters with a meaning are encoded, and empty parts are left out.
-        Ok(PendingObject { path: Path::from(format!("{prefix}/{name}")), content: content.into() })
+        Ok(PendingObject { path: self.path(prefix, number), content: content.into() })
     }
 }
 
@@ -163,8 +178,8 @@ impl Sink for S3 {
         _place: OrderTicket,
     ) -> Result<Vec<RefusedEvent>, SinkInterrupted> {
         let (maker, all) = (Arc::clone(&self.objects), events.to_vec());
-        let objects = match offload(move || maker.make(&all)).await {
-            Ok(objects) => objects,
+        let (objects, refused) = match offload(move || maker.make(&all)).await {
+            Ok(made) => made,
             Err(error) => {
                 let reason = format!("the events cannot be compressed: {error}");
                 return Ok((0..events.len())
@@ -181,14 +196,14 @@ impl Sink for S3 {
                 let written = tokio::select! {
                     biased;
                     () = stopped(&mut stopping) => return Err(SinkInterrupted),
-                    written = put => written,
+                    written = s3_bucket::write(put) => written,
                 };
                 let Err(error) = written else { break };
                 tracing::warn!(%error, bucket = self.bucket, %path, "the output s3 cannot write an object, it tries again");
                 backoff.wait(&mut stopping).await?;
             }
         }
-        Ok(Vec::new())
+        Ok(refused)
     }
 }
 
@@ -263,6 +278,16 @@ mod tests {
             "{all:?}"
         );
         assert!(all.iter().all(|(name, _)| !name.split('/').any(|part| part == "..")), "{all:?}");
+    }
+
+    #[tokio::test]
+    async fn an_event_that_no_key_has_room_for_is_refused_alone() {
+        let (store, output) = output(1 << 20, false);
+        let (long, running) = ("u".repeat(2_000), watch::Sender::new(false));
+        let all = events(&["a", &long, "b"]);
+        let refused = output.send(&all, running.subscribe(), OrderTicket::new().0).await.unwrap();
+        assert_eq!(refused.iter().map(|refused| refused.event).collect::<Vec<_>>(), [1]);
+        assert_eq!(written(&store).await.len(), 2);
     }
 
     #[tokio::test]

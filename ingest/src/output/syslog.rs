@@ -8,38 +8,9 @@ use std::time::Duration;
 use super::socket::{Encode, Socket, Transport, port};
 use crate::codec::{self, Codec};
 use crate::output::Output;
+use crate::syslog_names::{SYSLOG_FACILITIES, SYSLOG_SEVERITIES};
 use crate::{Event, Fault, Options, Setting, Template, tls};
 
-/// Facilities by number, as Logstash's output names them.
-const FACILITIES: [&str; 24] = [
-    "kernel",
-    "user-level",
-    "mail",
-    "daemon",
-    "security/authorization",
-    "syslogd",
-    "line printer",
-    "network news",
-    "uucp",
-    "clock",
-    "security/authorization",
-    "ftp",
-    "ntp",
-    "log audit",
-    "log alert",
-    "clock",
-    "local0",
-    "local1",
-    "local2",
-    "local3",
-    "local4",
-    "local5",
-    "local6",
-    "local7",
-];
-/// Severities by number.
-const SEVERITIES: [&str; 8] =
-    ["emergency", "alert", "critical", "error", "warning", "notice", "informational", "debug"];
 /// Priority of an event that has none: a notice of a user.
 const PRIORITY: u32 = 13;
 /// Greatest priority.
@@ -148,8 +119,8 @@ impl Priority {
         };
         match self {
             Self::Labels { facility, severity } => {
-                let facility = number_of(&FACILITIES, facility, PRIORITY / 8);
-                facility * 8 + number_of(&SEVERITIES, severity, PRIORITY % 8)
+                let facility = number_of(&SYSLOG_FACILITIES, facility, PRIORITY / 8);
+                facility * 8 + number_of(&SYSLOG_SEVERITIES, severity, PRIORITY % 8)
             }
             Self::Number(number) => {
                 let number = number.render(event).trim().parse().ok();

@@ -5,6 +5,7 @@
 use std::fmt;
 use std::path::Path;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use base64::Engine as _;
@@ -31,6 +32,8 @@ const TOTAL: &str = "[@metadata][total_hits]";
 struct Lookup {
     client: HttpClient,
     hosts: Vec<String>,
+    /// Place of the host that answered last: the next search begins there.
+    first_host: AtomicUsize,
     index: Template,
     query: Query,
     headers: Vec<(String, String)>,
@@ -122,13 +125,18 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn RemoteFilter>, Vec<F
         let key = key.expose();
         // A key as it is written, `id:key`, or encoded already.
         let encoded = if key.contains(':') { STANDARD.encode(key) } else { key.to_owned() };
-        client = client.with_authorization(&format!("ApiKey {encoded}"));
+        if !client.set_authorization(&format!("ApiKey {encoded}")) {
+            options.fault_here(
+                "option [api_key] has a character that no header has, such as a line feed at its end",
+            );
+        }
     }
     options.finish()?;
     let (Some(query), Ok(total)) = (query, FieldReference::parse(TOTAL)) else { return Err(Vec::new()) };
     Ok(Arc::new(Lookup {
         client,
         hosts: addresses,
+        first_host: AtomicUsize::new(0),
         index,
         query,
         headers,
@@ -275,9 +283,13 @@ impl Lookup {
 
     async fn search(&self, event: &Event) -> Result<Value, String> {
         let mut reason = String::new();
-        for host in self.hosts.iter().cycle().take(self.hosts.len() + self.retries) {
+        let first = self.first_host.load(Ordering::Relaxed);
+        for (place, host) in
+            self.hosts.iter().enumerate().cycle().skip(first).take(self.hosts.len() + self.retries)
+        {
             match self.client.send(self.request(host, event)).await {
                 Ok(answer) if (200..300).contains(&answer.status) => {
+                    self.first_host.store(place, Ordering::Relaxed);
                     let answer: Value =
                         serde_json::from_slice(&answer.body).map_err(|error| error.to_string())?;
                     if answer.pointer("/_shards/failures").is_some() {

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use millrace_ingest::syslog_names::{SYSLOG_FACILITIES, SYSLOG_SEVERITIES};
 use millrace_ingest::{Event, Fault, FieldReference, Options};
 use serde_json::Value;
 
@@ -12,34 +13,6 @@ use super::{Filter, Outcome};
 const FAILURE: &str = "_syslogpriparsefailure";
 /// Priority of a message that has none: `user`, `notice`.
 const DEFAULT_PRIORITY: i64 = 13;
-const FACILITIES: [&str; 24] = [
-    "kernel",
-    "user-level",
-    "mail",
-    "daemon",
-    "security/authorization",
-    "syslogd",
-    "line printer",
-    "network news",
-    "uucp",
-    "clock",
-    "security/authorization",
-    "ftp",
-    "ntp",
-    "log audit",
-    "log alert",
-    "clock",
-    "local0",
-    "local1",
-    "local2",
-    "local3",
-    "local4",
-    "local5",
-    "local6",
-    "local7",
-];
-const SEVERITIES: [&str; 8] =
-    ["emergency", "alert", "critical", "error", "warning", "notice", "informational", "debug"];
 
 #[derive(Debug)]
 struct SyslogPriority {
@@ -76,8 +49,8 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>>
         severity_code,
         facility,
         severity,
-        facilities: texts_or(&mut options, "facility_labels", &FACILITIES),
-        severities: texts_or(&mut options, "severity_labels", &SEVERITIES),
+        facilities: texts_or(&mut options, "facility_labels", &SYSLOG_FACILITIES),
+        severities: texts_or(&mut options, "severity_labels", &SYSLOG_SEVERITIES),
         use_labels: options.boolean("use_labels").unwrap_or(true),
     };
     options.finish()?;

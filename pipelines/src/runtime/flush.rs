@@ -13,7 +13,7 @@ use super::queue::QueueSender;
 /// Pause between two flushes by the clock, as in Logstash.
 const PAUSE: Duration = Duration::from_secs(5);
 
-/// Flushes filters by the clock for as long as the running graph has such, unless that is done already.
+/// Flushes filters by the clock from the first graph on that has such, until the queue ends.
 pub(super) fn start(shared: &Arc<RuntimeContext>, queue: &QueueSender) {
     let is_flushed = shared.generations.current().graph.is_flushed();
     if is_flushed && !shared.flushing.swap(true, Ordering::AcqRel) {
@@ -29,8 +29,9 @@ async fn run(shared: Arc<RuntimeContext>, queue: QueueSender) {
             () = tokio::time::sleep(PAUSE) => {}
         }
         let generation = shared.generations.current();
+        // A later graph may have such filters again.
         let Some(input) = generation.graph.inputs.first().filter(|_| generation.graph.is_flushed()) else {
-            break;
+            continue;
         };
         // Events that wait flush the filters as well.
         if queue.events() == 0 && !queue.flush(input, Arc::clone(&generation), false) {

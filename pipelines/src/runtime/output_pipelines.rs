@@ -23,7 +23,7 @@ pub(super) async fn apply(
     is_awaited: bool,
 ) -> Result<(), GaveUp> {
     let Some(pipelines) = shared.store.output_pipelines() else { return Ok(()) };
-    if delivery.plan.is_pipelined || !concern(&**pipelines, &delivery.plan.ops) {
+    if delivery.plan.is_pipelined || !is_any_concerned(&**pipelines, &delivery.plan.ops) {
         return Ok(());
     }
     let has_position = delivery.moves().next().is_some();
@@ -62,7 +62,7 @@ pub(super) async fn apply(
 }
 
 /// Returns whether pipelines concern an operation of some outputs. Each index is looked at once.
-fn concern(pipelines: &dyn OutputPipelines, ops: &[PlannedOperation]) -> bool {
+fn is_any_concerned(pipelines: &dyn OutputPipelines, ops: &[PlannedOperation]) -> bool {
     let (mut last, mut known): (Option<&Arc<str>>, HashSet<&str>) = (None, HashSet::new());
     ops.iter().filter(|planned| planned.output.is_some()).any(|planned| {
         let index = &planned.op.index;

@@ -8,8 +8,9 @@ use reqwest::{Client, Method, RequestBuilder, Url};
 use serde_json::Value;
 
 use crate::codec::{self, Codec};
+use crate::http_client::HttpClientOptions;
 use crate::input::timer::Timer;
-use crate::{Fault, FieldReference, Options, Secret, Setting, tls};
+use crate::{Fault, FieldReference, Options, Secret, Setting};
 
 /// Seconds that a request may take where nothing is said.
 const REQUEST_TIMEOUT: i64 = 60;
@@ -22,11 +23,9 @@ pub(super) struct Settings {
     pub(super) codec: Arc<dyn Codec>,
     pub(super) target: Option<FieldReference>,
     pub(super) metadata_target: Option<FieldReference>,
-    tls: tls::Client,
+    client_options: HttpClientOptions,
     timeout: Duration,
     connect_timeout: Duration,
-    proxy: Option<Secret>,
-    follows_redirects: bool,
 }
 
 /// A request that is sent in each run.
@@ -101,25 +100,10 @@ impl Settings {
         ] {
             o.rename(old, new);
         }
-        let tls = tls::Client::take(o);
         let seconds = |seconds: i64| Duration::from_secs(seconds.unsigned_abs());
         let timeout = seconds(o.integer("request_timeout", 1..=86_400).unwrap_or(REQUEST_TIMEOUT));
         let connect_timeout = seconds(o.integer("connect_timeout", 1..=86_400).unwrap_or(10));
-        let proxy = o.secret("proxy").filter(|proxy| !proxy.expose().is_empty());
-        let follows_redirects = o.boolean("follow_redirects").unwrap_or(true);
-        // The client looks after its connections, and the next run asks again.
-        for name in [
-            "automatic_retries",
-            "cookies",
-            "keepalive",
-            "pool_max",
-            "pool_max_per_route",
-            "retry_non_idempotent",
-            "socket_timeout",
-            "validate_after_inactivity",
-        ] {
-            let _ = o.take(name);
-        }
+        let client_options = HttpClientOptions::take(o);
         let _ = o.one_of("ecs_compatibility", &["disabled"]);
         options.finish()?;
         Ok(Self {
@@ -128,23 +112,16 @@ impl Settings {
             codec: codec?,
             target,
             metadata_target,
-            tls,
+            client_options,
             timeout,
             connect_timeout,
-            proxy,
-            follows_redirects,
         })
     }
 
     /// Makes the client.
     pub(super) fn client(&self) -> Result<Client, String> {
-        let redirects = match self.follows_redirects {
-            true => reqwest::redirect::Policy::limited(10),
-            false => reqwest::redirect::Policy::none(),
-        };
-        let builder =
-            Client::builder().timeout(self.timeout).connect_timeout(self.connect_timeout).redirect(redirects);
-        self.tls.http_client(builder, self.proxy.as_ref())
+        let redirects = reqwest::redirect::Policy::limited(10);
+        self.client_options.client((self.timeout, self.connect_timeout), redirects)
     }
 }
 

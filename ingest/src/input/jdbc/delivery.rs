@@ -5,15 +5,12 @@
 //! had one part for all inputs of a statement, is carried over: claimed, so that its owner moves it no further, and
 //! stored as this input's own before anything is read.
 
-use std::collections::VecDeque;
-
 use bytes::Bytes;
-use tokio::sync::{oneshot, watch};
 
 use super::tracking::ran_ms;
-use crate::batch::NotStored;
 use crate::budget::Reservation;
-use crate::input::{Context, InputError, reserve_piece};
+use crate::input::pending::{PendingBatches, RunEnd};
+use crate::input::{Context, InputError, reserve_piece, stopped};
 use crate::{Ack, Batch, Event, Move};
 
 /// The one part that a statement had in earlier versions.
@@ -28,26 +25,6 @@ pub(super) struct Names {
     pub(super) former: String,
     /// `true` if positions are stored.
     pub(super) record: bool,
-}
-
-/// Why a run ended early.
-#[derive(Debug)]
-pub(super) enum RunEnd {
-    /// The input is to stop.
-    Stopped,
-    Failed(InputError),
-}
-
-impl RunEnd {
-    pub(super) fn failed(why: impl Into<String>) -> Self {
-        Self::Failed(InputError(why.into()))
-    }
-}
-
-/// Waits until the input is to stop.
-pub(super) async fn stopped(stopping: &mut watch::Receiver<bool>) {
-    // A pipeline that is gone wants no more either.
-    let _ = stopping.wait_for(|stopping| *stopping).await;
 }
 
 /// Rows that become a batch.
@@ -87,7 +64,7 @@ pub(super) struct Delivery {
     owner_epoch: u64,
     /// Position behind all that was handed on.
     position: Option<Bytes>,
-    pending: VecDeque<oneshot::Receiver<Result<(), NotStored>>>,
+    pending: PendingBatches,
 }
 
 impl Delivery {
@@ -99,8 +76,13 @@ impl Delivery {
         let Names { source, former, record } = names;
         let claimed = context.positions.claim(&source, &context.source).await;
         let (position, owner_epoch) = claimed.map_err(RunEnd::Failed)?;
-        let mut delivery =
-            Self { context, source, owner_epoch, position: position.clone(), pending: VecDeque::new() };
+        let mut delivery = Self {
+            context,
+            source,
+            owner_epoch,
+            position: position.clone(),
+            pending: PendingBatches::default(),
+        };
         if !record {
             return Ok((delivery, position));
         }
@@ -193,7 +175,7 @@ impl Delivery {
     pub(super) async fn send(&mut self, rows: Rows, position: Option<Bytes>) -> Result<(), RunEnd> {
         let Rows { events, bytes, mut held } = rows;
         held.set(bytes);
-        self.check()?;
+        self.pending.check()?;
         let position = position.map(|new| Move {
             source: self.source.clone(),
             partition: self.context.source.to_string(),
@@ -201,29 +183,7 @@ impl Delivery {
             new,
             owner_epoch: self.owner_epoch,
         });
-        let (ack, stored) = Ack::channel();
-        tokio::select! {
-            biased;
-            () = stopped(&mut self.context.stopping) => Err(RunEnd::Stopped),
-            sent = self.context.batches.send(Batch { events, position, ack, held }) => {
-                sent.map_err(|_| RunEnd::Stopped)?;
-                self.pending.push_back(stored);
-                Ok(())
-            }
-        }
-    }
-
-    /// Looks what became of earlier batches.
-    fn check(&mut self) -> Result<(), RunEnd> {
-        while let Some(first) = self.pending.front_mut() {
-            match first.try_recv() {
-                Err(oneshot::error::TryRecvError::Empty) => break,
-                Err(oneshot::error::TryRecvError::Closed) => return Err(not_stored(NotStored::Ended)),
-                Ok(stored) => stored.map_err(not_stored)?,
-            }
-            self.pending.pop_front();
-        }
-        Ok(())
+        self.pending.send(&mut self.context, events, position, held).await
     }
 
     /// Waits until all batches are stored.
@@ -231,17 +191,6 @@ impl Delivery {
     /// # Errors
     /// The pipeline ends, or a batch was not stored.
     pub(super) async fn drain(&mut self) -> Result<(), RunEnd> {
-        while let Some(first) = self.pending.pop_front() {
-            tokio::select! {
-                biased;
-                stored = first => stored.unwrap_or(Err(NotStored::Ended)).map_err(not_stored)?,
-                () = stopped(&mut self.context.stopping) => return Err(RunEnd::Stopped),
-            }
-        }
-        Ok(())
+        self.pending.drain(&mut self.context).await
     }
-}
-
-fn not_stored(why: NotStored) -> RunEnd {
-    RunEnd::failed(why.to_string())
 }

@@ -40,12 +40,13 @@ use xxhash_rust::xxh3::{xxh3_64, xxh3_128};
 
 use self::address::Kind;
 use self::connection::Connection;
-use self::delivery::{Delivery, Names, Rows, RunEnd, stopped};
+use self::delivery::{Delivery, Names, Rows};
 use self::row::Row;
 use self::settings::{LogLevel, OFFSET, SIZE, Settings};
 use self::statement::{LAST_VALUE, Literal};
 use self::tracking::{Window, restore_run, store_run};
-use crate::input::{Context, Input, InputError, mark_version};
+use crate::input::pending::RunEnd;
+use crate::input::{Context, Input, InputError, mark_version, stopped};
 use crate::{Event, Fault, Options};
 
 /// Time that a database may take to close a connection.

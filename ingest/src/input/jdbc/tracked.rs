@@ -11,12 +11,13 @@ use tokio::time::{sleep, timeout};
 use xxhash_rust::xxh3::xxh3_128;
 
 use super::connection::Connection;
-use super::delivery::{Delivery, Rows, RunEnd};
+use super::delivery::{Delivery, Rows};
 use super::row::Row;
 use super::settings::Tracking;
 use super::statement::{Literal, OrderedStatement, Values};
 use super::tracking::{MAX_ROWS, RowOutcome, TrackingType, Window};
 use super::{Jdbc, limit};
+use crate::input::pending::RunEnd;
 use crate::{Event, Provenance};
 
 impl Jdbc {

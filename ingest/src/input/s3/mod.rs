@@ -9,7 +9,6 @@ mod position;
 #[cfg(test)]
 mod tests;
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -19,18 +18,17 @@ use chrono::Utc;
 use futures::TryStreamExt as _;
 use object_store::path::Path;
 use object_store::{GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt as _};
-use tokio::sync::oneshot;
 
 use self::object::{Lines, ObjectReader};
 use self::position::{ObjectOrder, ReadObjects};
+use super::pending::{PendingBatches, RunEnd};
 use super::tcp::stream_codec;
 use super::{Context, Input, InputError, reserve_piece, stopped};
-use crate::batch::NotStored;
 use crate::budget::Reservation;
 use crate::codec::{self, Codec};
 use crate::offload::offload;
 use crate::pattern::{Deadline, Expression};
-use crate::{Ack, Batch, Event, Fault, Move, Options, s3_bucket};
+use crate::{Event, Fault, Move, Options, s3_bucket};
 
 /// Time between two looks where nothing is said, in seconds.
 const INTERVAL: i64 = 60;
@@ -53,6 +51,8 @@ pub(super) struct S3 {
 #[derive(Debug)]
 struct Settings {
     prefix: String,
+    /// The part of the prefix that the listing takes.
+    directory: Option<Path>,
     interval: Duration,
     /// `false` if the input ends behind the first look.
     is_watching: bool,
@@ -60,14 +60,8 @@ struct Settings {
     gzip: Expression,
     has_properties: bool,
     deletes: bool,
-    /// What is put before the key of the copy of an object that was read.
+    /// Prefix of the key of a copy of an object that was read.
     backup: Option<String>,
-}
-
-/// Why a run ends early.
-enum RunEnd {
-    Stopped,
-    Failed(InputError),
 }
 
 impl S3 {
@@ -99,11 +93,13 @@ impl S3 {
             (Some(_), None) => o.fault_here("[backup_to_bucket] of [s3] needs the option [backup_add_prefix]"),
             _ => {}
         }
+        // A prefix of the service ends at any character, one of the library at a slash.
+        let directory = prefix.rsplit_once('/').map(|(directory, _)| key_path(directory));
+        if directory == Some(None) {
+            o.fault_here("[prefix] of [s3] has an empty or relative part, or a slash before it, so that it names no object");
+        }
         // Copies under another name than the prefix would be read as new objects.
-        if backup
-            .as_ref()
-            .is_some_and(|backup| Path::from(format!("{backup}x")).as_ref() != format!("{backup}x"))
-        {
+        if backup.as_ref().is_some_and(|backup| key_path(&format!("{backup}x")).is_none()) {
             o.fault_here("[backup_add_prefix] of [s3] has a slash or a character that keys here cannot have: begin with a name, and use one slash between names");
         }
         if let Some((at, _)) = o.take("backup_to_dir") {
@@ -123,6 +119,7 @@ impl S3 {
         let (bucket, store) = bucket.ok_or_else(Vec::new)?;
         let settings = Settings {
             prefix,
+            directory: directory.flatten(),
             interval: Duration::from_secs(interval.unsigned_abs()),
             is_watching: settings.0.unwrap_or(true),
             exclude,
@@ -136,13 +133,13 @@ impl S3 {
 
     /// Lists new objects in the order of reading.
     async fn list(&self, read: &ReadObjects) -> Result<Vec<(ObjectOrder, ObjectMeta)>, InputError> {
-        let Settings { prefix, exclude, backup, .. } = &self.settings;
-        // A prefix of the service ends at any character, one of the library at a slash.
-        let directory = prefix.rsplit_once('/').map(|(directory, _)| Path::from(directory));
+        let Settings { prefix, directory, exclude, backup, .. } = &self.settings;
         let settled = Utc::now() - SETTLED;
         let mut objects = self.store.list(directory.as_ref());
         let mut new = Vec::new();
-        while let Some(object) = objects.try_next().await.map_err(|error| self.failed("list", &error))? {
+        while let Some(object) =
+            s3_bucket::step(objects.try_next()).await.map_err(|error| self.failed("list", &error))?
+        {
             let key = object.location.as_ref();
             let place = ObjectOrder::of(&object);
             if !key.starts_with(prefix.as_str())
@@ -177,7 +174,7 @@ impl S3 {
         object: &ObjectMeta,
     ) -> Result<bool, RunEnd> {
         let options = GetOptions { if_match: object.e_tag.clone(), ..GetOptions::default() };
-        let result = match self.store.get_opts(&object.location, options).await {
+        let result = match s3_bucket::step(self.store.get_opts(&object.location, options)).await {
             Ok(result) => result,
             // Somebody deleted it, or wrote it anew: then the next look finds it with another time.
             Err(object_store::Error::NotFound { .. } | object_store::Error::Precondition { .. }) => {
@@ -203,7 +200,7 @@ impl S3 {
             let chunk = tokio::select! {
                 biased;
                 () = stopped(&mut stopping) => return Err(RunEnd::Stopped),
-                chunk = bytes.try_next() => chunk.map_err(|error| RunEnd::Failed(self.failed("read", &error)))?,
+                chunk = s3_bucket::step(bytes.try_next()) => chunk.map_err(|error| RunEnd::Failed(self.failed("read", &error)))?,
             };
             is_open = chunk.is_some();
             for step in reader.steps(chunk) {
@@ -241,11 +238,16 @@ impl S3 {
         delivery.drain().await?;
         let failed = |action, error: &object_store::Error| RunEnd::Failed(self.failed(action, error));
         if let Some(backup) = backup {
-            let to = Path::from(format!("{backup}{}", object.location));
-            self.store.copy(&object.location, &to).await.map_err(|error| failed("copy", &error))?;
+            let key = format!("{backup}{}", object.location);
+            let to = key_path(&key).ok_or_else(|| RunEnd::failed(format!("[{key}] is no key of a copy")))?;
+            s3_bucket::write(self.store.copy(&object.location, &to))
+                .await
+                .map_err(|error| failed("copy", &error))?;
         }
         if *deletes {
-            self.store.delete(&object.location).await.map_err(|error| failed("delete", &error))?;
+            s3_bucket::step(self.store.delete(&object.location))
+                .await
+                .map_err(|error| failed("delete", &error))?;
         }
         Ok(())
     }
@@ -262,6 +264,11 @@ impl S3 {
     }
 }
 
+/// Returns the path of a key, as it is.
+fn key_path(key: &str) -> Option<Path> {
+    Path::parse(key).ok().filter(|path| path.as_ref() == key)
+}
+
 /// Returns whether a name matches; one that takes too long does not.
 fn matches(expression: &Expression, key: &str) -> bool {
     expression.is_match(key, &Deadline::default()).unwrap_or(false)
@@ -275,7 +282,7 @@ struct Delivery {
     owner_epoch: u64,
     read: ReadObjects,
     position: Option<Bytes>,
-    pending: VecDeque<oneshot::Receiver<Result<(), NotStored>>>,
+    pending: PendingBatches,
 }
 
 impl Delivery {
@@ -284,12 +291,12 @@ impl Delivery {
         let (position, owner_epoch) = context.positions.claim(&context.source, &partition).await?;
         let read = position.as_ref().map_or(Ok(ReadObjects::default()), |bytes| ReadObjects::decode(bytes));
         let read = read.map_err(InputError)?;
-        Ok(Self { context, partition, owner_epoch, read, position, pending: VecDeque::new() })
+        Ok(Self { context, partition, owner_epoch, read, position, pending: PendingBatches::default() })
     }
 
     /// Hands events on, with the present position behind them.
     async fn send(&mut self, events: Vec<Event>, mut held: Reservation) -> Result<(), RunEnd> {
-        self.check()?;
+        self.pending.check()?;
         held.set(events.iter().map(Event::bytes).sum());
         let new = self.read.encode();
         if events.is_empty() && self.position.as_ref() == Some(&new) {
@@ -302,48 +309,13 @@ impl Delivery {
             new,
             owner_epoch: self.owner_epoch,
         });
-        let (ack, stored) = Ack::channel();
-        let mut stopping = self.context.stopping.clone();
-        tokio::select! {
-            biased;
-            () = stopped(&mut stopping) => Err(RunEnd::Stopped),
-            sent = self.context.batches.send(Batch { events, position, ack, held }) => {
-                sent.map_err(|_| RunEnd::Stopped)?;
-                self.pending.push_back(stored);
-                Ok(())
-            }
-        }
-    }
-
-    /// Checks the outcome of earlier batches.
-    fn check(&mut self) -> Result<(), RunEnd> {
-        while let Some(first) = self.pending.front_mut() {
-            match first.try_recv() {
-                Err(oneshot::error::TryRecvError::Empty) => break,
-                Err(oneshot::error::TryRecvError::Closed) => return Err(not_stored(&NotStored::Ended)),
-                Ok(stored) => stored.map_err(|why| not_stored(&why))?,
-            }
-            self.pending.pop_front();
-        }
-        Ok(())
+        self.pending.send(&mut self.context, events, position, held).await
     }
 
     /// Waits until all batches are stored.
     async fn drain(&mut self) -> Result<(), RunEnd> {
-        let mut stopping = self.context.stopping.clone();
-        while let Some(first) = self.pending.pop_front() {
-            tokio::select! {
-                biased;
-                stored = first => stored.unwrap_or(Err(NotStored::Ended)).map_err(|why| not_stored(&why))?,
-                () = stopped(&mut stopping) => return Err(RunEnd::Stopped),
-            }
-        }
-        Ok(())
+        self.pending.drain(&mut self.context).await
     }
-}
-
-fn not_stored(why: &NotStored) -> RunEnd {
-    RunEnd::Failed(InputError(why.to_string()))
 }
 
 #[async_trait]
