@@ -200,7 +200,7 @@ impl Request {
 #[derive(Debug)]
 pub struct DeletionRequest {
     request: Request,
-    /// What the request was read from; it is let go with what the request is charged for.
+    /// Body that the request was read from; it is let go with what the request is charged for.
     body: Option<Value>,
 }
 

@@ -104,11 +104,11 @@ fn simplified(aggregate: &Aggregate) -> Result<Option<LogicalPlan>> {
     }
     let input = Aggregate::try_new(aggregate.input.clone(), groups, aggregates)?;
     let projection = Projection::try_new(columns, LogicalPlan::Aggregate(input).into())?;
-    Ok(same_names(&projection.schema, schema).then_some(LogicalPlan::Projection(projection)))
+    Ok(has_same_fields(&projection.schema, schema).then_some(LogicalPlan::Projection(projection)))
 }
 
 /// Returns whether two schemas have the same fields.
-fn same_names(left: &DFSchema, right: &DFSchema) -> bool {
+fn has_same_fields(left: &DFSchema, right: &DFSchema) -> bool {
     left.fields().len() == right.fields().len()
         && left.iter().zip(right.iter()).all(|((a, left), (b, right))| {
             (a, left.name(), left.data_type()) == (b, right.name(), right.data_type())
@@ -225,7 +225,7 @@ mod tests {
         let plan = LogicalPlanBuilder::from(scan).aggregate(keys, aggregates).unwrap().build().unwrap();
         let before = Arc::clone(plan.schema());
         let plan = SimplifyAggregates.rewrite(plan, &OptimizerContext::new()).unwrap().data;
-        assert!(same_names(plan.schema(), &before), "{plan}");
+        assert!(has_same_fields(plan.schema(), &before), "{plan}");
         plan.to_string()
     }
 

@@ -1,7 +1,7 @@
 //! Semi-joins below joins.
 //!
-//! `a.x IN (SELECT …)` beside joins keeps rows of `a` alone: they are told before `a` is joined, so that the joins have fewer rows, and the
-//! condition reaches the scan.
+//! `a.x IN (SELECT …)` beside joins is a semi-join by keys of `a`. It filters `a` before the other joins, which then have fewer rows, and
+//! reaches the scan.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -31,15 +31,15 @@ impl OptimizerRule for PushDownSemiJoin {
             return Ok(Transformed::no(plan));
         }
         let keys = join.on.iter().map(|(key, _)| key.clone()).collect();
-        Ok(match pushed(join, &join.left, keys, false)? {
+        Ok(match push_below(join, &join.left, keys, false)? {
             Some(pushed) => Transformed::yes(pushed),
             None => Transformed::no(plan),
         })
     }
 }
 
-/// Joins below a plan, whose rows have these keys; `None` where no join is passed.
-fn pushed(
+/// Pushes a semi-join below the inner joins of a plan whose rows have these keys; `None` where it would pass none.
+fn push_below(
     join: &Join,
     plan: &Arc<LogicalPlan>,
     keys: Vec<Expr>,
@@ -51,23 +51,24 @@ fn pushed(
             let columns: HashSet<&Column> = keys.iter().flat_map(Expr::column_refs).collect();
             let side =
                 [&mut inner.left, &mut inner.right].into_iter().find(|side| has_all(side.schema(), &columns));
-            let Some(side) = side else { return at(join, plan, keys, passed) };
-            match pushed(join, side, keys.clone(), true)? {
+            let Some(side) = side else { return join_here(join, plan, keys, passed) };
+            match push_below(join, side, keys.clone(), true)? {
                 Some(pushed) => *side = Arc::new(pushed),
                 None => return Ok(None),
             }
             Some(LogicalPlan::Join(inner))
         }
-        LogicalPlan::Filter(filter) => pushed(join, &filter.input, keys.clone(), passed)?
+        LogicalPlan::Filter(filter) => push_below(join, &filter.input, keys.clone(), passed)?
             .map(|input| Filter::try_new(filter.predicate.clone(), Arc::new(input)))
             .transpose()?
             .map(LogicalPlan::Filter),
         LogicalPlan::Projection(projection) => {
-            let Some(inner) = keys.iter().map(|key| source(projection, key)).collect::<Option<Vec<_>>>()
+            let Some(inner) =
+                keys.iter().map(|key| column_below(projection, key)).collect::<Option<Vec<_>>>()
             else {
-                return at(join, plan, keys, passed);
+                return join_here(join, plan, keys, passed);
             };
-            pushed(join, &projection.input, inner, passed)?
+            push_below(join, &projection.input, inner, passed)?
                 .map(|input| Projection::try_new(projection.expr.clone(), Arc::new(input)))
                 .transpose()?
                 .map(LogicalPlan::Projection)
@@ -76,12 +77,17 @@ fn pushed(
     };
     match below {
         Some(below) => Ok(Some(below)),
-        None => at(join, plan, keys, passed),
+        None => join_here(join, plan, keys, passed),
     }
 }
 
-/// Joins a plan itself.
-fn at(join: &Join, plan: &Arc<LogicalPlan>, keys: Vec<Expr>, passed: bool) -> Result<Option<LogicalPlan>> {
+/// Makes the semi-join of a plan itself, where it has passed an inner join.
+fn join_here(
+    join: &Join,
+    plan: &Arc<LogicalPlan>,
+    keys: Vec<Expr>,
+    passed: bool,
+) -> Result<Option<LogicalPlan>> {
     if !passed {
         return Ok(None);
     }
@@ -104,7 +110,7 @@ fn has_all(schema: &DFSchema, columns: &HashSet<&Column>) -> bool {
 }
 
 /// Returns what a key of a projection is below it, where both are columns.
-fn source(projection: &Projection, key: &Expr) -> Option<Expr> {
+fn column_below(projection: &Projection, key: &Expr) -> Option<Expr> {
     let Expr::Column(column) = key else { return None };
     let at = projection.schema.index_of_column(column).ok()?;
     let mut expr = projection.expr.get(at)?;

@@ -231,7 +231,7 @@ fn leaves_memory(pool: &Arc<dyn MemoryPool>, bytes: usize) -> bool {
 /// Writes rows, and those that come behind them, to disk.
 ///
 /// # Errors
-/// What the plan says; queries may not have so much on disk.
+/// Errors of the plan; queries may not have so much on disk.
 async fn spilled(
     (batches, memory): (Vec<RecordBatch>, MemoryReservation),
     mut stream: SendableRecordBatchStream,

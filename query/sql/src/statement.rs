@@ -151,8 +151,9 @@ fn counted_in(text: &str, dialect: SqlDialect) -> Result<(Statement, usize)> {
         return Err(SqlError::Syntax(format!("[{}] is unexpected{}", next.token, next.span.start)));
     }
     check_tree(&statement)?;
-    replace_time_buckets(&mut statement, dialect)?;
-    check_tree(&statement)?;
+    if replace_time_buckets(&mut statement, dialect)? {
+        check_tree(&statement)?;
+    }
     match statement {
         Ast::Query(query) => match explain {
             None => Ok((Statement::Query(query, names), placeholders)),

@@ -17,18 +17,20 @@ use crate::request::SqlDialect;
 /// Stands for the value of a call in the text that it becomes.
 const ARGUMENT: &str = "bucketed_value";
 
-/// Replaces calls of the two functions. OpenSearch's dialect has a `HISTOGRAM` of its own, which stays.
-pub(super) fn replace_time_buckets(statement: &mut Statement, dialect: SqlDialect) -> Result<()> {
+/// Replaces calls of the two functions; returns whether there are any. OpenSearch's dialect has a `HISTOGRAM` of its own, which stays.
+pub(super) fn replace_time_buckets(statement: &mut Statement, dialect: SqlDialect) -> Result<bool> {
+    let mut is_any = false;
     let replaced = visit_expressions_mut(statement, |expr| match replacement(expr, dialect) {
         Ok(None) => ControlFlow::Continue(()),
         Ok(Some(other)) => {
             *expr = other;
+            is_any = true;
             ControlFlow::Continue(())
         }
         Err(error) => ControlFlow::Break(error),
     });
     match replaced {
-        ControlFlow::Continue(()) => Ok(()),
+        ControlFlow::Continue(()) => Ok(is_any),
         ControlFlow::Break(error) => Err(error),
     }
 }
