@@ -1,11 +1,10 @@
 //! The crate's one error type, and what a caller should do about each kind of it.
 
 use std::fmt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use millrace_runtime::{Kind, panic_text};
+use millrace_runtime::{Kind, catch_panic};
 
-/// Longest text of a panic, in characters.
+/// Longest text of a panic, in bytes.
 const MAX_PANIC: usize = 500;
 
 /// Result of an operation on AI rules.
@@ -89,8 +88,7 @@ impl Error {
     }
 }
 
-/// Runs work of a model, and returns the text of its panic. Whatever the work has changed by then must not be used any more.
-pub(crate) fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(work))
-        .map_err(|panic| panic_text(&*panic).chars().take(MAX_PANIC).collect())
+/// Runs work of a model, and returns the text of its panic. What the work has changed by then must not be used any more.
+pub(crate) fn catch_model_panic<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+    catch_panic(work, MAX_PANIC)
 }

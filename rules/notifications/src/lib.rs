@@ -197,7 +197,7 @@ impl Notifications {
     /// Posts a message that belongs to no alert, once. `webhook` are options of the method `webhook`.
     ///
     /// # Errors
-    /// Why it was not sent.
+    /// The reason why the message was not sent.
     pub async fn post(
         &self,
         message: &StandaloneMessage,

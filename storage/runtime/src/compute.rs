@@ -276,6 +276,18 @@ pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
     text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown panic")
 }
 
+/// Runs work that may panic, and returns at most so many bytes of what the panic said. What the work has changed by then must not be
+/// used any more.
+///
+/// # Errors
+/// The text of the panic.
+pub fn catch_panic<T>(work: impl FnOnce() -> T, most: usize) -> std::result::Result<T, String> {
+    std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).map_err(|panic| {
+        let text = panic_text(&*panic);
+        text[..text.floor_char_boundary(most)].to_owned()
+    })
+}
+
 /// Handle to the pool; clones share it. The threads end with the last handle.
 #[derive(Clone)]
 pub struct Compute {

@@ -28,6 +28,21 @@ pub struct HistogramSnapshot {
     pub sum: Duration,
 }
 
+impl HistogramSnapshot {
+    /// Adds the durations of another histogram. All histograms have the same bounds.
+    pub fn merge(&mut self, added: &Self) {
+        if self.buckets.is_empty() {
+            self.buckets.clone_from(&added.buckets);
+        } else {
+            for ((_, count), (_, more)) in self.buckets.iter_mut().zip(&added.buckets) {
+                *count += more;
+            }
+        }
+        self.count += added.count;
+        self.sum += added.sum;
+    }
+}
+
 impl DurationHistogram {
     /// Adds a duration.
     pub fn record(&self, duration: Duration) {

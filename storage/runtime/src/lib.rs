@@ -20,7 +20,8 @@ pub mod weighted_lru;
 
 pub use clock::{Clock, Instant, ManualClock, SharedClock, SystemClock};
 pub use compute::{
-    BusyThread, Compute, PoolActivity, Priority, panic_text, run_behind_reads, run_promptly, wait_for_network,
+    BusyThread, Compute, PoolActivity, Priority, catch_panic, panic_text, run_behind_reads, run_promptly,
+    wait_for_network,
 };
 pub use crypto::install_crypto_provider;
 pub use error::{Error, Kind, Result};

@@ -1,11 +1,8 @@
 //! Filters that panic stop their own rules alone: after a panic of many filters together, each is evaluated by itself.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use millrace_query::Error as QueryError;
 use millrace_query::filters::FilterMatches;
-use millrace_rules::cut;
-use millrace_runtime::panic_text;
+use millrace_runtime::catch_panic;
 
 use crate::error::reason_of;
 
@@ -19,7 +16,7 @@ pub(super) type Rows = (usize, Result<Vec<u32>, String>);
 
 /// Does something that may panic, and returns what the panic said. What the work has changed by then must not be used any more.
 pub(super) fn guarded<T>(work: impl FnOnce() -> T) -> Result<T, String> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|panic| cut(panic_text(&*panic), MAX_REASON).to_owned())
+    catch_panic(work, MAX_REASON)
 }
 
 /// Takes rows as they are noted.

@@ -16,7 +16,7 @@ use serde_json::{Map, Value, json};
 use super::model::DetectorModel;
 use super::stored::StoredDetector;
 use crate::IntelligenceContext;
-use crate::error::{Error, Result, catch_panic};
+use crate::error::{Error, Result, catch_model_panic};
 use crate::run::became;
 use crate::samples::{MAX_BUCKETS, Reader};
 use crate::{results, time};
@@ -50,7 +50,7 @@ pub(super) async fn write(
         let steps = definition.forecast_steps;
         let forecast = move || {
             let described = || model.forecast(steps).map(|intervals| (intervals, model.description()));
-            Ok(catch_panic(described).map_err(Error::ModelFailed))
+            Ok(catch_model_panic(described).map_err(Error::ModelFailed))
         };
         let (intervals, method) = shared.engine.compute().run(Priority::Spare, forecast).await???;
         let documents = documents(kept, value, origin_ms, &intervals, &method);

@@ -17,7 +17,7 @@ use super::features;
 use super::model::DetectorModel;
 use super::results::{ScoredDocument, ScoredEvent, Subject};
 use super::stored::StoredDetector;
-use crate::error::catch_panic;
+use crate::error::catch_model_panic;
 
 /// Late buckets of a detector that wait to be scored anew; beyond them the oldest are left as they are.
 const MAX_LATE: usize = 10_000;
@@ -181,7 +181,7 @@ impl LiveDetector {
 
     /// Scores a document; a panic of the model becomes the failure of the detector.
     fn score_guarded(&mut self, arrived: &ArrivedEvent<'_>, is_written: bool) -> Option<ScoredDocument> {
-        catch_panic(|| self.score(arrived, is_written)).unwrap_or_else(|reason| {
+        catch_model_panic(|| self.score(arrived, is_written)).unwrap_or_else(|reason| {
             self.failure = Some(reason);
             None
         })

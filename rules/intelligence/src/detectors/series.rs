@@ -12,7 +12,7 @@ use millrace_runtime::Priority;
 
 use super::results::{ScoredDocument, Subject};
 use super::scoring::{LiveDetector, SeriesProgress, ValueModel};
-use crate::error::{Error, Result, catch_panic};
+use crate::error::{Error, Result, catch_model_panic};
 use crate::fill;
 use crate::samples::{MAX_BUCKETS, Reader};
 use crate::{IntelligenceContext, run::became};
@@ -78,8 +78,8 @@ pub(crate) async fn score_closed(
             (Arc::clone(model), Arc::clone(&detector.stored), Arc::clone(&detector.definition));
         let (cutoff, value) = (detector.cutoff, value.map(str::to_owned));
         let score = move || {
-            let scored =
-                catch_panic(|| span.score(&model)).unwrap_or_else(|reason| Err(Error::ModelFailed(reason)));
+            let scored = catch_model_panic(|| span.score(&model))
+                .unwrap_or_else(|reason| Err(Error::ModelFailed(reason)));
             Ok(scored.map(|(model, scored)| {
                 let mut anomalies = 0;
                 let documents: Vec<ScoredDocument> = scored

@@ -21,7 +21,7 @@ use super::registry::Phase;
 use super::scoring::SeriesProgress;
 use super::stored::{ModelSummary, StoredDetector};
 use super::{features, forecasts, history, loading, series};
-use crate::error::{Error, Result, catch_panic};
+use crate::error::{Error, Result, catch_model_panic};
 use crate::run::{became, is_of_value};
 use crate::samples::Reader;
 use crate::{IntelligenceContext, fill};
@@ -161,7 +161,7 @@ pub(super) async fn run(
                     }
                     Ok((model, details))
                 };
-                Ok(catch_panic(train).unwrap_or_else(|reason| Err(Error::ModelFailed(reason))))
+                Ok(catch_model_panic(train).unwrap_or_else(|reason| Err(Error::ModelFailed(reason))))
             };
             let (model, details) = shared.engine.compute().run(Priority::Spare, job).await??;
             Ok::<_, Error>((model, details, count))
