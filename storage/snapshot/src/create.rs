@@ -346,11 +346,14 @@ impl Upload<'_> {
         let lacking: Vec<Uuid> =
             capture.indices.iter().filter(|index| segments(index)).map(|index| index.meta.uuid).collect();
         // Segments that are lacking later are new: no snapshot has them.
-        if lacking.is_empty() || !self.service().begin_learning(self.job.repository.name()) {
+        let repository = self.job.repository.name();
+        if lacking.is_empty() || self.service().has_learned(repository) {
             return Ok(());
         }
         let store = self.service().inner.engine.store_id();
-        let Some(newest) = self.job.repository.read_newest_manifest(store).await? else { return Ok(()) };
+        let newest = self.job.repository.read_newest_manifest(store).await?;
+        self.service().note_learned(repository);
+        let Some(newest) = newest else { return Ok(()) };
         let wanted = newest.indices.iter().filter(|index| lacking.contains(&index.uuid));
         let reads: Vec<_> = wanted
             .map(|index| self.job.repository.read_index(index.contents, index.contents_bytes))

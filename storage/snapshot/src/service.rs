@@ -380,9 +380,14 @@ impl SnapshotService {
         digests.insert((segment, file), digest);
     }
 
-    /// Returns whether the digests of a repository are still to be learned, and notes that they are not any more.
-    pub(crate) fn begin_learning(&self, repository: &str) -> bool {
-        self.inner.learned.lock().insert(repository.to_owned())
+    /// Returns whether digests were taken from the newest snapshot of a repository.
+    pub(crate) fn has_learned(&self, repository: &str) -> bool {
+        self.inner.learned.lock().contains(repository)
+    }
+
+    /// Notes that digests are taken from the newest snapshot of a repository.
+    pub(crate) fn note_learned(&self, repository: &str) {
+        self.inner.learned.lock().insert(repository.to_owned());
     }
 
     pub(crate) fn known_digest(&self, segment: Uuid, file: SegmentFile) -> Option<ContentDigest> {

@@ -18,7 +18,7 @@ use crate::manifest::IndexSummary;
 /// Files of all remembered indices, at most; beyond it all are forgotten, and encoded anew.
 const MAX_FILES: usize = 500_000;
 
-/// What the contents of an index are made of.
+/// State of an index that decides its contents: metadata, mapping, and segments with their deletions.
 #[derive(Debug)]
 pub(crate) struct IndexFingerprint {
     meta: Arc<IndexMeta>,

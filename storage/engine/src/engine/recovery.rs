@@ -4,7 +4,7 @@
 //! log has the rest. Replay parses logged documents by the mapping that was current when they were
 //! logged (mapping changes are in the log, in order) and keeps the versions that were decided then.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path as FilePath;
 use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, OnceLock};
@@ -13,7 +13,7 @@ use arc_swap::ArcSwap;
 use bytes::BytesMut;
 use millrace_catalog::access::Origin;
 use millrace_catalog::frame::{Entry, Frame, FrameNumber, ShardOps};
-use millrace_catalog::metadata::{Metadata, parse_index_sort};
+use millrace_catalog::metadata::{Metadata, RESTORE_PENDING, parse_index_sort};
 use millrace_catalog::routing::IdGenerator;
 use millrace_catalog::{
     Catalog, Commit, SegmentRecord, ShardCheckpoint, StoreRecord, TombstoneChunk, open_sqlite,
@@ -101,11 +101,15 @@ pub(super) async fn open(
     };
     let identity = Identity::claim(known, &state.store, &catalog, &objects, clock.now_ms()).await?;
     let env = Env::open(Arc::clone(&objects), compute, dir.join("cache"), config.cache_bytes)?;
+    let metadata = Metadata::default().apply(&state.metadata);
     let pending_segments = {
         let here = ListedFiles::new(&listed);
-        Inner::find_pending(&objects, &state.segments, |path, bytes| here.contains(path, bytes))
+        // After its restore an index has its files here: one that is missing then is damage.
+        let restoring: HashSet<Uuid> =
+            metadata.indices().filter(|meta| meta.flag(RESTORE_PENDING)).map(|meta| meta.uuid).collect();
+        let records = state.segments.iter().filter(|record| restoring.contains(&record.index));
+        Inner::find_pending(&objects, records, |path, bytes| here.contains(path, bytes))
     };
-    let metadata = Metadata::default().apply(&state.metadata);
     let wake = Arc::new(Notify::new());
     let agenda = Arc::new(MaintenanceQueue::new(Arc::clone(&wake)));
     let (indices, damaged) = load_indices(&metadata, &state, &listed, &env, &clock, &agenda).await?;

@@ -1,8 +1,9 @@
 //! Restored segments whose files are still in a repository.
 //!
 //! The record of such a segment has its [`SegmentOrigin`] among its other facts, so the catalog knows it with the same transaction as the
-//! index. Reads of the files go to the repository ([`ObjectOrigin`]). A file whose copy is here in full counts as copied, whatever the
-//! record says: no commit is needed for each, and a start finds the ones that are missing ([`Engine::take_pending_segments`]).
+//! index. Reads of the files go to the repository ([`ObjectOrigin`]). A file whose copy is here in full counts as copied: no commit is needed
+//! for each, and a start finds the ones that are missing while the index is being restored ([`Engine::take_pending_segments`]). Afterwards
+//! a missing file is damage, although the record keeps its origin.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -86,10 +87,10 @@ impl PendingSegment {
 }
 
 impl Inner {
-    /// Has reads of the files that a start does not find go to repositories, which are not open yet.
-    pub(super) fn find_pending(
+    /// Has reads of the files of restored indices that a start does not find go to repositories, which are not open yet.
+    pub(super) fn find_pending<'a>(
         objects: &Objects,
-        records: &[SegmentRecord],
+        records: impl IntoIterator<Item = &'a SegmentRecord>,
         is_here: impl Fn(&Path, u64) -> bool,
     ) -> Vec<PendingSegment> {
         let mut pending = Vec::new();

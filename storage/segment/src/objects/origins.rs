@@ -82,7 +82,14 @@ impl Objects {
     /// Forgets the origins of all objects below a prefix.
     pub(super) fn forget_origins(&self, prefix: &Path) {
         if self.origins.count.load(Ordering::Acquire) > 0 {
-            self.origins.change(|objects| objects.retain(|path, _| !path.prefix_matches(prefix)));
+            self.origins.change(|objects| {
+                let below = objects.range(prefix.clone()..).map(|(path, _)| path);
+                let below = below.take_while(|path| path.as_ref().starts_with(prefix.as_ref()));
+                let below: Vec<Path> = below.filter(|path| path.prefix_matches(prefix)).cloned().collect();
+                for path in below {
+                    objects.remove(&path);
+                }
+            });
         }
     }
 }
