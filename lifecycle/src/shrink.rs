@@ -25,7 +25,7 @@ const WRITE_BLOCK: &str = "index.blocks.write";
 /// Shrinks an index into a target of so many shards, with the rights of the policy's owner.
 ///
 /// # Errors
-/// Why it failed; then the target is gone, and a block of the action is lifted.
+/// The reason of the failure. Where the copy failed, the target is gone, and the block of the action is lifted.
 pub(crate) async fn shrink(
     context: &LifecycleContext,
     meta: &Arc<IndexMeta>,
@@ -42,7 +42,10 @@ pub(crate) async fn shrink(
     if !is_shrunken(&context.engine.metadata(), meta, name)? {
         let copied = copy(context, meta, managed, (target, name), shards).await;
         if copied.is_err() && was_writable {
-            update_setting(context, meta, WRITE_BLOCK, "false".to_owned()).await?;
+            let unblocked = update_setting(context, meta, WRITE_BLOCK, "false".to_owned()).await;
+            if let Err(error) = unblocked {
+                tracing::warn!(%error, index = %meta.name, "a failed shrink cannot lift its block of writes");
+            }
         }
         copied?;
     }
