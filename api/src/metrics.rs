@@ -204,26 +204,13 @@ pub fn pipeline_families(pipelines: &[Status]) -> Vec<MetricFamily> {
     families
 }
 
-/// Adds the durations of a histogram to those of another one. All histograms have the same bounds.
-fn merge(merged: &mut HistogramSnapshot, added: &HistogramSnapshot) {
-    if merged.buckets.is_empty() {
-        merged.buckets.clone_from(&added.buckets);
-    } else {
-        for ((_, count), (_, more)) in merged.buckets.iter_mut().zip(&added.buckets) {
-            *count += more;
-        }
-    }
-    merged.count += added.count;
-    merged.sum += added.sum;
-}
-
 /// Makes the histograms of plugins: one of each name, so their number is that of the plugins that there are.
 fn plugin_durations(pipelines: &[Status]) -> MetricFamily {
     let mut merged: BTreeMap<(&str, &str), HistogramSnapshot> = BTreeMap::new();
     for [_, filters, outputs] in pipelines.iter().map(|status| &status.plugins) {
         for (kind, plugins) in [("filter", filters), ("output", outputs)] {
             for plugin in plugins {
-                merge(merged.entry((kind, &*plugin.name)).or_default(), &plugin.batch_durations);
+                merged.entry((kind, &*plugin.name)).or_default().merge(&plugin.batch_durations);
             }
         }
     }
@@ -308,7 +295,7 @@ mod tests {
             both.record(Duration::from_millis(millis));
         }
         let mut merged = HistogramSnapshot::default();
-        histograms.iter().for_each(|histogram| merge(&mut merged, &histogram.snapshot()));
+        histograms.iter().for_each(|histogram| merged.merge(&histogram.snapshot()));
         assert_eq!(merged, both.snapshot());
     }
 }

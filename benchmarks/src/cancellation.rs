@@ -322,8 +322,11 @@ async fn children(target: &Target, task: &str) -> Result<Vec<String>> {
 async fn until_idle(target: &Target, ids: &[String]) -> Result<Instant> {
     let (mut since, mut looks) = (None, 0);
     loop {
-        let (_, text) =
+        let (status, text) =
             target.send(Method::GET, "/_nodes/hot_threads?threads=1000", "text/plain", "").await?;
+        if !status.is_success() {
+            bail!("hot_threads was answered {status}");
+        }
         let text = String::from_utf8_lossy(&text).into_owned();
         if ids.iter().any(|id| text.contains(&format!("task [{id}]"))) {
             (since, looks) = (None, 0);

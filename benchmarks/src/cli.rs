@@ -284,7 +284,7 @@ Starts the server itself. A task has ended once no compute thread works for it a
 Examples:
   millrace-benchmarks spans --rounds 10
 
-Starts two servers itself, one with the log level `off`, and asks them in turns. The result is JSON on stdout.")]
+Starts three servers itself, with logs off, as text and as JSON, and asks them in turns. The result is JSON on stdout.")]
     Spans(SpansArgs),
 }
 

@@ -53,7 +53,6 @@ pub struct Node {
     task_results: TaskResults,
     /// Parts of the server with metrics of their own.
     metrics: MetricSources,
-    /// Durations of requests.
     /// Durations of requests by listener, route and status.
     pub requests: Arc<RequestTimings>,
     pub(crate) operation: OperationConfig,

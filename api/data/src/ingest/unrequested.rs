@@ -24,7 +24,7 @@ const MAX_COMPARED: usize = 64;
 const MAX_DOCUMENT_BYTES: usize = 1 << 30;
 
 /// Returns whether an index of some operations has pipelines. Each index is looked at once.
-fn concern(session: &Session, ops: &[WriteOp]) -> bool {
+fn names_any_pipeline(session: &Session, ops: &[WriteOp]) -> bool {
     let mut known: Vec<&Arc<str>> = Vec::new();
     for op in ops {
         // Names are shared within a request: most have one or two.
@@ -47,7 +47,7 @@ impl WritePipelines for IngestService {
         allowance: &'a MemoryAllowance,
     ) -> BoxFuture<'a, Result<PipelinedWrite, Error>> {
         async move {
-            if !concern(session, &ops) {
+            if !names_any_pipeline(session, &ops) {
                 return Ok(PipelinedWrite { ops, failures: Vec::new() });
             }
             let stored = self.stored().await?;
