@@ -371,19 +371,11 @@ impl AgentRegistry {
             }
             if status != agent.status {
                 let change = StatusChange::new(agent, status, now_ms);
-                let op = SystemDocuments::<StatusChange>::put_op(
-                    Some(change.id()),
-                    change.encode(),
-                    Precondition::Absent,
-                );
+                let op = StatusChange::put_op(Some(change.id()), change.encode(), Precondition::Absent);
                 due.changes.push(op);
             }
             let document = Agent { status, ..agent.clone() };
-            due.ops.push(SystemDocuments::<Agent>::put_op(
-                Some(id.clone()),
-                document.encode(),
-                Precondition::Any,
-            ));
+            due.ops.push(Agent::put_op(Some(id.clone()), document.encode(), Precondition::Any));
             due.agents.push(DueAgent {
                 id: id.clone(),
                 registered: agent.registered,

@@ -214,7 +214,7 @@ pub(crate) async fn write(
     documents: Vec<(String, Bytes)>,
     written: &mut usize,
 ) -> Result<()> {
-    let put = |(id, document)| SystemDocuments::<Prediction>::put_op(Some(id), document, Precondition::Any);
+    let put = |(id, document)| Prediction::put_op(Some(id), document, Precondition::Any);
     in_batches(engine, documents.into_iter().map(put).collect(), written).await
 }
 

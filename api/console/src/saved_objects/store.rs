@@ -188,8 +188,8 @@ fn operation(Write { key, change }: Write) -> WriteOp {
         Change::Overwrite(document) => (document.text, Precondition::Any),
         Change::Replace(document, version) => (document.text, Precondition::Version(version.into())),
         Change::Delete => {
-            return SystemDocuments::<Document>::delete_op(&key.to_string(), Precondition::Any);
+            return Document::delete_op(&key.to_string(), Precondition::Any);
         }
     };
-    SystemDocuments::<Document>::put_op(Some(key.to_string()), text, precondition)
+    Document::put_op(Some(key.to_string()), text, precondition)
 }

@@ -304,8 +304,7 @@ impl IngestService {
             }
             return Err(Error::resource_not_found(format!("pipeline [{ids}] is missing")));
         }
-        let operations =
-            found.iter().map(|id| SystemDocuments::<PipelineDefinition>::delete_op(id, Precondition::Any));
+        let operations = found.iter().map(|id| PipelineDefinition::delete_op(id, Precondition::Any));
         let outcomes = self.0.documents.write(operations.collect(), RefreshPolicy::None).await?;
         let mut changed = StoredPipelines::clone(&stored);
         let mut compiled = PipelineSet::clone(&changed.compiled);

@@ -14,12 +14,12 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_catalog::frame::FrameNumber;
+use millrace_catalog::operation::{Action, Update, WriteOp};
 use millrace_runtime::{Error, Priority, Result};
 
 use super::Engine;
 use super::budget::Reservation;
 use super::target::{AdmittedOperation, Targets, admit, again};
-use super::types::{Action, Update, WriteOp};
 use super::visibility_check::VisibilityChecks;
 use super::write::{Results, WrittenShards, prepare};
 use super::write_batch::PreparedOperation;

@@ -56,7 +56,12 @@ use futures::future::BoxFuture;
 use millrace_catalog::access::Origin;
 use millrace_catalog::frame::{Entry, Frame};
 use millrace_catalog::metadata::{IndicesOptions, Metadata};
+pub use millrace_catalog::operation::{
+    Action, ActionKind, DeadLetter, DocResult, OnReject, RefreshPolicy, SourceWrite, Update, VersionType,
+    WriteOp, WriteOutcome,
+};
 use millrace_catalog::routing::IdGenerator;
+pub use millrace_catalog::system_document::{DocumentVersion, Precondition, SystemDocument, hidden_index};
 use millrace_catalog::{AccountChange, AccountRecord, Catalog};
 use millrace_runtime::disk::{Disk, SystemDisk};
 use millrace_runtime::sync::{self, AsyncMutex};
@@ -80,11 +85,9 @@ pub use self::restore::{
     AdoptedSegment, RestoreDecision, RestoredIndex, RestoredShard, RestoredState, SegmentFiles,
 };
 pub use self::segment_origin::{PendingSegment, SegmentOrigin};
-pub use self::source::{DeadLetter, OnReject, SourceWrite, UnsyncedWrite};
-pub use self::system::hidden_index;
+pub use self::source::UnsyncedWrite;
 pub use self::system_documents::{
-    DocumentMirror, DocumentVersion, MirroredDocument, Precondition, SystemDocument, SystemDocuments,
-    UnreadableDocument, VersionedDocument,
+    DocumentMirror, MirroredDocument, SystemDocuments, UnreadableDocument, VersionedDocument,
 };
 pub use self::timings::EngineTimings;
 pub use self::types::*;

@@ -9,10 +9,10 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use millrace_catalog::access::Principal;
 use millrace_catalog::metadata::{MetadataChange, ResizePlan};
+use millrace_catalog::operation::{Action, RefreshPolicy, VersionType, WriteOp};
 use millrace_runtime::{Error, Result, sync};
 
 use super::Engine;
-use super::types::{Action, RefreshPolicy, VersionType, WriteOp};
 
 /// Documents from which on a write of the copy is made.
 const COPY_DOCUMENTS: usize = 1_000;

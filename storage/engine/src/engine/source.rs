@@ -14,12 +14,12 @@ use bytes::Bytes;
 use futures::future::{BoxFuture, Either};
 use millrace_catalog::access::{Caller, Origin, Principal};
 use millrace_catalog::frame::{FrameNumber, PositionDelta};
+use millrace_catalog::operation::{Action, DeadLetter, OnReject, SourceWrite, WriteOp, WriteOutcome};
 use millrace_runtime::{Error, Kind, Priority, Result};
 use uuid::Uuid;
 
 use super::feed::FEED_PIPELINE;
 use super::target::{RequestSummary, Targets, admit};
-use super::types::{Action, WriteOp, WriteOutcome};
 use super::visibility_check::VisibilityChecks;
 use super::write::prepare;
 use super::write_batch::{Outcome, ParsedBatch, Terms};
@@ -29,37 +29,6 @@ use super::{Engine, Inner};
 const RACES: usize = 16;
 /// Bytes that a move of a position needs in the log beyond its names and positions.
 const MOVE_BYTES: u64 = 64;
-
-/// Write of a source at once.
-#[derive(Debug, Default)]
-pub struct SourceWrite {
-    /// Operations of its events, with the rights of the principal that writes.
-    pub ops: Vec<WriteOp>,
-    /// The server's own, with its rights: dead letters and the removal of them. They follow the others.
-    pub own: Vec<WriteOp>,
-    /// Moves of positions.
-    pub moves: Vec<PositionDelta>,
-}
-
-/// Says what takes the place of an operation that is refused for good, with the reason.
-pub type DeadLetter = Arc<dyn Fn(&WriteOp, &Error) -> OnReject + Send + Sync>;
-
-/// Substitute of an operation that is refused for good.
-#[derive(Debug)]
-pub enum OnReject {
-    /// A dead letter, written with the rights of the server: nothing in it but its contents may be the event's choice.
-    DeadLetter(WriteOp),
-    /// Nothing: the rest is written without it.
-    Skip,
-    /// Nothing, and the rest is not written either.
-    Abort,
-}
-
-impl From<Option<WriteOp>> for OnReject {
-    fn from(letter: Option<WriteOp>) -> Self {
-        letter.map_or(Self::Skip, Self::DeadLetter)
-    }
-}
 
 /// A write of a source that is applied, but not durable yet.
 #[must_use = "the source may be told only when it is durable"]

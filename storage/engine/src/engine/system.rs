@@ -3,20 +3,10 @@
 use futures::future::BoxFuture;
 use millrace_catalog::access::Principal;
 use millrace_runtime::error::{Error, Result};
-use serde_json::{Value, json};
+use serde_json::Value;
 use uuid::Uuid;
 
 use super::Engine;
-
-/// Returns the mapping and settings of a hidden index that has the fields of these properties only, whatever its documents have.
-pub fn hidden_index(properties: Value) -> Value {
-    let mut body = json!({
-        "settings": {"index.number_of_replicas": 0, "index.hidden": true},
-        "mappings": {"dynamic": false},
-    });
-    body["mappings"]["properties"] = properties;
-    body
-}
 
 impl Engine {
     /// Makes an index of the server's own with the mapping and settings of a body, where it is missing. Returns whether it was.

@@ -1,6 +1,6 @@
 //! Typed documents of a system index.
 //!
-//! - [`SystemDocument`]: a type of documents, with the name, settings and mapping of its index
+//! - [`SystemDocument`] of the catalog: a type of documents, with the name, settings and mapping of its index
 //! - [`SystemDocuments`]: its store: load, get, put and delete, each under a [`Precondition`]
 //! - [`DocumentMirror`]: the same with all documents in memory, for types of which there are few
 //!
@@ -12,36 +12,15 @@ use std::collections::BTreeMap;
 use std::fmt;
 use std::marker::PhantomData;
 use std::sync::Arc;
-use std::time::Duration;
 
 use bytes::Bytes;
+use millrace_catalog::access::Principal;
+use millrace_catalog::operation::{DocResult, RefreshPolicy, WriteOp, WriteOutcome};
+use millrace_catalog::system_document::{DocumentVersion, Precondition, SystemDocument};
+use millrace_runtime::{Error, Result};
 use parking_lot::RwLock;
-use serde_json::Value;
 
 use super::Engine;
-use super::types::{Action, DocResult, RefreshPolicy, WriteOp, WriteOutcome};
-use millrace_catalog::access::Principal;
-use millrace_runtime::{Error, Result};
-
-/// A type of documents of a system index.
-pub trait SystemDocument: Sized + Send + Sync + 'static {
-    /// Name of the index.
-    const INDEX: &'static str;
-    /// Longest wait of a write for memory.
-    const WRITE_TIMEOUT: Duration = Duration::from_secs(10);
-
-    /// Returns the settings and the mapping of a new index.
-    fn index_body() -> Value;
-
-    /// Writes the source of the document.
-    fn encode(&self) -> Bytes;
-
-    /// Reads the source of a document.
-    ///
-    /// # Errors
-    /// The reason why the source is no such document.
-    fn decode(id: &str, source: &Bytes) -> Result<Self, String>;
-}
 
 /// A document that knows its id and version, for a [`DocumentMirror`].
 pub trait MirroredDocument: SystemDocument {
@@ -53,32 +32,6 @@ pub trait MirroredDocument: SystemDocument {
 
     /// Sets the stored version.
     fn set_version(&mut self, version: DocumentVersion);
-}
-
-/// The version of a stored document, for optimistic concurrency control.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct DocumentVersion {
-    /// Sequence number of the write.
-    pub seq_no: u64,
-    /// Primary term of the write.
-    pub primary_term: u64,
-}
-
-impl From<&WriteOutcome> for DocumentVersion {
-    fn from(outcome: &WriteOutcome) -> Self {
-        Self { seq_no: outcome.seq_no, primary_term: outcome.primary_term }
-    }
-}
-
-/// The condition of a write on the stored document with its id. [`Error::VersionConflict`] refuses a write whose condition fails.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Precondition {
-    /// No condition.
-    Any,
-    /// There is no such document.
-    Absent,
-    /// The document has this version.
-    Version(DocumentVersion),
 }
 
 /// A decoded document with its id and version.
@@ -200,7 +153,7 @@ impl<T: SystemDocument> SystemDocuments<T> {
         precondition: Precondition,
         refresh: RefreshPolicy,
     ) -> Result<WriteOutcome> {
-        let op = Self::put_op(Some(id.to_owned()), document.encode(), precondition);
+        let op = T::put_op(Some(id.to_owned()), document.encode(), precondition);
         self.write_one(op, refresh).await
     }
 
@@ -214,7 +167,7 @@ impl<T: SystemDocument> SystemDocuments<T> {
         precondition: Precondition,
         refresh: RefreshPolicy,
     ) -> Result<WriteOutcome> {
-        self.write_one(Self::delete_op(id, precondition), refresh).await
+        self.write_one(T::delete_op(id, precondition), refresh).await
     }
 
     /// Executes operations on documents in one request: one result an operation.
@@ -234,20 +187,6 @@ impl<T: SystemDocument> SystemDocuments<T> {
         let outcome = self.write(vec![op], refresh).await?.pop();
         outcome.unwrap_or_else(|| Err(Error::Internal("the store answered no result".to_owned())))
     }
-
-    /// Makes the operation that stores a source; without an id the engine generates one.
-    pub fn put_op(id: Option<String>, source: Bytes, precondition: Precondition) -> WriteOp {
-        let action = match precondition {
-            Precondition::Absent => Action::Create(source),
-            Precondition::Any | Precondition::Version(_) => Action::Index(source),
-        };
-        conditional(WriteOp::new(T::INDEX, id, action), precondition)
-    }
-
-    /// Makes the operation that deletes a document.
-    pub fn delete_op(id: &str, precondition: Precondition) -> WriteOp {
-        conditional(WriteOp::new(T::INDEX, Some(id.to_owned()), Action::Delete), precondition)
-    }
 }
 
 fn decode<T: SystemDocument>(id: String, source: &Bytes, version: DocumentVersion) -> Decoded<T> {
@@ -255,11 +194,6 @@ fn decode<T: SystemDocument>(id: String, source: &Bytes, version: DocumentVersio
         Ok(document) => Ok(VersionedDocument { id, document, version }),
         Err(reason) => Err(UnreadableDocument { id, reason, version }),
     }
-}
-
-fn conditional(op: WriteOp, precondition: Precondition) -> WriteOp {
-    let Precondition::Version(DocumentVersion { seq_no, primary_term }) = precondition else { return op };
-    WriteOp { if_seq_no: Some(seq_no), if_primary_term: Some(primary_term), ..op }
 }
 
 /// The documents of a system index with a copy of each in memory.

@@ -5,12 +5,12 @@ use std::sync::Arc;
 
 use millrace_catalog::access::{self, DocumentRules, Guard, IndexAccess, Principal, refusal};
 use millrace_catalog::metadata::{self, BlockLevel};
+use millrace_catalog::operation::{Action, WriteOp};
 use millrace_runtime::{Error, Result};
 use serde_json::Value;
 
 use super::Engine;
 use super::index::Index;
-use super::types::{Action, WriteOp};
 
 /// Facts about a request's operations that are needed before they are executed.
 pub(super) struct RequestSummary {

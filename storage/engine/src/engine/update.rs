@@ -4,13 +4,13 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use millrace_catalog::operation::{DocResult, Update, WriteOp, WriteOutcome};
 use millrace_mapping::source::merged;
 use millrace_runtime::{Error, Priority, Result};
 
 use super::Engine;
 use super::index::Index;
 use super::target::{AdmittedOperation, Limits};
-use super::types::{DocResult, Update, WriteOp, WriteOutcome};
 use super::visibility_check::VisibilityChecks;
 use super::write_batch::PreparedOperation;
 use crate::shard::{ConflictReason, Current, VersionCondition};

@@ -6,13 +6,13 @@ use std::collections::{BTreeSet, HashMap};
 use std::sync::Arc;
 
 use millrace_catalog::access::DocumentRules;
+use millrace_catalog::operation::{DocResult, WriteOp};
 use millrace_runtime::{Error, Priority, Result};
 use uuid::Uuid;
 
 use super::Engine;
 use super::index::Index;
 use super::target::{Targets, again, under_rules};
-use super::types::{DocResult, WriteOp};
 use super::write_batch::{Outcome, PreparedOperation};
 use crate::access::DocumentLookup;
 use crate::shard::ObservedVersion;

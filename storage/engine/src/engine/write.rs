@@ -10,6 +10,7 @@ use std::time::Duration;
 use futures::future::BoxFuture;
 use millrace_catalog::access::{Origin, Principal};
 use millrace_catalog::frame::FrameNumber;
+use millrace_catalog::operation::{Action, RefreshPolicy, WriteOp, WriteOutcome};
 use millrace_runtime::{Error, Instant, Priority, Result};
 use tracing::Instrument as _;
 
@@ -18,7 +19,6 @@ use super::batched_write::BatchedWrite;
 use super::index::{Index, durable_acknowledgement};
 use super::maintenance_queue::Item;
 use super::target::{AdmittedOperation, RequestSummary, Targets, admit};
-use super::types::{Action, RefreshPolicy, WriteOp, WriteOutcome};
 use super::visibility_check::VisibilityChecks;
 use super::write_batch::PreparedOperation;
 use crate::shard::VersionCondition;

@@ -13,6 +13,7 @@ use bytes::{Bytes, BytesMut};
 use hashbrown::{HashTable, hash_table};
 use millrace_catalog::access::Origin;
 use millrace_catalog::frame::{Entry, FrameNumber, Op, PositionDelta, ShardOps};
+use millrace_catalog::operation::{DocResult, WriteOutcome};
 use millrace_mapping::Mapping;
 use millrace_mapping::document::ChunkBuilder;
 use millrace_runtime::{Compute, Error, Result};
@@ -22,8 +23,6 @@ use super::Inner;
 use super::index::Index;
 use super::maintenance_queue::Item;
 use super::target::Limits;
-use super::types::WriteOutcome;
-use crate::DocResult;
 use crate::shard::{
     AppliedOperation, Change, ConflictReason, Current, Location, SegmentLookups, Shard, StateReadGuard,
     VersionCondition, WriteLock, decide,
