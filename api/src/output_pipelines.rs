@@ -3,8 +3,8 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use millrace_catalog::operation::WriteOp;
 use millrace_data_api::{IngestService, TransformOutcome};
-use millrace_engine::WriteOp;
 use millrace_pipelines::store::{OutputPipelines, OutputVerdict};
 
 /// The ingest pipelines of a node, as outputs see them.

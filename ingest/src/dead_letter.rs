@@ -1,36 +1,29 @@
-//! Dead letters: events that cannot be stored, with the reason, in an index of their own.
+//! Dead letters: events that cannot be stored, with the reason, as documents of an index of their own.
 //!
 //! A letter is written in the frame of the batch that it is from, in place of what was refused
-//! ([`in_place_of`] for `Engine::write_from_source`, [`of_event`] for events that never became an operation), so an
+//! ([`in_place_of`] for a [`SourceWrite`](millrace_catalog::operation::SourceWrite), [`of_event`] for events that never became an operation), so an
 //! event is stored or is a letter, once. Its mapping is fixed and what the event was is kept as bytes, so that
-//! whatever kept the event out cannot keep its letter out. [`list`] reads letters, [`replay`] stores what they hold,
-//! once the reason is gone. [`RetentionTask`] bounds what they take.
+//! whatever kept the event out cannot keep its letter out. [`StoredDeadLetter`] reads a letter back; [`Limits`] say what letters may take.
+//! `millrace-pipeline-store` lists, replays and bounds the letters of an engine.
 
-mod bounds;
-mod heads;
+mod limits;
 #[cfg(test)]
 mod tests;
 
 use std::fmt;
-use std::sync::Arc;
 use std::time::Duration;
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use bytes::Bytes;
 use chrono::{DateTime, SecondsFormat, Utc};
-use millrace_catalog::access::Principal;
-use millrace_engine::{
-    Action, ActionKind, DeadLetter, Engine, OnReject, Precondition, SourceWrite, SystemDocument,
-    SystemDocuments, Update, VersionType, WriteOp, hidden_index,
-};
+use millrace_catalog::operation::{Action, ActionKind, Update, VersionType, WriteOp};
+use millrace_catalog::system_document::{Precondition, SystemDocument, hidden_index};
 use millrace_mapping::source::Members;
-use millrace_runtime::{Error, Kind, Result};
-use millrace_segment::RowParts;
+use millrace_runtime::{Error, Kind};
 use serde_json::{Map, Value, json};
 
-pub use bounds::{Limits, MAX_BYTES, Policy, RetentionTask};
-use heads::{Listing, UnreadDeadLetter};
+pub use limits::{Limits, MAX_BYTES, Policy};
 
 use crate::Event;
 use crate::event::METADATA;
@@ -39,12 +32,8 @@ use crate::event::METADATA;
 pub const INDEX: &str = ".dead-letters";
 /// Longest reason that is kept, in characters.
 const MAX_REASON: usize = 8192;
-/// Bytes of letters that are read at once, where their lengths are known; others are read one by one.
-const READ_BYTES: u64 = 1 << 20;
-/// Bytes of letters of a page; only the last one may be beyond.
-const PAGE_BYTES: u64 = 16 << 20;
-/// Time that a replayed write may wait for memory.
-const TIMEOUT: Duration = Duration::from_secs(60);
+/// Time that a write of letters may wait for memory.
+pub const WRITE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Origin of an event that became a dead letter.
 #[derive(Clone, Copy, Debug)]
@@ -114,6 +103,16 @@ pub struct Cursor {
 }
 
 impl Cursor {
+    /// Makes the cursor behind the letter of a time, in milliseconds, and an id.
+    pub fn new(time_ms: i64, id: String) -> Self {
+        Self { time_ms, id }
+    }
+
+    /// Returns the time of the letter, in milliseconds.
+    pub fn time_ms(&self) -> i64 {
+        self.time_ms
+    }
+
     /// Reads what [`fmt::Display`] wrote.
     ///
     /// # Errors
@@ -154,7 +153,7 @@ pub struct Page {
 
 impl SystemDocument for StoredDeadLetter {
     const INDEX: &'static str = INDEX;
-    const WRITE_TIMEOUT: Duration = TIMEOUT;
+    const WRITE_TIMEOUT: Duration = WRITE_TIMEOUT;
 
     fn index_body() -> Value {
         index_body()
@@ -165,25 +164,10 @@ impl SystemDocument for StoredDeadLetter {
     }
 
     fn decode(id: &str, source: &Bytes) -> Result<Self, String> {
-        let letter = Self::new(id.to_owned(), source, 0).ok_or("a dead letter is an object")?;
+        let letter = Self::from_source(id.to_owned(), source, 0).ok_or("a dead letter is an object")?;
         let time = DateTime::parse_from_rfc3339(&letter.time).map_err(|error| error.to_string())?;
         Ok(Self { time_ms: time.timestamp_millis(), ..letter })
     }
-}
-
-/// Creates the index where it is missing. Letters that are written without are stored as well, but with a
-/// mapping made of them.
-///
-/// # Errors
-/// The store's.
-pub async fn create_index(engine: &Arc<Engine>) -> Result<()> {
-    SystemDocuments::<StoredDeadLetter>::new(engine).ensure_index().await?;
-    if engine.index(INDEX)?.mapping().field("bytes").is_none() {
-        // Of an earlier version, whose letters do not say how long they are.
-        let body = json!({"properties": {"bytes": {"type": "long"}}});
-        engine.put_mapping(&Principal::system(), INDEX, &body).await?;
-    }
-    Ok(())
 }
 
 /// Makes the letter of an operation that was refused. `None` for what lost against another version of its
@@ -219,13 +203,6 @@ pub fn in_place_of(op: &WriteOp, error: &Error, sender: Sender<'_>, now: DateTim
     Some(operation(letter))
 }
 
-/// Returns the substitute of refused operations, for `Engine::write_from_source`, where all of them are of one plugin.
-pub fn letters(pipeline: Arc<str>, plugin: Arc<str>) -> DeadLetter {
-    Arc::new(move |op, error| {
-        in_place_of(op, error, Sender { pipeline: &pipeline, plugin: &plugin }, Utc::now()).into()
-    })
-}
-
 /// Makes the letter of an event that could not become an operation, or that another server refused.
 pub fn of_event(event: &Event, reason: &str, sender: Sender<'_>, now: DateTime<Utc>) -> WriteOp {
     let mut payload = Vec::new();
@@ -256,7 +233,7 @@ fn operation(mut letter: Map<String, Value>) -> WriteOp {
     let bytes = letter.iter().map(|(name, value)| name.len() + value.as_str().map_or(8, str::len) + 6);
     letter.insert("bytes".to_owned(), Value::from(bytes.sum::<usize>()));
     let source = Bytes::from(Value::Object(letter).to_string());
-    SystemDocuments::<StoredDeadLetter>::put_op(None, source, Precondition::Any)
+    StoredDeadLetter::put_op(None, source, Precondition::Any)
 }
 
 /// Writes an update as text, whose numbers stay as they are written.
@@ -272,7 +249,8 @@ fn update_body(update: &Update) -> Vec<u8> {
 }
 
 impl StoredDeadLetter {
-    fn new(id: String, source: &[u8], time_ms: i64) -> Option<Self> {
+    /// Reads the source of a stored letter, whose time in milliseconds is known; `None` for a source that is no object.
+    pub fn from_source(id: String, source: &[u8], time_ms: i64) -> Option<Self> {
         let document: Map<String, Value> = serde_json::from_slice(source).ok()?;
         let text = |name: &str| document.get(name).and_then(Value::as_str).map(str::to_owned);
         Some(Self {
@@ -325,7 +303,7 @@ impl StoredDeadLetter {
 
     /// The operation that removes the letter.
     pub fn removal(&self) -> WriteOp {
-        SystemDocuments::<Self>::delete_op(&self.id, Precondition::Any)
+        Self::delete_op(&self.id, Precondition::Any)
     }
 
     /// The operation that was refused.
@@ -367,125 +345,4 @@ impl StoredDeadLetter {
         let op = WriteOp::new(index.as_str(), self.text("document_id"), action);
         Ok(WriteOp { routing: self.text("routing"), version, ..op })
     }
-}
-
-/// Reads letters, the oldest first, about 16 MiB at most. Which ones is known before any is read.
-///
-/// # Errors
-/// The store's.
-pub async fn list(engine: &Engine, wanted: DeadLetterFilter<'_>) -> Result<Page> {
-    let Some(listing) = Listing::take(engine).await? else { return Ok(Page::default()) };
-    let pipeline: Option<Arc<str>> = wanted.pipeline.map(Arc::from);
-    let after_ms = wanted.after.map(|after| after.time_ms);
-    let chosen = Candidates { cap: wanted.most.saturating_add(1), ..Candidates::default() };
-    let chosen = listing.fold(engine, chosen, move |chosen, head| {
-        let other = matches!((&pipeline, &head.pipeline), (Some(wanted), Some(of)) if wanted != of);
-        if !other && after_ms.is_none_or(|after| after <= head.time_ms) {
-            chosen.add(head, after_ms);
-        }
-    });
-    let chosen = chosen.await?;
-    let mut is_cut = chosen.is_cut;
-    let heads: Vec<UnreadDeadLetter> = chosen.ties.into_iter().chain(chosen.later).collect();
-    let ids = listing.ids(&heads).await?;
-    let mut all: Vec<(Cursor, UnreadDeadLetter)> =
-        heads.into_iter().zip(ids).map(|(head, id)| (Cursor { time_ms: head.time_ms, id }, head)).collect();
-    all.retain(|(at, _)| wanted.after.is_none_or(|after| after < at));
-    all.sort_by(|(a, _), (b, _)| a.cmp(b));
-
-    let mut page = Page::default();
-    let (mut bytes, mut at) = (0, 0);
-    while let Some((_, first)) = all.get(at) {
-        let known = first.bytes.unwrap_or_default();
-        if page.letters.len() >= wanted.most || (bytes + known > PAGE_BYTES && bytes > 0) {
-            is_cut = true;
-            break;
-        }
-        // Those behind it that can be read with it.
-        let mut sum = first.bytes.unwrap_or(READ_BYTES);
-        let most = wanted.most - page.letters.len();
-        let more = all.iter().skip(at + 1).take(most - 1).take_while(|(_, next)| {
-            sum = sum.saturating_add(next.bytes.unwrap_or(READ_BYTES));
-            next.at.0 == first.at.0 && sum <= READ_BYTES
-        });
-        let end = at + 1 + more.count();
-        let some = all.get(at..end).unwrap_or_default();
-        let rows: Vec<u32> = some.iter().map(|(_, head)| head.at.1).collect();
-        let Some(view) = listing.segments.get(first.at.0) else { break };
-        for ((cursor, _), row) in some.iter().zip(view.segment.fetch(&rows, RowParts::ALL).await?) {
-            bytes += row.source.len() as u64;
-            page.next = Some(cursor.clone());
-            let Some(letter) = StoredDeadLetter::new(row.id, &row.source, cursor.time_ms) else { continue };
-            if wanted.pipeline.is_none_or(|pipeline| letter.pipeline == pipeline) {
-                page.letters.push(letter);
-            }
-        }
-        at = end;
-    }
-    page.next = page.next.filter(|_| is_cut);
-    Ok(page)
-}
-
-/// The oldest letters of those that were looked at, with all that are as old as the last of them.
-#[derive(Debug, Default)]
-struct Candidates {
-    cap: usize,
-    /// As old as the letter behind which the listing begins: only their ids tell.
-    ties: Vec<UnreadDeadLetter>,
-    later: Vec<UnreadDeadLetter>,
-    /// `true` if there were more.
-    is_cut: bool,
-}
-
-impl Candidates {
-    fn add(&mut self, head: UnreadDeadLetter, after_ms: Option<i64>) {
-        if after_ms == Some(head.time_ms) {
-            return self.ties.push(head);
-        }
-        self.later.push(head);
-        // Letters of one time stay together: what is left is looked at again when it has doubled.
-        if self.later.len() < self.cap.saturating_mul(2).max(1024) || !self.later.len().is_power_of_two() {
-            return;
-        }
-        let last = self.cap.saturating_sub(1).min(self.later.len() - 1);
-        let (_, last, _) = self.later.select_nth_unstable_by_key(last, |head| head.time_ms);
-        let last = last.time_ms;
-        let before = self.later.len();
-        self.later.retain(|head| head.time_ms <= last);
-        self.is_cut |= self.later.len() < before;
-    }
-}
-
-/// Stores what letters hold with the rights of a principal, each in one frame with the removal of its letter.
-///
-/// # Errors
-/// What passes by itself, or the end of the server: the letters not looked at stay as well.
-pub async fn replay(
-    engine: &Engine,
-    principal: &Principal,
-    letters: &[StoredDeadLetter],
-) -> Result<ReplayReport> {
-    let mut replayed = ReplayReport::default();
-    for letter in letters {
-        let op = match letter.operation() {
-            Ok(op) => op,
-            Err(reason) => {
-                replayed.left.push((letter.id.clone(), reason));
-                continue;
-            }
-        };
-        let remove = letter.removal();
-        // Refused again, it stays a letter. What lost against another version is there, and its letter goes.
-        let stays: DeadLetter = Arc::new(|_, error| match error.kind() {
-            Kind::Conflict => OnReject::Skip,
-            _ => OnReject::Abort,
-        });
-        let write = SourceWrite { ops: vec![op], own: vec![remove], moves: Vec::new() };
-        match engine.write_from_source(principal, write, stays, TIMEOUT).await {
-            Ok(_) => replayed.stored += 1,
-            Err(Error::DeadLetterRefused(reason)) => replayed.left.push((letter.id.clone(), reason)),
-            Err(error) => return Err(error),
-        }
-    }
-    Ok(replayed)
 }

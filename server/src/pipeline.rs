@@ -10,10 +10,11 @@ use millrace_api::{IngestService, output_pipelines};
 use millrace_engine::Engine;
 use millrace_ingest::budget::Budget;
 use millrace_ingest::{EcsCompatibility, Fault, dead_letter};
+use millrace_pipeline_store::{EngineStore, dead_letters};
 use millrace_pipelines::language::{self, MAX_BYTES};
 use millrace_pipelines::manager::check_directory;
 use millrace_pipelines::runtime::Pipeline;
-use millrace_pipelines::store::{Store, Volatile, with_output_pipelines};
+use millrace_pipelines::store::{Store, Volatile};
 use millrace_pipelines::{Dialect, Graph, Settings, rights};
 use millrace_query::SearchService;
 use millrace_runtime::{Compute, SystemClock};
@@ -166,8 +167,8 @@ fn run_file(args: &PipelineRunArgs) -> Result<(), Failure> {
             Some(engine) => {
                 let search = SearchService::new(Arc::clone(engine), millrace_query::Config::default());
                 let ingest = IngestService::open(engine, &Arc::new(search)).await;
-                let store = with_output_pipelines(Arc::clone(engine), output_pipelines(ingest));
-                (store, engine.compute().clone())
+                let store = EngineStore::new(Arc::clone(engine)).with_output_pipelines(output_pipelines(ingest));
+                (Arc::new(store), engine.compute().clone())
             }
             None => (Arc::new(Volatile::default()), Compute::start(0).map_err(Failure::other)?),
         };
@@ -216,14 +217,14 @@ async fn replay_in(engine: &Engine, args: &PipelineReplayArgs) -> Result<()> {
     while most > 0 {
         let wanted =
             dead_letter::DeadLetterFilter { pipeline: args.pipeline.as_deref(), after: after.as_ref(), most };
-        let page = dead_letter::list(engine, wanted).await?;
+        let page = dead_letters::list(engine, wanted).await?;
         most = most.saturating_sub(page.letters.len());
         if args.list {
             page.letters.iter().for_each(show);
         } else {
             for letter in &page.letters {
                 let writer = rights::of_absent(&letter.pipeline);
-                let one = dead_letter::replay(engine, &writer, std::slice::from_ref(letter)).await?;
+                let one = dead_letters::replay(engine, &writer, std::slice::from_ref(letter)).await?;
                 replayed.stored += one.stored;
                 replayed.left.extend(one.left);
             }

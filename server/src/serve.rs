@@ -23,7 +23,8 @@ use millrace_engine::{Engine, ReplayProgress};
 use millrace_flight::{Flight, LogsService};
 use millrace_intelligence::Intelligence;
 use millrace_listen::{Listener, Tls};
-use millrace_pipelines::{Environment, Manager, manager, store};
+use millrace_pipeline_store::EngineStore;
+use millrace_pipelines::{Environment, Manager, manager};
 use millrace_query::SearchService;
 use millrace_runtime::Instant;
 use millrace_runtime::SystemClock;
@@ -262,9 +263,9 @@ impl RunningServer {
         let opened = async {
             let mut server = Server::bind(api, Arc::clone(&engine), Arc::new(search)).await?;
             let pipelines_of_ingest = millrace_api::output_pipelines(server.ingest().clone());
-            let store = store::with_output_pipelines(Arc::clone(&engine), pipelines_of_ingest);
+            let store = EngineStore::new(Arc::clone(&engine)).with_output_pipelines(pipelines_of_ingest);
             // What is about to be read is to have somewhere to be managed.
-            let manager = Manager::new(config, store, engine.compute().clone());
+            let manager = Manager::new(config, Arc::new(store), engine.compute().clone());
             listen_at(&pipelines.listen, async |listen| server.manage(listen, Arc::clone(&manager)).await)
                 .await?;
             listen_at(&console, async |listen| server.console(listen).await).await?;

@@ -64,7 +64,7 @@ impl TestNode {
             memory_bytes: 1 << 20,
             environment: std::iter::empty::<(String, String)>().collect(),
         };
-        let store = millrace_pipelines::store::of_engine(Arc::clone(&engine));
+        let store = Arc::new(millrace_pipeline_store::EngineStore::new(Arc::clone(&engine)));
         let pipelines = Manager::new(config, store, engine.compute().clone());
         let management = Management::new(pipelines, "127.0.0.1:9600".into());
         let console = Console::new(&engine, &search);

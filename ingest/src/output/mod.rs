@@ -23,7 +23,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use millrace_engine::WriteOp;
+use millrace_catalog::operation::WriteOp;
 use tokio::sync::watch;
 
 use crate::options::suggest;

@@ -1,7 +1,3 @@
-mod letters;
-mod output_pipelines;
-mod rights;
-
 use std::path::Path;
 
 use super::*;

@@ -7,7 +7,7 @@ use std::time::Duration;
 use futures::FutureExt;
 use futures::future::join_all;
 use millrace_catalog::frame::PositionDelta;
-use millrace_engine::{DeadLetter as Replace, SourceWrite, WriteOp};
+use millrace_catalog::operation::{DeadLetter as Replace, SourceWrite, WriteOp, WriteOutcome};
 use millrace_ingest::batch::NotStored;
 use millrace_ingest::output::{OrderTicket, SinkInterrupted};
 use millrace_ingest::{Ack, Move};
@@ -348,7 +348,7 @@ pub(super) async fn paused(pause: Duration, mut ending: watch::Receiver<bool>) -
 fn count(
     shared: &RuntimeContext,
     ops: &[PlannedOperation],
-    results: &[Result<millrace_engine::WriteOutcome, Error>],
+    results: &[Result<WriteOutcome, Error>],
     took: Duration,
 ) {
     // Operations of one output follow each other: their meter is told once.

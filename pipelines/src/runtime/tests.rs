@@ -13,7 +13,7 @@ use futures::FutureExt;
 use futures::future::BoxFuture;
 use millrace_catalog::access::Principal;
 use millrace_catalog::frame::PositionDelta;
-use millrace_engine::{
+use millrace_catalog::operation::{
     Action, DeadLetter as Replace, DocResult, OnReject, SourceWrite, WriteOp, WriteOutcome,
 };
 use millrace_ingest::batch::NotStored;

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use millrace_engine::WriteOp;
+use millrace_catalog::operation::WriteOp;
 use millrace_ingest::budget::Reservation;
 use millrace_ingest::output::{LocalWrite, Output, Sink};
 use millrace_ingest::{Ack, Event, Move, Provenance};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_engine::{Action, ActionKind, Update, WriteOp};
+use millrace_catalog::operation::{Action, ActionKind, Update, WriteOp};
 use parking_lot::Mutex;
 
 use super::operation::{Operation, Operations};

@@ -1,7 +1,7 @@
 //! Operations of events: an action on a document of an index.
 
 use bytes::Bytes;
-use millrace_engine::{ActionKind, VersionType};
+use millrace_catalog::operation::{ActionKind, VersionType};
 use serde_json::Value;
 
 use crate::{Event, Options, Template};

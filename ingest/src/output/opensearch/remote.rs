@@ -15,7 +15,7 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use flate2::Compression;
 use flate2::write::GzEncoder;
-use millrace_engine::ActionKind;
+use millrace_catalog::operation::ActionKind;
 use reqwest::header::CONTENT_TYPE;
 use reqwest::{Client, StatusCode, Url};
 use serde::Deserialize;

@@ -10,7 +10,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
-use millrace_engine::{Action, VersionType, WriteOp};
+use millrace_catalog::operation::{Action, VersionType, WriteOp};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
 use tokio::sync::watch;

@@ -1,52 +1,12 @@
 //! Dead letters of pipelines that run against a real store.
 
-use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
 
-use millrace_engine::{Config as StorageConfig, Engine};
-use millrace_runtime::SystemClock;
-use millrace_segment::RowParts;
-use serde_json::{Value, json};
+use millrace_pipelines::manager::DeadLetterFilter;
+use serde_json::json;
 
-use super::*;
-use crate::store::of_engine;
-
-pub(super) async fn engine(directory: &Path) -> Arc<Engine> {
-    let config = StorageConfig { data_dir: directory.join("data"), ..StorageConfig::default() };
-    Engine::open(config, Arc::new(SystemClock)).await.unwrap()
-}
-
-pub(super) fn manager_of(directory: &Path, engine: &Arc<Engine>) -> Arc<Manager> {
-    let config = Config {
-        directory: directory.join("pipelines"),
-        reload_interval: Duration::ZERO,
-        settings_file: None,
-        queues: None,
-        memory_bytes: millrace_ingest::budget::DEFAULT_BYTES,
-        environment: [("OUT".to_owned(), directory.join("out").display().to_string())].into_iter().collect(),
-    };
-    Manager::new(config, of_engine(Arc::clone(engine)), engine.compute().clone())
-}
-
-pub(super) fn filter(pipeline: Option<&str>, most: usize) -> DeadLetterFilter<'_> {
-    DeadLetterFilter { pipeline, after: None, most }
-}
-
-/// Values of a field of the documents of an index, sorted.
-pub(super) async fn values(engine: &Engine, index: &str, field: &str) -> Vec<Value> {
-    let Ok(index) = engine.index(index) else { return Vec::new() };
-    engine.refresh(&[Arc::clone(&index)]).await.unwrap();
-    let snapshot = index.snapshot().await.unwrap();
-    let mut values = Vec::new();
-    for view in snapshot.shards.iter().flat_map(|shard| &shard.segments) {
-        let rows: Vec<u32> = (0..view.segment.rows()).filter(|row| !view.deleted.contains(*row)).collect();
-        for row in view.segment.fetch(&rows, RowParts::ALL).await.unwrap() {
-            let document: Value = serde_json::from_slice(&row.source).unwrap();
-            values.push(document[field].clone());
-        }
-    }
-    values.sort_by_key(Value::to_string);
-    values
-}
+use crate::{engine, filter, manager_of, put, values};
 
 const WRONG: &str = r#"
 input { generator { count => 1 codec => json lines => [

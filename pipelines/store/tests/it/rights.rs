@@ -1,11 +1,16 @@
 //! Choices of events against a real store, and the rights that stay the server's.
 
+use std::sync::Arc;
+use std::time::Duration;
+
+use chrono::Utc;
 use millrace_catalog::metadata::{Metadata, Uuid, parse_alias_actions};
 use millrace_engine::{Engine, Session};
+use millrace_pipelines::Manager;
+use millrace_pipelines::manager::StoredDeadLetter;
 use serde_json::{Value, json};
 
-use super::letters::{engine, filter, manager_of, values};
-use super::*;
+use crate::{engine, filter, manager_of, put, values};
 
 async fn create(engine: &Arc<Engine>, index: &str, body: Value) {
     let create = |state: &Metadata| state.create_index(index, &body, 0, Uuid::new_v4());

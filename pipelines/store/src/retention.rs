@@ -1,4 +1,4 @@
-//! Bounds of dead letters: for each pipeline in bytes, and by age.
+//! Retention of dead letters within the limits of their pipelines.
 //!
 //! [`RetentionTask::admit`] decides at each letter, by what was counted last and what came since. [`RetentionTask::sweep`] counts anew, from what
 //! the index has, and removes what is too old, or too much where the oldest are to go. So nothing that is written
@@ -9,16 +9,16 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_catalog::access::Principal;
-use millrace_engine::{DeadLetter, Engine, OnReject, Precondition, SourceWrite, SystemDocuments};
+use millrace_catalog::operation::{DeadLetter, OnReject, SourceWrite};
+use millrace_catalog::system_document::{Precondition, SystemDocument};
+use millrace_engine::Engine;
+use millrace_ingest::dead_letter::{Limits, Policy, StoredDeadLetter, WRITE_TIMEOUT};
 use millrace_runtime::Result;
 use parking_lot::Mutex;
 use tokio::sync::{Mutex as AsyncMutex, Notify};
 
-use super::heads::{Contents, Listing, UNKNOWN_BYTES, UnreadDeadLetter};
-use super::{StoredDeadLetter, TIMEOUT};
+use crate::heads::{Contents, Listing, UNKNOWN_BYTES, UnreadDeadLetter};
 
-/// Bytes of letters of a pipeline where nothing else is said, as in Logstash.
-pub const MAX_BYTES: u64 = 1 << 30;
 /// Time between sweeps that nothing asks for.
 const SWEEP: Duration = Duration::from_secs(60);
 /// Letters that are removed in one frame.
@@ -26,51 +26,9 @@ const AT_ONCE: usize = 1_000;
 /// Of so many letters that find no place one is logged.
 const LOGGED: u64 = 1_000;
 
-/// Policy at the bound.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Policy {
-    /// New letters are not written: their events end there, and the log says so.
-    #[default]
-    DropNewer,
-    /// The oldest letters are removed.
-    DropOlder,
-}
-
-/// Bounds of the letters of one pipeline.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Limits {
-    /// Bytes.
-    pub max_bytes: u64,
-    /// Policy at the bound.
-    pub policy: Policy,
-    /// Time for which letters are kept; `None` for as long as there is space.
-    pub retain: Option<Duration>,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Self { max_bytes: MAX_BYTES, policy: Policy::default(), retain: None }
-    }
-}
-
-impl Limits {
-    /// Bytes that letters have at most until the oldest are removed.
-    fn ceiling(&self) -> u64 {
-        match self.policy {
-            Policy::DropNewer => self.max_bytes,
-            Policy::DropOlder => self.max_bytes.saturating_add(self.max_bytes / 4),
-        }
-    }
-
-    /// Bytes that the oldest make room down to.
-    fn floor(&self) -> u64 {
-        self.max_bytes - self.max_bytes / 10
-    }
-}
-
 /// Keeps letters within their bounds.
 #[derive(Debug, Default)]
-pub struct RetentionTask {
+pub(crate) struct RetentionTask {
     state: Mutex<State>,
     /// One sweep at a time.
     sweeping: AsyncMutex<bool>,
@@ -94,13 +52,13 @@ struct State {
 
 impl RetentionTask {
     /// Says the bounds of a pipeline.
-    pub fn limit(&self, pipeline: &str, limits: Limits) {
+    pub(crate) fn limit(&self, pipeline: &str, limits: Limits) {
         self.state.lock().limits.insert(pipeline.to_owned(), limits);
         self.full.notify_one();
     }
 
     /// Returns whether a letter of so many bytes may be written; it is counted then.
-    pub fn admit(&self, pipeline: &str, bytes: u64) -> bool {
+    pub(crate) fn admit(&self, pipeline: &str, bytes: u64) -> bool {
         let mut state = self.state.lock();
         let limits = state.limits.get(pipeline).copied().unwrap_or_default();
         let after = state.bytes.get(pipeline).copied().unwrap_or_default().saturating_add(bytes);
@@ -125,12 +83,12 @@ impl RetentionTask {
     }
 
     /// Counts a letter that is written in any case: it takes the place of another one.
-    pub fn count(&self, pipeline: &str, bytes: u64) {
+    pub(crate) fn count(&self, pipeline: &str, bytes: u64) {
         self.state.lock().count(pipeline, bytes);
     }
 
     /// Waits until a sweep is due, by time or because there is too much.
-    pub async fn due(&self) {
+    pub(crate) async fn due(&self) {
         tokio::select! {
             () = tokio::time::sleep(SWEEP) => {}
             () = self.full.notified() => {}
@@ -141,7 +99,7 @@ impl RetentionTask {
     ///
     /// # Errors
     /// The store's.
-    pub async fn begin(&self, engine: &Engine, principal: &Principal) -> Result<()> {
+    pub(crate) async fn begin(&self, engine: &Engine, principal: &Principal) -> Result<()> {
         let mut begun = self.sweeping.lock().await;
         if !*begun {
             self.sweep_alone(engine, principal).await?;
@@ -154,7 +112,7 @@ impl RetentionTask {
     ///
     /// # Errors
     /// The store's.
-    pub async fn sweep(&self, engine: &Engine, principal: &Principal) -> Result<()> {
+    pub(crate) async fn sweep(&self, engine: &Engine, principal: &Principal) -> Result<()> {
         let _sweeping = self.sweeping.lock().await;
         self.sweep_alone(engine, principal).await
     }
@@ -265,10 +223,10 @@ impl RetentionTask {
         let none: DeadLetter = Arc::new(|_, _| OnReject::Skip);
         for heads in going.chunks(AT_ONCE) {
             let ids = listing.ids(heads).await?.into_iter().filter(|id| !id.is_empty());
-            let removal = |id: String| SystemDocuments::<StoredDeadLetter>::delete_op(&id, Precondition::Any);
+            let removal = |id: String| StoredDeadLetter::delete_op(&id, Precondition::Any);
             let own = ids.map(removal).collect();
             let write = SourceWrite { own, ..SourceWrite::default() };
-            engine.write_from_source(principal, write, Arc::clone(&none), TIMEOUT).await?;
+            engine.write_from_source(principal, write, Arc::clone(&none), WRITE_TIMEOUT).await?;
         }
         Ok(removed)
     }

@@ -1,4 +1,14 @@
-//! The engine as the store of pipelines.
+//! The engine as the store of pipelines: their operations and positions, and the dead letters of what it refuses.
+//!
+//! [`EngineStore`] commits the events of a batch with the positions of their sources in one frame. [`dead_letters`] lists and replays
+//! dead letters; `retention` bounds what they take. `millrace-pipelines` knows the trait [`Store`] alone, so that an edit of the engine leaves
+//! pipelines and plugins as they are.
+
+pub mod dead_letters;
+mod heads;
+mod retention;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,46 +18,42 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
 use millrace_catalog::access::Principal;
-use millrace_engine::{Action, Engine, SourceWrite, WriteOp};
+use millrace_catalog::operation::{Action, DeadLetter, SourceWrite, WriteOp};
+use millrace_engine::Engine;
 use millrace_ingest::{Event, dead_letter};
+use millrace_pipelines::store::{Durable, OutputPipelines, Sender, Store};
 use millrace_runtime::{Error, Result};
 
-use super::{Durable, OutputPipelines, Replace, Sender, Store};
+use self::retention::RetentionTask;
 
-/// Writes into the engine's indices, dead letters included.
+/// Writes into the engine's indices, dead letters included. What pipelines write, they write with rights of their own; dead letters and
+/// positions are the server's.
 #[derive(Debug)]
-struct OfEngine {
+pub struct EngineStore {
     engine: Arc<Engine>,
     /// The server, to which dead letters belong.
     server: Principal,
-    keeper: dead_letter::RetentionTask,
+    keeper: RetentionTask,
     pipelines: Option<Arc<dyn OutputPipelines>>,
 }
 
-/// Makes a store of an engine. What pipelines write, they write with rights of their own; dead letters and positions are the
-/// server's.
-pub fn of_engine(engine: Arc<Engine>) -> Arc<dyn Store> {
-    store(engine, None)
-}
+impl EngineStore {
+    /// Makes a store of an engine.
+    pub fn new(engine: Arc<Engine>) -> Self {
+        Self { engine, server: Principal::system(), keeper: RetentionTask::default(), pipelines: None }
+    }
 
-/// Makes a store of an engine as [`of_engine`] does. Operations go through ingest pipelines before they are written.
-pub fn with_output_pipelines(engine: Arc<Engine>, pipelines: Arc<dyn OutputPipelines>) -> Arc<dyn Store> {
-    store(engine, Some(pipelines))
-}
+    /// Has operations go through ingest pipelines before they are written.
+    #[must_use]
+    pub fn with_output_pipelines(self, pipelines: Arc<dyn OutputPipelines>) -> Self {
+        Self { pipelines: Some(pipelines), ..self }
+    }
 
-fn store(engine: Arc<Engine>, pipelines: Option<Arc<dyn OutputPipelines>>) -> Arc<dyn Store> {
-    let (server, keeper) = (Principal::system(), dead_letter::RetentionTask::default());
-    Arc::new(OfEngine { engine, server, keeper, pipelines })
-}
-
-impl OfEngine {
     fn now(&self) -> DateTime<Utc> {
         DateTime::from_timestamp_millis(self.engine.clock().now_ms()).unwrap_or_default()
     }
-}
 
-impl OfEngine {
-    /// A letter for which there is room. One that takes the place of another always has it.
+    /// Returns a letter for which there is room. One that takes the place of another always has it.
     fn admit(&self, letter: WriteOp, from: Sender<'_>) -> Option<WriteOp> {
         let bytes = match &letter.action {
             Action::Index(source) => source.len() as u64,
@@ -66,9 +72,9 @@ fn sender(sender: Sender<'_>) -> dead_letter::Sender<'_> {
 }
 
 #[async_trait]
-impl Store for OfEngine {
+impl Store for EngineStore {
     async fn open(&self) -> Result<()> {
-        dead_letter::create_index(&self.engine).await?;
+        dead_letters::create_index(&self.engine).await?;
         self.keeper.begin(&self.engine, &self.server).await
     }
 
@@ -76,7 +82,7 @@ impl Store for OfEngine {
         &self,
         writer: &Principal,
         write: SourceWrite,
-        replace: Replace,
+        replace: DeadLetter,
         timeout: Duration,
         ready: BoxFuture<'_, ()>,
     ) -> Result<Durable> {
@@ -97,7 +103,7 @@ impl Store for OfEngine {
     }
 
     async fn dead_letters(&self, wanted: dead_letter::DeadLetterFilter<'_>) -> Result<dead_letter::Page> {
-        dead_letter::list(&self.engine, wanted).await
+        dead_letters::list(&self.engine, wanted).await
     }
 
     fn limit_dead_letters(&self, pipeline: &str, limits: dead_letter::Limits) {
@@ -114,7 +120,7 @@ impl Store for OfEngine {
         writer: &Principal,
         letter: &dead_letter::StoredDeadLetter,
     ) -> std::result::Result<(), String> {
-        let replayed = dead_letter::replay(&self.engine, writer, std::slice::from_ref(letter)).await;
+        let replayed = dead_letters::replay(&self.engine, writer, std::slice::from_ref(letter)).await;
         let replayed = replayed.map_err(|error| error.to_string())?;
         replayed.left.into_iter().next().map_or(Ok(()), |(_, reason)| Err(reason))
     }

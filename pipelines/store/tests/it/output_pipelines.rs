@@ -1,14 +1,18 @@
 //! Ingest pipelines between the outputs of a pipeline and a real store.
 
+use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::Duration;
 
 use async_trait::async_trait;
-use millrace_engine::{Action, WriteOp};
+use millrace_catalog::operation::{Action, WriteOp};
+use millrace_pipeline_store::EngineStore;
+use millrace_pipelines::manager::Config;
+use millrace_pipelines::store::{OutputPipelines, OutputVerdict};
+use millrace_pipelines::{Environment, Manager};
 use serde_json::{Value, json};
 
-use super::letters::{engine, filter, values};
-use super::*;
-use crate::store::{OutputPipelines, OutputVerdict, with_output_pipelines};
+use crate::{engine, filter, put, values};
 
 /// Marks documents of `piped*` by the pipeline that they go through, and drops or refuses what they ask for.
 #[derive(Debug, Default)]
@@ -75,8 +79,8 @@ async fn documents_of_outputs_go_through_ingest_pipelines_once() {
         environment: Environment::default(),
     };
     let pipelines = Arc::new(MarkingPipelines::default());
-    let store = with_output_pipelines(Arc::clone(&engine), Arc::clone(&pipelines) as _);
-    let manager = Manager::new(config, store, engine.compute().clone());
+    let store = EngineStore::new(Arc::clone(&engine)).with_output_pipelines(Arc::clone(&pipelines) as _);
+    let manager = Manager::new(config, Arc::new(store), engine.compute().clone());
     manager.start().await;
     while manager.dead_letters(filter(None, 10)).await.unwrap().letters.is_empty() {
         tokio::time::sleep(Duration::from_millis(5)).await;

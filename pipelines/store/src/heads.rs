@@ -7,49 +7,48 @@ use arrow::array::{Array, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::{DataType, Int64Type};
 use millrace_engine::Engine;
+use millrace_ingest::dead_letter::INDEX;
 use millrace_mapping::{Mapping, PathId};
 use millrace_runtime::{Priority, Result};
 use millrace_segment::{ColumnBatch, RowParts, SegmentView};
 use roaring::RoaringBitmap;
 
-use super::INDEX;
-
 /// Assumed length of a letter where an earlier version did not record it.
-pub(super) const UNKNOWN_BYTES: u64 = 4 << 10;
+pub(crate) const UNKNOWN_BYTES: u64 = 4 << 10;
 /// Letters whose ids are read at once.
 const IDS_AT_ONCE: usize = 1_000;
 
 /// A letter that was not read.
 #[derive(Clone, Debug)]
-pub(super) struct UnreadDeadLetter {
+pub(crate) struct UnreadDeadLetter {
     /// Time of writing; 0 where that is unknown.
-    pub(super) time_ms: i64,
+    pub(crate) time_ms: i64,
     /// `None` where it can only be told from the letter.
-    pub(super) pipeline: Option<Arc<str>>,
+    pub(crate) pipeline: Option<Arc<str>>,
     /// Length of its document, where that is known.
-    pub(super) bytes: Option<u64>,
+    pub(crate) bytes: Option<u64>,
     /// Segment of the listing, and row there.
-    pub(super) at: (usize, u32),
+    pub(crate) at: (usize, u32),
 }
 
 /// The letters that a snapshot has.
 #[derive(Debug)]
-pub(super) struct Listing {
-    pub(super) segments: Vec<SegmentView>,
+pub(crate) struct Listing {
+    pub(crate) segments: Vec<SegmentView>,
     columns: [Option<PathId>; 3],
 }
 
 /// Segments, rows, and rows that are deleted: other ones where letters came or went.
-pub(super) type Contents = (usize, u64, u64);
+pub(crate) type Contents = (usize, u64, u64);
 
 impl Listing {
-    pub(super) fn contents(&self) -> Contents {
+    pub(crate) fn contents(&self) -> Contents {
         let rows = self.segments.iter().map(|view| u64::from(view.segment.rows())).sum();
         (self.segments.len(), rows, self.segments.iter().map(|view| view.deleted.len()).sum())
     }
 
     /// Takes a snapshot. `None` where there is no index of letters.
-    pub(super) async fn take(engine: &Engine) -> Result<Option<Self>> {
+    pub(crate) async fn take(engine: &Engine) -> Result<Option<Self>> {
         let Ok(index) = engine.index(INDEX) else { return Ok(None) };
         engine.refresh(&[Arc::clone(&index)]).await?;
         let snapshot = index.snapshot().await?;
@@ -64,7 +63,7 @@ impl Listing {
     }
 
     /// Folds the heads of all letters, segment by segment.
-    pub(super) async fn fold<T: Send + 'static>(
+    pub(crate) async fn fold<T: Send + 'static>(
         &self,
         engine: &Engine,
         mut of: T,
@@ -91,7 +90,7 @@ impl Listing {
     }
 
     /// Ids of letters, in their order.
-    pub(super) async fn ids(&self, heads: &[UnreadDeadLetter]) -> Result<Vec<String>> {
+    pub(crate) async fn ids(&self, heads: &[UnreadDeadLetter]) -> Result<Vec<String>> {
         let mut by_segment: HashMap<usize, Vec<(u32, usize)>> = HashMap::new();
         for (place, head) in heads.iter().enumerate() {
             by_segment.entry(head.at.0).or_default().push((head.at.1, place));

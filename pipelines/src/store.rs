@@ -1,8 +1,6 @@
 //! Interface of a pipeline to the store: it commits events with the positions of their sources, and reads these positions.
 //!
-//! [`Volatile`] stands in where a pipeline is tried in the foreground without a store.
-
-mod engine;
+//! `millrace-pipeline-store` makes a [`Store`] of the engine. [`Volatile`] stands in where a pipeline is tried in the foreground without a store.
 
 use std::collections::HashMap;
 use std::fmt;
@@ -14,13 +12,11 @@ use bytes::Bytes;
 use futures::FutureExt;
 use futures::future::BoxFuture;
 use millrace_catalog::access::Principal;
-use millrace_engine::{DeadLetter as Replace, SourceWrite, WriteOp, WriteOutcome};
+use millrace_catalog::operation::{DeadLetter, SourceWrite, WriteOp, WriteOutcome};
 use millrace_ingest::Event;
 use millrace_ingest::dead_letter::{DeadLetterFilter, Limits, Page, StoredDeadLetter};
 use millrace_runtime::{Error, Result};
 use parking_lot::Mutex;
-
-pub use engine::{of_engine, with_output_pipelines};
 
 /// Plugin that refused an event.
 #[derive(Clone, Copy, Debug)]
@@ -80,7 +76,7 @@ pub trait Store: fmt::Debug + Send + Sync {
         &self,
         writer: &Principal,
         write: SourceWrite,
-        replace: Replace,
+        replace: DeadLetter,
         timeout: Duration,
         ready: BoxFuture<'_, ()>,
     ) -> Result<Durable>;
@@ -153,7 +149,7 @@ impl Store for Volatile {
         &self,
         _writer: &Principal,
         SourceWrite { ops, own, moves }: SourceWrite,
-        _replace: Replace,
+        _replace: DeadLetter,
         _timeout: Duration,
         ready: BoxFuture<'_, ()>,
     ) -> Result<Durable> {
