@@ -462,7 +462,8 @@ pub(crate) async fn run(
     // Also of what was deleted before it failed.
     let refreshed: Result<()> = if request.refresh {
         let refreshed = async {
-            let indices = target::resolve(session, expression, &request.scope.options)?;
+            let expression = target::expression_or_all(expression);
+            let indices = session.resolve(expression, &request.scope.options)?;
             Ok(session.refresh(&indices).await?)
         };
         refreshed.await

@@ -42,7 +42,7 @@ impl ByRules {
             self.engine.upgrade().ok_or_else(|| StorageError::Stopped("the node is shut down".to_owned()))?;
         engine.refresh(std::slice::from_ref(index)).await?;
         let now_ms = engine.clock().now_ms();
-        let snapshot = Arc::new(target::pin_ruled(index, rules, shards, now_ms).await?);
+        let snapshot = Arc::new(target::pin_ruled(Arc::clone(index) as _, rules, shards, now_ms).await?);
         let (work, _ends) = self.searcher.begin();
         let addresses = all(&self.searcher, &snapshot, ids, now_ms, &work).await?;
         let parts = RowParts { source: sources, versions: true };

@@ -23,7 +23,7 @@ use futures::channel::oneshot;
 use futures::future::BoxFuture;
 use futures::stream::BoxStream;
 use futures::{Stream, StreamExt, stream};
-use millrace_engine::Session;
+use millrace_session::SearchSession;
 use millrace_work::QueryContext;
 use millrace_work::error::Error;
 
@@ -135,7 +135,7 @@ impl Runner {
     /// documents is refused: see [`Runner::update`].
     pub fn batches<'a>(
         &'a self,
-        session: &'a Session,
+        session: &'a dyn SearchSession,
         request: SqlRequest,
         bounds: Bounds,
     ) -> BoxFuture<'a, Result<Batches>> {

@@ -9,9 +9,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millrace_catalog::access::Action;
 use millrace_catalog::metadata::{IndexMeta, Metadata};
-use millrace_engine::Session;
 use millrace_matching::pinned::PinnedSnapshot;
 use millrace_matching::table::access_snapshot::AccessSnapshot;
+use millrace_session::SearchSession;
 use millrace_target::access_checkpoint::roles_changed;
 use millrace_work::compute::StopOnDrop;
 use millrace_work::error::Error;
@@ -98,7 +98,7 @@ impl Cursor {
     ///
     /// # Errors
     /// 403 that names the index.
-    pub fn check_seen(&self, session: &Session) -> Result<(), Error> {
+    pub fn check_seen(&self, session: &dyn SearchSession) -> Result<(), Error> {
         let lost =
             self.indices.iter().find(|(meta, seen)| !seen.holds(&session.access(&meta.name), Action::Sql));
         match lost {

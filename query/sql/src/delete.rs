@@ -12,9 +12,10 @@ use datafusion::arrow::array::{Array, ArrayRef, AsArray, Int64Array, RecordBatch
 use datafusion::arrow::datatypes::{Field, Int64Type, Schema};
 use futures::future::BoxFuture;
 use millrace_catalog::access::{self, Refusals};
-use millrace_engine::{Action, DocResult, RefreshPolicy, Session, WriteOp, WriteOutcome};
+use millrace_catalog::operation::{Action, DocResult, RefreshPolicy, WriteOp, WriteOutcome};
 use millrace_runtime::tasks::TaskCancelled;
 use millrace_runtime::{Error as StorageError, Kind};
+use millrace_session::SearchSession;
 use millrace_target::access_checkpoint::AccessCheckpoint;
 use millrace_work::error::Error;
 use sqlparser::ast;
@@ -39,7 +40,7 @@ impl Runner {
     /// It is another statement, a setting forbids it, or documents have changed meanwhile.
     pub fn update<'a>(
         &'a self,
-        session: &'a Session,
+        session: &'a dyn SearchSession,
         request: SqlRequest,
         bounds: Bounds,
     ) -> BoxFuture<'a, Result<u64>> {
@@ -50,7 +51,7 @@ impl Runner {
                     let mut touched = BTreeSet::new();
                     let deleted = runner.deleted(&asked, &query, bounds, &mut touched).await;
                     // Whoever runs one statement after another sees what the one before has done.
-                    refresh(&asked.session, &touched).await?;
+                    refresh(&*asked.session, &touched).await?;
                     deleted
                 }
                 _ => Err(SqlError::Request("the statement changes nothing; run it as a query".to_owned())),
@@ -70,7 +71,7 @@ impl Runner {
         let deleted = self.deleted(asked, query, bounds, &mut touched).await;
         if let Err(SqlError::Cancelled(_)) = deleted {
             // The one who has cancelled it looks for what is left.
-            refresh(&asked.session, &touched).await?;
+            refresh(&*asked.session, &touched).await?;
         }
         count_of(deleted?)
     }
@@ -88,7 +89,7 @@ impl Runner {
         let mut rows = self.rows(&prepared, RowCountMode::All).await?;
         let mut deleted = 0;
         let mut begun =
-            AccessCheckpoint::new(&asked.session, prepared.snapshots.clone(), asked.session.action());
+            AccessCheckpoint::new(&*asked.session, prepared.snapshots.clone(), asked.session.action());
         let task = asked.session.task();
         // A cancellation ends the statement between two batches, with the count of what was deleted.
         if let Some(task) = task {
@@ -111,8 +112,8 @@ impl Runner {
             if !ops.is_empty() {
                 // The statement may take its time.
                 let session = asked.session.again().await?.doing(access::Action::DeleteByQuery)?;
-                session.check_all(ops.iter().map(|op| &*op.index))?;
-                begun.check(&session)?;
+                ops.iter().try_for_each(|op| session.check_allowed(&op.index))?;
+                begun.check(&*session)?;
                 // A client that goes away ends the statement, but no write halfway.
                 let write =
                     tokio::spawn(async move { session.write(ops, RefreshPolicy::None, WRITE_TIMEOUT).await });
@@ -136,10 +137,10 @@ fn cancelled(cancelled: &TaskCancelled, deleted: u64) -> SqlError {
 }
 
 /// Makes what was done to indices visible to searches.
-async fn refresh(session: &Session, names: &BTreeSet<Arc<str>>) -> Result<()> {
+async fn refresh(session: &dyn SearchSession, names: &BTreeSet<Arc<str>>) -> Result<()> {
     // One that was deleted meanwhile has nothing to be seen.
-    let indices: Vec<_> = names.iter().filter_map(|name| session.index(name).ok()).collect();
-    Ok(session.refresh(&indices).await?)
+    let names: Vec<Arc<str>> = names.iter().cloned().collect();
+    Ok(session.refresh_by_name(&names).await?)
 }
 
 /// Refuses deletions where a setting does.

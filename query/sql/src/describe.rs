@@ -8,7 +8,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::{Field, Schema, SchemaRef};
 use futures::future::BoxFuture;
-use millrace_engine::Session;
+use millrace_session::SearchSession;
 use sqlparser::ast;
 
 use super::bind::{OutColumn, tables};
@@ -47,7 +47,7 @@ impl Runner {
     /// Those that the statement has before it runs.
     pub fn describe<'a>(
         &'a self,
-        session: &'a Session,
+        session: &'a dyn SearchSession,
         request: SqlRequest,
         bounds: Bounds,
     ) -> BoxFuture<'a, Result<StatementDescription>> {
@@ -102,7 +102,7 @@ impl Runner {
         query: &ast::Query,
         names: &Names,
     ) -> Result<(Vec<OutColumn>, Vec<Option<SqlType>>)> {
-        let snapshots = self.snapshots(&asked.session, tables(query)).await?;
+        let snapshots = self.snapshots(&*asked.session, tables(query)).await?;
         let mut binder = self.binder(asked, &snapshots, names, &Parameters::Unbound);
         binder.list_valued = self.list_valued(asked, &snapshots).await?;
         let planned = binder.query(query, None, 0)?;

@@ -18,8 +18,8 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, displayable, execute_stream};
 use futures::future::BoxFuture;
 use futures::{StreamExt, stream};
-use millrace_engine::Session;
 use millrace_runtime::Instant;
+use millrace_session::SearchSession;
 use millrace_work::error::Error;
 use serde_json::{Value, json};
 
@@ -78,7 +78,7 @@ impl Runner {
     /// Explains a statement.
     pub fn explain<'a>(
         &'a self,
-        session: &'a Session,
+        session: &'a dyn SearchSession,
         request: SqlRequest,
         bounds: Bounds,
     ) -> BoxFuture<'a, Result<Value>> {
@@ -90,7 +90,7 @@ impl Runner {
     /// Plans a statement of either language without running it.
     pub fn explain_plans<'a>(
         &'a self,
-        session: &'a Session,
+        session: &'a dyn SearchSession,
         request: SqlRequest,
         bounds: Bounds,
     ) -> BoxFuture<'a, Result<StatementPlans>> {

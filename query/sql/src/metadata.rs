@@ -7,7 +7,7 @@ use std::sync::Arc;
 use datafusion::arrow::array::{ArrayRef, Int32Array, RecordBatch, StringViewArray};
 use datafusion::arrow::datatypes::{Field, Schema};
 use millrace_catalog::metadata::IndicesOptions;
-use millrace_engine::{Index, Session};
+use millrace_session::{SearchIndex, SearchSession};
 use millrace_target::target;
 use millrace_work::error::Error;
 use serde_json::{Map, Value, json};
@@ -78,7 +78,7 @@ enum Cell {
 
 /// Lists the indices of a pattern by their names, those of a data stream by its name. An alias that the pattern spells out stands for
 /// its indices.
-fn named_indices(session: &Session, pattern: &str) -> Result<Vec<(String, Arc<Index>)>> {
+fn named_indices(session: &dyn SearchSession, pattern: &str) -> Result<Vec<(String, Arc<dyn SearchIndex>)>> {
     let mut named = Vec::new();
     for index in target::resolve(session, "*", &IndicesOptions::open_only())? {
         let meta = index.meta();
@@ -99,7 +99,7 @@ fn named_indices(session: &Session, pattern: &str) -> Result<Vec<(String, Arc<In
 }
 
 /// Lists the indices of a pattern.
-pub(crate) fn tables(session: &Session, cluster: &str, pattern: &str) -> Result<Listing> {
+pub(crate) fn tables(session: &dyn SearchSession, cluster: &str, pattern: &str) -> Result<Listing> {
     let mut names: Vec<String> = named_indices(session, pattern)?.into_iter().map(|(name, _)| name).collect();
     names.dedup();
     let row = |name: String| {
@@ -114,10 +114,10 @@ pub(crate) fn tables(session: &Session, cluster: &str, pattern: &str) -> Result<
 }
 
 /// Describes the indices of a pattern for the format `json`: an object of their mappings, by name, as `GET <index>` shows them.
-pub(crate) fn index_descriptions(session: &Session, pattern: &str) -> Result<Value> {
+pub(crate) fn index_descriptions(session: &dyn SearchSession, pattern: &str) -> Result<Value> {
     let mut described = Map::new();
     for (name, index) in named_indices(session, pattern)? {
-        match session.mapping_body(&index) {
+        match session.mapping_body(&*index) {
             Ok(mapping) => {
                 drop(described.insert(index.meta().name.to_string(), json!({"mappings": mapping})))
             }
@@ -145,7 +145,12 @@ fn column(name: &str, number: bool) -> OutColumn {
 }
 
 /// Lists the fields of the indices of a pattern.
-pub(crate) fn columns(session: &Session, cluster: &str, pattern: &str, of: Option<&str>) -> Result<Listing> {
+pub(crate) fn columns(
+    session: &dyn SearchSession,
+    cluster: &str,
+    pattern: &str,
+    of: Option<&str>,
+) -> Result<Listing> {
     let mut rows = Vec::new();
     for (name, index) in named_indices(session, pattern)? {
         if let Err(error) = index.check_supported() {
@@ -155,7 +160,7 @@ pub(crate) fn columns(session: &Session, cluster: &str, pattern: &str, of: Optio
             }
             continue;
         }
-        let mapping = session.mapping(&index);
+        let mapping = session.mapping(&*index);
         for (place, field) in mapping.fields().enumerate() {
             if !of.is_none_or(|of| like(of, &field.path)) {
                 continue;

@@ -12,10 +12,10 @@ use std::time::Duration;
 use futures::{Stream, StreamExt, stream};
 use millrace_catalog::access::Action;
 use millrace_catalog::metadata::IndexMeta;
-use millrace_engine::Session;
 use millrace_matching::table::TableSnapshot;
 use millrace_matching::table::access_snapshot::AccessSnapshot;
 use millrace_runtime::Error as StorageError;
+use millrace_session::SearchSession;
 use millrace_target::access_checkpoint::roles_changed;
 use millrace_work::error::Error;
 use parking_lot::Mutex;
@@ -45,7 +45,7 @@ impl ReadIndices {
 
 /// Checks the rights of the reader of one answer; see the module.
 pub(super) struct AccessWatch {
-    session: Session,
+    session: Arc<dyn SearchSession>,
     read: ReadIndices,
     /// The privileges that were looked at last, and how many indices these were looked at for: privileges never change.
     checked: (u64, usize),
@@ -60,9 +60,9 @@ impl fmt::Debug for AccessWatch {
 
 impl AccessWatch {
     /// Watches over what a session, whose rights are those of now, reads of these indices.
-    pub(super) fn new(session: &Session, read: &ReadIndices) -> Self {
+    pub(super) fn new(session: &dyn SearchSession, read: &ReadIndices) -> Self {
         let checked_ms = session.clock().now_ms();
-        Self { session: session.clone(), read: read.clone(), checked: (0, 0), checked_ms }
+        Self { session: session.to_shared(), read: read.clone(), checked: (0, 0), checked_ms }
     }
 
     /// Waits for a part of the answer, as long as its reader may read it.
@@ -101,7 +101,7 @@ impl AccessWatch {
             if let Some((meta, _)) =
                 read.iter().find(|(meta, seen)| !seen.holds(&now.access(&meta.name), Action::Sql))
             {
-                return Err(Error::from(roles_changed(&now, &meta.name, Action::Sql)).into());
+                return Err(Error::from(roles_changed(&*now, &meta.name, Action::Sql)).into());
             }
             self.checked = checked;
         }

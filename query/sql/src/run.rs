@@ -26,9 +26,9 @@ use futures::{StreamExt, stream};
 use millrace_catalog::metadata::IndicesOptions;
 use millrace_dsl::params::Scope;
 use millrace_dsl::query::Query;
-use millrace_engine::Session;
 use millrace_matching::pinned::PinnedMemory;
 use millrace_matching::table::{ScanHandle, TableSnapshot};
+use millrace_session::SearchSession;
 use millrace_target::{lookup, target};
 use millrace_work::QueryContext;
 use millrace_work::compute::{Compute, StopOnDrop};
@@ -82,7 +82,7 @@ pub struct Runner {
 /// A statement as it is asked.
 #[derive(Clone, Debug)]
 pub(super) struct StatementRequest {
-    pub(super) session: Session,
+    pub(super) session: Arc<dyn SearchSession>,
     pub(super) request: SqlRequest,
     /// Time of the request.
     pub(super) now_ms: i64,
@@ -176,7 +176,7 @@ impl Runner {
     /// Answers a statement in one piece, or with the first page and what is left where that has fewer rows. 0 `rows` are all.
     pub fn page<'a>(
         &'a self,
-        session: &'a Session,
+        session: &'a dyn SearchSession,
         request: SqlRequest,
         bounds: Bounds,
         format: PageFormat,
@@ -193,7 +193,7 @@ impl Runner {
     /// Answers the rows of a query as hits of a search.
     pub fn hits<'a>(
         &'a self,
-        session: &'a Session,
+        session: &'a dyn SearchSession,
         request: SqlRequest,
         bounds: Bounds,
     ) -> BoxFuture<'a, Result<Page>> {
@@ -217,7 +217,7 @@ impl Runner {
     /// read on.
     pub fn lines<'a>(
         &'a self,
-        session: &'a Session,
+        session: &'a dyn SearchSession,
         request: SqlRequest,
         bounds: Bounds,
         format: LineFormat,
@@ -259,16 +259,21 @@ impl Runner {
     }
 
     /// Makes a statement of a request.
-    pub(super) fn asked(&self, session: &Session, request: SqlRequest, now_ms: i64) -> StatementRequest {
+    pub(super) fn asked(
+        &self,
+        session: &dyn SearchSession,
+        request: SqlRequest,
+        now_ms: i64,
+    ) -> StatementRequest {
         let work = QueryContext::new(&self.state.runtime_env().memory_pool);
         let (read, whole_texts) = (ReadIndices::default(), Arc::default());
-        StatementRequest { session: session.clone(), request, now_ms, work, read, whole_texts }
+        StatementRequest { session: session.to_shared(), request, now_ms, work, read, whole_texts }
     }
 
     /// Runs what is asked of a statement on the threads of statements, for so long, and while the session's sender may read it.
     pub(super) async fn on_threads<T, F>(
         &self,
-        session: &Session,
+        session: &dyn SearchSession,
         request: SqlRequest,
         now_ms: i64,
         timeout_ms: Option<u64>,
@@ -317,11 +322,11 @@ impl Runner {
                 listing
             }
             Statement::Delete(query) => self.delete(asked, &query, bounds).await?,
-            Statement::ShowTables(pattern) => metadata::tables(&asked.session, CLUSTER, &pattern)?,
+            Statement::ShowTables(pattern) => metadata::tables(&*asked.session, CLUSTER, &pattern)?,
             Statement::DescribeTables(pattern, of) => {
-                metadata::columns(&asked.session, CLUSTER, &pattern, of.as_deref())?
+                metadata::columns(&*asked.session, CLUSTER, &pattern, of.as_deref())?
             }
-            Statement::Show(statement) => metadata::show(&asked.session, CLUSTER, &statement)?,
+            Statement::Show(statement) => metadata::show(&*asked.session, CLUSTER, &statement)?,
         };
         let schema = listing.batch.schema();
         let batches = RecordBatchStreamAdapter::new(schema, stream::iter([Ok(listing.batch)]));
@@ -332,14 +337,14 @@ impl Runner {
     /// Describes the indices of `SHOW TABLES` and `DESCRIBE TABLES`; `None` for another statement.
     pub fn index_descriptions<'a>(
         &'a self,
-        session: &'a Session,
+        session: &'a dyn SearchSession,
         request: SqlRequest,
         bounds: Bounds,
     ) -> BoxFuture<'a, Result<Option<Value>>> {
         let part = |_: Self, asked: StatementRequest| async move {
             match statement::parse_request(&asked.request)? {
                 Statement::ShowTables(pattern) | Statement::DescribeTables(pattern, None) => {
-                    metadata::index_descriptions(&asked.session, &pattern).map(Some)
+                    metadata::index_descriptions(&*asked.session, &pattern).map(Some)
                 }
                 _ => Ok(None),
             }
@@ -350,7 +355,7 @@ impl Runner {
     /// Renders a statement as a search; `None` where its rows are hits of no search.
     pub fn search<'a>(
         &'a self,
-        session: &'a Session,
+        session: &'a dyn SearchSession,
         request: SqlRequest,
         bounds: Bounds,
     ) -> BoxFuture<'a, Result<Option<RenderedSearch>>> {
@@ -431,7 +436,7 @@ impl Runner {
         plan: impl FnOnce(&mut Binder<'_>) -> Result<PlannedQuery> + Send,
     ) -> Result<ReadyStatement> {
         let work = &asked.work;
-        let snapshots = self.snapshots(&asked.session, expressions).await?;
+        let snapshots = self.snapshots(&*asked.session, expressions).await?;
         asked.read.add(snapshots.values());
         let filters = self.filters(asked, &snapshots).await?;
         let list_valued = self.list_valued(asked, &snapshots).await?;
@@ -464,7 +469,7 @@ impl Runner {
     /// Takes snapshots of index expressions.
     pub(super) async fn snapshots(
         &self,
-        session: &Session,
+        session: &dyn SearchSession,
         expressions: Vec<String>,
     ) -> Result<HashMap<String, Arc<TableSnapshot>>> {
         let scope = pinned();
@@ -490,7 +495,7 @@ impl Runner {
         let parsed = millrace_dsl::query::parse(filter)?;
         for (name, snapshot) in snapshots {
             let mut query = parsed.clone();
-            lookup::read(&asked.session, snapshot, &mut query, &self.compute, &asked.work).await?;
+            lookup::read(&*asked.session, snapshot, &mut query, &self.compute, &asked.work).await?;
             filters.insert(name.clone(), query);
         }
         Ok(filters)

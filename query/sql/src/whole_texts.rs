@@ -33,7 +33,7 @@ impl Runner {
         if paths.is_empty() {
             return Ok(Arc::default());
         }
-        let snapshots = self.snapshots(&asked.session, tables(query)).await?;
+        let snapshots = self.snapshots(&*asked.session, tables(query)).await?;
         let mut texts: Vec<(&String, &str)> = Vec::new();
         for (expression, snapshot) in &snapshots {
             for path in paths.iter().flat_map(|path| [Some(path.as_str()), without_qualifier(path)]).flatten()

@@ -5,15 +5,15 @@
 use std::sync::Arc;
 
 use millrace_catalog::access::Action;
-use millrace_engine::Session;
 use millrace_matching::table::TableSnapshot;
+use millrace_session::SearchSession;
 use millrace_work::error::Result;
 
 /// Checks that the caller may still read the indices of a snapshot as it did when the snapshot was pinned.
 ///
 /// # Errors
 /// 403 that names the index.
-pub fn check_access(snapshot: &TableSnapshot, session: &Session, action: Action) -> Result<()> {
+pub fn check_access(snapshot: &TableSnapshot, session: &dyn SearchSession, action: Action) -> Result<()> {
     let lost =
         snapshot.indices.iter().find(|index| !index.seen.holds(&session.access(&index.meta.name), action));
     match lost {
@@ -27,7 +27,7 @@ pub fn check_access(snapshot: &TableSnapshot, session: &Session, action: Action)
 ///
 /// # Errors
 /// 404 that names the index.
-fn check_there(snapshot: &TableSnapshot, session: &Session) -> Result<()> {
+fn check_there(snapshot: &TableSnapshot, session: &dyn SearchSession) -> Result<()> {
     for index in &snapshot.indices {
         let name = &index.meta.name;
         if session.index(name)?.meta().uuid != index.meta.uuid {
@@ -48,7 +48,7 @@ pub struct AccessCheckpoint {
 
 impl AccessCheckpoint {
     /// Takes note of what was just pinned by `read_by`, with the privileges of now.
-    pub fn new(session: &Session, snapshots: Vec<Arc<TableSnapshot>>, read_by: Action) -> Self {
+    pub fn new(session: &dyn SearchSession, snapshots: Vec<Arc<TableSnapshot>>, read_by: Action) -> Self {
         Self { snapshots, read_by, version: session.principal().privileges().version() }
     }
 
@@ -57,7 +57,7 @@ impl AccessCheckpoint {
     ///
     /// # Errors
     /// 403 where an index is not read as it was; 404 where one is not there any more.
-    pub fn check(&mut self, session: &Session) -> Result<()> {
+    pub fn check(&mut self, session: &dyn SearchSession) -> Result<()> {
         let version = session.principal().privileges().version();
         if version != self.version {
             self.snapshots.iter().try_for_each(|snapshot| check_access(snapshot, session, self.read_by))?;
@@ -68,7 +68,7 @@ impl AccessCheckpoint {
 }
 
 /// Says that an index is not read on as it was begun.
-pub fn roles_changed(session: &Session, index: &str, action: Action) -> millrace_runtime::Error {
+pub fn roles_changed(session: &dyn SearchSession, index: &str, action: Action) -> millrace_runtime::Error {
     let caller = session.principal().caller();
     millrace_runtime::Error::Unauthorized {
         action: action.name(),

@@ -8,11 +8,11 @@ use std::collections::{HashMap, HashSet};
 use millrace_catalog::access::Action;
 use millrace_catalog::metadata::IndexMeta;
 use millrace_dsl::query::{Lookup, Query};
-use millrace_engine::Session;
 use millrace_matching::table::TableSnapshot;
 use millrace_matching::table::resolve::max_terms;
 use millrace_runtime::Kind;
 use millrace_scoring::path_values::{MAX_DEPTH, visit_values_at};
+use millrace_session::SearchSession;
 use millrace_work::compute::Compute;
 use millrace_work::error::{Error, Result};
 use millrace_work::{PARSED_SHARE, QueryContext, bytes_of};
@@ -26,7 +26,7 @@ const MAX_LOOKUPS: usize = 4_096;
 /// # Errors
 /// A missing index, a corrupt segment, more than queries may hold.
 pub async fn read(
-    session: &Session,
+    session: &dyn SearchSession,
     snapshot: &TableSnapshot,
     query: &mut Query,
     compute: &Compute,

@@ -7,7 +7,6 @@ use millrace_catalog::access::{Action, DocumentRules};
 use millrace_catalog::metadata::{IndexMeta, IndicesOptions, Metadata};
 use millrace_catalog::routing;
 use millrace_dsl::params::Scope;
-use millrace_engine::{Index, Session, Snapshot};
 use millrace_mapping::Mapping;
 use millrace_mapping::fields::FieldRules;
 use millrace_matching::aliases::Aliases;
@@ -16,20 +15,21 @@ use millrace_matching::table::access_snapshot::AccessSnapshot;
 use millrace_matching::table::ruled::attach_ruled_rows;
 use millrace_matching::table::{TableIndex, TableSegment, TableSnapshot};
 use millrace_scoring::reader::SegmentReader;
+use millrace_session::{SearchIndex, SearchSession, Snapshot};
 use millrace_work::error::Result;
 
 /// Indices that a search refreshes at a time.
 const REFRESHES: usize = 32;
 
 /// Resolves an expression and pins a snapshot of every index it stands for.
-pub async fn pin(session: &Session, expression: &str, scope: &Scope) -> Result<TableSnapshot> {
+pub async fn pin(session: &dyn SearchSession, expression: &str, scope: &Scope) -> Result<TableSnapshot> {
     let indices = resolve(session, expression, &scope.options)?;
     let parts = Metadata::expression_parts(expression, session.clock().now_ms())?;
     let parts: Vec<String> =
         parts.into_iter().filter(|(_, excluded)| !excluded).map(|(part, _)| part).collect();
     let mut table = TableSnapshot::default();
     // Side by side: each may have to be refreshed first.
-    let pinned = indices.into_iter().map(|index| async move { index.snapshot().await });
+    let pinned: Vec<_> = indices.into_iter().map(|index| index.snapshot()).collect();
     let mut pinned = stream::iter(pinned).buffered(REFRESHES);
     while let Some(snapshot) = pinned.try_next().await? {
         let aliases = Aliases::new(&snapshot.meta, &parts)?;
@@ -54,7 +54,7 @@ pub async fn pin(session: &Session, expression: &str, scope: &Scope) -> Result<T
 /// # Errors
 /// Rules that cannot be understood; a corrupt segment.
 pub async fn pin_ruled(
-    index: &Arc<Index>,
+    index: Arc<dyn SearchIndex>,
     rules: &DocumentRules,
     shards: &[u32],
     now_ms: i64,
@@ -103,7 +103,11 @@ fn add(table: &mut TableSnapshot, snapshot: &Snapshot, index: TableIndex, now_ms
 }
 
 /// Returns the access of a session to an index, and the index's mapping as it sees it.
-fn seen(session: &Session, index: &str, mapping: Arc<Mapping>) -> Result<(AccessSnapshot, Arc<Mapping>)> {
+fn seen(
+    session: &dyn SearchSession,
+    index: &str,
+    mapping: Arc<Mapping>,
+) -> Result<(AccessSnapshot, Arc<Mapping>)> {
     // What these open is searched.
     let action = match session.action() {
         Action::OpenPointInTime | Action::MultiSearch => Action::Search,
@@ -122,9 +126,17 @@ fn seen(session: &Session, index: &str, mapping: Arc<Mapping>) -> Result<(Access
 }
 
 /// Resolves an expression to indices.
-pub fn resolve(session: &Session, expression: &str, options: &IndicesOptions) -> Result<Vec<Arc<Index>>> {
-    let expression = if expression.is_empty() { "_all" } else { expression };
-    Ok(session.resolve(expression, options)?)
+pub fn resolve(
+    session: &dyn SearchSession,
+    expression: &str,
+    options: &IndicesOptions,
+) -> Result<Vec<Arc<dyn SearchIndex>>> {
+    Ok(session.resolve(expression_or_all(expression), options)?)
+}
+
+/// Returns the expression of all indices in place of an empty one.
+pub fn expression_or_all(expression: &str) -> &str {
+    if expression.is_empty() { "_all" } else { expression }
 }
 
 /// Lists the shards that routing values and preferences leave.

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
 
 use millrace_catalog::metadata::IndicesOptions;
-use millrace_engine::Session;
 use millrace_mapping::FieldType;
 use millrace_mapping::pattern::is_wildcard;
+use millrace_session::SearchSession;
 use millrace_target::target;
 use millrace_work::error::Error;
 
@@ -152,7 +152,7 @@ impl ShowStatement {
 ///
 /// # Errors
 /// An index that is named does not exist.
-pub(crate) fn show(session: &Session, cluster: &str, statement: &ShowStatement) -> Result<Listing> {
+pub(crate) fn show(session: &dyn SearchSession, cluster: &str, statement: &ShowStatement) -> Result<Listing> {
     let rows = match statement {
         ShowStatement::Tables(pattern) => tables(session, cluster, pattern.as_deref())?,
         ShowStatement::Columns(expression) => fields(session, expression)?,
@@ -168,7 +168,7 @@ fn texts<const N: usize>(texts: [&str; N]) -> Vec<Cell> {
 }
 
 /// Lists the indices and aliases of a pattern, by name. Hidden ones have to be asked for.
-fn tables(session: &Session, cluster: &str, pattern: Option<&str>) -> Result<Vec<Vec<Cell>>> {
+fn tables(session: &dyn SearchSession, cluster: &str, pattern: Option<&str>) -> Result<Vec<Vec<Cell>>> {
     let mut names: BTreeMap<String, (&str, &str)> = BTreeMap::new();
     for index in target::resolve(session, "*", &IndicesOptions::open_only())? {
         let meta = index.meta();
@@ -189,7 +189,7 @@ fn tables(session: &Session, cluster: &str, pattern: Option<&str>) -> Result<Vec
 }
 
 /// Lists the fields of an index expression, by path, with the objects above them.
-fn fields(session: &Session, expression: &str) -> Result<Vec<Vec<Cell>>> {
+fn fields(session: &dyn SearchSession, expression: &str) -> Result<Vec<Vec<Cell>>> {
     let mut types: BTreeMap<String, (&str, &str)> = BTreeMap::new();
     let mut add = |path: &str, shown: (&'static str, &'static str)| match types.entry(path.to_owned()) {
         Entry::Vacant(entry) => {
@@ -209,7 +209,7 @@ fn fields(session: &Session, expression: &str) -> Result<Vec<Vec<Cell>>> {
             }
             return Err(Error::from(error).into());
         }
-        let mapping = session.mapping(&index);
+        let mapping = session.mapping(&*index);
         let mut objects: BTreeMap<&str, (&str, &str)> = BTreeMap::new();
         for field in mapping.fields() {
             add(&field.path, shown(&field.field_type));

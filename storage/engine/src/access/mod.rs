@@ -4,10 +4,12 @@
 //! that rules show; searches implement it.
 //!
 //! - [`session`]: requests to the engine, within the principal's rights
+//! - [`search_session`]: the session that searches and statements ask
 //! - [`descriptions`]: settings and aliases where rules hide fields
 //! - [`visibility`]: documents by id where rules hide some
 
 mod descriptions;
+mod search_session;
 mod session;
 mod slow_writes;
 #[cfg(test)]

@@ -9,6 +9,7 @@ use millrace_catalog::metadata::{BlockLevel, IndicesOptions, check_block};
 use millrace_mapping::Mapping;
 use millrace_mapping::fields::{FieldRules, shown};
 use millrace_runtime::{Error, GenerationalCache, Priority, Result};
+use millrace_session::SearchSession;
 use parking_lot::Mutex;
 use serde_json::Value;
 
@@ -89,8 +90,7 @@ impl Session {
 
     /// Returns the mapping of an index, without the fields that may not be seen.
     pub fn mapping(&self, index: &Index) -> Arc<Mapping> {
-        let rules = self.access(&index.meta().name).fields(self.action());
-        self.view(&index.mapping(), rules)
+        SearchSession::mapping(self, index)
     }
 
     /// Returns the body of an index's mapping, without the fields that may not be seen. One that this version does not accept is
@@ -99,12 +99,7 @@ impl Session {
     /// # Errors
     /// [`Error::IndexUnsupported`] where fields of such a mapping may not be seen, or none can be read.
     pub fn mapping_body(&self, index: &Index) -> Result<Value> {
-        let Err(unsupported) = index.check_supported() else { return Ok(self.mapping(index).to_json()) };
-        let rules = self.access(&index.meta().name).fields(self.action());
-        match index.unsupported_body() {
-            Some(body) if rules.is_empty() => Ok(body),
-            _ => Err(unsupported),
-        }
+        SearchSession::mapping_body(self, index)
     }
 
     /// Returns a mapping without the fields that one of the rules does not show.

@@ -5,10 +5,10 @@ use std::sync::Arc;
 use millrace_catalog::access::Principal;
 use millrace_catalog::metadata::IndicesOptions;
 use millrace_runtime::{Error, Priority, Result};
+use millrace_session::StoredDoc;
 
 use super::Engine;
 use super::index::Index;
-use super::types::StoredDoc;
 
 impl Engine {
     /// Reads a document by id. `realtime` sees unrefreshed writes. `Ok(None)`: no such document.

@@ -14,10 +14,11 @@ use millrace_mapping::Mapping;
 use millrace_runtime::sync::{AsyncMutex, LockRank, Rank};
 use millrace_runtime::{Error, Result, SharedClock};
 use millrace_segment::Env;
+use millrace_session::{ShardSnapshot, Snapshot};
 use serde_json::Value;
 
 use super::maintenance_queue::MaintenanceQueue;
-use super::types::{IndexFigures, SegmentFigures, ShardFault, ShardSnapshot, Snapshot};
+use super::types::{IndexFigures, SegmentFigures, ShardFault};
 use crate::shard::{
     Damage, DescriptionInputs, LoadedSegment, OpenContext, RefreshFacts, SearchContextKind, Shard,
     SharedMapping, StateReadGuard, refresh_in_ms,

@@ -69,6 +69,7 @@ use millrace_runtime::tasks::TaskRegistry;
 use millrace_runtime::{Error, HistogramSnapshot, Instant, Result, SharedClock};
 use millrace_segment::objects::{ObjectRequestKind, ObjectRequestOutcome};
 use millrace_segment::{CacheFigures, Env};
+pub use millrace_session::{ShardSnapshot, Snapshot, StoredDoc};
 use parking_lot::{Mutex, RwLock};
 use tokio::sync::Semaphore;
 use tokio::task::JoinHandle;

@@ -1,32 +1,6 @@
-//! The vocabulary of the store's interface: documents, figures, snapshots.
-
-use std::sync::Arc;
-
-use bytes::Bytes;
-use millrace_catalog::metadata::IndexMeta;
-use millrace_mapping::Mapping;
-use millrace_segment::SegmentView;
+//! Figures of indices, shards and segments.
 
 use crate::shard::ContextFigures;
-
-/// A document as stored.
-#[derive(Clone, Debug)]
-pub struct StoredDoc {
-    /// Concrete index.
-    pub index: Arc<str>,
-    /// Document id.
-    pub id: String,
-    /// Version.
-    pub version: u64,
-    /// Sequence number.
-    pub seq_no: u64,
-    /// Primary term.
-    pub primary_term: u64,
-    /// Routing value, if one was given.
-    pub routing: Option<String>,
-    /// The source exactly as sent.
-    pub source: Bytes,
-}
 
 /// Counters of an index.
 #[derive(Clone, Debug, Default)]
@@ -118,24 +92,4 @@ pub struct SegmentFigures {
     pub memory_bytes: u64,
     /// `true` if it is stored.
     pub committed: bool,
-}
-
-/// An immutable view of an index for one search.
-#[derive(Clone, Debug)]
-pub struct Snapshot {
-    /// The index as of the snapshot.
-    pub meta: Arc<IndexMeta>,
-    /// The mapping as of the snapshot.
-    pub mapping: Arc<Mapping>,
-    /// Shards in order.
-    pub shards: Vec<ShardSnapshot>,
-}
-
-/// One shard of a snapshot.
-#[derive(Clone, Debug)]
-pub struct ShardSnapshot {
-    /// Shard number.
-    pub shard: u32,
-    /// Segments in ascending order of their rows' sequence numbers.
-    pub segments: Vec<SegmentView>,
 }
