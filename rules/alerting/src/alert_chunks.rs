@@ -3,12 +3,12 @@
 
 use std::collections::VecDeque;
 
+use millrace_percolator::{Evaluable, Matching};
 use millrace_rules::Time;
-use millrace_rules::engine::{Engine as Rules, Operation};
+use millrace_rules::engine::{Engine as Rules, Frame, Matcher, Operation, RuleMatches};
 use millrace_runtime::Instant;
 
 use crate::frame_reader::Step;
-use crate::matching::{CachedMatches, Evaluable, Matching};
 
 /// Bytes of what is to be written that are enough to write them before more is evaluated.
 pub(crate) const MAX_PENDING: usize = 16 << 20;
@@ -63,6 +63,16 @@ impl ChunkBuffer {
 
     pub(crate) fn is_enough(&self) -> bool {
         self.operations.len() >= MAX_TOGETHER || self.bytes >= MAX_PENDING
+    }
+}
+
+/// Hands over what was matched before.
+#[derive(Debug)]
+struct CachedMatches(Vec<RuleMatches>);
+
+impl Matcher for CachedMatches {
+    fn matches(&mut self, _: &Frame) -> Vec<RuleMatches> {
+        std::mem::take(&mut self.0)
     }
 }
 

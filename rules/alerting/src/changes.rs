@@ -23,7 +23,7 @@ use crate::recovery::last_frame;
 use crate::runner::{RunnerState, StateLease, keep_state, take_state};
 use crate::state::Core;
 use crate::store::StoredRule;
-use crate::{Changed, matching};
+use crate::{Changed, definition_check};
 
 /// Orders to be quiet of one rule.
 const MAX_QUIET: usize = 1_000;
@@ -102,7 +102,7 @@ impl RunnerState {
     /// An asker who may save none, a definition that cannot be used, a filter that no index of the pattern can be asked.
     pub(crate) async fn read(&self, asker: &Principal, body: Value) -> Result<Definition> {
         check_caller(asker)?;
-        let definition = matching::read(&self.engine, asker, body).await?;
+        let definition = definition_check::read(&self.engine, asker, body).await?;
         let Some(notifications) = &self.notifications else { return Ok(definition) };
         // Templates are compiled, and patterns of cron looked ahead.
         let notifications = notifications.clone();
@@ -200,7 +200,7 @@ impl RunnerState {
         now_ms: i64,
     ) -> Result<Option<BackfillRange>> {
         let Some(backfill) = BackfillRange::new(definition, from, now_ms) else { return Ok(None) };
-        let has_history = matching::watches_any(&self.engine, asker, definition).await?;
+        let has_history = definition_check::watches_any(&self.engine, asker, definition).await?;
         Ok(Some(backfill).filter(|_| has_history))
     }
 

@@ -2,27 +2,14 @@
 //!
 //! They are made when something is to be written, so also anew once somebody has deleted them. Nobody else writes them.
 
-use millrace_catalog::access::{Principal, backed_stream};
+use millrace_catalog::access::Principal;
 use millrace_engine::Engine;
 use millrace_notifications::outbox;
 use millrace_runtime::{Error as StorageError, Result};
 use serde_json::{Value, json};
 
-/// Alerts.
-pub(crate) const ALERT: &str = "alert";
-/// A document a rule: its last activity.
-pub(crate) const STATUS: &str = "alert_status";
-/// Error of an attempt.
-pub(crate) const ERROR: &str = "alert_error";
 pub(crate) use millrace_notifications::outbox::OUTBOX;
-/// Keys that are silent.
-pub(crate) const SILENCE: &str = "alert_silence";
-
-/// Returns whether the documents of an index are never events: the server's own indices, and what rules tell beside alerts.
-pub(crate) fn is_never_fed(index: &str) -> bool {
-    // Indices of data streams are the users'.
-    (index.starts_with('.') && backed_stream(index).is_none()) || matches!(index, STATUS | ERROR | SILENCE)
-}
+pub(crate) use millrace_percolator::rule_indices::{ALERT, ERROR, SILENCE, STATUS};
 
 /// Roles that may read the document: see `accounts`.
 const ROLES: &str = "roles";
@@ -122,15 +109,4 @@ fn body(name: &str) -> Value {
         },
         "mappings": {"dynamic": "strict", "properties": properties},
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::is_never_fed;
-
-    #[test]
-    fn indices_of_data_streams_have_events() {
-        assert!(!is_never_fed(".ds-logs-000001") && !is_never_fed("logs") && !is_never_fed("alert"));
-        assert!(is_never_fed(".tasks") && is_never_fed(".ds-logs") && is_never_fed("alert_error"));
-    }
 }

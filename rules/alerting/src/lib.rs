@@ -1,12 +1,12 @@
 //! Rules at work: they are kept as documents, follow the change feed, and their alerts are committed once each.
 //!
 //! [`Alerting`] is the way in. `millrace-api` hands it what users ask of rules; it reads the change feed of
-//! `millrace-engine`, asks filters by `millrace-query` with the rights that `millrace-accounts` says, and has the pure core in
+//! `millrace-engine`, has `millrace-percolator` match documents with the rights of owners, and has the pure core in
 //! `millrace-rules` decide which alerts there are. `docs/internals/rules.md` has the promises and the reasons.
 //!
 //! - [`store`]: rules as documents
 //! - [`changes`]: what becomes of state when rules change
-//! - `matching`: which documents match which rules, by patterns, rights and filters
+//! - [`definition_check`]: definitions as owners write them
 //! - [`runner`], [`state`], [`commit`]: the feed followed, evaluated, and what is raised written with the position
 //! - [`state_owner`]: the state in the hands of the runner, which lends it to changes and backfills
 //! - [`alert_chunks`]: frames evaluated, and no more held of what is raised than is written at once
@@ -22,11 +22,11 @@ mod alert_chunks;
 mod backfill;
 mod changes;
 mod commit;
+mod definition_check;
 mod error;
 mod frame_reader;
 mod indices;
 mod log_gap;
-mod matching;
 mod recompute;
 mod recovery;
 mod replay;
@@ -60,7 +60,6 @@ use crate::status_reporter::RuleStatusReporter;
 use crate::store::{Store, StoredRule};
 
 pub use error::{Error, Result};
-pub use matching::{Evaluable, MatchRequest, Matching};
 pub use millrace_notifications::ChannelTestReport as NotifyTested;
 pub use recompute::recompute;
 pub use replay::{Alert, Difference, ReplayReport, ReplaySubject, ReplayedAlerts};

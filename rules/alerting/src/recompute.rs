@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use millrace_accounts::Accounts;
 use millrace_engine::{Engine, FeedItem};
+use millrace_percolator::Matching;
 use millrace_rules::engine::{Engine as Rules, Operation};
 use millrace_rules::{Bounds, Timing};
 use millrace_runtime::{Error as StorageError, Priority};
@@ -16,7 +17,6 @@ use millrace_runtime::{Error as StorageError, Priority};
 use crate::alert_chunks::{ChunkBuffer, Matches};
 use crate::error::{Error, Result};
 use crate::frame_reader::Step;
-use crate::matching::Matching;
 use crate::recovery::last_frame;
 use crate::replay::Alert;
 use crate::store::Store;

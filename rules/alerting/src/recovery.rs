@@ -7,12 +7,12 @@ use std::sync::Arc;
 
 use millrace_engine::{Engine, FeedReader};
 use millrace_notifications::Notifications;
+use millrace_percolator::Matching;
 use millrace_rules::engine::{Engine as Rules, Operation, Rule};
 use millrace_rules::{Bounds, Timing};
 use millrace_runtime::{Priority, Result};
 
 use crate::commit::{Pending, Position, READER};
-use crate::matching::Matching;
 use crate::runner::{RunnerState, StateOwner, blocking};
 use crate::snapshot::LoadedSnapshot;
 use crate::state::{Core, roles_of};

@@ -16,6 +16,7 @@ use std::sync::Arc;
 use millrace_catalog::access::Principal;
 use millrace_engine::Engine;
 use millrace_notifications::NotificationReason;
+use millrace_percolator::Matching;
 use millrace_query::QueryContext;
 use millrace_rules::engine::{Engine as Core, Operation, Rule};
 use millrace_rules::{Bounds, Span, Time, Timing};
@@ -30,7 +31,6 @@ use crate::alert_chunks::{ChunkBuffer, MAX_PENDING, Matches};
 use crate::changes::check_caller;
 use crate::commit::Pending;
 use crate::frame_reader::FrameReader;
-use crate::matching::Matching;
 use crate::runner::RunnerState;
 use crate::{Alerting, Error, Result, commit};
 

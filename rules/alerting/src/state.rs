@@ -4,13 +4,13 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use millrace_notifications::NotificationReason;
+use millrace_percolator::{Evaluable, Matching};
 use millrace_rules::engine::{Condition, Engine as Rules, Operation, Rule};
 use millrace_rules::{Time, cut, for_roles};
 use serde_json::{Value, json};
 
 use crate::alert_chunks::{AlertChunk, MAX_PENDING, Matches};
 use crate::commit::{Pending, Position};
-use crate::matching::{Evaluable, Matching};
 
 /// Rules in memory.
 #[derive(Debug)]

@@ -11,9 +11,9 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
-use millrace_alerting::Matching;
 use millrace_catalog::frame::AppliedFrame;
 use millrace_engine::{FeedItem, FeedReader};
+use millrace_percolator::Matching;
 use millrace_runtime::{Error as StorageError, Instant, Priority};
 use parking_lot::Mutex;
 use tokio::task::JoinHandle;

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::ops::Range;
 use std::sync::Arc;
 
-use millrace_alerting::Matching;
+use millrace_percolator::Matching;
 use millrace_query::QueryContext;
 use millrace_runtime::tasks::TaskHandle;
 use millrace_runtime::{Error as StorageError, Priority};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_alerting::MatchRequest;
+use millrace_percolator::MatchRequest;
 use millrace_runtime::Priority;
 use serde_json::json;
 

@@ -2,7 +2,7 @@
 //!
 //! [`change`] saves one, the scheduler of all AI rules has [`run()`] train it, and [`FeedFollower`] scores what the change feed brings. The
 //! models are those of `millrace-anomaly` and `millrace-forecast`; documents are matched as those of alert rules are
-//! (`millrace-alerting`). `docs/internals/delivery.md` argues why each document is scored once.
+//! (`millrace-percolator`). `docs/internals/delivery.md` argues why each document is scored once.
 //!
 //! - [`definition`], [`algorithm`], [`window`]: the users' fields
 //! - [`stored`]: a detector as a document, and its status

@@ -4,7 +4,7 @@ use millrace_query::Error as QueryError;
 use millrace_query::filters::FilterMatches;
 use millrace_runtime::catch_panic;
 
-use crate::error::reason_of;
+use crate::reason::reason_of;
 
 /// Bytes of what a panic said that are kept.
 const MAX_REASON: usize = 500;

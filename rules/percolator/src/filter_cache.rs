@@ -25,7 +25,7 @@ const IDLE_MS: i64 = 15 * 60_000;
 
 impl Matching {
     /// Tells that rules have more filters than are kept.
-    pub(crate) fn overload(&self) -> Option<String> {
+    pub fn overload(&self) -> Option<String> {
         (self.crowded_out > 0).then(|| {
             format!(
                 "rules have more filters than the {} MiB of them that are kept: those of {} indices are compiled anew with each \

@@ -30,7 +30,7 @@ impl Matching {
     }
 
     /// Returns the indices that rules watch.
-    pub(crate) fn watched(&mut self) -> Vec<Arc<Index>> {
+    pub fn watched(&mut self) -> Vec<Arc<Index>> {
         self.targets.refresh(&self.rules, &mut self.to_tell);
         let metas = self.engine.metadata();
         let watched = metas.indices().filter_map(|meta| {

@@ -19,7 +19,7 @@ use super::panic_isolation::Rows;
 use super::slow::Slow;
 use super::targets::Owners;
 use super::{MatchRequest, panic_isolation};
-use crate::error::reason_of;
+use crate::reason::reason_of;
 
 /// Parts of a source that an owner may see; nothing where the owner sees all.
 pub(super) type OwnerProjection = Arc<[Arc<FieldRules>]>;

@@ -1,21 +1,25 @@
-//! Matches documents of frames with rules: patterns of indices, owners' rights and filters over frames of the feed.
+//! The percolator: documents of the change feed meet the filters of rules, with the rights of the rules' owners.
 //!
 //! [`Matching`] is handed rules and frames as the store has them, and gives frames as the core of rules takes them, with
-//! events for nothing but the documents that some rule matches. The runner asks it of what arrives, replay of what is stored.
+//! events for nothing but the documents that some rule matches. Alerts and detectors ask it of what arrives, replays of what is stored.
 //! All of it blocks: it is called on compute threads.
 //!
 //! - [`targets`]: which indices a rule watches, with the rights that its owner has now; no index whose mapping this version refuses
+//! - [`rule_indices`]: the indices that rules write, most of which no rule watches
 //! - [`compiled`]: the filters of an index, compiled anew only where they may mean something else
 //! - [`filter_cache`]: which filters of indices are kept
 //! - [`stored`]: which stored documents rules may match, by the index
 //! - [`panic_isolation`]: filters that panic
 //! - [`formats`]: event times that are written in a way of their own
 //! - [`slow`]: which filter it is that takes too long
+//! - [`reason`]: why a filter cannot be compiled or asked
 
 mod compiled;
 mod filter_cache;
 mod formats;
 mod panic_isolation;
+mod reason;
+pub mod rule_indices;
 mod slow;
 mod stored;
 mod targets;
@@ -31,7 +35,7 @@ use millrace_catalog::frame::{AppliedFrame, Op};
 use millrace_engine::Engine;
 use millrace_mapping::fields::shown;
 use millrace_query::filters::{ArrivedDocument, Batch};
-use millrace_rules::engine::{Frame, Matcher, Rule, RuleMatches};
+use millrace_rules::engine::{Frame, Rule, RuleMatches};
 use millrace_rules::{Event, Origin, Time};
 use millrace_runtime::Priority;
 use serde_json::Value;
@@ -43,7 +47,8 @@ use self::formats::Formats;
 use self::slow::Slow;
 use self::targets::Targets;
 
-pub(crate) use self::targets::{read, watches_any};
+pub use self::reason::reason_of;
+pub use self::targets::watched_indices;
 
 /// A rule as it is asked.
 #[derive(Debug)]
@@ -69,7 +74,8 @@ pub struct MatchRequest {
 }
 
 impl MatchRequest {
-    pub(crate) fn new(rule: &Rule) -> Self {
+    /// Makes the request of an alert rule.
+    pub fn new(rule: &Rule) -> Self {
         let definition = &rule.definition;
         Self {
             id: rule.id.clone(),
@@ -112,8 +118,9 @@ pub struct Matching {
 #[derive(Debug)]
 pub struct Evaluable {
     /// The frame, without events as yet.
-    pub(crate) frame: Frame,
-    pub(crate) matched: Vec<RuleMatches>,
+    pub frame: Frame,
+    /// Matches of each rule.
+    pub matched: Vec<RuleMatches>,
     documents: Vec<Document>,
 }
 
@@ -134,9 +141,8 @@ struct Document {
 }
 
 impl Evaluable {
-    /// One whose events are read.
-    #[cfg(test)]
-    pub(crate) fn new(frame: Frame, matched: Vec<RuleMatches>) -> Self {
+    /// Makes one whose events are read.
+    pub fn new(frame: Frame, matched: Vec<RuleMatches>) -> Self {
         Self { frame, matched, documents: Vec::new() }
     }
 
@@ -168,16 +174,6 @@ impl Document {
             times: self.formats.read(&source),
             source: Arc::new(source),
         }
-    }
-}
-
-/// Hands over what was matched before.
-#[derive(Debug)]
-pub(crate) struct CachedMatches(pub(crate) Vec<RuleMatches>);
-
-impl Matcher for CachedMatches {
-    fn matches(&mut self, _: &Frame) -> Vec<RuleMatches> {
-        std::mem::take(&mut self.0)
     }
 }
 
@@ -227,12 +223,12 @@ impl Matching {
     }
 
     /// Goes on at another priority.
-    pub(crate) fn set_priority(&mut self, priority: Priority) {
+    pub fn set_priority(&mut self, priority: Priority) {
         self.priority = priority;
     }
 
     /// Adds a rule, or puts it in the place of the one with its id. One that is not enabled is not asked.
-    pub(crate) fn put(&mut self, rule: &Rule) {
+    pub fn put(&mut self, rule: &Rule) {
         match rule.definition.enabled {
             true => self.request(MatchRequest::new(rule)),
             false => self.remove(&rule.id),
