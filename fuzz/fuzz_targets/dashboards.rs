@@ -1,3 +1,3 @@
 #![no_main]
 
-libfuzzer_sys::fuzz_target!(|data: &[u8]| millrace_console::fuzzing::dashboards(data));
+libfuzzer_sys::fuzz_target!(|data: &[u8]| millrace_saved_objects::fuzzing::dashboards(data));

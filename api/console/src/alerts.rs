@@ -8,10 +8,10 @@ use std::ops::Range;
 
 use millrace_alerting::{Record, ReplaySubject, ReplayedAlerts};
 use millrace_rules::{Span, Time};
+use millrace_saved_objects::object;
 use serde_json::{Map, Value, json};
 
 use super::error::{from_alerting, invalid};
-use super::saved_objects::object::object;
 use crate::error::Error;
 use crate::http::listing::items;
 use crate::http::{Request, Response};

@@ -3,9 +3,10 @@
 use millrace_alerting as alerting;
 use millrace_intelligence as intelligence;
 use millrace_runtime::Kind;
-use serde_json::{Value, json};
+use serde_json::json;
 
 pub(crate) use millrace_gateway::Error;
+pub(crate) use millrace_saved_objects::invalid;
 
 use crate::http::Response;
 
@@ -13,26 +14,6 @@ use crate::http::Response;
 pub(crate) fn into_response(error: Error) -> Response {
     let body = json!({ "status": false, "message": error.reason() });
     error.with_body(body).into_response()
-}
-
-/// Makes the refusal of a field.
-pub(super) fn invalid(field: &str, reason: impl std::fmt::Display) -> Error {
-    Error::illegal_argument(format!("[{field}] {reason}"))
-}
-
-/// Adds the position of an error in a request; an error of the server stays as it is.
-pub(super) fn at(place: &str, error: Error) -> Error {
-    match error.status() {
-        400 => Error::illegal_argument(format!("{place}: {}", error.reason())),
-        _ => error,
-    }
-}
-
-/// Renders an error as the answer for one of many objects has it.
-pub(super) fn of_object(error: &Error) -> Value {
-    let status = error.status();
-    let name = http::StatusCode::from_u16(status).ok().and_then(|status| status.canonical_reason());
-    json!({ "statusCode": status, "error": name.unwrap_or_default(), "message": error.reason() })
 }
 
 /// Turns a refusal of alert rules into that of a request.

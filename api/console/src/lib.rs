@@ -1,21 +1,17 @@
 //! The console's API, on a listener of its own: saved objects, dashboards as files, alert rules, and AI rules.
 //!
 //! Every change, run and export needs the header `console-xsrf: true`, which a web page of elsewhere cannot have a browser
-//! send ([`check_headers`]). Errors have the form of [`error`]. `route::console` says what there is; [`saved_objects`] keeps
-//! objects, [`dashboards`] reads and writes files of them, [`alerts`] and [`ai`] ask rules at work,
+//! send ([`check_headers`]). Errors have the form of [`error`]. `route::console` says what there is; `millrace-saved-objects`
+//! keeps objects and files of dashboards, [`alerts`] and [`ai`] ask rules at work,
 //! [`notifications`] says what becomes of alerts and keeps the secrets of channels.
 
 mod ai;
 mod alert_plot;
 mod alerts;
-mod dashboards;
 mod error;
-#[doc(hidden)]
-pub mod fuzzing;
 mod notifications;
 mod pipelines;
 mod route;
-mod saved_objects;
 #[cfg(test)]
 mod tests;
 
@@ -24,16 +20,16 @@ use std::sync::Arc;
 use ::http::HeaderMap;
 use millrace_alerting::Alerting;
 use millrace_engine::Engine;
-use millrace_gateway::{API_VERSION, Api, DeniedRule, FaultSource, http};
+use millrace_gateway::{Api, DeniedRule, FaultSource, http};
 use millrace_intelligence::Intelligence;
 use millrace_notifications::Notifications;
 use millrace_query::SearchService;
+use millrace_saved_objects::SavedObjectStore;
 
 pub use pipelines::Management;
 pub use route::{console as console_routes, management as management_routes};
 
 use crate::error::Error;
-use saved_objects::Store;
 
 /// Header that changes need, with the value `true`.
 const XSRF: &str = "console-xsrf";
@@ -68,7 +64,7 @@ pub(crate) fn check_headers(guarded: bool, headers: &HeaderMap) -> Result<(), Er
 /// The router of the console, with what its handlers share.
 #[derive(Clone, Debug)]
 pub struct Console {
-    objects: Store,
+    objects: SavedObjectStore,
     alerting: Option<Alerting>,
     intelligence: Option<Intelligence>,
 }
@@ -76,7 +72,7 @@ pub struct Console {
 impl Console {
     /// Makes the console of a server that has no rules at work.
     pub fn new(engine: &Arc<Engine>, search: &Arc<SearchService>) -> Self {
-        Self { objects: Store::new(engine, search), alerting: None, intelligence: None }
+        Self { objects: SavedObjectStore::new(engine, search), alerting: None, intelligence: None }
     }
 
     /// Serves alert rules and notifications, too.

@@ -1,11 +1,11 @@
 //! Follow-up of alerts: the status that people set, tests of the channels of rules, and the secrets that channels need.
 
 use millrace_alerting::AlertStatus;
+use millrace_saved_objects::object;
 use serde_json::{Value, json};
 
 use super::alerts::{body, done, refuse_rest, taken, tested};
 use super::error::{from_alerting, from_notifications, invalid};
-use super::saved_objects::object::object;
 use crate::error::Error;
 use crate::http::listing::items;
 use crate::http::{Request, Response};

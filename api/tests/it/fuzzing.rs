@@ -15,7 +15,7 @@ const TARGETS: [(&str, Target); 14] = [
     ("analysis", millrace_mapping::fuzzing::analysis),
     ("bulk", millrace_data_api::fuzzing::bulk),
     ("credentials", millrace_accounts::fuzzing::credentials),
-    ("dashboards", millrace_console::fuzzing::dashboards),
+    ("dashboards", millrace_saved_objects::fuzzing::dashboards),
     ("date_math", millrace_mapping::fuzzing::date_math),
     ("dsl", millrace_query::fuzzing::dsl),
     ("mapping", millrace_mapping::fuzzing::mapping),

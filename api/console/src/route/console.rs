@@ -1,7 +1,9 @@
 //! The console: saved objects, dashboards as files, alert rules, AI rules.
 
+use millrace_saved_objects::{self as saved_objects, dashboards};
+
 use super::{Route, routes};
-use crate::{Console, ai, alert_plot, alerts, dashboards, notifications, saved_objects};
+use crate::{Console, ai, alert_plot, alerts, notifications};
 
 pub(super) fn routes() -> Vec<Route<Console>> {
     routes! { |console: Console, api, request|

@@ -11,11 +11,11 @@ use serde_json::{Map, Value, json};
 use super::file::{self, FileObject};
 use super::legacy;
 use super::references::{self, Target};
+use crate::SavedObjectStore;
+use crate::bulk::{self, MAX_OBJECTS, PreparedObject};
 use crate::error::{Error, at};
 use crate::http::{MemoryAllowance, Request, Response, json as text, offload};
-use crate::saved_objects::Store;
-use crate::saved_objects::bulk::{self, MAX_OBJECTS, PreparedObject};
-use crate::saved_objects::object::{Draft, Key, Kind, object};
+use crate::object::{Draft, Key, Kind, object};
 
 /// Most references of the objects of a file together.
 const MAX_REFERENCES: usize = 100_000;
@@ -44,7 +44,7 @@ enum Entry {
 }
 
 /// Imports a file.
-pub(crate) async fn run(saved: &Store, request: &mut Request) -> Result<Response, Error> {
+pub async fn run(saved: &SavedObjectStore, request: &mut Request) -> Result<Response, Error> {
     let force = request.params.take_bool("force")?.unwrap_or(false);
     let exclude: HashSet<String> = request.params.take_lists("exclude").into_iter().collect();
     request.finish()?;
@@ -146,7 +146,7 @@ fn take_key(members: &mut Map<String, Value>, exclude: &HashSet<String>) -> Resu
 
 /// Lists objects that refer to what is nowhere, with that.
 async fn missing(
-    saved: &Store,
+    saved: &SavedObjectStore,
     objects: &[PreparedObject],
     targets: &[Vec<Target>],
 ) -> Result<Vec<Value>, Error> {
@@ -179,7 +179,7 @@ async fn missing(
     Ok(lost)
 }
 
-async fn exists(saved: &Store, target: &Target) -> Result<bool, Error> {
+async fn exists(saved: &SavedObjectStore, target: &Target) -> Result<bool, Error> {
     if Kind::known(&target.kind).is_none() {
         return Ok(false);
     }

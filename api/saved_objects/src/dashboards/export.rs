@@ -4,11 +4,11 @@ use std::collections::{HashSet, VecDeque};
 
 use super::references::{self, Target};
 use crate::API_VERSION;
+use crate::SavedObjectStore;
+use crate::bulk::{Elements, MAX_OBJECTS};
 use crate::error::{Error, invalid};
 use crate::http::{MemoryAllowance, Request, Response, offload};
-use crate::saved_objects::Store;
-use crate::saved_objects::bulk::{Elements, MAX_OBJECTS};
-use crate::saved_objects::object::{Draft, Key, Kind};
+use crate::object::{Draft, Key, Kind};
 
 /// Bytes that an object takes beside its text, and one that is still to come.
 const OBJECT_BYTES: usize = 512;
@@ -43,7 +43,7 @@ impl ExportSelection {
 }
 
 /// Exports dashboards: those that are asked for in their order, then what they refer to, the nearest first.
-pub(crate) async fn run(saved: &Store, request: &mut Request) -> Result<Response, Error> {
+pub async fn run(saved: &SavedObjectStore, request: &mut Request) -> Result<Response, Error> {
     let lists = request.params.take_each("dashboard");
     request.finish()?;
     let mut wanted = ExportSelection::default();
@@ -88,7 +88,7 @@ pub(crate) async fn run(saved: &Store, request: &mut Request) -> Result<Response
 }
 
 /// Splits a list of ids, which is one id where there is such a dashboard.
-async fn ids<'l>(saved: &Store, list: &'l str) -> Result<Vec<&'l str>, Error> {
+async fn ids<'l>(saved: &SavedObjectStore, list: &'l str) -> Result<Vec<&'l str>, Error> {
     if list.contains(',')
         && let Ok(key) = key(list)
         && saved.get(&key).await?.is_some()

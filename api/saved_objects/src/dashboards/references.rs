@@ -2,9 +2,9 @@
 
 use serde_json::Value;
 
-use super::super::saved_objects::object::{Draft, Kind};
 use crate::error::Error;
 use crate::http::{MemoryAllowance, json};
+use crate::object::{Draft, Kind};
 
 /// A type and an id that an object names; there need be no such object.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -76,8 +76,8 @@ fn parsed(value: Option<&Value>, allowance: &MemoryAllowance) -> Result<Value, E
 mod tests {
     use serde_json::json;
 
-    use super::super::super::saved_objects::object::Key;
     use super::*;
+    use crate::object::Key;
 
     fn references_of(members: Value) -> Vec<(String, String)> {
         let Value::Object(members) = members else { panic!("an object") };

@@ -13,8 +13,8 @@ use millrace_engine::DocumentVersion;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use super::super::error::invalid;
 use crate::error::Error;
+use crate::error::invalid;
 use crate::http::{MemoryAllowance, json};
 
 /// Longest id, in bytes.
@@ -344,7 +344,7 @@ fn push(out: &mut Vec<u8>, value: &impl Serialize) {
 ///
 /// # Errors
 /// 400 for anything else.
-pub(crate) fn object(name: &str, value: Value) -> Result<Map<String, Value>, Error> {
+pub fn object(name: &str, value: Value) -> Result<Map<String, Value>, Error> {
     match value {
         Value::Object(members) => Ok(members),
         _ => Err(invalid(name, "must be an object")),

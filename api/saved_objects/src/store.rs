@@ -1,7 +1,7 @@
 //! Saved objects in the system index `.console`, a document each.
 //!
 //! The session here is the server's own and is handed to nobody: what users may do is decided before they get to the
-//! [`Store`], which handlers of the console alone are given.
+//! [`SavedObjectStore`], which handlers of the console alone are given.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -22,7 +22,7 @@ const INDEX: &str = ".console";
 
 /// Keeps saved objects; cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Store {
+pub struct SavedObjectStore {
     documents: SystemDocuments<Document>,
     session: Session,
     search: Arc<SearchService>,
@@ -107,9 +107,9 @@ fn index_body() -> Value {
     }))
 }
 
-impl Store {
+impl SavedObjectStore {
     /// Makes the store of an engine.
-    pub(crate) fn new(engine: &Arc<Engine>, search: &Arc<SearchService>) -> Self {
+    pub fn new(engine: &Arc<Engine>, search: &Arc<SearchService>) -> Self {
         let (documents, session) = (SystemDocuments::new(engine), Session::system(engine));
         Self { documents, session, search: Arc::clone(search) }
     }
@@ -161,7 +161,7 @@ impl Store {
     /// Changes one object.
     ///
     /// # Errors
-    /// As [`Store::write`], those of the object included.
+    /// As [`SavedObjectStore::write`], those of the object included.
     pub(crate) async fn write_one(&self, key: Key, change: Change) -> Result<Version, Error> {
         let results = self.write(vec![Write { key, change }]).await?;
         let none = || Error::concealed(500, "illegal_state_exception", &"the store answered no result");

@@ -5,7 +5,7 @@
 use serde_json::{Map, Value};
 
 use crate::error::{Error, invalid};
-use crate::saved_objects::object::object;
+use crate::object::object;
 
 /// Brings an object of the older form into the form of today; leaves others as they are.
 ///

@@ -8,7 +8,7 @@ use serde::de::{Deserializer, SeqAccess, Visitor};
 use serde::{Deserialize, de};
 use serde_json::value::RawValue;
 
-use super::super::saved_objects::bulk::MAX_OBJECTS;
+use crate::bulk::MAX_OBJECTS;
 use crate::error::Error;
 use crate::http::json::without_mark;
 

@@ -1,30 +1,37 @@
-//! Saved objects: dashboards and what they show, in the forms of Kibana 7.
+//! Saved objects of the console: dashboards and what they show, in the forms of Kibana 7.
 //!
-//! [`object`] says what one is, [`store`] keeps them. The handlers here are those of one object, [`bulk`] has those of many,
-//! [`find`] the search.
+//! [`object`](mod@object) says what one is, [`store`] keeps them. The handlers here are those of one object, [`bulk`] has those of many,
+//! [`find`](mod@find) the search. [`dashboards`] reads and writes files of them. The router is that of `millrace-console`.
 
-pub(super) mod bulk;
+mod bulk;
+pub mod dashboards;
+mod error;
 mod find;
-pub(super) mod object;
+#[doc(hidden)]
+pub mod fuzzing;
+mod object;
 mod store;
 
 use millrace_catalog::metadata::Uuid;
+use millrace_gateway::{API_VERSION, http};
 use serde_json::{Map, Value};
 
-use super::error::invalid;
+pub use self::bulk::{create as bulk_create, get as bulk_get};
+pub use self::error::invalid;
+pub use self::find::run as find;
+pub use self::object::object;
+use self::object::{Draft, Key, Kind, StoredObject, Version, parse_references};
+pub use self::store::SavedObjectStore;
+use self::store::{Change, Write};
 use crate::error::Error;
 use crate::http::{Request, Response, offload};
-pub(crate) use bulk::{create as bulk_create, get as bulk_get};
-pub(crate) use find::run as find;
-use object::{Draft, Key, Kind, StoredObject, Version, parse_references};
-pub(crate) use store::{Change, Store, Write};
 
 /// Attempts of an update that names no version, against other writers.
 const UPDATE_ATTEMPTS: usize = 4;
 
 /// Answers an object.
-pub(crate) async fn get(
-    saved: &Store,
+pub async fn get(
+    saved: &SavedObjectStore,
     request: &mut Request,
     kind: &str,
     id: &str,
@@ -36,8 +43,8 @@ pub(crate) async fn get(
 }
 
 /// Stores an object, with an id of its own where none is named.
-pub(crate) async fn create(
-    saved: &Store,
+pub async fn create(
+    saved: &SavedObjectStore,
     request: &mut Request,
     kind: &str,
     id: Option<&str>,
@@ -61,8 +68,8 @@ pub(crate) async fn create(
 }
 
 /// Changes some attributes of an object.
-pub(crate) async fn update(
-    saved: &Store,
+pub async fn update(
+    saved: &SavedObjectStore,
     request: &mut Request,
     kind: &str,
     id: &str,
@@ -103,8 +110,8 @@ pub(crate) async fn update(
 }
 
 /// Removes an object.
-pub(crate) async fn delete(
-    saved: &Store,
+pub async fn delete(
+    saved: &SavedObjectStore,
     request: &mut Request,
     kind: &str,
     id: &str,

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use super::object::{self, Kind, Version};
-use super::store::{Source, Store};
+use super::store::{SavedObjectStore, Source};
 use crate::error::{Error, invalid};
 use crate::http::json as text;
 use crate::http::{Params, Request, Response, offload};
@@ -71,7 +71,7 @@ struct FindPage {
 }
 
 /// Answers `_find`.
-pub(crate) async fn run(saved: &Store, request: &mut Request) -> Result<Response, Error> {
+pub async fn run(saved: &SavedObjectStore, request: &mut Request) -> Result<Response, Error> {
     let wanted = FindPage::take(&mut request.params)?;
     request.finish()?;
     let bytes = saved.search(wanted.body()).await?;

@@ -5,7 +5,7 @@ use millrace_catalog::metadata::Uuid;
 use serde_json::{Map, Value, json};
 
 use super::object::{Document, Draft, Key, Kind, StoredObject, Version};
-use super::{Change, Store, Write, take_version};
+use super::{Change, SavedObjectStore, Write, take_version};
 use crate::error::{Error, at, invalid, of_object};
 use crate::http::json as text;
 use crate::http::{MemoryAllowance, Request, Response, offload};
@@ -94,7 +94,7 @@ fn push(out: &mut Vec<u8>, value: &Value) {
 
 /// Stores objects in one request and answers what became of each, behind `head`.
 pub(crate) async fn store(
-    saved: &Store,
+    saved: &SavedObjectStore,
     objects: Vec<PreparedObject>,
     overwrite: bool,
     head: &str,
@@ -120,7 +120,7 @@ pub(crate) async fn store(
 }
 
 /// Stores objects.
-pub(crate) async fn create(saved: &Store, request: &mut Request) -> Result<Response, Error> {
+pub async fn create(saved: &SavedObjectStore, request: &mut Request) -> Result<Response, Error> {
     let overwrite = request.params.take_bool("overwrite")?.unwrap_or(false);
     request.finish()?;
     let now_ms = saved.now_ms();
@@ -139,7 +139,7 @@ pub(crate) async fn create(saved: &Store, request: &mut Request) -> Result<Respo
 }
 
 /// Answers objects by their keys.
-pub(crate) async fn get(saved: &Store, request: &mut Request) -> Result<Response, Error> {
+pub async fn get(saved: &SavedObjectStore, request: &mut Request) -> Result<Response, Error> {
     request.finish()?;
     let mut answered = Elements::after(HEAD, 0);
     for (number, mut wanted) in elements(request)?.into_iter().enumerate() {

@@ -9,5 +9,6 @@ mod import;
 mod legacy;
 mod references;
 
-pub(crate) use export::run as export;
-pub(crate) use import::{read_only, run as import};
+pub use self::export::run as export;
+pub(crate) use self::import::read_only;
+pub use self::import::run as import;
