@@ -1,15 +1,15 @@
 //! The server of all HTTP interfaces: the data API, the console and the management of pipelines, each on its listeners.
 //!
 //! A [`Server`] opens accounts, has rules at work, and runs the listeners until told to stop. Requests go through a
-//! [`Service`] of `millrace-gateway`, whose router is the [`DataApi`] of `millrace-data-api`, or the [`Console`] or the [`Management`]
-//! of `millrace-console`. What crates above need of these is here, too.
+//! [`Service`] of `millrace-gateway`, whose router is the [`DataApi`] of `millrace-data-api`, the [`Console`] of `millrace-console`, or the
+//! [`Management`] of `millrace-management`. What crates above need of these is here, too.
 
 pub mod metrics;
 mod output_pipelines;
 mod server;
 
 pub use millrace_accounts::TokenLifetimes;
-pub use millrace_console::{Console, Management};
+pub use millrace_console::Console;
 pub use millrace_data_api::{
     DataApi, IngestService, OtlpApi, SearchQueryParser, anonymous_bytes, memory_limit,
 };
@@ -18,5 +18,6 @@ pub use millrace_gateway::{
     Audit, AuditConfig, Entry, Error, HttpConfig, Identity, ListenerContext, Node, OperationConfig, Service,
     license,
 };
+pub use millrace_management::Management;
 pub use output_pipelines::output_pipelines;
 pub use server::{Server, ServerConfig, StartError};

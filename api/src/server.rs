@@ -11,7 +11,7 @@ use http::Method;
 use millrace_accounts::{Accounts, TokenLifetimes};
 use millrace_alerting::Alerting;
 use millrace_catalog::access::{Action, Principal};
-use millrace_console::{Console, Management};
+use millrace_console::Console;
 use millrace_data_api::{DataApi, IngestService, OtlpApi, SearchQueryParser, memory_limit};
 use millrace_engine::{Engine, Session};
 use millrace_gateway::otlp::OtlpConfig;
@@ -24,6 +24,7 @@ use millrace_lifecycle::{
     DocumentDeleter, Lifecycle, LifecycleAudit, LifecycleHooks, PolicyMessage, PolicyNotifier, PolicyOwners,
 };
 use millrace_listen::{Config, Tls, TlsFiles};
+use millrace_management::Management;
 use millrace_notifications::{Notifications, StandaloneMessage};
 use millrace_pipelines::Manager;
 use millrace_query::{OutcomeBody, SearchService};

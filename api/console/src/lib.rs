@@ -10,7 +10,6 @@ mod alert_plot;
 mod alerts;
 mod error;
 mod notifications;
-mod pipelines;
 mod route;
 #[cfg(test)]
 mod tests;
@@ -26,8 +25,7 @@ use millrace_notifications::Notifications;
 use millrace_query::SearchService;
 use millrace_saved_objects::SavedObjectStore;
 
-pub use pipelines::Management;
-pub use route::{console as console_routes, management as management_routes};
+pub use route::console as console_routes;
 
 use crate::error::Error;
 

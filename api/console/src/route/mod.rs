@@ -1,7 +1,6 @@
-//! The routes of the console and of the management of pipelines, one line each.
+//! The routes of the console, one line each.
 
 mod console;
-mod management;
 
 use std::sync::LazyLock;
 
@@ -11,19 +10,12 @@ use millrace_gateway::routes;
 
 use crate::error::Error;
 use crate::http::{Params, Response};
-use crate::pipelines::{self, Management};
 use crate::{Console, check_headers, error};
 
 /// Returns the routes of the console.
 pub fn console() -> &'static Table<Console> {
     static CONSOLE: LazyLock<Table<Console>> = LazyLock::new(|| Table::new([console::routes()]));
     &CONSOLE
-}
-
-/// Returns the routes of the management of pipelines.
-pub fn management() -> &'static Table<Management> {
-    static MANAGEMENT: LazyLock<Table<Management>> = LazyLock::new(|| Table::new([management::routes()]));
-    &MANAGEMENT
 }
 
 impl Router for Console {
@@ -53,23 +45,5 @@ impl Router for Console {
 
     fn error_response(&self, error: Error) -> Response {
         error::into_response(error)
-    }
-}
-
-impl Router for Management {
-    fn listener(&self) -> &'static str {
-        "management"
-    }
-
-    fn find(&self, method: &Method, path: &[String], params: &Params) -> Result<RouteMatch, Vec<Method>> {
-        management().find(method, path, params)
-    }
-
-    fn handle<'a>(&'a self, position: usize, call: &'a mut Call) -> HandlerFuture<'a> {
-        management().handle(position, self, call)
-    }
-
-    fn answer_unmatched(&self, _: &Method, _: &[String], uri: &str) -> Result<Response, Error> {
-        Ok(pipelines::not_found(uri, "Not Found"))
     }
 }

@@ -2,20 +2,23 @@
 //!
 //! `GET /_node/pipelines[/<id>]` tells how pipelines run, `GET /_node/stats/pipelines[/<id>]` what went through them, `PUT
 //! /_node/pipelines/<id>` changes workers, batch size and batch delay of a running one. `GET /_node/dead_letters` lists dead
-//! letters, `POST /_node/dead_letters/_replay` stores what they hold. Everything else is not found here.
+//! letters, `POST /_node/dead_letters/_replay` stores what they hold. Everything else is not found here. [`management_routes`] lists the routes;
+//! [`Management`] is the router.
+
+mod route;
 
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_gateway::http::{Request, Response};
+use millrace_gateway::{Api, Error};
 use millrace_pipelines::Manager;
 use millrace_pipelines::manager::{
     Change, ChangeError, Cursor, DeadLetterFilter, PluginFigures, Status, StoredDeadLetter,
 };
 use serde_json::{Map, Value, json};
 
-use crate::Api;
-use crate::error::Error;
-use crate::http::{Request, Response};
+pub use self::route::management_routes;
 
 /// Version of Logstash whose forms are answered.
 const VERSION: &str = "7.10.2";
