@@ -67,11 +67,14 @@ pub(super) async fn load(
         true => vec![Some(ValueModel::Broken)],
         false => models,
     };
+    // A detector that a snapshot brought names a frame of another log: it is asked of all that this log has.
+    let feed_end = shared.engine.feed_end()?;
+    let since = stored.state.since.filter(|since| *since <= feed_end).unwrap_or(0);
     Ok(Some(LiveDetector {
         cutoff: model::cutoff(&definition)?,
         definition,
         models,
-        since: stored.state.since.unwrap_or(0),
+        since,
         observed,
         progress: SeriesProgress::default(),
         tally: ScoringTally { problem: None, ..shared.detectors.tally(&stored.id) },
