@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures::future::join_all;
 use futures::stream::{self, StreamExt};
 use millrace_catalog::metadata::RESTORE_PENDING;
 use millrace_engine::{Engine, PendingSegment};
@@ -43,22 +44,22 @@ async fn copy_segment(engine: &Engine, repository: &Repository, segment: &Pendin
         (segment.files().map(|(_, bytes, _)| bytes).fold(0, u64::saturating_add), &segment.origin);
     check_space(engine, (&origin.repository, &origin.snapshot), bytes).await?;
     let mut files: Vec<(SegmentFile, PathBuf)> = Vec::new();
-    let mut fetched = Ok(());
+    let mut fetches = Vec::new();
     for (kind, bytes, path) in segment.files() {
-        let digest = path.filename().unwrap_or_default().parse::<ContentDigest>();
         let scratch = engine.scratch_file();
         files.push((kind, scratch.clone()));
-        fetched = match digest {
-            Ok(digest) => repository.fetch_content(digest, bytes, &scratch).await,
-            Err(reason) => Err(Error::Repository {
-                repository: repository.name().to_owned(),
-                reason: format!("[{path}] is no content: {reason}"),
-            }),
-        };
-        if fetched.is_err() {
-            break;
-        }
+        fetches.push(async move {
+            match path.filename().unwrap_or_default().parse::<ContentDigest>() {
+                Ok(digest) => repository.fetch_content(digest, bytes, &scratch).await,
+                Err(reason) => Err(Error::Repository {
+                    repository: repository.name().to_owned(),
+                    reason: format!("[{path}] is no content: {reason}"),
+                }),
+            }
+        });
     }
+    // All come to their end, so that none leaves a file under construction.
+    let fetched: Result<()> = join_all(fetches).await.into_iter().collect();
     let copied = match fetched {
         Ok(()) => engine.complete_segment(segment, files.clone()).await.map_err(Error::from),
         Err(error) => Err(error),

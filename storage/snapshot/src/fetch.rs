@@ -4,6 +4,7 @@ use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
+use futures::future::join_all;
 use futures::stream::{self, StreamExt};
 use millrace_engine::{AdoptedSegment, RestoredIndex, RestoredShard, SegmentFiles, SegmentOrigin};
 use millrace_segment::{SegmentFile, decode_deletes};
@@ -151,10 +152,13 @@ impl RestoreJob {
             .filter_map(|(kind, file)| file.map(|file| (kind, file, engine.scratch_file())))
             .collect();
         let adopt = async {
-            for (_, file, scratch) in &files {
+            let fetches = files.iter().map(|(_, file, scratch)| async move {
                 self.repository.fetch_content(file.sha256, file.bytes, scratch).await?;
                 self.service.inner.recoveries.note_file(&shard.0, shard.1, file.bytes);
-            }
+                Ok::<_, Error>(())
+            });
+            // All come to their end, so that none leaves a file behind.
+            join_all(fetches).await.into_iter().collect::<Result<()>>()?;
             let moved = files.iter().map(|(kind, _, scratch)| (*kind, scratch.clone())).collect();
             Ok(engine.adopt_segment(shard, &segment.record, deleted, SegmentFiles { files: moved }).await?)
         };
