@@ -90,19 +90,24 @@ pub(super) fn list(
             && metadata.index(&restore.index).is_none()
             && privileges.on(&restore.index).allows(Action::Recovery)
     };
-    let mut missing = Vec::new();
+    let mut stored = Vec::new();
     let coming: Vec<&IndexRecovery> = restores.values().filter(is_coming).collect();
     for part in expression.split(',') {
+        if let Some(excluded) = part.strip_prefix('-') {
+            found.retain(|index, _| !pattern::matches(excluded, index));
+            stored.push(part);
+            continue;
+        }
         let pattern = if part == "_all" || part.is_empty() { "*" } else { part };
         let named = coming.iter().filter(|restore| pattern::matches(pattern, &restore.index));
         let before = found.len();
         found.extend(named.map(|restore| (restore.index.clone(), of_restore(restore))));
         if found.len() == before || pattern.contains('*') {
-            missing.push(part);
+            stored.push(part);
         }
     }
-    if !missing.is_empty() {
-        for meta in metadata.resolve(&missing.join(","), options, now_ms)? {
+    if stored.iter().any(|part| !part.starts_with('-')) {
+        for meta in metadata.resolve(&stored.join(","), options, now_ms)? {
             let shards = match restores.get(&meta.uuid) {
                 Some(restore) => of_restore(restore),
                 None => of_store(api, &meta, process_start_ms),

@@ -68,8 +68,8 @@ pub(super) async fn load(
         false => models,
     };
     // A detector that a snapshot brought names a frame of another log: it is asked of all that this log has.
-    let feed_end = shared.engine.feed_end()?;
-    let since = stored.state.since.filter(|since| *since <= feed_end).unwrap_or(0);
+    let next_frame = shared.engine.next_frame()?;
+    let since = stored.state.since.filter(|since| *since <= next_frame).unwrap_or(0);
     Ok(Some(LiveDetector {
         cutoff: model::cutoff(&definition)?,
         definition,
