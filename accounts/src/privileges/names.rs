@@ -216,7 +216,6 @@ const ABSENT_ACTIONS: &[&str] = &[
     "indices:data/read/tv",
     "indices:data/read/xpack/",
     "indices:data/write/reindex",
-    "indices:monitor/recovery",
     "indices:monitor/upgrade",
     "internal:",
 ];

@@ -103,6 +103,32 @@ async fn snapshots_live() {
                 &[("/snapshot/indices", names(&["old-a"])), ("/snapshot/shards/successful", json!(1))],
             ),
             step("GET /old-a/_count", NONE, 200, &[("/count", json!(1))]),
+            step(
+                "GET /old-a/_recovery?human=true",
+                NONE,
+                200,
+                &[
+                    ("/old-a/shards/0/type", json!("SNAPSHOT")),
+                    ("/old-a/shards/0/stage", json!("DONE")),
+                    ("/old-a/shards/0/source/repository", json!("r")),
+                    ("/old-a/shards/0/source/snapshot", json!("s1")),
+                    ("/old-a/shards/0/source/index", json!("a")),
+                    ("/old-a/shards/0/index/files/percent", json!("100.0%")),
+                    ("/old-a/shards/0/index/size/percent", json!("100.0%")),
+                    ("/old-a/shards/0/index/size/reused_in_bytes", json!(0)),
+                ],
+            ),
+            step("GET /_recovery?active_only=true", NONE, 200, &[("", json!({}))]),
+            step("GET /b/_recovery", NONE, 200, &[("/b/shards/0/stage", json!("DONE"))]),
+            step("GET /c/_recovery", NONE, 404, &[(kind, json!("index_not_found_exception"))]),
+            step(
+                "GET /_cat/recovery/old-a?format=json&h=type,stage,rep,snap,fp,bp",
+                NONE,
+                200,
+                &[("/0", json!({
+                    "type": "snapshot", "stage": "done", "rep": "r", "snap": "s1", "fp": "100.0%", "bp": "100.0%",
+                }))],
+            ),
             step("GET /old-a/_doc/1", NONE, 200, &[("/_source/v", json!(1))]),
             step(
                 "GET /old-a/_settings",

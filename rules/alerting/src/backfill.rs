@@ -14,6 +14,7 @@
 //! for their turn, once these have had it.
 
 mod progress;
+mod reading;
 mod turns;
 
 use std::collections::{HashMap, HashSet, VecDeque};
@@ -22,24 +23,22 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use futures::FutureExt;
-use millrace_engine::{Choice, Index};
 use millrace_notifications::Notifications;
 use millrace_percolator::Matching;
-use millrace_query::QueryContext;
 use millrace_rules::engine::{Condition, Engine as Rules, Operation, Rule, SilenceOrder};
 use millrace_rules::{Bounds, Time, Timing};
 use millrace_runtime::Instant;
 use millrace_runtime::{Error as StorageError, Priority};
 use tokio::task::JoinSet;
-use tokio::time::{sleep, sleep_until, timeout_at};
+use tokio::time::{sleep, sleep_until};
 
-pub(crate) use self::progress::{BackfillRange, Progress};
+pub(crate) use self::progress::{BackfillRange, Progress, RestoredHistory};
 use self::progress::{MAX_ROUNDS, PauseDurations};
 use self::turns::{BackfillSlots, WaitingRules};
 use crate::alert_chunks::{AlertChunk, MAX_PENDING, Matches};
 use crate::commit::{self, Pending};
 use crate::error::{Error, Result};
-use crate::frame_reader::{FrameReader, Step};
+use crate::frame_reader::Step;
 use crate::replay::{LiveRuleKnowledge, can_begin};
 use crate::runner::{RunnerState, keep_state, take_state};
 use crate::state::{roles_of, rows_of};
@@ -147,6 +146,8 @@ struct BackfillingRule<'a> {
     quiet: Vec<SilenceOrder>,
     /// Why it is paused.
     paused: Option<String>,
+    /// `true` while it sees the documents of a snapshot, whose frames are of another log.
+    is_restoring: bool,
     /// Message about rests that do not get shorter.
     lags: Option<String>,
 }
@@ -163,7 +164,8 @@ enum BackfillOutcome {
 async fn catch_up(shared: &RunnerState, kept: &Arc<StoredRule>, waiting: &WaitingRules) -> Result<()> {
     let Some(from) = kept.backfill else { return Ok(()) };
     shared.status_reporter.catches_up(&kept.rule.id, |told| *told = Progress::default());
-    let rule = Rule { since: 0, ..kept.rule.clone() };
+    let since = from.restored.map_or(0, |restored| restored.since);
+    let rule = Rule { since, ..kept.rule.clone() };
     let (mut rules, mut matching) = (
         Rules::new(Timing::default(), Bounds::default()),
         Matching::new(&shared.engine, &shared.accounts, Priority::Background),
@@ -174,7 +176,7 @@ async fn catch_up(shared: &RunnerState, kept: &Arc<StoredRule>, waiting: &Waitin
     rules.put(rule);
     rules.set_absences(lived.absences);
     // Else it begins with what it sees first.
-    if can_begin(from.seen_from, lived.now, window) {
+    if from.restored.is_none() && can_begin(from.seen_from, lived.now, window) {
         rules.begin(Time::from_ms(from.seen_from));
     }
     let mut own = BackfillingRule {
@@ -188,8 +190,14 @@ async fn catch_up(shared: &RunnerState, kept: &Arc<StoredRule>, waiting: &Waitin
         priority: Priority::Background,
         quiet: Vec::new(),
         paused: None,
+        is_restoring: false,
         lags: None,
     };
+    if let Some(restored) = from.restored
+        && own.see_restored(restored).await? == BackfillOutcome::Away
+    {
+        return Ok(());
+    }
     let (mut round, mut is_first, mut rests) = (0, true, PauseDurations::default());
     loop {
         // Nothing is left to be written here. Its state would be one more to be held while others catch up.
@@ -265,68 +273,6 @@ impl BackfillingRule<'_> {
         }
     }
 
-    /// Sees what is stored of the frames before one, and writes what the rule raises.
-    async fn see(&mut self, until: u64, choose: bool) -> Result<BackfillOutcome> {
-        if until <= self.next {
-            return Ok(BackfillOutcome::On);
-        }
-        let (indices, choice) = self.find(choose).await?;
-        let mut reading = self.open(until, &indices, choice).await?;
-        while let Some(step) = reading.next().await? {
-            self.evaluate(Some(step)).await?;
-            if self.finish().await? == BackfillOutcome::Away {
-                return Ok(BackfillOutcome::Away);
-            }
-        }
-        if reading.end() < until {
-            let reason = format!("frame {} is not there yet", reading.end());
-            return Err(Error::Storage(StorageError::Internal(reason)));
-        }
-        self.next = until;
-        Ok(BackfillOutcome::On)
-    }
-
-    /// Finds the indices to be read, and what of them.
-    async fn find(&mut self, choose: bool) -> Result<(Vec<Arc<Index>>, Option<SelectedRows>)> {
-        let (mut matching, rules) = self.evaluating.take().ok_or_else(interrupted)?;
-        let work = QueryContext::default();
-        let of_choice = work.clone();
-        let find = move || {
-            let found = match choose {
-                true => {
-                    let (indices, choice) = matching.stored(&of_choice);
-                    (indices, Some(choice))
-                }
-                false => (matching.watched(), None),
-            };
-            Ok((matching, rules, found))
-        };
-        let (matching, rules, (indices, choice)) =
-            self.shared.engine.compute().run(self.priority, find).await?;
-        self.evaluating = Some((matching, rules));
-        Ok((indices, choice.map(|choice| SelectedRows { choice, work })))
-    }
-
-    /// Begins to read. It may be dropped.
-    async fn open(
-        &self,
-        until: u64,
-        indices: &[Arc<Index>],
-        chosen: Option<SelectedRows>,
-    ) -> Result<FrameReader> {
-        let engine = &self.shared.engine;
-        let (frames, times) = (self.next..until, self.from.seen_from..i64::MAX);
-        let reading = match chosen {
-            Some(SelectedRows { choice, work }) => {
-                // Who goes away stops the choosing of rows, too.
-                let _ends = work.until_dropped();
-                engine.read_back_chosen(indices, frames, times.clone(), &choice).await?
-            }
-            None => engine.read_back(indices, frames).await?,
-        };
-        Ok(FrameReader::begin(reading.at(self.priority), times).await?)
-    }
-
     /// Takes the orders to be quiet that were given since.
     fn new_orders(&mut self) -> Vec<SilenceOrder> {
         let Some(now) = self.shared.store.get(&self.kept.rule.id) else { return Vec::new() };
@@ -362,7 +308,7 @@ impl BackfillingRule<'_> {
         let (kept, from, now_ms) = (Arc::clone(self.kept), self.from, self.shared.engine.clock().now_ms());
         let notifies = self.shared.notifications.as_ref().map(Notifications::give_up_ms);
         let orders = self.new_orders();
-        let priority = self.priority;
+        let (priority, is_restoring) = (self.priority, self.is_restoring);
         let documents = step.as_ref().map_or(0, |step| step.rows as u64);
         let job = move || {
             let id = &kept.rule.id;
@@ -382,7 +328,8 @@ impl BackfillingRule<'_> {
             }
             let (mut bytes, mut at_ms, mut paused) = (0, None, None);
             while bytes < MAX_PENDING {
-                if let Some(next) = left.next_frame()
+                if !is_restoring
+                    && let Some(next) = left.next_frame()
                     && from.mutes(&kept.rule, next.frame.number, next.frame.time)
                 {
                     rules.learn(next.frame.number);
@@ -394,7 +341,7 @@ impl BackfillingRule<'_> {
                 for (place, operation) in (before..).zip(operations) {
                     let roles = roles_of(&rules, &operation);
                     // Of what was there before the rule nobody is told. That these frames may be seen again is said by the number.
-                    let rows = match frame > kept.rule.since {
+                    let rows = match is_restoring || frame > kept.rule.since {
                         true => rows_of(&rules, &operation, 0, now_ms, notifies),
                         false => Vec::new(),
                     };
@@ -480,37 +427,6 @@ impl BackfillingRule<'_> {
         }
     }
 
-    /// Sees the rest before a frame while the others are held; returns whether it came to its end.
-    async fn see_rest(&mut self, until: u64) -> Result<bool> {
-        if until <= self.next {
-            return Ok(true);
-        }
-        let deadline = Instant::now() + MAX_HELD;
-        let (indices, _) = self.find(false).await?;
-        let Ok(reading) = timeout_at(deadline, self.open(until, &indices, None)).await else {
-            return Ok(false);
-        };
-        let (mut reading, mut rows) = (reading?, 0);
-        loop {
-            let Ok(step) = timeout_at(deadline, reading.next()).await else { return Ok(false) };
-            let Some(step) = step? else { break };
-            rows += step.rows;
-            if rows > MAX_HELD_ROWS {
-                return Ok(false);
-            }
-            self.evaluate(Some(step)).await?;
-            let is_much = !self.left.is_empty() || self.pending.len() > MAX_HELD_PENDING;
-            if self.paused.is_some() || is_much {
-                return Ok(false);
-            }
-        }
-        if reading.end() < until {
-            return Ok(false);
-        }
-        self.next = until;
-        Ok(true)
-    }
-
     /// Sees the rest while the others are held, and hands the rule over to them.
     async fn go_live(&mut self) -> Result<LiveTransition> {
         let mut held = match self.shared.held().await {
@@ -581,12 +497,6 @@ impl BackfillingRule<'_> {
         tracing::info!(rule = rule.id, frame = until, "a rule that caught up is live");
         Ok(LiveTransition::Yes)
     }
-}
-
-/// Requested rows, and the work of choosing them.
-struct SelectedRows {
-    choice: Choice,
-    work: QueryContext,
 }
 
 fn interrupted() -> Error {

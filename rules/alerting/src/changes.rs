@@ -63,7 +63,7 @@ pub(crate) fn check_caller(asker: &Principal) -> Result<()> {
 fn begins(what: &str, since: u64, backfill: Option<BackfillRange>) -> String {
     match backfill {
         None => format!("{what} begins behind frame {since}"),
-        Some(BackfillRange { seen_from, raised_from: None }) => format!(
+        Some(BackfillRange { seen_from, raised_from: None, .. }) => format!(
             "{what} begins behind frame {since}, once it knows what was written since {}",
             Time::from_ms(seen_from).iso()
         ),

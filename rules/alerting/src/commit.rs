@@ -12,7 +12,8 @@ use futures::future::join_all;
 use millrace_catalog::access::Principal;
 use millrace_catalog::frame::PositionDelta;
 use millrace_engine::{
-    Action, DeadLetter, Engine, FEED_PIPELINE, OnReject, Session, SourceWrite, Update, WriteOp,
+    Action, DeadLetter, Engine, FEED_PIPELINE, OnReject, RESTORED_PARTITION, RULES_READER, Session,
+    SourceWrite, Update, WriteOp,
 };
 use millrace_rules::engine::{Operation, Rule, SilenceOrder};
 use millrace_rules::{Time, for_roles};
@@ -22,7 +23,7 @@ use serde_json::{Value, json};
 use crate::indices::{self, ALERT, ERROR, OUTBOX, SILENCE, STATUS};
 
 /// Name of the reader of the feed, of its position, and of its lease.
-pub(crate) const READER: &str = "rules";
+pub(crate) const READER: &str = RULES_READER;
 /// Operations of a frame, at most.
 const MAX_OPERATIONS: usize = 2_000;
 /// Bytes of their documents beyond which a frame gets no more.
@@ -293,6 +294,25 @@ impl Position {
         pending.drain(..count);
         Ok(())
     }
+}
+
+/// Removes the position that a restore has brought, once the rules have it.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn forget_restored_position(engine: &Engine, stored: Bytes) -> Result<()> {
+    let delta = PositionDelta {
+        pipeline: FEED_PIPELINE.to_owned(),
+        source: READER.to_owned(),
+        partition: RESTORED_PARTITION.to_owned(),
+        previous: Some(stored),
+        new: Bytes::new(),
+        owner_epoch: 0,
+    };
+    let write = SourceWrite { moves: vec![delta], ..SourceWrite::default() };
+    let abort: DeadLetter = Arc::new(|_, _| OnReject::Abort);
+    engine.write_from_source(&Principal::of_rules(READER), write, abort, TIMEOUT).await?;
+    Ok(())
 }
 
 /// Counts what one frame may have.

@@ -161,9 +161,9 @@ impl Alerting {
     ) -> Result<Self> {
         let (borrower, mailbox) = StateBorrower::new();
         let store = Store::load(engine).await?;
-        match store.clamp_to_log(recovery::last_frame(engine)?).await {
+        match store.rebase_restored(engine, recovery::last_frame(engine)?).await {
             Ok(0) => {}
-            Ok(rules) => tracing::info!(rules, "restored rules begin with the next frame of this log"),
+            Ok(rules) => tracing::info!(rules, "restored rules go on in this log"),
             Err(error) => tracing::error!(%error, "restored rules stay silent until the next start"),
         }
         let shared = Arc::new(RunnerState {

@@ -7,16 +7,18 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millrace_engine::{
-    DocumentMirror, DocumentVersion, Engine, MirroredDocument, RefreshPolicy, SystemDocument,
-    UnreadableDocument,
+    DocumentMirror, DocumentVersion, Engine, FEED_PIPELINE, MirroredDocument, RESTORED_PARTITION,
+    RULES_READER, RefreshPolicy, RestoredPosition, SystemDocument, UnreadableDocument,
 };
 use millrace_rules::Time;
 use millrace_rules::definition::Definition;
 use millrace_rules::engine::{Rule, SilenceOrder};
 use millrace_runtime::Error as StorageError;
 use serde_json::{Value, json};
+use uuid::Uuid;
 
-use crate::backfill::BackfillRange;
+use crate::backfill::{BackfillRange, RestoredHistory};
+use crate::commit;
 use crate::error::{Error, Result};
 
 /// Rules that there may be.
@@ -80,23 +82,48 @@ impl Store {
         Ok(Self { rules: DocumentMirror::load(engine).await? })
     }
 
-    /// Brings rules of a restored index to this log: frames of the log of the snapshot have greater numbers, below which no rule sees one.
-    /// Returns the number of these rules.
+    /// Brings rules of a restored index to this log, whose frames have other numbers than those of the snapshot's log. With a restored
+    /// position they go on where they were; without one they begin behind the last frame. Returns the number of these rules.
     ///
     /// # Errors
     /// The store's; the rules before are stored then.
-    pub(crate) async fn clamp_to_log(&self, last_frame: u64) -> Result<usize> {
+    pub(crate) async fn rebase_restored(&self, engine: &Engine, last_frame: u64) -> Result<usize> {
+        let position = restored_position(engine);
+        let own_seq_nos = position.as_ref().and_then(|(_, position)| restored_seq_nos(engine, position));
+        let is_restored = |kept: &StoredRule| {
+            let seq_no = kept.version.map(|version| version.seq_no);
+            seq_no.is_some_and(|seq_no| own_seq_nos.is_some_and(|own| seq_no < own))
+        };
         let is_ahead = |kept: &StoredRule| {
             kept.rule.since > last_frame || kept.quiet.iter().any(|quiet| quiet.since > last_frame)
         };
-        let ahead = self.rules.filter(is_ahead);
+        let ahead = self.rules.filter(|kept| is_restored(kept) || is_ahead(kept));
         for kept in &ahead {
-            let mut kept = StoredRule::clone(kept);
-            kept.rule.since = kept.rule.since.min(last_frame);
+            let (mut kept, is_restored) = (StoredRule::clone(kept), is_restored(kept));
+            let restored = position.as_ref().map(|(_, position)| *position).filter(|_| is_restored);
+            let begin = restored.map_or(last_frame, |position| position.last_frame.min(last_frame));
+            if let Some(position) = restored
+                && kept.backfill.is_none()
+                && kept.rule.definition.enabled
+            {
+                let history = RestoredHistory {
+                    snapshot: position.snapshot,
+                    since: kept.rule.since,
+                    next_frame: position.next_frame,
+                    snapshot_ms: position.snapshot_ms,
+                    loaded_ms: engine.clock().now_ms(),
+                };
+                kept.backfill = Some(BackfillRange::restored(history));
+            }
+            // Frames of the snapshot's log may have smaller numbers.
+            kept.rule.since = if is_restored { begin } else { kept.rule.since.min(begin) };
             for quiet in &mut kept.quiet {
-                quiet.since = quiet.since.min(last_frame);
+                quiet.since = quiet.since.min(begin);
             }
             self.rules.put(kept, RefreshPolicy::None).await?;
+        }
+        if let Some((stored, _)) = position {
+            commit::forget_restored_position(engine, stored).await?;
         }
         Ok(ahead.len())
     }
@@ -237,10 +264,48 @@ fn document(kept: &StoredRule) -> Value {
         "since": since,
         "quiet": quiet.collect::<Vec<_>>(),
     });
-    if let Some(BackfillRange { seen_from, raised_from }) = kept.backfill {
+    if let Some(BackfillRange { seen_from, raised_from, restored }) = kept.backfill {
         document["state"]["catching_up"] = json!({"seen_from": seen_from, "raised_from": raised_from});
+        if let Some(restored) = restored {
+            document["state"]["catching_up"]["restored"] = json!({
+                "snapshot": restored.snapshot.to_string(),
+                "since": restored.since,
+                "next_frame": restored.next_frame,
+                "snapshot_ms": restored.snapshot_ms,
+                "loaded_ms": restored.loaded_ms,
+            });
+        }
     }
     document
+}
+
+/// Reads the restored position with its stored form; `None` where no restore has brought one since the last start.
+fn restored_position(engine: &Engine) -> Option<(Bytes, RestoredPosition)> {
+    let positions = engine.positions(FEED_PIPELINE, RULES_READER);
+    let (_, stored) = positions.into_iter().find(|(partition, _)| partition == RESTORED_PARTITION)?;
+    let position = RestoredPosition::decode(&stored)?;
+    Some((stored, position))
+}
+
+/// Returns the sequence number below which rules came from the snapshot of a position; `None` where the index is of no or another one.
+fn restored_seq_nos(engine: &Engine, position: &RestoredPosition) -> Option<u64> {
+    let metadata = engine.metadata();
+    let meta = metadata.index(StoredRule::INDEX)?;
+    meta.is_restored_from(&position.snapshot).then(|| meta.restored_seq_nos(0).end)
+}
+
+fn read_restored(restored: &Value) -> Result<RestoredHistory, String> {
+    let missing = |name: &str| format!("[state.catching_up.restored.{name}] is missing");
+    let frame = |name: &str| restored[name].as_u64().ok_or_else(|| missing(name));
+    let time = |name: &str| restored[name].as_i64().ok_or_else(|| missing(name));
+    let snapshot = restored["snapshot"].as_str().and_then(|text| Uuid::parse_str(text).ok());
+    Ok(RestoredHistory {
+        snapshot: snapshot.ok_or_else(|| missing("snapshot"))?,
+        since: frame("since")?,
+        next_frame: frame("next_frame")?,
+        snapshot_ms: time("snapshot_ms")?,
+        loaded_ms: time("loaded_ms")?,
+    })
 }
 
 /// Reads one.
@@ -260,7 +325,8 @@ fn read(id: &str, source: &[u8]) -> Result<StoredRule, String> {
     });
     let backfill = state.get("catching_up").map(|backfill| {
         let seen_from = backfill["seen_from"].as_i64().ok_or("[state.catching_up.seen_from] is missing")?;
-        Ok::<_, String>(BackfillRange { seen_from, raised_from: backfill["raised_from"].as_i64() })
+        let restored = backfill.get("restored").map(read_restored).transpose()?;
+        Ok::<_, String>(BackfillRange { seen_from, raised_from: backfill["raised_from"].as_i64(), restored })
     });
     Ok(StoredRule {
         backfill: backfill.transpose()?,

@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use millrace_catalog::metadata::IndexMeta;
 use millrace_catalog::{Position, SegmentRecord};
+use millrace_segment::SegmentFile;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -40,6 +41,24 @@ pub(crate) struct SegmentContents {
 }
 
 impl SegmentContents {
+    /// Makes the contents of a segment and its stored files.
+    ///
+    /// # Errors
+    /// A file that each segment has is missing.
+    pub(crate) fn new(
+        record: SegmentRecord,
+        files: &BTreeMap<SegmentFile, FileReference>,
+        deletes: Option<FileReference>,
+    ) -> Result<Self, String> {
+        let file = |kind: SegmentFile| files.get(&kind).copied();
+        match (file(SegmentFile::Data), file(SegmentFile::Bundle)) {
+            (Some(data), Some(bundle)) => {
+                Ok(Self { record, data, bundle, ids: file(SegmentFile::Ids), deletes })
+            }
+            _ => Err(format!("segment [{}] lacks a file", record.id)),
+        }
+    }
+
     /// Lists its files.
     pub(crate) fn files(&self) -> impl Iterator<Item = FileReference> {
         [Some(self.data), Some(self.bundle), self.ids, self.deletes].into_iter().flatten()

@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
+use futures::future::join_all;
 use futures::stream::{self, StreamExt};
 use millrace_catalog::metadata::RESTORE_PENDING;
 use millrace_engine::{Engine, PendingSegment};
@@ -19,7 +20,9 @@ use uuid::Uuid;
 
 use crate::digest::ContentDigest;
 use crate::error::{Error, Result};
+use crate::recovery::{IndexRecovery, ShardRecovery};
 use crate::repository::Repository;
+use crate::restoring::{RestoringGuard, check_space};
 use crate::service::{SnapshotKey, SnapshotService};
 
 /// Segments that are copied at once.
@@ -32,73 +35,31 @@ const MAX_PAUSE: Duration = Duration::from_secs(60);
 /// Segments that are to be copied, by the uuids of their indices.
 pub(crate) type PendingCopies = BTreeMap<Uuid, Vec<PendingSegment>>;
 
-/// Copies the files of segments; `check` refuses to go on.
-///
-/// # Errors
-/// The repository's, and those of a file that is not what was written. What is copied stays.
-pub(crate) async fn copy_segments(
-    engine: &Engine,
-    repository: &Repository,
-    segments: &[PendingSegment],
-    check: impl Fn() -> Result<()>,
-) -> Result<()> {
-    let (check, is_stopped) = (&check, &AtomicBool::new(false));
-    let copies = segments.iter().map(|segment| async move {
-        if is_stopped.load(Ordering::Relaxed) {
-            return Ok(());
-        }
-        let copied = match check() {
-            Ok(()) => copy_segment(engine, repository, segment).await,
-            Err(error) => Err(error),
-        };
-        if copied.is_err() {
-            is_stopped.store(true, Ordering::Relaxed);
-        }
-        copied
-    });
-    // The copies that are under way come to their end, so that none leaves files under construction.
-    let copied: Vec<Result<()>> =
-        stream::iter(copies.collect::<Vec<_>>()).buffer_unordered(AT_ONCE).collect().await;
-    copied.into_iter().collect()
-}
-
-/// Refuses files that would bring the disk to its flood stage.
-async fn check_space(engine: &Engine, segment: &PendingSegment) -> Result<()> {
-    let bytes = segment.files().map(|(_, bytes, _)| bytes).fold(0, u64::saturating_add);
-    match engine.space_before_flood_stage().await? {
-        Some(space) if space < bytes => Err(Error::Restore {
-            repository: segment.origin.repository.clone(),
-            snapshot: segment.origin.snapshot.clone(),
-            reason: format!(
-                "the files of a segment have [{bytes}] bytes, and the disk takes [{space}] bytes before its flood stage"
-            ),
-        }),
-        _ => Ok(()),
-    }
-}
-
-async fn copy_segment(engine: &Engine, repository: &Repository, segment: &PendingSegment) -> Result<()> {
+/// Copies the files of a segment; returns whether they were missing.
+async fn copy_segment(engine: &Engine, repository: &Repository, segment: &PendingSegment) -> Result<bool> {
     if !engine.is_pending(segment) {
-        return Ok(());
+        return Ok(false);
     }
-    check_space(engine, segment).await?;
+    let (bytes, origin) =
+        (segment.files().map(|(_, bytes, _)| bytes).fold(0, u64::saturating_add), &segment.origin);
+    check_space(engine, (&origin.repository, &origin.snapshot), bytes).await?;
     let mut files: Vec<(SegmentFile, PathBuf)> = Vec::new();
-    let mut fetched = Ok(());
+    let mut fetches = Vec::new();
     for (kind, bytes, path) in segment.files() {
-        let digest = path.filename().unwrap_or_default().parse::<ContentDigest>();
         let scratch = engine.scratch_file();
         files.push((kind, scratch.clone()));
-        fetched = match digest {
-            Ok(digest) => repository.fetch_content(digest, bytes, &scratch).await,
-            Err(reason) => Err(Error::Repository {
-                repository: repository.name().to_owned(),
-                reason: format!("[{path}] is no content: {reason}"),
-            }),
-        };
-        if fetched.is_err() {
-            break;
-        }
+        fetches.push(async move {
+            match path.filename().unwrap_or_default().parse::<ContentDigest>() {
+                Ok(digest) => repository.fetch_content(digest, bytes, &scratch).await,
+                Err(reason) => Err(Error::Repository {
+                    repository: repository.name().to_owned(),
+                    reason: format!("[{path}] is no content: {reason}"),
+                }),
+            }
+        });
     }
+    // All come to their end, so that none leaves a file under construction.
+    let fetched: Result<()> = join_all(fetches).await.into_iter().collect();
     let copied = match fetched {
         Ok(()) => engine.complete_segment(segment, files.clone()).await.map_err(Error::from),
         Err(error) => Err(error),
@@ -108,10 +69,46 @@ async fn copy_segment(engine: &Engine, repository: &Repository, segment: &Pendin
             engine.remove_scratch(scratch).await;
         }
     }
-    copied
+    copied.map(|()| true)
 }
 
 impl SnapshotService {
+    /// Copies the files of segments; `check` refuses to go on.
+    ///
+    /// # Errors
+    /// The repository's, and those of a file that is not what was written. What is copied stays.
+    pub(crate) async fn copy_segments(
+        &self,
+        repository: &Repository,
+        segments: &[PendingSegment],
+        check: impl Fn() -> Result<()>,
+    ) -> Result<()> {
+        let (check, is_stopped) = (&check, &AtomicBool::new(false));
+        let copies = segments.iter().map(|segment| async move {
+            if is_stopped.load(Ordering::Relaxed) {
+                return Ok(());
+            }
+            let copied = match check() {
+                Ok(()) => copy_segment(&self.inner.engine, repository, segment).await,
+                Err(error) => Err(error),
+            };
+            match &copied {
+                Ok(false) => {}
+                Ok(true) => {
+                    let (index, shard) = (segment.record.index, segment.record.shard);
+                    let recoveries = &self.inner.recoveries;
+                    segment.files().for_each(|(_, bytes, _)| recoveries.note_file(&index, shard, bytes));
+                }
+                Err(_) => is_stopped.store(true, Ordering::Relaxed),
+            }
+            copied.map(drop)
+        });
+        // The copies that are under way come to their end, so that none leaves files under construction.
+        let copied: Vec<Result<()>> =
+            stream::iter(copies.collect::<Vec<_>>()).buffer_unordered(AT_ONCE).collect().await;
+        copied.into_iter().collect()
+    }
+
     /// Goes on with the copies of the process before: reads find the repositories, and the files come in the background.
     pub(crate) async fn resume_copies(&self) -> Result<()> {
         let engine = &self.inner.engine;
@@ -132,20 +129,47 @@ impl SnapshotService {
         for (key, copies) in copies {
             let (repository, snapshot) = &key;
             tracing::info!(repository, snapshot, indices = copies.len(), "a restore goes on");
-            self.inner.restoring.lock().push(key.clone());
+            let guard = RestoringGuard::new(&self.inner, key.clone());
+            self.resume_recoveries(&key, &copies);
             match self.repository(repository).await {
                 Ok(open) => open_pending(engine, &open, &copies),
                 Err(error) => {
                     tracing::warn!(repository, snapshot, %error, "restored indices are not read until the repository is there");
                 }
             }
-            self.copy_in_background(key, copies);
+            self.copy_in_background(guard, copies);
         }
         Ok(())
     }
 
-    /// Copies the files of a restore until all are here. Its key is among those of running restores.
-    pub(crate) fn copy_in_background(&self, key: SnapshotKey, mut copies: PendingCopies) {
+    /// Notes restores of the process before, as far as their files are left.
+    fn resume_recoveries(&self, (repository, snapshot): &SnapshotKey, copies: &PendingCopies) {
+        let (metadata, now_ms) = (self.inner.engine.metadata(), self.inner.engine.clock().now_ms());
+        for meta in metadata.indices() {
+            let Some(segments) = copies.get(&meta.uuid) else { continue };
+            let mut shards = vec![ShardRecovery::default(); meta.shards as usize];
+            for segment in segments {
+                let Some(shard) = shards.get_mut(segment.record.shard as usize) else { continue };
+                for (_, bytes, _) in segment.files() {
+                    shard.files += 1;
+                    shard.bytes = shard.bytes.saturating_add(bytes);
+                }
+            }
+            let recovery = IndexRecovery {
+                index: meta.name.to_string(),
+                repository: repository.clone(),
+                snapshot: snapshot.clone(),
+                source_index: meta.name.to_string(),
+                started_ms: now_ms,
+                ended_ms: None,
+                shards,
+            };
+            self.inner.recoveries.begin(meta.uuid, recovery, &metadata);
+        }
+    }
+
+    /// Copies the files of a restore until all are here.
+    pub(crate) fn copy_in_background(&self, guard: RestoringGuard, mut copies: PendingCopies) {
         let service = Arc::downgrade(&self.inner);
         sync::detached(async move {
             let mut pause = FIRST_PAUSE;
@@ -153,16 +177,10 @@ impl SnapshotService {
                 // A service that has ended keeps no store open.
                 let Some(inner) = service.upgrade() else { return };
                 let service = SnapshotService { inner };
-                match service.copy_pending(&key, &mut copies).await {
-                    Ok(()) => {
-                        let mut restoring = service.inner.restoring.lock();
-                        if let Some(at) = restoring.iter().position(|one| *one == key) {
-                            restoring.swap_remove(at);
-                        }
-                        return;
-                    }
+                match service.copy_pending(guard.key(), &mut copies).await {
+                    Ok(()) => return,
                     Err(error) => {
-                        let (repository, snapshot) = &key;
+                        let (repository, snapshot) = guard.key();
                         tracing::warn!(repository, snapshot, %error, "a restore does not go on, it is tried again");
                     }
                 }
@@ -184,26 +202,28 @@ impl SnapshotService {
         let mut failed = None;
         for uuid in copies.keys().copied().collect::<Vec<_>>() {
             // A damaged file of one index keeps no other from its end.
-            match copy_index(engine, &repository, (uuid, &copies[&uuid])).await {
+            match self.copy_index(&repository, (uuid, &copies[&uuid])).await {
                 Ok(()) => _ = copies.remove(&uuid),
                 Err(error) => failed = failed.or(Some(error)),
             }
         }
         failed.map_or(Ok(()), Err)
     }
-}
 
-/// Copies the files of an index, if it is still there, and has it take writes.
-async fn copy_index(
-    engine: &Engine,
-    repository: &Repository,
-    (uuid, segments): (Uuid, &[PendingSegment]),
-) -> Result<()> {
-    if engine.metadata().indices().any(|meta| meta.uuid == uuid) {
-        copy_segments(engine, repository, segments, || Ok(())).await?;
-        engine.complete_restore(&[uuid]).await?;
+    /// Copies the files of an index, if it is still there, and has it take writes.
+    async fn copy_index(
+        &self,
+        repository: &Repository,
+        (uuid, segments): (Uuid, &[PendingSegment]),
+    ) -> Result<()> {
+        let engine = &self.inner.engine;
+        if engine.metadata().indices().any(|meta| meta.uuid == uuid) {
+            self.copy_segments(repository, segments, || Ok(())).await?;
+            engine.complete_restore(&[uuid]).await?;
+        }
+        self.end_recoveries(&[uuid]);
+        Ok(())
     }
-    Ok(())
 }
 
 fn open_pending(engine: &Engine, repository: &Repository, copies: &PendingCopies) {

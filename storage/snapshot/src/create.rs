@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use futures::future::{join, try_join_all};
 use futures::stream::{self, StreamExt, TryStreamExt};
 use millrace_catalog::SegmentRecord;
 use millrace_catalog::access::{Action, Guard, Principal, refusal};
@@ -458,9 +459,14 @@ impl Upload<'_> {
     async fn store_segment(&self, segment: &CapturedSegment) -> Result<Result<SegmentContents, String>> {
         self.job.check_cancelled()?;
         let record = &segment.record;
+        let kinds = SegmentFile::ALL.into_iter().filter(|file| file.bytes(record) > 0);
+        let uploads = kinds.map(|file| async move {
+            let stored = self.store_file(record, file).await?;
+            Ok::<_, Error>((file, stored))
+        });
         let mut files: BTreeMap<SegmentFile, FileReference> = BTreeMap::new();
-        for file in SegmentFile::ALL.into_iter().filter(|file| file.bytes(record) > 0) {
-            match self.store_file(record, file).await? {
+        for (file, stored) in try_join_all(uploads).await? {
+            match stored {
                 Ok(reference) => files.insert(file, reference),
                 Err(error) => return Ok(Err(error.to_string())),
             };
@@ -469,7 +475,7 @@ impl Upload<'_> {
             true => None,
             false => Some(self.put_bytes(DeletesFile::encode(&segment.deleted, 1)?.1).await?),
         };
-        Ok(segment_contents(record.clone(), &files, deletes))
+        Ok(SegmentContents::new(record.clone(), &files, deletes))
     }
 
     /// Stores a file of a stored segment unless the repository has it; the inner error is that of reading it.
@@ -485,11 +491,17 @@ impl Upload<'_> {
                 return Ok(Ok(reference));
             }
         }
-        let content = match self.read_verified(record, file).await {
+        let engine = &self.service().inner.engine;
+        let content = match engine.open_captured(&file_path(record, file), bytes).await {
             Ok(content) => content,
             Err(error) => return Ok(Err(error)),
         };
-        let reference = FileReference { sha256: self.hash(content.clone()).await?, bytes };
+        // Both read the whole file, and each has a thread of its own.
+        let (verified, sha256) = join(self.verify(record, file, &content), self.hash(content.clone())).await;
+        if let Err(error) = verified {
+            return Ok(Err(error));
+        }
+        let reference = FileReference { sha256: sha256?, bytes };
         if !self.has(reference) {
             self.job.repository.put_content(reference.sha256, content).await?;
             self.added(reference);
@@ -498,13 +510,16 @@ impl Upload<'_> {
         Ok(Ok(reference))
     }
 
-    /// Reads a file of a segment and checks it against its record: damage is not backed up as if it were right.
-    async fn read_verified(&self, record: &SegmentRecord, file: SegmentFile) -> Result<Bytes, StoreError> {
-        let engine = &self.service().inner.engine;
-        let content = engine.open_captured(&file_path(record, file), file.bytes(record)).await?;
+    /// Checks a file of a segment against its record: damage is not backed up as if it were right.
+    async fn verify(
+        &self,
+        record: &SegmentRecord,
+        file: SegmentFile,
+        content: &Bytes,
+    ) -> Result<(), StoreError> {
         let (record, checked) = (record.clone(), content.clone());
-        engine.compute().run(Priority::Background, move || verify_file(&record, file, &checked)).await?;
-        Ok(content)
+        let compute = self.service().inner.engine.compute();
+        compute.run(Priority::Background, move || verify_file(&record, file, &checked)).await
     }
 
     /// Hashes a content piece by piece, so that other work gets its turn.
@@ -558,7 +573,7 @@ impl Upload<'_> {
             }
             files.insert(kind, reference);
         }
-        Ok(segment_contents(merged.record.clone(), &files, None).map(Some))
+        Ok(SegmentContents::new(merged.record.clone(), &files, None).map(Some))
     }
 
     async fn store_global_state(&self, capture: &StoreCapture) -> Result<(ContentDigest, u64)> {
@@ -575,19 +590,5 @@ impl Upload<'_> {
         let encoded = sync::blocking(move || encode_json(&state).map_err(StoreError::Internal)).await?;
         let reference = self.put_bytes(encoded.into()).await?;
         Ok((reference.sha256, reference.bytes))
-    }
-}
-
-fn segment_contents(
-    record: SegmentRecord,
-    files: &BTreeMap<SegmentFile, FileReference>,
-    deletes: Option<FileReference>,
-) -> Result<SegmentContents, String> {
-    let file = |kind: SegmentFile| files.get(&kind).copied();
-    match (file(SegmentFile::Data), file(SegmentFile::Bundle)) {
-        (Some(data), Some(bundle)) => {
-            Ok(SegmentContents { record, data, bundle, ids: file(SegmentFile::Ids), deletes })
-        }
-        _ => Err(format!("segment [{}] lacks a file", record.id)),
     }
 }

@@ -254,23 +254,20 @@ impl SnapshotService {
     }
 }
 
+/// Renders the figures of [`SnapshotOverview`], and the members that each kind has beside.
 fn render(name: &str, snapshot: &ListedSnapshot, verbose: bool) -> Value {
-    let (uuid, state) = match snapshot {
-        ListedSnapshot::Complete(manifest) => (manifest.uuid, manifest.state.name()),
-        ListedSnapshot::Running(running) => (running.uuid, "IN_PROGRESS"),
-        ListedSnapshot::Failed { uuid, .. } => (*uuid, "FAILED"),
-    };
-    let indices: Vec<String> = match snapshot {
+    let overview = SnapshotOverview::new(name, snapshot);
+    let (uuid, indices): (_, Vec<String>) = match snapshot {
         ListedSnapshot::Complete(manifest) => {
-            manifest.visible_indices().map(|index| index.name.clone()).collect()
+            (manifest.uuid, manifest.visible_indices().map(|index| index.name.clone()).collect())
         }
         ListedSnapshot::Running(running) => {
-            running.indices.lock().iter().map(|(index, _)| index.clone()).collect()
+            (running.uuid, running.indices.lock().iter().map(|(index, _)| index.clone()).collect())
         }
-        ListedSnapshot::Failed { .. } => Vec::new(),
+        ListedSnapshot::Failed { uuid, .. } => (*uuid, Vec::new()),
     };
     let uuid = millrace_catalog::metadata::uuid_text(&uuid);
-    let mut shown = json!({ "snapshot": name, "uuid": uuid, "indices": indices, "state": state });
+    let mut shown = json!({ "snapshot": name, "uuid": uuid, "indices": indices, "state": overview.state });
     if !verbose {
         return shown;
     }
@@ -278,9 +275,9 @@ fn render(name: &str, snapshot: &ListedSnapshot, verbose: bool) -> Value {
     shown["version"] = "7.10.2".into();
     shown["remote_store_index_shallow_copy"] = false.into();
     shown["data_streams"] = json!([]);
+    shown["failures"] = json!([]);
     match snapshot {
         ListedSnapshot::Complete(manifest) => {
-            let (there, failed) = manifest.shard_counts();
             shown["include_global_state"] = manifest.include_global_state.into();
             if let Some(metadata) = &manifest.metadata {
                 shown["metadata"] = metadata.clone().into();
@@ -295,28 +292,19 @@ fn render(name: &str, snapshot: &ListedSnapshot, verbose: bool) -> Value {
                     })
                 })
                 .collect();
-            shown["shards"] = json!({ "total": there + failed, "failed": failed, "successful": there });
-            fill_times(&mut shown, manifest.started_ms, manifest.ended_ms);
         }
         ListedSnapshot::Running(running) => {
-            let total: u64 = running.indices.lock().iter().map(|(_, shards)| u64::from(*shards)).sum();
             shown["include_global_state"] = running.include_global_state.into();
-            shown["failures"] = json!([]);
-            shown["shards"] = json!({ "total": total, "failed": 0, "successful": 0 });
-            fill_times(&mut shown, running.started_ms, running.started_ms);
         }
-        ListedSnapshot::Failed { started_ms, ended_ms, reason, .. } => {
-            shown["reason"] = reason.clone().into();
-            shown["failures"] = json!([]);
-            shown["shards"] = json!({ "total": 0, "failed": 0, "successful": 0 });
-            fill_times(&mut shown, *started_ms, *ended_ms);
-        }
+        ListedSnapshot::Failed { .. } => shown["reason"] = overview.reason.into(),
     }
+    shown["shards"] = json!({
+        "total": overview.total_shards,
+        "failed": overview.failed_shards,
+        "successful": overview.successful_shards,
+    });
+    shown["start_time_in_millis"] = overview.started_ms.into();
+    shown["end_time_in_millis"] = overview.ended_ms.into();
+    shown["duration_in_millis"] = (overview.ended_ms - overview.started_ms).max(0).into();
     shown
-}
-
-fn fill_times(shown: &mut Value, started_ms: i64, ended_ms: i64) {
-    shown["start_time_in_millis"] = started_ms.into();
-    shown["end_time_in_millis"] = ended_ms.into();
-    shown["duration_in_millis"] = (ended_ms - started_ms).max(0).into();
 }

@@ -1,41 +1,34 @@
 //! Restoring: every file is fetched and verified, then all indices take their place at once.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use bytes::Bytes;
-use futures::stream::{self, StreamExt};
 use millrace_catalog::Position;
 use millrace_catalog::access::{Action, Guard, NameClass, Principal};
 use millrace_catalog::metadata::{Metadata, MetadataChange, RestoreIndex};
-use millrace_engine::{
-    AdoptedSegment, FEED_PIPELINE, RestoredIndex, RestoredShard, RestoredState, SegmentFiles, SegmentOrigin,
-};
+use millrace_engine::{FEED_PIPELINE, RULES_READER, RestoredPosition, RestoredState};
 use millrace_runtime::tasks::{TaskDescription, TaskGuard, TaskSpec};
 use millrace_runtime::{Error as StoreError, sync};
-use millrace_segment::{SegmentFile, decode_deletes};
 use parking_lot::Mutex;
-use roaring::RoaringBitmap;
 use serde_json::{Map, json};
 use uuid::Uuid;
 
-use crate::contents::{FileReference, GlobalState, IndexContents, SegmentContents, SourcePosition};
-use crate::copy::{PendingCopies, copy_segments};
+use crate::contents::GlobalState;
+use crate::copy::PendingCopies;
 use crate::error::{Error, Result};
+use crate::fetch::FetchedIndex;
 use crate::manifest::{IndexSummary, Manifest, MissingShard, decode_json};
+use crate::positions::decode_positions;
 use crate::repository::Repository;
 use crate::restore_request::{RestoreReport, RestoreSnapshot};
+use crate::restoring::{RestoringGuard, check_space};
 use crate::selection::{Renaming, check_expression, is_security_administrator, select_indices};
 use crate::service::{SnapshotKey, SnapshotService};
 
-/// Segments that are fetched at once.
-const AT_ONCE: usize = 4;
 /// A restore that was admitted. Until it is dropped its snapshot is not deleted.
-struct RestoreJob {
-    service: SnapshotService,
-    repository: Repository,
+pub(crate) struct RestoreJob {
+    pub(crate) service: SnapshotService,
+    pub(crate) repository: Repository,
     manifest: Manifest,
     request: RestoreSnapshot,
     principal: Principal,
@@ -43,18 +36,21 @@ struct RestoreJob {
     targets: BTreeMap<String, IndexSummary>,
     alias_renaming: Renaming,
     /// `true` if the indices are searched before their files are here.
-    is_early: bool,
+    pub(crate) is_early: bool,
     /// Segments that are copied once they are searched.
-    pending: Mutex<PendingCopies>,
-    key: SnapshotKey,
+    pub(crate) pending: Mutex<PendingCopies>,
+    /// Uuids of the indices that it has begun to restore.
+    pub(crate) begun: Mutex<Vec<Uuid>>,
+    guard: RestoringGuard,
     task: TaskGuard,
 }
 
 impl Drop for RestoreJob {
     fn drop(&mut self) {
-        let mut restoring = self.service.inner.restoring.lock();
-        if let Some(at) = restoring.iter().position(|key| *key == self.key) {
-            restoring.swap_remove(at);
+        let inner = &self.service.inner;
+        let existing: HashSet<Uuid> = inner.engine.metadata().indices().map(|meta| meta.uuid).collect();
+        for uuid in self.begun.lock().iter().filter(|uuid| !existing.contains(uuid)) {
+            inner.recoveries.remove(uuid);
         }
     }
 }
@@ -110,7 +106,7 @@ impl SnapshotService {
         let spec = TaskSpec::cancellable(Action::RestoreSnapshot.name()).with_description(description);
         let task = self.inner.engine.tasks().start(spec);
         // Before it is read, so that no deletion comes between.
-        self.inner.restoring.lock().push(key.clone());
+        let guard = RestoringGuard::new(&self.inner, key);
         let mut job = RestoreJob {
             service: self.clone(),
             repository: open,
@@ -121,7 +117,8 @@ impl SnapshotService {
             alias_renaming: Renaming::default(),
             is_early: false,
             pending: Mutex::default(),
-            key,
+            begun: Mutex::default(),
+            guard,
             task,
         };
         let found = job.repository.read_manifest(snapshot).await?;
@@ -136,7 +133,7 @@ impl SnapshotService {
             job.check_target(&metadata, name)?;
         }
         let bytes = job.targets.values().map(|summary| summary.bytes).fold(0, u64::saturating_add);
-        job.check_space(bytes).await?;
+        check_space(&self.inner.engine, (repository, snapshot), bytes).await?;
         // A closed index stays until the one in its place is whole. Positions come with documents whose files are all here: indices
         // that are deleted later would leave the positions behind.
         job.is_early = !job.request.include_global_state
@@ -147,20 +144,19 @@ impl SnapshotService {
     }
 }
 
-/// An index whose files the object store has.
-struct FetchedIndex {
-    name: String,
-    contents: IndexContents,
-    restored: RestoredIndex,
-}
-
 impl RestoreJob {
-    fn fail(&self, reason: impl Into<String>) -> Error {
-        let (repository, snapshot) = self.key.clone();
+    /// Returns repository and snapshot.
+    pub(crate) fn key(&self) -> (&str, &str) {
+        let (repository, snapshot) = self.guard.key();
+        (repository, snapshot)
+    }
+
+    pub(crate) fn fail(&self, reason: impl Into<String>) -> Error {
+        let (repository, snapshot) = self.guard.key().clone();
         Error::Restore { repository, snapshot, reason: reason.into() }
     }
 
-    fn check_cancelled(&self) -> Result<()> {
+    pub(crate) fn check_cancelled(&self) -> Result<()> {
         self.task.check().map_err(|cancelled| self.fail(cancelled.to_string()))
     }
 
@@ -236,16 +232,6 @@ impl RestoreJob {
         }
     }
 
-    /// Refuses files that would bring the disk to the flood stage.
-    async fn check_space(&self, bytes: u64) -> Result<()> {
-        match self.service.inner.engine.space_before_flood_stage().await? {
-            Some(space) if space < bytes => Err(self.fail(format!(
-                "the files have [{bytes}] bytes, and the disk takes [{space}] bytes before its flood stage"
-            ))),
-            _ => Ok(()),
-        }
-    }
-
     /// Returns the metadata as the caller may change it. Whoever can grant itself every right needs none beforehand.
     fn guarded(principal: &Principal, metadata: &Metadata) -> Metadata {
         let restricted = !is_security_administrator(principal);
@@ -277,7 +263,7 @@ impl RestoreJob {
     async fn run(self) -> Result<RestoreReport> {
         let restored = self.task.scope(self.restore_all()).await;
         if let Err(error) = &restored {
-            let (repository, snapshot) = &self.key;
+            let (repository, snapshot) = self.key();
             tracing::error!(repository, snapshot, %error, "a snapshot was not restored");
         }
         restored
@@ -326,6 +312,7 @@ impl RestoreJob {
             meta.aliases = aliases.map(|(name, body)| (self.alias_renaming.rename(&name), body)).collect();
             let request = RestoreIndex {
                 name: index.name,
+                snapshot: self.manifest.uuid,
                 meta,
                 next_seq_nos: index.contents.shards.iter().map(|shard| shard.next_seq_no).collect(),
                 include_aliases: self.request.include_aliases,
@@ -357,6 +344,7 @@ impl RestoreJob {
         // A pipeline never reads again what is before its position.
         let positions = if report.failures.is_empty() { positions } else { Vec::new() };
         let restored = RestoredState { indices: restored, positions };
+        let uuids: Vec<Uuid> = names.iter().map(|(uuid, _)| *uuid).collect();
         engine.install_restored(&self.principal, restored, Box::new(decide)).await.map_err(|error| match error {
             StoreError::IndexAlreadyExists { index, .. } => self.fail(format!(
                 "cannot restore index [{index}] because an open index with same name already exists in the cluster"
@@ -365,6 +353,8 @@ impl RestoreJob {
         })?;
         if self.is_early {
             self.copy_restored(names, &mut report).await?;
+        } else {
+            self.service.end_recoveries(&uuids);
         }
         Ok(report)
     }
@@ -377,8 +367,8 @@ impl RestoreJob {
         let mut left: PendingCopies = names.iter().map(segments).collect();
         let ended = self.copy_indices(names, &mut left, report).await;
         if ended.is_err() && !left.is_empty() {
-            self.service.inner.restoring.lock().push(self.key.clone());
-            self.service.copy_in_background(self.key.clone(), left);
+            let guard = RestoringGuard::new(&self.service.inner, self.guard.key().clone());
+            self.service.copy_in_background(guard, left);
         }
         ended
     }
@@ -396,7 +386,7 @@ impl RestoreJob {
         for (copied, (uuid, name)) in names.into_iter().enumerate() {
             self.task.set_progress(json!({ "indices": total, "copied": copied }).to_string());
             let copied =
-                copy_segments(engine, &self.repository, &left[&uuid], || self.check_cancelled()).await;
+                self.service.copy_segments(&self.repository, &left[&uuid], || self.check_cancelled()).await;
             let Err(error) = copied else { continue };
             if !self.request.partial || self.check_cancelled().is_err() {
                 engine.abandon_restore(&left.keys().copied().collect::<Vec<_>>()).await?;
@@ -415,14 +405,10 @@ impl RestoreJob {
             }));
             report.successful = report.total - report.failures.len() as u64;
         }
-        Ok(engine.complete_restore(&left.keys().copied().collect::<Vec<_>>()).await?)
-    }
-
-    /// Gives up the segments of indices that are not restored.
-    async fn discard(&self, fetched: Vec<FetchedIndex>) {
-        let shards = fetched.into_iter().flat_map(|index| index.restored.shards);
-        let unused = shards.flat_map(|shard| shard.segments);
-        self.service.inner.engine.discard_adopted(unused).await;
+        let uuids: Vec<Uuid> = left.keys().copied().collect();
+        engine.complete_restore(&uuids).await?;
+        self.service.end_recoveries(&uuids);
+        Ok(())
     }
 
     async fn read_global_state(&self) -> Result<Option<GlobalState>> {
@@ -433,140 +419,21 @@ impl RestoreJob {
         read.map(Some).map_err(|error| self.fail(format!("the global state is damaged: {error}")))
     }
 
-    /// Decodes the positions of pipelines. Those of readers of the feed are frames of another log. A position decides what a pipeline
-    /// never reads, so users without all rights restore none.
+    /// Decodes the positions. A position decides what a pipeline never reads, so users without all rights restore none.
     fn decode_positions(&self, global: Option<&GlobalState>) -> Result<Vec<Position>> {
         let Some(global) = global.filter(|_| is_security_administrator(&self.principal)) else {
             return Ok(Vec::new());
         };
-        let positions = global.positions.iter().filter(|position| position.pipeline != FEED_PIPELINE);
-        let decoded: Result<Vec<Position>, String> = positions.map(SourcePosition::decode).collect();
-        decoded.map_err(|reason| self.fail(format!("the global state is damaged: {reason}")))
-    }
-
-    async fn fetch_index(&self, name: &str, summary: &IndexSummary) -> Result<FetchedIndex> {
-        let contents = self.repository.read_index(summary.contents, summary.contents_bytes).await?;
-        if contents.meta.shards != summary.shards {
-            return Err(
-                self.fail(format!("contents of index [{}] are not those of the manifest", summary.name))
-            );
-        }
-        self.check_space(contents.files().map(|file| file.bytes).fold(0, u64::saturating_add)).await?;
-        let uuid = Uuid::new_v4();
-        let mut shards: Vec<RestoredShard> = Vec::with_capacity(contents.shards.len());
-        for shard in &contents.shards {
-            let (segments, failed) = self.fetch_segments((uuid, shard.number), &shard.segments).await;
-            shards.push(RestoredShard {
-                number: shard.number,
-                primary_term: shard.primary_term,
-                next_seq_no: shard.next_seq_no,
-                segments,
-            });
-            if let Some(error) = failed {
-                let unused = shards.into_iter().flat_map(|shard| shard.segments);
-                self.service.inner.engine.discard_adopted(unused).await;
-                return Err(error);
-            }
-        }
-        let restored = RestoredIndex { uuid, mapping: contents.mapping.clone().into_bytes(), shards };
-        Ok(FetchedIndex { name: name.to_owned(), contents, restored })
-    }
-
-    /// Fetches segments in order until one fails; those that are under way then are fetched to their end.
-    async fn fetch_segments(
-        &self,
-        shard: (Uuid, u32),
-        segments: &[SegmentContents],
-    ) -> (Vec<AdoptedSegment>, Option<Error>) {
-        let stopped = AtomicBool::new(false);
-        let fetches: Vec<_> = segments
-            .iter()
-            .map(|segment| async {
-                if stopped.load(Ordering::Relaxed) {
-                    return None;
-                }
-                let fetched = self.fetch_segment(shard, segment).await;
-                if fetched.is_err() {
-                    stopped.store(true, Ordering::Relaxed);
-                }
-                Some(fetched)
-            })
-            .collect();
-        let (mut adopted, mut failed) = (Vec::with_capacity(segments.len()), None);
-        let mut fetches = stream::iter(fetches).buffered(AT_ONCE);
-        while let Some(fetched) = fetches.next().await {
-            match fetched {
-                Some(Ok(segment)) => adopted.push(segment),
-                Some(Err(error)) => failed = failed.or(Some(error)),
-                None => {}
-            }
-        }
-        (adopted, failed)
-    }
-
-    async fn fetch_segment(&self, shard: (Uuid, u32), segment: &SegmentContents) -> Result<AdoptedSegment> {
-        self.check_cancelled()?;
         let engine = &self.service.inner.engine;
-        let deleted = match segment.deletes {
-            None => RoaringBitmap::new(),
-            Some(file) => {
-                let decode = move |content: &Bytes| {
-                    decode_deletes(content, &file.sha256.to_string()).map_err(|error| error.to_string())
-                };
-                self.repository.read_content((file.sha256, file.bytes), decode).await?
-            }
+        let restored = RestoredPosition {
+            snapshot: self.manifest.uuid,
+            next_frame: 0,
+            snapshot_ms: self.manifest.started_ms,
+            last_frame: engine.next_frame()?.saturating_sub(1),
         };
-        if self.is_early {
-            return self.adopt_remote(shard, segment, deleted).await;
-        }
-        let wanted = [
-            (SegmentFile::Data, Some(segment.data)),
-            (SegmentFile::Bundle, Some(segment.bundle)),
-            (SegmentFile::Ids, segment.ids),
-        ];
-        let files: Vec<(SegmentFile, FileReference, PathBuf)> = wanted
-            .into_iter()
-            .filter_map(|(kind, file)| file.map(|file| (kind, file, engine.scratch_file())))
-            .collect();
-        let adopt = async {
-            for (_, file, scratch) in &files {
-                self.repository.fetch_content(file.sha256, file.bytes, scratch).await?;
-            }
-            let moved = files.iter().map(|(kind, _, scratch)| (*kind, scratch.clone())).collect();
-            Ok(engine.adopt_segment(shard, &segment.record, deleted, SegmentFiles { files: moved }).await?)
-        };
-        let adopted = adopt.await;
-        if adopted.is_err() {
-            for (_, _, scratch) in &files {
-                engine.remove_scratch(scratch.clone()).await;
-            }
-        }
-        adopted
-    }
-}
-
-impl RestoreJob {
-    /// Takes a segment over whose files stay in the repository for now.
-    async fn adopt_remote(
-        &self,
-        shard: (Uuid, u32),
-        segment: &SegmentContents,
-        deleted: RoaringBitmap,
-    ) -> Result<AdoptedSegment> {
-        let (repository, snapshot) = self.key.clone();
-        let path = |file: FileReference| Repository::content_path(file.sha256).to_string();
-        let origin = SegmentOrigin {
-            repository,
-            snapshot,
-            data: path(segment.data),
-            bundle: path(segment.bundle),
-            ids: segment.ids.map(path),
-        };
-        let (engine, objects) = (&self.service.inner.engine, self.repository.objects());
-        let (adopted, pending) =
-            engine.adopt_remote(shard, &segment.record, deleted, origin, objects).await?;
-        self.pending.lock().entry(shard.0).or_default().push(pending);
-        Ok(adopted)
+        let has_rules = !engine.positions(FEED_PIPELINE, RULES_READER).is_empty();
+        decode_positions(&global.positions, Some(restored).filter(|_| !has_rules))
+            .map_err(|reason| self.fail(format!("the global state is damaged: {reason}")))
     }
 }
 

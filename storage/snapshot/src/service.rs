@@ -21,6 +21,7 @@ use crate::config::Config;
 use crate::digest::ContentDigest;
 use crate::error::{Error, Result};
 use crate::names::repository_name_fault;
+use crate::recovery::{IndexRecovery, RecoveryRegistry};
 use crate::repository::Repository;
 use crate::selection::{check_expression, select_names};
 use crate::settings::{RepositoryKind, RepositorySettings};
@@ -61,6 +62,7 @@ pub(crate) struct Inner {
     /// Repositories whose newest snapshot has taught its digests.
     learned: Mutex<HashSet<String>>,
     pub(crate) stored_indices: StoredIndices,
+    pub(crate) recoveries: RecoveryRegistry,
 }
 
 #[derive(Clone, Debug)]
@@ -168,6 +170,7 @@ impl SnapshotService {
             digests: Mutex::default(),
             learned: Mutex::default(),
             stored_indices: StoredIndices::default(),
+            recoveries: RecoveryRegistry::default(),
         };
         let service = Self { inner: Arc::new(inner) };
         service.resume_copies().await?;
@@ -256,6 +259,17 @@ impl SnapshotService {
         self.inner.engine.put_secret(REGISTRATIONS, &bytes).await?;
         *self.inner.repositories.write() = next;
         Ok(())
+    }
+
+    /// Lists the restores of this process by the uuids of their indices: of indices that exist, and of those that are being made.
+    pub fn recoveries(&self) -> HashMap<Uuid, IndexRecovery> {
+        self.inner.recoveries.list(&self.inner.engine.metadata())
+    }
+
+    /// Notes that all files of some indices are here.
+    pub(crate) fn end_recoveries(&self, indices: &[Uuid]) {
+        let now_ms = self.inner.engine.clock().now_ms();
+        indices.iter().for_each(|uuid| self.inner.recoveries.end(uuid, now_ms));
     }
 
     fn check_unused(&self, repository: &str) -> Result<()> {

@@ -25,6 +25,7 @@ mod node;
 pub(crate) mod nodes;
 mod options;
 mod process;
+pub(crate) mod recovery;
 pub(crate) mod resize;
 pub(crate) mod rollover;
 pub(crate) mod segments;

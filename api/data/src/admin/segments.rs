@@ -99,6 +99,7 @@ mod tests {
                 docs: 1,
                 deleted: 0,
                 store_bytes: 2,
+                files: 2,
                 memory_bytes: 3,
                 committed: true,
             };

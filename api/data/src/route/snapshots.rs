@@ -1,7 +1,8 @@
-//! Repositories, snapshots, and their tables.
+//! Repositories, snapshots and recoveries, and their tables.
 
 use super::{DataApi, Route, routes};
-use crate::admin::cat::snapshots as cat;
+use crate::admin::cat::{recovery as cat_recovery, snapshots as cat};
+use crate::admin::recovery;
 use crate::admin::snapshots::{lifecycle, repositories, status};
 
 pub(super) fn routes() -> Vec<Route<DataApi>> {
@@ -20,6 +21,10 @@ pub(super) fn routes() -> Vec<Route<DataApi>> {
         change DELETE, "/_snapshot/{repository}/{snapshot}", (repository, snapshot) DeleteSnapshots => lifecycle::delete(served, request, (repository, snapshot)).await;
         change PUT, "/_snapshot/{repository}/{snapshot}/_clone/{target}", (repository, snapshot, target) CreateSnapshot => lifecycle::clone(served, request, (repository, snapshot, target)).await;
         change POST, "/_snapshot/{repository}/{snapshot}/_restore", (repository, snapshot) RestoreSnapshot => lifecycle::restore(served, api, request, (repository, snapshot)).await;
+        read GET, "/_recovery", () Recovery => recovery::get(served, api, request, "_all");
+        read GET, "/{index}/_recovery", (index) Recovery => recovery::get(served, api, request, index);
+        read GET, "/_cat/recovery", () Recovery => cat_recovery::get(served, api, request, "_all");
+        read GET, "/_cat/recovery/{expression}", (expression) Recovery => cat_recovery::get(served, api, request, expression);
         read GET, "/_cat/repositories", () GetRepositories => cat::repositories(served, request);
         read GET, "/_cat/snapshots", () GetSnapshots => cat::snapshots(served, request, None).await;
         read GET, "/_cat/snapshots/{repository}", (repository) GetSnapshots => cat::snapshots(served, request, Some(repository)).await;

@@ -344,7 +344,7 @@ pub fn bytes_text(bytes: i64) -> String {
 }
 
 /// Writes milliseconds in the greatest unit that fits, as [`bytes_text`] does.
-pub(crate) fn millis_text(millis: i64) -> String {
+pub fn millis_text(millis: i64) -> String {
     scaled(millis, &[(86_400_000, "d"), (3_600_000, "h"), (60_000, "m"), (1_000, "s")], "ms")
 }
 

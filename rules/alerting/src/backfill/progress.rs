@@ -5,9 +5,25 @@ use std::time::Duration;
 use millrace_rules::Time;
 use millrace_rules::definition::{Definition, RuleType};
 use millrace_rules::engine::Rule;
+use uuid::Uuid;
 
 /// Bound on the rounds of a backfill beside live rules, and the number of rounds without progress that is reported.
 pub(super) const MAX_ROUNDS: usize = 20;
+
+/// Documents of a snapshot that a restored rule has to see before those of this store.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct RestoredHistory {
+    /// Uuid of the snapshot.
+    pub(crate) snapshot: Uuid,
+    /// Last frame of the snapshot's log that the rule does not see.
+    pub(crate) since: u64,
+    /// First frame of that log whose alerts are not all in the snapshot.
+    pub(crate) next_frame: u64,
+    /// Time of the snapshot, in milliseconds since the epoch.
+    pub(crate) snapshot_ms: i64,
+    /// Time of the first start with the rule.
+    pub(crate) loaded_ms: i64,
+}
 
 /// From when on a rule looks at what is stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -16,6 +32,8 @@ pub(crate) struct BackfillRange {
     pub(crate) seen_from: i64,
     /// Those of this time and later ones raise alerts; without it those behind the frame at which the rule was saved.
     pub(crate) raised_from: Option<i64>,
+    /// Documents of a snapshot that are seen before.
+    pub(crate) restored: Option<RestoredHistory>,
 }
 
 impl BackfillRange {
@@ -29,7 +47,7 @@ impl BackfillRange {
             return None;
         }
         let seen_from = from.unwrap_or(now_ms).saturating_sub(window.unwrap_or(0));
-        Some(Self { seen_from, raised_from: from })
+        Some(Self { seen_from, raised_from: from, restored: None })
     }
 
     /// Decides what a rule that was paused has to see once it is enabled: all from the first frame that it has not seen. What came
@@ -37,7 +55,12 @@ impl BackfillRange {
     pub(crate) fn resumed(definition: &Definition, at_ms: i64) -> Self {
         let own = Self::new(definition, Some(at_ms), at_ms).map_or(at_ms, |own| own.seen_from);
         let window = at_ms.saturating_sub(definition.timeframe().ms());
-        Self { seen_from: own.min(window), raised_from: Some(at_ms) }
+        Self { seen_from: own.min(window), raised_from: Some(at_ms), restored: None }
+    }
+
+    /// Decides what a rule has to see that a snapshot brought: the documents of the snapshot, then those of this store's log.
+    pub(crate) fn restored(history: RestoredHistory) -> Self {
+        Self { seen_from: history.snapshot_ms, raised_from: None, restored: Some(history) }
     }
 
     /// Returns whether a frame only changes what is remembered.
@@ -119,7 +142,7 @@ mod tests {
         let any = definition(json!({"type": "any"}));
         let terms = definition(json!({"type": "new_term", "fields": ["a"], "terms_window_size": "1h"}));
         let hour = 3_600_000;
-        let of = |seen_from, raised_from| Some(BackfillRange { seen_from, raised_from });
+        let of = |seen_from, raised_from| Some(BackfillRange { seen_from, raised_from, restored: None });
         assert_eq!(BackfillRange::new(&any, None, 10 * hour), None);
         assert_eq!(BackfillRange::new(&any, Some(hour), 10 * hour), of(hour, Some(hour)));
         assert_eq!(BackfillRange::new(&terms, None, 10 * hour), of(9 * hour, None));

@@ -10,6 +10,7 @@ mod notifications;
 mod past;
 mod receiver;
 mod replay;
+mod restored;
 mod rights;
 mod rules;
 mod windows;

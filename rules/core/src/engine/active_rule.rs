@@ -213,6 +213,12 @@ impl ActiveRule {
         }
     }
 
+    /// Has it go on behind a frame of another log.
+    pub(super) fn rebase(&mut self, position: u64, unobserved_until: Time) {
+        (self.rule.since, self.learns_until) = (position, None);
+        self.was_away(unobserved_until);
+    }
+
     /// Notes that the rule did not see what came since its last event.
     fn was_away(&mut self, now: Time) {
         if !self.watermark.is_new() {

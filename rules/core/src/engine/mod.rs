@@ -310,6 +310,20 @@ impl Engine {
         true
     }
 
+    /// Has the rules, with their state, go on behind a frame of another log. Time since the last frame counts as unobserved up to
+    /// `unobserved_until`.
+    pub fn rebase(&mut self, position: u64, unobserved_until: Time) {
+        self.forget_pieces();
+        (self.position, self.muted) = (Some(position), None);
+        let ids: Vec<String> = self.rules.keys().cloned().collect();
+        for id in ids {
+            if let Some(running) = self.rules.get_mut(&id) {
+                running.rebase(position, unobserved_until);
+            }
+            self.changed(&id);
+        }
+    }
+
     /// Removes a rule with its state.
     pub fn remove(&mut self, id: &str) -> bool {
         let was_there = self.rules.remove(id).is_some();

@@ -824,6 +824,32 @@ fn silence_while_the_server_was_down_or_the_rule_disabled_is_none() {
 }
 
 #[test]
+fn rules_in_another_log_keep_their_state_and_judge_no_window_between() {
+    let mut bench = Bench::new(&[("r", frequency())]);
+    bench.number = 900;
+    assert_eq!(bench.alerts(0, json!({"@timestamp": 0})), 0);
+    bench.engine.mute(2_000);
+    bench.engine.rebase(3, Time::from_ms(600_000));
+    bench.number = 3;
+    assert_eq!(bench.alerts(600, json!({"@timestamp": 30_000})), 1);
+    assert_eq!(bench.engine.position(), Some(4));
+
+    let mut bench = Bench::new(&[("r", flatline())]);
+    bench.engine.set_absences(Vec::new());
+    bench.number = 900;
+    bench.event(0, json!({"@timestamp": 0}));
+    bench.matcher.rules.clear();
+    bench.engine.rebase(3, Time::from_ms(600_000));
+    bench.number = 3;
+    let mut first = None;
+    for second in (600..800).step_by(10) {
+        first = first.or_else(|| beat(&mut bench, second).into_iter().next());
+    }
+    let Some(Operation::Alert { document, .. }) = first else { panic!("{first:?}") };
+    assert_eq!(Time::read(&document["window"]["start"]), Some(Time::from_ms(600_000)));
+}
+
+#[test]
 fn alerts_outside_of_the_schedule_are_counted_only() {
     let mut bench = Bench::new(&[
         ("eager", json!({"schedule": "0-29 * * * *", "realert": "1h"})),

@@ -252,6 +252,8 @@ actions! {
     IndexStats = Index "indices:monitor/stats",
     /// Segments of indices.
     Segments = Index "indices:monitor/segments",
+    /// Recoveries of shards.
+    Recovery = Index "indices:monitor/recovery",
     /// Rolling an alias or a data stream over to a new index.
     Rollover = Index "indices:admin/rollover",
     /// Making an index of the documents of another one, with more, fewer or as many shards.

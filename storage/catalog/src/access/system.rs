@@ -54,6 +54,7 @@ const READ_BY_NAME: ActionSet = ActionSet::new(&[
     Action::GetAliases,
     Action::IndexStats,
     Action::Segments,
+    Action::Recovery,
     Action::Refresh,
 ]);
 

@@ -174,6 +174,8 @@ const KNOWN: &[IndexSetting] = &[
     setting("index.version.*", Text, Private, ""),
     setting("index.history.uuid", Text, Private, ""),
     setting("index.restored.seq_nos", List, Private, ""),
+    setting("index.restored.earlier_seq_nos", List, Private, ""),
+    setting("index.restored.snapshot", Text, Private, ""),
     setting("index.restore.pending", Text, Private, ""),
     setting("index.data_stream.name", Text, Private, ""),
     setting("index.data_stream.timestamp_field", Text, Private, ""),

@@ -14,7 +14,7 @@ use super::aliases::{check_alias_consistent, parse_alias};
 use super::create::{VERSION_CREATED, expand_replicas, number};
 use super::data_streams::{DATA_STREAM, TIMESTAMP_FIELD};
 use super::names::{check_alias_name, check_index_name};
-use super::{IndexMeta, Metadata, MetadataChange, RESTORED_SEQ_NOS, Uuid, index_settings, settings};
+use super::{IndexMeta, Metadata, MetadataChange, Uuid, index_settings, settings};
 use crate::access::Action;
 
 /// Setting of a target that does not have all documents yet.
@@ -33,7 +33,7 @@ const OWN_SETTINGS: [&str; 11] = [
     "index.resize.*",
     DATA_STREAM,
     TIMESTAMP_FIELD,
-    RESTORED_SEQ_NOS,
+    "index.restored.*",
     "index.restore.*",
 ];
 

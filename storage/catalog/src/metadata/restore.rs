@@ -1,6 +1,7 @@
 //! Restoring an index of a snapshot: its name, aliases and settings in this store.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::Arc;
 
 use millrace_mapping::pattern;
@@ -16,6 +17,12 @@ use crate::access::{Action, backed_stream};
 
 /// Setting with the sequence number of each shard below which operations came from a snapshot, not from this store's log.
 pub const RESTORED_SEQ_NOS: &str = "index.restored.seq_nos";
+
+/// Setting with the sequence number of each shard below which operations were restored already in the store of the snapshot.
+const EARLIER_SEQ_NOS: &str = "index.restored.earlier_seq_nos";
+
+/// Setting with the uuid of the snapshot that an index was restored from.
+const RESTORED_SNAPSHOT: &str = "index.restored.snapshot";
 
 /// Setting of a restored index whose files are not all here: it is searched, and takes no writes.
 pub const RESTORE_PENDING: &str = "index.restore.pending";
@@ -34,6 +41,8 @@ const REQUIRED: [&str; 5] = [
 pub struct RestoreIndex {
     /// Name that it gets.
     pub name: String,
+    /// Uuid of the snapshot.
+    pub snapshot: Uuid,
     /// The index as the snapshot has it.
     pub meta: IndexMeta,
     /// Sequence number of each shard that its next operation gets.
@@ -46,6 +55,23 @@ pub struct RestoreIndex {
     pub ignored_settings: Vec<String>,
     /// `true` if its files are copied once it is there. No index of that name is replaced then.
     pub is_pending: bool,
+}
+
+impl IndexMeta {
+    /// Returns the sequence numbers of a shard whose operations are of the log of the restored snapshot. Frames of earlier operations
+    /// are those of another log, and later operations are in the log of this store.
+    pub fn restored_seq_nos(&self, shard: u32) -> Range<u64> {
+        let read = |key: &str| {
+            let seq_nos = self.settings.get(key).and_then(Value::as_array);
+            seq_nos.and_then(|seq_nos| seq_nos.get(shard as usize)?.as_str()?.parse().ok()).unwrap_or(0)
+        };
+        read(EARLIER_SEQ_NOS)..read(RESTORED_SEQ_NOS)
+    }
+
+    /// Returns whether the index was restored from a snapshot.
+    pub fn is_restored_from(&self, snapshot: &Uuid) -> bool {
+        self.setting(RESTORED_SNAPSHOT).is_some_and(|text| *text == super::uuid_text(snapshot))
+    }
 }
 
 impl Metadata {
@@ -232,7 +258,11 @@ fn restored_settings(request: &RestoreIndex, uuid: Uuid) -> Result<Map<String, V
         }
     }
     let seq_nos: Vec<Value> = request.next_seq_nos.iter().map(|seq_no| seq_no.to_string().into()).collect();
-    settings.insert(RESTORED_SEQ_NOS.into(), seq_nos.into());
+    match settings.insert(RESTORED_SEQ_NOS.into(), seq_nos.into()) {
+        Some(earlier) => _ = settings.insert(EARLIER_SEQ_NOS.into(), earlier),
+        None => _ = settings.shift_remove(EARLIER_SEQ_NOS),
+    }
+    settings.insert(RESTORED_SNAPSHOT.into(), super::uuid_text(&request.snapshot).into());
     if request.is_pending {
         settings.insert(RESTORE_PENDING.into(), "true".into());
     }
@@ -250,6 +280,7 @@ mod tests {
     fn request(name: &str, state: &Metadata) -> RestoreIndex {
         RestoreIndex {
             name: name.to_owned(),
+            snapshot: Uuid::from_u128(9),
             meta: IndexMeta::clone(state.index("logs").unwrap()),
             next_seq_nos: vec![7],
             include_aliases: true,
@@ -283,6 +314,12 @@ mod tests {
         assert!(!meta.settings.contains_key("index.refresh_interval"));
         assert!(meta.aliases.contains_key("all"));
         assert_eq!(meta.settings[RESTORED_SEQ_NOS], json!(["7"]));
+        assert_eq!((meta.restored_seq_nos(0), meta.restored_seq_nos(1)), (0..7, 0..0));
+        assert!(meta.is_restored_from(&Uuid::from_u128(9)) && !meta.is_restored_from(&Uuid::from_u128(8)));
+        // A snapshot of the copy has operations of two logs.
+        let again = RestoreIndex { meta: meta.clone(), next_seq_nos: vec![12], ..copy.clone() };
+        let changes = state.restore_index(&again, Uuid::from_u128(3)).unwrap();
+        assert_eq!(put(&changes).restored_seq_nos(0), 7..12);
         copy.include_aliases = false;
         assert!(put(&state.restore_index(&copy, Uuid::from_u128(2)).unwrap()).aliases.is_empty());
     }

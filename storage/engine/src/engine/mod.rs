@@ -31,6 +31,7 @@ mod recovery;
 mod refresh;
 mod resize;
 mod restore;
+mod restored_position;
 mod segment_origin;
 mod source;
 mod system;
@@ -85,6 +86,7 @@ pub use self::read_back::{Choice, Missing, ReadBack};
 pub use self::restore::{
     AdoptedSegment, RestoreDecision, RestoredIndex, RestoredShard, RestoredState, SegmentFiles,
 };
+pub use self::restored_position::{RESTORED_PARTITION, RULES_READER, RestoredPosition};
 pub use self::segment_origin::{PendingSegment, SegmentOrigin};
 pub use self::source::UnsyncedWrite;
 pub use self::system_documents::{

@@ -10,13 +10,13 @@
 //! pieces. Each step is a job of its own on a compute thread, so that a reader that goes away leaves one step at most.
 
 use std::cmp::Reverse;
-use std::collections::{BinaryHeap, VecDeque};
+use std::collections::{BinaryHeap, HashMap, VecDeque};
 use std::ops::Range;
 use std::sync::Arc;
 
 use futures::stream::{self, StreamExt, TryStreamExt};
 use millrace_catalog::frame::{AppliedFrame, FrameNumber, ShardOps};
-use millrace_catalog::metadata::{IndexMeta, RESTORED_SEQ_NOS};
+use millrace_catalog::metadata::IndexMeta;
 use millrace_runtime::{Error, Priority, Result};
 use millrace_segment::{RequestedRows, RowOrigin, Segment, SegmentView};
 use roaring::RoaringBitmap;
@@ -91,6 +91,34 @@ impl Engine {
         Ok(self.reading(0..FrameNumber::MAX, ALL_TIMES, shards))
     }
 
+    /// Begins to read the documents back that a snapshot brought, of frames of its own log that were written at some times (in
+    /// milliseconds; frames of other times may come, too). Indices of other snapshots are left out, and documents that are not
+    /// chosen. Refreshes the indices.
+    ///
+    /// # Errors
+    /// As [`Engine::read_back_chosen`].
+    pub async fn read_back_restored(
+        &self,
+        snapshot: &Uuid,
+        indices: &[Arc<Index>],
+        (frames, times): (Range<FrameNumber>, Range<i64>),
+        choice: Option<&Choice>,
+    ) -> Result<ReadBack> {
+        let is_restored = |index: &&Arc<Index>| index.meta().is_restored_from(snapshot);
+        let restored: Vec<Arc<Index>> = indices.iter().filter(is_restored).cloned().collect();
+        let metas: HashMap<Uuid, Arc<IndexMeta>> =
+            restored.iter().map(|index| (index.meta().uuid, index.meta())).collect();
+        let (_, mut shards) = self.history(&restored, 0..FrameNumber::MAX).await?;
+        for shard in &mut shards {
+            let own = metas.get(&shard.index).map_or(0..0, |meta| meta.restored_seq_nos(shard.number));
+            (shard.expected, shard.taken, shard.until) = (own.start, own.start, Some(own.end));
+        }
+        if let Some(choice) = choice {
+            self.choose(&mut shards, choice).await?;
+        }
+        Ok(self.reading(frames, times, shards))
+    }
+
     /// Begins to read those documents back that are chosen, of frames that were written at some times (in milliseconds; frames
     /// of other times may come, too). Of these nothing is told to be missing. Refreshes the indices.
     ///
@@ -104,9 +132,15 @@ impl Engine {
         choice: &Choice,
     ) -> Result<ReadBack> {
         let (frames, mut shards) = self.history(indices, frames).await?;
+        self.choose(&mut shards, choice).await?;
+        Ok(self.reading(frames, times, shards))
+    }
+
+    /// Chooses the rows of each segment.
+    async fn choose(&self, shards: &mut [Cursor], choice: &Choice) -> Result<()> {
         let compute = &self.inner.env().compute;
         let mut asked = Vec::new();
-        for shard in &shards {
+        for shard in &*shards {
             for view in &shard.segments {
                 let (index, segment, choice) = (shard.index, view.segment.clone(), Arc::clone(choice));
                 asked.push(compute.run(Priority::Background, move || choice(index, &segment)));
@@ -115,10 +149,10 @@ impl Engine {
         // Polled, one queues its job.
         let chosen = stream::iter(asked).buffered(CHOSEN_AT_A_TIME);
         let mut chosen = chosen.try_collect::<Vec<_>>().await?.into_iter();
-        for shard in &mut shards {
+        for shard in shards {
             shard.chosen = Some(chosen.by_ref().take(shard.segments.len()).collect());
         }
-        Ok(self.reading(frames, times, shards))
+        Ok(())
     }
 
     /// Returns which of the frames are durable and applied, and the shards with what they have.
@@ -138,7 +172,7 @@ impl Engine {
                 let state = shard.read();
                 state.check()?;
                 let (segments, below) = state.history();
-                let restored = restored_below(&meta, shard.number);
+                let restored = meta.restored_seq_nos(shard.number).end;
                 shards.push(Cursor::new((shard.index, shard.number), segments, below, restored));
             }
         }
@@ -270,7 +304,7 @@ impl Merge {
     }
 
     fn missing(&self) -> Vec<Missing> {
-        if self.shards.iter().any(|shard| shard.chosen.is_some()) {
+        if self.shards.iter().any(|shard| shard.chosen.is_some() || shard.until.is_some()) {
             return Vec::new();
         }
         let count = |shard: &Cursor| Missing {
@@ -280,14 +314,6 @@ impl Merge {
         };
         self.shards.iter().map(count).filter(|missing| missing.count > 0).collect()
     }
-}
-
-/// Returns the sequence number of a shard below which operations came from a snapshot. Their frames are those of another log, or
-/// of another time of this one.
-fn restored_below(meta: &IndexMeta, shard: u32) -> u64 {
-    let seq_nos = meta.settings.get(RESTORED_SEQ_NOS).and_then(serde_json::Value::as_array);
-    let seq_no = seq_nos.and_then(|seq_nos| seq_nos.get(shard as usize)?.as_str()?.parse().ok());
-    seq_no.unwrap_or(0)
 }
 
 /// Adds a row to a frame: to its last part where it follows on that.
@@ -319,6 +345,8 @@ struct Cursor {
     expected: u64,
     /// Sequence number below which rows were taken into windows.
     taken: u64,
+    /// Sequence number behind the last row, where those of a snapshot alone are read.
+    until: Option<u64>,
     missing: u64,
     /// Sequence number behind the last row of these frames or earlier ones.
     end: u64,
@@ -343,6 +371,7 @@ impl Cursor {
             window: VecDeque::new(),
             expected: restored,
             taken: restored,
+            until: None,
             missing: 0,
             end: 0,
             behind: false,
@@ -351,7 +380,8 @@ impl Cursor {
 
     /// Finds out where the rows of the frames begin.
     fn begin(&mut self, frames: &Range<FrameNumber>) -> Result<()> {
-        if self.chosen.is_some() {
+        // Frames of rows behind those of a snapshot are of another log.
+        if self.chosen.is_some() || self.until.is_some() {
             return Ok(());
         }
         for view in &self.segments {
@@ -382,7 +412,10 @@ impl Cursor {
                 among: self.chosen.as_ref().and_then(VecDeque::front),
                 times,
             };
-            let rows = view.segment.next_rows(&wanted)?;
+            let mut rows = view.segment.next_rows(&wanted)?;
+            if let Some(until) = self.until {
+                rows.truncate(rows.partition_point(|(seq_no, _)| *seq_no < until));
+            }
             let Some((last, _)) = rows.last() else {
                 self.segments.pop_front();
                 self.chosen.as_mut().and_then(VecDeque::pop_front);

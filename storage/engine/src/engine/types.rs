@@ -88,6 +88,8 @@ pub struct SegmentFigures {
     pub deleted: u64,
     /// Bytes of its files, 0 in memory.
     pub store_bytes: u64,
+    /// Number of its files, 0 in memory.
+    pub files: u64,
     /// Bytes held in memory.
     pub memory_bytes: u64,
     /// `true` if it is stored.

@@ -437,6 +437,7 @@ impl Shard {
                     docs: u64::from(view.live_rows()),
                     deleted: view.deleted.len(),
                     store_bytes: stored.map_or(0, |r| r.data_bytes + r.bundle_bytes + r.ids_bytes),
+                    files: stored.map_or(0, |r| 2 + u64::from(r.ids_bytes > 0)),
                     memory_bytes: view.segment.as_memory().map_or(0, |m| m.heap_bytes),
                     committed: stored.is_some(),
                 }

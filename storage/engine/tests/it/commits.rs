@@ -278,6 +278,7 @@ async fn adopt(engine: &Engine) -> (RestoreIndex, RestoredIndex) {
     }
     let request = RestoreIndex {
         name: "b".to_owned(),
+        snapshot: Uuid::from_u128(9),
         meta: IndexMeta::clone(&a.meta),
         next_seq_nos: shards.iter().map(|shard| shard.next_seq_no).collect(),
         include_aliases: false,

@@ -6,10 +6,12 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 use millrace_catalog::access::Principal;
 use millrace_catalog::metadata::{IndicesOptions, MetadataChange};
+use millrace_engine::ReadBack;
 use millrace_snapshot::{
     Config, CreateSnapshot, Error, RestoreSnapshot, SnapshotFilter, SnapshotService, SnapshotState,
 };
 use serde_json::json;
+use uuid::Uuid;
 
 use crate::support::*;
 
@@ -305,18 +307,27 @@ async fn restored_documents_are_no_history() {
     let service = service(&engine, backups.path()).await;
     let mut expected = BTreeMap::new();
     fill(&engine, "logs", 0..30, 1, &mut expected).await;
-    create(&service, "one").await;
+    let one = create(&service, "one").await;
     restore_copies(&service, "one").await.unwrap();
     fill(&engine, "copy-logs", 100..103, 2, &mut expected).await;
     engine.durable().await.unwrap();
     let index = engine.index("copy-logs").unwrap();
-    let mut reading = engine.read_back_stored(&index).await.unwrap();
-    let mut operations = 0;
-    while let Some(frame) = reading.next().await.unwrap() {
-        operations += frame.parts.iter().map(|part| part.ops.len()).sum::<usize>();
-    }
-    assert_eq!(operations, 3);
-    assert_eq!(reading.missing().map(<[_]>::len), Some(0));
+    let count = async |mut reading: ReadBack| {
+        let mut operations = 0;
+        while let Some(frame) = reading.next().await.unwrap() {
+            operations += frame.parts.iter().map(|part| part.ops.len()).sum::<usize>();
+        }
+        assert_eq!(reading.missing().map(<[_]>::len), Some(0));
+        operations
+    };
+    let (indices, frames) = (std::slice::from_ref(&index), 0..u64::MAX);
+    assert_eq!(count(engine.read_back(indices, frames.clone()).await.unwrap()).await, 3);
+    assert_eq!(count(engine.read_back_stored(&index).await.unwrap()).await, 33);
+    let restored = async |snapshot: Uuid| {
+        let range = (frames.clone(), i64::MIN..i64::MAX);
+        count(engine.read_back_restored(&snapshot, indices, range, None).await.unwrap()).await
+    };
+    assert_eq!((restored(one.uuid).await, restored(Uuid::new_v4()).await), (30, 0));
 }
 
 #[tokio::test(flavor = "multi_thread")]

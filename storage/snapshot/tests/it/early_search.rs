@@ -7,7 +7,7 @@ use millrace_catalog::access::Principal;
 use millrace_catalog::metadata::{IndicesOptions, RESTORE_PENDING};
 use millrace_engine::Engine;
 use millrace_runtime::Error as StoreError;
-use millrace_snapshot::{Config, Error, RestoreSnapshot, SnapshotService};
+use millrace_snapshot::{Config, Error, IndexRecovery, RestoreSnapshot, SnapshotService};
 use object_store::ObjectStoreExt;
 use object_store::path::Path;
 use serde_json::json;
@@ -32,6 +32,10 @@ async fn wait_until(condition: impl Fn() -> bool) {
     while !condition() {
         tokio::task::yield_now().await;
     }
+}
+
+fn recovery(service: &SnapshotService, index: &str) -> Option<IndexRecovery> {
+    service.recoveries().into_values().find(|recovery| recovery.index == index)
 }
 
 /// A store with deletions and two segments, its snapshot `one`, and its documents.
@@ -67,12 +71,18 @@ async fn an_index_is_read_from_the_repository_and_takes_writes_once_it_is_copied
     assert!(refused.to_string().contains("is being restored"), "{refused}");
     // What the restore reads is not deleted, and not collected.
     assert!(matches!(service.delete("backup", "one").await, Err(Error::Concurrent { .. })));
+    let begun = recovery(&service, "copy-logs").unwrap();
+    assert_eq!((begun.source_index.as_str(), begun.snapshot.as_str(), begun.ended_ms), ("logs", "one", None));
+    assert!(begun.shards[0].recovered_bytes < begun.shards[0].bytes, "{begun:?}");
     service.cleanup_repository("backup").await.unwrap();
 
     store.set_outage(None);
     // Its files may be here or there.
     create(&service, "two").await;
     wait_until(|| !is_pending(&engine, "copy-logs")).await;
+    wait_until(|| recovery(&service, "copy-logs").unwrap().ended_ms.is_some()).await;
+    let ended = recovery(&service, "copy-logs").unwrap().shards[0];
+    assert_eq!((ended.recovered_files, ended.recovered_bytes), (ended.files, ended.bytes));
     for object in objects(&store).await {
         store.objects.delete(&object).await.unwrap();
     }
@@ -149,6 +159,7 @@ async fn a_file_that_cannot_be_copied_takes_its_indices_away() {
     store.objects.put(&damaged, wrong.into()).await.unwrap();
     let refused = service.restore(&system, ("backup", "one"), early()).await.unwrap_err().to_string();
     assert!(refused.contains("cannot restore index [copy-logs]"), "{refused}");
+    assert_eq!(recovery(&service, "copy-logs"), None);
     assert!(engine.metadata().index("copy-logs").is_none());
     let partial = RestoreSnapshot { partial: true, ..early() };
     let report = service.restore(&system, ("backup", "one"), partial).await.unwrap();

@@ -136,6 +136,9 @@ impl ObjectStore for FaultyStore {
             while magic.as_ref() == b"PAR1" && self.outage() == Some(Outage::HeldCopies) {
                 tokio::task::yield_now().await;
             }
+            if self.outage() == Some(Outage::Gone) {
+                return Err(Self::failed("connection refused"));
+            }
         }
         if is_head || self.outage() != Some(Outage::Disconnects) {
             return Ok(found);

@@ -8,7 +8,10 @@ use std::time::Duration;
 use bytes::Bytes;
 use millrace_catalog::access::{Action, ActionSet, Caller, Grant, NamePattern, Principal, Privileges};
 use millrace_catalog::frame::PositionDelta;
-use millrace_engine::{DeadLetter, Engine, FEED_PIPELINE, OnReject, SourceWrite};
+use millrace_engine::{
+    DeadLetter, Engine, FEED_PIPELINE, OnReject, RESTORED_PARTITION, RULES_READER, RestoredPosition,
+    SourceWrite,
+};
 use millrace_snapshot::{Config, RestoreSnapshot, SnapshotService};
 use serde_json::json;
 
@@ -91,7 +94,11 @@ async fn an_empty_store_goes_on_behind_the_documents_of_its_snapshot() {
     service.restore(&Principal::system(), ("backup", "one"), with_global_state()).await.unwrap();
     check(&empty, "logs", &documents(0..10)).await;
     assert_eq!(stored(&empty), parts(&[("0", "5"), ("1", "7")]));
-    assert!(empty.positions(FEED_PIPELINE, "rules").is_empty());
+    let of_rules = empty.positions(FEED_PIPELINE, RULES_READER);
+    let [(partition, position)] = of_rules.as_slice() else { panic!("{of_rules:?}") };
+    let position = RestoredPosition::decode(position).unwrap();
+    assert_eq!((partition.as_str(), position.next_frame), (RESTORED_PARTITION, 0));
+    assert!(position.last_frame < empty.next_frame().unwrap());
     drop((service, empty));
 
     // As after a kill.

@@ -4,6 +4,7 @@ pub(crate) mod cluster;
 pub(crate) mod indices;
 pub(crate) mod names;
 pub(crate) mod nodes;
+pub(crate) mod recovery;
 pub(crate) mod segments;
 pub(crate) mod shards;
 pub(crate) mod snapshots;
@@ -35,6 +36,8 @@ const HELP: &str = "=^.^=
 /_cat/nodes
 /_cat/pending_tasks
 /_cat/plugins
+/_cat/recovery
+/_cat/recovery/{index}
 /_cat/repositories
 /_cat/segments
 /_cat/segments/{index}

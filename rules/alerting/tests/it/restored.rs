@@ -1,0 +1,145 @@
+//! Rules that a snapshot brings into an empty store: they go on where they were, and each document raises its alerts once.
+
+use std::path::Path;
+use std::sync::Arc;
+use std::time::Duration;
+
+use millrace_catalog::access::{Caller, Principal, Privileges};
+use millrace_engine::{Config as EngineConfig, Engine, FEED_PIPELINE, RULES_READER, RefreshPolicy};
+use millrace_snapshot::{Config, CreateSnapshot, RestoreSnapshot, SnapshotService};
+use serde_json::{Value, json};
+
+use crate::fixture::{Server, document, errors, open_engine};
+
+fn failure(host: &str) -> Value {
+    json!({"level": "error", "host": host})
+}
+
+/// A rule that needs three failures of a host.
+fn three_failures() -> Value {
+    let mut rule = errors("three");
+    rule["type"] = json!("frequency");
+    rule["num_events"] = json!(3);
+    rule["timeframe"] = json!("1h");
+    rule["query_key"] = json!("host");
+    rule["search"]["request"]["body"]["query"] = json!({"match": {"host": "web"}});
+    rule
+}
+
+async fn repository(engine: &Arc<Engine>, backups: &Path) -> SnapshotService {
+    let config = Config { path_repo: vec![backups.to_owned()], ..Config::default() };
+    let service = SnapshotService::open(Arc::clone(engine), config).await.unwrap();
+    let body = json!({"type": "fs", "settings": {"location": "one"}});
+    service.put_repository("backup", &body, true).await.unwrap();
+    service
+}
+
+async fn open_store(dir: &Path) -> Arc<Engine> {
+    open_engine(EngineConfig { data_dir: dir.to_owned(), ..EngineConfig::default() }).await
+}
+
+async fn restore(engine: &Arc<Engine>, backups: &Path, snapshot: &str, indices: &str) {
+    let request = RestoreSnapshot {
+        indices: Some(indices.to_owned()),
+        include_global_state: true,
+        ..RestoreSnapshot::default()
+    };
+    let service = repository(engine, backups).await;
+    let report = service.restore(&Principal::system(), ("backup", snapshot), request).await.unwrap();
+    assert!(report.failures.is_empty(), "{report:?}");
+}
+
+/// The triggers of the alerts of a rule, in order.
+async fn triggers_of(server: &Server, rule: &str) -> Vec<String> {
+    server.settled().await;
+    let alerts = server.documents("alert").await.into_values();
+    let own = alerts.filter(|alert| alert["rule_name"] == json!(rule));
+    let mut triggers: Vec<String> =
+        own.map(|alert| alert["trigger"]["_id"].as_str().unwrap().to_owned()).collect();
+    triggers.sort();
+    triggers
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restored_rules_raise_an_alert_of_each_document_once() {
+    let (data, other, third, backups) = (
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+        tempfile::tempdir().unwrap(),
+    );
+    let server = Server::open(data.path()).await;
+    server.write(vec![document("logs", "before", failure("db"))]).await;
+    server.save(errors("each")).await;
+    server.save(three_failures()).await;
+    for id in ["e1", "e2"] {
+        server.write(vec![document("logs", id, failure("web"))]).await;
+    }
+    assert_eq!(triggers_of(&server, "each").await, ["e1", "e2"]);
+    let alerts = server.documents("alert").await;
+    // A document that no rule has seen at the moment of the snapshot.
+    server.alerting.stop().await;
+    server.write(vec![document("logs", "e3", failure("web"))]).await;
+    let service = repository(&server.engine, backups.path()).await;
+    let create = CreateSnapshot::default();
+    service.create(&Principal::system(), ("backup", "one"), create).await.unwrap();
+    drop((service, server));
+
+    let engine = open_store(other.path()).await;
+    restore(&engine, backups.path(), "one", "*,.alertrules").await;
+    // One that comes before the rules are loaded.
+    let user =
+        Principal::new(Caller::User("somebody".into()), Vec::new(), Arc::new(Privileges::unrestricted()));
+    let ops = vec![document("logs", "e4", failure("web"))];
+    let written = engine.write(&user, ops, RefreshPolicy::None, Duration::from_secs(60)).await.unwrap();
+    written.into_iter().for_each(|outcome| drop(outcome.unwrap()));
+    let server = Server::over(engine).await;
+    assert_eq!(triggers_of(&server, "each").await, ["e1", "e2", "e3", "e4"]);
+    assert_eq!(triggers_of(&server, "three").await, ["e3"], "two of its failures are in the snapshot");
+    let restored = server.documents("alert").await;
+    assert!(alerts.iter().all(|(id, alert)| restored.get(id) == Some(alert)), "alerts keep their ids");
+    server.write(vec![document("logs", "e5", failure("db"))]).await;
+    assert_eq!(triggers_of(&server, "each").await, ["e1", "e2", "e3", "e4", "e5"]);
+    server.stop().await;
+
+    // A restart, and a snapshot of the restored store, whose documents are of two logs.
+    let server = Server::open(other.path()).await;
+    assert_eq!(triggers_of(&server, "each").await, ["e1", "e2", "e3", "e4", "e5"]);
+    assert_eq!(server.engine.positions(FEED_PIPELINE, RULES_READER).len(), 1, "its own position alone");
+    let service = repository(&server.engine, backups.path()).await;
+    let create = CreateSnapshot::default();
+    service.create(&Principal::system(), ("backup", "two"), create).await.unwrap();
+    drop((service, server));
+    let engine = open_store(third.path()).await;
+    restore(&engine, backups.path(), "two", "*,.alertrules").await;
+    let server = Server::over(engine).await;
+    server.write(vec![document("logs", "e6", failure("web"))]).await;
+    assert_eq!(triggers_of(&server, "each").await, ["e1", "e2", "e3", "e4", "e5", "e6"]);
+    assert_eq!(triggers_of(&server, "three").await, ["e3"]);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_without_the_global_state_begin_with_the_log_of_the_store() {
+    let (data, other, backups) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let server = Server::open(data.path()).await;
+    server.save(errors("each")).await;
+    server.write(vec![document("logs", "e1", failure("web"))]).await;
+    assert_eq!(triggers_of(&server, "each").await, ["e1"]);
+    server.alerting.stop().await;
+    server.write(vec![document("logs", "e2", failure("web"))]).await;
+    let service = repository(&server.engine, backups.path()).await;
+    let create = CreateSnapshot::default();
+    service.create(&Principal::system(), ("backup", "one"), create).await.unwrap();
+    drop((service, server));
+    let engine = open_store(other.path()).await;
+    let request = RestoreSnapshot { indices: Some("*,.alertrules".to_owned()), ..RestoreSnapshot::default() };
+    let service = repository(&engine, backups.path()).await;
+    service.restore(&Principal::system(), ("backup", "one"), request).await.unwrap();
+    drop(service);
+    let server = Server::over(engine).await;
+    server.write(vec![document("logs", "e3", failure("web"))]).await;
+    assert_eq!(triggers_of(&server, "each").await, ["e1", "e3"]);
+    server.stop().await;
+}
