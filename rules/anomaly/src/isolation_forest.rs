@@ -28,7 +28,7 @@ const LEAF: u16 = u16::MAX;
 /// Depth of a node, at most: the binary logarithm of [`MAX_SAMPLE`].
 const MAX_DEPTH: u8 = 12;
 /// Points that go down a tree in step.
-const LANES: usize = 8;
+const STEP_POINTS: usize = 8;
 
 /// Node of a tree. The left child is the next node.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -162,13 +162,13 @@ impl IsolationForest {
     /// Scores points, `dimensions` numbers each, as [`IsolationForest::score`] does one.
     pub(crate) fn score_all(&self, mut points: Vec<f64>, dimensions: usize) -> Vec<f64> {
         let count = points.len() / dimensions;
-        let mut totals = vec![0.0; count.next_multiple_of(LANES)];
+        let mut totals = vec![0.0; count.next_multiple_of(STEP_POINTS)];
         points.resize(totals.len() * dimensions, 0.0);
         for root in &self.roots {
             for (points, totals) in
-                points.chunks_exact(LANES * dimensions).zip(totals.chunks_exact_mut(LANES))
+                points.chunks_exact(STEP_POINTS * dimensions).zip(totals.chunks_exact_mut(STEP_POINTS))
             {
-                let mut at = [*root; LANES];
+                let mut at = [*root; STEP_POINTS];
                 for _ in 0..self.depth {
                     for (at, point) in at.iter_mut().zip(points.chunks_exact(dimensions)) {
                         let node = &self.nodes[*at as usize];
