@@ -15,6 +15,7 @@ import bisect
 import datetime
 import json
 import math
+import os
 import pathlib
 import random
 import re
@@ -185,6 +186,12 @@ def resident(server):
     return int(re.search(r"VmRSS:\s+(\d+)", text)[1]) / 1024
 
 
+def processor(server):
+    """Processor seconds of all threads of the server."""
+    fields = pathlib.Path(f"/proc/{server.pid}/stat").read_text().rsplit(")")[1].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
 def check_speed(server, address, console, args):
     data, numbers = Client(address), random.Random(2)
     properties = {"@timestamp": {"type": "date"}} | {field: {"type": "double"} for field in FIELDS}
@@ -207,7 +214,9 @@ def check_speed(server, address, console, args):
         # The same documents arrive both times, the second time with detectors that score them.
         feed = Feed(address, "rows", bodies, 500, rate)
         feed.start()
+        used = processor(server)
         alone = ingest(args.seconds)
+        used_alone = processor(server) - used
         feed.stop()
         before = resident(server)
         ids = [
@@ -232,7 +241,9 @@ def check_speed(server, address, console, args):
 
         watcher = threading.Thread(target=watch, daemon=True)
         watcher.start()
+        used = processor(server)
         beside = ingest(args.seconds)
+        used_beside = processor(server) - used
         sent = feed.stop()
         stopped.set()
         watcher.join()
@@ -241,6 +252,9 @@ def check_speed(server, address, console, args):
         report(f"{of}, lag p99 of {len(lags)} looks, seconds", f"{lag:.2f} (p50 {sorted(lags)[len(lags) // 2]:.2f})", "< 1", lag < 1)
         slower = 1 - beside / alone
         report(f"{of}, ingest beside, {alone:.0f}/s alone and {beside:.0f}/s, slower", f"{slower:.1%}", "<= 15 %", slower <= 0.15)
+        # What a document costs alone, it costs beside detectors, too.
+        cost = max(0.0, used_beside - used_alone * beside / alone) / (rate * args.detectors * args.seconds)
+        print(f"     processor: {used_alone / args.seconds:.2f} cores alone, {used_beside / args.seconds:.2f} beside; {cost * 1e6:.1f} us a result")
         report(f"{of}, memory, MB (before {before:.0f})", round(max(peak)), "< 500", max(peak) < 500)
         for id in ids:
             console.ask("DELETE", f"/api/ai/delete/{id}")

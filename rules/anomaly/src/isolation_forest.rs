@@ -6,6 +6,11 @@
 //! The score is 2^(−E(h)/c(n)), with c(n) = 2·H(n−1) − 2·(n−1)/n. The path h of a row is its depth, with c(m) added for a leaf of m rows.
 //! Contributions split a path by its cuts. A cut of n rows, m of which go the row's way, contributes c(n) − 1 − c(m). The sum over a path
 //! is c(sample) − h.
+//!
+//! Many points are scored a tree after the other, so that the nodes of one tree stay in the processor's cache. Eight points go down it in
+//! step: each takes the same number of steps, without a branch that depends on values. A leaf leads to itself.
+
+use std::hint::select_unpredictable;
 
 use millrace_forecast::Random;
 
@@ -18,19 +23,38 @@ use crate::table::FeatureTable;
 pub(crate) const MAX_TREES: usize = 1_000;
 /// Largest sample of a tree.
 pub(crate) const MAX_SAMPLE: usize = 4_096;
+/// Dimension that stands for a leaf among the bytes of a model.
 const LEAF: u16 = u16::MAX;
+/// Depth of a node, at most: the binary logarithm of [`MAX_SAMPLE`].
+const MAX_DEPTH: u8 = 12;
+/// Points that go down a tree in step.
+const STEP_POINTS: usize = 8;
 
 /// Node of a tree. The left child is the next node.
 #[derive(Clone, Copy, Debug, PartialEq)]
 struct IsolationNode {
-    /// Values below this go left.
+    /// Values below this go left; no value is below that of a leaf.
     threshold: f64,
-    /// The right child.
+    /// The right child; a leaf is its own.
     right: u32,
     /// Rows of the sample in this node.
     rows: u16,
-    /// Dimension of the cut; [`LEAF`] for a leaf.
-    dimension: u16,
+    /// Dimension of the cut.
+    dimension: u8,
+    /// Cuts above the node.
+    depth: u8,
+}
+
+impl IsolationNode {
+    /// Makes the leaf with a number.
+    fn leaf(number: usize, rows: u16, depth: u8) -> Self {
+        Self { threshold: f64::NEG_INFINITY, right: number as u32, rows, dimension: 0, depth }
+    }
+
+    /// Returns true of the leaf with a number.
+    fn is_leaf(&self, number: usize) -> bool {
+        self.right as usize == number
+    }
 }
 
 /// A trained forest.
@@ -41,6 +65,8 @@ pub(crate) struct IsolationForest {
     nodes: Vec<IsolationNode>,
     /// First node of each tree.
     roots: Vec<u32>,
+    /// Depth of the deepest node.
+    depth: u8,
     /// c(m) for each number of rows up to the sample.
     path_lengths: Vec<f64>,
 }
@@ -54,8 +80,13 @@ impl IsolationForest {
         seed: u64,
     ) -> Self {
         let sample = sample.min(table.rows());
-        let mut forest =
-            Self { sample, nodes: Vec::new(), roots: Vec::new(), path_lengths: path_lengths(sample) };
+        let mut forest = Self {
+            sample,
+            nodes: Vec::new(),
+            roots: Vec::new(),
+            depth: 0,
+            path_lengths: path_lengths(sample),
+        };
         let depth = (sample.max(2) - 1).ilog2() + 1;
         for tree in 0..trees as u64 {
             let mut random = Random::new(seed ^ millrace_forecast::mix(tree));
@@ -84,12 +115,8 @@ impl IsolationForest {
                 false => None,
             };
             let Some((dimension, threshold)) = cut else {
-                self.nodes.push(IsolationNode {
-                    threshold: 0.0,
-                    right: 0,
-                    rows: count as u16,
-                    dimension: LEAF,
-                });
+                self.nodes.push(IsolationNode::leaf(place, count as u16, depth as u8));
+                self.depth = self.depth.max(depth as u8);
                 continue;
             };
             let (column, range) = (columns[dimension], &mut rows[from..to]);
@@ -100,8 +127,13 @@ impl IsolationForest {
                     left += 1;
                 }
             }
-            let dimension = dimension as u16;
-            self.nodes.push(IsolationNode { threshold, right: 0, rows: count as u16, dimension });
+            self.nodes.push(IsolationNode {
+                threshold,
+                right: 0,
+                rows: count as u16,
+                dimension: dimension as u8,
+                depth: depth as u8,
+            });
             pending.push((from + left, to, depth + 1, Some(place)));
             pending.push((from, from + left, depth + 1, None));
         }
@@ -113,19 +145,54 @@ impl IsolationForest {
         for root in &self.roots {
             let mut at = *root as usize;
             let mut node = &self.nodes[at];
-            let mut depth = 0.0;
-            while node.dimension != LEAF {
+            while !node.is_leaf(at) {
                 let dimension = usize::from(node.dimension);
                 at = if point[dimension] < node.threshold { at + 1 } else { node.right as usize };
                 let child = &self.nodes[at];
-                depth += 1.0;
                 contributions[dimension] += self.path_lengths[usize::from(node.rows)]
                     - self.path_lengths[usize::from(child.rows)]
                     - 1.0;
                 node = child;
             }
-            total += depth + self.path_lengths[usize::from(node.rows)];
+            total += self.path_length(node);
         }
+        self.score_of(total)
+    }
+
+    /// Scores points, `dimensions` numbers each, as [`IsolationForest::score`] does one.
+    pub(crate) fn score_all(&self, mut points: Vec<f64>, dimensions: usize) -> Vec<f64> {
+        let count = points.len() / dimensions;
+        let mut totals = vec![0.0; count.next_multiple_of(STEP_POINTS)];
+        points.resize(totals.len() * dimensions, 0.0);
+        for root in &self.roots {
+            for (points, totals) in
+                points.chunks_exact(STEP_POINTS * dimensions).zip(totals.chunks_exact_mut(STEP_POINTS))
+            {
+                let mut at = [*root; STEP_POINTS];
+                for _ in 0..self.depth {
+                    for (at, point) in at.iter_mut().zip(points.chunks_exact(dimensions)) {
+                        let node = &self.nodes[*at as usize];
+                        let is_left = point[usize::from(node.dimension)] < node.threshold;
+                        *at = select_unpredictable(is_left, *at + 1, node.right);
+                    }
+                }
+                for (total, at) in totals.iter_mut().zip(at) {
+                    *total += self.path_length(&self.nodes[at as usize]);
+                }
+            }
+        }
+        totals.truncate(count);
+        totals.iter_mut().for_each(|total| *total = self.score_of(*total));
+        totals
+    }
+
+    /// Returns the length of the path to a leaf.
+    fn path_length(&self, leaf: &IsolationNode) -> f64 {
+        f64::from(leaf.depth) + self.path_lengths[usize::from(leaf.rows)]
+    }
+
+    /// Returns the score of the sum of a point's paths.
+    fn score_of(&self, total: f64) -> f64 {
         let normal = self.path_lengths[self.sample].max(f64::MIN_POSITIVE);
         libm::exp2(-total / self.roots.len() as f64 / normal)
     }
@@ -134,10 +201,14 @@ impl IsolationForest {
         out.count(self.sample);
         out.u32s(&self.roots);
         out.count(self.nodes.len());
-        for node in &self.nodes {
-            out.f64(node.threshold);
-            out.u32(node.right);
-            out.u32(u32::from(node.rows) << 16 | u32::from(node.dimension));
+        for (number, node) in self.nodes.iter().enumerate() {
+            let (threshold, right, dimension) = match node.is_leaf(number) {
+                true => (0.0, 0, LEAF),
+                false => (node.threshold, node.right, u16::from(node.dimension)),
+            };
+            out.f64(threshold);
+            out.u32(right);
+            out.u32(u32::from(node.rows) << 16 | u32::from(dimension));
         }
     }
 
@@ -156,9 +227,13 @@ impl IsolationForest {
             return Err(corrupt("a tree has no node"));
         }
         let mut nodes = Vec::with_capacity(count);
+        let mut deepest = 0;
         for (tree, root) in roots.iter().enumerate() {
             let end = roots.get(tree + 1).map_or(count, |next| *next as usize);
+            let mut depths = vec![0_u8; end - *root as usize];
             for place in *root as usize..end {
+                let depth = depths[place - *root as usize];
+                deepest = deepest.max(depth);
                 let (threshold, right, packed) = (from.finite()?, from.u32()?, from.u32()?);
                 let (rows, dimension) = ((packed >> 16) as u16, packed as u16);
                 let leads_on = place + 1 < end && (right as usize) > place && (right as usize) < end;
@@ -168,10 +243,20 @@ impl IsolationForest {
                 {
                     return Err(corrupt("a tree leads nowhere"));
                 }
-                nodes.push(IsolationNode { threshold, right, rows, dimension });
+                if depth > MAX_DEPTH {
+                    return Err(corrupt("a tree is too deep"));
+                }
+                if !is_split {
+                    nodes.push(IsolationNode::leaf(place, rows, depth));
+                    continue;
+                }
+                for child in [place + 1, right as usize] {
+                    depths[child - *root as usize] = depth + 1;
+                }
+                nodes.push(IsolationNode { threshold, right, rows, dimension: dimension as u8, depth });
             }
         }
-        Ok(Self { sample, nodes, roots, path_lengths: path_lengths(sample) })
+        Ok(Self { sample, nodes, roots, depth: deepest, path_lengths: path_lengths(sample) })
     }
 }
 

@@ -230,6 +230,14 @@ fn check(
 
 fn score_points(algorithm: &RowAlgorithm, points: &Points) -> Vec<f64> {
     let (mut point, mut contributions) = (Vec::new(), vec![0.0; points.dimensions()]);
+    if let RowAlgorithm::IsolationForest(forest) = algorithm {
+        let mut all = Vec::with_capacity(points.len() * points.dimensions());
+        for row in 0..points.len() {
+            points.read(row, &mut point);
+            all.extend_from_slice(&point);
+        }
+        return forest.score_all(all, points.dimensions());
+    }
     let score = |row: usize| {
         points.read(row, &mut point);
         contributions.fill(0.0);

@@ -91,6 +91,35 @@ fn models_come_back_from_bytes_and_score_the_same() {
 }
 
 #[test]
+fn rows_have_the_same_scores_together() {
+    let (table, _) = planted(300, 1);
+    let (arriving, _) = planted(53, 2);
+    let cutoff = ScoreCutoff::new(None, Some(0.05)).unwrap();
+    for name in NAMES {
+        let model = detector(name).train(&table, 7).unwrap();
+        for count in [0, 1, 7, 8, 53] {
+            let mut rows: Vec<f64> = (0..count).flat_map(|row| arriving.row(row)).collect();
+            if count > 7 {
+                rows[3] = f64::NAN;
+            }
+            let scores = model.score_all(&rows, cutoff).unwrap();
+            assert_eq!(scores.len(), count, "{name}");
+            for (row, score) in rows.chunks(3).zip(&scores) {
+                let alone = model.score(row).unwrap();
+                assert_eq!(score.raw.to_bits(), alone.raw.to_bits(), "{name} {row:?}");
+                assert_eq!((score.rank, score.cluster), (alone.rank, alone.cluster), "{name} {row:?}");
+                if model.is_anomalous(score, cutoff) || !score.contributions.is_empty() {
+                    assert_eq!(score.contributions, alone.contributions, "{name} {row:?}");
+                }
+            }
+        }
+        assert_eq!(model.score_all(&[1.0; 4], cutoff), Err(Error::WrongWidth { expected: 3, actual: 1 }));
+        let infinite = [1.0, 2.0, 3.0, 1.0, f64::INFINITY, 3.0];
+        assert_eq!(model.score_all(&infinite, cutoff), Err(Error::Infinite { feature: 1 }), "{name}");
+    }
+}
+
+#[test]
 fn changed_bytes_are_refused_or_harmless() {
     let (table, _) = planted(120, 1);
     let mut random = Random::new(9);
@@ -107,7 +136,9 @@ fn changed_bytes_are_refused_or_harmless() {
             let sum = crc32c::crc32c(&changed);
             changed.extend_from_slice(&sum.to_le_bytes());
             if let Ok(model) = RowModel::decode(&changed) {
-                let _ = model.score(&vec![1.0; model.features()]);
+                let row = vec![1.0; model.features()];
+                let _ = model.score(&row);
+                let _ = model.score_all(&row, ScoreCutoff::Contamination(0.5));
             }
         }
     }

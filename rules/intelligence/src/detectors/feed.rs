@@ -20,13 +20,15 @@ use tokio::task::JoinHandle;
 use tokio::time::{sleep, timeout_at};
 
 use super::algorithm::ModelType;
+use super::frame_scoring::FrameScoring;
 use super::history;
 use super::loading::{first_bucket, load, match_request};
 use super::model::{DetectorModel, ModelSnapshot};
-use super::position::{FeedPosition, READER};
-use super::scoring::{LiveDetector, ScoringTally, SeriesProgress, ValueModel, score_frames};
+use super::position::{FeedPosition, READER, RefusedResult};
+use super::results::ScoredDocument;
+use super::scoring::{LiveDetector, ScoringTally, SeriesProgress, ValueModel};
 use super::stored::StoredDetector;
-use super::{results, series, training};
+use super::{series, training};
 use crate::IntelligenceContext;
 use crate::error::{Error, Result};
 
@@ -195,6 +197,8 @@ struct Scorer {
     committed: Instant,
     stored: Instant,
     read_again: BTreeMap<String, Instant>,
+    /// First result that was refused for good since the last commit.
+    refused: Option<RefusedResult>,
 }
 
 impl Scorer {
@@ -221,6 +225,7 @@ impl Scorer {
             committed: now,
             stored: now,
             read_again: BTreeMap::new(),
+            refused: None,
         };
         // Before anything may cut the log that is needed.
         engine.take_lease(READER, Some(next)).await?;
@@ -378,21 +383,32 @@ impl Scorer {
         let Some(mut matching) = self.matching.take() else {
             return Err(StorageError::Internal("the filters of AI rules are gone".to_owned()).into());
         };
-        let (mut detectors, committed) = (std::mem::take(&mut self.detectors), self.next);
+        let committed = self.next;
         let job = move || {
             let evaluable = matching.run(&frames);
-            let documents = score_frames(&mut detectors, evaluable, committed, None);
-            let problems = matching.problems();
-            for (id, reason) in problems.into_iter().chain(matching.take_told()) {
-                if let Some(detector) = detectors.get_mut(&id) {
-                    detector.tally.problem = Some(reason);
-                }
-            }
-            Ok((matching, detectors, documents))
+            Ok((matching, FrameScoring::new(evaluable, committed, None)))
         };
-        let (matching, detectors, documents) =
-            self.shared.engine.compute().run(Priority::Follow, job).await?;
-        (self.matching, self.detectors) = (Some(matching), detectors);
+        let compute = self.shared.engine.compute().clone();
+        let (mut matching, mut scoring) = compute.run(Priority::Follow, job).await?;
+        let documents = loop {
+            let mut detectors = std::mem::take(&mut self.detectors);
+            let job = move || {
+                let documents = scoring.run(&mut detectors);
+                Ok((scoring, detectors, documents))
+            };
+            let documents;
+            (scoring, self.detectors, documents) = compute.run(Priority::Follow, job).await?;
+            if scoring.is_done() {
+                break documents;
+            }
+            self.write(&documents, false).await?;
+        };
+        for (id, reason) in matching.problems().into_iter().chain(matching.take_told()) {
+            if let Some(detector) = self.detectors.get_mut(&id) {
+                detector.tally.problem = Some(reason);
+            }
+        }
+        self.matching = Some(matching);
         self.stop_failed(committed).await?;
         self.next = self.next.max(last + 1);
         let is_due = self.committed.elapsed() >= POSITION_EVERY && self.moved() > 1;
@@ -415,23 +431,35 @@ impl Scorer {
         }
     }
 
-    /// Writes results with the position, however long that takes, or until the server stops.
-    async fn commit(&mut self, documents: Vec<results::ScoredDocument>) -> Result<()> {
+    /// Writes results with the position.
+    async fn commit(&mut self, documents: Vec<ScoredDocument>) -> Result<()> {
+        self.write(&documents, true).await?;
+        let refused = self.refused.take();
+        self.shared.detectors.set_fault(refused.map(|refused| refused.reason));
+        self.committed = Instant::now();
+        self.move_lease()
+    }
+
+    /// Writes results, with the position if it moves, however long that takes, or until the server stops.
+    async fn write(&mut self, documents: &[ScoredDocument], moves: bool) -> Result<()> {
         let mut progress = self.waiting.clone();
         progress.extend(self.detectors.iter().map(|(id, detector)| (id.clone(), detector.progress.clone())));
         loop {
-            let written = self.position.commit(&self.shared.engine, &documents, self.next, &progress).await;
+            let engine = &self.shared.engine;
+            let written = match moves {
+                true => self.position.commit(engine, documents, self.next, &progress).await,
+                false => self.position.append(engine, documents).await,
+            };
             match written {
-                Ok(refused) => {
-                    let refused = refused.as_ref();
-                    self.shared.detectors.set_fault(refused.map(|refused| refused.reason.clone()));
+                Ok(None) => return Ok(()),
+                Ok(Some(refused)) => {
                     for detector in self.detectors.values_mut() {
-                        let is_of = |index: &str| index.starts_with(&detector.definition.result_prefix);
-                        if let Some(refused) = refused.filter(|refused| is_of(&refused.index)) {
+                        if refused.index.starts_with(&detector.definition.result_prefix) {
                             detector.tally.problem = Some(refused.reason.clone());
                         }
                     }
-                    break;
+                    self.refused.get_or_insert(refused);
+                    return Ok(());
                 }
                 Err(error @ Error::Storage(StorageError::PositionMoved { .. })) => return Err(error),
                 Err(error) if self.shared.check_stopping().is_err() => return Err(error),
@@ -443,8 +471,6 @@ impl Scorer {
             }
             sleep(RETRY).await;
         }
-        self.committed = Instant::now();
-        self.move_lease()
     }
 
     /// Lets the log go that neither the position nor a text model needs any more.

@@ -9,9 +9,10 @@ use millrace_query::QueryContext;
 use millrace_runtime::tasks::TaskHandle;
 use millrace_runtime::{Error as StorageError, Priority};
 
+use super::frame_scoring::FrameScoring;
 use super::loading::match_request;
 use super::position::write_results;
-use super::scoring::{LiveDetector, score_frames};
+use super::scoring::LiveDetector;
 use crate::IntelligenceContext;
 use crate::error::{Error, Result};
 
@@ -73,21 +74,27 @@ pub(super) async fn score_stored(
         }
         let job = move || {
             let evaluable = matching.run(&some);
-            let documents = score_frames(&mut detectors, evaluable, 0, from_ms);
-            let problems = matching.problems().into_iter().chain(matching.take_told());
-            for (id, reason) in problems.collect::<Vec<_>>() {
-                if let Some(detector) = detectors.get_mut(&id) {
-                    detector.tally.problem = Some(reason);
-                }
-            }
-            Ok((matching, detectors, documents))
+            Ok((matching, FrameScoring::new(evaluable, 0, from_ms)))
         };
-        let documents;
-        (matching, detectors, documents) = engine.compute().run(priority, job).await?;
-        if let Some(refused) = write_results(engine, &documents).await?
-            && let Some(detector) = detectors.get_mut(&id)
-        {
-            detector.tally.problem = Some(refused.reason);
+        let mut scoring;
+        (matching, scoring) = engine.compute().run(priority, job).await?;
+        while !scoring.is_done() {
+            let job = move || {
+                let documents = scoring.run(&mut detectors);
+                Ok((scoring, detectors, documents))
+            };
+            let documents;
+            (scoring, detectors, documents) = engine.compute().run(priority, job).await?;
+            if let Some(refused) = write_results(engine, &documents).await?
+                && let Some(detector) = detectors.get_mut(&id)
+            {
+                detector.tally.problem = Some(refused.reason);
+            }
+        }
+        for (id, reason) in matching.problems().into_iter().chain(matching.take_told()) {
+            if let Some(detector) = detectors.get_mut(&id) {
+                detector.tally.problem = Some(reason);
+            }
         }
         for (id, detector) in &detectors {
             shared.detectors.publish(id, &detector.tally);

@@ -7,10 +7,10 @@
 //! - [`definition`], [`algorithm`], [`window`]: the users' fields
 //! - [`stored`]: a detector as a document, and its status
 //! - [`model`], [`training`]: models, and the input that they are trained on
-//! - [`features`], [`scoring`], [`series`]: documents and buckets as models take them, and their scores
+//! - [`features`], [`scoring`], [`frame_scoring`], [`series`]: documents and buckets as models take them, and their scores
 //! - [`loading`]: detectors with their models in memory
 //! - [`feed`], [`position`], [`history`]: the change feed followed, the position in it, and stored documents
-//! - [`results`], [`forecasts`]: results as documents
+//! - [`results`], [`row_results`], [`forecasts`]: results as documents
 //! - [`registry`]: phases and tallies, shared by the parts
 //! - [`pictures`], [`templates`](templates()): answers about models and results
 
@@ -21,6 +21,7 @@ mod failure_tests;
 mod features;
 mod feed;
 mod forecasts;
+mod frame_scoring;
 mod history;
 mod loading;
 mod model;
@@ -28,6 +29,7 @@ mod pictures;
 mod position;
 mod registry;
 mod results;
+mod row_results;
 mod scoring;
 mod series;
 mod stored;

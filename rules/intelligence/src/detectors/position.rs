@@ -10,7 +10,9 @@ use std::time::Duration;
 use bytes::Bytes;
 use millrace_catalog::access::{Caller, Principal, Privileges};
 use millrace_catalog::frame::PositionDelta;
-use millrace_engine::{Action, DeadLetter, Engine, FEED_PIPELINE, OnReject, SourceWrite, WriteOp};
+use millrace_engine::{
+    Action, DeadLetter, Engine, FEED_PIPELINE, OnReject, SourceWrite, UnsyncedWrite, WriteOp,
+};
 use millrace_runtime::Kind;
 use parking_lot::Mutex;
 
@@ -72,6 +74,24 @@ impl FeedPosition {
         serde_json::from_slice(bytes).unwrap_or_default()
     }
 
+    /// Writes results that a [`FeedPosition::commit`] follows: they are durable with it. Returns the first result that was refused for
+    /// good, if one was.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(crate) async fn append(
+        &self,
+        engine: &Engine,
+        documents: &[ScoredDocument],
+    ) -> Result<Option<RefusedResult>> {
+        let mut refused = None;
+        for chunk in chunks(documents) {
+            let (_, of_chunk) = append(engine, chunk, Vec::new()).await?;
+            refused = refused.or(of_chunk);
+        }
+        Ok(refused)
+    }
+
     /// Writes results, and with the last of them the position and the progress, in one frame. Returns the first result that was
     /// refused for good, if one was.
     ///
@@ -88,7 +108,9 @@ impl FeedPosition {
         let last = chunks.pop().unwrap_or_default();
         let mut refused = None;
         for chunk in chunks {
-            refused = refused.or(write(engine, chunk, Vec::new()).await?);
+            // Durable with the last one, which follows it in the log.
+            let (_, of_chunk) = append(engine, chunk, Vec::new()).await?;
+            refused = refused.or(of_chunk);
         }
         let mut new = next.max(self.next().unwrap_or(0)).to_le_bytes().to_vec();
         new.extend(serde_json::to_vec(progress).unwrap_or_default());
@@ -143,8 +165,19 @@ async fn write(
     documents: &[ScoredDocument],
     moves: Vec<PositionDelta>,
 ) -> Result<Option<RefusedResult>> {
+    let (written, refused) = append(engine, documents, moves).await?;
+    written.durable().await?;
+    Ok(refused)
+}
+
+/// Applies a frame of results, which is not durable yet.
+async fn append(
+    engine: &Engine,
+    documents: &[ScoredDocument],
+    moves: Vec<PositionDelta>,
+) -> Result<(UnsyncedWrite, Option<RefusedResult>)> {
     let refused: Arc<Mutex<Option<RefusedResult>>> = Arc::default();
-    let indices: BTreeSet<&str> = documents.iter().map(|document| document.index.as_str()).collect();
+    let indices: BTreeSet<&str> = documents.iter().map(|document| &*document.index).collect();
     let mut unmade = HashSet::new();
     for index in indices {
         match results::make_index(engine, index).await {
@@ -160,12 +193,12 @@ async fn write(
     }
     let op = |document: &ScoredDocument| {
         WriteOp::new(
-            document.index.as_str(),
+            Arc::clone(&document.index),
             Some(document.id.clone()),
             Action::Index(document.source.clone()),
         )
     };
-    let writable = documents.iter().filter(|document| !unmade.contains(document.index.as_str()));
+    let writable = documents.iter().filter(|document| !unmade.contains(&*document.index));
     let write = SourceWrite { ops: Vec::new(), own: writable.map(op).collect(), moves };
     let told = Arc::clone(&refused);
     let letter: DeadLetter = Arc::new(move |op, error| {
@@ -175,9 +208,11 @@ async fn write(
         });
         OnReject::Skip
     });
-    engine.write_from_source(&writer(), write, letter, TIMEOUT).await?;
+    let written = engine
+        .append_from_source(&writer(), write, letter, TIMEOUT, Box::pin(std::future::ready(())))
+        .await?;
     let refused = refused.lock().take();
-    Ok(refused)
+    Ok((written, refused))
 }
 
 #[cfg(test)]
@@ -187,7 +222,7 @@ mod tests {
     #[test]
     fn a_frame_has_a_bounded_number_of_results_and_bytes() {
         let of = |bytes: usize| ScoredDocument {
-            index: "i".to_owned(),
+            index: "i".into(),
             id: "a".to_owned(),
             source: Bytes::from(vec![b'x'; bytes]),
         };

@@ -1,10 +1,13 @@
 //! Results of detectors: a document for each scored document or bucket, in an index for each source, model type and day.
 //!
 //! The `_id` of a result is a digest of the detector and of its subject: a document that is scored again has the same id. The index of
-//! a result follows from its subject alone, too, so that a revision meets the document that it revises.
+//! a result follows from its subject alone, too, so that a revision meets the document that it revises. Results of rows are written by
+//! [`row_results`](super::row_results).
+
+use std::sync::Arc;
 
 use bytes::Bytes;
-use millrace_anomaly::{RowScore, SeriesScore, TextScore};
+use millrace_anomaly::{SeriesScore, TextScore};
 use millrace_engine::Engine;
 use millrace_runtime::Error as StorageError;
 use serde::Serialize;
@@ -43,9 +46,8 @@ pub(crate) const OWN_MEMBERS: [&str; 18] = [
 const MAX_SOURCE_BYTES: usize = 150;
 /// Longest text of a line in a result, in characters.
 const MAX_LINE: usize = 8_192;
-/// Fields that are named as reasons, at most, and the least share of the oddness of each.
-const MAX_REASONS: usize = 5;
-const LEAST_SHARE: f64 = 0.05;
+/// Hexadecimal digits of the id of a result.
+const ID_DIGITS: usize = 32;
 /// A result is in the index of its event's day if this day is that near to the day of its frame; else in that of the frame's day.
 const MAX_DAYS_APART: i64 = 31;
 const DAY_MS: i64 = 86_400_000;
@@ -53,7 +55,7 @@ const DAY_MS: i64 = 86_400_000;
 /// A result that is to be written.
 #[derive(Clone, Debug)]
 pub(crate) struct ScoredDocument {
-    pub(crate) index: String,
+    pub(crate) index: Arc<str>,
     pub(crate) id: String,
     pub(crate) source: Bytes,
 }
@@ -100,8 +102,26 @@ pub(crate) fn index_pattern(definition: &DetectorDefinition) -> String {
     format!("{}*", definition.result_prefix)
 }
 
+/// Returns the time whose day a result's index has: that of its event, or of its frame where the event is far away.
+pub(super) fn index_ms(time_ms: i64, frame_ms: i64) -> i64 {
+    let is_near = (time_ms / DAY_MS - frame_ms / DAY_MS).abs() <= MAX_DAYS_APART;
+    if is_near { time_ms } else { frame_ms }
+}
+
+/// Returns the number of the day of a time.
+pub(super) fn day_number(time_ms: i64) -> i64 {
+    time_ms.div_euclid(DAY_MS)
+}
+
+/// Returns the id of a result by its detector and subject: 128 bits of a digest.
+pub(super) fn result_id(detector: &str, subject: &impl Serialize) -> String {
+    let mut id = digest_of(&(detector, subject));
+    id.truncate(ID_DIGITS);
+    id
+}
+
 /// Names the index of a detector's results of the day of a time.
-fn index_of_day(definition: &DetectorDefinition, time_ms: i64) -> String {
+pub(super) fn index_of_day(definition: &DetectorDefinition, time_ms: i64) -> String {
     format!("{}{}", definition.result_prefix, time::day(time_ms))
 }
 
@@ -121,13 +141,12 @@ pub(crate) fn check_index(engine: &Engine, definition: &DetectorDefinition, now_
 }
 
 impl Subject<'_> {
-    fn index(&self) -> String {
-        let is_near = (self.time_ms / DAY_MS - self.frame_ms / DAY_MS).abs() <= MAX_DAYS_APART;
-        index_of_day(self.definition, if is_near { self.time_ms } else { self.frame_ms })
+    fn index(&self) -> Arc<str> {
+        index_of_day(self.definition, index_ms(self.time_ms, self.frame_ms)).into()
     }
 
-    /// Makes the members that results of each model type have.
-    fn common(&self, is_anomalous: bool, rank: f64, raw: f64) -> Map<String, Value> {
+    /// Makes the members of `ai` that all results of a model have.
+    pub(super) fn shared(&self) -> Map<String, Value> {
         let Self { detector, definition, .. } = self;
         let trained_ms = detector.state.model.as_ref().map_or(0, |model| model.trained_ms);
         let mut ai = Map::new();
@@ -137,12 +156,28 @@ impl Subject<'_> {
             ("model_type", json!(definition.model_type.name())),
             ("algorithm", json!(definition.algorithm.name())),
             ("last_updatedtime", json!(time::iso(trained_ms))),
-            ("anomaly_flag", json!(is_anomalous)),
-            ("anomaly_score", json!(rank)),
-            ("raw_score", json!(raw)),
         ] {
             ai.insert(name.to_owned(), of);
         }
+        ai
+    }
+
+    /// Makes the members that tell the value of a model.
+    pub(super) fn multiplied(&self) -> Map<String, Value> {
+        let mut members = Map::new();
+        if let (Some(field), Some(value)) = (&self.definition.multiply_by, self.value) {
+            members.insert("multiply_by_field".to_owned(), json!(field));
+            members.insert("multiply_by_value".to_owned(), json!(value));
+        }
+        members
+    }
+
+    /// Makes the members that results of each model type have.
+    fn common(&self, is_anomalous: bool, rank: f64, raw: f64) -> Map<String, Value> {
+        let mut ai = self.shared();
+        ai.insert("anomaly_flag".to_owned(), json!(is_anomalous));
+        ai.insert("anomaly_score".to_owned(), json!(rank));
+        ai.insert("raw_score".to_owned(), json!(raw));
         ai
     }
 
@@ -154,37 +189,9 @@ impl Subject<'_> {
     ) -> ScoredDocument {
         beside.insert("@timestamp".to_owned(), json!(time::iso(self.time_ms)));
         beside.insert("ai".to_owned(), Value::Object(ai));
-        if let (Some(field), Some(value)) = (&self.definition.multiply_by, self.value) {
-            beside.insert("multiply_by_field".to_owned(), json!(field));
-            beside.insert("multiply_by_value".to_owned(), json!(value));
-        }
-        let id = digest_of(&(&self.detector.id, id));
+        beside.extend(self.multiplied());
+        let id = result_id(&self.detector.id, id);
         ScoredDocument { index: self.index(), id, source: Bytes::from(Value::Object(beside).to_string()) }
-    }
-
-    /// Makes the result of a row.
-    pub(crate) fn row(
-        &self,
-        document: &ScoredEvent<'_>,
-        row: &[f64],
-        score: &RowScore,
-        is_anomalous: bool,
-    ) -> ScoredDocument {
-        let mut ai = self.common(is_anomalous, score.rank, score.raw);
-        let fields = &self.definition.fields;
-        for (field, value) in fields.iter().zip(row) {
-            put(&mut ai, field, json!(value));
-        }
-        if self.definition.model_type == ModelType::Clustering {
-            ai.insert("cluster".to_owned(), json!(score.cluster));
-        }
-        let mut shares: Vec<(&String, f64)> =
-            fields.iter().zip(score.contributions.iter().copied()).filter(|_| is_anomalous).collect();
-        shares.sort_by(|one, other| other.1.total_cmp(&one.1).then(one.0.cmp(other.0)));
-        let reasons = shares.into_iter().filter(|(_, share)| *share >= LEAST_SHARE).take(MAX_REASONS);
-        let reasons = reasons.map(|(field, share)| json!({"field": field, "contribution": share}));
-        ai.insert("reasons".to_owned(), reasons.collect());
-        self.finish(ai, &document.id(), document.members())
     }
 
     /// Makes the result of a line.
@@ -245,7 +252,7 @@ pub(crate) struct ScoredEvent<'a> {
 }
 
 impl ScoredEvent<'_> {
-    fn id(&self) -> (&str, &str, u64) {
+    pub(super) fn id(&self) -> (&str, &str, u64) {
         (self.uuid, self.id, self.seq_no)
     }
 
@@ -258,7 +265,7 @@ impl ScoredEvent<'_> {
 }
 
 /// Puts a value at the path of a field; a path through a value that is there already is left out.
-fn put(members: &mut Map<String, Value>, field: &str, value: Value) {
+pub(super) fn put(members: &mut Map<String, Value>, field: &str, value: Value) {
     match field.split_once('.') {
         None => drop(members.insert(field.to_owned(), value)),
         Some((first, rest)) => {

@@ -1,7 +1,7 @@
 //! Scores of documents by the models of detectors, on compute threads.
 //!
-//! [`LiveDetector`] is a detector with its models in memory. The feed and the scoring of history hand it the frames that
-//! [`Matching`] found documents in; it hands back results. A model that panics stops its own detector alone.
+//! [`LiveDetector`] is a detector with its models in memory. [`FrameScoring`](super::frame_scoring::FrameScoring) hands it the documents
+//! that match, and takes results. A model that panics stops its own detector alone.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -14,8 +14,10 @@ use serde::{Deserialize, Serialize};
 use super::algorithm::{DetectorAlgorithm, ModelType};
 use super::definition::DetectorDefinition;
 use super::features;
+use super::frame_scoring::{RowBatch, ScoredBatch};
 use super::model::DetectorModel;
 use super::results::{ScoredDocument, ScoredEvent, Subject};
+use super::row_results::{RowDocument, RowResultWriter};
 use super::stored::StoredDetector;
 use crate::error::catch_model_panic;
 
@@ -113,55 +115,16 @@ impl ValueModel {
 }
 
 /// A matched document with the frame that brought it.
-struct ArrivedEvent<'a> {
-    event: &'a Event,
-    frame: u64,
-    frame_ms: i64,
-    time_ms: i64,
-}
-
-/// Scores the documents of frames. Of frames before `committed` results are written already: text models observe them alone. A detector
-/// whose model panics has its [`LiveDetector::failure`] set; its results up to then are valid.
-pub(crate) fn score_frames(
-    detectors: &mut BTreeMap<String, LiveDetector>,
-    frames: Vec<Evaluable>,
-    committed: u64,
-    from_ms: Option<i64>,
-) -> Vec<ScoredDocument> {
-    let mut results = Vec::new();
-    for evaluable in frames {
-        let (frame, matched) = evaluable.read();
-        for matches in matched {
-            let Some(detector) = detectors.get_mut(&matches.rule) else { continue };
-            if frame.number < detector.since || detector.failure.is_some() {
-                continue;
-            }
-            let places = match matches.outcome {
-                Ok(places) => places,
-                Err(reason) => {
-                    detector.tally.problem = Some(reason);
-                    continue;
-                }
-            };
-            for event in places.into_iter().filter_map(|place| frame.events.get(place)) {
-                let time_ms = event.time(&detector.definition.time_field, false, frame.time).ms();
-                if from_ms.is_some_and(|from| time_ms < from) {
-                    continue;
-                }
-                let arrived = ArrivedEvent { event, frame: frame.number, frame_ms: frame.time.ms(), time_ms };
-                results.extend(detector.score_guarded(&arrived, frame.number < committed));
-                if detector.failure.is_some() {
-                    break;
-                }
-            }
-        }
-    }
-    results
+pub(crate) struct ArrivedEvent<'a> {
+    pub(crate) event: &'a Event,
+    pub(crate) frame: u64,
+    pub(crate) frame_ms: i64,
+    pub(crate) time_ms: i64,
 }
 
 impl LiveDetector {
     /// Finds the place of the value that a document belongs to; notes values without a model.
-    fn place(&mut self, event: &Event) -> Option<usize> {
+    pub(crate) fn place(&mut self, event: &Event) -> Option<usize> {
         let Some(field) = &self.definition.multiply_by else { return Some(0) };
         // Sources have no multi-fields: the field that one is of has its value.
         let value = features::text(&event.source, field).or_else(|| {
@@ -179,8 +142,66 @@ impl LiveDetector {
         place
     }
 
-    /// Scores a document; a panic of the model becomes the failure of the detector.
-    fn score_guarded(&mut self, arrived: &ArrivedEvent<'_>, is_written: bool) -> Option<ScoredDocument> {
+    /// Returns true of a detector whose models score rows.
+    pub(crate) fn scores_rows(&self) -> bool {
+        self.models.iter().flatten().any(|model| matches!(model, ValueModel::Rows(_)))
+    }
+
+    /// Adds the row of a document to those that wait for their model.
+    pub(crate) fn push_row(&mut self, arrived: &ArrivedEvent<'_>, batch: &mut RowBatch) {
+        let ArrivedEvent { event, frame_ms, time_ms, .. } = *arrived;
+        for field in &self.definition.fields {
+            let number = features::number(&event.source, field);
+            if number.is_nan() {
+                *self.tally.missing.entry(field.clone()).or_default() += 1;
+            }
+            batch.numbers.push(number);
+        }
+        batch.documents.push(RowDocument {
+            index: Arc::clone(&event.index),
+            uuid: Arc::clone(&event.uuid),
+            id: Arc::clone(&event.id),
+            seq_no: event.seq_no,
+            time_ms,
+            frame_ms,
+        });
+    }
+
+    /// Scores rows by the model of a value; a panic of the model becomes the failure of the detector.
+    pub(crate) fn score_rows(&mut self, place: usize, batch: RowBatch, results: &mut ScoredBatch) {
+        let Some(Some(ValueModel::Rows(model))) = self.models.get(place) else { return };
+        if self.failure.is_some() {
+            return;
+        }
+        let (definition, cutoff) = (&self.definition, self.cutoff);
+        let scores = match catch_model_panic(|| model.score_all(&batch.numbers, cutoff)) {
+            Ok(Ok(scores)) => scores,
+            Ok(Err(error)) => {
+                self.tally.problem = Some(error.to_string());
+                return;
+            }
+            Err(reason) => {
+                self.failure = Some(reason);
+                return;
+            }
+        };
+        let value = definition.values().get(place).copied().flatten();
+        let mut writer = RowResultWriter::new(&self.stored, definition, value);
+        let rows = batch.numbers.chunks(definition.fields.len().max(1));
+        for ((document, row), score) in batch.documents.iter().zip(rows).zip(&scores) {
+            let is_anomalous = model.is_anomalous(score, cutoff);
+            results.push(writer.write(document, row, score, is_anomalous));
+            self.tally.scored += 1;
+            self.tally.anomalies += u64::from(is_anomalous);
+        }
+    }
+
+    /// Scores a document by itself; a panic of the model becomes the failure of the detector.
+    pub(crate) fn score_guarded(
+        &mut self,
+        arrived: &ArrivedEvent<'_>,
+        is_written: bool,
+    ) -> Option<ScoredDocument> {
         catch_model_panic(|| self.score(arrived, is_written)).unwrap_or_else(|reason| {
             self.failure = Some(reason);
             None
@@ -203,21 +224,8 @@ impl LiveDetector {
             ScoredEvent { index: &event.index, uuid: &event.uuid, id: &event.id, seq_no: event.seq_no };
         let tally = &mut self.tally;
         let result = match self.models.get_mut(place)?.as_mut()? {
-            ValueModel::Rows(model) => {
-                let row = features::row(&event.source, &definition.fields);
-                for (field, _) in definition.fields.iter().zip(&row).filter(|(_, number)| number.is_nan()) {
-                    *tally.missing.entry(field.clone()).or_default() += 1;
-                }
-                let score = match model.score(&row) {
-                    Ok(score) => score,
-                    Err(error) => {
-                        tally.problem = Some(error.to_string());
-                        return None;
-                    }
-                };
-                let is_anomalous = model.is_anomalous(&score, self.cutoff);
-                (subject.row(&document, &row, &score, is_anomalous), is_anomalous)
-            }
+            // Rows are scored together.
+            ValueModel::Rows(_) => return None,
             ValueModel::Text(model) => {
                 // Lines with results were observed by the stored snapshot; others need a score even if training had them.
                 if is_written && arrived.frame < self.observed {

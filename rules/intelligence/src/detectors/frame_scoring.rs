@@ -1,0 +1,173 @@
+//! [`FrameScoring`]: scores of the documents of frames, some thousand results at a time. What is scored is written before more is, so
+//! that frames of many documents with many detectors take no more memory than others.
+//!
+//! Text models take each line in its turn. Rows wait until there are some hundred of a model, also of several frames, and are scored
+//! together.
+
+use std::collections::BTreeMap;
+use std::vec::IntoIter;
+
+use millrace_alerting::Evaluable;
+use millrace_rules::engine::{Frame, RuleMatches};
+
+use super::results::ScoredDocument;
+use super::row_results::RowDocument;
+use super::scoring::{ArrivedEvent, LiveDetector};
+
+/// Results that are handed over at once, and the bytes of their documents, about.
+const MAX_RESULTS: usize = 8_000;
+const MAX_RESULT_BYTES: usize = 8 << 20;
+/// Rows of a model that are scored at once.
+const MAX_BATCH_ROWS: usize = 512;
+
+/// Rows that wait for the model of a detector and value.
+#[derive(Debug, Default)]
+pub(crate) struct RowBatch {
+    pub(crate) documents: Vec<RowDocument>,
+    /// The numbers of the rows, one row behind another.
+    pub(crate) numbers: Vec<f64>,
+}
+
+/// Results of a piece.
+#[derive(Debug, Default)]
+pub(crate) struct ScoredBatch {
+    pub(crate) documents: Vec<ScoredDocument>,
+    bytes: usize,
+}
+
+/// Frames whose documents are being scored.
+#[derive(Debug)]
+pub(crate) struct FrameScoring {
+    frames: IntoIter<Evaluable>,
+    frame: Option<Frame>,
+    /// Detectors that are not asked of the frame yet.
+    matched: IntoIter<RuleMatches>,
+    /// The detector that is asked, and the places of its events.
+    detector: String,
+    places: IntoIter<usize>,
+    /// Rows by detector and place of the value.
+    batches: BTreeMap<String, BTreeMap<usize, RowBatch>>,
+    committed: u64,
+    from_ms: Option<i64>,
+    is_done: bool,
+}
+
+impl ScoredBatch {
+    /// Adds a result.
+    pub(crate) fn push(&mut self, document: ScoredDocument) {
+        self.bytes += document.source.len();
+        self.documents.push(document);
+    }
+
+    fn is_full(&self) -> bool {
+        self.documents.len() >= MAX_RESULTS || self.bytes >= MAX_RESULT_BYTES
+    }
+}
+
+impl FrameScoring {
+    /// Begins with matched frames. Of frames before `committed` results are written already: text models observe them alone. Documents
+    /// before `from_ms` are left out.
+    pub(crate) fn new(frames: Vec<Evaluable>, committed: u64, from_ms: Option<i64>) -> Self {
+        Self {
+            frames: frames.into_iter(),
+            frame: None,
+            matched: Vec::new().into_iter(),
+            detector: String::new(),
+            places: Vec::new().into_iter(),
+            batches: BTreeMap::new(),
+            committed,
+            from_ms,
+            is_done: false,
+        }
+    }
+
+    /// Returns true once all is scored.
+    pub(crate) fn is_done(&self) -> bool {
+        self.is_done
+    }
+
+    /// Scores the next piece. A detector whose model panics has its [`LiveDetector::failure`] set; its results up to then are valid.
+    pub(crate) fn run(&mut self, detectors: &mut BTreeMap<String, LiveDetector>) -> Vec<ScoredDocument> {
+        let mut results = ScoredBatch::default();
+        while !results.is_full() {
+            if let Some(place) = self.places.next() {
+                self.score_event(place, detectors, &mut results);
+            } else if !self.advance(detectors) && !self.score_waiting(detectors, &mut results) {
+                self.is_done = true;
+                break;
+            }
+        }
+        results.documents
+    }
+
+    /// Goes on to the next detector of the frame, or to the next frame; false where there is none.
+    fn advance(&mut self, detectors: &mut BTreeMap<String, LiveDetector>) -> bool {
+        if let Some(matches) = self.matched.next() {
+            match (matches.outcome, detectors.get_mut(&matches.rule)) {
+                (Ok(places), Some(_)) => {
+                    (self.detector, self.places) = (matches.rule, places.into_iter());
+                }
+                (Err(reason), Some(detector)) => detector.tally.problem = Some(reason),
+                (_, None) => {}
+            }
+            return true;
+        }
+        let Some(evaluable) = self.frames.next() else { return false };
+        let (frame, matched) = evaluable.read();
+        (self.frame, self.matched) = (Some(frame), matched.into_iter());
+        true
+    }
+
+    fn score_event(
+        &mut self,
+        place: usize,
+        detectors: &mut BTreeMap<String, LiveDetector>,
+        results: &mut ScoredBatch,
+    ) {
+        let (Some(frame), Some(detector)) = (&self.frame, detectors.get_mut(&self.detector)) else { return };
+        if frame.number < detector.since || detector.failure.is_some() {
+            self.places = Vec::new().into_iter();
+            return;
+        }
+        let Some(event) = frame.events.get(place) else { return };
+        let time_ms = event.time(&detector.definition.time_field, false, frame.time).ms();
+        if self.from_ms.is_some_and(|from| time_ms < from) {
+            return;
+        }
+        let arrived = ArrivedEvent { event, frame: frame.number, frame_ms: frame.time.ms(), time_ms };
+        let is_written = frame.number < self.committed;
+        if !detector.scores_rows() {
+            if let Some(document) = detector.score_guarded(&arrived, is_written) {
+                results.push(document);
+            }
+            return;
+        }
+        if is_written {
+            return;
+        }
+        let Some(place) = detector.place(event) else { return };
+        if !self.batches.contains_key(&self.detector) {
+            self.batches.insert(self.detector.clone(), BTreeMap::new());
+        }
+        let Some(batches) = self.batches.get_mut(&self.detector) else { return };
+        let batch = batches.entry(place).or_default();
+        detector.push_row(&arrived, batch);
+        if batch.documents.len() >= MAX_BATCH_ROWS {
+            detector.score_rows(place, std::mem::take(batch), results);
+        }
+    }
+
+    /// Scores the rows that wait for a model; false where none do.
+    fn score_waiting(
+        &mut self,
+        detectors: &mut BTreeMap<String, LiveDetector>,
+        results: &mut ScoredBatch,
+    ) -> bool {
+        let Some(mut of_detector) = self.batches.first_entry() else { return false };
+        match (of_detector.get_mut().pop_first(), detectors.get_mut(of_detector.key())) {
+            (Some((place, batch)), Some(detector)) => detector.score_rows(place, batch, results),
+            _ => drop(of_detector.remove()),
+        }
+        true
+    }
+}
