@@ -10,60 +10,21 @@ relative 1e-9; a difference ends the program with code 1. Decimal columns are do
 """
 
 import argparse
-import base64
-import http.client
-import json
 import math
-import os
 import pathlib
-import re
 import shutil
-import statistics
 import subprocess
 import sys
 import time
 
-import adbc_driver_flightsql.dbapi as flight
-import duckdb
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
+from beside_duckdb import Client, database, start, timed, view, write
+
 TABLES = ["region", "nation", "supplier", "part", "partsupp", "customer", "orders", "lineitem"]
 STATEMENTS = pathlib.Path(__file__).with_name("statements.sql")
-
-
-def start(binary, directory):
-    """Starts a server; returns it with its addresses of HTTP and of Flight."""
-    environment = os.environ | {
-        "MILLRACE_PIPELINES__LISTEN": "127.0.0.1:0",
-        "MILLRACE_CONSOLE__LISTEN": "127.0.0.1:0",
-        "MILLRACE_FLIGHT__LISTEN": "127.0.0.1:0",
-        "MILLRACE_STORAGE__DISK_THRESHOLD_ENABLED": "false",
-    }
-    log = open(directory / "server.log", "w")
-    command = [binary, "serve", "--insecure", "--data", directory / "data", "--listen", "127.0.0.1:0"]
-    server = subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, stderr=log, text=True)
-    arrow = None
-    for line in server.stdout:
-        if found := re.search(r"(?:Flight|flight)\D*?((?:\d+\.){3}\d+:\d+)", line):
-            arrow = found[1]
-        if found := re.search(r"listening on http://(\S+)", line):
-            return server, found[1], arrow
-    raise SystemExit(f"the server did not start: see {directory / 'server.log'}")
-
-
-class Client:
-    def __init__(self, address):
-        self.connection = http.client.HTTPConnection(address, timeout=600)
-
-    def ask(self, method, path, body=None):
-        text = None if body is None else json.dumps(body)
-        self.connection.request(method, path, text, {"content-type": "application/json"})
-        answer = self.connection.getresponse()
-        data = answer.read()
-        if answer.status >= 300:
-            raise RuntimeError(f"{method} {path}: {answer.status} {data[:600].decode(errors='replace')}")
-        return json.loads(data) if data else None
 
 
 def field_type(kind):
@@ -88,31 +49,8 @@ def load(client, arrow, directory):
     for name in TABLES:
         table = pq.read_table(directory / "tables" / f"{name}.parquet")
         properties = {field.name: {"type": field_type(field.type)} for field in table.schema}
-        body = {"settings": {"refresh_interval": "-1"}, "mappings": {"dynamic": "strict", "properties": properties}}
-        client.ask("PUT", f"/{name}", body)
         table = pa.table({field.name: plain(table.column(field.name)) for field in table.schema})
-        with flight.connect(f"grpc://{arrow}") as connection, connection.cursor() as cursor:
-            cursor.adbc_ingest(name, table.to_reader(max_chunksize=50_000), mode="append")
-            connection.commit() if not connection._autocommit else None
-        client.ask("POST", f"/{name}/_flush")
-        count = client.ask("GET", f"/{name}/_count")["count"]
-        assert count == table.num_rows, f"{name}: {count} of {table.num_rows} rows"
-
-
-def parquet_files(directory, client, name):
-    """The Parquet files of an index."""
-    uuid = client.ask("GET", f"/{name}/_settings")[name]["settings"]["index"]["uuid"]
-    segments = directory / "data" / "segments" / base64.urlsafe_b64decode(uuid + "==").hex()
-    return [str(path) for path in segments.rglob("*.parquet")]
-
-
-def timed(ask, iterations):
-    rows, times = ask(), []
-    for _ in range(iterations):
-        begin = time.perf_counter()
-        rows = ask()
-        times.append((time.perf_counter() - begin) * 1000)
-    return rows, statistics.median(times)
+        write(client, arrow, name, properties, table.to_reader(max_chunksize=50_000), table.num_rows)
 
 
 def same(left, right):
@@ -156,20 +94,17 @@ def main():
             for name in TABLES:
                 client.ask("POST", f"/{name}/_forcemerge?max_num_segments=4")
             print(f"loaded in {time.perf_counter() - begin:.1f} s")
-        database = duckdb.connect()
-        database.execute(f"SET threads = {os.cpu_count()}")
-        database.execute("SET TimeZone = 'UTC'")
+        peer = database()
         for name in TABLES:
-            files = parquet_files(args.directory, client, name)
-            database.execute(f"CREATE VIEW {name} AS SELECT * FROM read_parquet({files!r}, union_by_name = true)")
+            view(peer, client, args.directory, name)
         print(f"{'statement':<40} {'millrace':>10} {'duckdb':>10} {'ratio':>7}")
         totals, wrong = [0.0, 0.0], 0
         for name, sql in statements(args.scale):
             if args.only and int(name.split(":")[0]) not in args.only:
                 continue
-            theirs, beside = timed(lambda: database.execute(sql).fetchall(), args.iterations)
+            theirs, beside = timed(lambda: peer.execute(sql).fetchall(), args.iterations)
             try:
-                ours, median = timed(lambda: client.ask("POST", "/_plugins/_sql", {"query": sql})["datarows"], args.iterations)
+                ours, median = timed(lambda: client.rows(sql), args.iterations)
             except RuntimeError as error:
                 print(f"{name:<40} {error}")
                 wrong += 1

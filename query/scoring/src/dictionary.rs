@@ -46,7 +46,7 @@ pub(super) fn prepare_terms(
 }
 
 /// Bytes of terms, for each row, after which a walk over a dictionary takes longer than to read the column would.
-const BYTES_A_ROW: u64 = 4;
+const BYTES_A_ROW: u64 = 1;
 /// Rows of a segment from which its column may be read instead.
 const MANY_ROWS: u32 = 10_000;
 

@@ -7,6 +7,7 @@
 use datafusion::logical_expr::{Expr, LogicalPlan};
 use sqlparser::ast;
 
+use super::ast_walk::visit_expressions;
 use super::bind::names_aggregate;
 use super::request::LineOptions;
 use super::source::is_highlight;
@@ -135,7 +136,7 @@ fn is_aggregate(item: &ast::SelectItem) -> bool {
     let (ast::SelectItem::UnnamedExpr(expr) | ast::SelectItem::ExprWithAlias { expr, .. }) = item else {
         return false;
     };
-    let found = ast::visit_expressions(expr, |expr| match expr {
+    let found = visit_expressions(expr, |expr| match expr {
         ast::Expr::Function(call) if call.over.is_none() && names_aggregate(&call.name.to_string()) => {
             std::ops::ControlFlow::Break(())
         }
@@ -146,7 +147,7 @@ fn is_aggregate(item: &ast::SelectItem) -> bool {
 
 /// Returns whether a condition holds a subquery.
 fn has_subquery(condition: &ast::Expr) -> bool {
-    let found = ast::visit_expressions(condition, |expr| match expr {
+    let found = visit_expressions(condition, |expr| match expr {
         ast::Expr::InSubquery { .. } | ast::Expr::Exists { .. } | ast::Expr::Subquery(_) => {
             std::ops::ControlFlow::Break(())
         }

@@ -11,6 +11,7 @@
 
 mod aggregate_simplification;
 mod answer;
+pub mod ast_walk;
 pub mod batches;
 mod bind;
 mod column;

@@ -38,7 +38,7 @@ use sqlparser::ast;
 
 use super::aggregate_simplification::SimplifyAggregates;
 use super::answer::Answer;
-use super::bind::{Binder, PlannedQuery, tables};
+use super::bind::{Binder, PlannedQuery, Total, tables};
 use super::count::StatementPlanner;
 use super::elements::list_valued_fields;
 use super::error::{Result, SqlError};
@@ -518,6 +518,9 @@ impl Runner {
         let planned = &prepared.planned;
         let physical = self.physical(&planned.plan, &prepared.work).await?;
         failed(&prepared.handles)?;
+        if let (Total::ByScan(handle), RowCountMode::Answered) = (&planned.total, counted) {
+            handle.totals.waive();
+        }
         let batches = execute_stream(physical, self.state.task_ctx())?;
         let cut = match (planned.uncut, planned.cut) {
             (false, _) => RowSlice::ALL,

@@ -197,7 +197,7 @@ impl IndexSource {
 
 /// Lists the fields of indices that are neither objects nor other forms of a field.
 pub(crate) fn leaves(snapshot: &TableSnapshot) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
+    let (mut names, mut known) = (Vec::new(), HashSet::new());
     for index in &snapshot.indices {
         let is_sub_field = |path: &str| {
             path.rsplit_once('.').is_some_and(|(parent, _)| index.mapping.field(parent).is_some())
@@ -209,7 +209,7 @@ pub(crate) fn leaves(snapshot: &TableSnapshot) -> Vec<String> {
                 true => path.split('.').next().unwrap_or(path),
                 false => path,
             };
-            if !is_sub_field(path) && !names.iter().any(|known| known == name) {
+            if !is_sub_field(path) && known.insert(name) {
                 names.push(name.to_owned());
             }
         }
@@ -219,7 +219,7 @@ pub(crate) fn leaves(snapshot: &TableSnapshot) -> Vec<String> {
 
 /// Lists the top-level fields of indices, which `*` stands for.
 pub(crate) fn top_level(snapshot: &TableSnapshot) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
+    let (mut names, mut known) = (Vec::new(), HashSet::new());
     for index in &snapshot.indices {
         let leaves = index.mapping.fields().map(|field| field.path.as_ref());
         for path in leaves.chain(index.mapping.aliases().map(|(path, _)| path)) {
@@ -228,7 +228,7 @@ pub(crate) fn top_level(snapshot: &TableSnapshot) -> Vec<String> {
                 true => top,
                 false => path,
             };
-            if !names.iter().any(|known| known == name) {
+            if known.insert(name) {
                 names.push(name.to_owned());
             }
         }

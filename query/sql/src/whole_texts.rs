@@ -8,6 +8,7 @@ use std::sync::Arc;
 use millrace_matching::table::TableSnapshot;
 use sqlparser::ast;
 
+use super::ast_walk::visit_expressions;
 use super::bind::tables;
 use super::error::Result;
 use super::push::Comparable;
@@ -71,9 +72,9 @@ impl Runner {
 /// Lists the names that LIKE compares in a query and those within it.
 fn compared_paths(query: &ast::Query) -> Vec<String> {
     let mut paths: Vec<String> = Vec::new();
-    let _ = ast::visit_expressions(query, |expr| {
+    let _ = visit_expressions(query, |expr| {
         let (ast::Expr::Like { expr, .. } | ast::Expr::ILike { expr, .. }) = expr else {
-            return ControlFlow::<()>::Continue(());
+            return ControlFlow::Continue(());
         };
         let path = match expr.as_ref() {
             ast::Expr::Identifier(ident) => Some(ident.value.clone()),

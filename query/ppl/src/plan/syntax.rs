@@ -2,7 +2,8 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{self, Visit, Visitor};
+use millrace_sql::ast_walk::visit_tree;
+use sqlparser::ast::{self, Visitor};
 
 /// Makes a name in backticks.
 pub(crate) fn ident(name: &str) -> ast::Ident {
@@ -394,6 +395,6 @@ pub(crate) fn paths(expr: &ast::Expr) -> Vec<String> {
         }
     }
     let mut paths = Paths::default();
-    let _ = expr.visit(&mut paths);
+    let _ = visit_tree(expr, &mut paths);
     paths.found
 }

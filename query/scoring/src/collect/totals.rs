@@ -9,6 +9,7 @@ pub struct Totals {
     limit: u64,
     matched: AtomicU64,
     cut: AtomicBool,
+    waived: AtomicBool,
 }
 
 impl Totals {
@@ -18,7 +19,7 @@ impl Totals {
             Some(limit) => (true, limit),
             None => (false, 0),
         };
-        Self { tracked, limit, matched: AtomicU64::new(0), cut: AtomicBool::new(false) }
+        Self { tracked, limit, matched: AtomicU64::new(0), cut: AtomicBool::new(false), waived: AtomicBool::new(false) }
     }
 
     pub(super) fn add(&self, rows: u64) {
@@ -33,6 +34,16 @@ impl Totals {
     /// Returns whether a segment that only adds to the count is still worth visiting.
     pub fn wants_more(&self) -> bool {
         !self.satisfied()
+    }
+
+    /// Tells that nobody will read the counter of matches.
+    pub fn waive(&self) {
+        self.waived.store(true, Atomic::Relaxed);
+    }
+
+    /// Returns whether a segment whose rows cannot be among the first is visited for the counter alone.
+    pub fn wants_rest(&self) -> bool {
+        self.wants_more() && !self.waived.load(Atomic::Relaxed)
     }
 
     /// Returns whether every match is counted, however many there are.

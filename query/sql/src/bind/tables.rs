@@ -2,14 +2,15 @@
 
 use std::ops::ControlFlow;
 
-use sqlparser::ast::{self, Visit, Visitor};
+use sqlparser::ast::{self, Visitor};
 
 use super::from::table_name;
+use crate::ast_walk::visit_tree;
 
 /// Lists the index expressions that a query names, as often as it does.
 pub(crate) fn tables(query: &ast::Query) -> Vec<String> {
     let mut tables = TableCollector::default();
-    let _ = query.visit(&mut tables);
+    let _ = visit_tree(query, &mut tables);
     tables.names
 }
 
@@ -19,16 +20,16 @@ pub(super) fn list_members(list: &str) -> impl Iterator<Item = &str> {
 }
 
 /// Counts how often a query or a part of one names a table that no WITH within it defines.
-pub(super) fn count_names(part: &impl Visit, name: &str) -> usize {
+pub(super) fn count_names(part: &impl ast::Visit, name: &str) -> usize {
     let mut tables = TableCollector::default();
-    let _ = part.visit(&mut tables);
+    let _ = visit_tree(part, &mut tables);
     tables.names.iter().flat_map(|list| list_members(list)).filter(|own| *own == name).count()
 }
 
 /// Counts how often a query and those within it read a query of its WITH, which does not count itself.
 pub(super) fn count_uses(query: &ast::Query, definition: &ast::Query) -> usize {
     let mut tables = TableCollector::default();
-    let _ = query.visit(&mut tables);
+    let _ = visit_tree(query, &mut tables);
     tables.uses.iter().filter(|used| std::ptr::eq(**used, definition)).count()
 }
 

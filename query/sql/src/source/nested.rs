@@ -1,5 +1,6 @@
 //! Sources of the elements of nested paths, and their columns.
 
+use std::collections::HashSet;
 use std::sync::Arc;
 
 use datafusion::common::Column;
@@ -108,7 +109,7 @@ impl NestedSource {
     /// Lists the names of what lies right below the path.
     pub(super) fn names_below(&self) -> Vec<String> {
         let below = format!("{}.", self.path);
-        let mut names: Vec<String> = Vec::new();
+        let (mut names, mut known) = (Vec::new(), HashSet::new());
         for index in &self.index.snapshot.indices {
             for field in index.mapping.fields() {
                 let Some(rest) = field.path.strip_prefix(&below) else { continue };
@@ -116,7 +117,7 @@ impl NestedSource {
                 let path = format!("{below}{top}");
                 let whole = index.mapping.field(&path).is_some() || index.mapping.is_object(&path);
                 let name = if whole { top } else { rest };
-                if !names.iter().any(|known| known == name) {
+                if known.insert(name) {
                     names.push(name.to_owned());
                 }
             }

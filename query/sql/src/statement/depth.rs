@@ -12,6 +12,7 @@ use sqlparser::ast::{BinaryOperator, Expr, Query, Statement, Visit, Visitor};
 use sqlparser::keywords::Keyword;
 use sqlparser::tokenizer::{Token, TokenWithSpan};
 
+use crate::ast_walk::visit_tree;
 use crate::error::{Result, SqlError};
 
 /// Deepest nesting that the parser follows by recursion.
@@ -151,7 +152,7 @@ pub(crate) fn check_query(query: &Query) -> Result<usize> {
 
 fn levels(tree: &impl Visit) -> Result<usize> {
     let mut measure = Measure { above: Vec::new(), levels: 0, deepest: 0 };
-    match tree.visit(&mut measure) {
+    match visit_tree(tree, &mut measure) {
         ControlFlow::Continue(()) => Ok(measure.deepest),
         ControlFlow::Break(()) => Err(SqlError::TooLarge(format!(
             "an expression is nested deeper than {MAX_LEVELS} levels; each operator of a chain is one, except AND and OR"

@@ -6,10 +6,10 @@ use std::ops::ControlFlow;
 
 use sqlparser::ast::{
     Expr, Function, FunctionArg, FunctionArgExpr, FunctionArguments, Interval, Statement, Value,
-    visit_expressions_mut,
 };
 use sqlparser::parser::Parser;
 
+use crate::ast_walk::visit_expressions_mut;
 use crate::dialect::OpenSearchDialect;
 use crate::error::{Result, SqlError};
 use crate::request::SqlDialect;
@@ -20,19 +20,20 @@ const ARGUMENT: &str = "bucketed_value";
 /// Replaces calls of the two functions; returns whether there are any. OpenSearch's dialect has a `HISTOGRAM` of its own, which stays.
 pub(super) fn replace_time_buckets(statement: &mut Statement, dialect: SqlDialect) -> Result<bool> {
     let mut is_any = false;
-    let replaced = visit_expressions_mut(statement, |expr| match replacement(expr, dialect) {
+    let mut failure = None;
+    let _ = visit_expressions_mut(statement, |expr| match replacement(expr, dialect) {
         Ok(None) => ControlFlow::Continue(()),
         Ok(Some(other)) => {
             *expr = other;
             is_any = true;
             ControlFlow::Continue(())
         }
-        Err(error) => ControlFlow::Break(error),
+        Err(error) => {
+            failure = Some(error);
+            ControlFlow::Break(())
+        }
     });
-    match replaced {
-        ControlFlow::Continue(()) => Ok(is_any),
-        ControlFlow::Break(error) => Err(error),
-    }
+    failure.map_or(Ok(is_any), Err)
 }
 
 /// Returns the expression that replaces a call; `None` for another expression.
@@ -107,7 +108,7 @@ fn filled(text: &str, value: &Expr) -> Result<Expr> {
     let dialect = OpenSearchDialect::default();
     let parsed = Parser::new(&dialect).try_with_sql(text).and_then(|mut parser| parser.parse_expr());
     let mut expr = parsed.map_err(|error| SqlError::Syntax(error.to_string()))?;
-    let _: ControlFlow<()> = visit_expressions_mut(&mut expr, |inner| {
+    let _ = visit_expressions_mut(&mut expr, |inner| {
         if matches!(inner, Expr::Identifier(ident) if ident.value == ARGUMENT) {
             *inner = value.clone();
         }

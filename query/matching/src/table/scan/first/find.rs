@@ -77,7 +77,7 @@ impl ScanState {
                 self.visit(part, self.needs_scores(), |source, pass| {
                     self.find_in(&mut found, part, first, source, pass)
                 })?;
-            } else if handle.totals.wants_more() || !handle.budgets.is_empty() {
+            } else if handle.totals.wants_rest() || !handle.budgets.is_empty() {
                 self.visit(part, self.needs_scores(), |_, pass| collect::count(&pass))?;
             }
         }
