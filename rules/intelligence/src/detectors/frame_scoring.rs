@@ -7,7 +7,7 @@
 use std::collections::BTreeMap;
 use std::vec::IntoIter;
 
-use millrace_alerting::Evaluable;
+use millrace_percolator::Evaluable;
 use millrace_rules::engine::{Frame, RuleMatches};
 
 use super::results::ScoredDocument;

@@ -7,7 +7,6 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use millrace_anomaly::{MAX_TEMPLATES, RowModel, ScoreCutoff, TextModel};
-use millrace_percolator::Evaluable;
 use millrace_rules::Event;
 use serde::{Deserialize, Serialize};
 
