@@ -19,7 +19,13 @@ impl Totals {
             Some(limit) => (true, limit),
             None => (false, 0),
         };
-        Self { tracked, limit, matched: AtomicU64::new(0), cut: AtomicBool::new(false), waived: AtomicBool::new(false) }
+        Self {
+            tracked,
+            limit,
+            matched: AtomicU64::new(0),
+            cut: AtomicBool::new(false),
+            waived: AtomicBool::new(false),
+        }
     }
 
     pub(super) fn add(&self, rows: u64) {
