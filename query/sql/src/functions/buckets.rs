@@ -94,6 +94,14 @@ pub(super) fn fixed(unit: &str) -> Option<i64> {
     })
 }
 
+/// Returns the start of the bucket of some units that a moment is in, both in microseconds; `None` beyond the calendar.
+pub(crate) fn bucket_start(at: i64, count: i64, unit: &str) -> Option<i64> {
+    match fixed(unit) {
+        Some(micros) => micros.checked_mul(count).map(|width| at.div_euclid(width) * width),
+        None => calendar_start(at, count, unit),
+    }
+}
+
 /// Returns the start of the bucket of some units that a moment is in. Buckets of fixed length begin at 1970, weeks on Mondays.
 fn time_bucket<'a>(args: &[Val<'a>], _: Context) -> Answer<'a> {
     let [value, count, unit] = args else { return Ok(Val::Null) };
@@ -104,10 +112,7 @@ fn time_bucket<'a>(args: &[Val<'a>], _: Context) -> Answer<'a> {
         Val::Time(micros) => *micros,
         _ => return Ok(Val::Null),
     };
-    let start = match fixed(unit) {
-        Some(micros) => micros.checked_mul(count).map(|width| at.div_euclid(width) * width),
-        None => calendar_start(at, count, unit),
-    };
+    let start = bucket_start(at, count, unit);
     // Years beyond the calendar have no start: one such document fails no statement.
     if start.is_none() && matches!(unit, "M" | "q" | "y") && count < 10_000 {
         return Ok(Val::Null);

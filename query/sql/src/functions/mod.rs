@@ -6,7 +6,7 @@
 
 pub(crate) mod address;
 pub(crate) mod brain;
-mod buckets;
+pub(crate) mod buckets;
 mod conversions;
 mod dates;
 mod digests;

@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use datafusion::arrow::datatypes::{DataType, TimeUnit};
 use datafusion::physical_expr::ScalarFunctionExpr;
-use datafusion::physical_expr::expressions::{Column, Literal};
+use datafusion::physical_expr::expressions::{CastExpr, Column, Literal};
 use datafusion::physical_plan::PhysicalExpr;
 use millrace_dsl::aggs::CalendarUnit;
 
@@ -15,15 +16,18 @@ pub(super) fn unit_of(expr: &Arc<dyn PhysicalExpr>) -> Option<CalendarUnit> {
     }
     if let Some(call) = expr.downcast_ref::<ScalarFunctionExpr>() {
         let own = match call.args() {
-            [time] if time.is::<Column>() => unit_of_function(call.name()),
-            [time, text] if time.is::<Column>() => match (call.name(), literal(text)) {
+            [time] if is_time(time) => unit_of_function(call.name()),
+            [time, text] if is_time(time) => match (call.name(), literal(text)) {
                 ("date_format" | "time_format", Some(format)) => unit_of_format(&format),
                 ("week" | "week_of_year" | "weekofyear" | "yearweek", _) if text.is::<Literal>() => {
                     Some(CalendarUnit::Day)
                 }
                 _ => None,
             },
-            [text, time] if time.is::<Column>() && call.name() == "extract" => unit_of_part(&literal(text)?),
+            [text, time] if is_time(time) && call.name() == "extract" => unit_of_part(&literal(text)?),
+            [time, count, unit] if is_time(time) && count.is::<Literal>() && call.name() == "time_bucket" => {
+                unit_of_bucket(&literal(unit)?)
+            }
             _ => None,
         };
         if own.is_some() {
@@ -35,6 +39,15 @@ pub(super) fn unit_of(expr: &Arc<dyn PhysicalExpr>) -> Option<CalendarUnit> {
         shortest = shortest.min(unit_of(child)?);
     }
     Some(shortest)
+}
+
+/// Returns whether an expression is the column of times, perhaps in another resolution.
+fn is_time(expr: &Arc<dyn PhysicalExpr>) -> bool {
+    let finer = |cast: &CastExpr| {
+        matches!(cast.cast_type(), DataType::Timestamp(unit, None) if *unit >= TimeUnit::Millisecond)
+            && cast.expr().is::<Column>()
+    };
+    expr.is::<Column>() || expr.downcast_ref::<CastExpr>().is_some_and(finer)
 }
 
 fn literal(expr: &Arc<dyn PhysicalExpr>) -> Option<String> {
@@ -52,6 +65,17 @@ fn unit_of_function(name: &str) -> Option<CalendarUnit> {
         | "cast_date" => CalendarUnit::Day,
         "hour" | "hour_of_day" => CalendarUnit::Hour,
         "minute" | "minute_of_hour" | "minute_of_day" => CalendarUnit::Minute,
+        _ => return None,
+    })
+}
+
+/// The unit that lies in one bucket whatever the number of units in it.
+fn unit_of_bucket(unit: &str) -> Option<CalendarUnit> {
+    Some(match unit {
+        "y" | "q" | "M" => CalendarUnit::Month,
+        "w" | "d" => CalendarUnit::Day,
+        "h" => CalendarUnit::Hour,
+        "m" => CalendarUnit::Minute,
         _ => return None,
     })
 }
@@ -91,6 +115,30 @@ fn unit_of_format(format: &str) -> Option<CalendarUnit> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn buckets_are_constant_within_their_unit() {
+        use crate::functions::time::timestamp;
+        let start = timestamp("2024-02-29 23:45:00").unwrap();
+        for (unit, seconds) in [
+            ("y", 86_400),
+            ("q", 86_400),
+            ("M", 86_400),
+            ("w", 86_400),
+            ("d", 86_400),
+            ("h", 3_600),
+            ("m", 60),
+        ] {
+            for count in [1, 2, 3, 7, 90] {
+                let first = start - start.rem_euclid(seconds * 1_000_000);
+                let bucket = |micros: i64| crate::functions::buckets::bucket_start(micros, count, unit);
+                let is_one =
+                    (0..60).all(|part| bucket(first + part * seconds * 1_000_000 / 60) == bucket(first));
+                assert!(is_one && unit_of_bucket(unit).is_some(), "{count} {unit}");
+            }
+        }
+        assert_eq!(unit_of_bucket("s"), None);
+    }
 
     /// A format has one value within the unit that is found, with any letters.
     #[test]

@@ -3,7 +3,7 @@
 
     cargo build --release -p millrace-server
     python3 -m venv venv && venv/bin/pip install duckdb numpy pyarrow adbc-driver-flightsql adbc-driver-manager
-    venv/bin/python benchmarks/src/sql.py --server target/release/millrace
+    venv/bin/python benchmarks/src/sql/postings.py --server target/release/millrace
 
 Makes three indices: `events`, events of the shape that JSONBench has, for its five queries; `texts`, messages of words whose frequency falls by
 rank, in 10,000 groups; `keys`, 50 million rows with a key each, beside `wanted`, a thousand of the keys. Prints medians in milliseconds, warm,
@@ -19,7 +19,6 @@ import time
 import numpy
 import pyarrow as pa
 
-sys.path.insert(0, str(pathlib.Path(__file__).parent))
 from beside_duckdb import Client, database, start, timed, view, write
 
 KEYWORD, DATE, TEXT = {"type": "keyword"}, {"type": "date"}, {"type": "text", "fields": {"keyword": {"type": "keyword"}}}

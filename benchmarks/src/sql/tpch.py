@@ -3,7 +3,7 @@
 
     cargo build --release -p millrace-server
     python3 -m venv venv && venv/bin/pip install duckdb pyarrow tpchgen-cli adbc-driver-flightsql adbc-driver-manager
-    venv/bin/python benchmarks/src/tpch/tpch.py --server target/release/millrace --scale 1
+    venv/bin/python benchmarks/src/sql/tpch.py --server target/release/millrace --scale 1
 
 Prints the median of each query in milliseconds, of both, warm, and their ratio; then the totals. Answers are compared row by row, numbers to a
 relative 1e-9; a difference ends the program with code 1. Decimal columns are doubles in both.
@@ -20,11 +20,10 @@ import time
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-sys.path.insert(0, str(pathlib.Path(__file__).parents[1]))
 from beside_duckdb import Client, database, start, timed, view, write
 
 TABLES = ["region", "nation", "supplier", "part", "partsupp", "customer", "orders", "lineitem"]
-STATEMENTS = pathlib.Path(__file__).with_name("statements.sql")
+STATEMENTS = pathlib.Path(__file__).with_name("tpch.sql")
 
 
 def field_type(kind):
