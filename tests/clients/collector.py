@@ -1,7 +1,6 @@
-"""A real collector of OpenTelemetry tails a file and exports its lines by OTLP over HTTP, by OTLP over gRPC, and as bulks of
-Elasticsearch, while the server is killed: each record is there, and at most those of requests without an answer are there twice."""
+"""A real collector of OpenTelemetry tails a file and exports its lines by OTLP over HTTP and over gRPC, while the server is killed:
+each record is there, and at most those of requests without an answer are there twice."""
 
-import base64
 import os
 import shutil
 import subprocess
@@ -20,20 +19,10 @@ if not os.path.exists(COLLECTOR):
     sys.exit(77)
 
 
-def exporter(name, server, ports):
-    """The settings of an exporter that are its own."""
-    headers = f'headers: {{ Authorization: "{server.token}" }}\n    compression: gzip'
-    return {
-        "otlp_http": f'endpoint: "http://127.0.0.1:{ports["otlp_http"]}"\n    {headers}',
-        "otlp_grpc": f'endpoint: "127.0.0.1:{ports["otlp_grpc"]}"\n    tls: {{ insecure: true }}\n    {headers}',
-        "elasticsearch": f'endpoints: ["http://127.0.0.1:{server.port}"]\n    {headers}\n    mapping: {{ mode: otel }}',
-    }[name]
-
-
 def config(directory, name, server, ports):
     """The configuration of a collector whose queue and positions are on disk."""
-    retry = "initial_interval: 50ms, max_interval: 500ms"
-    retry = f"retry: {{ {retry}, max_retries: 1000 }}" if name == "elasticsearch" else f"retry_on_failure: {{ {retry}, max_elapsed_time: 0s }}"
+    address = f"127.0.0.1:{ports[name]}"
+    target = {"otlp_http": f"endpoint: http://{address}", "otlp_grpc": f"endpoint: {address}\n    tls: {{ insecure: true }}"}[name]
     return f"""
 receivers:
   file_log:
@@ -45,8 +34,10 @@ extensions:
   file_storage: {{ directory: "{directory}/{name}", create_directory: true }}
 exporters:
   {name}:
-    {exporter(name, server, ports)}
-    {retry}
+    {target}
+    headers: {{ Authorization: "{server.token}" }}
+    compression: gzip
+    retry_on_failure: {{ initial_interval: 50ms, max_interval: 500ms, max_elapsed_time: 0s }}
     sending_queue:
       storage: file_storage
       block_on_overflow: true
@@ -69,7 +60,6 @@ def export(server, name, ports):
     with open(f"{directory}/config.yaml", "w", encoding="utf-8") as file:
         file.write(config(directory, name, server, ports))
     index = f"logs-collector_{name}.otel-default"
-    listening = [port for port in ports.values() if port]
     with open(os.path.join(WORK, f"collector-{name}.log"), "w", encoding="utf-8") as log:
         collector = subprocess.Popen([COLLECTOR, "--config", f"file:{directory}/config.yaml"], stdout=log, stderr=log)
         try:
@@ -78,7 +68,7 @@ def export(server, name, ports):
                 server.wait(lambda: server.count(index) >= wanted, f"{wanted} records of {name}")
                 assert collector.poll() is None, f"the collector ended: {log.name}"
                 server.kill()
-                server.start(*listening)
+                server.start(*ports.values())
             texts = lambda: [source["body"]["text"] for source in server.sources(index, "body")]
             server.wait(lambda: server.count(index) >= RECORDS and len(set(texts())) == RECORDS, f"{RECORDS} records of {name}")
             # A request that is sent again comes within moments.
@@ -98,7 +88,7 @@ def main():
     server = Instance("collector-server", **listen)
     try:
         server.start(*ports.values())
-        for name in ("otlp_http", "otlp_grpc", "elasticsearch"):
+        for name in ports:
             export(server, name, ports)
     finally:
         server.remove()

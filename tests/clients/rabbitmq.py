@@ -1,6 +1,7 @@
 """Messages of a real RabbitMQ run through a pipeline, from a queue into an index and on to an exchange, while the server and then the
 broker are killed: each message is there, and at most those without an acknowledgement are there twice."""
 
+import itertools
 import os
 import shutil
 import signal
@@ -24,7 +25,7 @@ class Broker:
     """A broker on a directory and ports that stay."""
 
     def __init__(self):
-        self.port, self.epmd, self.process = free_port(), free_port(), None
+        self.port, self.mapper, self.process = free_port(), None, None
         self.directory = os.path.join(WORK, "rabbitmq")
         shutil.rmtree(self.directory, ignore_errors=True)
         os.makedirs(self.directory)
@@ -35,7 +36,7 @@ class Broker:
         self.environment = {
             **os.environ,
             "HOME": self.directory,
-            "ERL_EPMD_PORT": str(self.epmd),
+            "ERL_EPMD_PORT": str(free_port()),
             "ERL_EPMD_ADDRESS": "127.0.0.1",
             "RABBITMQ_NODENAME": "check@localhost",
             "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
@@ -51,6 +52,9 @@ class Broker:
         }
 
     def start(self):
+        if not self.mapper:
+            # The broker would leave a port mapper behind that it starts itself.
+            self.mapper = subprocess.Popen(["epmd"], env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
         with open(os.path.join(WORK, "rabbitmq.log"), "a", encoding="utf-8") as log:
             self.process = subprocess.Popen([PROGRAM], env=self.environment, stdout=log, stderr=log, start_new_session=True)
         deadline = time.monotonic() + 120
@@ -63,11 +67,15 @@ class Broker:
         if self.process and self.process.poll() is None:
             os.killpg(self.process.pid, signal.SIGKILL)
             self.process.wait()
+            # The virtual machine is a child of the process.
+            while listens(self.port):
+                time.sleep(0.05)
 
     def remove(self):
         self.kill()
-        # The port mapper stays behind the broker; it ends once no node is registered.
-        subprocess.run(["epmd", "-kill"], env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+        if self.mapper:
+            self.mapper.kill()
+            self.mapper.wait()
         shutil.rmtree(self.directory, ignore_errors=True)
 
     def connect(self):
@@ -99,10 +107,8 @@ class Broker:
     def drain(self, queue):
         """Takes all messages off a queue."""
         with self.connect() as connection:
-            channel, bodies = connection.channel(), []
-            while (message := channel.basic_get(queue, auto_ack=True))[0]:
-                bodies.append(message[2])
-            return bodies
+            consumer = connection.channel().consume(queue, auto_ack=True, inactivity_timeout=1)
+            return [body for _, _, body in itertools.takewhile(lambda message: message[0], consumer)]
 
 
 def definition(port):

@@ -48,15 +48,16 @@ pub(super) async fn prepare_codec(
     mut backoff: Backoff,
     stopping: &mut watch::Receiver<bool>,
 ) -> Result<(), SinkInterrupted> {
-    loop {
+    while codec.needs_preparation() {
         let codec = Arc::clone(codec);
         let prepared = tokio::select! {
             biased;
             () = stopped(stopping) => return Err(SinkInterrupted),
             prepared = offload(move || codec.prepare()) => prepared,
         };
-        let Err(reason) = prepared else { return Ok(()) };
+        let Err(reason) = prepared else { break };
         tracing::warn!(reason, output, "the output cannot encode, it tries again");
         backoff.wait(stopping).await?;
     }
+    Ok(())
 }
