@@ -2,7 +2,8 @@
 //!
 //! Each [`MetricSource`] here asks a part for its figures when a page is made. The functions that turn figures into families are pure.
 
-use std::collections::BTreeMap;
+mod plugin_durations;
+
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,8 +12,10 @@ use millrace_listen::Tls;
 use millrace_notifications::{NotificationDurations, OutboxFigures};
 use millrace_pipelines::Manager;
 use millrace_pipelines::manager::{PluginFigures, Status};
-use millrace_runtime::HistogramSnapshot;
 use millrace_runtime::metrics::{MetricFamily, MetricSample, MetricSource};
+use parking_lot::Mutex;
+
+pub use plugin_durations::PluginDurations;
 
 /// Plugins that have samples of their own; further ones are summed.
 const MAX_PLUGINS: usize = 500;
@@ -37,11 +40,20 @@ impl MetricSource for RuleMetrics {
 
 /// Metrics of pipelines.
 #[derive(Debug)]
-pub(crate) struct PipelineMetrics(pub(crate) Arc<Manager>);
+pub(crate) struct PipelineMetrics {
+    pipelines: Arc<Manager>,
+    durations: Mutex<PluginDurations>,
+}
+
+impl PipelineMetrics {
+    pub(crate) fn new(pipelines: Arc<Manager>) -> Self {
+        Self { pipelines, durations: Mutex::default() }
+    }
+}
 
 impl MetricSource for PipelineMetrics {
     fn families(&self) -> Vec<MetricFamily> {
-        pipeline_families(&self.0.list())
+        pipeline_families(&self.pipelines.list(), &mut self.durations.lock())
     }
 }
 
@@ -141,7 +153,8 @@ pub fn certificate_family(not_after_ms: i64) -> MetricFamily {
 }
 
 /// Makes the families of pipelines.
-pub fn pipeline_families(pipelines: &[Status]) -> Vec<MetricFamily> {
+pub fn pipeline_families(pipelines: &[Status], durations: &mut PluginDurations) -> Vec<MetricFamily> {
+    let durations = durations.read(pipelines);
     let pipelines = &pipelines[..pipelines.len().min(MAX_PIPELINES)];
     let of_each = |samples: &dyn Fn(&Status) -> Vec<MetricSample>| -> Vec<MetricSample> {
         let with_name = |status: &Status| {
@@ -200,28 +213,8 @@ pub fn pipeline_families(pipelines: &[Status]) -> Vec<MetricFamily> {
         families.push(MetricFamily::new(name, help, samples));
     }
     families.extend(plugin_families(pipelines));
-    families.push(plugin_durations(pipelines));
+    families.push(durations);
     families
-}
-
-/// Makes the histograms of plugins: one of each name, so their number is that of the plugins that there are.
-fn plugin_durations(pipelines: &[Status]) -> MetricFamily {
-    let mut merged: BTreeMap<(&str, &str), HistogramSnapshot> = BTreeMap::new();
-    for [_, filters, outputs] in pipelines.iter().map(|status| &status.plugins) {
-        for (kind, plugins) in [("filter", filters), ("output", outputs)] {
-            for plugin in plugins {
-                merged.entry((kind, &*plugin.name)).or_default().merge(&plugin.batch_durations);
-            }
-        }
-    }
-    let samples = merged.into_iter().map(|((kind, name), durations)| {
-        MetricSample::histogram(durations).with_label("kind", kind).with_label("plugin", name)
-    });
-    MetricFamily::new(
-        "millrace_pipeline_plugin_batch_seconds",
-        "Time that filters and outputs spend on a batch of events, by plugin",
-        samples.collect(),
-    )
 }
 
 /// The figures of one plugin that have families.
@@ -280,7 +273,7 @@ fn plugin_families(pipelines: &[Status]) -> [MetricFamily; 3] {
 
 #[cfg(test)]
 mod tests {
-    use millrace_runtime::DurationHistogram;
+    use millrace_runtime::{DurationHistogram, HistogramSnapshot};
 
     use super::*;
 

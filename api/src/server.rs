@@ -321,7 +321,7 @@ impl Server {
     ) -> Result<(), StartError> {
         let (tls, insecure) = (self.tls.as_ref(), self.insecure);
         let bound = ListenerConfig { name: MANAGEMENT, addresses: &listen, tls, insecure }.bind().await?;
-        self.metrics.add(Arc::new(PipelineMetrics(Arc::clone(&pipelines))));
+        self.metrics.add(Arc::new(PipelineMetrics::new(Arc::clone(&pipelines))));
         let management = Management::new(pipelines, bound.address());
         let service = self.data.clone().with_router(Arc::new(management));
         self.serve(bound, service);

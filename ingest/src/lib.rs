@@ -25,6 +25,7 @@ pub mod options;
 pub mod output;
 pub mod pattern;
 mod pipeline_address;
+mod rabbitmq_server;
 mod redis_server;
 pub mod refresh;
 mod s3_bucket;

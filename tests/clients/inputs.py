@@ -1,5 +1,6 @@
-"""Inputs of pipelines at full rate, while the server is killed, its pipeline is reloaded, and a second server waits for the ports.
+"""Inputs of pipelines under load, while the server is killed, its pipeline is reloaded, and a second server waits for the ports.
 
+Each sender is paced to CLIENT_RATE lines a second, which a debug build takes on busy cores; 0 is as fast as the server takes them.
 Lines over TCP and messages of syslog have no acknowledgement: a reload loses none of them, a kill only those that were not stored, and
 none comes twice. The input of Redis loses at most the batch that it has taken off the list.
 """
@@ -14,7 +15,8 @@ import time
 
 from instance import WORK, Instance, free_port, listens
 
-RELOADS, KILLS, SECONDS = 4, 3, 2.0
+RELOADS, KILLS, SECONDS = 3, 2, 1.0
+RATE, LINES = int(os.environ.get("CLIENT_RATE", "1000")), 100
 
 
 def definition(tcp, syslog, redis, round):
@@ -35,7 +37,7 @@ def definition(tcp, syslog, redis, round):
 
 
 class Sender(threading.Thread):
-    """Sends numbered lines as fast as the server takes them, over one connection after the other."""
+    """Sends numbered lines at a rate, or slower where the server takes fewer, over one connection after the other."""
 
     def __init__(self, port, line):
         super().__init__(daemon=True)
@@ -46,11 +48,15 @@ class Sender(threading.Thread):
             try:
                 with socket.create_connection(("127.0.0.1", self.port), 5) as stream:
                     stream.settimeout(30)
+                    due = time.monotonic()
                     while not self.stopping:
-                        lines = b"".join(self.line(self.sent + at) for at in range(200))
+                        lines = b"".join(self.line(self.sent + at) for at in range(LINES))
                         # What the system has taken counts as sent.
-                        self.sent += 200
+                        self.sent += LINES
                         stream.sendall(lines)
+                        if RATE:
+                            due += LINES / RATE
+                            time.sleep(max(0, due - time.monotonic()))
             except OSError:
                 self.breaks += 1
                 time.sleep(0.02)
@@ -166,7 +172,7 @@ def takes_over(server, ports):
         second.wait(lambda: second.count("inputs-tcp") > 0, "events of the second server")
         time.sleep(SECONDS / 2)
         sender.stop()
-        second.wait(lambda: second.count("inputs-tcp") >= sender.sent - sender.breaks * 200, "all events of the second server")
+        second.wait(lambda: second.count("inputs-tcp") >= sender.sent - sender.breaks * LINES, "all events of the second server")
         once(second.numbers("inputs-tcp", "n"), "tcp")
         print(f"tcp: {second.count('inputs-tcp')} events at a second server that took the port over")
     finally:

@@ -5,7 +5,8 @@
 #   tests/clients/run.sh --url URL [--user USER:PASSWORD] [--flight HOST:PORT] [CHECK…]    a server that runs already
 #
 # A check is one of the Python scripts beside this file, or of the programs in Java or Go below it, without its ending;
-# all of them by default, but `inputs`, which takes minutes. The Java clients come from Maven Central, those of Go by its modules.
+# all of them by default, but `collector`, whose build takes minutes on a new machine. The Java clients come from Maven Central,
+# those of Go by its modules.
 # It exits with 77 if it misses something: a failure where CI=true, else skipped. With --url, the
 # checks that read the server's files or kill it are left out, and those of Flight without --flight.
 set -euo pipefail
@@ -30,7 +31,7 @@ if [[ $url ]]; then
   [[ $flight ]] || over_flight=()
   ((${#checks[@]})) || checks=("${over_http[@]}" "${over_flight[@]}")
 else
-  ((${#checks[@]})) || checks=("${over_http[@]}" parquet otlp network lumber elastalert2 notifications forecast schedule "${over_flight[@]}" flight_crash)
+  ((${#checks[@]})) || checks=("${over_http[@]}" parquet otlp network inputs rabbitmq lumber elastalert2 notifications forecast schedule "${over_flight[@]}" flight_crash)
   server=$(readlink -f "$server")
   flight=127.0.0.1:$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
   data=$work/data
@@ -53,7 +54,8 @@ export CLIENT_URL=$url CLIENT_USER=${user%%:*} CLIENT_PASSWORD=${user#*:} CLIENT
 
 # Runs a script, with packages of its own, or of the first word of its name, where there is a list of them.
 run_python() {
-  local packages=$here/requirements.txt venv=$work/venv name
+  local packages=$here/requirements.txt venv=$work/venv name code=0
+  if [[ ${builds[$1]:-} ]]; then wait "${builds[$1]}" || { code=$? && cat "$work/go-$1.log" && return "$code"; }; fi
   for name in "${1%%_*}" "$1"; do
     if [[ -f $here/requirements-$name.txt ]]; then packages=$here/requirements-$name.txt venv=$work/venv-$name; fi
   done
@@ -80,8 +82,16 @@ run_java() {
   timeout 300 java --add-opens=java.base/java.nio=ALL-UNNAMED -cp "$work/java/jars/*" "$here/java/$1.java"
 }
 
-# Builds a program in Go with the modules of go/go.mod: a minute on a new machine, while other checks run.
-build_go() { timeout 900 nice go build -C "$here/go" -o "$work/go-$1" "$1.go" >"$work/go-$1.log" 2>&1; }
+# Builds a program in Go while other checks run: with the modules of go/go.mod, or of a directory of its own, whose modules may be
+# out of reach.
+build_go() {
+  if [[ -f $here/$1/go.mod ]]; then
+    timeout 600 go list -C "$here/$1" -deps . >/dev/null || { echo "missing: modules of Go" && return 77; }
+    timeout 900 nice go build -C "$here/$1" -o "$work/go-$1" .
+  else
+    timeout 900 nice go build -C "$here/go" -o "$work/go-$1" "$1.go"
+  fi
+} >"$work/go-$1.log" 2>&1
 
 # Waits until a program in Go is built, and runs it.
 run_go() {
@@ -92,7 +102,7 @@ run_go() {
 
 declare -A builds
 for check in "${checks[@]}"; do
-  [[ -f $here/go/$check.go ]] && command -v go >/dev/null || continue
+  [[ -f $here/go/$check.go || -f $here/$check/go.mod ]] && command -v go >/dev/null || continue
   build_go "$check" &
   builds[$check]=$!
 done

@@ -6,7 +6,9 @@ use std::path::Path;
 
 use millrace_agents::{Agents, AgentsConfig};
 use millrace_alerting::RuleFigures;
-use millrace_api::metrics::{certificate_family, notification_families, pipeline_families, rule_families};
+use millrace_api::metrics::{
+    PluginDurations, certificate_family, notification_families, pipeline_families, rule_families,
+};
 use millrace_data_api::left_out_families;
 use millrace_notifications::{NotificationDurations, OutboxFigures};
 use millrace_pipelines::Settings;
@@ -241,7 +243,7 @@ impl MetricSource for SampleParts {
         let outbox = OutboxFigures { durations: vec![durations], ..OutboxFigures::default() };
         families.extend(notification_families(&outbox));
         families.push(certificate_family(0));
-        families.extend(pipeline_families(&[pipeline]));
+        families.extend(pipeline_families(&[pipeline], &mut PluginDurations::default()));
         families
     }
 }

@@ -63,6 +63,11 @@ pub trait Codec: fmt::Debug + Send + Sync {
     /// Appends the bytes of an event.
     fn encode(&self, event: &Event, out: &mut Vec<u8>);
 
+    /// Returns whether [`Codec::prepare`] is to be called before events are encoded.
+    fn needs_preparation(&self) -> bool {
+        false
+    }
+
     /// Fetches what [`Codec::try_encode`] needs; blocks.
     ///
     /// # Errors

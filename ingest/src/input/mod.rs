@@ -16,6 +16,7 @@ mod kafka;
 mod ledger;
 mod pending;
 mod pipeline;
+mod rabbitmq;
 mod redis;
 mod s3;
 mod search;
@@ -62,6 +63,7 @@ pub const NAMES: &[&str] = &[
     "opensearch",
     "otlp",
     "pipeline",
+    "rabbitmq",
     "redis",
     "s3",
     "stdin",
@@ -204,6 +206,7 @@ pub fn build(options: Options) -> Result<Box<dyn Input>, Vec<Fault>> {
         "opensearch" => Ok(Box::new(search::Search::new(options, "opensearch")?)),
         "otlp" => Ok(Box::new(http::build_otlp(options)?)),
         "pipeline" => Ok(Box::new(pipeline::PipelineInput::new(options)?)),
+        "rabbitmq" => Ok(Box::new(rabbitmq::RabbitMq::new(options)?)),
         "redis" => Ok(Box::new(redis::Redis::new(options)?)),
         "s3" => Ok(Box::new(s3::S3::new(options)?)),
         "stdin" => Ok(Box::new(stdin::Stdin::new(options)?)),
@@ -234,7 +237,6 @@ fn instead_of(name: &str) -> Option<&'static str> {
             Some("read the table by [jdbc] of another database, or have a program post rows to [http]")
         }
         "pipe" => Some("have the program feed [stdin], or send lines to [tcp]"),
-        "rabbitmq" => Some("have a shovel or a program move the queue to [kafka], [redis] or [http]"),
         "snmp" | "snmptrap" => Some("have snmptrapd write a log that [file] reads, or send it to [syslog]"),
         "twitter" => Some("its interface was closed; post what you collect to [http]"),
         "unix" => Some("listen with [tcp] on 127.0.0.1"),

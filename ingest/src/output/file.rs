@@ -21,6 +21,7 @@ use parking_lot::Mutex;
 use rustix::fs::OFlags;
 use tokio::sync::watch;
 
+use super::retry::{Backoff, prepare_codec};
 use crate::codec::{self, Codec};
 use crate::input::stopped;
 use crate::offload::offload;
@@ -158,25 +159,31 @@ impl FileOutputState {
         if stays { path } else { self.root.join(&self.failures) }
     }
 
-    /// Returns the text for each file, the first last.
-    fn texts(&self, events: &[(Arc<Event>, Option<String>)]) -> Vec<(PathBuf, Vec<u8>)> {
-        let mut texts: Vec<(PathBuf, Vec<u8>)> = Vec::new();
+    /// Returns the text for each file, the first last, and the events that the codec has no bytes for.
+    fn texts(&self, events: &[(Arc<Event>, Option<String>)]) -> (Vec<(PathBuf, Vec<u8>)>, Vec<RefusedEvent>) {
+        let (mut texts, mut refused): (Vec<(PathBuf, Vec<u8>)>, _) = (Vec::new(), Vec::new());
         let mut places: HashMap<PathBuf, usize> = HashMap::new();
-        for (event, _) in events {
+        for (number, (event, _)) in events.iter().enumerate() {
             let path = self.target(event);
             let place = *places.entry(path.clone()).or_insert_with(|| {
                 texts.push((path, Vec::new()));
                 texts.len() - 1
             });
             if let Some((_, text)) = texts.get_mut(place) {
-                if self.overwrite {
-                    text.clear();
+                let before = text.len();
+                match self.codec.try_encode(event, text) {
+                    Ok(()) if self.overwrite => drop(text.drain(..before)),
+                    Ok(()) => {}
+                    Err(reason) => refused.push(RefusedEvent { event: number, reason }),
                 }
-                self.codec.encode(event, text);
             }
         }
+        if !refused.is_empty() {
+            // A file of which all events are refused is not made.
+            texts.retain(|(_, text)| !text.is_empty());
+        }
         texts.reverse();
-        texts
+        (texts, refused)
     }
 
     /// Writes what goes into each file; takes out what was written.
@@ -328,8 +335,10 @@ impl Sink for Files {
         mut stopping: watch::Receiver<bool>,
         _place: OrderTicket,
     ) -> Result<Vec<RefusedEvent>, SinkInterrupted> {
+        let backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        prepare_codec(&self.shared.codec, "file", backoff, &mut stopping).await?;
         let (shared, events) = (Arc::clone(&self.shared), events.to_vec());
-        let mut texts = offload(move || shared.texts(&events)).await;
+        let (mut texts, refused) = offload(move || shared.texts(&events)).await;
         let mut pause = FIRST_PAUSE;
         let shared = &self.shared;
         loop {
@@ -339,7 +348,7 @@ impl Sink for Files {
                 (left, written)
             });
             match tried.await {
-                Ok((_, Ok(()))) => return Ok(Vec::new()),
+                Ok((_, Ok(()))) => return Ok(refused),
                 Ok((left, Err(error))) => {
                     texts = left;
                     tracing::warn!(%error, left = texts.len(), "the output cannot write a file, it tries again");
@@ -370,6 +379,7 @@ mod tests {
 
     use super::*;
     use crate::input::testing::{OptionValue, options};
+    use crate::{Location, Setting};
 
     fn output(given: &[(&str, OptionValue)]) -> Arc<dyn Sink> {
         match build(options("file", given)).unwrap() {
@@ -390,6 +400,30 @@ mod tests {
             output.send(events, watch::Sender::new(false).subscribe(), OrderTicket::new().0).await,
             Ok(Vec::new())
         );
+    }
+
+    #[tokio::test]
+    async fn an_event_that_does_not_fit_the_schema_is_refused() {
+        let directory = tempfile::tempdir().unwrap();
+        let schema = directory.path().join("user.avsc");
+        let fields = r#"[{"name": "user", "type": "string"}, {"name": "age", "type": "int"}]"#;
+        let record = format!(r#"{{"type": "record", "name": "User", "fields": {fields}}}"#);
+        std::fs::write(&schema, record).unwrap();
+        let setting = Setting::Text(schema.display().to_string());
+        let at = Location { line: 1, column: 1 };
+        let codec = Options::new("avro", at, [("schema_uri".to_owned(), at, setting)]);
+        let path = directory.path().join("users");
+        let given = [
+            ("path", path.display().to_string().into()),
+            ("codec", OptionValue(Setting::Plugin(Box::new(codec)))),
+        ];
+        let output = output(&given);
+        let stopping = watch::Sender::new(false);
+        let refused =
+            output.send(&[event("ann", "")], stopping.subscribe(), OrderTicket::new().0).await.unwrap();
+        assert_eq!(refused.len(), 1);
+        assert!(refused[0].event == 0 && refused[0].reason.contains("in the schema"), "{refused:?}");
+        assert!(!path.exists(), "a file without an event");
     }
 
     fn messages(path: &Path) -> Vec<String> {

@@ -12,6 +12,7 @@ mod kafka;
 mod null;
 mod opensearch;
 mod pipeline;
+mod rabbitmq;
 mod redis;
 mod retry;
 mod s3;
@@ -40,6 +41,7 @@ pub const NAMES: &[&str] = &[
     "null",
     "opensearch",
     "pipeline",
+    "rabbitmq",
     "redis",
     "s3",
     "statsd",
@@ -156,6 +158,7 @@ pub fn build(options: Options) -> Result<Output, Vec<Fault>> {
         "kafka" => kafka::build(options),
         "null" => null::build(options),
         "pipeline" => pipeline::build(options),
+        "rabbitmq" => rabbitmq::build(options),
         "redis" => redis::build(options),
         "s3" => s3::build(options),
         "statsd" => socket::build_statsd(options),
@@ -182,7 +185,6 @@ fn instead_of(name: &str) -> Option<&'static str> {
         "elasticsearch_http" | "elasticsearch_river" | "amazon_es" => {
             Some("it is [opensearch] today, with [hosts]")
         }
-        "rabbitmq" => Some("write to [kafka] or [redis], or post to [http]"),
         "lumberjack" => Some("send to [tcp] with codec json_lines, or to [http]"),
         "noop" => Some("it is [null] today"),
         "gelf" => Some("send to [tcp] or [udp], whose codec makes the message"),

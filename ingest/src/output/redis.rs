@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use redis::{Connection, RedisError};
 use tokio::sync::watch;
 
-use super::retry::Backoff;
+use super::retry::{Backoff, prepare_codec};
 use crate::codec::{self, Codec};
 use crate::input::stopped;
 use crate::offload::offload;
@@ -199,13 +199,18 @@ fn is_permanent(error: &RedisError) -> bool {
     error.code() == Some("WRONGTYPE")
 }
 
-/// Joins elements of events that follow one another with the same key.
-fn group(elements: impl IntoIterator<Item = (String, Vec<u8>)>) -> Vec<KeyElements> {
+/// Joins elements of events, with their numbers, that follow one another with the same key.
+fn group(elements: impl IntoIterator<Item = (usize, String, Vec<u8>)>) -> Vec<KeyElements> {
     let mut groups: Vec<KeyElements> = Vec::new();
     let mut bytes = 0;
-    for (number, (key, element)) in elements.into_iter().enumerate() {
+    for (number, key, element) in elements {
         match groups.last_mut() {
-            Some(last) if last.key == key && last.elements.len() < MAX_ELEMENTS && bytes < MAX_BYTES => {
+            Some(last)
+                if last.key == key
+                    && last.events.end == number
+                    && last.elements.len() < MAX_ELEMENTS
+                    && bytes < MAX_BYTES =>
+            {
                 bytes += element.len();
                 last.elements.push(element);
                 last.events.end = number + 1;
@@ -227,16 +232,22 @@ impl Sink for RedisOutput {
         mut stopping: watch::Receiver<bool>,
         _place: OrderTicket,
     ) -> Result<Vec<RefusedEvent>, SinkInterrupted> {
+        let backoff = Backoff::new(self.first_pause, LONGEST_PAUSE.max(self.first_pause));
+        prepare_codec(&self.codec, "redis", backoff, &mut stopping).await?;
         let (codec, key, events) = (Arc::clone(&self.codec), self.key.clone(), events.to_vec());
         let encode = move || {
-            group(events.iter().map(|(event, _)| {
+            let (mut elements, mut refused) = (Vec::with_capacity(events.len()), Vec::new());
+            for (number, (event, _)) in events.iter().enumerate() {
                 let mut element = Vec::with_capacity(256);
-                codec.encode(event, &mut element);
-                (key.render(event), element)
-            }))
+                match codec.try_encode(event, &mut element) {
+                    Ok(()) => elements.push((number, key.render(event), element)),
+                    Err(reason) => refused.push(RefusedEvent { event: number, reason }),
+                }
+            }
+            (group(elements), refused)
         };
-        let commands = Arc::new(offload(encode).await);
-        let (mut sent, mut refused) = (0, Vec::new());
+        let (commands, mut refused) = offload(encode).await;
+        let (commands, mut sent) = (Arc::new(commands), 0);
         let mut backoff = Backoff::new(self.first_pause, LONGEST_PAUSE.max(self.first_pause));
         loop {
             let (shared, of_attempt, earlier) = (Arc::clone(&self.shared), Arc::clone(&commands), refused);

@@ -19,7 +19,7 @@ use object_store::path::Path;
 use object_store::{Attribute, Attributes, ObjectStore, PutOptions};
 use tokio::sync::watch;
 
-use super::retry::Backoff;
+use super::retry::{Backoff, prepare_codec};
 use crate::codec::{self, Codec};
 use crate::input::stopped;
 use crate::offload::offload;
@@ -133,7 +133,10 @@ impl ObjectMaker {
             }
             let text = texts.entry(prefix.clone()).or_default();
             let before = text.len();
-            self.codec.encode(event, text);
+            if let Err(reason) = self.codec.try_encode(event, text) {
+                refused.push(RefusedEvent { event: place, reason });
+                continue;
+            }
             // The event that exceeds the bound begins the next object.
             if text.len() > self.max_bytes && before > 0 {
                 let rest = text.split_off(before);
@@ -141,7 +144,7 @@ impl ObjectMaker {
                 objects.push(self.object(&prefix, full)?);
             }
         }
-        for (prefix, text) in texts {
+        for (prefix, text) in texts.into_iter().filter(|(_, text)| !text.is_empty()) {
             objects.push(self.object(&prefix, text)?);
         }
         Ok((objects, refused))
@@ -177,6 +180,8 @@ impl Sink for S3 {
         mut stopping: watch::Receiver<bool>,
         _place: OrderTicket,
     ) -> Result<Vec<RefusedEvent>, SinkInterrupted> {
+        let backoff = Backoff::new(FIRST_PAUSE, LONGEST_PAUSE);
+        prepare_codec(&self.objects.codec, "s3", backoff, &mut stopping).await?;
         let (maker, all) = (Arc::clone(&self.objects), events.to_vec());
         let (objects, refused) = match offload(move || maker.make(&all)).await {
             Ok(made) => made,

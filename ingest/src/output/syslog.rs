@@ -143,12 +143,19 @@ fn head_field(template: &Template, event: &Event) -> String {
 }
 
 impl Encode for SyslogEncoder {
+    fn prepare(&self) -> Result<(), String> {
+        match &self.message {
+            MessageSource::Template(_) => Ok(()),
+            MessageSource::Codec(codec) => codec.prepare(),
+        }
+    }
+
     fn encode(&self, event: &Event, messages: &mut Vec<Vec<u8>>) -> Result<(), String> {
         let text = match &self.message {
             MessageSource::Template(template) => template.render(event).into_bytes(),
             MessageSource::Codec(codec) => {
                 let mut text = Vec::with_capacity(256);
-                codec.encode(event, &mut text);
+                codec.try_encode(event, &mut text)?;
                 text
             }
         };

@@ -436,6 +436,19 @@ mod tests {
     }
 
     #[test]
+    fn an_event_in_a_map_is_gone_with_its_script() {
+        let mut registry = TaskRegistry::default();
+        let code =
+            "if map['first'] then event.set('copied', map['first'].get('n')) else map['first'] = event end";
+        let aggregate = filter(&mut registry, &[("task_id", "%{id}"), ("code", code)]).unwrap();
+        let (outcome, first, _) = apply(&aggregate, json!({"id": "a", "n": 1}));
+        assert_eq!((outcome, first.get("tags")), (Outcome::Matched, None));
+        let (_, second, _) = apply(&aggregate, json!({"id": "a", "n": 2}));
+        assert_eq!(second["tags"], json!(["_aggregateexception"]));
+        assert_eq!(second.get("copied"), None, "it is not the value of another event");
+    }
+
+    #[test]
     fn a_new_task_pushes_the_map_before() {
         let code = "map['country'] = event.get('country')\nmap['towns'] ||= []\nmap['towns'] << {'town' => event.get('town')}\nevent.cancel()";
         let filter = filter(

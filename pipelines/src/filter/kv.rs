@@ -99,8 +99,11 @@ fn separator(
     default: &str,
 ) -> Separator {
     let set = options.text(characters);
-    if let Some(expression) = options.text(expression) {
-        match Expression::compile(&expression) {
+    if let Some(pattern) = options.text(expression) {
+        if pattern.is_empty() {
+            options.fault_here(format!("option [{expression}] of [kv] must have an expression"));
+        }
+        match Expression::compile(&pattern) {
             Ok(expression) => return Separator::Expression(expression),
             Err(fault) => options.fault_here(fault),
         }
@@ -278,6 +281,15 @@ mod tests {
     use proptest::prelude::*;
 
     use super::*;
+
+    #[test]
+    fn separators_are_not_empty() {
+        for name in ["field_split", "value_split", "field_split_pattern", "value_split_pattern"] {
+            let given = (name.to_owned(), Location::default(), Setting::Text(String::new()));
+            let faults = build(Options::new("kv", Location::default(), [given])).unwrap_err();
+            assert!(faults[0].message.contains(name), "{faults:?}");
+        }
+    }
 
     proptest! {
         #[test]

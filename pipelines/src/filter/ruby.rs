@@ -160,7 +160,12 @@ fn run_script(
 ) -> ScriptOutcome {
     let taken = std::mem::replace(event, Event::new(DateTime::UNIX_EPOCH));
     let mut run = Interpreter::new(script.slots, vec![taken], variables);
-    run.bind(locals);
+    if behaviour.returns_events {
+        // The parameter of the function.
+        run.bind(vec![run.event(0)]);
+    } else {
+        run.bind(locals);
+    }
     let mut result = run.run(script);
     if behaviour.returns_events
         && let Ok(value) = &result
@@ -191,9 +196,8 @@ impl Ruby {
     fn run(&self, event: &mut Event, made: &mut Vec<Event>, variables: &mut ScriptState) -> (Outcome, usize) {
         let behaviour =
             ScriptBehaviour { empties_locals: !self.has_state, returns_events: self.returns_events };
-        let locals = if self.returns_events { vec![Val::Event(0)] } else { Vec::new() };
         let ScriptOutcome { result, is_cancelled, bytes } =
-            run_script(&self.script, event, made, variables, locals, behaviour);
+            run_script(&self.script, event, made, variables, Vec::new(), behaviour);
         let outcome = match result {
             Err(error) => {
                 self.tags_on_exception.iter().for_each(|tag| event.tag(tag));

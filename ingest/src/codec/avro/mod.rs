@@ -257,6 +257,10 @@ impl Codec for Avro {
         }
     }
 
+    fn needs_preparation(&self) -> bool {
+        !self.reader.source.is_registry()
+    }
+
     /// Fetches the schema of a server.
     fn prepare(&self) -> Result<(), String> {
         match &self.reader.source {

@@ -3,6 +3,7 @@
 mod bounds;
 
 use std::collections::HashMap;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use millrace_ingest::Event;
@@ -12,6 +13,9 @@ use super::methods;
 use super::syntax::{AssignOp, Block, Call, Expr, Position, RegexFlags, Rescue, Script, Target, TextItem};
 use super::value::{MatchData, Members, RaisedError, Val, empty_nested};
 pub(super) use bounds::MAX_BYTES;
+
+/// Number of the next run.
+static RUNS: AtomicU64 = AtomicU64::new(0);
 
 /// A change of the order of evaluation.
 #[derive(Debug)]
@@ -50,6 +54,8 @@ pub(super) struct Interpreter<'a> {
     bytes: usize,
     expressions: HashMap<String, Arc<Expression>>,
     pub(super) deadline: Deadline,
+    /// Number of this run among those of the process.
+    run: u64,
 }
 
 impl<'a> Interpreter<'a> {
@@ -65,6 +71,7 @@ impl<'a> Interpreter<'a> {
             bytes: 0,
             expressions: HashMap::new(),
             deadline: Deadline::default(),
+            run: RUNS.fetch_add(1, Ordering::Relaxed),
         }
     }
 

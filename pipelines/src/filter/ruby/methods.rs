@@ -244,7 +244,10 @@ pub(super) fn call(
         Val::Range { from, to, exclusive } => range(run, (from, to, *exclusive), name, &args, block),
         Val::Regex(_) | Val::Match(_) => pattern::call(run, receiver, name, &args),
         Val::Time(_) | Val::Timestamp(_) => time::call(run, receiver, name, &args),
-        Val::Event(number) => event::call(run, *number, name, &args),
+        Val::Event(handle) => match run.event_number(*handle) {
+            Ok(number) => event::call(run, number, name, &args),
+            Err(error) => Some(Err(error.into())),
+        },
         Val::Constant(class) => class::call(run, class, name, &args, block),
         Val::Error(error) => match name {
             "message" | "to_s" | "full_message" => Some(Ok(Val::text(error.message.as_str()))),
@@ -419,7 +422,7 @@ pub(super) fn call_function(
                     RaisedError::new("NameError", format!("there is no event in [init] ({at})")).into()
                 );
             }
-            Ok(Val::Event(0))
+            Ok(run.event(0))
         }
         "new_event_block" => Ok(Val::Constant("new_event_block")),
         "logger" => Ok(Val::Constant("logger")),

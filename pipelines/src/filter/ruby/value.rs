@@ -44,10 +44,18 @@ pub(super) enum Val {
     Time(DateTime<FixedOffset>),
     /// A time of Logstash, in UTC.
     Timestamp(DateTime<Utc>),
-    /// An event by its number: 0 is the one that the filter got.
-    Event(usize),
+    Event(EventHandle),
     Constant(&'static str),
     Error(Arc<RaisedError>),
+}
+
+/// An event of a run of a script. Maps and variables outlive the run; the handle is of no use in a later one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct EventHandle {
+    /// Number of the run.
+    pub(super) run: u64,
+    /// Number of the event: 0 is the one that the filter got.
+    pub(super) number: usize,
 }
 
 /// Members of a hash, in their order.

@@ -9,7 +9,7 @@ use millrace_ingest::pattern::Expression;
 use serde_json::Value;
 
 use super::super::methods;
-use super::super::value::{Key, Members, RaisedError, Val};
+use super::super::value::{EventHandle, Key, Members, RaisedError, Val};
 use super::{Evaluated, Flow, Interpreter};
 
 /// Steps of one run.
@@ -69,7 +69,25 @@ impl Interpreter<'_> {
         }
         self.allocate(usize::try_from(event.bytes()).unwrap_or(usize::MAX))?;
         self.events.push(event);
-        Ok(Val::Event(self.events.len() - 1))
+        Ok(self.event(self.events.len() - 1))
+    }
+
+    /// Makes the value of an event of this run.
+    pub(in super::super) fn event(&self, number: usize) -> Val {
+        Val::Event(EventHandle { run: self.run, number })
+    }
+
+    /// Returns the number of an event.
+    ///
+    /// # Errors
+    /// The event is one of an earlier run.
+    pub(in super::super) fn event_number(&self, handle: EventHandle) -> Result<usize, RaisedError> {
+        match handle.run == self.run {
+            true => Ok(handle.number),
+            false => Err(RaisedError::argument(
+                "the event of an earlier run is gone: put its fields into the variable, not the event",
+            )),
+        }
     }
 
     /// Compiles an expression, or takes it from those of this run.
@@ -112,9 +130,10 @@ impl Interpreter<'_> {
         let events = value.elements().ok_or_else(refused)?;
         self.is_cancelled = true;
         for event in events {
-            match event {
-                Val::Event(0) => self.is_cancelled = false,
-                Val::Event(number) if self.handed_on.len() < MAX_EVENTS => self.handed_on.push(number),
+            let Val::Event(handle) = event else { return Err(refused()) };
+            match self.event_number(handle)? {
+                0 => self.is_cancelled = false,
+                number if self.handed_on.len() < MAX_EVENTS => self.handed_on.push(number),
                 _ => return Err(refused()),
             }
         }

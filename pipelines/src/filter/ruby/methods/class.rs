@@ -318,13 +318,13 @@ fn new_event(run: &mut Interpreter<'_>, args: &[Val]) -> Evaluated {
 
 fn hand_on(run: &mut Interpreter<'_>, args: &[Val]) -> Evaluated {
     match arg(args, 0)? {
-        Val::Event(0) => {
-            Err(RaisedError::argument("the event itself goes on in any case: hand on a clone").into())
-        }
-        Val::Event(number) => {
-            run.hand_on(*number)?;
-            Ok(Val::Nil)
-        }
+        Val::Event(handle) => match run.event_number(*handle)? {
+            0 => Err(RaisedError::argument("the event itself goes on in any case: hand on a clone").into()),
+            number => {
+                run.hand_on(number)?;
+                Ok(Val::Nil)
+            }
+        },
         other => Err(RaisedError::type_error(format!("[{}] is no event", other.class())).into()),
     }
 }

@@ -1,0 +1,174 @@
+"""Messages of a real RabbitMQ run through a pipeline, from a queue into an index and on to an exchange, while the server and then the
+broker are killed: each message is there, and at most those without an acknowledgement are there twice."""
+
+import itertools
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+
+import pika
+
+from instance import WORK, Instance, free_port, listens
+
+MESSAGES, PREFETCH, KILLS = 10_000, 200, 3
+PROGRAM = "/usr/lib/rabbitmq/bin/rabbitmq-server"
+
+if not os.path.exists(PROGRAM) or not shutil.which("erl"):
+    print("missing: the Debian package rabbitmq-server")
+    sys.exit(77)
+
+
+class Broker:
+    """A broker on a directory and ports that stay."""
+
+    def __init__(self):
+        self.port, self.mapper, self.process = free_port(), None, None
+        self.directory = os.path.join(WORK, "rabbitmq")
+        shutil.rmtree(self.directory, ignore_errors=True)
+        os.makedirs(self.directory)
+        inside = lambda name: os.path.join(self.directory, name)
+        for name in ("enabled_plugins", "rabbitmq.conf"):
+            with open(inside(name), "w", encoding="utf-8") as file:
+                file.write("[].\n" if name == "enabled_plugins" else "")
+        self.environment = {
+            **os.environ,
+            "HOME": self.directory,
+            "ERL_EPMD_PORT": str(free_port()),
+            "ERL_EPMD_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODENAME": "check@localhost",
+            "RABBITMQ_NODE_IP_ADDRESS": "127.0.0.1",
+            "RABBITMQ_NODE_PORT": str(self.port),
+            "RABBITMQ_DIST_PORT": str(free_port()),
+            "RABBITMQ_MNESIA_BASE": inside("data"),
+            "RABBITMQ_LOG_BASE": inside("log"),
+            "RABBITMQ_PID_FILE": inside("pid"),
+            "RABBITMQ_CONFIG_FILE": inside("rabbitmq.conf"),
+            "RABBITMQ_ENABLED_PLUGINS_FILE": inside("enabled_plugins"),
+            # Others may fill the disk.
+            "RABBITMQ_SERVER_START_ARGS": "-rabbit disk_free_limit 1000000",
+        }
+
+    def start(self):
+        if not self.mapper:
+            # The broker would leave a port mapper behind that it starts itself.
+            self.mapper = subprocess.Popen(["epmd"], env=self.environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+        with open(os.path.join(WORK, "rabbitmq.log"), "a", encoding="utf-8") as log:
+            self.process = subprocess.Popen([PROGRAM], env=self.environment, stdout=log, stderr=log, start_new_session=True)
+        deadline = time.monotonic() + 120
+        while not listens(self.port):
+            assert self.process.poll() is None, "the broker ended"
+            assert time.monotonic() < deadline, "the broker does not listen"
+            time.sleep(0.2)
+
+    def kill(self):
+        if self.process and self.process.poll() is None:
+            os.killpg(self.process.pid, signal.SIGKILL)
+            self.process.wait()
+            # The virtual machine is a child of the process.
+            while listens(self.port):
+                time.sleep(0.05)
+
+    def remove(self):
+        self.kill()
+        if self.mapper:
+            self.mapper.kill()
+            self.mapper.wait()
+        shutil.rmtree(self.directory, ignore_errors=True)
+
+    def connect(self):
+        return pika.BlockingConnection(pika.ConnectionParameters("127.0.0.1", self.port, connection_attempts=30, retry_delay=1))
+
+    def declare(self):
+        with self.connect() as connection:
+            channel = connection.channel()
+            channel.exchange_declare("copies", "topic", durable=True)
+            for queue in ("logs", "copies"):
+                channel.queue_declare(queue, durable=True)
+            channel.queue_bind("copies", "copies", "copy.#")
+
+    def publish(self, first, count):
+        """Publishes numbered messages."""
+        with self.connect() as connection:
+            channel = connection.channel()
+            properties = pika.BasicProperties(delivery_mode=2, headers={"tenant": "one"})
+            # The broker answers a transaction once the messages are safe.
+            channel.tx_select()
+            for number in range(first, first + count):
+                channel.basic_publish("", "logs", b'{"n":%d,"text":"line of a queue"}' % number, properties)
+            channel.tx_commit()
+
+    def waiting(self, queue):
+        with self.connect() as connection:
+            return connection.channel().queue_declare(queue, passive=True).method.message_count
+
+    def drain(self, queue):
+        """Takes all messages off a queue."""
+        with self.connect() as connection:
+            consumer = connection.channel().consume(queue, auto_ack=True, inactivity_timeout=1)
+            return [body for _, _, body in itertools.takewhile(lambda message: message[0], consumer)]
+
+
+def definition(port):
+    return f"""
+        input {{
+          rabbitmq {{
+            host => "127.0.0.1" port => {port} queue => "logs" durable => true prefetch_count => {PREFETCH}
+            metadata_enabled => "basic" add_field => {{ "key" => "%{{[@metadata][rabbitmq_properties][routing-key]}}" }}
+          }}
+        }}
+        filter {{ mutate {{ add_field => {{ "tenant" => "%{{[@metadata][rabbitmq_headers][tenant]}}" }} }} }}
+        output {{
+          opensearch {{ index => "rabbitmq" }}
+          rabbitmq {{
+            host => "127.0.0.1" port => {port} exchange => "copies" exchange_type => "topic" key => "copy.%{{tenant}}"
+            codec => line {{ format => "%{{n}}" }} message_properties => {{ "content_type" => "text/plain" }}
+          }}
+        }}
+    """
+
+
+def check(numbers, wanted, extra, what):
+    missing = set(range(wanted)) - set(numbers)
+    assert not missing, f"{what}: {len(missing)} of {wanted} messages are missing"
+    assert len(numbers) <= wanted + extra, f"{what}: {len(numbers)} of {wanted} messages"
+    print(f"{what}: {len(numbers)} of {wanted} messages")
+
+
+def main():
+    broker, server = Broker(), None
+    try:
+        broker.start()
+        broker.declare()
+        broker.publish(0, MESSAGES)
+        server = Instance("rabbitmq-server", {"main": definition(broker.port)})
+        server.start()
+        for kill in range(1, KILLS + 1):
+            wanted = MESSAGES * kill // (KILLS + 2)
+            server.wait(lambda: server.count("rabbitmq") >= wanted, f"{wanted} messages")
+            server.kill()
+            server.start()
+        server.wait(lambda: broker.waiting("logs") == 0 and server.count("rabbitmq") >= MESSAGES, "the end of the queue")
+        # The broker is killed, too; both plugins connect again.
+        broker.publish(MESSAGES, MESSAGES // 2)
+        server.wait(lambda: server.count("rabbitmq") >= MESSAGES + MESSAGES // 10, "messages of the second half")
+        broker.kill()
+        broker.start()
+        everything = MESSAGES + MESSAGES // 2
+        numbers = lambda: server.numbers("rabbitmq", "n")
+        server.wait(lambda: len(set(numbers())) >= everything, f"{everything} messages")
+        stored = list(server.sources("rabbitmq", "*"))
+        assert {source["key"] for source in stored} == {"logs"} and {source["tenant"] for source in stored} == {"one"}
+        # What is not acknowledged is bounded by the prefetch count; deliveries hold a little more than the broker sends ahead.
+        check([source["n"] for source in stored], everything, (KILLS + 1) * PREFETCH, "index")
+        copies = [int(body) for body in broker.drain("copies")]
+        check(copies, everything, (KILLS + 1) * (PREFETCH + 1_000), "exchange")
+    finally:
+        if server:
+            server.remove()
+        broker.remove()
+
+
+main()
