@@ -51,7 +51,8 @@ class Client:
         return json.loads(data) if data else None
 
     def rows(self, sql):
-        return self.ask("POST", "/_plugins/_sql", {"query": sql})["datarows"]
+        # Without it an answer has 200 rows.
+        return self.ask("POST", "/_plugins/_sql", {"query": sql, "fetch_size": 0})["datarows"]
 
 
 def write(client, arrow, name, properties, reader, rows):

@@ -26,7 +26,7 @@ COLLECTIONS = ["like", "post", "repost", "follow", "block", "profile", "listitem
 SHARES = [0.55, 0.17, 0.12, 0.11, 0.02, 0.01, 0.008, 0.006, 0.004, 0.002]
 CHUNK = 50_000
 COMMITS = "kind = 'commit' AND operation = 'create'"
-SPAN = {"millrace": "timestampdiff(MILLISECOND, min(time), max(time))", "duckdb": "date_diff('millisecond', min(time), max(time))"}
+SPAN = {"millrace": "timestampdiff(MICROSECOND, min(time), max(time))", "duckdb": "date_diff('microsecond', min(time), max(time))"}
 HOUR = {"millrace": "hour(time)", "duckdb": "hour(time)"}
 JSONBENCH = [
     ("events of each collection", "SELECT collection AS event, count(*) AS n FROM events GROUP BY collection ORDER BY n DESC"),
