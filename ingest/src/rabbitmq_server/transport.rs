@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 use async_rs::traits::{Executor, Reactor, RuntimeKit};
 use async_rs::util::Task;
 use async_rs::{Runtime, Tokio};
+use futures::future::TryFutureExt;
 use futures::io::{AsyncRead, AsyncWrite};
 use futures::stream::Stream;
 use lapin::uri::AMQPUri;
@@ -104,7 +105,7 @@ impl Reactor for BrokerRuntime {
         &self,
         address: SocketAddr,
     ) -> impl Future<Output = io::Result<Self::TcpStream>> + Send + 'static {
-        async move { Ok(BrokerStream(ClientStream::Plain(TcpStream::connect(address).await?))) }
+        TcpStream::connect(address).map_ok(|stream| BrokerStream(ClientStream::Plain(stream)))
     }
 }
 
