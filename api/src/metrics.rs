@@ -53,7 +53,9 @@ impl PipelineMetrics {
 
 impl MetricSource for PipelineMetrics {
     fn families(&self) -> Vec<MetricFamily> {
-        pipeline_families(&self.pipelines.list(), &mut self.durations.lock())
+        // Figures that are read before the lock may be older than those of another reader.
+        let mut durations = self.durations.lock();
+        pipeline_families(&self.pipelines.list(), &mut durations)
     }
 }
 

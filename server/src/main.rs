@@ -35,7 +35,12 @@ use config::Settings;
 use exit::Failure;
 use rustix::fs::Mode;
 
+/// Bytes of the stack of threads that libraries start. The client of RabbitMQ reads nested headers of messages by recursion.
+const LIBRARY_STACK_BYTES: &str = "67108864";
+
 fn main() -> ExitCode {
+    // SAFETY: no other thread runs yet that could read the environment.
+    unsafe { std::env::set_var("RUST_MIN_STACK", LIBRARY_STACK_BYTES) };
     // Documents, keys and passwords are nobody else's, whoever makes their files.
     rustix::process::umask(Mode::RWXG | Mode::RWXO);
     millrace_runtime::install_crypto_provider();

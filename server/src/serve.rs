@@ -124,7 +124,7 @@ fn describe(progress: &ReplayProgress) -> String {
 }
 
 /// Stack of a thread that serves requests: queries are trees, planned by functions that call themselves.
-const STACK_BYTES: usize = 8 << 20;
+const STACK_BYTES: usize = 16 << 20;
 
 /// Builds the runtime that requests are served on; 0 threads means one a core.
 pub(crate) fn runtime(threads: usize) -> Result<Runtime, Failure> {

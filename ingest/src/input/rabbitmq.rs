@@ -29,6 +29,8 @@ use crate::{Ack, Batch, Fault, Options};
 
 /// Messages that the broker sends ahead where nothing is said.
 const PREFETCH: i64 = 256;
+/// Bytes of messages after which a batch has enough, however few they are.
+const MAX_BATCH_BYTES: usize = 1 << 20;
 /// Time for batches to be stored once the input is to stop, and for the broker to answer then.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
 
@@ -199,12 +201,14 @@ impl RabbitMq {
             let first =
                 first.ok_or("the broker cancelled the consumer")?.map_err(|error| error.to_string())?;
             let mut last = first.delivery_tag;
-            let mut messages = vec![first];
+            let (mut bytes, mut messages) = (first.data.len(), vec![first]);
             while messages.len() < context.batch_size.get()
+                && bytes < MAX_BATCH_BYTES
                 && let Some(Some(next)) = consumer.next().now_or_never()
             {
                 let next = next.map_err(|error| error.to_string())?;
                 last = next.delivery_tag;
+                bytes += next.data.len();
                 messages.push(next);
             }
             if !self.has_acks {

@@ -142,21 +142,31 @@ impl RabbitMqOutput {
             _ => self.connect().await?,
         };
         while *confirmed < messages.len() {
-            let mut waiting = Vec::new();
+            let (mut waiting, mut failure) = (Vec::new(), None);
             for message in messages.iter().skip(*confirmed).take(IN_FLIGHT) {
                 let Message { key, properties, payload } = message;
                 let (exchange, key) = (self.exchange.as_str().into(), key.as_str().into());
                 let options = BasicPublishOptions::default();
                 let published =
                     usable.channel.basic_publish(exchange, key, options, payload, properties.clone());
-                waiting.push(published.await.map_err(|error| error.to_string())?);
+                match published.await {
+                    Ok(confirmation) => waiting.push(confirmation),
+                    Err(error) => {
+                        failure = Some(error.to_string());
+                        break;
+                    }
+                }
             }
+            // What is confirmed is not published again, whatever came behind it.
             for confirmation in waiting {
                 match confirmation.await.map_err(|error| error.to_string())? {
                     Confirmation::Ack(_) => *confirmed += 1,
                     Confirmation::Nack(_) => return Err("the broker cannot store a message".to_owned()),
                     Confirmation::NotRequested => return Err("the broker confirms no messages".to_owned()),
                 }
+            }
+            if let Some(failure) = failure {
+                return Err(failure);
             }
         }
         *open = Some(usable);

@@ -63,6 +63,10 @@ impl Property {
                 Ok(priority) => Ok(properties.with_priority(priority)),
                 Err(_) => Err(format!("the property [priority] is [{value}], not a number from 0 to 255")),
             },
+            // The broker would close the channel.
+            Self::Text("expiration", _) if value.parse::<u32>().is_err() => {
+                Err(format!("the property [expiration] is [{value}], not a number of milliseconds"))
+            }
             Self::Text(name, set) => match ShortString::try_new(value) {
                 Ok(value) => Ok(set(properties, value)),
                 Err(_) => {

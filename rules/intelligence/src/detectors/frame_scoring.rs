@@ -19,6 +19,8 @@ const MAX_RESULTS: usize = 8_000;
 const MAX_RESULT_BYTES: usize = 8 << 20;
 /// Rows of a model that are scored at once.
 const MAX_BATCH_ROWS: usize = 512;
+/// Rows that wait in all of them.
+const MAX_WAITING_ROWS: usize = 1 << 16;
 
 /// Rows that wait for the model of a detector and value.
 #[derive(Debug, Default)]
@@ -47,6 +49,8 @@ pub(crate) struct FrameScoring {
     places: IntoIter<usize>,
     /// Rows by detector and place of the value.
     batches: BTreeMap<String, BTreeMap<usize, RowBatch>>,
+    /// Rows in all of these.
+    waiting: usize,
     committed: u64,
     from_ms: Option<i64>,
     is_done: bool,
@@ -75,6 +79,7 @@ impl FrameScoring {
             detector: String::new(),
             places: Vec::new().into_iter(),
             batches: BTreeMap::new(),
+            waiting: 0,
             committed,
             from_ms,
             is_done: false,
@@ -90,6 +95,9 @@ impl FrameScoring {
     pub(crate) fn run(&mut self, detectors: &mut BTreeMap<String, LiveDetector>) -> Vec<ScoredDocument> {
         let mut results = ScoredBatch::default();
         while !results.is_full() {
+            if self.waiting >= MAX_WAITING_ROWS && self.score_waiting(detectors, &mut results) {
+                continue;
+            }
             if let Some(place) = self.places.next() {
                 self.score_event(place, detectors, &mut results);
             } else if !self.advance(detectors) && !self.score_waiting(detectors, &mut results) {
@@ -151,8 +159,11 @@ impl FrameScoring {
         }
         let Some(batches) = self.batches.get_mut(&self.detector) else { return };
         let batch = batches.entry(place).or_default();
+        let before = batch.documents.len();
         detector.push_row(&arrived, batch);
+        self.waiting += batch.documents.len() - before;
         if batch.documents.len() >= MAX_BATCH_ROWS {
+            self.waiting -= batch.documents.len();
             detector.score_rows(place, std::mem::take(batch), results);
         }
     }
@@ -165,8 +176,14 @@ impl FrameScoring {
     ) -> bool {
         let Some(mut of_detector) = self.batches.first_entry() else { return false };
         match (of_detector.get_mut().pop_first(), detectors.get_mut(of_detector.key())) {
-            (Some((place, batch)), Some(detector)) => detector.score_rows(place, batch, results),
-            _ => drop(of_detector.remove()),
+            (Some((place, batch)), Some(detector)) => {
+                self.waiting -= batch.documents.len();
+                detector.score_rows(place, batch, results);
+            }
+            (batch, _) => {
+                let left = of_detector.remove().into_values().chain(batch.map(|(_, batch)| batch));
+                self.waiting -= left.map(|batch| batch.documents.len()).sum::<usize>();
+            }
         }
         true
     }
