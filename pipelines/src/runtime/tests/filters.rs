@@ -98,5 +98,7 @@ async fn the_clock_and_the_end_flush_filters() {
     counting.0.store(3, Ordering::Relaxed);
     // No time limit: the clock of the test goes on while threads compute.
     assert!(pipeline.stop_unless(std::future::pending()).await);
-    assert_eq!(docs(&store)[2], json!({"count": 3, "is_final": true, "behind": "yes"}));
+    // That clock may have flushed before the end did: either takes what is there, once.
+    let made = docs(&store);
+    assert_eq!((&made[2]["count"], &made[2]["behind"], made.len()), (&json!(3), &json!("yes"), 3));
 }
