@@ -272,25 +272,3 @@ fn plugin_families(pipelines: &[Status]) -> [MetricFamily; 3] {
         MetricFamily::new("millrace_pipeline_plugin_failures", "Events that failed in a plugin", failures),
     ]
 }
-
-#[cfg(test)]
-mod tests {
-    use millrace_runtime::{DurationHistogram, HistogramSnapshot};
-
-    use super::*;
-
-    #[test]
-    fn a_merged_histogram_has_the_durations_of_both() {
-        let histograms: [DurationHistogram; 2] = Default::default();
-        histograms[0].record(Duration::from_millis(3));
-        histograms[1].record(Duration::from_millis(4));
-        histograms[1].record(Duration::from_secs(90));
-        let both = DurationHistogram::default();
-        for millis in [3, 4, 90_000] {
-            both.record(Duration::from_millis(millis));
-        }
-        let mut merged = HistogramSnapshot::default();
-        histograms.iter().for_each(|histogram| merged.merge(&histogram.snapshot()));
-        assert_eq!(merged, both.snapshot());
-    }
-}

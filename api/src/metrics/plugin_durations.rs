@@ -13,7 +13,7 @@ type PluginKey = (String, &'static str, Arc<str>);
 type NameKey = (&'static str, Arc<str>);
 
 /// Durations of filters and outputs. A deletion or a reload of a pipeline takes none away, so that the sums never fall; only
-/// batches between the last reading and the deletion are not counted.
+/// batches between the last reading and the deletion or reload are not counted.
 #[derive(Debug, Default)]
 pub struct PluginDurations {
     /// Durations at the last reading, with the plugin's name.
@@ -34,7 +34,7 @@ impl PluginDurations {
                     let durations = plugin.batch_durations.clone();
                     // A pipeline that was made again counts anew.
                     if let Some((name, last)) = before.remove(&key)
-                        && last.count > durations.count
+                        && !durations.continues(&last)
                     {
                         self.retire(kind, name, &last);
                     }

@@ -16,7 +16,6 @@
 
 mod activity;
 
-use std::any::Any;
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, mpsc};
@@ -24,6 +23,7 @@ use std::{fmt, thread};
 
 pub use self::activity::{BusyThread, PoolActivity};
 use self::activity::{JobSlot, JobSlots};
+use crate::panics::panic_text;
 use crate::sync::{self, Condvar, Mutex, Rank};
 use crate::tasks::current_task;
 use crate::{Error, Result};
@@ -268,24 +268,6 @@ impl Queue {
             self.completed.fetch_add(1, Ordering::Relaxed);
         }
     }
-}
-
-/// Returns what a panic said.
-pub fn panic_text(panic: &(dyn Any + Send)) -> &str {
-    let text = panic.downcast_ref::<String>().map(String::as_str);
-    text.or_else(|| panic.downcast_ref::<&str>().copied()).unwrap_or("unknown panic")
-}
-
-/// Runs work that may panic, and returns at most so many bytes of what the panic said. What the work has changed by then must not be
-/// used any more.
-///
-/// # Errors
-/// The text of the panic.
-pub fn catch_panic<T>(work: impl FnOnce() -> T, most: usize) -> std::result::Result<T, String> {
-    std::panic::catch_unwind(std::panic::AssertUnwindSafe(work)).map_err(|panic| {
-        let text = panic_text(&*panic);
-        text[..text.floor_char_boundary(most)].to_owned()
-    })
 }
 
 /// Handle to the pool; clones share it. The threads end with the last handle.

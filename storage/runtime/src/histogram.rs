@@ -41,6 +41,14 @@ impl HistogramSnapshot {
         self.count += added.count;
         self.sum += added.sum;
     }
+
+    /// Returns whether a histogram that was read before may have become this one: none of its figures is greater.
+    pub fn continues(&self, before: &Self) -> bool {
+        let mut buckets = self.buckets.iter().zip(&before.buckets);
+        self.count >= before.count
+            && self.sum >= before.sum
+            && buckets.all(|((_, now), (_, then))| now >= then)
+    }
 }
 
 impl DurationHistogram {
@@ -73,6 +81,25 @@ impl DurationHistogram {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_merged_histogram_has_the_durations_of_both() {
+        let histograms: [DurationHistogram; 2] = Default::default();
+        histograms[0].record(Duration::from_millis(3));
+        histograms[1].record(Duration::from_millis(4));
+        histograms[1].record(Duration::from_secs(90));
+        let both = DurationHistogram::default();
+        for millis in [3, 4, 90_000] {
+            both.record(Duration::from_millis(millis));
+        }
+        let mut merged = HistogramSnapshot::default();
+        histograms.iter().for_each(|histogram| merged.merge(&histogram.snapshot()));
+        assert_eq!(merged, both.snapshot());
+        assert!(merged.continues(&histograms[1].snapshot()) && !histograms[0].snapshot().continues(&merged));
+        let slower = DurationHistogram::default();
+        [80, 90].map(Duration::from_secs).into_iter().for_each(|duration| slower.record(duration));
+        assert!(!slower.snapshot().continues(&histograms[0].snapshot()), "a bucket has fewer");
+    }
 
     #[test]
     fn durations_are_counted_once_below_the_bound_that_they_reach() {

@@ -14,17 +14,18 @@ mod generational_cache;
 mod histogram;
 pub mod metrics;
 pub mod murmur;
+mod panics;
 pub mod sync;
 pub mod tasks;
 pub mod weighted_lru;
 
 pub use clock::{Clock, Instant, ManualClock, SharedClock, SystemClock};
 pub use compute::{
-    BusyThread, Compute, PoolActivity, Priority, catch_panic, panic_text, run_behind_reads, run_promptly,
-    wait_for_network,
+    BusyThread, Compute, PoolActivity, Priority, run_behind_reads, run_promptly, wait_for_network,
 };
 pub use crypto::install_crypto_provider;
 pub use error::{Error, Kind, Result};
 pub use event_loop::{EventHandler, EventLoop, EventSender, Mailbox};
 pub use generational_cache::GenerationalCache;
 pub use histogram::{DurationHistogram, HistogramSnapshot};
+pub use panics::{catch_panic, panic_text};
