@@ -33,7 +33,7 @@ use tokio::task::JoinSet;
 use tokio::time::{sleep, sleep_until};
 
 pub(crate) use self::progress::{BackfillRange, Progress, RestoredHistory};
-use self::progress::{MAX_ROUNDS, PauseDurations};
+use self::progress::{MAX_ROUNDS, PauseDurations, remembers_earlier};
 use self::turns::{BackfillSlots, WaitingRules};
 use crate::alert_chunks::{AlertChunk, MAX_PENDING, Matches};
 use crate::commit::{self, Pending};
@@ -164,7 +164,8 @@ enum BackfillOutcome {
 async fn catch_up(shared: &RunnerState, kept: &Arc<StoredRule>, waiting: &WaitingRules) -> Result<()> {
     let Some(from) = kept.backfill else { return Ok(()) };
     shared.status_reporter.catches_up(&kept.rule.id, |told| *told = Progress::default());
-    let since = from.restored.map_or(0, |restored| restored.since);
+    let restored = from.restored.filter(|_| !remembers_earlier(&kept.rule.definition));
+    let since = restored.map_or(0, |restored| restored.since);
     let rule = Rule { since, ..kept.rule.clone() };
     let (mut rules, mut matching) = (
         Rules::new(Timing::default(), Bounds::default()),

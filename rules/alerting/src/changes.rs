@@ -9,6 +9,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_catalog::access::{Caller, Principal};
+use millrace_engine::RULES_READER;
 use millrace_rules::Time;
 use millrace_rules::definition::{Definition, Edit, edit};
 use millrace_rules::engine::{Condition, Rule, SilenceOrder};
@@ -17,7 +18,7 @@ use serde_json::Value;
 use uuid::Uuid;
 
 use crate::backfill::BackfillRange;
-use crate::commit::{Pending, READER};
+use crate::commit::Pending;
 use crate::error::{Error, Result};
 use crate::recovery::last_frame;
 use crate::runner::{RunnerState, StateLease, keep_state, take_state};
@@ -235,7 +236,7 @@ impl RunnerState {
     /// Returns the last frame that a rule that is saved now does not see. The log is held from there.
     async fn since(&self, held: &StateLease) -> Result<u64> {
         if held.is_none() {
-            self.engine.take_lease(READER, None).await?;
+            self.engine.take_lease(RULES_READER, None).await?;
         }
         let evaluated = held.as_ref().map_or(0, |core| core.next.saturating_sub(1));
         Ok(last_frame(&self.engine)?.max(evaluated))

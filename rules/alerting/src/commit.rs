@@ -22,8 +22,6 @@ use serde_json::{Value, json};
 
 use crate::indices::{self, ALERT, ERROR, OUTBOX, SILENCE, STATUS};
 
-/// Name of the reader of the feed, of its position, and of its lease.
-pub(crate) const READER: &str = RULES_READER;
 /// Operations of a frame, at most.
 const MAX_OPERATIONS: usize = 2_000;
 /// Bytes of their documents beyond which a frame gets no more.
@@ -212,7 +210,8 @@ pub(crate) async fn commit_beside_feed(
             own.iter().map(|op| op.id.clone().filter(|_| &*op.index == ALERT)).collect();
         let write = SourceWrite { ops: Vec::new(), own, moves: Vec::new() };
         let letter = dead_letter(engine, pending.iter().take(count));
-        let results = engine.write_from_source(&Principal::of_rules(READER), write, letter, TIMEOUT).await?;
+        let results =
+            engine.write_from_source(&Principal::of_rules(RULES_READER), write, letter, TIMEOUT).await?;
         let written = of_alerts.into_iter().zip(results).filter(|(_, result)| result.is_ok());
         done.extend(written.filter_map(|(id, _)| id));
         pending.drain(..count);
@@ -246,8 +245,8 @@ impl Position {
     /// # Errors
     /// The store's.
     pub(crate) async fn claim(engine: &Engine) -> Result<Self> {
-        let (stored, owner_epoch) = engine.claim_position(FEED_PIPELINE, READER, "").await?;
-        Ok(Self { principal: Principal::of_rules(READER), stored, owner_epoch })
+        let (stored, owner_epoch) = engine.claim_position(FEED_PIPELINE, RULES_READER, "").await?;
+        Ok(Self { principal: Principal::of_rules(RULES_READER), stored, owner_epoch })
     }
 
     /// Returns the first frame whose alerts are not all committed.
@@ -276,7 +275,7 @@ impl Position {
         let new = Bytes::copy_from_slice(&to.to_le_bytes());
         let delta = PositionDelta {
             pipeline: FEED_PIPELINE.to_owned(),
-            source: READER.to_owned(),
+            source: RULES_READER.to_owned(),
             partition: String::new(),
             previous: self.stored.clone(),
             new: new.clone(),
@@ -303,7 +302,7 @@ impl Position {
 pub(crate) async fn forget_restored_position(engine: &Engine, stored: Bytes) -> Result<()> {
     let delta = PositionDelta {
         pipeline: FEED_PIPELINE.to_owned(),
-        source: READER.to_owned(),
+        source: RULES_READER.to_owned(),
         partition: RESTORED_PARTITION.to_owned(),
         previous: Some(stored),
         new: Bytes::new(),
@@ -311,7 +310,7 @@ pub(crate) async fn forget_restored_position(engine: &Engine, stored: Bytes) -> 
     };
     let write = SourceWrite { moves: vec![delta], ..SourceWrite::default() };
     let abort: DeadLetter = Arc::new(|_, _| OnReject::Abort);
-    engine.write_from_source(&Principal::of_rules(READER), write, abort, TIMEOUT).await?;
+    engine.write_from_source(&Principal::of_rules(RULES_READER), write, abort, TIMEOUT).await?;
     Ok(())
 }
 

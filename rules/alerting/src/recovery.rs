@@ -5,14 +5,14 @@
 
 use std::sync::Arc;
 
-use millrace_engine::{Engine, FeedReader};
+use millrace_engine::{Engine, FeedReader, RULES_READER};
 use millrace_notifications::Notifications;
 use millrace_percolator::Matching;
 use millrace_rules::engine::{Engine as Rules, Operation, Rule};
 use millrace_rules::{Bounds, Timing};
 use millrace_runtime::{Priority, Result};
 
-use crate::commit::{Pending, Position, READER};
+use crate::commit::{Pending, Position};
 use crate::runner::{RunnerState, StateOwner, blocking};
 use crate::snapshot::LoadedSnapshot;
 use crate::state::{Core, roles_of};
@@ -32,7 +32,7 @@ pub(crate) async fn recover(shared: &RunnerState, owner: &mut StateOwner) -> Res
     let kept = shared.store.all();
     let oldest = found.last().map(|found| found.position + 1);
     let begin = oldest.unwrap_or_else(|| first_seen(&kept));
-    engine.take_lease(READER, Some(begin)).await?;
+    engine.take_lease(RULES_READER, Some(begin)).await?;
     // The end of a log that was lost is before what state has seen.
     let last = last_frame(engine)?;
     let usable: Vec<LoadedSnapshot> = found.into_iter().filter(|found| found.position <= last).collect();

@@ -11,7 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use millrace_catalog::frame::AppliedFrame;
-use millrace_engine::{Engine, FeedItem, FeedReader};
+use millrace_engine::{Engine, FeedItem, FeedReader, RULES_READER};
 use millrace_notifications::Notifications;
 use millrace_query::filters::Batch;
 use millrace_runtime::Instant;
@@ -20,7 +20,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::{MissedTickBehavior, interval, sleep, timeout_at};
 
 use crate::alert_chunks::Matches;
-use crate::commit::{Position, READER};
+use crate::commit::Position;
 use crate::frame_reader::{Step, bytes_of, rows_of};
 use crate::snapshot::{SnapshotWriteGuard, Snapshots};
 use crate::state::{Core, NextStep};
@@ -242,7 +242,7 @@ async fn is_over(shared: &RunnerState, owner: &mut StateOwner) -> Result<bool> {
     owner.state = None;
     let storing = shared.snapshots.storing().await;
     on_files(shared, move || storing.clear()).await?;
-    shared.engine.release_lease(READER).await?;
+    shared.engine.release_lease(RULES_READER).await?;
     shared.progressed.notify_waiters();
     Ok(true)
 }
@@ -436,8 +436,8 @@ pub(crate) async fn run_maintenance(
             Ok(core)
         };
         owner.state = Some(shared.engine.compute().run(Priority::Follow, tick).await?);
-        if let Some(lease) = shared.engine.lease(READER) {
-            shared.engine.move_lease(READER, lease.position)?;
+        if let Some(lease) = shared.engine.lease(RULES_READER) {
+            shared.engine.move_lease(RULES_READER, lease.position)?;
         }
         commit(shared, owner, done).await?;
     }
@@ -508,8 +508,8 @@ pub(crate) async fn take_state<H: Borrow<Option<Core>> + Send + 'static>(
 pub(crate) async fn keep_state(shared: &RunnerState, taken: StateSnapshot) -> Result<()> {
     let needed = on_files(shared, move || taken.storing.write(taken.position, &taken.bytes)).await?;
     // Given up where the last rule was deleted meanwhile.
-    if shared.engine.lease(READER).is_some() {
-        shared.engine.move_lease(READER, needed)?;
+    if shared.engine.lease(RULES_READER).is_some() {
+        shared.engine.move_lease(RULES_READER, needed)?;
     }
     Ok(())
 }

@@ -89,7 +89,12 @@ impl Store {
     /// The store's; the rules before are stored then.
     pub(crate) async fn rebase_restored(&self, engine: &Engine, last_frame: u64) -> Result<usize> {
         let position = restored_position(engine);
-        let own_seq_nos = position.as_ref().and_then(|(_, position)| restored_seq_nos(engine, position));
+        let metadata = engine.metadata();
+        let index = metadata.index(StoredRule::INDEX).filter(|meta| meta.is_restored());
+        let own_seq_nos = index.map(|meta| meta.restored_seq_nos(0).end);
+        let of_snapshot = position.as_ref().map(|(_, position)| *position);
+        let of_snapshot =
+            of_snapshot.filter(|it| index.is_some_and(|meta| meta.is_restored_from(&it.snapshot)));
         let is_restored = |kept: &StoredRule| {
             let seq_no = kept.version.map(|version| version.seq_no);
             seq_no.is_some_and(|seq_no| own_seq_nos.is_some_and(|own| seq_no < own))
@@ -100,7 +105,7 @@ impl Store {
         let ahead = self.rules.filter(|kept| is_restored(kept) || is_ahead(kept));
         for kept in &ahead {
             let (mut kept, is_restored) = (StoredRule::clone(kept), is_restored(kept));
-            let restored = position.as_ref().map(|(_, position)| *position).filter(|_| is_restored);
+            let restored = of_snapshot.filter(|_| is_restored);
             let begin = restored.map_or(last_frame, |position| position.last_frame.min(last_frame));
             if let Some(position) = restored
                 && kept.backfill.is_none()
@@ -285,13 +290,6 @@ fn restored_position(engine: &Engine) -> Option<(Bytes, RestoredPosition)> {
     let (_, stored) = positions.into_iter().find(|(partition, _)| partition == RESTORED_PARTITION)?;
     let position = RestoredPosition::decode(&stored)?;
     Some((stored, position))
-}
-
-/// Returns the sequence number below which rules came from the snapshot of a position; `None` where the index is of no or another one.
-fn restored_seq_nos(engine: &Engine, position: &RestoredPosition) -> Option<u64> {
-    let metadata = engine.metadata();
-    let meta = metadata.index(StoredRule::INDEX)?;
-    meta.is_restored_from(&position.snapshot).then(|| meta.restored_seq_nos(0).end)
 }
 
 fn read_restored(restored: &Value) -> Result<RestoredHistory, String> {

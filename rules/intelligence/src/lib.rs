@@ -143,12 +143,14 @@ impl Intelligence {
         search: &Arc<SearchService>,
         accounts: &Arc<Accounts>,
     ) -> Result<Self> {
+        let store = Store::load(engine).await?;
+        store.rebase_restored(&engine.metadata()).await?;
         let shared = Arc::new(IntelligenceContext {
             engine: Arc::clone(engine),
             search: search.spare(),
             asked: Arc::clone(search),
             accounts: Arc::clone(accounts),
-            store: Store::load(engine).await?,
+            store,
             artefacts: Artefacts::new(engine),
             running: Arc::default(),
             fillings: ActiveBackfills::default(),

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use millrace_catalog::metadata::Metadata;
 use millrace_engine::{
     DocumentMirror, DocumentVersion, Engine, MirroredDocument, RefreshPolicy, SystemDocument,
     UnreadableDocument,
@@ -257,6 +258,22 @@ impl Store {
     /// The store's.
     pub(crate) async fn load(engine: &Arc<Engine>) -> Result<Self> {
         Ok(Self { rules: DocumentMirror::load(engine).await?, changing: tokio::sync::Mutex::default() })
+    }
+
+    /// Brings detectors that a snapshot brought to this log, whose frames have other numbers: they are asked of all that it has.
+    ///
+    /// # Errors
+    /// The store's; the detectors before are stored then.
+    pub(crate) async fn rebase_restored(&self, metadata: &Metadata) -> Result<()> {
+        let Some(index) = metadata.index(INDEX).filter(|meta| meta.is_restored()) else { return Ok(()) };
+        let own_seq_nos = index.restored_seq_nos(0).end;
+        for kept in self.detectors() {
+            let is_restored = kept.version.is_some_and(|version| version.seq_no < own_seq_nos);
+            if is_restored && kept.state.since.is_some() {
+                self.note_detector(&kept.id, |kept| kept.state.since = Some(0)).await?;
+            }
+        }
+        Ok(())
     }
 
     /// Returns the rules of both variants, in the order of their ids.

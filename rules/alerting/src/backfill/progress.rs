@@ -1,5 +1,6 @@
 //! Work of a backfill, and its progress.
 
+use std::ops::Range;
 use std::time::Duration;
 
 use millrace_rules::Time;
@@ -23,6 +24,11 @@ pub(crate) struct RestoredHistory {
     pub(crate) snapshot_ms: i64,
     /// Time of the first start with the rule.
     pub(crate) loaded_ms: i64,
+}
+
+/// Returns whether a rule remembers documents that came before it was saved.
+pub(super) fn remembers_earlier(definition: &Definition) -> bool {
+    matches!(definition.rule_type, RuleType::NewTerm { .. })
 }
 
 /// From when on a rule looks at what is stored.
@@ -61,6 +67,15 @@ impl BackfillRange {
     /// Decides what a rule has to see that a snapshot brought: the documents of the snapshot, then those of this store's log.
     pub(crate) fn restored(history: RestoredHistory) -> Self {
         Self { seen_from: history.snapshot_ms, raised_from: None, restored: Some(history) }
+    }
+
+    /// Returns the times of the frames of this store's log that it has to see.
+    pub(super) fn times(&self) -> Range<i64> {
+        match self.restored {
+            // The clock of this store may be behind the one of the snapshot: its frames alone bound them.
+            Some(_) => i64::MIN..i64::MAX,
+            None => self.seen_from..i64::MAX,
+        }
     }
 
     /// Returns whether a frame only changes what is remembered.

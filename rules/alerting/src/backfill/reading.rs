@@ -1,8 +1,7 @@
 //! Reads of a backfill: what is stored of the frames before one, and the documents that a snapshot brought.
 //!
-//! A restored rule first sees the documents of its snapshot in the order of the snapshot's log. It was asked of those before its position
-//! in the store of the snapshot: they change its state and raise nothing. It raises alerts of those behind. Then it sees the log of this
-//! store.
+//! A restored rule first sees the documents of its snapshot in the order of the snapshot's log. Documents before the rule's position only
+//! change its state. Later ones raise alerts. Then it sees the log of this store.
 
 use std::sync::Arc;
 
@@ -12,7 +11,7 @@ use millrace_rules::Time;
 use millrace_runtime::{Error as StorageError, Instant};
 use tokio::time::timeout_at;
 
-use super::progress::{BackfillRange, RestoredHistory};
+use super::progress::{BackfillRange, RestoredHistory, remembers_earlier};
 use super::{BackfillOutcome, BackfillingRule, MAX_HELD, MAX_HELD_PENDING, MAX_HELD_ROWS, interrupted};
 use crate::error::{Error, Result};
 use crate::frame_reader::FrameReader;
@@ -47,6 +46,9 @@ impl BackfillingRule<'_> {
         if let Some(last) = restored.next_frame.checked_sub(1) {
             rules.mute(last);
         }
+        if remembers_earlier(definition) {
+            rules.learn(restored.since);
+        }
         let read = (0..u64::MAX, seen_from..i64::MAX);
         let reading = {
             let choice = selected.as_ref().map(|selected| &selected.choice);
@@ -55,11 +57,8 @@ impl BackfillingRule<'_> {
         };
         let mut reading = FrameReader::begin(reading.at(self.priority), seen_from..i64::MAX).await?;
         self.is_restoring = true;
-        while let Some(step) = reading.next().await? {
-            self.evaluate(Some(step)).await?;
-            if self.finish().await? == BackfillOutcome::Away {
-                return Ok(BackfillOutcome::Away);
-            }
+        if self.see_all(&mut reading).await? == BackfillOutcome::Away {
+            return Ok(BackfillOutcome::Away);
         }
         self.is_restoring = false;
         let since = kept.rule.since;
@@ -76,17 +75,25 @@ impl BackfillingRule<'_> {
         }
         let (indices, choice) = self.find(choose).await?;
         let mut reading = self.open(until, &indices, choice).await?;
-        while let Some(step) = reading.next().await? {
-            self.evaluate(Some(step)).await?;
-            if self.finish().await? == BackfillOutcome::Away {
-                return Ok(BackfillOutcome::Away);
-            }
+        if self.see_all(&mut reading).await? == BackfillOutcome::Away {
+            return Ok(BackfillOutcome::Away);
         }
         if reading.end() < until {
             let reason = format!("frame {} is not there yet", reading.end());
             return Err(Error::Storage(StorageError::Internal(reason)));
         }
         self.next = until;
+        Ok(BackfillOutcome::On)
+    }
+
+    /// Sees what is read, and writes what the rule raises.
+    async fn see_all(&mut self, reading: &mut FrameReader) -> Result<BackfillOutcome> {
+        while let Some(step) = reading.next().await? {
+            self.evaluate(Some(step)).await?;
+            if self.finish().await? == BackfillOutcome::Away {
+                return Ok(BackfillOutcome::Away);
+            }
+        }
         Ok(BackfillOutcome::On)
     }
 
@@ -119,7 +126,7 @@ impl BackfillingRule<'_> {
         chosen: Option<SelectedRows>,
     ) -> Result<FrameReader> {
         let engine = &self.shared.engine;
-        let (frames, times) = (self.next..until, self.from.seen_from..i64::MAX);
+        let (frames, times) = (self.next..until, self.from.times());
         let reading = match chosen {
             Some(SelectedRows { choice, work }) => {
                 // Who goes away stops the choosing of rows, too.

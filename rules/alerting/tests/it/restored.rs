@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use millrace_catalog::access::{Caller, Principal, Privileges};
 use millrace_engine::{Config as EngineConfig, Engine, FEED_PIPELINE, RULES_READER, RefreshPolicy};
+use millrace_runtime::ManualClock;
 use millrace_snapshot::{Config, CreateSnapshot, RestoreSnapshot, SnapshotService};
 use serde_json::{Value, json};
 
@@ -36,6 +37,23 @@ async fn repository(engine: &Arc<Engine>, backups: &Path) -> SnapshotService {
 
 async fn open_store(dir: &Path) -> Arc<Engine> {
     open_engine(EngineConfig { data_dir: dir.to_owned(), ..EngineConfig::default() }).await
+}
+
+/// Writes a document before rules are at work.
+async fn write(engine: &Engine, index: &str, id: &str, source: Value) {
+    let user =
+        Principal::new(Caller::User("somebody".into()), Vec::new(), Arc::new(Privileges::unrestricted()));
+    let ops = vec![document(index, id, source)];
+    let written = engine.write(&user, ops, RefreshPolicy::None, Duration::from_secs(60)).await.unwrap();
+    written.into_iter().for_each(|outcome| drop(outcome.unwrap()));
+}
+
+/// Makes a snapshot `one` of a server whose rules are stopped.
+async fn create(server: &Server, backups: &Path) {
+    server.alerting.stop().await;
+    let service = repository(&server.engine, backups).await;
+    let create = CreateSnapshot::default();
+    service.create(&Principal::system(), ("backup", "one"), create).await.unwrap();
 }
 
 async fn restore(engine: &Arc<Engine>, backups: &Path, snapshot: &str, indices: &str) {
@@ -88,11 +106,7 @@ async fn restored_rules_raise_an_alert_of_each_document_once() {
     let engine = open_store(other.path()).await;
     restore(&engine, backups.path(), "one", "*,.alertrules").await;
     // One that comes before the rules are loaded.
-    let user =
-        Principal::new(Caller::User("somebody".into()), Vec::new(), Arc::new(Privileges::unrestricted()));
-    let ops = vec![document("logs", "e4", failure("web"))];
-    let written = engine.write(&user, ops, RefreshPolicy::None, Duration::from_secs(60)).await.unwrap();
-    written.into_iter().for_each(|outcome| drop(outcome.unwrap()));
+    write(&engine, "logs", "e4", failure("web")).await;
     let server = Server::over(engine).await;
     assert_eq!(triggers_of(&server, "each").await, ["e1", "e2", "e3", "e4"]);
     assert_eq!(triggers_of(&server, "three").await, ["e3"], "two of its failures are in the snapshot");
@@ -141,5 +155,78 @@ async fn rules_without_the_global_state_begin_with_the_log_of_the_store() {
     let server = Server::over(engine).await;
     server.write(vec![document("logs", "e3", failure("web"))]).await;
     assert_eq!(triggers_of(&server, "each").await, ["e1", "e3"]);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn restored_rules_know_the_terms_that_came_before_they_were_saved() {
+    let (data, other, backups) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let user = |user: &str| json!({"level": "error", "user": user});
+    let server = Server::open(data.path()).await;
+    server.write(vec![document("logs", "t1", user("ann"))]).await;
+    let mut rule = errors("terms");
+    (rule["type"], rule["fields"]) = (json!("new_term"), json!("user"));
+    server.save(rule).await;
+    server.write(vec![document("logs", "t2", user("bob"))]).await;
+    assert_eq!(triggers_of(&server, "terms").await, ["t2"]);
+    create(&server, backups.path()).await;
+    drop(server);
+    let engine = open_store(other.path()).await;
+    restore(&engine, backups.path(), "one", "*,.alertrules").await;
+    let server = Server::over(engine).await;
+    for (id, name) in [("t3", "ann"), ("t4", "bob"), ("t5", "eve")] {
+        server.write(vec![document("logs", id, user(name))]).await;
+    }
+    assert_eq!(triggers_of(&server, "terms").await, ["t2", "t5"]);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rules_without_a_position_raise_nothing_of_documents_that_the_store_had() {
+    let (data, other, backups) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let server = Server::open(data.path()).await;
+    server.save(errors("each")).await;
+    create(&server, backups.path()).await;
+    drop(server);
+    let engine = open_store(other.path()).await;
+    // Its log is longer than the one in which the rule was saved.
+    for number in 0..50 {
+        write(&engine, "logs", &format!("old{number}"), failure("web")).await;
+    }
+    let request = RestoreSnapshot { indices: Some(".alertrules".to_owned()), ..RestoreSnapshot::default() };
+    let service = repository(&engine, backups.path()).await;
+    service.restore(&Principal::system(), ("backup", "one"), request).await.unwrap();
+    drop(service);
+    let server = Server::over(engine).await;
+    server.write(vec![document("logs", "new", failure("web"))]).await;
+    assert_eq!(triggers_of(&server, "each").await, ["new"]);
+    server.stop().await;
+    // A restart forgets nothing.
+    let engine = open_store(other.path()).await;
+    write(&engine, "logs", "next", failure("web")).await;
+    let server = Server::over(engine).await;
+    assert_eq!(triggers_of(&server, "each").await, ["new", "next"]);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn documents_of_a_store_whose_clock_is_behind_raise_alerts() {
+    let (data, other, backups) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let server = Server::open(data.path()).await;
+    server.save(errors("each")).await;
+    server.write(vec![document("logs", "e1", failure("web"))]).await;
+    assert_eq!(triggers_of(&server, "each").await, ["e1"]);
+    let an_hour_ago = server.engine.clock().now_ms() - 3_600_000;
+    create(&server, backups.path()).await;
+    drop(server);
+    let config = EngineConfig { data_dir: other.path().to_owned(), ..EngineConfig::default() };
+    let engine = Engine::open(config, Arc::new(ManualClock::new(an_hour_ago))).await.unwrap();
+    restore(&engine, backups.path(), "one", "*,.alertrules").await;
+    write(&engine, "logs", "e2", failure("web")).await;
+    let server = Server::over(engine).await;
+    assert_eq!(triggers_of(&server, "each").await, ["e1", "e2"]);
     server.stop().await;
 }

@@ -24,7 +24,7 @@ use super::frame_scoring::FrameScoring;
 use super::history;
 use super::loading::{first_bucket, load, match_request};
 use super::model::{DetectorModel, ModelSnapshot};
-use super::position::{FeedPosition, READER, RefusedResult};
+use super::position::{self, FeedPosition, READER, RefusedResult};
 use super::results::ScoredDocument;
 use super::scoring::{LiveDetector, ScoringTally, SeriesProgress, ValueModel};
 use super::stored::StoredDetector;
@@ -390,6 +390,7 @@ impl Scorer {
         };
         let compute = self.shared.engine.compute().clone();
         let (mut matching, mut scoring) = compute.run(Priority::Follow, job).await?;
+        let mut has_pieces = false;
         let documents = loop {
             let mut detectors = std::mem::take(&mut self.detectors);
             let job = move || {
@@ -401,7 +402,8 @@ impl Scorer {
             if scoring.is_done() {
                 break documents;
             }
-            self.write(&documents, false).await?;
+            self.append(&documents).await?;
+            has_pieces = true;
         };
         for (id, reason) in matching.problems().into_iter().chain(matching.take_told()) {
             if let Some(detector) = self.detectors.get_mut(&id) {
@@ -413,7 +415,7 @@ impl Scorer {
         self.next = self.next.max(last + 1);
         let is_due = self.committed.elapsed() >= POSITION_EVERY && self.moved() > 1;
         let is_late = self.detectors.values().any(|detector| !detector.progress.late.is_empty());
-        if !documents.is_empty() || is_due || is_late {
+        if has_pieces || !documents.is_empty() || is_due || is_late {
             self.commit(documents).await?;
         }
         self.publish();
@@ -433,44 +435,55 @@ impl Scorer {
 
     /// Writes results with the position.
     async fn commit(&mut self, documents: Vec<ScoredDocument>) -> Result<()> {
-        self.write(&documents, true).await?;
+        let mut progress = self.waiting.clone();
+        progress.extend(self.detectors.iter().map(|(id, detector)| (id.clone(), detector.progress.clone())));
+        loop {
+            let written = self.position.commit(&self.shared.engine, &documents, self.next, &progress).await;
+            if self.is_written(written).await? {
+                break;
+            }
+        }
         let refused = self.refused.take();
         self.shared.detectors.set_fault(refused.map(|refused| refused.reason));
         self.committed = Instant::now();
         self.move_lease()
     }
 
-    /// Writes results, with the position if it moves, however long that takes, or until the server stops.
-    async fn write(&mut self, documents: &[ScoredDocument], moves: bool) -> Result<()> {
-        let mut progress = self.waiting.clone();
-        progress.extend(self.detectors.iter().map(|(id, detector)| (id.clone(), detector.progress.clone())));
+    /// Writes results that a commit follows.
+    async fn append(&mut self, documents: &[ScoredDocument]) -> Result<()> {
         loop {
-            let engine = &self.shared.engine;
-            let written = match moves {
-                true => self.position.commit(engine, documents, self.next, &progress).await,
-                false => self.position.append(engine, documents).await,
-            };
-            match written {
-                Ok(None) => return Ok(()),
-                Ok(Some(refused)) => {
-                    for detector in self.detectors.values_mut() {
-                        if refused.index.starts_with(&detector.definition.result_prefix) {
-                            detector.tally.problem = Some(refused.reason.clone());
-                        }
-                    }
-                    self.refused.get_or_insert(refused);
-                    return Ok(());
-                }
-                Err(error @ Error::Storage(StorageError::PositionMoved { .. })) => return Err(error),
-                Err(error) if self.shared.check_stopping().is_err() => return Err(error),
-                Err(error) => {
-                    let reason =
-                        format!("results of AI rules cannot be written, so nothing is scored: {error}");
-                    self.shared.detectors.set_fault(Some(reason));
-                }
+            let written = position::append_results(&self.shared.engine, documents).await;
+            if self.is_written(written).await? {
+                return Ok(());
             }
-            sleep(RETRY).await;
         }
+    }
+
+    /// Takes the outcome of a write; false where it is to be tried again, which is after a pause, however often.
+    ///
+    /// # Errors
+    /// The position has moved, or the server stops.
+    async fn is_written(&mut self, written: Result<Option<RefusedResult>>) -> Result<bool> {
+        match written {
+            Ok(None) => return Ok(true),
+            Ok(Some(refused)) => {
+                for detector in self.detectors.values_mut() {
+                    if refused.index.starts_with(&detector.definition.result_prefix) {
+                        detector.tally.problem = Some(refused.reason.clone());
+                    }
+                }
+                self.refused.get_or_insert(refused);
+                return Ok(true);
+            }
+            Err(error @ Error::Storage(StorageError::PositionMoved { .. })) => return Err(error),
+            Err(error) if self.shared.check_stopping().is_err() => return Err(error),
+            Err(error) => {
+                let reason = format!("results of AI rules cannot be written, so nothing is scored: {error}");
+                self.shared.detectors.set_fault(Some(reason));
+            }
+        }
+        sleep(RETRY).await;
+        Ok(false)
     }
 
     /// Lets the log go that neither the position nor a text model needs any more.

@@ -67,9 +67,7 @@ pub(super) async fn load(
         true => vec![Some(ValueModel::Broken)],
         false => models,
     };
-    // A detector that a snapshot brought names a frame of another log: it is asked of all that this log has.
-    let next_frame = shared.engine.next_frame()?;
-    let since = stored.state.since.filter(|since| *since <= next_frame).unwrap_or(0);
+    let since = stored.state.since.unwrap_or(0);
     Ok(Some(LiveDetector {
         cutoff: model::cutoff(&definition)?,
         definition,

@@ -74,24 +74,6 @@ impl FeedPosition {
         serde_json::from_slice(bytes).unwrap_or_default()
     }
 
-    /// Writes results that a [`FeedPosition::commit`] follows: they are durable with it. Returns the first result that was refused for
-    /// good, if one was.
-    ///
-    /// # Errors
-    /// The store's.
-    pub(crate) async fn append(
-        &self,
-        engine: &Engine,
-        documents: &[ScoredDocument],
-    ) -> Result<Option<RefusedResult>> {
-        let mut refused = None;
-        for chunk in chunks(documents) {
-            let (_, of_chunk) = append(engine, chunk, Vec::new()).await?;
-            refused = refused.or(of_chunk);
-        }
-        Ok(refused)
-    }
-
     /// Writes results, and with the last of them the position and the progress, in one frame. Returns the first result that was
     /// refused for good, if one was.
     ///
@@ -127,6 +109,23 @@ impl FeedPosition {
         self.stored = Some(new);
         Ok(refused)
     }
+}
+
+/// Writes results that a [`FeedPosition::commit`] follows: they are durable with it. Returns the first result that was refused for good,
+/// if one was.
+///
+/// # Errors
+/// The store's.
+pub(crate) async fn append_results(
+    engine: &Engine,
+    documents: &[ScoredDocument],
+) -> Result<Option<RefusedResult>> {
+    let mut refused = None;
+    for chunk in chunks(documents) {
+        let (_, of_chunk) = append(engine, chunk, Vec::new()).await?;
+        refused = refused.or(of_chunk);
+    }
+    Ok(refused)
 }
 
 /// Writes results beside the feed. Returns the first one that was refused for good, if one was.

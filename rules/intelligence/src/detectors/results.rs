@@ -104,7 +104,7 @@ pub(crate) fn index_pattern(definition: &DetectorDefinition) -> String {
 
 /// Returns the time whose day a result's index has: that of its event, or of its frame where the event is far away.
 pub(super) fn index_ms(time_ms: i64, frame_ms: i64) -> i64 {
-    let is_near = (time_ms / DAY_MS - frame_ms / DAY_MS).abs() <= MAX_DAYS_APART;
+    let is_near = (day_number(time_ms) - day_number(frame_ms)).abs() <= MAX_DAYS_APART;
     if is_near { time_ms } else { frame_ms }
 }
 

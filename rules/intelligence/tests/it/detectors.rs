@@ -65,7 +65,7 @@ pub(crate) async fn write_all(server: &Server, index: &str, documents: Vec<(Stri
 }
 
 /// Writes usual requests over the two hours before a time.
-async fn usual(server: &Server, count: i64, until_ms: i64) {
+pub(crate) async fn usual(server: &Server, count: i64, until_ms: i64) {
     mixed(server, count, until_ms, i64::MAX).await;
 }
 
@@ -260,7 +260,7 @@ async fn a_detector_is_saved_shown_changed_and_deleted_beside_forecasts() {
 }
 
 /// Waits until so many documents have results.
-async fn until_scored(server: &Server, prefix: &str, count: usize) -> BTreeMap<String, Value> {
+pub(crate) async fn until_scored(server: &Server, prefix: &str, count: usize) -> BTreeMap<String, Value> {
     until(&format!("results of {count} documents"), async || {
         let found = scored(server, prefix).await;
         (found.len() >= count).then_some(found)

@@ -8,6 +8,7 @@ mod buckets;
 mod detectors;
 mod fixture;
 mod kills;
+mod restored;
 mod rules;
 mod runs;
 mod schedules;

@@ -61,7 +61,7 @@ pub use index_sort::{SEQ_NO, SortField, list as setting_list, parse as parse_ind
 pub use mapping_body::split_type;
 pub use names::{check_alias_name, check_index_name};
 pub use resize::{RESIZE_PENDING, ResizeIndex, ResizeKind, ResizePlan};
-pub use restore::{RESTORE_PENDING, RESTORED_SEQ_NOS, RestoreIndex};
+pub use restore::{RESTORE_PENDING, RestoreIndex};
 pub use retention::{OwnRetention, RetentionLimit, SpaceLimit};
 pub use rollover::RolloverPlan;
 pub use settings::{

@@ -16,7 +16,7 @@ use super::{IndexMeta, Metadata, MetadataChange, RESIZE_PENDING, Uuid, index_set
 use crate::access::{Action, backed_stream};
 
 /// Setting with the sequence number of each shard below which operations came from a snapshot, not from this store's log.
-pub const RESTORED_SEQ_NOS: &str = "index.restored.seq_nos";
+const RESTORED_SEQ_NOS: &str = "index.restored.seq_nos";
 
 /// Setting with the sequence number of each shard below which operations were restored already in the store of the snapshot.
 const EARLIER_SEQ_NOS: &str = "index.restored.earlier_seq_nos";
@@ -66,6 +66,11 @@ impl IndexMeta {
             seq_nos.and_then(|seq_nos| seq_nos.get(shard as usize)?.as_str()?.parse().ok()).unwrap_or(0)
         };
         read(EARLIER_SEQ_NOS)..read(RESTORED_SEQ_NOS)
+    }
+
+    /// Returns whether the index was restored from any snapshot.
+    pub fn is_restored(&self) -> bool {
+        self.setting(RESTORED_SNAPSHOT).is_some()
     }
 
     /// Returns whether the index was restored from a snapshot.
@@ -258,8 +263,10 @@ fn restored_settings(request: &RestoreIndex, uuid: Uuid) -> Result<Map<String, V
         }
     }
     let seq_nos: Vec<Value> = request.next_seq_nos.iter().map(|seq_no| seq_no.to_string().into()).collect();
-    match settings.insert(RESTORED_SEQ_NOS.into(), seq_nos.into()) {
-        Some(earlier) => _ = settings.insert(EARLIER_SEQ_NOS.into(), earlier),
+    settings.insert(RESTORED_SEQ_NOS.into(), seq_nos.into());
+    // That of the snapshot, whatever settings are ignored.
+    match request.meta.settings.get(RESTORED_SEQ_NOS) {
+        Some(earlier) => _ = settings.insert(EARLIER_SEQ_NOS.into(), earlier.clone()),
         None => _ = settings.shift_remove(EARLIER_SEQ_NOS),
     }
     settings.insert(RESTORED_SNAPSHOT.into(), super::uuid_text(&request.snapshot).into());
@@ -319,6 +326,9 @@ mod tests {
         // A snapshot of the copy has operations of two logs.
         let again = RestoreIndex { meta: meta.clone(), next_seq_nos: vec![12], ..copy.clone() };
         let changes = state.restore_index(&again, Uuid::from_u128(3)).unwrap();
+        assert_eq!(put(&changes).restored_seq_nos(0), 7..12);
+        let ignoring = RestoreIndex { ignored_settings: vec!["index.*".into()], ..again };
+        let changes = state.restore_index(&ignoring, Uuid::from_u128(4)).unwrap();
         assert_eq!(put(&changes).restored_seq_nos(0), 7..12);
         copy.include_aliases = false;
         assert!(put(&state.restore_index(&copy, Uuid::from_u128(2)).unwrap()).aliases.is_empty());
