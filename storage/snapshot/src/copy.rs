@@ -7,11 +7,9 @@
 use std::collections::{BTreeMap, HashSet};
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use futures::future::join_all;
-use futures::stream::{self, StreamExt};
 use millrace_catalog::metadata::RESTORE_PENDING;
 use millrace_engine::{Engine, PendingSegment};
 use millrace_runtime::sync;
@@ -24,9 +22,8 @@ use crate::recovery::{IndexRecovery, ShardRecovery};
 use crate::repository::Repository;
 use crate::restoring::{RestoringGuard, check_space};
 use crate::service::{SnapshotKey, SnapshotService};
+use crate::side_by_side::try_side_by_side;
 
-/// Segments that are copied at once.
-const AT_ONCE: usize = 4;
 /// Pause before copies are tried again; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 /// Longest pause.
@@ -83,30 +80,17 @@ impl SnapshotService {
         segments: &[PendingSegment],
         check: impl Fn() -> Result<()>,
     ) -> Result<()> {
-        let (check, is_stopped) = (&check, &AtomicBool::new(false));
+        let check = &check;
         let copies = segments.iter().map(|segment| async move {
-            if is_stopped.load(Ordering::Relaxed) {
-                return Ok(());
+            check()?;
+            if copy_segment(&self.inner.engine, repository, segment).await? {
+                let (index, shard) = (segment.record.index, segment.record.shard);
+                let recoveries = &self.inner.recoveries;
+                segment.files().for_each(|(_, bytes, _)| recoveries.note_file(&index, shard, bytes));
             }
-            let copied = match check() {
-                Ok(()) => copy_segment(&self.inner.engine, repository, segment).await,
-                Err(error) => Err(error),
-            };
-            match &copied {
-                Ok(false) => {}
-                Ok(true) => {
-                    let (index, shard) = (segment.record.index, segment.record.shard);
-                    let recoveries = &self.inner.recoveries;
-                    segment.files().for_each(|(_, bytes, _)| recoveries.note_file(&index, shard, bytes));
-                }
-                Err(_) => is_stopped.store(true, Ordering::Relaxed),
-            }
-            copied.map(drop)
+            Ok(())
         });
-        // The copies that are under way come to their end, so that none leaves files under construction.
-        let copied: Vec<Result<()>> =
-            stream::iter(copies.collect::<Vec<_>>()).buffer_unordered(AT_ONCE).collect().await;
-        copied.into_iter().collect()
+        try_side_by_side(copies.collect()).await.map(drop)
     }
 
     /// Goes on with the copies of the process before: reads find the repositories, and the files come in the background.
@@ -147,24 +131,20 @@ impl SnapshotService {
         let (metadata, now_ms) = (self.inner.engine.metadata(), self.inner.engine.clock().now_ms());
         for meta in metadata.indices() {
             let Some(segments) = copies.get(&meta.uuid) else { continue };
-            let mut shards = vec![ShardRecovery::default(); meta.shards as usize];
-            for segment in segments {
-                let Some(shard) = shards.get_mut(segment.record.shard as usize) else { continue };
-                for (_, bytes, _) in segment.files() {
-                    shard.files += 1;
-                    shard.bytes = shard.bytes.saturating_add(bytes);
-                }
-            }
+            let shard = |number: u32| -> ShardRecovery {
+                let own = segments.iter().filter(|segment| segment.record.shard == number);
+                own.flat_map(|segment| segment.files().map(|(_, bytes, _)| bytes)).collect()
+            };
             let recovery = IndexRecovery {
                 index: meta.name.to_string(),
                 repository: repository.clone(),
                 snapshot: snapshot.clone(),
-                source_index: meta.name.to_string(),
+                source_index: None,
                 started_ms: now_ms,
                 ended_ms: None,
-                shards,
+                shards: (0..meta.shards).map(shard).collect(),
             };
-            self.inner.recoveries.begin(meta.uuid, recovery, &metadata);
+            self.inner.recoveries.begin(meta.uuid, recovery);
         }
     }
 

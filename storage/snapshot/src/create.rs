@@ -5,8 +5,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
-use futures::future::{join, try_join_all};
-use futures::stream::{self, StreamExt, TryStreamExt};
+use futures::future::join;
+use futures::stream::{self, StreamExt};
 use millrace_catalog::SegmentRecord;
 use millrace_catalog::access::{Action, Guard, Principal, refusal};
 use millrace_catalog::metadata::{IndexMeta, IndicesOptions, Metadata};
@@ -28,10 +28,9 @@ use crate::names::snapshot_name_fault;
 use crate::repository::Repository;
 use crate::selection::{check_expression, is_security_administrator, is_system};
 use crate::service::{RunningSnapshot, SnapshotKey, SnapshotService};
+use crate::side_by_side::{AT_ONCE, try_side_by_side};
 use crate::stored_indices::IndexFingerprint;
 
-/// Indices, and segments of one, that are uploaded at once.
-const AT_ONCE: usize = 4;
 /// Indices whose uploads are set up at a time: each takes some kilobytes.
 const PENDING: usize = 256;
 /// Bytes that are hashed at a time.
@@ -258,9 +257,8 @@ impl CreateJob {
         self.service.inner.stored_indices.retain(&existing);
         let (mut indices, mut failures) = (Vec::new(), Vec::new());
         for some in capture.indices.chunks(PENDING) {
-            let uploads: Vec<_> = some.iter().map(|index| upload.store_index(index)).collect();
-            let mut stored = stream::iter(uploads).buffered(AT_ONCE);
-            while let Some(index) = stored.try_next().await? {
+            let uploads = some.iter().map(|index| upload.store_index(index)).collect();
+            for index in try_side_by_side(uploads).await? {
                 match index {
                     Ok(summary) => indices.push(summary),
                     Err(failed) => failures.extend(failed),
@@ -438,9 +436,8 @@ impl Upload<'_> {
         index: &IndexCapture,
         shard: &ShardCapture,
     ) -> Result<Result<ShardContents, String>> {
-        let uploads: Vec<_> = shard.segments.iter().map(|segment| self.store_segment(segment)).collect();
-        let stored: Vec<Result<SegmentContents, String>> =
-            stream::iter(uploads).buffered(AT_ONCE).try_collect().await?;
+        let uploads = shard.segments.iter().map(|segment| self.store_segment(segment)).collect();
+        let stored: Vec<Result<SegmentContents, String>> = try_side_by_side(uploads).await?;
         let mut segments = Vec::with_capacity(stored.len() + 1);
         for segment in stored {
             match segment {
@@ -465,7 +462,7 @@ impl Upload<'_> {
             Ok::<_, Error>((file, stored))
         });
         let mut files: BTreeMap<SegmentFile, FileReference> = BTreeMap::new();
-        for (file, stored) in try_join_all(uploads).await? {
+        for (file, stored) in try_side_by_side(uploads.collect()).await? {
             match stored {
                 Ok(reference) => files.insert(file, reference),
                 Err(error) => return Ok(Err(error.to_string())),

@@ -1,11 +1,9 @@
 //! Fetch of the files of a restore: each is verified, and the object store takes it under a new segment id.
 
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 
 use bytes::Bytes;
 use futures::future::join_all;
-use futures::stream::{self, StreamExt};
 use millrace_engine::{AdoptedSegment, RestoredIndex, RestoredShard, SegmentFiles, SegmentOrigin};
 use millrace_segment::{SegmentFile, decode_deletes};
 use roaring::RoaringBitmap;
@@ -18,9 +16,7 @@ use crate::recovery::{IndexRecovery, ShardRecovery};
 use crate::repository::Repository;
 use crate::restore::RestoreJob;
 use crate::restoring::check_space;
-
-/// Segments that are fetched at once.
-const AT_ONCE: usize = 4;
+use crate::side_by_side::run_side_by_side;
 
 /// An index whose files the object store has.
 pub(crate) struct FetchedIndex {
@@ -42,24 +38,20 @@ impl RestoreJob {
         let (repository, snapshot) = self.key();
         let shards = contents.shards.iter().map(|shard| {
             let files = shard.segments.iter().flat_map(SegmentContents::files);
-            files.fold(ShardRecovery::default(), |sum, file| ShardRecovery {
-                files: sum.files + 1,
-                bytes: sum.bytes.saturating_add(file.bytes),
-                ..sum
-            })
+            files.map(|file| file.bytes).collect::<ShardRecovery>()
         });
         let engine = &self.service.inner.engine;
         let recovery = IndexRecovery {
             index: index.to_owned(),
             repository: repository.to_owned(),
             snapshot: snapshot.to_owned(),
-            source_index: source_index.to_owned(),
+            source_index: Some(source_index.to_owned()),
             started_ms: engine.clock().now_ms(),
             ended_ms: None,
             shards: shards.collect(),
         };
         self.begun.lock().push(uuid);
-        self.service.inner.recoveries.begin(uuid, recovery, &engine.metadata());
+        self.service.inner.recoveries.begin(uuid, recovery);
     }
 
     pub(crate) async fn fetch_index(&self, name: &str, summary: &IndexSummary) -> Result<FetchedIndex> {
@@ -99,30 +91,8 @@ impl RestoreJob {
         shard: (Uuid, u32),
         segments: &[SegmentContents],
     ) -> (Vec<AdoptedSegment>, Option<Error>) {
-        let stopped = AtomicBool::new(false);
-        let fetches: Vec<_> = segments
-            .iter()
-            .map(|segment| async {
-                if stopped.load(Ordering::Relaxed) {
-                    return None;
-                }
-                let fetched = self.fetch_segment(shard, segment).await;
-                if fetched.is_err() {
-                    stopped.store(true, Ordering::Relaxed);
-                }
-                Some(fetched)
-            })
-            .collect();
-        let (mut adopted, mut failed) = (Vec::with_capacity(segments.len()), None);
-        let mut fetches = stream::iter(fetches).buffered(AT_ONCE);
-        while let Some(fetched) = fetches.next().await {
-            match fetched {
-                Some(Ok(segment)) => adopted.push(segment),
-                Some(Err(error)) => failed = failed.or(Some(error)),
-                None => {}
-            }
-        }
-        (adopted, failed)
+        let fetches = segments.iter().map(|segment| self.fetch_segment(shard, segment)).collect();
+        run_side_by_side(fetches).await
     }
 
     async fn fetch_segment(&self, shard: (Uuid, u32), segment: &SegmentContents) -> Result<AdoptedSegment> {

@@ -28,6 +28,7 @@ mod restoring;
 mod selection;
 mod service;
 mod settings;
+mod side_by_side;
 mod stored_indices;
 
 pub use config::{Config, S3Client};

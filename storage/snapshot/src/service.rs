@@ -262,7 +262,7 @@ impl SnapshotService {
     }
 
     /// Lists the restores of this process by the uuids of their indices: of indices that exist, and of those that are being made.
-    pub fn recoveries(&self) -> HashMap<Uuid, IndexRecovery> {
+    pub fn recoveries(&self) -> HashMap<Uuid, Arc<IndexRecovery>> {
         self.inner.recoveries.list(&self.inner.engine.metadata())
     }
 

@@ -5,9 +5,10 @@
 //! they were created since the start.
 
 use std::collections::BTreeMap;
+use std::sync::Arc;
 
 use millrace_catalog::access::Action;
-use millrace_catalog::metadata::{IndexMeta, IndicesOptions};
+use millrace_catalog::metadata::{IndexMeta, IndicesOptions, Metadata};
 use millrace_mapping::pattern;
 use millrace_snapshot::{IndexRecovery, ShardRecovery};
 use serde_json::{Value, json};
@@ -36,7 +37,7 @@ pub(super) struct RecoveredShard {
     /// Files that were here, and their bytes.
     pub(super) reused: (u64, u64),
     /// The restore that it came by.
-    pub(super) restore: Option<IndexRecovery>,
+    pub(super) restore: Option<Arc<IndexRecovery>>,
 }
 
 impl RecoveredShard {
@@ -85,24 +86,24 @@ pub(super) fn list(
     let mut found: BTreeMap<String, Vec<RecoveredShard>> = BTreeMap::new();
     // Indices appear once they can be searched.
     let privileges = api.session.principal().privileges();
-    let is_coming = |restore: &&IndexRecovery| {
+    let is_coming = |restore: &&Arc<IndexRecovery>| {
         restore.ended_ms.is_none()
             && metadata.index(&restore.index).is_none()
             && privileges.on(&restore.index).allows(Action::Recovery)
     };
     let mut stored = Vec::new();
-    let coming: Vec<&IndexRecovery> = restores.values().filter(is_coming).collect();
-    for part in expression.split(',') {
-        if let Some(excluded) = part.strip_prefix('-') {
-            found.retain(|index, _| !pattern::matches(excluded, index));
-            stored.push(part);
+    let coming: Vec<&Arc<IndexRecovery>> = restores.values().filter(is_coming).collect();
+    for (part, is_excluded) in Metadata::expression_parts(expression, now_ms)? {
+        if is_excluded {
+            found.retain(|index, _| !pattern::matches(&part, index));
+            stored.push(format!("-{part}"));
             continue;
         }
-        let pattern = if part == "_all" || part.is_empty() { "*" } else { part };
-        let named = coming.iter().filter(|restore| pattern::matches(pattern, &restore.index));
-        let before = found.len();
-        found.extend(named.map(|restore| (restore.index.clone(), of_restore(restore))));
-        if found.len() == before || pattern.contains('*') {
+        let pattern = if part == "_all" || part.is_empty() { "*" } else { &part };
+        let named: Vec<_> = coming.iter().filter(|it| pattern::matches(pattern, &it.index)).collect();
+        let is_stored = named.is_empty() || pattern::is_wildcard(pattern);
+        found.extend(named.into_iter().map(|restore| (restore.index.clone(), of_restore(restore))));
+        if is_stored {
             stored.push(part);
         }
     }
@@ -120,7 +121,7 @@ pub(super) fn list(
     Ok(shards)
 }
 
-fn of_restore(restore: &IndexRecovery) -> Vec<RecoveredShard> {
+fn of_restore(restore: &Arc<IndexRecovery>) -> Vec<RecoveredShard> {
     let shard = |(number, shard): (u32, &ShardRecovery)| RecoveredShard {
         index: restore.index.clone(),
         number,
@@ -129,7 +130,7 @@ fn of_restore(restore: &IndexRecovery) -> Vec<RecoveredShard> {
         ended_ms: restore.ended_ms,
         copied: *shard,
         reused: (0, 0),
-        restore: Some(IndexRecovery { shards: Vec::new(), ..restore.clone() }),
+        restore: Some(Arc::clone(restore)),
     };
     (0..).zip(&restore.shards).map(shard).collect()
 }
@@ -186,12 +187,17 @@ fn render(api: &Api, shard: &RecoveredShard, now_ms: i64, (human, detailed): (bo
     let (copied, (reused_files, reused_bytes)) = (&shard.copied, shard.reused);
     let total_ms = shard.total_ms(now_ms);
     let source = match &shard.restore {
-        Some(restore) => json!({
-            "repository": restore.repository,
-            "snapshot": restore.snapshot,
-            "version": node::VERSION,
-            "index": restore.source_index,
-        }),
+        Some(restore) => {
+            let mut source = json!({
+                "repository": restore.repository,
+                "snapshot": restore.snapshot,
+                "version": node::VERSION,
+            });
+            if let Some(index) = &restore.source_index {
+                source["index"] = json!(index);
+            }
+            source
+        }
         None if shard.source_type == "EXISTING_STORE" => json!({ "bootstrap_new_history_uuid": false }),
         None => json!({}),
     };

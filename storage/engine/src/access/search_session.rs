@@ -1,5 +1,6 @@
 //! The engine's sessions and indices as searches and statements ask them.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -88,7 +89,7 @@ impl SearchSession for Session {
         Session::write(self, ops, refresh, timeout)
     }
 
-    fn refresh_by_name<'a>(&'a self, names: &'a [Arc<str>]) -> BoxFuture<'a, Result<()>> {
+    fn refresh_by_name<'a>(&'a self, names: &'a BTreeSet<Arc<str>>) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
             let indices: Vec<_> = names.iter().filter_map(|name| Session::index(self, name).ok()).collect();
             Session::refresh(self, &indices).await

@@ -11,6 +11,7 @@ use millrace_runtime::tasks::{TaskCancelled, TaskHandle, TaskRegistry};
 use millrace_runtime::{Compute, Error, HistogramSnapshot, Instant, Result, SharedClock};
 use millrace_segment::CacheFigures;
 use millrace_segment::objects::{ObjectRequestKind, ObjectRequestOutcome};
+use millrace_session::SearchSession;
 use serde_json::Value;
 
 use crate::{Engine, EngineTimings, Index, NodeFault, RefreshPolicy, StoredDoc, WriteOp, WriteOutcome};
@@ -162,10 +163,7 @@ impl Session {
     /// # Errors
     /// [`Error::Unauthorized`] with the first with which it may not.
     pub fn check_all<'a>(&self, mut indices: impl Iterator<Item = &'a str>) -> Result<()> {
-        match indices.find(|name| !self.access(name).allows(self.action)) {
-            Some(name) => Err(self.refusal(name)),
-            None => Ok(()),
-        }
+        indices.try_for_each(|name| self.check_allowed(name))
     }
 
     /// Returns where is noted what of the request is refused while the rest is done.

@@ -414,7 +414,13 @@ impl Cursor {
             };
             let mut rows = view.segment.next_rows(&wanted)?;
             if let Some(until) = self.until {
-                rows.truncate(rows.partition_point(|(seq_no, _)| *seq_no < until));
+                let own = rows.partition_point(|(seq_no, _)| *seq_no < until);
+                if own == 0 && !rows.is_empty() {
+                    // Later segments have later operations alone.
+                    self.segments.clear();
+                    return Ok(None);
+                }
+                rows.truncate(own);
             }
             let Some((last, _)) = rows.last() else {
                 self.segments.pop_front();

@@ -32,7 +32,9 @@ use millrace_catalog::metadata::SortField;
 use millrace_mapping::Mapping;
 use millrace_runtime::sync::{self, AsyncMutex, LockRank, Rank, RwLock};
 use millrace_runtime::{Priority, Result};
-use millrace_segment::{DeletesFile, Env, Memory, Segment, SegmentView, StoredSegment, next_key};
+use millrace_segment::{
+    DeletesFile, Env, Memory, Segment, SegmentFile, SegmentView, StoredSegment, next_key,
+};
 use parking_lot::Mutex;
 use tokio::sync::watch;
 use uuid::Uuid;
@@ -432,12 +434,14 @@ impl Shard {
             .iter()
             .map(|view| {
                 let stored = view.segment.as_stored().map(|s| &s.record);
+                let files =
+                    stored.into_iter().flat_map(|record| SegmentFile::ALL.map(|file| file.bytes(record)));
                 SegmentFigures {
                     number: view.segment.key(),
                     docs: u64::from(view.live_rows()),
                     deleted: view.deleted.len(),
-                    store_bytes: stored.map_or(0, |r| r.data_bytes + r.bundle_bytes + r.ids_bytes),
-                    files: stored.map_or(0, |r| 2 + u64::from(r.ids_bytes > 0)),
+                    store_bytes: files.clone().sum(),
+                    files: files.filter(|bytes| *bytes > 0).count() as u64,
                     memory_bytes: view.segment.as_memory().map_or(0, |m| m.heap_bytes),
                     committed: stored.is_some(),
                 }

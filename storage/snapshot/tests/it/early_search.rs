@@ -34,7 +34,7 @@ async fn wait_until(condition: impl Fn() -> bool) {
     }
 }
 
-fn recovery(service: &SnapshotService, index: &str) -> Option<IndexRecovery> {
+fn recovery(service: &SnapshotService, index: &str) -> Option<Arc<IndexRecovery>> {
     service.recoveries().into_values().find(|recovery| recovery.index == index)
 }
 
@@ -72,7 +72,10 @@ async fn an_index_is_read_from_the_repository_and_takes_writes_once_it_is_copied
     // What the restore reads is not deleted, and not collected.
     assert!(matches!(service.delete("backup", "one").await, Err(Error::Concurrent { .. })));
     let begun = recovery(&service, "copy-logs").unwrap();
-    assert_eq!((begun.source_index.as_str(), begun.snapshot.as_str(), begun.ended_ms), ("logs", "one", None));
+    assert_eq!(
+        (begun.source_index.as_deref(), begun.snapshot.as_str(), begun.ended_ms),
+        (Some("logs"), "one", None)
+    );
     assert!(begun.shards[0].recovered_bytes < begun.shards[0].bytes, "{begun:?}");
     service.cleanup_repository("backup").await.unwrap();
 
