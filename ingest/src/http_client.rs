@@ -124,13 +124,9 @@ impl HttpClient {
         Self { options, authorization, timeout, connect_timeout, client: OnceCell::new() }
     }
 
-    /// Sets the value of the header `Authorization` in place of a user; returns `false` where it is no value of a header.
-    #[must_use]
-    pub fn set_authorization(&mut self, value: &str) -> bool {
-        let Ok(mut value) = HeaderValue::try_from(value) else { return false };
-        value.set_sensitive(true);
+    /// Sets the value of the header `Authorization` in place of a user ([`authorization_header`]).
+    pub fn set_authorization(&mut self, value: HeaderValue) {
         self.authorization = Some(value);
-        true
     }
 
     /// Sends a request and reads its answer, whatever its status.
@@ -200,6 +196,22 @@ fn basic_authorization(options: &mut Options) -> Option<HeaderValue> {
     };
     let credentials = STANDARD.encode(format!("{user}:{}", password.expose()));
     let mut value = HeaderValue::try_from(format!("Basic {credentials}")).ok()?;
+    value.set_sensitive(true);
+    Some(value)
+}
+/// Makes the value of the header `Authorization`: `user:password` of the scheme `Basic`, or a key of `ApiKey`, which may be given as
+/// `id:key` or encoded already. Reports a fault of the options where it is no value of a header.
+pub fn authorization_header(options: &mut Options, scheme: &str, credentials: &str) -> Option<HeaderValue> {
+    let encoded = match scheme == "Basic" || credentials.contains(':') {
+        true => STANDARD.encode(credentials),
+        false => credentials.to_owned(),
+    };
+    let Ok(mut value) = HeaderValue::try_from(format!("{scheme} {encoded}")) else {
+        options.fault_here(
+            "option [api_key] has a character that no header has, such as a line feed at its end",
+        );
+        return None;
+    };
     value.set_sensitive(true);
     Some(value)
 }

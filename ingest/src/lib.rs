@@ -17,6 +17,7 @@ pub mod event;
 pub mod fuzzing;
 pub mod geoip;
 mod glob;
+mod hosts;
 pub mod http_client;
 pub mod input;
 mod kafka;

@@ -4,11 +4,12 @@ mod transport;
 
 use std::time::Duration;
 
-use lapin::options::{ExchangeDeclareOptions, QueueDeclareOptions};
+use lapin::options::ExchangeDeclareOptions;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use lapin::uri::{AMQPAuthority, AMQPUri, AMQPUserInfo};
 use lapin::{Connection, ConnectionProperties, ExchangeKind};
 
+use crate::hosts::host_and_port;
 use crate::tls::StreamConnector;
 use crate::{Options, Secret, Setting, tls};
 
@@ -43,7 +44,7 @@ impl RabbitServer {
         let port = u16::try_from(port).unwrap_or_default();
         let mut addresses = Vec::with_capacity(hosts.len());
         for host in &hosts {
-            match address(host, port) {
+            match host_and_port(host, port) {
                 Ok(address) => addresses.push(address),
                 Err(fault) => options.fault_here(fault),
             }
@@ -106,18 +107,6 @@ impl RabbitServer {
     }
 }
 
-/// Parses a host, which may have a port of its own behind a colon.
-fn address(host: &str, port: u16) -> Result<(String, u16), String> {
-    match host.rsplit_once(':') {
-        // An address of IPv6 has more colons.
-        Some((name, port)) if !name.contains(':') => {
-            let port = port.parse().map_err(|_| format!("[{host}] has no port behind its colon"))?;
-            Ok((name.to_owned(), port))
-        }
-        _ => Ok((host.to_owned(), port)),
-    }
-}
-
 /// Takes a text that the protocol bounds: names of queues, exchanges and keys.
 pub(crate) fn short_text(options: &mut Options, name: &'static str) -> Option<String> {
     let text = options.text(name)?;
@@ -166,16 +155,6 @@ pub(crate) fn exchange_kind(name: &str) -> ExchangeKind {
         "topic" => ExchangeKind::Topic,
         other => ExchangeKind::Custom(other.to_owned()),
     }
-}
-
-/// Makes the options of a queue.
-pub(crate) fn queue_options(
-    passive: bool,
-    durable: bool,
-    exclusive: bool,
-    auto_delete: bool,
-) -> QueueDeclareOptions {
-    QueueDeclareOptions { passive, durable, exclusive, auto_delete, nowait: false }
 }
 
 /// Makes the options of an exchange.

@@ -8,6 +8,7 @@ use redis::{
     RedisConnectionInfo, RedisError, TlsCertificates,
 };
 
+use crate::hosts::host_and_port;
 use crate::{Options, Secret, tls};
 
 /// Port where none is given.
@@ -49,15 +50,8 @@ impl RedisServer {
     /// # Errors
     /// The port is none.
     pub(crate) fn at(&self, host: &str) -> Result<Self, String> {
-        let (host, port) = match host.rsplit_once(':') {
-            // An address of IPv6 has more colons.
-            Some((name, port)) if !name.contains(':') => {
-                let port = port.parse().map_err(|_| format!("[{host}] has no port behind its colon"))?;
-                (name, port)
-            }
-            _ => (host, self.port),
-        };
-        Ok(Self { host: host.to_owned(), port, ..self.clone() })
+        let (host, port) = host_and_port(host, self.port)?;
+        Ok(Self { host, port, ..self.clone() })
     }
 
     fn connection_info(&self) -> Result<ConnectionInfo, RedisError> {

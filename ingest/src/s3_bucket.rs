@@ -19,20 +19,20 @@ const WRITE_TIMEOUT: Duration = Duration::from_secs(600);
 ///
 /// # Errors
 /// Those of the service; nothing came in time.
-pub(crate) async fn step<T>(step: impl Future<Output = Result<T>>) -> Result<T> {
-    within(STEP_TIMEOUT, step).await
+pub(crate) async fn with_read_timeout<T>(request: impl Future<Output = Result<T>>) -> Result<T> {
+    with_timeout(STEP_TIMEOUT, request).await
 }
 
 /// Waits for the end of an upload or a copy.
 ///
 /// # Errors
 /// Those of the service; it took too long.
-pub(crate) async fn write<T>(write: impl Future<Output = Result<T>>) -> Result<T> {
-    within(WRITE_TIMEOUT, write).await
+pub(crate) async fn with_write_timeout<T>(request: impl Future<Output = Result<T>>) -> Result<T> {
+    with_timeout(WRITE_TIMEOUT, request).await
 }
 
-async fn within<T>(time: Duration, work: impl Future<Output = Result<T>>) -> Result<T> {
-    timeout(time, work).await.unwrap_or_else(|_| {
+async fn with_timeout<T>(time: Duration, request: impl Future<Output = Result<T>>) -> Result<T> {
+    timeout(time, request).await.unwrap_or_else(|_| {
         let source = format!("no answer within {} seconds", time.as_secs()).into();
         Err(object_store::Error::Generic { store: "S3", source })
     })

@@ -43,6 +43,11 @@ impl Events {
         Self { each, bound: Bound::Room(reservation, taken), ..Self::default() }
     }
 
+    /// Sets the bytes that will be added to each event from here on.
+    pub(crate) fn set_each(&mut self, bytes: u64) {
+        self.each = bytes;
+    }
+
     /// Begins a record of the source: events are from there until the next one begins.
     pub fn begin_record(&mut self, record: u128, incarnation: u64) {
         self.next = Some(Provenance::new(record, incarnation));

@@ -18,6 +18,8 @@ use crate::{Event, Fault, FieldReference, Options, Template};
 const FAILURE: &str = "_msgpackparsefailure";
 /// Deepest nesting of an object.
 const MAX_DEPTH: usize = 128;
+/// Marker that no value has.
+const UNUSED: u8 = 0xc1;
 /// Most bytes of an object that are waited for.
 const MAX_OBJECT_BYTES: usize = 64 << 20;
 /// Bytes of a value in memory, about.
@@ -82,34 +84,45 @@ struct ObjectStream {
     scan: ObjectScan,
 }
 
-/// How far the heads of values of the kept bytes were read: each head is read once, however the object comes.
+/// Heads of the values in the kept bytes: each is read once, in whatever pieces the object comes.
 #[derive(Debug)]
 struct ObjectScan {
-    /// Place of the next head.
-    at: usize,
+    /// Offset of the next head.
+    position: usize,
     /// Values of the object that are still to come.
     missing: u64,
 }
 
 impl Default for ObjectScan {
     fn default() -> Self {
-        Self { at: 0, missing: 1 }
+        Self { position: 0, missing: 1 }
     }
 }
 
+/// State of the kept bytes.
+#[derive(Debug, PartialEq, Eq)]
+enum ObjectState {
+    Partial,
+    Complete,
+    /// No bytes that follow make an object of them.
+    Impossible,
+}
+
 impl ObjectScan {
-    /// Returns whether an object is complete, or can be none.
-    fn is_complete(&mut self, kept: &[u8]) -> bool {
+    /// Reads the heads of what came.
+    fn read(&mut self, kept: &[u8]) -> ObjectState {
         while self.missing > 0 {
-            let Some(head) = kept.get(self.at..).and_then(ValueHead::read) else { return false };
-            let ValueHead { bytes, values } = head;
-            if values > 2 * MAX_OBJECT_BYTES as u64 {
-                return true;
+            let rest = kept.get(self.position..).unwrap_or_default();
+            let Some(ValueHead { bytes, values }) = ValueHead::read(rest) else {
+                return ObjectState::Partial;
+            };
+            if values > 2 * MAX_OBJECT_BYTES as u64 || rest.first() == Some(&UNUSED) {
+                return ObjectState::Impossible;
             }
-            self.at = self.at.saturating_add(bytes);
+            self.position = self.position.saturating_add(bytes);
             self.missing = (self.missing - 1).saturating_add(values);
         }
-        self.at <= kept.len()
+        if self.position <= kept.len() { ObjectState::Complete } else { ObjectState::Partial }
     }
 }
 
@@ -191,8 +204,9 @@ impl Decoder for ObjectStream {
             self.kept.extend_from_slice(bytes.get(read..).unwrap_or_default());
         } else {
             self.kept.extend_from_slice(bytes);
-            let is_last = self.kept.len() > MAX_OBJECT_BYTES;
-            if !is_last && !self.scan.is_complete(&self.kept) {
+            let state = self.scan.read(&self.kept);
+            let is_last = self.kept.len() > MAX_OBJECT_BYTES || state == ObjectState::Impossible;
+            if !is_last && state == ObjectState::Partial {
                 return;
             }
             let read = self.read(&self.kept, is_last, events);

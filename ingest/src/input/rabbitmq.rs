@@ -12,19 +12,19 @@ use std::time::Duration;
 use async_trait::async_trait;
 use futures::{FutureExt as _, StreamExt as _};
 use lapin::message::Delivery;
-use lapin::options::{BasicAckOptions, BasicConsumeOptions, BasicQosOptions, QueueBindOptions};
+use lapin::options::{
+    BasicAckOptions, BasicConsumeOptions, BasicQosOptions, QueueBindOptions, QueueDeclareOptions,
+};
 use lapin::types::FieldTable;
 use lapin::{Channel, Connection, Consumer};
 use tokio::sync::oneshot;
 
-use self::metadata::MetadataLevel;
+use self::metadata::{MessageMetadata, MetadataLevel};
 use super::{Context, Input, InputError, mark_version, reserve_piece, stopped};
 use crate::batch::NotStored;
-use crate::codec::{self, Codec, Events};
+use crate::codec::{self, Codec, Events, decode_piece};
 use crate::offload::offload;
-use crate::rabbitmq_server::{
-    RabbitServer, exchange_kind, exchange_options, queue_options, short_text, table,
-};
+use crate::rabbitmq_server::{RabbitServer, exchange_kind, exchange_options, short_text, table};
 use crate::{Ack, Batch, Fault, Options};
 
 /// Messages that the broker sends ahead where nothing is said.
@@ -119,7 +119,13 @@ impl RabbitMq {
         let channel = connection.create_channel().await?;
         channel.basic_qos(self.prefetch, BasicQosOptions::default()).await?;
         let QueueSettings { name, durable, auto_delete, exclusive, passive, arguments } = &self.queue;
-        let options = queue_options(*passive, *durable, *exclusive, *auto_delete);
+        let options = QueueDeclareOptions {
+            passive: *passive,
+            durable: *durable,
+            exclusive: *exclusive,
+            auto_delete: *auto_delete,
+            nowait: false,
+        };
         let queue =
             channel.queue_declare(name.as_str().into(), options, arguments.clone()).await?.name().clone();
         if let Some(ExchangeSettings { name, kind, key }) = &self.exchange {
@@ -139,19 +145,19 @@ impl RabbitMq {
         Ok(OpenQueue { connection, channel, consumer })
     }
 
-    /// Makes the events of messages.
-    async fn decode(&self, messages: Vec<Delivery>, consumer_tag: String) -> Events {
+    /// Makes the events of messages. One whose events would take more than `most` bytes is one event, tagged `_toomanyevents`.
+    async fn decode(&self, messages: Vec<Delivery>, consumer_tag: String, most: u64) -> Events {
         let (codec, level) = (Arc::clone(&self.codec), self.metadata);
         offload(move || {
             let mut all = Events::default();
             for message in &messages {
                 let before = all.len();
-                let mut decoder = codec.decoder();
-                decoder.decode(&message.data, &mut all);
-                decoder.finish(&mut all);
+                let metadata = MessageMetadata::new(level, message, &consumer_tag);
+                all.set_each(metadata.bytes());
+                decode_piece(&mut *codec.decoder(), &message.data, true, most, &mut all);
                 for event in all.iter_mut().skip(before) {
                     mark_version(event);
-                    level.set(event, message, &consumer_tag);
+                    metadata.set(event);
                 }
             }
             all
@@ -162,7 +168,7 @@ impl RabbitMq {
     /// Hands messages on; returns their outcome, or `None` when the input is to stop.
     async fn send(&self, messages: Vec<Delivery>, tag: String, context: &Context) -> Option<StoredReceiver> {
         let mut held = reserve_piece(context).await?;
-        let events = self.decode(messages, tag).await;
+        let events = self.decode(messages, tag, context.budget.most()).await;
         held.set(events.bytes());
         let (ack, stored) = Ack::channel();
         let batch = Batch { events: events.into_vec(), position: None, ack, held };

@@ -6,7 +6,6 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
-use base64::Engine as _;
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, Method, StatusCode, Url};
 use serde::Deserialize;
@@ -19,6 +18,7 @@ use super::stream::delivery::send;
 use super::timer::Timer;
 use super::{Context, Input, InputError, mark_version, reserve_piece, stopped};
 use crate::codec::{self, Codec, Events};
+use crate::http_client::authorization_header;
 use crate::offload::offload;
 use crate::{Event, Fault, FieldReference, Options, Secret, tls};
 
@@ -332,30 +332,17 @@ fn hosts(options: &mut Options, tls: Option<bool>) -> Vec<Url> {
 
 fn authorization(options: &mut Options) -> Option<HeaderValue> {
     let (user, password, key) = (options.text("user"), options.secret("password"), options.secret("api_key"));
-    let encode = |text: String| base64::engine::general_purpose::STANDARD.encode(text);
-    let text = match (user, password, key) {
-        (None, None, None) => return None,
+    match (user, password, key) {
+        (None, None, None) => None,
         (Some(user), Some(password), None) => {
-            format!("Basic {}", encode(format!("{user}:{}", password.expose())))
+            authorization_header(options, "Basic", &format!("{user}:{}", password.expose()))
         }
-        // A key is given as `id:key`, or encoded already.
-        (None, None, Some(key)) if key.expose().contains(':') => {
-            format!("ApiKey {}", encode(key.expose().to_owned()))
-        }
-        (None, None, Some(key)) => format!("ApiKey {}", key.expose()),
+        (None, None, Some(key)) => authorization_header(options, "ApiKey", key.expose()),
         _ => {
             options.fault_here("give [user] and [password], or [api_key]");
-            return None;
+            None
         }
-    };
-    let Ok(mut value) = HeaderValue::try_from(text) else {
-        options.fault_here(
-            "option [api_key] has a character that no header has, such as a line feed at its end",
-        );
-        return None;
-    };
-    value.set_sensitive(true);
-    Some(value)
+    }
 }
 
 fn query(options: &mut Options, size: i64) -> Map<String, Value> {

@@ -201,7 +201,7 @@ impl Sink for S3 {
                 let written = tokio::select! {
                     biased;
                     () = stopped(&mut stopping) => return Err(SinkInterrupted),
-                    written = s3_bucket::write(put) => written,
+                    written = s3_bucket::with_write_timeout(put) => written,
                 };
                 let Err(error) = written else { break };
                 tracing::warn!(%error, bucket = self.bucket, %path, "the output s3 cannot write an object, it tries again");

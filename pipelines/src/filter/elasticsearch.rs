@@ -8,9 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
-use base64::Engine as _;
-use base64::engine::general_purpose::STANDARD;
-use millrace_ingest::http_client::{HttpClient, HttpRequest};
+use millrace_ingest::http_client::{HttpClient, HttpRequest, authorization_header};
 use millrace_ingest::{Event, Fault, FieldReference, Options, Setting, Template};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
@@ -121,15 +119,9 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn RemoteFilter>, Vec<F
     let tags_on_failure = texts_or(&mut options, "tag_on_failure", &["_elasticsearch_lookup_failure"]);
     let key = options.secret("api_key");
     let mut client = HttpClient::take(&mut options);
-    if let Some(key) = key {
-        let key = key.expose();
-        // A key as it is written, `id:key`, or encoded already.
-        let encoded = if key.contains(':') { STANDARD.encode(key) } else { key.to_owned() };
-        if !client.set_authorization(&format!("ApiKey {encoded}")) {
-            options.fault_here(
-                "option [api_key] has a character that no header has, such as a line feed at its end",
-            );
-        }
+    let authorization = key.and_then(|key| authorization_header(&mut options, "ApiKey", key.expose()));
+    if let Some(authorization) = authorization {
+        client.set_authorization(authorization);
     }
     options.finish()?;
     let (Some(query), Ok(total)) = (query, FieldReference::parse(TOTAL)) else { return Err(Vec::new()) };

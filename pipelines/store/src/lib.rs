@@ -26,7 +26,7 @@ use millrace_runtime::{Error, Result};
 
 use self::retention::RetentionTask;
 
-/// Writes into the engine's indices, dead letters included. What pipelines write, they write with rights of their own; dead letters and
+/// Writes into the engine's indices, dead letters included. Pipelines write with their own rights; dead letters and
 /// positions are the server's.
 #[derive(Debug)]
 pub struct EngineStore {

@@ -258,7 +258,13 @@ impl Codec for Avro {
     }
 
     fn needs_preparation(&self) -> bool {
-        !self.reader.source.is_registry()
+        match &self.reader.source {
+            SchemaSource::Given(_) => false,
+            SchemaSource::Server(server) => {
+                !server.is_registry
+                    && !matches!(server.schemas.lock().get(&0), Some(FetchedSchema::Present(_)))
+            }
+        }
     }
 
     /// Fetches the schema of a server.

@@ -124,6 +124,19 @@ fn a_packed_object_is_read_with_its_last_byte() {
 }
 
 #[test]
+fn what_can_be_no_packed_object_is_one_event_at_once() {
+    let pack = codec("msgpack", json!({}));
+    // A list in a list of which the rest is to come: its length can be none, or its second value.
+    for impossible in [&[0x92, 0x91, 0xdd, 0xff, 0xff, 0xff, 0xff][..], &[0x93, 0x01, 0xc1]] {
+        let (mut decoder, mut events) = (pack.decoder(), Events::default());
+        decoder.decode(&impossible[..1], &mut events);
+        assert!(decoder.holds());
+        decoder.decode(&impossible[1..], &mut events);
+        assert_eq!((events.iter_mut().count(), decoder.holds()), (1, false), "{impossible:?}");
+    }
+}
+
+#[test]
 fn dots_show_the_pace() {
     assert_eq!(encoded(&codec("dots", json!({})), &event(json!({"a": 1}))), ".");
 }

@@ -1,11 +1,13 @@
 //! Headers and properties of messages in the metadata of events.
 
+use std::sync::LazyLock;
+
 use chrono::{DateTime, SecondsFormat};
 use lapin::message::Delivery;
 use lapin::types::{AMQPValue, FieldTable, ShortString};
 use serde_json::{Map, Value};
 
-use crate::event::METADATA;
+use crate::event::{METADATA, value_bytes};
 use crate::{Event, FieldReference};
 
 /// Deepest nesting of headers that is read.
@@ -30,24 +32,43 @@ impl MetadataLevel {
             _ => Self::None,
         }
     }
-
-    /// Sets the metadata of an event.
-    pub(super) fn set(self, event: &mut Event, message: &Delivery, consumer_tag: &str) {
-        if self == Self::None {
-            return;
-        }
-        set(event, "rabbitmq_headers", headers(message));
-        set(event, "rabbitmq_properties", properties(message, consumer_tag));
-        if self == Self::Extended {
-            set(event, "rabbitmq_payload", Value::from(String::from_utf8_lossy(&message.data)));
-        }
-    }
 }
 
-/// Sets a field of the metadata, unless the codec made something else of the metadata.
-fn set(event: &mut Event, name: &str, value: Value) {
-    if let Ok(field) = FieldReference::parse(&format!("[{METADATA}][{name}]")) {
-        let _ = event.set(&field, value);
+/// Fields of headers, properties and payload.
+static FIELDS: LazyLock<[Option<FieldReference>; 3]> = LazyLock::new(|| {
+    ["rabbitmq_headers", "rabbitmq_properties", "rabbitmq_payload"]
+        .map(|name| FieldReference::parse(&format!("[{METADATA}][{name}]")).ok())
+});
+
+/// Metadata of a message, which each of its events has.
+#[derive(Debug)]
+pub(super) struct MessageMetadata(Vec<(&'static FieldReference, Value)>);
+
+impl MessageMetadata {
+    /// Reads the parts of a message that a level has.
+    pub(super) fn new(level: MetadataLevel, message: &Delivery, consumer_tag: &str) -> Self {
+        let values = match level {
+            MetadataLevel::None => Vec::new(),
+            MetadataLevel::Basic => vec![headers(message), properties(message, consumer_tag)],
+            MetadataLevel::Extended => {
+                let payload = Value::from(String::from_utf8_lossy(&message.data));
+                vec![headers(message), properties(message, consumer_tag), payload]
+            }
+        };
+        let fields = FIELDS.iter().zip(values);
+        Self(fields.filter_map(|(field, value)| Some((field.as_ref()?, value))).collect())
+    }
+
+    /// Returns the bytes that an event takes for it.
+    pub(super) fn bytes(&self) -> u64 {
+        self.0.iter().map(|(_, value)| value_bytes(value)).sum()
+    }
+
+    /// Sets it, unless the codec made something else of the event's metadata.
+    pub(super) fn set(&self, event: &mut Event) {
+        for (field, value) in &self.0 {
+            let _ = event.set(field, value.clone());
+        }
     }
 }
 
@@ -147,7 +168,7 @@ mod tests {
         let message = message(headers);
         let metadata = |level: MetadataLevel| {
             let mut event = Event::new(DateTime::UNIX_EPOCH);
-            level.set(&mut event, &message, "consumer");
+            MessageMetadata::new(level, &message, "consumer").set(&mut event);
             let field = FieldReference::parse(&format!("[{METADATA}]")).unwrap();
             event.get(&field).map(|value| serde_json::to_value(value).unwrap())
         };

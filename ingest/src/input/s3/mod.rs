@@ -137,8 +137,9 @@ impl S3 {
         let settled = Utc::now() - SETTLED;
         let mut objects = self.store.list(directory.as_ref());
         let mut new = Vec::new();
-        while let Some(object) =
-            s3_bucket::step(objects.try_next()).await.map_err(|error| self.failed("list", &error))?
+        while let Some(object) = s3_bucket::with_read_timeout(objects.try_next())
+            .await
+            .map_err(|error| self.failed("list", &error))?
         {
             let key = object.location.as_ref();
             let place = ObjectOrder::of(&object);
@@ -174,7 +175,8 @@ impl S3 {
         object: &ObjectMeta,
     ) -> Result<bool, RunEnd> {
         let options = GetOptions { if_match: object.e_tag.clone(), ..GetOptions::default() };
-        let result = match s3_bucket::step(self.store.get_opts(&object.location, options)).await {
+        let result = match s3_bucket::with_read_timeout(self.store.get_opts(&object.location, options)).await
+        {
             Ok(result) => result,
             // Somebody deleted it, or wrote it anew: then the next look finds it with another time.
             Err(object_store::Error::NotFound { .. } | object_store::Error::Precondition { .. }) => {
@@ -200,7 +202,7 @@ impl S3 {
             let chunk = tokio::select! {
                 biased;
                 () = stopped(&mut stopping) => return Err(RunEnd::Stopped),
-                chunk = s3_bucket::step(bytes.try_next()) => chunk.map_err(|error| RunEnd::Failed(self.failed("read", &error)))?,
+                chunk = s3_bucket::with_read_timeout(bytes.try_next()) => chunk.map_err(|error| RunEnd::Failed(self.failed("read", &error)))?,
             };
             is_open = chunk.is_some();
             for step in reader.steps(chunk) {
@@ -240,12 +242,12 @@ impl S3 {
         if let Some(backup) = backup {
             let key = format!("{backup}{}", object.location);
             let to = key_path(&key).ok_or_else(|| RunEnd::failed(format!("[{key}] is no key of a copy")))?;
-            s3_bucket::write(self.store.copy(&object.location, &to))
+            s3_bucket::with_write_timeout(self.store.copy(&object.location, &to))
                 .await
                 .map_err(|error| failed("copy", &error))?;
         }
         if *deletes {
-            s3_bucket::step(self.store.delete(&object.location))
+            s3_bucket::with_read_timeout(self.store.delete(&object.location))
                 .await
                 .map_err(|error| failed("delete", &error))?;
         }
@@ -266,7 +268,7 @@ impl S3 {
 
 /// Returns the path of a key, as it is.
 fn key_path(key: &str) -> Option<Path> {
-    Path::parse(key).ok().filter(|path| path.as_ref() == key)
+    Path::parse(key).ok().filter(|path| !key.is_empty() && path.as_ref() == key)
 }
 
 /// Returns whether a name matches; one that takes too long does not.

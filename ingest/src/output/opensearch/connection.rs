@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use base64::Engine as _;
 use reqwest::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
 use reqwest::{Client, Url};
 
+use crate::http_client::authorization_header;
 use crate::{Options, Secret, tls};
 
 /// Bytes of one request, before compression.
@@ -159,7 +159,7 @@ fn authorization(options: &mut Options) -> Option<HeaderValue> {
             |name: &str| basic.iter().find(|(have, _)| have == name).and_then(|(_, value)| value.as_text());
         return match (get("type").as_deref(), get("user"), get("password")) {
             (Some("basic"), Some(user), Some(password)) => {
-                header(options, "Basic", &format!("{user}:{password}"))
+                authorization_header(options, "Basic", &format!("{user}:{password}"))
             }
             _ => {
                 options.fault(at, "[auth_type] must be { type => \"basic\" user => … password => … }");
@@ -169,8 +169,10 @@ fn authorization(options: &mut Options) -> Option<HeaderValue> {
     }
     match (user, password, key) {
         (None, None, None) => None,
-        (Some(user), Some(password), None) => header(options, "Basic", &format!("{user}:{password}")),
-        (None, None, Some(key)) => header(options, "ApiKey", &key),
+        (Some(user), Some(password), None) => {
+            authorization_header(options, "Basic", &format!("{user}:{password}"))
+        }
+        (None, None, Some(key)) => authorization_header(options, "ApiKey", &key),
         (Some(user), None, None) => {
             // As in Logstash, which sends none then.
             tracing::warn!(user, "an output has a [user] without a [password]: it sends no credentials");
@@ -178,25 +180,6 @@ fn authorization(options: &mut Options) -> Option<HeaderValue> {
         }
         _ => {
             options.fault_here("give [user] and [password], or [api_key]");
-            None
-        }
-    }
-}
-
-fn header(options: &mut Options, scheme: &str, credentials: &str) -> Option<HeaderValue> {
-    // An API key may be given as `id:key` or encoded already.
-    let encoded = if scheme == "Basic" || credentials.contains(':') {
-        base64::engine::general_purpose::STANDARD.encode(credentials)
-    } else {
-        credentials.to_owned()
-    };
-    match HeaderValue::try_from(format!("{scheme} {encoded}")) {
-        Ok(mut value) => {
-            value.set_sensitive(true);
-            Some(value)
-        }
-        Err(_) => {
-            options.fault_here("[api_key] is not a key");
             None
         }
     }
