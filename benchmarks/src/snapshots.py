@@ -2,7 +2,7 @@
 """Times snapshots and restores on running servers, side by side, and a snapshot of many small indices.
 
     millrace-benchmarks ingest --url http://127.0.0.1:9200 --shape http-logs --docs 2000000 --clients 4
-    python3 benchmarks/src/snapshots.py cycle --index http_logs \\
+    python3 benchmarks/src/snapshots.py cycle --index bench-http-logs \\
         --server millrace 127.0.0.1:9200 PID '{"type": "fs", "settings": {"location": "bench"}}' \\
         --server opensearch 127.0.0.1:9201 PID '{"type": "fs", "settings": {"location": "bench"}}'
     python3 benchmarks/src/snapshots.py ingest --server millrace 127.0.0.1:9200 PID '{…}' --repository-path DIRECTORY
@@ -147,14 +147,15 @@ def beside(server, args, seconds, snapshot):
 
     threads = [threading.Thread(target=feed, args=(number,)) for number in range(args.clients)]
     [thread.start() for thread in threads]
-    # Connections are open and the first bulks are through.
-    time.sleep(1)
-    before, began = sum(counts), time.monotonic()
-    taken = snapshot() if snapshot else time.sleep(seconds)
-    rate = (sum(counts) - before) / (time.monotonic() - began)
-    done.set()
-    [thread.join() for thread in threads]
-    return rate, taken
+    try:
+        # Connections are open and the first bulks are through.
+        time.sleep(1)
+        before, began = sum(counts), time.monotonic()
+        taken = snapshot() if snapshot else time.sleep(seconds)
+        return (sum(counts) - before) / (time.monotonic() - began), taken
+    finally:
+        done.set()
+        [thread.join() for thread in threads]
 
 
 def ingest(servers, args):
@@ -212,7 +213,7 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("measure", choices=["cycle", "ingest", "indices"])
     parser.add_argument("--server", nargs=4, action="append", required=True, metavar=("NAME", "ADDRESS", "PID", "REPOSITORY"))
-    parser.add_argument("--index", default="http_logs")
+    parser.add_argument("--index", default="bench-http-logs")
     parser.add_argument("--indices", type=int, default=10_000)
     parser.add_argument("--runs", type=int, default=3)
     parser.add_argument("--seconds", type=float, default=8)

@@ -1,17 +1,50 @@
 """A Millrace server beside DuckDB, which reads the Parquet files that the server wrote: what the scripts that compare both share."""
 
+import argparse
 import base64
+import contextlib
 import http.client
 import json
 import os
 import pathlib
 import re
+import shutil
 import statistics
 import subprocess
 import time
 
 import adbc_driver_flightsql.dbapi as flight
 import duckdb
+
+
+def arguments(documentation, directory):
+    """A parser with the options that all of these scripts have."""
+    parser = argparse.ArgumentParser(description=documentation, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--server", type=pathlib.Path, default=pathlib.Path("target/release/millrace"))
+    parser.add_argument("--iterations", type=int, default=5)
+    parser.add_argument("--directory", type=pathlib.Path, default=pathlib.Path(directory))
+    parser.add_argument("--keep", action="store_true", help="take the data of the run before, and leave them")
+    return parser
+
+
+@contextlib.contextmanager
+def serving(args, load):
+    """A client of a server whose data `load(client, address of Flight)` makes, unless a run before has left them."""
+    if not args.keep:
+        shutil.rmtree(args.directory, ignore_errors=True)
+    is_empty = not (args.directory / "data").exists()
+    args.directory.mkdir(parents=True, exist_ok=True)
+    server, address, arrow = start(args.server, args.directory)
+    try:
+        client = Client(address)
+        if is_empty:
+            load(client, arrow)
+        yield client
+    finally:
+        server.terminate()
+        server.wait()
+        if not args.keep:
+            shutil.rmtree(args.directory, ignore_errors=True)
 
 
 def start(binary, directory):

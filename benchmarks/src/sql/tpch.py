@@ -9,10 +9,8 @@ Prints the median of each query in milliseconds, of both, warm, and their ratio;
 relative 1e-9; a difference ends the program with code 1. Decimal columns are doubles in both.
 """
 
-import argparse
 import math
 import pathlib
-import shutil
 import subprocess
 import sys
 import time
@@ -20,7 +18,7 @@ import time
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from beside_duckdb import Client, database, start, timed, view, write
+from beside_duckdb import arguments, database, serving, timed, view, write
 
 TABLES = ["region", "nation", "supplier", "part", "partsupp", "customer", "orders", "lineitem"]
 STATEMENTS = pathlib.Path(__file__).with_name("tpch.sql")
@@ -44,12 +42,18 @@ def plain(column):
     return column if pa.types.is_integer(column.type) else column.cast(pa.string())
 
 
-def load(client, arrow, directory):
+def load(client, arrow, args):
+    generator = pathlib.Path(sys.executable).with_name("tpchgen-cli")
+    tables = args.directory / "tables"
+    subprocess.run([generator, "parquet", "--scale-factor", str(args.scale), "--output-dir", tables], check=True)
+    begin = time.perf_counter()
     for name in TABLES:
-        table = pq.read_table(directory / "tables" / f"{name}.parquet")
+        table = pq.read_table(tables / f"{name}.parquet")
         properties = {field.name: {"type": field_type(field.type)} for field in table.schema}
         table = pa.table({field.name: plain(table.column(field.name)) for field in table.schema})
         write(client, arrow, name, properties, table.to_reader(max_chunksize=50_000), table.num_rows)
+        client.ask("POST", f"/{name}/_forcemerge?max_num_segments=4")
+    print(f"loaded in {time.perf_counter() - begin:.1f} s")
 
 
 def same(left, right):
@@ -66,33 +70,11 @@ def statements(scale):
 
 
 def main():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--server", type=pathlib.Path, default=pathlib.Path("target/release/millrace"))
+    parser = arguments(__doc__, "target/benchmarks/tpch")
     parser.add_argument("--scale", type=float, default=1.0, help="1 is 6 million rows of lineitem")
-    parser.add_argument("--iterations", type=int, default=5)
-    parser.add_argument("--directory", type=pathlib.Path, default=pathlib.Path("target/benchmarks/tpch"))
     parser.add_argument("--only", type=int, nargs="*", help="numbers of statements")
-    parser.add_argument("--keep", action="store_true", help="take the data of the run before, and leave them")
     args = parser.parse_args()
-    if not args.keep:
-        shutil.rmtree(args.directory, ignore_errors=True)
-    fresh = not (args.directory / "data").exists()
-    args.directory.mkdir(parents=True, exist_ok=True)
-    if fresh:
-        generator = pathlib.Path(sys.executable).with_name("tpchgen-cli")
-        subprocess.run(
-            [generator, "parquet", "--scale-factor", str(args.scale), "--output-dir", args.directory / "tables"],
-            check=True,
-        )
-    server, address, arrow = start(args.server, args.directory)
-    try:
-        client = Client(address)
-        begin = time.perf_counter()
-        if fresh:
-            load(client, arrow, args.directory)
-            for name in TABLES:
-                client.ask("POST", f"/{name}/_forcemerge?max_num_segments=4")
-            print(f"loaded in {time.perf_counter() - begin:.1f} s")
+    with serving(args, lambda client, arrow: load(client, arrow, args)) as client:
         peer = database()
         for name in TABLES:
             view(peer, client, args.directory, name)
@@ -116,11 +98,6 @@ def main():
             if not equal:
                 print(f"  {len(ours)} and {len(theirs)} rows: {ours[:2]} {theirs[:2]}")
         print(f"{'total':<40} {totals[0]:10.1f} {totals[1]:10.1f} {totals[0] / max(totals[1], 1e-9):7.2f}")
-    finally:
-        server.terminate()
-        server.wait()
-        if not args.keep:
-            shutil.rmtree(args.directory, ignore_errors=True)
     sys.exit(1 if wrong else 0)
 
 
