@@ -13,7 +13,7 @@ pub fn visit_tree(tree: &impl Visit, visitor: &mut dyn Visitor<Break = ()>) -> C
 }
 
 /// Shows each expression of a tree, before those within it, until one breaks.
-pub fn visit_expressions(
+pub(crate) fn visit_expressions(
     tree: &impl Visit,
     mut visit: impl FnMut(&Expr) -> ControlFlow<()>,
 ) -> ControlFlow<()> {

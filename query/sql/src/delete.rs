@@ -51,7 +51,8 @@ impl Runner {
                     let mut touched = BTreeSet::new();
                     let deleted = runner.deleted(&asked, &query, bounds, &mut touched).await;
                     // Whoever runs one statement after another sees what the one before has done.
-                    refresh(&*asked.session, &touched).await?;
+                    // One that was deleted meanwhile has nothing to be seen.
+                    asked.session.refresh_by_name(&touched).await?;
                     deleted
                 }
                 _ => Err(SqlError::Request("the statement changes nothing; run it as a query".to_owned())),
@@ -71,7 +72,7 @@ impl Runner {
         let deleted = self.deleted(asked, query, bounds, &mut touched).await;
         if let Err(SqlError::Cancelled(_)) = deleted {
             // The one who has cancelled it looks for what is left.
-            refresh(&*asked.session, &touched).await?;
+            asked.session.refresh_by_name(&touched).await?;
         }
         count_of(deleted?)
     }
@@ -134,13 +135,6 @@ impl Runner {
 /// Says that a statement was cancelled, and how much it has deleted before.
 fn cancelled(cancelled: &TaskCancelled, deleted: u64) -> SqlError {
     SqlError::Cancelled(format!("{cancelled}; [{deleted}] documents were deleted before that"))
-}
-
-/// Makes what was done to indices visible to searches.
-async fn refresh(session: &dyn SearchSession, names: &BTreeSet<Arc<str>>) -> Result<()> {
-    // One that was deleted meanwhile has nothing to be seen.
-    let names: Vec<Arc<str>> = names.iter().cloned().collect();
-    Ok(session.refresh_by_name(&names).await?)
 }
 
 /// Refuses deletions where a setting does.

@@ -25,8 +25,8 @@ pub(crate) const MAX_TREES: usize = 1_000;
 pub(crate) const MAX_SAMPLE: usize = 4_096;
 /// Dimension that stands for a leaf among the bytes of a model.
 const LEAF: u16 = u16::MAX;
-/// Depth of a node, at most: the binary logarithm of [`MAX_SAMPLE`].
-const MAX_DEPTH: u8 = 12;
+/// Depth of a node, at most.
+const MAX_DEPTH: u8 = MAX_SAMPLE.ilog2() as u8;
 /// Points that go down a tree in step.
 const STEP_POINTS: usize = 8;
 

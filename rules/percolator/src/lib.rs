@@ -7,7 +7,7 @@
 //! - [`targets`]: which indices a rule watches, with the rights that its owner has now; no index whose mapping this version refuses
 //! - [`rule_indices`]: the indices that rules write, most of which no rule watches
 //! - [`compiled`]: the filters of an index, compiled anew only where they may mean something else
-//! - [`filter_cache`]: which filters of indices are kept
+//! - [`filter_cache`]: compiled filters, by index
 //! - [`stored`]: which stored documents rules may match, by the index
 //! - [`panic_isolation`]: filters that panic
 //! - [`formats`]: event times that are written in a way of their own

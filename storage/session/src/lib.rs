@@ -3,6 +3,7 @@
 //! A [`SearchSession`] is one principal that does one action; it hands out indices as [`SearchIndex`]es, whose [`Snapshot`]s a search works on.
 //! `millrace-engine` implements both for its `Session` and `Index`, so that an edit of the log or of recovery leaves SQL and PPL as they are.
 
+use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -102,7 +103,7 @@ pub trait SearchSession: fmt::Debug + Send + Sync + 'static {
     ///
     /// # Errors
     /// A refresh that fails; [`Stopped`](millrace_runtime::Error::Stopped) where another process writes to the object store.
-    fn refresh_by_name<'a>(&'a self, names: &'a [Arc<str>]) -> BoxFuture<'a, Result<()>>;
+    fn refresh_by_name<'a>(&'a self, names: &'a BTreeSet<Arc<str>>) -> BoxFuture<'a, Result<()>>;
 
     /// Returns the rights of the principal on an index.
     fn access(&self, index: &str) -> Arc<IndexAccess> {
