@@ -1,10 +1,11 @@
 //! Common implementation of physical plan nodes: their inputs, and that no rule looks into their expressions.
 
-/// Methods of an [`ExecutionPlan`](datafusion::physical_plan::ExecutionPlan) without inputs.
+/// Methods of an [`ExecutionPlan`](datafusion::physical_plan::ExecutionPlan) without inputs. Its expressions are those that the
+/// method `expressions` lists, where one is named.
 #[macro_export]
 macro_rules! without_inputs {
-    () => {
-        $crate::opaque!();
+    ($(expressions = $listed:ident)?) => {
+        $crate::opaque!($(expressions = $listed)?);
 
         fn children(&self) -> Vec<&std::sync::Arc<dyn datafusion::physical_plan::ExecutionPlan>> {
             Vec::new()
@@ -69,7 +70,7 @@ macro_rules! passes_rows_on {
 #[doc(hidden)]
 #[macro_export]
 macro_rules! opaque {
-    () => {
+    ($(expressions = $listed:ident)?) => {
         fn apply_expressions(
             &self,
             _visit: &mut dyn FnMut(
@@ -78,6 +79,13 @@ macro_rules! opaque {
                 datafusion::common::tree_node::TreeNodeRecursion,
             >,
         ) -> datafusion::common::Result<datafusion::common::tree_node::TreeNodeRecursion> {
+            $(
+                for expression in self.$listed() {
+                    if _visit(&expression)? == datafusion::common::tree_node::TreeNodeRecursion::Stop {
+                        return Ok(datafusion::common::tree_node::TreeNodeRecursion::Stop);
+                    }
+                }
+            )?
             Ok(datafusion::common::tree_node::TreeNodeRecursion::Continue)
         }
 

@@ -22,7 +22,7 @@ use tantivy::{DocSet, TERMINATED};
 
 use crate::automaton::{CancellablePattern, Pattern};
 use crate::operands::{RawBound, TextBound};
-use crate::reader::{EachRows, InvertedIndex, SegmentReader, TextReader};
+use crate::reader::{EachRows, EachValueRows, InvertedIndex, SegmentReader, TextReader};
 use crate::row_postings::RowsOf;
 
 /// Postings as a list of `(row, frequency)` and the positions in each row.
@@ -186,6 +186,25 @@ impl InvertedIndex for Fixture {
     fn exact_count(&self, _path: PathId, value: &Scalar) -> Result<u32> {
         let Scalar::Str(value) = value else { return Ok(0) };
         Ok(self.keyword_rows(|keyword| keyword == value).len() as u32)
+    }
+    fn rows_of_values(
+        &self,
+        _path: PathId,
+        values: &[Scalar],
+        most: u64,
+        _stop: &Stop,
+        each: &mut EachValueRows<'_>,
+    ) -> Result<bool> {
+        let mut found = Vec::new();
+        for (place, value) in values.iter().enumerate() {
+            let Scalar::Str(value) = value else { continue };
+            found.extend(
+                self.keyword_rows(|keyword| keyword == value).into_iter().map(|(row, _)| (place, row)),
+            );
+        }
+        let few = found.len() as u64 <= most;
+        found.iter().filter(|_| few).for_each(|(place, row)| each(*place, &[*row]));
+        Ok(few)
     }
     fn has_exact(&self, path: PathId) -> bool {
         path == KEYWORD

@@ -108,6 +108,9 @@ pub trait SegmentReader: fmt::Debug + Send + Sync {
 /// Takes an exact value as terms write it, and its rows.
 pub type EachRows<'a> = dyn FnMut(&[u8], &mut dyn RowPostings) -> ControlFlow<()> + 'a;
 
+/// Takes the place of an exact value among those that are looked up, and rows of it.
+pub type EachValueRows<'a> = dyn FnMut(usize, &[u32]) + 'a;
+
 /// An inverted index as a search reads it.
 pub trait InvertedIndex: fmt::Debug + Send + Sync {
     /// Opens the postings of an exact value.
@@ -118,6 +121,16 @@ pub trait InvertedIndex: fmt::Debug + Send + Sync {
     }
     /// Counts the rows with an exact value.
     fn exact_count(&self, path: PathId, value: &Scalar) -> Result<u32>;
+    /// Calls `each` with the places and rows of exact values, the rows of a value in ascending order. Returns `false` where the
+    /// values have more than `most` rows: then `each` is not called. Ends early once it is told to stop.
+    fn rows_of_values(
+        &self,
+        path: PathId,
+        values: &[Scalar],
+        most: u64,
+        stop: &Stop,
+        each: &mut EachValueRows<'_>,
+    ) -> Result<bool>;
     /// Returns whether the exact values of a path are terms.
     fn has_exact(&self, path: PathId) -> bool;
     /// Finds the rows with an exact value of a pattern; some of them once it is told to stop.
@@ -400,6 +413,17 @@ impl InvertedIndex for Bundle {
 
     fn exact_count(&self, path: PathId, value: &Scalar) -> Result<u32> {
         self.doc_freq(path, value)
+    }
+
+    fn rows_of_values(
+        &self,
+        path: PathId,
+        values: &[Scalar],
+        most: u64,
+        stop: &Stop,
+        each: &mut EachValueRows<'_>,
+    ) -> Result<bool> {
+        Bundle::rows_of_values(self, path, values, most, &|| !stop.requested(), each)
     }
 
     fn has_exact(&self, path: PathId) -> bool {

@@ -394,6 +394,13 @@ impl Comparable {
         }
     }
 
+    /// Returns true where values are compared as terms, which are the values.
+    pub(crate) fn has_terms(&self) -> bool {
+        let is_term =
+            matches!(self.kind, Kind::Keyword | Kind::Whole | Kind::Unsigned | Kind::Boolean | Kind::Ip);
+        is_term && !self.normalized
+    }
+
     /// Returns true where a normalizer makes values of the field.
     pub(crate) fn is_normalized(&self) -> bool {
         self.normalized

@@ -30,6 +30,13 @@ pub(super) fn exact_for_elements(expr: &Expr, source: &ScanSource, nested: &str)
     Translation { source, nested: Some(nested), exact: true }.translated(expr)
 }
 
+/// Makes a clause that the rows meet in which a column has one of some values, where the index compares these as terms.
+pub(super) fn any_of(column: &SqlColumn, values: &[ScalarValue], source: &ScanSource) -> Option<Clause> {
+    let literals: Vec<Literal> = values.iter().map(literal).collect::<Option<_>>()?;
+    let own = Translation { source, nested: None, exact: false }.comparable(&column.name)?;
+    own.has_terms().then(|| own.any_of(&literals)).flatten().map(|pushed| pushed.truth)
+}
+
 /// A translation of conditions into clauses.
 #[derive(Clone, Copy)]
 struct Translation<'s> {

@@ -40,6 +40,7 @@ use super::aggregate_simplification::SimplifyAggregates;
 use super::answer::Answer;
 use super::bind::{Binder, PlannedQuery, Total, tables};
 use super::count::StatementPlanner;
+use super::dynamic_filters::PushDownDynamicFilters;
 use super::elements::list_valued_fields;
 use super::error::{Result, SqlError};
 use super::format::{AlignedLines, LineFormat, Lines, PageFormat};
@@ -57,10 +58,11 @@ use super::rows::{RowSlice, Rows};
 use super::semi_joins::PushDownSemiJoin;
 use super::statement::{self, Names, Statement};
 use super::stop::stoppable;
+use super::table::{MAX_KEY_BYTES, MAX_KEYS};
 pub use super::threads::PATIENCE;
 use super::threads::{Item, StatementThreads};
 use super::whole_texts::WholeTexts;
-use super::{index_groups, late_materialization, metadata};
+use super::{group_top_rows, index_groups, late_materialization, metadata};
 
 /// Name of the cluster in metadata.
 const CLUSTER: &str = "millrace";
@@ -140,10 +142,13 @@ impl Runner {
     ) -> Result<Self, Error> {
         // The side of a join that is collected is the smaller one ([`JoinSelection`]); the other is not spread anew.
         // Rows that go round by another way lose the order of a sort below a projection.
-        let config = SessionConfig::new()
+        let mut config = SessionConfig::new()
             .with_target_partitions(partitions.max(1))
             .with_round_robin_repartition(false)
             .with_repartition_joins(false);
+        let optimizer = &mut config.options_mut().optimizer;
+        optimizer.hash_join_inlist_pushdown_max_size = MAX_KEY_BYTES;
+        optimizer.hash_join_inlist_pushdown_max_distinct_values = MAX_KEYS;
         let large_joins = LargeJoins::new(runtime.memory_pool.as_ref());
         let state = SessionStateBuilder::new()
             .with_config(config)
@@ -167,6 +172,9 @@ impl Runner {
                 Arc::new(NodeRewriter { name: "index_groups", rewritten: index_groups::rewritten }),
                 Arc::new(EnsureRequirements::new()),
                 Arc::new(NodeRewriter { name: "late_columns", rewritten: late_materialization::rewritten }),
+                Arc::new(NodeRewriter { name: "group_top_rows", rewritten: group_top_rows::rewritten }),
+                // Joins and scans stay from here on: these share the filters.
+                Arc::new(PushDownDynamicFilters),
             ])
             .build();
         let threads = StatementThreads::start(compute.threads())?;

@@ -7,6 +7,7 @@
 //! without columns is that of the [`IndexTable`] itself, so that counts come from metadata and postings.
 
 mod batch;
+mod dynamic_filter;
 mod read;
 mod scan;
 mod scan_counts;
@@ -27,6 +28,7 @@ use millrace_matching::table::{IndexTable, SCORE, ScanHandle, ScanOptions, Table
 use millrace_work::QueryContext;
 use millrace_work::compute::Compute;
 
+pub(super) use self::dynamic_filter::{JoinKey, MAX_KEY_BYTES, MAX_KEYS};
 pub(super) use self::read::{addresses, scores_of};
 pub(super) use self::scan::SqlScanExec;
 pub(super) use self::scan_counts::ScanCounts;

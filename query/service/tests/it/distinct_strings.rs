@@ -64,3 +64,44 @@ async fn patterns_over_many_distinct_strings_find_their_rows() {
     let found = ids(&store.search("keys", &[], query).await.unwrap()).len();
     assert_eq!(found, (0..ROWS).filter(|row| has(*row, &|value| value.contains("Needle"))).count());
 }
+
+/// Texts of more bytes than a dictionary takes, each of its own, beside those of a small segment that are all the same.
+#[tokio::test]
+async fn many_distinct_strings_are_read_back_as_they_were_written() {
+    let store = Store::open().await;
+    let body = json!({"mappings": {"properties": {"row": {"type": "integer"}, "text": {"type": "text"}, "tags": {"type": "keyword"}}}});
+    store.create("texts", &body).await;
+    let text = |row: usize| match row {
+        0..10_000 => format!("{row} is the number of a line that is not there again"),
+        10_000..20_000 if row % 9 == 0 => String::new(),
+        10_000..20_000 => format!("{row} is the number of a line of the second segment"),
+        _ => "always the same".to_owned(),
+    };
+    let document = |row: usize| {
+        let tags = [
+            format!("first tag of {row} and of no other row"),
+            format!("second tag of {row} and no other row"),
+        ];
+        json!({"row": row, "text": text(row), "tags": tags})
+    };
+    let index = [store.engine.index("texts").unwrap()];
+    for (from, to) in [(0, 10_000), (10_000, 20_000), (20_000, 20_100)] {
+        store.write("texts", (from..to).map(|row| (row.to_string(), Some(document(row)))).collect()).await;
+        store.engine.flush(&index).await.unwrap();
+    }
+    for merged in [false, true] {
+        if merged {
+            store.engine.force_merge(&index, 1).await.unwrap();
+            store.engine.refresh(&index).await.unwrap();
+        }
+        for row in [0, 4_095, 4_096, 9_999, 10_000, 10_001, 19_999, 20_000, 20_099] {
+            let found = rows(&store, &format!("SELECT text, tags FROM texts WHERE row = {row}")).await;
+            let document = document(row);
+            assert_eq!(found, [json!([document["text"], document["tags"]])], "{merged}");
+        }
+        let counted = "SELECT COUNT(DISTINCT text), SUM(LENGTH(text)), MAX(text) FROM texts";
+        let bytes: usize = (0..20_100).map(|row| text(row).len()).sum();
+        let distinct = 10_000 + 10_000 - (10_000..20_000).filter(|row| row % 9 == 0).count() + 2;
+        assert_eq!(rows(&store, counted).await, [json!([distinct, bytes, "always the same"])], "{merged}");
+    }
+}

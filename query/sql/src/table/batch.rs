@@ -3,9 +3,10 @@
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
-    ArrayRef, BooleanArray, Float32Array, Int64Array, RecordBatch, RecordBatchOptions, StringViewArray,
-    StringViewBuilder, UInt32Array, new_null_array,
+    Array, ArrayRef, AsArray, BooleanArray, Float32Array, Int64Array, RecordBatch, RecordBatchOptions,
+    StringViewArray, StringViewBuilder, UInt32Array, new_null_array,
 };
+use datafusion::arrow::buffer::Buffer;
 use datafusion::arrow::datatypes::DataType;
 use millrace_dsl::source_filter::SourceFilter;
 use millrace_mapping::PathId;
@@ -19,6 +20,19 @@ use crate::column::{ColumnSource, SqlColumn};
 use crate::elements::{
     ElementColumn, ElementRows, ElementValue, element_arrays, element_steps, split_by_elements,
 };
+
+/// Buffers of strings may be so many times as large as the strings.
+const COMPACT_RATIO: usize = 4;
+/// Bytes that a string takes beside its buffer.
+const VIEW_BYTES: usize = 16;
+
+/// Copies strings that take little of their buffers: a few rows would hold whole pages.
+fn compact(array: ArrayRef) -> ArrayRef {
+    let Some(strings) = array.as_string_view_opt() else { return array };
+    let held: usize = strings.data_buffers().iter().map(Buffer::len).sum();
+    let used = strings.total_buffer_bytes_used() + strings.len() * VIEW_BYTES;
+    if held > COMPACT_RATIO * used { Arc::new(strings.gc()) } else { array }
+}
 
 /// Columns that a scan reads of one index.
 pub(super) struct ScanColumns {
@@ -139,7 +153,7 @@ impl ScanState {
                         ColumnSource::Column { id, .. } => {
                             let place = wanted.ids.iter().position(|other| other == id);
                             match place.and_then(|place| arrays.get(place)) {
-                                Some(array) => column.of_array(source, array)?,
+                                Some(array) => compact(column.of_array(source, array)?),
                                 None => new_null_array(&column.arrow(), count),
                             }
                         }

@@ -8,6 +8,7 @@ use datafusion::arrow::datatypes::{Float32Type, UInt32Type};
 use datafusion::common::Result as PlanResult;
 use datafusion::execution::SendableRecordBatchStream;
 use futures::StreamExt;
+use millrace_mapping::PathId;
 use millrace_matching::table::partitions::RowPartition;
 use millrace_matching::table::{ROW, SCORE, SEGMENT};
 use millrace_segment::WINDOW_ROWS;
@@ -16,12 +17,29 @@ use roaring::RoaringBitmap;
 use tokio::sync::mpsc::Sender;
 
 use super::batch::ScanColumns;
+use super::dynamic_filter::KeyRows;
 use super::scan::{Output, ScanState};
 
 /// Rows of one batch.
 const BATCH_ROWS: usize = 8_192;
 /// Rows whose sources are read at a time: sources are large.
 const SOURCE_ROWS: usize = 512;
+
+/// Rows of a segment that are found.
+pub(super) struct FoundRows {
+    rows: RoaringBitmap,
+    /// Their scores, where these are asked for.
+    scores: Vec<f32>,
+    /// Values of a column that are known without reading it, one a row.
+    column: Option<(PathId, ArrayRef)>,
+}
+
+impl FoundRows {
+    /// Takes rows and their scores.
+    pub(super) fn new(rows: RoaringBitmap, scores: Vec<f32>) -> Self {
+        Self { rows, scores, column: None }
+    }
+}
 
 /// Iterates over the addresses of the rows of a batch: segment and row.
 pub(crate) fn addresses(batch: &RecordBatch) -> Result<impl Iterator<Item = (u32, u32)> + '_> {
@@ -53,17 +71,37 @@ impl ScanState {
             let compute = self.finder.table().compute.clone();
             let (shared, number) = (Arc::clone(&self), part.segment);
             let scores = self.scored && self.outputs.contains(&Output::Score);
-            let found = compute.run(move || shared.finder.rows_of(&part, scores)).await?;
-            let Some((mut rows, scores)) = found else { continue };
-            if rows.len() > left as u64 {
-                rows = rows.iter().take(left).collect();
+            let found = compute.run(move || shared.find(&part, scores)).await?;
+            let Some(mut found) = found else { continue };
+            if found.rows.len() > left as u64 {
+                found.rows = found.rows.iter().take(left).collect();
             }
-            left -= usize::try_from(rows.len()).unwrap_or(left).min(left);
-            if !self.emit(&out, number, rows, scores).await? {
+            left -= usize::try_from(found.rows.len()).unwrap_or(left).min(left);
+            if !self.emit(&out, number, found).await? {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Finds the rows of a part, without those that no filter by keys of joins lets pass. Blocks; runs on a compute thread.
+    fn find(&self, part: &RowPartition, scores: bool) -> Result<Option<FoundRows>> {
+        let (mut among, mut known): (Option<RoaringBitmap>, Option<Arc<KeyRows>>) = (None, None);
+        for filter in &self.filters {
+            let Some(own) = filter.rows(self.finder.table(), part.segment)? else { continue };
+            among = Some(match among {
+                None => own.rows.clone(),
+                Some(rows) => rows & &own.rows,
+            });
+            known = known.filter(|known| known.has_values()).or(Some(own));
+        }
+        let found = match among {
+            None => self.finder.rows_of(part, scores)?,
+            Some(rows) => self.finder.rows_among(part, rows, scores)?,
+        };
+        let Some((rows, scores)) = found else { return Ok(None) };
+        let column = known.and_then(|known| known.values_of(&rows));
+        Ok(Some(FoundRows { column, ..FoundRows::new(rows, scores) }))
     }
 
     /// Sends the rows that are found elsewhere.
@@ -82,7 +120,8 @@ impl ScanState {
             }
             for (segment, rows) in rows {
                 let scores = rows.values().copied().flatten().collect();
-                if !self.emit(&out, segment, rows.into_keys().collect(), scores).await? {
+                let found = FoundRows::new(rows.into_keys().collect(), scores);
+                if !self.emit(&out, segment, found).await? {
                     return Ok(());
                 }
             }
@@ -95,9 +134,9 @@ impl ScanState {
         self: &Arc<Self>,
         out: &Sender<PlanResult<RecordBatch>>,
         number: u32,
-        rows: RoaringBitmap,
-        scores: Vec<f32>,
+        found: FoundRows,
     ) -> Result<bool> {
+        let FoundRows { rows, scores, column: known } = found;
         if rows.is_empty() {
             return Ok(true);
         }
@@ -105,15 +144,27 @@ impl ScanState {
         let Some(segment) = table.snapshot.segments.get(number as usize) else { return Ok(true) };
         let mut wanted = self.wanted(segment.index);
         wanted.marks = self.marked(number, segment.reader.rows(), &rows).await?;
+        let place = known.as_ref().and_then(|(column, _)| wanted.ids.iter().position(|id| id == column));
+        let known = known.zip(place).map(|((_, array), place)| (place, array));
+        let mut read = wanted.ids.clone();
+        if let Some((place, _)) = &known {
+            read.remove(*place);
+        }
         let wanted = Arc::new(wanted);
         if let Some(counts) = &self.counts {
             let (counts, reader) = (Arc::clone(counts), Arc::clone(&segment.reader));
-            let (wanted, rows) = (Arc::clone(&wanted), rows.clone());
+            let (read, rows) = (read.clone(), rows.clone());
             let compute = &table.compute;
-            compute.run(move || counts.add(number, reader.as_ref(), &wanted.ids, &rows)).await?;
+            compute.run(move || counts.add(number, reader.as_ref(), &read, &rows)).await?;
         }
         let mut sent = 0;
-        if wanted.ids.is_empty() {
+        let with_known = |mut arrays: Vec<ArrayRef>, from: usize, length: usize| {
+            if let Some((place, array)) = &known {
+                arrays.insert(*place, array.slice(from, length));
+            }
+            arrays
+        };
+        if read.is_empty() {
             let step = if wanted.reads_stored() { SOURCE_ROWS } else { BATCH_ROWS };
             let mut rows = rows.iter();
             loop {
@@ -121,19 +172,25 @@ impl ScanState {
                 if chunk.is_empty() {
                     return Ok(true);
                 }
-                if !self.send(out, number, &wanted, chunk, Vec::new(), &scores, &mut sent).await? {
+                let arrays = with_known(Vec::new(), sent, chunk.len());
+                if !self.send(out, number, &wanted, chunk, arrays, &scores, &mut sent).await? {
                     return Ok(false);
                 }
             }
         }
+        let count = usize::try_from(rows.len()).unwrap_or(usize::MAX);
         let all = rows.len() == u64::from(segment.reader.rows());
-        let mut batches = segment.reader.scan(&wanted.ids, (!all).then_some(rows));
-        while let Some(batch) = batches.next().await {
+        let mut batches = segment.reader.scan(&read, (!all).then_some(rows));
+        // Nothing comes behind the last row: to ask for it would be a change of threads.
+        while sent < count
+            && let Some(batch) = batches.next().await
+        {
             let batch = batch?;
             let step = if wanted.reads_stored() { SOURCE_ROWS } else { batch.rows.len().max(1) };
             let mut at = 0;
             for chunk in batch.rows.chunks(step) {
                 let arrays = batch.columns.iter().map(|array| array.slice(at, chunk.len())).collect();
+                let arrays = with_known(arrays, sent, chunk.len());
                 at += chunk.len();
                 if !self.send(out, number, &wanted, chunk.to_vec(), arrays, &scores, &mut sent).await? {
                     return Ok(false);

@@ -12,8 +12,9 @@ use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning};
 use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
 use datafusion::physical_plan::statistics::StatisticsArgs;
-use datafusion::physical_plan::stream::RecordBatchReceiverStream;
-use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
+use datafusion::physical_plan::stream::{RecordBatchReceiverStream, RecordBatchStreamAdapter};
+use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr, PlanProperties};
+use futures::{TryStreamExt, stream};
 use millrace_matching::table::partitions::RowPartition;
 use millrace_matching::table::scan::IndexScanExec;
 use millrace_matching::table::{ROW, SEGMENT};
@@ -21,8 +22,10 @@ use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 use tokio::sync::mpsc::Sender;
 
+use super::dynamic_filter::{DynamicFilter, JoinKey};
+use super::read::FoundRows;
 use super::scan_counts::ScanCounts;
-use super::{MarkFinder, SqlTable};
+use super::{MarkFinder, ScanSource, SqlTable};
 use crate::column::SqlColumn;
 
 /// An output column of a scan.
@@ -44,9 +47,10 @@ pub(crate) struct SqlScanExec {
 }
 
 /// State that the streams of a scan share.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct ScanState {
     pub(super) finder: IndexScanExec,
+    source: Arc<ScanSource>,
     pub(super) columns: Arc<Vec<SqlColumn>>,
     pub(super) outputs: Vec<Output>,
     pub(super) schema: SchemaRef,
@@ -60,6 +64,8 @@ pub(super) struct ScanState {
     pub(super) marks: Vec<MarkFinder>,
     /// Counts of what is read, where these are asked for.
     pub(super) counts: Option<Arc<ScanCounts>>,
+    /// Filters by keys of joins.
+    pub(super) filters: Vec<Arc<DynamicFilter>>,
 }
 
 impl SqlScanExec {
@@ -81,17 +87,20 @@ impl SqlScanExec {
             })
             .collect();
         let schema = Arc::new(table.schema.project(&projection)?);
-        let columns = Arc::clone(&table.source.columns);
+        let (source, columns) = (Arc::clone(&table.source), Arc::clone(&table.source.columns));
+        let (first, counts, filters) = (None, None, Vec::new());
         Ok(Self::of(ScanState {
             finder,
+            source,
             columns,
             outputs,
             schema,
             scored,
             limit,
-            first: None,
+            first,
             marks,
-            counts: None,
+            counts,
+            filters,
         }))
     }
 
@@ -119,37 +128,34 @@ impl SqlScanExec {
 
     /// Returns a scan of the same columns of the rows in some parts, in one partition.
     pub(crate) fn of_parts(&self, parts: Vec<RowPartition>) -> Self {
-        let ScanState { finder, columns, outputs, schema, scored, limit, marks, .. } = &*self.shared;
-        Self::of(ScanState {
-            finder: finder.of_parts(parts),
-            columns: Arc::clone(columns),
-            outputs: outputs.clone(),
-            schema: Arc::clone(schema),
-            scored: *scored,
-            limit: *limit,
-            first: None,
-            marks: marks.clone(),
-            counts: None,
-        })
+        let finder = self.shared.finder.of_parts(parts);
+        Self::of(ScanState { finder, first: None, counts: None, ..ScanState::clone(&self.shared) })
     }
 
     /// Returns a scan of the same rows that counts what it reads; `None` where another scan finds them.
     pub(crate) fn measured(&self) -> Option<(Self, Arc<ScanCounts>)> {
-        let ScanState { finder, columns, outputs, schema, scored, limit, first, marks, .. } = &*self.shared;
         let counts = Arc::<ScanCounts>::default();
-        let shared = ScanState {
-            finder: finder.clone(),
-            columns: Arc::clone(columns),
-            outputs: outputs.clone(),
-            schema: Arc::clone(schema),
-            scored: *scored,
-            limit: *limit,
-            first: None,
-            marks: marks.clone(),
-            counts: Some(Arc::clone(&counts)),
-        };
+        let shared = ScanState { counts: Some(Arc::clone(&counts)), ..ScanState::clone(&self.shared) };
         let scan = Self { shared: Arc::new(shared), properties: Arc::clone(&self.properties) };
-        first.is_none().then_some((scan, counts))
+        self.shared.first.is_none().then_some((scan, counts))
+    }
+
+    /// Returns a scan of the rows that may have a key of a join in a column of the output; `None` where the keys leave no rows out,
+    /// or would change which rows a limit cuts.
+    pub(crate) fn with_join_key(&self, place: usize, key: JoinKey) -> Option<Self> {
+        let shared = &self.shared;
+        let Output::Column(column) = shared.outputs.get(place)? else { return None };
+        if shared.limit.is_some() || shared.first.is_some() {
+            return None;
+        }
+        let mut shared = ScanState::clone(shared);
+        shared.filters.push(Arc::new(DynamicFilter::new(key, &shared.source, *column)?));
+        Some(Self { shared: Arc::new(shared), properties: Arc::clone(&self.properties) })
+    }
+
+    /// Lists the expressions of joins that the scan looks at.
+    fn expressions(&self) -> Vec<Arc<dyn PhysicalExpr>> {
+        self.shared.filters.iter().map(|filter| filter.expression()).collect()
     }
 
     /// Returns whether its rows come with scores.
@@ -192,17 +198,8 @@ impl SqlScanExec {
         let mut fields: Vec<_> =
             places.iter().filter_map(|place| shared.schema.fields().get(*place)).cloned().collect();
         fields.extend([SEGMENT, ROW].map(|name| Arc::new(Field::new(name, DataType::UInt32, false))));
-        Some(Self::of(ScanState {
-            finder: shared.finder.clone(),
-            columns: Arc::clone(&shared.columns),
-            outputs,
-            schema: Arc::new(Schema::new(fields)),
-            scored: shared.scored,
-            limit: None,
-            first,
-            marks: shared.marks.clone(),
-            counts: None,
-        }))
+        let schema = Arc::new(Schema::new(fields));
+        Some(Self::of(ScanState { outputs, schema, first, counts: None, ..ScanState::clone(shared) }))
     }
 
     /// Returns whether nobody waits for its rows any more.
@@ -218,7 +215,7 @@ impl SqlScanExec {
         rows: RoaringBitmap,
         scores: Vec<f32>,
     ) -> Result<bool> {
-        self.shared.emit(out, segment, rows, scores).await
+        self.shared.emit(out, segment, FoundRows::new(rows, scores)).await
     }
 }
 
@@ -229,6 +226,10 @@ impl DisplayAs for SqlScanExec {
         write!(f, "ColumnsExec: columns=[{}]", names.join(", "))?;
         if let Some(limit) = self.shared.limit {
             write!(f, ", limit={limit}")?;
+        }
+        if !self.shared.filters.is_empty() {
+            let filters: Vec<String> = self.shared.filters.iter().map(ToString::to_string).collect();
+            write!(f, ", dynamic_filters=[{}]", filters.join("; "))?;
         }
         f.write_str(", rows=(")?;
         self.shared.first.as_ref().unwrap_or(&self.shared.finder).fmt_as(format, f)?;
@@ -245,7 +246,16 @@ impl ExecutionPlan for SqlScanExec {
         &self.properties
     }
 
-    millrace_matching::without_inputs!();
+    millrace_matching::without_inputs!(expressions = expressions);
+
+    // A join that runs once more has other keys, which its filter does not tell.
+    fn reset_state(self: Arc<Self>) -> PlanResult<Arc<dyn ExecutionPlan>> {
+        if self.shared.filters.is_empty() {
+            return Ok(self);
+        }
+        let shared = ScanState { filters: Vec::new(), ..ScanState::clone(&self.shared) };
+        Ok(Arc::new(Self { shared: Arc::new(shared), properties: Arc::clone(&self.properties) }))
+    }
 
     fn statistics_from_inputs(
         &self,
@@ -254,7 +264,10 @@ impl ExecutionPlan for SqlScanExec {
     ) -> PlanResult<Arc<Statistics>> {
         let shared = &self.shared;
         let mut known = Statistics::new_unknown(&shared.schema);
-        let whole = args.partition().is_none() && shared.limit.is_none() && shared.first.is_none();
+        let whole = args.partition().is_none()
+            && shared.limit.is_none()
+            && shared.first.is_none()
+            && shared.filters.is_empty();
         let Some(rows) = shared.finder.all_rows().filter(|_| whole) else {
             // As many as a condition may leave: enough to tell a large side of a join from a small one.
             known.num_rows = match args.partition() {
@@ -281,13 +294,30 @@ impl ExecutionPlan for SqlScanExec {
     }
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> PlanResult<SendableRecordBatchStream> {
-        let mut stream = RecordBatchReceiverStream::builder(Arc::clone(&self.shared.schema), 2);
-        let (out, shared) = (stream.tx(), Arc::clone(&self.shared));
-        match &self.shared.first {
-            None => stream.spawn(async move { shared.run(partition, out).await.map_err(Into::into) }),
+        let shared = Arc::clone(&self.shared);
+        if shared.filters.is_empty() {
+            return shared.started(partition, context);
+        }
+        // A join asks for rows once it has the keys that filters wait for.
+        let schema = Arc::clone(&shared.schema);
+        let started = stream::once(async move { shared.started(partition, context) }).try_flatten();
+        Ok(Box::pin(RecordBatchStreamAdapter::new(schema, started)))
+    }
+}
+
+impl ScanState {
+    /// Starts to read a partition.
+    fn started(
+        self: Arc<Self>,
+        partition: usize,
+        context: Arc<TaskContext>,
+    ) -> PlanResult<SendableRecordBatchStream> {
+        let mut stream = RecordBatchReceiverStream::builder(Arc::clone(&self.schema), 2);
+        let out = stream.tx();
+        match self.first.as_ref().map(|first| first.execute(partition, context)).transpose()? {
+            None => stream.spawn(async move { self.run(partition, out).await.map_err(Into::into) }),
             Some(first) => {
-                let first = first.execute(partition, context)?;
-                stream.spawn(async move { shared.read_first(first, out).await.map_err(Into::into) });
+                stream.spawn(async move { self.read_first(first, out).await.map_err(Into::into) });
             }
         }
         Ok(stream.build())

@@ -221,6 +221,46 @@ impl Bundle {
         }
     }
 
+    /// Calls `each` with the place of an exact value among `values` and its rows (deleted included), ascending, in one or several
+    /// calls a value. Returns `false` where the values have more than `most` rows: then no row is read. `go_on` is asked before each
+    /// value, and ends the call.
+    ///
+    /// # Errors
+    /// As [`Bundle::postings`].
+    pub fn rows_of_values(
+        &self,
+        path: PathId,
+        values: &[Scalar],
+        most: u64,
+        go_on: &dyn Fn() -> bool,
+        each: &mut dyn FnMut(usize, &[u32]),
+    ) -> Result<bool> {
+        let (mut found, mut rows) = (Vec::new(), 0);
+        for (place, value) in values.iter().enumerate() {
+            if !go_on() {
+                return Ok(true);
+            }
+            let Some(info) =
+                self.exact_key(path, value).map(|key| self.term_info(&key)).transpose()?.flatten()
+            else {
+                continue;
+            };
+            rows += u64::from(info.doc_freq);
+            if rows > most {
+                return Ok(false);
+            }
+            found.push((place, info));
+        }
+        let mut lists = rows::Lists::new(self.reader());
+        for (place, info) in &found {
+            if !go_on() {
+                break;
+            }
+            lists.read(info, |rows| each(*place, rows)).map_err(|error| unreadable(&self.name, &error))?;
+        }
+        Ok(true)
+    }
+
     /// Returns whether a lookup by exact value answers for the path: its values are terms here, or it has none here. Otherwise
     /// (text, dates, floating point, integers of high cardinality, fields that are not indexed)
     /// [`Segment::range_rows`](crate::segment::Segment::range_rows) finds them.

@@ -220,6 +220,19 @@ fn check_strings(bundle: &Bundle, rows: &[Row], path: PathId, of: impl Fn(&Row) 
             expected(rows, |row| of(row).contains(value))
         );
     }
+    let looked_up: Vec<Scalar> =
+        values.iter().chain([&"unused".to_owned()]).cloned().map(Scalar::Str).collect();
+    let of_values = |most: u64| {
+        let mut found = vec![Vec::new(); values.len() + 1];
+        let mut add = |place: usize, rows: &[u32]| found[place].extend_from_slice(rows);
+        let few = bundle.rows_of_values(path, &looked_up, most, &|| true, &mut add).unwrap();
+        few.then_some(found)
+    };
+    let found: Vec<Vec<u32>> =
+        looked_up.iter().map(|value| drain(bundle.postings(path, value).unwrap())).collect();
+    let most = found.iter().map(Vec::len).sum::<usize>() as u64;
+    assert_eq!(of_values(most), Some(found));
+    assert!(most == 0 || of_values(most - 1).is_none());
     let prefix: String =
         values.iter().next().map(|value| value.chars().take(1).collect()).unwrap_or_default();
     let found: Vec<u32> = bundle.prefix_rows(path, prefix.as_bytes(), &|| true).unwrap().iter().collect();

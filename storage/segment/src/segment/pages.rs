@@ -12,6 +12,7 @@ use roaring::RoaringBitmap;
 use super::layout;
 use super::range::{Bounds, NumberBounds, PageBounds, Relation, ValueRange};
 use super::stored::{StoredSegment, get_or_try_init};
+use super::writer::DICTIONARY_BYTES;
 
 impl StoredSegment {
     /// Returns `_version` and `_primary_term` where the statistics prove them to be the same in all rows.
@@ -46,6 +47,18 @@ impl StoredSegment {
             }
         }
         Ok(constant.map(i64::cast_unsigned))
+    }
+
+    /// Returns whether a column is encoded without a dictionary; `None` where it is small, or the file lacks it.
+    pub(super) fn is_plain(&self, column: PathId) -> Result<Option<bool>> {
+        let Some(root) = self.root_of(column)? else { return Ok(None) };
+        let data = self.data()?;
+        let (_, metadata) = data.parts();
+        let first = leaf_of(metadata, root).zip(metadata.metadata().row_groups().first());
+        let first = first.map(|(leaf, group)| group.column(leaf));
+        let large = |bytes: i64| usize::try_from(bytes).is_ok_and(|bytes| bytes > DICTIONARY_BYTES);
+        let first = first.filter(|chunk| large(chunk.uncompressed_size()));
+        Ok(first.map(|chunk| chunk.dictionary_page_offset().is_none()))
     }
 
     /// Returns the bounds of a column page by page, in row order; `None` where the file lacks it.

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, HashSet};
 
+use arrow::array::{Array, AsArray, StringViewArray};
 use millrace_catalog::ColumnRecord;
 use millrace_mapping::PathId;
 use millrace_runtime::Result;
@@ -11,6 +12,10 @@ use super::layout::{self, ColumnShape, NestedShape, Optional, SegmentSchema};
 use super::merge::MergeInput;
 use super::sparse_file::{MANY_COLUMNS, SPARSE_ROWS};
 use super::stored::StoredSegment;
+use super::writer::DICTIONARY_BYTES;
+
+/// Values of a column of which it is looked how many are distinct.
+const SAMPLED_VALUES: usize = 4_096;
 
 /// Columns of the output: all of the inputs, a list where any input has a list.
 pub(super) fn union(inputs: &[MergeInput]) -> Result<SegmentSchema> {
@@ -52,6 +57,9 @@ pub(super) struct Special {
     /// Integers that are best packed as they are: few rows have a value, and the values hardly repeat,
     /// so that a dictionary would have nearly all of them.
     pub(super) packed: HashSet<PathId>,
+    /// Strings that hardly repeat: a dictionary would be full before it had those of a row group, and whoever reads a few
+    /// rows would decode all of it.
+    pub(super) plain: HashSet<PathId>,
 }
 
 /// Finds the columns of a merge that are encoded in a special way.
@@ -74,8 +82,43 @@ pub(super) fn special(inputs: &[MergeInput], shape: &SegmentSchema, rows: u32) -
                 special.packed.insert(*id);
             }
         }
+        if hardly_repeats(inputs, *id)? {
+            special.plain.insert(*id);
+        }
     }
     Ok(special)
+}
+
+/// Returns whether the strings of a column hardly repeat in any input with many of them.
+fn hardly_repeats(inputs: &[MergeInput], id: PathId) -> Result<bool> {
+    let mut is_plain = false;
+    for input in inputs {
+        let plain = match &*input.segment.kind {
+            Kind::Memory(memory) => {
+                memory.rows.column(id).and_then(|column| are_distinct(column.values().as_string_view_opt()?))
+            }
+            Kind::Stored(stored) => stored.is_plain(id)?,
+        };
+        match plain {
+            Some(false) => return Ok(false),
+            Some(true) => is_plain = true,
+            None => {}
+        }
+    }
+    Ok(is_plain)
+}
+
+/// Returns whether most of some strings are distinct, by a sample; `None` where a dictionary has room for all of them.
+fn are_distinct(strings: &StringViewArray) -> Option<bool> {
+    let step = strings.len().div_ceil(SAMPLED_VALUES).max(1);
+    let sample = || (0..strings.len()).step_by(step).map(|at| strings.value(at));
+    let bytes: usize = sample().map(str::len).sum();
+    if bytes * step <= DICTIONARY_BYTES {
+        return None;
+    }
+    let sampled = sample().count();
+    let distinct: HashSet<&str> = sample().collect();
+    Some(distinct.len() * 10 >= sampled * 9)
 }
 
 fn stored_shape(stored: &StoredSegment) -> Result<SegmentSchema> {
@@ -96,4 +139,21 @@ fn stored_shape(stored: &StoredSegment) -> Result<SegmentSchema> {
             arrival: stored.has_column(layout::CREATED)?,
         },
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn strings_that_hardly_repeat_are_told_by_a_sample() {
+        let strings = |count: usize, distinct: usize| {
+            let texts = (0..count).map(|at| format!("a line of a log with the number {}", at % distinct));
+            are_distinct(&StringViewArray::from_iter_values(texts))
+        };
+        assert_eq!(strings(100_000, 100_000), Some(true));
+        assert_eq!(strings(100_000, 997), Some(false));
+        assert_eq!(strings(1_000, 1_000), None);
+        assert_eq!(strings(0, 1), None);
+    }
 }

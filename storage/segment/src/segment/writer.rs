@@ -5,7 +5,7 @@
 //! delta-encoded; page index and statistics for everything else. What many rows lack costs little:
 //! runs of nulls are written as such, without an array of them.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::io::Write;
 use std::ops::Range;
 use std::sync::Arc;
@@ -47,7 +47,7 @@ const SPARSE_PAGE_ROWS: usize = 64 << 10;
 /// Bytes of a `_source` page, about.
 const SOURCE_PAGE_BYTES: usize = 96 << 10;
 /// Bytes of a dictionary page, at most.
-const DICTIONARY_BYTES: usize = 512 << 10;
+pub(super) const DICTIONARY_BYTES: usize = 512 << 10;
 
 /// Result of writing a segment.
 #[derive(Debug)]
@@ -118,7 +118,7 @@ fn page_rows(schema: &Schema) -> usize {
 
 fn properties(
     schema: &Schema,
-    packed: &HashSet<PathId>,
+    special: &Special,
     sorted: Vec<SortingColumn>,
     zstd_level: i32,
 ) -> Result<WriterProperties> {
@@ -132,7 +132,7 @@ fn properties(
         .set_statistics_enabled(EnabledStatistics::Page)
         .set_sorting_columns((!sorted.is_empty()).then_some(sorted));
     for field in schema.fields() {
-        properties = of_field(properties, field, packed, &[]);
+        properties = of_field(properties, field, special, &[]);
     }
     Ok(properties.build())
 }
@@ -141,7 +141,7 @@ fn properties(
 fn of_field(
     mut properties: WriterPropertiesBuilder,
     field: &Field,
-    packed: &HashSet<PathId>,
+    special: &Special,
     above: &[String],
 ) -> WriterPropertiesBuilder {
     let name = field.name().as_str();
@@ -158,7 +158,7 @@ fn of_field(
         && let DataType::Struct(fields) = element
     {
         for field in fields {
-            properties = of_field(properties, field, packed, &path);
+            properties = of_field(properties, field, special, &path);
         }
         return properties;
     }
@@ -174,9 +174,13 @@ fn of_field(
             .set_column_encoding(path, Encoding::DELTA_BYTE_ARRAY),
         (layout::SEQ_NO | layout::FRAME, _) | (_, DataType::Timestamp(..)) => delta(properties, path),
         (_, other)
-            if other.is_integer() && layout::number_of(field).is_some_and(|id| packed.contains(&id)) =>
+            if other.is_integer()
+                && layout::number_of(field).is_some_and(|id| special.packed.contains(&id)) =>
         {
             delta(properties, path)
+        }
+        (_, DataType::Utf8View) if layout::number_of(field).is_some_and(|id| special.plain.contains(&id)) => {
+            properties.set_column_dictionary_enabled(path, false)
         }
         _ => properties,
     }
@@ -199,7 +203,7 @@ impl<W: Write + Send> Writer<W> {
         sorted: Vec<SortingColumn>,
         zstd_level: i32,
     ) -> Result<Self> {
-        let mut properties = properties(&schema, &special.packed, sorted, zstd_level)?;
+        let mut properties = properties(&schema, special, sorted, zstd_level)?;
         add_encoded_arrow_schema_to_metadata(&schema, &mut properties);
         let parquet_schema = ArrowSchemaConverter::new().convert(&schema)?;
         let file = SerializedFileWriter::new(
