@@ -23,7 +23,7 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
-use futures::StreamExt;
+use futures::{StreamExt, TryStreamExt, stream};
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 use tokio::sync::mpsc::{Sender, channel};
@@ -34,6 +34,9 @@ use super::table::{SqlScanExec, addresses, scores_of};
 
 /// Most rows whose columns are read late: each may lie in a page of its own.
 const MAX_ROWS: usize = 1_024;
+
+/// Segments that are read at the same time.
+const CONCURRENT_SEGMENTS: usize = 4;
 
 /// Rewrites a sort with a limit over a scan, and what merges the rows of its partitions.
 pub(super) fn rewritten(node: &Arc<dyn ExecutionPlan>) -> PlanResult<Option<Arc<dyn ExecutionPlan>>> {
@@ -177,29 +180,34 @@ struct Row {
     place: u64,
 }
 
-async fn run(
-    scan: &SqlScanExec,
-    mut input: SendableRecordBatchStream,
-    memory: &MemoryReservation,
-    out: &Sender<PlanResult<RecordBatch>>,
-) -> Result<()> {
-    let mut rows: Vec<Row> = Vec::new();
-    while let Some(batch) = input.next().await {
-        append(&batch?, &mut rows)?;
+/// Rows of a segment that are wanted, ascending, with their scores where they have any.
+struct SegmentRows {
+    segment: u32,
+    rows: RoaringBitmap,
+    scores: Vec<f32>,
+}
+
+impl SegmentRows {
+    fn new(rows: &[Row]) -> Self {
+        Self {
+            segment: rows.first().map_or(0, |row| row.segment),
+            rows: rows.iter().map(|row| row.row).collect(),
+            scores: rows.iter().filter_map(|row| row.score).collect(),
+        }
     }
-    rows.sort_unstable_by_key(|row| (row.segment, row.row));
+}
+
+/// Reads the columns of rows of a segment.
+async fn read_segment(
+    scan: &SqlScanExec,
+    rows: SegmentRows,
+    memory: &MemoryReservation,
+) -> Result<Vec<RecordBatch>> {
+    let SegmentRows { segment, rows, scores } = rows;
     let (sender, mut receiver) = channel(2);
     let read = async {
         let sender = sender;
-        for rows in rows.chunk_by(|a, b| a.segment == b.segment) {
-            let Some(segment) = rows.first().map(|row| row.segment) else { continue };
-            let scores = rows.iter().filter_map(|row| row.score).collect();
-            let numbers: RoaringBitmap = rows.iter().map(|row| row.row).collect();
-            if !scan.read(&sender, segment, numbers, scores).await? {
-                break;
-            }
-        }
-        Ok(())
+        scan.read(&sender, segment, rows, scores).await.map(drop)
     };
     let collect = async {
         let mut batches = Vec::new();
@@ -212,6 +220,26 @@ async fn run(
         Ok::<_, Error>(batches)
     };
     let ((), batches) = futures::try_join!(read, collect)?;
+    Ok(batches)
+}
+
+async fn run(
+    scan: &SqlScanExec,
+    mut input: SendableRecordBatchStream,
+    memory: &MemoryReservation,
+    out: &Sender<PlanResult<RecordBatch>>,
+) -> Result<()> {
+    let mut rows: Vec<Row> = Vec::new();
+    while let Some(batch) = input.next().await {
+        append(&batch?, &mut rows)?;
+    }
+    rows.sort_unstable_by_key(|row| (row.segment, row.row));
+    let by_segment = rows.chunk_by(|a, b| a.segment == b.segment).map(SegmentRows::new);
+    let by_segment: Vec<SegmentRows> = by_segment.collect();
+    let reads = by_segment.into_iter().map(|rows| read_segment(scan, rows, memory));
+    let batches: Vec<Vec<RecordBatch>> =
+        stream::iter(reads).buffered(CONCURRENT_SEGMENTS).try_collect().await?;
+    let batches = batches.concat();
     let found = concat_batches(&scan.schema(), &batches)?;
     if found.num_rows() != rows.len() {
         return match scan.stopped() {
