@@ -36,6 +36,7 @@ mod sql_batches;
 mod sql_bounds;
 mod sql_conditions;
 mod sql_elasticsearch;
+mod sql_first_rows;
 mod sql_groups;
 mod sql_instants;
 mod sql_json;
