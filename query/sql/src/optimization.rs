@@ -1,6 +1,6 @@
 //! Optimization of statements.
 //!
-//! Most statements read rows of one scan, in an order and cut: two rules settle such a plan in one pass. All others go through every
+//! Most statements read rows of one scan, in an order and cut: two rules settle such a plan. All others go through every
 //! rule until none of them changes the plan.
 
 use datafusion::common::Result;
@@ -23,8 +23,11 @@ pub(super) fn optimized(plan: &LogicalPlan, state: &SessionState) -> Result<Logi
         // It finds and reads all that it is to.
         LogicalPlan::TableScan(_) => Ok(plan.clone()),
         plan if is_of_rows(plan) => {
-            let limits = PushDownLimit::new();
-            let plan = plan.clone().transform_down(|node| limits.rewrite(node, state)).data()?;
+            let (limits, mut plan) = (PushDownLimit::new(), plan.clone());
+            // A limit that a sort has taken over goes the second time.
+            for _ in 0..2 {
+                plan = plan.transform_down(|node| limits.rewrite(node, state)).data()?;
+            }
             OptimizeProjections::new().rewrite(plan, state).data()
         }
         plan => state.optimize(plan),
@@ -71,7 +74,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn one_pass_makes_the_plan_that_all_rules_make() {
+    fn plans_of_rows_are_those_that_all_passes_make() {
         let fields = ["a", "b", "c"].map(|name| Field::new(name, DataType::Int64, true));
         let scan = || table_scan(Some("t"), &Schema::new(fields.to_vec()), None).unwrap();
         let columns = || [col("t.b").alias("c0"), col("t.a").alias("c1")];

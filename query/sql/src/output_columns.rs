@@ -40,7 +40,7 @@ impl OutputColumns {
     ///
     /// # Errors
     /// The columns have no schema.
-    pub(crate) fn new<'e>(
+    pub(crate) fn plan_columns<'e>(
         input: &LogicalPlan,
         exprs: impl ExactSizeIterator<Item = &'e Expr>,
     ) -> Result<Option<LogicalPlan>> {
@@ -292,7 +292,7 @@ mod tests {
     #[test]
     fn positions_follow_the_columns_that_the_optimizer_leaves() {
         let exprs = columns((0..MIN_COLUMNS).rev().map(|at| at * 2));
-        let plan = OutputColumns::new(&plan(MIN_COLUMNS * 2), exprs.iter()).unwrap().unwrap();
+        let plan = OutputColumns::plan_columns(&plan(MIN_COLUMNS * 2), exprs.iter()).unwrap().unwrap();
         let optimizer = Optimizer::with_rules(vec![Arc::new(OptimizeProjections::new())]);
         let optimized = optimizer.optimize(plan, &OptimizerContext::new(), |_, _| {}).unwrap();
         let node = OutputColumns::from_plan(&optimized).unwrap();
@@ -307,11 +307,11 @@ mod tests {
     fn other_expressions_and_few_columns_are_projected() {
         let plan = plan(MIN_COLUMNS + 1);
         let few = columns(0..MIN_COLUMNS - 1);
-        assert!(OutputColumns::new(&plan, few.iter()).unwrap().is_none());
+        assert!(OutputColumns::plan_columns(&plan, few.iter()).unwrap().is_none());
         let mut computed = columns(0..MIN_COLUMNS);
         computed.push(computed[0].clone().is_null());
-        assert!(OutputColumns::new(&plan, computed.iter()).unwrap().is_none());
+        assert!(OutputColumns::plan_columns(&plan, computed.iter()).unwrap().is_none());
         let unknown = columns(MIN_COLUMNS..MIN_COLUMNS * 2 + 1);
-        assert!(OutputColumns::new(&plan, unknown.iter()).unwrap().is_none());
+        assert!(OutputColumns::plan_columns(&plan, unknown.iter()).unwrap().is_none());
     }
 }

@@ -223,7 +223,7 @@ impl SelectBuilder {
         }
         let plan = builder.build()?;
         let wide = match outermost && !distinct && keys.is_empty() {
-            true => OutputColumns::new(&plan, items.iter().map(|item| &item.bound.expr))?,
+            true => OutputColumns::plan_columns(&plan, items.iter().map(|item| &item.bound.expr))?,
             false => None,
         };
         let plan = match wide {
