@@ -95,6 +95,10 @@ pub trait SegmentReader: fmt::Debug + Send + Sync {
     }
     /// Reads metadata and, where asked, sources of a few rows.
     fn fetch(&self, rows: &[u32], wanted: RowParts) -> Result<Vec<StoredRow>>;
+    /// Reads sources of a few rows; other parts of a row may be empty.
+    fn sources(&self, rows: &[u32]) -> Result<Vec<StoredRow>> {
+        self.fetch(rows, RowParts { source: true, versions: false })
+    }
     /// Returns the elements of a nested path, where the segment has any.
     fn nested(&self, _path: PathId) -> Result<Option<Arc<Nested>>> {
         Ok(None)
@@ -391,6 +395,10 @@ impl SegmentReader for Segment {
 
     fn fetch(&self, rows: &[u32], wanted: RowParts) -> Result<Vec<StoredRow>> {
         self.fetch_blocking(rows, wanted)
+    }
+
+    fn sources(&self, rows: &[u32]) -> Result<Vec<StoredRow>> {
+        self.sources_blocking(rows)
     }
 
     fn nested(&self, path: PathId) -> Result<Option<Arc<Nested>>> {

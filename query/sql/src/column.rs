@@ -5,7 +5,9 @@
 
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, ListArray, StringViewBuilder, new_null_array};
+use datafusion::arrow::array::{
+    Array, ArrayRef, AsArray, ListArray, StringViewArray, StringViewBuilder, new_null_array,
+};
 use datafusion::arrow::buffer::OffsetBuffer;
 use datafusion::arrow::compute::{CastOptions, cast, cast_with_options};
 use datafusion::arrow::datatypes::{
@@ -256,6 +258,19 @@ impl SqlColumn {
                 self.name
             ))
         })
+    }
+
+    /// Returns whether it holds single texts.
+    pub(crate) fn is_text(&self) -> bool {
+        let plain = !self.list && !self.bits && self.elements.is_none();
+        plain && matches!(self.ty, SqlType::Keyword | SqlType::Text)
+    }
+
+    /// Makes the column's array of the texts that documents have at its name; `None` where one has none, or something else.
+    pub(crate) fn of_texts(&self, sources: &[Value]) -> Option<ArrayRef> {
+        let texts = sources.iter().map(|source| source.get(&self.name)?.as_str());
+        let texts = texts.collect::<Option<Vec<&str>>>()?;
+        Some(Arc::new(StringViewArray::from_iter_values(texts)))
     }
 
     /// Makes the column's array of the values that documents have in `_source`.

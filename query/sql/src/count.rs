@@ -19,6 +19,7 @@ use datafusion::physical_planner::{DefaultPhysicalPlanner, ExtensionPlanner, Phy
 use futures::StreamExt;
 
 use super::error::evaluation;
+use super::output_columns::OutputColumns;
 use super::shared::Shared;
 
 /// The node of a plan that counts rows.
@@ -124,6 +125,9 @@ impl ExtensionPlanner for StatementPlanner {
         let Some(input) = inputs.first().map(Arc::clone) else { return Ok(None) };
         if let Some(node) = node.as_any().downcast_ref::<Shared>() {
             return Ok(Some(node.exec(input)));
+        }
+        if let Some(node) = node.as_any().downcast_ref::<OutputColumns>() {
+            return node.exec(input).map(Some);
         }
         Ok(node.as_any().downcast_ref::<RowCount>().map(|node| {
             let RowCount { counter, limit, .. } = node.clone();

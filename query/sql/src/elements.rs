@@ -443,6 +443,7 @@ pub(crate) async fn list_valued_fields(
 ) -> Result<HashSet<String>> {
     let unnests = |snapshot: &Arc<TableSnapshot>| {
         let mappings = snapshot.indices.iter().map(|index| &index.mapping);
+        let mappings = mappings.filter(|mapping| mapping.has_nested());
         let fields = mappings.flat_map(|mapping| mapping.fields().map(move |field| (mapping, field)));
         let mut paths = fields.filter_map(|(mapping, field)| mapping.nested_path(&field.path));
         paths.any(|path| may_unnest(&text, path))

@@ -27,6 +27,7 @@ use super::bind::OutColumn;
 use super::delete::DELETED_AT_A_TIME;
 use super::error::{Result, SqlError};
 use super::metadata::Listing;
+use super::optimization::optimized;
 use super::renderer::{self, RenderRefusal};
 use super::request::SqlRequest;
 use super::run::{Bounds, ReadyStatement, Runner, StatementRequest, failed};
@@ -153,7 +154,7 @@ impl Runner {
 
     /// Writes the optimized plan of a statement, and the physical one, as indented lines.
     async fn plans(&self, plan: &LogicalPlan) -> Result<(String, String)> {
-        let optimized = self.state.optimize(plan)?;
+        let optimized = optimized(plan, &self.state)?;
         let planner = self.state.query_planner();
         let physical = planner.create_physical_plan(&optimized, self.state.as_ref()).await?;
         let physical = displayable(physical.as_ref()).indent(false).to_string();

@@ -17,6 +17,7 @@ use serde_json::{Map, json};
 
 use super::bind::{Binder, PlannedQuery, tables};
 use super::error::Result;
+use super::optimization::optimized;
 use super::parameters::Parameters;
 use super::relational::{PlannedRelation, RelationPlanner, RelationalStatement};
 use super::request::{SqlDialect, SqlRequest};
@@ -127,7 +128,7 @@ fn bind(
     let Ok(planned) = plan(&mut binder) else { return };
     // A plan that no search answers is refused, and so may the optimizer.
     let _ = planned.rendered();
-    let _ = runner.state.optimize(&planned.plan);
+    let _ = optimized(&planned.plan, &runner.state);
 }
 
 /// Runs on a thread with the stack of those that run statements.

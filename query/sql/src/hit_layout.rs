@@ -9,6 +9,7 @@ use sqlparser::ast;
 
 use super::ast_walk::visit_expressions;
 use super::bind::names_aggregate;
+use super::output_columns::OutputColumns;
 use super::request::LineOptions;
 use super::source::is_highlight;
 
@@ -77,6 +78,13 @@ impl HitLayout {
 
     /// Takes note of the columns of the plan; a plan of groups shows no document.
     pub(super) fn with_plan(mut self, plan: &LogicalPlan) -> Self {
+        if self.members == 0 {
+            return self;
+        }
+        if let Some(outputs) = OutputColumns::from_plan(plan) {
+            self.of_fields = outputs.columns().map(|column| !is_highlight(&column.name)).collect();
+            return self;
+        }
         let LogicalPlan::Projection(projection) = plan else { return self };
         let is_field = |expr: &Expr| {
             let expr = match expr {
@@ -85,9 +93,7 @@ impl HitLayout {
             };
             matches!(expr, Expr::Column(column) if !is_highlight(&column.name))
         };
-        if self.members > 0 {
-            self.of_fields = projection.expr.iter().map(is_field).collect();
-        }
+        self.of_fields = projection.expr.iter().map(is_field).collect();
         self
     }
 }

@@ -23,7 +23,7 @@ use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
-use futures::{StreamExt, stream};
+use futures::{StreamExt, TryStreamExt, stream};
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 use tokio::sync::mpsc::{Sender, channel};
@@ -34,8 +34,9 @@ use super::table::{SqlScanExec, addresses, scores_of};
 
 /// Most rows whose columns are read late: each may lie in a page of its own.
 const MAX_ROWS: usize = 1_024;
-/// Segments that are read at a time.
-const CONCURRENT_SEGMENTS: usize = 8;
+
+/// Segments that are read at the same time.
+const CONCURRENT_SEGMENTS: usize = 4;
 
 /// Rewrites a sort with a limit over a scan, and what merges the rows of its partitions.
 pub(super) fn rewritten(node: &Arc<dyn ExecutionPlan>) -> PlanResult<Option<Arc<dyn ExecutionPlan>>> {
@@ -161,12 +162,11 @@ impl ExecutionPlan for LateColumnsExec {
 
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> PlanResult<SendableRecordBatchStream> {
         let memory = MemoryConsumer::new("columns of the first rows").register(context.memory_pool());
-        let memory = Arc::new(memory);
         let first = self.input.execute(partition, context)?;
-        let mut late = RecordBatchReceiverStream::builder(self.scan.schema(), 2);
-        let (out, scan) = (late.tx(), self.scan.clone());
-        late.spawn(async move { run(&scan, first, &memory, &out).await.map_err(Into::into) });
-        Ok(late.build())
+        let mut stream = RecordBatchReceiverStream::builder(self.scan.schema(), 2);
+        let (out, scan) = (stream.tx(), self.scan.clone());
+        stream.spawn(async move { run(&scan, first, &memory, &out).await.map_err(Into::into) });
+        Ok(stream.build())
     }
 }
 
@@ -180,10 +180,53 @@ struct Row {
     place: u64,
 }
 
+/// Rows of a segment that are wanted, ascending, with their scores where they have any.
+struct SegmentRows {
+    segment: u32,
+    rows: RoaringBitmap,
+    scores: Vec<f32>,
+}
+
+impl SegmentRows {
+    fn new(rows: &[Row]) -> Self {
+        Self {
+            segment: rows.first().map_or(0, |row| row.segment),
+            rows: rows.iter().map(|row| row.row).collect(),
+            scores: rows.iter().filter_map(|row| row.score).collect(),
+        }
+    }
+}
+
+/// Reads the columns of rows of a segment.
+async fn read_segment(
+    scan: &SqlScanExec,
+    rows: SegmentRows,
+    memory: &MemoryReservation,
+) -> Result<Vec<RecordBatch>> {
+    let SegmentRows { segment, rows, scores } = rows;
+    let (sender, mut receiver) = channel(2);
+    let read = async {
+        let sender = sender;
+        scan.read(&sender, segment, rows, scores).await.map(drop)
+    };
+    let collect = async {
+        let mut batches = Vec::new();
+        while let Some(batch) = receiver.recv().await {
+            let batch = compact(batch?)?;
+            // Columns may be whole documents.
+            memory.try_grow(batch.get_array_memory_size())?;
+            batches.push(batch);
+        }
+        Ok::<_, Error>(batches)
+    };
+    let ((), batches) = futures::try_join!(read, collect)?;
+    Ok(batches)
+}
+
 async fn run(
     scan: &SqlScanExec,
     mut input: SendableRecordBatchStream,
-    memory: &Arc<MemoryReservation>,
+    memory: &MemoryReservation,
     out: &Sender<PlanResult<RecordBatch>>,
 ) -> Result<()> {
     let mut rows: Vec<Row> = Vec::new();
@@ -191,13 +234,12 @@ async fn run(
         append(&batch?, &mut rows)?;
     }
     rows.sort_unstable_by_key(|row| (row.segment, row.row));
-    let segments = rows.chunk_by(|a, b| a.segment == b.segment).map(<[Row]>::to_vec);
-    let reads: Vec<_> = segments.map(|rows| read_rows(scan.clone(), rows, Arc::clone(memory))).collect();
-    let mut reads = stream::iter(reads).buffered(CONCURRENT_SEGMENTS);
-    let mut batches = Vec::new();
-    while let Some(read) = reads.next().await {
-        batches.extend(read?);
-    }
+    let by_segment = rows.chunk_by(|a, b| a.segment == b.segment).map(SegmentRows::new);
+    let by_segment: Vec<SegmentRows> = by_segment.collect();
+    let reads = by_segment.into_iter().map(|rows| read_segment(scan, rows, memory));
+    let batches: Vec<Vec<RecordBatch>> =
+        stream::iter(reads).buffered(CONCURRENT_SEGMENTS).try_collect().await?;
+    let batches = batches.concat();
     let found = concat_batches(&scan.schema(), &batches)?;
     if found.num_rows() != rows.len() {
         return match scan.stopped() {
@@ -214,34 +256,6 @@ async fn run(
     // Nobody may wait any more.
     let _ = out.send(take_record_batch(&found, &UInt64Array::from(order)).map_err(Into::into)).await;
     Ok(())
-}
-
-/// Reads the columns of rows of one segment, which ascend; those of some of them where the statement ends.
-async fn read_rows(
-    scan: SqlScanExec,
-    rows: Vec<Row>,
-    memory: Arc<MemoryReservation>,
-) -> Result<Vec<RecordBatch>> {
-    let Some(segment) = rows.first().map(|row| row.segment) else { return Ok(Vec::new()) };
-    let scores = rows.iter().filter_map(|row| row.score).collect();
-    let numbers: RoaringBitmap = rows.iter().map(|row| row.row).collect();
-    let (sender, mut receiver) = channel(2);
-    let read = async {
-        let sender = sender;
-        scan.read(&sender, segment, numbers, scores).await
-    };
-    let collect = async {
-        let mut batches = Vec::new();
-        while let Some(batch) = receiver.recv().await {
-            let batch = compact(batch?)?;
-            // Columns may be whole documents.
-            memory.try_grow(batch.get_array_memory_size())?;
-            batches.push(batch);
-        }
-        Ok::<_, Error>(batches)
-    };
-    let (_, batches) = futures::try_join!(read, collect)?;
-    Ok(batches)
 }
 
 /// Lets go of the pages that strings were read from: each row may have kept one of its own.

@@ -40,6 +40,8 @@ mod late_materialization;
 pub mod messages;
 mod metadata;
 mod node_rewriter;
+mod optimization;
+mod output_columns;
 pub mod page;
 pub mod parameters;
 mod push;

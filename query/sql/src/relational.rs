@@ -94,10 +94,10 @@ impl<'b, 'a> RelationPlanner<'b, 'a> {
         snapshots.get(expression)
     }
 
-    /// Lists the top-level fields of an index expression of the statement.
-    pub fn top_level_fields(&self, expression: &str) -> Vec<String> {
+    /// Lists those of the top-level fields of an index expression that the statement may use.
+    pub fn top_level_fields(&self, expression: &str, may_use: impl Fn(&str) -> bool) -> Vec<String> {
         let Some(snapshot) = self.snapshot(expression) else { return Vec::new() };
-        source::top_level(snapshot)
+        source::top_level_among(snapshot, may_use)
     }
 
     /// Lists the paths of all fields of an index expression, without those below other fields.

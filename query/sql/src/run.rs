@@ -48,6 +48,7 @@ use super::functions::row::at_work;
 use super::hit_layout::{HitLayout, add_line_columns};
 use super::large_joins::LargeJoins;
 use super::node_rewriter::NodeRewriter;
+use super::optimization::optimized;
 use super::page::Page;
 use super::parameters::Parameters;
 use super::relational::{PlannedRelation, RelationPlanner, RelationalStatement};
@@ -545,7 +546,9 @@ impl Runner {
         work: &QueryContext,
     ) -> Result<Arc<dyn ExecutionPlan>> {
         work.check()?;
-        Ok(stoppable(self.state.create_physical_plan(plan).await?, work.stop())?)
+        let optimized = optimized(plan, &self.state)?;
+        let planner = self.state.query_planner();
+        Ok(stoppable(planner.create_physical_plan(&optimized, self.state.as_ref()).await?, work.stop())?)
     }
 
     /// Counts the rows of a plan without columns.

@@ -219,16 +219,20 @@ pub(crate) fn leaves(snapshot: &TableSnapshot) -> Vec<String> {
 
 /// Lists the top-level fields of indices, which `*` stands for.
 pub(crate) fn top_level(snapshot: &TableSnapshot) -> Vec<String> {
+    top_level_among(snapshot, |_| true)
+}
+
+/// Lists those of the top-level fields of indices that a statement may use.
+pub(crate) fn top_level_among(snapshot: &TableSnapshot, may_use: impl Fn(&str) -> bool) -> Vec<String> {
     let (mut names, mut known) = (Vec::new(), HashSet::new());
     for index in &snapshot.indices {
         let leaves = index.mapping.fields().map(|field| field.path.as_ref());
         for path in leaves.chain(index.mapping.aliases().map(|(path, _)| path)) {
-            let top = path.split('.').next().unwrap_or(path);
-            let name = match index.mapping.field(top).is_some() || index.mapping.is_object(top) {
-                true => top,
-                false => path,
+            let name = match path.split_once('.') {
+                Some((top, _)) if index.mapping.field(top).is_some() || index.mapping.is_object(top) => top,
+                _ => path,
             };
-            if known.insert(name) {
+            if may_use(name) && known.insert(name) {
                 names.push(name.to_owned());
             }
         }

@@ -37,6 +37,9 @@ use super::push::Clause;
 use super::pushdown::superset;
 use super::whole_texts::WholeTexts;
 
+/// Most rows of a limit for which one partition reads.
+const MAX_FIRST_ROWS: usize = 1_024;
+
 /// A clause by its number, with the scan that finds its rows.
 type MarkFinder = (usize, IndexScanExec);
 
@@ -159,6 +162,12 @@ impl TableProvider for SqlTable {
         if projection.is_empty() {
             return Ok(Arc::new(finder));
         }
+        // All rows are found, so that the first are enough: other partitions would read as many more.
+        let is_short = limit.is_some_and(|rows| rows <= MAX_FIRST_ROWS);
+        let finder = match is_short && finder.all_rows().is_some() {
+            true => finder.of_parts(finder.partitions().concat()),
+            false => finder,
+        };
         let scored = filters.iter().filter_map(Predicate::from_expr).any(|predicate| scores(&predicate));
         let marks = self.mark_finders(session, &projection)?;
         Ok(Arc::new(SqlScanExec::new((finder, marks), self, projection, scored, limit)?))

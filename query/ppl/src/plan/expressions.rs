@@ -6,7 +6,7 @@ use std::ops::ControlFlow;
 use millrace_sql::error::{Result, SqlError};
 use sqlparser::ast::{self, VisitMut, VisitorMut};
 
-use super::{functions, syntax};
+use super::{decimals, functions, syntax};
 
 /// Functions whose first argument is a word of the language.
 const WORD_FIRST: &[&str] = &["timestampadd", "timestampdiff", "get_format", "extract"];
@@ -109,6 +109,11 @@ impl Resolver<'_> {
                 self.parameters.pop();
             }
             ast::Expr::Function(_) | ast::Expr::RLike { .. } => functions::rewrite(expr, self.now_ms)?,
+            ast::Expr::BinaryOp { .. } => {
+                if let Some(exact) = decimals::folded(expr) {
+                    *expr = exact;
+                }
+            }
             _ => {}
         }
         Ok(())

@@ -9,6 +9,7 @@ mod bin;
 mod chart;
 mod columns;
 mod convert;
+mod decimals;
 mod dedup;
 mod describe;
 mod eval;

@@ -524,11 +524,12 @@ fn index_columns(
     expression: &str,
     names: &NameSet,
 ) -> Result<Vec<PipeColumn>> {
-    let top = planner.top_level_fields(expression);
+    let top = planner.top_level_fields(expression, |name| names.may_use(name)).into_iter();
     let mut columns: Vec<PipeColumn> = top
-        .iter()
-        .filter(|name| names.may_use(name))
-        .map(|name| PipeColumn::new(name.clone(), syntax::column(name)))
+        .map(|name| {
+            let expr = syntax::column(&name);
+            PipeColumn::new(name, expr)
+        })
         .collect();
     for name in names.paths() {
         let known = columns.iter().any(|column| column.name == *name);

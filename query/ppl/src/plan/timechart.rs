@@ -18,23 +18,22 @@ pub(super) fn plan(
     planner: &mut Planner<'_, '_, '_>,
 ) -> Result<Pipe> {
     let time = command.timefield.as_ref().map_or("@timestamp", |field| field.path.as_str()).to_owned();
-    let (count, unit, text) = match &command.span {
-        Some(length) => (whole(length)?, length.unit.unwrap_or(SpanUnit::Minute), length),
+    let (count, unit) = match &command.span {
+        Some(length) => (whole(length)?, length.unit.unwrap_or(SpanUnit::Minute)),
         None => {
             let bucket = time_bucket(syntax::column(&time), 1, SpanUnit::Minute);
-            return over(command, &time, bucket, 60.0, pipe, planner);
+            return over(command, &time, bucket, syntax::decimal(60.0), pipe, planner);
         }
     };
-    let _ = text;
     let bucket = time_bucket(syntax::column(&time), count, unit);
-    let seconds = seconds(unit) * count as f64;
+    let seconds = seconds(&time, count, unit);
     pipe.columns(planner.sql)?;
     over(command, &time, bucket, seconds, pipe, planner)
 }
 
-/// Returns the seconds of a unit; those of months and above are means.
-fn seconds(unit: SpanUnit) -> f64 {
-    match unit {
+/// Makes the seconds of a bucket, whose start is in a column: months differ in their days.
+fn seconds(time: &str, count: u64, unit: SpanUnit) -> ast::Expr {
+    let of_unit = match unit {
         SpanUnit::Microsecond => 1e-6,
         SpanUnit::Millisecond => 1e-3,
         SpanUnit::Centisecond => 1e-2,
@@ -44,17 +43,25 @@ fn seconds(unit: SpanUnit) -> f64 {
         SpanUnit::Hour => 3_600.0,
         SpanUnit::Day => 86_400.0,
         SpanUnit::Week => 604_800.0,
-        SpanUnit::Month => 2_629_746.0,
-        SpanUnit::Quarter => 7_889_238.0,
-        SpanUnit::Year => 31_556_952.0,
-    }
+        SpanUnit::Month => return seconds_of_months(time, count),
+        SpanUnit::Quarter => return seconds_of_months(time, count.saturating_mul(3)),
+        SpanUnit::Year => return seconds_of_months(time, count.saturating_mul(12)),
+    };
+    syntax::decimal(of_unit * count as f64)
+}
+
+fn seconds_of_months(time: &str, months: u64) -> ast::Expr {
+    let unit = |name: &str| ast::Expr::Identifier(ast::Ident::new(name));
+    let start = || syntax::column(time);
+    let end = syntax::call("timestampadd", vec![unit("MONTH"), syntax::number(months), start()]);
+    syntax::call("timestampdiff", vec![unit("SECOND"), start(), end])
 }
 
 fn over(
     command: &TimechartCommand,
     time: &str,
     bucket: ast::Expr,
-    seconds: f64,
+    seconds: ast::Expr,
     mut pipe: Pipe,
     planner: &mut Planner<'_, '_, '_>,
 ) -> Result<Pipe> {
@@ -73,7 +80,7 @@ fn over(
             };
             if let Some(per) = per {
                 function.name = ast::ObjectName::from(vec![ast::Ident::new("sum")]);
-                rates.push((name.clone(), per / seconds));
+                rates.push((name.clone(), per));
             }
         }
         aggregates.push((name, expr));
@@ -86,9 +93,9 @@ fn over(
     let names: Vec<String> = aggregates.iter().map(|(name, _)| name.clone()).collect();
     let calls: Vec<ast::Expr> = aggregates.iter().map(|(_, expr)| expr.clone()).collect();
     pipe.aggregate(aggregates, keys, planner.sql)?;
-    for (name, factor) in rates {
-        let rate =
-            syntax::binary(syntax::column(&name), ast::BinaryOperator::Multiply, syntax::decimal(factor));
+    for (name, per) in rates {
+        let sum = syntax::binary(syntax::column(&name), ast::BinaryOperator::Multiply, syntax::decimal(per));
+        let rate = syntax::binary(sum, ast::BinaryOperator::Divide, seconds.clone());
         pipe.replace(&name, rate, planner.sql)?;
     }
     let mut shown = vec![time.to_owned()];

@@ -38,6 +38,7 @@ mod sql_conditions;
 mod sql_dynamic_filters;
 mod sql_elasticsearch;
 mod sql_group_top_rows;
+mod sql_first_rows;
 mod sql_groups;
 mod sql_instants;
 mod sql_json;

@@ -374,7 +374,7 @@ impl Binder<'_> {
         let uncut = !sorted && matches!(total, Total::Counted(_));
         let planned_cut = if uncut { (0, None) } else { (skip, limit) };
         let order = building.order();
-        let (plan, columns) = building.finish(sorted, planned_cut, distinct)?;
+        let (plan, columns) = building.finish(sorted, planned_cut, distinct, depth == 0)?;
         let cut = (skip, limit);
         Ok(PlannedQuery { plan, columns, total, cut, uncut, streams, correlation, order })
     }

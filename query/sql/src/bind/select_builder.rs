@@ -22,6 +22,7 @@ use super::subquery::{Correlation, hidden};
 use super::{Binder, Bound};
 use crate::count::RowCount;
 use crate::error::{Result, SqlError};
+use crate::output_columns::OutputColumns;
 
 /// A SELECT while its plan is built; items and orders are in terms of the plan.
 pub(super) struct SelectBuilder {
@@ -163,10 +164,7 @@ impl SelectBuilder {
 
     /// Lists the expressions of the output columns under their names.
     fn outputs(&self) -> Vec<Expr> {
-        let items = self.items.iter().enumerate();
-        let items = items.map(|(at, item)| item.bound.expr.clone().alias(format!("c{at}")));
-        let keys = self.keys.iter().enumerate().map(|(at, key)| key.clone().alias(hidden(at)));
-        items.chain(keys).collect()
+        outputs(&self.items, &self.keys)
     }
 
     /// Leaves one row of those with the same output columns.
@@ -206,26 +204,39 @@ impl SelectBuilder {
         (Self { plan, ..self }, counter)
     }
 
-    /// Adds order and cut, and leaves the output columns; returns the plan and what its columns are.
+    /// Adds order and cut, and leaves the output columns; returns the plan and what its columns are. No condition is put above the
+    /// plan where it is `outermost`.
     pub(super) fn finish(
         self,
         sorted: bool,
         (skip, limit): (usize, Option<usize>),
         distinct: bool,
+        outermost: bool,
     ) -> Result<(LogicalPlan, Vec<OutColumn>)> {
-        let outputs = match distinct {
-            true => (0..self.items.len()).map(output).collect(),
-            false => self.outputs(),
-        };
-        let mut builder = LogicalPlanBuilder::new(self.plan);
+        let Self { plan, items, sorts, keys } = self;
+        let mut builder = LogicalPlanBuilder::new(plan);
         if sorted {
-            builder = builder.sort(self.sorts)?;
+            builder = builder.sort(sorts)?;
         }
         if skip > 0 || limit.is_some() {
             builder = builder.limit(skip, limit)?;
         }
-        let plan = builder.project(outputs)?.build()?;
-        Ok((plan, self.items.into_iter().map(|item| item.column).collect()))
+        let plan = builder.build()?;
+        let wide = match outermost && !distinct && keys.is_empty() {
+            true => OutputColumns::plan_columns(&plan, items.iter().map(|item| &item.bound.expr))?,
+            false => None,
+        };
+        let plan = match wide {
+            Some(plan) => plan,
+            None => {
+                let outputs = match distinct {
+                    true => (0..items.len()).map(output).collect(),
+                    false => outputs(&items, &keys),
+                };
+                LogicalPlanBuilder::new(plan).project(outputs)?.build()?
+            }
+        };
+        Ok((plan, items.into_iter().map(|item| item.column).collect()))
     }
 
     /// Cuts the rows of each outer row, and leaves the output columns and those that the subquery is joined on.
@@ -255,6 +266,14 @@ impl SelectBuilder {
         let plan = builder.project(outputs)?.build()?;
         Ok((plan, self.items.into_iter().map(|item| item.column).collect()))
     }
+}
+
+/// Lists the expressions of output columns, and of keys, under their names.
+fn outputs(items: &[Item], keys: &[Expr]) -> Vec<Expr> {
+    let items = items.iter().enumerate();
+    let items = items.map(|(at, item)| item.bound.expr.clone().alias(format!("c{at}")));
+    let keys = keys.iter().enumerate().map(|(at, key)| key.clone().alias(hidden(at)));
+    items.chain(keys).collect()
 }
 
 /// Returns true for an aggregate that is 0 over no row.

@@ -19,6 +19,7 @@ use serde_json::{Value, json};
 use super::{RenderRefusal, RenderResult, clauses};
 use crate::count::RowCount;
 use crate::elements::nested_clause;
+use crate::output_columns::OutputColumns;
 use crate::push::Clause;
 use crate::pushdown;
 use crate::table::{ScanSource, SqlTable};
@@ -183,6 +184,12 @@ impl FlatSelect {
             }
             LogicalPlan::Unnest(unnest) => Self::of_unnest(unnest, plan),
             LogicalPlan::Extension(extension) => {
+                if let Some(outputs) = OutputColumns::from_plan(plan) {
+                    let mut own = Self::new(outputs.input())?;
+                    let exprs: Vec<Expr> = outputs.columns().map(|column| own.column(column)).collect();
+                    own.columns = plan.schema().columns().into_iter().zip(exprs).collect();
+                    return Ok(own);
+                }
                 let input = match extension.node.as_any().is::<RowCount>() {
                     true => extension.node.inputs().into_iter().next(),
                     false => None,

@@ -1,5 +1,7 @@
 //! Makes the columns of some rows of a segment: of stored columns, of sources and of what every document has.
 
+use std::collections::hash_map::Entry;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use datafusion::arrow::array::{
@@ -7,10 +9,12 @@ use datafusion::arrow::array::{
     StringViewArray, StringViewBuilder, UInt32Array, new_null_array,
 };
 use datafusion::arrow::buffer::Buffer;
+use datafusion::arrow::compute::concat;
 use datafusion::arrow::datatypes::DataType;
 use millrace_dsl::source_filter::SourceFilter;
-use millrace_mapping::PathId;
-use millrace_segment::RowParts;
+use millrace_mapping::{FieldType, PathId};
+use millrace_matching::table::{TableIndex, TableSegment};
+use millrace_segment::{ColumnBatch, RowParts};
 use millrace_work::error::{Error, Result};
 use roaring::RoaringBitmap;
 use serde_json::Value;
@@ -33,11 +37,21 @@ fn compact(array: ArrayRef) -> ArrayRef {
     let used = strings.total_buffer_bytes_used() + strings.len() * VIEW_BYTES;
     if held > COMPACT_RATIO * used { Arc::new(strings.gc()) } else { array }
 }
+/// Most rows of a segment that are few: each may lie on a page of its own.
+const FEW_ROWS: u64 = 128;
+
+/// Fewest columns of texts instead of which sources are read.
+const MIN_TEXTS: usize = 4;
 
 /// Columns that a scan reads of one index.
+#[derive(Default)]
 pub(super) struct ScanColumns {
     /// Columns, each once.
     pub(super) ids: Vec<PathId>,
+    /// Positions of the columns.
+    positions: HashMap<PathId, usize>,
+    /// Columns of texts that are read from sources, as they were indexed from there.
+    texts: HashSet<PathId>,
     /// `true` if sources are read.
     pub(super) source: bool,
     /// `true` if ids or routing values are read.
@@ -46,14 +60,29 @@ pub(super) struct ScanColumns {
     versions: bool,
     /// `true` if elements of nested paths are read.
     pub(super) elements: bool,
+    /// `true` if fragments of texts are read.
+    highlights: bool,
     /// Rows for which clauses hold, by number of the clause.
     pub(super) marks: Vec<(usize, RoaringBitmap)>,
 }
 
 impl ScanColumns {
+    /// Adds a column.
+    fn add(&mut self, id: PathId) {
+        if let Entry::Vacant(position) = self.positions.entry(id) {
+            position.insert(self.ids.len());
+            self.ids.push(id);
+        }
+    }
+
     /// Returns whether the columns are read with large values beside them: sources, ids, or numbers of operations.
     pub(super) fn reads_stored(&self) -> bool {
         self.source || self.metadata
+    }
+
+    /// Returns whether few rows are read at once: columns and what is read beside them.
+    pub(super) fn reads_at_once(&self, rows: u64) -> bool {
+        rows <= FEW_ROWS && self.reads_stored() && !self.elements
     }
 
     /// Returns whether the store is read for more than decoded columns.
@@ -62,22 +91,49 @@ impl ScanColumns {
     }
 }
 
+/// Returns whether every row of a segment has a text in a column that was indexed, as it is, from a member of its source.
+fn is_text_of_source(column: &SqlColumn, id: PathId, index: &TableIndex, segment: &TableSegment) -> bool {
+    let Some(field) = index.mapping.field(&column.name) else { return false };
+    let is_own = field.id == id && field.column == id && *field.path == *column.name;
+    let is_text = field.field_type == FieldType::Keyword || field.field_type.is_text();
+    column.is_text()
+        && (is_own && is_text && field.normalizer.is_none())
+        && !column.name.contains('.')
+        && !segment.reader.is_list(id)
+        && segment.reader.bounds(id).full
+}
+
+/// Reads a column in some rows of a segment.
+fn read_column(
+    segment: &TableSegment,
+    (column, source): (&SqlColumn, &ColumnSource),
+    id: PathId,
+    rows: &[u32],
+) -> Result<ArrayRef> {
+    let mut parts = Vec::new();
+    segment.reader.read(&[id], Some(rows.iter().copied().collect()), &mut |part| {
+        parts.extend(part.columns);
+        true
+    })?;
+    let arrays = parts.iter().map(|array| column.of_array(source, array));
+    let arrays = arrays.collect::<Result<Vec<ArrayRef>>>()?;
+    Ok(concat(&arrays.iter().map(|array| array.as_ref()).collect::<Vec<_>>())?)
+}
+
 impl ScanState {
     /// Returns the columns that are read of an index.
-    pub(super) fn wanted(&self, index: usize) -> ScanColumns {
-        let (ids, marks) = (Vec::new(), Vec::new());
-        let mut wanted =
-            ScanColumns { ids, source: false, metadata: false, versions: false, elements: false, marks };
+    fn wanted(&self, index: usize) -> ScanColumns {
+        let mut wanted = ScanColumns::default();
         for output in &self.outputs {
             let Output::Column(at) = output else { continue };
             match self.columns.get(*at).and_then(|column| column.sources.get(index)) {
-                Some(ColumnSource::Column { id, .. }) if !wanted.ids.contains(id) => wanted.ids.push(*id),
+                Some(ColumnSource::Column { id, .. }) => wanted.add(*id),
                 Some(ColumnSource::Source(_)) => wanted.source = true,
                 Some(ColumnSource::Id | ColumnSource::Routing) => wanted.metadata = true,
                 Some(ColumnSource::SeqNo | ColumnSource::PrimaryTerm) => {
                     (wanted.metadata, wanted.versions) = (true, true);
                 }
-                Some(ColumnSource::Highlight(_)) => wanted.source = true,
+                Some(ColumnSource::Highlight(_)) => (wanted.source, wanted.highlights) = (true, true),
                 Some(ColumnSource::Elements(own)) => {
                     wanted.elements = true;
                     wanted.source |= matches!(own.value, ElementValue::Source(..));
@@ -86,6 +142,78 @@ impl ScanState {
             }
         }
         wanted
+    }
+
+    /// Returns the columns that are read of so many rows of a segment.
+    pub(super) fn wanted_of(&self, segment: &TableSegment, rows: u64) -> ScanColumns {
+        match rows <= FEW_ROWS {
+            true => self.wanted_of_few(segment),
+            false => self.wanted(segment.index),
+        }
+    }
+
+    /// Returns the columns that are read of few rows of a segment. Texts come from sources where these are read anyway, or instead
+    /// of several columns: a page of a column holds the texts of thousands of rows, one of sources fewer.
+    fn wanted_of_few(&self, segment: &TableSegment) -> ScanColumns {
+        let mut wanted = self.wanted(segment.index);
+        let Some(index) = self.finder.table().snapshot.indices.get(segment.index) else { return wanted };
+        let is_whole = matches!(SourceFilter::of_mapping(&index.mapping), SourceFilter::All);
+        if wanted.elements || !is_whole {
+            return wanted;
+        }
+        let (mut texts, mut others) = (HashSet::new(), HashSet::new());
+        for output in &self.outputs {
+            let Output::Column(at) = output else { continue };
+            let column = self.columns.get(*at);
+            let Some((column, source)) = column.and_then(|own| Some((own, own.sources.get(segment.index)?)))
+            else {
+                continue;
+            };
+            let ColumnSource::Column { id, .. } = source else { continue };
+            match is_text_of_source(column, *id, index, segment) {
+                true => texts.insert(*id),
+                false => others.insert(*id),
+            };
+        }
+        texts.retain(|id| !others.contains(id));
+        if !wanted.source && texts.len() < MIN_TEXTS {
+            return wanted;
+        }
+        let ids = std::mem::take(&mut wanted.ids);
+        wanted.positions.clear();
+        ids.into_iter().filter(|id| !texts.contains(id)).for_each(|id| wanted.add(id));
+        wanted.source = true;
+        wanted.texts = texts;
+        wanted
+    }
+
+    /// Makes the outputs of few rows of a segment, which it reads. Blocks; runs on a compute thread.
+    pub(super) fn batches_of_few(
+        &self,
+        number: u32,
+        wanted: &ScanColumns,
+        rows: RoaringBitmap,
+        scores: &[f32],
+    ) -> Result<Vec<RecordBatch>> {
+        let Some(segment) = self.finder.table().snapshot.segments.get(number as usize) else {
+            return Ok(Vec::new());
+        };
+        if wanted.ids.is_empty() {
+            return Ok(vec![self.batch(number, wanted, rows.iter().collect(), &[], scores.to_vec())?]);
+        }
+        let mut parts = Vec::new();
+        segment.reader.read(&wanted.ids, Some(rows), &mut |part| {
+            parts.push(part);
+            true
+        })?;
+        let (mut batches, mut sent) = (Vec::with_capacity(parts.len()), 0);
+        for ColumnBatch { rows, columns } in parts {
+            let end = (sent + rows.len()).min(scores.len());
+            let own = scores.get(sent..end).unwrap_or_default().to_vec();
+            sent += rows.len();
+            batches.push(self.batch(number, wanted, rows, &columns, own)?);
+        }
+        Ok(batches)
     }
 
     /// Makes the outputs of some rows of a segment, whose `arrays` of [`ScanColumns::ids`] and scores are read already.
@@ -104,8 +232,13 @@ impl ScanState {
         let mut sources = Vec::new();
         let mut stored = Vec::new();
         if wanted.source || wanted.metadata {
-            let parts = RowParts { source: wanted.source, versions: wanted.versions };
-            stored = segment.reader.fetch(&rows, parts)?;
+            stored = match wanted.metadata || wanted.highlights {
+                true => {
+                    let parts = RowParts { source: wanted.source, versions: wanted.versions };
+                    segment.reader.fetch(&rows, parts)?
+                }
+                false => segment.reader.sources(&rows)?,
+            };
             if stored.len() != count {
                 return Err(Error::Execution(format!(
                     "segment {number} returned {} of {count} rows",
@@ -120,7 +253,10 @@ impl ScanState {
                 let source = match row.source.is_empty() {
                     true => Value::Null,
                     false => serde_json::from_slice(&row.source).map_err(|error| {
-                        Error::Execution(format!("the source of [{}] is not JSON: {error}", row.id))
+                        let row = row.row;
+                        Error::Execution(format!(
+                            "the source of row {row} of segment {number} is not JSON: {error}"
+                        ))
                     })?,
                 };
                 sources.push(match &filter {
@@ -150,9 +286,15 @@ impl ScanState {
                     };
                     match source {
                         ColumnSource::Missing => new_null_array(&column.arrow(), count),
+                        ColumnSource::Column { id, .. } if wanted.texts.contains(id) => {
+                            match column.of_texts(&sources) {
+                                Some(texts) => texts,
+                                None => read_column(segment, (column, source), *id, &rows)?,
+                            }
+                        }
                         ColumnSource::Column { id, .. } => {
-                            let place = wanted.ids.iter().position(|other| other == id);
-                            match place.and_then(|place| arrays.get(place)) {
+                            let position = wanted.positions.get(id);
+                            match position.and_then(|position| arrays.get(*position)) {
                                 Some(array) => compact(column.of_array(source, array)?),
                                 None => new_null_array(&column.arrow(), count),
                             }

@@ -142,7 +142,7 @@ impl ScanState {
         }
         let table = self.finder.table();
         let Some(segment) = table.snapshot.segments.get(number as usize) else { return Ok(true) };
-        let mut wanted = self.wanted(segment.index);
+        let mut wanted = self.wanted_of(segment, rows.len());
         wanted.marks = self.marked(number, segment.reader.rows(), &rows).await?;
         let place = known.as_ref().and_then(|(column, _)| wanted.ids.iter().position(|id| id == column));
         let known = known.zip(place).map(|((_, array), place)| (place, array));
@@ -156,6 +156,9 @@ impl ScanState {
             let (read, rows) = (read.clone(), rows.clone());
             let compute = &table.compute;
             compute.run(move || counts.add(number, reader.as_ref(), &read, &rows)).await?;
+        }
+        if wanted.reads_at_once(rows.len()) {
+            return self.emit_few(out, number, wanted, rows, scores).await;
         }
         let mut sent = 0;
         let with_known = |mut arrays: Vec<ArrayRef>, from: usize, length: usize| {
@@ -195,6 +198,29 @@ impl ScanState {
                 if !self.send(out, number, &wanted, chunk.to_vec(), arrays, &scores, &mut sent).await? {
                     return Ok(false);
                 }
+            }
+        }
+        Ok(true)
+    }
+
+    /// Sends few rows of a segment: all that is read of them is read in one job.
+    async fn emit_few(
+        self: &Arc<Self>,
+        out: &Sender<PlanResult<RecordBatch>>,
+        number: u32,
+        wanted: Arc<ScanColumns>,
+        rows: RoaringBitmap,
+        scores: Vec<f32>,
+    ) -> Result<bool> {
+        let table = self.finder.table();
+        if table.handle.stop.requested() {
+            return Ok(false);
+        }
+        let shared = Arc::clone(self);
+        let read = move || shared.batches_of_few(number, &wanted, rows, &scores);
+        for batch in table.compute.run(read).await? {
+            if out.send(Ok(batch)).await.is_err() {
+                return Ok(false);
             }
         }
         Ok(true)

@@ -41,6 +41,11 @@ impl Mapping {
         self.objects.get(at as usize).map(|object| object.path.as_ref())
     }
 
+    /// Returns whether there may be nested objects: `false` where there never was one.
+    pub fn has_nested(&self) -> bool {
+        !self.nested.is_empty()
+    }
+
     /// Returns whether a number is that of a nested path, not of a leaf.
     pub fn is_nested_id(id: PathId) -> bool {
         id.0 >= FIRST_NESTED_ID

@@ -39,6 +39,7 @@ mod source;
 mod sparse_file;
 mod sparse_group;
 mod stored;
+mod stored_rows;
 mod tally;
 mod union;
 mod values;
@@ -347,22 +348,6 @@ impl Segment {
         Ok(rows)
     }
 
-    /// Reads metadata of rows on the calling thread; see [`Segment::fetch`].
-    pub fn fetch_blocking(&self, rows: &[u32], wanted: RowParts) -> Result<Vec<StoredRow>> {
-        match &*self.kind {
-            Kind::Memory(memory) => Ok(memory.fetch(rows, wanted.source)),
-            Kind::Stored(stored) => {
-                let distinct: RoaringBitmap = rows.iter().copied().collect();
-                let found = stored.fetch(&distinct, wanted)?;
-                if rows.is_sorted() && distinct.len() == rows.len() as u64 {
-                    return Ok(found);
-                }
-                let place = |row: &u32| found.binary_search_by_key(row, |r| r.row).ok();
-                Ok(rows.iter().filter_map(|row| Some(found[place(row)?].clone())).collect())
-            }
-        }
-    }
-
     /// Returns the inverted index, fetching it into the local cache first where it is remote.
     pub async fn bundle(&self) -> Result<Arc<Bundle>> {
         if let Kind::Memory(memory) = &*self.kind {
@@ -473,12 +458,6 @@ impl Segment {
                 Ok(stored.pages(column)?.unwrap_or_else(|| vec![self.column_bounds(column)]))
             }
         }
-    }
-
-    /// Reads metadata (and the source where asked) of a few rows, in the order given.
-    pub async fn fetch(&self, rows: &[u32], wanted: RowParts) -> Result<Vec<StoredRow>> {
-        let (this, rows) = (self.clone(), rows.to_vec());
-        self.compute.run(Priority::Foreground, move || this.fetch_blocking(&rows, wanted)).await
     }
 }
 

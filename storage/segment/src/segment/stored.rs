@@ -26,10 +26,10 @@ use super::damage::DamageRecord;
 use super::elements::NestedRecord;
 use super::file::{BlockCache, DataFile, Remote, beneath, reading};
 use super::ids::Ids;
-use super::memory::{owned, stored_row};
+use super::memory::owned;
 use super::opened::{CacheFigures, FileKind, OpenedCache, Slot};
 use super::values::ValueCache;
-use super::{RowParts, StoredRow, delete_files, layout};
+use super::{delete_files, layout};
 use crate::bundle::{Bundle, FrequentCache, FrequentTerms};
 use crate::objects::Objects;
 
@@ -141,6 +141,8 @@ pub struct StoredSegment {
     pub(super) constants: OnceLock<[Option<u64>; 2]>,
     /// Bytes of a decoded row, about.
     row_bytes: OnceLock<u64>,
+    /// `true` if the columns of the record ascend, as every writer has them.
+    ascending: OnceLock<bool>,
     /// Set if the files are to go with the last user of the segment.
     discarded: AtomicBool,
     pub(super) damage: DamageRecord,
@@ -202,6 +204,7 @@ impl StoredSegment {
             nested: OnceLock::new(),
             constants: OnceLock::new(),
             row_bytes: OnceLock::new(),
+            ascending: OnceLock::new(),
             discarded: AtomicBool::new(false),
             damage: DamageRecord::default(),
         }
@@ -356,7 +359,11 @@ impl StoredSegment {
 
     /// Catalog statistics of a column.
     pub(crate) fn column_record(&self, column: PathId) -> Option<&ColumnRecord> {
-        self.record.columns.iter().find(|c| c.column == column.0)
+        let columns = &self.record.columns;
+        match *self.ascending.get_or_init(|| columns.is_sorted_by_key(|c| c.column)) {
+            true => columns.binary_search_by_key(&column.0, |c| c.column).ok().and_then(|at| columns.get(at)),
+            false => columns.iter().find(|c| c.column == column.0),
+        }
     }
 
     /// Finds the root of a metadata column.
@@ -474,37 +481,6 @@ impl StoredSegment {
     pub(crate) fn roots_of(&self, columns: &[PathId]) -> Result<Vec<Option<usize>>> {
         let data = self.data()?;
         Ok(columns.iter().map(|c| data.roots.get(&c.0).copied()).collect())
-    }
-
-    /// Reads metadata (and the source) of a few rows, ascending and without repetition.
-    pub(crate) fn fetch(&self, rows: &RoaringBitmap, wanted: RowParts) -> Result<Vec<StoredRow>> {
-        let mut names = vec![layout::ID, layout::ROUTING, layout::IGNORED];
-        let mut constants = [None; 2];
-        if wanted.versions {
-            constants = *self.constants()?;
-            names.push(layout::SEQ_NO);
-            for (name, constant) in [layout::VERSION, layout::PRIMARY_TERM].into_iter().zip(constants) {
-                if constant.is_none() {
-                    names.push(name);
-                }
-            }
-        }
-        if wanted.source {
-            names.push(layout::SOURCE);
-        }
-        let mut found = Vec::with_capacity(usize::try_from(rows.len()).unwrap_or(0));
-        let mut numbers = rows.iter();
-        self.read_named(&names, Some(rows), |batch| {
-            for at in 0..batch.num_rows() {
-                let number = numbers.next().unwrap_or(u32::MAX);
-                let mut row = stored_row(batch, at, number, wanted.source);
-                row.version = constants[0].unwrap_or(row.version);
-                row.primary_term = constants[1].unwrap_or(row.primary_term);
-                found.push(row);
-            }
-            true
-        })?;
-        Ok(found)
     }
 
     /// Feeds batches of the named columns until `sink` returns false.
