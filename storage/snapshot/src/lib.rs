@@ -30,6 +30,8 @@ mod service;
 mod settings;
 mod side_by_side;
 mod stored_indices;
+mod transfer_limits;
+mod upload;
 
 pub use config::{Config, S3Client};
 pub use create::CreateSnapshot;
@@ -42,3 +44,4 @@ pub use repository::Repository;
 pub use restore_request::{RestoreReport, RestoreSnapshot};
 pub use service::{DeletionReport, RunningSnapshot, SnapshotService};
 pub use settings::{RepositoryKind, RepositorySettings};
+pub use transfer_limits::TransferLimits;

@@ -160,6 +160,19 @@ impl RestoreJob {
         self.task.check().map_err(|cancelled| self.fail(cancelled.to_string()))
     }
 
+    /// Makes an error about an index. What a cancellation has ended is no failure of it.
+    fn index_error(&self, name: &str, error: Error) -> Error {
+        match self.check_cancelled() {
+            Ok(()) => self.fail(format!("cannot restore index [{name}]: {error}")),
+            Err(cancelled) => cancelled,
+        }
+    }
+
+    /// Ends a transfer once the task is cancelled.
+    pub(crate) fn check_transfer(&self) -> Result<(), StoreError> {
+        self.task.check().map_err(|cancelled| StoreError::Stopped(cancelled.to_string()))
+    }
+
     fn choose_targets(&mut self) -> Result<()> {
         let expression = self.request.indices.as_deref().filter(|text| !text.is_empty());
         let parts: HashSet<&str> =
@@ -293,7 +306,7 @@ impl RestoreJob {
                 }
                 Err(error) => {
                     self.discard(fetched).await;
-                    return Err(self.fail(format!("cannot restore index [{name}]: {error}")));
+                    return Err(self.index_error(name, error));
                 }
             }
         }
@@ -386,12 +399,12 @@ impl RestoreJob {
         for (copied, (uuid, name)) in names.into_iter().enumerate() {
             self.task.set_progress(json!({ "indices": total, "copied": copied }).to_string());
             let copied =
-                self.service.copy_segments(&self.repository, &left[&uuid], || self.check_cancelled()).await;
+                self.service.copy_segments(&self.repository, &left[&uuid], &|| self.check_transfer()).await;
             let Err(error) = copied else { continue };
             if !self.request.partial || self.check_cancelled().is_err() {
                 engine.abandon_restore(&left.keys().copied().collect::<Vec<_>>()).await?;
                 left.clear();
-                return Err(self.fail(format!("cannot restore index [{name}]: {error}")));
+                return Err(self.index_error(&name, error));
             }
             engine.abandon_restore(&[uuid]).await?;
             left.remove(&uuid);

@@ -26,6 +26,7 @@ use crate::repository::Repository;
 use crate::selection::{check_expression, select_names};
 use crate::settings::{RepositoryKind, RepositorySettings};
 use crate::stored_indices::StoredIndices;
+use crate::transfer_limits::TransferLimits;
 
 /// Key of the catalog's small values with the registrations.
 const REGISTRATIONS: &str = "snapshot.repositories";
@@ -121,6 +122,21 @@ impl RunningSnapshot {
             return Err("the snapshot was aborted by its deletion".to_owned());
         }
         self.task.check().map_err(|cancelled| cancelled.to_string())
+    }
+
+    /// Makes an error of the creation.
+    pub(crate) fn fail(&self, reason: String) -> Error {
+        Error::Snapshot { repository: self.repository.clone(), snapshot: self.snapshot.clone(), reason }
+    }
+
+    /// Refuses as [`RunningSnapshot::check`] does, by the names of repository and snapshot.
+    pub(crate) fn check_cancelled(&self) -> Result<()> {
+        self.check().map_err(|reason| self.fail(reason))
+    }
+
+    /// Ends a transfer as [`RunningSnapshot::check`] refuses to go on.
+    pub(crate) fn check_transfer(&self) -> Result<(), StoreError> {
+        self.check().map_err(StoreError::Stopped)
     }
 }
 
@@ -309,7 +325,9 @@ impl SnapshotService {
                 engine.open_service(&service).await.map_err(fail)?
             }
         };
-        Ok(Repository::new(name, objects, settings.readonly, engine.store_id()))
+        let limits =
+            TransferLimits::new(settings.max_snapshot_bytes_per_sec, settings.max_restore_bytes_per_sec);
+        Ok(Repository::new(name, objects, settings.readonly, engine.store_id()).with_limits(limits))
     }
 
     /// Refuses a location that links lead out of the allowed directories.

@@ -8,5 +8,6 @@ mod damage;
 mod early_search;
 mod faults;
 mod outages;
+mod pacing;
 mod positions;
 mod support;
