@@ -10,7 +10,9 @@ use millrace_runtime::{Error as StoreError, sync};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use crate::accounts::check_rights;
 use crate::error::{Error, Result};
+use crate::figures::OperationOutcome;
 use crate::manifest::{FORMAT, Manifest, SnapshotState};
 use crate::names::snapshot_name_fault;
 use crate::repository::Repository;
@@ -35,6 +37,8 @@ pub struct CreateSnapshot {
     pub options: IndicesOptions,
     /// `true` if settings, templates, positions and the server's own indices are in it.
     pub include_global_state: bool,
+    /// `true` if users, roles, role mappings and API keys are in it.
+    pub include_accounts: bool,
     /// `true` if indices that cannot be read are left out.
     pub partial: bool,
     /// Anything, which is shown with the snapshot.
@@ -44,7 +48,14 @@ pub struct CreateSnapshot {
 impl Default for CreateSnapshot {
     fn default() -> Self {
         let options = IndicesOptions { expand_hidden: true, ..IndicesOptions::open_and_closed() };
-        Self { indices: None, options, include_global_state: true, partial: false, metadata: None }
+        Self {
+            indices: None,
+            options,
+            include_global_state: true,
+            include_accounts: false,
+            partial: false,
+            metadata: None,
+        }
     }
 }
 
@@ -129,6 +140,10 @@ impl SnapshotService {
             }
         }
         check_expression(request.indices.as_deref().unwrap_or_default())?;
+        if request.include_accounts {
+            check_rights(principal)?;
+            self.accounts()?;
+        }
         let open = self.repository(repository).await?;
         open.check_writable()?;
         // Names that are missing are known at once.
@@ -200,16 +215,25 @@ fn select(
 impl CreateJob {
     async fn run(self) -> Result<Manifest> {
         let made = self.task.scope(self.make()).await;
-        let clock = self.service.inner.engine.clock();
-        if let Err(error) = &made {
-            tracing::error!(
-                repository = self.running.repository,
-                snapshot = self.running.snapshot,
-                %error,
-                "a snapshot was not made"
-            );
-            self.service.note_failure(&self.running, clock.now_ms(), error);
-        }
+        let (clock, counters) = (self.service.inner.engine.clock(), &self.service.inner.counters);
+        let outcome = match &made {
+            Ok(Manifest { state: SnapshotState::Success, ended_ms, .. }) => {
+                counters.note_success(*ended_ms);
+                OperationOutcome::Success
+            }
+            Ok(_) => OperationOutcome::Partial,
+            Err(error) => {
+                tracing::error!(
+                    repository = self.running.repository,
+                    snapshot = self.running.snapshot,
+                    %error,
+                    "a snapshot was not made"
+                );
+                self.service.note_failure(&self.running, clock.now_ms(), error);
+                OperationOutcome::Failure
+            }
+        };
+        counters.snapshots.add(outcome);
         made
     }
 
@@ -249,6 +273,10 @@ impl CreateJob {
             true => Some(upload.store_global_state(&capture).await?),
             false => None,
         };
+        let accounts = match self.request.include_accounts {
+            true => Some(upload.store_accounts().await?),
+            false => None,
+        };
         let manifest = Manifest {
             format: FORMAT,
             snapshot: self.running.snapshot.clone(),
@@ -264,6 +292,7 @@ impl CreateJob {
             indices,
             failures,
             global_state,
+            accounts,
             added_files: upload.added_files(),
             added_bytes: upload.added_bytes(),
         };

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::accounts::SECURITY_FEATURE;
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
 use crate::selection::{check_expression, select_names};
@@ -279,6 +280,9 @@ fn render(name: &str, snapshot: &ListedSnapshot, verbose: bool) -> Value {
     match snapshot {
         ListedSnapshot::Complete(manifest) => {
             shown["include_global_state"] = manifest.include_global_state.into();
+            if manifest.accounts.is_some() {
+                shown["feature_states"] = json!([{ "feature_name": SECURITY_FEATURE, "indices": [] }]);
+            }
             if let Some(metadata) = &manifest.metadata {
                 shown["metadata"] = metadata.clone().into();
             }

@@ -13,10 +13,12 @@ use parking_lot::Mutex;
 use serde_json::{Map, json};
 use uuid::Uuid;
 
+use crate::accounts::{AccountState, SECURITY_FEATURE, check_rights};
 use crate::contents::GlobalState;
 use crate::copy::PendingCopies;
 use crate::error::{Error, Result};
 use crate::fetch::FetchedIndex;
+use crate::figures::OperationOutcome;
 use crate::manifest::{IndexSummary, Manifest, MissingShard, decode_json};
 use crate::positions::decode_positions;
 use crate::repository::Repository;
@@ -127,6 +129,7 @@ impl SnapshotService {
             snapshot: snapshot.to_owned(),
         })?;
         job.choose_targets()?;
+        job.check_accounts()?;
         // What is in the way is known before anything is fetched.
         let metadata = self.inner.engine.metadata();
         for name in job.targets.keys() {
@@ -275,16 +278,23 @@ impl RestoreJob {
 
     async fn run(self) -> Result<RestoreReport> {
         let restored = self.task.scope(self.restore_all()).await;
-        if let Err(error) = &restored {
-            let (repository, snapshot) = self.key();
-            tracing::error!(repository, snapshot, %error, "a snapshot was not restored");
-        }
+        let outcome = match &restored {
+            Ok(report) if report.failures.is_empty() => OperationOutcome::Success,
+            Ok(_) => OperationOutcome::Partial,
+            Err(error) => {
+                let (repository, snapshot) = self.key();
+                tracing::error!(repository, snapshot, %error, "a snapshot was not restored");
+                OperationOutcome::Failure
+            }
+        };
+        self.service.inner.counters.restores.add(outcome);
         restored
     }
 
     async fn restore_all(&self) -> Result<RestoreReport> {
         let global = self.read_global_state().await?;
         let positions = self.decode_positions(global.as_ref())?;
+        let accounts = self.read_accounts().await?;
         let mut report = RestoreReport::default();
         let mut fetched: Vec<FetchedIndex> = Vec::new();
         for (name, summary) in &self.targets {
@@ -352,6 +362,7 @@ impl RestoreJob {
         };
         let engine = Arc::clone(&self.service.inner.engine);
         if restored.is_empty() && !self.request.include_global_state {
+            self.import_accounts(accounts).await?;
             return Ok(report);
         }
         // A pipeline never reads again what is before its position.
@@ -364,12 +375,14 @@ impl RestoreJob {
             )),
             other => other.into(),
         })?;
+        let imported = self.import_accounts(accounts).await;
+        // The indices are there, whatever came of the accounts.
         if self.is_early {
             self.copy_restored(names, &mut report).await?;
         } else {
             self.service.end_recoveries(&uuids);
         }
-        Ok(report)
+        imported.map(|()| report)
     }
 
     /// Copies the files of indices that are searched already, and has these take writes. Where the catalog refuses the end, the copies go
@@ -430,6 +443,36 @@ impl RestoreJob {
         };
         let read = self.repository.read_content(file, |read| decode_json(read)).await;
         read.map(Some).map_err(|error| self.fail(format!("the global state is damaged: {error}")))
+    }
+
+    /// Refuses accounts where they are not there, and where the caller may not change them.
+    fn check_accounts(&self) -> Result<()> {
+        if !self.request.include_accounts {
+            return Ok(());
+        }
+        check_rights(&self.principal)?;
+        self.service.accounts()?;
+        match self.manifest.accounts {
+            Some(_) => Ok(()),
+            None => Err(self.fail(format!("the snapshot has no feature state [{SECURITY_FEATURE}]"))),
+        }
+    }
+
+    async fn read_accounts(&self) -> Result<Option<AccountState>> {
+        let Some(file) = self.manifest.accounts.filter(|_| self.request.include_accounts) else {
+            return Ok(None);
+        };
+        let read = self.repository.read_content(file, |read| decode_json(read)).await;
+        read.map(Some).map_err(|error| self.fail(format!("the accounts are damaged: {error}")))
+    }
+
+    /// Puts the accounts, behind the indices: these are refused more often.
+    async fn import_accounts(&self, accounts: Option<AccountState>) -> Result<()> {
+        let Some(accounts) = accounts else { return Ok(()) };
+        let imported = self.service.accounts()?.import(accounts.into_records()).await;
+        imported.map_err(|reason| {
+            self.fail(format!("the accounts are not restored, while all else of the request is: {reason}"))
+        })
     }
 
     /// Decodes the positions. A position decides what a pipeline never reads, so users without all rights restore none.

@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use millrace_engine::Engine;
 use millrace_runtime::tasks::TaskHandle;
@@ -17,9 +17,11 @@ use parking_lot::{Mutex, RwLock};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use crate::accounts::{AccountStore, SECURITY_FEATURE};
 use crate::config::Config;
 use crate::digest::ContentDigest;
 use crate::error::{Error, Result};
+use crate::figures::{OperationCounters, SnapshotFigures};
 use crate::names::repository_name_fault;
 use crate::recovery::{IndexRecovery, RecoveryRegistry};
 use crate::repository::Repository;
@@ -64,6 +66,8 @@ pub(crate) struct Inner {
     learned: Mutex<HashSet<String>>,
     pub(crate) stored_indices: StoredIndices,
     pub(crate) recoveries: RecoveryRegistry,
+    accounts: OnceLock<Arc<dyn AccountStore>>,
+    pub(crate) counters: OperationCounters,
 }
 
 #[derive(Clone, Debug)]
@@ -187,10 +191,27 @@ impl SnapshotService {
             learned: Mutex::default(),
             stored_indices: StoredIndices::default(),
             recoveries: RecoveryRegistry::default(),
+            accounts: OnceLock::new(),
+            counters: OperationCounters::default(),
         };
         let service = Self { inner: Arc::new(inner) };
         service.resume_copies().await?;
         Ok(service)
+    }
+
+    /// Takes the accounts that snapshots may have; the first ones count.
+    pub fn set_accounts(&self, accounts: Arc<dyn AccountStore>) {
+        let _ = self.inner.accounts.set(accounts);
+    }
+
+    /// Returns the accounts of the server.
+    ///
+    /// # Errors
+    /// [`Error::IllegalArgument`] where it has none.
+    pub(crate) fn accounts(&self) -> Result<&Arc<dyn AccountStore>> {
+        self.inner.accounts.get().ok_or_else(|| {
+            Error::IllegalArgument(format!("this server has no feature state [{SECURITY_FEATURE}]"))
+        })
     }
 
     /// Lists registered repositories that an expression names (comma-separated names and wildcards; all without one), with type
@@ -275,6 +296,12 @@ impl SnapshotService {
         self.inner.engine.put_secret(REGISTRATIONS, &bytes).await?;
         *self.inner.repositories.write() = next;
         Ok(())
+    }
+
+    /// Returns the figures since the start of the process.
+    pub fn figures(&self) -> SnapshotFigures {
+        let running = self.inner.running.lock().len() as u64;
+        self.inner.counters.read(running)
     }
 
     /// Lists the restores of this process by the uuids of their indices: of indices that exist, and of those that are being made.

@@ -18,6 +18,7 @@ use parking_lot::Mutex;
 use serde_json::Map;
 use uuid::Uuid;
 
+use crate::accounts::AccountState;
 use crate::contents::{
     FileReference, GlobalState, IndexContents, SegmentContents, ShardContents, SourcePosition,
 };
@@ -88,6 +89,7 @@ impl<'a> Upload<'a> {
         self.present.lock().insert(file.sha256, file.bytes);
         self.added_files.fetch_add(1, Ordering::Relaxed);
         self.added_bytes.fetch_add(file.bytes, Ordering::Relaxed);
+        self.service.inner.counters.add_uploaded(file.bytes);
     }
 
     /// Takes digests of files from the newest snapshot of this store, so that these files are not read again.
@@ -334,6 +336,16 @@ impl<'a> Upload<'a> {
             files.insert(kind, reference);
         }
         Ok(SegmentContents::new(merged.record.clone(), &files, None).map(Some))
+    }
+
+    /// Stores the accounts as they are now.
+    pub(crate) async fn store_accounts(&self) -> Result<(ContentDigest, u64)> {
+        let fail = |reason| self.running.fail(format!("cannot read the accounts: {reason}"));
+        let records = self.service.accounts()?.export().await.map_err(fail)?;
+        let state = AccountState::new(records);
+        let encoded = sync::blocking(move || encode_json(&state).map_err(StoreError::Internal)).await?;
+        let reference = self.put_bytes(encoded.into()).await?;
+        Ok((reference.sha256, reference.bytes))
     }
 
     pub(crate) async fn store_global_state(&self, capture: &StoreCapture) -> Result<(ContentDigest, u64)> {

@@ -42,7 +42,7 @@ pub use config::ObjectStoreConfig;
 pub use local::DurableLocal;
 pub use metered::{ObjectRequestKind, ObjectRequestOutcome};
 pub use origins::ObjectOrigin;
-pub use transfer::{TransferPacer, Unpaced};
+pub use transfer::{TransferPacer, UnpacedTransfer};
 
 /// Deletions on their way at once.
 const DELETES: usize = 16;
@@ -107,11 +107,7 @@ pub async fn open(config: &ObjectStoreConfig, data_dir: &FilePath, disk: Arc<dyn
 ///
 /// # Errors
 /// The disk's.
-pub async fn open_directory(
-    disk: Arc<dyn Disk>,
-    root: PathBuf,
-    compute: Option<Compute>,
-) -> Result<Objects> {
+pub async fn open_directory(disk: Arc<dyn Disk>, root: PathBuf, compute: Option<Compute>) -> Result<Objects> {
     let local = blocking({
         let disk = Arc::clone(&disk);
         move || DurableLocal::open_shared(disk, root, compute)
@@ -259,7 +255,7 @@ impl Objects {
     /// The store's; then the object is either absent or whole.
     pub async fn put(&self, path: &Path, bytes: Bytes) -> Result<()> {
         if self.local.is_none() {
-            return self.put_remote(path, bytes, &Unpaced).await;
+            return self.put_remote(path, bytes, &UnpacedTransfer).await;
         }
         self.store.put(path, bytes.into()).await.map_err(lift)?;
         Ok(())

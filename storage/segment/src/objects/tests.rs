@@ -14,7 +14,8 @@ use object_store::{
 
 use super::counting::CountingStore;
 use super::{
-    DurableLocal, ObjectStoreConfig, Objects, TransferPacer, Unpaced, is_missing, open, open_directory,
+    DurableLocal, ObjectStoreConfig, Objects, TransferPacer, UnpacedTransfer, is_missing, open,
+    open_directory,
 };
 
 fn path(text: &str) -> Path {
@@ -362,7 +363,7 @@ async fn power_loss_at_every_operation_keeps_puts() {
                 put.pop();
                 objects.put(&path("i/1/s3/data"), pattern(900)).await?;
                 put.push(("i/1/s3/data", 900));
-                objects.put_paced(&path("i/1/s3/bundle"), large.clone(), &Unpaced).await?;
+                objects.put_paced(&path("i/1/s3/bundle"), large.clone(), &UnpacedTransfer).await?;
                 put.push(("i/1/s3/bundle", large.len()));
                 Ok::<_, Error>(())
             };

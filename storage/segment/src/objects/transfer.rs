@@ -35,10 +35,10 @@ pub trait TransferPacer: Send + Sync {
 
 /// Lets a transfer go as fast as it can.
 #[derive(Clone, Copy, Debug)]
-pub struct Unpaced;
+pub struct UnpacedTransfer;
 
 #[async_trait]
-impl TransferPacer for Unpaced {
+impl TransferPacer for UnpacedTransfer {
     async fn admit(&self, _bytes: u64) -> Result<()> {
         Ok(())
     }
@@ -95,7 +95,7 @@ impl Objects {
     /// # Errors
     /// The store's or the disk's.
     pub async fn get_to_file(&self, path: &Path, file: &FilePath, len: u64) -> Result<()> {
-        self.get_paced(path, (file, len), &Unpaced).await
+        self.get_paced(path, (file, len), &UnpacedTransfer).await
     }
 
     /// Copies an object of so many bytes to a new local file as the pacer admits it: never more of it than two chunks are in

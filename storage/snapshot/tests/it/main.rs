@@ -1,6 +1,7 @@
 //! Snapshots of real stores in directories and in object stores that fail.
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+mod accounts;
 mod bounds;
 mod crash;
 mod cycle;
