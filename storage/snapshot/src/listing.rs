@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::accounts::SECURITY_FEATURE;
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
+use crate::restoring::DeletingGuard;
 use crate::selection::{check_expression, select_names};
 use crate::service::{DeletionReport, RunningSnapshot, SnapshotService};
 
@@ -228,16 +229,7 @@ impl SnapshotService {
         );
         let chosen = select_names(&names, Some(expression), !aborted.is_empty())
             .map_err(|snapshot| Error::SnapshotMissing { repository: repository.to_owned(), snapshot })?;
-        for snapshot in &chosen {
-            let key = (repository.to_owned(), snapshot.clone());
-            if self.inner.restoring.lock().contains(&key) {
-                return Err(Error::Concurrent {
-                    repository: key.0,
-                    snapshot: key.1,
-                    reason: "cannot delete snapshot during a restore in progress".to_owned(),
-                });
-            }
-        }
+        let _deleting = DeletingGuard::begin(&self.inner, repository, &chosen)?;
         for snapshot in &chosen {
             if names[..complete].contains(snapshot) {
                 open.delete_manifest(snapshot).await?;

@@ -108,7 +108,7 @@ impl SnapshotService {
         let spec = TaskSpec::cancellable(Action::RestoreSnapshot.name()).with_description(description);
         let task = self.inner.engine.tasks().start(spec);
         // Before it is read, so that no deletion comes between.
-        let guard = RestoringGuard::new(&self.inner, key);
+        let guard = RestoringGuard::begin(&self.inner, key)?;
         let mut job = RestoreJob {
             service: self.clone(),
             repository: open,
@@ -393,7 +393,7 @@ impl RestoreJob {
         let mut left: PendingCopies = names.iter().map(segments).collect();
         let ended = self.copy_indices(names, &mut left, report).await;
         if ended.is_err() && !left.is_empty() {
-            let guard = RestoringGuard::new(&self.service.inner, self.guard.key().clone());
+            let guard = RestoringGuard::begin(&self.service.inner, self.guard.key().clone())?;
             self.service.copy_in_background(guard, left);
         }
         ended

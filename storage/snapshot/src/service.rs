@@ -25,6 +25,7 @@ use crate::figures::{OperationCounters, SnapshotFigures};
 use crate::names::repository_name_fault;
 use crate::recovery::{IndexRecovery, RecoveryRegistry};
 use crate::repository::Repository;
+use crate::restoring::BusySnapshots;
 use crate::selection::{check_expression, select_names};
 use crate::settings::{RepositoryKind, RepositorySettings};
 use crate::stored_indices::StoredIndices;
@@ -58,7 +59,7 @@ pub(crate) struct Inner {
     /// Held by what writes to repositories.
     pub(crate) writing: tokio::sync::Mutex<()>,
     pub(crate) running: Mutex<BTreeMap<SnapshotKey, Arc<RunningSnapshot>>>,
-    pub(crate) restoring: Mutex<Vec<SnapshotKey>>,
+    pub(crate) busy: Mutex<BusySnapshots>,
     pub(crate) failed: Mutex<BTreeMap<SnapshotKey, FailedSnapshot>>,
     /// Digests of files of segments, by the segment's id: the files never change.
     digests: Mutex<HashMap<(Uuid, SegmentFile), ContentDigest>>,
@@ -68,6 +69,20 @@ pub(crate) struct Inner {
     pub(crate) recoveries: RecoveryRegistry,
     accounts: OnceLock<Arc<dyn AccountStore>>,
     pub(crate) counters: OperationCounters,
+}
+
+impl Inner {
+    /// Names the place of a repository, which others may have, too. One that cannot be told is by its name.
+    pub(crate) fn place(&self, repository: &str) -> String {
+        let registered = self.repositories.read().get(repository).map(|registered| registered.body.clone());
+        let settings =
+            registered.and_then(|body| RepositorySettings::parse(repository, &body, &self.config).ok());
+        match settings.map(|settings| settings.kind) {
+            Some(RepositoryKind::Fs { location }) => format!("fs:{}", location.display()),
+            Some(RepositoryKind::S3 { bucket, base_path }) => format!("s3:{bucket}/{base_path}"),
+            None => format!("name:{repository}"),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -185,7 +200,7 @@ impl SnapshotService {
             registering: tokio::sync::Mutex::default(),
             writing: tokio::sync::Mutex::default(),
             running: Mutex::default(),
-            restoring: Mutex::default(),
+            busy: Mutex::default(),
             failed: Mutex::default(),
             digests: Mutex::default(),
             learned: Mutex::default(),
@@ -318,7 +333,7 @@ impl SnapshotService {
     fn check_unused(&self, repository: &str) -> Result<()> {
         let names = |keys: &[SnapshotKey]| keys.iter().any(|(of, _)| of == repository);
         let running: Vec<SnapshotKey> = self.inner.running.lock().keys().cloned().collect();
-        if names(&running) || names(&self.inner.restoring.lock()) {
+        if names(&running) || self.inner.busy.lock().restores_from(repository) {
             return Err(Error::RepositoryBusy { repository: repository.to_owned() });
         }
         Ok(())

@@ -10,7 +10,8 @@ use millrace_runtime::Instant;
 use millrace_runtime::disk::SystemDisk;
 use millrace_segment::objects::Objects;
 use millrace_snapshot::{
-    Config, CreateSnapshot, Repository, SnapshotFilter, SnapshotService, TransferLimits,
+    Config, CreateSnapshot, Error, Repository, RestoreSnapshot, SnapshotFilter, SnapshotService,
+    TransferLimits,
 };
 use serde_json::json;
 
@@ -80,10 +81,10 @@ async fn snapshots_and_restores_keep_to_the_rates_of_their_repository() {
     drop(service);
 
     let service = limited(&engine, backups.path(), (None, Some(RATE))).await;
-    let request = millrace_snapshot::RestoreSnapshot {
+    let request = RestoreSnapshot {
         rename_pattern: Some("(.+)".to_owned()),
         rename_replacement: Some("copy-$1".to_owned()),
-        ..Default::default()
+        ..RestoreSnapshot::default()
     };
     let bytes: u64 =
         service.manifests("local", &all()).await.unwrap()[0].indices.iter().map(|i| i.bytes).sum();
@@ -138,4 +139,36 @@ async fn a_snapshot_of_some_indices_leaves_the_others_in_memory() {
     service.create(&Principal::system(), ("backup", "first"), request).await.unwrap();
     let flushes = |index: &str| engine.index(index).unwrap().figures().shards[0].flush_total;
     assert_eq!((flushes("logs"), flushes("other")), (1, 0));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_that_is_restored_is_not_deleted_by_another_name_of_its_repository() {
+    let (data, backups) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let (engine, _) = filled(data.path()).await;
+    let service = service(&engine, backups.path()).await;
+    create(&service, "first").await;
+    create(&service, "second").await;
+    let settings = json!({"location": "one", "max_restore_bytes_per_sec": "1b"});
+    service.put_repository("again", &json!({"type": "fs", "settings": settings}), true).await.unwrap();
+    let request = RestoreSnapshot {
+        rename_pattern: Some("(.+)".to_owned()),
+        rename_replacement: Some("copy-$1".to_owned()),
+        ..RestoreSnapshot::default()
+    };
+    service.begin_restore(&Principal::system(), ("again", "first"), request).await.unwrap();
+    let task = engine.tasks().list()[0].clone();
+    let handle = engine.tasks().get(task.id).unwrap();
+    for repository in ["backup", "again"] {
+        let refused = service.delete(repository, "*").await.unwrap_err();
+        assert!(matches!(refused, Error::Concurrent { .. }), "{refused}");
+        assert!(refused.to_string().contains("first"), "{refused}");
+    }
+    service.delete("backup", "second").await.unwrap();
+    engine.tasks().cancel(task.id, "by user request");
+    handle.ended().await;
+    assert!(engine.metadata().index("copy-logs").is_none());
+    // The guard goes with the job, which ends behind its task.
+    while matches!(service.delete("backup", "first").await, Err(Error::Concurrent { .. })) {
+        tokio::task::yield_now().await;
+    }
 }
