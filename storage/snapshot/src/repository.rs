@@ -425,6 +425,22 @@ impl Repository {
         self.check_content_write(digest, put)
     }
 
+    /// Writes a content that shares the blocks of a file of so many bytes; returns `false` where the file system cannot.
+    ///
+    /// # Errors
+    /// As [`Repository::put_content`].
+    pub(crate) async fn put_reflink(
+        &self,
+        digest: ContentDigest,
+        file: (&FilePath, u64),
+        check: TransferCheck<'_>,
+    ) -> Result<bool> {
+        let pacer = self.limits.pace_upload(check);
+        let put = self.objects.put_reflink(&Self::content_path(digest), file, &pacer).await;
+        let is_put = put.as_ref().is_ok_and(|is_put| *is_put);
+        self.check_content_write(digest, put.map(drop)).map(|()| is_put)
+    }
+
     /// Writes a content of so many bytes from a file, which is gone afterwards.
     ///
     /// # Errors
@@ -494,7 +510,11 @@ impl Repository {
         check: TransferCheck<'_>,
     ) -> Result<()> {
         let pacer = self.limits.pace_restore(check);
-        let fetched = self.objects.get_paced(&Self::content_path(digest), (file, bytes), &pacer).await;
+        let path = Self::content_path(digest);
+        let fetched = match self.objects.get_reflink(&path, (file, bytes), &pacer).await {
+            Ok(false) => self.objects.get_paced(&path, (file, bytes), &pacer).await,
+            other => other.map(drop),
+        };
         fetched.map_err(|error| self.fail(&format!("read content [{digest}]"), &error))?;
         match self.hash_file(file).await {
             Ok(found) if found == digest => Ok(()),

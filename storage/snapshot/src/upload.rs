@@ -3,6 +3,7 @@
 //! Checks, hashes and writes run on the snapshot threads, whose priority is below that of ingest, and at the rate of the repository.
 
 use std::collections::{BTreeMap, HashMap};
+use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -257,7 +258,14 @@ impl<'a> Upload<'a> {
         }
         let reference = FileReference { sha256: sha256?, bytes };
         if !self.has(reference) {
-            self.put_content(reference.sha256, content).await?;
+            let local = engine.captured_file(&file_path(record, file));
+            let is_put = match local {
+                Some(local) => self.put_reflink(reference, &local).await?,
+                None => false,
+            };
+            if !is_put {
+                self.put_content(reference.sha256, content).await?;
+            }
             self.added(reference);
         }
         self.service.remember_digest(record.id, file, reference.sha256);
@@ -289,6 +297,14 @@ impl<'a> Upload<'a> {
             builder = self.service.inner.engine.compute().run(Priority::Snapshot, update).await?;
         }
         Ok(builder.finish())
+    }
+
+    /// Stores a content without a copy of its blocks, where the file system of the repository can.
+    async fn put_reflink(&self, reference: FileReference, file: &Path) -> Result<bool> {
+        let check = || self.running.check_transfer();
+        let put = self.repository.put_reflink(reference.sha256, (file, reference.bytes), &check).await;
+        let is_put = put.as_ref().is_ok_and(|is_put| *is_put);
+        self.check_write(put.map(drop)).map(|()| is_put)
     }
 
     async fn put_content(&self, digest: ContentDigest, content: Bytes) -> Result<()> {

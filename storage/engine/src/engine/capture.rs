@@ -162,6 +162,12 @@ impl Engine {
         .await
     }
 
+    /// Returns the file of a captured segment on this machine; `None` where an object store or a repository has it.
+    pub fn captured_file(&self, path: &Path) -> Option<std::path::PathBuf> {
+        let objects = &self.inner.env().objects;
+        objects.local_path(path).filter(|_| !objects.has_origin(path))
+    }
+
     /// Removes a file of [`Engine::scratch_file`], if it is there.
     pub async fn remove_scratch(&self, file: std::path::PathBuf) {
         let disk = Arc::clone(&self.inner.disk);

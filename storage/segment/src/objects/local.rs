@@ -13,7 +13,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::{fmt, io};
 
 use async_trait::async_trait;
@@ -61,6 +61,8 @@ pub(super) struct Inner {
     known_dirs: Mutex<HashSet<PathBuf>>,
     /// Threads of paced writes; without them these run on tokio's blocking pool.
     pub(super) compute: Option<Compute>,
+    /// `true` once the file system has refused to share blocks with the files of the caller.
+    pub(super) lacks_reflinks: AtomicBool,
 }
 
 impl DurableLocal {
@@ -76,7 +78,8 @@ impl DurableLocal {
             disk.remove(&scratch.join(name))?;
         }
         let known_dirs = Mutex::new(HashSet::from([root.clone()]));
-        let inner = Inner { disk, root, next_scratch: AtomicU64::new(0), known_dirs, compute: None };
+        let (next_scratch, lacks_reflinks) = Default::default();
+        let inner = Inner { disk, root, next_scratch, known_dirs, compute: None, lacks_reflinks };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -90,7 +93,9 @@ impl DurableLocal {
         let known_dirs = Mutex::new(HashSet::from([root.clone()]));
         // Numbers that no other process is likely to use.
         let next_scratch = AtomicU64::new(rand::random::<u64>() >> 1);
-        Ok(Self { inner: Arc::new(Inner { disk, root, next_scratch, known_dirs, compute }) })
+        let lacks_reflinks = AtomicBool::default();
+        let inner = Inner { disk, root, next_scratch, known_dirs, compute, lacks_reflinks };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Returns the file that holds an object, whether or not it exists; `None` for a path that
@@ -219,7 +224,7 @@ impl Inner {
 
     /// Removes a scratch file after its use, whatever came of it; a remnant is removed at the next
     /// start.
-    fn cleaned(&self, scratch: &FilePath, result: Result<()>) -> Result<()> {
+    pub(super) fn cleaned(&self, scratch: &FilePath, result: Result<()>) -> Result<()> {
         let removed = self.disk.remove(scratch);
         result.and(removed)
     }

@@ -14,6 +14,7 @@ mod metered;
 mod origins;
 mod paced_write;
 mod ranges;
+mod reflink;
 mod s3;
 mod steady;
 #[cfg(test)]

@@ -70,7 +70,30 @@ async fn transfers_conform(objects: &Objects, disk: &dyn Disk, scratch: &FilePat
         assert!(matches!(ended, Err(Error::Stopped(_))), "{ended:?}");
         disk.remove(&file).unwrap();
     }
-    objects.delete(&object).await.unwrap();
+    let (object, source) = (path("paced/b"), scratch.join("source"));
+    disk.create(&source).unwrap().append(&large).unwrap();
+    let (whole, none) = (CountingPacer::new(20_000_000), CountingPacer::new(0));
+    if objects.put_reflink(&object, (&source, 20_000_000), &whole).await.unwrap() {
+        assert!(objects.get(&object).await.unwrap() == large && disk.read(&source).unwrap() == large);
+        let other = path("paced/c");
+        let ended = objects.put_reflink(&other, (&source, 20_000_000), &none).await;
+        assert!(matches!(ended, Err(Error::Stopped(_))), "{ended:?}");
+        assert!(is_missing(&objects.len(&other).await.unwrap_err()));
+        assert!(
+            objects.get_reflink(&object, (&file, 20_000_000), &CountingPacer::new(u64::MAX)).await.unwrap()
+        );
+        assert!(disk.read(&file).unwrap() == large);
+        disk.remove(&file).unwrap();
+        let wrong = objects.get_reflink(&object, (&file, 1), &CountingPacer::new(u64::MAX)).await;
+        assert!(matches!(wrong, Err(Error::Corrupt { .. })), "{wrong:?}");
+        disk.remove(&file).unwrap();
+    } else {
+        assert!(is_missing(&objects.len(&object).await.unwrap_err()));
+        assert!(!objects.get_reflink(&path("paced/a"), (&file, 20_000_000), &none).await.unwrap());
+        assert!(disk.read(&file).is_err());
+    }
+    disk.remove(&source).unwrap();
+    objects.delete_all(&path("paced")).await.unwrap();
 }
 
 /// Tests the contract of every object store. `scratch` is a directory on `disk`.
