@@ -13,6 +13,9 @@ use crate::Instant;
 /// Longest wait between two checks of a transfer that is to end.
 const CHECK_PERIOD: Duration = Duration::from_millis(100);
 
+/// Longest slot: as long as forever, and far from the end of the clock.
+const MAX_SLOT_SECONDS: f64 = 1e8;
+
 /// Bound on bytes a second.
 #[derive(Debug)]
 pub struct RateLimiter {
@@ -60,7 +63,7 @@ impl RateLimiter {
     pub async fn acquire<E>(&self, bytes: u64, check: impl Fn() -> Result<(), E>) -> Result<(), E> {
         check()?;
         let Some(rate) = self.rate else { return Ok(()) };
-        let slot = Duration::from_secs_f64(bytes as f64 / rate.get() as f64);
+        let slot = Duration::from_secs_f64((bytes as f64 / rate.get() as f64).min(MAX_SLOT_SECONDS));
         let begin = self.schedule.lock().book(slot, Instant::now());
         loop {
             let now = Instant::now();

@@ -177,7 +177,7 @@ async fn wait_for_part(
     while !running.is_empty() {
         match select(part.as_mut(), running.try_next()).await {
             Either::Left((bytes, _)) => return bytes,
-            Either::Right((ended, _)) => drop(ended.map_err(lift)?),
+            Either::Right((ended, _)) => _ = ended.map_err(lift)?,
         }
     }
     part.await
