@@ -24,7 +24,6 @@ mod transfer;
 pub mod unreliable;
 mod upload;
 
-use std::ops::Range;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
