@@ -15,6 +15,7 @@ use crate::error::{Error, Result};
 use crate::figures::OperationOutcome;
 use crate::manifest::{FORMAT, Manifest, SnapshotState};
 use crate::names::snapshot_name_fault;
+use crate::progress::IndexProgress;
 use crate::repository::Repository;
 use crate::selection::{check_expression, is_security_administrator, is_system};
 use crate::service::{RunningSnapshot, SnapshotKey, SnapshotService};
@@ -245,15 +246,16 @@ impl CreateJob {
         let (principal, request, now_ms) = (&self.principal, &self.request, engine.clock().now_ms());
         let capture =
             engine.capture(Box::new(move |metadata| select(metadata, principal, request, now_ms))).await?;
-        let listed = capture.indices.iter().map(|index| (index.meta.name.to_string(), index.meta.shards));
-        *self.running.indices.lock() = listed.collect();
+        let progress: Arc<[IndexProgress]> = capture.indices.iter().map(IndexProgress::new).collect();
+        self.running.set_indices(Arc::clone(&progress));
         let upload = Upload::begin(&self.service, &self.repository, &self.running).await?;
         upload.learn_digests(&capture).await?;
         let existing = capture.metadata.indices().map(|meta| meta.uuid).collect();
         self.service.inner.stored_indices.retain(&existing);
         let (mut indices, mut failures) = (Vec::new(), Vec::new());
-        for some in capture.indices.chunks(PENDING) {
-            let uploads = some.iter().map(|index| upload.store_index(index)).collect();
+        for (some, progress) in capture.indices.chunks(PENDING).zip(progress.chunks(PENDING)) {
+            let uploads = some.iter().zip(progress);
+            let uploads = uploads.map(|(index, progress)| upload.store_index(index, progress)).collect();
             for index in try_side_by_side(uploads).await? {
                 match index {
                     Ok(summary) => indices.push(summary),

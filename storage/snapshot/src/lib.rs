@@ -20,6 +20,7 @@ mod listing;
 mod manifest;
 mod names;
 mod positions;
+mod progress;
 #[cfg(test)]
 mod protocol;
 mod recovery;
@@ -43,6 +44,7 @@ pub use error::{Error, Result};
 pub use figures::{OutcomeCounts, SnapshotFigures};
 pub use listing::{SnapshotFilter, SnapshotOverview};
 pub use manifest::{IndexSummary, Manifest, MissingShard, SnapshotState};
+pub use progress::{FileCounts, IndexProgress, IndexProgressFigures};
 pub use recovery::{IndexRecovery, ShardRecovery};
 pub use repository::Repository;
 pub use restore_request::{RestoreReport, RestoreSnapshot};

@@ -8,6 +8,7 @@ use serde_json::{Value, json};
 use crate::accounts::SECURITY_FEATURE;
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
+use crate::progress::IndexProgressFigures;
 use crate::restoring::DeletingGuard;
 use crate::selection::{check_expression, select_names};
 use crate::service::{DeletionReport, RunningSnapshot, SnapshotService};
@@ -77,10 +78,14 @@ impl SnapshotOverview {
                 }
             }
             ListedSnapshot::Running(running) => {
-                let indices = running.indices.lock();
+                let indices = running.indices();
+                let shards = |pick: fn(&IndexProgressFigures) -> u32| -> u64 {
+                    indices.iter().map(|index| u64::from(pick(&index.figures()))).sum()
+                };
                 Self {
                     indices: indices.len() as u64,
-                    total_shards: indices.iter().map(|(_, shards)| u64::from(*shards)).sum(),
+                    successful_shards: shards(|index| index.done_shards),
+                    total_shards: shards(|index| index.shards),
                     ..without_shards("IN_PROGRESS", running.started_ms, running.started_ms)
                 }
             }
@@ -255,7 +260,7 @@ fn render(name: &str, snapshot: &ListedSnapshot, verbose: bool) -> Value {
             (manifest.uuid, manifest.visible_indices().map(|index| index.name.clone()).collect())
         }
         ListedSnapshot::Running(running) => {
-            (running.uuid, running.indices.lock().iter().map(|(index, _)| index.clone()).collect())
+            (running.uuid, running.indices().iter().map(|index| index.name.clone()).collect())
         }
         ListedSnapshot::Failed { uuid, .. } => (*uuid, Vec::new()),
     };

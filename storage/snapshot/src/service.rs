@@ -23,6 +23,7 @@ use crate::digest::ContentDigest;
 use crate::error::{Error, Result};
 use crate::figures::{OperationCounters, SnapshotFigures};
 use crate::names::repository_name_fault;
+use crate::progress::IndexProgress;
 use crate::recovery::{IndexRecovery, RecoveryRegistry};
 use crate::repository::Repository;
 use crate::restoring::BusySnapshots;
@@ -105,8 +106,8 @@ pub struct RunningSnapshot {
     pub started_ms: i64,
     /// `true` if it has the global state.
     pub include_global_state: bool,
-    /// Names and shards of its indices, once it has captured them.
-    pub indices: Mutex<Vec<(String, u32)>>,
+    /// Progress of its indices, once it has captured them.
+    indices: Mutex<Arc<[IndexProgress]>>,
     aborted: AtomicBool,
     task: TaskHandle,
 }
@@ -124,10 +125,20 @@ impl RunningSnapshot {
             uuid: Uuid::new_v4(),
             started_ms,
             include_global_state,
-            indices: Mutex::default(),
+            indices: Mutex::new(Arc::default()),
             aborted: AtomicBool::new(false),
             task,
         }
+    }
+
+    /// Returns the progress of its indices: none before it has captured them.
+    pub fn indices(&self) -> Arc<[IndexProgress]> {
+        Arc::clone(&self.indices.lock())
+    }
+
+    /// Takes note of the indices that it has captured.
+    pub(crate) fn set_indices(&self, indices: Arc<[IndexProgress]>) {
+        *self.indices.lock() = indices;
     }
 
     /// Has the creation end without a snapshot, because the snapshot is deleted.
@@ -311,6 +322,11 @@ impl SnapshotService {
         self.inner.engine.put_secret(REGISTRATIONS, &bytes).await?;
         *self.inner.repositories.write() = next;
         Ok(())
+    }
+
+    /// Returns the time by the clock of the store, in milliseconds since the epoch.
+    pub fn now_ms(&self) -> i64 {
+        self.inner.engine.clock().now_ms()
     }
 
     /// Returns the figures since the start of the process.

@@ -26,6 +26,7 @@ use crate::contents::{
 use crate::digest::{ContentDigest, DigestBuilder};
 use crate::error::{Error, Result};
 use crate::manifest::{IndexSummary, MissingShard, encode_json};
+use crate::progress::IndexProgress;
 use crate::repository::Repository;
 use crate::selection::is_system;
 use crate::service::{RunningSnapshot, SnapshotService};
@@ -130,23 +131,31 @@ impl<'a> Upload<'a> {
         Ok(())
     }
 
-    pub(crate) async fn store_index(&self, index: &IndexCapture) -> Result<StoredIndex> {
+    pub(crate) async fn store_index(
+        &self,
+        index: &IndexCapture,
+        progress: &IndexProgress,
+    ) -> Result<StoredIndex> {
         self.running.check_cancelled()?;
         let stored_indices = &self.service.inner.stored_indices;
         let fingerprint = IndexFingerprint::new(index);
         if let Some(fingerprint) = &fingerprint
             && let Some(summary) = stored_indices.find(fingerprint, |file| self.has(file))
         {
+            progress.note_whole();
             return Ok(Ok(summary));
         }
         let (mut shards, mut failures) = (Vec::new(), Vec::new());
         for (number, shard) in (0..).zip(&index.shards) {
             let stored = match shard {
-                Ok(shard) => self.store_shard(index, shard).await?,
+                Ok(shard) => self.store_shard(index, shard, progress).await?,
                 Err(error) => Err(error.to_string()),
             };
             match stored {
-                Ok(contents) => shards.push(contents),
+                Ok(contents) => {
+                    progress.note_shard();
+                    shards.push(contents);
+                }
                 Err(reason) => {
                     failures.push(MissingShard { index: index.meta.name.to_string(), shard: number, reason });
                 }
@@ -193,8 +202,9 @@ impl<'a> Upload<'a> {
         &self,
         index: &IndexCapture,
         shard: &ShardCapture,
+        progress: &IndexProgress,
     ) -> Result<Result<ShardContents, String>> {
-        let uploads = shard.segments.iter().map(|segment| self.store_segment(segment)).collect();
+        let uploads = shard.segments.iter().map(|segment| self.store_segment(segment, progress)).collect();
         let stored: Vec<Result<SegmentContents, String>> = try_side_by_side(uploads).await?;
         let mut segments = Vec::with_capacity(stored.len() + 1);
         for segment in stored {
@@ -203,7 +213,7 @@ impl<'a> Upload<'a> {
                 Err(reason) => return Ok(Err(reason)),
             }
         }
-        match self.store_unflushed(index, shard).await? {
+        match self.store_unflushed(index, shard, progress).await? {
             Ok(unflushed) => segments.extend(unflushed),
             Err(reason) => return Ok(Err(reason)),
         }
@@ -211,12 +221,16 @@ impl<'a> Upload<'a> {
         Ok(Ok(ShardContents { number, primary_term, next_seq_no, segments }))
     }
 
-    async fn store_segment(&self, segment: &CapturedSegment) -> Result<Result<SegmentContents, String>> {
+    async fn store_segment(
+        &self,
+        segment: &CapturedSegment,
+        progress: &IndexProgress,
+    ) -> Result<Result<SegmentContents, String>> {
         self.running.check_cancelled()?;
         let record = &segment.record;
         let kinds = SegmentFile::ALL.into_iter().filter(|file| file.bytes(record) > 0);
         let uploads = kinds.map(|file| async move {
-            let stored = self.store_file(record, file).await?;
+            let stored = self.store_file(record, file, progress).await?;
             Ok::<_, Error>((file, stored))
         });
         let mut files: BTreeMap<SegmentFile, FileReference> = BTreeMap::new();
@@ -238,11 +252,13 @@ impl<'a> Upload<'a> {
         &self,
         record: &SegmentRecord,
         file: SegmentFile,
+        progress: &IndexProgress,
     ) -> Result<Result<FileReference, StoreError>> {
         let bytes = file.bytes(record);
         if let Some(sha256) = self.service.known_digest(record.id, file) {
             let reference = FileReference { sha256, bytes };
             if self.has(reference) {
+                progress.note_file(bytes, false);
                 return Ok(Ok(reference));
             }
         }
@@ -257,7 +273,8 @@ impl<'a> Upload<'a> {
             return Ok(Err(error));
         }
         let reference = FileReference { sha256: sha256?, bytes };
-        if !self.has(reference) {
+        let is_new = !self.has(reference);
+        if is_new {
             let local = engine.captured_file(&file_path(record, file));
             let is_put = match local {
                 Some(local) => self.put_reflink(reference, &local).await?,
@@ -268,6 +285,7 @@ impl<'a> Upload<'a> {
             }
             self.added(reference);
         }
+        progress.note_file(bytes, is_new);
         self.service.remember_digest(record.id, file, reference.sha256);
         Ok(Ok(reference))
     }
@@ -328,6 +346,7 @@ impl<'a> Upload<'a> {
         &self,
         index: &IndexCapture,
         shard: &ShardCapture,
+        progress: &IndexProgress,
     ) -> Result<Result<Option<SegmentContents>, String>> {
         if !shard.has_unflushed() {
             return Ok(Ok(None));
@@ -343,12 +362,15 @@ impl<'a> Upload<'a> {
             let Some(kind) = kind else { continue };
             let sha256 = self.repository.hash_file(scratch).await?;
             let reference = FileReference { sha256, bytes: kind.bytes(&merged.record) };
-            if !self.has(reference) {
+            let is_new = !self.has(reference);
+            progress.note_found(reference.bytes);
+            if is_new {
                 let check = || self.running.check_transfer();
                 let put = self.repository.put_content_file(sha256, (scratch, reference.bytes), &check).await;
                 self.check_write(put)?;
                 self.added(reference);
             }
+            progress.note_file(reference.bytes, is_new);
             files.insert(kind, reference);
         }
         Ok(SegmentContents::new(merged.record.clone(), &files, None).map(Some))

@@ -105,9 +105,17 @@ async fn a_creation_that_waits_for_its_rate_ends_when_it_is_cancelled() {
         let task = engine.tasks().list()[0].clone();
         let handle = engine.tasks().get(task.id).unwrap();
         // The first file went at once, the next one has hours to wait.
-        while repository == "local" && files(&backups.path().join("one/contents")).is_empty() {
+        let progress = || {
+            let running = service.running(Some(repository));
+            running.first().and_then(|one| Some(one.indices().first()?.figures())).unwrap_or_default()
+        };
+        while progress().written.files == 0 {
             tokio::task::yield_now().await;
         }
+        let figures = progress();
+        assert_eq!((figures.shards, figures.done_shards), (1, 0));
+        assert!(figures.total.files > 1 && figures.total.bytes > figures.written.bytes, "{figures:?}");
+        assert_eq!(figures.processed, figures.written);
         engine.tasks().cancel(task.id, "by user request");
         handle.ended().await;
         let listed = service.list(repository, &all(), true).await.unwrap();
