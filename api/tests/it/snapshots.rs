@@ -328,3 +328,41 @@ async fn accounts_are_in_a_snapshot_that_names_them() {
     assert_eq!(ask(&node, "GET /logs/_count", NONE, &ann, 200).await["count"], 1);
     ask(&node, "GET /other/_count", NONE, &ann, 403).await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_that_is_being_made_shows_its_progress_until_it_is_deleted() {
+    let backups = tempfile::tempdir().unwrap();
+    let node = with_snapshots(Node::insecure().await, backups.path()).await;
+    let slow = json!({"type": "fs", "settings": {"location": "slow", "max_snapshot_bytes_per_sec": "1b"}});
+    let wrong = json!({"type": "fs", "settings": {"location": "slow", "max_snapshot_bytes_per_sec": "fast"}});
+    play(
+        &node,
+        vec![
+            step("PUT /_snapshot/r", wrong, 500, &[("/error/type", json!("repository_exception"))]),
+            step("PUT /_snapshot/r", slow, 200, &[]),
+            step("GET /_snapshot/r", NONE, 200, &[("/r/settings/max_snapshot_bytes_per_sec", json!("1b"))]),
+            step("PUT /logs/_doc/1", json!({"text": "hello"}), 201, &[]),
+            step("PUT /_snapshot/r/s", NONE, 200, &[("/accepted", json!(true))]),
+        ],
+    )
+    .await;
+    let shown = loop {
+        let status = node.ask("GET /_snapshot/r/s/_status", "", 200).await;
+        let shown = status["snapshots"][0].clone();
+        if shown["stats"]["processed"]["file_count"].as_u64() > Some(0) {
+            break shown;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!((&shown["state"], &shown["shards_stats"]["total"]), (&json!("STARTED"), &json!(1)));
+    let bytes = |kind: &str| shown["indices"]["logs"]["stats"][kind]["size_in_bytes"].as_u64().unwrap();
+    assert!(bytes("processed") < bytes("total") && bytes("processed") == bytes("incremental"), "{shown}");
+    play(
+        &node,
+        vec![
+            step("DELETE /_snapshot/r/s", NONE, 200, &[]),
+            step("GET /_snapshot/r/_all", NONE, 200, &[("/snapshots", json!([]))]),
+        ],
+    )
+    .await;
+}
