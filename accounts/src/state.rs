@@ -144,8 +144,17 @@ impl Change {
         }
     }
 
+    /// Returns whether a snapshot has a record. Login tokens are in none, and the administrator is each store's own.
+    pub(crate) fn is_exported(record: &AccountRecord) -> bool {
+        match record.kind.as_str() {
+            USER => record.name != builtin::ADMIN,
+            ROLE | MAPPING | KEY => true,
+            _ => false,
+        }
+    }
+
     /// Reads it from the store; `None` for a record that a later version made.
-    fn read(record: &AccountRecord) -> Result<Option<Self>> {
+    pub(crate) fn read(record: &AccountRecord) -> Result<Option<Self>> {
         let name: Arc<str> = record.name.as_str().into();
         Ok(Some(match record.kind.as_str() {
             USER => {

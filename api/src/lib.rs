@@ -11,7 +11,7 @@ mod server;
 pub use millrace_accounts::TokenLifetimes;
 pub use millrace_console::Console;
 pub use millrace_data_api::{
-    DataApi, IngestService, OtlpApi, SearchQueryParser, anonymous_bytes, memory_limit,
+    DataApi, IngestService, OtlpApi, SearchQueryParser, SnapshotAccounts, anonymous_bytes, memory_limit,
 };
 pub use millrace_gateway::otlp::{DocumentMapping, OtlpConfig};
 pub use millrace_gateway::{

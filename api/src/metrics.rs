@@ -1,4 +1,4 @@
-//! Metrics of the server's parts: rules, notifications, pipelines and certificates.
+//! Metrics of the server's parts: rules, notifications, snapshots, pipelines and certificates.
 //!
 //! Each [`MetricSource`] here asks a part for its figures when a page is made. The functions that turn figures into families are pure.
 
@@ -13,6 +13,7 @@ use millrace_notifications::{NotificationDurations, OutboxFigures};
 use millrace_pipelines::Manager;
 use millrace_pipelines::manager::{PluginFigures, Status};
 use millrace_runtime::metrics::{MetricFamily, MetricSample, MetricSource};
+use millrace_snapshot::{OutcomeCounts, SnapshotFigures, SnapshotService};
 use parking_lot::Mutex;
 
 pub use plugin_durations::PluginDurations;
@@ -35,6 +36,16 @@ impl MetricSource for RuleMetrics {
             families.extend(notification_families(&notifications.figures()));
         }
         families
+    }
+}
+
+/// Metrics of snapshots.
+#[derive(Debug)]
+pub(crate) struct SnapshotMetrics(pub(crate) SnapshotService);
+
+impl MetricSource for SnapshotMetrics {
+    fn families(&self) -> Vec<MetricFamily> {
+        snapshot_families(&self.0.figures())
     }
 }
 
@@ -143,6 +154,38 @@ pub fn notification_families(figures: &OutboxFigures) -> Vec<MetricFamily> {
             durations.collect(),
         ),
     ]
+}
+
+/// Makes the families of snapshots.
+pub fn snapshot_families(figures: &SnapshotFigures) -> Vec<MetricFamily> {
+    let SnapshotFigures { running, snapshots, restores, uploaded_bytes, last_success_ms } = *figures;
+    let samples = |OutcomeCounts { success, partial, failure }| {
+        let outcomes = [("success", success), ("partial", partial), ("failure", failure)];
+        let sample = |(outcome, count)| MetricSample::counter(count as f64).with_label("outcome", outcome);
+        Vec::from(outcomes.map(sample))
+    };
+    let last_success = last_success_ms.map(|ended_ms| {
+        MetricFamily::gauge(
+            "millrace_snapshot_last_success_timestamp_seconds",
+            "End of the last whole snapshot since the start, in seconds since the epoch",
+            ended_ms as f64 / 1e3,
+        )
+    });
+    let families = [
+        MetricFamily::gauge(
+            "millrace_snapshots_running",
+            "Snapshots that are being made, or wait for another one",
+            running as f64,
+        ),
+        MetricFamily::new("millrace_snapshots", "Creations of snapshots by outcome", samples(snapshots)),
+        MetricFamily::new("millrace_restores", "Restores of snapshots by outcome", samples(restores)),
+        MetricFamily::counter(
+            "millrace_snapshot_uploaded_bytes",
+            "Bytes that snapshots have written to repositories",
+            uploaded_bytes as f64,
+        ),
+    ];
+    families.into_iter().chain(last_success).collect()
 }
 
 /// Makes the family of a certificate's end.

@@ -12,7 +12,7 @@ use millrace_accounts::{Accounts, TokenLifetimes};
 use millrace_alerting::Alerting;
 use millrace_catalog::access::{Action, Principal};
 use millrace_console::Console;
-use millrace_data_api::{DataApi, IngestService, OtlpApi, SearchQueryParser, memory_limit};
+use millrace_data_api::{DataApi, IngestService, OtlpApi, SearchQueryParser, SnapshotAccounts, memory_limit};
 use millrace_engine::{Engine, Session};
 use millrace_gateway::otlp::OtlpConfig;
 use millrace_gateway::{
@@ -32,7 +32,7 @@ use millrace_runtime::metrics::MetricSources;
 use millrace_snapshot::SnapshotService;
 use serde_json::{Value, json};
 
-use crate::metrics::{CertificateMetrics, PipelineMetrics, RuleMetrics};
+use crate::metrics::{CertificateMetrics, PipelineMetrics, RuleMetrics, SnapshotMetrics};
 
 /// Configuration of the listeners and their users.
 #[derive(Clone, Debug)]
@@ -256,6 +256,7 @@ impl Server {
         let snapshots = SnapshotService::open(Arc::clone(&engine), config.snapshots)
             .await
             .map_err(StartError::Snapshots)?;
+        snapshots.set_accounts(Arc::new(SnapshotAccounts::new(Arc::clone(&users))));
         let ingest = IngestService::open(&engine, &search).await;
         let node = Node::new(engine, search, accounts, identity).with_tls(tls.clone());
         let node = node
@@ -268,6 +269,7 @@ impl Server {
         }
         let metrics = node.metrics().clone();
         metrics.add(Arc::new(RuleMetrics(alerting.clone())));
+        metrics.add(Arc::new(SnapshotMetrics(snapshots.clone())));
         if let Some(tls) = &tls {
             metrics.add(Arc::new(CertificateMetrics(tls.clone())));
         }

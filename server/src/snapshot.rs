@@ -27,10 +27,15 @@ pub(crate) fn run(command: &SnapshotCommand) -> Result<(), Failure> {
 
 async fn carry_out(remote: &Remote, command: &SnapshotCommand) -> Result<()> {
     match command {
-        SnapshotCommand::Create { snapshot, indices, partial, without_global_state, .. } => {
+        SnapshotCommand::Create {
+            snapshot, indices, partial, without_global_state, with_accounts, ..
+        } => {
             let mut body = json!({ "partial": partial, "include_global_state": !without_global_state });
             if let Some(indices) = indices {
                 body["indices"] = indices.as_str().into();
+            }
+            if *with_accounts {
+                body["feature_states"] = json!(["security"]);
             }
             let path = [snapshot.repository.as_str(), &snapshot.snapshot];
             let answer = ask(remote, Method::PUT, &path, true, Some(body)).await?;
@@ -47,9 +52,19 @@ async fn carry_out(remote: &Remote, command: &SnapshotCommand) -> Result<()> {
             Ok(())
         }
         SnapshotCommand::Restore {
-            snapshot, indices, rename_pattern, rename_replacement, partial, ..
+            snapshot,
+            indices,
+            rename_pattern,
+            rename_replacement,
+            partial,
+            with_global_state,
+            with_accounts,
+            ..
         } => {
-            let mut body = json!({ "partial": partial });
+            let mut body = json!({ "partial": partial, "include_global_state": with_global_state });
+            if *with_accounts {
+                body["feature_states"] = json!(["security"]);
+            }
             for (member, text) in [
                 ("indices", indices),
                 ("rename_pattern", rename_pattern),

@@ -190,6 +190,27 @@ fn find(state: &State, query: &ApiKeyQuery, now_ms: i64, is_awaited: impl Fn() -
     found
 }
 
+/// Checks a key that a snapshot has, as far as it says by itself.
+pub(super) fn check(key: &ApiKey, meaning: &dyn QueryCheck) -> Result<()> {
+    check_name(KEY, &key.name)?;
+    check_name("user", &key.owner)?;
+    check_descriptors(&key.roles, meaning)?;
+    check_metadata("metadata", &key.metadata)
+}
+
+/// Finds room for a key that another store has made.
+pub(super) fn put(state: &State, key: ApiKey) -> Result<Change> {
+    let known = state.keys.get(&key.id);
+    if known.is_some_and(|known| known.owner != key.owner) {
+        return Err(Error::Conflict(format!("API key [{}] is that of another user", shorten(&key.id))));
+    }
+    let is_new = usize::from(known.is_none());
+    let (all, of_user) = (state.keys.size(), state.count_keys_of(&key.owner));
+    bound("API keys", all + is_new, MAX_KEYS)?;
+    bound("API keys of one user", of_user + is_new, share(MAX_KEYS, all - of_user))?;
+    Ok(Change::PutKey(weigh(state, key)?))
+}
+
 /// Finds room for a key; one that gets no larger always has some.
 fn weigh(state: &State, key: ApiKey) -> Result<Arc<ApiKey>> {
     let key = key.weighed()?;

@@ -6,10 +6,12 @@
 //! - [`open`]: at the start
 //! - [`authenticate`]: who sent a request
 //! - [`users`], [`roles`], [`keys`], [`tokens`]: changes; [`edit`]: several at once
+//! - [`feature_state`]: accounts in snapshots
 //! - [`sweep`]: what is over is forgotten
 
 mod authenticate;
 mod edit;
+mod feature_state;
 mod keys;
 mod open;
 mod roles;

@@ -1,5 +1,6 @@
 //! The operations as those who use them see them.
 
+mod feature_state;
 mod keys;
 mod passwords;
 mod roles;

@@ -20,7 +20,7 @@ mod search;
 mod security;
 mod sql;
 
-pub use admin::{anonymous_bytes, left_out_families, memory_limit};
+pub use admin::{SnapshotAccounts, anonymous_bytes, left_out_families, memory_limit};
 pub use ingest::{IngestService, TransformOutcome};
 pub use route::{DataApi, OtlpApi, data as routes};
 pub use security::SearchQueryParser;

@@ -8,12 +8,14 @@ use millrace_agents::{Agents, AgentsConfig};
 use millrace_alerting::RuleFigures;
 use millrace_api::metrics::{
     PluginDurations, certificate_family, notification_families, pipeline_families, rule_families,
+    snapshot_families,
 };
 use millrace_data_api::left_out_families;
 use millrace_notifications::{NotificationDurations, OutboxFigures};
 use millrace_pipelines::Settings;
 use millrace_pipelines::manager::{PluginFigures, State, Status};
 use millrace_runtime::metrics::{MetricFamily, MetricSample, MetricSource};
+use millrace_snapshot::SnapshotFigures;
 use serde_json::json;
 
 use crate::security::basic;
@@ -242,6 +244,8 @@ impl MetricSource for SampleParts {
             NotificationDurations { kind: "alert", outcome: "sent", durations: Default::default() };
         let outbox = OutboxFigures { durations: vec![durations], ..OutboxFigures::default() };
         families.extend(notification_families(&outbox));
+        let snapshots = SnapshotFigures { last_success_ms: Some(1), ..SnapshotFigures::default() };
+        families.extend(snapshot_families(&snapshots));
         families.push(certificate_family(0));
         families.extend(pipeline_families(&[pipeline], &mut PluginDurations::default()));
         families

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use millrace_api::DataApi;
+use millrace_api::{DataApi, SnapshotAccounts};
 use millrace_snapshot::{Config, SnapshotService};
 use serde_json::{Value, json};
 
@@ -18,6 +18,8 @@ fn step(line: &str, body: Value, status: u16, expected: &[(&'static str, Value)]
 async fn with_snapshots(node: Node, backups: &std::path::Path) -> Node {
     let config = Config { path_repo: vec![backups.to_owned()], ..Config::default() };
     let snapshots = SnapshotService::open(Arc::clone(&node.api.engine), config).await.unwrap();
+    let accounts = Arc::new(node.api.accounts.clone());
+    snapshots.set_accounts(Arc::new(SnapshotAccounts::new(accounts)));
     node.with_data_api(DataApi::default().with_snapshots(snapshots))
 }
 
@@ -268,8 +270,99 @@ async fn rights_of_snapshots_are_their_own() {
         403,
     )
     .await;
+    // Accounts are for those who could make them.
+    ask("PUT /_snapshot/r/hers-2", json!({"feature_states": ["security"]}), &ann, 403).await;
+    ask("POST /_snapshot/r/all/_restore", json!({"feature_states": ["security"]}), &ann, 403).await;
     let as_secret = json!({"indices": "logs", "rename_pattern": "logs", "rename_replacement": "secret-2"});
     ask("POST /_snapshot/r/all/_restore", as_secret, &ann, 403).await;
     let as_logs = json!({"indices": "logs", "rename_pattern": "logs", "rename_replacement": "logs-2"});
     ask("POST /_snapshot/r/all/_restore?wait_for_completion=true", as_logs, &ann, 200).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn accounts_are_in_a_snapshot_that_names_them() {
+    let backups = tempfile::tempdir().unwrap();
+    let admin = [("authorization", "Basic YWRtaW46c2VjcmV0")];
+    let ann = [("authorization", "Basic YW5uOmxvbmctZW5vdWdoLTE=")];
+    let ask = async |node: &Node, line: &str, body: Value, headers: &[(&str, &str)], status: u16| {
+        let body = if body.is_null() { String::new() } else { body.to_string() };
+        let answer = node.send(line, headers, body).await;
+        assert_eq!(answer.status, status, "{line}: {}", answer.text());
+        answer.json()
+    };
+    let repository = json!({"type": "fs", "settings": {"location": "one"}});
+    let states = json!({"feature_states": ["security"]});
+    {
+        let node = with_snapshots(Node::secured().await, backups.path()).await;
+        ask(&node, "PUT /_snapshot/r", repository.clone(), &admin, 200).await;
+        ask(&node, "PUT /logs/_doc/1", json!({}), &admin, 201).await;
+        let role = json!({"index_permissions": [{"index_patterns": ["logs*"], "allowed_actions": ["read"]}]});
+        ask(&node, "PUT /_plugins/_security/api/roles/keeper", role, &admin, 201).await;
+        let user = json!({"password": "long-enough-1", "opendistro_security_roles": ["keeper"]});
+        ask(&node, "PUT /_plugins/_security/api/internalusers/ann", user, &admin, 201).await;
+        let without =
+            ask(&node, "PUT /_snapshot/r/without?wait_for_completion=true", NONE, &admin, 200).await;
+        assert!(without["snapshot"]["feature_states"].is_null());
+        let made =
+            ask(&node, "PUT /_snapshot/r/with?wait_for_completion=true", states.clone(), &admin, 200).await;
+        assert_eq!(made["snapshot"]["feature_states"][0]["feature_name"], "security");
+        // What names no accounts has none, nor does a clone.
+        ask(&node, "PUT /_snapshot/r/with/_clone/clone", json!({"indices": "logs"}), &admin, 200).await;
+        for snapshot in ["without", "clone"] {
+            let line = format!("POST /_snapshot/r/{snapshot}/_restore?wait_for_completion=true");
+            let refused =
+                ask(&node, &line, json!({"feature_states": "security", "indices": "-*"}), &admin, 500).await;
+            let reason = refused["error"]["reason"].as_str().unwrap().to_owned();
+            assert!(reason.contains("no feature state [security]"), "{reason}");
+        }
+        ask(&node, "DELETE /_snapshot/r/without,clone", NONE, &admin, 200).await;
+    }
+
+    let node = with_snapshots(Node::secured().await, backups.path()).await;
+    ask(&node, "PUT /_snapshot/r", repository, &admin, 200).await;
+    let line = "POST /_snapshot/r/with/_restore?wait_for_completion=true";
+    // Without the name of the feature no account comes back.
+    ask(&node, line, NONE, &admin, 200).await;
+    ask(&node, "GET /logs/_count", NONE, &ann, 401).await;
+    ask(&node, line, json!({"indices": "-*", "feature_states": ["security"]}), &admin, 200).await;
+    assert_eq!(ask(&node, "GET /logs/_count", NONE, &ann, 200).await["count"], 1);
+    ask(&node, "GET /other/_count", NONE, &ann, 403).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_that_is_being_made_shows_its_progress_until_it_is_deleted() {
+    let backups = tempfile::tempdir().unwrap();
+    let node = with_snapshots(Node::insecure().await, backups.path()).await;
+    let slow = json!({"type": "fs", "settings": {"location": "slow", "max_snapshot_bytes_per_sec": "1b"}});
+    let wrong = json!({"type": "fs", "settings": {"location": "slow", "max_snapshot_bytes_per_sec": "fast"}});
+    play(
+        &node,
+        vec![
+            step("PUT /_snapshot/r", wrong, 500, &[("/error/type", json!("repository_exception"))]),
+            step("PUT /_snapshot/r", slow, 200, &[]),
+            step("GET /_snapshot/r", NONE, 200, &[("/r/settings/max_snapshot_bytes_per_sec", json!("1b"))]),
+            step("PUT /logs/_doc/1", json!({"text": "hello"}), 201, &[]),
+            step("PUT /_snapshot/r/s", NONE, 200, &[("/accepted", json!(true))]),
+        ],
+    )
+    .await;
+    let shown = loop {
+        let status = node.ask("GET /_snapshot/r/s/_status", "", 200).await;
+        let shown = status["snapshots"][0].clone();
+        if shown["stats"]["processed"]["file_count"].as_u64() > Some(0) {
+            break shown;
+        }
+        tokio::task::yield_now().await;
+    };
+    assert_eq!((&shown["state"], &shown["shards_stats"]["total"]), (&json!("STARTED"), &json!(1)));
+    let bytes = |kind: &str| shown["indices"]["logs"]["stats"][kind]["size_in_bytes"].as_u64().unwrap();
+    assert!(bytes("processed") < bytes("total") && bytes("processed") == bytes("incremental"), "{shown}");
+    play(
+        &node,
+        vec![
+            step("DELETE /_snapshot/r/s", NONE, 200, &[]),
+            step("GET /_snapshot/r/_all", NONE, 200, &[("/snapshots", json!([]))]),
+        ],
+    )
+    .await;
 }

@@ -220,7 +220,7 @@ async fn hot_threads_name_the_pools() {
     let node = Node::insecure().await;
     let answer = node.send("GET /_nodes/hot_threads?ignore_idle_threads=false&threads=5", &[], "").await;
     assert_eq!(answer.status, 200);
-    for pool in ["read", "ingest", "flush", "follow", "maintain", "spare"] {
+    for pool in ["read", "ingest", "flush", "follow", "maintain", "snapshot", "spare"] {
         assert!(answer.text().contains(&format!("pool [{pool}]: ")), "{}", answer.text());
     }
     assert_eq!(node.send("GET /_nodes/other/hot_threads", &[], "").await.text(), "");

@@ -15,6 +15,7 @@ use bytes::Bytes;
 use millrace_engine::{DocumentVersion, MirroredDocument, SystemDocument, hidden_index};
 use millrace_mapping::DateFormat;
 use millrace_schedule::Schedule;
+use millrace_snapshot::names_accounts;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
 
@@ -363,6 +364,7 @@ fn parse_config(value: &Value) -> Result<String> {
                 "ignore_unavailable" | "include_global_state" | "partial",
                 Value::Bool(_) | Value::String(_),
             ) => {}
+            ("feature_states", states) => _ = names_accounts(states).map_err(Error::Invalid)?,
             _ => return invalid(format!("Invalid field: [{key}] found in snapshot_config.")),
         }
     }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use millrace_catalog::access::{Action, Principal};
 use millrace_catalog::metadata::Uuid;
 use millrace_engine::RefreshPolicy;
-use millrace_snapshot::{CreateSnapshot, Manifest, SnapshotFilter};
+use millrace_snapshot::{CreateSnapshot, Manifest, SnapshotFilter, names_accounts};
 use serde_json::{Map, Value};
 
 use super::{DeletionCondition, ExecutionRecord, ScheduleProgress, SnapshotPolicy};
@@ -148,6 +148,7 @@ fn request(policy: &SnapshotPolicy) -> CreateSnapshot {
     let mut request = CreateSnapshot {
         indices,
         include_global_state: flag("include_global_state", true),
+        include_accounts: names_accounts(policy.config("feature_states")).unwrap_or_default(),
         partial: flag("partial", false),
         metadata: Some(metadata),
         ..CreateSnapshot::default()

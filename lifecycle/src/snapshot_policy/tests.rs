@@ -67,6 +67,12 @@ fn what_cannot_run_is_refused() {
     assert!(change("/snapshot_config/repository", Value::Null).is_err());
     assert!(change("/snapshot_config/date_format", json!("bbbb")).is_err());
     assert!(change("/snapshot_config/timezone", json!("Nowhere/City")).is_err());
+    assert!(change("/snapshot_config/timezone", json!("UTC")).is_ok());
+    for (states, is_right) in [(json!(["security"]), true), (json!("none"), true), (json!(["kibana"]), false)]
+    {
+        let config = json!({"repository": "r", "feature_states": states});
+        assert_eq!(change("/snapshot_config", config).is_ok(), is_right);
+    }
     for name in ["", "A", "_x", "a b", "a,b"] {
         assert!(SnapshotPolicy::parse(name, &body(), 0, None).is_err(), "{name}");
     }

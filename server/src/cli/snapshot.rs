@@ -12,6 +12,7 @@ pub(crate) enum SnapshotCommand {
     #[command(after_help = format!("\
 Examples:
   millrace snapshot create backup monday --user admin:…
+  millrace snapshot create backup everything --with-accounts --user admin
   millrace snapshot create backup logs-only --indices 'logs-*' --without-global-state --user admin
 
 The repository has to be registered: PUT /_snapshot/backup. docs/snapshots.md has more.
@@ -30,6 +31,9 @@ The repository has to be registered: PUT /_snapshot/backup. docs/snapshots.md ha
         /// Leave out settings, templates and system indices
         #[arg(long)]
         without_global_state: bool,
+        /// Take users, roles, role mappings and API keys in
+        #[arg(long)]
+        with_accounts: bool,
         /// The server.
         #[command(flatten)]
         server: SnapshotServer,
@@ -73,6 +77,12 @@ An open index of the same name is in the way; a closed one is replaced.
         /// Leave out indices that cannot be read
         #[arg(long)]
         partial: bool,
+        /// Restore settings, templates and positions
+        #[arg(long)]
+        with_global_state: bool,
+        /// Restore users, roles, role mappings and API keys
+        #[arg(long)]
+        with_accounts: bool,
         /// The server.
         #[command(flatten)]
         server: SnapshotServer,

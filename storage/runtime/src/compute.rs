@@ -1,10 +1,10 @@
 //! The bounded pool for CPU work: the async runtime never parses, decodes or merges itself.
 //!
-//! Six sets of threads at falling priorities of the operating system: *foreground* threads evaluate queries and gets, *ingest*
+//! Seven sets of threads at falling priorities of the operating system: *foreground* threads evaluate queries and gets, *ingest*
 //! threads parse and apply bulks, *flush* threads refresh and flush, *follow* threads evaluate what follows the change feed, *background*
-//! threads compact, and *spare* threads run models over what is stored: with all cores busy writing they get about a thirtieth of one, so that runs by
-//! schedule are not felt. So a get never queues behind a
-//! bulk, nor a bulk behind a merge. Flushes have the priority of bulks: these come to wait for the memory that a flush frees,
+//! threads compact, *snapshot* threads check, hash and write the files of snapshots, and *spare* threads run models over what is stored. With all
+//! cores busy writing, the last two get about a thirtieth of one each, so neither is felt; on idle cores they are as fast as the others. So a get never
+//! queues behind a bulk, nor a bulk behind a merge. Flushes have the priority of bulks: these come to wait for the memory that a flush frees,
 //! and would do so with a core idle if it had been put off before. Whoever follows the feed is not to slow it down, and yet gets enough to keep up:
 //! with all cores busy writing, about a quarter. Priorities decide who gets how much of a core; that a read does not wait for the end of a bulk's time slice either, the
 //! bulk sees to: it parses in slices and lets a read begin in between ([`Compute::give_way`]). Threads that serve reads ask for
@@ -48,6 +48,8 @@ const STACK_BYTES: usize = 8 << 20;
 const FLUSH_THREADS: usize = 2;
 /// Background threads: three for compactions, and one for what is cleaned up.
 const BACKGROUND_THREADS: usize = 4;
+/// Snapshot threads: they wait for the disk at times, so more than there are cores on a small machine.
+const SNAPSHOT_THREADS: usize = 4;
 /// Spare threads: as many as there are runs at a time.
 const SPARE_THREADS: usize = 2;
 /// Niceness of the ingest threads and of the flush threads.
@@ -56,6 +58,8 @@ const INGEST_NICENESS: i32 = 4;
 const FOLLOW_NICENESS: i32 = 5;
 /// Niceness of the background threads.
 const BACKGROUND_NICENESS: i32 = 8;
+/// Niceness of the snapshot threads: a copy is not urgent, and writes beside it are to keep nine tenths of their speed.
+const SNAPSHOT_NICENESS: i32 = 19;
 /// Niceness of the spare threads: the least of all.
 const SPARE_NICENESS: i32 = 19;
 
@@ -80,6 +84,8 @@ pub enum Priority {
     Flush,
     /// Long jobs that nobody waits for.
     Background,
+    /// Checks, hashes and writes of the files of snapshots. Its jobs may wait for the disk.
+    Snapshot,
     /// Long jobs that may take as long as they like, if only nobody else notices.
     Spare,
 }
@@ -282,6 +288,7 @@ struct Inner {
     flush: Arc<Queue>,
     follow: Arc<Queue>,
     background: Arc<Queue>,
+    snapshot: Arc<Queue>,
     spare: Arc<Queue>,
     /// The sets of threads, by falling priority.
     sets: Vec<Arc<Set>>,
@@ -296,8 +303,8 @@ impl fmt::Debug for Compute {
 
 impl Drop for Inner {
     fn drop(&mut self) {
-        let Self { foreground, ingest, flush, follow, background, spare, .. } = self;
-        for queue in [foreground, ingest, flush, follow, background, spare] {
+        let Self { foreground, ingest, flush, follow, background, snapshot, spare, .. } = self;
+        for queue in [foreground, ingest, flush, follow, background, snapshot, spare] {
             queue.jobs.lock().1 = true;
             queue.ready.notify_all();
         }
@@ -319,6 +326,7 @@ impl Compute {
         let flush = Arc::new(Queue::default());
         let follow = Arc::new(Queue::default());
         let background = Arc::new(Queue::default());
+        let snapshot = Arc::new(Queue::default());
         let spare = Arc::new(Queue::default());
         let mut sets = Vec::new();
         for (niceness, name, queue, count) in [
@@ -327,6 +335,7 @@ impl Compute {
             (INGEST_NICENESS, "flush", &flush, FLUSH_THREADS),
             (FOLLOW_NICENESS, "follow", &follow, threads),
             (BACKGROUND_NICENESS, "maintain", &background, BACKGROUND_THREADS),
+            (SNAPSHOT_NICENESS, "snapshot", &snapshot, SNAPSHOT_THREADS),
             (SPARE_NICENESS, "spare", &spare, SPARE_THREADS),
         ] {
             let set = Set::new((niceness, name, queue, count));
@@ -336,7 +345,7 @@ impl Compute {
             }
             sets.push(set);
         }
-        let inner = Inner { foreground, ingest, flush, follow, background, spare, sets, threads };
+        let inner = Inner { foreground, ingest, flush, follow, background, snapshot, spare, sets, threads };
         Ok(Self { inner: Arc::new(inner) })
     }
 
@@ -378,6 +387,7 @@ impl Compute {
             Priority::Flush => &self.inner.flush,
             Priority::Follow => &self.inner.follow,
             Priority::Background => &self.inner.background,
+            Priority::Snapshot => &self.inner.snapshot,
             Priority::Spare => &self.inner.spare,
         };
         queue.push(Job::new(job));

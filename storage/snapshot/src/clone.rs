@@ -9,7 +9,7 @@ use crate::selection::{check_expression, select_names};
 use crate::service::SnapshotService;
 
 impl SnapshotService {
-    /// Makes a snapshot of some indices of another one in the same repository; no file is copied. The global state stays behind.
+    /// Makes a snapshot of some indices of another one in the same repository; no file is copied. The global state and accounts stay behind.
     ///
     /// # Errors
     /// A name that is taken or cannot be used, a source or index that is missing, and the repository's.
@@ -52,6 +52,7 @@ impl SnapshotService {
             indices: manifest.indices.into_iter().filter(|index| chosen.contains(&index.name)).collect(),
             failures: Vec::new(),
             global_state: None,
+            accounts: None,
             added_files: 0,
             added_bytes: 0,
             ..manifest

@@ -13,7 +13,8 @@ pub(crate) struct References(HashSet<ContentDigest>);
 impl References {
     /// Adds what a manifest names itself; returns the contents of indices that were not known yet, which name more.
     pub(crate) fn add_manifest(&mut self, manifest: &Manifest) -> Vec<(ContentDigest, u64)> {
-        self.0.extend(manifest.global_state.iter().map(|(digest, _)| *digest));
+        let own = manifest.global_state.iter().chain(&manifest.accounts);
+        self.0.extend(own.map(|(digest, _)| *digest));
         let indices = manifest.indices.iter().map(|index| (index.contents, index.contents_bytes));
         indices.filter(|(digest, _)| self.0.insert(*digest)).collect()
     }
@@ -53,10 +54,15 @@ mod tests {
         };
         let mut references = References::default();
         let one = Manifest { indices: vec![index(1), index(2)], ..manifest("one") };
-        let two = Manifest { indices: vec![index(2)], global_state: Some((digest(9), 1)), ..manifest("two") };
+        let two = Manifest {
+            indices: vec![index(2)],
+            global_state: Some((digest(9), 1)),
+            accounts: Some((digest(10), 1)),
+            ..manifest("two")
+        };
         assert_eq!(references.add_manifest(&one).len(), 2);
         assert!(references.add_manifest(&two).is_empty(), "contents that are known are not read twice");
-        let present: HashMap<_, _> = [1, 2, 3, 9, 4].map(|number| (digest(number), 5)).into();
+        let present: HashMap<_, _> = [1, 2, 3, 9, 10, 4].map(|number| (digest(number), 5)).into();
         let mut expected = vec![(digest(3), 5), (digest(4), 5)];
         expected.sort_unstable();
         assert_eq!(references.unreferenced(&present), expected);

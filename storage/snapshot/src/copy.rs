@@ -12,7 +12,7 @@ use std::time::Duration;
 use futures::future::join_all;
 use millrace_catalog::metadata::RESTORE_PENDING;
 use millrace_engine::{Engine, PendingSegment};
-use millrace_runtime::sync;
+use millrace_runtime::{Error as StoreError, sync};
 use millrace_segment::SegmentFile;
 use uuid::Uuid;
 
@@ -23,6 +23,7 @@ use crate::repository::Repository;
 use crate::restoring::{RestoringGuard, check_space};
 use crate::service::{SnapshotKey, SnapshotService};
 use crate::side_by_side::try_side_by_side;
+use crate::transfer_limits::TransferCheck;
 
 /// Pause before copies are tried again; it doubles.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
@@ -33,7 +34,12 @@ const MAX_PAUSE: Duration = Duration::from_secs(60);
 pub(crate) type PendingCopies = BTreeMap<Uuid, Vec<PendingSegment>>;
 
 /// Copies the files of a segment; returns whether they were missing.
-async fn copy_segment(engine: &Engine, repository: &Repository, segment: &PendingSegment) -> Result<bool> {
+async fn copy_segment(
+    engine: &Engine,
+    repository: &Repository,
+    segment: &PendingSegment,
+    check: TransferCheck<'_>,
+) -> Result<bool> {
     if !engine.is_pending(segment) {
         return Ok(false);
     }
@@ -47,7 +53,7 @@ async fn copy_segment(engine: &Engine, repository: &Repository, segment: &Pendin
         files.push((kind, scratch.clone()));
         fetches.push(async move {
             match path.filename().unwrap_or_default().parse::<ContentDigest>() {
-                Ok(digest) => repository.fetch_content(digest, bytes, &scratch).await,
+                Ok(digest) => repository.fetch_content((digest, bytes), &scratch, check).await,
                 Err(reason) => Err(Error::Repository {
                     repository: repository.name().to_owned(),
                     reason: format!("[{path}] is no content: {reason}"),
@@ -78,12 +84,11 @@ impl SnapshotService {
         &self,
         repository: &Repository,
         segments: &[PendingSegment],
-        check: impl Fn() -> Result<()>,
+        check: TransferCheck<'_>,
     ) -> Result<()> {
-        let check = &check;
         let copies = segments.iter().map(|segment| async move {
             check()?;
-            if copy_segment(&self.inner.engine, repository, segment).await? {
+            if copy_segment(&self.inner.engine, repository, segment, check).await? {
                 let (index, shard) = (segment.record.index, segment.record.shard);
                 let recoveries = &self.inner.recoveries;
                 segment.files().for_each(|(_, bytes, _)| recoveries.note_file(&index, shard, bytes));
@@ -113,7 +118,7 @@ impl SnapshotService {
         for (key, copies) in copies {
             let (repository, snapshot) = &key;
             tracing::info!(repository, snapshot, indices = copies.len(), "a restore goes on");
-            let guard = RestoringGuard::new(&self.inner, key.clone());
+            let guard = RestoringGuard::begin(&self.inner, key.clone())?;
             self.resume_recoveries(&key, &copies);
             match self.repository(repository).await {
                 Ok(open) => open_pending(engine, &open, &copies),
@@ -159,13 +164,11 @@ impl SnapshotService {
                 let service = SnapshotService { inner };
                 match service.copy_pending(guard.key(), &mut copies).await {
                     Ok(()) => return,
+                    Err(_) if service.inner.engine.is_stopping() => return,
                     Err(error) => {
                         let (repository, snapshot) = guard.key();
                         tracing::warn!(repository, snapshot, %error, "a restore does not go on, it is tried again");
                     }
-                }
-                if service.inner.engine.is_stopping() {
-                    return;
                 }
                 drop(service);
                 tokio::time::sleep(pause).await;
@@ -198,7 +201,12 @@ impl SnapshotService {
     ) -> Result<()> {
         let engine = &self.inner.engine;
         if engine.metadata().indices().any(|meta| meta.uuid == uuid) {
-            self.copy_segments(repository, segments, || Ok(())).await?;
+            // A slow copy does not hold up a shutdown: the next start goes on with it.
+            let check = || match engine.is_stopping() {
+                true => Err(StoreError::Stopped("the server is stopping".to_owned())),
+                false => Ok(()),
+            };
+            self.copy_segments(repository, segments, &check).await?;
             engine.complete_restore(&[uuid]).await?;
         }
         self.end_recoveries(&[uuid]);

@@ -123,7 +123,8 @@ impl RestoreJob {
             .collect();
         let adopt = async {
             let fetches = files.iter().map(|(_, file, scratch)| async move {
-                self.repository.fetch_content(file.sha256, file.bytes, scratch).await?;
+                let check = || self.check_transfer();
+                self.repository.fetch_content((file.sha256, file.bytes), scratch, &check).await?;
                 self.service.inner.recoveries.note_file(&shard.0, shard.1, file.bytes);
                 Ok::<_, Error>(())
             });

@@ -5,6 +5,7 @@
 //! are the formats, which `docs/internals/snapshot-format.md` describes; `collection.rs` decides which files no snapshot needs.
 //! The engine captures indices as of one frame of its log, and takes restored ones in.
 
+mod accounts;
 mod clone;
 mod collection;
 mod config;
@@ -14,10 +15,12 @@ mod create;
 mod digest;
 mod error;
 mod fetch;
+mod figures;
 mod listing;
 mod manifest;
 mod names;
 mod positions;
+mod progress;
 #[cfg(test)]
 mod protocol;
 mod recovery;
@@ -30,15 +33,21 @@ mod service;
 mod settings;
 mod side_by_side;
 mod stored_indices;
+mod transfer_limits;
+mod upload;
 
+pub use accounts::{AccountStore, names_accounts};
 pub use config::{Config, S3Client};
 pub use create::CreateSnapshot;
 pub use digest::ContentDigest;
 pub use error::{Error, Result};
+pub use figures::{OutcomeCounts, SnapshotFigures};
 pub use listing::{SnapshotFilter, SnapshotOverview};
 pub use manifest::{IndexSummary, Manifest, MissingShard, SnapshotState};
+pub use progress::{FileCounts, IndexProgress, IndexProgressFigures};
 pub use recovery::{IndexRecovery, ShardRecovery};
 pub use repository::Repository;
 pub use restore_request::{RestoreReport, RestoreSnapshot};
 pub use service::{DeletionReport, RunningSnapshot, SnapshotService};
 pub use settings::{RepositoryKind, RepositorySettings};
+pub use transfer_limits::TransferLimits;

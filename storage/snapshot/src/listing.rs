@@ -5,8 +5,11 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
+use crate::accounts::SECURITY_FEATURE;
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
+use crate::progress::IndexProgressFigures;
+use crate::restoring::DeletingGuard;
 use crate::selection::{check_expression, select_names};
 use crate::service::{DeletionReport, RunningSnapshot, SnapshotService};
 
@@ -75,10 +78,14 @@ impl SnapshotOverview {
                 }
             }
             ListedSnapshot::Running(running) => {
-                let indices = running.indices.lock();
+                let indices = running.indices();
+                let shards = |pick: fn(&IndexProgressFigures) -> u32| -> u64 {
+                    indices.iter().map(|index| u64::from(pick(&index.figures()))).sum()
+                };
                 Self {
                     indices: indices.len() as u64,
-                    total_shards: indices.iter().map(|(_, shards)| u64::from(*shards)).sum(),
+                    successful_shards: shards(|index| index.done_shards),
+                    total_shards: shards(|index| index.shards),
                     ..without_shards("IN_PROGRESS", running.started_ms, running.started_ms)
                 }
             }
@@ -227,16 +234,7 @@ impl SnapshotService {
         );
         let chosen = select_names(&names, Some(expression), !aborted.is_empty())
             .map_err(|snapshot| Error::SnapshotMissing { repository: repository.to_owned(), snapshot })?;
-        for snapshot in &chosen {
-            let key = (repository.to_owned(), snapshot.clone());
-            if self.inner.restoring.lock().contains(&key) {
-                return Err(Error::Concurrent {
-                    repository: key.0,
-                    snapshot: key.1,
-                    reason: "cannot delete snapshot during a restore in progress".to_owned(),
-                });
-            }
-        }
+        let _deleting = DeletingGuard::begin(&self.inner, repository, &chosen)?;
         for snapshot in &chosen {
             if names[..complete].contains(snapshot) {
                 open.delete_manifest(snapshot).await?;
@@ -262,7 +260,7 @@ fn render(name: &str, snapshot: &ListedSnapshot, verbose: bool) -> Value {
             (manifest.uuid, manifest.visible_indices().map(|index| index.name.clone()).collect())
         }
         ListedSnapshot::Running(running) => {
-            (running.uuid, running.indices.lock().iter().map(|(index, _)| index.clone()).collect())
+            (running.uuid, running.indices().iter().map(|index| index.name.clone()).collect())
         }
         ListedSnapshot::Failed { uuid, .. } => (*uuid, Vec::new()),
     };
@@ -279,6 +277,9 @@ fn render(name: &str, snapshot: &ListedSnapshot, verbose: bool) -> Value {
     match snapshot {
         ListedSnapshot::Complete(manifest) => {
             shown["include_global_state"] = manifest.include_global_state.into();
+            if manifest.accounts.is_some() {
+                shown["feature_states"] = json!([{ "feature_name": SECURITY_FEATURE, "indices": [] }]);
+            }
             if let Some(metadata) = &manifest.metadata {
                 shown["metadata"] = metadata.clone().into();
             }

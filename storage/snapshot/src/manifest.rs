@@ -115,6 +115,9 @@ pub struct Manifest {
     /// The file with the global state, and its length.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub global_state: Option<(ContentDigest, u64)>,
+    /// The file with the accounts, and its length.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub accounts: Option<(ContentDigest, u64)>,
     /// Files that this snapshot brought to the repository.
     pub added_files: u64,
     /// Bytes of these files.
@@ -139,6 +142,7 @@ impl Manifest {
             indices: Vec::new(),
             failures: Vec::new(),
             global_state: None,
+            accounts: None,
             added_files: 0,
             added_bytes: 0,
         }
@@ -254,6 +258,7 @@ pub(crate) mod tests {
             indices: Vec::new(),
             failures: Vec::new(),
             global_state: None,
+            accounts: None,
             added_files: 0,
             added_bytes: 0,
         }

@@ -139,7 +139,8 @@ struct Writers {
 impl Writers {
     async fn open(disk: &SimulatedDisk, defect: Defect) -> Self {
         let disk: Arc<dyn Disk> = Arc::new(SteppedDisk(disk.clone()));
-        let objects = millrace_segment::objects::open_directory(disk, PathBuf::from("/repository")).await;
+        let root = PathBuf::from("/repository");
+        let objects = millrace_segment::objects::open_directory(disk, root, None).await;
         let repository = Repository::new("backup", objects.unwrap(), false, STORE);
         Self { repository, lock: tokio::sync::Mutex::default(), defect }
     }
@@ -181,7 +182,7 @@ impl Writers {
     async fn store(&self, present: &HashMap<ContentDigest, u64>, content: Bytes) -> Result<FileReference> {
         let reference = file_reference(&content);
         if present.get(&reference.sha256) != Some(&reference.bytes) {
-            self.repository.put_content(reference.sha256, content).await?;
+            self.repository.put_content(reference.sha256, content, &|| Ok(())).await?;
         }
         Ok(reference)
     }

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use millrace_runtime::Error as StoreError;
 use millrace_runtime::sync::blocking;
-use millrace_segment::objects::{Objects, is_missing};
+use millrace_segment::objects::{Objects, TransferPacer, is_missing};
 use object_store::path::Path;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -25,6 +25,7 @@ use crate::digest::{ContentDigest, DigestBuilder};
 use crate::error::{Error, Result};
 use crate::manifest::{FORMAT, MAX_FILE_BYTES, Manifest, decode_json};
 use crate::names::{manifest_file_name, snapshot_of_file};
+use crate::transfer_limits::{TransferCheck, TransferLimits};
 
 /// Name of the object that says what the repository is and who writes there.
 const MARKER: &str = "repository.json";
@@ -62,6 +63,8 @@ pub struct Repository {
     /// Store on whose behalf it writes.
     store: Uuid,
     decoding: Arc<DecodingLimit>,
+    /// Bounds on the bytes a second of uploads and of restores.
+    limits: Arc<TransferLimits>,
     /// `true` once the names of all contents are durable, whatever processes before this one have left.
     has_durable_names: Arc<AtomicBool>,
 }
@@ -85,8 +88,15 @@ pub(crate) struct CollectedFiles {
 impl Repository {
     /// Wraps an object store; `store` is the id of the store that writes.
     pub fn new(name: &str, objects: Objects, readonly: bool, store: Uuid) -> Self {
-        let (decoding, has_durable_names) = Default::default();
-        Self { name: name.into(), objects, readonly, store, decoding, has_durable_names }
+        let (decoding, limits, has_durable_names) = Default::default();
+        Self { name: name.into(), objects, readonly, store, decoding, limits, has_durable_names }
+    }
+
+    /// Bounds the bytes a second of its uploads and of its restores.
+    #[must_use]
+    pub fn with_limits(mut self, limits: TransferLimits) -> Self {
+        self.limits = Arc::new(limits);
+        self
     }
 
     /// Returns its name.
@@ -400,16 +410,52 @@ impl Repository {
         })
     }
 
-    /// Writes a content under its name.
-    pub(crate) async fn put_content(&self, digest: ContentDigest, bytes: Bytes) -> Result<()> {
-        let put = self.objects.put(&Self::content_path(digest), bytes).await;
+    /// Writes a content under its name, at the rate of uploads; `check` is asked meanwhile.
+    ///
+    /// # Errors
+    /// The object store's, and those of `check`.
+    pub(crate) async fn put_content(
+        &self,
+        digest: ContentDigest,
+        bytes: Bytes,
+        check: TransferCheck<'_>,
+    ) -> Result<()> {
+        let pacer = self.limits.pace_upload(check);
+        let put = self.objects.put_paced(&Self::content_path(digest), bytes, &pacer).await;
         self.check_content_write(digest, put)
     }
 
-    /// Writes a content from a file, which is gone afterwards.
-    pub(crate) async fn put_content_file(&self, digest: ContentDigest, file: &FilePath) -> Result<()> {
-        let put = self.objects.put_files(&[(Self::content_path(digest), file.to_owned())]).await;
-        self.check_content_write(digest, put)
+    /// Writes a content that shares the blocks of a file of so many bytes; returns `false` where the file system cannot.
+    ///
+    /// # Errors
+    /// As [`Repository::put_content`].
+    pub(crate) async fn put_reflink(
+        &self,
+        digest: ContentDigest,
+        file: (&FilePath, u64),
+        check: TransferCheck<'_>,
+    ) -> Result<bool> {
+        let pacer = self.limits.pace_upload(check);
+        let put = self.objects.put_reflink(&Self::content_path(digest), file, &pacer).await;
+        let is_put = put.as_ref().is_ok_and(|is_put| *is_put);
+        self.check_content_write(digest, put.map(drop)).map(|()| is_put)
+    }
+
+    /// Writes a content of so many bytes from a file, which is gone afterwards.
+    ///
+    /// # Errors
+    /// As [`Repository::put_content`].
+    pub(crate) async fn put_content_file(
+        &self,
+        digest: ContentDigest,
+        (file, bytes): (&FilePath, u64),
+        check: TransferCheck<'_>,
+    ) -> Result<()> {
+        let put = async {
+            self.limits.pace_upload(check).admit(bytes).await?;
+            self.objects.put_files(&[(Self::content_path(digest), file.to_owned())]).await
+        };
+        self.check_content_write(digest, put.await)
     }
 
     /// Reads a content of so many bytes, verifies and decodes it.
@@ -453,14 +499,22 @@ impl Repository {
         }
     }
 
-    /// Copies a content of so many bytes to a new local file and verifies it.
+    /// Copies a content of so many bytes to a new local file at the rate of restores, and verifies it; `check` is asked meanwhile.
+    ///
+    /// # Errors
+    /// The object store's, a content that is not what was written, and those of `check`.
     pub(crate) async fn fetch_content(
         &self,
-        digest: ContentDigest,
-        bytes: u64,
+        (digest, bytes): (ContentDigest, u64),
         file: &FilePath,
+        check: TransferCheck<'_>,
     ) -> Result<()> {
-        let fetched = self.objects.get_to_file(&Self::content_path(digest), file, bytes).await;
+        let pacer = self.limits.pace_restore(check);
+        let path = Self::content_path(digest);
+        let fetched = match self.objects.get_reflink(&path, (file, bytes), &pacer).await {
+            Ok(false) => self.objects.get_paced(&path, (file, bytes), &pacer).await,
+            other => other.map(drop),
+        };
         fetched.map_err(|error| self.fail(&format!("read content [{digest}]"), &error))?;
         match self.hash_file(file).await {
             Ok(found) if found == digest => Ok(()),

@@ -13,10 +13,12 @@ use parking_lot::Mutex;
 use serde_json::{Map, json};
 use uuid::Uuid;
 
+use crate::accounts::{AccountState, SECURITY_FEATURE, check_rights};
 use crate::contents::GlobalState;
 use crate::copy::PendingCopies;
 use crate::error::{Error, Result};
 use crate::fetch::FetchedIndex;
+use crate::figures::OperationOutcome;
 use crate::manifest::{IndexSummary, Manifest, MissingShard, decode_json};
 use crate::positions::decode_positions;
 use crate::repository::Repository;
@@ -106,7 +108,7 @@ impl SnapshotService {
         let spec = TaskSpec::cancellable(Action::RestoreSnapshot.name()).with_description(description);
         let task = self.inner.engine.tasks().start(spec);
         // Before it is read, so that no deletion comes between.
-        let guard = RestoringGuard::new(&self.inner, key);
+        let guard = RestoringGuard::begin(&self.inner, key)?;
         let mut job = RestoreJob {
             service: self.clone(),
             repository: open,
@@ -127,6 +129,7 @@ impl SnapshotService {
             snapshot: snapshot.to_owned(),
         })?;
         job.choose_targets()?;
+        job.check_accounts()?;
         // What is in the way is known before anything is fetched.
         let metadata = self.inner.engine.metadata();
         for name in job.targets.keys() {
@@ -158,6 +161,19 @@ impl RestoreJob {
 
     pub(crate) fn check_cancelled(&self) -> Result<()> {
         self.task.check().map_err(|cancelled| self.fail(cancelled.to_string()))
+    }
+
+    /// Makes an error about an index. What a cancellation has ended is no failure of it.
+    fn index_error(&self, name: &str, error: Error) -> Error {
+        match self.check_cancelled() {
+            Ok(()) => self.fail(format!("cannot restore index [{name}]: {error}")),
+            Err(cancelled) => cancelled,
+        }
+    }
+
+    /// Ends a transfer once the task is cancelled.
+    pub(crate) fn check_transfer(&self) -> Result<(), StoreError> {
+        self.task.check().map_err(|cancelled| StoreError::Stopped(cancelled.to_string()))
     }
 
     fn choose_targets(&mut self) -> Result<()> {
@@ -262,16 +278,23 @@ impl RestoreJob {
 
     async fn run(self) -> Result<RestoreReport> {
         let restored = self.task.scope(self.restore_all()).await;
-        if let Err(error) = &restored {
-            let (repository, snapshot) = self.key();
-            tracing::error!(repository, snapshot, %error, "a snapshot was not restored");
-        }
+        let outcome = match &restored {
+            Ok(report) if report.failures.is_empty() => OperationOutcome::Success,
+            Ok(_) => OperationOutcome::Partial,
+            Err(error) => {
+                let (repository, snapshot) = self.key();
+                tracing::error!(repository, snapshot, %error, "a snapshot was not restored");
+                OperationOutcome::Failure
+            }
+        };
+        self.service.inner.counters.restores.add(outcome);
         restored
     }
 
     async fn restore_all(&self) -> Result<RestoreReport> {
         let global = self.read_global_state().await?;
         let positions = self.decode_positions(global.as_ref())?;
+        let accounts = self.read_accounts().await?;
         let mut report = RestoreReport::default();
         let mut fetched: Vec<FetchedIndex> = Vec::new();
         for (name, summary) in &self.targets {
@@ -293,7 +316,7 @@ impl RestoreJob {
                 }
                 Err(error) => {
                     self.discard(fetched).await;
-                    return Err(self.fail(format!("cannot restore index [{name}]: {error}")));
+                    return Err(self.index_error(name, error));
                 }
             }
         }
@@ -339,6 +362,7 @@ impl RestoreJob {
         };
         let engine = Arc::clone(&self.service.inner.engine);
         if restored.is_empty() && !self.request.include_global_state {
+            self.import_accounts(accounts).await?;
             return Ok(report);
         }
         // A pipeline never reads again what is before its position.
@@ -351,12 +375,14 @@ impl RestoreJob {
             )),
             other => other.into(),
         })?;
+        let imported = self.import_accounts(accounts).await;
+        // The indices are there, whatever came of the accounts.
         if self.is_early {
             self.copy_restored(names, &mut report).await?;
         } else {
             self.service.end_recoveries(&uuids);
         }
-        Ok(report)
+        imported.map(|()| report)
     }
 
     /// Copies the files of indices that are searched already, and has these take writes. Where the catalog refuses the end, the copies go
@@ -367,7 +393,7 @@ impl RestoreJob {
         let mut left: PendingCopies = names.iter().map(segments).collect();
         let ended = self.copy_indices(names, &mut left, report).await;
         if ended.is_err() && !left.is_empty() {
-            let guard = RestoringGuard::new(&self.service.inner, self.guard.key().clone());
+            let guard = RestoringGuard::begin(&self.service.inner, self.guard.key().clone())?;
             self.service.copy_in_background(guard, left);
         }
         ended
@@ -386,12 +412,12 @@ impl RestoreJob {
         for (copied, (uuid, name)) in names.into_iter().enumerate() {
             self.task.set_progress(json!({ "indices": total, "copied": copied }).to_string());
             let copied =
-                self.service.copy_segments(&self.repository, &left[&uuid], || self.check_cancelled()).await;
+                self.service.copy_segments(&self.repository, &left[&uuid], &|| self.check_transfer()).await;
             let Err(error) = copied else { continue };
             if !self.request.partial || self.check_cancelled().is_err() {
                 engine.abandon_restore(&left.keys().copied().collect::<Vec<_>>()).await?;
                 left.clear();
-                return Err(self.fail(format!("cannot restore index [{name}]: {error}")));
+                return Err(self.index_error(&name, error));
             }
             engine.abandon_restore(&[uuid]).await?;
             left.remove(&uuid);
@@ -417,6 +443,36 @@ impl RestoreJob {
         };
         let read = self.repository.read_content(file, |read| decode_json(read)).await;
         read.map(Some).map_err(|error| self.fail(format!("the global state is damaged: {error}")))
+    }
+
+    /// Refuses accounts where they are not there, and where the caller may not change them.
+    fn check_accounts(&self) -> Result<()> {
+        if !self.request.include_accounts {
+            return Ok(());
+        }
+        check_rights(&self.principal)?;
+        self.service.accounts()?;
+        match self.manifest.accounts {
+            Some(_) => Ok(()),
+            None => Err(self.fail(format!("the snapshot has no feature state [{SECURITY_FEATURE}]"))),
+        }
+    }
+
+    async fn read_accounts(&self) -> Result<Option<AccountState>> {
+        let Some(file) = self.manifest.accounts.filter(|_| self.request.include_accounts) else {
+            return Ok(None);
+        };
+        let read = self.repository.read_content(file, |read| decode_json(read)).await;
+        read.map(Some).map_err(|error| self.fail(format!("the accounts are damaged: {error}")))
+    }
+
+    /// Puts the accounts, behind the indices: these are refused more often.
+    async fn import_accounts(&self, accounts: Option<AccountState>) -> Result<()> {
+        let Some(accounts) = accounts else { return Ok(()) };
+        let imported = self.service.accounts()?.import(accounts.into_records()).await;
+        imported.map_err(|reason| {
+            self.fail(format!("the accounts are not restored, while all else of the request is: {reason}"))
+        })
     }
 
     /// Decodes the positions. A position decides what a pipeline never reads, so users without all rights restore none.

@@ -16,6 +16,8 @@ pub struct RestoreSnapshot {
     pub ignore_unavailable: bool,
     /// `true` if templates and persistent settings are restored.
     pub include_global_state: bool,
+    /// `true` if users, roles, role mappings and API keys are restored.
+    pub include_accounts: bool,
     /// `true` if indices that cannot be read are left out.
     pub partial: bool,
     /// `true` if indices keep their aliases.
@@ -42,6 +44,7 @@ impl Default for RestoreSnapshot {
             indices: None,
             ignore_unavailable: false,
             include_global_state: false,
+            include_accounts: false,
             partial: false,
             include_aliases: true,
             rename_pattern: None,

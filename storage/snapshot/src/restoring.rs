@@ -1,4 +1,4 @@
-//! Snapshots that are being restored: none of them is deleted meanwhile, and their repositories stay registered.
+//! Snapshots that are being restored or deleted: none is both at a time. Repositories of those that are being restored stay registered.
 
 use std::sync::{Arc, Weak};
 
@@ -6,6 +6,59 @@ use millrace_engine::Engine;
 
 use crate::error::{Error, Result};
 use crate::service::{Inner, SnapshotKey};
+
+/// Snapshots that are being restored or deleted; none is both. A place may be registered by several names.
+#[derive(Debug, Default)]
+pub(crate) struct BusySnapshots {
+    /// Each restore has an element of its own.
+    restoring: Vec<(SnapshotKey, SnapshotPlace)>,
+    deleting: Vec<SnapshotPlace>,
+}
+
+/// Place of a repository, name of a snapshot.
+type SnapshotPlace = (String, String);
+
+impl BusySnapshots {
+    /// Returns whether a snapshot of a repository is being restored.
+    pub(crate) fn restores_from(&self, repository: &str) -> bool {
+        self.restoring.iter().any(|((name, _), _)| name == repository)
+    }
+
+    /// Notes a restore, unless its snapshot is being deleted; returns whether it did.
+    fn begin_restore(&mut self, key: &SnapshotKey, place: SnapshotPlace) -> bool {
+        let is_free = !self.deleting.contains(&place);
+        if is_free {
+            self.restoring.push((key.clone(), place));
+        }
+        is_free
+    }
+
+    fn end_restore(&mut self, key: &SnapshotKey) {
+        if let Some(at) = self.restoring.iter().position(|(restored, _)| restored == key) {
+            self.restoring.swap_remove(at);
+        }
+    }
+
+    /// Notes deletions.
+    ///
+    /// # Errors
+    /// The name of a snapshot that is being restored; then none is noted.
+    fn begin_deletion(&mut self, places: &[SnapshotPlace]) -> Result<(), String> {
+        let is_restored = |wanted: &&SnapshotPlace| self.restoring.iter().any(|(_, place)| place == *wanted);
+        match places.iter().find(is_restored) {
+            Some((_, snapshot)) => Err(snapshot.clone()),
+            None => {
+                self.deleting.extend(places.iter().cloned());
+                Ok(())
+            }
+        }
+    }
+
+    /// Deletions run one at a time, so none has these but the one that ends.
+    fn end_deletion(&mut self, places: &[SnapshotPlace]) {
+        self.deleting.retain(|place| !places.contains(place));
+    }
+}
 
 /// RAII guard: keeps a snapshot among those that are being restored. It does not keep the store open.
 #[derive(Debug)]
@@ -15,9 +68,17 @@ pub(crate) struct RestoringGuard {
 }
 
 impl RestoringGuard {
-    pub(crate) fn new(inner: &Arc<Inner>, key: SnapshotKey) -> Self {
-        inner.restoring.lock().push(key.clone());
-        Self { inner: Arc::downgrade(inner), key }
+    /// Begins to restore a snapshot.
+    ///
+    /// # Errors
+    /// [`Error::Concurrent`] for a snapshot that is being deleted.
+    pub(crate) fn begin(inner: &Arc<Inner>, key: SnapshotKey) -> Result<Self> {
+        let place = (inner.place(&key.0), key.1.clone());
+        if inner.busy.lock().begin_restore(&key, place) {
+            return Ok(Self { inner: Arc::downgrade(inner), key });
+        }
+        let reason = "cannot restore a snapshot while a snapshot deletion is in-progress".to_owned();
+        Err(Error::Concurrent { repository: key.0, snapshot: key.1, reason })
     }
 
     /// Returns repository and snapshot.
@@ -29,11 +90,38 @@ impl RestoringGuard {
 impl Drop for RestoringGuard {
     fn drop(&mut self) {
         let Some(inner) = self.inner.upgrade() else { return };
-        let mut restoring = inner.restoring.lock();
-        // Each restore of a snapshot has an element of its own.
-        if let Some(at) = restoring.iter().position(|key| *key == self.key) {
-            restoring.swap_remove(at);
-        }
+        inner.busy.lock().end_restore(&self.key);
+    }
+}
+
+/// RAII guard: keeps snapshots among those that are being deleted.
+#[derive(Debug)]
+pub(crate) struct DeletingGuard<'a> {
+    inner: &'a Inner,
+    places: Vec<SnapshotPlace>,
+}
+
+impl<'a> DeletingGuard<'a> {
+    /// Begins to delete snapshots.
+    ///
+    /// # Errors
+    /// [`Error::Concurrent`] for one that is being restored, by this name of its repository or another one.
+    pub(crate) fn begin(inner: &'a Inner, repository: &str, snapshots: &[String]) -> Result<Self> {
+        let place = inner.place(repository);
+        let places: Vec<SnapshotPlace> =
+            snapshots.iter().map(|snapshot| (place.clone(), snapshot.clone())).collect();
+        let begun = inner.busy.lock().begin_deletion(&places);
+        begun.map(|()| Self { inner, places }).map_err(|snapshot| Error::Concurrent {
+            repository: repository.to_owned(),
+            snapshot,
+            reason: "cannot delete snapshot during a restore in progress".to_owned(),
+        })
+    }
+}
+
+impl Drop for DeletingGuard<'_> {
+    fn drop(&mut self) {
+        self.inner.busy.lock().end_deletion(&self.places);
     }
 }
 
@@ -55,5 +143,36 @@ pub(crate) async fn check_space(
             ),
         }),
         _ => Ok(()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn pair(first: &str, second: &str) -> (String, String) {
+        (first.to_owned(), second.to_owned())
+    }
+
+    #[test]
+    fn a_snapshot_is_restored_or_deleted() {
+        let mut busy = BusySnapshots::default();
+        let (one, two) = (pair("fs:/backups", "one"), pair("fs:/backups", "two"));
+        // Two restores by two names of the place.
+        let keys = [pair("backup", "one"), pair("again", "one")];
+        assert!(keys.iter().all(|key| busy.begin_restore(key, one.clone())));
+        assert!(busy.restores_from("again") && !busy.restores_from("other"));
+        busy.end_restore(&keys[0]);
+        assert_eq!(busy.begin_deletion(&[two.clone(), one.clone()]), Err("one".to_owned()));
+        assert!(busy.begin_restore(&pair("backup", "two"), two.clone()), "what is refused is not noted");
+        busy.end_restore(&keys[1]);
+        busy.end_restore(&pair("backup", "two"));
+
+        assert_eq!(busy.begin_deletion(&[one.clone(), two.clone()]), Ok(()));
+        assert!(!busy.begin_restore(&keys[0], one.clone()));
+        // A snapshot of that name in another place.
+        assert!(busy.begin_restore(&pair("other", "one"), pair("s3:b/", "one")));
+        busy.end_deletion(&[one.clone(), two]);
+        assert!(busy.begin_restore(&keys[0], one));
     }
 }

@@ -5,8 +5,8 @@
 
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, OnceLock};
 
 use millrace_engine::Engine;
 use millrace_runtime::tasks::TaskHandle;
@@ -17,15 +17,20 @@ use parking_lot::{Mutex, RwLock};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
+use crate::accounts::{AccountStore, SECURITY_FEATURE};
 use crate::config::Config;
 use crate::digest::ContentDigest;
 use crate::error::{Error, Result};
+use crate::figures::{OperationCounters, SnapshotFigures};
 use crate::names::repository_name_fault;
+use crate::progress::IndexProgress;
 use crate::recovery::{IndexRecovery, RecoveryRegistry};
 use crate::repository::Repository;
+use crate::restoring::BusySnapshots;
 use crate::selection::{check_expression, select_names};
 use crate::settings::{RepositoryKind, RepositorySettings};
 use crate::stored_indices::StoredIndices;
+use crate::transfer_limits::TransferLimits;
 
 /// Key of the catalog's small values with the registrations.
 const REGISTRATIONS: &str = "snapshot.repositories";
@@ -55,7 +60,7 @@ pub(crate) struct Inner {
     /// Held by what writes to repositories.
     pub(crate) writing: tokio::sync::Mutex<()>,
     pub(crate) running: Mutex<BTreeMap<SnapshotKey, Arc<RunningSnapshot>>>,
-    pub(crate) restoring: Mutex<Vec<SnapshotKey>>,
+    pub(crate) busy: Mutex<BusySnapshots>,
     pub(crate) failed: Mutex<BTreeMap<SnapshotKey, FailedSnapshot>>,
     /// Digests of files of segments, by the segment's id: the files never change.
     digests: Mutex<HashMap<(Uuid, SegmentFile), ContentDigest>>,
@@ -63,6 +68,22 @@ pub(crate) struct Inner {
     learned: Mutex<HashSet<String>>,
     pub(crate) stored_indices: StoredIndices,
     pub(crate) recoveries: RecoveryRegistry,
+    accounts: OnceLock<Arc<dyn AccountStore>>,
+    pub(crate) counters: OperationCounters,
+}
+
+impl Inner {
+    /// Names the place of a repository, which others may have, too. One that cannot be told is by its name.
+    pub(crate) fn place(&self, repository: &str) -> String {
+        let registered = self.repositories.read().get(repository).map(|registered| registered.body.clone());
+        let settings =
+            registered.and_then(|body| RepositorySettings::parse(repository, &body, &self.config).ok());
+        match settings.map(|settings| settings.kind) {
+            Some(RepositoryKind::Fs { location }) => format!("fs:{}", location.display()),
+            Some(RepositoryKind::S3 { bucket, base_path }) => format!("s3:{bucket}/{base_path}"),
+            None => format!("name:{repository}"),
+        }
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -85,8 +106,8 @@ pub struct RunningSnapshot {
     pub started_ms: i64,
     /// `true` if it has the global state.
     pub include_global_state: bool,
-    /// Names and shards of its indices, once it has captured them.
-    pub indices: Mutex<Vec<(String, u32)>>,
+    /// Progress of its indices, once it has captured them.
+    indices: Mutex<Arc<[IndexProgress]>>,
     aborted: AtomicBool,
     task: TaskHandle,
 }
@@ -104,10 +125,20 @@ impl RunningSnapshot {
             uuid: Uuid::new_v4(),
             started_ms,
             include_global_state,
-            indices: Mutex::default(),
+            indices: Mutex::new(Arc::default()),
             aborted: AtomicBool::new(false),
             task,
         }
+    }
+
+    /// Returns the progress of its indices: none before it has captured them.
+    pub fn indices(&self) -> Arc<[IndexProgress]> {
+        Arc::clone(&self.indices.lock())
+    }
+
+    /// Takes note of the indices that it has captured.
+    pub(crate) fn set_indices(&self, indices: Arc<[IndexProgress]>) {
+        *self.indices.lock() = indices;
     }
 
     /// Has the creation end without a snapshot, because the snapshot is deleted.
@@ -121,6 +152,21 @@ impl RunningSnapshot {
             return Err("the snapshot was aborted by its deletion".to_owned());
         }
         self.task.check().map_err(|cancelled| cancelled.to_string())
+    }
+
+    /// Makes an error of the creation.
+    pub(crate) fn fail(&self, reason: String) -> Error {
+        Error::Snapshot { repository: self.repository.clone(), snapshot: self.snapshot.clone(), reason }
+    }
+
+    /// Refuses as [`RunningSnapshot::check`] does, by the names of repository and snapshot.
+    pub(crate) fn check_cancelled(&self) -> Result<()> {
+        self.check().map_err(|reason| self.fail(reason))
+    }
+
+    /// Ends a transfer as [`RunningSnapshot::check`] refuses to go on.
+    pub(crate) fn check_transfer(&self) -> Result<(), StoreError> {
+        self.check().map_err(StoreError::Stopped)
     }
 }
 
@@ -165,16 +211,33 @@ impl SnapshotService {
             registering: tokio::sync::Mutex::default(),
             writing: tokio::sync::Mutex::default(),
             running: Mutex::default(),
-            restoring: Mutex::default(),
+            busy: Mutex::default(),
             failed: Mutex::default(),
             digests: Mutex::default(),
             learned: Mutex::default(),
             stored_indices: StoredIndices::default(),
             recoveries: RecoveryRegistry::default(),
+            accounts: OnceLock::new(),
+            counters: OperationCounters::default(),
         };
         let service = Self { inner: Arc::new(inner) };
         service.resume_copies().await?;
         Ok(service)
+    }
+
+    /// Takes the accounts that snapshots may have; the first ones count.
+    pub fn set_accounts(&self, accounts: Arc<dyn AccountStore>) {
+        let _ = self.inner.accounts.set(accounts);
+    }
+
+    /// Returns the accounts of the server.
+    ///
+    /// # Errors
+    /// [`Error::IllegalArgument`] where it has none.
+    pub(crate) fn accounts(&self) -> Result<&Arc<dyn AccountStore>> {
+        self.inner.accounts.get().ok_or_else(|| {
+            Error::IllegalArgument(format!("this server has no feature state [{SECURITY_FEATURE}]"))
+        })
     }
 
     /// Lists registered repositories that an expression names (comma-separated names and wildcards; all without one), with type
@@ -261,6 +324,17 @@ impl SnapshotService {
         Ok(())
     }
 
+    /// Returns the time by the clock of the store, in milliseconds since the epoch.
+    pub fn now_ms(&self) -> i64 {
+        self.inner.engine.clock().now_ms()
+    }
+
+    /// Returns the figures since the start of the process.
+    pub fn figures(&self) -> SnapshotFigures {
+        let running = self.inner.running.lock().len() as u64;
+        self.inner.counters.read(running)
+    }
+
     /// Lists the restores of this process by the uuids of their indices: of indices that exist, and of those that are being made.
     pub fn recoveries(&self) -> HashMap<Uuid, Arc<IndexRecovery>> {
         self.inner.recoveries.list(&self.inner.engine.metadata())
@@ -275,7 +349,7 @@ impl SnapshotService {
     fn check_unused(&self, repository: &str) -> Result<()> {
         let names = |keys: &[SnapshotKey]| keys.iter().any(|(of, _)| of == repository);
         let running: Vec<SnapshotKey> = self.inner.running.lock().keys().cloned().collect();
-        if names(&running) || names(&self.inner.restoring.lock()) {
+        if names(&running) || self.inner.busy.lock().restores_from(repository) {
             return Err(Error::RepositoryBusy { repository: repository.to_owned() });
         }
         Ok(())
@@ -309,7 +383,9 @@ impl SnapshotService {
                 engine.open_service(&service).await.map_err(fail)?
             }
         };
-        Ok(Repository::new(name, objects, settings.readonly, engine.store_id()))
+        let limits =
+            TransferLimits::new(settings.max_snapshot_bytes_per_sec, settings.max_restore_bytes_per_sec);
+        Ok(Repository::new(name, objects, settings.readonly, engine.store_id()).with_limits(limits))
     }
 
     /// Refuses a location that links lead out of the allowed directories.

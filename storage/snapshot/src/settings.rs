@@ -2,32 +2,29 @@
 
 use std::path::{Component, Path, PathBuf};
 
+use millrace_catalog::metadata::parse_bytes;
 use serde_json::{Map, Value};
 
 use crate::config::Config;
 use crate::error::{Error, Result};
 
+/// Setting with the bytes a second that snapshots write at most.
+const SNAPSHOT_RATE: &str = "max_snapshot_bytes_per_sec";
+/// Setting with the bytes a second that restores read at most.
+const RESTORE_RATE: &str = "max_restore_bytes_per_sec";
 /// Settings that a repository of type `fs` may have.
 const FS: [&str; 7] = [
     "location",
     "readonly",
     "compress",
     "chunk_size",
-    "max_restore_bytes_per_sec",
-    "max_snapshot_bytes_per_sec",
+    RESTORE_RATE,
+    SNAPSHOT_RATE,
     "remote_store_index_shallow_copy",
 ];
 /// Settings that a repository of type `s3` may have.
-const S3: [&str; 8] = [
-    "bucket",
-    "base_path",
-    "client",
-    "readonly",
-    "compress",
-    "chunk_size",
-    "max_restore_bytes_per_sec",
-    "max_snapshot_bytes_per_sec",
-];
+const S3: [&str; 8] =
+    ["bucket", "base_path", "client", "readonly", "compress", "chunk_size", RESTORE_RATE, SNAPSHOT_RATE];
 
 /// Place of a repository.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -53,6 +50,10 @@ pub struct RepositorySettings {
     pub kind: RepositoryKind,
     /// `true` if nothing is written there.
     pub readonly: bool,
+    /// Bytes a second that snapshots write at most; `None` is no bound.
+    pub max_snapshot_bytes_per_sec: Option<u64>,
+    /// Bytes a second that restores read at most; `None` is no bound.
+    pub max_restore_bytes_per_sec: Option<u64>,
     /// Type and settings as they were given, values as text.
     pub body: Value,
 }
@@ -113,6 +114,17 @@ impl RepositorySettings {
             Some("true") => true,
             Some(other) => return Err(refuse(format!("setting [readonly] is [{other}], not true or false"))),
         };
+        let rate = |key: &str| match text(key) {
+            None => Ok(None),
+            // OpenSearch, too, has no bound where the rate is 0 or negative.
+            Some(text) => parse_bytes(text).map(|rate| rate.filter(|rate| *rate > 0)).map_err(|reason| {
+                refuse(format!(
+                    "failed to parse setting [{key}] with value [{text}] as a size in bytes: {reason}"
+                ))
+            }),
+        };
+        let max_snapshot_bytes_per_sec = rate(SNAPSHOT_RATE)?;
+        let max_restore_bytes_per_sec = rate(RESTORE_RATE)?;
         let place = match kind {
             "fs" => {
                 let location = text("location").ok_or_else(|| refuse("missing location".to_owned()))?;
@@ -134,7 +146,7 @@ impl RepositorySettings {
             }
         };
         let body = serde_json::json!({ "type": kind, "settings": settings });
-        Ok(Self { kind: place, readonly, body })
+        Ok(Self { kind: place, readonly, max_snapshot_bytes_per_sec, max_restore_bytes_per_sec, body })
     }
 }
 
@@ -201,6 +213,10 @@ mod tests {
             (json!({"type": "s3", "settings": {"bucket": "b", "access_key": "x"}}), "[access_key]"),
             (json!({"type": "fs", "settings": {"location": "a", "readonly": "maybe"}}), "[maybe]"),
             (json!({"settings": {}}), "type is missing"),
+            (
+                json!({"type": "fs", "settings": {"location": "a", "max_snapshot_bytes_per_sec": 40}}),
+                "failed to parse setting [max_snapshot_bytes_per_sec] with value [40]",
+            ),
         ] {
             let error = parse(body).unwrap_err().to_string();
             assert!(error.contains(needle), "{error}");
@@ -208,5 +224,19 @@ mod tests {
         let given = parse(json!({"type": "fs", "settings": {"location": "a", "readonly": true}})).unwrap();
         assert!(given.readonly);
         assert_eq!(given.body["settings"]["readonly"], "true");
+        assert_eq!((given.max_snapshot_bytes_per_sec, given.max_restore_bytes_per_sec), (None, None));
+    }
+
+    #[test]
+    fn rates_are_sizes_and_none_without_a_bound() {
+        for (text, rate) in
+            [("40mb", Some(40 << 20)), ("1kb", Some(1 << 10)), ("0", None), ("0b", None), ("-1", None)]
+        {
+            let settings =
+                json!({"bucket": "b", "max_snapshot_bytes_per_sec": text, "max_restore_bytes_per_sec": text});
+            let given = parse(json!({"type": "s3", "settings": settings})).unwrap();
+            assert_eq!((given.max_snapshot_bytes_per_sec, given.max_restore_bytes_per_sec), (rate, rate));
+            assert_eq!(given.body["settings"]["max_restore_bytes_per_sec"], text);
+        }
     }
 }

@@ -41,3 +41,4 @@ pub(crate) use options::manager;
 pub use cgroup::memory_limit;
 pub use metrics::left_out_families;
 pub use process::anonymous_bytes;
+pub use snapshots::SnapshotAccounts;

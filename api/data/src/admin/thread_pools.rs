@@ -4,12 +4,13 @@ use millrace_runtime::PoolActivity;
 use serde_json::{Map, Value, json};
 
 /// Names of OpenSearch's thread pools that each pool of this server stands for; alert rules ask for `bulk` in place of `write`.
-const NAMES: [(&str, &[&str]); 6] = [
+const NAMES: [(&str, &[&str]); 7] = [
     ("read", &["search", "get"]),
     ("ingest", &["write", "bulk"]),
     ("flush", &["flush", "refresh"]),
     ("follow", &["follow"]),
     ("maintain", &["force_merge"]),
+    ("snapshot", &["snapshot"]),
     ("spare", &["spare"]),
 ];
 

@@ -1,6 +1,6 @@
 //! Capture of the store for a snapshot: many indices as of one frame of the log.
 //!
-//! A flush comes first, so little is left in memory. Then the write locks of all shards are taken, in the order in which writers
+//! A flush of the chosen indices comes first, so little of them is left in memory. Then the write locks of all shards are taken, in the order in which writers
 //! take them: no frame is applied meanwhile, and each shard is captured before the locks go. The capture counts once the log is
 //! durable up to that frame. Files of captured segments stay for as long as the capture is held.
 
@@ -64,9 +64,12 @@ impl Engine {
 
     async fn capture_selected(&self, select: IndexSelection<'_>) -> Result<StoreCapture> {
         self.inner.check_accepting()?;
-        let all = self.inner.all_indices();
+        // An index that is deleted meanwhile needs no flush.
+        let selected = select(&self.inner.metadata.load())?;
+        let selected: Vec<Arc<Index>> =
+            selected.iter().filter_map(|meta| self.index(&meta.name).ok()).collect();
         // What cannot be flushed now is captured from memory.
-        if let Err(error) = self.flush(&all).await {
+        if let Err(error) = self.flush(&selected).await {
             tracing::warn!(%error, "cannot flush before a snapshot; it takes the rows from memory");
         }
         let (change, metadata, chosen) = self.select_locked(select).await?;
@@ -159,6 +162,12 @@ impl Engine {
         .await
     }
 
+    /// Returns the file of a captured segment on this machine; `None` where an object store or a repository has it.
+    pub fn captured_file(&self, path: &Path) -> Option<std::path::PathBuf> {
+        let objects = &self.inner.env().objects;
+        objects.local_path(path).filter(|_| !objects.has_origin(path))
+    }
+
     /// Removes a file of [`Engine::scratch_file`], if it is there.
     pub async fn remove_scratch(&self, file: std::path::PathBuf) {
         let disk = Arc::clone(&self.inner.disk);
@@ -192,12 +201,12 @@ impl Engine {
         millrace_segment::objects::open_service(config, Arc::clone(&self.inner.disk)).await
     }
 
-    /// Opens a directory of this machine as an object store of its own.
+    /// Opens a directory of this machine as an object store of its own, whose paced writes run on the snapshot threads.
     ///
     /// # Errors
     /// The disk's.
     pub async fn open_directory(&self, root: &FilePath) -> Result<Objects> {
         let (disk, root) = (Arc::clone(&self.inner.disk), root.to_owned());
-        millrace_segment::objects::open_directory(disk, root).await
+        millrace_segment::objects::open_directory(disk, root, Some(self.compute().clone())).await
     }
 }

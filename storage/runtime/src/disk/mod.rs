@@ -72,6 +72,12 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     fn import(&self, scratch: &Path, to: &Path) -> Result<()>;
     /// Gives a file a second name; an existing target is an error.
     fn hard_link(&self, from: &Path, to: &Path) -> Result<()>;
+    /// Makes the new file `to` with the contents of `from`, which share their blocks until one of them is written to; not synced. Returns
+    /// `false` where the file system cannot; then there is no new file.
+    fn reflink(&self, from: &Path, to: &Path) -> Result<bool> {
+        let _ = (from, to);
+        Ok(false)
+    }
     /// Removes a file; a missing one is no error.
     fn remove(&self, path: &Path) -> Result<()>;
     /// Removes a directory if it is empty, and tells whether it is gone.

@@ -9,6 +9,8 @@ use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
 use memmap2::Mmap;
+#[cfg(target_os = "linux")]
+use rustix::io::Errno;
 
 use super::{Disk, DiskFile, LockGuard, Metadata, Space, parent_of};
 use crate::{Error, Result};
@@ -126,6 +128,27 @@ impl Disk for SystemDisk {
 
     fn hard_link(&self, from: &Path, to: &Path) -> Result<()> {
         std::fs::hard_link(from, to).map_err(|error| Error::io("link", to, error))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn reflink(&self, from: &Path, to: &Path) -> Result<bool> {
+        let source = File::open(from).map_err(|error| Error::io("open", from, error))?;
+        let target = OpenOptions::new().write(true).create_new(true).open(to);
+        let target = target.map_err(|error| Error::io("create", to, error))?;
+        match rustix::fs::ioctl_ficlone(&target, &source) {
+            Ok(()) => Ok(true),
+            // Other file systems, and two of them.
+            Err(
+                Errno::OPNOTSUPP | Errno::XDEV | Errno::INVAL | Errno::NOTTY | Errno::NOSYS | Errno::PERM,
+            ) => {
+                self.remove(to)?;
+                Ok(false)
+            }
+            Err(error) => {
+                self.remove(to)?;
+                Err(Error::io("copy", from, io::Error::from(error)))
+            }
+        }
     }
 
     fn remove(&self, path: &Path) -> Result<()> {

@@ -13,7 +13,7 @@ use std::collections::{BTreeSet, HashSet};
 use std::ops::Range;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::{fmt, io};
 
 use async_trait::async_trait;
@@ -22,7 +22,7 @@ use chrono::DateTime;
 use futures::stream::{self, BoxStream};
 use futures::{FutureExt, StreamExt};
 use millrace_runtime::disk::{self, Disk, Metadata, parent_of};
-use millrace_runtime::{Error, Result};
+use millrace_runtime::{Compute, Error, Result};
 use object_store::path::Path;
 use object_store::{
     Attributes, CopyMode, CopyOptions, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload,
@@ -59,6 +59,10 @@ pub(super) struct Inner {
     next_scratch: AtomicU64,
     /// Directories whose whole chain of names this process has made durable.
     known_dirs: Mutex<HashSet<PathBuf>>,
+    /// Threads of paced writes; without them these run on tokio's blocking pool.
+    pub(super) compute: Option<Compute>,
+    /// `true` once the file system has refused to share blocks with the files of the caller.
+    pub(super) lacks_reflinks: AtomicBool,
 }
 
 impl DurableLocal {
@@ -74,20 +78,24 @@ impl DurableLocal {
             disk.remove(&scratch.join(name))?;
         }
         let known_dirs = Mutex::new(HashSet::from([root.clone()]));
-        let inner = Inner { disk, root, next_scratch: AtomicU64::new(0), known_dirs };
+        let (next_scratch, lacks_reflinks) = Default::default();
+        let inner = Inner { disk, root, next_scratch, known_dirs, compute: None, lacks_reflinks };
         Ok(Self { inner: Arc::new(inner) })
     }
 
-    /// Opens the store in `root`, creating it, and leaves alone what other processes may be writing there. Blocks.
+    /// Opens the store in `root`, creating it, and leaves alone what other processes may be writing there. Paced writes run on the
+    /// snapshot threads of `compute`. Blocks.
     ///
     /// # Errors
     /// The disk's.
-    pub fn open_shared(disk: Arc<dyn Disk>, root: PathBuf) -> Result<Self> {
+    pub fn open_shared(disk: Arc<dyn Disk>, root: PathBuf, compute: Option<Compute>) -> Result<Self> {
         disk.create_dir_all(&root.join(SCRATCH))?;
         let known_dirs = Mutex::new(HashSet::from([root.clone()]));
         // Numbers that no other process is likely to use.
         let next_scratch = AtomicU64::new(rand::random::<u64>() >> 1);
-        Ok(Self { inner: Arc::new(Inner { disk, root, next_scratch, known_dirs }) })
+        let lacks_reflinks = AtomicBool::default();
+        let inner = Inner { disk, root, next_scratch, known_dirs, compute, lacks_reflinks };
+        Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Returns the file that holds an object, whether or not it exists; `None` for a path that
@@ -177,7 +185,7 @@ impl DurableLocal {
 }
 
 impl Inner {
-    fn file_of(&self, location: &Path) -> Result<PathBuf> {
+    pub(super) fn file_of(&self, location: &Path) -> Result<PathBuf> {
         let mut parts = location.parts().peekable();
         let refused = |why: &str| Error::IllegalArgument(format!("object path [{location}] {why}"));
         match parts.peek() {
@@ -196,7 +204,7 @@ impl Inner {
         dir
     }
 
-    fn scratch_file(&self) -> PathBuf {
+    pub(super) fn scratch_file(&self) -> PathBuf {
         let number = self.next_scratch.fetch_add(1, Ordering::Relaxed);
         self.root.join(SCRATCH).join(number.to_string())
     }
@@ -216,7 +224,7 @@ impl Inner {
 
     /// Removes a scratch file after its use, whatever came of it; a remnant is removed at the next
     /// start.
-    fn cleaned(&self, scratch: &FilePath, result: Result<()>) -> Result<()> {
+    pub(super) fn cleaned(&self, scratch: &FilePath, result: Result<()>) -> Result<()> {
         let removed = self.disk.remove(scratch);
         result.and(removed)
     }

@@ -12,28 +12,29 @@ pub mod counting;
 mod local;
 mod metered;
 mod origins;
+mod paced_write;
 mod ranges;
+mod reflink;
 mod s3;
 mod steady;
 #[cfg(test)]
 mod tests;
+mod transfer;
 #[cfg(any(test, feature = "testing"))]
 pub mod unreliable;
 mod upload;
 
-use std::ops::Range;
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use async_trait::async_trait;
-use bytes::{Bytes, BytesMut};
+use bytes::Bytes;
 use futures::TryStreamExt;
-use futures::stream::FuturesUnordered;
 use millrace_runtime::disk::Disk;
 use millrace_runtime::sync::blocking;
-use millrace_runtime::{Error, Result};
+use millrace_runtime::{Compute, Error, Result};
 use object_store::path::Path;
 use object_store::{ObjectMeta, ObjectStore, ObjectStoreExt, PutMode, UpdateVersion};
 
@@ -41,13 +42,8 @@ pub use config::ObjectStoreConfig;
 pub use local::DurableLocal;
 pub use metered::{ObjectRequestKind, ObjectRequestOutcome};
 pub use origins::ObjectOrigin;
+pub use transfer::{TransferPacer, UnpacedTransfer};
 
-/// Bytes of one part of an upload.
-const PART_BYTES: usize = 8 << 20;
-/// Bytes that a download to a file collects before they are written.
-const WRITTEN_BYTES: usize = 1 << 20;
-/// Parts on their way at once.
-const PARTS: usize = 4;
 /// Deletions on their way at once.
 const DELETES: usize = 16;
 /// Pauses before an object is read again that is missing or wrong.
@@ -106,14 +102,15 @@ pub async fn open(config: &ObjectStoreConfig, data_dir: &FilePath, disk: Arc<dyn
     }
 }
 
-/// Opens a directory that other stores may read as an object store. The caller sees to it that one process writes.
+/// Opens a directory that other stores may read as an object store. The caller sees to it that one process writes. Paced writes run on
+/// the snapshot threads of `compute`.
 ///
 /// # Errors
 /// The disk's.
-pub async fn open_directory(disk: Arc<dyn Disk>, root: PathBuf) -> Result<Objects> {
+pub async fn open_directory(disk: Arc<dyn Disk>, root: PathBuf, compute: Option<Compute>) -> Result<Objects> {
     let local = blocking({
         let disk = Arc::clone(&disk);
-        move || DurableLocal::open_shared(disk, root)
+        move || DurableLocal::open_shared(disk, root, compute)
     })
     .await?;
     Ok(Objects::local(local, disk))
@@ -257,12 +254,8 @@ impl Objects {
     /// # Errors
     /// The store's; then the object is either absent or whole.
     pub async fn put(&self, path: &Path, bytes: Bytes) -> Result<()> {
-        if self.local.is_none() && bytes.len() > 2 * PART_BYTES {
-            let len = bytes.len() as u64;
-            let part = |range: Range<u64>| {
-                futures::future::ready(Ok(bytes.slice(range.start as usize..range.end as usize)))
-            };
-            return self.upload(path, len, part).await;
+        if self.local.is_none() {
+            return self.put_remote(path, bytes, &UnpacedTransfer).await;
         }
         self.store.put(path, bytes.into()).await.map_err(lift)?;
         Ok(())
@@ -296,21 +289,6 @@ impl Objects {
             self.upload_file(path, file).await?;
         }
         Ok(())
-    }
-
-    async fn upload_file(&self, path: &Path, file: &FilePath) -> Result<()> {
-        let len = self.on_disk(file, |disk, file| disk.len(file)).await?;
-        if len <= PART_BYTES as u64 {
-            let bytes = self.on_disk(file, |disk, file| disk.read(file)).await?;
-            self.store.put(path, bytes.into()).await.map_err(lift)?;
-        } else {
-            let part = |range: Range<u64>| {
-                let len = (range.end - range.start) as usize;
-                self.on_disk(file, move |disk, file| disk.read_range(file, range.start, len))
-            };
-            self.upload(path, len, part).await?;
-        }
-        self.on_disk(file, |disk, file| disk.remove(file)).await
     }
 
     /// Reads a whole object.
@@ -373,40 +351,6 @@ impl Objects {
         match &self.local {
             Some(local) => local.remove_old_scratch(before_ms).await,
             None => Ok(()),
-        }
-    }
-
-    /// Copies an object of so many bytes to a new local file, piece by piece: never more of it than two pieces are in
-    /// memory. The file is not synced. A part of it may be left behind after an error.
-    ///
-    /// # Errors
-    /// The store's or the disk's; an existing file is one, and so is an object of another length.
-    pub async fn get_to_file(&self, path: &Path, file: &FilePath, len: u64) -> Result<()> {
-        let opened = match self.origins.find(path)? {
-            Some((origin, there)) => origin.store.get(&there).await,
-            None => self.store.get(path).await,
-        };
-        let mut pieces = opened.map_err(lift)?.into_stream();
-        let mut target = self.on_disk(file, |disk, file| disk.create(file)).await?;
-        let (mut found, mut waiting) = (0, BytesMut::new());
-        loop {
-            let piece = pieces.try_next().await.map_err(lift)?;
-            let ended = piece.is_none();
-            if let Some(piece) = piece {
-                found += piece.len() as u64;
-                waiting.extend_from_slice(&piece);
-            }
-            if found > len || (ended && found < len) {
-                let reason = format!("{found} bytes, the catalog says {len}");
-                return Err(Error::Corrupt { file: path.to_string(), offset: found, reason });
-            }
-            if !waiting.is_empty() && (ended || waiting.len() >= WRITTEN_BYTES) {
-                let bytes = waiting.split().freeze();
-                target = blocking(move || target.append(&bytes).map(|()| target)).await?;
-            }
-            if ended {
-                return Ok(());
-            }
         }
     }
 
@@ -517,34 +461,6 @@ impl Objects {
     /// The disk's, such as a missing file.
     pub fn map_file(&self, file: &FilePath) -> Result<Bytes> {
         self.disk.open_mapped(file)
-    }
-
-    /// Uploads an object in parts of [`PART_BYTES`], a few at a time. An upload that fails is aborted,
-    /// so that the service keeps no parts of it.
-    async fn upload<F>(&self, path: &Path, len: u64, part: impl Fn(Range<u64>) -> F) -> Result<()>
-    where
-        F: Future<Output = Result<Bytes>>,
-    {
-        let mut upload = self.store.put_multipart(path).await.map_err(lift)?;
-        let parts = async {
-            let mut running = FuturesUnordered::new();
-            for start in (0..len).step_by(PART_BYTES) {
-                let bytes = part(start..len.min(start + PART_BYTES as u64)).await?;
-                running.push(upload.put_part(bytes.into()));
-                if running.len() >= PARTS {
-                    running.try_next().await.map_err(lift)?;
-                }
-            }
-            while running.try_next().await.map_err(lift)?.is_some() {}
-            upload.complete().await.map_err(lift)
-        };
-        if let Err(error) = parts.await {
-            if let Err(left) = upload.abort().await {
-                tracing::warn!(%path, error = %left, "parts of a failed upload stay in the object store");
-            }
-            return Err(error);
-        }
-        Ok(())
     }
 
     async fn on_disk<T: Send + 'static>(

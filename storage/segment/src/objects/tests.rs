@@ -1,17 +1,22 @@
 use std::path::{Path as FilePath, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 
+use async_trait::async_trait;
 use bytes::Bytes;
 use futures::{StreamExt, TryStreamExt};
-use millrace_runtime::Error;
 use millrace_runtime::disk::{Disk, SimulatedDisk, SystemDisk};
+use millrace_runtime::{Compute, Error};
 use object_store::path::Path;
 use object_store::{
     CopyMode, CopyOptions, GetOptions, ObjectStore, ObjectStoreExt, PutMode, PutOptions, UpdateVersion,
 };
 
 use super::counting::CountingStore;
-use super::{DurableLocal, ObjectStoreConfig, Objects, is_missing, open};
+use super::{
+    DurableLocal, ObjectStoreConfig, Objects, TransferPacer, UnpacedTransfer, is_missing, open,
+    open_directory,
+};
 
 fn path(text: &str) -> Path {
     Path::parse(text).unwrap()
@@ -20,6 +25,75 @@ fn path(text: &str) -> Path {
 /// Bytes that differ from place to place.
 fn pattern(len: usize) -> Bytes {
     (0..len).map(|at| (at * 31 + at / 251) as u8).collect()
+}
+
+/// Admits so many bytes, and counts them.
+struct CountingPacer {
+    admitted: AtomicU64,
+    limit: u64,
+}
+
+impl CountingPacer {
+    fn new(limit: u64) -> Self {
+        Self { admitted: AtomicU64::new(0), limit }
+    }
+}
+
+#[async_trait]
+impl TransferPacer for CountingPacer {
+    async fn admit(&self, bytes: u64) -> millrace_runtime::Result<()> {
+        let admitted = self.admitted.fetch_add(bytes, Ordering::Relaxed) + bytes;
+        if admitted > self.limit { Err(Error::Stopped("cancelled".to_owned())) } else { Ok(()) }
+    }
+}
+
+/// Tests transfers at a pace: each byte is admitted, and one that is ended leaves what was there.
+async fn transfers_conform(objects: &Objects, disk: &dyn Disk, scratch: &FilePath) {
+    let (object, file) = (path("paced/a"), scratch.join("paced"));
+    let large = pattern(20_000_000);
+    for len in [0, 10, large.len()] {
+        let (bytes, pacer) = (large.slice(..len), CountingPacer::new(len as u64));
+        objects.put_paced(&object, bytes.clone(), &pacer).await.unwrap();
+        assert_eq!(pacer.admitted.into_inner(), len as u64);
+        assert!(objects.get(&object).await.unwrap() == bytes);
+        let pacer = CountingPacer::new(len as u64);
+        objects.get_paced(&object, (&file, len as u64), &pacer).await.unwrap();
+        assert_eq!(pacer.admitted.into_inner(), len as u64);
+        assert!(disk.read(&file).unwrap() == bytes);
+        disk.remove(&file).unwrap();
+    }
+    for limit in [0, 10_000_000] {
+        let ended = objects.put_paced(&object, large.slice(1..), &CountingPacer::new(limit)).await;
+        assert!(matches!(ended, Err(Error::Stopped(_))), "{ended:?}");
+        assert_eq!(objects.len(&object).await.unwrap(), 20_000_000);
+        let ended = objects.get_paced(&object, (&file, 20_000_000), &CountingPacer::new(limit)).await;
+        assert!(matches!(ended, Err(Error::Stopped(_))), "{ended:?}");
+        disk.remove(&file).unwrap();
+    }
+    let (object, source) = (path("paced/b"), scratch.join("source"));
+    disk.create(&source).unwrap().append(&large).unwrap();
+    let (whole, none) = (CountingPacer::new(20_000_000), CountingPacer::new(0));
+    if objects.put_reflink(&object, (&source, 20_000_000), &whole).await.unwrap() {
+        assert!(objects.get(&object).await.unwrap() == large && disk.read(&source).unwrap() == large);
+        let other = path("paced/c");
+        let ended = objects.put_reflink(&other, (&source, 20_000_000), &none).await;
+        assert!(matches!(ended, Err(Error::Stopped(_))), "{ended:?}");
+        assert!(is_missing(&objects.len(&other).await.unwrap_err()));
+        assert!(
+            objects.get_reflink(&object, (&file, 20_000_000), &CountingPacer::new(u64::MAX)).await.unwrap()
+        );
+        assert!(disk.read(&file).unwrap() == large);
+        disk.remove(&file).unwrap();
+        let wrong = objects.get_reflink(&object, (&file, 1), &CountingPacer::new(u64::MAX)).await;
+        assert!(matches!(wrong, Err(Error::Corrupt { .. })), "{wrong:?}");
+        disk.remove(&file).unwrap();
+    } else {
+        assert!(is_missing(&objects.len(&object).await.unwrap_err()));
+        assert!(!objects.get_reflink(&path("paced/a"), (&file, 20_000_000), &none).await.unwrap());
+        assert!(disk.read(&file).is_err());
+    }
+    disk.remove(&source).unwrap();
+    objects.delete_all(&path("paced")).await.unwrap();
 }
 
 /// Tests the contract of every object store. `scratch` is a directory on `disk`.
@@ -95,6 +169,7 @@ async fn conforms(objects: &Objects, disk: &dyn Disk, scratch: &FilePath) {
     assert_eq!(after, [path("z")]);
 
     store_conforms(objects.store()).await;
+    transfers_conform(objects, disk, scratch).await;
 
     objects.delete(&path("z")).await.unwrap();
     objects.delete(&path("z")).await.unwrap();
@@ -155,6 +230,19 @@ async fn the_local_directory_conforms() {
     let left: Vec<PathBuf> = disk.list(&dir.path().join("segments")).unwrap();
     assert_eq!(left, [PathBuf::from(".tmp")]);
     assert!(disk.list(&dir.path().join("segments/.tmp")).unwrap().is_empty());
+}
+
+#[tokio::test]
+async fn a_directory_with_snapshot_threads_conforms() {
+    let dir = tempfile::tempdir().unwrap();
+    let disk: Arc<dyn Disk> = Arc::new(SystemDisk::new());
+    let (root, compute) = (dir.path().join("repository"), Compute::start(1).unwrap());
+    let objects = open_directory(Arc::clone(&disk), root.clone(), Some(compute.clone())).await.unwrap();
+    conforms(&objects, &*disk, dir.path()).await;
+    assert!(disk.list(&root.join(".tmp")).unwrap().is_empty());
+    let pools = compute.pools();
+    let snapshot = pools.iter().find(|pool| pool.name == "snapshot").unwrap();
+    assert!(snapshot.completed > 40, "{snapshot:?}");
 }
 
 #[tokio::test]
@@ -270,6 +358,9 @@ async fn a_full_disk_is_told_apart() {
 /// Tests power losses at every operation: objects that were put are there whole, others whole or absent.
 #[tokio::test]
 async fn power_loss_at_every_operation_keeps_puts() {
+    // More than a chunk of a paced write.
+    let large = pattern(1_100_000);
+    let expected = |len: usize| if len == large.len() { large.clone() } else { pattern(len) };
     for crash in 0.. {
         let mut finished = false;
         for seed in 0..6 {
@@ -295,6 +386,8 @@ async fn power_loss_at_every_operation_keeps_puts() {
                 put.pop();
                 objects.put(&path("i/1/s3/data"), pattern(900)).await?;
                 put.push(("i/1/s3/data", 900));
+                objects.put_paced(&path("i/1/s3/bundle"), large.clone(), &UnpacedTransfer).await?;
+                put.push(("i/1/s3/bundle", large.len()));
                 Ok::<_, Error>(())
             };
             finished = run.await.is_ok();
@@ -303,11 +396,14 @@ async fn power_loss_at_every_operation_keeps_puts() {
             let objects = open(&ObjectStoreConfig::Local, FilePath::new("/data"), disk).await.unwrap();
             for (name, len) in &put[..put.len() - usize::from(deleting)] {
                 let found = objects.get(&path(name)).await.unwrap();
-                assert!(found == pattern(*len), "{name} is damaged after a crash at {crash}, seed {seed}");
+                assert!(found == expected(*len), "{name} is damaged after a crash at {crash}, seed {seed}");
             }
             for object in objects.list(None).await.unwrap() {
-                assert!(objects.get(&object.location).await.unwrap() == pattern(object.size as usize));
-                assert!([3000, 5000, 20, 700, 900].contains(&object.size), "{object:?} is in part");
+                assert!(objects.get(&object.location).await.unwrap() == expected(object.size as usize));
+                assert!(
+                    [3000, 5000, 20, 700, 900, large.len() as u64].contains(&object.size),
+                    "{object:?} is in part"
+                );
             }
         }
         if finished {

@@ -1,6 +1,7 @@
 //! Snapshots of real stores in directories and in object stores that fail.
 #![allow(clippy::unwrap_used, reason = "a failed step fails the test")]
 
+mod accounts;
 mod bounds;
 mod crash;
 mod cycle;
@@ -8,5 +9,6 @@ mod damage;
 mod early_search;
 mod faults;
 mod outages;
+mod pacing;
 mod positions;
 mod support;

@@ -1,7 +1,7 @@
 //! Bodies of creations, clones and restores, member by member; a member that is not known is refused.
 
 use millrace_catalog::metadata::{IndicesOptions, flatten, with_index_prefix};
-use millrace_snapshot::{CreateSnapshot, RestoreSnapshot};
+use millrace_snapshot::{CreateSnapshot, RestoreSnapshot, names_accounts};
 use serde_json::{Map, Value};
 
 use crate::error::Error;
@@ -42,6 +42,10 @@ fn boolean(key: &str, value: &Value) -> Result<bool, Error> {
     }
 }
 
+fn feature_states(value: &Value) -> Result<bool, Error> {
+    names_accounts(value).map_err(Error::illegal_argument)
+}
+
 fn unknown(key: &str) -> Error {
     Error::illegal_argument(format!("Unknown parameter {key}"))
 }
@@ -71,6 +75,7 @@ pub(super) fn create(body: Option<Value>) -> Result<CreateSnapshot, Error> {
             "allow_no_indices" => request.options.allow_no_indices = boolean(&key, &value)?,
             "expand_wildcards" => expand(&names(&key, &value)?, &mut request.options)?,
             "include_global_state" => request.include_global_state = boolean(&key, &value)?,
+            "feature_states" => request.include_accounts = feature_states(&value)?,
             "partial" => request.partial = boolean(&key, &value)?,
             "metadata" => match value {
                 Value::Null => {}
@@ -116,6 +121,7 @@ pub(super) fn restore(body: Option<Value>) -> Result<RestoreSnapshot, Error> {
             "expand_wildcards" => expand(&names(&key, &value)?, &mut IndicesOptions::open_and_closed())?,
             "partial" => request.partial = boolean(&key, &value)?,
             "include_global_state" => request.include_global_state = boolean(&key, &value)?,
+            "feature_states" => request.include_accounts = feature_states(&value)?,
             "include_aliases" => request.include_aliases = boolean(&key, &value)?,
             "rename_pattern" => request.rename_pattern = Some(text(&key, &value)?),
             "rename_replacement" => request.rename_replacement = Some(text(&key, &value)?),
@@ -148,11 +154,12 @@ mod tests {
     fn bodies_are_read_member_by_member() {
         let created = create(Some(json!({
             "indices": ["a", "b*"], "ignore_unavailable": true, "include_global_state": "false",
-            "partial": true, "metadata": {"by": "me"}, "expand_wildcards": "open",
+            "partial": true, "metadata": {"by": "me"}, "expand_wildcards": "open", "feature_states": ["security"],
         })));
         let created = created.unwrap();
         assert_eq!(created.indices.as_deref(), Some("a,b*"));
         assert!(created.options.ignore_unavailable && created.partial && !created.include_global_state);
+        assert!(created.include_accounts);
         assert!(!created.options.expand_hidden && !created.options.expand_closed);
         assert!(create(None).unwrap().include_global_state);
         let restored = restore(Some(json!({
@@ -163,7 +170,11 @@ mod tests {
         assert_eq!(restored.index_settings["index.number_of_replicas"], "0");
         assert_eq!(restored.index_settings["index.refresh_interval"], "5s");
         assert_eq!(restored.ignore_index_settings, ["index.refresh_interval", "index.blocks.*"]);
-        assert!(restored.include_aliases && !restored.include_global_state);
+        assert!(restored.include_aliases && !restored.include_global_state && !restored.include_accounts);
+        for (states, includes) in [(json!("security"), true), (json!(["none"]), false), (json!([]), false)] {
+            let body = json!({ "feature_states": states });
+            assert_eq!(restore(Some(body)).unwrap().include_accounts, includes, "{states}");
+        }
     }
 
     #[test]
@@ -172,6 +183,7 @@ mod tests {
             (json!({"indecis": "a"}), "indecis"),
             (json!({"indices": [1]}), "malformed indices"),
             (json!({"partial": "perhaps"}), "perhaps"),
+            (json!({"feature_states": ["security", "kibana"]}), "unknown feature state [kibana]"),
             (json!([]), "must be an object"),
         ] {
             assert!(create(Some(body.clone())).unwrap_err().reason().contains(needle), "{body}");

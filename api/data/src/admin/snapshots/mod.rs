@@ -1,10 +1,12 @@
 //! `_snapshot`: repositories, snapshots, restoring. `millrace-snapshot` does the work; here are the requests and answers.
 
+mod accounts;
 pub(crate) mod body;
 pub(crate) mod lifecycle;
 pub(crate) mod repositories;
 pub(crate) mod status;
 
+pub use self::accounts::SnapshotAccounts;
 use millrace_snapshot::{Error as SnapshotError, SnapshotService};
 
 use crate::error::Error;

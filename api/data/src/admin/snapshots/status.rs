@@ -2,7 +2,7 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use millrace_snapshot::{Manifest, RunningSnapshot, SnapshotFilter};
+use millrace_snapshot::{FileCounts, IndexProgressFigures, Manifest, RunningSnapshot, SnapshotFilter};
 use serde_json::{Map, Value, json};
 
 use super::{refuse, service};
@@ -32,7 +32,8 @@ pub(crate) async fn get(
     match (repository, snapshots) {
         (Some(repository), Some(names)) => {
             let named = |one: &RunningSnapshot| names.split(',').any(|name| name == one.snapshot);
-            shown.extend(running.iter().filter(|one| named(one)).map(|one| of_running(one)));
+            shown
+                .extend(running.iter().filter(|one| named(one)).map(|one| of_running(one, service.now_ms())));
             let is_running = |name: &&str| running.iter().any(|one| one.snapshot == *name);
             let others: Vec<&str> = names.split(',').filter(|name| !is_running(name)).collect();
             if !others.is_empty() {
@@ -54,7 +55,7 @@ pub(crate) async fn get(
                 shown.extend(complete.into_iter().flatten());
             }
         }
-        _ => shown.extend(running.iter().map(|one| of_running(one))),
+        _ => shown.extend(running.iter().map(|one| of_running(one, service.now_ms()))),
     }
     Ok(Response::json(200, json!({ "snapshots": shown })))
 }
@@ -112,18 +113,32 @@ fn of_manifest(repository: &str, manifest: &Manifest) -> Value {
     })
 }
 
-fn of_running(running: &RunningSnapshot) -> Value {
-    let times = (running.started_ms, running.started_ms);
+/// Renders what a creation has done: `processed` is what the repository has by now, `incremental` what the snapshot has written of it.
+fn progress_stats(figures: &IndexProgressFigures, times: (i64, i64)) -> Value {
+    let pair = |counts: FileCounts| (counts.files, counts.bytes);
+    let mut shown = stats(pair(figures.written), pair(figures.total), times);
+    shown["processed"] =
+        json!({ "file_count": figures.processed.files, "size_in_bytes": figures.processed.bytes });
+    shown
+}
+
+fn of_running(running: &RunningSnapshot, now_ms: i64) -> Value {
+    let times = (running.started_ms, now_ms);
     let mut indices = Map::new();
-    let mut total = 0;
-    for (name, shards) in running.indices.lock().iter() {
-        total += u64::from(*shards);
+    let mut all = IndexProgressFigures::default();
+    for index in running.indices().iter() {
+        let figures = index.figures();
+        all.shards += figures.shards;
+        all.done_shards += figures.done_shards;
+        all.total += figures.total;
+        all.processed += figures.processed;
+        all.written += figures.written;
         let shown = json!({
-            "shards_stats": shard_counts(u64::from(*shards), 0, 0),
-            "stats": stats((0, 0), (0, 0), times),
+            "shards_stats": shard_counts(figures.shards.into(), figures.done_shards.into(), 0),
+            "stats": progress_stats(&figures, times),
             "shards": {},
         });
-        indices.insert(name.clone(), shown);
+        indices.insert(index.name.clone(), shown);
     }
     json!({
         "snapshot": running.snapshot,
@@ -131,8 +146,8 @@ fn of_running(running: &RunningSnapshot) -> Value {
         "uuid": millrace_catalog::metadata::uuid_text(&running.uuid),
         "state": "STARTED",
         "include_global_state": running.include_global_state,
-        "shards_stats": shard_counts(total, 0, 0),
-        "stats": stats((0, 0), (0, 0), times),
+        "shards_stats": shard_counts(all.shards.into(), all.done_shards.into(), 0),
+        "stats": progress_stats(&all, times),
         "indices": indices,
     })
 }
