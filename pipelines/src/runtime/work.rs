@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use millrace_catalog::operation::WriteOp;
 use millrace_ingest::budget::Reservation;
-use millrace_ingest::output::{LocalWrite, Output, Sink};
+use millrace_ingest::output::{Local, LocalWrite, Output, Sink};
 use millrace_ingest::{Ack, Event, Move, Provenance};
 use millrace_runtime::Instant;
 use ring::digest::{Context, SHA256};
@@ -44,6 +44,8 @@ pub(super) struct Filtered {
 pub(super) struct Plan {
     /// Operations on this server's indices.
     pub(super) ops: Vec<PlannedOperation>,
+    /// Outputs of the operations.
+    pub(super) outputs: Vec<Arc<OutputNode>>,
     /// Events that go elsewhere.
     pub(super) sends: Vec<SinkEvents>,
     /// Events that end here.
@@ -57,8 +59,8 @@ pub(super) struct Plan {
 pub(super) struct PlannedOperation {
     pub(super) op: WriteOp,
     pub(super) batch: usize,
-    /// The output, `None` for a dead letter.
-    pub(super) output: Option<Arc<OutputNode>>,
+    /// Index of the output in its plan, `None` for a dead letter.
+    pub(super) output: Option<usize>,
     /// Place of its event in the delivery, and the ingest pipeline that its output names.
     pub(super) event: Option<usize>,
     pub(super) pipeline: Option<Arc<str>>,
@@ -98,6 +100,7 @@ pub(super) async fn run(
     let mut flow = Flow { flush: generation.graph.is_flushed().then_some(flush), ..Flow::default() };
     let (mut moves, mut acks) = (Vec::with_capacity(entries.len()), Vec::with_capacity(entries.len()));
     let mut held = Vec::with_capacity(entries.len());
+    flow.slots.reserve(entries.iter().map(|entry| entry.batch.events.len()).sum());
     for (number, entry) in entries.into_iter().enumerate() {
         for mut event in entry.batch.events {
             entry.input.decoration.apply(&mut event);
@@ -172,13 +175,15 @@ pub(super) fn plan(
         let chosen = selected.iter().filter_map(|at| Some((*at, events.get(*at).and_then(Option::as_ref)?)));
         match &node.output {
             Output::Local(local) => {
-                for (at, (event, origin)) in chosen {
-                    // Positions move with what is written here: it is there once, whatever its id.
-                    let made = catch_unwind(AssertUnwindSafe(|| local.operation(event, None)));
-                    match made.unwrap_or_else(|_| Err("the output panicked".to_owned())) {
+                let chosen: Vec<(usize, &(Arc<Event>, Origin))> = chosen.collect();
+                let output = Some(plan.outputs.len());
+                plan.outputs.push(Arc::clone(node));
+                plan.ops.reserve(chosen.len());
+                for ((at, (event, origin)), made) in chosen.iter().zip(operations(&**local, &chosen)) {
+                    match made {
                         Ok(LocalWrite { op, pipeline }) => {
-                            let (batch, output) = (origin.batch, Some(Arc::clone(node)));
-                            plan.ops.push(PlannedOperation { op, batch, output, event: Some(at), pipeline });
+                            let (batch, event) = (origin.batch, Some(*at));
+                            plan.ops.push(PlannedOperation { op, batch, output, event, pipeline });
                         }
                         Err(reason) => {
                             node.label.meter.failed(1);
@@ -217,6 +222,25 @@ pub(super) fn plan(
     });
     plan.rejected = flow.rejected;
     plan
+}
+
+/// Asks an output for the operations of events. Positions move with what is written here: it is there once, whatever its id.
+fn operations(
+    local: &dyn Local,
+    chosen: &[(usize, &(Arc<Event>, Origin))],
+) -> Vec<Result<LocalWrite, String>> {
+    let events: Vec<&Event> = chosen.iter().map(|(_, (event, _))| &**event).collect();
+    if let Ok(made) = catch_unwind(AssertUnwindSafe(|| local.operations(&events)))
+        && made.len() == events.len()
+    {
+        return made;
+    }
+    // A defect costs the event that brings it to light, not the others.
+    let alone = |event: &&Event| {
+        let made = catch_unwind(AssertUnwindSafe(|| local.operation(event, None)));
+        made.unwrap_or_else(|_| Err("the output panicked".to_owned()))
+    };
+    events.iter().map(alone).collect()
 }
 
 /// An id that an event has again when it is read again, however it is cut into batches then.

@@ -15,11 +15,16 @@ pub(in crate::input) async fn send(events: Events, mut held: Reservation, contex
             true => std::mem::take(&mut held),
             false => held.split(events.iter().map(Event::bytes).sum()),
         };
-        let batch = Batch { events, position: None, ack: Ack::none(), held: part };
-        if context.batches.send(batch).await.is_err() {
+        if !send_batch(events, part, context).await {
             return false;
         }
         events = rest;
     }
     true
+}
+
+/// Hands one batch to the pipeline. Returns `false` where the pipeline is gone.
+pub(in crate::input) async fn send_batch(events: Vec<Event>, held: Reservation, context: &Context) -> bool {
+    let batch = Batch { events, position: None, ack: Ack::none(), held };
+    context.batches.send(batch).await.is_ok()
 }
