@@ -315,7 +315,9 @@ impl StreamReader {
 mod tests {
     use super::*;
     use crate::Event;
+    use crate::budget::Budget;
     use crate::codec::{self, Codec};
+    use crate::input::BatchSize;
     use crate::input::testing::{Pipeline, options};
 
     /// Lines of JSON.
@@ -354,6 +356,42 @@ mod tests {
             let run = reader.run(&mut stream, BytesMut::new(), None);
             let ((), ()) = tokio::join!(run, async { while pipeline.take().await.is_some() {} });
             assert_eq!(pipeline.events.len(), read);
+        }
+    }
+
+    #[tokio::test]
+    async fn batches_are_whole_and_the_rest_waits_for_the_next() {
+        let protocol = Arc::new(JsonLines(codec::build(options("json_lines", &[])).unwrap()));
+        let origin = Arc::new(Origin::new(([127, 0, 0, 1], 1).into()));
+        let lines = 10_000;
+        let text: String = (0..lines).map(|n| format!("{{\"n\":{n}}}\n")).collect();
+        // The memory of a pipeline is enough to read on beside a rest, or it is not.
+        for (budget, sizes) in
+            [(Budget::default(), Some(vec![4_000, 4_000, 2_000])), (Budget::new(4 << 20), None)]
+        {
+            let mut pipeline = Pipeline::new(1);
+            pipeline.budget = budget.clone();
+            let context = Context { batch_size: BatchSize::new(4_000), ..pipeline.context() };
+            let unfinished = UnfinishedTotal::default();
+            let reader =
+                StreamReader::new(Arc::clone(&protocol) as _, Arc::clone(&origin), context, &unfinished);
+            let mut stream = text.as_bytes();
+            let (mut taken, mut most) = (Vec::new(), 0);
+            let take = async {
+                while let Some(batch) = pipeline.next().await {
+                    taken.push(batch.events.len());
+                    most = most.max(budget.used());
+                    let bytes: u64 = batch.events.iter().map(Event::bytes).sum();
+                    assert!(batch.held.bytes() >= bytes, "a batch has the memory of its events");
+                    pipeline.store(batch).unwrap();
+                }
+            };
+            tokio::join!(reader.run(&mut stream, BytesMut::new(), None), take);
+            assert!(sizes.is_none_or(|sizes| taken == sizes), "{taken:?}");
+            assert_eq!(taken.iter().sum::<usize>(), lines);
+            assert!(pipeline.events.iter().enumerate().all(|(n, event)| event.fields()["n"] == n));
+            assert!(most <= 64 << 20, "{most}");
+            assert_eq!(budget.used(), 0);
         }
     }
 
