@@ -12,7 +12,7 @@ use crate::event::FieldWriter;
 use crate::{Event, Fault, Options, Template};
 
 /// Bytes and fields beside the text that inputs usually add.
-const ADDED: (usize, usize) = (128, 4);
+const ADDED: (usize, usize) = (64, 4);
 
 #[derive(Clone, Debug)]
 struct Plain {
