@@ -100,21 +100,40 @@ pub(super) async fn run(
     let mut flow = Flow { flush: generation.graph.is_flushed().then_some(flush), ..Flow::default() };
     let (mut moves, mut acks) = (Vec::with_capacity(entries.len()), Vec::with_capacity(entries.len()));
     let mut held = Vec::with_capacity(entries.len());
-    flow.slots.reserve(entries.iter().map(|entry| entry.batch.events.len()).sum());
+    let total: usize = entries.iter().map(|entry| entry.batch.events.len()).sum();
+    // Events that no filter waits for are at their end at once.
+    let has_filters = !generation.graph.filters.is_empty();
+    let mut unfiltered = Vec::new();
+    match has_filters {
+        true => flow.slots.reserve(total),
+        false => unfiltered.reserve(total),
+    }
     for (number, entry) in entries.into_iter().enumerate() {
         for mut event in entry.batch.events {
             entry.input.decoration.apply(&mut event);
             let provenance = event.provenance();
-            flow.add(event, Origin { batch: number, provenance, made: 0 });
+            let origin = Origin { batch: number, provenance, made: 0 };
+            match has_filters {
+                true => {
+                    flow.add(event, origin);
+                }
+                false => unfiltered.push(Some((Arc::new(event), origin))),
+            }
         }
         moves.push(entry.batch.position);
         acks.push(entry.batch.ack);
         held.push(entry.batch.held);
     }
-    let all = (0..flow.slots.len()).collect();
-    let left = flow.filter(&generation.graph.filters, all).await;
+    let all: Vec<usize> = (0..total).collect();
+    let (filtered, left, rejected) = match has_filters {
+        true => {
+            let left = flow.filter(&generation.graph.filters, all).await;
+            let (filtered, rejected) = end_of_filters(flow, moves);
+            (filtered, left, rejected)
+        }
+        false => (Filtered { events: unfiltered, moves }, all, Vec::new()),
+    };
     meter.were_filtered(left.len());
-    let (filtered, rejected) = end_of_filters(flow, moves);
     let plan = plan(&pipeline, &filtered, &left, &generation.graph.outputs, &AcceptedPositions::new());
     meter.took(began.elapsed());
     FilteredDelivery { acks, held, delivery: Delivery::new(filtered, left, rejected, generation, plan) }
