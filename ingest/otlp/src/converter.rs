@@ -5,7 +5,7 @@
 
 use std::sync::Arc;
 
-use chrono::{DateTime, SecondsFormat};
+use chrono::{DateTime, Datelike, Timelike};
 
 use crate::attributes::{UniqueNames, push_attributes, push_member, push_name, push_text, push_value};
 use crate::message::{AnyValue, KeyValue, LogRecord, ValueKind};
@@ -160,14 +160,35 @@ impl Converter {
     }
 }
 
+/// Bytes of an instant up to its milliseconds.
+const MILLISECONDS_END: usize = 23;
+
 /// Writes an instant as ISO 8601, with as many digits as it has.
 fn instant(nanoseconds: u64) -> Result<String, RecordError> {
     let signed = i64::try_from(nanoseconds).map_err(|_| RecordError::Time(nanoseconds))?;
-    let format = match nanoseconds {
-        whole if whole % 1_000_000 == 0 => SecondsFormat::Millis,
-        _ => SecondsFormat::Nanos,
-    };
-    Ok(DateTime::from_timestamp_nanos(signed).to_rfc3339_opts(format, true))
+    let time = DateTime::from_timestamp_nanos(signed).naive_utc();
+    // By hand: it is a tenth of the work for a document otherwise.
+    let mut text = *b"0000-00-00T00:00:00.000000000Z";
+    for (at, digits, mut number) in [
+        (0, 4, time.year().unsigned_abs()),
+        (5, 2, time.month()),
+        (8, 2, time.day()),
+        (11, 2, time.hour()),
+        (14, 2, time.minute()),
+        (17, 2, time.second()),
+        (20, 9, time.nanosecond()),
+    ] {
+        for place in text[at..at + digits].iter_mut().rev() {
+            // A digit fits.
+            *place = b'0' + (number % 10) as u8;
+            number /= 10;
+        }
+    }
+    let mut text = String::from_utf8_lossy(&text).into_owned();
+    if nanoseconds.is_multiple_of(1_000_000) {
+        text.replace_range(MILLISECONDS_END.., "Z");
+    }
+    Ok(text)
 }
 
 fn check_id(name: &'static str, id: &[u8], expected: usize) -> Result<(), RecordError> {

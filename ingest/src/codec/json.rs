@@ -71,7 +71,8 @@ impl Reader {
     fn read_whole(&self, bytes: &[u8], last: bool, scratch: &mut Scratch, events: &mut Events) -> usize {
         let text = self.charset.decode(bytes);
         let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
-        let replaced = replace_lone_surrogates(text.as_bytes());
+        let has_escapes = memchr::memchr(b'\\', text.as_bytes()).is_some();
+        let replaced = if has_escapes { replace_lone_surrogates(text.as_bytes()) } else { None };
         // The same text, byte for byte, but for those escapes.
         let json = replaced.as_deref().and_then(|json| std::str::from_utf8(json).ok()).unwrap_or(text);
         let mut begin = 0;

@@ -124,6 +124,12 @@ pub fn decode_piece(decoder: &mut dyn Decoder, bytes: &[u8], whole: bool, most: 
     }
 }
 
+/// Makes an event whose message is a text.
+#[cfg(test)]
+pub(crate) fn decode_text(text: &str) -> Event {
+    plain::message(Charset::Utf8, text.as_bytes())
+}
+
 /// Stands for the decoder while that is on another thread.
 pub(crate) struct DecoderPlaceholder;
 

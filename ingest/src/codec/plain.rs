@@ -8,7 +8,11 @@ use chrono::Utc;
 
 use super::charset::Charset;
 use super::{Codec, Decoder, Events, ecs_disabled};
+use crate::event::FieldWriter;
 use crate::{Event, Fault, Options, Template};
+
+/// Bytes and fields beside the text that inputs usually add.
+const ADDED: (usize, usize) = (64, 4);
 
 #[derive(Clone, Debug)]
 struct Plain {
@@ -44,7 +48,10 @@ impl Decoder for Plain {
 /// An event whose message is a text.
 pub(super) fn message(charset: Charset, bytes: &[u8]) -> Event {
     let mut event = Event::new(Utc::now());
-    event.set_text("message", &charset.decode(bytes));
+    let text = charset.decode(bytes);
+    let mut fields = FieldWriter::with_capacity(text.len() + ADDED.0, ADDED.1);
+    fields.text("message", &text);
+    event.replace_fields(fields);
     event
 }
 

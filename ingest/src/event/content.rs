@@ -5,6 +5,7 @@ use std::sync::OnceLock;
 
 use serde_json::{Map, Value};
 
+use super::additions::AddedMember;
 use super::members::{Members, parse};
 
 /// Fields of an event.
@@ -37,6 +38,8 @@ impl PartialEq for Content {
 const VALUE: u64 = 80;
 /// Bytes of a member of a map, besides name and value.
 const MEMBER: u64 = 48;
+/// Bytes of a member of a map as text, as a guess.
+const GUESSED_MEMBER: usize = 48;
 /// Copies of a field's text on its way: the event, its document, the log.
 const COPIES: u64 = 3;
 /// Bytes of text for each value that fields usually have; more values are counted, for a map of them takes far more.
@@ -131,6 +134,76 @@ impl Content {
             .is_some_and(|members| members.insert(name, |out| drop(serde_json::to_writer(out, &value))));
         if !done {
             self.map_mut().insert(name.to_owned(), value);
+        }
+    }
+
+    /// Appends a field of a name that no other has.
+    pub(super) fn append(
+        &mut self,
+        name: &str,
+        value: impl FnOnce() -> Value,
+        write: impl FnOnce(&mut Vec<u8>),
+    ) {
+        let done = self.text().is_some_and(|members| members.append(name, write));
+        if !done {
+            self.map_mut().insert(name.to_owned(), value());
+        }
+    }
+
+    /// Puts a member into its field if there is no such field.
+    pub(super) fn insert_missing(&mut self, member: &AddedMember) {
+        let AddedMember { name, value, text, value_at } = member;
+        if self.contains(name) {
+            return;
+        }
+        let done = self.text().is_some_and(|members| members.append_written(text, *value_at));
+        if !done {
+            self.map_mut().insert(name.clone(), value.clone());
+        }
+    }
+
+    /// Adds a text to the set in a field, which becomes an array of texts. Returns whether it did: only fields that are kept as text.
+    pub(super) fn insert_into_set(&mut self, name: &str, text: &str) -> bool {
+        let Some(members) = self.text() else { return false };
+        let mut set = match members.get(name).map(parse) {
+            None => Vec::new(),
+            Some(Value::Array(set)) => set,
+            Some(single) => vec![single],
+        };
+        if !set.iter().any(|have| have == text) {
+            set.push(Value::from(text));
+        }
+        // Writing to memory cannot fail.
+        members.insert(name, |out| drop(serde_json::to_writer(out, &set)))
+    }
+
+    /// Text of a field that is one, where it is at hand without a map.
+    pub(super) fn text_of(&self, name: &str) -> Option<Cow<'_, str>> {
+        let Self::Text(members, read) = self else { return None };
+        if read.get().is_some() {
+            return None;
+        }
+        let json = members.get(name)?;
+        let written = json.strip_prefix(b"\"")?.strip_suffix(b"\"")?;
+        if !written.contains(&b'\\') {
+            return std::str::from_utf8(written).ok().map(Cow::Borrowed);
+        }
+        serde_json::from_slice(json).ok().map(Cow::Owned)
+    }
+
+    /// Returns the bytes of the fields as text, or a guess where they are a map.
+    pub(super) fn text_bytes(&self) -> usize {
+        match self {
+            Self::Text(members, _) => members.text().len(),
+            Self::Map(map) => map.len() * GUESSED_MEMBER,
+        }
+    }
+
+    /// Returns the number of fields, where they are kept as text.
+    pub(super) fn text_fields(&self) -> Option<usize> {
+        match self {
+            Self::Text(members, read) if read.get().is_none() => Some(members.len()),
+            _ => None,
         }
     }
 

@@ -12,6 +12,10 @@ use serde_json::{Map, Value};
 pub(super) const MAX_MEMBERS: usize = 64;
 /// Longest text that is changed: each change moves what stands behind.
 const MAX_CHANGED_BYTES: usize = 16 << 10;
+/// Longest text that is appended to: places are counted in 32 bits.
+const MAX_APPENDED_BYTES: usize = 16 << 20;
+/// Bytes and members that inputs usually add.
+const ADDED: (usize, usize) = (64, 4);
 
 /// The members of an object, no two of the same name.
 #[derive(Clone, Debug, Default)]
@@ -33,11 +37,46 @@ pub(super) struct MemberSpan {
 impl Members {
     /// Members of a text that is as it must be, with room for what inputs add.
     pub(super) fn new(text: &[u8], places: &[MemberSpan]) -> Self {
-        let mut members =
-            Self { text: Vec::with_capacity(text.len() + 32), places: Vec::with_capacity(places.len() + 2) };
+        let mut members = Self::with_capacity(text.len() + ADDED.0, places.len() + ADDED.1);
         members.text.extend_from_slice(text);
         members.places.extend_from_slice(places);
         members
+    }
+
+    /// No members, and room for some.
+    pub(super) fn with_capacity(bytes: usize, members: usize) -> Self {
+        Self { text: Vec::with_capacity(bytes), places: Vec::with_capacity(members) }
+    }
+
+    /// Returns the number of members.
+    pub(super) fn len(&self) -> usize {
+        self.places.len()
+    }
+
+    /// Appends a member, which must have a name of its own.
+    pub(super) fn append(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) -> bool {
+        if self.text.len() > MAX_APPENDED_BYTES || self.places.len() >= MAX_MEMBERS {
+            return false;
+        }
+        let at = offset(&self.text);
+        self.text.push(b',');
+        write_name(name, &mut self.text);
+        self.text.push(b':');
+        let value = offset(&self.text);
+        write(&mut self.text);
+        self.places.push(MemberSpan { at, value });
+        true
+    }
+
+    /// Appends a member that is at hand as text, with the offset of its value. It must have a name of its own.
+    pub(super) fn append_written(&mut self, member: &[u8], value_at: u32) -> bool {
+        if self.text.len() > MAX_APPENDED_BYTES || self.places.len() >= MAX_MEMBERS {
+            return false;
+        }
+        let at = offset(&self.text);
+        self.text.extend_from_slice(member);
+        self.places.push(MemberSpan { at, value: at + value_at });
+        true
     }
 
     /// JSON of a member's value.
@@ -53,20 +92,9 @@ impl Members {
 
     /// Puts a member in the place of the one of its name, or behind all. Whether it did: there are bounds.
     pub(super) fn insert(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) -> bool {
-        if self.text.len() > MAX_CHANGED_BYTES {
-            return false;
-        }
         match self.find(name) {
-            None if self.places.len() >= MAX_MEMBERS => return false,
-            None => {
-                let at = offset(&self.text);
-                self.text.push(b',');
-                write_name(name, &mut self.text);
-                self.text.push(b':');
-                let value = offset(&self.text);
-                write(&mut self.text);
-                self.places.push(MemberSpan { at, value });
-            }
+            None => return self.append(name, write),
+            Some(_) if self.text.len() > MAX_CHANGED_BYTES => return false,
             Some((at, place)) => {
                 let mut json = Vec::new();
                 write(&mut json);
@@ -154,6 +182,17 @@ fn escaped(name: &str) -> Cow<'_, str> {
     Cow::Owned(quoted.get(1..quoted.len() - 1).unwrap_or_default().to_owned())
 }
 
+/// Writes a member with the comma before it; returns the offset of its value, too.
+pub(super) fn written(name: &str, value: &Value) -> (Vec<u8>, u32) {
+    let mut text = vec![b','];
+    write_name(name, &mut text);
+    text.push(b':');
+    let value_at = offset(&text);
+    // Writing to memory cannot fail.
+    let _ = serde_json::to_writer(&mut text, value);
+    (text, value_at)
+}
+
 fn write_name(name: &str, out: &mut Vec<u8>) {
     out.push(b'"');
     out.extend_from_slice(escaped(name).as_bytes());
@@ -161,6 +200,6 @@ fn write_name(name: &str, out: &mut Vec<u8>) {
 }
 
 fn offset(text: &[u8]) -> u32 {
-    // Texts that are changed are short.
+    // Texts that grow are far shorter.
     text.len() as u32
 }

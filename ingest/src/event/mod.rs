@@ -1,27 +1,34 @@
 //! Events of pipelines: a JSON object with a time of its own and metadata that is not stored.
 
+mod additions;
 mod content;
 mod members;
+mod metadata;
 mod provenance;
 mod reference;
 mod scan;
 mod template;
 mod text;
 pub mod time_format;
+mod timestamp;
+mod writer;
 
 use std::borrow::Cow;
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde_json::{Map, Value};
 
+pub(crate) use additions::Additions;
 use content::Content;
 pub(crate) use content::value_bytes;
+use metadata::Metadata;
 pub use provenance::Provenance;
 pub use reference::FieldReference;
 pub(crate) use scan::Scratch;
 pub use template::Template;
 pub use text::{text_of, write_text};
 use time_format::{Zone, iso8601};
+pub(crate) use writer::FieldWriter;
 
 /// Name of the member that holds the time of an event.
 pub const TIMESTAMP: &str = "@timestamp";
@@ -31,6 +38,9 @@ const TAGS: &str = "tags";
 /// Bytes of an event besides its fields, from the input to the store: itself, its places in lists, its operation.
 const OVERHEAD: u64 = 1024;
 
+/// Bytes of a document beside its fields.
+const DOCUMENT: usize = 48;
+
 /// One event.
 ///
 /// It keeps its fields as JSON text until somebody needs them as a map; nothing but time depends on that.
@@ -38,14 +48,14 @@ const OVERHEAD: u64 = 1024;
 pub struct Event {
     timestamp: DateTime<Utc>,
     fields: Content,
-    metadata: Map<String, Value>,
+    metadata: Metadata,
     provenance: Option<Provenance>,
 }
 
 impl Event {
     /// An event without fields.
     pub fn new(timestamp: DateTime<Utc>) -> Self {
-        Self { timestamp, fields: Content::default(), metadata: Map::new(), provenance: None }
+        Self { timestamp, fields: Content::default(), metadata: Metadata::default(), provenance: None }
     }
 
     /// Makes an event of an object. A member `@timestamp` in ISO 8601 becomes its time; one that is
@@ -53,12 +63,12 @@ impl Event {
     /// `@metadata` that is an object becomes its metadata. Tags that are an object move to `_tags`, with the tag
     /// `_tagsparsefailure`.
     pub fn from_fields(mut fields: Map<String, Value>, now: DateTime<Utc>) -> Self {
-        let metadata = match fields.shift_remove(METADATA) {
-            Some(Value::Object(metadata)) => metadata,
-            None | Some(Value::Null) => Map::new(),
+        let metadata: Metadata = match fields.shift_remove(METADATA) {
+            Some(Value::Object(metadata)) => metadata.into(),
+            None | Some(Value::Null) => Metadata::default(),
             Some(other) => {
                 fields.insert("_@metadata".to_owned(), other);
-                Map::new()
+                Metadata::default()
             }
         };
         let given = fields.shift_remove(TIMESTAMP);
@@ -88,10 +98,10 @@ impl Event {
         scratch: &mut Scratch,
         now: impl FnOnce() -> DateTime<Utc>,
     ) -> Option<(Self, usize)> {
-        let scan::ScannedObject { members, timestamp, length } = scan::scan(text, scratch)?;
+        let scan::ScannedObject { members, timestamp, metadata, length } = scan::scan(text, scratch)?;
         let timestamp = timestamp.unwrap_or_else(now);
         let fields = Content::from(members);
-        Some((Self { timestamp, fields, metadata: Map::new(), provenance: None }, length))
+        Some((Self { timestamp, fields, metadata, provenance: None }, length))
     }
 
     /// Time of the event.
@@ -142,9 +152,24 @@ impl Event {
         }
     }
 
+    /// Text of the field of a name, which is no reference, where it is at hand without reading the other fields.
+    pub(crate) fn text_of_field(&self, name: &str) -> Option<Cow<'_, str>> {
+        self.fields.text_of(name)
+    }
+
+    /// Returns whether there is one field and no other, where that is known without reading it.
+    pub(crate) fn has_single_field(&self) -> bool {
+        self.fields.text_fields() == Some(1)
+    }
+
+    /// Puts the fields of a writer in the place of all fields.
+    pub(crate) fn replace_fields(&mut self, writer: FieldWriter) {
+        self.fields = writer.into_content();
+    }
+
     /// Metadata.
     pub fn metadata(&self) -> &Map<String, Value> {
-        &self.metadata
+        self.metadata.map()
     }
 
     /// Value at a reference; `@timestamp` as ISO 8601 text.
@@ -152,8 +177,8 @@ impl Event {
         let (first, rest) = reference.split();
         match first {
             TIMESTAMP if rest.is_empty() => Some(Cow::Owned(Value::String(self.timestamp_text()))),
-            METADATA if rest.is_empty() => Some(Cow::Owned(Value::Object(self.metadata.clone()))),
-            METADATA => find(&self.metadata, rest).map(Cow::Borrowed),
+            METADATA if rest.is_empty() => Some(Cow::Owned(Value::Object(self.metadata.map().clone()))),
+            METADATA => find(self.metadata.map(), rest).map(Cow::Borrowed),
             name if rest.is_empty() => self.fields.get(name),
             _ => find(self.fields.map(), reference.path()).map(Cow::Borrowed),
         }
@@ -173,10 +198,10 @@ impl Event {
             }
             METADATA => match value {
                 Value::Object(metadata) if rest.is_empty() => {
-                    self.metadata = metadata;
+                    self.metadata = metadata.into();
                     Ok(())
                 }
-                value => put(&mut self.metadata, rest, value, reference),
+                value => put(self.metadata.map_mut(), rest, value, reference),
             },
             name if rest.is_empty() => {
                 self.fields.insert(name, value);
@@ -219,8 +244,8 @@ impl Event {
     pub fn remove(&mut self, reference: &FieldReference) -> Option<Value> {
         let (first, rest) = reference.split();
         match first {
-            METADATA if rest.is_empty() => Some(Value::Object(std::mem::take(&mut self.metadata))),
-            METADATA => take(&mut self.metadata, rest),
+            METADATA if rest.is_empty() => Some(Value::Object(self.metadata.take())),
+            METADATA => take(self.metadata.map_mut(), rest),
             name if rest.is_empty() => self.fields.remove(name),
             // What is not there leaves the event as it is.
             name if !self.fields.contains(name) => None,
@@ -238,6 +263,9 @@ impl Event {
 
     /// Adds a tag, once.
     pub fn tag(&mut self, tag: &str) {
+        if self.fields.insert_into_set(TAGS, tag) {
+            return;
+        }
         let tags = self.fields.map_mut().entry(TAGS).or_insert_with(|| Value::Array(Vec::new()));
         if !tags.is_array() {
             *tags = Value::Array(vec![tags.take()]);
@@ -266,6 +294,9 @@ impl Event {
 
     /// Time as it is stored: ISO 8601 in UTC, with milliseconds, or as many digits as it has.
     pub fn timestamp_text(&self) -> String {
+        if let Some(text) = timestamp::write(self.timestamp) {
+            return String::from_utf8_lossy(&text).into_owned();
+        }
         let format = match self.timestamp.timestamp_subsec_nanos() {
             nanos if nanos % 1_000_000 == 0 => SecondsFormat::Millis,
             nanos if nanos % 1_000 == 0 => SecondsFormat::Micros,
@@ -293,13 +324,21 @@ impl Event {
 
     /// Bytes that the event takes on its way, about: its fields, the document made of them, and that in the log.
     pub fn bytes(&self) -> u64 {
-        OVERHEAD + self.fields.bytes() + content::map_bytes(&self.metadata)
+        OVERHEAD + self.fields.bytes() + content::map_bytes(self.metadata.map())
+    }
+
+    /// Bytes of the event as JSON, about.
+    pub(crate) fn document_bytes(&self) -> usize {
+        self.fields.text_bytes() + DOCUMENT
     }
 
     /// Appends the event as one JSON object, `@timestamp` included and metadata left out.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         out.extend_from_slice(b"{\"@timestamp\":\"");
-        out.extend_from_slice(self.timestamp_text().as_bytes());
+        match timestamp::write(self.timestamp) {
+            Some(text) => out.extend_from_slice(&text),
+            None => out.extend_from_slice(self.timestamp_text().as_bytes()),
+        }
         out.push(b'"');
         self.fields.write(out);
         out.push(b'}');

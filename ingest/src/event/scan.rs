@@ -4,11 +4,12 @@
 //! may still be an event.
 
 use chrono::{DateTime, Utc};
-use serde_json::Number;
+use serde_json::{Map, Number, Value};
 
 use super::members::{MAX_MEMBERS, MemberSpan, Members};
+use super::metadata::Metadata;
 use super::time_format::{Zone, iso8601};
-use super::{METADATA, TAGS, TIMESTAMP};
+use super::{METADATA, TAGS, TIMESTAMP, timestamp};
 
 /// Deepest nesting.
 const MAX_DEPTH: usize = 64;
@@ -16,6 +17,8 @@ const MAX_DEPTH: usize = 64;
 const MAX_BYTES: usize = 16 << 20;
 /// Most memory that one scan leaves to the next.
 const MAX_KEPT: usize = 1 << 20;
+/// Longest metadata that one scan leaves to the next.
+const MAX_KEPT_METADATA: usize = 4 << 10;
 /// Most digits of whole numbers that are not looked at closely.
 const MAX_DIGITS: usize = 18;
 
@@ -28,6 +31,8 @@ pub(super) struct ScannedObject {
     pub(super) members: Members,
     /// Its time, where it has one.
     pub(super) timestamp: Option<DateTime<Utc>>,
+    /// Its metadata.
+    pub(super) metadata: Metadata,
     /// Bytes of the object in what was read.
     pub(super) length: usize,
 }
@@ -38,6 +43,8 @@ pub(crate) struct Scratch {
     out: Vec<u8>,
     places: Vec<MemberSpan>,
     names: Vec<(usize, usize)>,
+    /// The last metadata as text, and what was read of it: most events of a source have the same.
+    metadata: (Vec<u8>, Metadata),
 }
 
 /// Reads the object that a text begins with. `None` where it is no object, is not complete, is no JSON, or is none of
@@ -46,17 +53,18 @@ pub(crate) struct Scratch {
 pub(super) fn scan(text: &str, scratch: &mut Scratch) -> Option<ScannedObject> {
     let bytes = text.as_bytes();
     let bytes = bytes.get(..bytes.len().min(MAX_BYTES))?;
-    let Scratch { out, places, names } = scratch;
+    let Scratch { out, places, names, metadata: last_metadata } = scratch;
     if out.capacity() > MAX_KEPT {
         *out = Vec::new();
     }
     out.clear();
     places.clear();
     names.clear();
-    let mut scanner = Scanner { bytes, at: 0, copied: 0, out, places, names };
+    let metadata = Metadata::default();
+    let mut scanner = Scanner { bytes, at: 0, copied: 0, out, places, names, last_metadata, metadata };
     let timestamp = scanner.object_of_event()?;
-    let length = scanner.at;
-    Some(ScannedObject { members: Members::new(out, places), timestamp, length })
+    let Scanner { at: length, metadata, .. } = scanner;
+    Some(ScannedObject { members: Members::new(out, places), timestamp, metadata, length })
 }
 
 /// Counts the digits of a number without its exponent, from the first to the last that is not zero.
@@ -87,6 +95,26 @@ const SPECIAL: [bool; 256] = {
     special
 };
 
+/// Returns the number of plain characters that bytes begin with; `None` where nothing ends them.
+fn plain_length(bytes: &[u8]) -> Option<usize> {
+    const ONES: u64 = u64::MAX / 255;
+    const HIGH: u64 = ONES << 7;
+    let (words, rest) = bytes.as_chunks::<8>();
+    for (number, word) in words.iter().enumerate() {
+        let word = u64::from_le_bytes(*word);
+        let (quotes, backslashes) = (word ^ (ONES * b'"' as u64), word ^ (ONES * b'\\' as u64));
+        // The high bit of a byte that is below 0x20, a quote or a backslash; a byte behind such a one may have it, too.
+        let controls = word.wrapping_sub(ONES * 0x20) & !word;
+        let zeros = (quotes.wrapping_sub(ONES) & !quotes) | (backslashes.wrapping_sub(ONES) & !backslashes);
+        let special = (controls | zeros) & HIGH;
+        if special != 0 {
+            return Some(8 * number + special.trailing_zeros() as usize / 8);
+        }
+    }
+    let behind = rest.iter().position(|byte| SPECIAL[usize::from(*byte)])?;
+    Some(8 * words.len() + behind)
+}
+
 struct Scanner<'a> {
     bytes: &'a [u8],
     at: usize,
@@ -96,6 +124,10 @@ struct Scanner<'a> {
     places: &'a mut Vec<MemberSpan>,
     /// Ranges of the names of open objects.
     names: &'a mut Vec<(usize, usize)>,
+    /// The last metadata as text, and what was read of it.
+    last_metadata: &'a mut (Vec<u8>, Metadata),
+    /// Metadata of the object.
+    metadata: Metadata,
 }
 
 impl Scanner<'_> {
@@ -118,14 +150,25 @@ impl Scanner<'_> {
             let first = self.peek()?;
             let plain = self.value(1)?;
             let place = MemberSpan { at: u32::try_from(comma).ok()?, value: u32::try_from(value).ok()? };
-            if name == METADATA.as_bytes() || (name == TAGS.as_bytes() && first == b'{') {
+            if name == TAGS.as_bytes() && first == b'{' {
                 return None;
+            } else if name == METADATA.as_bytes() {
+                self.copy();
+                match first {
+                    b'n' => {}
+                    b'{' => self.read_metadata(value)?,
+                    _ => return None,
+                }
+                self.out.truncate(comma);
             } else if name == TIMESTAMP.as_bytes() {
                 timestamp = match first {
                     b'n' => None,
                     b'"' if plain => {
-                        let text = std::str::from_utf8(self.bytes.get(from + 1..self.at - 1)?).ok()?;
-                        Some(iso8601(text, Zone::UTC)?)
+                        let text = self.bytes.get(from + 1..self.at - 1)?;
+                        Some(match timestamp::read(text) {
+                            Some(time) => time,
+                            None => iso8601(std::str::from_utf8(text).ok()?, Zone::UTC)?,
+                        })
                     }
                     _ => return None,
                 };
@@ -146,6 +189,22 @@ impl Scanner<'_> {
         self.copy();
         self.at += 1;
         Some(timestamp)
+    }
+
+    /// Takes the metadata that begins in the output at an offset.
+    fn read_metadata(&mut self, from: usize) -> Option<()> {
+        let text = self.out.get(from..)?;
+        let (last_text, last) = &mut *self.last_metadata;
+        if last_text.as_slice() == text {
+            self.metadata = last.clone();
+            return Some(());
+        }
+        self.metadata = serde_json::from_slice::<Map<String, Value>>(text).ok()?.into();
+        if text.len() <= MAX_KEPT_METADATA {
+            text.clone_into(last_text);
+            *last = self.metadata.clone();
+        }
+        Some(())
     }
 
     /// Returns the output offset of the next byte.
@@ -282,7 +341,7 @@ impl Scanner<'_> {
         let mut plain = true;
         loop {
             let rest = self.bytes.get(self.at..)?;
-            self.at += rest.iter().position(|byte| SPECIAL[usize::from(*byte)])?;
+            self.at += plain_length(rest)?;
             match self.peek()? {
                 b'"' => {
                     self.at += 1;

@@ -2,7 +2,7 @@ use chrono::{DateTime, TimeZone, Utc};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Event, FieldReference, Scratch, Template, text_of};
+use super::{Additions, Event, FieldReference, Scratch, Template, text_of};
 
 fn event(fields: Value) -> Event {
     let Value::Object(fields) = fields else { panic!("an object") };
@@ -224,6 +224,8 @@ fn what_is_usual_is_kept_as_text() {
                 .trim_start(),
             r#"{"@timestamp":"2020-01-01T00:00:00.000Z","a":[1.5,1000.0,12345678901234567890123]}"#,
         ),
+        (r#"{"@metadata": {"a" : 1}, "b":2}"#, r#"{"@timestamp":"1970-01-01T00:00:07.000Z","b":2}"#),
+        (r#"{"b":2,"@metadata":null}"#, r#"{"@timestamp":"1970-01-01T00:00:07.000Z","b":2}"#),
         (
             r#"{"@timestamp":null,"a":"\u00e4\/\u000A\ud83d\ude00","b":{"c":{},"d":{"c":-0}}}"#,
             "{\"@timestamp\":\"1970-01-01T00:00:07.000Z\",\"a\":\"ä/\\n😀\",\"b\":{\"c\":{},\"d\":{\"c\":-0.0}}}",
@@ -237,7 +239,7 @@ fn what_is_usual_is_kept_as_text() {
     for text in [
         r#"{"a":1,"a":2}"#,
         r#"{"b":{"a":1,"a":2}}"#,
-        r#"{"@metadata":{}}"#,
+        r#"{"@metadata":1}"#,
         r#"{"tags":{}}"#,
         r#"{"@timestamp":"soon"}"#,
         r#"{"@timestamp":1}"#,
@@ -254,6 +256,32 @@ fn what_is_usual_is_kept_as_text() {
     assert!(Event::scan(&format!("{{{}}}", many.join(",")), &mut Scratch::default(), || now).is_none());
     let deep = format!("{{\"a\":{}{}}}", "[".repeat(200), "]".repeat(200));
     assert!(Event::scan(&deep, &mut Scratch::default(), || now).is_none());
+}
+
+#[test]
+fn metadata_is_shared_until_it_is_changed() {
+    let now = Utc.timestamp_opt(7, 0).unwrap();
+    let mut scratch = Scratch::default();
+    let mut additions = Additions::default().member("host", "web").metadata("ip", "::1");
+    let mut event = |text: &str| {
+        let (mut event, _) = Event::scan(text, &mut scratch, || now).unwrap();
+        additions.add_to(&mut event);
+        event
+    };
+    let [mut one, other, bare, named] = [
+        r#"{"@metadata":{"beat":"a"}}"#,
+        r#"{"@metadata":{"beat":"a"}}"#,
+        r#"{}"#,
+        r#"{"host":"own","@metadata":{"beat":"b","ip":"x"}}"#,
+    ]
+    .map(&mut event);
+    one.set(&reference("[@metadata][beat]"), json!("c")).unwrap();
+    let metadata = |event: &Event| Value::Object(event.metadata().clone());
+    assert_eq!(metadata(&one), json!({"beat": "c", "ip": "::1"}));
+    assert_eq!(metadata(&other), json!({"beat": "a", "ip": "::1"}));
+    assert_eq!(metadata(&bare), json!({"ip": "::1"}));
+    assert_eq!(metadata(&named), json!({"beat": "b", "ip": "::1"}));
+    assert_eq!((&other.fields()["host"], &named.fields()["host"]), (&json!("web"), &json!("own")));
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! `tcp`: events of streams, from clients that connect or from a server that this input connects to.
 
 use std::net::SocketAddr;
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -13,10 +13,7 @@ use super::stream::{Origin, StreamListener, StreamProtocol, serve};
 use super::{Context, Input, InputError, stopped};
 use crate::codec::{self, Codec, Decoder};
 use crate::tls::{self, StreamConnector};
-use crate::{Event, Fault, FieldReference, Options, Setting};
-
-/// Field for the port of the client.
-static PORT: LazyLock<Option<FieldReference>> = LazyLock::new(|| FieldReference::parse("port").ok());
+use crate::{Event, Fault, Options, Setting};
 
 /// Pause before the next connection to a server that has closed one.
 const RECONNECT: Duration = Duration::from_secs(1);
@@ -45,21 +42,19 @@ impl StreamProtocol for Lines {
         self.codec.flush_after()
     }
 
-    fn complete(&self, event: &mut Event, origin: &Origin) {
-        origin.mark(event, "host");
-        let port = |address: SocketAddr| Value::from(address.port());
-        if !event.has_field("port")
-            && let Some(reference) = &*PORT
-        {
-            // A name alone is nothing that a value could be in the way of.
-            let _ = event.set(reference, port(origin.client));
-        }
+    fn complete(&self, events: &mut [Event], origin: &Origin) {
+        let mut additions = origin.additions(Some("host")).member("port", origin.client.port());
         if let Some(proxy) = origin.proxy {
-            event.set_missing("proxy_host", &proxy.ip().to_canonical().to_string());
-            event.fields_mut().insert("proxy_port".to_owned(), port(proxy));
+            additions = additions.member("proxy_host", proxy.ip().to_canonical().to_string());
         }
         if let Some(subject) = &origin.subject {
-            event.set_missing("sslsubject", subject);
+            additions = additions.member("sslsubject", &**subject);
+        }
+        for event in events {
+            additions.add_to(event);
+            if let Some(proxy) = origin.proxy {
+                event.fields_mut().insert("proxy_port".to_owned(), Value::from(proxy.port()));
+            }
         }
     }
 }

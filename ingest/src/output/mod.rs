@@ -87,6 +87,11 @@ pub trait Local: fmt::Debug + Send + Sync {
     /// Why there can be none, permanently; the event becomes a dead letter.
     fn operation(&self, event: &Event, stable_id: Option<String>) -> Result<LocalWrite, String>;
 
+    /// The operations for events without stable ids, in their order; each as [`Local::operation`] makes it.
+    fn operations(&self, events: &[&Event]) -> Vec<Result<LocalWrite, String>> {
+        events.iter().map(|event| self.operation(event, None)).collect()
+    }
+
     /// The names of the indices that its operations may be on, as a pattern: `*` stands for what is not written in the
     /// definition.
     fn names(&self) -> String;

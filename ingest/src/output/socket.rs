@@ -13,7 +13,7 @@ use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 use tokio::net::{UdpSocket, lookup_host};
 use tokio::sync::{Mutex, watch};
 
-use super::retry::Backoff;
+use super::retry::{Backoff, prepare_codec};
 use crate::codec::{self, Codec};
 use crate::input::stopped;
 use crate::offload::offload;
@@ -40,18 +40,17 @@ pub(super) trait Encode: fmt::Debug + Send + Sync {
     /// The reason why the event has no message.
     fn encode(&self, event: &Event, messages: &mut Vec<Vec<u8>>) -> Result<(), String>;
 
-    /// Fetches what encoding needs; blocks.
-    ///
-    /// # Errors
-    /// The reason why it is not there: try again later.
-    fn prepare(&self) -> Result<(), String> {
-        Ok(())
+    /// Returns the codec that is to be prepared before events are encoded.
+    fn codec(&self) -> Option<&Arc<dyn Codec>> {
+        None
     }
 }
 
 /// A sink of a socket.
 #[derive(Debug)]
 pub(super) struct Socket {
+    /// Name of the output, for logs.
+    name: &'static str,
     host: String,
     port: u16,
     encoder: Arc<dyn Encode>,
@@ -94,8 +93,8 @@ impl Encode for ByCodec {
         Ok(())
     }
 
-    fn prepare(&self) -> Result<(), String> {
-        self.0.prepare()
+    fn codec(&self) -> Option<&Arc<dyn Codec>> {
+        Some(&self.0)
     }
 }
 
@@ -124,7 +123,7 @@ pub(super) fn build_tcp(mut options: Options) -> Result<Output, Vec<Fault>> {
     // Its fault was the options'.
     let transport = transport.ok_or_else(Vec::new)?;
     let (encoder, first_pause) = (Arc::new(ByCodec(codec?)), Duration::from_secs_f64(pause));
-    Ok(Output::Sink(Arc::new(Socket { host, port, encoder, transport, first_pause })))
+    Ok(Output::Sink(Arc::new(Socket::new("tcp", (host, port), encoder, transport, first_pause))))
 }
 
 /// Makes the output `udp`.
@@ -141,7 +140,7 @@ pub(super) fn build_udp(mut options: Options) -> Result<Output, Vec<Fault>> {
     options.finish()?;
     let (transport, first_pause) = (Transport::udp(), Duration::from_millis(pause.unsigned_abs()));
     let encoder = Arc::new(ByCodec(codec?));
-    Ok(Output::Sink(Arc::new(Socket { host, port, encoder, transport, first_pause })))
+    Ok(Output::Sink(Arc::new(Socket::new("udp", (host, port), encoder, transport, first_pause))))
 }
 
 /// Takes the port of a peer.
@@ -203,7 +202,8 @@ pub(super) fn build_statsd(mut options: Options) -> Result<Output, Vec<Fault>> {
     options.finish()?;
     let transport = transport.ok_or_else(Vec::new)?;
     let first_pause = Duration::from_millis(100);
-    Ok(Output::Sink(Arc::new(Socket { host, port, encoder: Arc::new(statsd), transport, first_pause })))
+    let socket = Socket::new("statsd", (host, port), Arc::new(statsd), transport, first_pause);
+    Ok(Output::Sink(Arc::new(socket)))
 }
 
 /// Replaces what has a meaning in a line of metrics.
@@ -232,12 +232,13 @@ impl Encode for Statsd {
 impl Socket {
     /// Makes a sink.
     pub(super) fn new(
+        name: &'static str,
         (host, port): (String, u16),
         encoder: Arc<dyn Encode>,
         transport: Transport,
         first_pause: Duration,
     ) -> Self {
-        Self { host, port, encoder, transport, first_pause }
+        Self { name, host, port, encoder, transport, first_pause }
     }
 
     /// Writes messages. `sent` counts the datagrams that have left, across attempts.
@@ -332,23 +333,11 @@ impl Sink for Socket {
         mut stopping: watch::Receiver<bool>,
         _place: OrderTicket,
     ) -> Result<Vec<RefusedEvent>, SinkInterrupted> {
-        let mut backoff = Backoff::new(self.first_pause, Duration::from_secs(60).max(self.first_pause));
-        loop {
-            let encoder = Arc::clone(&self.encoder);
-            let prepared = tokio::select! {
-                biased;
-                () = stopped(&mut stopping) => return Err(SinkInterrupted),
-                prepared = offload(move || encoder.prepare()) => prepared,
-            };
-            let Err(reason) = prepared else { break };
-            tracing::warn!(
-                reason,
-                host = self.host,
-                port = self.port,
-                "the output cannot encode, it tries again"
-            );
-            backoff.wait(&mut stopping).await?;
+        let pauses = || Backoff::new(self.first_pause, Duration::from_secs(60).max(self.first_pause));
+        if let Some(codec) = self.encoder.codec() {
+            prepare_codec(codec, self.name, pauses(), &mut stopping).await?;
         }
+        let mut backoff = pauses();
         let (encoder, events) = (Arc::clone(&self.encoder), events.to_vec());
         let limit = if matches!(self.transport, Transport::Udp(_)) { MAX_DATAGRAM } else { usize::MAX };
         let (messages, refused) = offload(move || {

@@ -107,7 +107,7 @@ pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
         message: if has_codec { MessageSource::Codec(codec) } else { MessageSource::Template(text) },
     };
     let first_pause = Duration::from_secs_f64(pause.unwrap_or(1.0));
-    Ok(Output::Sink(Arc::new(Socket::new((host, port), Arc::new(encoder), transport, first_pause))))
+    Ok(Output::Sink(Arc::new(Socket::new("syslog", (host, port), Arc::new(encoder), transport, first_pause))))
 }
 
 impl Priority {
@@ -143,10 +143,10 @@ fn head_field(template: &Template, event: &Event) -> String {
 }
 
 impl Encode for SyslogEncoder {
-    fn prepare(&self) -> Result<(), String> {
+    fn codec(&self) -> Option<&Arc<dyn Codec>> {
         match &self.message {
-            MessageSource::Template(_) => Ok(()),
-            MessageSource::Codec(codec) => codec.prepare(),
+            MessageSource::Template(_) => None,
+            MessageSource::Codec(codec) => Some(codec),
         }
     }
 

@@ -207,6 +207,14 @@ impl<'a> Expansion<'a> {
     }
 }
 
+/// Returns the names that a text begins with, with the colons between them. As in Logstash, patterns may have anything behind it, which has no meaning:
+/// `HTTPD24_ERRORLOG` has `[code]?`.
+fn leading_name(text: &str) -> &str {
+    let is_part =
+        |letter: char| !letter.is_ascii() || letter.is_ascii_alphanumeric() || "@[]_:.-^`\\".contains(letter);
+    text.find(|letter| !is_part(letter)).and_then(|end| text.get(..end)).unwrap_or(text)
+}
+
 /// `%{NAME}`, `%{NAME:field}`, `%{NAME:field:type}`, each also with `=definition`.
 struct Reference<'a> {
     name: &'a str,
@@ -230,7 +238,7 @@ impl<'a> Reference<'a> {
             Some((rest, definition)) => (rest, Some(definition)),
             None => (rest, None),
         };
-        let (field, type_name) = match rest.strip_prefix(':') {
+        let (field, type_name) = match rest.strip_prefix(':').map(leading_name) {
             Some(field) => match field.split_once(':') {
                 Some((field, type_name)) => (Some(field), Some(type_name)),
                 None => (Some(field), None),

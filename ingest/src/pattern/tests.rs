@@ -49,6 +49,27 @@ fn definitions_of_the_schema_compile_and_name_their_fields() {
 }
 
 #[test]
+fn characters_behind_the_name_of_a_field_have_no_meaning() {
+    let pattern = compile("%{INT:[a][b]:int?} %{WORD:c d:int}").unwrap();
+    assert_eq!((pattern.captures()[0].kind, pattern.captures()[1].kind), (Kind::Integer, Kind::Text));
+    let found = captured(&pattern, "1 x").unwrap();
+    assert_eq!(found, [("[a][b]".to_owned(), "1".to_owned()), ("c".to_owned(), "x".to_owned())]);
+    let library = Library::with_ecs(EcsCompatibility::V8);
+    let pattern = Pattern::compile("%{HTTPD_ERRORLOG}", &library, true).unwrap();
+    let line = "[Fri Feb 01 22:03:08.319124 2019] [proxy:error] [pid 9:tid 140396576945920] (111)Connection refused: \
+        AH00957: HTTP: attempt to connect to 127.0.0.1:8000 (localhost) failed";
+    let found = captured(&pattern, line).unwrap();
+    for (name, text) in [
+        ("[apache][error][module]", "proxy"),
+        ("[apache][error][proxy][error][code]", "111"),
+        ("[apache][error][proxy][error][message]", "Connection refused"),
+        ("[error][code]", "AH00957"),
+    ] {
+        assert!(found.contains(&(name.to_owned(), text.to_owned())), "{name}: {found:?}");
+    }
+}
+
+#[test]
 fn fields_are_captured_in_order() {
     let pattern = compile("%{IP:client} %{WORD:[http][method]} %{NUMBER:took:float} (?<rest>.*)").unwrap();
     let found = captured(&pattern, "55.3.244.1 GET 0.043 and more").unwrap();

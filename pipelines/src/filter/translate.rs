@@ -88,7 +88,8 @@ fn renamed(options: &mut Options, name: &'static str, former: &'static str) -> O
 fn entries(options: &mut Options) -> Option<Entries> {
     let inline: Vec<(String, Setting)> = options.hash("dictionary");
     let path = options.text("dictionary_path").map(PathBuf::from);
-    let interval = options.integer("refresh_interval", 0..=31_536_000).unwrap_or(300);
+    // As in Logstash, zero or less never loads a file again.
+    let interval = options.integer("refresh_interval", i64::MIN..=31_536_000).unwrap_or(300).max(0);
     let is_merge = options.one_of("refresh_behaviour", &["merge", "replace"]) != Some("replace");
     let exact = options.boolean("exact").unwrap_or(true);
     let regex = options.boolean("regex").unwrap_or(false);

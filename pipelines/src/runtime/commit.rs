@@ -20,7 +20,8 @@ use super::delivery::Delivery;
 use super::generation::Generation;
 use super::output_pipelines;
 use super::sequence::{Stage, Ticket};
-use super::work::{FilteredDelivery, PlannedOperation, SinkEvents};
+use super::work::{FilteredDelivery, Plan, PlannedOperation, SinkEvents};
+use crate::graph::OutputNode;
 use crate::graph::walk::RejectedEvent;
 use crate::store::{Durable, Sender};
 
@@ -45,7 +46,9 @@ pub(super) enum GaveUp {
 
 /// Result of a commit, and its begin. It is empty where there was nothing to write.
 struct CommitReport {
-    ops: Vec<PlannedOperation>,
+    /// Index of the output of each operation among the outputs.
+    of_outputs: Vec<Option<usize>>,
+    outputs: Vec<Arc<OutputNode>>,
     durable: Option<(Durable, Instant)>,
 }
 
@@ -209,11 +212,12 @@ async fn attempt(
     let planned = ops.len();
     ops.append(&mut letters);
     let again = delivery.is_letter;
-    let ops = (&*delivery.plan.ops, again, is_awaited);
-    match write(shared, ops, moves, writing, &delivery.generation).await {
+    let flags = (again, is_awaited);
+    match write(shared, &delivery.plan, flags, moves, writing, &delivery.generation).await {
         Ok(durable) => {
             shared.meter.failed(rejected);
-            Ok(CommitReport { ops: std::mem::take(&mut delivery.plan.ops), durable })
+            let of_outputs = std::mem::take(&mut delivery.plan.ops).into_iter().map(|op| op.output).collect();
+            Ok(CommitReport { of_outputs, outputs: std::mem::take(&mut delivery.plan.outputs), durable })
         }
         Err(error) => {
             // They are made again with what is tried next.
@@ -278,7 +282,7 @@ impl CommitReport {
         let Some((durable, began)) = self.durable else { return Ok(None) };
         // Only a log that has stopped keeps it from becoming that.
         let results = durable.await.map_err(|_| GaveUp::NotStored(NotStored::Ended))?;
-        count(shared, &self.ops, &results, began.elapsed());
+        count(shared, &self.of_outputs, &self.outputs, &results, began.elapsed());
         let refused = results.iter().find_map(|result| match result {
             Ok(_) | Err(Error::VersionConflict { .. }) => None,
             Err(error) => Some(error.to_string()),
@@ -292,16 +296,18 @@ impl CommitReport {
 /// A write without moves is given up after [`PATIENCE`] if `is_awaited`. `None` where there is nothing to write.
 async fn write(
     shared: &Arc<RuntimeContext>,
-    (ops, again, is_awaited): (&[PlannedOperation], bool, bool),
+    plan: &Plan,
+    (again, is_awaited): (bool, bool),
     moves: Vec<PositionDelta>,
     writing: &mut Stage,
     generation: &Generation,
 ) -> Result<Option<(Durable, Instant)>, GaveUp> {
+    let ops = plan.ops.as_slice();
     if ops.is_empty() && moves.is_empty() {
         writing.come().await;
         return Ok(None);
     }
-    let replace = replacement(shared, ops, again);
+    let replace = replacement(shared, plan, again);
     let began = Instant::now();
     let mut pause = FIRST_PAUSE;
     // What no output asks for is the server's own, and comes last.
@@ -347,19 +353,19 @@ pub(super) async fn paused(pause: Duration, mut ending: watch::Receiver<bool>) -
 
 fn count(
     shared: &RuntimeContext,
-    ops: &[PlannedOperation],
+    of_outputs: &[Option<usize>],
+    outputs: &[Arc<OutputNode>],
     results: &[Result<WriteOutcome, Error>],
     took: Duration,
 ) {
-    // Operations of one output follow each other: their meter is told once.
-    let of_output = |planned: &PlannedOperation| planned.output.as_ref().map(Arc::as_ptr);
     let mut results = results.iter();
-    for run in ops.chunk_by(|one, next| of_output(one) == of_output(next)) {
+    // Operations of one output follow each other: their meter is told once.
+    for run in of_outputs.chunk_by(|one, next| one == next) {
         // What is there already needs no dead letter.
         let is_stored =
             |result: &&Result<_, Error>| matches!(result, Ok(_) | Err(Error::VersionConflict { .. }));
         let stored = results.by_ref().take(run.len()).filter(is_stored).count();
-        let Some(output) = run.first().and_then(|planned| planned.output.as_ref()) else { continue };
+        let Some(output) = run.first().copied().flatten().and_then(|at| outputs.get(at)) else { continue };
         let refused = run.len() - stored;
         for meter in [&output.label.meter, &shared.meter] {
             meter.went_out(stored);
@@ -370,10 +376,11 @@ fn count(
 }
 
 /// Returns the substitutes of operations that the store refuses for good.
-fn replacement(shared: &Arc<RuntimeContext>, ops: &[PlannedOperation], again: bool) -> Replace {
+fn replacement(shared: &Arc<RuntimeContext>, plan: &Plan, again: bool) -> Replace {
     let mut ids: Vec<Arc<str>> = Vec::new();
-    for output in ops.iter().filter_map(|planned| planned.output.as_ref()) {
-        if !ids.contains(&output.label.id) {
+    for (at, output) in plan.outputs.iter().enumerate() {
+        let has_operations = || plan.ops.iter().any(|planned| planned.output == Some(at));
+        if !ids.contains(&output.label.id) && has_operations() {
             ids.push(Arc::clone(&output.label.id));
         }
     }

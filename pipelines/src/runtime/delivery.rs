@@ -91,7 +91,8 @@ impl Delivery {
     /// Rejects the event of a planned operation that an ingest pipeline failed for.
     pub(super) fn reject(&mut self, planned: &PlannedOperation, reason: String) {
         let event = planned.event.and_then(|at| self.filtered.events.get(at)?.as_ref());
-        let (Some((event, _)), Some(output)) = (event, &planned.output) else { return };
+        let output = planned.output.and_then(|at| self.plan.outputs.get(at));
+        let (Some((event, _)), Some(output)) = (event, output) else { return };
         output.label.meter.failed(1);
         let (event, plugin) = (Arc::clone(event), Arc::clone(&output.label.id));
         self.plan.rejected.push(RejectedEvent { event, batch: planned.batch, plugin, reason });
@@ -127,7 +128,11 @@ impl Delivery {
             rejected: Vec::new(),
             taken: AcceptedPositions::new(),
             generation: Arc::clone(&self.generation),
-            plan: Plan { is_pipelined: self.plan.is_pipelined, ..Plan::default() },
+            plan: Plan {
+                is_pipelined: self.plan.is_pipelined,
+                outputs: self.plan.outputs.clone(),
+                ..Plan::default()
+            },
             is_letter: self.is_letter,
         };
         // Nothing was divided before, so that batches are numbered from 0 on.

@@ -6,7 +6,7 @@ use std::sync::Arc;
 
 use millrace_catalog::operation::WriteOp;
 use millrace_ingest::budget::Reservation;
-use millrace_ingest::output::{LocalWrite, Output, Sink};
+use millrace_ingest::output::{Local, LocalWrite, Output, Sink};
 use millrace_ingest::{Ack, Event, Move, Provenance};
 use millrace_runtime::Instant;
 use ring::digest::{Context, SHA256};
@@ -44,6 +44,8 @@ pub(super) struct Filtered {
 pub(super) struct Plan {
     /// Operations on this server's indices.
     pub(super) ops: Vec<PlannedOperation>,
+    /// Outputs of the operations.
+    pub(super) outputs: Vec<Arc<OutputNode>>,
     /// Events that go elsewhere.
     pub(super) sends: Vec<SinkEvents>,
     /// Events that end here.
@@ -57,8 +59,8 @@ pub(super) struct Plan {
 pub(super) struct PlannedOperation {
     pub(super) op: WriteOp,
     pub(super) batch: usize,
-    /// The output, `None` for a dead letter.
-    pub(super) output: Option<Arc<OutputNode>>,
+    /// Index of the output in its plan, `None` for a dead letter.
+    pub(super) output: Option<usize>,
     /// Place of its event in the delivery, and the ingest pipeline that its output names.
     pub(super) event: Option<usize>,
     pub(super) pipeline: Option<Arc<str>>,
@@ -98,20 +100,40 @@ pub(super) async fn run(
     let mut flow = Flow { flush: generation.graph.is_flushed().then_some(flush), ..Flow::default() };
     let (mut moves, mut acks) = (Vec::with_capacity(entries.len()), Vec::with_capacity(entries.len()));
     let mut held = Vec::with_capacity(entries.len());
+    let total: usize = entries.iter().map(|entry| entry.batch.events.len()).sum();
+    // Events that no filter waits for are at their end at once.
+    let has_filters = !generation.graph.filters.is_empty();
+    let mut unfiltered = Vec::new();
+    match has_filters {
+        true => flow.slots.reserve(total),
+        false => unfiltered.reserve(total),
+    }
     for (number, entry) in entries.into_iter().enumerate() {
         for mut event in entry.batch.events {
             entry.input.decoration.apply(&mut event);
             let provenance = event.provenance();
-            flow.add(event, Origin { batch: number, provenance, made: 0 });
+            let origin = Origin { batch: number, provenance, made: 0 };
+            match has_filters {
+                true => {
+                    flow.add(event, origin);
+                }
+                false => unfiltered.push(Some((Arc::new(event), origin))),
+            }
         }
         moves.push(entry.batch.position);
         acks.push(entry.batch.ack);
         held.push(entry.batch.held);
     }
-    let all = (0..flow.slots.len()).collect();
-    let left = flow.filter(&generation.graph.filters, all).await;
+    let all: Vec<usize> = (0..total).collect();
+    let (filtered, left, rejected) = match has_filters {
+        true => {
+            let left = flow.filter(&generation.graph.filters, all).await;
+            let (filtered, rejected) = end_of_filters(flow, moves);
+            (filtered, left, rejected)
+        }
+        false => (Filtered { events: unfiltered, moves }, all, Vec::new()),
+    };
     meter.were_filtered(left.len());
-    let (filtered, rejected) = end_of_filters(flow, moves);
     let plan = plan(&pipeline, &filtered, &left, &generation.graph.outputs, &AcceptedPositions::new());
     meter.took(began.elapsed());
     FilteredDelivery { acks, held, delivery: Delivery::new(filtered, left, rejected, generation, plan) }
@@ -172,13 +194,15 @@ pub(super) fn plan(
         let chosen = selected.iter().filter_map(|at| Some((*at, events.get(*at).and_then(Option::as_ref)?)));
         match &node.output {
             Output::Local(local) => {
-                for (at, (event, origin)) in chosen {
-                    // Positions move with what is written here: it is there once, whatever its id.
-                    let made = catch_unwind(AssertUnwindSafe(|| local.operation(event, None)));
-                    match made.unwrap_or_else(|_| Err("the output panicked".to_owned())) {
+                let chosen: Vec<(usize, &(Arc<Event>, Origin))> = chosen.collect();
+                let output = Some(plan.outputs.len());
+                plan.outputs.push(Arc::clone(node));
+                plan.ops.reserve(chosen.len());
+                for ((at, (event, origin)), made) in chosen.iter().zip(operations(&**local, &chosen)) {
+                    match made {
                         Ok(LocalWrite { op, pipeline }) => {
-                            let (batch, output) = (origin.batch, Some(Arc::clone(node)));
-                            plan.ops.push(PlannedOperation { op, batch, output, event: Some(at), pipeline });
+                            let (batch, event) = (origin.batch, Some(*at));
+                            plan.ops.push(PlannedOperation { op, batch, output, event, pipeline });
                         }
                         Err(reason) => {
                             node.label.meter.failed(1);
@@ -217,6 +241,25 @@ pub(super) fn plan(
     });
     plan.rejected = flow.rejected;
     plan
+}
+
+/// Asks an output for the operations of events. Positions move with what is written here: it is there once, whatever its id.
+fn operations(
+    local: &dyn Local,
+    chosen: &[(usize, &(Arc<Event>, Origin))],
+) -> Vec<Result<LocalWrite, String>> {
+    let events: Vec<&Event> = chosen.iter().map(|(_, (event, _))| &**event).collect();
+    if let Ok(made) = catch_unwind(AssertUnwindSafe(|| local.operations(&events)))
+        && made.len() == events.len()
+    {
+        return made;
+    }
+    // A defect costs the event that brings it to light, not the others.
+    let alone = |event: &&Event| {
+        let made = catch_unwind(AssertUnwindSafe(|| local.operation(event, None)));
+        made.unwrap_or_else(|_| Err("the output panicked".to_owned()))
+    };
+    events.iter().map(alone).collect()
 }
 
 /// An id that an event has again when it is read again, however it is cut into batches then.

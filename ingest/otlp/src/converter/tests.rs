@@ -131,3 +131,16 @@ fn records_that_cannot_be_written_are_refused() {
     }
     assert!(out.is_empty());
 }
+
+#[test]
+fn instants_are_written_with_the_digits_that_they_have() {
+    for (nanoseconds, expected) in [
+        (0, "1970-01-01T00:00:00.000Z"),
+        (1_709_210_096_007_000_000, "2024-02-29T12:34:56.007Z"),
+        (1_709_210_096_007_000_089, "2024-02-29T12:34:56.007000089Z"),
+        (i64::MAX.unsigned_abs(), "2262-04-11T23:47:16.854775807Z"),
+    ] {
+        assert_eq!(instant(nanoseconds).as_deref(), Ok(expected));
+    }
+    assert_eq!(instant(u64::MAX), Err(RecordError::Time(u64::MAX)));
+}

@@ -16,7 +16,7 @@ pub(super) const MAX_EVENT: usize = 16 << 20;
 const MAX_PAIRS: u32 = 4_096;
 
 /// A frame that is not compressed.
-#[derive(Debug, PartialEq)]
+#[derive(Clone, Debug, PartialEq)]
 pub(super) enum Frame {
     /// Number of events that come before the sender waits for an answer.
     Window(u32),
@@ -84,6 +84,14 @@ pub(super) fn read_frame(reader: &mut impl Read) -> io::Result<Option<(u8, Frame
         [other] => return Err(invalid(format!("a frame of the unknown type [{other:#04x}]"))),
     };
     Ok(Some((version, frame)))
+}
+
+/// Returns version, number and text of a whole frame with an event in JSON; `None` for any other.
+pub(super) fn json_frame(frame: &[u8]) -> Option<(u8, u32, &[u8])> {
+    let (head, text) = frame.split_first_chunk::<10>()?;
+    let [version @ (b'1' | b'2'), b'J', a, b, c, d, length @ ..] = *head else { return None };
+    let is_whole = u32::from_be_bytes(length) as usize == text.len();
+    is_whole.then_some((version, u32::from_be_bytes([a, b, c, d]), text))
 }
 
 fn number(reader: &mut impl Read) -> io::Result<u32> {
@@ -189,6 +197,9 @@ mod tests {
                 assert!(end == 0 || read_frame(&mut &bytes[..end]).is_err());
             }
             assert_eq!(frame_length(&bytes).unwrap(), Some(bytes.len()));
+            let json = json_frame(&bytes)
+                .map(|(version, sequence, text)| (version, Frame::Json { sequence, text: text.to_vec() }));
+            assert_eq!(json, (bytes[1] == b'J').then(|| (version, frame.clone())));
             assert_eq!(read_frame(&mut &bytes[..]).unwrap(), Some((version, frame)));
         }
         assert_eq!(read_frame(&mut &b""[..]).unwrap(), None);

@@ -161,11 +161,9 @@ impl Session {
         let events = std::mem::take(&mut self.reader.events);
         self.begin_events();
         let (mut events, held) = events.into_parts().map_err(exceeded)?;
+        let mut additions = self.origin.additions(self.host_field);
         for event in &mut events {
-            match self.host_field {
-                Some(field) => self.origin.mark(event, field),
-                None => self.origin.mark_metadata(event),
-            }
+            additions.add_to(event);
             if let Some(subject) = &self.origin.subject {
                 let reference = crate::FieldReference::parse("[@metadata][tls_peer][subject]");
                 if let Ok(reference) = reference {

@@ -1,14 +1,16 @@
 //! Frames to events: those of a window, up to where the sender waits for an answer.
 
-use std::io;
+use std::io::{self, Read as _};
 use std::sync::Arc;
 
-use flate2::read::ZlibDecoder;
+use flate2::bufread::ZlibDecoder;
 
-use super::frames::{Frame, MAX_WINDOW, invalid, read_frame};
+use super::frames::{Frame, MAX_WINDOW, frame_length, invalid, json_frame, read_frame};
 use crate::Event;
 use crate::codec::{Codec, Decoder, DecoderPlaceholder, Events};
 
+/// Bytes that are inflated at once.
+const INFLATED: usize = 64 << 10;
 /// Field that the codec reads.
 const MESSAGE: &str = "message";
 
@@ -52,6 +54,10 @@ impl WindowReader {
 
     /// Takes a whole frame that is not compressed.
     pub(super) fn take(&mut self, mut bytes: &[u8]) -> io::Result<()> {
+        if let Some((version, sequence, text)) = json_frame(bytes) {
+            self.add_json(text);
+            return self.added(version, sequence);
+        }
         match read_frame(&mut bytes)? {
             Some((version, frame)) => self.add(version, frame),
             None => Ok(()),
@@ -60,14 +66,29 @@ impl WindowReader {
 
     /// Takes compressed frames.
     pub(super) fn take_compressed(&mut self, bytes: &[u8]) -> io::Result<()> {
-        let mut reader = io::BufReader::new(ZlibDecoder::new(bytes));
-        while let Some((version, frame)) = read_frame(&mut reader)? {
-            if matches!(frame, Frame::Compressed(_)) {
-                return Err(invalid("compressed frames within compressed frames"));
+        let mut inflated = ZlibDecoder::new(bytes);
+        // Frames that are not taken yet: no more than one and what is inflated at once.
+        let mut buffer = Vec::new();
+        loop {
+            let kept = buffer.len();
+            buffer.resize(kept + INFLATED, 0);
+            let read = inflated.read(buffer.get_mut(kept..).unwrap_or_default())?;
+            buffer.truncate(kept + read);
+            if read == 0 {
+                return if buffer.is_empty() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
             }
-            self.add(version, frame)?;
+            let mut rest = buffer.as_slice();
+            while let Some(length) = frame_length(rest)? {
+                if rest.get(1) == Some(&b'C') {
+                    return Err(invalid("compressed frames within compressed frames"));
+                }
+                let (frame, behind) = rest.split_at(length);
+                self.take(frame)?;
+                rest = behind;
+            }
+            let taken = buffer.len() - rest.len();
+            buffer.drain(..taken);
         }
-        Ok(())
     }
 
     fn add(&mut self, version: u8, frame: Frame) -> io::Result<()> {
@@ -83,10 +104,7 @@ impl WindowReader {
             }
             Frame::Compressed(_) => return Ok(()),
             Frame::Json { sequence, text } => {
-                let before = self.events.len();
-                self.json.decode(&text, &mut self.events);
-                self.json.finish(&mut self.events);
-                self.complete(before);
+                self.add_json(&text);
                 sequence
             }
             Frame::Data { sequence, mut fields } => {
@@ -100,6 +118,18 @@ impl WindowReader {
                 sequence
             }
         };
+        self.added(version, sequence)
+    }
+
+    fn add_json(&mut self, text: &[u8]) {
+        let before = self.events.len();
+        self.json.decode(text, &mut self.events);
+        self.json.finish(&mut self.events);
+        self.complete(before);
+    }
+
+    /// Takes note of an event that was added, if there was memory for it.
+    fn added(&mut self, version: u8, sequence: u32) -> io::Result<()> {
         if self.events.is_full() {
             return Err(io::Error::new(
                 io::ErrorKind::OutOfMemory,

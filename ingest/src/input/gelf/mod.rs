@@ -58,7 +58,7 @@ impl DatagramProtocol for Messages {
             Assembly::Message(message) => self.push(&message, events),
         }
         let origin = Origin::new(source);
-        events.iter_mut().skip(before).for_each(|event| self.complete(event, &origin));
+        self.complete(events.get_mut(before..).unwrap_or_default(), &origin);
     }
 }
 
@@ -67,8 +67,9 @@ impl StreamProtocol for Messages {
         Box::new(MessageStream { naming: self.naming, lines: Lines::new("\0", MAX_MESSAGE) })
     }
 
-    fn complete(&self, event: &mut Event, origin: &Origin) {
-        origin.mark(event, "source_host");
+    fn complete(&self, events: &mut [Event], origin: &Origin) {
+        let mut additions = origin.additions(Some("source_host"));
+        events.iter_mut().for_each(|event| additions.add_to(event));
     }
 }
 

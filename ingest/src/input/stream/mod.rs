@@ -24,7 +24,7 @@ use self::reader::{StreamReader, UnfinishedTotal};
 use super::sockets::{ACCEPTOR, PARKED};
 use super::{Context, InputError, mark_version, stopped};
 use crate::codec::Decoder;
-use crate::event::METADATA;
+use crate::event::{Additions, METADATA};
 use crate::{Event, FieldReference, Options, tls};
 
 /// Time for connections to hand on what they have read when the input is to stop.
@@ -40,8 +40,8 @@ pub(super) trait StreamProtocol: fmt::Debug + Send + Sync + 'static {
         None
     }
 
-    /// Gives an event the fields that say where it is from.
-    fn complete(&self, event: &mut Event, origin: &Origin);
+    /// Gives events the fields that say where they are from.
+    fn complete(&self, events: &mut [Event], origin: &Origin);
 }
 
 /// Origin of a stream or a datagram.
@@ -68,10 +68,18 @@ impl Origin {
         Self { client, proxy: None, subject: None, address }
     }
 
-    /// Gives an event the address of its client, as the field of this name and in its metadata.
-    pub(super) fn mark(&self, event: &mut Event, host_field: &str) {
-        event.set_missing(host_field, &self.address);
-        self.mark_metadata(event);
+    /// Returns the address of the client as text.
+    pub(super) fn address(&self) -> &str {
+        &self.address
+    }
+
+    /// Returns what events get: the address of their client, as the field of this name and in their metadata.
+    pub(super) fn additions(&self, host_field: Option<&str>) -> Additions {
+        let additions = match host_field {
+            Some(field) => Additions::default().member(field, &*self.address),
+            None => Additions::default(),
+        };
+        additions.member("@version", "1").metadata("ip_address", &*self.address)
     }
 
     /// Gives an event the address of its client, as a field that may be in another, and in its metadata.
@@ -86,7 +94,7 @@ impl Origin {
     }
 
     /// Gives an event the address of its client in its metadata.
-    pub(super) fn mark_metadata(&self, event: &mut Event) {
+    fn mark_metadata(&self, event: &mut Event) {
         mark_version(event);
         if let Some(reference) = &*IP_ADDRESS {
             // Metadata that is something else stays.

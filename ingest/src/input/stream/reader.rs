@@ -5,25 +5,27 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
-use bytes::BytesMut;
+use bytes::{Bytes, BytesMut};
 use millrace_listen::StreamConnection;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::delivery::send;
+use super::delivery::{send, send_batch};
 use super::{Origin, StreamProtocol};
 use crate::budget::Reservation;
 use crate::codec::{Decoder, DecoderPlaceholder, Events};
 use crate::input::{Context, reserve_piece, stopped};
 use crate::offload::offload;
 
-/// Bytes that are read at once. Each of them may become an event.
+/// Bytes that are decoded at once. Each of them may become an event.
 const CHUNK: usize = 16 << 10;
+/// Most bytes that are read at once. A read asks for twice the bytes that the one before it gave.
+const MAX_READ: usize = 8 * CHUNK;
 /// Pause of a stream after which events are handed on though more would fit into the batch.
 const LINGER: Duration = Duration::from_millis(5);
 /// Most bytes of unfinished lines over all connections of an input; beyond it, the connection whose line grows is closed.
 const MAX_UNFINISHED: u64 = 64 << 20;
 
-/// Most bytes of the events of one read, a single event apart; beyond it, the connection is closed.
+/// Most bytes of the events of one chunk, a single event apart; beyond it, the connection is closed.
 const MAX_DECODED: u64 = 256 << 20;
 
 /// Bytes of unfinished lines of an input; clones share them.
@@ -64,8 +66,18 @@ pub(in crate::input) struct StreamReader {
     events: Events,
     held: Reservation,
     unfinished: UnfinishedBytes,
-    /// Most bytes of the events of one read.
+    /// Most bytes of the events of one chunk.
     max_decoded: u64,
+}
+
+/// Outcome of a decoder's work.
+struct DecodedChunks {
+    /// Bytes that are still to be decoded.
+    rest: Bytes,
+    /// Bytes of unfinished lines.
+    unfinished: u64,
+    /// `true` if all events are there.
+    has_all: bool,
 }
 
 /// Next step of a stream.
@@ -107,9 +119,10 @@ impl StreamReader {
     ) {
         let mut stopping = self.context.stopping.clone();
         let mut buffer = first;
-        let mut is_open = buffer.is_empty() || self.decode(&mut buffer).await;
+        let mut wanted = CHUNK;
+        let mut is_open = buffer.is_empty() || self.decode(buffer.split().freeze()).await;
         while is_open {
-            buffer.reserve(CHUNK);
+            buffer.reserve(wanted);
             let pause = if self.events.is_empty() {
                 self.protocol.flush_after().filter(|_| self.decoder.holds())
             } else {
@@ -127,7 +140,7 @@ impl StreamReader {
                     None => pending().await,
                 }
             };
-            let mut limited = (&mut *stream).take(CHUNK as u64);
+            let mut limited = (&mut *stream).take(wanted as u64);
             let step = tokio::select! {
                 biased;
                 () = stopped(&mut stopping) => Step::End,
@@ -138,7 +151,10 @@ impl StreamReader {
             let _work = connection.map(StreamConnection::begin_work);
             is_open = match step {
                 Step::End | Step::Read(Ok(0)) => break,
-                Step::Read(Ok(_)) => self.decode(&mut buffer).await,
+                Step::Read(Ok(read)) => {
+                    wanted = (2 * read).clamp(CHUNK, MAX_READ);
+                    self.decode(buffer.split().freeze()).await
+                }
                 Step::Read(Err(error)) => {
                     tracing::debug!(client = %self.origin.client, %error, "a stream ended");
                     break;
@@ -150,9 +166,19 @@ impl StreamReader {
         self.hand_on().await;
     }
 
-    /// Decodes the bytes of a buffer; returns whether the stream may go on.
-    async fn decode(&mut self, buffer: &mut BytesMut) -> bool {
-        let bytes = buffer.split().freeze();
+    /// Decodes bytes; returns whether the stream may go on.
+    async fn decode(&mut self, mut bytes: Bytes) -> bool {
+        while !bytes.is_empty() {
+            match self.decode_piece(bytes).await {
+                Some(rest) => bytes = rest,
+                None => return false,
+            }
+        }
+        true
+    }
+
+    /// Decodes bytes until they are a batch or take as much memory as is reserved; returns the rest, or `None` where the stream has to end.
+    async fn decode_piece(&mut self, bytes: Bytes) -> Option<Bytes> {
         if self.events.is_empty() {
             self.held = match reserve_piece(&self.context).await {
                 Some(reservation) => reservation,
@@ -160,15 +186,30 @@ impl StreamReader {
                 None => self.context.budget.empty(),
             };
         }
-        let before = self.events.len();
-        let length = bytes.len() as u64;
-        let has_all = self.call_decoder(move |decoder, events| decoder.decode(&bytes, events)).await;
-        let unfinished = match self.decoder.holds() {
-            false => 0,
-            // After events, only bytes of the last call are kept.
-            true if self.events.len() > before => length,
-            true => self.unfinished.own + length,
+        let (batch, piece) = (self.context.batch_size.get(), self.context.budget.piece());
+        let mut unfinished = self.unfinished.own;
+        let max_decoded = self.max_decoded;
+        let call = move |decoder: &mut dyn Decoder, events: &mut Events| {
+            let mut rest = bytes;
+            let mut has_all = true;
+            while has_all && !rest.is_empty() && events.len() < batch && events.bytes() < piece {
+                let chunk = rest.split_to(rest.len().min(CHUNK));
+                let before = events.len();
+                events.begin_piece(max_decoded);
+                decoder.decode(&chunk, events);
+                has_all = events.end_piece();
+                let length = chunk.len() as u64;
+                unfinished = match decoder.holds() {
+                    false => 0,
+                    // After events, only bytes of the last call are kept.
+                    true if events.len() > before => length,
+                    true => unfinished + length,
+                };
+            }
+            DecodedChunks { rest, unfinished, has_all }
         };
+        let DecodedChunks { rest, unfinished, has_all } = self.call_decoder(call).await;
+        self.warn_unless(has_all);
         let within = self.unfinished.set(unfinished);
         if !within {
             tracing::warn!(
@@ -177,12 +218,12 @@ impl StreamReader {
                 "a connection is closed: unfinished lines take more than [{MAX_UNFINISHED}] bytes"
             );
         }
-        let is_full = self.events.len() >= self.context.batch_size.get()
-            || self.events.bytes() >= self.context.budget.piece();
+        let is_full = self.events.len() >= batch || self.events.bytes() >= piece;
         if self.events.is_empty() {
             self.held = Reservation::default();
         }
-        has_all && within && (!is_full || self.hand_on().await)
+        let goes_on = has_all && within && (!is_full || self.hand_on_full().await);
+        goes_on.then_some(rest)
     }
 
     /// Handles a pause of the stream; returns whether the stream may go on.
@@ -195,42 +236,69 @@ impl StreamReader {
         has_all && self.hand_on().await
     }
 
-    /// Calls the decoder on a thread for long work: a pattern of `multiline` may take its second. Returns whether all events are
-    /// there; those of a call that makes too many are dropped.
-    async fn call_decoder(
+    /// Calls the decoder on a thread for long work: a pattern of `multiline` may take its second.
+    async fn call_decoder<T: Send + 'static>(
         &mut self,
-        call: impl FnOnce(&mut dyn Decoder, &mut Events) + Send + 'static,
-    ) -> bool {
+        call: impl FnOnce(&mut dyn Decoder, &mut Events) -> T + Send + 'static,
+    ) -> T {
         let before = self.events.len();
         let (mut decoder, mut events) = (self.take_decoder(), std::mem::take(&mut self.events));
         let (protocol, origin) = (Arc::clone(&self.protocol), Arc::clone(&self.origin));
-        let max_decoded = self.max_decoded;
-        let has_all;
-        (self.decoder, self.events, has_all) = offload(move || {
-            events.begin_piece(max_decoded);
-            call(&mut *decoder, &mut events);
-            let has_all = events.end_piece();
-            events.iter_mut().skip(before).for_each(|event| protocol.complete(event, &origin));
-            (decoder, events, has_all)
+        let outcome;
+        (self.decoder, self.events, outcome) = offload(move || {
+            let outcome = call(&mut *decoder, &mut events);
+            protocol.complete(events.get_mut(before..).unwrap_or_default(), &origin);
+            (decoder, events, outcome)
         })
         .await;
+        outcome
+    }
+
+    /// Tells that events were dropped, unless all are there.
+    fn warn_unless(&self, has_all: bool) {
         if !has_all {
+            let max_decoded = self.max_decoded;
             tracing::warn!(
                 client = %self.origin.client,
                 "a connection is closed: the events of a line take more than [{max_decoded}] bytes and are dropped"
             );
         }
-        has_all
     }
 
     /// Has the decoder finish what it holds; returns whether all of its events are there.
     async fn finish(&mut self) -> bool {
-        let has_all = self.call_decoder(|decoder, events| decoder.finish(events)).await;
+        let max_decoded = self.max_decoded;
+        let call = move |decoder: &mut dyn Decoder, events: &mut Events| {
+            events.begin_piece(max_decoded);
+            decoder.finish(events);
+            events.end_piece()
+        };
+        let has_all = self.call_decoder(call).await;
+        self.warn_unless(has_all);
         if self.held.bytes() == 0 {
             // These bytes are in memory already.
             self.held = self.context.budget.overdraw(self.events.bytes());
         }
         has_all
+    }
+
+    /// Hands on whole batches. The rest stays for the next batch, if there is memory to read more beside it.
+    async fn hand_on_full(&mut self) -> bool {
+        let (batch, piece) = (self.context.batch_size.get(), self.context.budget.piece());
+        self.held.set(self.events.bytes());
+        while self.events.len() > batch {
+            let all = self.events.bytes();
+            let events = self.events.split_first(batch);
+            let held = self.held.split(all.saturating_sub(self.events.bytes()));
+            if !send_batch(events, held, &self.context).await {
+                return false;
+            }
+        }
+        let is_full = self.events.len() >= batch || self.events.bytes() >= piece;
+        if is_full || self.held.grow(piece.saturating_sub(self.held.bytes())).is_err() {
+            return self.hand_on().await;
+        }
+        true
     }
 
     async fn hand_on(&mut self) -> bool {
@@ -247,7 +315,9 @@ impl StreamReader {
 mod tests {
     use super::*;
     use crate::Event;
+    use crate::budget::Budget;
     use crate::codec::{self, Codec};
+    use crate::input::BatchSize;
     use crate::input::testing::{Pipeline, options};
 
     /// Lines of JSON.
@@ -259,7 +329,7 @@ mod tests {
             self.0.decoder()
         }
 
-        fn complete(&self, _event: &mut Event, _origin: &Origin) {}
+        fn complete(&self, _events: &mut [Event], _origin: &Origin) {}
     }
 
     #[tokio::test]
@@ -286,6 +356,42 @@ mod tests {
             let run = reader.run(&mut stream, BytesMut::new(), None);
             let ((), ()) = tokio::join!(run, async { while pipeline.take().await.is_some() {} });
             assert_eq!(pipeline.events.len(), read);
+        }
+    }
+
+    #[tokio::test]
+    async fn batches_are_whole_and_the_rest_waits_for_the_next() {
+        let protocol = Arc::new(JsonLines(codec::build(options("json_lines", &[])).unwrap()));
+        let origin = Arc::new(Origin::new(([127, 0, 0, 1], 1).into()));
+        let lines = 10_000;
+        let text: String = (0..lines).map(|n| format!("{{\"n\":{n}}}\n")).collect();
+        // The memory of a pipeline is enough to read on beside a rest, or it is not.
+        for (budget, sizes) in
+            [(Budget::default(), Some(vec![4_000, 4_000, 2_000])), (Budget::new(4 << 20), None)]
+        {
+            let mut pipeline = Pipeline::new(1);
+            pipeline.budget = budget.clone();
+            let context = Context { batch_size: BatchSize::new(4_000), ..pipeline.context() };
+            let unfinished = UnfinishedTotal::default();
+            let reader =
+                StreamReader::new(Arc::clone(&protocol) as _, Arc::clone(&origin), context, &unfinished);
+            let mut stream = text.as_bytes();
+            let (mut taken, mut most) = (Vec::new(), 0);
+            let take = async {
+                while let Some(batch) = pipeline.next().await {
+                    taken.push(batch.events.len());
+                    most = most.max(budget.used());
+                    let bytes: u64 = batch.events.iter().map(Event::bytes).sum();
+                    assert!(batch.held.bytes() >= bytes, "a batch has the memory of its events");
+                    pipeline.store(batch).unwrap();
+                }
+            };
+            tokio::join!(reader.run(&mut stream, BytesMut::new(), None), take);
+            assert!(sizes.is_none_or(|sizes| taken == sizes), "{taken:?}");
+            assert_eq!(taken.iter().sum::<usize>(), lines);
+            assert!(pipeline.events.iter().enumerate().all(|(n, event)| event.fields()["n"] == n));
+            assert!(most <= 64 << 20, "{most}");
+            assert_eq!(budget.used(), 0);
         }
     }
 

@@ -6,6 +6,7 @@ use chrono::{DateTime, Datelike, Utc};
 use serde_json::{Map, Value};
 
 use crate::Event;
+use crate::event::FieldWriter;
 use crate::event::time_format::{TimeFormat, Zone, iso8601};
 
 /// Most elements of structured data, and most parameters of one.
@@ -35,12 +36,29 @@ pub(super) struct TimeReader {
     formats: Vec<TimeFormat>,
 }
 
+/// Reads times of messages that come together. Most of them have the time of the one before.
+#[derive(Debug)]
+pub(super) struct TimeLookup<'t> {
+    reader: &'t TimeReader,
+    now: DateTime<Utc>,
+    /// The last time in the usual form, and its instant.
+    last: Option<([u8; USUAL_TIME], DateTime<Utc>)>,
+}
+
+/// Bytes of a time in the usual form: `Jan  1 00:00:00`.
+const USUAL_TIME: usize = 15;
+
 impl TimeReader {
     /// Makes one for times without a zone, which are of this one.
     pub(super) fn new(zone: Zone) -> Self {
         let patterns = ["MMM d HH:mm:ss", "MMM  d HH:mm:ss", "MMM d yyyy HH:mm:ss", "MMM  d yyyy HH:mm:ss"];
         let formats = patterns.iter().filter_map(|pattern| TimeFormat::joda(pattern).ok()).collect();
         Self { zone, formats }
+    }
+
+    /// Begins to read times at a moment.
+    pub(super) fn at(&self, now: DateTime<Utc>) -> TimeLookup<'_> {
+        TimeLookup { reader: self, now, last: None }
     }
 
     /// Reads a time of RFC 3164; it has no year.
@@ -50,8 +68,46 @@ impl TimeReader {
     }
 }
 
+impl TimeLookup<'_> {
+    /// Reads the time of RFC 3164 that a text begins with; returns its length, too. "Jan  1 00:00:00", with a year behind the
+    /// day as some devices have it.
+    fn read_leading(&mut self, text: &str) -> Option<(usize, DateTime<Utc>)> {
+        let ends_at =
+            |length: usize| text.as_bytes().get(length).is_none_or(|byte| matches!(byte, b' ' | b':'));
+        let usual = text.as_bytes().first_chunk::<USUAL_TIME>().filter(|usual| is_usual_time(usual));
+        if let Some(usual) = usual
+            && ends_at(USUAL_TIME)
+        {
+            if let Some((last, instant)) = &self.last
+                && last == usual
+            {
+                return Some((USUAL_TIME, *instant));
+            }
+            if let Some(instant) = text.get(..USUAL_TIME).and_then(|time| self.reader.read(time, self.now)) {
+                self.last = Some((*usual, instant));
+                return Some((USUAL_TIME, instant));
+            }
+        }
+        (14..=20).rev().filter(|length| ends_at(*length)).find_map(|length| {
+            let instant = self.reader.read(text.get(..length)?, self.now)?;
+            Some((length, instant))
+        })
+    }
+}
+
+/// Returns whether bytes have the form `Jan  1 00:00:00`: nothing longer that begins so is a time.
+fn is_usual_time(bytes: &[u8; USUAL_TIME]) -> bool {
+    let has_form = |(byte, form): (&u8, &u8)| match form {
+        b'a' => byte.is_ascii_alphabetic(),
+        b'0' => byte.is_ascii_digit(),
+        b'_' => byte.is_ascii_digit() || *byte == b' ',
+        form => byte == form,
+    };
+    bytes.iter().zip(b"aaa _0 00:00:00").all(has_form)
+}
+
 /// Parses a message; `None` for what is none.
-pub(super) fn parse<'a>(text: &'a str, times: &TimeReader, now: DateTime<Utc>) -> Option<SyslogMessage<'a>> {
+pub(super) fn parse<'a>(text: &'a str, times: &mut TimeLookup<'_>) -> Option<SyslogMessage<'a>> {
     let (priority, rest) = text.strip_prefix('<')?.split_once('>')?;
     if priority.is_empty() || priority.len() > 3 || !priority.bytes().all(|byte| byte.is_ascii_digit()) {
         return None;
@@ -59,7 +115,7 @@ pub(super) fn parse<'a>(text: &'a str, times: &TimeReader, now: DateTime<Utc>) -
     let priority = priority.parse().ok().filter(|priority| *priority <= MAX_PRIORITY)?;
     let message = match rest.strip_prefix("1 ") {
         Some(rest) => parse_5424(rest),
-        None => parse_3164(rest, times, now),
+        None => parse_3164(rest, times),
     };
     message.map(|message| SyslogMessage { priority, ..message })
 }
@@ -71,7 +127,7 @@ fn word<'a>(rest: &mut &'a str) -> Option<&'a str> {
     (!word.is_empty()).then_some(word)
 }
 
-fn parse_3164<'a>(text: &'a str, times: &TimeReader, now: DateTime<Utc>) -> Option<SyslogMessage<'a>> {
+fn parse_3164<'a>(text: &'a str, times: &mut TimeLookup<'_>) -> Option<SyslogMessage<'a>> {
     let mut message = SyslogMessage::default();
     let mut rest = text.strip_prefix(' ').unwrap_or(text);
     if rest.starts_with(|first: char| first.is_ascii_digit()) {
@@ -79,13 +135,9 @@ fn parse_3164<'a>(text: &'a str, times: &TimeReader, now: DateTime<Utc>) -> Opti
         message.instant = Some(iso8601(time, Zone::UTC)?);
         message.time = Some(("timestamp8601", time));
     } else {
-        // "Jan  1 00:00:00", with a year behind the day as some devices have it.
-        let length = (14..=20).rev().find(|length| {
-            let is_end = rest.as_bytes().get(*length).is_none_or(|byte| matches!(byte, b' ' | b':'));
-            is_end && rest.get(..*length).is_some_and(|time| times.read(time, now).is_some())
-        })?;
+        let (length, instant) = times.read_leading(rest)?;
         let (time, behind) = rest.split_at(length);
-        message.instant = times.read(time, now);
+        message.instant = Some(instant);
         message.time = Some(("timestamp", time));
         rest = behind.strip_prefix(':').unwrap_or(behind).strip_prefix(' ')?;
     }
@@ -181,6 +233,23 @@ fn quoted(text: &str) -> Option<(String, &str)> {
 }
 
 impl SyslogMessage<'_> {
+    /// Writes the fields of a message without structured data, but for its text.
+    pub(super) fn write(&self, fields: &mut FieldWriter) {
+        fields.number("priority", self.priority);
+        let mut text = |name: &str, value: Option<&str>| {
+            if let Some(value) = value {
+                fields.text(name, value);
+            }
+        };
+        if let Some((name, time)) = self.time {
+            text(name, Some(time));
+        }
+        text("logsource", self.host);
+        text("program", self.program);
+        text("pid", self.process);
+        text("msgid", self.message_id);
+    }
+
     /// Gives an event the fields of the message.
     pub(super) fn fill(&self, event: &mut Event, text_field: &str) {
         let fields = event.fields_mut();
@@ -215,7 +284,8 @@ mod tests {
 
     fn fields(text: &str) -> Option<Value> {
         let now = "2026-03-01T00:00:00Z".parse().unwrap();
-        let message = parse(text, &TimeReader::new(Zone::UTC), now)?;
+        let reader = TimeReader::new(Zone::UTC);
+        let message = parse(text, &mut reader.at(now))?;
         let mut event = Event::new(now);
         message.fill(&mut event, "message");
         let mut fields = event.fields().clone();
@@ -271,6 +341,25 @@ mod tests {
             "<13>1 - h",
         ] {
             assert_eq!(fields(wrong), None, "{wrong}");
+        }
+    }
+
+    #[test]
+    fn times_of_messages_that_come_together_are_told_apart() {
+        let reader = TimeReader::new(Zone::UTC);
+        let mut times = reader.at("2026-03-01T00:00:00Z".parse().unwrap());
+        for (text, expected) in [
+            ("<1>Feb  3 04:05:06 a b", Some("2026-02-03T04:05:06Z")),
+            ("<1>Feb  3 04:05:06 a b", Some("2026-02-03T04:05:06Z")),
+            ("<1>Feb  3 04:05:07 a b", Some("2026-02-03T04:05:07Z")),
+            ("<1>Feb  3 04:05:07: a b", Some("2026-02-03T04:05:07Z")),
+            ("<1>Feb 3 2025 04:05:07 a b", Some("2025-02-03T04:05:07Z")),
+            ("<1>Feb 3 04:05:07 a b", Some("2026-02-03T04:05:07Z")),
+            ("<1>Feb 30 04:05:07 a b", None),
+            ("<1>Feb  3 04:05:07x a b", None),
+        ] {
+            let instant = parse(text, &mut times).and_then(|message| message.instant);
+            assert_eq!(instant, expected.map(|time| time.parse().unwrap()), "{text}");
         }
     }
 

@@ -12,20 +12,27 @@ use std::net::SocketAddr;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use chrono::Utc;
+use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use self::framing::MessageStream;
-use self::message::TimeReader;
+use self::message::{TimeLookup, TimeReader};
 use super::datagram::{DatagramProtocol, DatagramSocket};
 use super::stream::{Origin, StreamListener, StreamProtocol, serve, take_top_level};
 use super::{Context, Input, InputError};
 use crate::codec::{self, Codec, Decoder, Events};
+use crate::event::FieldWriter;
 use crate::event::time_format::Zone;
 use crate::{Event, Fault, Options};
 
 /// Port where none is given.
 const PORT: i64 = 514;
+/// Field of the text where no other is given.
+const MESSAGE: &str = "message";
+/// Characters that may end a message.
+const ENDS: [char; 3] = ['\r', '\n', '\0'];
+/// Bytes and fields that an event gets beside its text.
+const WRITTEN: (usize, usize) = (320, 14);
 /// Tag of what is no message.
 const FAILURE: &str = "_grokparsefailure_sysloginput";
 
@@ -78,35 +85,98 @@ struct Messages {
 }
 
 impl Messages {
+    /// Gives events the fields of the messages that they have, and what they get of their origin.
+    fn read_all(&self, events: &mut [Event], origin: &Origin) {
+        let mut additions = origin.additions(Some("host"));
+        let mut times = self.times.at(Utc::now());
+        for event in events {
+            if origin.proxy.is_none() && self.write(event, origin, &mut times) {
+                additions.add_to(event);
+                continue;
+            }
+            additions.add_to(event);
+            if let Some(proxy) = origin.proxy {
+                event.set_missing("proxy_host", &proxy.ip().to_canonical().to_string());
+                event.fields_mut().insert("proxy_port".to_owned(), Value::from(proxy.port()));
+            }
+            self.read(event, &mut times);
+        }
+    }
+
+    /// Writes the fields of an event that has a message and nothing else; returns whether it did. It leaves rare messages alone.
+    fn write(&self, event: &mut Event, origin: &Origin, times: &mut TimeLookup<'_>) -> bool {
+        if self.text_field != MESSAGE || !event.has_single_field() {
+            return false;
+        }
+        let text = event.text_of_field(MESSAGE);
+        let Some((fields, instant)) = text.and_then(|text| self.fields_of(&text, origin, times)) else {
+            return false;
+        };
+        event.replace_fields(fields);
+        if let Some(instant) = instant {
+            event.set_timestamp(instant);
+        }
+        true
+    }
+
+    /// Writes the fields of a message without structured data; returns them with its time.
+    fn fields_of(
+        &self,
+        text: &str,
+        origin: &Origin,
+        times: &mut TimeLookup<'_>,
+    ) -> Option<(FieldWriter, Option<DateTime<Utc>>)> {
+        let message = message::parse(text.trim_end_matches(ENDS), times)?;
+        if !message.structured.is_empty() {
+            return None;
+        }
+        let mut fields = FieldWriter::with_capacity(text.len() + WRITTEN.0, WRITTEN.1);
+        fields.text(MESSAGE, message.text);
+        fields.text("host", origin.address());
+        fields.text("@version", "1");
+        message.write(&mut fields);
+        let (facility, severity) = (message.priority >> 3, message.priority & 7);
+        fields.number("facility", facility);
+        fields.number("severity", severity);
+        for (name, label) in self.labels_of(facility, severity) {
+            fields.text(name, label);
+        }
+        Some((fields, message.instant))
+    }
+
     /// Reads the message that an event has.
-    fn read(&self, event: &mut Event) {
+    fn read(&self, event: &mut Event, times: &mut TimeLookup<'_>) {
         let text =
             event.fields().get(&self.text_field).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let priority =
-            match message::parse(text.trim_end_matches(['\r', '\n', '\0']), &self.times, Utc::now()) {
-                Some(message) => {
-                    message.fill(event, &self.text_field);
-                    message.priority
-                }
-                None => {
-                    event.tag(FAILURE);
-                    event.fields_mut().insert("priority".to_owned(), Value::from(0));
-                    0
-                }
-            };
+        let priority = match message::parse(text.trim_end_matches(ENDS), times) {
+            Some(message) => {
+                message.fill(event, &self.text_field);
+                message.priority
+            }
+            None => {
+                event.tag(FAILURE);
+                event.fields_mut().insert("priority".to_owned(), Value::from(0));
+                0
+            }
+        };
         let (facility, severity) = (priority >> 3, priority & 7);
         let fields = event.fields_mut();
         fields.insert("facility".to_owned(), Value::from(facility));
         fields.insert("severity".to_owned(), Value::from(severity));
-        if let Some((facilities, severities)) = &self.labels {
-            for (name, labels, number) in
-                [("facility_label", facilities, facility), ("severity_label", severities, severity)]
-            {
-                if let Some(label) = usize::try_from(number).ok().and_then(|number| labels.get(number)) {
-                    fields.insert(name.to_owned(), Value::from(label.as_str()));
-                }
-            }
+        for (name, label) in self.labels_of(facility, severity) {
+            fields.insert(name.to_owned(), Value::from(label));
         }
+    }
+
+    /// Returns the labels of numbers, with the names of their fields.
+    fn labels_of(&self, facility: u32, severity: u32) -> impl Iterator<Item = (&'static str, &str)> {
+        let of_numbers = self.labels.iter().flat_map(move |(facilities, severities)| {
+            [("facility_label", facilities, facility), ("severity_label", severities, severity)]
+        });
+        of_numbers.filter_map(|(name, labels, number)| {
+            let label = labels.get(usize::try_from(number).ok()?)?;
+            Some((name, label.as_str()))
+        })
     }
 }
 
@@ -115,13 +185,8 @@ impl StreamProtocol for Messages {
         Box::new(MessageStream::new(&*self.codec))
     }
 
-    fn complete(&self, event: &mut Event, origin: &Origin) {
-        origin.mark(event, "host");
-        if let Some(proxy) = origin.proxy {
-            event.set_missing("proxy_host", &proxy.ip().to_canonical().to_string());
-            event.fields_mut().insert("proxy_port".to_owned(), Value::from(proxy.port()));
-        }
-        self.read(event);
+    fn complete(&self, events: &mut [Event], origin: &Origin) {
+        self.read_all(events, origin);
     }
 }
 
@@ -131,11 +196,7 @@ impl DatagramProtocol for Messages {
         let mut decoder = self.codec.line_decoder();
         decoder.decode(datagram, events);
         decoder.finish(events);
-        let origin = Origin::new(source);
-        for event in events.iter_mut().skip(before) {
-            origin.mark(event, "host");
-            self.read(event);
-        }
+        self.read_all(events.get_mut(before..).unwrap_or_default(), &Origin::new(source));
     }
 }
 
@@ -168,7 +229,7 @@ impl Syslog {
             codec: codec?,
             times: TimeReader::new(zone.unwrap_or(Zone::Local)),
             labels: uses_labels.then_some((facilities, severities)),
-            text_field: text_field.unwrap_or_else(|| "message".to_owned()),
+            text_field: text_field.unwrap_or_else(|| MESSAGE.to_owned()),
         };
         Ok(Self { listener, socket, protocol: Arc::new(protocol) })
     }
@@ -209,5 +270,5 @@ pub(super) fn fuzz<'a>(chunks: impl Iterator<Item = &'a [u8]>) {
     }
     decoder.finish(&mut events);
     assert!(!decoder.holds(), "something is kept after the end");
-    events.iter_mut().for_each(|event| syslog.protocol.complete(event, &origin));
+    syslog.protocol.complete(&mut events, &origin);
 }

@@ -29,6 +29,40 @@ async fn messages_come_over_both_protocols() {
 }
 
 #[test]
+fn messages_are_written_as_they_are_filled_in() {
+    let messages = |given: &[(&str, crate::input::testing::OptionValue)]| {
+        let given = [given, &[("timezone", "UTC".into())]].concat();
+        Syslog::new(crate::input::testing::options("syslog", &given)).unwrap().protocol
+    };
+    let origin = Origin::new(([10, 0, 0, 7], 514).into());
+    for (given, text) in [
+        (None, "<164>Oct 26 15:19:25 1.2.3.4 %ASA-4-106023: Deny \"udp\"\t\\"),
+        (None, "<13>Feb  3 04:05:06 web sshd[42]: Accepted: ä\r\n"),
+        (None, "<34>1 2003-10-11T22:14:15.003Z host su - ID47 - text"),
+        (None, "<165>1 - - app 7 - [a@1 b=\"x\"] text"),
+        (Some("use_labels"), "<13>1 - h a - - - two"),
+        (None, "nonsense"),
+    ] {
+        let given: Vec<_> = given.iter().map(|name| (*name, "false".into())).collect();
+        let messages = messages(&given);
+        let event = || crate::codec::decode_text(text);
+        let (mut written, mut filled) = (event(), event());
+        filled.set_timestamp(written.timestamp());
+        // Fields that are a map are filled in.
+        filled.fields_mut();
+        messages.complete(std::slice::from_mut(&mut written), &origin);
+        messages.complete(std::slice::from_mut(&mut filled), &origin);
+        let json = |event: &Event| {
+            let mut bytes = Vec::new();
+            event.write_json(&mut bytes);
+            String::from_utf8(bytes).unwrap()
+        };
+        assert_eq!(json(&written), json(&filled), "{text}");
+        assert_eq!(written.metadata(), filled.metadata());
+    }
+}
+
+#[test]
 fn a_datagram_is_a_message() {
     let given = [("use_labels", "false".into()), ("syslog_field", "message".into())];
     let syslog = Syslog::new(crate::input::testing::options("syslog", &given)).unwrap();

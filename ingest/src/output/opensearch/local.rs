@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use bytes::Bytes;
 use millrace_catalog::operation::{Action, ActionKind, Update, WriteOp};
 use parking_lot::Mutex;
 
-use super::operation::{Operation, Operations};
+use super::operation::{ConstantAction, Operation, Operations};
 use crate::Event;
 use crate::output::{Local, LocalWrite};
 
@@ -88,5 +89,33 @@ impl Local for Indices {
         let op =
             WriteOp { routing, version, ..WriteOp::of_type(Arc::clone(&self.doc_type), index, id, action) };
         Ok(LocalWrite { op, pipeline: pipeline.map(|name| shared(&self.last_pipeline, &name)) })
+    }
+
+    fn operations(&self, events: &[&Event]) -> Vec<Result<LocalWrite, String>> {
+        let Some((action, index)) = self.operations.constant() else {
+            return events.iter().map(|event| self.operation(event, None)).collect();
+        };
+        // Documents share their memory, and names are of these operations alone: deliveries on other threads do not count them.
+        let (index, doc_type): (Arc<str>, Arc<str>) = (Arc::from(index), Arc::from(&*self.doc_type));
+        let mut documents = Vec::with_capacity(events.iter().map(|event| event.document_bytes()).sum());
+        let ends: Vec<usize> = events
+            .iter()
+            .map(|event| {
+                event.write_json(&mut documents);
+                documents.len()
+            })
+            .collect();
+        let documents = Bytes::from(documents);
+        let mut begin = 0;
+        let operation = |end: usize| {
+            let document = documents.slice(std::mem::replace(&mut begin, end)..end);
+            let action = match action {
+                ConstantAction::Index => Action::Index(document),
+                ConstantAction::Create => Action::Create(document),
+            };
+            let op = WriteOp::of_type(Arc::clone(&doc_type), Arc::clone(&index), None, action);
+            Ok(LocalWrite { op, pipeline: None })
+        };
+        ends.into_iter().map(operation).collect()
     }
 }

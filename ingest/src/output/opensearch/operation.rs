@@ -26,6 +26,13 @@ pub(super) struct Operations {
     pub(super) retry_on_conflict: u32,
 }
 
+/// Action of operations that are the same but for their documents.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ConstantAction {
+    Index,
+    Create,
+}
+
 /// An action on a document.
 #[derive(Debug)]
 pub(super) struct Operation {
@@ -68,6 +75,20 @@ impl Operations {
             upsert: options.template("upsert").filter(|upsert| !upsert.as_str().is_empty()),
             doc_as_upsert: options.boolean("doc_as_upsert").unwrap_or(false),
             retry_on_conflict: u32::try_from(retries).unwrap_or(1),
+        }
+    }
+
+    /// Returns the action and the index of all events, where these are the same for all and nothing else is asked of an operation.
+    pub(super) fn constant(&self) -> Option<(ConstantAction, &str)> {
+        let Self { action, index, document_id, routing, pipeline, version, .. } = self;
+        let is_plain = document_id.is_none() && routing.is_none() && pipeline.is_none() && version.is_none();
+        if !is_plain || !action.is_constant() || !index.is_constant() || index.as_str().contains("%{") {
+            return None;
+        }
+        match ActionKind::parse(action.as_str())? {
+            ActionKind::Index => Some((ConstantAction::Index, index.as_str())),
+            ActionKind::Create => Some((ConstantAction::Create, index.as_str())),
+            ActionKind::Delete | ActionKind::Update => None,
         }
     }
 

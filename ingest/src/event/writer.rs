@@ -1,0 +1,31 @@
+//! Fields that are written as text from the start.
+
+use serde_json::Value;
+
+use super::content::Content;
+use super::members::Members;
+
+/// Writes fields of an event, each of a name of its own.
+#[derive(Debug)]
+pub(crate) struct FieldWriter(Content);
+
+impl FieldWriter {
+    /// Makes room for so many bytes of fields and so many fields.
+    pub(crate) fn with_capacity(bytes: usize, fields: usize) -> Self {
+        Self(Content::from(Members::with_capacity(bytes, fields)))
+    }
+
+    /// Writes a text.
+    pub(crate) fn text(&mut self, name: &str, text: &str) {
+        self.0.append(name, || Value::from(text), |out| drop(serde_json::to_writer(out, text)));
+    }
+
+    /// Writes a whole number.
+    pub(crate) fn number(&mut self, name: &str, number: u32) {
+        self.0.append(name, || Value::from(number), |out| drop(serde_json::to_writer(out, &number)));
+    }
+
+    pub(super) fn into_content(self) -> Content {
+        self.0
+    }
+}
