@@ -11,6 +11,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{DeliveryFuture, FutureProducer, FutureRecord, Producer, PurgeConfig};
 use rdkafka::types::RDKafkaErrorCode;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::yield_now;
 use tokio::time::sleep;
@@ -153,7 +154,7 @@ impl Kafka {
         }
         let new: FutureProducer<Log> = self
             .config()?
-            .create_with_context(Log)
+            .create_with_context(Log { tokens: self.client.token_source(), runtime: Handle::current() })
             .map_err(|error| format!("the producer cannot start: {error}"))?;
         Ok(producer.insert(new).clone())
     }
