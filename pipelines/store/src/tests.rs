@@ -1,6 +1,6 @@
 use millrace_catalog::access::{Action as Right, ActionSet, Caller, Grant, NamePattern, Privileges};
 use millrace_catalog::metadata::{TemplateKind, Uuid, parse_index_template};
-use millrace_catalog::operation::Update;
+use millrace_catalog::operation::{OnReject, Update};
 use millrace_catalog::system_document::SystemDocument as _;
 use millrace_engine::{Config, Session, WriteOutcome};
 use millrace_ingest::dead_letter::{
@@ -94,13 +94,13 @@ async fn the_first_event_makes_a_data_stream_within_the_rights_of_its_pipeline()
     let put =
         session.change(|state| state.put_template(TemplateKind::Index, "logs", template.clone(), false));
     put.await.unwrap();
-    let letters: DeadLetter = Arc::new(|_, _| None);
+    let letters: DeadLetter = Arc::new(|_, _| OnReject::Skip);
     let create = async |stream: &str, pattern: &str| {
         let document = Bytes::from_static(br#"{"@timestamp":"2026-01-02T03:04:05Z","n":1}"#);
         let ops = vec![WriteOp::new(stream, None, Action::Create(document))];
         let write = SourceWrite { ops, ..SourceWrite::default() };
-        let written =
-            engine.write_from_source(&pipeline_of(pattern), write, Arc::clone(&letters), WRITE_TIMEOUT);
+        let principal = pipeline_of(pattern);
+        let written = engine.write_from_source(&principal, write, Arc::clone(&letters), WRITE_TIMEOUT);
         written.await.unwrap().remove(0)
     };
     for (stream, pattern) in [
