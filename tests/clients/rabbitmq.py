@@ -176,15 +176,16 @@ def main():
         server.wait(lambda: len(set(numbers())) >= everything, f"{everything} messages")
         stored = list(server.sources("rabbitmq", "*"))
         assert {source["key"] for source in stored} == {"logs"} and {source["tenant"] for source in stored} == {"one"}
-        # A kill of the server gives back what was not acknowledged, at most the prefetch count. The broker writes acknowledgements to its
-        # disk a moment later: its own kill may give back all of the second half.
-        again = KILLS * PREFETCH + MESSAGES // 2
-        check([source["n"] for source in stored], set(range(everything)), again, "index")
         refused = {number for number in range(everything) if is_refused(number)}
         copies = [int(body) for body in broker.drain("copies")]
-        # The messages without a confirmation are published again, once for each kill and each refusal.
-        again += (KILLS + 1 + len(refused)) * 1_000
-        check(copies, set(range(everything)) - refused, again, "exchange")
+        # A kill of the server gives back what was not acknowledged, at most the prefetch count. The broker writes acknowledgements to its
+        # disk a moment later: its own kill may give back all of the second half.
+        for half, begin, end, kills, again in (("first", 0, MESSAGES, KILLS, 0), ("second", MESSAGES, everything, 1, MESSAGES // 2)):
+            wanted, of_half = set(range(begin, end)), lambda numbers: [number for number in numbers if begin <= number < end]
+            check(of_half(source["n"] for source in stored), wanted, again + kills * PREFETCH, f"index, {half} half")
+            # Messages without a confirmation are published again after a kill, and twice after a refusal.
+            attempts = kills + 2 * len(wanted & refused)
+            check(of_half(copies), wanted - refused, again + attempts * PREFETCH, f"exchange, {half} half")
         letters = lambda: list(server.sources(".dead-letters", "*"))
         server.wait(lambda: {number_of(letter) for letter in letters()} == refused, f"{len(refused)} dead letters")
         assert all("PRECONDITION_FAILED" in letter["reason"] for letter in letters()), letters()

@@ -15,7 +15,6 @@ use rdkafka::ClientConfig;
 use rdkafka::client::{ClientContext, OAuthToken};
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
-use tokio::runtime::Handle;
 
 pub(crate) use self::oauth::TokenSource;
 use crate::{Options, Secret};
@@ -229,14 +228,13 @@ fn read(path: &Path, bound: u64) -> Result<Vec<u8>, String> {
 #[derive(Clone, Debug)]
 pub(crate) struct Log {
     pub(crate) tokens: Option<Arc<TokenSource>>,
-    pub(crate) runtime: Handle,
 }
 
 impl ClientContext for Log {
     const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
 
     fn generate_oauth_token(&self, _: Option<&str>) -> Result<OAuthToken, Box<dyn std::error::Error>> {
-        token(self.tokens.as_deref(), &self.runtime)
+        token(self.tokens.as_deref())
     }
 
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
@@ -252,11 +250,8 @@ impl ClientContext for Log {
 ///
 /// # Errors
 /// The reason why there is none.
-pub(crate) fn token(
-    source: Option<&TokenSource>,
-    runtime: &Handle,
-) -> Result<OAuthToken, Box<dyn std::error::Error>> {
-    source.ok_or("there is no login for tokens")?.token(runtime)
+pub(crate) fn token(source: Option<&TokenSource>) -> Result<OAuthToken, Box<dyn std::error::Error>> {
+    source.ok_or("there is no login for tokens")?.token()
 }
 
 /// Logs a line of librdkafka's.

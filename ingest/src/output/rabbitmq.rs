@@ -13,7 +13,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
-use lapin::protocol::{AMQPErrorKind, AMQPSoftError};
+use lapin::protocol::{AMQPError, AMQPErrorKind, AMQPSoftError};
 use lapin::types::FieldTable;
 use lapin::{BasicProperties, Channel, Confirmation, Connection, ErrorKind};
 use tokio::sync::{Mutex, watch};
@@ -255,15 +255,24 @@ async fn publish_window(
     failure.map_or(Ok(()), |error| Err(PublishError::classify(&error, sent - *confirmed)))
 }
 
+/// Returns whether an error is of one message: a wrong `user_id` or property, a size beyond the broker's, or a routing key that the login may
+/// not use. An exchange that refuses the login refuses all messages.
+fn is_of_message(refusal: &AMQPError) -> bool {
+    match refusal.kind() {
+        AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED) => true,
+        AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED) => {
+            refusal.get_message().as_str().contains("access to topic")
+        }
+        _ => false,
+    }
+}
+
 impl PublishError {
     /// Classifies an error, with the number of messages that were sent and are not confirmed.
     fn classify(error: &lapin::Error, suspects: usize) -> Self {
         let reason = error.to_string();
         match error.kind() {
-            // The code for a wrong `user_id`, a wrong property and a size beyond the broker's.
-            ErrorKind::ProtocolError(refusal)
-                if *refusal.kind() == AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED) =>
-            {
+            ErrorKind::ProtocolError(refusal) if is_of_message(refusal) => {
                 Self::MessageRefused { suspects, reason }
             }
             _ => Self::Transient(reason),

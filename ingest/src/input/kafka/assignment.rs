@@ -339,7 +339,7 @@ impl ClientContext for Assignment {
     const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
 
     fn generate_oauth_token(&self, _: Option<&str>) -> Result<OAuthToken, Box<dyn std::error::Error>> {
-        token(self.tokens.as_deref(), &self.runtime)
+        token(self.tokens.as_deref())
     }
 
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {

@@ -64,32 +64,58 @@ impl DataStreamTarget {
 
     /// Returns the names of the streams of all events, as a pattern.
     pub(super) fn pattern(&self) -> String {
-        if self.is_routed { "*-*-*".to_owned() } else { self.name(None) }
+        if self.is_routed {
+            "*-*-*".to_owned()
+        } else {
+            self.parts.each_ref().map(|(_, part)| part.as_str()).join("-")
+        }
     }
 
     /// Makes the name of a stream. Members of an event's field come first where they are texts or numbers.
-    fn name(&self, given: Option<&Map<String, Value>>) -> String {
-        let parts =
-            self.parts.each_ref().map(|(member, part)| match given.and_then(|given| given.get(*member)) {
-                Some(Value::String(text)) if !text.is_empty() => text.clone(),
-                Some(Value::Number(number)) => number.to_string(),
-                _ => part.clone(),
-            });
-        parts.join("-")
+    ///
+    /// # Errors
+    /// A member is no part of a name.
+    fn name(&self, given: Option<&Map<String, Value>>) -> Result<String, String> {
+        let mut name = String::new();
+        for (member, part) in &self.parts {
+            let own = match given.and_then(|given| given.get(*member)) {
+                Some(Value::String(text)) if !text.is_empty() => Some(text.clone()),
+                Some(Value::Number(number)) => Some(number.to_string()),
+                _ => None,
+            };
+            if let Some(own) = &own {
+                let is_part =
+                    if *member == "type" { TYPES.contains(&own.as_str()) } else { is_part(own, false) };
+                if !is_part {
+                    let shown: String = own.chars().take(MAX_PART).collect();
+                    return Err(format!(
+                        "[{FIELD}][{member}] is [{shown}], no part of the name of a data stream"
+                    ));
+                }
+            }
+            if !name.is_empty() {
+                name.push('-');
+            }
+            name.push_str(own.as_ref().unwrap_or(part));
+        }
+        Ok(name)
     }
 
     /// Returns the name of the stream of an event, and the event with its field, where that is another than it was.
-    pub(super) fn resolve(&self, event: &Event) -> (String, Option<Event>) {
+    ///
+    /// # Errors
+    /// The event's field names no data stream.
+    pub(super) fn resolve(&self, event: &Event) -> Result<(String, Option<Event>), String> {
         let given = self.field.as_ref().and_then(|field| event.get(field));
         let members = given.as_deref().and_then(Value::as_object);
-        let name = self.name(members.filter(|_| self.is_routed));
+        let name = self.name(members.filter(|_| self.is_routed))?;
         let is_wrong = |member: &str, part: &str| match members.and_then(|members| members.get(member)) {
-            None | Some(Value::Null) => true,
-            Some(Value::String(text)) if text.is_empty() => true,
-            Some(value) => !self.is_routed && value != part,
+            Some(value @ Value::String(text)) if !text.is_empty() => !self.is_routed && value != part,
+            Some(Value::Number(_)) => !self.is_routed,
+            _ => true,
         };
         if !self.is_synced || !self.parts.iter().any(|(member, part)| is_wrong(member, part)) {
-            return (name, None);
+            return Ok((name, None));
         }
         let mut synced = members.cloned().unwrap_or_default();
         for (member, part) in &self.parts {
@@ -99,15 +125,22 @@ impl DataStreamTarget {
         }
         let mut event = event.clone();
         event.fields_mut().insert(FIELD.to_owned(), Value::Object(synced));
-        (name, Some(event))
+        Ok((name, Some(event)))
     }
+}
+
+/// Returns whether a text may be a dataset or a namespace.
+fn is_part(text: &str, allows_dash: bool) -> bool {
+    let is_allowed = |c: char| {
+        !c.is_uppercase() && !c.is_control() && (allows_dash || c != '-') && !r#"\/*?"<>| ,#:"#.contains(c)
+    };
+    !text.is_empty() && text.len() <= MAX_PART && text.chars().all(is_allowed)
 }
 
 /// Takes a part of the name.
 fn take_part(options: &mut Options, option: &'static str, default: &str) -> String {
     let Some(part) = options.text(option) else { return default.to_owned() };
-    let is_allowed = |c: char| !c.is_uppercase() && !r#"\/*?"<>| ,#:"#.contains(c);
-    if part.is_empty() || part.len() > MAX_PART || !part.chars().all(is_allowed) {
+    if !is_part(&part, true) {
         options.fault_here(format!(
             "[{option}] is [{part}], not a part of a name in lower case of at most {MAX_PART} bytes"
         ));

@@ -101,7 +101,7 @@ impl Operations {
         let mut action = ActionKind::parse(&name)
             .ok_or_else(|| format!("action [{name}] is not one of [index, create, update, delete]"))?;
         let (index, synced) = match &self.data_stream {
-            Some(stream) => stream.resolve(event),
+            Some(stream) => stream.resolve(event)?,
             None => (self.index.render(event), None),
         };
         if index.contains("%{") {

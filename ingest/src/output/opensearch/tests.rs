@@ -123,6 +123,14 @@ fn events_go_to_data_streams() {
     let (name, field, _) = stream(&given, json!({ "data_stream": partial }));
     assert_eq!((name.as_str(), &field), ("metrics-generic-default", &partial));
     assert_eq!(stream(&[], json!({"data_stream": "text"})).1, defaults);
+    let (name, field, _) = stream(&[], json!({"data_stream": {"type": true}}));
+    assert_eq!((name.as_str(), field), ("logs-generic-default", defaults));
+    let output = local(&[("data_stream", "true".into())]);
+    for (member, value) in [("type", "customer"), ("dataset", "a-b"), ("namespace", "A")] {
+        let foreign = event(json!({"data_stream": {member: value}}));
+        let refused = output.operation(&foreign, None).unwrap_err();
+        assert!(refused.contains(&format!("[data_stream][{member}] is [{value}]")), "{refused}");
+    }
 }
 
 #[test]

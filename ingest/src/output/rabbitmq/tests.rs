@@ -51,6 +51,9 @@ fn an_event_whose_key_is_too_long_has_no_message() {
 fn a_window_finds_the_refused_message() {
     let mut window = PublishWindow::new();
     assert_eq!(window.size(), 1_000);
+    assert!(!window.on_refusal(1_000));
+    assert_eq!(window.size(), 32, "one of a thousand messages is refused");
+    window.on_confirmed(32);
     assert!(!window.on_refusal(3), "one of three messages is refused");
     for _ in 0..2 {
         assert_eq!(window.size(), 1);
@@ -69,7 +72,7 @@ fn a_window_finds_the_refused_message() {
     assert_eq!(window.size(), 1_000);
 }
 
-/// Broker of one connection, which closes the channel for messages with `bad` in them. It confirms no message of the first channel, and
+/// Broker of one connection, which closes the channel for messages with `bad` or `denied` in them. It confirms no message of the first channel, and
 /// each of the others.
 struct Broker {
     stream: TcpStream,
@@ -136,9 +139,19 @@ impl Broker {
         if self.is_closed {
             return Ok(());
         }
-        if payload.contains("bad") {
-            self.is_closed = true;
-            return self.send(channel, (20, 40), b"\x01\x96\x13PRECONDITION_FAILED\0\x3c\0\x28");
+        let refusals = [
+            ("bad", 406_u16, "PRECONDITION_FAILED"),
+            ("denied", 403, "ACCESS_REFUSED - access to topic 'k' in exchange 'events' refused"),
+        ];
+        for (word, code, text) in refusals {
+            if payload.contains(word) {
+                self.is_closed = true;
+                let mut arguments = code.to_be_bytes().to_vec();
+                arguments.push(u8::try_from(text.len()).unwrap());
+                arguments.extend_from_slice(text.as_bytes());
+                arguments.extend_from_slice(b"\0\x3c\0\x28");
+                return self.send(channel, (20, 40), &arguments);
+            }
         }
         self.taken.lock().push(payload.to_owned());
         self.messages += 1;
@@ -170,7 +183,7 @@ async fn a_refused_message_is_found_and_the_others_are_published() {
         ("exchange_type", "direct".into()),
     ];
     let Output::Sink(sink) = build(options("rabbitmq", &given)).unwrap() else { panic!("it is a sink") };
-    let names = ["one", "two", "bad", "three", "bad", "four"];
+    let names = ["one", "two", "bad", "three", "denied", "four"];
     let events: Vec<(Arc<Event>, Option<String>)> = names
         .iter()
         .map(|name| {
@@ -183,7 +196,11 @@ async fn a_refused_message_is_found_and_the_others_are_published() {
     let refused = sink.send(&events, running.subscribe(), OrderTicket::new().0).await.unwrap();
     let numbers: Vec<usize> = refused.iter().map(|refused| refused.event).collect();
     assert_eq!(numbers, [2, 4]);
-    assert!(refused.iter().all(|refused| refused.reason.contains("PRECONDITION_FAILED")), "{refused:?}");
+    let reasons = [&refused[0].reason, &refused[1].reason];
+    assert!(
+        reasons[0].contains("PRECONDITION_FAILED") && reasons[1].contains("ACCESS_REFUSED"),
+        "{reasons:?}"
+    );
     let taken = taken.lock();
     let count = |name: &str| taken.iter().filter(|payload| payload.contains(name)).count();
     let counts: Vec<usize> = ["one", "two", "three", "four"].map(count).to_vec();

@@ -1,19 +1,23 @@
 //! Number of messages that may be in flight, decided from confirmations and refusals.
 //!
 //! A broker closes the channel for a message that it refuses, and does not say for which one. It handles messages in order. So the
-//! messages without a confirmation are published one at a time until the broker refuses one alone. Each comes twice at most for this.
-//! Behind a refusal few messages are in flight at first, so that few come twice where many are refused.
+//! messages without a confirmation are published again in windows of some, and those of a refused window one at a time. A message
+//! comes three times at most for one refusal. Behind a refusal few messages are in flight at first, so that few come again where many
+//! are refused.
 
 /// Most messages in flight.
 const MAX_SIZE: usize = 1_000;
 /// Messages in flight behind a refusal.
 const SIZE_BEHIND_REFUSAL: usize = 16;
 
+/// Messages in flight while the broker refused one of more.
+const PROBE_SIZE: usize = 32;
+
 /// Window of messages in flight.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct PublishWindow {
     size: usize,
-    /// Messages of which the broker refused one; they go one at a time.
+    /// Messages of which the broker refused one.
     suspects: usize,
 }
 
@@ -24,7 +28,11 @@ impl PublishWindow {
 
     /// Returns the number of messages that may be published before their confirmations.
     pub(super) fn size(&self) -> usize {
-        if self.suspects > 0 { 1 } else { self.size }
+        match self.suspects {
+            0 => self.size,
+            1..=PROBE_SIZE => 1,
+            _ => PROBE_SIZE,
+        }
     }
 
     /// Notes messages that the broker confirmed.
