@@ -283,4 +283,5 @@ def main():
         measure(name, arguments)
 
 
-main()
+if __name__ == "__main__":
+    main()

@@ -7,6 +7,7 @@
 
 pub mod batch;
 pub mod budget;
+mod cloud;
 pub mod codec;
 pub mod csv;
 pub mod database;
@@ -36,6 +37,7 @@ pub mod tls;
 pub mod user_agent;
 
 pub use batch::{Ack, Batch, Move};
+pub use cloud::resolve_cloud_options;
 pub use event::{Event, FieldReference, Provenance, Template};
 pub use options::{EcsCompatibility, Fault, Location, Options, Setting};
 pub use secret::Secret;

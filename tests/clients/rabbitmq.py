@@ -1,7 +1,10 @@
 """Messages of a real RabbitMQ run through a pipeline, from a queue into an index and on to an exchange, while the server and then the
-broker are killed: each message is there, and at most those without an acknowledgement are there twice."""
+broker are killed: each message is there, and at most those without an acknowledgement are there twice. The broker refuses a few copies,
+which become dead letters."""
 
+import base64
 import itertools
+import json
 import os
 import shutil
 import signal
@@ -14,6 +17,8 @@ import pika
 from instance import WORK, Instance, free_port, listens
 
 MESSAGES, PREFETCH, KILLS = 10_000, 200, 3
+# Of so many messages, one names a user that did not send it.
+REFUSED_EVERY = 2_500
 PROGRAM = "/usr/lib/rabbitmq/bin/rabbitmq-server"
 
 if not os.path.exists(PROGRAM) or not shutil.which("erl"):
@@ -97,7 +102,8 @@ class Broker:
             # The broker answers a transaction once the messages are safe.
             channel.tx_select()
             for number in range(first, first + count):
-                channel.basic_publish("", "logs", b'{"n":%d,"text":"line of a queue"}' % number, properties)
+                user = b"other" if is_refused(number) else b"guest"
+                channel.basic_publish("", "logs", b'{"n":%d,"user":"%s","text":"line of a queue"}' % (number, user), properties)
             channel.tx_commit()
 
     def waiting(self, queue):
@@ -109,6 +115,10 @@ class Broker:
         with self.connect() as connection:
             consumer = connection.channel().consume(queue, auto_ack=True, inactivity_timeout=1)
             return [body for _, _, body in itertools.takewhile(lambda message: message[0], consumer)]
+
+
+def is_refused(number):
+    return number % REFUSED_EVERY == 7
 
 
 def definition(port):
@@ -124,17 +134,22 @@ def definition(port):
           opensearch {{ index => "rabbitmq" }}
           rabbitmq {{
             host => "127.0.0.1" port => {port} exchange => "copies" exchange_type => "topic" key => "copy.%{{tenant}}"
-            codec => line {{ format => "%{{n}}" }} message_properties => {{ "content_type" => "text/plain" }}
+            codec => line {{ format => "%{{n}}" }} message_properties => {{ "content_type" => "text/plain" "user_id" => "%{{user}}" }}
           }}
         }}
     """
 
 
 def check(numbers, wanted, extra, what):
-    missing = set(range(wanted)) - set(numbers)
-    assert not missing, f"{what}: {len(missing)} of {wanted} messages are missing"
-    assert len(numbers) <= wanted + extra, f"{what}: {len(numbers)} of {wanted} messages"
-    print(f"{what}: {len(numbers)} of {wanted} messages")
+    missing, wrong = wanted - set(numbers), set(numbers) - wanted
+    assert not missing and not wrong, f"{what}: {len(missing)} of {len(wanted)} messages are missing, {len(wrong)} should not be there"
+    assert len(numbers) <= len(wanted) + extra, f"{what}: {len(numbers)} of {len(wanted)} messages"
+    print(f"{what}: {len(numbers)} of {len(wanted)} messages")
+
+
+def number_of(letter):
+    """Reads the number of the message that became a dead letter."""
+    return json.loads(base64.b64decode(letter["payload"]))["n"]
 
 
 def main():
@@ -161,10 +176,19 @@ def main():
         server.wait(lambda: len(set(numbers())) >= everything, f"{everything} messages")
         stored = list(server.sources("rabbitmq", "*"))
         assert {source["key"] for source in stored} == {"logs"} and {source["tenant"] for source in stored} == {"one"}
-        # What is not acknowledged is bounded by the prefetch count; deliveries hold a little more than the broker sends ahead.
-        check([source["n"] for source in stored], everything, (KILLS + 1) * PREFETCH, "index")
+        refused = {number for number in range(everything) if is_refused(number)}
         copies = [int(body) for body in broker.drain("copies")]
-        check(copies, everything, (KILLS + 1) * (PREFETCH + 1_000), "exchange")
+        # A kill of the server gives back what was not acknowledged, at most the prefetch count. The broker writes acknowledgements to its
+        # disk a moment later: its own kill may give back all of the second half.
+        for half, begin, end, kills, again in (("first", 0, MESSAGES, KILLS, 0), ("second", MESSAGES, everything, 1, MESSAGES // 2)):
+            wanted, of_half = set(range(begin, end)), lambda numbers: [number for number in numbers if begin <= number < end]
+            check(of_half(source["n"] for source in stored), wanted, again + kills * PREFETCH, f"index, {half} half")
+            # Messages without a confirmation are published again after a kill, and twice after a refusal.
+            attempts = kills + 2 * len(wanted & refused)
+            check(of_half(copies), wanted - refused, again + attempts * PREFETCH, f"exchange, {half} half")
+        letters = lambda: list(server.sources(".dead-letters", "*"))
+        server.wait(lambda: {number_of(letter) for letter in letters()} == refused, f"{len(refused)} dead letters")
+        assert all("PRECONDITION_FAILED" in letter["reason"] for letter in letters()), letters()
     finally:
         if server:
             server.remove()

@@ -20,7 +20,7 @@ use super::{Context, Input, InputError, mark_version, reserve_piece, stopped};
 use crate::codec::{self, Codec, Events};
 use crate::http_client::authorization_header;
 use crate::offload::offload;
-use crate::{Event, Fault, FieldReference, Options, Secret, tls};
+use crate::{Event, Fault, FieldReference, Options, Secret, resolve_cloud_options, tls};
 
 /// Port where an address has none.
 const PORT: u16 = 9200;
@@ -103,6 +103,7 @@ impl Search {
         for (old, new) in [("ca_file", "ssl_certificate_authorities"), ("ssl", "ssl_enabled")] {
             o.rename(old, new);
         }
+        resolve_cloud_options(o);
         let enabled = o.boolean("ssl_enabled");
         let hosts = hosts(o, enabled);
         let authorization = authorization(o);
@@ -123,11 +124,6 @@ impl Search {
         let _ = o.one_of("search_api", &["auto", "scroll", "search_after"]);
         let _ = o.integer("slices", 1..=1_024);
         let _ = o.one_of("response_type", &["hits"]);
-        for (name, instead) in [("cloud_id", "[hosts]"), ("cloud_auth", "[user] and [password]")] {
-            if let Some((at, _)) = o.take(name) {
-                o.fault(at, format!("option [{name}] is not supported: give {instead}"));
-            }
-        }
         let _ = codec::take(o, "json");
         let _ = o.one_of("ecs_compatibility", &["disabled"]);
         let json = codec::build(Options::new("json", o.at(), []));
@@ -510,7 +506,7 @@ mod tests {
         )
         .unwrap_err();
         let all = faults.iter().map(|fault| fault.message.clone()).collect::<Vec<_>>().join("\n");
-        for part in ["[query] must be an object", "[cloud_id] is not supported", "host [ftp://x]"] {
+        for part in ["[query] must be an object", "[cloud_id] cannot be read", "host [ftp://x]"] {
             assert!(all.contains(part), "{part}: {all}");
         }
     }

@@ -1,4 +1,6 @@
 //! Logins as Java writes them: `…PlainLoginModule required username="a" password="b";`.
+//!
+//! [`login`] reads a user and a password, [`client_credentials`] the credentials of a client of OAuth.
 
 /// User and password.
 #[derive(Clone, PartialEq, Eq)]
@@ -23,28 +25,65 @@ pub(super) fn login(text: &str) -> Result<Login, String> {
     if let Some(module) = module.filter(|module| !module.contains("Plain") && !module.contains("Scram")) {
         return Err(format!("the login module [{module}] is not supported; {wanted}"));
     }
-    let (mut username, mut password) = (None, None);
+    let members = members(text).ok_or_else(|| format!("a quote is not closed; {wanted}"))?;
+    match (member(&members, "username"), member(&members, "password")) {
+        (Some(username), Some(password)) => Ok(Login { username, password }),
+        (None, _) => Err(format!("there is no username; {wanted}")),
+        (_, None) => Err(format!("there is no password; {wanted}")),
+    }
+}
+
+/// Credentials of a client of OAuth.
+#[derive(Clone, PartialEq, Eq)]
+pub(super) struct ClientCredentials {
+    pub(super) client_id: String,
+    pub(super) client_secret: String,
+    pub(super) scope: Option<String>,
+}
+
+/// Reads the login of a module for tokens.
+///
+/// # Errors
+/// The missing member, without secrets.
+pub(super) fn client_credentials(text: &str) -> Result<ClientCredentials, String> {
+    let wanted = "[sasl_jaas_config] must read org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required clientId=\"…\" clientSecret=\"…\" scope=\"…\";";
+    let module = text.split_whitespace().find(|word| word.ends_with("LoginModule"));
+    if let Some(module) = module.filter(|module| !module.contains("OAuthBearer")) {
+        return Err(format!("the login module [{module}] has no tokens; {wanted}"));
+    }
+    let members = members(text).ok_or_else(|| format!("a quote is not closed; {wanted}"))?;
+    if let Some((name, _)) = members.iter().find(|(name, _)| name.starts_with("extension_")) {
+        return Err(format!("SASL extensions such as [{name}] are not supported"));
+    }
+    match (member(&members, "clientId"), member(&members, "clientSecret")) {
+        (Some(client_id), Some(client_secret)) => {
+            Ok(ClientCredentials { client_id, client_secret, scope: member(&members, "scope") })
+        }
+        (None, _) => Err(format!("there is no clientId; {wanted}")),
+        (_, None) => Err(format!("there is no clientSecret; {wanted}")),
+    }
+}
+
+/// Returns the last value of a name.
+fn member(members: &[(String, String)], name: &str) -> Option<String> {
+    members.iter().rev().find(|(have, _)| have == name).map(|(_, value)| value.clone())
+}
+
+/// Reads names and values up to the end of the first module; `None` where a quote is not closed.
+fn members(text: &str) -> Option<Vec<(String, String)>> {
+    let mut members = Vec::new();
     let mut rest = text;
     while let Some((before, after)) = rest.split_once('=') {
         let name = before.trim_end().rsplit(|c: char| !c.is_alphanumeric() && c != '_').next().unwrap_or("");
-        let (value, length) =
-            value(after.trim_start()).ok_or_else(|| format!("a quote is not closed; {wanted}"))?;
-        match name {
-            "username" => username = Some(value),
-            "password" => password = Some(value),
-            _ => {}
-        }
+        let (value, length) = value(after.trim_start())?;
+        members.push((name.to_owned(), value));
         rest = after.trim_start().get(length..).unwrap_or("");
         // The end of the module; another may follow.
         if rest.trim_start().starts_with(';') {
             break;
         }
     }
-    match (username, password) {
-        (Some(username), Some(password)) => Ok(Login { username, password }),
-        (None, _) => Err(format!("there is no username; {wanted}")),
-        (_, None) => Err(format!("there is no password; {wanted}")),
-    }
+    Some(members)
 }
 
 /// A quoted or bare value and its length in the text.
@@ -108,6 +147,24 @@ mod tests {
             let error = login(text).expect_err(text);
             assert!(!error.contains("secret") && error.contains("sasl_jaas_config"), "{error}");
         }
+    }
+
+    #[test]
+    fn credentials_of_a_client_are_found() {
+        let module = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required";
+        let found = client_credentials(&format!("{module} clientId=\"a\" clientSecret='b' scope=\"c d\";"))
+            .unwrap_or_else(|fault| panic!("{fault}"));
+        assert_eq!((found.client_id.as_str(), found.client_secret.as_str()), ("a", "b"));
+        assert_eq!(found.scope.as_deref(), Some("c d"));
+        for (members, fault) in [
+            ("clientId=a", "no clientSecret"),
+            ("clientSecret=secret", "no clientId"),
+            ("clientId=a clientSecret=secret extension_cluster=x", "[extension_cluster]"),
+        ] {
+            let told = client_credentials(&format!("{module} {members};")).err().unwrap_or_default();
+            assert!(told.contains(fault) && !told.contains("secret "), "{told}");
+        }
+        assert!(client_credentials("x.PlainLoginModule required clientId=a clientSecret=b;").is_err());
     }
 
     proptest! {

@@ -5,15 +5,18 @@
 
 mod jaas;
 mod jks;
+mod oauth;
 mod stores;
 
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 
 use rdkafka::ClientConfig;
-use rdkafka::client::ClientContext;
+use rdkafka::client::{ClientContext, OAuthToken};
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::error::KafkaError;
 
+pub(crate) use self::oauth::TokenSource;
 use crate::{Options, Secret};
 
 /// Longest file with a login.
@@ -28,6 +31,7 @@ pub(crate) struct Client {
     trust: Option<Store>,
     key: Option<Store>,
     key_password: Option<Secret>,
+    tokens: Option<Arc<TokenSource>>,
 }
 
 /// A store of keys or certificates.
@@ -76,7 +80,7 @@ impl Client {
             options.one_of("security_protocol", &["PLAINTEXT", "SSL", "SASL_PLAINTEXT", "SASL_SSL"]);
         let protocol = protocol.unwrap_or("PLAINTEXT");
         fixed.push(("security.protocol", protocol.to_ascii_lowercase()));
-        take_sasl(options, protocol.starts_with("SASL"), &mut fixed);
+        let tokens = take_sasl(options, protocol.starts_with("SASL"), &mut fixed).map(Arc::new);
         let encrypted = protocol.ends_with("SSL");
         let algorithm =
             options.read("ssl_endpoint_identification_algorithm", "[https] or an empty text", |setting| {
@@ -97,7 +101,7 @@ impl Client {
             take_store(options, ["ssl_keystore_location", "ssl_keystore_password", "ssl_keystore_type"]);
         let key_password = options.secret("ssl_key_password");
         let (trust, key) = if encrypted { (trust, key) } else { (None, None) };
-        let client = Self { fixed, servers, trust, key, key_password };
+        let client = Self { fixed, servers, trust, key, key_password, tokens };
         if let Err(why) = client.config() {
             options.fault_here(why);
         }
@@ -107,6 +111,11 @@ impl Client {
     /// Brokers to begin with.
     pub(crate) fn servers(&self) -> &str {
         &self.servers
+    }
+
+    /// Returns the source of tokens, where the brokers want such.
+    pub(crate) fn token_source(&self) -> Option<Arc<TokenSource>> {
+        self.tokens.clone()
     }
 
     /// Settings for a client that starts now; key stores are read anew, for certificates are renewed.
@@ -151,50 +160,58 @@ fn take_store(options: &mut Options, [location, password, kind]: [&'static str; 
     path.map(|path| Store { path: PathBuf::from(path), password })
 }
 
-fn take_sasl(options: &mut Options, wanted: bool, fixed: &mut Vec<(&'static str, String)>) {
+/// Takes the options of SASL; returns the source of tokens for OAUTHBEARER.
+fn take_sasl(
+    options: &mut Options,
+    wanted: bool,
+    fixed: &mut Vec<(&'static str, String)>,
+) -> Option<TokenSource> {
     let mechanism = options.text("sasl_mechanism");
     let config = options.text("sasl_jaas_config");
     let path = options.text("jaas_path");
+    let token_options = oauth::TokenOptions::take(options);
     for unsupported in [
         "kerberos_config",
         "sasl_kerberos_service_name",
         "sasl_client_callback_handler_class",
-        "sasl_login_callback_handler_class",
-        "sasl_oauthbearer_token_endpoint_url",
-        "sasl_oauthbearer_scope_claim_name",
         "sasl_iam_jar_paths",
     ] {
         if let Some((at, _)) = options.take(unsupported) {
-            options.fault(at, format!("option [{unsupported}] is not supported: PLAIN, SCRAM-SHA-256 and SCRAM-SHA-512 are, which need [sasl_jaas_config] only"));
+            options.fault(at, format!("option [{unsupported}] is not supported: PLAIN, SCRAM-SHA-256, SCRAM-SHA-512 and OAUTHBEARER are, which need [sasl_jaas_config]"));
         }
     }
     if !wanted {
-        return;
+        return None;
     }
     match mechanism.as_deref() {
-        Some(mechanism @ ("PLAIN" | "SCRAM-SHA-256" | "SCRAM-SHA-512")) => {
+        Some(mechanism @ ("PLAIN" | "SCRAM-SHA-256" | "SCRAM-SHA-512" | "OAUTHBEARER")) => {
             fixed.push(("sasl.mechanism", mechanism.to_owned()));
         }
         other => options.fault_here(format!(
-            "option [sasl_mechanism] must be one of [PLAIN, SCRAM-SHA-256, SCRAM-SHA-512], not [{}]",
+            "option [sasl_mechanism] must be one of [PLAIN, SCRAM-SHA-256, SCRAM-SHA-512, OAUTHBEARER], not [{}]",
             other.unwrap_or("GSSAPI")
         )),
     }
     let login = match (config, path) {
-        (Some(config), _) => jaas::login(&config),
-        (None, Some(path)) => read(Path::new(&path), MAX_JAAS).and_then(|file| {
+        (Some(config), _) => Ok(config),
+        (None, Some(path)) => read(Path::new(&path), MAX_JAAS).map(|file| {
             let text = String::from_utf8_lossy(&file).into_owned();
-            jaas::login(text.split_once("KafkaClient").map_or(text.as_str(), |(_, client)| client))
+            text.split_once("KafkaClient").map_or(text.as_str(), |(_, client)| client).to_owned()
         }),
-        (None, None) => Err("SASL needs the option [sasl_jaas_config] with username and password".to_owned()),
+        (None, None) => Err("SASL needs the option [sasl_jaas_config] with the login".to_owned()),
     };
-    match login {
+    if mechanism.as_deref() == Some("OAUTHBEARER") {
+        let source = login.and_then(|login| TokenSource::new(token_options, &login));
+        return source.map_err(|why| options.fault_here(why)).ok();
+    }
+    match login.and_then(|login| jaas::login(&login)) {
         Ok(login) => {
             fixed.push(("sasl.username", login.username));
             fixed.push(("sasl.password", login.password));
         }
         Err(why) => options.fault_here(why),
     }
+    None
 }
 
 /// Reads a file within a bound.
@@ -207,11 +224,19 @@ fn read(path: &Path, bound: u64) -> Result<Vec<u8>, String> {
     std::fs::read(path).map_err(unreadable)
 }
 
-/// Hands what librdkafka says to our log.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct Log;
+/// Hands messages of librdkafka to the log, and gives it tokens.
+#[derive(Clone, Debug)]
+pub(crate) struct Log {
+    pub(crate) tokens: Option<Arc<TokenSource>>,
+}
 
 impl ClientContext for Log {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn generate_oauth_token(&self, _: Option<&str>) -> Result<OAuthToken, Box<dyn std::error::Error>> {
+        token(self.tokens.as_deref())
+    }
+
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         log(level, facility, message);
     }
@@ -219,6 +244,14 @@ impl ClientContext for Log {
     fn error(&self, error: KafkaError, reason: &str) {
         log_error(&error, reason);
     }
+}
+
+/// Gets a token for brokers.
+///
+/// # Errors
+/// The reason why there is none.
+pub(crate) fn token(source: Option<&TokenSource>) -> Result<OAuthToken, Box<dyn std::error::Error>> {
+    source.ok_or("there is no login for tokens")?.token()
 }
 
 /// Logs a line of librdkafka's.

@@ -11,6 +11,7 @@ use rdkafka::error::KafkaError;
 use rdkafka::message::{Header, OwnedHeaders};
 use rdkafka::producer::{DeliveryFuture, FutureProducer, FutureRecord, Producer, PurgeConfig};
 use rdkafka::types::RDKafkaErrorCode;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 use tokio::task::yield_now;
 use tokio::time::sleep;
@@ -59,6 +60,19 @@ impl std::fmt::Debug for Kafka {
             .field("client", &self.client)
             .field("topic", &self.topic)
             .finish_non_exhaustive()
+    }
+}
+
+impl Drop for Kafka {
+    fn drop(&mut self) {
+        drop_apart(self.producer.get_mut().take());
+    }
+}
+
+/// Drops a producer on a thread for blocking work: the drop waits for its polling thread, which may wait for a token.
+fn drop_apart(producer: Option<FutureProducer<Log>>) {
+    if let (Some(producer), Ok(runtime)) = (producer, Handle::try_current()) {
+        runtime.spawn_blocking(move || drop(producer));
     }
 }
 
@@ -153,9 +167,11 @@ impl Kafka {
         }
         let new: FutureProducer<Log> = self
             .config()?
-            .create_with_context(Log)
+            .create_with_context(Log { tokens: self.client.token_source() })
             .map_err(|error| format!("the producer cannot start: {error}"))?;
-        Ok(producer.insert(new).clone())
+        let former = producer.replace(new.clone());
+        drop_apart(former);
+        Ok(new)
     }
 
     /// Puts an event into the producer's queue; `None` while that is full. The bytes are those of the codec.

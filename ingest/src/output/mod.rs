@@ -11,6 +11,8 @@ mod http;
 mod kafka;
 mod null;
 mod opensearch;
+#[cfg(test)]
+mod outage_tests;
 mod pipeline;
 mod rabbitmq;
 mod redis;

@@ -1,19 +1,25 @@
 //! `rabbitmq`: events as messages to an exchange, at least once: the broker confirms each of them.
 //!
-//! After a connection breaks, the output publishes again from the first message on that has no confirmation.
+//! After a connection breaks, the output publishes again from the first message on that has no confirmation. A broker closes the
+//! channel for a message that it never takes, such as one beyond its size. [`window`] finds that message, and the output refuses it.
 
 mod properties;
+#[cfg(test)]
+mod tests;
+mod window;
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
 use lapin::options::{BasicPublishOptions, ConfirmSelectOptions};
+use lapin::protocol::{AMQPError, AMQPErrorKind, AMQPSoftError};
 use lapin::types::FieldTable;
-use lapin::{BasicProperties, Channel, Confirmation, Connection};
+use lapin::{BasicProperties, Channel, Confirmation, Connection, ErrorKind};
 use tokio::sync::{Mutex, watch};
 
 use self::properties::MessageProperties;
+use self::window::PublishWindow;
 use super::retry::{Backoff, prepare_codec};
 use crate::codec::{self, Codec};
 use crate::input::stopped;
@@ -22,8 +28,6 @@ use crate::output::{OrderTicket, Output, RefusedEvent, Sink, SinkInterrupted};
 use crate::rabbitmq_server::{MAX_NAME, RabbitServer, exchange_kind, exchange_options, short_text, table};
 use crate::{Event, Fault, Options, Template};
 
-/// Messages that may wait for their confirmation.
-const IN_FLIGHT: usize = 1_000;
 /// Pauses between attempts.
 const FIRST_PAUSE: Duration = Duration::from_secs(1);
 const LONGEST_PAUSE: Duration = Duration::from_secs(60);
@@ -61,8 +65,27 @@ struct Message {
 /// A channel with its connection.
 struct OpenChannel {
     /// Closes with this value.
-    _connection: Connection,
+    connection: Connection,
     channel: Channel,
+}
+
+/// Messages of a delivery on their way to the broker.
+struct Publication {
+    /// Messages with the numbers of their events.
+    messages: Vec<(usize, Message)>,
+    /// Messages from the first one on that are confirmed or refused.
+    settled: usize,
+    window: PublishWindow,
+    refused: Vec<RefusedEvent>,
+}
+
+/// Error of publishing a window of messages.
+#[derive(Debug, PartialEq)]
+enum PublishError {
+    /// The broker closed the channel for one of some messages.
+    MessageRefused { suspects: usize, reason: String },
+    /// The messages can be sent again.
+    Transient(String),
 }
 
 impl std::fmt::Debug for OpenChannel {
@@ -131,46 +154,129 @@ impl RabbitMqOutput {
         let options = exchange_options(self.durable);
         channel.exchange_declare(name, kind, options, self.arguments.clone()).await?;
         channel.confirm_select(ConfirmSelectOptions::default()).await?;
-        Ok(OpenChannel { _connection: connection, channel })
+        Ok(OpenChannel { connection, channel })
     }
 
-    /// Publishes messages from a number on, which counts those that are confirmed.
-    async fn publish(&self, messages: &[Message], confirmed: &mut usize) -> Result<(), String> {
+    /// Publishes the messages that are not settled.
+    ///
+    /// # Errors
+    /// The reason of a failure that passes. A later call goes on with the first message that is not settled.
+    async fn publish(&self, publication: &mut Publication) -> Result<(), String> {
+        if publication.next_window().is_empty() {
+            return Ok(());
+        }
         let mut open = self.open.lock().await;
-        let usable = match open.take() {
+        let mut usable = match open.take() {
             Some(usable) if usable.channel.status().connected() => usable,
             _ => self.connect().await?,
         };
-        while *confirmed < messages.len() {
-            let (mut waiting, mut failure) = (Vec::new(), None);
-            for message in messages.iter().skip(*confirmed).take(IN_FLIGHT) {
-                let Message { key, properties, payload } = message;
-                let (exchange, key) = (self.exchange.as_str().into(), key.as_str().into());
-                let options = BasicPublishOptions::default();
-                let published =
-                    usable.channel.basic_publish(exchange, key, options, payload, properties.clone());
-                match published.await {
-                    Ok(confirmation) => waiting.push(confirmation),
-                    Err(error) => {
-                        failure = Some(error.to_string());
-                        break;
-                    }
+        while !publication.next_window().is_empty() {
+            let mut confirmed = 0;
+            let published =
+                publish_window(&usable.channel, &self.exchange, publication.next_window(), &mut confirmed);
+            let published = published.await;
+            publication.on_confirmed(confirmed);
+            match published {
+                Ok(()) => {}
+                Err(PublishError::Transient(reason)) => return Err(reason),
+                Err(PublishError::MessageRefused { suspects, reason }) => {
+                    publication.on_refusal(suspects, reason);
+                    // The connection stays open, the channel does not.
+                    let reopened = self.open_channel(usable.connection).await;
+                    usable = reopened.map_err(|error| error.to_string())?;
                 }
-            }
-            // What is confirmed is not published again, whatever came behind it.
-            for confirmation in waiting {
-                match confirmation.await.map_err(|error| error.to_string())? {
-                    Confirmation::Ack(_) => *confirmed += 1,
-                    Confirmation::Nack(_) => return Err("the broker cannot store a message".to_owned()),
-                    Confirmation::NotRequested => return Err("the broker confirms no messages".to_owned()),
-                }
-            }
-            if let Some(failure) = failure {
-                return Err(failure);
             }
         }
         *open = Some(usable);
         Ok(())
+    }
+}
+
+impl Publication {
+    fn new(messages: Vec<(usize, Message)>, refused: Vec<RefusedEvent>) -> Self {
+        Self { messages, settled: 0, window: PublishWindow::new(), refused }
+    }
+
+    /// Returns the messages that are published next; none at the end.
+    fn next_window(&self) -> &[(usize, Message)] {
+        let rest = self.messages.get(self.settled..).unwrap_or_default();
+        rest.get(..self.window.size()).unwrap_or(rest)
+    }
+
+    fn on_confirmed(&mut self, confirmed: usize) {
+        self.settled += confirmed;
+        self.window.on_confirmed(confirmed);
+    }
+
+    /// Refuses the next message, where it is the only one that the broker can have refused.
+    fn on_refusal(&mut self, suspects: usize, reason: String) {
+        if self.window.on_refusal(suspects)
+            && let Some((event, _)) = self.messages.get(self.settled)
+        {
+            self.refused.push(RefusedEvent { event: *event, reason });
+            self.settled += 1;
+        }
+    }
+}
+
+/// Publishes messages, and counts those that the broker confirms.
+async fn publish_window(
+    channel: &Channel,
+    exchange: &str,
+    messages: &[(usize, Message)],
+    confirmed: &mut usize,
+) -> Result<(), PublishError> {
+    let (mut waiting, mut failure) = (Vec::with_capacity(messages.len()), None);
+    for (_, Message { key, properties, payload }) in messages {
+        let (exchange, key) = (exchange.into(), key.as_str().into());
+        let options = BasicPublishOptions::default();
+        match channel.basic_publish(exchange, key, options, payload, properties.clone()).await {
+            Ok(confirmation) => waiting.push(confirmation),
+            Err(error) => {
+                failure = Some(error);
+                break;
+            }
+        }
+    }
+    let sent = waiting.len() + usize::from(failure.is_some());
+    // What is confirmed is not published again, whatever came behind it.
+    for confirmation in waiting {
+        match confirmation.await {
+            Ok(Confirmation::Ack(_)) => *confirmed += 1,
+            Ok(Confirmation::Nack(_)) => {
+                return Err(PublishError::Transient("the broker cannot store a message".to_owned()));
+            }
+            Ok(Confirmation::NotRequested) => {
+                return Err(PublishError::Transient("the broker confirms no messages".to_owned()));
+            }
+            Err(error) => return Err(PublishError::classify(&error, sent - *confirmed)),
+        }
+    }
+    failure.map_or(Ok(()), |error| Err(PublishError::classify(&error, sent - *confirmed)))
+}
+
+/// Returns whether an error is of one message: a wrong `user_id` or property, a size beyond the broker's, or a routing key that the login may
+/// not use. An exchange that refuses the login refuses all messages.
+fn is_of_message(refusal: &AMQPError) -> bool {
+    match refusal.kind() {
+        AMQPErrorKind::Soft(AMQPSoftError::PRECONDITIONFAILED) => true,
+        AMQPErrorKind::Soft(AMQPSoftError::ACCESSREFUSED) => {
+            refusal.get_message().as_str().contains("access to topic")
+        }
+        _ => false,
+    }
+}
+
+impl PublishError {
+    /// Classifies an error, with the number of messages that were sent and are not confirmed.
+    fn classify(error: &lapin::Error, suspects: usize) -> Self {
+        let reason = error.to_string();
+        match error.kind() {
+            ErrorKind::ProtocolError(refusal) if is_of_message(refusal) => {
+                Self::MessageRefused { suspects, reason }
+            }
+            _ => Self::Transient(reason),
+        }
     }
 }
 
@@ -189,74 +295,27 @@ impl Sink for RabbitMqOutput {
             let (mut messages, mut refused) = (Vec::with_capacity(all.len()), Vec::new());
             for (number, (event, _)) in all.iter().enumerate() {
                 match encoder.encode(event) {
-                    Ok(message) => messages.push(message),
+                    Ok(message) => messages.push((number, message)),
                     Err(reason) => refused.push(RefusedEvent { event: number, reason }),
                 }
             }
             (messages, refused)
         })
         .await;
-        let mut confirmed = 0;
+        let mut publication = Publication::new(messages, refused);
         let mut backoff = pauses();
         loop {
             let published = tokio::select! {
                 biased;
                 () = stopped(&mut stopping) => return Err(SinkInterrupted),
-                published = self.publish(&messages, &mut confirmed) => published,
+                published = self.publish(&mut publication) => published,
             };
-            let Err(reason) = published else { return Ok(refused) };
+            let Err(reason) = published else {
+                publication.refused.sort_by_key(|refused| refused.event);
+                return Ok(publication.refused);
+            };
             tracing::warn!(reason, "the output rabbitmq cannot publish, it tries again");
             backoff.wait(&mut stopping).await?;
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-    use crate::input::testing::{OptionValue, options};
-
-    fn faults(given: &[(&str, OptionValue)]) -> String {
-        let faults = build(options("rabbitmq", given)).err().unwrap_or_default();
-        faults.into_iter().map(|fault| fault.message).collect::<Vec<_>>().join("\n")
-    }
-
-    #[test]
-    fn options_are_checked() {
-        let wrong = faults(&[("exchange_type", "any".into()), ("key", "k".into())]);
-        for part in
-            ["[host]", "[exchange] and [exchange_type]", "[exchange_type] of [rabbitmq] must be one of"]
-        {
-            assert!(wrong.contains(part), "{part}: {wrong}");
-        }
-        let given = [
-            ("host", "broker".into()),
-            ("exchange", "events".into()),
-            ("exchange_type", "topic".into()),
-            ("persistent", "true".into()),
-            ("passive", "false".into()),
-            ("message_properties", [("content_type", "application/json"), ("priority", "%{level}")].into()),
-        ];
-        assert_eq!(faults(&given), "");
-    }
-
-    #[test]
-    fn an_event_whose_key_is_too_long_has_no_message() {
-        let mut taken = options("rabbitmq", &[]);
-        let encoder = MessageEncoder {
-            key: Template::parse("app.%{name}"),
-            properties: MessageProperties::take(&mut taken),
-            codec: codec::take(&mut taken, "json").unwrap(),
-        };
-        let mut event = Event::new(chrono::DateTime::UNIX_EPOCH);
-        event.fields_mut().insert("name".to_owned(), json!("web"));
-        let message = encoder.encode(&event).unwrap();
-        assert_eq!(message.key, "app.web");
-        assert_eq!(message.properties.delivery_mode(), &Some(2), "messages are persistent");
-        assert!(String::from_utf8(message.payload).unwrap().contains("\"name\":\"web\""));
-        event.fields_mut().insert("name".to_owned(), json!("w".repeat(300)));
-        assert!(encoder.encode(&event).unwrap_err().contains("304 bytes"));
     }
 }

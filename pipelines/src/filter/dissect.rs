@@ -175,14 +175,18 @@ impl Conversion {
     }
 }
 
+/// Converts a text. A whole number of more than 64 bits becomes the nearest number with a fraction, as `mutate` has it.
 fn number(text: &str, integer: bool) -> Option<Number> {
     let text = text.trim();
     if integer {
         if let Ok(whole) = text.parse::<i64>() {
             return Some(whole.into());
         }
-        let float = text.parse::<f64>().ok().filter(|float| float.abs() < 9.0e18)?;
-        return Some((float.trunc() as i64).into());
+        if let Ok(whole) = text.parse::<u64>() {
+            return Some(whole.into());
+        }
+        let whole = text.parse::<f64>().ok()?.trunc();
+        return if whole.abs() < 9.0e18 { Some((whole as i64).into()) } else { Number::from_f64(whole) };
     }
     text.parse().ok().and_then(Number::from_f64)
 }

@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
 use millrace_ingest::http_client::{HttpClient, HttpRequest, authorization_header};
-use millrace_ingest::{Event, Fault, FieldReference, Options, Setting, Template};
+use millrace_ingest::{Event, Fault, FieldReference, Options, Setting, Template, resolve_cloud_options};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::Value;
 
@@ -70,15 +70,13 @@ struct FieldCopy {
 
 pub(super) fn build(mut options: Options) -> Result<Arc<dyn RemoteFilter>, Vec<Fault>> {
     let plugin = options.plugin().to_owned();
-    for (name, instead) in [
-        ("cloud_id", "give [hosts]"),
-        ("cloud_auth", "give [user] and [password]"),
-        ("query_params", "queries of ES|QL are not supported"),
-    ] {
-        if let Some((at, _)) = options.take(name) {
-            options.fault(at, format!("option [{name}] of [{plugin}] is not supported: {instead}"));
-        }
+    if let Some((at, _)) = options.take("query_params") {
+        let message = format!(
+            "option [query_params] of [{plugin}] is not supported: queries of ES|QL are not supported"
+        );
+        options.fault(at, message);
     }
+    resolve_cloud_options(&mut options);
     if options.one_of("query_type", &["dsl", "esql"]) == Some("esql") {
         options.fault_here(format!(
             "[query_type => esql] of [{plugin}] is not supported: give a query of the DSL"

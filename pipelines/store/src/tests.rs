@@ -1,7 +1,8 @@
-use millrace_catalog::metadata::Uuid;
-use millrace_catalog::operation::Update;
+use millrace_catalog::access::{Action as Right, ActionSet, Caller, Grant, NamePattern, Privileges};
+use millrace_catalog::metadata::{TemplateKind, Uuid, parse_index_template};
+use millrace_catalog::operation::{OnReject, Update};
 use millrace_catalog::system_document::SystemDocument as _;
-use millrace_engine::{Config, WriteOutcome};
+use millrace_engine::{Config, Session, WriteOutcome};
 use millrace_ingest::dead_letter::{
     Cursor, DeadLetterFilter, INDEX, Limits, MAX_BYTES, Policy, Sender, StoredDeadLetter, WRITE_TIMEOUT,
     in_place_of, of_event,
@@ -71,6 +72,48 @@ async fn letters_are_listed_and_replayed_once_the_reason_is_gone() {
     };
     assert_eq!(get("others", "2").await, r#"{"n":"none"}"#);
     assert_eq!(get("logs", "3").await, r#"{"n":3,"m":2}"#);
+}
+
+/// Makes the principal of a pipeline whose outputs have a pattern of names.
+fn pipeline_of(pattern: &str) -> Principal {
+    let actions = ActionSet::WRITES.with(Right::AutoCreate).with(Right::AutoPutMapping);
+    let names = vec![NamePattern::parse(pattern).unwrap()];
+    let grant = Grant { names, actions, system: false, documents: None, fields: None };
+    let privileges = Privileges::new(ActionSet::NONE, vec![grant]).through_aliases();
+    Principal::new(Caller::Pipeline("main".into()), Vec::new(), Arc::new(privileges))
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_first_event_makes_a_data_stream_within_the_rights_of_its_pipeline() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = Config { data_dir: dir.path().to_owned(), ..Config::default() };
+    let engine = Engine::open(config, Arc::new(SystemClock)).await.unwrap();
+    let template = json!({"index_patterns": ["logs-*-*"], "data_stream": {}});
+    let template = parse_index_template("logs", &template).unwrap();
+    let session = Session::new(&engine, Principal::system(), Right::PutIndexTemplates).unwrap();
+    let put =
+        session.change(|state| state.put_template(TemplateKind::Index, "logs", template.clone(), false));
+    put.await.unwrap();
+    let letters: DeadLetter = Arc::new(|_, _| OnReject::Skip);
+    let create = async |stream: &str, pattern: &str| {
+        let document = Bytes::from_static(br#"{"@timestamp":"2026-01-02T03:04:05Z","n":1}"#);
+        let ops = vec![WriteOp::new(stream, None, Action::Create(document))];
+        let write = SourceWrite { ops, ..SourceWrite::default() };
+        let principal = pipeline_of(pattern);
+        let written = engine.write_from_source(&principal, write, Arc::clone(&letters), WRITE_TIMEOUT);
+        written.await.unwrap().remove(0)
+    };
+    for (stream, pattern) in [
+        ("logs-generic-default", "logs-generic-default"),
+        ("logs-generic-default", "*-*-*"),
+        ("logs-nginx-default", "*-*-*"),
+    ] {
+        let outcome = create(stream, pattern).await;
+        assert!(outcome.is_ok(), "{stream}: {outcome:?}");
+        assert!(engine.metadata().data_stream(stream).is_some(), "{stream}");
+    }
+    let refused = create("logs-nginx-default", "logs-generic-default").await.unwrap_err();
+    assert!(refused.to_string().contains("unauthorized"), "{refused}");
 }
 
 fn letter_of(pipeline: &str, number: usize, length: usize, seconds: i64) -> WriteOp {

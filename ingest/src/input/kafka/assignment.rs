@@ -10,7 +10,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use millrace_runtime::Instant;
 use parking_lot::Mutex;
-use rdkafka::client::ClientContext;
+use rdkafka::client::{ClientContext, OAuthToken};
 use rdkafka::config::RDKafkaLogLevel;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer, ConsumerContext, RebalanceProtocol};
 use rdkafka::error::{KafkaError, KafkaResult};
@@ -23,7 +23,7 @@ use super::position::{CommittedOffset, Position, Reset, StartOffset, mark, start
 use super::topics;
 use crate::batch::NotStored;
 use crate::input::{InputError, Positions};
-use crate::kafka::{log, log_error};
+use crate::kafka::{TokenSource, log, log_error, token};
 
 /// Time that a broker may take to answer while partitions change hands.
 pub(super) const ANSWER: Duration = Duration::from_secs(15);
@@ -71,6 +71,7 @@ pub(super) struct AssignmentUpdate {
 pub(super) struct Assignment {
     reset: Reset,
     positions: Arc<dyn Positions>,
+    tokens: Option<Arc<TokenSource>>,
     runtime: Handle,
     state: Mutex<State>,
 }
@@ -84,8 +85,13 @@ struct State {
 }
 
 impl Assignment {
-    pub(super) fn new(reset: Reset, positions: Arc<dyn Positions>, runtime: Handle) -> Self {
-        Self { reset, positions, runtime, state: Mutex::default() }
+    pub(super) fn new(
+        reset: Reset,
+        positions: Arc<dyn Positions>,
+        tokens: Option<Arc<TokenSource>>,
+        runtime: Handle,
+    ) -> Self {
+        Self { reset, positions, tokens, runtime, state: Mutex::default() }
     }
 
     /// Names the source, before anything is assigned.
@@ -330,6 +336,12 @@ pub(super) fn export<C: ConsumerContext>(
 }
 
 impl ClientContext for Assignment {
+    const ENABLE_REFRESH_OAUTH_TOKEN: bool = true;
+
+    fn generate_oauth_token(&self, _: Option<&str>) -> Result<OAuthToken, Box<dyn std::error::Error>> {
+        token(self.tokens.as_deref())
+    }
+
     fn log(&self, level: RDKafkaLogLevel, facility: &str, message: &str) {
         log(level, facility, message);
     }

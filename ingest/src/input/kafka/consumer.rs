@@ -49,7 +49,8 @@ pub(super) fn consume(
     runtime: Handle,
 ) -> Result<(), InputError> {
     let config = settings.config(thread).map_err(InputError)?;
-    let assignment = Assignment::new(settings.reset, Arc::clone(&context.positions), runtime.clone());
+    let tokens = settings.client.token_source();
+    let assignment = Assignment::new(settings.reset, Arc::clone(&context.positions), tokens, runtime.clone());
     let consumer: BaseConsumer<Assignment> = config
         .create_with_context(assignment)
         .map_err(|error| InputError(format!("the consumer cannot start: {error}")))?;

@@ -6,17 +6,21 @@
 
 use std::collections::BTreeSet;
 use std::env;
+use std::io::{Read, Write};
+use std::net::TcpListener;
 use std::process::Command;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
+use base64::Engine as _;
+use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use chrono::Utc;
 use rdkafka::admin::{AdminClient, AdminOptions, NewTopic, TopicReplication};
 use rdkafka::client::DefaultClientContext;
 use rdkafka::consumer::{BaseConsumer, CommitMode, Consumer};
 use rdkafka::mocking::MockCluster;
-use rdkafka::producer::{DefaultProducerContext, FutureProducer, FutureRecord};
+use rdkafka::producer::{DefaultProducerContext, FutureProducer, FutureRecord, Producer};
 use rdkafka::{ClientConfig, Offset, TopicPartitionList};
 use serde_json::{Map, Value, json};
 use tokio::sync::{RwLock, watch};
@@ -24,7 +28,7 @@ use tokio::sync::{RwLock, watch};
 use super::build;
 use crate::input::Input;
 use crate::input::ledger::{Ledger, RunningInput, messages, options, text};
-use crate::kafka::Client;
+use crate::kafka::{Client, Log};
 use crate::output::{self, OrderTicket, Output};
 use crate::{Event, Setting};
 
@@ -489,6 +493,55 @@ async fn all_logins_and_stores_reach_a_secured_broker() {
     let mut options = options("kafka", wrong);
     Client::take(&mut options);
     assert!(messages(&options.finish().expect_err("a fault")).contains("password"));
+}
+
+/// Answers requests for tokens with one that the broker takes, which checks no signatures.
+fn serve_tokens(listener: &TcpListener) {
+    let claims = format!(r#"{{"sub":"shipper","exp":{}}}"#, Utc::now().timestamp() + 3_600);
+    let token = [r#"{"alg":"none"}"#, &claims].map(|part| URL_SAFE_NO_PAD.encode(part)).join(".");
+    let body = json!({ "access_token": format!("{token}.") }).to_string();
+    let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\nconnection: close\r\n\r\n", body.len());
+    while let Ok((mut stream, _)) = listener.accept() {
+        let (mut request, mut chunk) = (Vec::new(), [0; 4_096]);
+        while !request.ends_with(b"client_credentials") {
+            match stream.read(&mut chunk) {
+                Ok(read) if read > 0 => request.extend_from_slice(&chunk[..read]),
+                _ => break,
+            }
+        }
+        let _ = stream.write_all((head.clone() + &body).as_bytes());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn a_token_opens_a_broker() {
+    let _up = UP.read().await;
+    let Ok(brokers) = env::var("MILLRACE_TEST_KAFKA_SASL_BROKERS") else {
+        println!("skipped: no MILLRACE_TEST_KAFKA_SASL_BROKERS");
+        return;
+    };
+    let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
+    let endpoint = format!("http://{}/token", listener.local_addr().expect("an address"));
+    std::thread::spawn(move || serve_tokens(&listener));
+    let login = "org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required \
+                 clientId=\"shipper\" clientSecret=\"secret\";";
+    let mut options = options(
+        "kafka",
+        [
+            ("bootstrap_servers", text(brokers)),
+            ("security_protocol", text("SASL_PLAINTEXT")),
+            ("sasl_mechanism", text("OAUTHBEARER")),
+            ("sasl_oauthbearer_token_endpoint_url", text(endpoint)),
+            ("sasl_jaas_config", text(login)),
+        ],
+    );
+    let client = Client::take(&mut options);
+    assert_eq!(options.finish(), Ok(()));
+    let log = Log { tokens: client.token_source() };
+    let producer: FutureProducer<Log> =
+        client.config().expect("settings").create_with_context(log).expect("a producer");
+    let metadata = producer.client().fetch_metadata(None, ANSWER);
+    assert!(metadata.is_ok(), "{:?}", metadata.err());
 }
 
 #[test]

@@ -63,7 +63,7 @@ fn without_date_math(pattern: &str) -> String {
 
 impl Local for Indices {
     fn names(&self) -> String {
-        without_date_math(&self.operations.index.pattern())
+        without_date_math(&self.operations.names())
     }
 
     fn operation(&self, event: &Event, stable_id: Option<String>) -> Result<LocalWrite, String> {

@@ -3,9 +3,10 @@
 //! Without `hosts` they are this server's: the pipeline stores them in one frame with the position of their
 //! source, exactly once ([`local`]). With `hosts` they are sent over `_bulk`, at least once ([`remote`],
 //! [`connection`]). What an
-//! event becomes is the same for both ([`operation`]).
+//! event becomes is the same for both ([`operation`]; [`data_stream`] for data streams).
 
 mod connection;
+mod data_stream;
 mod local;
 mod operation;
 mod remote;
@@ -18,7 +19,7 @@ use std::sync::Arc;
 use self::template::IndexTemplate;
 use crate::codec;
 use crate::output::Output;
-use crate::{Fault, Options};
+use crate::{Fault, Options, resolve_cloud_options};
 
 /// Options that change nothing about what is stored, accepted because configurations have them: connections are looked
 /// after by themselves.
@@ -36,13 +37,6 @@ const WITHOUT_EFFECT: &[&str] = &[
 
 /// Options that would change what is stored, and that are not there.
 const NOT_SUPPORTED: &[(&str, &str)] = &[
-    ("cloud_auth", "give [hosts], [user] and [password]"),
-    ("cloud_id", "give [hosts]"),
-    ("data_stream_auto_routing", "data streams are not supported, give [index]"),
-    ("data_stream_dataset", "data streams are not supported, give [index]"),
-    ("data_stream_namespace", "data streams are not supported, give [index]"),
-    ("data_stream_sync_fields", "data streams are not supported, give [index]"),
-    ("data_stream_type", "data streams are not supported, give [index]"),
     ("dlq_custom_codes", "what is refused for good becomes a dead letter, whatever its code"),
     ("join_field", "join fields are not supported"),
     ("parent", "join fields are not supported"),
@@ -91,11 +85,6 @@ fn take_management(options: &mut Options) -> Option<IndexTemplate> {
             }
         }
     }
-    if flag(options, "data_stream") == Some("true") {
-        options.fault_here(
-            "[data_stream => true] is not supported: data streams are not supported, give [index]",
-        );
-    }
     template.flatten()
 }
 
@@ -112,6 +101,7 @@ pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
             options.fault(at, format!("option [{name}] is not supported: {why}"));
         }
     }
+    resolve_cloud_options(&mut options);
     let template = take_management(&mut options);
     for (name, why) in
         [("scripted_upsert", "scripts are not supported, use a filter"), ("sniffing", "give all [hosts]")]

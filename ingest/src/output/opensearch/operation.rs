@@ -4,6 +4,7 @@ use bytes::Bytes;
 use millrace_catalog::operation::{ActionKind, VersionType};
 use serde_json::Value;
 
+use super::data_stream::DataStreamTarget;
 use crate::{Event, Options, Template};
 
 /// Index where none is given.
@@ -15,7 +16,9 @@ const MAX_ID_BYTES: usize = 512;
 #[derive(Debug)]
 pub(super) struct Operations {
     action: Template,
-    pub(super) index: Template,
+    index: Template,
+    /// In place of the index.
+    data_stream: Option<DataStreamTarget>,
     document_id: Option<Template>,
     routing: Option<Template>,
     pub(super) pipeline: Option<Template>,
@@ -51,7 +54,15 @@ pub(super) struct Operation {
 impl Operations {
     /// Takes the options that say what an event becomes.
     pub(super) fn take(options: &mut Options) -> Self {
-        let action = options.template("action").unwrap_or_else(|| Template::parse("index"));
+        let data_stream = DataStreamTarget::take(options);
+        let default_action = if data_stream.is_some() { "create" } else { "index" };
+        let action = options.template("action").unwrap_or_else(|| Template::parse(default_action));
+        if data_stream.is_some() && action.as_str() != "create" {
+            options.fault_here(format!(
+                "[action] is [{}], but documents of data streams are only created",
+                action.as_str()
+            ));
+        }
         if action.is_constant() && ActionKind::parse(action.as_str()).is_none() {
             let action = action.as_str();
             options.fault_here(format!("[action] is [{action}], not one of [index, create, update, delete]"));
@@ -67,6 +78,7 @@ impl Operations {
         Self {
             action,
             index: options.template("index").unwrap_or_else(|| Template::parse(INDEX)),
+            data_stream,
             document_id,
             routing: options.template("routing"),
             pipeline: options.template("pipeline"),
@@ -81,7 +93,7 @@ impl Operations {
     /// Returns the action and the index of all events, where these are the same for all and nothing else is asked of an operation.
     pub(super) fn constant(&self) -> Option<(ConstantAction, &str)> {
         let Self { action, index, document_id, routing, pipeline, version, .. } = self;
-        let is_plain = document_id.is_none() && routing.is_none() && pipeline.is_none() && version.is_none();
+        let is_plain = document_id.is_none() && routing.is_none() && pipeline.is_none() && version.is_none() && self.data_stream.is_none();
         if !is_plain || !action.is_constant() || !index.is_constant() || index.as_str().contains("%{") {
             return None;
         }
@@ -90,6 +102,11 @@ impl Operations {
             ActionKind::Create => Some((ConstantAction::Create, index.as_str())),
             ActionKind::Delete | ActionKind::Update => None,
         }
+    }
+
+    /// Returns the names of the indices and data streams that events go to, as a pattern.
+    pub(super) fn names(&self) -> String {
+        self.data_stream.as_ref().map_or_else(|| self.index.pattern(), DataStreamTarget::pattern)
     }
 
     /// Makes the operation of an event.
@@ -104,10 +121,14 @@ impl Operations {
         let name = self.action.render(event);
         let mut action = ActionKind::parse(&name)
             .ok_or_else(|| format!("action [{name}] is not one of [index, create, update, delete]"))?;
-        let index = self.index.render(event);
+        let (index, synced) = match &self.data_stream {
+            Some(stream) => stream.resolve(event)?,
+            None => (self.index.render(event), None),
+        };
         if index.contains("%{") {
             return Err(format!("the event has not what the name of its index is made of: [{index}]"));
         }
+        let event = synced.as_ref().unwrap_or(event);
         let given = self.document_id.as_ref().map(|id| id.render(event)).filter(|id| !id.is_empty());
         let given_none = given.is_none();
         // Sent again under the same id, it is not there twice.

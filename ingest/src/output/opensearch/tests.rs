@@ -95,6 +95,45 @@ fn events_become_operations_as_the_options_say() {
 }
 
 #[test]
+fn events_go_to_data_streams() {
+    let stream = |given: &[(&str, OptionValue)], fields: Value| {
+        let output = local(&[&[("data_stream", "true".into())], given].concat());
+        let op = output.operation(&event(fields), None).unwrap().op;
+        let Action::Create(source) = op.action else { panic!("{op:?}") };
+        let source: Value = serde_json::from_slice(&source).unwrap();
+        (op.index.to_string(), source["data_stream"].clone(), output.names())
+    };
+    let own = json!({"type": "metrics", "dataset": "nginx", "namespace": 3});
+    let defaults = json!({"type": "logs", "dataset": "generic", "namespace": "default"});
+    let any = "*-*-*".to_owned();
+    let (name, field, names) = stream(&[], json!({"a": 1}));
+    assert_eq!((name.as_str(), field, &names), ("logs-generic-default", defaults.clone(), &any));
+    let (name, field, _) = stream(&[], json!({ "data_stream": own }));
+    assert_eq!((name.as_str(), &field), ("metrics-nginx-3", &own));
+    let (name, field, _) = stream(&[], json!({"data_stream": {"type": "metrics", "dataset": null}}));
+    let synced = json!({"type": "metrics", "dataset": "generic", "namespace": "default"});
+    assert_eq!((name.as_str(), field), ("metrics-generic-default", synced));
+    let given =
+        [("data_stream_auto_routing", OptionValue::from("false")), ("data_stream_namespace", "x".into())];
+    let (name, field, names) = stream(&given, json!({ "data_stream": own }));
+    let synced = json!({"type": "logs", "dataset": "generic", "namespace": "x"});
+    assert_eq!((name.as_str(), field, names.as_str()), ("logs-generic-x", synced, "logs-generic-x"));
+    let given = [("data_stream_sync_fields", OptionValue::from("false"))];
+    let partial = json!({"type": "metrics"});
+    let (name, field, _) = stream(&given, json!({ "data_stream": partial }));
+    assert_eq!((name.as_str(), &field), ("metrics-generic-default", &partial));
+    assert_eq!(stream(&[], json!({"data_stream": "text"})).1, defaults);
+    let (name, field, _) = stream(&[], json!({"data_stream": {"type": true}}));
+    assert_eq!((name.as_str(), field), ("logs-generic-default", defaults));
+    let output = local(&[("data_stream", "true".into())]);
+    for (member, value) in [("type", "customer"), ("dataset", "a-b"), ("namespace", "A")] {
+        let foreign = event(json!({"data_stream": {member: value}}));
+        let refused = output.operation(&foreign, None).unwrap_err();
+        assert!(refused.contains(&format!("[data_stream][{member}] is [{value}]")), "{refused}");
+    }
+}
+
+#[test]
 fn events_that_cannot_become_operations_say_why() {
     let plain = event(json!({"a": "x"}));
     for (given, reason) in [
@@ -122,7 +161,11 @@ fn options_are_checked() {
         (vec![("action", OptionValue::from("upsert"))], "not one of"),
         (vec![("action", "delete".into())], "needs the option [document_id]"),
         (vec![("script", "x".into())], "scripts are not supported"),
-        (vec![("data_stream", "true".into())], "data streams"),
+        (vec![("data_stream_dataset", "nginx".into())], "needs [data_stream => true]"),
+        (vec![("data_stream", "true".into()), ("index", "x".into())], "does not go with"),
+        (vec![("data_stream", "true".into()), ("action", "index".into())], "only created"),
+        (vec![("data_stream", "true".into()), ("data_stream_dataset", "A".into())], "not a part of a name"),
+        (vec![("data_stream", "true".into()), ("data_stream_type", "other".into())], "[data_stream_type]"),
         (vec![("user", "x".into()), ("password", "y".into())], "no [hosts]"),
         (vec![("hosts", "a".into()), ("password", "x".into())], "[user] and [password]"),
         (vec![("hosts", "ftp://a".into())], "not http or https"),
@@ -409,8 +452,7 @@ fn what_changes_where_documents_land_is_refused() {
         ("template_overwrite", "true", "_index_template"),
         ("template_api", "legacy", "_index_template"),
         ("manage_template", "true", "_index_template"),
-        ("data_stream", "true", "[index]"),
-        ("data_stream_dataset", "logs", "[index]"),
+        ("data_stream_dataset", "logs", "[data_stream => true]"),
     ] {
         let faults = faults(&[(name, value.into())]);
         let told = |fault: &Fault| fault.message.contains(name) && fault.message.contains(instead);

@@ -98,8 +98,8 @@ impl FrameScoring {
             if self.waiting >= MAX_WAITING_ROWS && self.score_waiting(detectors, &mut results) {
                 continue;
             }
-            if let Some(place) = self.places.next() {
-                self.score_event(place, detectors, &mut results);
+            if !self.places.as_slice().is_empty() {
+                self.score_events(detectors, &mut results);
             } else if !self.advance(detectors) && !self.score_waiting(detectors, &mut results) {
                 self.is_done = true;
                 break;
@@ -126,45 +126,53 @@ impl FrameScoring {
         true
     }
 
-    fn score_event(
-        &mut self,
-        place: usize,
-        detectors: &mut BTreeMap<String, LiveDetector>,
-        results: &mut ScoredBatch,
-    ) {
-        let (Some(frame), Some(detector)) = (&self.frame, detectors.get_mut(&self.detector)) else { return };
-        if frame.number < detector.since || detector.failure.is_some() {
+    /// Scores events of the detector that is asked, until there are many results or many rows wait.
+    fn score_events(&mut self, detectors: &mut BTreeMap<String, LiveDetector>, results: &mut ScoredBatch) {
+        let (Some(frame), Some(detector)) = (&self.frame, detectors.get_mut(&self.detector)) else {
+            self.places = Vec::new().into_iter();
+            return;
+        };
+        let (is_written, has_rows) = (frame.number < self.committed, detector.scores_rows());
+        if frame.number < detector.since || is_written && has_rows {
             self.places = Vec::new().into_iter();
             return;
         }
-        let Some(event) = frame.events.get(place) else { return };
-        let time_ms = event.time(&detector.definition.time_field, false, frame.time).ms();
-        if self.from_ms.is_some_and(|from| time_ms < from) {
-            return;
-        }
-        let arrived = ArrivedEvent { event, frame: frame.number, frame_ms: frame.time.ms(), time_ms };
-        let is_written = frame.number < self.committed;
-        if !detector.scores_rows() {
-            if let Some(document) = detector.score_guarded(&arrived, is_written) {
-                results.push(document);
-            }
-            return;
-        }
-        if is_written {
-            return;
-        }
-        let Some(place) = detector.place(event) else { return };
-        if !self.batches.contains_key(&self.detector) {
+        if has_rows && !self.batches.contains_key(&self.detector) {
             self.batches.insert(self.detector.clone(), BTreeMap::new());
         }
-        let Some(batches) = self.batches.get_mut(&self.detector) else { return };
-        let batch = batches.entry(place).or_default();
-        let before = batch.documents.len();
-        detector.push_row(&arrived, batch);
-        self.waiting += batch.documents.len() - before;
-        if batch.documents.len() >= MAX_BATCH_ROWS {
-            self.waiting -= batch.documents.len();
-            detector.score_rows(place, std::mem::take(batch), results);
+        let mut batches = self.batches.get_mut(&self.detector);
+        while let Some(place) = self.places.next() {
+            if detector.failure.is_some() {
+                self.places = Vec::new().into_iter();
+                return;
+            }
+            let Some(event) = frame.events.get(place) else { continue };
+            let time_ms = event.time(&detector.definition.time_field, false, frame.time).ms();
+            if self.from_ms.is_some_and(|from| time_ms < from) {
+                continue;
+            }
+            let arrived = ArrivedEvent { event, frame: frame.number, frame_ms: frame.time.ms(), time_ms };
+            match &mut batches {
+                Some(batches) if has_rows => {
+                    let Some(place) = detector.place(event) else { continue };
+                    let batch = batches.entry(place).or_default();
+                    let before = batch.documents.len();
+                    detector.push_row(&arrived, batch);
+                    self.waiting += batch.documents.len() - before;
+                    if batch.documents.len() >= MAX_BATCH_ROWS {
+                        self.waiting -= batch.documents.len();
+                        detector.score_rows(place, std::mem::take(batch), results);
+                    }
+                }
+                _ => {
+                    if let Some(document) = detector.score_guarded(&arrived, is_written) {
+                        results.push(document);
+                    }
+                }
+            }
+            if results.is_full() || self.waiting >= MAX_WAITING_ROWS {
+                return;
+            }
         }
     }
 

@@ -1,0 +1,211 @@
+//! Outputs whose peer is away for an hour: no event is lost or refused, and events go on once it is there.
+
+use std::io;
+use std::sync::Arc;
+use std::time::Duration;
+
+use serde_json::json;
+use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
+use tokio::net::{TcpSocket, TcpStream};
+use tokio::sync::{mpsc, watch};
+use tokio::time::{advance, pause, resume, sleep, timeout};
+
+use super::{OrderTicket, Output, build};
+use crate::Event;
+use crate::input::testing::{OptionValue, options};
+
+const HOUR: Duration = Duration::from_secs(3_600);
+/// Longest pause of the outputs.
+const LONGEST_PAUSE: Duration = Duration::from_secs(64);
+/// Time after which an output is taken to pause.
+const PATIENCE: Duration = Duration::from_secs(5);
+/// Attempts once the peer listens.
+const MAX_ATTEMPTS: usize = 20;
+/// Events that are sent.
+const EVENTS: usize = 2;
+
+/// Gets a message for each event that a peer takes.
+type EventSender = mpsc::UnboundedSender<()>;
+
+/// Sends events by an output whose peer begins to listen after an hour.
+async fn outlast<F>(
+    plugin: &str,
+    given: &[(&str, OptionValue)],
+    peer: fn(BufReader<TcpStream>, EventSender) -> F,
+) where
+    F: Future<Output = io::Result<()>> + Send + 'static,
+{
+    // Without listening, the port is taken and connections are refused.
+    let socket = TcpSocket::new_v4().unwrap();
+    socket.bind("127.0.0.1:0".parse().unwrap()).unwrap();
+    let address = socket.local_addr().unwrap();
+    let fill = |value: &OptionValue| match value.0.as_text() {
+        Some(text) => {
+            text.replace("ADDRESS", &address.to_string()).replace("PORT", &address.port().to_string()).into()
+        }
+        None => value.clone(),
+    };
+    let given: Vec<(&str, OptionValue)> = given.iter().map(|(name, value)| (*name, fill(value))).collect();
+    let Output::Sink(sink) = build(options(plugin, &given)).unwrap() else { panic!("{plugin} is a sink") };
+    let events: Vec<(Arc<Event>, Option<String>)> = (0..EVENTS)
+        .map(|number| {
+            let mut event = Event::new(chrono::DateTime::UNIX_EPOCH);
+            event.fields_mut().insert("n".to_owned(), json!(number));
+            (Arc::new(event), None)
+        })
+        .collect();
+    let running = watch::Sender::new(false);
+    let sending = sink.send(&events, running.subscribe(), OrderTicket::new().0);
+    tokio::pin!(sending);
+    tokio::select! {
+        sent = &mut sending => panic!("{plugin} has sent events to nobody: {sent:?}"),
+        () = sleep(HOUR) => {}
+    }
+    let listener = socket.listen(16).unwrap();
+    let (taken, mut received) = mpsc::unbounded_channel();
+    tokio::spawn(async move {
+        while let Ok((stream, _)) = listener.accept().await {
+            tokio::spawn(peer(BufReader::new(stream), taken.clone()));
+        }
+    });
+    resume();
+    let mut refused = None;
+    for _ in 0..MAX_ATTEMPTS {
+        pause();
+        advance(LONGEST_PAUSE).await;
+        resume();
+        // The peer may have come in the middle of an attempt.
+        if let Ok(sent) = timeout(PATIENCE, &mut sending).await {
+            refused = Some(sent.unwrap());
+            break;
+        }
+    }
+    assert_eq!(refused, Some(Vec::new()), "{plugin} has not sent its events");
+    for _ in 0..EVENTS {
+        timeout(HOUR / 60, received.recv()).await.expect(plugin).unwrap();
+    }
+}
+
+/// Answers requests of HTTP. A request of `_bulk` has an event for each action, any other post has one.
+async fn serve_http(mut stream: BufReader<TcpStream>, taken: EventSender) -> io::Result<()> {
+    loop {
+        let (mut line, mut length) = (String::new(), 0);
+        let (mut is_post, mut is_bulk) = (false, false);
+        loop {
+            line.clear();
+            if stream.read_line(&mut line).await? == 0 {
+                return Ok(());
+            }
+            is_post |= line.starts_with("POST ");
+            is_bulk |= line.contains("/_bulk ");
+            let lower = line.to_ascii_lowercase();
+            if let Some(value) = lower.strip_prefix("content-length:") {
+                length = value.trim().parse().unwrap_or(0);
+            }
+            if line == "\r\n" {
+                break;
+            }
+        }
+        let mut body = vec![0; length];
+        stream.read_exact(&mut body).await?;
+        let actions = String::from_utf8_lossy(&body).matches(r#"{"index":"#).count();
+        let items = vec![json!({"index": {"status": 201}}); actions];
+        let answer = json!({ "items": items }).to_string();
+        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", answer.len());
+        stream.write_all((head + &answer).as_bytes()).await?;
+        for _ in 0..if is_bulk { actions } else { usize::from(is_post) } {
+            let _ = taken.send(());
+        }
+    }
+}
+
+async fn serve_lines(stream: BufReader<TcpStream>, taken: EventSender) -> io::Result<()> {
+    let mut lines = stream.lines();
+    while lines.next_line().await?.is_some() {
+        let _ = taken.send(());
+    }
+    Ok(())
+}
+
+async fn serve_redis(mut stream: BufReader<TcpStream>, taken: EventSender) -> io::Result<()> {
+    let mut line = String::new();
+    while stream.read_line(&mut line).await? > 0 {
+        let count: usize = line.trim_start_matches('*').trim_end().parse().unwrap_or(0);
+        let mut words = Vec::new();
+        for _ in 0..count {
+            line.clear();
+            stream.read_line(&mut line).await?;
+            let length: usize = line.trim_start_matches('$').trim_end().parse().unwrap_or(0);
+            let mut word = vec![0; length + 2];
+            stream.read_exact(&mut word).await?;
+            words.push(word);
+        }
+        let pushes = words.first().is_some_and(|name| name.starts_with(b"RPUSH"));
+        let elements = if pushes { words.len().saturating_sub(2) } else { 0 };
+        stream.write_all(if pushes { b":1\r\n" } else { b"+OK\r\n" }).await?;
+        for _ in 0..elements {
+            let _ = taken.send(());
+        }
+        line.clear();
+    }
+    Ok(())
+}
+
+async fn serve_smtp(mut stream: BufReader<TcpStream>, taken: EventSender) -> io::Result<()> {
+    stream.write_all(b"220 test\r\n").await?;
+    let (mut line, mut is_text) = (String::new(), false);
+    while stream.read_line(&mut line).await? > 0 {
+        let answer: &[u8] = match (is_text, line.trim_end()) {
+            (true, ".") => {
+                let _ = taken.send(());
+                is_text = false;
+                b"250 taken\r\n"
+            }
+            (true, _) => b"",
+            (false, "DATA") => {
+                is_text = true;
+                b"354 go on\r\n"
+            }
+            (false, _) => b"250 test\r\n",
+        };
+        stream.write_all(answer).await?;
+        line.clear();
+    }
+    Ok(())
+}
+
+#[tokio::test(start_paused = true)]
+async fn http_outlasts_an_hour_without_its_peer() {
+    let given = [("url", "http://ADDRESS/events".into()), ("http_method", "post".into())];
+    outlast("http", &given, serve_http).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn elasticsearch_outlasts_an_hour_without_its_peer() {
+    let given = [("hosts", "http://ADDRESS".into()), ("index", "events".into())];
+    outlast("elasticsearch", &given, serve_http).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn tcp_outlasts_an_hour_without_its_peer() {
+    let given = [("host", "127.0.0.1".into()), ("port", "PORT".into()), ("codec", "json_lines".into())];
+    outlast("tcp", &given, serve_lines).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn syslog_outlasts_an_hour_without_its_peer() {
+    let given = [("host", "127.0.0.1".into()), ("port", "PORT".into()), ("protocol", "tcp".into())];
+    outlast("syslog", &given, serve_lines).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn redis_outlasts_an_hour_without_its_peer() {
+    let given = [("port", "PORT".into()), ("key", "events".into()), ("data_type", "list".into())];
+    outlast("redis", &given, serve_redis).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn email_outlasts_an_hour_without_its_peer() {
+    let given = [("address", "127.0.0.1".into()), ("port", "PORT".into()), ("to", "a@example.com".into())];
+    outlast("email", &given, serve_smtp).await;
+}
