@@ -158,6 +158,10 @@ impl UserDefinedLogicalNodeCore for OutputColumns {
         Vec::new()
     }
 
+    fn supports_limit_pushdown(&self) -> bool {
+        true
+    }
+
     fn fmt_for_explain(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         let columns = self.columns().zip(self.schema.fields());
         let columns = columns.map(|(column, field)| format!("{} AS {}", column.flat_name(), field.name()));

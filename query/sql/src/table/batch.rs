@@ -39,6 +39,8 @@ fn compact(array: ArrayRef) -> ArrayRef {
 }
 /// Most rows of a segment that are few: each may lie on a page of its own.
 const FEW_ROWS: u64 = 128;
+/// Most bytes of stored rows that are read at once.
+const FEW_BYTES: u64 = 1 << 20;
 
 /// Fewest columns of texts instead of which sources are read.
 const MIN_TEXTS: usize = 4;
@@ -62,6 +64,8 @@ pub(super) struct ScanColumns {
     pub(super) elements: bool,
     /// `true` if fragments of texts are read.
     highlights: bool,
+    /// `true` if the rows and their bytes are few enough to be read at once.
+    few: bool,
     /// Rows for which clauses hold, by number of the clause.
     pub(super) marks: Vec<(usize, RoaringBitmap)>,
 }
@@ -80,9 +84,9 @@ impl ScanColumns {
         self.source || self.metadata
     }
 
-    /// Returns whether few rows are read at once: columns and what is read beside them.
-    pub(super) fn reads_at_once(&self, rows: u64) -> bool {
-        rows <= FEW_ROWS && self.reads_stored() && !self.elements
+    /// Returns whether all rows are read at once: columns and what is read beside them.
+    pub(super) fn reads_at_once(&self) -> bool {
+        self.few && self.reads_stored() && !self.elements
     }
 
     /// Returns whether the store is read for more than decoded columns.
@@ -146,8 +150,9 @@ impl ScanState {
 
     /// Returns the columns that are read of so many rows of a segment.
     pub(super) fn wanted_of(&self, segment: &TableSegment, rows: u64) -> ScanColumns {
-        match rows <= FEW_ROWS {
-            true => self.wanted_of_few(segment),
+        let bytes = rows.saturating_mul(segment.reader.row_bytes());
+        match rows <= FEW_ROWS && bytes <= FEW_BYTES {
+            true => ScanColumns { few: true, ..self.wanted_of_few(segment) },
             false => self.wanted(segment.index),
         }
     }

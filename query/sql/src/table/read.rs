@@ -157,7 +157,7 @@ impl ScanState {
             let compute = &table.compute;
             compute.run(move || counts.add(number, reader.as_ref(), &read, &rows)).await?;
         }
-        if wanted.reads_at_once(rows.len()) {
+        if wanted.reads_at_once() {
             return self.emit_few(out, number, wanted, rows, scores).await;
         }
         let mut sent = 0;
