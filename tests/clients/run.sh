@@ -5,8 +5,8 @@
 #   tests/clients/run.sh --url URL [--user USER:PASSWORD] [--flight HOST:PORT] [CHECK…]    a server that runs already
 #
 # A check is one of the Python scripts beside this file, or of the programs in Java or Go below it, without its ending;
-# all of them by default. The Java clients come from Maven Central, those of Go by its modules. The collector and Filebeat take three
-# minutes of a core each to build, while other checks run.
+# all of them by default, but `collector` and `filebeat`, which take three minutes of a core each to build. The Java clients come from
+# Maven Central, those of Go by its modules.
 # It exits with 77 if it misses something: a failure where CI=true, else skipped. With --url, the
 # checks that read the server's files or kill it are left out, and those of Flight without --flight.
 set -euo pipefail
@@ -31,7 +31,7 @@ if [[ $url ]]; then
   [[ $flight ]] || over_flight=()
   ((${#checks[@]})) || checks=("${over_http[@]}" "${over_flight[@]}")
 else
-  ((${#checks[@]})) || checks=("${over_http[@]}" parquet otlp network lumber inputs rabbitmq elastalert2 notifications forecast schedule "${over_flight[@]}" flight_crash collector filebeat)
+  ((${#checks[@]})) || checks=("${over_http[@]}" parquet otlp network lumber inputs rabbitmq elastalert2 notifications forecast schedule "${over_flight[@]}" flight_crash)
   server=$(readlink -f "$server")
   flight=127.0.0.1:$(python3 -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])')
   data=$work/data
