@@ -78,18 +78,30 @@ impl Operations {
         }
     }
 
-    /// Returns the action and the index of all events, where these are the same for all and nothing else is asked of an operation.
-    pub(super) fn constant(&self) -> Option<(ConstantAction, &str)> {
-        let Self { action, index, document_id, routing, pipeline, version, .. } = self;
+    /// Returns the action of all events, where it is the same for all and nothing but an index is asked of an operation.
+    pub(super) fn constant_action(&self) -> Option<ConstantAction> {
+        let Self { action, document_id, routing, pipeline, version, .. } = self;
         let is_plain = document_id.is_none() && routing.is_none() && pipeline.is_none() && version.is_none();
-        if !is_plain || !action.is_constant() || !index.is_constant() || index.as_str().contains("%{") {
+        if !is_plain || !action.is_constant() {
             return None;
         }
         match ActionKind::parse(action.as_str())? {
-            ActionKind::Index => Some((ConstantAction::Index, index.as_str())),
-            ActionKind::Create => Some((ConstantAction::Create, index.as_str())),
+            ActionKind::Index => Some(ConstantAction::Index),
+            ActionKind::Create => Some(ConstantAction::Create),
             ActionKind::Delete | ActionKind::Update => None,
         }
+    }
+
+    /// Returns the index of an event.
+    ///
+    /// # Errors
+    /// The event lacks a part of its name.
+    pub(super) fn index_for(&self, event: &Event) -> Result<String, String> {
+        let index = self.index.render(event);
+        if index.contains("%{") {
+            return Err(format!("the event has not what the name of its index is made of: [{index}]"));
+        }
+        Ok(index)
     }
 
     /// Makes the operation of an event.
@@ -104,10 +116,7 @@ impl Operations {
         let name = self.action.render(event);
         let mut action = ActionKind::parse(&name)
             .ok_or_else(|| format!("action [{name}] is not one of [index, create, update, delete]"))?;
-        let index = self.index.render(event);
-        if index.contains("%{") {
-            return Err(format!("the event has not what the name of its index is made of: [{index}]"));
-        }
+        let index = self.index_for(event)?;
         let given = self.document_id.as_ref().map(|id| id.render(event)).filter(|id| !id.is_empty());
         let given_none = given.is_none();
         // Sent again under the same id, it is not there twice.
