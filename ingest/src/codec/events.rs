@@ -130,17 +130,6 @@ impl Events {
         self.list.truncate(length);
     }
 
-    /// Takes the first so many events out.
-    pub(crate) fn split_first(&mut self, count: usize) -> Vec<Event> {
-        if count >= self.list.len() {
-            self.bytes = 0;
-            return std::mem::take(&mut self.list);
-        }
-        let rest = self.list.split_off(count);
-        self.bytes = rest.iter().map(|event| event.bytes() + self.each).sum();
-        std::mem::replace(&mut self.list, rest)
-    }
-
     /// Bytes that the events take.
     pub fn bytes(&self) -> u64 {
         self.bytes

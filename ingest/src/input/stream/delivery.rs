@@ -15,7 +15,8 @@ pub(in crate::input) async fn send(events: Events, mut held: Reservation, contex
             true => std::mem::take(&mut held),
             false => held.split(events.iter().map(Event::bytes).sum()),
         };
-        if !send_batch(events, part, context).await {
+        let batch = Batch { events, position: None, ack: Ack::none(), held: part };
+        if context.batches.send(batch).await.is_err() {
             return false;
         }
         events = rest;
@@ -23,9 +24,9 @@ pub(in crate::input) async fn send(events: Events, mut held: Reservation, contex
     true
 }
 
-/// Hands one batch to the pipeline, once at most one other of the input waits there: more of them would only take memory. Returns
-/// `false` where the pipeline is gone.
-pub(in crate::input) async fn send_batch(events: Vec<Event>, held: Reservation, context: &Context) -> bool {
+/// Hands one batch of a stream to the pipeline, once at most one other of the input waits there: more of them would only take memory.
+/// Returns `false` where the pipeline is gone.
+pub(super) async fn send_batch(events: Vec<Event>, held: Reservation, context: &Context) -> bool {
     let free = context.batches.max_capacity().saturating_sub(1).max(1);
     let Ok(mut permits) = context.batches.reserve_many(free).await else { return false };
     let Some(permit) = permits.next() else { return false };

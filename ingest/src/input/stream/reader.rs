@@ -9,8 +9,9 @@ use bytes::{Bytes, BytesMut};
 use millrace_listen::StreamConnection;
 use tokio::io::{AsyncRead, AsyncReadExt};
 
-use super::delivery::{send, send_batch};
+use super::delivery::send_batch;
 use super::{Origin, StreamProtocol};
+use crate::Event;
 use crate::budget::Reservation;
 use crate::codec::{Decoder, DecoderPlaceholder, Events};
 use crate::input::{Context, reserve_piece, stopped};
@@ -122,7 +123,10 @@ impl StreamReader {
         let mut wanted = CHUNK;
         let mut is_open = buffer.is_empty() || self.decode(buffer.split().freeze()).await;
         while is_open {
-            buffer.reserve(wanted);
+            // More than a chunk is part of the memory that is reserved for its events.
+            let is_reserved = self.held.bytes() >= self.context.budget.piece();
+            let size = if is_reserved { wanted } else { CHUNK };
+            buffer.reserve(size);
             let pause = if self.events.is_empty() {
                 self.protocol.flush_after().filter(|_| self.decoder.holds())
             } else {
@@ -140,7 +144,7 @@ impl StreamReader {
                     None => pending().await,
                 }
             };
-            let mut limited = (&mut *stream).take(wanted as u64);
+            let mut limited = (&mut *stream).take(size as u64);
             let step = tokio::select! {
                 biased;
                 () = stopped(&mut stopping) => Step::End,
@@ -285,16 +289,10 @@ impl StreamReader {
     /// Hands on whole batches. The rest stays for the next batch, if there is memory to read more beside it.
     async fn hand_on_full(&mut self) -> bool {
         let (batch, piece) = (self.context.batch_size.get(), self.context.budget.piece());
-        self.held.set(self.events.bytes());
-        while self.events.len() > batch {
-            let all = self.events.bytes();
-            let events = self.events.split_first(batch);
-            let held = self.held.split(all.saturating_sub(self.events.bytes()));
-            if !send_batch(events, held, &self.context).await {
-                return false;
-            }
+        if !self.hand_on_batches(batch).await {
+            return false;
         }
-        let is_full = self.events.len() >= batch || self.events.bytes() >= piece;
+        let is_full = self.events.bytes() >= piece;
         if is_full || self.held.grow(piece.saturating_sub(self.held.bytes())).is_err() {
             return self.hand_on().await;
         }
@@ -302,8 +300,26 @@ impl StreamReader {
     }
 
     async fn hand_on(&mut self) -> bool {
-        let (events, held) = (std::mem::take(&mut self.events), std::mem::take(&mut self.held));
-        send(events, held, &self.context).await
+        let handed_on = self.hand_on_batches(1).await;
+        self.held = Reservation::default();
+        handed_on
+    }
+
+    /// Hands on batches of at least so many events. Each takes the memory of its events with it.
+    async fn hand_on_batches(&mut self, least: usize) -> bool {
+        let batch = self.context.batch_size.get();
+        // The protocol has added to them since they were counted.
+        self.held.set(self.events.iter().map(Event::bytes).sum());
+        let mut events = std::mem::take(&mut self.events).into_vec().into_iter();
+        while events.len() >= least {
+            let part: Vec<Event> = events.by_ref().take(batch).collect();
+            let held = self.held.split(part.iter().map(Event::bytes).sum());
+            if !send_batch(part, held, &self.context).await {
+                return false;
+            }
+        }
+        events.for_each(|event| self.events.push(event));
+        true
     }
 
     fn take_decoder(&mut self) -> Box<dyn Decoder> {
@@ -314,7 +330,6 @@ impl StreamReader {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::Event;
     use crate::budget::Budget;
     use crate::codec::{self, Codec};
     use crate::input::BatchSize;
@@ -329,7 +344,9 @@ mod tests {
             self.0.decoder()
         }
 
-        fn complete(&self, _events: &mut [Event], _origin: &Origin) {}
+        fn complete(&self, events: &mut [Event], _origin: &Origin) {
+            events.iter_mut().for_each(|event| event.set_text("host", "a host whose name is long"));
+        }
     }
 
     #[tokio::test]

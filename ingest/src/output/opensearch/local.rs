@@ -1,5 +1,6 @@
 //! Operations on indices of this server.
 
+use std::ops::Range;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -92,30 +93,37 @@ impl Local for Indices {
     }
 
     fn operations(&self, events: &[&Event]) -> Vec<Result<LocalWrite, String>> {
-        let Some((action, index)) = self.operations.constant() else {
+        let Some(action) = self.operations.constant_action() else {
             return events.iter().map(|event| self.operation(event, None)).collect();
         };
         // Documents share their memory, and names are of these operations alone: deliveries on other threads do not count them.
-        let (index, doc_type): (Arc<str>, Arc<str>) = (Arc::from(index), Arc::from(&*self.doc_type));
+        let (doc_type, mut last): (Arc<str>, Arc<str>) = (Arc::from(&*self.doc_type), Arc::from(""));
         let mut documents = Vec::with_capacity(events.iter().map(|event| event.document_bytes()).sum());
-        let ends: Vec<usize> = events
-            .iter()
-            .map(|event| {
+        let mut indices = Vec::with_capacity(events.len());
+        for event in events {
+            let index = self.operations.index_for(event).map(|name| {
+                if *last != *name {
+                    last = Arc::from(name);
+                }
+                let begin = documents.len();
                 event.write_json(&mut documents);
-                documents.len()
-            })
-            .collect();
+                (Arc::clone(&last), begin..documents.len())
+            });
+            indices.push(index);
+        }
+        if documents.capacity() - documents.len() > documents.len() / 4 {
+            documents.shrink_to_fit();
+        }
         let documents = Bytes::from(documents);
-        let mut begin = 0;
-        let operation = |end: usize| {
-            let document = documents.slice(std::mem::replace(&mut begin, end)..end);
+        let operation = |(index, range): (Arc<str>, Range<usize>)| {
+            let document = documents.slice(range);
             let action = match action {
                 ConstantAction::Index => Action::Index(document),
                 ConstantAction::Create => Action::Create(document),
             };
-            let op = WriteOp::of_type(Arc::clone(&doc_type), Arc::clone(&index), None, action);
-            Ok(LocalWrite { op, pipeline: None })
+            let op = WriteOp::of_type(Arc::clone(&doc_type), index, None, action);
+            LocalWrite { op, pipeline: None }
         };
-        ends.into_iter().map(operation).collect()
+        indices.into_iter().map(|index| index.map(operation)).collect()
     }
 }

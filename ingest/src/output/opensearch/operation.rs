@@ -90,16 +90,16 @@ impl Operations {
         }
     }
 
-    /// Returns the action and the index of all events, where these are the same for all and nothing else is asked of an operation.
-    pub(super) fn constant(&self) -> Option<(ConstantAction, &str)> {
-        let Self { action, index, document_id, routing, pipeline, version, .. } = self;
+    /// Returns the action of all events, where it is the same for all and nothing but an index is asked of an operation.
+    pub(super) fn constant_action(&self) -> Option<ConstantAction> {
+        let Self { action, document_id, routing, pipeline, version, .. } = self;
         let is_plain = document_id.is_none() && routing.is_none() && pipeline.is_none() && version.is_none() && self.data_stream.is_none();
-        if !is_plain || !action.is_constant() || !index.is_constant() || index.as_str().contains("%{") {
+        if !is_plain || !action.is_constant() {
             return None;
         }
         match ActionKind::parse(action.as_str())? {
-            ActionKind::Index => Some((ConstantAction::Index, index.as_str())),
-            ActionKind::Create => Some((ConstantAction::Create, index.as_str())),
+            ActionKind::Index => Some(ConstantAction::Index),
+            ActionKind::Create => Some(ConstantAction::Create),
             ActionKind::Delete | ActionKind::Update => None,
         }
     }
@@ -107,6 +107,18 @@ impl Operations {
     /// Returns the names of the indices and data streams that events go to, as a pattern.
     pub(super) fn names(&self) -> String {
         self.data_stream.as_ref().map_or_else(|| self.index.pattern(), DataStreamTarget::pattern)
+    }
+
+    /// Returns the index of an event.
+    ///
+    /// # Errors
+    /// The event lacks a part of its name.
+    pub(super) fn index_for(&self, event: &Event) -> Result<String, String> {
+        let index = self.index.render(event);
+        if index.contains("%{") {
+            return Err(format!("the event has not what the name of its index is made of: [{index}]"));
+        }
+        Ok(index)
     }
 
     /// Makes the operation of an event.
@@ -123,11 +135,8 @@ impl Operations {
             .ok_or_else(|| format!("action [{name}] is not one of [index, create, update, delete]"))?;
         let (index, synced) = match &self.data_stream {
             Some(stream) => stream.resolve(event)?,
-            None => (self.index.render(event), None),
+            None => (self.index_for(event)?, None),
         };
-        if index.contains("%{") {
-            return Err(format!("the event has not what the name of its index is made of: [{index}]"));
-        }
         let event = synced.as_ref().unwrap_or(event);
         let given = self.document_id.as_ref().map(|id| id.render(event)).filter(|id| !id.is_empty());
         let given_none = given.is_none();

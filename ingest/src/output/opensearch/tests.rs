@@ -46,6 +46,31 @@ fn kind(op: &WriteOp) -> &'static str {
 }
 
 #[test]
+fn operations_of_many_events_are_those_of_each() {
+    let mut text = Event::new(DateTime::from_timestamp(1_700_000_000, 0).unwrap());
+    text.set_text("a", "y");
+    let events = [event(json!({"a": "x", "n": [7]})), text, event(json!({"n": 1})), event(json!({"a": "x"}))];
+    let events: Vec<&Event> = events.iter().collect();
+    let described = |made: Result<crate::output::LocalWrite, String>| {
+        made.map(|made| format!("{} {:?} {:?}", made.op.index, made.op, made.pipeline))
+    };
+    let options: [&[(&str, OptionValue)]; 6] = [
+        &[],
+        &[("index", "one".into())],
+        &[("index", "one".into()), ("action", "create".into())],
+        &[("index", "of-%{a}".into())],
+        &[("index", "one".into()), ("routing", "%{a}".into())],
+        &[("index", "one".into()), ("document_id", "%{a}".into()), ("pipeline", "p-%{a}".into())],
+    ];
+    for given in options {
+        let output = local(given);
+        let each: Vec<_> = events.iter().map(|event| described(output.operation(event, None))).collect();
+        let all: Vec<_> = output.operations(&events).into_iter().map(described).collect();
+        assert_eq!(all, each);
+    }
+}
+
+#[test]
 fn events_become_operations_as_the_options_say() {
     let plain = event(json!({"a": "x", "n": 7}));
     let op = local(&[]).operation(&plain, None).unwrap().op;
