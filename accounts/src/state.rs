@@ -148,7 +148,9 @@ impl Change {
     pub(crate) fn is_exported(record: &AccountRecord) -> bool {
         match record.kind.as_str() {
             USER => record.name != builtin::ADMIN,
-            ROLE | MAPPING | KEY => true,
+            ROLE | MAPPING => true,
+            // A key of the administrator would be one of another store's.
+            KEY => store::read::<ApiKey>(record).is_ok_and(|key| *key.owner != *builtin::ADMIN),
             _ => false,
         }
     }

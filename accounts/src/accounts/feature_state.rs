@@ -1,7 +1,7 @@
 //! Accounts in snapshots: records of users, roles, role mappings and API keys, and what becomes of them in another store.
 //!
 //! An import replaces what has the same name, and leaves everything else. Login tokens are in no snapshot: users log in again. The
-//! administrator keeps the password of its store, and a key that was revoked stays revoked.
+//! administrator keeps the password and the keys of its store, and a key that was revoked stays revoked.
 
 use std::sync::Arc;
 
@@ -102,7 +102,7 @@ impl ImportedRecords {
         }
         for key in self.keys {
             let is_revoked = state.keys.get(&key.id).is_some_and(|known| known.invalidated_ms.is_some());
-            if key.is_active(now_ms) && !is_revoked {
+            if key.is_active(now_ms) && !is_revoked && *key.owner != *ADMIN {
                 let changes = vec![keys::put(&state, ApiKey::clone(&key))?];
                 apply(&mut state, changes);
             }
@@ -129,8 +129,11 @@ impl Accounts {
     /// user's; the store's.
     pub async fn import_records(&self, records: Vec<AccountRecord>) -> Result<usize> {
         let meaning = Arc::clone(&self.0.meaning);
+        // Before the lock of changes: roles of many privileges take their time.
+        let read = tokio::task::spawn_blocking(move || ImportedRecords::read(&records, &*meaning));
+        let imported = read.await.map_err(Error::internal)??;
         self.change(move |state, now_ms| {
-            let changes = ImportedRecords::read(&records, &*meaning)?.decide(state, now_ms)?;
+            let changes = imported.decide(state, now_ms)?;
             let count = changes.len();
             Ok((changes, count))
         })

@@ -349,6 +349,7 @@ async fn a_snapshot_that_is_being_made_shows_its_progress_until_it_is_deleted() 
     let shown = loop {
         let status = node.ask("GET /_snapshot/r/s/_status", "", 200).await;
         let shown = status["snapshots"][0].clone();
+        assert_eq!(shown["state"], "STARTED", "{status}");
         if shown["stats"]["processed"]["file_count"].as_u64() > Some(0) {
             break shown;
         }

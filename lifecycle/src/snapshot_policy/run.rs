@@ -124,7 +124,8 @@ async fn make_snapshot(
     snapshot: &str,
 ) -> Result<String> {
     let filter = SnapshotFilter { expression: snapshot.to_owned(), ignore_unavailable: true };
-    if context.snapshots.manifests(&policy.repository, &filter).await?.is_empty() {
+    let made = context.snapshots.manifests(&policy.repository, &filter).await;
+    if made.inspect_err(|_| context.snapshots.note_unmade())?.is_empty() {
         let request = request(policy);
         context.snapshots.create(&Principal::system(), (&policy.repository, snapshot), request).await?;
         context.audit(Action::CreateSnapshot, "PUT", &["_snapshot", &policy.repository, snapshot]);

@@ -3,16 +3,12 @@
 //! Seven sets of threads at falling priorities of the operating system: *foreground* threads evaluate queries and gets, *ingest*
 //! threads parse and apply bulks, *flush* threads refresh and flush, *follow* threads evaluate what follows the change feed, *background*
 //! threads compact, *snapshot* threads check, hash and write the files of snapshots, and *spare* threads run models over what is stored. With all
-//! cores busy writing, the last two get about a thirtieth of one each, so neither is felt; on idle cores they are as fast as the others. So a get never
-//! queues behind a bulk, nor a bulk behind a merge. Flushes have the priority of bulks: these come to wait for the memory that a flush frees,
-//! and would do so with a core idle if it had been put off before. Whoever follows the feed is not to slow it down, and yet gets enough to keep up:
-//! with all cores busy writing, about a quarter. Priorities decide who gets how much of a core; that a read does not wait for the end of a bulk's time slice either, the
-//! bulk sees to: it parses in slices and lets a read begin in between ([`Compute::give_way`]). Threads that serve reads ask for
-//! short time slices ([`run_promptly`]): woken, they do not wait for the end of another thread's.
-//! A job that waits for the network holds no thread of its set: another one takes its place meanwhile
-//! ([`wait_for_network`]).
-//! Jobs of one set start in the order given. The queues are bounded by their callers: requests by
-//! the listener's connection limit, background jobs by the one job a shard may have.
+//! cores busy writing, the last two get a few hundredths of a core; idle cores are theirs. So a get never queues behind a bulk, nor a bulk behind a
+//! merge. Flushes have the priority of bulks, which wait for the memory that a flush frees. Follow threads get enough to keep up: with all cores
+//! busy writing, about a quarter. A bulk parses in slices and lets a read begin in between ([`Compute::give_way`]). Threads that serve reads ask
+//! for short time slices ([`run_promptly`]): woken, they do not wait for the end of another thread's.
+//! A job that waits for the network holds no thread of its set: another one takes its place meanwhile ([`wait_for_network`]).
+//! Jobs of one set start in the order given. The queues are bounded by their callers: by connections, by the one job of a shard.
 
 mod activity;
 
@@ -48,7 +44,7 @@ const STACK_BYTES: usize = 8 << 20;
 const FLUSH_THREADS: usize = 2;
 /// Background threads: three for compactions, and one for what is cleaned up.
 const BACKGROUND_THREADS: usize = 4;
-/// Snapshot threads: they wait for the disk at times, so more than there are cores on a small machine.
+/// Snapshot threads: they wait for the disk at times.
 const SNAPSHOT_THREADS: usize = 4;
 /// Spare threads: as many as there are runs at a time.
 const SPARE_THREADS: usize = 2;
@@ -58,7 +54,7 @@ const INGEST_NICENESS: i32 = 4;
 const FOLLOW_NICENESS: i32 = 5;
 /// Niceness of the background threads.
 const BACKGROUND_NICENESS: i32 = 8;
-/// Niceness of the snapshot threads: a copy is not urgent, and writes beside it are to keep nine tenths of their speed.
+/// Niceness of the snapshot threads: writes beside them are to keep nine tenths of their speed.
 const SNAPSHOT_NICENESS: i32 = 19;
 /// Niceness of the spare threads: the least of all.
 const SPARE_NICENESS: i32 = 19;

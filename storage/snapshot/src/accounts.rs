@@ -25,6 +25,7 @@ pub(crate) const SECURITY_FEATURE: &str = "security";
 /// A description of another value, or the name of another feature.
 pub fn names_accounts(value: &Value) -> Result<bool, String> {
     let names: Option<Vec<&str>> = match value {
+        Value::Null => Some(Vec::new()),
         Value::String(text) => Some(text.split(',').map(str::trim).collect()),
         Value::Array(names) => names.iter().map(Value::as_str).collect(),
         _ => None,

@@ -118,7 +118,7 @@ impl SnapshotService {
         for (key, copies) in copies {
             let (repository, snapshot) = &key;
             tracing::info!(repository, snapshot, indices = copies.len(), "a restore goes on");
-            let guard = RestoringGuard::begin(&self.inner, key.clone())?;
+            let guard = RestoringGuard::begin(&self.inner, key.clone()).await?;
             self.resume_recoveries(&key, &copies);
             match self.repository(repository).await {
                 Ok(open) => open_pending(engine, &open, &copies),

@@ -121,6 +121,19 @@ impl SnapshotService {
     async fn admit_creation(
         &self,
         principal: &Principal,
+        snapshot: (&str, &str),
+        request: CreateSnapshot,
+    ) -> Result<CreateJob> {
+        let admitted = self.prepare_creation(principal, snapshot, request).await;
+        if let Err(Error::Repository { .. }) = &admitted {
+            self.note_unmade();
+        }
+        admitted
+    }
+
+    async fn prepare_creation(
+        &self,
+        principal: &Principal,
         (repository, snapshot): (&str, &str),
         request: CreateSnapshot,
     ) -> Result<CreateJob> {
@@ -234,7 +247,10 @@ impl CreateJob {
                 OperationOutcome::Failure
             }
         };
-        counters.snapshots.add(outcome);
+        // What a caller has ended is no failure.
+        if self.running.check().is_ok() {
+            counters.snapshots.add(outcome);
+        }
         made
     }
 

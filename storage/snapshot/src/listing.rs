@@ -234,7 +234,7 @@ impl SnapshotService {
         );
         let chosen = select_names(&names, Some(expression), !aborted.is_empty())
             .map_err(|snapshot| Error::SnapshotMissing { repository: repository.to_owned(), snapshot })?;
-        let _deleting = DeletingGuard::begin(&self.inner, repository, &chosen)?;
+        let _deleting = DeletingGuard::begin(&self.inner, repository, &chosen).await?;
         for snapshot in &chosen {
             if names[..complete].contains(snapshot) {
                 open.delete_manifest(snapshot).await?;

@@ -13,7 +13,7 @@ use bytes::Bytes;
 use futures::stream::{self, StreamExt, TryStreamExt};
 use millrace_runtime::Error as StoreError;
 use millrace_runtime::sync::blocking;
-use millrace_segment::objects::{Objects, TransferPacer, is_missing};
+use millrace_segment::objects::{Objects, is_missing};
 use object_store::path::Path;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -441,21 +441,19 @@ impl Repository {
         self.check_content_write(digest, put.map(drop)).map(|()| is_put)
     }
 
-    /// Writes a content of so many bytes from a file, which is gone afterwards.
+    /// Writes a content from a local file.
     ///
     /// # Errors
     /// As [`Repository::put_content`].
     pub(crate) async fn put_content_file(
         &self,
         digest: ContentDigest,
-        (file, bytes): (&FilePath, u64),
+        file: &FilePath,
         check: TransferCheck<'_>,
     ) -> Result<()> {
-        let put = async {
-            self.limits.pace_upload(check).admit(bytes).await?;
-            self.objects.put_files(&[(Self::content_path(digest), file.to_owned())]).await
-        };
-        self.check_content_write(digest, put.await)
+        let (objects, file) = (self.objects.clone(), file.to_owned());
+        let content = blocking(move || objects.map_file(&file)).await?;
+        self.put_content(digest, content, check).await
     }
 
     /// Reads a content of so many bytes, verifies and decodes it.

@@ -98,6 +98,19 @@ impl SnapshotService {
     async fn admit_restore(
         &self,
         principal: &Principal,
+        snapshot: (&str, &str),
+        request: RestoreSnapshot,
+    ) -> Result<RestoreJob> {
+        let admitted = self.prepare_restore(principal, snapshot, request).await;
+        if let Err(Error::Repository { .. }) = &admitted {
+            self.inner.counters.restores.add(OperationOutcome::Failure);
+        }
+        admitted
+    }
+
+    async fn prepare_restore(
+        &self,
+        principal: &Principal,
         (repository, snapshot): (&str, &str),
         request: RestoreSnapshot,
     ) -> Result<RestoreJob> {
@@ -108,7 +121,7 @@ impl SnapshotService {
         let spec = TaskSpec::cancellable(Action::RestoreSnapshot.name()).with_description(description);
         let task = self.inner.engine.tasks().start(spec);
         // Before it is read, so that no deletion comes between.
-        let guard = RestoringGuard::begin(&self.inner, key)?;
+        let guard = RestoringGuard::begin(&self.inner, key).await?;
         let mut job = RestoreJob {
             service: self.clone(),
             repository: open,
@@ -287,7 +300,10 @@ impl RestoreJob {
                 OperationOutcome::Failure
             }
         };
-        self.service.inner.counters.restores.add(outcome);
+        // What a caller has ended is no failure.
+        if self.task.check().is_ok() {
+            self.service.inner.counters.restores.add(outcome);
+        }
         restored
     }
 
@@ -393,7 +409,7 @@ impl RestoreJob {
         let mut left: PendingCopies = names.iter().map(segments).collect();
         let ended = self.copy_indices(names, &mut left, report).await;
         if ended.is_err() && !left.is_empty() {
-            let guard = RestoringGuard::begin(&self.service.inner, self.guard.key().clone())?;
+            let guard = RestoringGuard::begin(&self.service.inner, self.guard.key().clone()).await?;
             self.service.copy_in_background(guard, left);
         }
         ended

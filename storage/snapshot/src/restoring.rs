@@ -72,8 +72,8 @@ impl RestoringGuard {
     ///
     /// # Errors
     /// [`Error::Concurrent`] for a snapshot that is being deleted.
-    pub(crate) fn begin(inner: &Arc<Inner>, key: SnapshotKey) -> Result<Self> {
-        let place = (inner.place(&key.0), key.1.clone());
+    pub(crate) async fn begin(inner: &Arc<Inner>, key: SnapshotKey) -> Result<Self> {
+        let place = (inner.place(&key.0).await, key.1.clone());
         if inner.busy.lock().begin_restore(&key, place) {
             return Ok(Self { inner: Arc::downgrade(inner), key });
         }
@@ -106,8 +106,8 @@ impl<'a> DeletingGuard<'a> {
     ///
     /// # Errors
     /// [`Error::Concurrent`] for one that is being restored, by this name of its repository or another one.
-    pub(crate) fn begin(inner: &'a Inner, repository: &str, snapshots: &[String]) -> Result<Self> {
-        let place = inner.place(repository);
+    pub(crate) async fn begin(inner: &'a Inner, repository: &str, snapshots: &[String]) -> Result<Self> {
+        let place = inner.place(repository).await;
         let places: Vec<SnapshotPlace> =
             snapshots.iter().map(|snapshot| (place.clone(), snapshot.clone())).collect();
         let begun = inner.busy.lock().begin_deletion(&places);

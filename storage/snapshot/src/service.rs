@@ -4,7 +4,7 @@
 //! removes what a creation counts on. Restores run beside them; a snapshot that is being restored is not deleted.
 
 use std::collections::{BTreeMap, HashMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -21,7 +21,7 @@ use crate::accounts::{AccountStore, SECURITY_FEATURE};
 use crate::config::Config;
 use crate::digest::ContentDigest;
 use crate::error::{Error, Result};
-use crate::figures::{OperationCounters, SnapshotFigures};
+use crate::figures::{OperationCounters, OperationOutcome, SnapshotFigures};
 use crate::names::repository_name_fault;
 use crate::progress::IndexProgress;
 use crate::recovery::{IndexRecovery, RecoveryRegistry};
@@ -73,13 +73,17 @@ pub(crate) struct Inner {
 }
 
 impl Inner {
-    /// Names the place of a repository, which others may have, too. One that cannot be told is by its name.
-    pub(crate) fn place(&self, repository: &str) -> String {
+    /// Names the place of a repository, which others may have, too, by other paths. One that cannot be told is by its name.
+    pub(crate) async fn place(&self, repository: &str) -> String {
         let registered = self.repositories.read().get(repository).map(|registered| registered.body.clone());
         let settings =
             registered.and_then(|body| RepositorySettings::parse(repository, &body, &self.config).ok());
         match settings.map(|settings| settings.kind) {
-            Some(RepositoryKind::Fs { location }) => format!("fs:{}", location.display()),
+            Some(RepositoryKind::Fs { location }) => {
+                let given: PathBuf = location.components().collect();
+                let real = sync::blocking(move || Ok(std::fs::canonicalize(&given).unwrap_or(given))).await;
+                format!("fs:{}", real.unwrap_or(location).display())
+            }
             Some(RepositoryKind::S3 { bucket, base_path }) => format!("s3:{bucket}/{base_path}"),
             None => format!("name:{repository}"),
         }
@@ -327,6 +331,11 @@ impl SnapshotService {
     /// Returns the time by the clock of the store, in milliseconds since the epoch.
     pub fn now_ms(&self) -> i64 {
         self.inner.engine.clock().now_ms()
+    }
+
+    /// Counts a creation that a failing repository did not let begin.
+    pub fn note_unmade(&self) {
+        self.inner.counters.snapshots.add(OperationOutcome::Failure);
     }
 
     /// Returns the figures since the start of the process.

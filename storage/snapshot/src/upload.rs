@@ -366,7 +366,7 @@ impl<'a> Upload<'a> {
             progress.note_found(reference.bytes);
             if is_new {
                 let check = || self.running.check_transfer();
-                let put = self.repository.put_content_file(sha256, (scratch, reference.bytes), &check).await;
+                let put = self.repository.put_content_file(sha256, scratch, &check).await;
                 self.check_write(put)?;
                 self.added(reference);
             }

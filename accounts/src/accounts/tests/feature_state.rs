@@ -31,7 +31,11 @@ fn record(kind: &str, name: &str, body: Value) -> AccountRecord {
 async fn an_empty_store_takes_the_accounts_of_another_one() {
     let first = Server::start().await;
     let (key, _) = first.with_accounts().await;
+    let administrator = first.accounts.principal("admin").unwrap();
+    let new = NewApiKey { name: "of the administrator".to_owned(), ..NewApiKey::default() };
+    let of_admin = first.accounts.create_api_key(&administrator, new).await.unwrap();
     let login = first.accounts.login("ann", "ann-secret", HERE).await.unwrap();
+    let forged = first.store.accounts().await.unwrap();
     let records = first.accounts.export_records().await.unwrap();
     let kinds: Vec<(&str, &str)> =
         records.iter().map(|record| (record.kind.as_str(), record.name.as_str())).collect();
@@ -40,9 +44,16 @@ async fn an_empty_store_takes_the_accounts_of_another_one() {
         "{kinds:?}"
     );
 
+    assert_eq!(kinds.iter().filter(|(kind, _)| *kind == "api_key").count(), 1, "{kinds:?}");
+
     let second = Server::start().await;
     second.user("old", &[]).await;
     assert_eq!(second.import(&records).await.unwrap(), 5);
+    // Nor does a record of the administrator's key that somebody has put there count.
+    let forged: Vec<_> = forged.into_iter().filter(|record| record.kind == "api_key").collect();
+    assert_eq!((forged.len(), second.import(&forged).await.unwrap()), (2, 1));
+    let of_admin = authorization(&format!("ApiKey {}", of_admin.encoded));
+    assert_eq!(status(&second.ask(&of_admin).await), 401);
     let second = second.restart().await;
     for shown in [basic("ann:ann-secret"), basic("bob:bob-secret"), key] {
         assert!(second.may(&shown, Action::Search, "logs-1").await);

@@ -137,16 +137,14 @@ impl Disk for SystemDisk {
         let target = target.map_err(|error| Error::io("create", to, error))?;
         match rustix::fs::ioctl_ficlone(&target, &source) {
             Ok(()) => Ok(true),
-            // Other file systems, and two of them.
-            Err(
-                Errno::OPNOTSUPP | Errno::XDEV | Errno::INVAL | Errno::NOTTY | Errno::NOSYS | Errno::PERM,
-            ) => {
-                self.remove(to)?;
-                Ok(false)
-            }
-            Err(error) => {
+            Err(error @ (Errno::NOSPC | Errno::DQUOT | Errno::IO)) => {
                 self.remove(to)?;
                 Err(Error::io("copy", from, io::Error::from(error)))
+            }
+            // Each file system refuses in its own words. A copy tells of faults.
+            Err(_) => {
+                self.remove(to)?;
+                Ok(false)
             }
         }
     }

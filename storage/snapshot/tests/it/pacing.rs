@@ -110,6 +110,7 @@ async fn a_creation_that_waits_for_its_rate_ends_when_it_is_cancelled() {
             running.first().and_then(|one| Some(one.indices().first()?.figures())).unwrap_or_default()
         };
         while progress().written.files == 0 {
+            assert!(!service.running(Some(repository)).is_empty(), "the creation has failed");
             tokio::task::yield_now().await;
         }
         let figures = progress();
@@ -122,6 +123,7 @@ async fn a_creation_that_waits_for_its_rate_ends_when_it_is_cancelled() {
         let text = listed[0].to_string();
         assert!(text.contains("FAILED") && text.contains("task cancelled [by user request]"), "{text}");
         assert!(!text.contains("cannot write"), "{text}");
+        assert_eq!(service.figures().snapshots.failure, 0, "a cancellation is no failure");
     }
     let left = files(&backups.path().join("one/.tmp"));
     assert!(left.is_empty(), "{left:?}");
@@ -166,7 +168,9 @@ async fn a_snapshot_that_is_restored_is_not_deleted_by_another_name_of_its_repos
     service.begin_restore(&Principal::system(), ("again", "first"), request).await.unwrap();
     let task = engine.tasks().list()[0].clone();
     let handle = engine.tasks().get(task.id).unwrap();
-    for repository in ["backup", "again"] {
+    let dotted = json!({"type": "fs", "settings": {"location": "one/."}});
+    service.put_repository("dotted", &dotted, true).await.unwrap();
+    for repository in ["backup", "again", "dotted"] {
         let refused = service.delete(repository, "*").await.unwrap_err();
         assert!(matches!(refused, Error::Concurrent { .. }), "{refused}");
         assert!(refused.to_string().contains("first"), "{refused}");
