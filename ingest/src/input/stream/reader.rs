@@ -1,6 +1,7 @@
 //! Reads one stream: bytes in chunks, events in batches.
 
 use std::future::pending;
+use std::pin::Pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
@@ -8,6 +9,7 @@ use std::time::Duration;
 use bytes::{Bytes, BytesMut};
 use millrace_listen::StreamConnection;
 use tokio::io::{AsyncRead, AsyncReadExt};
+use tokio::time::Sleep;
 
 use super::delivery::send_batch;
 use super::{Origin, StreamProtocol};
@@ -23,6 +25,8 @@ const CHUNK: usize = 16 << 10;
 const MAX_READ: usize = 8 * CHUNK;
 /// Pause of a stream after which events are handed on though more would fit into the batch.
 const LINGER: Duration = Duration::from_millis(5);
+/// Longest time that the first event of a batch waits for more, where a sender never pauses.
+const MAX_LINGER: Duration = Duration::from_millis(100);
 /// Most bytes of unfinished lines over all connections of an input; beyond it, the connection whose line grows is closed.
 const MAX_UNFINISHED: u64 = 64 << 20;
 
@@ -122,6 +126,7 @@ impl StreamReader {
         let mut buffer = first;
         let mut wanted = CHUNK;
         let mut is_open = buffer.is_empty() || self.decode(buffer.split().freeze()).await;
+        let mut deadline: Option<Pin<Box<Sleep>>> = None;
         while is_open {
             // More than a chunk is part of the memory that is reserved for its events.
             let is_reserved = self.held.bytes() >= self.context.budget.piece();
@@ -138,6 +143,17 @@ impl StreamReader {
                     None => pending().await,
                 }
             };
+            if self.events.is_empty() {
+                deadline = None;
+            } else if deadline.is_none() {
+                deadline = Some(Box::pin(tokio::time::sleep(MAX_LINGER)));
+            }
+            let overdue = async {
+                match &mut deadline {
+                    Some(deadline) => deadline.as_mut().await,
+                    None => pending().await,
+                }
+            };
             let closing = async {
                 match connection {
                     Some(connection) => connection.closing().await,
@@ -149,6 +165,7 @@ impl StreamReader {
                 biased;
                 () = stopped(&mut stopping) => Step::End,
                 () = closing => Step::End,
+                () = overdue => Step::Pause,
                 read = limited.read_buf(&mut buffer) => Step::Read(read),
                 () = paused => Step::Pause,
             };
@@ -329,6 +346,8 @@ impl StreamReader {
 
 #[cfg(test)]
 mod tests {
+    use tokio::io::AsyncWriteExt;
+
     use super::*;
     use crate::budget::Budget;
     use crate::codec::{self, Codec};
@@ -410,6 +429,33 @@ mod tests {
             assert!(most <= 64 << 20, "{most}");
             assert_eq!(budget.used(), 0);
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn events_of_a_sender_that_never_pauses_are_handed_on() {
+        let protocol = Arc::new(JsonLines(codec::build(options("json_lines", &[])).unwrap()));
+        let origin = Arc::new(Origin::new(([127, 0, 0, 1], 1).into()));
+        let mut pipeline = Pipeline::new(4);
+        let context = Context { batch_size: BatchSize::new(4_000), ..pipeline.context() };
+        let reader = StreamReader::new(protocol, origin, context, &UnfinishedTotal::default());
+        let lines = 500;
+        let (mut client, mut server) = tokio::io::duplex(64 << 10);
+        let send = async move {
+            for n in 0..lines {
+                client.write_all(format!("{{\"n\":{n}}}\n").as_bytes()).await.unwrap();
+                tokio::time::sleep(LINGER - Duration::from_millis(1)).await;
+            }
+        };
+        let mut taken = Vec::new();
+        let take = async {
+            while let Some(batch) = pipeline.next().await {
+                taken.push(batch.events.len());
+                pipeline.store(batch).unwrap();
+            }
+        };
+        tokio::join!(send, reader.run(&mut server, BytesMut::new(), None), take);
+        assert_eq!(taken.iter().sum::<usize>(), lines);
+        assert!(taken.iter().all(|events| *events < lines), "{taken:?}");
     }
 
     #[test]
