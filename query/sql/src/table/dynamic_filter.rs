@@ -129,12 +129,14 @@ enum SegmentRows {
     Few(Arc<KeyRows>),
 }
 
+/// Column of values, the place of the value of each row, ascending by row, and the values.
+type RowValues = (PathId, Vec<(u32, u32)>, ArrayRef);
+
 /// Some rows of a segment, and the values that they have as far as these are known.
 #[derive(Debug)]
 pub(super) struct KeyRows {
     pub(super) rows: RoaringBitmap,
-    /// Column of the values, the place of the value of each row, ascending by row, and the values.
-    values: Option<(PathId, Vec<(u32, u32)>, ArrayRef)>,
+    values: Option<RowValues>,
     /// Holds the memory of the rows.
     _memory: QueryContext,
 }
