@@ -10,7 +10,7 @@ use std::sync::Arc;
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
-use datafusion::common::{JoinType, Result};
+use datafusion::common::{JoinType, NullEquality, Result};
 use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr, lit};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
@@ -58,8 +58,11 @@ impl PhysicalOptimizerRule for PushDownDynamicFilters {
 /// Returns a join whose filter scans of its probe side look at; `None` where no scan can.
 fn filtered(join: &HashJoinExec) -> Result<Option<HashJoinExec>> {
     let (_, keeps_matches) = join.join_type().on_lr_is_preserved();
-    // A null of the probe side decides about all rows of a null-aware join: none may be left out.
-    let is_open = keeps_matches && !join.null_aware && *join.partition_mode() == PartitionMode::CollectLeft;
+    // A null of the probe side decides about all rows of a null-aware join, or is a key itself: none may be left out.
+    let is_open = keeps_matches
+        && !join.null_aware
+        && join.null_equality() == NullEquality::NullEqualsNothing
+        && *join.partition_mode() == PartitionMode::CollectLeft;
     let probe_schema = join.right().schema();
     let has_bounds =
         |key: &Arc<dyn PhysicalExpr>| key.data_type(&probe_schema).is_ok_and(|ty| is_ordered(&ty));

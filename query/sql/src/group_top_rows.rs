@@ -170,6 +170,12 @@ impl GroupTopRows {
         if !is_compared(&first.expr.data_type(schema)?) {
             return Ok(None);
         }
+        // A window takes both zeros apart, which are one group here.
+        for group in groups {
+            if group.data_type(schema)?.is_floating() {
+                return Ok(None);
+            }
+        }
         // Later keys decide among rows with the same first one.
         let with_ties = !numbers_each || order.len() > 1;
         Ok(Some(Self { groups: groups.to_vec(), order: first.clone(), rows, with_ties }))

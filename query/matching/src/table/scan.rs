@@ -9,7 +9,6 @@ mod first;
 mod partition;
 mod read;
 
-use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
 
@@ -30,7 +29,7 @@ use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, Sched
 use datafusion::physical_plan::statistics::StatisticsArgs;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
 use millrace_scoring::collect;
-use millrace_scoring::node::{Node, ResolvedPredicate};
+use millrace_scoring::node::ResolvedPredicate;
 use roaring::RoaringBitmap;
 
 /// An output column.
@@ -52,7 +51,7 @@ pub struct IndexScanExec {
 }
 
 /// State that the partitions of a scan share.
-#[derive(Clone, Debug)]
+#[derive(Debug)]
 struct ScanState {
     table: Arc<TableState>,
     predicate: Predicate,
@@ -155,29 +154,6 @@ impl IndexScanExec {
         scores: bool,
     ) -> millrace_work::error::Result<Option<(RoaringBitmap, Vec<f32>)>> {
         self.shared.visit(part, scores, |_, pass| collect::collect_all(&pass, scores))
-    }
-
-    /// Finds rows of a part as [`Self::rows_of`] does, those among some rows of the segment alone. Blocks; runs on a compute
-    /// thread.
-    pub fn rows_among(
-        &self,
-        part: &RowPartition,
-        rows: RoaringBitmap,
-        scores: bool,
-    ) -> millrace_work::error::Result<Option<(RoaringBitmap, Vec<f32>)>> {
-        let own = &self.shared;
-        let TableState { snapshot, options, .. } = &*own.table;
-        let listed = Arc::new(HashMap::from([(part.segment, rows)]));
-        let among = |resolved: &Option<ResolvedPredicate>| {
-            let ResolvedPredicate { node, statistics, expansions } = resolved.clone()?;
-            let node = node.and(Node::Listed(Arc::clone(&listed)));
-            Some(ResolvedPredicate { node, statistics, expansions })
-        };
-        let resolved = own.openings.resolved().iter().map(among).collect();
-        let functions = Functions::new(snapshot.shards, options.global_statistics);
-        let openings = Openings::new(snapshot, resolved, functions, options.min_score, &options.work);
-        let own = ScanState { openings: Arc::new(openings), ..ScanState::clone(own) };
-        own.visit(part, scores, |_, pass| collect::collect_all(&pass, scores))
     }
 
     /// Returns whether every row of a part is found, and none of its segment is deleted. Blocks; runs on a compute thread.

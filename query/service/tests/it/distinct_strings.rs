@@ -73,7 +73,7 @@ async fn many_distinct_strings_are_read_back_as_they_were_written() {
     store.create("texts", &body).await;
     let text = |row: usize| match row {
         0..10_000 => format!("{row} is the number of a line that is not there again"),
-        10_000..20_000 if row % 9 == 0 => String::new(),
+        10_000..20_000 if row.is_multiple_of(9) => String::new(),
         10_000..20_000 => format!("{row} is the number of a line of the second segment"),
         _ => "always the same".to_owned(),
     };
@@ -101,7 +101,8 @@ async fn many_distinct_strings_are_read_back_as_they_were_written() {
         }
         let counted = "SELECT COUNT(DISTINCT text), SUM(LENGTH(text)), MAX(text) FROM texts";
         let bytes: usize = (0..20_100).map(|row| text(row).len()).sum();
-        let distinct = 10_000 + 10_000 - (10_000..20_000).filter(|row| row % 9 == 0).count() + 2;
+        let distinct =
+            10_000 + 10_000 - (10_000..20_000_usize).filter(|row| row.is_multiple_of(9)).count() + 2;
         assert_eq!(rows(&store, counted).await, [json!([distinct, bytes, "always the same"])], "{merged}");
     }
 }

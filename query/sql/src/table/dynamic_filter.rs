@@ -7,7 +7,7 @@
 //!
 //! The join tests all rows again. A filter may leave too few rows out, or none; it never leaves a row out that has a key.
 
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::{cmp, fmt};
 
@@ -47,7 +47,7 @@ const ROWS_A_KEY: u64 = if cfg!(debug_assertions) { 1 } else { 100 };
 /// One row in so many of a segment is few: a filter that leaves more rows is not applied by postings, nor by pages unless it leaves
 /// at least so many out.
 const FEW_SHARE: u64 = if cfg!(debug_assertions) { 2 } else { 8 };
-/// Most rows of a segment that postings find for a filter.
+/// Most rows that a filter keeps of postings, over all segments.
 const MAX_ROWS: u64 = 1 << 20;
 
 /// A filter of a scan by a key of a join.
@@ -61,6 +61,8 @@ pub(crate) struct DynamicFilter {
     segments: Vec<Mutex<SegmentRows>>,
     /// Segments whose rows were found by postings, and by the bounds of pages.
     narrowed: [AtomicUsize; 2],
+    /// Rows that are kept of postings.
+    kept: AtomicU64,
 }
 
 /// A key of a join.
@@ -129,12 +131,14 @@ enum SegmentRows {
     Few(Arc<KeyRows>),
 }
 
+/// Column of values, the place of the value of each row, ascending by row, and the values.
+type RowValues = (PathId, Vec<(u32, u32)>, ArrayRef);
+
 /// Some rows of a segment, and the values that they have as far as these are known.
 #[derive(Debug)]
 pub(super) struct KeyRows {
     pub(super) rows: RoaringBitmap,
-    /// Column of the values, the place of the value of each row, ascending by row, and the values.
-    values: Option<(PathId, Vec<(u32, u32)>, ArrayRef)>,
+    values: Option<RowValues>,
     /// Holds the memory of the rows.
     _memory: QueryContext,
 }
@@ -237,8 +241,8 @@ impl DynamicFilter {
             return None;
         }
         let segments = source.snapshot.segments.iter().map(|_| Mutex::new(SegmentRows::Unread)).collect();
-        let (keys, narrowed) = (OnceLock::new(), Default::default());
-        Some(Self { key, source: Arc::clone(source), column, keys, segments, narrowed })
+        let (keys, narrowed, kept) = (OnceLock::new(), Default::default(), AtomicU64::new(0));
+        Some(Self { key, source: Arc::clone(source), column, keys, segments, narrowed, kept })
     }
 
     /// Returns the expression of the join.
@@ -246,10 +250,13 @@ impl DynamicFilter {
         Arc::clone(&self.key.filter) as Arc<dyn PhysicalExpr>
     }
 
-    /// Finds the rows of a segment that may have a key; `None` where all may, and before the join has read its build side.
-    /// Blocks; runs on a compute thread.
-    pub(super) fn rows(&self, table: &TableState, number: u32) -> Result<Option<Arc<KeyRows>>> {
+    /// Finds the rows of a segment that may have a key, where so many of a part of it are found otherwise. `None` where all may,
+    /// where these are fewer than is worth a look-up, and before the join has read its build side. Blocks; runs on a compute thread.
+    pub(super) fn rows(&self, table: &TableState, number: u32, found: u64) -> Result<Option<Arc<KeyRows>>> {
         let Some(keys) = self.keys(table.options.now_ms) else { return Ok(None) };
+        if found == 0 || keys.count.is_some_and(|count| count as u64 * ROWS_A_KEY > found) {
+            return Ok(None);
+        }
         let (Some(cell), Some(segment)) =
             (self.segments.get(number as usize), table.snapshot.segments.get(number as usize))
         else {
@@ -281,8 +288,10 @@ impl DynamicFilter {
                 return Ok(Some(KeyRows { rows: RoaringBitmap::new(), values: None, _memory: work.part() }));
             }
             Some(IndexKeys::Terms(terms)) => {
-                if let Some(rows) = by_terms(terms, segment, work)? {
+                let most = MAX_ROWS.saturating_sub(self.kept.load(Ordering::Relaxed));
+                if let Some(rows) = by_terms(terms, segment, most, work)? {
                     count(0);
+                    self.kept.fetch_add(rows.rows.len(), Ordering::Relaxed);
                     return Ok(Some(rows));
                 }
             }
@@ -323,7 +332,10 @@ impl DynamicFilter {
             return Ok(None);
         }
         let memory = work.part();
-        memory.hold_rows(&rows)?;
+        // The join does without what there is no memory for.
+        if memory.hold_rows(&rows).is_err() {
+            return Ok(None);
+        }
         Ok(Some(KeyRows { rows, values: None, _memory: memory }))
     }
 
@@ -399,7 +411,12 @@ fn strings(values: &[Scalar]) -> Option<ArrayRef> {
 }
 
 /// Finds the rows of terms; `None` where the values are no terms in the segment, or the rows are not few.
-fn by_terms(terms: &KeyTerms, segment: &TableSegment, work: &QueryContext) -> Result<Option<KeyRows>> {
+fn by_terms(
+    terms: &KeyTerms,
+    segment: &TableSegment,
+    most: u64,
+    work: &QueryContext,
+) -> Result<Option<KeyRows>> {
     let all = u64::from(segment.reader.rows());
     if terms.values.len() as u64 * ROWS_A_KEY > all {
         return Ok(None);
@@ -408,7 +425,7 @@ fn by_terms(terms: &KeyTerms, segment: &TableSegment, work: &QueryContext) -> Re
     if !inverted.has_exact(terms.path) {
         return Ok(None);
     }
-    let most = (all / FEW_SHARE).min(MAX_ROWS);
+    let most = (all / FEW_SHARE).min(most);
     let mut places: Vec<(u32, u32)> = Vec::new();
     let mut add = |place: usize, rows: &[u32]| {
         let place = u32::try_from(place).unwrap_or(u32::MAX);
@@ -421,7 +438,10 @@ fn by_terms(terms: &KeyTerms, segment: &TableSegment, work: &QueryContext) -> Re
     places.sort_unstable();
     places.dedup_by_key(|(row, _)| *row);
     let memory = work.part();
-    memory.hold(places.len() * (size_of::<(u32, u32)>() + size_of::<u32>()))?;
+    // The join does without what there is no memory for.
+    if memory.hold(places.len() * (size_of::<(u32, u32)>() + size_of::<u32>())).is_err() {
+        return Ok(None);
+    }
     let rows = places.iter().map(|(row, _)| *row).collect();
     // A segment may have come to have several values in a row behind the look at the mapping.
     let column = terms.column.as_ref().filter(|(column, _)| !segment.reader.is_list(*column));

@@ -86,22 +86,25 @@ impl ScanState {
 
     /// Finds the rows of a part, without those that no filter by keys of joins lets pass. Blocks; runs on a compute thread.
     fn find(&self, part: &RowPartition, scores: bool) -> Result<Option<FoundRows>> {
-        let (mut among, mut known): (Option<RoaringBitmap>, Option<Arc<KeyRows>>) = (None, None);
+        let Some((rows, scores)) = self.finder.rows_of(part, scores)? else { return Ok(None) };
+        let (mut left, mut known): (RoaringBitmap, Option<Arc<KeyRows>>) = (rows, None);
+        let mut is_filtered = false;
+        let all = if scores.is_empty() { RoaringBitmap::new() } else { left.clone() };
         for filter in &self.filters {
-            let Some(own) = filter.rows(self.finder.table(), part.segment)? else { continue };
-            among = Some(match among {
-                None => own.rows.clone(),
-                Some(rows) => rows & &own.rows,
-            });
+            let Some(own) = filter.rows(self.finder.table(), part.segment, left.len())? else { continue };
+            left &= &own.rows;
+            is_filtered = true;
             known = known.filter(|known| known.has_values()).or(Some(own));
         }
-        let found = match among {
-            None => self.finder.rows_of(part, scores)?,
-            Some(rows) => self.finder.rows_among(part, rows, scores)?,
+        let scores = match is_filtered {
+            true => {
+                let scored = all.iter().zip(scores);
+                scored.filter(|(row, _)| left.contains(*row)).map(|(_, score)| score).collect()
+            }
+            false => scores,
         };
-        let Some((rows, scores)) = found else { return Ok(None) };
-        let column = known.and_then(|known| known.values_of(&rows));
-        Ok(Some(FoundRows { column, ..FoundRows::new(rows, scores) }))
+        let column = known.and_then(|known| known.values_of(&left));
+        Ok(Some(FoundRows { column, ..FoundRows::new(left, scores) }))
     }
 
     /// Sends the rows that are found elsewhere.

@@ -16,6 +16,8 @@ use super::writer::DICTIONARY_BYTES;
 
 /// Values of a column of which it is looked how many are distinct.
 const SAMPLED_VALUES: usize = 4_096;
+/// Values of a run of these.
+const SAMPLED_RUN: usize = 256;
 
 /// Columns of the output: all of the inputs, a list where any input has a list.
 pub(super) fn union(inputs: &[MergeInput]) -> Result<SegmentSchema> {
@@ -111,14 +113,16 @@ fn hardly_repeats(inputs: &[MergeInput], id: PathId) -> Result<bool> {
 /// Returns whether most of some strings are distinct, by a sample; `None` where a dictionary has room for all of them.
 fn are_distinct(strings: &StringViewArray) -> Option<bool> {
     let step = strings.len().div_ceil(SAMPLED_VALUES).max(1);
-    let sample = || (0..strings.len()).step_by(step).map(|at| strings.value(at));
+    // Runs, not each value by itself: equal values often stand side by side.
+    let runs = (0..strings.len()).step_by(step * SAMPLED_RUN);
+    let places: Vec<usize> = runs.flat_map(|from| from..(from + SAMPLED_RUN).min(strings.len())).collect();
+    let sample = || places.iter().map(|at| strings.value(*at));
     let bytes: usize = sample().map(str::len).sum();
     if bytes * step <= DICTIONARY_BYTES {
         return None;
     }
-    let sampled = sample().count();
     let distinct: HashSet<&str> = sample().collect();
-    Some(distinct.len() * 10 >= sampled * 9)
+    Some(distinct.len() * 10 >= places.len() * 9)
 }
 
 fn stored_shape(stored: &StoredSegment) -> Result<SegmentSchema> {
@@ -154,6 +158,8 @@ mod tests {
         assert_eq!(strings(100_000, 100_000), Some(true));
         assert_eq!(strings(100_000, 997), Some(false));
         assert_eq!(strings(1_000, 1_000), None);
+        let side_by_side = (0..100_000).map(|at| format!("a line of a log with the number {}", at / 10));
+        assert_eq!(are_distinct(&StringViewArray::from_iter_values(side_by_side)), Some(false));
         assert_eq!(strings(0, 1), None);
     }
 }
