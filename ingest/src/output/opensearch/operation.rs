@@ -93,7 +93,11 @@ impl Operations {
     /// Returns the action of all events, where it is the same for all and nothing but an index is asked of an operation.
     pub(super) fn constant_action(&self) -> Option<ConstantAction> {
         let Self { action, document_id, routing, pipeline, version, .. } = self;
-        let is_plain = document_id.is_none() && routing.is_none() && pipeline.is_none() && version.is_none() && self.data_stream.is_none();
+        let is_plain = document_id.is_none()
+            && routing.is_none()
+            && pipeline.is_none()
+            && version.is_none()
+            && self.data_stream.is_none();
         if !is_plain || !action.is_constant() {
             return None;
         }
