@@ -52,13 +52,11 @@ pub trait SegmentReader: fmt::Debug + Send + Sync {
         range: &ValueRange,
         among: Option<&RoaringBitmap>,
     ) -> Result<RoaringBitmap>;
-    /// Opens a range over a column that is evaluated where its rows are asked for; `None` where
-    /// [`SegmentReader::range_rows`] must find them.
+    /// Opens a range over a column that is evaluated where its rows are asked for; `None` where `range_rows` must find them.
     fn paged_range(&self, _column: PathId, _range: &ValueRange) -> Result<Option<PagedRange>> {
         Ok(None)
     }
-    /// Returns the numbers of a column in some rows, null where a row has none; `None` where they must
-    /// be read.
+    /// Returns the numbers of a column in some rows, null where a row has none; `None` where they must be read.
     fn numbers(&self, _column: PathId, _rows: &RoaringBitmap) -> Result<Option<ArrayRef>> {
         Ok(None)
     }
