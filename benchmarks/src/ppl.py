@@ -255,7 +255,7 @@ def wide(client, iterations):
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--url", default="http://127.0.0.1:9200")
-    parser.add_argument("--index", default="big5")
+    parser.add_argument("--index", default="bench-big5")
     parser.add_argument("--iterations", type=int, default=15)
     parser.add_argument("--only", nargs="*", help="names of operations")
     parser.add_argument("--wide", action="store_true", help="time planning over many fields instead")
