@@ -9,7 +9,6 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::common::{JoinType, NullEquality, Result};
 use datafusion::physical_expr::expressions::{Column, DynamicFilterPhysicalExpr, lit};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
@@ -17,13 +16,13 @@ use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::PhysicalExpr;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
-use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::joins::{HashJoinExec, PartitionMode};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
 use datafusion::physical_plan::union::UnionExec;
 
+use super::node_rewriter::{rewrite_joins, with_inputs};
 use super::table::{JoinKey, SqlScanExec};
 
 /// Puts the filters of hash joins at the scans of their probe sides.
@@ -36,14 +35,7 @@ impl PhysicalOptimizerRule for PushDownDynamicFilters {
         plan: Arc<dyn ExecutionPlan>,
         _config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let rewrite = |node: Arc<dyn ExecutionPlan>| match node.downcast_ref::<HashJoinExec>() {
-            None => Ok(Transformed::no(node)),
-            Some(join) => Ok(match filtered(join)? {
-                Some(join) => Transformed::yes(Arc::new(join) as Arc<dyn ExecutionPlan>),
-                None => Transformed::no(node),
-            }),
-        };
-        plan.transform_up(rewrite).data()
+        rewrite_joins(plan, filtered)
     }
 
     fn name(&self) -> &str {
@@ -56,7 +48,7 @@ impl PhysicalOptimizerRule for PushDownDynamicFilters {
 }
 
 /// Returns a join whose filter scans of its probe side look at; `None` where no scan can.
-fn filtered(join: &HashJoinExec) -> Result<Option<HashJoinExec>> {
+fn filtered(join: &HashJoinExec) -> Result<Option<Arc<dyn ExecutionPlan>>> {
     let (_, keeps_matches) = join.join_type().on_lr_is_preserved();
     // A null of the probe side decides about all rows of a null-aware join, or is a key itself: none may be left out.
     let is_open = keeps_matches
@@ -82,7 +74,7 @@ fn filtered(join: &HashJoinExec) -> Result<Option<HashJoinExec>> {
     }
     let Some(probe) = probe else { return Ok(None) };
     let join = join.builder().with_new_children(vec![Arc::clone(join.left()), probe])?.build()?;
-    join.with_dynamic_filter_expr(filter).map(Some)
+    Ok(Some(Arc::new(join.with_dynamic_filter_expr(filter)?)))
 }
 
 /// Returns whether a join tells the least and the greatest key of a type.
@@ -113,8 +105,7 @@ fn with_key(
     if !is_changed {
         return Ok(None);
     }
-    let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-    Arc::clone(node).replace_children(children, options).map(Some)
+    with_inputs(node, children).map(Some)
 }
 
 /// Lists the children, and their columns, that an output column of a node comes from, where rows of these may be left out: the node

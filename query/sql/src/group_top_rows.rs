@@ -24,7 +24,6 @@ use datafusion::physical_expr::{PhysicalSortExpr, split_conjunction};
 use datafusion::physical_plan::aggregates::group_values::{GroupValues, new_group_values};
 use datafusion::physical_plan::aggregates::order::GroupOrdering;
 use datafusion::physical_plan::coalesce_partitions::CoalescePartitionsExec;
-use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
@@ -34,6 +33,8 @@ use datafusion::physical_plan::stream::RecordBatchStreamAdapter;
 use datafusion::physical_plan::windows::{BoundedWindowAggExec, WindowAggExec, WindowUDFExpr};
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PhysicalExpr};
 use futures::StreamExt;
+
+use super::node_rewriter::with_inputs;
 
 /// Most rows of a group that are asked for: of more, the sort is no slower.
 const MAX_ROWS: usize = 100;
@@ -55,7 +56,7 @@ pub(super) fn rewritten(node: &Node) -> PlanResult<Option<Node>> {
         if let Some((column, rows)) = most_of(part).filter(|(_, rows)| (1..=MAX_ROWS).contains(rows))
             && let Some(input) = numbered(filter.input(), column, rows)?
         {
-            return with_input(node, input).map(Some);
+            return with_inputs(node, vec![input]).map(Some);
         }
     }
     Ok(None)
@@ -111,12 +112,12 @@ fn numbered(node: &Node, column: usize, rows: usize) -> PlanResult<Option<Node>>
         }
         let Some(top) = GroupTopRows::new(window, rows, input.schema().as_ref())? else { return Ok(None) };
         return match below_sort(input, &top, false)? {
-            Some(input) => with_input(node, input).map(Some),
+            Some(input) => with_inputs(node, vec![input]).map(Some),
             None => Ok(None),
         };
     };
     match numbered(below, column, rows)? {
-        Some(input) => with_input(node, input).map(Some),
+        Some(input) => with_inputs(node, vec![input]).map(Some),
         None => Ok(None),
     }
 }
@@ -134,14 +135,9 @@ fn below_sort(node: &Node, top: &GroupTopRows, is_sorted: bool) -> PlanResult<Op
     }
     let Some(input) = node.children().into_iter().next() else { return Ok(None) };
     match below_sort(input, top, is_sorted || sort.is_some())? {
-        Some(input) => with_input(node, input).map(Some),
+        Some(input) => with_inputs(node, vec![input]).map(Some),
         None => Ok(None),
     }
-}
-
-fn with_input(node: &Node, input: Node) -> PlanResult<Node> {
-    let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-    Arc::clone(node).replace_children(vec![input], options)
 }
 
 /// The first rows of groups, as a window orders them.

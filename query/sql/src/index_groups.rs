@@ -20,9 +20,7 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::{EquivalenceProperties, Partitioning};
 use datafusion::physical_plan::aggregates::{AggregateExec, AggregateMode};
-use datafusion::physical_plan::execution_plan::{
-    Boundedness, ChildrenPropertiesMode, EmissionType, ReplaceChildrenOptions, SchedulingType,
-};
+use datafusion::physical_plan::execution_plan::{Boundedness, EmissionType, SchedulingType};
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::stream::RecordBatchReceiverStream;
 use datafusion::physical_plan::{DisplayAs, DisplayFormatType, ExecutionPlan, PlanProperties};
@@ -32,6 +30,7 @@ use tokio::sync::mpsc::Sender;
 
 use self::groups_request::GroupsRequest;
 use self::shape::StateAggregate;
+use super::node_rewriter::with_inputs;
 use super::table::SqlScanExec;
 
 /// Makes the leaf of the first step of an aggregation over a scan; `None` of everything else.
@@ -150,6 +149,5 @@ impl GroupsState {
 fn over(node: &Arc<dyn ExecutionPlan>, scan: Arc<dyn ExecutionPlan>) -> PlanResult<Arc<dyn ExecutionPlan>> {
     let children = node.children();
     let Some(child) = children.first() else { return Ok(scan) };
-    let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-    Arc::clone(node).replace_children(vec![over(child, scan)?], options)
+    with_inputs(node, vec![over(child, scan)?])
 }

@@ -9,12 +9,13 @@ use datafusion::arrow::compute::SortOptions;
 use datafusion::arrow::datatypes::{DataType, SchemaRef};
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::execution::memory_pool::{MemoryLimit, MemoryPool};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::joins::{HashJoinExec, SortMergeJoinExec};
 use datafusion::physical_plan::statistics::{StatisticsArgs, StatisticsContext};
+
+use super::node_rewriter::rewrite_joins;
 
 /// Bytes that a value of no fixed width is taken for.
 const STRING_BYTES: usize = 32;
@@ -68,14 +69,7 @@ impl PhysicalOptimizerRule for LargeJoins {
         plan: Arc<dyn ExecutionPlan>,
         _config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        let rewrite = |node: Arc<dyn ExecutionPlan>| match node.downcast_ref::<HashJoinExec>() {
-            None => Ok(Transformed::no(node)),
-            Some(join) => Ok(match self.merged(join)? {
-                Some(merge) => Transformed::yes(merge),
-                None => Transformed::no(node),
-            }),
-        };
-        plan.transform_up(rewrite).data()
+        rewrite_joins(plan, |join| self.merged(join))
     }
 
     fn name(&self) -> &str {

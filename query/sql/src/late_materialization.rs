@@ -15,7 +15,6 @@ use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
 use datafusion::execution::{SendableRecordBatchStream, TaskContext};
 use datafusion::physical_expr::utils::{collect_columns, reassign_expr_columns};
 use datafusion::physical_expr::{LexOrdering, Partitioning, PhysicalSortExpr};
-use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::filter::FilterExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::repartition::RepartitionExec;
@@ -30,6 +29,7 @@ use tokio::sync::mpsc::{Sender, channel};
 
 use super::count::RowCountExec;
 use super::first_rows::first_rows;
+use super::node_rewriter::with_inputs;
 use super::table::{SqlScanExec, addresses, scores_of};
 
 /// Most rows whose columns are read late: each may lie in a page of its own.
@@ -128,8 +128,7 @@ fn over(node: &Arc<dyn ExecutionPlan>, scan: Arc<dyn ExecutionPlan>) -> PlanResu
         let predicate = reassign_expr_columns(Arc::clone(filter.predicate()), &child.schema())?;
         return Ok(Arc::new(FilterExec::try_new(predicate, child)?));
     }
-    let options = ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute);
-    Arc::clone(node).replace_children(vec![child], options)
+    with_inputs(node, vec![child])
 }
 
 /// Reads the columns of rows whose addresses its input has, in its order.

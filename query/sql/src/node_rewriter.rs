@@ -1,5 +1,5 @@
 //! Rules of the physical planner that are functions of one node, for parts that the index answers better than the nodes of a plan
-//! ([`index_groups`](super::index_groups), [`late_materialization`](super::late_materialization)).
+//! ([`index_groups`](super::index_groups), [`late_materialization`](super::late_materialization)), and for joins.
 
 use std::sync::Arc;
 
@@ -8,6 +8,8 @@ use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
+use datafusion::physical_plan::joins::HashJoinExec;
 
 type Node = Arc<dyn ExecutionPlan>;
 
@@ -35,4 +37,27 @@ impl PhysicalOptimizerRule for NodeRewriter {
     fn schema_check(&self) -> bool {
         true
     }
+}
+
+/// Puts other nodes in the place of hash joins of a plan, from below; a join stays where `rewritten` makes nothing of it.
+///
+/// # Errors
+/// Those of `rewritten`.
+pub(crate) fn rewrite_joins(
+    plan: Node,
+    rewritten: impl Fn(&HashJoinExec) -> PlanResult<Option<Node>>,
+) -> PlanResult<Node> {
+    plan.transform_up(|node| {
+        let other = node.downcast_ref::<HashJoinExec>().map(&rewritten).transpose()?.flatten();
+        Ok(other.map_or_else(|| Transformed::no(node), Transformed::yes))
+    })
+    .data()
+}
+
+/// Puts a node above other inputs.
+///
+/// # Errors
+/// The node does not take them.
+pub(crate) fn with_inputs(node: &Node, inputs: Vec<Node>) -> PlanResult<Node> {
+    Arc::clone(node).replace_children(inputs, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
 }

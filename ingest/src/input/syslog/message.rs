@@ -236,37 +236,27 @@ impl SyslogMessage<'_> {
     /// Writes the fields of a message without structured data, but for its text.
     pub(super) fn write(&self, fields: &mut FieldWriter) {
         fields.number("priority", self.priority);
-        let mut text = |name: &str, value: Option<&str>| {
-            if let Some(value) = value {
-                fields.text(name, value);
-            }
-        };
-        if let Some((name, time)) = self.time {
-            text(name, Some(time));
-        }
-        text("logsource", self.host);
-        text("program", self.program);
-        text("pid", self.process);
-        text("msgid", self.message_id);
+        self.texts().for_each(|(name, text)| fields.text(name, text));
+    }
+
+    /// Lists the fields that are texts, but for the text of the message.
+    fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+        let parts = [
+            ("logsource", self.host),
+            ("program", self.program),
+            ("pid", self.process),
+            ("msgid", self.message_id),
+        ];
+        self.time.into_iter().chain(parts.into_iter().filter_map(|(name, text)| Some((name, text?))))
     }
 
     /// Gives an event the fields of the message.
     pub(super) fn fill(&self, event: &mut Event, text_field: &str) {
         let fields = event.fields_mut();
         fields.insert("priority".to_owned(), Value::from(self.priority));
-        let mut text = |name: &str, value: Option<&str>| {
-            if let Some(value) = value {
-                fields.insert(name.to_owned(), Value::from(value));
-            }
-        };
-        if let Some((name, time)) = self.time {
-            text(name, Some(time));
+        for (name, text) in self.texts().chain([(text_field, self.text)]) {
+            fields.insert(name.to_owned(), Value::from(text));
         }
-        text("logsource", self.host);
-        text("program", self.program);
-        text("pid", self.process);
-        text("msgid", self.message_id);
-        text(text_field, Some(self.text));
         if !self.structured.is_empty() {
             fields.insert("structured_data".to_owned(), Value::Object(self.structured.clone()));
         }
