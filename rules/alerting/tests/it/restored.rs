@@ -51,17 +51,26 @@ async fn write(engine: &Engine, index: &str, id: &str, source: Value) {
 /// Makes a snapshot `one` of a server whose rules are stopped.
 async fn create(server: &Server, backups: &Path) {
     server.alerting.stop().await;
-    let service = repository(&server.engine, backups).await;
-    let create = CreateSnapshot::default();
-    service.create(&Principal::system(), ("backup", "one"), create).await.unwrap();
+    create_as(server, backups, "one").await;
 }
 
+async fn create_as(server: &Server, backups: &Path, snapshot: &str) {
+    let service = repository(&server.engine, backups).await;
+    let create = CreateSnapshot::default();
+    service.create(&Principal::system(), ("backup", snapshot), create).await.unwrap();
+}
+
+/// Restores a snapshot with the global state.
 async fn restore(engine: &Arc<Engine>, backups: &Path, snapshot: &str, indices: &str) {
-    let request = RestoreSnapshot {
-        indices: Some(indices.to_owned()),
-        include_global_state: true,
-        ..RestoreSnapshot::default()
-    };
+    let request = RestoreSnapshot { include_global_state: true, ..of_indices(indices) };
+    restore_by(engine, backups, snapshot, request).await;
+}
+
+fn of_indices(indices: &str) -> RestoreSnapshot {
+    RestoreSnapshot { indices: Some(indices.to_owned()), ..RestoreSnapshot::default() }
+}
+
+async fn restore_by(engine: &Arc<Engine>, backups: &Path, snapshot: &str, request: RestoreSnapshot) {
     let service = repository(engine, backups).await;
     let report = service.restore(&Principal::system(), ("backup", snapshot), request).await.unwrap();
     assert!(report.failures.is_empty(), "{report:?}");
@@ -98,10 +107,8 @@ async fn restored_rules_raise_an_alert_of_each_document_once() {
     // A document that no rule has seen at the moment of the snapshot.
     server.alerting.stop().await;
     server.write(vec![document("logs", "e3", failure("web"))]).await;
-    let service = repository(&server.engine, backups.path()).await;
-    let create = CreateSnapshot::default();
-    service.create(&Principal::system(), ("backup", "one"), create).await.unwrap();
-    drop((service, server));
+    create_as(&server, backups.path(), "one").await;
+    drop(server);
 
     let engine = open_store(other.path()).await;
     restore(&engine, backups.path(), "one", "*,.alertrules").await;
@@ -120,10 +127,8 @@ async fn restored_rules_raise_an_alert_of_each_document_once() {
     let server = Server::open(other.path()).await;
     assert_eq!(triggers_of(&server, "each").await, ["e1", "e2", "e3", "e4", "e5"]);
     assert_eq!(server.engine.positions(FEED_PIPELINE, RULES_READER).len(), 1, "its own position alone");
-    let service = repository(&server.engine, backups.path()).await;
-    let create = CreateSnapshot::default();
-    service.create(&Principal::system(), ("backup", "two"), create).await.unwrap();
-    drop((service, server));
+    create_as(&server, backups.path(), "two").await;
+    drop(server);
     let engine = open_store(third.path()).await;
     restore(&engine, backups.path(), "two", "*,.alertrules").await;
     let server = Server::over(engine).await;
@@ -143,15 +148,10 @@ async fn rules_without_the_global_state_begin_with_the_log_of_the_store() {
     assert_eq!(triggers_of(&server, "each").await, ["e1"]);
     server.alerting.stop().await;
     server.write(vec![document("logs", "e2", failure("web"))]).await;
-    let service = repository(&server.engine, backups.path()).await;
-    let create = CreateSnapshot::default();
-    service.create(&Principal::system(), ("backup", "one"), create).await.unwrap();
-    drop((service, server));
+    create_as(&server, backups.path(), "one").await;
+    drop(server);
     let engine = open_store(other.path()).await;
-    let request = RestoreSnapshot { indices: Some("*,.alertrules".to_owned()), ..RestoreSnapshot::default() };
-    let service = repository(&engine, backups.path()).await;
-    service.restore(&Principal::system(), ("backup", "one"), request).await.unwrap();
-    drop(service);
+    restore_by(&engine, backups.path(), "one", of_indices("*,.alertrules")).await;
     let server = Server::over(engine).await;
     server.write(vec![document("logs", "e3", failure("web"))]).await;
     assert_eq!(triggers_of(&server, "each").await, ["e1", "e3"]);
@@ -195,10 +195,7 @@ async fn rules_without_a_position_raise_nothing_of_documents_that_the_store_had(
     for number in 0..50 {
         write(&engine, "logs", &format!("old{number}"), failure("web")).await;
     }
-    let request = RestoreSnapshot { indices: Some(".alertrules".to_owned()), ..RestoreSnapshot::default() };
-    let service = repository(&engine, backups.path()).await;
-    service.restore(&Principal::system(), ("backup", "one"), request).await.unwrap();
-    drop(service);
+    restore_by(&engine, backups.path(), "one", of_indices(".alertrules")).await;
     let server = Server::over(engine).await;
     server.write(vec![document("logs", "new", failure("web"))]).await;
     assert_eq!(triggers_of(&server, "each").await, ["new"]);
