@@ -35,6 +35,8 @@ pub struct Pattern {
     rest: PatternTail,
     /// Text inside of all terms, in any case of its ASCII letters; empty where nothing is known.
     inside: Box<str>,
+    /// `true` if all strings with that text, in any case of its ASCII letters, are terms of it.
+    is_containment: bool,
 }
 
 #[derive(Clone, Debug)]
@@ -114,7 +116,10 @@ impl Pattern {
             }
             TooLarge::States(most) => too_many_states(most),
         })?;
-        Ok(Self { inside: literal::of_pieces(pieces).into(), ..Self::of_dfa(dfa) })
+        let is_containment = folded
+            && matches!(pieces, [WildcardItem::Any, text @ .., WildcardItem::Any]
+                if text.iter().all(|piece| matches!(piece, WildcardItem::Character(_))));
+        Ok(Self { inside: literal::of_pieces(pieces).into(), is_containment, ..Self::of_dfa(dfa) })
     }
 
     /// Makes the pattern of a regular expression.
@@ -159,7 +164,7 @@ impl Pattern {
     }
 
     fn new(start: String, rest: PatternTail) -> Self {
-        Self { start, rest, inside: Box::default() }
+        Self { start, rest, inside: Box::default(), is_containment: false }
     }
 
     fn of_dfa(dfa: Dfa) -> Self {
@@ -185,6 +190,11 @@ impl Pattern {
     /// Returns texts that are in all terms, in any case of their ASCII letters.
     pub fn literals(&self) -> impl Iterator<Item = &str> {
         [self.start.as_str(), &self.inside].into_iter().filter(|text| !text.is_empty())
+    }
+
+    /// Returns the text that makes all terms: strings that have it anywhere, in any case of its ASCII letters.
+    pub fn contained(&self) -> Option<&str> {
+        (self.is_containment && self.start.is_empty() && !self.inside.is_empty()).then_some(&*self.inside)
     }
 
     /// Returns whether a term belongs to it.
