@@ -1,5 +1,5 @@
 //! The fuzz targets of `fuzz/`, fed with mutated seeds: the same ones in every run. `FUZZ_RUNS` (inputs a target) and
-//! `FUZZ_SEED` ask for more and for others.
+//! `FUZZ_SEED` ask for more and for others, `FUZZ_TARGET` for one target alone.
 
 use std::fs;
 use std::ops::Range;
@@ -138,7 +138,11 @@ fn mutate(seeds: &[Vec<u8>], rng: &mut StdRng) -> Vec<u8> {
 #[test]
 fn targets_survive_seeds_and_what_becomes_of_them() {
     let runs = number("FUZZ_RUNS", 1_000);
-    for (name, target) in TARGETS {
+    let only = std::env::var("FUZZ_TARGET").ok();
+    let chosen =
+        TARGETS.map(|(name, target)| (only.as_deref().is_none_or(|only| only == name), name, target));
+    assert!(chosen.iter().any(|(is_chosen, ..)| *is_chosen), "no target is called {only:?}");
+    for (_, name, target) in chosen.into_iter().filter(|(is_chosen, ..)| *is_chosen) {
         let mut rng = StdRng::seed_from_u64(number("FUZZ_SEED", 1));
         let seeds = seeds(name);
         let mutated = (0..runs).map(|_| mutate(&seeds, &mut rng));
