@@ -8,8 +8,8 @@
 The rows have nulls in every column but the key, stand in several segments, and some of each index are deleted. Statements have subqueries in
 every position, correlated ones too, common table expressions, set operations, joins of up to three sources, groups with grouping sets, and
 windows with frames. Rows are compared as a set with duplicates, and in order where the statement orders by all columns; numbers to a relative
-1e-9. Prints each difference with its statement and the seed; a difference, or more than one refused statement in a hundred, ends the program
-with code 1.
+1e-9, or to an absolute one near zero. Prints each difference with its statement and its seed, which `--seed` takes; a difference, or more than
+one statement in a hundred that either of both refuses, ends the program with code 1.
 """
 
 import collections
@@ -379,11 +379,12 @@ def equal(left, right, is_ordered):
 def main():
     parser = arguments(__doc__, "target/benchmarks/random-statements")
     parser.add_argument("--statements", type=int, default=1_000)
-    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--seed", type=int, default=1, help="seed of the first statement")
     args = parser.parse_args()
     if args.keep:
         sys.exit("--keep: the rows are made anew in each run")
-    rows = random.Random(args.seed)
+    # The seed is that of statements alone: the rows are the same in every run.
+    rows = random.Random(1)
     tables = {name: [row(at, rows) for at in range(count)] for name, count in TABLES.items()}
     database = rows_of_duckdb(tables)
     outcomes, refusals = collections.Counter(), collections.Counter()
@@ -415,7 +416,8 @@ def main():
     for refusal, count in refusals.most_common(20):
         print(f"{count:6} {refusal}")
     print(", ".join(f"{count} {outcome}" for outcome, count in outcomes.most_common()))
-    if outcomes["different"] or outcomes["refused"] * 100 > args.statements:
+    refused = max(outcomes["refused"], outcomes["not taken by DuckDB"])
+    if outcomes["different"] or refused * 100 > args.statements:
         sys.exit(1)
 
 

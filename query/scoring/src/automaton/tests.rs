@@ -175,3 +175,25 @@ fn lists_and_bounds_are_compared_by_bytes() {
         }
     }
 }
+
+#[test]
+fn only_folded_texts_between_stars_are_containments() {
+    let contained = |text: &str, folded| {
+        let pattern = Pattern::of_pieces(&pieces(text), folded).unwrap();
+        pattern.contained().map(str::to_owned)
+    };
+    assert_eq!(contained("*goo/gle*", true).as_deref(), Some("goo/gle"));
+    for (text, folded) in [
+        ("*google*", false),
+        ("google*", true),
+        ("*google", true),
+        ("*goo?le*", true),
+        ("*a*b*", true),
+        ("*", true),
+        ("**", true),
+    ] {
+        assert_eq!(contained(text, folded), None, "{text}");
+    }
+    let pattern = Pattern::of_pieces(&pieces("*a*"), true).unwrap();
+    assert_eq!(pattern.behind("lead").contained(), None);
+}
