@@ -46,6 +46,8 @@ enum Defect {
     NoLock,
     /// A creation counts on names that a killed process left.
     UnsyncedNames,
+    /// A creation does not make the names of its contents durable before it writes the manifest.
+    EarlyManifest,
 }
 
 /// A disk at whose operations the checker decides who goes on.
@@ -163,8 +165,12 @@ impl Writers {
         for file in segments.clone().flat_map(segment_files) {
             self.store(&present, file).await?;
         }
-        let contents = encode_json(&index_contents(segments)).unwrap();
+        let contents = encode_json(&index_contents(segments.clone())).unwrap();
         let stored = self.store(&present, contents.into()).await?;
+        if self.defect != Defect::EarlyManifest {
+            let files = segments.flat_map(segment_files).map(|file| file_reference(&file).sha256);
+            self.repository.make_names_durable(files.chain([stored.sha256])).await?;
+        }
         let index = IndexSummary {
             name: "logs".to_owned(),
             uuid: Uuid::from_u128(3),
@@ -344,7 +350,7 @@ fn each_listed_snapshot_has_its_files_whoever_writes_beside_it() {
 
 #[test]
 fn the_check_finds_what_lacks_a_file_for_each_defect() {
-    for defect in [Defect::NoLock, Defect::UnsyncedNames] {
+    for defect in [Defect::NoLock, Defect::UnsyncedNames, Defect::EarlyManifest] {
         let found = std::panic::catch_unwind(|| check(4_000, defect));
         let panic = found.expect_err("the defect was not found");
         let said = panic.downcast_ref::<String>().map_or("", String::as_str);
