@@ -77,7 +77,7 @@ fn policies_of_ilm_become_states() {
         "delete": {"min_age": "90d", "actions": {"delete": {}}},
     }}});
     let (policy, ignored) = parse_ilm("p", &body, 7).unwrap();
-    assert_eq!(ignored, ["warm.allocate", "warm.forcemerge.index_codec"]);
+    assert_eq!(ignored, ["warm.forcemerge.index_codec", "warm.allocate"]);
     let names: Vec<&str> = policy.states.iter().map(|state| state.name.as_str()).collect();
     assert_eq!((names.as_slice(), policy.default_state.as_str()), (&["hot", "warm", "delete"][..], "hot"));
     assert_eq!(policy.states[0].actions[0].spec, ActionSpec::IndexPriority(100));

@@ -162,14 +162,14 @@ impl Writers {
             Defect::UnsyncedNames => self.repository.list_contents().await?,
             _ => self.repository.list_durable_contents().await?,
         };
+        let mut named = Vec::new();
         for file in segments.clone().flat_map(segment_files) {
-            self.store(&present, file).await?;
+            self.store(&present, file, &mut named).await?;
         }
-        let contents = encode_json(&index_contents(segments.clone())).unwrap();
-        let stored = self.store(&present, contents.into()).await?;
+        let contents = encode_json(&index_contents(segments)).unwrap();
+        let stored = self.store(&present, contents.into(), &mut named).await?;
         if self.defect != Defect::EarlyManifest {
-            let files = segments.flat_map(segment_files).map(|file| file_reference(&file).sha256);
-            self.repository.make_names_durable(files.chain([stored.sha256])).await?;
+            self.repository.make_names_durable(named).await?;
         }
         let index = IndexSummary {
             name: "logs".to_owned(),
@@ -185,9 +185,15 @@ impl Writers {
         self.repository.publish(&Manifest { indices: vec![index], ..manifest }).await
     }
 
-    async fn store(&self, present: &HashMap<ContentDigest, u64>, content: Bytes) -> Result<FileReference> {
+    async fn store(
+        &self,
+        present: &HashMap<ContentDigest, u64>,
+        content: Bytes,
+        named: &mut Vec<ContentDigest>,
+    ) -> Result<FileReference> {
         let reference = file_reference(&content);
         if present.get(&reference.sha256) != Some(&reference.bytes) {
+            named.push(reference.sha256);
             self.repository.put_content(reference.sha256, content, &|| Ok(())).await?;
         }
         Ok(reference)
