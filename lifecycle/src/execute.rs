@@ -128,7 +128,8 @@ pub(crate) async fn execute(
         }
         ActionSpec::Notification(notification) => {
             let text = template_context(managed, meta, spec).render(&notification.text);
-            notify(context, managed, &notification.webhook, text).await
+            notify(context, managed, (&notification.webhook, text), "").await?;
+            ActionOutcome::done("Successfully sent notification")
         }
     }
 }
@@ -145,6 +146,8 @@ pub(crate) fn template_context<'a>(
         policy_id: &managed.policy_id,
         state: &managed.progress.state,
         action: spec.name(),
+        message: &managed.progress.message,
+        cause: managed.progress.cause.as_deref().unwrap_or_default(),
     }
 }
 
@@ -264,6 +267,9 @@ async fn roll_over(
     if !is_written(&context.engine.metadata())? {
         return done("This index has already been rolled over");
     }
+    if conditions.prevent_empty && measure.docs == 0 {
+        return Ok(ActionOutcome::Pending("The index has no documents".to_owned()));
+    }
     if !is_rollover_due(conditions, measure, now_ms) {
         return Ok(ActionOutcome::Pending("Rollover conditions not met".to_owned()));
     }
@@ -284,26 +290,25 @@ async fn roll_over(
     done("Successfully rolled over index")
 }
 
-/// Sends a message. Its key is the same in each try, so that its receiver knows a repetition.
-async fn notify(
+/// Sends a message about the current action. Its key ends with `kind` and is the same in each try, so that its receiver knows a repetition.
+pub(crate) async fn notify(
     context: &LifecycleContext,
     managed: &ManagedIndex,
-    webhook: &Map<String, Value>,
-    text: String,
-) -> Result<ActionOutcome> {
+    (webhook, text): (&Map<String, Value>, String),
+    kind: &str,
+) -> Result<()> {
     let Some(notifier) = &context.hooks.notifier else {
         return Err(Error::Notification("this server sends none".to_owned()));
     };
     let Progress { state, position, action_ms, .. } = &managed.progress;
     let message = PolicyMessage {
-        key: format!("{}/{state}/{position}/{}", managed.id, action_ms.unwrap_or_default()),
+        key: format!("{}/{state}/{position}/{}{kind}", managed.id, action_ms.unwrap_or_default()),
         policy_id: managed.policy_id.clone(),
         subject: format!("policy [{}]: index [{}]", managed.policy_id, managed.index),
         text,
         webhook: webhook.clone(),
     };
-    notifier.send(&message).await.map_err(Error::Notification)?;
-    ActionOutcome::done("Successfully sent notification")
+    notifier.send(&message).await.map_err(Error::Notification)
 }
 
 async fn take_snapshot(

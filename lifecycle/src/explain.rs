@@ -26,6 +26,8 @@ pub struct LifecycleFigures {
     pub candidates: usize,
     /// Bytes that may still come before it deletes the first of these.
     pub remaining_bytes: Option<u64>,
+    /// Time at which it is expected to delete the first of these, in milliseconds.
+    pub next_deletion_ms: Option<i64>,
 }
 
 impl Lifecycle {
@@ -38,6 +40,7 @@ impl Lifecycle {
             failed: managed.iter().filter(|managed| managed.progress.failed).count(),
             candidates: planned.len(),
             remaining_bytes: planned.first().map(|deletion| deletion.remaining),
+            next_deletion_ms: planned.iter().filter_map(|deletion| deletion.expected_ms).min(),
         }
     }
 

@@ -36,7 +36,7 @@ use std::time::Duration;
 
 use millrace_catalog::access::{Action, Principal};
 use millrace_engine::{DocumentMirror, Engine, RefreshPolicy};
-use millrace_runtime::{EventLoop, EventSender, Instant};
+use millrace_runtime::{EventLoop, EventSender, Instant, sync};
 use millrace_snapshot::SnapshotService;
 use parking_lot::Mutex;
 use serde_json::Value;
@@ -239,9 +239,28 @@ impl Lifecycle {
         if before.is_none() && self.context.policies.len() >= MAX_POLICIES {
             return Err(too_many());
         }
+        let policy = self.check_templates(id, policy).await?;
         let stored = StoredPolicy::new(id, policy, ilm, before.as_deref());
         let stored = self.context.policies.put(stored, RefreshPolicy::None).await?;
         Ok((stored, before.is_none()))
+    }
+
+    /// Refuses templates whose indices another policy takes with the same priority.
+    async fn check_templates(&self, id: &str, policy: IndexPolicy) -> Result<IndexPolicy> {
+        if policy.templates.is_empty() {
+            return Ok(policy);
+        }
+        let (id, others) = (id.to_owned(), self.context.policies.all());
+        // Many patterns take their time.
+        let checked = sync::blocking(move || {
+            let others = others.iter().filter(|other| other.id != id);
+            let conflict = policy.find_conflict(&id, others.map(|other| (other.id.as_str(), &*other.policy)));
+            Ok((policy, conflict))
+        });
+        match checked.await? {
+            (policy, None) => Ok(policy),
+            (_, Some(reason)) => Err(Error::Invalid(reason)),
+        }
     }
 
     /// Deletes a policy of indices; the indices under it keep it as it was. Returns what was deleted.

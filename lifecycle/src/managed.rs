@@ -14,6 +14,8 @@ use crate::policy::IndexPolicy;
 
 /// Name of the index of these documents.
 pub(crate) const MANAGED_INDICES: &str = ".managed_indices";
+/// Tries to report a failure behind the first.
+const REPORT_RETRIES: u32 = 3;
 
 /// Outcome of the last step of an action.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -74,6 +76,10 @@ pub(crate) struct Progress {
     pub cause: Option<String>,
     /// `true` if nothing is to come any more.
     pub is_complete: bool,
+    /// `true` if the failure was reported to whom the policy says.
+    pub is_reported: bool,
+    /// Tries to report it that came to nothing.
+    pub report_retries: u32,
 }
 
 impl Progress {
@@ -127,6 +133,17 @@ impl ManagedIndex {
         let progress =
             Progress { message: "Successfully initialized policy".to_owned(), ..Progress::default() };
         Self { id, index, policy_id, policy_version, policy, progress, version: None }
+    }
+
+    /// Returns whether a failure is to be reported.
+    pub(crate) fn owes_report(&self) -> bool {
+        let Progress { failed, is_reported, report_retries, .. } = self.progress;
+        failed && !is_reported && report_retries <= REPORT_RETRIES && self.policy.error_notification.is_some()
+    }
+
+    /// Returns whether a pass has nothing to do.
+    pub(crate) fn is_at_rest(&self) -> bool {
+        self.progress.is_complete || (self.progress.failed && !self.owes_report())
     }
 
     /// Returns the same index with another progress.

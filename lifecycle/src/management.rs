@@ -185,6 +185,7 @@ impl Lifecycle {
                         let mut progress = managed.progress.clone();
                         (progress.failed, progress.retries, progress.retry_ms) = (false, 0, 0);
                         (progress.action_ms, progress.cause) = (None, None);
+                        (progress.is_reported, progress.report_retries) = (false, 0);
                         progress.message = "Attempting to retry".to_owned();
                         self.put_managed(managed.with_progress(progress)).await
                     }

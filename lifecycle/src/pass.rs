@@ -14,7 +14,9 @@ use tokio::sync::SemaphorePermit;
 use crate::LifecycleContext;
 use crate::decide::{IndexMeasure, NextStep, next_step};
 use crate::error::{Error, Result};
-use crate::execute::{ActionOutcome, accepts_writes, execute, measure, snapshot_name, template_context};
+use crate::execute::{
+    ActionOutcome, accepts_writes, execute, measure, notify, snapshot_name, template_context,
+};
 use crate::managed::{ManagedIndex, Progress, StepStatus};
 use crate::policy::ActionSpec;
 
@@ -116,8 +118,9 @@ async fn run_steps(context: &LifecycleContext, id: &str) -> Result<()> {
         let (now_ms, measure) = (context.engine.clock().now_ms(), measure(context, &meta));
         let mut progress = managed.progress.clone();
         match next_step(&managed.policy, &progress, measure, now_ms) {
+            NextStep::Rest if progress.failed => break,
             NextStep::Rest => {
-                progress.is_complete = !progress.failed;
+                progress.is_complete = true;
                 return store(context, &managed, progress).await.map(drop);
             }
             NextStep::Wait(reason) => {
@@ -133,12 +136,37 @@ async fn run_steps(context: &LifecycleContext, id: &str) -> Result<()> {
             }
             NextStep::Act(spec) => {
                 if !act(context, &mut permit, managed, &meta, &spec, measure).await? {
-                    return Ok(());
+                    break;
                 }
             }
         }
     }
-    Ok(())
+    // Whoever is told may take time to answer.
+    drop(permit);
+    match context.managed.get(id) {
+        Some(managed) if managed.owes_report() => report_failure(context, &managed).await,
+        _ => Ok(()),
+    }
+}
+
+/// Reports an action that has failed for the last time. A message that is not sent is tried again in the next passes.
+async fn report_failure(context: &LifecycleContext, managed: &Arc<ManagedIndex>) -> Result<()> {
+    let (policy, mut progress) = (&managed.policy, managed.progress.clone());
+    let action = policy.state(&progress.state).and_then(|state| state.actions.get(progress.position));
+    let (Some(notification), Some(action), Some(meta)) =
+        (&policy.error_notification, action, find(&context.engine.metadata(), managed))
+    else {
+        return Ok(());
+    };
+    let text = template_context(managed, &meta, &action.spec).render(&notification.text);
+    match notify(context, managed, (&notification.webhook, text), "/failed").await {
+        Ok(()) => progress.is_reported = true,
+        Err(error) => {
+            progress.report_retries += 1;
+            tracing::warn!(index = managed.index, policy = managed.policy_id, %error, "the failure of an action is not reported");
+        }
+    }
+    store(context, managed, progress).await.map(drop)
 }
 
 /// Stores a progress, where it is another one.

@@ -51,6 +51,8 @@ pub(crate) struct PlannedDeletion {
     pub limit: RetentionLimit,
     /// Bytes that may still be added before it is deleted; 0 where it is to be deleted now.
     pub remaining: u64,
+    /// Time at which it goes if its pattern grows as it has so far, in milliseconds; `None` where it does not grow.
+    pub expected_ms: Option<i64>,
 }
 
 /// Decides in which order indices go by their limits. Each index is named once, by the limit that takes it first.
@@ -60,6 +62,7 @@ pub(crate) fn plan(
     limits: &[RetentionLimit],
     indices: &[RetainedIndex],
     disk: DiskUsage,
+    now_ms: i64,
 ) -> Vec<PlannedDeletion> {
     let mut planned: HashMap<Arc<str>, PlannedDeletion> = HashMap::new();
     let mut disk_used = disk.used;
@@ -76,6 +79,7 @@ pub(crate) fn plan(
         let matching: Vec<&RetainedIndex> =
             indices.iter().filter(matches).filter(|index| !is_due(index)).collect();
         let bytes = matching.iter().map(|index| index.bytes).sum();
+        let oldest_ms = matching.iter().map(|index| index.meta.created_ms).min().unwrap_or(now_ms);
         let (mut used, bound) = match limit.limit {
             SpaceLimit::Bytes(bound) => (bytes, bound),
             SpaceLimit::DiskBytes(bound) => (disk_used, bound),
@@ -85,10 +89,12 @@ pub(crate) fn plan(
             matching.into_iter().filter(|index| index.is_removable).collect();
         removable.sort_by(|a, b| (a.meta.created_ms, &a.meta.name).cmp(&(b.meta.created_ms, &b.meta.name)));
         for index in removable {
+            let remaining = bound.saturating_sub(used);
             let deletion = PlannedDeletion {
                 meta: Arc::clone(&index.meta),
                 limit: limit.clone(),
-                remaining: bound.saturating_sub(used),
+                remaining,
+                expected_ms: expected_time(remaining, bytes, oldest_ms, now_ms),
             };
             used = used.saturating_sub(index.bytes);
             if deletion.is_due() {
@@ -106,6 +112,20 @@ pub(crate) fn plan(
         key(a).cmp(&key(b)).then_with(|| a.meta.name.cmp(&b.meta.name))
     });
     planned
+}
+
+/// Estimates the time at which so many bytes more are there, of indices that have grown to `bytes` since the oldest one was created.
+fn expected_time(remaining: u64, bytes: u64, oldest_ms: i64, now_ms: i64) -> Option<i64> {
+    if remaining == 0 {
+        return Some(now_ms);
+    }
+    let age_ms = now_ms.saturating_sub(oldest_ms);
+    if bytes == 0 || age_ms <= 0 {
+        return None;
+    }
+    // An estimate needs no more digits; what is beyond the range of times is their end.
+    let wait_ms = remaining as f64 / bytes as f64 * age_ms as f64;
+    Some(now_ms.saturating_add(wait_ms as i64))
 }
 
 /// Returns the name without the date at its end, and the end of that day in milliseconds, where it has a date: `logs-2026.11.29`.
@@ -193,7 +213,8 @@ pub(crate) async fn planned(context: &LifecycleContext) -> Result<Vec<PlannedDel
     }
     let disk = if limits.iter().any(is_of_disk) { disk_usage(context).await? } else { DiskUsage::default() };
     let engine = Arc::clone(&context.engine);
-    let work = move || Ok(plan(&limits, &retained(&engine, &metadata), disk));
+    let now_ms = engine.clock().now_ms();
+    let work = move || Ok(plan(&limits, &retained(&engine, &metadata), disk, now_ms));
     Ok(context.engine.compute().run(Priority::Foreground, work).await?)
 }
 
@@ -259,6 +280,7 @@ impl PlannedDeletion {
             "pattern": self.limit.pattern,
             "limit": limit,
             "remaining_bytes": self.remaining,
+            "expected_at": self.expected_ms,
         })
     }
 }
@@ -293,15 +315,27 @@ mod tests {
             index("logs-4", 4, 10, false),
             index("other-0", 0, 100, true),
         ];
-        let planned = plan(&[limit("logs-*", SpaceLimit::Bytes(35))], &indices, DiskUsage::default());
+        let planned = plan(&[limit("logs-*", SpaceLimit::Bytes(35))], &indices, DiskUsage::default(), 0);
         assert_eq!(due(&planned), ["logs-1"]);
         assert_eq!((planned[1].meta.name.as_ref(), planned[1].remaining), ("logs-3", 5));
-        let planned = plan(&[limit("logs-*", SpaceLimit::Bytes(1))], &indices, DiskUsage::default());
+        // 40 bytes came in 80 ms.
+        let planned = plan(&[limit("logs-*", SpaceLimit::Bytes(35))], &indices, DiskUsage::default(), 81);
+        assert_eq!((planned[0].expected_ms, planned[1].expected_ms), (Some(81), Some(91)));
+        let planned = plan(&[limit("logs-*", SpaceLimit::Bytes(1))], &indices, DiskUsage::default(), 0);
         assert_eq!(due(&planned), ["logs-1", "logs-3"]);
         let disk = DiskUsage { total: 1_000, used: 905 };
-        let planned = plan(&[limit("*", SpaceLimit::DiskPercent(80.0))], &indices, disk);
+        let planned = plan(&[limit("*", SpaceLimit::DiskPercent(80.0))], &indices, disk, 0);
         assert_eq!(due(&planned), ["other-0", "logs-1"]);
-        assert!(plan(&[limit("none-*", SpaceLimit::Bytes(0))], &indices, disk).is_empty());
+        assert!(plan(&[limit("none-*", SpaceLimit::Bytes(0))], &indices, disk, 0).is_empty());
+    }
+
+    #[test]
+    fn a_time_is_expected_only_where_indices_grow() {
+        assert_eq!(expected_time(0, 0, 5, 5), Some(5));
+        assert_eq!(expected_time(1, 0, 0, 5), None);
+        assert_eq!(expected_time(1, 1, 5, 5), None);
+        assert_eq!(expected_time(1, 1, 6, 5), None);
+        assert_eq!(expected_time(u64::MAX, 1, 0, i64::MAX / 2), Some(i64::MAX));
     }
 
     #[test]
@@ -314,10 +348,10 @@ mod tests {
         ];
         let disk = DiskUsage { total: 1_000, used: 840 };
         let of_disk = |pattern: &str| limit(pattern, SpaceLimit::DiskPercent(80.0));
-        let planned = plan(&[of_disk("a-*"), of_disk("b-*")], &indices, disk);
+        let planned = plan(&[of_disk("a-*"), of_disk("b-*")], &indices, disk, 0);
         assert_eq!(due(&planned), ["a-1"]);
         // Deletions by bytes count for the disk, wherever their limit stands.
-        let planned = plan(&[of_disk("a-*"), limit("b-*", SpaceLimit::Bytes(60))], &indices, disk);
+        let planned = plan(&[of_disk("a-*"), limit("b-*", SpaceLimit::Bytes(60))], &indices, disk, 0);
         assert_eq!(due(&planned), ["b-1"]);
     }
 

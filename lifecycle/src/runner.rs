@@ -148,10 +148,7 @@ impl Runner {
         pass::forget_deleted(&context).await;
         pass::attach_new(&context).await;
         for managed in context.managed.all() {
-            if managed.progress.failed
-                || managed.progress.is_complete
-                || !self.passing.insert(managed.id.clone())
-            {
+            if managed.is_at_rest() || !self.passing.insert(managed.id.clone()) {
                 continue;
             }
             let (context, sender) = (Arc::clone(&context), self.sender.clone());

@@ -3,14 +3,14 @@ each record is there, and at most those of requests without an answer are there 
 
 import os
 import shutil
-import subprocess
 import sys
-import time
 
+import shipping
 from instance import WORK, Instance, free_port
+from shipping import LINES
 
 COLLECTOR = os.path.join(WORK, "go-collector")
-RECORDS, BATCH, KILLS = int(os.environ.get("CLIENT_RECORDS", "10000")), 500, 3
+BATCH, KILLS = 500, 3
 # Requests that an exporter has on their way at the same time.
 CONSUMERS = 4
 
@@ -52,33 +52,15 @@ service:
 
 
 def export(server, name, ports):
-    directory = os.path.join(WORK, "collector-files")
-    shutil.rmtree(directory, ignore_errors=True)
-    os.makedirs(directory)
-    with open(f"{directory}/lines.log", "w", encoding="utf-8") as file:
-        file.writelines(f"line number {number} of a file that a collector tails\n" for number in range(RECORDS))
+    directory = shipping.write_lines("collector-files")
     with open(f"{directory}/config.yaml", "w", encoding="utf-8") as file:
         file.write(config(directory, name, server, ports))
     index = f"logs-collector_{name}.otel-default"
-    with open(os.path.join(WORK, f"collector-{name}.log"), "w", encoding="utf-8") as log:
-        collector = subprocess.Popen([COLLECTOR, "--config", f"file:{directory}/config.yaml"], stdout=log, stderr=log)
-        try:
-            for kill in range(1, KILLS + 1):
-                wanted = RECORDS * kill // (KILLS + 2)
-                server.wait(lambda: server.count(index) >= wanted, f"{wanted} records of {name}")
-                assert collector.poll() is None, f"the collector ended: {log.name}"
-                server.kill()
-                server.start(*ports.values())
-            texts = lambda: [source["body"]["text"] for source in server.sources(index, "body")]
-            server.wait(lambda: server.count(index) >= RECORDS and len(set(texts())) == RECORDS, f"{RECORDS} records of {name}")
-            # A request that is sent again comes within moments.
-            time.sleep(2)
-        finally:
-            collector.kill()
-            collector.wait()
-    total = server.count(index)
-    assert total <= RECORDS + KILLS * CONSUMERS * BATCH, f"{name}: {total} documents of {RECORDS} records"
-    print(f"{name}: {total} documents of {RECORDS} records over {KILLS} kills")
+    command = [COLLECTOR, "--config", f"file:{directory}/config.yaml"]
+    texts = lambda: [source["body"]["text"] for source in server.sources(index, "body")]
+    # A request that is sent again comes within moments.
+    total = shipping.ship(server, f"collector-{name}", command, index, texts, KILLS, ports.values(), settle=2)
+    assert total <= LINES + KILLS * CONSUMERS * BATCH, f"{name}: {total} documents of {LINES} records"
     shutil.rmtree(directory)
 
 

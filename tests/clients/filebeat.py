@@ -6,10 +6,12 @@ import shutil
 import subprocess
 import sys
 
+import shipping
 from instance import WORK, Instance, free_port
+from shipping import LINES
 
 FILEBEAT = os.path.join(WORK, "go-filebeat")
-LINES, BATCH, KILLS = int(os.environ.get("CLIENT_RECORDS", "10000")), 500, 2
+BATCH, KILLS = 500, 2
 # Batches that an output has on their way at the same time. That to Logstash sends one more before it waits.
 IN_FLIGHT = 2
 
@@ -72,11 +74,7 @@ output.elasticsearch:
 
 def ship(server, name, output, index, ports):
     """Has Filebeat ship a file while the server is killed."""
-    directory = os.path.join(WORK, f"filebeat-{name}")
-    shutil.rmtree(directory, ignore_errors=True)
-    os.makedirs(directory)
-    with open(f"{directory}/lines.log", "w", encoding="utf-8") as file:
-        file.writelines(f"line number {number} of a file that Filebeat follows\n" for number in range(LINES))
+    directory = shipping.write_lines(f"filebeat-{name}")
     with open(f"{directory}/filebeat.yml", "w", encoding="utf-8") as file:
         file.write(f"""
 path.home: "{directory}"
@@ -84,27 +82,12 @@ filebeat.inputs: [{{ type: filestream, id: lines, paths: ["{directory}/lines.log
 queue.mem: {{ events: {BATCH * 4}, flush.min_events: {BATCH}, flush.timeout: 200ms }}
 logging.to_stderr: true
 {output}""")
-    with open(os.path.join(WORK, f"filebeat-{name}.log"), "w", encoding="utf-8") as log:
-        command = [FILEBEAT, "run", "-c", f"{directory}/filebeat.yml", "--strict.perms=false"]
-        shipper = subprocess.Popen(command, stdout=log, stderr=log)
-        try:
-            for kill in range(1, KILLS + 1):
-                wanted = LINES * kill // (KILLS + 2)
-                server.wait(lambda: server.count(index) >= wanted, f"{wanted} lines of {name}")
-                assert shipper.poll() is None, f"Filebeat ended: {log.name}"
-                server.kill()
-                server.start(*ports)
-            messages = lambda: [source["message"] for source in server.sources(index, "message")]
-            server.wait(lambda: server.count(index) >= LINES and len(set(messages())) == LINES, f"{LINES} lines of {name}")
-            assert shipper.poll() is None, f"Filebeat ended: {log.name}"
-        finally:
-            shipper.terminate()
-            shipper.wait()
-    total = server.count(index)
+    command = [FILEBEAT, "run", "-c", f"{directory}/filebeat.yml", "--strict.perms=false"]
+    messages = lambda: [source["message"] for source in server.sources(index, "message")]
+    total = shipping.ship(server, f"filebeat-{name}", command, index, messages, KILLS, ports)
     assert total <= LINES + KILLS * (IN_FLIGHT + 1) * BATCH, f"{name}: {total} documents of {LINES} lines"
     source = next(server.sources(index, "*"))
     assert source["agent"]["type"] == "filebeat" and source["log"]["file"]["path"] == f"{directory}/lines.log", source
-    print(f"{name}: {total} documents of {LINES} lines over {KILLS} kills")
     shutil.rmtree(directory)
 
 

@@ -103,6 +103,13 @@ async fn policies_of_indices_are_managed() {
                     ("/i/policy/policy_id", json!("p")),
                 ],
             ),
+            step(
+                "GET /_plugins/_ism/explain/i?size=0",
+                NONE,
+                200,
+                &[("", json!({"total_managed_indices": 1}))],
+            ),
+            step("GET /_plugins/_ism/explain?queryString=none*", NONE, 200, &[("/i", NONE)]),
             step("POST /_plugins/_ism/retry/i", NONE, 200, &[("/failures", json!(true))]),
             step("POST /_plugins/_ism/change_policy/i", json!({"policy_id": "none"}), 404, &[]),
             step("POST /_plugins/_ism/remove/i", NONE, 200, &[("/updated_indices", json!(1))]),
@@ -240,6 +247,7 @@ async fn indices_are_resized() {
         "mappings": {"properties": {"f": {"type": "keyword"}}},
     });
     let shards = |count: u32| json!({"settings": {"index.number_of_shards": count}});
+    let both = json!({"max_shard_size": "1gb", "settings": {"index.number_of_shards": 1}});
     node.ask("PUT /s", &source.to_string(), 200).await;
     for id in 0..20 {
         node.ask(&format!("PUT /s/_doc/{id}?routing=r{}", id % 3), &json!({"f": "v"}).to_string(), 201).await;
@@ -261,6 +269,20 @@ async fn indices_are_resized() {
                 &[("/error/type", json!("resource_already_exists_exception"))],
             ),
             step("PUT /s/_clone/d?copy_settings=false", NONE, 400, &[]),
+            step("PUT /s/_clone/d", json!({"max_shard_size": "1gb"}), 400, &[]),
+            step("PUT /s/_shrink/d", json!({"max_shard_size": "0b"}), 400, &[]),
+            step("PUT /s/_shrink/d", both, 400, &[]),
+            step("PUT /s/_shrink/few", json!({"max_shard_size": "1gb"}), 200, &[]),
+            step("PUT /s/_shrink/many", json!({"max_shard_size": "1b"}), 200, &[]),
+            step(
+                "GET /few,many/_settings?flat_settings",
+                NONE,
+                200,
+                &[
+                    ("/few/settings/index.number_of_shards", json!("1")),
+                    ("/many/settings/index.number_of_shards", json!("2")),
+                ],
+            ),
             step("GET /c,x,h/_count", NONE, 200, &[("/count", json!(57))]),
             step(
                 "GET /x/_doc/0?routing=r0",

@@ -149,6 +149,24 @@ async fn snapshots_live() {
             ),
             step("GET /_snapshot/r/s2", NONE, 200, &[("/snapshots/0/indices", names(&["b"]))]),
             step(
+                "PUT /_snapshot/r/s1/_clone/s3",
+                json!({"indices": "b,none"}),
+                404,
+                &[("/error/type", json!("index_not_found_exception"))],
+            ),
+            step(
+                "PUT /_snapshot/r/s1/_clone/s3",
+                json!({"indices": "none", "ignore_unavailable": true}),
+                500,
+                &[("/error/type", json!("snapshot_exception"))],
+            ),
+            step(
+                "POST /_snapshot/r/s1/_restore",
+                json!({"indices": "none*", "allow_no_indices": false}),
+                404,
+                &[("/error/type", json!("index_not_found_exception"))],
+            ),
+            step(
                 "GET /_cat/snapshots?format=json",
                 NONE,
                 200,
@@ -167,6 +185,24 @@ async fn snapshots_live() {
                 &[("/0/id", json!("r")), ("/0/type", json!("fs"))],
             ),
             step("DELETE /_snapshot/r/s1,s2", NONE, 200, &[("/acknowledged", json!(true))]),
+            step("PUT /_index_template/flow", json!({"index_patterns": ["flow"], "data_stream": {}}), 200, &[]),
+            step("PUT /_data_stream/flow", NONE, 200, &[]),
+            step(
+                "PUT /_snapshot/r/stream?wait_for_completion=true",
+                json!({"indices": "flow"}),
+                200,
+                &[
+                    ("/snapshot/indices", names(&[".ds-flow-000001"])),
+                    ("/snapshot/data_streams", names(&["flow"])),
+                ],
+            ),
+            step(
+                "GET /_snapshot/r/_all?verbose=false",
+                NONE,
+                200,
+                &[("/snapshots/0/data_streams", names(&["flow"]))],
+            ),
+            step("DELETE /_snapshot/r/stream", NONE, 200, &[]),
             step("POST /_snapshot/r/_cleanup", NONE, 200, &[("/results/deleted_blobs", json!(0))]),
             step("DELETE /_snapshot/r", NONE, 200, &[]),
             step("DELETE /_snapshot/r", NONE, 404, &[]),
@@ -298,7 +334,10 @@ async fn accounts_are_in_a_snapshot_that_names_them() {
         ask(&node, "PUT /logs/_doc/1", json!({}), &admin, 201).await;
         let role = json!({"index_permissions": [{"index_patterns": ["logs*"], "allowed_actions": ["read"]}]});
         ask(&node, "PUT /_plugins/_security/api/roles/keeper", role, &admin, 201).await;
-        let user = json!({"password": "long-enough-1", "opendistro_security_roles": ["keeper"]});
+        let user = json!({
+            "password": "long-enough-1", "opendistro_security_roles": ["keeper"],
+            "attributes": {"certificate_subject": "CN=ann"},
+        });
         ask(&node, "PUT /_plugins/_security/api/internalusers/ann", user, &admin, 201).await;
         let without =
             ask(&node, "PUT /_snapshot/r/without?wait_for_completion=true", NONE, &admin, 200).await;
@@ -324,7 +363,28 @@ async fn accounts_are_in_a_snapshot_that_names_them() {
     // Without the name of the feature no account comes back.
     ask(&node, line, NONE, &admin, 200).await;
     ask(&node, "GET /logs/_count", NONE, &ann, 401).await;
-    ask(&node, line, json!({"indices": "-*", "feature_states": ["security"]}), &admin, 200).await;
+    // Who does not wait finds the outcome at the task of the answer.
+    let only_accounts = json!({"indices": "-*", "feature_states": ["security"]});
+    let in_background = async || {
+        let begun = ask(&node, "POST /_snapshot/r/with/_restore", only_accounts.clone(), &admin, 200).await;
+        assert_eq!(begun["accepted"], true);
+        let line = format!("GET /_tasks/{}?wait_for_completion=true", begun["task"].as_str().unwrap());
+        let result = ask(&node, &line, NONE, &admin, 200).await;
+        assert_eq!(result["completed"], true);
+        assert_eq!(result["task"]["action"], "cluster:admin/snapshot/restore");
+        result
+    };
+    let bob = "PUT /_plugins/_security/api/internalusers/bob";
+    let user = json!({"password": "long-enough-2", "attributes": {"certificate_subject": "CN=ann"}});
+    ask(&node, bob, user, &admin, 201).await;
+    let refused = in_background().await;
+    assert_eq!(refused["error"]["type"], "snapshot_restore_exception");
+    let reason = refused["error"]["reason"].as_str().unwrap();
+    assert!(reason.contains("accounts are not restored") && reason.contains("bob"), "{reason}");
+    ask(&node, "GET /logs/_count", NONE, &ann, 401).await;
+    ask(&node, "DELETE /_plugins/_security/api/internalusers/bob", NONE, &admin, 200).await;
+    let restored = in_background().await;
+    assert_eq!(restored["response"]["snapshot"]["shards"]["total"], 0);
     assert_eq!(ask(&node, "GET /logs/_count", NONE, &ann, 200).await["count"], 1);
     ask(&node, "GET /other/_count", NONE, &ann, 403).await;
 }

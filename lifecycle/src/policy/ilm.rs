@@ -85,6 +85,9 @@ fn phase_actions(phase: &str, actions: &Map<String, Value>, ignored: &mut Vec<St
             }
             "readonly" => add(name, json!({ "read_only": {} })),
             "forcemerge" => {
+                if !params["index_codec"].is_null() {
+                    ignored.push(format!("{phase}.forcemerge.index_codec"));
+                }
                 let segments = params["max_num_segments"].as_u64().unwrap_or(1);
                 add(name, json!({ "force_merge": { "max_num_segments": segments } }));
             }

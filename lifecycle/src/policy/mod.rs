@@ -37,6 +37,8 @@ pub struct IndexPolicy {
     pub states: Vec<PolicyState>,
     /// Patterns of the indices that it is for, each list with its priority.
     pub templates: Vec<PolicyTemplate>,
+    /// Message about an action that has failed for the last time.
+    pub error_notification: Option<Box<PolicyNotification>>,
     /// User whose rights its snapshots and shrunken indices have; `None` where nobody has put it.
     pub owner: Option<String>,
 }
@@ -59,6 +61,19 @@ pub struct PolicyTemplate {
     pub patterns: Vec<String>,
     /// The policy with the greatest priority takes an index.
     pub priority: i64,
+}
+
+impl PolicyTemplate {
+    /// Lists the patterns that are no exclusions.
+    fn included(&self) -> impl Iterator<Item = &String> {
+        self.patterns.iter().filter(|glob| !glob.starts_with('-'))
+    }
+
+    /// Returns whether some name is of patterns of both, which have the same priority.
+    fn overlaps(&self, other: &Self) -> bool {
+        self.priority == other.priority
+            && self.included().any(|ours| other.included().any(|theirs| pattern::overlap(ours, theirs)))
+    }
 }
 
 /// An action with what becomes of its failures.
@@ -179,6 +194,8 @@ pub struct RolloverConditions {
     pub min_size: Option<u64>,
     /// Bytes of the largest shard.
     pub min_primary_shard_size: Option<u64>,
+    /// `true` if an index without documents is never rolled over.
+    pub prevent_empty: bool,
     /// `true` if the new index gets the other aliases, too.
     pub copy_alias: bool,
 }
@@ -213,6 +230,32 @@ impl IndexPolicy {
     /// Returns a state by its name.
     pub fn state(&self, name: &str) -> Option<&PolicyState> {
         self.states.iter().find(|state| state.name == name)
+    }
+
+    /// Finds another policy, or another template of this one, that takes indices of its patterns with the same priority, and describes
+    /// the conflict. Exclusions of patterns do not end one.
+    pub(crate) fn find_conflict<'a>(
+        &'a self,
+        id: &'a str,
+        others: impl Iterator<Item = (&'a str, &'a Self)>,
+    ) -> Option<String> {
+        let rivals: Vec<(&str, &PolicyTemplate)> = others
+            .flat_map(|(id, other)| other.templates.iter().map(move |template| (id, template)))
+            .collect();
+        for (at, template) in self.templates.iter().enumerate() {
+            let own = self.templates[..at].iter().map(|template| (id, template));
+            let conflict = own.chain(rivals.iter().copied()).find(|(_, rival)| template.overlaps(rival));
+            if let Some((rival_id, rival)) = conflict {
+                return Some(format!(
+                    "New policy {id} has an ISM template with index pattern [{}] matching existing policy templates, policy \
+                     [{rival_id}] => [{}], please use a different priority than {}",
+                    template.patterns.join(", "),
+                    rival.patterns.join(", "),
+                    template.priority
+                ));
+            }
+        }
+        None
     }
 
     /// Returns the priority with which the policy takes indices of a name; `None` where it does not.

@@ -1,4 +1,4 @@
-//! The action `notification`: a message to a webhook.
+//! The action `notification`, and `error_notification` of a policy: a message to a webhook.
 //!
 //! A policy gives the address itself, as a text or as the name of a secret. Which hosts may be reached is the server's configuration.
 
@@ -29,16 +29,16 @@ pub(super) fn parse_notification(params: &Map<String, Value>) -> Result<PolicyNo
             "message_template" => source = Some(parse_template(key, value)?),
             "channel" => {
                 return invalid(
-                    "[channel] of action [notification] is not supported: name a [destination] with \
+                    "[channel] of a notification is not supported: name a [destination] with \
                      [custom_webhook], [slack] or [chime]",
                 );
             }
-            other => return invalid(format!("Invalid field: [{other}] found in action [notification].")),
+            other => return invalid(format!("Invalid field: [{other}] found in notification.")),
         }
     }
     match (webhook, source) {
         (Some(webhook), Some(text)) => Ok(PolicyNotification { webhook, text }),
-        _ => invalid("action [notification] has [destination] and [message_template]"),
+        _ => invalid("a notification has [destination] and [message_template]"),
     }
 }
 

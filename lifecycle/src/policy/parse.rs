@@ -92,15 +92,18 @@ impl IndexPolicy {
             return invalid(format!("policy [{id}] has more than [{MAX_BYTES}] bytes"));
         }
         let (mut description, mut default_state, mut states) = (String::new(), None, None);
-        let (mut templates, mut notification) = (Vec::new(), Value::Null);
+        let (mut templates, mut notification, mut shown_notification) = (Vec::new(), None, Value::Null);
         for (key, value) in members("policy", body)? {
             match key.as_str() {
                 "description" => description = value.as_str().unwrap_or_default().to_owned(),
                 "default_state" => default_state = Some(text(key, value)?.to_owned()),
                 "states" => states = Some(list(key, value)?),
                 "ism_template" => templates = parse_templates(value)?,
-                // Kept and shown; faults of managed indices are in explain and in the log.
-                "error_notification" => notification = value.clone(),
+                "error_notification" if value.is_null() => {}
+                "error_notification" => {
+                    notification = Some(Box::new(parse_notification(members(key, value)?)?));
+                    shown_notification = value.clone();
+                }
                 // What an answer has beside these, and a client sends back.
                 "policy_id" | "schema_version" | "last_updated_time" | "user" => {}
                 other => return invalid(format!("Invalid field: [{other}] found in Policy.")),
@@ -146,12 +149,13 @@ impl IndexPolicy {
             "description": description,
             "last_updated_time": now_ms,
             "schema_version": 21,
-            "error_notification": notification,
+            "error_notification": shown_notification,
             "default_state": default_state,
             "states": shown,
             "ism_template": if shown_templates.is_empty() { Value::Null } else { shown_templates.into() },
         });
-        Ok(Self { body, default_state, states: parsed, templates, owner: None })
+        let error_notification = notification;
+        Ok(Self { body, default_state, states: parsed, templates, error_notification, owner: None })
     }
 
     /// Notes the user whose rights its snapshots and shrunken indices have, as `user` of the body.
@@ -370,7 +374,7 @@ fn parse_rollover(params: &Map<String, Value>) -> Result<ActionSpec> {
             "min_size" => conditions.min_size = Some(size(key, value)?),
             "min_primary_shard_size" => conditions.min_primary_shard_size = Some(size(key, value)?),
             "copy_alias" => conditions.copy_alias = value == true,
-            "prevent_empty_rollover" if value == false => {}
+            "prevent_empty_rollover" => conditions.prevent_empty = value == true,
             other => return invalid(format!("Invalid field: [{other}] found in action [rollover].")),
         }
     }

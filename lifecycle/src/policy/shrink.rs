@@ -1,5 +1,6 @@
 //! The action `shrink`: an index with fewer shards and the documents of the managed one.
 
+use millrace_catalog::metadata::fewest_shards;
 use serde_json::{Map, Value, json};
 
 use super::parse::{invalid, list, members, number, size, text};
@@ -42,10 +43,7 @@ impl ShrinkShards {
             Self::Count(count) => at_most(count),
             // A share of a small number: no digit is lost.
             Self::Share(share) => at_most((share * shards as f64).floor() as u64),
-            Self::Bytes(most) => {
-                let least = bytes.div_ceil(most.max(1));
-                divisors.clone().find(|count| *count >= least)
-            }
+            Self::Bytes(most) => Some(fewest_shards(shards, bytes, most)),
         };
         found.unwrap_or(shards.max(1))
     }

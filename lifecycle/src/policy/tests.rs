@@ -73,11 +73,11 @@ fn what_is_no_policy_is_refused_by_name() {
 fn policies_of_ilm_become_states() {
     let body = json!({"policy": {"phases": {
         "hot": {"actions": {"rollover": {"max_size": "50gb", "max_age": "30d"}, "set_priority": {"priority": 100}}},
-        "warm": {"min_age": "7d", "actions": {"forcemerge": {"max_num_segments": 1}, "readonly": {}, "allocate": {"include": {}}}},
+        "warm": {"min_age": "7d", "actions": {"forcemerge": {"max_num_segments": 1, "index_codec": "best_compression"}, "readonly": {}, "allocate": {"include": {}}}},
         "delete": {"min_age": "90d", "actions": {"delete": {}}},
     }}});
     let (policy, ignored) = parse_ilm("p", &body, 7).unwrap();
-    assert_eq!(ignored, ["warm.allocate"]);
+    assert_eq!(ignored, ["warm.forcemerge.index_codec", "warm.allocate"]);
     let names: Vec<&str> = policy.states.iter().map(|state| state.name.as_str()).collect();
     assert_eq!((names.as_slice(), policy.default_state.as_str()), (&["hot", "warm", "delete"][..], "hot"));
     assert_eq!(policy.states[0].actions[0].spec, ActionSpec::IndexPriority(100));
@@ -100,4 +100,21 @@ fn policies_of_ilm_become_states() {
     let (policy, _) = parse_ilm("p", &only_delete, 7).unwrap();
     let day = Duration::from_secs(86_400);
     assert_eq!(policy.states[0].transitions[0].condition, Some(TransitionCondition::IndexAge(day)));
+}
+
+#[test]
+fn templates_of_the_same_priority_conflict() {
+    let with = |templates: Value| {
+        parse(&json!({"default_state": "a", "states": [{"name": "a"}], "ism_template": templates})).unwrap()
+    };
+    let template = |pattern: &str, priority: u64| json!({"index_patterns": [pattern], "priority": priority});
+    let logs = with(json!([template("logs-*", 1)]));
+    let conflict = |policy: &IndexPolicy| policy.find_conflict("new", [("old", &logs)].into_iter());
+    let reason = conflict(&with(json!([template("*-web", 1)]))).unwrap();
+    assert!(reason.contains("policy [old] => [logs-*]") && reason.contains("priority than 1"), "{reason}");
+    for free in [template("*-web", 2), template("metrics-*", 1), template("-logs-*", 1)] {
+        assert_eq!(conflict(&with(json!([free]))), None, "{free}");
+    }
+    let own = with(json!([template("a*", 0), template("*b", 0)]));
+    assert!(conflict(&own).unwrap().contains("policy [new] => [a*]"));
 }

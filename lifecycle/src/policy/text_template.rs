@@ -4,8 +4,15 @@ use crate::error::Result;
 use crate::policy::parse::invalid;
 
 /// Placeholders of a text.
-const PLACEHOLDERS: [&str; 5] =
-    ["ctx.index", "ctx.index_uuid", "ctx.policy_id", "ctx.state.name", "ctx.action.name"];
+const PLACEHOLDERS: [&str; 7] = [
+    "ctx.index",
+    "ctx.index_uuid",
+    "ctx.policy_id",
+    "ctx.state.name",
+    "ctx.action.name",
+    "ctx.info.message",
+    "ctx.info.cause",
+];
 
 /// Values of the placeholders.
 #[derive(Clone, Copy, Debug)]
@@ -15,6 +22,10 @@ pub(crate) struct TemplateContext<'a> {
     pub(crate) policy_id: &'a str,
     pub(crate) state: &'a str,
     pub(crate) action: &'a str,
+    /// Message about the last step.
+    pub(crate) message: &'a str,
+    /// Why the last step failed; empty where it did not.
+    pub(crate) cause: &'a str,
 }
 
 impl<'a> TemplateContext<'a> {
@@ -25,6 +36,8 @@ impl<'a> TemplateContext<'a> {
             "ctx.policy_id" => self.policy_id,
             "ctx.state.name" => self.state,
             "ctx.action.name" => self.action,
+            "ctx.info.message" => self.message,
+            "ctx.info.cause" => self.cause,
             _ => return None,
         })
     }
@@ -103,11 +116,14 @@ mod tests {
             policy_id: "p",
             state: "hot",
             action: "shrink",
+            message: "m",
+            cause: "c",
         };
         for (text, rendered) in [
             ("{{ctx.index}} of {{{ ctx.policy_id }}}!", "{{ctx.policy_id}} of p!"),
             ("{{ctx.state.name}}/{{ctx.action.name}}/{{ctx.index_uuid}}", "hot/shrink/u"),
             ("{\"text\": \"{{ctx.policy_id}}\"}", "{\"text\": \"p\"}"),
+            ("{{ctx.info.message}}: {{ctx.info.cause}}", "m: c"),
             ("open {{ctx.index", "open {{ctx.index"),
             ("", ""),
         ] {

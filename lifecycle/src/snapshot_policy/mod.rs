@@ -75,7 +75,7 @@ impl ScheduleProgress {
 /// Outcome of a run.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ExecutionRecord {
-    /// `SUCCESS`, `FAILED` or `RETRYING`.
+    /// `SUCCESS`, `FAILED`, `RETRYING` or `TIME_LIMIT_EXCEEDED`.
     pub status: String,
     /// Time of its begin, in milliseconds.
     pub start_ms: i64,
@@ -239,6 +239,12 @@ impl SnapshotPolicy {
     /// Returns a member of the configuration of its snapshots.
     pub(crate) fn config(&self, key: &str) -> &Value {
         &self.body["snapshot_config"][key]
+    }
+
+    /// Returns the longest time that a creation is waited for.
+    pub(crate) fn creation_limit(&self) -> Option<Duration> {
+        // It was checked when the policy was saved.
+        duration("time_limit", &self.body["creation"]["time_limit"]).ok()
     }
 
     /// Returns the date in the name of a snapshot.

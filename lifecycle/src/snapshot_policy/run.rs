@@ -113,8 +113,29 @@ async fn create(context: &LifecycleContext, policy: Arc<SnapshotPolicy>, now_ms:
         }
     };
     let snapshot = policy.creation.current.clone().unwrap_or_default();
-    let result = make_snapshot(context, &policy, &snapshot).await;
-    let progress = advance(&policy.creation, due_ms, now_ms, context.engine.clock().now_ms(), result);
+    let made = make_snapshot(context, &policy, &snapshot);
+    let result = match policy.creation_limit() {
+        None => Some(made.await),
+        // A snapshot that is being made goes on.
+        Some(limit) => tokio::time::timeout(limit, made).await.ok(),
+    };
+    let end_ms = context.engine.clock().now_ms();
+    let progress = match result {
+        Some(result) => advance(&policy.creation, due_ms, now_ms, end_ms, result),
+        None => {
+            let last = ExecutionRecord {
+                status: "TIME_LIMIT_EXCEEDED".to_owned(),
+                start_ms: now_ms,
+                end_ms,
+                message: format!(
+                    "Snapshot {snapshot} creation has exceeded its time limit; it may still succeed."
+                ),
+                cause: None,
+            };
+            let handled_ms = due_ms.unwrap_or(now_ms);
+            ScheduleProgress { handled_ms, last: Some(last), ..ScheduleProgress::default() }
+        }
+    };
     store(context, &policy, progress, policy.deletion.clone()).await.map(drop)
 }
 

@@ -160,3 +160,40 @@ async fn a_snapshot_has_the_rights_of_the_owner() {
     let store = Store::open(dir.path(), START_MS + 10).await;
     assert_eq!(store.lifecycle.policy("of-ann").unwrap().policy.owner.as_deref(), Some("ann"));
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_failure_is_reported_once_to_whom_the_policy_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), START_MS).await;
+    store.create_index("a", Value::Null).await;
+    let mut body = policy(json!([{"rollover": {}, "retry": {"count": 1, "delay": "1m"}}]));
+    body["error_notification"] = json!({
+        "destination": {"chime": {"url": "https://example.com/x"}},
+        "message_template": {"source": "{{ctx.action.name}} of {{ctx.index}} failed: {{ctx.info.cause}}"},
+    });
+    attach(&store, "a", &body, "admin").await;
+    let reports = |store: &Store| {
+        let all = store.audit.0.lock().clone();
+        all.into_iter()
+            .filter(|line| line.contains("rollover of a failed: Missing rollover_alias"))
+            .collect::<Vec<_>>()
+    };
+    store.advance(0).await;
+    assert_eq!(reports(&store).len(), 0, "it is tried again");
+    store.advance(60_000).await;
+    assert_eq!(reports(&store).len(), 1);
+    assert_eq!(store.explain("a").await["action"]["failed"], true);
+    // The answer to the first message was lost.
+    store.advance(60_000).await;
+    store.advance(60_000).await;
+    let sent = reports(&store);
+    assert!(sent.len() == 2 && sent[0] == sent[1], "{sent:?}");
+    store.kill().await;
+    let store = Store::open(dir.path(), START_MS + 300_000).await;
+    store.advance(60_000).await;
+    assert_eq!(reports(&store).len(), 0);
+    assert_eq!(store.lifecycle.retry(&[store.meta("a")], None).await.updated, 1);
+    store.advance(1).await;
+    store.advance(60_000).await;
+    assert_eq!(reports(&store).len(), 1, "it failed once more");
+}

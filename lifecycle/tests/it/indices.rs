@@ -69,6 +69,31 @@ async fn a_stream_rolls_over_ages_and_is_deleted() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_empty_index_waits_and_templates_do_not_contend() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), START_MS).await;
+    store.put_stream_template().await;
+    let mut body = stream_policy();
+    body["states"][0]["actions"][0] =
+        json!({"rollover": {"min_index_age": "1h", "prevent_empty_rollover": true}});
+    store.lifecycle.put_policy("p", &body, None, Some("admin")).await.unwrap();
+    let refused = store.lifecycle.put_policy("q", &body, None, Some("admin")).await.unwrap_err();
+    assert!(refused.to_string().contains("use a different priority than 0"), "{refused}");
+    store
+        .change(|state| {
+            state.create_data_stream("logs", START_MS, millrace_catalog::metadata::Uuid::new_v4())
+        })
+        .await
+        .unwrap();
+    store.advance(3_600_000).await;
+    assert_eq!(store.names(), [FIRST]);
+    assert_eq!(store.explain(FIRST).await["info"]["message"], "The index has no documents");
+    store.fill("logs", 1).await;
+    store.advance(60_000).await;
+    assert_eq!(store.names(), [FIRST, SECOND]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_rollover_that_a_crash_left_done_is_not_done_again() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path(), START_MS).await;
@@ -219,6 +244,7 @@ async fn the_oldest_indices_go_where_space_is_short() {
     assert_eq!(store.names().len(), 4);
     let shown = store.explain("day-2026.01.01").await;
     assert_eq!(shown["retention"]["position"], 0, "{shown}");
+    assert!(shown["retention"]["expected_at"].as_i64().unwrap() > START_MS + 3 * DAY_MS, "{shown}");
     assert!(store.explain("day-2026.01.03").await["retention"].is_null());
     store.set(json!({"retention.max_bytes": "day-*:1b,plain:1b"})).await;
     store.advance(1).await;

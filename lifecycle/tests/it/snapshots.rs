@@ -49,6 +49,29 @@ async fn snapshots_come_and_go_by_their_policy() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_creation_is_waited_for_as_long_as_its_policy_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), START_MS).await;
+    let slow = json!({"type": "fs", "settings": {"location": "slow", "max_snapshot_bytes_per_sec": "1b"}});
+    store.snapshots.put_repository("slow", &slow, true).await.unwrap();
+    store.create_index("a", Value::Null).await;
+    store.fill("a", 10).await;
+    let body = json!({
+        "creation": {"schedule": {"cron": {"expression": "0 8 * * *"}}, "time_limit": "20ms"},
+        "snapshot_config": {"repository": "slow", "indices": "a"},
+    });
+    store.lifecycle.put_snapshot_policy("daily", &body, None).await.unwrap();
+    store.advance(DAY_MS / 3).await;
+    let shown = store.lifecycle.snapshot_policy("daily").unwrap().explain();
+    assert_eq!(shown["creation"]["latest_execution"]["status"], "TIME_LIMIT_EXCEEDED", "{shown}");
+    assert_eq!(shown["creation"]["current_state"], "CREATION_START", "{shown}");
+    let running = store.snapshots.running(Some("slow"));
+    assert_eq!(running.len(), 1, "it goes on");
+    // A deletion ends it.
+    store.snapshots.delete("slow", "daily-*").await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_policy_of_an_index_makes_one_snapshot() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path(), START_MS).await;

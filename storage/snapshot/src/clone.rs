@@ -1,24 +1,25 @@
 //! Clone of a snapshot: another manifest over files that the repository has.
 
+use millrace_runtime::Error as StoreError;
 use uuid::Uuid;
 
 use crate::error::{Error, Result};
 use crate::manifest::{Manifest, SnapshotState};
 use crate::names::snapshot_name_fault;
-use crate::selection::{check_expression, select_names};
+use crate::selection::{SelectionOptions, check_expression, select_indices};
 use crate::service::SnapshotService;
 
 impl SnapshotService {
     /// Makes a snapshot of some indices of another one in the same repository; no file is copied. The global state and accounts stay behind.
     ///
     /// # Errors
-    /// A name that is taken or cannot be used, a source or index that is missing, and the repository's.
+    /// A name that is taken or cannot be used, a source or index that is missing, no index at all, and the repository's.
     pub async fn clone_snapshot(
         &self,
         repository: &str,
         source: &str,
         target: &str,
-        indices: &str,
+        (indices, options): (&str, SelectionOptions),
     ) -> Result<Manifest> {
         let invalid = |reason: String| Error::InvalidSnapshotName {
             repository: repository.to_owned(),
@@ -36,11 +37,17 @@ impl SnapshotService {
             || Error::SnapshotMissing { repository: repository.to_owned(), snapshot: source.to_owned() };
         let manifest = open.read_manifest(source).await?.ok_or_else(missing)?;
         let names: Vec<String> = manifest.visible_indices().map(|index| index.name.clone()).collect();
-        let chosen = select_names(&names, Some(indices), false).map_err(|index| Error::Snapshot {
-            repository: repository.to_owned(),
-            snapshot: target.to_owned(),
-            reason: format!("no such index [{index}] in snapshot [{source}]"),
-        })?;
+        let chosen = select_indices(&names, Some(indices), options)
+            .map_err(|index| StoreError::IndexNotFound { index })?;
+        if chosen.is_empty() {
+            return Err(Error::Snapshot {
+                repository: repository.to_owned(),
+                snapshot: target.to_owned(),
+                reason: format!(
+                    "No indices in the source snapshot [{source}] matched requested pattern [{indices}]"
+                ),
+            });
+        }
         let now_ms = self.inner.engine.clock().now_ms();
         let clone = Manifest {
             snapshot: target.to_owned(),

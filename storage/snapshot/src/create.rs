@@ -5,15 +5,17 @@ use std::sync::Arc;
 
 use millrace_catalog::access::{Action, Guard, Principal, refusal};
 use millrace_catalog::metadata::{IndexMeta, IndicesOptions, Metadata};
+use millrace_engine::StoreCapture;
 use millrace_runtime::tasks::{TaskDescription, TaskGuard, TaskSpec};
 use millrace_runtime::{Error as StoreError, sync};
 use serde_json::{Map, Value};
 use uuid::Uuid;
 
 use crate::accounts::check_rights;
+use crate::digest::ContentDigest;
 use crate::error::{Error, Result};
 use crate::figures::OperationOutcome;
-use crate::manifest::{FORMAT, Manifest, SnapshotState};
+use crate::manifest::{FORMAT, IndexSummary, Manifest, MissingShard, SnapshotState};
 use crate::names::snapshot_name_fault;
 use crate::progress::IndexProgress;
 use crate::repository::Repository;
@@ -226,6 +228,14 @@ fn select(
     Ok(chosen)
 }
 
+/// Contents of a snapshot that the repository has, as its manifest names them.
+struct StoredContents {
+    indices: Vec<IndexSummary>,
+    failures: Vec<MissingShard>,
+    global_state: Option<(ContentDigest, u64)>,
+    accounts: Option<(ContentDigest, u64)>,
+}
+
 impl CreateJob {
     async fn run(self) -> Result<Manifest> {
         let made = self.task.scope(self.make()).await;
@@ -265,36 +275,11 @@ impl CreateJob {
         let progress: Arc<[IndexProgress]> = capture.indices.iter().map(IndexProgress::new).collect();
         self.running.set_indices(Arc::clone(&progress));
         let upload = Upload::begin(&self.service, &self.repository, &self.running).await?;
-        upload.learn_digests(&capture).await?;
-        let existing = capture.metadata.indices().map(|meta| meta.uuid).collect();
-        self.service.inner.stored_indices.retain(&existing);
-        let (mut indices, mut failures) = (Vec::new(), Vec::new());
-        for (some, progress) in capture.indices.chunks(PENDING).zip(progress.chunks(PENDING)) {
-            let uploads = some.iter().zip(progress);
-            let uploads = uploads.map(|(index, progress)| upload.store_index(index, progress)).collect();
-            for index in try_side_by_side(uploads).await? {
-                match index {
-                    Ok(summary) => indices.push(summary),
-                    Err(failed) => failures.extend(failed),
-                }
-            }
-        }
-        if !failures.is_empty() && !self.request.partial {
-            let reasons: Vec<String> = failures
-                .iter()
-                .take(10)
-                .map(|f| format!("[{}][{}]: {}", f.index, f.shard, f.reason))
-                .collect();
-            return Err(self.running.fail(format!("indices cannot be read: {}", reasons.join("; "))));
-        }
-        let global_state = match self.request.include_global_state {
-            true => Some(upload.store_global_state(&capture).await?),
-            false => None,
-        };
-        let accounts = match self.request.include_accounts {
-            true => Some(upload.store_accounts().await?),
-            false => None,
-        };
+        let stored = self.store(&upload, &capture, &progress).await;
+        // Also where it has failed: another name of this repository may count on what is there.
+        let ended = upload.end().await;
+        let StoredContents { indices, failures, global_state, accounts } = stored?;
+        ended?;
         let manifest = Manifest {
             format: FORMAT,
             snapshot: self.running.snapshot.clone(),
@@ -323,5 +308,45 @@ impl CreateJob {
             snapshot: self.running.snapshot.clone(),
             reason: "snapshot with the same name already exists".to_owned(),
         })
+    }
+
+    /// Stores what the snapshot has, but for its manifest.
+    async fn store(
+        &self,
+        upload: &Upload<'_>,
+        capture: &StoreCapture,
+        progress: &[IndexProgress],
+    ) -> Result<StoredContents> {
+        upload.learn_digests(capture).await?;
+        let existing = capture.metadata.indices().map(|meta| meta.uuid).collect();
+        self.service.inner.stored_indices.retain(&existing);
+        let (mut indices, mut failures) = (Vec::new(), Vec::new());
+        for (some, progress) in capture.indices.chunks(PENDING).zip(progress.chunks(PENDING)) {
+            let uploads = some.iter().zip(progress);
+            let uploads = uploads.map(|(index, progress)| upload.store_index(index, progress)).collect();
+            for index in try_side_by_side(uploads).await? {
+                match index {
+                    Ok(summary) => indices.push(summary),
+                    Err(failed) => failures.extend(failed),
+                }
+            }
+        }
+        if !failures.is_empty() && !self.request.partial {
+            let reasons: Vec<String> = failures
+                .iter()
+                .take(10)
+                .map(|f| format!("[{}][{}]: {}", f.index, f.shard, f.reason))
+                .collect();
+            return Err(self.running.fail(format!("indices cannot be read: {}", reasons.join("; "))));
+        }
+        let global_state = match self.request.include_global_state {
+            true => Some(upload.store_global_state(capture).await?),
+            false => None,
+        };
+        let accounts = match self.request.include_accounts {
+            true => Some(upload.store_accounts().await?),
+            false => None,
+        };
+        Ok(StoredContents { indices, failures, global_state, accounts })
     }
 }

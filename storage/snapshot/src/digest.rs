@@ -3,6 +3,7 @@
 use std::fmt;
 use std::str::FromStr;
 
+use millrace_segment::objects::TransferObserver;
 use ring::digest::{Context, SHA256, digest};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
@@ -94,6 +95,12 @@ impl DigestBuilder {
 
     pub(crate) fn finish(self) -> ContentDigest {
         ContentDigest::from_ring(&self.0.finish())
+    }
+}
+
+impl TransferObserver for DigestBuilder {
+    fn observe(&mut self, bytes: &[u8]) {
+        self.update(bytes);
     }
 }
 

@@ -6,6 +6,7 @@
 //! The engine captures indices as of one frame of its log, and takes restored ones in.
 
 mod accounts;
+mod background_restore;
 mod clone;
 mod collection;
 mod config;
@@ -33,10 +34,13 @@ mod service;
 mod settings;
 mod side_by_side;
 mod stored_indices;
+#[cfg(feature = "testing")]
+pub mod testing;
 mod transfer_limits;
 mod upload;
 
 pub use accounts::{AccountStore, names_accounts};
+pub use background_restore::{BackgroundRestore, RestoreOutcome};
 pub use config::{Config, S3Client};
 pub use create::CreateSnapshot;
 pub use digest::ContentDigest;
@@ -48,6 +52,7 @@ pub use progress::{FileCounts, IndexProgress, IndexProgressFigures};
 pub use recovery::{IndexRecovery, ShardRecovery};
 pub use repository::Repository;
 pub use restore_request::{RestoreReport, RestoreSnapshot};
+pub use selection::SelectionOptions;
 pub use service::{DeletionReport, RunningSnapshot, SnapshotService};
 pub use settings::{RepositoryKind, RepositorySettings};
 pub use transfer_limits::TransferLimits;

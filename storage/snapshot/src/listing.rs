@@ -1,8 +1,9 @@
 //! Listing and deletion of snapshots.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
+use millrace_catalog::access::backed_stream;
 use serde_json::{Value, json};
 
 use crate::accounts::SECURITY_FEATURE;
@@ -265,14 +266,16 @@ fn render(name: &str, snapshot: &ListedSnapshot, verbose: bool) -> Value {
         ListedSnapshot::Failed { uuid, .. } => (*uuid, Vec::new()),
     };
     let uuid = millrace_catalog::metadata::uuid_text(&uuid);
-    let mut shown = json!({ "snapshot": name, "uuid": uuid, "indices": indices, "state": overview.state });
+    let streams: BTreeSet<&str> = indices.iter().filter_map(|index| backed_stream(index)).collect();
+    let mut shown = json!({
+        "snapshot": name, "uuid": uuid, "indices": indices, "data_streams": streams, "state": overview.state,
+    });
     if !verbose {
         return shown;
     }
     shown["version_id"] = 7_100_299.into();
     shown["version"] = "7.10.2".into();
     shown["remote_store_index_shallow_copy"] = false.into();
-    shown["data_streams"] = json!([]);
     shown["failures"] = json!([]);
     match snapshot {
         ListedSnapshot::Complete(manifest) => {

@@ -46,6 +46,8 @@ enum Defect {
     NoLock,
     /// A creation counts on names that a killed process left.
     UnsyncedNames,
+    /// A creation does not make the names of its contents durable before it writes the manifest.
+    EarlyManifest,
 }
 
 /// A disk at whose operations the checker decides who goes on.
@@ -160,11 +162,15 @@ impl Writers {
             Defect::UnsyncedNames => self.repository.list_contents().await?,
             _ => self.repository.list_durable_contents().await?,
         };
+        let mut named = Vec::new();
         for file in segments.clone().flat_map(segment_files) {
-            self.store(&present, file).await?;
+            self.store(&present, file, &mut named).await?;
         }
         let contents = encode_json(&index_contents(segments)).unwrap();
-        let stored = self.store(&present, contents.into()).await?;
+        let stored = self.store(&present, contents.into(), &mut named).await?;
+        if self.defect != Defect::EarlyManifest {
+            self.repository.make_names_durable(named).await?;
+        }
         let index = IndexSummary {
             name: "logs".to_owned(),
             uuid: Uuid::from_u128(3),
@@ -179,9 +185,15 @@ impl Writers {
         self.repository.publish(&Manifest { indices: vec![index], ..manifest }).await
     }
 
-    async fn store(&self, present: &HashMap<ContentDigest, u64>, content: Bytes) -> Result<FileReference> {
+    async fn store(
+        &self,
+        present: &HashMap<ContentDigest, u64>,
+        content: Bytes,
+        named: &mut Vec<ContentDigest>,
+    ) -> Result<FileReference> {
         let reference = file_reference(&content);
         if present.get(&reference.sha256) != Some(&reference.bytes) {
+            named.push(reference.sha256);
             self.repository.put_content(reference.sha256, content, &|| Ok(())).await?;
         }
         Ok(reference)
@@ -344,7 +356,7 @@ fn each_listed_snapshot_has_its_files_whoever_writes_beside_it() {
 
 #[test]
 fn the_check_finds_what_lacks_a_file_for_each_defect() {
-    for defect in [Defect::NoLock, Defect::UnsyncedNames] {
+    for defect in [Defect::NoLock, Defect::UnsyncedNames, Defect::EarlyManifest] {
         let found = std::panic::catch_unwind(|| check(4_000, defect));
         let panic = found.expect_err("the defect was not found");
         let said = panic.downcast_ref::<String>().map_or("", String::as_str);

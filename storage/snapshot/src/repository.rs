@@ -4,8 +4,9 @@
 //! what no other manifest needs. `repository.json` names the store that writes; a store that registers the repository takes it over,
 //! and the one before is refused from then on.
 
+mod transfers;
+
 use std::collections::HashMap;
-use std::path::Path as FilePath;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -21,11 +22,11 @@ use uuid::Uuid;
 
 use crate::collection::References;
 use crate::contents::IndexContents;
-use crate::digest::{ContentDigest, DigestBuilder};
+use crate::digest::ContentDigest;
 use crate::error::{Error, Result};
 use crate::manifest::{FORMAT, MAX_FILE_BYTES, Manifest, decode_json};
 use crate::names::{manifest_file_name, snapshot_of_file};
-use crate::transfer_limits::{TransferCheck, TransferLimits};
+use crate::transfer_limits::TransferLimits;
 
 /// Name of the object that says what the repository is and who writes there.
 const MARKER: &str = "repository.json";
@@ -37,8 +38,6 @@ const CONTENTS: &str = "contents";
 const AT_ONCE: usize = 16;
 /// Manifests that are read at once.
 const MANIFESTS_AT_ONCE: usize = 4;
-/// Bytes of a file that are hashed at a time.
-const HASHED_BYTES: usize = 8 << 20;
 /// Bytes of a file of which one is read at a time.
 const LARGE_BYTES: u64 = 1 << 20;
 /// Time after which a test file, or a file under construction, is one that nobody misses.
@@ -394,66 +393,24 @@ impl Repository {
         // One content of each directory.
         let directories: HashMap<u8, ContentDigest> =
             contents.keys().map(|digest| (digest.as_bytes()[0], *digest)).collect();
-        for digest in directories.into_values() {
-            let durable = self.objects.make_durable(&Self::content_path(digest)).await;
-            durable.map_err(|error| self.fail("make names of contents durable", &error))?;
-        }
-        self.has_durable_names.store(true, Ordering::Release);
+        self.make_names_durable(directories.into_values()).await?;
         Ok(contents)
     }
 
-    /// Passes on the outcome of a write of a content. One that failed may have given it a name that is not durable.
-    fn check_content_write(&self, digest: ContentDigest, written: Result<(), StoreError>) -> Result<()> {
-        written.map_err(|error| {
-            self.has_durable_names.store(false, Ordering::Release);
-            self.fail(&format!("write content [{digest}]"), &error)
-        })
-    }
-
-    /// Writes a content under its name, at the rate of uploads; `check` is asked meanwhile.
+    /// Makes the names of contents durable, each of which stands for its directory. All others are, or the caller holds the lock of
+    /// writers and knows them.
     ///
     /// # Errors
-    /// The object store's, and those of `check`.
-    pub(crate) async fn put_content(
+    /// The object store's.
+    pub(crate) async fn make_names_durable(
         &self,
-        digest: ContentDigest,
-        bytes: Bytes,
-        check: TransferCheck<'_>,
+        digests: impl IntoIterator<Item = ContentDigest>,
     ) -> Result<()> {
-        let pacer = self.limits.pace_upload(check);
-        let put = self.objects.put_paced(&Self::content_path(digest), bytes, &pacer).await;
-        self.check_content_write(digest, put)
-    }
-
-    /// Writes a content that shares the blocks of a file of so many bytes; returns `false` where the file system cannot.
-    ///
-    /// # Errors
-    /// As [`Repository::put_content`].
-    pub(crate) async fn put_reflink(
-        &self,
-        digest: ContentDigest,
-        file: (&FilePath, u64),
-        check: TransferCheck<'_>,
-    ) -> Result<bool> {
-        let pacer = self.limits.pace_upload(check);
-        let put = self.objects.put_reflink(&Self::content_path(digest), file, &pacer).await;
-        let is_put = put.as_ref().is_ok_and(|is_put| *is_put);
-        self.check_content_write(digest, put.map(drop)).map(|()| is_put)
-    }
-
-    /// Writes a content from a local file.
-    ///
-    /// # Errors
-    /// As [`Repository::put_content`].
-    pub(crate) async fn put_content_file(
-        &self,
-        digest: ContentDigest,
-        file: &FilePath,
-        check: TransferCheck<'_>,
-    ) -> Result<()> {
-        let (objects, file) = (self.objects.clone(), file.to_owned());
-        let content = blocking(move || objects.map_file(&file)).await?;
-        self.put_content(digest, content, check).await
+        let paths: Vec<Path> = digests.into_iter().map(Self::content_path).collect();
+        let durable = self.objects.make_durable(&paths).await;
+        durable.map_err(|error| self.fail("make names of contents durable", &error))?;
+        self.has_durable_names.store(true, Ordering::Release);
+        Ok(())
     }
 
     /// Reads a content of so many bytes, verifies and decodes it.
@@ -495,44 +452,6 @@ impl Repository {
             Ok(None) => Err(fail(&"it is missing")),
             Err(error) => Err(fail(&error)),
         }
-    }
-
-    /// Copies a content of so many bytes to a new local file at the rate of restores, and verifies it; `check` is asked meanwhile.
-    ///
-    /// # Errors
-    /// The object store's, a content that is not what was written, and those of `check`.
-    pub(crate) async fn fetch_content(
-        &self,
-        (digest, bytes): (ContentDigest, u64),
-        file: &FilePath,
-        check: TransferCheck<'_>,
-    ) -> Result<()> {
-        let pacer = self.limits.pace_restore(check);
-        let path = Self::content_path(digest);
-        let fetched = match self.objects.get_reflink(&path, (file, bytes), &pacer).await {
-            Ok(false) => self.objects.get_paced(&path, (file, bytes), &pacer).await,
-            other => other.map(drop),
-        };
-        fetched.map_err(|error| self.fail(&format!("read content [{digest}]"), &error))?;
-        match self.hash_file(file).await {
-            Ok(found) if found == digest => Ok(()),
-            Ok(_) => {
-                Err(self
-                    .fail(&format!("read content [{digest}]"), &"its bytes are not those that were written"))
-            }
-            Err(error) => Err(self.fail(&format!("verify content [{digest}]"), &error)),
-        }
-    }
-
-    /// Hashes a local file beside the repository.
-    pub(crate) async fn hash_file(&self, file: &FilePath) -> Result<ContentDigest, StoreError> {
-        let (objects, file) = (self.objects.clone(), file.to_owned());
-        blocking(move || {
-            let mut builder = DigestBuilder::new();
-            objects.map_file(&file)?.chunks(HASHED_BYTES).for_each(|piece| builder.update(piece));
-            Ok(builder.finish())
-        })
-        .await
     }
 
     /// Reads the contents of an index.

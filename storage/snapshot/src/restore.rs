@@ -7,13 +7,14 @@ use millrace_catalog::Position;
 use millrace_catalog::access::{Action, Guard, NameClass, Principal};
 use millrace_catalog::metadata::{Metadata, MetadataChange, RestoreIndex};
 use millrace_engine::{FEED_PIPELINE, RULES_READER, RestoredPosition, RestoredState};
-use millrace_runtime::tasks::{TaskDescription, TaskGuard, TaskSpec};
-use millrace_runtime::{Error as StoreError, sync};
+use millrace_runtime::Error as StoreError;
+use millrace_runtime::tasks::{TaskDescription, TaskGuard, TaskHandle, TaskSpec};
 use parking_lot::Mutex;
 use serde_json::{Map, json};
 use uuid::Uuid;
 
 use crate::accounts::{AccountState, SECURITY_FEATURE, check_rights};
+use crate::background_restore::BackgroundRestore;
 use crate::contents::GlobalState;
 use crate::copy::PendingCopies;
 use crate::error::{Error, Result};
@@ -68,14 +69,9 @@ impl SnapshotService {
         (repository, snapshot): (&str, &str),
         request: RestoreSnapshot,
     ) -> Result<RestoreReport> {
-        let job = self.admit_restore(principal, (repository, snapshot), request).await?;
-        let (sender, receiver) = tokio::sync::oneshot::channel();
         // To its end, whether or not the caller waits.
-        sync::detached(async move {
-            let _ = sender.send(job.run().await);
-        });
-        let ended = receiver.await;
-        ended.unwrap_or_else(|_| Err(StoreError::Internal("a restore panicked".to_owned()).into()))
+        let begun = self.begin_restore(principal, (repository, snapshot), request).await?;
+        begun.outcome().await.report
     }
 
     /// Begins to restore in the background.
@@ -87,12 +83,9 @@ impl SnapshotService {
         principal: &Principal,
         (repository, snapshot): (&str, &str),
         request: RestoreSnapshot,
-    ) -> Result<()> {
+    ) -> Result<BackgroundRestore> {
         let job = self.admit_restore(principal, (repository, snapshot), request).await?;
-        sync::detached(async move {
-            let _ = job.run().await;
-        });
-        Ok(())
+        Ok(BackgroundRestore::begin(job))
     }
 
     async fn admit_restore(
@@ -198,7 +191,7 @@ impl RestoreJob {
         let mut available: Vec<&IndexSummary> = self.manifest.indices.iter().collect();
         available.retain(|index| !index.system || (administrator && parts.contains(index.name.as_str())));
         let available: Vec<String> = available.into_iter().map(|index| index.name.clone()).collect();
-        let chosen = select_indices(&available, expression, self.request.ignore_unavailable)
+        let chosen = select_indices(&available, expression, self.request.options)
             .map_err(|index| StoreError::IndexNotFound { index })?;
         let RestoreSnapshot { rename_pattern, rename_replacement, .. } = &self.request;
         let renaming = Renaming::parse(rename_pattern.as_deref(), rename_replacement.as_deref())?;
@@ -289,7 +282,13 @@ impl RestoreJob {
         Ok(())
     }
 
-    async fn run(self) -> Result<RestoreReport> {
+    /// Returns a handle of its task.
+    pub(crate) fn task(&self) -> TaskHandle {
+        self.task.handle()
+    }
+
+    /// Restores; it is called once.
+    pub(crate) async fn run(&self) -> Result<RestoreReport> {
         let restored = self.task.scope(self.restore_all()).await;
         let outcome = match &restored {
             Ok(report) if report.failures.is_empty() => OperationOutcome::Success,

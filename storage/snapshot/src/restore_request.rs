@@ -3,6 +3,7 @@
 use serde_json::{Map, Value};
 
 use crate::manifest::MissingShard;
+use crate::selection::SelectionOptions;
 
 /// Bytes of the files of a restore from which on its indices are searched before the files are here.
 const EARLY_SEARCH_BYTES: u64 = 64 << 20;
@@ -12,8 +13,8 @@ const EARLY_SEARCH_BYTES: u64 = 64 << 20;
 pub struct RestoreSnapshot {
     /// Expression of the indices; all that are not the server's own without one.
     pub indices: Option<String>,
-    /// `true` if names that are missing are left out.
-    pub ignore_unavailable: bool,
+    /// Leniency of the expression.
+    pub options: SelectionOptions,
     /// `true` if templates and persistent settings are restored.
     pub include_global_state: bool,
     /// `true` if users, roles, role mappings and API keys are restored.
@@ -42,7 +43,7 @@ impl Default for RestoreSnapshot {
     fn default() -> Self {
         Self {
             indices: None,
-            ignore_unavailable: false,
+            options: SelectionOptions::default(),
             include_global_state: false,
             include_accounts: false,
             partial: false,

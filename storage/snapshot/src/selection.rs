@@ -27,6 +27,21 @@ pub(crate) fn is_security_administrator(principal: &Principal) -> bool {
     principal.privileges().is_unrestricted() || principal.privileges().allows(Action::PutSecurity)
 }
 
+/// Leniency of a choice of indices, by the options of a request.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct SelectionOptions {
+    /// `true` if names that are missing are left out.
+    pub ignore_unavailable: bool,
+    /// `true` if a wildcard may match nothing.
+    pub allow_no_indices: bool,
+}
+
+impl Default for SelectionOptions {
+    fn default() -> Self {
+        Self { ignore_unavailable: false, allow_no_indices: true }
+    }
+}
+
 /// Chooses names by a comma-separated expression with wildcards and exclusions (`-x*`).
 ///
 /// # Errors
@@ -36,7 +51,8 @@ pub(crate) fn select_names(
     expression: Option<&str>,
     ignore_unavailable: bool,
 ) -> Result<Vec<String>, String> {
-    select_members(available, &BTreeMap::new(), expression, ignore_unavailable)
+    let options = SelectionOptions { ignore_unavailable, ..SelectionOptions::default() };
+    select_members(available, &BTreeMap::new(), expression, options)
 }
 
 /// Chooses as [`select_names`] does, where each name of `streams` stands for its members.
@@ -46,7 +62,7 @@ fn select_members(
     available: &[String],
     streams: &BTreeMap<&str, Vec<&str>>,
     expression: Option<&str>,
-    ignore_unavailable: bool,
+    options: SelectionOptions,
 ) -> Result<Vec<String>, String> {
     let expression = expression.filter(|expression| !expression.is_empty()).unwrap_or("_all");
     let known: HashSet<&str> = available.iter().map(String::as_str).collect();
@@ -74,12 +90,16 @@ fn select_members(
                 .iter()
                 .filter(|(stream, _)| pattern::matches(wanted, stream))
                 .flat_map(|(_, members)| members);
-            chosen.extend(matching.chain(members.copied()).filter(|name| is_chosen.insert(name)));
+            let mut matching = matching.chain(members.copied()).peekable();
+            if matching.peek().is_none() && !options.allow_no_indices {
+                return Err(part.to_owned());
+            }
+            chosen.extend(matching.filter(|name| is_chosen.insert(name)));
         } else if let Some(name) = known.get(part) {
             chosen.extend(is_chosen.insert(name).then_some(name));
         } else if let Some(members) = streams.get(part) {
             chosen.extend(members.iter().copied().filter(|name| is_chosen.insert(name)));
-        } else if !ignore_unavailable {
+        } else if !options.ignore_unavailable {
             return Err(part.to_owned());
         }
     }
@@ -93,7 +113,7 @@ fn select_members(
 pub(crate) fn select_indices(
     available: &[String],
     expression: Option<&str>,
-    ignore_unavailable: bool,
+    options: SelectionOptions,
 ) -> Result<Vec<String>, String> {
     let mut streams: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
     for index in available {
@@ -104,7 +124,7 @@ pub(crate) fn select_indices(
     // An index of this name is meant first.
     let known: HashSet<&str> = available.iter().map(String::as_str).collect();
     streams.retain(|stream, _| !known.contains(stream));
-    select_members(available, &streams, expression, ignore_unavailable)
+    select_members(available, &streams, expression, options)
 }
 
 /// Checks the bounds of an expression: each wildcard and exclusion is compared with every name.
@@ -236,7 +256,9 @@ mod tests {
     #[test]
     fn a_stream_stands_for_its_indices() {
         let available = names(&[".ds-logs-000001", ".ds-logs-000002", "a"]);
-        let select = |expression: &str| select_indices(&available, Some(expression), false).unwrap();
+        let select = |expression: &str| {
+            select_indices(&available, Some(expression), SelectionOptions::default()).unwrap()
+        };
         assert_eq!(select("logs"), available[..2]);
         assert_eq!(select("lo*,a"), available);
         assert_eq!(select("*"), available);
@@ -247,7 +269,12 @@ mod tests {
         assert_eq!(select("*,-logs,.ds-logs-000001"), names(&["a", ".ds-logs-000001"]));
         // An index of the name is meant, not the stream.
         let available = names(&[".ds-logs-000001", "logs"]);
-        assert_eq!(select_indices(&available, Some("*,-logs"), false).unwrap(), available[..1]);
+        let lenient = SelectionOptions::default();
+        assert_eq!(select_indices(&available, Some("*,-logs"), lenient).unwrap(), available[..1]);
+        let strict = SelectionOptions { allow_no_indices: false, ..lenient };
+        assert_eq!(select_indices(&available, Some("none*"), lenient).unwrap(), names(&[]));
+        assert_eq!(select_indices(&available, Some("logs,none*"), strict).unwrap_err(), "none*");
+        assert_eq!(select_indices(&available, Some("lo*"), strict).unwrap(), available[1..]);
         let renaming = Renaming::parse(Some("(.+)"), Some("copy-$1")).unwrap();
         assert_eq!(renaming.rename(".ds-logs-000001"), ".ds-copy-logs-000001");
     }

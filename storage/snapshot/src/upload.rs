@@ -2,7 +2,7 @@
 //!
 //! Checks, hashes and writes run on the snapshot threads, whose priority is below that of ingest, and at the rate of the repository.
 
-use std::collections::{BTreeMap, HashMap};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -14,6 +14,7 @@ use millrace_catalog::SegmentRecord;
 use millrace_catalog::metadata::IndexMeta;
 use millrace_engine::{CapturedSegment, IndexCapture, ShardCapture, StoreCapture};
 use millrace_runtime::{Error as StoreError, Priority, sync};
+use millrace_segment::objects::StagedObject;
 use millrace_segment::{DeletesFile, SegmentFile, file_path, verify_file};
 use parking_lot::Mutex;
 use serde_json::Map;
@@ -46,6 +47,10 @@ pub(crate) struct Upload<'a> {
     running: &'a RunningSnapshot,
     /// Contents of the repository with their lengths.
     present: Mutex<HashMap<ContentDigest, u64>>,
+    /// Lengths of these, and of the files that are being written: a file of another length is new.
+    lengths: Mutex<HashSet<u64>>,
+    /// A content of each directory that has new ones: their names are not durable yet.
+    named: Mutex<HashMap<u8, ContentDigest>>,
     added_files: AtomicU64,
     added_bytes: AtomicU64,
 }
@@ -60,9 +65,11 @@ impl<'a> Upload<'a> {
         repository: &'a Repository,
         running: &'a RunningSnapshot,
     ) -> Result<Self> {
-        let present = Mutex::new(repository.list_durable_contents().await?);
-        let (added_files, added_bytes) = Default::default();
-        Ok(Self { service, repository, running, present, added_files, added_bytes })
+        let present = repository.list_durable_contents().await?;
+        let lengths = Mutex::new(present.values().copied().collect());
+        let (named, added_files, added_bytes) = Default::default();
+        let present = Mutex::new(present);
+        Ok(Self { service, repository, running, present, lengths, named, added_files, added_bytes })
     }
 
     /// Counts the files that the upload has brought.
@@ -76,11 +83,8 @@ impl<'a> Upload<'a> {
     }
 
     /// Passes on the outcome of a write. One that a cancellation has ended is no failure of the repository.
-    fn check_write(&self, written: Result<()>) -> Result<()> {
-        match written {
-            Ok(()) => Ok(()),
-            Err(error) => self.running.check_cancelled().and(Err(error)),
-        }
+    fn check_write<T>(&self, written: Result<T>) -> Result<T> {
+        written.map_err(|error| self.running.check_cancelled().err().unwrap_or(error))
     }
 
     fn has(&self, file: FileReference) -> bool {
@@ -92,6 +96,18 @@ impl<'a> Upload<'a> {
         self.added_files.fetch_add(1, Ordering::Relaxed);
         self.added_bytes.fetch_add(file.bytes, Ordering::Relaxed);
         self.service.inner.counters.add_uploaded(file.bytes);
+    }
+
+    /// Makes the names of all new contents durable, before a manifest names them.
+    ///
+    /// # Errors
+    /// The repository's.
+    pub(crate) async fn end(&self) -> Result<()> {
+        let named = std::mem::take(&mut *self.named.lock());
+        match named.is_empty() {
+            true => Ok(()),
+            false => self.repository.make_names_durable(named.into_values()).await,
+        }
     }
 
     /// Takes digests of files from the newest snapshot of this store, so that these files are not read again.
@@ -267,22 +283,30 @@ impl<'a> Upload<'a> {
             Ok(content) => content,
             Err(error) => return Ok(Err(error)),
         };
+        let local = engine.captured_file(&file_path(record, file));
         // Both read the whole file, and each has a thread of its own.
-        let (verified, sha256) = join(self.verify(record, file, &content), self.hash(content.clone())).await;
-        if let Err(error) = verified {
-            return Ok(Err(error));
-        }
-        let reference = FileReference { sha256: sha256?, bytes };
-        let is_new = !self.has(reference);
-        if is_new {
-            let local = engine.captured_file(&file_path(record, file));
-            let is_put = match local {
-                Some(local) => self.put_reflink(reference, &local).await?,
-                None => false,
-            };
-            if !is_put {
-                self.put_content(reference.sha256, content).await?;
+        let (verified, hashed) =
+            join(self.verify(record, file, &content), self.hash_or_write(content.clone(), local.as_deref()))
+                .await;
+        let (sha256, staged) = match (verified, hashed) {
+            (Ok(()), hashed) => hashed?,
+            (Err(error), hashed) => {
+                if let Ok((_, Some(staged))) = hashed {
+                    self.discard(staged).await;
+                }
+                return Ok(Err(error));
             }
+        };
+        let reference = FileReference { sha256, bytes };
+        let is_new = !self.has(reference);
+        match staged {
+            Some(staged) if is_new => self.name_content(sha256, staged).await?,
+            // An equal one came meanwhile.
+            Some(staged) => self.discard(staged).await,
+            None if is_new => self.put_file((sha256, content), local.as_deref()).await?,
+            None => {}
+        }
+        if is_new {
             self.added(reference);
         }
         progress.note_file(bytes, is_new);
@@ -317,15 +341,69 @@ impl<'a> Upload<'a> {
         Ok(builder.finish())
     }
 
-    /// Stores a content without a copy of its blocks, where the file system of the repository can.
-    async fn put_reflink(&self, reference: FileReference, file: &Path) -> Result<bool> {
+    /// Hashes a content, which a file of this machine may have. What the repository cannot have yet is written meanwhile, where the
+    /// repository is on this machine, and gets its name from the caller.
+    async fn hash_or_write(
+        &self,
+        content: Bytes,
+        file: Option<&Path>,
+    ) -> Result<(ContentDigest, Option<StagedObject>)> {
+        let bytes = content.len() as u64;
+        let may_be_there = !self.lengths.lock().insert(bytes);
+        if may_be_there {
+            return Ok((self.hash(content).await?, None));
+        }
+        if let Some(staged) = self.share_blocks(file, bytes).await? {
+            return match self.hash(content).await {
+                Ok(sha256) => Ok((sha256, Some(staged))),
+                Err(error) => {
+                    self.discard(staged).await;
+                    Err(error)
+                }
+            };
+        }
         let check = || self.running.check_transfer();
-        let put = self.repository.put_reflink(reference.sha256, (file, reference.bytes), &check).await;
-        let is_put = put.as_ref().is_ok_and(|is_put| *is_put);
-        self.check_write(put.map(drop)).map(|()| is_put)
+        let written = self.repository.stage(content.clone(), &check).await;
+        match self.check_write(written)? {
+            Some((staged, sha256)) => Ok((sha256, Some(staged))),
+            None => Ok((self.hash(content).await?, None)),
+        }
+    }
+
+    /// Stores a content that is hashed, and which a file of this machine may have.
+    async fn put_file(&self, (sha256, content): (ContentDigest, Bytes), file: Option<&Path>) -> Result<()> {
+        match self.share_blocks(file, content.len() as u64).await? {
+            Some(staged) => self.name_content(sha256, staged).await,
+            None => self.put_content(sha256, content).await,
+        }
+    }
+
+    /// Makes a content without a copy of the blocks of a file, where the file system of the repository can.
+    async fn share_blocks(&self, file: Option<&Path>, bytes: u64) -> Result<Option<StagedObject>> {
+        let Some(file) = file else { return Ok(None) };
+        let check = || self.running.check_transfer();
+        self.check_write(self.repository.stage_reflink((file, bytes), &check).await)
+    }
+
+    /// Removes what was written in vain.
+    async fn discard(&self, staged: StagedObject) {
+        if let Err(error) = staged.discard().await {
+            tracing::warn!(%error, "cannot remove a file under construction; a cleanup will");
+        }
+    }
+
+    async fn name_content(&self, digest: ContentDigest, staged: StagedObject) -> Result<()> {
+        self.note_name(digest);
+        self.check_write(self.repository.name_content(digest, staged).await)
+    }
+
+    /// Notes that a content gets its name, also where that fails.
+    fn note_name(&self, digest: ContentDigest) {
+        self.named.lock().insert(digest.as_bytes()[0], digest);
     }
 
     async fn put_content(&self, digest: ContentDigest, content: Bytes) -> Result<()> {
+        self.note_name(digest);
         let check = || self.running.check_transfer();
         let put = self.repository.put_content(digest, content, &check).await;
         self.check_write(put)
@@ -365,6 +443,7 @@ impl<'a> Upload<'a> {
             let is_new = !self.has(reference);
             progress.note_found(reference.bytes);
             if is_new {
+                self.note_name(sha256);
                 let check = || self.running.check_transfer();
                 let put = self.repository.put_content_file(sha256, scratch, &check).await;
                 self.check_write(put)?;

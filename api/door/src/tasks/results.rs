@@ -98,8 +98,8 @@ impl TaskResults {
         }
     }
 
-    /// Stores the result of a task; the log tells of a failure.
-    pub(super) async fn store(&self, task: &TaskSnapshot, ended: Result<Response, Error>) {
+    /// Stores the result of a task, before the task ends; the log tells of a failure.
+    pub async fn store(&self, task: &TaskSnapshot, ended: Result<Response, Error>) {
         let mut result = json!({ "completed": true, "task": task_json(&self.0.node, task, true) });
         match ended.map(|response| response.body) {
             Ok(Body::Json(answer)) => result["response"] = answer,

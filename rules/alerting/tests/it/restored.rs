@@ -7,7 +7,8 @@ use std::time::Duration;
 use millrace_catalog::access::{Caller, Principal, Privileges};
 use millrace_engine::{Config as EngineConfig, Engine, FEED_PIPELINE, RULES_READER, RefreshPolicy};
 use millrace_runtime::ManualClock;
-use millrace_snapshot::{Config, CreateSnapshot, RestoreSnapshot, SnapshotService};
+use millrace_snapshot::testing::open_with_backup;
+use millrace_snapshot::{CreateSnapshot, RestoreSnapshot};
 use serde_json::{Value, json};
 
 use crate::fixture::{Server, document, errors, open_engine};
@@ -25,14 +26,6 @@ fn three_failures() -> Value {
     rule["query_key"] = json!("host");
     rule["search"]["request"]["body"]["query"] = json!({"match": {"host": "web"}});
     rule
-}
-
-async fn repository(engine: &Arc<Engine>, backups: &Path) -> SnapshotService {
-    let config = Config { path_repo: vec![backups.to_owned()], ..Config::default() };
-    let service = SnapshotService::open(Arc::clone(engine), config).await.unwrap();
-    let body = json!({"type": "fs", "settings": {"location": "one"}});
-    service.put_repository("backup", &body, true).await.unwrap();
-    service
 }
 
 async fn open_store(dir: &Path) -> Arc<Engine> {
@@ -55,7 +48,7 @@ async fn create(server: &Server, backups: &Path) {
 }
 
 async fn create_as(server: &Server, backups: &Path, snapshot: &str) {
-    let service = repository(&server.engine, backups).await;
+    let service = open_with_backup(&server.engine, backups).await.unwrap();
     let create = CreateSnapshot::default();
     service.create(&Principal::system(), ("backup", snapshot), create).await.unwrap();
 }
@@ -71,7 +64,7 @@ fn of_indices(indices: &str) -> RestoreSnapshot {
 }
 
 async fn restore_by(engine: &Arc<Engine>, backups: &Path, snapshot: &str, request: RestoreSnapshot) {
-    let service = repository(engine, backups).await;
+    let service = open_with_backup(engine, backups).await.unwrap();
     let report = service.restore(&Principal::system(), ("backup", snapshot), request).await.unwrap();
     assert!(report.failures.is_empty(), "{report:?}");
 }

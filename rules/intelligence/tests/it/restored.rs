@@ -1,25 +1,17 @@
 //! Detectors that a snapshot brings into another store.
 
-use std::path::Path;
 use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
 use millrace_catalog::access::{Caller, Principal, Privileges};
-use millrace_engine::{Action, Engine, RefreshPolicy, WriteOp};
-use millrace_snapshot::{Config, CreateSnapshot, RestoreSnapshot, SnapshotService};
+use millrace_engine::{Action, RefreshPolicy, WriteOp};
+use millrace_snapshot::testing::open_with_backup;
+use millrace_snapshot::{CreateSnapshot, RestoreSnapshot};
 use serde_json::json;
 
 use crate::detectors::{detector, open, save, until_scored, usual, write_all};
 use crate::fixture::{START, Server, write};
-
-async fn repository(engine: &Arc<Engine>, backups: &Path) -> SnapshotService {
-    let config = Config { path_repo: vec![backups.to_owned()], ..Config::default() };
-    let service = SnapshotService::open(Arc::clone(engine), config).await.unwrap();
-    let body = json!({"type": "fs", "settings": {"location": "one"}});
-    service.put_repository("backup", &body, true).await.unwrap();
-    service
-}
 
 #[tokio::test(flavor = "multi_thread")]
 async fn a_restored_detector_scores_what_came_since_the_restore() {
@@ -30,12 +22,12 @@ async fn a_restored_detector_scores_what_came_since_the_restore() {
     let id = save(&server, detector("requests")).await;
     server.run(&id).await.unwrap();
     server.intelligence.stop().await;
-    let service = repository(&server.engine, backups.path()).await;
+    let service = open_with_backup(&server.engine, backups.path()).await.unwrap();
     let create = CreateSnapshot::default();
     service.create(&Principal::system(), ("backup", "one"), create).await.unwrap();
     drop((service, server));
     let (engine, clock) = Server::engine(other.path(), START).await;
-    let service = repository(&engine, backups.path()).await;
+    let service = open_with_backup(&engine, backups.path()).await.unwrap();
     let request = RestoreSnapshot {
         indices: Some("logs,.intelligence_rules".to_owned()),
         ..RestoreSnapshot::default()

@@ -60,7 +60,7 @@ pub use index_settings::defaults as index_setting_defaults;
 pub use index_sort::{SEQ_NO, SortField, list as setting_list, parse as parse_index_sort};
 pub use mapping_body::split_type;
 pub use names::{check_alias_name, check_index_name};
-pub use resize::{RESIZE_PENDING, ResizeIndex, ResizeKind, ResizePlan};
+pub use resize::{RESIZE_PENDING, ResizeIndex, ResizeKind, ResizePlan, fewest_shards};
 pub use restore::{RESTORE_PENDING, RestoreIndex};
 pub use retention::{OwnRetention, RetentionLimit, SpaceLimit};
 pub use rollover::RolloverPlan;

@@ -97,6 +97,13 @@ impl ResizeIndex {
     }
 }
 
+/// Returns the fewest shards of a target that keep each within so many bytes, for a source with so many shards and bytes. The number divides
+/// that of the source, which it is where the bytes are too many.
+pub fn fewest_shards(shards: u64, bytes: u64, max_shard_bytes: u64) -> u64 {
+    let (shards, least) = (shards.max(1), bytes.div_ceil(max_shard_bytes.max(1)));
+    (1..=shards).find(|count| shards.is_multiple_of(*count) && *count >= least).unwrap_or(shards)
+}
+
 fn refuse<T>(reason: String) -> Result<T> {
     Err(Error::IllegalArgument(reason))
 }

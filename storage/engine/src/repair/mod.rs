@@ -291,7 +291,7 @@ impl Plan {
     async fn write_objects(&self) -> Result<()> {
         // A catalog must not name what a power loss may take back.
         for path in &self.sources {
-            self.objects.make_durable(path).await?;
+            self.objects.make_durable(std::slice::from_ref(path)).await?;
         }
         for (path, bytes) in &self.deletes {
             self.objects.put(path, bytes.clone()).await?;

@@ -20,6 +20,7 @@ mod simulated;
 mod system;
 #[cfg(test)]
 mod tests;
+mod uncached;
 
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -41,6 +42,11 @@ use crate::{Error, Result};
 pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// Creates a file for appending; an existing one is an error.
     fn create(&self, path: &Path) -> Result<Box<dyn DiskFile>>;
+    /// Creates a file as [`Disk::create`] does, for large contents that this machine does not read soon. They go past the cache of the
+    /// operating system where the file system can, and otherwise to the disk every few megabytes: a sync of another file waits for little.
+    fn create_uncached(&self, path: &Path) -> Result<Box<dyn DiskFile>> {
+        self.create(path)
+    }
     /// Reads a whole file.
     fn read(&self, path: &Path) -> Result<Vec<u8>>;
     /// Reads ranges of a file, opening it once. A range that ends beyond the file is an error.
@@ -120,6 +126,8 @@ pub trait DiskFile: fmt::Debug + Send + Sync {
     fn append(&mut self, bytes: &[u8]) -> Result<()>;
     /// Makes everything appended durable.
     fn sync(&mut self) -> Result<()>;
+    /// Has the operating system begin to write what was appended, so that a later sync takes less time. Nothing is durable by it.
+    fn begin_sync(&mut self) {}
     /// Cuts the file to `len` bytes, where the next append goes; not synced.
     fn truncate(&mut self, len: u64) -> Result<()>;
 }

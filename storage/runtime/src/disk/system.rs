@@ -12,6 +12,7 @@ use memmap2::Mmap;
 #[cfg(target_os = "linux")]
 use rustix::io::Errno;
 
+use super::uncached::UncachedFile;
 use super::{Disk, DiskFile, LockGuard, Metadata, Space, parent_of};
 use crate::{Error, Result};
 
@@ -31,12 +32,11 @@ impl SystemDisk {
 
 impl Disk for SystemDisk {
     fn create(&self, path: &Path) -> Result<Box<dyn DiskFile>> {
-        let file = OpenOptions::new()
-            .write(true)
-            .create_new(true)
-            .open(path)
-            .map_err(|error| Error::io("create", path, error))?;
-        Ok(Box::new(SystemFile { file, path: path.to_owned() }))
+        Ok(Box::new(SystemFile { file: create_new(path)?, path: path.to_owned() }))
+    }
+
+    fn create_uncached(&self, path: &Path) -> Result<Box<dyn DiskFile>> {
+        Ok(Box::new(UncachedFile::new(create_new(path)?, path.to_owned())))
     }
 
     fn read(&self, path: &Path) -> Result<Vec<u8>> {
@@ -223,6 +223,11 @@ impl Disk for SystemDisk {
     }
 }
 
+fn create_new(path: &Path) -> Result<File> {
+    let created = OpenOptions::new().write(true).create_new(true).open(path);
+    created.map_err(|error| Error::io("create", path, error))
+}
+
 /// Makes the refusal of a lock, naming its directory and who holds it.
 pub(super) fn locked(path: &Path, holder: &str) -> Error {
     let dir = parent_of(path).display();
@@ -254,6 +259,13 @@ impl DiskFile for SystemFile {
 
     fn sync(&mut self) -> Result<()> {
         self.file.sync_data().map_err(|error| Error::io("sync", &self.path, error))
+    }
+
+    #[cfg(target_os = "linux")]
+    fn begin_sync(&mut self) {
+        use std::os::fd::AsRawFd;
+        // SAFETY: the call takes numbers alone, and the file is open. What it cannot do, the next sync does or refuses.
+        unsafe { libc::sync_file_range(self.file.as_raw_fd(), 0, 0, libc::SYNC_FILE_RANGE_WRITE) };
     }
 
     fn truncate(&mut self, len: u64) -> Result<()> {

@@ -57,6 +57,26 @@ fn conforms(disk: &dyn Disk, root: &Path) {
     ] {
         assert!(is_not_found(&error), "{error}");
     }
+    // Whole blocks of aligned memory, a rest, and what comes behind it.
+    let memory: Vec<u8> = (0..3 << 20).map(|at: u32| (at % 251) as u8).collect();
+    let aligned = &memory[memory.as_ptr().align_offset(4096)..];
+    let (uncached, mut expected) = (root.join("uncached"), Vec::new());
+    let mut file = disk.create_uncached(&uncached).unwrap();
+    assert!(is_already_exists(&disk.create_uncached(&uncached).unwrap_err()));
+    for piece in
+        [&aligned[..1 << 20], &aligned[..4096], &aligned[..70_001], &aligned[..8192], b"end".as_slice()]
+    {
+        file.append(piece).unwrap();
+        file.begin_sync();
+        expected.extend_from_slice(piece);
+    }
+    file.sync().unwrap();
+    assert!(disk.read(&uncached).unwrap() == expected);
+    file.truncate(4096).unwrap();
+    file.append(&aligned[4096..8192]).unwrap();
+    drop(file);
+    assert!(disk.read(&uncached).unwrap() == expected[..8192]);
+    disk.remove(&uncached).unwrap();
     let space = disk.space(root).unwrap();
     assert!(space.free > 0 && space.free <= space.total);
 

@@ -120,7 +120,7 @@ impl DurableLocal {
                 let scratch = inner.scratch_file();
                 let adopt = || {
                     inner.disk.import(file, &scratch)?;
-                    inner.rename(&scratch, target, true)
+                    inner.rename(&scratch, target, true, true)
                 };
                 inner.cleaned(&scratch, adopt())?;
                 dirs.insert(parent_of(target));
@@ -161,14 +161,18 @@ impl DurableLocal {
         super::blocking(move || inner.delete_durably(&file)).await
     }
 
-    /// Makes the name of an object durable that a process which was killed may have given it, and those of its neighbours.
-    pub(super) async fn make_durable(&self, location: &Path) -> Result<()> {
+    /// Makes names of objects durable that were placed lazily, or that a process which was killed may have given them, and those of their
+    /// neighbours. Each directory is synced once.
+    pub(super) async fn make_durable(&self, locations: &[Path]) -> Result<()> {
         let inner = Arc::clone(&self.inner);
-        let file = inner.file_of(location)?;
+        let files = locations.iter().map(|location| inner.file_of(location)).collect::<Result<Vec<_>>>()?;
         super::blocking(move || {
             let root = parent_of(&inner.root).to_owned();
-            let mut dirs = file.ancestors().skip(1).take_while(|dir| **dir != *root);
-            dirs.try_for_each(|dir| inner.disk.sync_dir(dir))
+            let above = |file: &PathBuf| -> Vec<PathBuf> {
+                file.ancestors().skip(1).take_while(|dir| **dir != *root).map(FilePath::to_owned).collect()
+            };
+            let dirs: BTreeSet<PathBuf> = files.iter().flat_map(above).collect();
+            dirs.iter().try_for_each(|dir| inner.disk.sync_dir(dir))
         })
         .await
     }
@@ -231,17 +235,22 @@ impl Inner {
 
     /// Gives a synced file the name `target`, durably. With `replace` it loses its old name.
     pub(super) fn place(&self, source: &FilePath, target: &FilePath, replace: bool) -> Result<()> {
-        self.rename(source, target, replace)?;
+        self.rename(source, target, replace, true)?;
         self.disk.sync_dir(parent_of(target))
     }
 
-    /// Gives a synced file the name `target`, which is durable once the directory, whose name is, is synced.
-    fn rename(&self, source: &FilePath, target: &FilePath, replace: bool) -> Result<()> {
+    /// Gives a synced file the name `target` in the place of any other one. The name is durable after [`DurableLocal::make_durable`].
+    pub(super) fn place_lazily(&self, source: &FilePath, target: &FilePath) -> Result<()> {
+        self.rename(source, target, true, false)
+    }
+
+    /// Gives a synced file the name `target`, which is durable once the directory is synced, whose name is with `syncs_dirs`.
+    fn rename(&self, source: &FilePath, target: &FilePath, replace: bool, syncs_dirs: bool) -> Result<()> {
         let dir = parent_of(target);
         let mut attempt = 0;
         loop {
             let place = || {
-                self.make_dir(dir)?;
+                self.make_dir(dir, syncs_dirs)?;
                 if replace { self.disk.rename(source, target) } else { self.disk.hard_link(source, target) }
             };
             match place() {
@@ -261,9 +270,9 @@ impl Inner {
         }
     }
 
-    /// Makes a directory below the root, and makes its name and those above it durable, also where
+    /// Makes a directory below the root. With `syncs` it makes its name and those above it durable, also where
     /// an earlier process made it and ended before the sync.
-    fn make_dir(&self, dir: &FilePath) -> Result<()> {
+    fn make_dir(&self, dir: &FilePath, syncs: bool) -> Result<()> {
         if self.known_dirs.lock().contains(dir) {
             return Ok(());
         }
@@ -273,6 +282,9 @@ impl Inner {
                 continue;
             }
             self.disk.create_dir(dir)?;
+            if !syncs {
+                continue;
+            }
             self.disk.sync_dir(parent_of(dir))?;
             let mut known = self.known_dirs.lock();
             if known.len() >= KNOWN_DIRS {

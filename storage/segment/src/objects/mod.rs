@@ -16,6 +16,7 @@ mod paced_write;
 mod ranges;
 mod reflink;
 mod s3;
+mod staged;
 mod steady;
 #[cfg(test)]
 mod tests;
@@ -42,7 +43,8 @@ pub use config::ObjectStoreConfig;
 pub use local::DurableLocal;
 pub use metered::{ObjectRequestKind, ObjectRequestOutcome};
 pub use origins::ObjectOrigin;
-pub use transfer::{TransferPacer, UnpacedTransfer};
+pub use staged::StagedObject;
+pub use transfer::{TransferObserver, TransferPacer, UnpacedTransfer};
 
 /// Deletions on their way at once.
 const DELETES: usize = 16;
@@ -390,14 +392,14 @@ impl Objects {
         }
     }
 
-    /// Makes an object durable that is there, and its neighbours: in a local store a process may have been killed before it
-    /// had made their names durable.
+    /// Makes the names of objects durable that are there, and those of their neighbours: in a local store they were placed lazily
+    /// ([`StagedObject::place_lazily`]), or a process was killed before it had made their names durable.
     ///
     /// # Errors
     /// The disk's.
-    pub async fn make_durable(&self, path: &Path) -> Result<()> {
+    pub async fn make_durable(&self, paths: &[Path]) -> Result<()> {
         match &self.local {
-            Some(local) => local.make_durable(path).await,
+            Some(local) => local.make_durable(paths).await,
             None => Ok(()),
         }
     }

@@ -1,21 +1,23 @@
 //! Paced writes to the local directory: the files of snapshots in a repository on this machine.
 //!
-//! They run on the snapshot threads, whose priority is below that of ingest: copies beside writers take the time that these leave. What
-//! is written is synced every few megabytes, so a sync of the write-ahead log never waits for more than that.
+//! They run on the snapshot threads, whose priority is below that of ingest: copies beside writers take the time that these leave. Large
+//! files go past the cache of the operating system, so a sync of the write-ahead log waits for nothing of them.
 
 use std::path::{Path as FilePath, PathBuf};
 
 use bytes::Bytes;
+use millrace_runtime::disk::DiskFile;
 use millrace_runtime::{Priority, Result};
 use object_store::path::Path;
 
 use super::local::DurableLocal;
-use super::transfer::TransferPacer;
+use super::staged::StagedObject;
+use super::transfer::{TransferObserver, TransferPacer};
 
 /// Bytes of a chunk, for which the pacer is asked.
-const CHUNK_BYTES: usize = 1 << 20;
-/// Bytes after which what is written is synced.
-const SYNCED_BYTES: usize = 16 << 20;
+const CHUNK_BYTES: usize = 2 << 20;
+/// Bytes from which on a file goes past the cache.
+const UNCACHED_BYTES: usize = 1 << 20;
 
 impl DurableLocal {
     /// Writes an object, replacing one of that name, chunk by chunk as the pacer admits it.
@@ -28,45 +30,67 @@ impl DurableLocal {
         bytes: Bytes,
         pacer: &dyn TransferPacer,
     ) -> Result<()> {
-        let (target, scratch) = (self.inner.file_of(location)?, self.inner.scratch_file());
-        let written = self.write_paced((&scratch, target), bytes, pacer).await;
-        let inner = self.inner.clone();
-        // It has another name by now, or is of no use.
-        let removed = self.on_snapshot_thread(move || inner.disk.remove(&scratch)).await;
-        written.and(removed)
+        self.inner.file_of(location)?;
+        let (staged, ()) = self.stage(bytes, pacer, ()).await?;
+        staged.place(location).await
     }
 
-    async fn write_paced(
+    /// Writes an object that gets its name later, chunk by chunk as the pacer admits it. The observer sees each chunk before it is written.
+    ///
+    /// # Errors
+    /// The disk's and the pacer's; then nothing is left.
+    pub(super) async fn stage<O: TransferObserver>(
         &self,
-        (scratch, target): (&FilePath, PathBuf),
         bytes: Bytes,
         pacer: &dyn TransferPacer,
-    ) -> Result<()> {
-        let (inner, created) = (self.inner.clone(), scratch.to_owned());
-        let mut file = self.on_snapshot_thread(move || inner.disk.create(&created)).await?;
+        observer: O,
+    ) -> Result<(StagedObject, O)> {
+        let scratch = self.inner.scratch_file();
+        match self.write_scratch(&scratch, bytes, pacer, observer).await {
+            Ok(observer) => Ok((StagedObject::new(self.clone(), scratch), observer)),
+            Err(error) => {
+                let inner = self.inner.clone();
+                let removed = self.on_snapshot_thread(move || inner.disk.remove(&scratch)).await;
+                if let Err(left) = removed {
+                    tracing::warn!(error = %left, "cannot remove a file under construction; a cleanup will");
+                }
+                Err(error)
+            }
+        }
+    }
+
+    async fn write_scratch<O: TransferObserver>(
+        &self,
+        scratch: &FilePath,
+        bytes: Bytes,
+        pacer: &dyn TransferPacer,
+        mut observer: O,
+    ) -> Result<O> {
+        let mut file = self.create_scratch(scratch.to_owned(), bytes.len()).await?;
         for start in (0..bytes.len()).step_by(CHUNK_BYTES) {
             let chunk = bytes.slice(start..bytes.len().min(start + CHUNK_BYTES));
             pacer.admit(chunk.len() as u64).await?;
-            let syncs = (start + chunk.len()).is_multiple_of(SYNCED_BYTES);
             let append = move || {
-                file.append(&chunk)?;
-                if syncs {
-                    file.sync()?;
-                }
-                Ok(file)
+                observer.observe(&chunk);
+                file.append(&chunk).map(|()| (file, observer))
             };
-            file = self.on_snapshot_thread(append).await?;
+            (file, observer) = self.on_snapshot_thread(append).await?;
         }
-        let (inner, scratch) = (self.inner.clone(), scratch.to_owned());
-        let place = move || {
-            file.sync()?;
-            inner.place(&scratch, &target, true)
-        };
-        self.on_snapshot_thread(place).await
+        self.on_snapshot_thread(move || file.sync()).await?;
+        Ok(observer)
+    }
+
+    async fn create_scratch(&self, scratch: PathBuf, len: usize) -> Result<Box<dyn DiskFile>> {
+        let inner = self.inner.clone();
+        self.on_snapshot_thread(move || match len >= UNCACHED_BYTES {
+            true => inner.disk.create_uncached(&scratch),
+            false => inner.disk.create(&scratch),
+        })
+        .await
     }
 
     /// Runs work that blocks on a snapshot thread, where the store has these.
-    async fn on_snapshot_thread<T: Send + 'static>(
+    pub(super) async fn on_snapshot_thread<T: Send + 'static>(
         &self,
         work: impl FnOnce() -> Result<T> + Send + 'static,
     ) -> Result<T> {

@@ -11,26 +11,10 @@ use object_store::path::Path;
 
 use super::Objects;
 use super::local::DurableLocal;
+use super::staged::StagedObject;
 use super::transfer::TransferPacer;
 
 impl Objects {
-    /// Writes an object of so many bytes that shares the blocks of a file, once the pacer admits them. Returns `false` where the file
-    /// system cannot; then nothing is written.
-    ///
-    /// # Errors
-    /// The store's; then the object is either absent or whole. The pacer's; then it is absent, or what it was.
-    pub async fn put_reflink(
-        &self,
-        path: &Path,
-        (file, len): (&FilePath, u64),
-        pacer: &dyn TransferPacer,
-    ) -> Result<bool> {
-        match &self.local {
-            Some(local) => local.put_reflink(path, (file, len), pacer).await,
-            None => Ok(false),
-        }
-    }
-
     /// Makes a file of so many bytes that shares the blocks of an object, once the pacer admits them. Returns `false` where the file
     /// system cannot; then there is no file. The file is not synced, and left behind after an error.
     ///
@@ -58,27 +42,31 @@ impl Objects {
 }
 
 impl DurableLocal {
-    async fn put_reflink(
+    /// Makes an object that gets its name later; see [`Objects::stage_reflink`].
+    pub(super) async fn stage_reflink(
         &self,
-        location: &Path,
         (file, len): (&FilePath, u64),
         pacer: &dyn TransferPacer,
-    ) -> Result<bool> {
-        let (target, scratch) = (self.inner.file_of(location)?, self.inner.scratch_file());
+    ) -> Result<Option<StagedObject>> {
+        let scratch = self.inner.scratch_file();
         if !self.reflink(file.to_owned(), scratch.clone()).await? {
-            return Ok(false);
+            return Ok(None);
         }
-        let admitted = pacer.admit(len).await;
+        let staged = StagedObject::new(self.clone(), scratch.clone());
         let inner = self.inner.clone();
-        blocking(move || {
-            let placed = admitted.and_then(|()| {
-                inner.disk.sync_file(&scratch)?;
-                inner.place(&scratch, &target, true)
-            });
-            inner.cleaned(&scratch, placed)
-        })
-        .await?;
-        Ok(true)
+        let durable = match pacer.admit(len).await {
+            Ok(()) => self.on_snapshot_thread(move || inner.disk.sync_file(&scratch)).await,
+            Err(ended) => Err(ended),
+        };
+        match durable {
+            Ok(()) => Ok(Some(staged)),
+            Err(error) => {
+                if let Err(left) = staged.discard().await {
+                    tracing::warn!(error = %left, "cannot remove a file under construction; a cleanup will");
+                }
+                Err(error)
+            }
+        }
     }
 
     /// Makes a file that shares the blocks of another one. What the file system cannot do once is not tried again.

@@ -14,8 +14,8 @@ use object_store::{
 
 use super::counting::CountingStore;
 use super::{
-    DurableLocal, ObjectStoreConfig, Objects, TransferPacer, UnpacedTransfer, is_missing, open,
-    open_directory,
+    DurableLocal, ObjectStoreConfig, Objects, TransferObserver, TransferPacer, UnpacedTransfer, is_missing,
+    open, open_directory,
 };
 
 fn path(text: &str) -> Path {
@@ -47,6 +47,16 @@ impl TransferPacer for CountingPacer {
     }
 }
 
+/// The bytes that an observer has seen.
+#[derive(Debug, Default)]
+struct SeenBytes(Vec<u8>);
+
+impl TransferObserver for SeenBytes {
+    fn observe(&mut self, bytes: &[u8]) {
+        self.0.extend_from_slice(bytes);
+    }
+}
+
 /// Tests transfers at a pace: each byte is admitted, and one that is ended leaves what was there.
 async fn transfers_conform(objects: &Objects, disk: &dyn Disk, scratch: &FilePath) {
     let (object, file) = (path("paced/a"), scratch.join("paced"));
@@ -57,28 +67,28 @@ async fn transfers_conform(objects: &Objects, disk: &dyn Disk, scratch: &FilePat
         assert_eq!(pacer.admitted.into_inner(), len as u64);
         assert!(objects.get(&object).await.unwrap() == bytes);
         let pacer = CountingPacer::new(len as u64);
-        objects.get_paced(&object, (&file, len as u64), &pacer).await.unwrap();
+        let seen =
+            objects.get_paced(&object, (&file, len as u64), &pacer, SeenBytes::default()).await.unwrap();
         assert_eq!(pacer.admitted.into_inner(), len as u64);
-        assert!(disk.read(&file).unwrap() == bytes);
+        assert!(disk.read(&file).unwrap() == bytes && seen.0 == bytes);
         disk.remove(&file).unwrap();
     }
     for limit in [0, 10_000_000] {
         let ended = objects.put_paced(&object, large.slice(1..), &CountingPacer::new(limit)).await;
         assert!(matches!(ended, Err(Error::Stopped(_))), "{ended:?}");
         assert_eq!(objects.len(&object).await.unwrap(), 20_000_000);
-        let ended = objects.get_paced(&object, (&file, 20_000_000), &CountingPacer::new(limit)).await;
+        let ended = objects.get_paced(&object, (&file, 20_000_000), &CountingPacer::new(limit), ()).await;
         assert!(matches!(ended, Err(Error::Stopped(_))), "{ended:?}");
         disk.remove(&file).unwrap();
     }
     let (object, source) = (path("paced/b"), scratch.join("source"));
     disk.create(&source).unwrap().append(&large).unwrap();
     let (whole, none) = (CountingPacer::new(20_000_000), CountingPacer::new(0));
-    if objects.put_reflink(&object, (&source, 20_000_000), &whole).await.unwrap() {
+    if let Some(staged) = objects.stage_reflink((&source, 20_000_000), &whole).await.unwrap() {
+        staged.place(&object).await.unwrap();
         assert!(objects.get(&object).await.unwrap() == large && disk.read(&source).unwrap() == large);
-        let other = path("paced/c");
-        let ended = objects.put_reflink(&other, (&source, 20_000_000), &none).await;
+        let ended = objects.stage_reflink((&source, 20_000_000), &none).await;
         assert!(matches!(ended, Err(Error::Stopped(_))), "{ended:?}");
-        assert!(is_missing(&objects.len(&other).await.unwrap_err()));
         assert!(
             objects.get_reflink(&object, (&file, 20_000_000), &CountingPacer::new(u64::MAX)).await.unwrap()
         );
@@ -88,9 +98,25 @@ async fn transfers_conform(objects: &Objects, disk: &dyn Disk, scratch: &FilePat
         assert!(matches!(wrong, Err(Error::Corrupt { .. })), "{wrong:?}");
         disk.remove(&file).unwrap();
     } else {
-        assert!(is_missing(&objects.len(&object).await.unwrap_err()));
         assert!(!objects.get_reflink(&path("paced/a"), (&file, 20_000_000), &none).await.unwrap());
         assert!(disk.read(&file).is_err());
+    }
+    let object = path("paced/c");
+    let write = async |limit: u64, len: usize| {
+        let pacer = CountingPacer::new(limit);
+        objects.stage(large.slice(..len), &pacer, SeenBytes::default()).await
+    };
+    for len in [10, large.len()] {
+        let Some((staged, seen)) = write(20_000_000, len).await.unwrap() else { break };
+        assert!(is_missing(&objects.len(&object).await.unwrap_err()) && seen.0 == large[..len]);
+        staged.place(&object).await.unwrap();
+        assert!(objects.get(&object).await.unwrap() == large[..len]);
+        objects.delete(&object).await.unwrap();
+        let (staged, _) = write(20_000_000, len).await.unwrap().unwrap();
+        staged.discard().await.unwrap();
+        let ended = write(5, len).await;
+        assert!(matches!(ended, Err(Error::Stopped(_))), "{ended:?}");
+        assert!(is_missing(&objects.len(&object).await.unwrap_err()));
     }
     disk.remove(&source).unwrap();
     objects.delete_all(&path("paced")).await.unwrap();

@@ -3,16 +3,18 @@
 use std::ops::Range;
 use std::path::Path as FilePath;
 use std::pin::pin;
+use std::sync::Arc;
 
 use async_trait::async_trait;
 use bytes::{Bytes, BytesMut};
 use futures::TryStreamExt;
 use futures::future::{Either, select};
 use futures::stream::FuturesUnordered;
+use millrace_runtime::disk::{Disk, DiskFile};
 use millrace_runtime::sync::blocking;
 use millrace_runtime::{Error, Result};
 use object_store::path::Path;
-use object_store::{ObjectStoreExt, UploadPart};
+use object_store::{ObjectStore, ObjectStoreExt, UploadPart};
 
 use super::{Objects, lift};
 
@@ -20,6 +22,8 @@ use super::{Objects, lift};
 const PART_BYTES: usize = 8 << 20;
 /// Bytes that a download to a file collects before they are written.
 const WRITTEN_BYTES: usize = 1 << 20;
+/// Bytes of a copy after which the disk begins to write them.
+const SYNC_BEGIN_BYTES: u64 = 8 << 20;
 /// Parts on their way at once.
 const PARTS: usize = 4;
 
@@ -42,6 +46,16 @@ impl TransferPacer for UnpacedTransfer {
     async fn admit(&self, _bytes: u64) -> Result<()> {
         Ok(())
     }
+}
+
+/// Sees the bytes of a transfer in their order, on the threads that move them.
+pub trait TransferObserver: Send + 'static {
+    /// Takes the next bytes.
+    fn observe(&mut self, bytes: &[u8]);
+}
+
+impl TransferObserver for () {
+    fn observe(&mut self, _bytes: &[u8]) {}
 }
 
 impl Objects {
@@ -90,30 +104,77 @@ impl Objects {
         self.on_disk(file, |disk, file| disk.remove(file)).await
     }
 
-    /// Copies an object as [`Objects::get_paced`] does, as fast as it can.
+    /// Copies an object of so many bytes to a new local file, as fast as it can. The file is not synced.
     ///
     /// # Errors
-    /// The store's or the disk's.
+    /// As [`Objects::get_paced`].
     pub async fn get_to_file(&self, path: &Path, file: &FilePath, len: u64) -> Result<()> {
-        self.get_paced(path, (file, len), &UnpacedTransfer).await
+        let copy = LocalCopy { is_synced_soon: false, ..LocalCopy::new(path, len, ()) };
+        self.copy(path, file, copy, &UnpacedTransfer).await
     }
 
-    /// Copies an object of so many bytes to a new local file as the pacer admits it: never more of it than two chunks are in
-    /// memory. The file is not synced. A part of it may be left behind after an error.
+    /// Copies an object of so many bytes to a new local file as the pacer admits it, and shows its bytes to the observer: never more
+    /// of it than two chunks are in memory. The disk begins to write the file, which the caller syncs. A part of it may be left
+    /// behind after an error.
     ///
     /// # Errors
     /// The store's or the disk's; an existing file is one, and so is an object of another length. The pacer's.
-    pub async fn get_paced(
+    pub async fn get_paced<O: TransferObserver>(
         &self,
         path: &Path,
         (file, len): (&FilePath, u64),
         pacer: &dyn TransferPacer,
-    ) -> Result<()> {
-        let opened = match self.origins.find(path)? {
-            Some((origin, there)) => origin.store.get(&there).await,
-            None => self.store.get(path).await,
-        };
-        let mut pieces = opened.map_err(lift)?.into_stream();
+        observer: O,
+    ) -> Result<O> {
+        self.copy(path, file, LocalCopy::new(path, len, observer), pacer).await
+    }
+
+    async fn copy<O: TransferObserver>(
+        &self,
+        path: &Path,
+        file: &FilePath,
+        copy: LocalCopy<O>,
+        pacer: &dyn TransferPacer,
+    ) -> Result<O> {
+        match (self.origins.find(path)?, &self.local) {
+            (None, Some(local)) => self.copy_local(&local.inner.file_of(path)?, file, copy, pacer).await,
+            (None, None) => self.copy_stream((&self.store, path), file, copy, pacer).await,
+            (Some((origin, there)), _) => self.copy_stream((&origin.store, &there), file, copy, pacer).await,
+        }
+    }
+
+    /// Copies a file of this machine: each chunk is read, seen and written while it is in the cache of the processor.
+    async fn copy_local<O: TransferObserver>(
+        &self,
+        source: &FilePath,
+        file: &FilePath,
+        mut copy: LocalCopy<O>,
+        pacer: &dyn TransferPacer,
+    ) -> Result<O> {
+        let len = self.on_disk(source, |disk, source| disk.len(source)).await?;
+        copy.check_end(len)?;
+        let mut target = self.on_disk(file, |disk, file| disk.create(file)).await?;
+        for start in (0..len).step_by(WRITTEN_BYTES) {
+            let bytes = (len - start).min(WRITTEN_BYTES as u64);
+            pacer.admit(bytes).await?;
+            let append = move |disk: &dyn Disk, source: &FilePath| {
+                let bytes = disk.read_range(source, start, bytes as usize)?;
+                copy.append(&mut *target, &bytes).map(|()| (copy, target))
+            };
+            (copy, target) = self.on_disk(source, append).await?;
+        }
+        Ok(copy.observer)
+    }
+
+    /// Copies an object of a store that sends it in pieces.
+    async fn copy_stream<O: TransferObserver>(
+        &self,
+        (store, path): (&Arc<dyn ObjectStore>, &Path),
+        file: &FilePath,
+        mut copy: LocalCopy<O>,
+        pacer: &dyn TransferPacer,
+    ) -> Result<O> {
+        let mut pieces = store.get(path).await.map_err(lift)?.into_stream();
         let mut target = self.on_disk(file, |disk, file| disk.create(file)).await?;
         let (mut found, mut waiting) = (0, BytesMut::new());
         loop {
@@ -124,16 +185,16 @@ impl Objects {
                 found += piece.len() as u64;
                 waiting.extend_from_slice(&piece);
             }
-            if found > len || (ended && found < len) {
-                let reason = format!("{found} bytes, the catalog says {len}");
-                return Err(Error::Corrupt { file: path.to_string(), offset: found, reason });
+            if ended || found > copy.len {
+                copy.check_end(found)?;
             }
             if !waiting.is_empty() && (ended || waiting.len() >= WRITTEN_BYTES) {
                 let bytes = waiting.split().freeze();
-                target = blocking(move || target.append(&bytes).map(|()| target)).await?;
+                let append = move || copy.append(&mut *target, &bytes).map(|()| (copy, target));
+                (copy, target) = blocking(append).await?;
             }
             if ended {
-                return Ok(());
+                return Ok(copy.observer);
             }
         }
     }
@@ -163,6 +224,44 @@ impl Objects {
                 tracing::warn!(%path, error = %left, "parts of a failed upload stay in the object store");
             }
             return Err(error);
+        }
+        Ok(())
+    }
+}
+
+/// State of a copy of an object to this machine.
+struct LocalCopy<O> {
+    name: String,
+    /// Bytes of the object.
+    len: u64,
+    observer: O,
+    /// Bytes that were appended.
+    copied: u64,
+    /// `true` if the file is synced once it is whole: the disk begins with what is there.
+    is_synced_soon: bool,
+}
+
+impl<O: TransferObserver> LocalCopy<O> {
+    fn new(path: &Path, len: u64, observer: O) -> Self {
+        Self { name: path.to_string(), len, observer, copied: 0, is_synced_soon: true }
+    }
+
+    /// Refuses an object of another length.
+    fn check_end(&self, found: u64) -> Result<()> {
+        if found == self.len {
+            return Ok(());
+        }
+        let reason = format!("{found} bytes, the catalog says {}", self.len);
+        Err(Error::Corrupt { file: self.name.clone(), offset: found.min(self.len), reason })
+    }
+
+    fn append(&mut self, target: &mut dyn DiskFile, bytes: &[u8]) -> Result<()> {
+        self.observer.observe(bytes);
+        target.append(bytes)?;
+        let before = self.copied;
+        self.copied += bytes.len() as u64;
+        if self.is_synced_soon && before / SYNC_BEGIN_BYTES != self.copied / SYNC_BEGIN_BYTES {
+            target.begin_sync();
         }
         Ok(())
     }

@@ -11,7 +11,7 @@ use millrace_engine::{Config as EngineConfig, Engine};
 use millrace_runtime::disk::{Disk, SimulatedDisk};
 use millrace_runtime::{Error, ManualClock, Result};
 use millrace_snapshot::{
-    Config, CreateSnapshot, RestoreSnapshot, SnapshotFilter, SnapshotService, SnapshotState,
+    Config, CreateSnapshot, RestoreSnapshot, SelectionOptions, SnapshotFilter, SnapshotService, SnapshotState,
 };
 use serde_json::json;
 
@@ -107,7 +107,8 @@ impl Acknowledged {
             ..RestoreSnapshot::default()
         };
         let created = service.create(&system, ("backup", "two"), CreateSnapshot::default()).await;
-        let cloned = service.clone_snapshot("backup", "one", "three", "logs").await;
+        let cloned =
+            service.clone_snapshot("backup", "one", "three", ("logs", SelectionOptions::default())).await;
         let restored = service.restore(&system, ("backup", "one"), copies).await;
         let deleted = service.delete("backup", "one").await;
         Self {

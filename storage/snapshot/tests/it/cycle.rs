@@ -8,7 +8,8 @@ use millrace_catalog::access::Principal;
 use millrace_catalog::metadata::{IndicesOptions, MetadataChange};
 use millrace_engine::ReadBack;
 use millrace_snapshot::{
-    Config, CreateSnapshot, Error, RestoreSnapshot, SnapshotFilter, SnapshotService, SnapshotState,
+    Config, CreateSnapshot, Error, RestoreSnapshot, SelectionOptions, SnapshotFilter, SnapshotService,
+    SnapshotState,
 };
 use serde_json::json;
 use uuid::Uuid;
@@ -207,7 +208,10 @@ async fn deletion_removes_what_no_other_snapshot_needs() {
     let at_one = expected.clone();
     fill(&engine, "logs", 100..200, 2, &mut expected).await;
     create(&service, "two").await;
-    service.clone_snapshot("backup", "one", "copy-of-one", "logs").await.unwrap();
+    service
+        .clone_snapshot("backup", "one", "copy-of-one", ("logs", SelectionOptions::default()))
+        .await
+        .unwrap();
     service.delete("backup", "one").await.unwrap();
     for (snapshot, then) in [("two", &expected), ("copy-of-one", &at_one)] {
         restore_copies(&service, snapshot).await.unwrap();

@@ -14,7 +14,9 @@ use millrace_catalog::access::Principal;
 use millrace_engine::Engine;
 use millrace_runtime::disk::SystemDisk;
 use millrace_segment::objects::Objects;
-use millrace_snapshot::{Config, CreateSnapshot, Repository, SnapshotFilter, SnapshotService};
+use millrace_snapshot::{
+    Config, CreateSnapshot, Repository, SelectionOptions, SnapshotFilter, SnapshotService,
+};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
@@ -173,7 +175,8 @@ async fn a_repository_that_stops_at_any_request_has_whole_snapshots() {
             let service = service_over(&engine, Arc::new(stopping.clone())).await;
             let system = Principal::system();
             let created = service.create(&system, ("backup", "two"), CreateSnapshot::default()).await;
-            let cloned = service.clone_snapshot("backup", "one", "three", "logs").await;
+            let cloned =
+                service.clone_snapshot("backup", "one", "three", ("logs", SelectionOptions::default())).await;
             let deleted = service.delete("backup", "one").await;
             let ended = !stopping.has_stopped();
             drop(service);

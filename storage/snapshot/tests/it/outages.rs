@@ -15,7 +15,9 @@ use millrace_catalog::access::Principal;
 use millrace_engine::Engine;
 use millrace_runtime::disk::SystemDisk;
 use millrace_segment::objects::Objects;
-use millrace_snapshot::{Config, CreateSnapshot, Repository, SnapshotFilter, SnapshotService};
+use millrace_snapshot::{
+    Config, CreateSnapshot, Repository, SelectionOptions, SnapshotFilter, SnapshotService,
+};
 use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
@@ -231,7 +233,8 @@ async fn an_outage_of_the_repository_leaves_whole_snapshots() {
         flush(&engine, "logs").await;
         store.set_outage(Some(outage));
         let created = service.create(&system, ("backup", "two"), CreateSnapshot::default()).await;
-        let cloned = service.clone_snapshot("backup", "one", "three", "logs").await;
+        let cloned =
+            service.clone_snapshot("backup", "one", "three", ("logs", SelectionOptions::default())).await;
         let restored = restore_copies(&service, "one").await;
         check_refusal(&created, &context);
         check_refusal(&cloned, &context);

@@ -6,11 +6,14 @@ use millrace_catalog::metadata::{IndexMeta, IndicesOptions};
 use millrace_lifecycle::ManagementReport;
 use serde_json::{Map, Value, json};
 
-use super::{lifecycle, refuse};
+use super::{PolicyPage, lifecycle, refuse};
 use crate::Api;
 use crate::error::Error;
 use crate::http::{Request, Response};
 use crate::route::DataApi;
+
+/// Member of an explanation with the number of all managed indices.
+const TOTAL: &str = "total_managed_indices";
 
 /// Resolves the indices of the path or of the parameter `index`, hidden ones included.
 fn indices(api: &Api, request: &mut Request, index: Option<&str>) -> Result<Vec<Arc<IndexMeta>>, Error> {
@@ -157,9 +160,8 @@ pub(crate) async fn explain(
     let lists_all = index.is_none() && request.params.peek("index").is_none();
     let mut indices =
         indices(api, request, Some(index.unwrap_or("*")).filter(|_| lists_all || index.is_some()))?;
-    for ignored in ["size", "from", "sortField", "sortOrder", "queryString"] {
-        request.params.take(ignored);
-    }
+    // Without a size an explanation is whole.
+    let page = PolicyPage::take(&mut request.params, usize::MAX)?;
     request.finish()?;
     let mut members = members(request)?;
     let filter = members.shift_remove("filter").unwrap_or_default();
@@ -177,7 +179,17 @@ pub(crate) async fn explain(
     if let Some(wanted) = filter.as_object() {
         keep_matching(&mut explained, wanted)?;
     }
+    keep_page(&mut explained, &page);
     Ok(Response::json(200, explained))
+}
+
+/// Keeps the indices of a page; `total_managed_indices` counts the others, too.
+fn keep_page(explained: &mut Value, page: &PolicyPage) {
+    let Some(indices) = explained.as_object_mut() else { return };
+    let total = indices.shift_remove(TOTAL).unwrap_or_default();
+    let (chosen, _) = page.choose(std::mem::take(indices).into_iter().collect(), |(name, _)| name.as_str());
+    indices.extend(chosen);
+    indices.insert(TOTAL.to_owned(), total);
 }
 
 /// Keeps the managed indices that a filter of an explanation asks for.
@@ -196,8 +208,8 @@ fn keep_matching(explained: &mut Value, wanted: &Map<String, Value>) -> Result<(
             _ => one["retry_info"]["failed"] == *value,
         })
     };
-    indices.retain(|key, one| key == "total_managed_indices" || matches(one));
+    indices.retain(|key, one| key == TOTAL || matches(one));
     let total = indices.len().saturating_sub(1);
-    indices.insert("total_managed_indices".to_owned(), total.into());
+    indices.insert(TOTAL.to_owned(), total.into());
     Ok(())
 }

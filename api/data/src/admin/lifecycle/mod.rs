@@ -17,6 +17,8 @@ use crate::route::DataApi;
 
 /// Policies on a page, at most.
 const MAX_PAGE: usize = 10_000;
+/// Policies on a page where a request does not say.
+const PAGE: usize = 20;
 
 /// Returns the policies at work.
 ///
@@ -79,7 +81,8 @@ struct PolicyPage {
 }
 
 impl PolicyPage {
-    fn take(params: &mut Params) -> Result<Self, Error> {
+    /// Takes the parameters; `size` is the number on a page without one.
+    fn take(params: &mut Params, size: usize) -> Result<Self, Error> {
         let count = |name: &str, value: Option<i64>, default: usize| match value {
             None => Ok(default),
             Some(value) => usize::try_from(value).ok().filter(|value| *value <= MAX_PAGE).ok_or_else(|| {
@@ -87,7 +90,7 @@ impl PolicyPage {
             }),
         };
         let from = count("from", params.take_int("from")?, 0)?;
-        let size = count("size", params.take_int("size")?, 20)?;
+        let size = count("size", params.take_int("size")?, size)?;
         // Policies are in the order of their names.
         params.take("sortField");
         let descending = match params.take("sortOrder").as_deref() {

@@ -67,7 +67,10 @@ fn policies(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
     gauge(encoder, "millrace_retention_candidates", help, figures.candidates as f64)?;
     let help = "Bytes that may still come before retention by space deletes an index; -1 without a candidate";
     let remaining = figures.remaining_bytes.map_or(-1.0, |bytes| bytes as f64);
-    gauge(encoder, "millrace_retention_remaining_bytes", help, remaining)
+    gauge(encoder, "millrace_retention_remaining_bytes", help, remaining)?;
+    let help = "Unix time at which retention by space is expected to delete an index; -1 where none is";
+    let next = figures.next_deletion_ms.map_or(-1.0, |time| time as f64 / 1e3);
+    gauge(encoder, "millrace_retention_next_deletion_timestamp_seconds", help, next)
 }
 
 fn ingest_pipelines(page: &Page, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {

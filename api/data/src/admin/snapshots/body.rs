@@ -1,7 +1,7 @@
 //! Bodies of creations, clones and restores, member by member; a member that is not known is refused.
 
 use millrace_catalog::metadata::{IndicesOptions, flatten, with_index_prefix};
-use millrace_snapshot::{CreateSnapshot, RestoreSnapshot, names_accounts};
+use millrace_snapshot::{CreateSnapshot, RestoreSnapshot, SelectionOptions, names_accounts};
 use serde_json::{Map, Value};
 
 use crate::error::Error;
@@ -92,18 +92,22 @@ pub(super) fn create(body: Option<Value>) -> Result<CreateSnapshot, Error> {
     Ok(request)
 }
 
-/// Reads the body of a clone: the expression of its indices.
-pub(super) fn clone_indices(body: Option<Value>) -> Result<String, Error> {
-    let mut indices = None;
+/// Reads the body of a clone: the expression of its indices, and its options.
+pub(super) fn clone_indices(body: Option<Value>) -> Result<(String, SelectionOptions), Error> {
+    let (mut indices, mut options) = (None, SelectionOptions::default());
     for (key, value) in members(body)? {
         match key.as_str() {
             "indices" => indices = Some(names(&key, &value)?),
-            "ignore_unavailable" | "allow_no_indices" | "expand_wildcards" => {}
+            "ignore_unavailable" => options.ignore_unavailable = boolean(&key, &value)?,
+            "allow_no_indices" => options.allow_no_indices = boolean(&key, &value)?,
+            // Whatever state an index had, its name is in the snapshot.
+            "expand_wildcards" => expand(&names(&key, &value)?, &mut IndicesOptions::open_and_closed())?,
             _ => return Err(unknown(&key)),
         }
     }
     let missing = || Error::validation(&["indices patterns are missing"]);
-    indices.filter(|indices| !indices.is_empty()).ok_or_else(missing)
+    let indices = indices.filter(|indices| !indices.is_empty()).ok_or_else(missing)?;
+    Ok((indices, options))
 }
 
 /// Reads the body of a restore.
@@ -116,8 +120,9 @@ pub(super) fn restore(body: Option<Value>) -> Result<RestoreSnapshot, Error> {
     for (key, value) in members(body)? {
         match key.as_str() {
             "indices" => request.indices = Some(names(&key, &value)?),
-            "ignore_unavailable" => request.ignore_unavailable = boolean(&key, &value)?,
-            "allow_no_indices" => _ = boolean(&key, &value)?,
+            "ignore_unavailable" => request.options.ignore_unavailable = boolean(&key, &value)?,
+            "allow_no_indices" => request.options.allow_no_indices = boolean(&key, &value)?,
+            // Whatever state an index had, its name is in the snapshot.
             "expand_wildcards" => expand(&names(&key, &value)?, &mut IndicesOptions::open_and_closed())?,
             "partial" => request.partial = boolean(&key, &value)?,
             "include_global_state" => request.include_global_state = boolean(&key, &value)?,

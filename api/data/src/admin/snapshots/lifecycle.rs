@@ -1,11 +1,11 @@
 //! `_snapshot/{repository}/{snapshot}`: creation, listing, deletion, clones and restoring.
 
-use millrace_snapshot::{SnapshotFilter, SnapshotService};
+use millrace_snapshot::{RestoreReport, SnapshotFilter, SnapshotService};
 use serde_json::{Value, json};
 
 use super::{body, refuse, service};
 use crate::Api;
-use crate::admin::options;
+use crate::admin::{options, tasks};
 use crate::error::Error;
 use crate::http::{Request, Response};
 use crate::route::DataApi;
@@ -62,8 +62,8 @@ pub(crate) async fn clone(
 ) -> Result<Response, Error> {
     options::manager(&mut request.params)?;
     request.finish()?;
-    let indices = body::clone_indices(request.json()?)?;
-    let cloned = service(served)?.clone_snapshot(repository, source, target, &indices).await;
+    let (indices, options) = body::clone_indices(request.json()?)?;
+    let cloned = service(served)?.clone_snapshot(repository, source, target, (&indices, options)).await;
     cloned.map_err(refuse)?;
     Ok(Response::acknowledged())
 }
@@ -79,12 +79,24 @@ pub(crate) async fn restore(
     request.finish()?;
     let wanted = body::restore(request.json()?)?;
     let (service, principal) = (service(served)?, api.session.principal());
-    if !wait {
-        let begun = service.begin_restore(principal, (repository, snapshot), wanted).await;
-        begun.map_err(refuse)?;
-        return Ok(Response::json(200, json!({ "accepted": true })));
+    let begun = service.begin_restore(principal, (repository, snapshot), wanted).await.map_err(refuse)?;
+    let snapshot = snapshot.to_owned();
+    if wait {
+        return begun.outcome().await.report.map(|report| restored(&snapshot, &report)).map_err(refuse);
     }
-    let report = service.restore(principal, (repository, snapshot), wanted).await.map_err(refuse)?;
+    let (task, results) = (begun.task().clone(), api.task_results.clone());
+    let id = tasks::id_text(api, task.id());
+    tokio::spawn(async move {
+        // The task ends with it: at any time the task runs, or its result is there.
+        let outcome = begun.outcome().await;
+        let answer = outcome.report.map(|report| restored(&snapshot, &report)).map_err(refuse);
+        results.store(&task.snapshot(), answer).await;
+    });
+    Ok(Response::json(200, json!({ "accepted": true, "task": id })))
+}
+
+/// Answers what a restore has brought.
+fn restored(snapshot: &str, report: &RestoreReport) -> Response {
     let failures: Vec<Value> = report
         .failures
         .iter()
@@ -102,5 +114,5 @@ pub(crate) async fn restore(
     if !failures.is_empty() {
         answer["failures"] = failures.into();
     }
-    Ok(Response::json(200, json!({ "snapshot": answer })))
+    Response::json(200, json!({ "snapshot": answer }))
 }
