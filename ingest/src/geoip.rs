@@ -196,6 +196,10 @@ impl GeoDatabase {
             value.map(|value| Ok((value, found.network()?.to_string()))).transpose()
         });
         match decoded {
+            Ok(Some((value, _))) if self.kind != GeoDatabaseKind::Domain && has_wrong_flag(&value) => {
+                tracing::warn!(%address, "a record of a MaxMind database has a flag that is no boolean");
+                None
+            }
             Ok(found) => found.map(|(value, network)| GeoRecord { address, network, value }),
             // An address of IPv6 in a database of IPv4 is one that it does not have.
             Err(maxminddb::MaxMindDbError::InvalidInput { .. }) => None,
@@ -205,6 +209,15 @@ impl GeoDatabase {
             }
         }
     }
+}
+
+/// Returns whether a flag of a record is no boolean, as only customized records have it. As in Logstash, the record counts as none.
+fn has_wrong_flag(record: &Value) -> bool {
+    let Value::Object(members) = record else { return false };
+    members.iter().any(|(name, value)| match value {
+        Value::Object(_) => has_wrong_flag(value),
+        value => name.starts_with("is_") && !value.is_boolean(),
+    })
 }
 
 impl GeoRecord {

@@ -22,6 +22,7 @@ mod hosts;
 pub mod http_client;
 pub mod input;
 mod kafka;
+pub mod number;
 mod offload;
 pub mod options;
 pub mod output;

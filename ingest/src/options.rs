@@ -125,6 +125,11 @@ impl EcsCompatibility {
     pub fn is_enabled(self) -> bool {
         self != Self::Disabled
     }
+
+    /// Returns the first of two values where names are the plugins' own, else the second.
+    pub fn select<T>(self, own: T, schema: T) -> T {
+        if self.is_enabled() { schema } else { own }
+    }
 }
 
 /// Options of one plugin, taken one by one.
@@ -382,7 +387,12 @@ impl Options {
             Setting::Text(plugin) => Some(Options::new(plugin.clone(), at, [])),
             _ => None,
         });
-        codec.map(|codec| Options { default_ecs: self.default_ecs, ..codec })
+        codec.map(|codec| self.inherit(codec))
+    }
+
+    /// Gives the options of a plugin within this one the defaults of this one.
+    pub fn inherit(&self, inner: Options) -> Options {
+        Options { default_ecs: self.default_ecs, ..inner }
     }
 
     /// Records a fault.

@@ -1,9 +1,17 @@
 //! Character sets of what is read. What is written is UTF-8.
+//!
+//! [`wide`] has those of 16 and 32 bits, [`dos`] the tables of DOS; the others are of the encoding standard.
+
+mod dos;
+mod wide;
 
 use std::borrow::Cow;
 
 use encoding_rs::{Encoding, UTF_8, UTF_16BE, UTF_16LE};
 
+use self::wide::Transcoder;
+pub use self::wide::WideCharset;
+use super::Decoder;
 use crate::Options;
 
 /// A character set.
@@ -18,17 +26,11 @@ pub enum Charset {
     Latin1,
     /// One of the encoding standard. Invalid sequences are replaced by U+FFFD.
     Standard(&'static Encoding),
-    /// By its mark; without one, with the greater byte first.
-    Utf16,
-    /// With the greater byte first.
-    Utf16Be,
-    /// With the lesser byte first.
-    Utf16Le,
+    /// One of DOS, with its characters from 128 on. U+FFFD stands where it has none.
+    Dos(&'static [char; 128]),
+    /// One whose units have 16 or 32 bits.
+    Wide(WideCharset),
 }
-
-/// Names of those whose characters have 16 bits: bodies may have them, lines may not.
-const WIDE: [(&str, Charset); 3] =
-    [("UTF-16", Charset::Utf16), ("UTF-16BE", Charset::Utf16Be), ("UTF-16LE", Charset::Utf16Le)];
 
 /// Names whose meaning is not that of the encoding standard.
 const NAMES: [(&str, Charset); 9] = [
@@ -69,8 +71,7 @@ impl Charset {
             let (name, value) = parameter.split_once('=')?;
             name.trim().eq_ignore_ascii_case("charset").then(|| value.trim().trim_matches(['"', '\'']))
         })?;
-        let wide = WIDE.iter().find(|(known, _)| known.eq_ignore_ascii_case(name));
-        let charset = wide.map(|(_, charset)| *charset).or_else(|| Self::named(name))?;
+        let charset = Self::named(name)?;
         (charset != Self::Utf8).then_some(charset)
     }
 }
@@ -78,8 +79,8 @@ impl Charset {
 impl Charset {
     /// Takes the option `charset`.
     pub fn take(options: &mut Options) -> Self {
-        let wanted = "a character set such as UTF-8, ISO-8859-1, Windows-1252, Shift_JIS or GBK; \
-            sets of 16 or 32 bits and those of DOS (CP437, CP850) are not supported";
+        let wanted =
+            "a character set such as UTF-8, UTF-16LE, ISO-8859-1, Windows-1252, CP850, Shift_JIS or GBK";
         let charset = options.read("charset", wanted, |setting| {
             let name = setting.as_text()?;
             Self::named(&name)
@@ -93,9 +94,16 @@ impl Charset {
         if let Some((_, charset)) = own {
             return Some(*charset);
         }
+        if let Some(upper) = dos::find(name) {
+            return Some(Self::Dos(upper));
+        }
+        if let Some(wide) = WideCharset::find(name) {
+            return Some(Self::Wide(wide));
+        }
         let alias =
             ALIASES.iter().find(|(known, _)| known.eq_ignore_ascii_case(name)).map(|(_, label)| *label);
         let encoding = Encoding::for_label_no_replacement(alias.unwrap_or(name).as_bytes())?;
+        // Other names of these are of the encoding standard only.
         let is_wide = encoding == UTF_16BE || encoding == UTF_16LE;
         (!is_wide).then_some(if encoding == UTF_8 { Self::Utf8 } else { Self::Standard(encoding) })
     }
@@ -106,31 +114,30 @@ impl Charset {
             |character: fn(u8) -> char| Cow::Owned(bytes.iter().map(|byte| character(*byte)).collect());
         match self {
             Self::Utf8 => String::from_utf8_lossy(bytes),
-            Self::Utf16 => Cow::Owned(match bytes {
-                [0xff, 0xfe, rest @ ..] => wide(rest, u16::from_le_bytes),
-                [0xfe, 0xff, rest @ ..] => wide(rest, u16::from_be_bytes),
-                _ => wide(bytes, u16::from_be_bytes),
-            }),
-            Self::Utf16Be => Cow::Owned(wide(bytes, u16::from_be_bytes)),
-            Self::Utf16Le => Cow::Owned(wide(bytes, u16::from_le_bytes)),
+            Self::Wide(wide) => Cow::Owned(wide.decode(bytes)),
             Self::Standard(encoding) => encoding.decode_without_bom_handling(bytes).0,
-            Self::Ascii | Self::Latin1 if bytes.is_ascii() => String::from_utf8_lossy(bytes),
+            Self::Ascii | Self::Latin1 | Self::Dos(_) if bytes.is_ascii() => String::from_utf8_lossy(bytes),
             Self::Ascii => each(|byte| if byte.is_ascii() { char::from(byte) } else { '\u{fffd}' }),
             Self::Latin1 => each(char::from),
+            Self::Dos(upper) => Cow::Owned(bytes.iter().map(|byte| dos::character(upper, *byte)).collect()),
         }
     }
-}
 
-/// Reads units of 16 bits; invalid ones are replaced.
-fn wide(bytes: &[u8], unit: fn([u8; 2]) -> u16) -> String {
-    let (units, rest) = bytes.as_chunks::<2>();
-    let characters = char::decode_utf16(units.iter().map(|bytes| unit(*bytes)));
-    let mut text: String =
-        characters.map(|character| character.unwrap_or(char::REPLACEMENT_CHARACTER)).collect();
-    if !rest.is_empty() {
-        text.push(char::REPLACEMENT_CHARACTER);
+    /// Returns the set where its units have several bytes.
+    pub(crate) fn as_wide(self) -> Option<WideCharset> {
+        match self {
+            Self::Wide(wide) => Some(wide),
+            _ => None,
+        }
     }
-    text
+
+    /// Makes the decoder of a stream. It is given the character set in which the stream reaches it.
+    pub(super) fn stream<D: Decoder + 'static>(self, decoder: impl FnOnce(Self) -> D) -> Box<dyn Decoder> {
+        match self {
+            Self::Wide(wide) => Box::new(Transcoder::new(wide, decoder(Self::Utf8))),
+            narrow => Box::new(decoder(narrow)),
+        }
+    }
 }
 
 #[cfg(test)]
@@ -164,11 +171,18 @@ mod tests {
             ("ISO-8859-15", b"\xa4", "€"),
             ("CP1252", b"\x80", "€"),
             ("ISO-8859-1", b"\x80", "\u{80}"),
+            ("CP437", b"a\x80\xe1\xff", "aÇß\u{a0}"),
+            ("ibm850", b"\x9b\xd5", "øı"),
+            ("CP852", b"\xa5", "ą"),
+            ("CP858", b"\xd5", "€"),
+            ("CP857", b"\xd5", "\u{fffd}"),
+            ("UTF-16LE", b"\x05\x01", "ą"),
+            ("UTF-32BE", b"\0\x01\xf6\0", "\u{1f600}"),
         ] {
             let decoded = Charset::named(name).map(|charset| charset.decode(bytes));
             assert_eq!(decoded.as_deref(), Some(text), "{name}");
         }
-        for unknown in ["UTF-16", "UTF-32LE", "CP437", "none", ""] {
+        for unknown in ["CP1", "IBM", "437", "UTF-64", "none", ""] {
             assert_eq!(Charset::named(unknown), None, "{unknown}");
         }
     }

@@ -8,8 +8,8 @@ use serde_json::{Map, Value};
 
 use super::charset::Charset;
 use super::lines::{Lines, MAX_LINE_BYTES, TOO_LONG};
-use super::plain::message;
-use super::{Codec, Decoder, Events};
+use super::plain::text_event;
+use super::{Codec, Decoder, Events, OriginalText};
 use crate::csv::{CsvConversion, CsvDialect};
 use crate::event::{TIMESTAMP, text_of};
 use crate::{Event, Fault, FieldReference, Options};
@@ -30,6 +30,7 @@ struct Csv {
 #[derive(Debug)]
 struct RowReader {
     charset: Charset,
+    original: OriginalText,
     dialect: CsvDialect,
     columns: Vec<String>,
     autodetect: bool,
@@ -40,7 +41,7 @@ struct RowReader {
 }
 
 pub(super) fn build(mut options: Options) -> Result<Arc<dyn Codec>, Vec<Fault>> {
-    let _ = options.ecs_compatibility();
+    let original = OriginalText::take(&mut options);
     let charset = Charset::take(&mut options);
     let dialect = CsvDialect::take(&mut options);
     let columns = options.texts("columns");
@@ -53,6 +54,7 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Codec>, Vec<Fault>> 
     }
     let rows = RowReader {
         charset,
+        original,
         dialect,
         autodetect: options.boolean("autodetect_column_names").unwrap_or(false) && columns.is_empty(),
         columns,
@@ -69,20 +71,22 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Codec>, Vec<Fault>> 
 
 impl RowReader {
     /// Appends the event of a row. The first row may have the names of `detected` columns.
-    fn read(&self, bytes: &[u8], detected: &mut Vec<String>, too_long: bool, events: &mut Events) {
-        let text = self.charset.decode(bytes);
-        let event = match self.dialect.parse_row(text.strip_suffix('\r').unwrap_or(&text)) {
+    fn read(&self, text: &str, detected: &mut Vec<String>, too_long: bool, events: &mut Events) {
+        let event = match self.dialect.parse_row(text.strip_suffix('\r').unwrap_or(text)) {
             // An empty line has no columns.
             Ok(None) => return,
             Ok(Some(values)) if self.autodetect && detected.is_empty() => {
                 detected.extend(values.into_iter().take(MAX_COLUMNS).map(Option::unwrap_or_default));
                 return;
             }
-            Ok(Some(values)) => self.event(values, detected),
+            Ok(Some(values)) => self.event(values, detected).map(|mut event| {
+                self.original.keep(&mut event, text);
+                event
+            }),
             Err(_) => None,
         };
         let mut event = event.unwrap_or_else(|| {
-            let mut event = message(self.charset, bytes);
+            let mut event = text_event(text, OriginalText::default());
             event.tag(FAILURE);
             event
         });
@@ -153,7 +157,8 @@ impl Csv {
 
 impl Codec for Csv {
     fn decoder(&self) -> Box<dyn Decoder> {
-        Box::new(RowStream {
+        self.rows.charset.stream(|charset| RowStream {
+            charset,
             rows: Arc::clone(&self.rows),
             lines: Lines::new("\n", MAX_LINE_BYTES),
             detected: Vec::new(),
@@ -162,6 +167,10 @@ impl Codec for Csv {
 
     fn line_decoder(&self) -> Box<dyn Decoder> {
         Box::new(RowPerCall { rows: Arc::clone(&self.rows), detected: Vec::new() })
+    }
+
+    fn charset(&self) -> Charset {
+        self.rows.charset
     }
 
     fn encode(&self, event: &Event, out: &mut Vec<u8>) {
@@ -174,6 +183,7 @@ impl Codec for Csv {
 
 /// A stream of bytes, with a row in each line.
 struct RowStream {
+    charset: Charset,
     rows: Arc<RowReader>,
     lines: Lines,
     detected: Vec<String>,
@@ -181,13 +191,13 @@ struct RowStream {
 
 impl Decoder for RowStream {
     fn decode(&mut self, bytes: &[u8], events: &mut Events) {
-        let Self { rows, lines, detected } = self;
-        lines.push(bytes, |line, too_long| rows.read(line, detected, too_long, events));
+        let Self { charset, rows, lines, detected } = self;
+        lines.push(bytes, |line, too_long| rows.read(&charset.decode(line), detected, too_long, events));
     }
 
     fn finish(&mut self, events: &mut Events) {
-        let Self { rows, lines, detected } = self;
-        lines.finish(|line| rows.read(line, detected, false, events));
+        let Self { charset, rows, lines, detected } = self;
+        lines.finish(|line| rows.read(&charset.decode(line), detected, false, events));
     }
 
     fn holds(&self) -> bool {
@@ -203,7 +213,7 @@ struct RowPerCall {
 
 impl Decoder for RowPerCall {
     fn decode(&mut self, bytes: &[u8], events: &mut Events) {
-        self.rows.read(bytes, &mut self.detected, false, events);
+        self.rows.read(&self.rows.charset.decode(bytes), &mut self.detected, false, events);
     }
 
     fn finish(&mut self, _events: &mut Events) {}

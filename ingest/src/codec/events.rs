@@ -90,6 +90,14 @@ impl Events {
         }
     }
 
+    /// Changes the last event. It is dropped where it grows by more than there is room for.
+    pub(crate) fn change_last(&mut self, change: impl FnOnce(&mut Event)) {
+        let Some(mut event) = self.list.pop() else { return };
+        self.bytes = self.bytes.saturating_sub(event.bytes() + self.each);
+        change(&mut event);
+        self.push(event);
+    }
+
     /// Returns whether there is room for so many bytes more; if not, events are dropped from now on.
     pub(crate) fn has_room(&mut self, bytes: u64) -> bool {
         if self.exceeded.is_some() {

@@ -7,10 +7,9 @@ use flate2::Compression;
 use flate2::write::{GzEncoder, MultiGzDecoder};
 
 use super::charset::Charset;
-use super::line::delimiter;
-use super::lines::{Lines, MAX_LINE_BYTES, TOO_LONG};
+use super::line::{delimiter, line_stream};
 use super::plain::{formatted, message};
-use super::{Codec, Decoder, Events};
+use super::{Codec, Decoder, Events, OriginalText};
 use crate::{Event, Fault, Options, Template};
 
 /// Tag of an event that stands for the unreadable rest of a stream.
@@ -39,9 +38,8 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Codec>, Vec<Fault>> 
 impl Codec for GzipLines {
     fn decoder(&self) -> Box<dyn Decoder> {
         Box::new(GzipStream {
-            charset: self.charset,
             inflater: MultiGzDecoder::new(Vec::new()),
-            lines: Lines::new(&self.delimiter, MAX_LINE_BYTES),
+            lines: line_stream(self.charset, OriginalText::default(), &self.delimiter),
             has_begun: false,
             has_failed: false,
         })
@@ -59,9 +57,8 @@ impl Codec for GzipLines {
 }
 
 struct GzipStream {
-    charset: Charset,
     inflater: MultiGzDecoder<Vec<u8>>,
-    lines: Lines,
+    lines: Box<dyn Decoder>,
     /// `true` if the inflater has bytes of a stream.
     has_begun: bool,
     /// `true` if the rest of the stream is no gzip.
@@ -71,14 +68,7 @@ struct GzipStream {
 impl GzipStream {
     fn cut(&mut self, events: &mut Events) {
         let inflated = std::mem::take(self.inflater.get_mut());
-        let charset = self.charset;
-        self.lines.push(&inflated, |line, too_long| {
-            let mut event = message(charset, line);
-            if too_long {
-                event.tag(TOO_LONG);
-            }
-            events.push(event);
-        });
+        self.lines.decode(&inflated, events);
     }
 
     fn fail(&mut self, error: &std::io::Error, events: &mut Events) {
@@ -113,8 +103,7 @@ impl Decoder for GzipStream {
                 self.fail(&error, events);
             }
         }
-        let charset = self.charset;
-        self.lines.finish(|line| events.push(message(charset, line)));
+        self.lines.finish(events);
         self.inflater = MultiGzDecoder::new(Vec::new());
         self.has_begun = false;
         self.has_failed = false;

@@ -8,7 +8,7 @@ use serde_json::{Map, Value};
 
 use super::charset::Charset;
 use super::plain::message;
-use super::{Codec, Decoder, Events, ecs_disabled};
+use super::{Codec, Decoder, Events, OriginalText};
 use crate::event::Scratch;
 use crate::{Event, Fault, FieldReference, Options};
 
@@ -45,20 +45,31 @@ struct Json {
 #[derive(Clone, Debug)]
 pub(super) struct Reader {
     charset: Charset,
+    original: OriginalText,
     target: Option<FieldReference>,
 }
 
 pub(super) fn build(mut options: Options) -> Result<Arc<dyn Codec>, Vec<Fault>> {
-    let reader = Reader::take(&mut options);
+    let original = OriginalText::take(&mut options);
+    let reader = Reader::take(&mut options, original);
     options.finish()?;
     Ok(Arc::new(Json { reader }))
 }
 
 impl Reader {
     /// Takes the options that say how JSON becomes events.
-    pub(super) fn take(options: &mut Options) -> Self {
-        ecs_disabled(options);
-        Self { charset: Charset::take(options), target: options.field("target") }
+    pub(super) fn take(options: &mut Options, original: OriginalText) -> Self {
+        Self { charset: Charset::take(options), original, target: options.field("target") }
+    }
+
+    /// Character set of the JSON.
+    pub(super) fn charset(&self) -> Charset {
+        self.charset
+    }
+
+    /// The same reader for JSON in another character set.
+    pub(super) fn with_charset(&self, charset: Charset) -> Self {
+        Self { charset, ..self.clone() }
     }
 
     /// Appends the events of one value, or of the several that follow one another. What is no JSON becomes an event
@@ -77,11 +88,19 @@ impl Reader {
         let json = replaced.as_deref().and_then(|json| std::str::from_utf8(json).ok()).unwrap_or(text);
         let mut begin = 0;
         loop {
+            let before = events.len();
             match self.next(json.get(begin..).unwrap_or_default(), scratch, events) {
                 // What is dropped for want of room need not be read.
                 LeadingValue::Nothing | LeadingValue::Read(_) if events.is_full() => return bytes.len(),
                 LeadingValue::Nothing => return bytes.len(),
-                LeadingValue::Read(length) => begin += length,
+                LeadingValue::Read(length) => {
+                    let value = text.get(begin..begin + length).unwrap_or_default().trim_matches(SPACE);
+                    // Of several events, none is the whole text.
+                    if self.original.is_kept && events.len() == before + 1 && value.starts_with(['{', '[']) {
+                        events.change_last(|event| self.original.keep(event, value));
+                    }
+                    begin += length;
+                }
                 // Where a value is not complete, the text is that of UTF-8, byte for byte.
                 LeadingValue::Incomplete if !last && self.charset == Charset::Utf8 => return begin,
                 LeadingValue::Incomplete | LeadingValue::Wrong => {
@@ -211,12 +230,16 @@ fn failed(text: &str) -> Event {
 
 impl Codec for Json {
     fn decoder(&self) -> Box<dyn Decoder> {
-        Box::new(Values {
-            reader: self.reader.clone(),
+        self.reader.charset.stream(|charset| Values {
+            reader: self.reader.with_charset(charset),
             scratch: Scratch::default(),
             kept: Vec::new(),
             tried: 0,
         })
+    }
+
+    fn charset(&self) -> Charset {
+        self.reader.charset
     }
 
     fn line_decoder(&self) -> Box<dyn Decoder> {

@@ -2,10 +2,11 @@
 
 use std::sync::Arc;
 
+use super::charset::Charset;
 use super::json::{Reader, ValuePerCall};
 use super::line::delimiter;
 use super::lines::{Lines, MAX_LINE_BYTES};
-use super::{Codec, Decoder, Events};
+use super::{Codec, Decoder, Events, OriginalText};
 use crate::event::Scratch;
 use crate::{Event, Fault, Options};
 
@@ -20,7 +21,9 @@ struct JsonLines {
 }
 
 pub(super) fn build(mut options: Options) -> Result<Arc<dyn Codec>, Vec<Fault>> {
-    let reader = Reader::take(&mut options);
+    // As in Logstash, the text of a line is not kept.
+    let _ = options.ecs_compatibility();
+    let reader = Reader::take(&mut options, OriginalText::default());
     let delimiter = delimiter(&mut options);
     let limit = options.integer("decode_size_limit_bytes", 1..=MAX_LIMIT);
     let max_bytes = limit.and_then(|limit| usize::try_from(limit).ok()).unwrap_or(MAX_LINE_BYTES);
@@ -30,11 +33,15 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Codec>, Vec<Fault>> 
 
 impl Codec for JsonLines {
     fn decoder(&self) -> Box<dyn Decoder> {
-        Box::new(JsonLinesStream {
-            reader: self.reader.clone(),
+        self.reader.charset().stream(|charset| JsonLinesStream {
+            reader: self.reader.with_charset(charset),
             scratch: Scratch::default(),
             lines: Lines::new(&self.delimiter, self.max_bytes),
         })
+    }
+
+    fn charset(&self) -> Charset {
+        self.reader.charset()
     }
 
     fn line_decoder(&self) -> Box<dyn Decoder> {

@@ -4,20 +4,21 @@ use std::sync::Arc;
 
 use super::charset::Charset;
 use super::lines::{Lines, MAX_LINE_BYTES, TOO_LONG};
-use super::plain::{formatted, message};
-use super::{Codec, Decoder, Events, ecs_disabled};
+use super::plain::{formatted, text_event};
+use super::{Codec, Decoder, Events, OriginalText};
 use crate::{Event, Fault, Options, Template};
 
 #[derive(Debug)]
 struct Line {
     charset: Charset,
+    original: OriginalText,
     delimiter: String,
     format: Option<Template>,
 }
 
 pub(super) fn build(mut options: Options) -> Result<Arc<dyn Codec>, Vec<Fault>> {
-    ecs_disabled(&mut options);
     let line = Line {
+        original: OriginalText::take(&mut options),
         charset: Charset::take(&mut options),
         delimiter: delimiter(&mut options),
         format: options.template("format"),
@@ -34,13 +35,23 @@ pub(super) fn delimiter(options: &mut Options) -> String {
     delimiter.unwrap_or_else(|| "\n".to_owned())
 }
 
+/// Begins a stream whose lines are events.
+pub(super) fn line_stream(charset: Charset, original: OriginalText, delimiter: &str) -> Box<dyn Decoder> {
+    let lines = Lines::new(delimiter, MAX_LINE_BYTES);
+    charset.stream(|charset| LineStream { charset, original, lines })
+}
+
 impl Codec for Line {
     fn decoder(&self) -> Box<dyn Decoder> {
-        Box::new(LineStream { charset: self.charset, lines: Lines::new(&self.delimiter, MAX_LINE_BYTES) })
+        line_stream(self.charset, self.original, &self.delimiter)
     }
 
     fn line_decoder(&self) -> Box<dyn Decoder> {
-        Box::new(TextPerCall { charset: self.charset })
+        Box::new(TextPerCall { charset: self.charset, original: self.original })
+    }
+
+    fn charset(&self) -> Charset {
+        self.charset
     }
 
     fn encode(&self, event: &Event, out: &mut Vec<u8>) {
@@ -51,14 +62,15 @@ impl Codec for Line {
 
 struct LineStream {
     charset: Charset,
+    original: OriginalText,
     lines: Lines,
 }
 
 impl Decoder for LineStream {
     fn decode(&mut self, bytes: &[u8], events: &mut Events) {
-        let charset = self.charset;
-        self.lines.push(bytes, |line, too_long| {
-            let mut event = message(charset, line);
+        let Self { charset, original, lines } = self;
+        lines.push(bytes, |line, too_long| {
+            let mut event = text_event(&charset.decode(line), *original);
             if too_long {
                 event.tag(TOO_LONG);
             }
@@ -67,8 +79,8 @@ impl Decoder for LineStream {
     }
 
     fn finish(&mut self, events: &mut Events) {
-        let charset = self.charset;
-        self.lines.finish(|line| events.push(message(charset, line)));
+        let Self { charset, original, lines } = self;
+        lines.finish(|line| events.push(text_event(&charset.decode(line), *original)));
     }
 
     fn holds(&self) -> bool {
@@ -78,11 +90,12 @@ impl Decoder for LineStream {
 
 struct TextPerCall {
     charset: Charset,
+    original: OriginalText,
 }
 
 impl Decoder for TextPerCall {
     fn decode(&mut self, bytes: &[u8], events: &mut Events) {
-        events.push(message(self.charset, bytes));
+        events.push(text_event(&self.charset.decode(bytes), self.original));
     }
 
     fn finish(&mut self, _events: &mut Events) {}

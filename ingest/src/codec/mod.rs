@@ -23,7 +23,7 @@ use std::net::IpAddr;
 use std::sync::Arc;
 use std::time::Duration;
 
-pub use charset::Charset;
+pub use charset::{Charset, WideCharset};
 pub use events::Events;
 
 use crate::options::suggest;
@@ -58,6 +58,11 @@ pub trait Codec: fmt::Debug + Send + Sync {
     /// Begins a stream of lines: each call of [`Decoder::decode`] gets a whole one, without what ends it.
     fn line_decoder(&self) -> Box<dyn Decoder> {
         self.decoder()
+    }
+
+    /// Character set of what is decoded: who cuts lines for the codec cuts them in this one.
+    fn charset(&self) -> Charset {
+        Charset::Utf8
     }
 
     /// Appends the bytes of an event.
@@ -173,7 +178,7 @@ pub fn build(options: Options) -> Result<Arc<dyn Codec>, Vec<Fault>> {
 /// The reason why it is refused.
 pub fn take(options: &mut Options, default: &str) -> Result<Arc<dyn Codec>, Vec<Fault>> {
     let given = options.codec("codec");
-    let built = build(given.unwrap_or_else(|| Options::new(default, options.at(), [])));
+    let built = build(given.unwrap_or_else(|| options.inherit(Options::new(default, options.at(), []))));
     if let Err(faults) = &built {
         for fault in faults {
             options.fault(fault.at, fault.message.clone());
@@ -182,14 +187,23 @@ pub fn take(options: &mut Options, default: &str) -> Result<Arc<dyn Codec>, Vec<
     built
 }
 
-/// Takes `ecs_compatibility`, of which only `disabled` is known.
-fn ecs_disabled(options: &mut Options) {
-    match options.one_of("ecs_compatibility", &["disabled", "v1", "v8"]) {
-        None | Some("disabled") => {}
-        Some(other) => options.fault_here(format!(
-            "[{}] does not name fields by ECS: set ecs_compatibility to disabled, not to {other}",
-            options.plugin()
-        )),
+/// The text that an event was made of: codecs keep it in `[event][original]` where fields have the names of the schema.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+struct OriginalText {
+    is_kept: bool,
+}
+
+impl OriginalText {
+    /// Takes `ecs_compatibility`.
+    fn take(options: &mut Options) -> Self {
+        Self { is_kept: options.ecs_compatibility().is_enabled() }
+    }
+
+    /// Gives the text to its event.
+    fn keep(self, event: &mut Event, text: &str) {
+        if self.is_kept {
+            event.keep_original(text);
+        }
     }
 }
 

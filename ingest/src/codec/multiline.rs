@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 
 use super::charset::Charset;
 use super::lines::{Lines, MAX_LINE_BYTES};
-use super::{Codec, Decoder, Events, ecs_disabled};
+use super::{Codec, Decoder, Events, OriginalText};
 use crate::pattern::{Deadline, Library, Pattern};
 use crate::{Event, Fault, Options, Provenance};
 
@@ -28,6 +28,7 @@ struct Multiline {
 #[derive(Debug)]
 struct JoinOptions {
     charset: Charset,
+    original: OriginalText,
     pattern: Pattern,
     negate: bool,
     /// A line that matches belongs to the one before it, else to the one behind it.
@@ -39,7 +40,7 @@ struct JoinOptions {
 }
 
 pub(super) fn build(mut options: Options) -> Result<Arc<dyn Codec>, Vec<Fault>> {
-    ecs_disabled(&mut options);
+    let original = OriginalText::take(&mut options);
     let charset = Charset::take(&mut options);
     let mut library = Library::new();
     for directory in options.texts("patterns_dir") {
@@ -70,6 +71,7 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Codec>, Vec<Fault>> 
     let Ok(pattern) = pattern else { return Err(Vec::new()) };
     let joining = JoinOptions {
         charset,
+        original,
         pattern,
         negate,
         previous: what == Some("previous"),
@@ -102,7 +104,8 @@ fn size(text: &str) -> Option<u64> {
 
 impl Codec for Multiline {
     fn decoder(&self) -> Box<dyn Decoder> {
-        Box::new(ByteStreamDecoder {
+        self.joining.charset.stream(|charset| ByteStreamDecoder {
+            charset,
             lines: Lines::new("\n", MAX_LINE_BYTES),
             open: Open::new(&self.joining),
         })
@@ -110,6 +113,10 @@ impl Codec for Multiline {
 
     fn line_decoder(&self) -> Box<dyn Decoder> {
         Box::new(LineStreamDecoder { open: Open::new(&self.joining) })
+    }
+
+    fn charset(&self) -> Charset {
+        self.joining.charset
     }
 
     fn encode(&self, event: &Event, out: &mut Vec<u8>) {
@@ -142,19 +149,17 @@ impl Open {
         }
     }
 
-    fn line(&mut self, bytes: &[u8], events: &mut Events) {
+    fn line(&mut self, line: &str, events: &mut Events) {
         let joining = Arc::clone(&self.joining);
-        let line = joining.charset.decode(bytes);
         // A line on which the pattern takes too long does not match.
-        let belongs =
-            joining.pattern.is_match(&line, &Deadline::default()).unwrap_or(false) != joining.negate;
+        let belongs = joining.pattern.is_match(line, &Deadline::default()).unwrap_or(false) != joining.negate;
         if joining.previous {
             if !belongs || self.is_full() {
                 self.close(events);
             }
-            self.add(&line, events);
+            self.add(line, events);
         } else {
-            self.add(&line, events);
+            self.add(line, events);
             if !belongs || self.is_full() {
                 self.close(events);
             }
@@ -186,6 +191,7 @@ impl Open {
             (self.lines >= self.joining.max_lines, self.text.len() >= self.joining.max_bytes);
         let text = std::mem::take(&mut self.text);
         event.set_text("message", &text);
+        self.joining.original.keep(&mut event, &text);
         if self.lines > 1 && !self.joining.tag.is_empty() {
             event.tag(&self.joining.tag);
         }
@@ -202,20 +208,24 @@ impl Open {
 
 /// A stream of bytes.
 struct ByteStreamDecoder {
+    charset: Charset,
     lines: Lines,
     open: Open,
 }
 
 impl Decoder for ByteStreamDecoder {
     fn decode(&mut self, bytes: &[u8], events: &mut Events) {
-        let open = &mut self.open;
-        self.lines.push(bytes, |line, _| open.line(line.strip_suffix(b"\r").unwrap_or(line), events));
+        let Self { charset, lines, open } = self;
+        lines.push(bytes, |line, _| {
+            let line = charset.decode(line);
+            open.line(line.strip_suffix('\r').unwrap_or(&line), events);
+        });
     }
 
     fn finish(&mut self, events: &mut Events) {
-        let open = &mut self.open;
-        self.lines.finish(|line| open.line(line, events));
-        self.open.close(events);
+        let Self { charset, lines, open } = self;
+        lines.finish(|line| open.line(&charset.decode(line), events));
+        open.close(events);
     }
 
     fn holds(&self) -> bool {
@@ -230,7 +240,8 @@ struct LineStreamDecoder {
 
 impl Decoder for LineStreamDecoder {
     fn decode(&mut self, bytes: &[u8], events: &mut Events) {
-        for line in bytes.split(|byte| *byte == b'\n') {
+        let joining = Arc::clone(&self.open.joining);
+        for line in joining.charset.decode(bytes).split('\n') {
             self.open.line(line, events);
         }
     }

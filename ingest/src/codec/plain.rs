@@ -7,7 +7,7 @@ use base64::engine::general_purpose::STANDARD;
 use chrono::Utc;
 
 use super::charset::Charset;
-use super::{Codec, Decoder, Events, ecs_disabled};
+use super::{Codec, Decoder, Events, OriginalText};
 use crate::event::FieldWriter;
 use crate::{Event, Fault, Options, Template};
 
@@ -17,12 +17,16 @@ const ADDED: (usize, usize) = (64, 4);
 #[derive(Clone, Debug)]
 struct Plain {
     charset: Charset,
+    original: OriginalText,
     format: Option<Template>,
 }
 
 pub(super) fn build(mut options: Options) -> Result<Arc<dyn Codec>, Vec<Fault>> {
-    ecs_disabled(&mut options);
-    let plain = Plain { charset: Charset::take(&mut options), format: options.template("format") };
+    let plain = Plain {
+        original: OriginalText::take(&mut options),
+        charset: Charset::take(&mut options),
+        format: options.template("format"),
+    };
     options.finish()?;
     Ok(Arc::new(plain))
 }
@@ -32,6 +36,10 @@ impl Codec for Plain {
         Box::new(self.clone())
     }
 
+    fn charset(&self) -> Charset {
+        self.charset
+    }
+
     fn encode(&self, event: &Event, out: &mut Vec<u8>) {
         out.extend_from_slice(formatted(self.format.as_ref(), event).as_bytes());
     }
@@ -39,7 +47,7 @@ impl Codec for Plain {
 
 impl Decoder for Plain {
     fn decode(&mut self, bytes: &[u8], events: &mut Events) {
-        events.push(message(self.charset, bytes));
+        events.push(text_event(&self.charset.decode(bytes), self.original));
     }
 
     fn finish(&mut self, _events: &mut Events) {}
@@ -47,11 +55,16 @@ impl Decoder for Plain {
 
 /// An event whose message is a text.
 pub(super) fn message(charset: Charset, bytes: &[u8]) -> Event {
+    text_event(&charset.decode(bytes), OriginalText::default())
+}
+
+/// An event whose message is a text, which may be kept a second time.
+pub(super) fn text_event(text: &str, original: OriginalText) -> Event {
     let mut event = Event::new(Utc::now());
-    let text = charset.decode(bytes);
     let mut fields = FieldWriter::with_capacity(text.len() + ADDED.0, ADDED.1);
-    fields.text("message", &text);
+    fields.text("message", text);
     event.replace_fields(fields);
+    original.keep(&mut event, text);
     event
 }
 

@@ -332,3 +332,64 @@ fn seeds_of_the_fuzzers_hold() {
         }
     }
 }
+
+#[test]
+fn codecs_of_the_schema_keep_the_text_of_an_event() {
+    let by_schema = |name: &str, more: Value| {
+        let mut options = json!({ "ecs_compatibility": "v8" });
+        options.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+        codec(name, options)
+    };
+    let kept = |name: &str, more: Value, text: &[u8]| -> Vec<Value> {
+        let events = decoded(&by_schema(name, more), &[text]);
+        events.iter().map(|event| event["event"]["original"].clone()).collect()
+    };
+    assert_eq!(kept("plain", json!({ "charset": "CP850" }), b"\x81"), ["\u{fc}"]);
+    assert_eq!(kept("line", json!({}), b"a\nb\n"), ["a", "b"]);
+    let multiline = json!({ "pattern": "^ ", "what": "previous" });
+    assert_eq!(kept("multiline", multiline, b"a\n b\nc"), ["a\n b", "c"]);
+    assert_eq!(kept("csv", json!({}), b"1,2\r\n"), ["1,2\r"]);
+    assert_eq!(kept("json", json!({}), b" {\"a\": 1} {\"b\":2}"), ["{\"a\": 1}", "{\"b\":2}"]);
+    assert_eq!(kept("json", json!({}), b"[{\"a\":1}]"), ["[{\"a\":1}]"]);
+    // None of several is the whole text; an event may have its own.
+    assert_eq!(kept("json", json!({}), b"[{\"a\":1},{\"a\":2}]"), [Value::Null, Value::Null]);
+    assert_eq!(kept("json", json!({}), b"{\"event\":{\"original\":\"x\"}}"), ["x"]);
+    assert_eq!(kept("json", json!({}), b"3"), [Value::Null]);
+    assert_eq!(kept("json_lines", json!({}), b"{\"a\":1}\n"), [Value::Null]);
+}
+
+#[test]
+fn streams_of_wide_characters_are_cut_at_their_lines() {
+    // The bytes of line ends lie between U+0A0D and U+0100, and between U+0100 and U+0A0D.
+    let text = "one \u{a0d}\u{100}\u{a0d}\r\nt\u{d0a}wo\nthree";
+    let little: Vec<u8> = text.encode_utf16().flat_map(u16::to_le_bytes).collect();
+    let marked = [&b"\xff\xfe"[..], &little].concat();
+    let wide: Vec<u8> = text.chars().flat_map(|c| u32::from(c).to_be_bytes()).collect();
+    for (charset, bytes) in
+        [("UTF-16LE", &little), ("UTF-16", &marked), ("UTF-16LE", &marked), ("UTF-32", &wide)]
+    {
+        for length in [1, 3, 1_000] {
+            let chunks: Vec<&[u8]> = bytes.chunks(length).collect();
+            let line = codec("line", json!({ "charset": charset }));
+            assert_eq!(
+                messages(&line, &chunks),
+                ["one \u{a0d}\u{100}\u{a0d}\r", "t\u{d0a}wo", "three"],
+                "{charset}"
+            );
+            let multiline =
+                codec("multiline", json!({ "charset": charset, "pattern": "^t", "what": "previous" }));
+            assert_eq!(
+                messages(&multiline, &chunks),
+                ["one \u{a0d}\u{100}\u{a0d}\nt\u{d0a}wo\nthree"],
+                "{charset}"
+            );
+        }
+    }
+    let json: Vec<u8> =
+        "{\"a\":\"\u{100}\u{a0d}\"}\n{\"a\":2}\n".encode_utf16().flat_map(u16::to_be_bytes).collect();
+    for name in ["json", "json_lines"] {
+        let events =
+            decoded(&codec(name, json!({ "charset": "UTF-16BE" })), &json.chunks(5).collect::<Vec<_>>());
+        assert_eq!(events, [json!({ "a": "\u{100}\u{a0d}" }), json!({ "a": 2 })], "{name}");
+    }
+}

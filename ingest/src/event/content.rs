@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use serde_json::{Map, Value};
 
-use super::additions::AddedMember;
+use super::additions::{AddedMember, add_missing};
 use super::members::{Members, parse};
 
 /// Fields of an event.
@@ -150,10 +150,15 @@ impl Content {
         }
     }
 
-    /// Puts a member into its field if there is no such field.
+    /// Puts a member into its field if there is no such field. Objects on both sides are joined.
     pub(super) fn insert_missing(&mut self, member: &AddedMember) {
         let AddedMember { name, value, text, value_at } = member;
         if self.contains(name) {
+            if let Value::Object(members) = value
+                && let Some(Value::Object(present)) = self.map_mut().get_mut(name)
+            {
+                add_missing(present, members);
+            }
             return;
         }
         let done = self.text().is_some_and(|members| members.append_written(text, *value_at));

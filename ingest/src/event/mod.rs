@@ -16,7 +16,7 @@ mod writer;
 use std::borrow::Cow;
 
 use chrono::{DateTime, SecondsFormat, Utc};
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 pub(crate) use additions::Additions;
 use content::Content;
@@ -35,6 +35,8 @@ pub const TIMESTAMP: &str = "@timestamp";
 /// Name under which metadata is addressed.
 pub const METADATA: &str = "@metadata";
 const TAGS: &str = "tags";
+/// Field of the schema for what is said about the event itself.
+const EVENT: &str = "event";
 /// Bytes of an event besides its fields, from the input to the store: itself, its places in lists, its operation.
 const OVERHEAD: u64 = 1024;
 
@@ -149,6 +151,27 @@ impl Event {
     pub fn set_missing(&mut self, name: &str, text: &str) {
         if !self.fields.contains(name) {
             self.fields.insert_text(name, text);
+        }
+    }
+
+    /// Puts members into the fields in place of those of their names. Objects on both sides are joined.
+    pub(crate) fn replace_members(&mut self, members: &Map<String, Value>) {
+        additions::replace_members(self.fields.map_mut(), members);
+    }
+
+    /// Puts the text that the event was made of into `[event][original]`, unless something is there.
+    pub(crate) fn keep_original(&mut self, text: &str) {
+        if !self.fields.contains(EVENT) {
+            let write = |out: &mut Vec<u8>| {
+                out.extend_from_slice(b"{\"original\":");
+                // Writing to memory cannot fail.
+                let _ = serde_json::to_writer(&mut *out, text);
+                out.push(b'}');
+            };
+            return self.fields.append(EVENT, || json!({ "original": text }), write);
+        }
+        if let Some(Value::Object(members)) = self.fields.map_mut().get_mut(EVENT) {
+            members.entry("original").or_insert_with(|| Value::from(text));
         }
     }
 

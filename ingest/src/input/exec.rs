@@ -14,15 +14,15 @@ use async_trait::async_trait;
 use millrace_runtime::Instant;
 use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
-use serde_json::{Value, json};
+use serde_json::Value;
 
 use super::stream::delivery::send;
 use super::timer::Timer;
-use super::{Context, Input, InputError, host_name, mark, reserve_piece, stopped};
+use super::{Context, Input, InputError, additions, host_name, reserve_piece, stopped};
 use crate::codec::{self, Codec, Events};
-use crate::event::METADATA;
+use crate::event::{Additions, METADATA};
 use crate::offload::offload;
-use crate::{Fault, FieldReference, Options};
+use crate::{EcsCompatibility, Fault, FieldReference, Options};
 
 /// Longest output in bytes; the program is ended where it writes more.
 const MAX_OUTPUT: u64 = 64 << 20;
@@ -44,6 +44,7 @@ pub(super) struct Exec {
     timer: Timer,
     codec: Arc<dyn Codec>,
     target: Option<FieldReference>,
+    ecs: EcsCompatibility,
     host: String,
 }
 
@@ -97,10 +98,28 @@ impl Exec {
             }
         };
         let target = o.field("target");
-        let _ = o.one_of("ecs_compatibility", &["disabled"]);
+        let ecs = o.ecs_compatibility();
         let codec = codec::take(o, "plain");
         options.finish()?;
-        Ok(Self { command, timer, codec: codec?, target, host: host_name() })
+        Ok(Self { command, timer, codec: codec?, target, ecs, host: host_name() })
+    }
+
+    /// Returns what the events of an output get.
+    fn additions(&self, output: &RunOutput) -> Additions {
+        let (host, command) = (self.host.as_str(), self.command.as_str());
+        if !self.ecs.is_enabled() {
+            return additions()
+                .member("host", host)
+                .member("command", command)
+                .metadata("exit_status", output.exit_code)
+                .metadata("duration", output.took.as_secs_f64());
+        }
+        let nanoseconds = u64::try_from(output.took.as_nanos()).unwrap_or(u64::MAX);
+        additions()
+            .at(&["host", "name"], host)
+            .at(&["process", "command_line"], command)
+            .at(&["process", "exit_code"], output.exit_code)
+            .at(&[METADATA, "input", "exec", "process", "elapsed_time"], nanoseconds)
     }
 
     /// Makes the events of an output.
@@ -113,24 +132,13 @@ impl Exec {
             (events, output)
         })
         .await;
-        let metadata = |name: &str| FieldReference::parse(&format!("[{METADATA}][{name}]")).ok();
-        let known = [
-            (metadata("exit_status"), json!(output.exit_code)),
-            (metadata("duration"), json!(output.took.as_secs_f64())),
-        ];
+        let mut additions = self.additions(&output);
         for event in events.iter_mut() {
             if let Some(target) = &self.target {
                 let fields = std::mem::take(event.fields_mut());
                 let _ = event.set(target, Value::Object(fields));
             }
-            mark(event, "host", &self.host);
-            event.set_missing("command", &self.command);
-            for (reference, value) in &known {
-                if let Some(reference) = reference {
-                    // Metadata that is something else stays.
-                    let _ = event.set(reference, value.clone());
-                }
-            }
+            additions.add_to(event);
         }
         events
     }

@@ -5,11 +5,10 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use serde_json::Value;
 
-use super::{Context, Input, InputError, host_name, mark, reserve_piece, stopped};
+use super::{Context, Input, InputError, additions, host_name, reserve_piece, stopped};
 use crate::codec::{self, Codec, Events};
-use crate::{Ack, Batch, Fault, Options};
+use crate::{Ack, Batch, EcsCompatibility, Fault, Options};
 
 /// Message where none is given.
 const MESSAGE: &str = "Hello world!";
@@ -22,6 +21,7 @@ pub(super) struct Generator {
     count: u64,
     threads: u64,
     codec: Arc<dyn Codec>,
+    ecs: EcsCompatibility,
     host: String,
 }
 
@@ -36,7 +36,7 @@ impl Generator {
         let count = options.integer("count", 0..=i64::MAX).unwrap_or(0);
         let threads = options.integer("threads", 1..=64).unwrap_or(1);
         let codec = codec::take(&mut options, "plain");
-        let _ = options.one_of("ecs_compatibility", &["disabled"]);
+        let ecs = options.ecs_compatibility();
         if message.as_deref() == Some("stdin") {
             options.fault_here("[message => \"stdin\"] is not supported: use the input [stdin]");
         }
@@ -45,7 +45,7 @@ impl Generator {
             if lines.is_empty() { vec![message.unwrap_or_else(|| MESSAGE.to_owned())] } else { lines };
         let host = host_name();
         let (count, threads) = (count.unsigned_abs(), threads.unsigned_abs());
-        Ok(Self { lines, count, threads, codec: codec?, host })
+        Ok(Self { lines, count, threads, codec: codec?, ecs, host })
     }
 
     /// Makes the events of rounds from `first` on, every `threads`th of them, until there are `size`, or so many `bytes`;
@@ -58,14 +58,14 @@ impl Generator {
             if events.len() >= size || events.bytes() >= bytes || (self.count > 0 && round >= self.count) {
                 break;
             }
+            let mut additions = additions()
+                .at(self.ecs.select(&["host"], &["host", "name"]), self.host.as_str())
+                .at(self.ecs.select(&["sequence"], &["event", "sequence"]), round);
             for line in &self.lines {
                 let before = events.len();
                 decoder.decode(line.as_bytes(), events);
                 decoder.finish(events);
-                for event in events.iter_mut().skip(before) {
-                    mark(event, "host", &self.host);
-                    event.fields_mut().insert("sequence".to_owned(), Value::from(round));
-                }
+                events.iter_mut().skip(before).for_each(|event| additions.add_to(event));
             }
             round += self.threads;
         }

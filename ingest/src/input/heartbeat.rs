@@ -8,8 +8,8 @@ use async_trait::async_trait;
 use chrono::Utc;
 use serde_json::Value;
 
-use super::{Context, Input, InputError, host_name, mark, stopped};
-use crate::{Ack, Batch, Event, Fault, Options};
+use super::{Context, Input, InputError, additions, host_name, stopped};
+use crate::{Ack, Batch, EcsCompatibility, Event, Fault, Options};
 
 /// Message where none is given.
 const MESSAGE: &str = "ok";
@@ -31,11 +31,13 @@ enum ClockField {
 /// The input; see the module.
 #[derive(Debug)]
 pub(super) struct Heartbeat {
-    message: String,
+    /// `None` where it only chose the clock.
+    message: Option<String>,
     clock: ClockField,
     interval: Duration,
     /// Beats until the end; `None` for no end.
     count: Option<u64>,
+    ecs: EcsCompatibility,
     host: String,
 }
 
@@ -51,33 +53,38 @@ impl Heartbeat {
         let count = options.integer("count", -1..=i64::MAX).and_then(|count| u64::try_from(count).ok());
         let _ = options.integer("threads", 1..=64);
         let _ = crate::codec::take(&mut options, "plain");
-        let _ = options.one_of("ecs_compatibility", &["disabled"]);
+        let ecs = options.ecs_compatibility();
         options.finish()?;
         // The message chose the field before there was an option for it.
+        let is_choice = !ecs.is_enabled() && sequence.is_none();
         let clock = match (sequence, message.as_str()) {
-            (Some("epoch"), _) | (None, "epoch") => ClockField::Epoch,
-            (Some("sequence"), _) | (None, "sequence") => ClockField::Sequence,
+            (Some("epoch"), _) => ClockField::Epoch,
+            (Some("sequence"), _) => ClockField::Sequence,
+            (None, "epoch") if is_choice => ClockField::Epoch,
+            (None, "sequence") if is_choice => ClockField::Sequence,
             _ => ClockField::Absent,
         };
+        let message = (!is_choice || clock == ClockField::Absent).then_some(message);
         let interval = Duration::from_secs(interval.unsigned_abs());
-        Ok(Self { message, clock, interval, count, host: host_name() })
+        Ok(Self { message, clock, interval, count, ecs, host: host_name() })
     }
 
     fn event(&self, beat: u64) -> Event {
         let now = Utc::now();
         let mut event = Event::new(now);
+        if let Some(message) = &self.message {
+            event.set_text("message", message);
+        }
+        let mut additions = additions().at(self.ecs.select(&["host"], &["host", "name"]), self.host.as_str());
         let clock = match self.clock {
-            ClockField::Absent => {
-                event.set_text("message", &self.message);
-                None
-            }
+            ClockField::Absent => None,
             ClockField::Epoch => Some(Value::from(now.timestamp())),
             ClockField::Sequence => Some(Value::from(beat)),
         };
         if let Some(clock) = clock {
-            event.fields_mut().insert("clock".to_owned(), clock);
+            additions = additions.at(self.ecs.select(&["clock"], &["event", "sequence"]), clock);
         }
-        mark(&mut event, "host", &self.host);
+        additions.add_to(&mut event);
         event
     }
 }

@@ -19,6 +19,8 @@ mod pipeline;
 mod rabbitmq;
 mod redis;
 mod s3;
+#[cfg(test)]
+mod schema_tests;
 mod search;
 mod sockets;
 mod stdin;
@@ -43,12 +45,14 @@ use xxhash_rust::xxh3::xxh3_64;
 pub use exec::allow_programs;
 
 use crate::budget::{PipelineShare, Reservation};
+use crate::event::Additions;
 use crate::options::suggest;
 use crate::{Batch, Event, Fault, Options};
 
 /// Names of the inputs.
 pub const NAMES: &[&str] = &[
     "beats",
+    "elastic_agent",
     "elasticsearch",
     "exec",
     "file",
@@ -187,6 +191,7 @@ pub fn build(options: Options) -> Result<Box<dyn Input>, Vec<Fault>> {
     let at = options.at();
     match options.plugin() {
         "beats" => Ok(Box::new(beats::Beats::new(options, "beats")?)),
+        "elastic_agent" => Ok(Box::new(beats::Beats::new(options, "elastic_agent")?)),
         "elasticsearch" => Ok(Box::new(search::Search::new(options, "elasticsearch")?)),
         "exec" => Ok(Box::new(exec::Exec::new(options)?)),
         "file" => Ok(Box::new(file::Tail::new(options)?)),
@@ -228,7 +233,6 @@ fn instead_of(name: &str) -> Option<&'static str> {
     match name {
         "azure_event_hubs" => Some("read the hub by [kafka], whose protocol it speaks"),
         "cloudwatch_logs" | "cloudwatch" => Some("have the logs exported to a bucket and read them by [s3]"),
-        "elastic_agent" => Some("it is [beats] by another name"),
         "imap" | "irc" | "jms" | "relp" | "stomp" | "websocket" | "xmpp" => {
             Some("have a program post its messages to [http], or send lines to [tcp]")
         }
@@ -275,11 +279,9 @@ pub(crate) async fn reserve_piece(context: &Context) -> Option<Reservation> {
     }
 }
 
-/// Gives an event what every input gives it, unless its codec did: the version of the event's form and a field
-/// that says where it is from.
-pub(crate) fn mark(event: &mut Event, name: &str, value: &str) {
-    mark_version(event);
-    event.set_missing(name, value);
+/// Begins the additions of an input with what every input gives its events: the version of their form.
+pub(crate) fn additions() -> Additions {
+    Additions::default().member("@version", "1")
 }
 
 /// Gives an event the version of its form, unless its codec did.

@@ -1,6 +1,10 @@
-//! `elasticsearch` and `opensearch`: documents that another server finds, page by page.
+//! `elasticsearch` and `opensearch`: documents that another server finds, page by page ([`paging`]), or its aggregations.
 //!
 //! Nothing is stored about what was read: each start, and each run of a schedule, reads all that the query finds.
+
+mod paging;
+#[cfg(test)]
+mod tests;
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -13,6 +17,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
+use self::paging::{PageEnd, SearchApi};
 use super::fetch::read_body;
 use super::stream::delivery::send;
 use super::timer::Timer;
@@ -55,6 +60,9 @@ struct Settings {
     query: Map<String, Value>,
     scroll: String,
     timer: Timer,
+    api: SearchApi,
+    /// `true` if the aggregations of an answer are the event, not its documents.
+    reads_aggregations: bool,
     /// Field for what the documents are, and its members.
     docinfo: Option<(FieldReference, Vec<String>)>,
     target: Option<FieldReference>,
@@ -65,8 +73,12 @@ struct Settings {
 struct Page<'a> {
     #[serde(borrow, rename = "_scroll_id", default)]
     scroll: Option<&'a RawValue>,
+    #[serde(borrow, rename = "pit_id", default)]
+    point_in_time: Option<&'a RawValue>,
     #[serde(borrow)]
     hits: Hits<'a>,
+    #[serde(borrow, default)]
+    aggregations: Option<&'a RawValue>,
     #[serde(default)]
     timed_out: bool,
     #[serde(rename = "_shards", default)]
@@ -118,14 +130,14 @@ impl Search {
         let query = query(o, size);
         let scroll = o.text("scroll").unwrap_or_else(|| "1m".to_owned());
         let timer = Timer::take(o).unwrap_or(Timer::Once(Duration::ZERO));
-        let docinfo = docinfo(o);
+        let ecs = o.ecs_compatibility();
+        let docinfo = docinfo(o, ecs.select("[@metadata]".to_owned(), format!("[@metadata][input][{name}]")));
         let target = o.field("target");
-        // Pages are read one after the other, whatever they are called.
-        let _ = o.one_of("search_api", &["auto", "scroll", "search_after"]);
+        let api = SearchApi::take(o);
+        // Pages are read one after the other.
         let _ = o.integer("slices", 1..=1_024);
-        let _ = o.one_of("response_type", &["hits"]);
+        let reads_aggregations = o.one_of("response_type", &["hits", "aggregations"]) == Some("aggregations");
         let _ = codec::take(o, "json");
-        let _ = o.one_of("ecs_compatibility", &["disabled"]);
         let json = codec::build(Options::new("json", o.at(), []));
         options.finish()?;
         let timeout = Duration::from_secs(timeout.unsigned_abs());
@@ -139,6 +151,8 @@ impl Search {
             query,
             scroll,
             timer,
+            api,
+            reads_aggregations,
             docinfo,
             target,
             json: json?,
@@ -148,38 +162,47 @@ impl Search {
 
     /// Reads all pages; returns `false` where the pipeline is gone.
     async fn read_all(&self, client: &Client, context: &Context) -> Result<bool, InputError> {
-        let settings = &self.settings;
-        let path = format!("/{}/_search", settings.index);
-        let first = Value::Object(settings.query.clone());
-        let mut page =
-            self.ask(client, Method::POST, &path, &[("scroll", settings.scroll.as_str())], &first).await?;
-        let mut scroll: Option<String> = None;
+        if self.settings.reads_aggregations {
+            return self.read_aggregations(client, context).await;
+        }
+        let mut cursor = self.open(client).await?;
         let ended = loop {
-            let Some(held) = reserve_piece(context).await else { break Ok(false) };
-            let of_page = Arc::clone(settings);
-            let read = offload(move || of_page.events(&page)).await;
-            let (events, next) = match read {
-                Ok(read) => read,
-                Err(problem) => break Err(InputError(problem)),
-            };
-            scroll = next.or(scroll);
-            let is_last = events.is_empty();
-            if !send(events, held, context).await {
-                break Ok(false);
-            }
-            let (false, Some(id)) = (is_last, &scroll) else { break Ok(true) };
-            let body = serde_json::json!({ "scroll": settings.scroll, "scroll_id": id });
-            page = match self.ask(client, Method::POST, SCROLL_PATH, &[], &body).await {
+            let page = match self.next_page(client, &cursor).await {
                 Ok(page) => page,
                 Err(error) => break Err(error),
             };
+            let Some(held) = reserve_piece(context).await else { break Ok(false) };
+            let settings = Arc::clone(&self.settings);
+            let read = offload(move || settings.events(&page)).await;
+            let (events, end) = match read {
+                Ok(read) => read,
+                Err(problem) => break Err(InputError(problem)),
+            };
+            let is_last = events.is_empty();
+            if let Err(problem) = cursor.advance(end, is_last) {
+                break Err(InputError(problem));
+            }
+            if !send(events, held, context).await {
+                break Ok(false);
+            }
+            if is_last || !cursor.has_next() {
+                break Ok(true);
+            }
         };
-        if let Some(id) = scroll {
-            // One that cannot be ended ends by itself.
-            let body = serde_json::json!({ "scroll_id": [id] });
-            let _ = self.ask(client, Method::DELETE, SCROLL_PATH, &[], &body).await;
-        }
+        self.close(client, cursor).await;
         ended
+    }
+
+    /// Reads the aggregations of one answer.
+    async fn read_aggregations(&self, client: &Client, context: &Context) -> Result<bool, InputError> {
+        let settings = Arc::clone(&self.settings);
+        let mut query = settings.query.clone();
+        query.insert("size".to_owned(), Value::from(0));
+        let path = format!("/{}/_search", settings.index);
+        let answer = self.ask(client, Method::POST, &path, &[], Some(&Value::Object(query))).await?;
+        let Some(held) = reserve_piece(context).await else { return Ok(false) };
+        let events = offload(move || settings.aggregations(&answer)).await.map_err(InputError)?;
+        Ok(send(events, held, context).await)
     }
 
     /// Sends a request to a host that answers, a few times. A request for the next page that may have arrived is not sent again:
@@ -190,7 +213,7 @@ impl Search {
         method: Method,
         path: &str,
         parameters: &[(&str, &str)],
-        body: &Value,
+        body: Option<&Value>,
     ) -> Result<Vec<u8>, InputError> {
         let mut problem = String::new();
         let is_next_page = path == SCROLL_PATH;
@@ -204,7 +227,12 @@ impl Search {
                 if !parameters.is_empty() {
                     url.query_pairs_mut().extend_pairs(parameters);
                 }
-                let sent = client.request(method.clone(), url).body(body.to_string()).send().await;
+                let request = client.request(method.clone(), url);
+                let request = match body {
+                    Some(body) => request.body(body.to_string()),
+                    None => request,
+                };
+                let sent = request.send().await;
                 let response = match sent {
                     Ok(response) => response,
                     Err(error) => {
@@ -239,29 +267,45 @@ impl Search {
 }
 
 impl Settings {
-    /// Makes the events of a page; returns them with the id of the scroll.
+    /// Makes the events of a page; returns them with the end of the page.
     ///
     /// # Errors
     /// The page cannot be read, or documents are missing in it.
-    fn events(&self, page: &[u8]) -> Result<(Events, Option<String>), String> {
-        let unreadable = |error: serde_json::Error| format!("the answer cannot be read: {error}");
-        let page: Page<'_> = serde_json::from_slice(page).map_err(unreadable)?;
-        if page.timed_out || page.shards.failed > 0 {
-            let failed = page.shards.failed;
-            return Err(format!("documents are missing: [{failed}] shards failed, or the search timed out"));
-        }
-        let scroll = page.scroll.map(|id| serde_json::from_str(id.get())).transpose().map_err(unreadable)?;
+    fn events(&self, page: &[u8]) -> Result<(Events, PageEnd), String> {
+        let page = read_page(page)?;
+        let id = |id: Option<&RawValue>| {
+            id.map(|id| serde_json::from_str(id.get())).transpose().map_err(unreadable)
+        };
+        let (scroll, point_in_time) = (id(page.scroll)?, id(page.point_in_time)?);
+        let mut sort = None;
         let mut events = Events::default();
-        let mut decoder = self.json.line_decoder();
-        for Hit { source, rest } in page.hits.hits {
-            let before = events.len();
-            decoder.decode(source.map_or("{}", RawValue::get).as_bytes(), &mut events);
-            decoder.finish(&mut events);
-            for event in events.iter_mut().skip(before) {
-                self.complete(event, &rest);
-            }
+        for Hit { source, mut rest } in page.hits.hits {
+            self.decode(source.map_or("{}", RawValue::get), &rest, &mut events);
+            sort = rest.remove("sort");
         }
-        Ok((events, scroll))
+        Ok((events, PageEnd { scroll, point_in_time, sort }))
+    }
+
+    /// Makes the event of the aggregations of an answer.
+    ///
+    /// # Errors
+    /// The answer cannot be read, or has none.
+    fn aggregations(&self, answer: &[u8]) -> Result<Events, String> {
+        let none =
+            "the answer has no aggregations: [response_type => aggregations] needs a [query] with some";
+        let aggregations = read_page(answer)?.aggregations.ok_or(none)?;
+        let mut events = Events::default();
+        self.decode(aggregations.get(), &Map::new(), &mut events);
+        Ok(events)
+    }
+
+    /// Appends the event of an object of JSON.
+    fn decode(&self, json: &str, hit: &Map<String, Value>, events: &mut Events) {
+        let before = events.len();
+        let mut decoder = self.json.line_decoder();
+        decoder.decode(json.as_bytes(), events);
+        decoder.finish(events);
+        events.iter_mut().skip(before).for_each(|event| self.complete(event, hit));
     }
 
     fn complete(&self, event: &mut Event, hit: &Map<String, Value>) {
@@ -356,9 +400,26 @@ fn query(options: &mut Options, size: i64) -> Map<String, Value> {
     query
 }
 
-fn docinfo(options: &mut Options) -> Option<(FieldReference, Vec<String>)> {
+fn unreadable(error: serde_json::Error) -> String {
+    format!("the answer cannot be read: {error}")
+}
+
+/// Reads an answer.
+///
+/// # Errors
+/// It cannot be read, or documents are missing in it.
+fn read_page(answer: &[u8]) -> Result<Page<'_>, String> {
+    let page: Page<'_> = serde_json::from_slice(answer).map_err(unreadable)?;
+    if page.timed_out || page.shards.failed > 0 {
+        let failed = page.shards.failed;
+        return Err(format!("documents are missing: [{failed}] shards failed, or the search timed out"));
+    }
+    Ok(page)
+}
+
+fn docinfo(options: &mut Options, own_target: String) -> Option<(FieldReference, Vec<String>)> {
     let wanted = options.boolean("docinfo").unwrap_or(false);
-    let target = options.field("docinfo_target").or_else(|| FieldReference::parse("[@metadata]").ok());
+    let target = options.field("docinfo_target").or_else(|| FieldReference::parse(&own_target).ok());
     let mut members = options.texts("docinfo_fields");
     if members.is_empty() {
         members = ["_index", "_type", "_id"].map(str::to_owned).to_vec();
@@ -392,122 +453,5 @@ impl Input for Search {
             run += 1;
         }
         Ok(())
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use tokio::io::{AsyncReadExt, AsyncWriteExt};
-
-    use super::*;
-    use crate::input::testing::{Pipeline, options};
-
-    #[tokio::test]
-    async fn pages_are_read_to_the_end() {
-        let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-        let address = server.local_addr().unwrap();
-        let answering = tokio::spawn(async move {
-            let mut asked = Vec::new();
-            for body in [
-                r#"{"_scroll_id":"s1","hits":{"hits":[{"_index":"a","_id":"1","_score":1,"_source":{"n":1}}]}}"#,
-                r#"{"_scroll_id":"s2","hits":{"hits":[{"_index":"a","_id":"2","_source":{"n":2}},{"_id":"3"}]}}"#,
-                r#"{"_scroll_id":"s2","hits":{"hits":[]}}"#,
-                "{}",
-            ] {
-                let (mut stream, _) = server.accept().await.unwrap();
-                let mut request = Vec::new();
-                while !request.ends_with(b"}") {
-                    stream.read_buf(&mut request).await.unwrap();
-                }
-                asked.push(String::from_utf8(request).unwrap());
-                let length = body.len();
-                let answer =
-                    format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}");
-                stream.write_all(answer.as_bytes()).await.unwrap();
-            }
-            asked
-        });
-        let given = [
-            ("hosts", address.to_string().into()),
-            ("index", "a-*".into()),
-            ("docinfo", "true".into()),
-            ("docinfo_target", "[@metadata][doc]".into()),
-            ("size", "2".into()),
-        ];
-        let search = Search::new(options("elasticsearch", &given), "elasticsearch").unwrap();
-        let mut pipeline = Pipeline::new(4);
-        let run = search.run(pipeline.context());
-        let (ended, ()) = tokio::join!(run, async { while pipeline.take().await.is_some() {} });
-        ended.unwrap();
-        let asked = answering.await.unwrap();
-        assert!(
-            asked[0].starts_with("POST /a-*/_search?scroll=1m") && asked[0].contains(r#""size":2"#),
-            "{}",
-            asked[0]
-        );
-        assert!(asked[1].contains(r#""scroll_id":"s1""#) && asked[2].contains(r#""scroll_id":"s2""#));
-        assert!(asked[3].starts_with("DELETE /_search/scroll"));
-        assert_eq!(pipeline.events.len(), 3);
-        assert_eq!(pipeline.events[1].fields()["n"], 2);
-        assert_eq!(pipeline.events[0].metadata()["doc"], serde_json::json!({"_index": "a", "_id": "1"}));
-    }
-
-    #[tokio::test]
-    async fn a_request_for_the_next_page_is_sent_once() {
-        let first = r#"{"_scroll_id":"s1","hits":{"hits":[{"_source":{"n":1}}]}}"#;
-        let partial = r#"{"_scroll_id":"s1","_shards":{"failed":1},"hits":{"hits":[{"_source":{"n":1}}]}}"#;
-        let answer = |length: usize, body: &str| {
-            format!("HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: {length}\r\n\r\n{body}")
-        };
-        // The second page breaks off; in the other case, a shard did not answer for the first.
-        for (answers, expected, read) in [
-            (
-                [answer(first.len(), first), answer(100, "{"), answer(2, "{}")].to_vec(),
-                "the search failed",
-                1,
-            ),
-            ([answer(partial.len(), partial)].to_vec(), "documents are missing", 0),
-        ] {
-            let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
-            let address = server.local_addr().unwrap();
-            let answering = tokio::spawn(async move {
-                let mut asked = Vec::new();
-                for answer in answers {
-                    let (mut stream, _) = server.accept().await.unwrap();
-                    let mut request = Vec::new();
-                    while !request.ends_with(b"}") {
-                        stream.read_buf(&mut request).await.unwrap();
-                    }
-                    asked.push(String::from_utf8(request).unwrap());
-                    stream.write_all(answer.as_bytes()).await.unwrap();
-                }
-                asked
-            });
-            let given = [("hosts", address.to_string().into())];
-            let search = Search::new(options("opensearch", &given), "opensearch").unwrap();
-            let mut pipeline = Pipeline::new(4);
-            let run = search.run(pipeline.context());
-            let (ended, ()) = tokio::join!(run, async { while pipeline.take().await.is_some() {} });
-            assert!(ended.as_ref().unwrap_err().to_string().contains(expected), "{ended:?}");
-            let asked = answering.await.unwrap();
-            assert!(asked.get(2).is_none_or(|last| last.starts_with("DELETE")), "{asked:?}");
-            assert_eq!(pipeline.events.len(), read);
-        }
-    }
-
-    #[test]
-    fn options_are_checked() {
-        let faults = Search::new(
-            options(
-                "opensearch",
-                &[("query", "[1]".into()), ("cloud_id", "x".into()), ("hosts", "ftp://x".into())],
-            ),
-            "opensearch",
-        )
-        .unwrap_err();
-        let all = faults.iter().map(|fault| fault.message.clone()).collect::<Vec<_>>().join("\n");
-        for part in ["[query] must be an object", "[cloud_id] cannot be read", "host [ftp://x]"] {
-            assert!(all.contains(part), "{part}: {all}");
-        }
     }
 }

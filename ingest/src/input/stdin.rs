@@ -10,11 +10,11 @@ use async_trait::async_trait;
 use bytes::Bytes;
 use tokio::sync::{Mutex, mpsc};
 
-use super::{Context, Input, InputError, host_name, mark, reserve_piece, stopped};
+use super::{Context, Input, InputError, additions, host_name, reserve_piece, stopped};
 use crate::budget::Reservation;
 use crate::codec::{self, Codec, Events};
 use crate::offload::offload;
-use crate::{Ack, Batch, Event, Fault, Options};
+use crate::{Ack, Batch, EcsCompatibility, Event, Fault, Options};
 
 /// Bytes that are read at once.
 const CHUNK: usize = 64 << 10;
@@ -55,6 +55,7 @@ fn chunks() -> &'static Mutex<mpsc::Receiver<std::io::Result<Bytes>>> {
 #[derive(Debug)]
 pub(super) struct Stdin {
     codec: Arc<dyn Codec>,
+    ecs: EcsCompatibility,
     host: String,
 }
 
@@ -65,9 +66,9 @@ impl Stdin {
     /// The faults of the options.
     pub(super) fn new(mut options: Options) -> Result<Self, Vec<Fault>> {
         let codec = codec::take(&mut options, "line");
-        let _ = options.one_of("ecs_compatibility", &["disabled"]);
+        let ecs = options.ecs_compatibility();
         options.finish()?;
-        Ok(Self { codec: codec?, host: host_name() })
+        Ok(Self { codec: codec?, ecs, host: host_name() })
     }
 
     /// Reads chunks to the end of the input.
@@ -140,9 +141,9 @@ impl Stdin {
         let mut held = std::mem::take(held);
         held.set(events.bytes());
         let mut events = events.into_vec();
-        for event in &mut events {
-            mark(event, "host", &self.host);
-        }
+        let host_field: &[&str] = self.ecs.select(&["host"], &["host", "hostname"]);
+        let mut additions = additions().at(host_field, self.host.as_str());
+        events.iter_mut().for_each(|event| additions.add_to(event));
         while !events.is_empty() {
             let rest = events.split_off(events.len().min(context.batch_size.get()));
             let part = match rest.is_empty() {

@@ -10,10 +10,11 @@ use serde_json::Value;
 
 use super::stream::reader::{StreamReader, UnfinishedTotal};
 use super::stream::{Origin, StreamListener, StreamProtocol, serve};
-use super::{Context, Input, InputError, stopped};
+use super::{Context, Input, InputError, additions, stopped};
 use crate::codec::{self, Codec, Decoder};
+use crate::event::{Additions, METADATA};
 use crate::tls::{self, StreamConnector};
-use crate::{Event, Fault, Options, Setting};
+use crate::{EcsCompatibility, Event, Fault, Options, Setting};
 
 /// Pause before the next connection to a server that has closed one.
 const RECONNECT: Duration = Duration::from_secs(1);
@@ -31,6 +32,37 @@ pub(super) struct Tcp {
 #[derive(Debug)]
 struct Lines {
     codec: Arc<dyn Codec>,
+    ecs: EcsCompatibility,
+}
+
+impl Lines {
+    /// Returns what events of an origin get.
+    fn additions(&self, origin: &Origin) -> Additions {
+        let proxy = origin.proxy.map(|proxy| (proxy.ip().to_canonical().to_string(), proxy.port()));
+        let subject = origin.subject.as_deref();
+        if !self.ecs.is_enabled() {
+            let mut additions = origin.additions(Some("host")).member("port", origin.client.port());
+            if let Some((address, _)) = proxy {
+                additions = additions.member("proxy_host", address);
+            }
+            return match subject {
+                Some(subject) => additions.member("sslsubject", subject),
+                None => additions,
+            };
+        }
+        let own = |path: &[&'static str]| [&[METADATA, "input", "tcp"][..], path].concat();
+        let mut additions = additions()
+            .at(&own(&["source", "name"]), origin.address())
+            .at(&own(&["source", "ip"]), origin.address())
+            .at(&own(&["source", "port"]), origin.client.port());
+        if let Some((address, port)) = proxy {
+            additions = additions.at(&own(&["proxy", "ip"]), address).at(&own(&["proxy", "port"]), port);
+        }
+        match subject {
+            Some(subject) => additions.at(&own(&["tls", "client", "subject"]), subject),
+            None => additions,
+        }
+    }
 }
 
 impl StreamProtocol for Lines {
@@ -43,16 +75,10 @@ impl StreamProtocol for Lines {
     }
 
     fn complete(&self, events: &mut [Event], origin: &Origin) {
-        let mut additions = origin.additions(Some("host")).member("port", origin.client.port());
-        if let Some(proxy) = origin.proxy {
-            additions = additions.member("proxy_host", proxy.ip().to_canonical().to_string());
-        }
-        if let Some(subject) = &origin.subject {
-            additions = additions.member("sslsubject", &**subject);
-        }
+        let mut additions = self.additions(origin);
         for event in events {
             additions.add_to(event);
-            if let Some(proxy) = origin.proxy {
+            if let (Some(proxy), false) = (origin.proxy, self.ecs.is_enabled()) {
                 event.fields_mut().insert("proxy_port".to_owned(), Value::from(proxy.port()));
             }
         }
@@ -92,7 +118,7 @@ impl Tcp {
                 "option [dns_reverse_lookup_enabled] of [tcp] has no effect: [host] is the address"
             );
         }
-        let _ = options.one_of("ecs_compatibility", &["disabled"]);
+        let ecs = options.ecs_compatibility();
         if is_client && listener.proxy_protocol {
             options.fault_here("[proxy_protocol] is for [mode => server]");
         }
@@ -100,7 +126,7 @@ impl Tcp {
             is_client.then(|| StreamConnector::new(&listener.host, listener.port, client_tls.as_ref()));
         let connector = connector.transpose().map_err(|fault| options.fault_here(fault)).ok().flatten();
         options.finish()?;
-        Ok(Self { listener, connector, protocol: Arc::new(Lines { codec: codec? }) })
+        Ok(Self { listener, connector, protocol: Arc::new(Lines { codec: codec?, ecs }) })
     }
 
     /// Reads what a server sends, over one connection after the other.

@@ -56,9 +56,9 @@ impl Udp {
         // The pipeline's queue and its workers take their part.
         let _ = options.integer("queue_size", 1..=i64::from(i32::MAX));
         let _ = options.integer("workers", 1..=1_024);
-        let _ = options.one_of("ecs_compatibility", &["disabled"]);
+        let own_field = options.ecs_compatibility().select("host", "[host][ip]");
         options.finish()?;
-        let host_field = host_field.map_or_else(|| FieldReference::parse("host"), Ok);
+        let host_field = host_field.map_or_else(|| FieldReference::parse(own_field), Ok);
         let host_field = host_field.map_err(|_| Vec::new())?;
         Ok(Self { socket, protocol: Arc::new(Datagrams { codec: codec?, host_field }) })
     }

@@ -96,7 +96,7 @@ pub(super) fn build_with_codec(
     let _ = options.integer("stale_cleanup_interval", 0..=i64::MAX);
     let file_mode = mode(&mut options, "file_mode", FILE_MODE);
     let dir_mode = mode(&mut options, "dir_mode", DIR_MODE);
-    let _ = options.one_of("ecs_compatibility", &["disabled"]);
+    let _ = options.ecs_compatibility();
     let root = root(&text);
     if !text.is_empty() && !text.starts_with('/') {
         options.fault_here(format!("path [{text}] must be absolute"));

@@ -4,6 +4,7 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
+use rdkafka::mocking::MockCluster;
 use serde_json::json;
 use tokio::io::{AsyncBufReadExt, AsyncReadExt, AsyncWriteExt, BufReader};
 use tokio::net::{TcpSocket, TcpStream};
@@ -46,7 +47,24 @@ async fn outlast<F>(
         None => value.clone(),
     };
     let given: Vec<(&str, OptionValue)> = given.iter().map(|(name, value)| (*name, fill(value))).collect();
-    let Output::Sink(sink) = build(options(plugin, &given)).unwrap() else { panic!("{plugin} is a sink") };
+    let (taken, mut received) = mpsc::unbounded_channel();
+    send_after_an_hour(plugin, &given, || {
+        let listener = socket.listen(16).unwrap();
+        tokio::spawn(async move {
+            while let Ok((stream, _)) = listener.accept().await {
+                tokio::spawn(peer(BufReader::new(stream), taken.clone()));
+            }
+        });
+    })
+    .await;
+    for _ in 0..EVENTS {
+        timeout(HOUR / 60, received.recv()).await.expect(plugin).unwrap();
+    }
+}
+
+/// Sends events by an output, and starts its peer after an hour.
+async fn send_after_an_hour(plugin: &str, given: &[(&str, OptionValue)], start_peer: impl FnOnce()) {
+    let Output::Sink(sink) = build(options(plugin, given)).unwrap() else { panic!("{plugin} is a sink") };
     let events: Vec<(Arc<Event>, Option<String>)> = (0..EVENTS)
         .map(|number| {
             let mut event = Event::new(chrono::DateTime::UNIX_EPOCH);
@@ -61,13 +79,7 @@ async fn outlast<F>(
         sent = &mut sending => panic!("{plugin} has sent events to nobody: {sent:?}"),
         () = sleep(HOUR) => {}
     }
-    let listener = socket.listen(16).unwrap();
-    let (taken, mut received) = mpsc::unbounded_channel();
-    tokio::spawn(async move {
-        while let Ok((stream, _)) = listener.accept().await {
-            tokio::spawn(peer(BufReader::new(stream), taken.clone()));
-        }
-    });
+    start_peer();
     resume();
     let mut refused = None;
     for _ in 0..MAX_ATTEMPTS {
@@ -81,22 +93,21 @@ async fn outlast<F>(
         }
     }
     assert_eq!(refused, Some(Vec::new()), "{plugin} has not sent its events");
-    for _ in 0..EVENTS {
-        timeout(HOUR / 60, received.recv()).await.expect(plugin).unwrap();
-    }
 }
 
-/// Answers requests of HTTP. A request of `_bulk` has an event for each action, any other post has one.
+/// Answers requests of HTTP. A request of `_bulk` has an event for each action, an object has one in each line, and any other
+/// post has one.
 async fn serve_http(mut stream: BufReader<TcpStream>, taken: EventSender) -> io::Result<()> {
     loop {
         let (mut line, mut length) = (String::new(), 0);
-        let (mut is_post, mut is_bulk) = (false, false);
+        let (mut is_post, mut is_put, mut is_bulk) = (false, false, false);
         loop {
             line.clear();
             if stream.read_line(&mut line).await? == 0 {
                 return Ok(());
             }
             is_post |= line.starts_with("POST ");
+            is_put |= line.starts_with("PUT ");
             is_bulk |= line.contains("/_bulk ");
             let lower = line.to_ascii_lowercase();
             if let Some(value) = lower.strip_prefix("content-length:") {
@@ -108,12 +119,18 @@ async fn serve_http(mut stream: BufReader<TcpStream>, taken: EventSender) -> io:
         }
         let mut body = vec![0; length];
         stream.read_exact(&mut body).await?;
-        let actions = String::from_utf8_lossy(&body).matches(r#"{"index":"#).count();
+        let body = String::from_utf8_lossy(&body);
+        let actions = body.matches(r#"{"index":"#).count();
         let items = vec![json!({"index": {"status": 201}}); actions];
         let answer = json!({ "items": items }).to_string();
-        let head = format!("HTTP/1.1 200 OK\r\ncontent-length: {}\r\n\r\n", answer.len());
+        let head = format!("HTTP/1.1 200 OK\r\netag: \"1\"\r\ncontent-length: {}\r\n\r\n", answer.len());
         stream.write_all((head + &answer).as_bytes()).await?;
-        for _ in 0..if is_bulk { actions } else { usize::from(is_post) } {
+        let events = match (is_bulk, is_put) {
+            (true, _) => actions,
+            (_, true) => body.lines().count(),
+            _ => usize::from(is_post),
+        };
+        for _ in 0..events {
             let _ = taken.send(());
         }
     }
@@ -174,6 +191,50 @@ async fn serve_smtp(mut stream: BufReader<TcpStream>, taken: EventSender) -> io:
     Ok(())
 }
 
+/// Takes messages of AMQP on one channel, and confirms each.
+async fn serve_amqp(mut stream: BufReader<TcpStream>, taken: EventSender) -> io::Result<()> {
+    let mut greeting = [0; 8];
+    stream.read_exact(&mut greeting).await?;
+    let start = b"\0\x09\0\0\0\0\0\0\0\x05PLAIN\0\0\0\x05en_US";
+    stream.write_all(&amqp_frame(0, (10, 10), start)).await?;
+    let mut messages = 0_u64;
+    loop {
+        let mut head = [0; 7];
+        stream.read_exact(&mut head).await?;
+        let [kind, channel @ .., a, b, c, d] = head;
+        let (channel, length) = (u16::from_be_bytes(channel), u32::from_be_bytes([a, b, c, d]));
+        let mut body = vec![0; length as usize + 1];
+        stream.read_exact(&mut body).await?;
+        let answer: Option<((u16, u16), Vec<u8>)> = match (kind, body.as_slice()) {
+            (1, [_, class, _, method, ..]) => match (*class, *method) {
+                (10, 11) => Some(((10, 30), vec![0, 0, 0, 2, 0, 0, 0, 0])),
+                (10, 40) => Some(((10, 41), vec![0])),
+                (10, 50) => Some(((10, 51), Vec::new())),
+                (20, 10) => Some(((20, 11), vec![0; 4])),
+                (40, 10) => Some(((40, 11), Vec::new())),
+                (85, 10) => Some(((85, 11), Vec::new())),
+                _ => None,
+            },
+            (3, _) => {
+                messages += 1;
+                let _ = taken.send(());
+                Some(((60, 80), [&messages.to_be_bytes()[..], &[0]].concat()))
+            }
+            // Heads of messages, and heartbeats.
+            _ => None,
+        };
+        if let Some((method, arguments)) = answer {
+            stream.write_all(&amqp_frame(channel, method, &arguments)).await?;
+        }
+    }
+}
+
+fn amqp_frame(channel: u16, method: (u16, u16), arguments: &[u8]) -> Vec<u8> {
+    let length = u32::try_from(arguments.len() + 4).unwrap();
+    let method = [method.0.to_be_bytes(), method.1.to_be_bytes()].concat();
+    [&[1], &channel.to_be_bytes()[..], &length.to_be_bytes(), &method, arguments, &[0xce]].concat()
+}
+
 #[tokio::test(start_paused = true)]
 async fn http_outlasts_an_hour_without_its_peer() {
     let given = [("url", "http://ADDRESS/events".into()), ("http_method", "post".into())];
@@ -208,4 +269,36 @@ async fn redis_outlasts_an_hour_without_its_peer() {
 async fn email_outlasts_an_hour_without_its_peer() {
     let given = [("address", "127.0.0.1".into()), ("port", "PORT".into()), ("to", "a@example.com".into())];
     outlast("email", &given, serve_smtp).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn rabbitmq_outlasts_an_hour_without_its_peer() {
+    let given = [
+        ("host", "127.0.0.1".into()),
+        ("port", "PORT".into()),
+        ("exchange", "events".into()),
+        ("exchange_type", "direct".into()),
+    ];
+    outlast("rabbitmq", &given, serve_amqp).await;
+}
+
+#[tokio::test(start_paused = true)]
+async fn s3_outlasts_an_hour_without_its_peer() {
+    let given = [
+        ("bucket", "events".into()),
+        ("endpoint", "http://ADDRESS".into()),
+        ("access_key_id", "id".into()),
+        ("secret_access_key", "secret".into()),
+    ];
+    outlast("s3", &given, serve_http).await;
+}
+
+/// The client's threads have a clock of their own: for them, the broker is away for a moment.
+#[tokio::test(start_paused = true)]
+async fn kafka_outlasts_an_hour_without_its_peer() {
+    let cluster = MockCluster::new(1).unwrap();
+    cluster.create_topic("events", 1, 1).unwrap();
+    cluster.broker_down(1).unwrap();
+    let given = [("bootstrap_servers", cluster.bootstrap_servers().into()), ("topic_id", "events".into())];
+    send_after_an_hour("kafka", &given, || cluster.broker_up(1).unwrap()).await;
 }

@@ -27,7 +27,7 @@ struct Stdout {
 /// The faults of the options.
 pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
     let codec = codec::take(&mut options, "rubydebug");
-    let _ = options.one_of("ecs_compatibility", &["disabled"]);
+    let _ = options.ecs_compatibility();
     options.finish()?;
     Ok(Output::Sink(Arc::new(Stdout { codec: codec? })))
 }

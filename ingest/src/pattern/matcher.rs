@@ -3,9 +3,12 @@
 use std::fmt;
 use std::ops::Range;
 
+use serde_json::{Number, Value};
+
 use super::expand::{expand, expand_shared};
 use super::regex::{LocationsGuard, Regex};
 use super::{Deadline, Library};
+use crate::number::{float, integer};
 
 /// Type that a capture is converted to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,6 +28,15 @@ impl Kind {
             "int" => Self::Integer,
             "float" => Self::Float,
             _ => Self::Text,
+        }
+    }
+
+    /// Converts a text.
+    pub fn value(self, text: &str) -> Value {
+        match self {
+            Self::Text => Value::String(text.to_owned()),
+            Self::Integer => Value::Number(integer(text)),
+            Self::Float => Number::from_f64(float(text)).map_or(Value::Null, Value::Number),
         }
     }
 }

@@ -3,7 +3,9 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Datelike, Utc};
-use millrace_ingest::event::time_format::{TimeFormat, Zone, iso8601, tai64n, unix_millis, unix_seconds};
+use millrace_ingest::event::time_format::{
+    TimeFormat, TimeNames, Zone, iso8601, tai64n, unix_millis, unix_seconds,
+};
 use millrace_ingest::event::{TIMESTAMP, text_of};
 use millrace_ingest::{Event, Fault, FieldReference, Options, Template};
 use serde_json::Value;
@@ -65,6 +67,19 @@ impl Pattern {
     }
 }
 
+impl Pattern {
+    fn has_names(&self) -> bool {
+        matches!(self, Self::Format(format) if format.has_names())
+    }
+
+    fn with_names(self, names: Option<&'static TimeNames>) -> Self {
+        match self {
+            Self::Format(format) => Self::Format(format.with_names(names)),
+            other => other,
+        }
+    }
+}
+
 pub(super) fn build(options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>> {
     Ok(Arc::new(Date::read(options, Utc::now)?))
 }
@@ -101,13 +116,17 @@ impl Date {
             },
             Some(template) => ZoneOption::PerEvent(template),
         };
-        if let Some(locale) = options.text("locale")
-            && !is_english(&locale)
-            && patterns.iter().any(|pattern| matches!(pattern, Pattern::Format(format) if format.has_names()))
-        {
-            options.fault_here(format!(
-                "[date] reads names of months, days, eras and halves of a day in English (locale en), not in [{locale}]"
-            ));
+        if let Some(locale) = options.text("locale") {
+            match TimeNames::find(&locale) {
+                Some(names) => {
+                    patterns = patterns.into_iter().map(|pattern| pattern.with_names(names)).collect()
+                }
+                None if patterns.iter().any(Pattern::has_names) => options.fault_here(format!(
+                    "[date] reads names of months and days in the languages [{}], not in those of [{locale}]",
+                    TimeNames::languages()
+                )),
+                None => {}
+            }
         }
         let target = options.field("target");
         let tags_on_failure = texts_or(&mut options, "tag_on_failure", &["_dateparsefailure"]);
@@ -127,11 +146,6 @@ impl Date {
         let (text, is_number) = (text_of(value), value.is_number());
         self.patterns.iter().find_map(|pattern| pattern.read(&text, is_number, zone, now))
     }
-}
-
-fn is_english(locale: &str) -> bool {
-    let language = locale.split(['-', '_', '.']).next().unwrap_or_default();
-    language.eq_ignore_ascii_case("en") || matches!(locale, "C" | "POSIX")
 }
 
 impl Filter for Date {

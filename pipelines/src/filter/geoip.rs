@@ -169,7 +169,11 @@ impl GeoIp {
             None => defaults.contains(&field.name),
         };
         let fields = FIELDS.iter().filter(|field| is_wanted(field));
-        let found: Vec<_> = fields.filter_map(|field| Some((*field, record.field(field.name)?))).collect();
+        let value = |field: &GeoField| match field.name {
+            "ip" => Some(Value::String(address_text(address))),
+            name => record.field(name),
+        };
+        let found: Vec<_> = fields.filter_map(|field| Some((*field, value(field)?))).collect();
         (!found.is_empty()).then_some(found)
     }
 
@@ -201,6 +205,14 @@ impl GeoIp {
     fn fail(&self, event: &mut Event) -> Outcome {
         self.tags_on_failure.iter().for_each(|tag| event.tag(tag));
         Outcome::Unmatched
+    }
+}
+
+/// Writes an address as Logstash does: one of IPv6 with all of its groups.
+fn address_text(address: IpAddr) -> String {
+    match address {
+        IpAddr::V4(address) => address.to_string(),
+        IpAddr::V6(address) => address.segments().map(|group| format!("{group:x}")).join(":"),
     }
 }
 

@@ -8,9 +8,8 @@ use millrace_ingest::event::text_of;
 use millrace_ingest::options::{Location, Setting};
 use millrace_ingest::pattern::{Captures, Deadline, Kind, Library, Pattern};
 use millrace_ingest::{EcsCompatibility, Event, Fault, FieldReference, Options};
-use serde_json::{Number, Value};
+use serde_json::Value;
 
-use super::number::{float, integer};
 use super::settings::texts_or;
 use super::{Filter, Outcome};
 
@@ -323,7 +322,7 @@ impl Grok {
             let Some(target) = compiled.targets.get(*at) else { continue };
             match captures.range(*at).and_then(|range| text.get(range)) {
                 Some(part) if self.keep_empty_captures || !part.is_empty() => {
-                    values.push((target, value(part, target.kind)));
+                    values.push((target, target.kind.value(part)));
                 }
                 None if self.keep_empty_captures => values.push((target, Value::Null)),
                 _ => {}
@@ -358,12 +357,4 @@ fn put(event: &mut Event, target: &Target, value: Value) {
         Some(_) => return,
     }
     let _ = event.set(&target.reference, value);
-}
-
-fn value(text: &str, kind: Kind) -> Value {
-    match kind {
-        Kind::Text => Value::String(text.to_owned()),
-        Kind::Integer => Value::Number(integer(text)),
-        Kind::Float => Number::from_f64(float(text)).map_or(Value::Null, Value::Number),
-    }
 }

@@ -24,7 +24,6 @@ mod json;
 mod json_encode;
 mod kv;
 mod mutate;
-mod number;
 mod prune;
 mod ruby;
 mod settings;

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
+use millrace_ingest::number::integer;
 use millrace_ingest::syslog_names::{SYSLOG_FACILITIES, SYSLOG_SEVERITIES};
 use millrace_ingest::{Event, Fault, FieldReference, Options};
 use serde_json::Value;
 
-use super::number::integer;
 use super::settings::{field_or, texts_or};
 use super::{Filter, Outcome};
 

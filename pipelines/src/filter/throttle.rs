@@ -5,12 +5,12 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use millrace_ingest::number::integer;
 use millrace_ingest::{Event, Fault, Options, Template};
 use millrace_runtime::GenerationalCache;
 use parking_lot::Mutex;
 use ring::digest::{SHA256, digest};
 
-use super::number::integer;
 use super::{Filter, Outcome};
 
 /// Counters where nothing is said.

@@ -18,7 +18,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 use super::plain::undecoded;
-use super::{Codec, Decoder, Events};
+use super::{Codec, Decoder, Events, OriginalText};
 use crate::event::TIMESTAMP;
 use crate::http_client::{HttpAnswer, HttpClient, HttpRequest};
 use crate::refresh::read_text;
@@ -46,6 +46,7 @@ struct AvroReader {
     source: SchemaSource,
     is_base64: bool,
     target: Option<FieldReference>,
+    original: OriginalText,
 }
 
 #[derive(Debug)]
@@ -73,7 +74,7 @@ enum FetchedSchema {
 }
 
 pub(super) fn build(mut options: Options) -> Result<Arc<dyn Codec>, Vec<Fault>> {
-    let _ = options.ecs_compatibility();
+    let original = OriginalText::take(&mut options);
     let given = [
         ("schema", options.text("schema")),
         ("schema_uri", options.text("schema_uri")),
@@ -94,7 +95,7 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Codec>, Vec<Fault>> 
     let source = source.map_err(|problem| options.fault_here(problem));
     options.finish()?;
     let Ok(source) = source else { return Err(Vec::new()) };
-    Ok(Arc::new(Avro { reader: Arc::new(AvroReader { source, is_base64, target }) }))
+    Ok(Arc::new(Avro { reader: Arc::new(AvroReader { source, is_base64, target, original }) }))
 }
 
 fn source(name: &str, value: String, client: HttpClient) -> Result<SchemaSource, String> {
@@ -214,10 +215,19 @@ impl SchemaServer {
 impl AvroReader {
     fn read(&self, bytes: &[u8], events: &mut Events) {
         let decoded = self.is_base64.then(|| STANDARD.decode(bytes.trim_ascii()).ok()).flatten();
-        let event = self.event(decoded.as_deref().unwrap_or(bytes)).unwrap_or_else(|reason| {
-            tracing::debug!(reason, "the codec avro did not read a value");
-            undecoded(bytes, FAILURE)
-        });
+        let event = match self.event(decoded.as_deref().unwrap_or(bytes)) {
+            Ok(mut event) => {
+                // Bytes that are no text cannot be kept.
+                if let Ok(text) = std::str::from_utf8(bytes) {
+                    self.original.keep(&mut event, text);
+                }
+                event
+            }
+            Err(reason) => {
+                tracing::debug!(reason, "the codec avro did not read a value");
+                undecoded(bytes, FAILURE)
+            }
+        };
         events.push(event);
     }
 

@@ -1,5 +1,5 @@
 //! Patterns of times, as they are written in formats (`%{+yyyy.MM.dd}`, `%{{yyyy-MM-dd}}`) and in the `date`
-//! filter: those of Joda-Time and those of `java.time`, with English names.
+//! filter: those of Joda-Time and those of `java.time`, with English names and, for reading, those of [`TimeNames`].
 //!
 //! [`TimeFormat`] is a compiled pattern; it writes times ([`TimeFormat::format`]) and reads them
 //! ([`TimeFormat::parse`], Joda's patterns only). What was read is a [`ParsedTime`], whose gaps are filled and which
@@ -8,12 +8,14 @@
 mod epoch;
 mod format;
 mod iso8601;
+mod names;
 mod parse;
 mod resolve;
 mod zone;
 
 pub use epoch::{tai64n, unix_millis, unix_seconds};
 pub use iso8601::iso8601;
+pub use names::TimeNames;
 pub use resolve::ParsedTime;
 pub use zone::Zone;
 
@@ -26,6 +28,8 @@ const MAX_DIGITS: usize = 30;
 #[derive(Clone, Debug, PartialEq)]
 pub struct TimeFormat {
     items: Vec<Item>,
+    /// Names that are read before those of English.
+    names: Option<&'static TimeNames>,
 }
 
 #[derive(Clone, Debug, PartialEq)]
@@ -233,7 +237,13 @@ impl TimeFormat {
         if !literal.is_empty() {
             items.push(Item::Literal(literal));
         }
-        Ok(Self { items })
+        Ok(Self { items, names: None })
+    }
+
+    /// Reads names of another language, too.
+    #[must_use]
+    pub fn with_names(self, names: Option<&'static TimeNames>) -> Self {
+        Self { names, ..self }
     }
 
     /// Returns whether the pattern has names that languages have of their own: of months, days, eras, halves of a day.

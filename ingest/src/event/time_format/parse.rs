@@ -8,7 +8,7 @@ use millrace_mapping::{DAYS, MONTHS};
 
 use super::resolve::{HalfDay, Hour};
 use super::zone::offset;
-use super::{Field, Item, ParsedTime, TimeFormat, Zone};
+use super::{Field, Item, ParsedTime, TimeFormat, TimeNames, Zone};
 
 /// Zone names that are read, with what they stand for: as in Joda-Time, a name says which clocks are meant, not whether it is summer.
 const ZONE_NAMES: [(&str, &str); 11] = [
@@ -40,7 +40,7 @@ impl TimeFormat {
                 Item::Field(field, count) => {
                     let number_follows =
                         matches!(items.peek(), Some(Item::Field(next, _)) if next.is_numeric());
-                    read(*field, *count, number_follows, this_year, rest, &mut parsed)?
+                    read(*field, *count, number_follows, (this_year, self.names), rest, &mut parsed)?
                 }
             };
         }
@@ -64,7 +64,7 @@ fn read<'a>(
     field: Field,
     count: usize,
     number_follows: bool,
-    this_year: i32,
+    (this_year, names): (i32, Option<&TimeNames>),
     text: &'a str,
     parsed: &mut ParsedTime,
 ) -> Option<&'a str> {
@@ -83,7 +83,8 @@ fn read<'a>(
         }
         Field::MonthNumber => parsed.month = Some(upto(2)?),
         Field::MonthText => {
-            let (at, behind) = name(text, &MONTHS)?;
+            let own = names.and_then(|names| names.month(text));
+            let (at, behind) = own.or_else(|| name(text, &MONTHS))?;
             rest = behind;
             parsed.month = Some(at + 1);
         }
@@ -92,7 +93,8 @@ fn read<'a>(
         Field::DayOfYear => parsed.day_of_year = Some(upto(3)?),
         Field::DayOfWeek => parsed.day_of_week = Some(upto(1)?),
         Field::DayText => {
-            let (at, behind) = name(text, &DAYS)?;
+            let own = names.and_then(|names| names.day(text));
+            let (at, behind) = own.or_else(|| name(text, &DAYS))?;
             rest = behind;
             parsed.day_of_week = Some(at + 1);
         }

@@ -1,12 +1,10 @@
 //! One connection: frames are read, events handed on, and answered once they are stored.
 
 use std::io;
-use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::{Buf, BytesMut};
 use millrace_listen::{ByteStream, StreamConnection};
-use serde_json::Value;
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 
 use super::frames::{Frame, acknowledgement, frame_length, invalid, read_frame};
@@ -14,8 +12,8 @@ use super::window::WindowReader;
 use crate::batch::NotStored;
 use crate::budget::{Reservation, ShareExceeded};
 use crate::codec::Events;
+use crate::event::Additions;
 use crate::input::Context;
-use crate::input::stream::Origin;
 use crate::offload::offload;
 use crate::{Ack, Batch};
 
@@ -39,8 +37,8 @@ pub(super) struct Session {
     pub(super) stream: ByteStream,
     pub(super) connection: StreamConnection,
     pub(super) context: Context,
-    pub(super) origin: Arc<Origin>,
-    pub(super) host_field: Option<&'static str>,
+    /// Members and metadata that events get.
+    pub(super) additions: Additions,
     /// Longest silence of a sender that waits for nothing.
     pub(super) inactivity: Option<Duration>,
     pub(super) reader: WindowReader,
@@ -58,14 +56,12 @@ impl Session {
     pub(super) fn new(
         (stream, connection): (ByteStream, StreamConnection),
         context: Context,
-        origin: Origin,
+        additions: Additions,
         reader: WindowReader,
         inactivity: Option<Duration>,
-        host_field: Option<&'static str>,
     ) -> Self {
         let (buffer, held) = (BytesMut::new(), context.budget.empty());
-        let origin = Arc::new(origin);
-        Self { stream, connection, context, origin, host_field, inactivity, reader, buffer, held }
+        Self { stream, connection, context, additions, inactivity, reader, buffer, held }
     }
 
     /// Reads and answers until the sender ends the connection, or it has to end.
@@ -161,15 +157,8 @@ impl Session {
         let events = std::mem::take(&mut self.reader.events);
         self.begin_events();
         let (mut events, held) = events.into_parts().map_err(exceeded)?;
-        let mut additions = self.origin.additions(self.host_field);
         for event in &mut events {
-            additions.add_to(event);
-            if let Some(subject) = &self.origin.subject {
-                let reference = crate::FieldReference::parse("[@metadata][tls_peer][subject]");
-                if let Ok(reference) = reference {
-                    let _ = event.set(&reference, Value::from(&**subject));
-                }
-            }
+            self.additions.add_to(event);
         }
         if !events.is_empty() {
             self.store(Batch { events, position: None, ack: Ack::none(), held }, version).await?;

@@ -73,6 +73,52 @@ async fn a_window_is_answered_once_it_is_stored() {
 }
 
 #[tokio::test]
+async fn fields_of_the_schema_say_where_events_are_from() {
+    let given = [("ecs_compatibility", "v8".into()), ("add_hostname", "true".into())];
+    let mut running = RunningInput::start("beats", &given).await;
+    let mut stream = running.connect().await;
+    stream.write_all(&[window(1), json(1, r#"{"message":"one"}"#)].concat()).await.unwrap();
+    running.store(1).await;
+    let event = &running.pipeline.events[0];
+    let host = serde_json::json!({ "name": "127.0.0.1", "ip": "127.0.0.1" });
+    assert_eq!(
+        serde_json::Value::Object(event.metadata().clone()),
+        serde_json::json!({ "input": { "beats": { "host": host } } })
+    );
+    assert!(!event.has_field("host") && event.has_field("@version"));
+}
+
+#[tokio::test]
+async fn enrich_chooses_what_events_get() {
+    let mut running = RunningInput::start("beats", &[("enrich", ["none"].into())]).await;
+    let mut stream = running.connect().await;
+    stream.write_all(&[window(1), json(1, r#"{"message":"one"}"#)].concat()).await.unwrap();
+    running.store(1).await;
+    let event = &running.pipeline.events[0];
+    assert!(!event.has_field("tags") && event.metadata().is_empty(), "{event:?}");
+    let wrong = [("port", "0".into()), ("enrich", ["all", "x"].into()), ("include_codec_tag", "true".into())];
+    let faults = crate::input::build(crate::input::testing::options("beats", &wrong)).err().unwrap();
+    let faults: Vec<&str> = faults.iter().map(|fault| fault.message.as_str()).collect();
+    for part in ["[enrich] has [x]", "which stand alone", "give one of them"] {
+        assert!(faults.iter().any(|fault| fault.contains(part)), "{part}: {faults:?}");
+    }
+}
+
+#[test]
+fn the_text_of_an_event_is_kept_as_its_original() {
+    let build =
+        |name: &str| crate::codec::build(crate::Options::new(name, crate::Location::default(), [])).unwrap();
+    let mut reader = super::window::WindowReader::new(build("json").line_decoder(), None, false);
+    reader.keeps_original = true;
+    for text in [r#"{"message":"one"}"#, r#"{"message":"two","event":{"a":1}}"#, r#"{"a":1}"#] {
+        reader.take(&json(1, text)).unwrap();
+    }
+    let fields: Vec<_> = reader.events.iter().map(|event| event.fields().get("event").cloned()).collect();
+    let two = serde_json::json!({ "a": 1, "original": "two" });
+    assert_eq!(fields, [Some(serde_json::json!({ "original": "one" })), Some(two), None]);
+}
+
+#[tokio::test]
 async fn what_is_not_stored_is_not_answered() {
     let mut running = RunningInput::start("beats", &[]).await;
     for why in [NotStored::Overloaded("full".to_owned()), NotStored::Ended] {

@@ -22,6 +22,8 @@ pub(super) struct WindowReader {
     codec: Option<Arc<dyn Codec>>,
     /// `true` if a tag says how the event was made.
     tags: bool,
+    /// `true` if the text of an event is kept as its original, too.
+    pub(super) keeps_original: bool,
     pub(super) events: Events,
     /// Version and number of the last event.
     pub(super) last: Option<(u8, u32)>,
@@ -34,17 +36,19 @@ pub(super) struct WindowReader {
 impl WindowReader {
     /// Makes one for a connection.
     pub(super) fn new(json: Box<dyn Decoder>, codec: Option<Arc<dyn Codec>>, tags: bool) -> Self {
-        Self { json, codec, tags, events: Events::default(), last: None, count: 0, window: 1 }
+        let (events, keeps_original) = (Events::default(), false);
+        Self { json, codec, tags, keeps_original, events, last: None, count: 0, window: 1 }
     }
 
     /// Takes the state over, for a thread that reads frames with it.
     pub(super) fn take_over(&mut self) -> Self {
-        let Self { codec, tags, last, count, window, .. } = self;
+        let Self { codec, tags, keeps_original, last, count, window, .. } = self;
         let (json, events) = (
             std::mem::replace(&mut self.json, Box::new(DecoderPlaceholder)),
             std::mem::take(&mut self.events),
         );
-        Self { json, codec: codec.clone(), tags: *tags, events, last: *last, count: *count, window: *window }
+        let (codec, tags, keeps_original) = (codec.clone(), *tags, *keeps_original);
+        Self { json, codec, tags, keeps_original, events, last: *last, count: *count, window: *window }
     }
 
     /// Returns whether the sender waits for an answer.
@@ -144,6 +148,9 @@ impl WindowReader {
     /// Has the codec read the texts of the events from this one on.
     fn complete(&mut self, before: usize) {
         let Some(codec) = &self.codec else {
+            if self.keeps_original && self.events.len() == before + 1 {
+                self.events.change_last(keep_message);
+            }
             if self.tags {
                 for event in self.events.iter_mut().skip(before) {
                     let tag = if event.has_field(MESSAGE) {
@@ -185,5 +192,16 @@ impl WindowReader {
                 }
             }
         }
+    }
+}
+
+/// Keeps the text of an event as its original.
+fn keep_message(event: &mut Event) {
+    let text = match event.text_of_field(MESSAGE) {
+        Some(text) => Some(text.into_owned()),
+        None => event.fields().get(MESSAGE).and_then(|text| text.as_str()).map(str::to_owned),
+    };
+    if let Some(text) = text {
+        event.keep_original(&text);
     }
 }

@@ -5,6 +5,7 @@
 //! the server was down is looked for in its directory. `watch` finds files, `reader` reads one, `position`
 //! says what a file is.
 
+mod delimiter;
 mod descriptors;
 mod position;
 mod reader;
@@ -19,10 +20,11 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 
+use self::delimiter::Delimiter;
 use super::{Context, Input, InputError, host_name};
-use crate::codec::{self, Codec};
+use crate::codec::{self, Codec, WideCharset};
 use crate::glob::Glob;
-use crate::{Fault, Options, Setting};
+use crate::{EcsCompatibility, Fault, Options, Setting};
 
 const SECOND: f64 = 1.0;
 const HOUR: f64 = 3600.0;
@@ -43,8 +45,9 @@ struct Settings {
     paths: Vec<String>,
     globs: Vec<Glob>,
     exclude: Vec<Glob>,
-    delimiter: Vec<u8>,
+    delimiter: Delimiter,
     codec: Arc<dyn Codec>,
+    ecs: EcsCompatibility,
     host: String,
     /// Files are read once, rather than followed.
     once: bool,
@@ -131,14 +134,21 @@ impl Tail {
         if exit_after_read && !once {
             options.fault_here("[exit_after_read] needs [mode => \"read\"]");
         }
-        let _ = options.one_of("ecs_compatibility", &["disabled"]);
+        let ecs = options.ecs_compatibility();
+        if codec.as_ref().is_ok_and(|codec| codec.charset().as_wide().is_some_and(WideCharset::needs_mark)) {
+            options.fault_here(
+                "[file] reads lines from any place of a file: give the order of bytes in [charset], such as UTF-16LE",
+            );
+        }
         options.finish()?;
+        let codec = codec?;
         let settings = Settings {
             globs,
             paths,
             exclude,
-            delimiter: delimiter.into_bytes(),
-            codec: codec?,
+            delimiter: Delimiter::new(&delimiter, codec.charset()),
+            codec,
+            ecs,
             host: host_name(),
             once,
             from_beginning,

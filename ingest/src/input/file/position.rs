@@ -16,6 +16,8 @@ use bytes::Bytes;
 use chrono::Utc;
 use xxhash_rust::xxh3::xxh3_64;
 
+use super::delimiter::Delimiter;
+
 /// Bytes of the first line that tell files apart.
 pub(super) const FIRST_BYTES: usize = 1024;
 /// Bytes before a position that tell whether it still is one.
@@ -133,7 +135,7 @@ pub(super) fn hash_before(file: &File, offset: u64) -> io::Result<u64> {
 
 /// First bytes of a file, as far as they stay the same while it grows: its first line, at most
 /// [`FIRST_BYTES`]. `None` while that is not there. A file that is `whole` counts with what it has.
-pub(super) fn first_bytes(file: &File, delimiter: &[u8], whole: bool) -> io::Result<Option<Vec<u8>>> {
+pub(super) fn first_bytes(file: &File, delimiter: &Delimiter, whole: bool) -> io::Result<Option<Vec<u8>>> {
     let mut bytes = vec![0; FIRST_BYTES];
     let mut length = 0;
     while let Some(rest) = bytes.get_mut(length..).filter(|rest| !rest.is_empty()) {
@@ -145,20 +147,11 @@ pub(super) fn first_bytes(file: &File, delimiter: &[u8], whole: bool) -> io::Res
         }
     }
     bytes.truncate(length);
-    if let Some(at) = find(&bytes, delimiter) {
+    if let Some(at) = delimiter.find(&bytes, 0) {
         bytes.truncate(at + delimiter.len());
         return Ok(Some(bytes));
     }
     Ok((length == FIRST_BYTES || whole).then_some(bytes))
-}
-
-/// Returns the offset of a delimiter.
-pub(super) fn find(bytes: &[u8], delimiter: &[u8]) -> Option<usize> {
-    match delimiter {
-        [one] => bytes.iter().position(|byte| byte == one),
-        [] => None,
-        more => bytes.windows(more.len()).position(|window| window == more),
-    }
 }
 
 #[cfg(test)]

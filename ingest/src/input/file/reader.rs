@@ -10,7 +10,8 @@ use chrono::Utc;
 use flate2::read::MultiGzDecoder;
 use xxhash_rust::xxh3::xxh3_64;
 
-use super::position::{BEFORE, Position, find, hash_before};
+use super::delimiter::Delimiter;
+use super::position::{BEFORE, Position, hash_before};
 use crate::codec::{Decoder, Events, decode_piece};
 
 /// Bytes read at once.
@@ -26,7 +27,7 @@ const SPLIT: &str = "_filelinesplit";
 pub(super) struct Reader {
     source: Source,
     decoder: Box<dyn Decoder>,
-    delimiter: Vec<u8>,
+    delimiter: Delimiter,
     /// Read bytes that belong to no line yet, from `line` on.
     buffer: Vec<u8>,
     /// Offset behind the last whole line.
@@ -71,7 +72,7 @@ impl Reader {
         gzip: bool,
         (offset, truncations): (u64, u64),
         decoder: Box<dyn Decoder>,
-        delimiter: &[u8],
+        delimiter: &Delimiter,
         most_of_line: u64,
     ) -> io::Result<Self> {
         let incarnation = incarnation(&file, truncations);
@@ -90,7 +91,7 @@ impl Reader {
             Source::Plain(file)
         };
         // As in Logstash, compressed files have the line ends of Unix or of Windows, whatever the delimiter.
-        let delimiter = if gzip { b"\n".to_vec() } else { delimiter.to_vec() };
+        let delimiter = if gzip { delimiter.with_text("\n") } else { delimiter.clone() };
         Ok(Self {
             source,
             decoder,
@@ -115,9 +116,9 @@ impl Reader {
             let rest = self.buffer.get(taken..).unwrap_or_default();
             // The delimiter may have begun in what was searched already.
             let from = searched.min(rest.len());
-            match find(rest.get(from..).unwrap_or_default(), &self.delimiter) {
-                Some(at) if from + at <= MAX_LINE => {
-                    let (line, whole) = (from + at, from + at + self.delimiter.len());
+            match self.delimiter.find(rest, from) {
+                Some(line) if line <= MAX_LINE => {
+                    let whole = line + self.delimiter.len();
                     self.decode(taken, line, whole, &mut events);
                     taken += whole;
                     searched = 0;
@@ -152,7 +153,7 @@ impl Reader {
         let before = events.len();
         let mut line = self.buffer.get(from..from + length).unwrap_or_default();
         if matches!(self.source, Source::Gzip(_)) {
-            line = line.strip_suffix(b"\r").unwrap_or(line);
+            line = self.delimiter.with_text("\r").strip_suffix(line);
         }
         events.begin_record(u128::from(self.line), self.incarnation);
         decode_piece(&mut *self.decoder, line, false, self.most_of_line, events);
@@ -284,7 +285,7 @@ fn bytes_before(file: &File, offset: u64) -> io::Result<Vec<u8>> {
 }
 
 /// Returns the begin of the last line that is not whole.
-pub(super) fn last_line(file: &File, delimiter: &[u8]) -> io::Result<u64> {
+pub(super) fn last_line(file: &File, delimiter: &Delimiter) -> io::Result<u64> {
     let end = file.metadata()?.len();
     let mut from = end;
     let mut behind = Vec::new();
@@ -295,10 +296,8 @@ pub(super) fn last_line(file: &File, delimiter: &[u8]) -> io::Result<u64> {
         file.read_exact_at(&mut bytes, from)?;
         // A delimiter may lie across two pieces.
         bytes.extend_from_slice(&behind);
-        let found =
-            (0..bytes.len()).rev().find(|at| bytes.get(*at..).is_some_and(|b| b.starts_with(delimiter)));
-        if let Some(at) = found {
-            return Ok(from + (at + delimiter.len()) as u64);
+        if let Some(end) = delimiter.find_end(&bytes, from) {
+            return Ok(end);
         }
         behind = bytes.get(..delimiter.len().saturating_sub(1)).unwrap_or_default().to_vec();
     }

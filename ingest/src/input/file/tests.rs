@@ -1,3 +1,4 @@
+mod charsets;
 mod room;
 
 use std::fs::{File, OpenOptions};
@@ -11,6 +12,7 @@ use tokio::task::JoinHandle;
 
 use super::*;
 use crate::batch::NotStored;
+use crate::codec::Charset;
 use crate::input::testing::{OptionValue, Pipeline, StoredPositions, options, refuse};
 
 fn input(path: &str, given: &[(&str, OptionValue)]) -> Tail {
@@ -385,7 +387,7 @@ async fn positions_of_an_earlier_version_and_of_other_paths_are_found() {
     // As they were stored before: without an input.
     let file = File::open(&path).unwrap();
     let inode = position::Inode::new(&file.metadata().unwrap());
-    let first = position::first_bytes(&file, b"\n", false).unwrap().unwrap();
+    let first = position::first_bytes(&file, &Delimiter::new("\n", Charset::Utf8), false).unwrap().unwrap();
     let position = position::Position {
         offset: 28,
         before: position::hash_before(&file, 28).unwrap(),

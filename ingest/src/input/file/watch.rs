@@ -28,7 +28,6 @@ use self::tracked::{Candidate, ClosedFile, OpenFile};
 use self::turn::NextAction;
 use super::Settings;
 use super::position::Inode;
-use crate::FieldReference;
 use crate::input::{Context, InputError, stopped};
 
 /// The running input.
@@ -53,8 +52,6 @@ pub(super) struct Watch {
     /// `true` if files are looked for the first time.
     looks_first: bool,
     generations: u64,
-    /// Fields of events for the path of their file and the name of this machine.
-    metadata: [FieldReference; 2],
 }
 
 impl Watch {
@@ -75,8 +72,6 @@ impl Watch {
             discovered: None,
             looks_first: true,
             generations: 0,
-            metadata: ["[@metadata][path]", "[@metadata][host]"]
-                .map(|text| FieldReference::parse(text).expect("it is a reference")),
         })
     }
 

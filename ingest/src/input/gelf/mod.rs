@@ -118,7 +118,7 @@ impl Gelf {
         };
         // Messages are JSON, whatever it is.
         let _ = crate::codec::take(&mut options, "plain");
-        let _ = options.one_of("ecs_compatibility", &["disabled"]);
+        let _ = options.ecs_compatibility();
         if !uses_udp && !uses_tcp {
             options.fault_here("[use_udp] and [use_tcp] are both false: nothing would be read");
         }

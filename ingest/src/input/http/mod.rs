@@ -22,7 +22,7 @@ use tokio::sync::watch;
 
 use super::{Context, Input, InputError};
 use crate::codec::{self, Codec};
-use crate::{Fault, FieldReference, Options, Secret, Setting, tls};
+use crate::{EcsCompatibility, Fault, FieldReference, Options, Secret, Setting, tls};
 
 /// Port where none is given.
 const PORT: i64 = 8080;
@@ -64,6 +64,7 @@ struct Settings {
     max_pending_requests: usize,
     headers_field: FieldReference,
     host_field: FieldReference,
+    ecs: EcsCompatibility,
     idempotency: idempotency::Bounds,
     /// Bound address, once it listens.
     address: watch::Sender<Option<SocketAddr>>,
@@ -90,13 +91,14 @@ impl Listener {
             options.integer("max_content_length", 1..=i64::from(i32::MAX)).unwrap_or(MAX_CONTENT_LENGTH);
         let max_pending_requests =
             options.integer("max_pending_requests", 1..=100_000).unwrap_or(MAX_PENDING_REQUESTS);
-        let headers_field = field(&mut options, "request_headers_target_field", "headers");
-        let host_field = field(&mut options, "remote_host_target_field", "host");
+        let ecs = options.ecs_compatibility();
+        let headers = ecs.select("headers", "[@metadata][input][http][request][headers]");
+        let headers_field = field(&mut options, "request_headers_target_field", headers);
+        let host_field = field(&mut options, "remote_host_target_field", ecs.select("host", "[host][ip]"));
         let seconds = options.integer("idempotency_seconds", 1..=90 * 86_400).unwrap_or(IDEMPOTENCY_SECONDS);
         let keys = options.integer("idempotency_keys", 0..=500_000).unwrap_or(IDEMPOTENCY_KEYS);
         // Connections are tasks here, not threads.
         let _ = options.integer("threads", 1..=i64::from(i32::MAX));
-        let _ = options.one_of("ecs_compatibility", &["disabled"]);
         options.finish()?;
         let settings = Settings {
             name: "http",
@@ -113,6 +115,7 @@ impl Listener {
             max_pending_requests: usize::try_from(max_pending_requests).unwrap_or(usize::MAX),
             headers_field,
             host_field,
+            ecs,
             idempotency: idempotency::Bounds {
                 age: Duration::from_secs(seconds.unsigned_abs()),
                 keys: usize::try_from(keys).unwrap_or_default(),
@@ -154,7 +157,7 @@ fn additional_codecs(options: &mut Options) -> Vec<(String, Arc<dyn Codec>)> {
                 continue;
             }
         };
-        match codec::build(codec) {
+        match codec::build(options.inherit(codec)) {
             Ok(codec) => codecs.push((media_type.to_ascii_lowercase(), codec)),
             Err(faults) => faults.into_iter().for_each(|fault| options.fault(fault.at, fault.message)),
         }
@@ -179,7 +182,7 @@ fn response_headers(options: &mut Options) -> Vec<(HeaderName, HeaderValue)> {
 }
 
 fn field(options: &mut Options, name: &'static str, default: &str) -> FieldReference {
-    let default = || FieldReference::parse(default).expect("a bare name is a reference");
+    let default = || FieldReference::parse(default).expect("it is a reference");
     options.field(name).unwrap_or_else(default)
 }
 

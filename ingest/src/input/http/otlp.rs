@@ -16,7 +16,7 @@ use super::{
     idempotency,
 };
 use crate::codec::{self, Codec, Decoder, Events};
-use crate::{Event, Fault, FieldReference, Options, tls};
+use crate::{EcsCompatibility, Event, Fault, FieldReference, Options, tls};
 
 /// Port where none is given.
 const PORT: i64 = 4318;
@@ -58,6 +58,7 @@ pub(in crate::input) fn build(mut options: Options) -> Result<Listener, Vec<Faul
         max_pending_requests: usize::try_from(pending).unwrap_or(usize::MAX),
         headers_field,
         host_field,
+        ecs: EcsCompatibility::Disabled,
         // OTLP has no keys for requests that are sent again.
         idempotency: idempotency::Bounds {
             age: Duration::from_secs(IDEMPOTENCY_SECONDS.unsigned_abs()),

@@ -5,8 +5,10 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use bytes::Bytes;
-use http::header::{AUTHORIZATION, CONTENT_TYPE, RETRY_AFTER, WWW_AUTHENTICATE};
-use http::{HeaderMap, HeaderValue, Request, Response, StatusCode};
+use http::header::{
+    AUTHORIZATION, CONTENT_LENGTH, CONTENT_TYPE, HOST, RETRY_AFTER, USER_AGENT, WWW_AUTHENTICATE,
+};
+use http::{HeaderMap, HeaderName, HeaderValue, Request, Response, StatusCode};
 use http_body_util::Full;
 use hyper::body::Incoming;
 use millrace_listen::{BodyError, BodyReader, Peer, check_host, check_origin, head_bytes};
@@ -22,7 +24,7 @@ use super::otlp::is_other_signal;
 use crate::batch::NotStored;
 use crate::budget::{Reservation, ShareExceeded};
 use crate::codec::{Charset, Events};
-use crate::event::SharedValue;
+use crate::event::{Additions, SharedValue, value_bytes};
 use crate::input::{Context, mark_version};
 use crate::{Ack, Batch, Event};
 
@@ -288,7 +290,9 @@ impl Service {
         let headers = Value::Object(described(head, self.settings.authorization.is_some()));
         let host = Value::from(peer.ip().to_canonical().to_string());
         let (headers, host) = (SharedValue::from(headers), SharedValue::from(host));
-        let each = COPIES * (headers.bytes() + host.bytes());
+        let schema = self.settings.ecs.is_enabled().then(|| schema_fields(head));
+        let schema_bytes = schema.as_ref().map_or(0, |schema| value_bytes(&Value::Object(schema.clone())));
+        let each = COPIES * (headers.bytes() + host.bytes()) + schema_bytes;
         let ReservedRequestBody { bytes: body, mut reservation } = body;
         let body = match Charset::of_media_type(content_type) {
             None => body,
@@ -315,6 +319,9 @@ impl Service {
         let (mut events, reservation) = events.into_parts()?;
         for event in &mut events {
             mark_version(event);
+            if let Some(schema) = &schema {
+                event.replace_members(schema);
+            }
             let fields = [(&self.settings.headers_field, &headers), (&self.settings.host_field, &host)];
             for (field, value) in fields {
                 // An event that has something else in the way keeps it.
@@ -402,6 +409,43 @@ fn refusal(why: NotStored) -> Refusal {
             Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why.to_string())
         }
     }
+}
+
+/// Returns the fields of an event that describe its request by the names of the schema, as Logstash has them.
+fn schema_fields(head: &http::request::Parts) -> Map<String, Value> {
+    let header = |name: HeaderName| {
+        let value = head.headers.get(name)?;
+        Some(String::from_utf8_lossy(value.as_bytes()).into_owned())
+    };
+    let path = head.uri.path_and_query().map_or(head.uri.path(), |path| path.as_str());
+    let authority = head.uri.authority().map(|authority| authority.as_str().to_owned());
+    let host = authority.or_else(|| header(HOST));
+    let (domain, port) = match host.as_deref().and_then(split_port) {
+        Some((domain, port)) => (Some(domain.to_owned()), Some(port)),
+        None => (host, None),
+    };
+    let fields: [(&[&str], Option<Value>); 8] = [
+        (&["http", "version"], Some(format!("{:?}", head.version).into())),
+        (&["user_agent", "original"], header(USER_AGENT).map(Value::from)),
+        (&["url", "domain"], domain.map(Value::from)),
+        (&["url", "port"], port.map(Value::from)),
+        (&["http", "method"], Some(head.method.as_str().into())),
+        (&["url", "path"], Some(path.into())),
+        (&["http", "request", "body", "bytes"], header(CONTENT_LENGTH).map(Value::from)),
+        (&["http", "request", "mime_type"], header(CONTENT_TYPE).map(Value::from)),
+    ];
+    let given = fields.into_iter().filter_map(|(path, value)| Some((path, value?)));
+    given.fold(Additions::default(), |fields, (path, value)| fields.at(path, value)).into_members()
+}
+
+/// Splits the port off a host: `name:80`, `[::1]:80`.
+fn split_port(host: &str) -> Option<(&str, u16)> {
+    let (domain, port) = host.rsplit_once(':')?;
+    let domain = domain.strip_prefix('[').and_then(|address| address.strip_suffix(']')).or_else(|| {
+        // An address of IPv6 without brackets has no port.
+        (!domain.is_empty() && !domain.contains(':')).then_some(domain)
+    })?;
+    Some((domain, port.parse().ok()?))
 }
 
 /// Returns the members of an event that describe its request, by the names that Logstash gives. The event never holds credentials

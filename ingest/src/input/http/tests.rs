@@ -6,7 +6,7 @@ use flate2::Compression;
 use flate2::write::GzEncoder;
 use millrace_listen::{Acceptor, Config};
 use reqwest::{Client, RequestBuilder, StatusCode};
-use serde_json::json;
+use serde_json::{Value, json};
 use tokio::net::TcpStream;
 use tokio::task::JoinHandle;
 
@@ -100,6 +100,25 @@ async fn pages_of_elsewhere_send_nothing_to_loopback() {
     let mut running = start(&credentials, Pipeline::new(4)).await;
     let request = running.post("x").header("host", "logs.example").basic_auth("me", Some("secret"));
     assert_eq!(running.stored(request).await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn fields_of_the_schema_describe_a_request() {
+    let mut running = start(&[("ecs_compatibility", "v1".into())], Pipeline::new(4)).await;
+    let request = running.post(r#"{"url":{"path":"forged","full":"x"},"host":{"name":"web"}}"#);
+    let request = request.header("content-type", "application/json").header("user-agent", "test");
+    assert_eq!(running.stored(request).await.0, StatusCode::OK);
+    let event = &running.pipeline.events[0];
+    let address = running.address;
+    assert_eq!(
+        Value::Object(event.fields().clone()),
+        json!({ "url": { "path": "/path?x=1", "full": "x", "domain": "127.0.0.1", "port": address.port() },
+            "host": { "name": "web", "ip": "127.0.0.1" }, "@version": "1",
+            "http": { "method": "POST", "version": "HTTP/1.1",
+                "request": { "body": { "bytes": "58" }, "mime_type": "application/json" } },
+            "user_agent": { "original": "test" } })
+    );
+    assert_eq!(event.metadata()["input"]["http"]["request"]["headers"]["request_method"], "POST");
 }
 
 #[tokio::test]

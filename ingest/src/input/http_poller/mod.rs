@@ -11,7 +11,7 @@ use async_trait::async_trait;
 use chrono::Utc;
 use millrace_runtime::Instant;
 use reqwest::Client;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 
 use self::settings::{PolledUrl, Settings};
 use super::fetch::read_body;
@@ -71,17 +71,11 @@ impl HttpPoller {
 
     /// Makes the events of an answer.
     fn events(settings: &Settings, host: &str, name: &str, url: &PolledUrl, fetched: FetchOutcome) -> Events {
-        let FetchOutcome { head, body, took } = fetched;
-        let mut metadata = Map::new();
-        metadata.insert("name".to_owned(), Value::from(name));
-        metadata.insert("host".to_owned(), Value::from(host));
-        metadata.insert("request".to_owned(), url.describe());
-        metadata.insert("runtime_seconds".to_owned(), Value::from(took.as_secs_f64()));
-        if let Some((status, words, headers)) = head {
-            metadata.insert("code".to_owned(), Value::from(status));
-            metadata.insert("response_message".to_owned(), Value::from(words));
-            metadata.insert("response_headers".to_owned(), Value::Object(headers));
-        }
+        let metadata = match settings.ecs.is_enabled() {
+            true => schema_metadata(settings, host, name, url, &fetched),
+            false => own_metadata(host, name, url, &fetched),
+        };
+        let FetchOutcome { body, took, .. } = fetched;
         let mut events = Events::default();
         match body {
             Ok(body) => {
@@ -92,9 +86,19 @@ impl HttpPoller {
             Err(error) => {
                 let mut event = Event::new(Utc::now());
                 event.tag(FAILURE);
-                let failure = serde_json::json!({ "name": name, "request": url.describe(), "error": error,
-                    "runtime_seconds": took.as_secs_f64() });
-                event.fields_mut().insert("http_request_failure".to_owned(), failure);
+                let request = url.describe();
+                let failure = match settings.ecs.is_enabled() {
+                    false => {
+                        json!({ "http_request_failure": { "name": name, "request": request, "error": error,
+                        "runtime_seconds": took.as_secs_f64() } })
+                    }
+                    true => json!({ "error": { "message": error }, "host": { "hostname": host },
+                        "url": { "full": request["url"] }, "http": { "request": { "method": request["method"] } },
+                        "event": { "duration": nanoseconds(took) } }),
+                };
+                if let Value::Object(failure) = failure {
+                    event.fields_mut().extend(failure);
+                }
                 events.push(event);
             }
         }
@@ -107,7 +111,7 @@ impl HttpPoller {
             }
             if let Some(target) = &settings.metadata_target {
                 // A field that is something else stays.
-                let _ = event.set(target, Value::Object(metadata.clone()));
+                let _ = event.set(target, metadata.clone());
             }
         }
         events
@@ -129,6 +133,45 @@ impl HttpPoller {
         }
         true
     }
+}
+
+/// Describes a request and its answer by the names of Logstash.
+fn own_metadata(host: &str, name: &str, url: &PolledUrl, fetched: &FetchOutcome) -> Value {
+    let mut metadata = Map::new();
+    metadata.insert("name".to_owned(), Value::from(name));
+    metadata.insert("host".to_owned(), Value::from(host));
+    metadata.insert("request".to_owned(), url.describe());
+    metadata.insert("runtime_seconds".to_owned(), Value::from(fetched.took.as_secs_f64()));
+    if let Some((status, words, headers)) = &fetched.head {
+        metadata.insert("code".to_owned(), Value::from(*status));
+        metadata.insert("response_message".to_owned(), Value::from(words.as_str()));
+        metadata.insert("response_headers".to_owned(), Value::Object(headers.clone()));
+    }
+    Value::Object(metadata)
+}
+
+/// Describes a request and its answer as plugins of the schema do.
+fn schema_metadata(
+    settings: &Settings,
+    host: &str,
+    name: &str,
+    url: &PolledUrl,
+    fetched: &FetchOutcome,
+) -> Value {
+    let request = json!({ "host": { "hostname": host }, "name": name, "original": url.describe() });
+    let mut response = Map::new();
+    response.insert("elapsed_time_ns".to_owned(), Value::from(nanoseconds(fetched.took)));
+    if let Some((status, words, headers)) = &fetched.head {
+        response.insert("status_code".to_owned(), Value::from(*status));
+        response.insert("status_message".to_owned(), Value::from(words.as_str()));
+        response.insert("headers".to_owned(), Value::Object(headers.clone()));
+    }
+    let metadata = json!({ "request": request, "response": response });
+    if settings.is_own_target { metadata } else { json!({ "input": { "http_poller": metadata } }) }
+}
+
+fn nanoseconds(took: Duration) -> u64 {
+    u64::try_from(took.as_nanos()).unwrap_or(u64::MAX)
 }
 
 #[async_trait]

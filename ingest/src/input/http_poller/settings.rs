@@ -10,7 +10,7 @@ use serde_json::Value;
 use crate::codec::{self, Codec};
 use crate::http_client::HttpClientOptions;
 use crate::input::timer::Timer;
-use crate::{Fault, FieldReference, Options, Secret, Setting};
+use crate::{EcsCompatibility, Fault, FieldReference, Options, Secret, Setting};
 
 /// Seconds that a request may take where nothing is said.
 const REQUEST_TIMEOUT: i64 = 60;
@@ -23,6 +23,9 @@ pub(super) struct Settings {
     pub(super) codec: Arc<dyn Codec>,
     pub(super) target: Option<FieldReference>,
     pub(super) metadata_target: Option<FieldReference>,
+    /// `true` if the target is the input's own field.
+    pub(super) is_own_target: bool,
+    pub(super) ecs: EcsCompatibility,
     client_options: HttpClientOptions,
     timeout: Duration,
     connect_timeout: Duration,
@@ -91,8 +94,11 @@ impl Settings {
         }
         let codec = codec::take(o, "json");
         let target = o.field("target");
-        let metadata_target =
-            o.field("metadata_target").or_else(|| FieldReference::parse("[@metadata][http_poller]").ok());
+        let ecs = o.ecs_compatibility();
+        let metadata_target = o.field("metadata_target");
+        let is_own_target = metadata_target.is_none();
+        let own_target = ecs.select("[@metadata][http_poller]", "[@metadata][input][http_poller]");
+        let metadata_target = metadata_target.or_else(|| FieldReference::parse(own_target).ok());
         for (old, new) in [
             ("client_cert", "ssl_certificate"),
             ("client_key", "ssl_key"),
@@ -104,7 +110,6 @@ impl Settings {
         let timeout = seconds(o.integer("request_timeout", 1..=86_400).unwrap_or(REQUEST_TIMEOUT));
         let connect_timeout = seconds(o.integer("connect_timeout", 1..=86_400).unwrap_or(10));
         let client_options = HttpClientOptions::take(o);
-        let _ = o.one_of("ecs_compatibility", &["disabled"]);
         options.finish()?;
         Ok(Self {
             urls,
@@ -112,6 +117,8 @@ impl Settings {
             codec: codec?,
             target,
             metadata_target,
+            is_own_target,
+            ecs,
             client_options,
             timeout,
             connect_timeout,

@@ -145,7 +145,7 @@ impl Settings {
         let target = o.read("target", "a field reference other than [@timestamp]", |setting| {
             FieldReference::parse(&setting.as_text()?).ok().filter(|target| target.path() != ["@timestamp"])
         });
-        o.one_of("ecs_compatibility", &["disabled"]);
+        let _ = o.ecs_compatibility();
         let connect_attempts = o.integer("connection_retry_attempts", 1..=1_000_000).unwrap_or(1);
         let connect_wait = seconds(o, "connection_retry_attempts_wait_time", 0.5);
         let connect_timeout = seconds(o, "jdbc_pool_timeout", 5.0);

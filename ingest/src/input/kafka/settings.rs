@@ -96,7 +96,7 @@ impl Settings {
         take_numbers(o, &mut fixed);
         take_choices(o, &mut fixed);
         take_refused(o);
-        o.one_of("ecs_compatibility", &["disabled"]);
+        let _ = o.ecs_compatibility();
         let codec = codec::take(o, "plain");
         let settings = |codec| Self {
             client,

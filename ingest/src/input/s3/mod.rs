@@ -28,7 +28,7 @@ use crate::budget::Reservation;
 use crate::codec::{self, Codec};
 use crate::offload::offload;
 use crate::pattern::{Deadline, Expression};
-use crate::{Event, Fault, Move, Options, s3_bucket};
+use crate::{EcsCompatibility, Event, Fault, Move, Options, s3_bucket};
 
 /// Time between two looks where nothing is said, in seconds.
 const INTERVAL: i64 = 60;
@@ -59,6 +59,7 @@ struct Settings {
     exclude: Option<Expression>,
     gzip: Expression,
     has_properties: bool,
+    ecs: EcsCompatibility,
     deletes: bool,
     /// Prefix of the key of a copy of an object that was read.
     backup: Option<String>,
@@ -112,7 +113,7 @@ impl S3 {
         let _ = o.text("sincedb_path");
         let settings =
             (o.boolean("watch_for_new_files"), o.boolean("include_object_properties"), o.boolean("delete"));
-        let _ = o.one_of("ecs_compatibility", &["disabled"]);
+        let ecs = o.ecs_compatibility();
         let codec = codec::take(o, "line");
         options.finish()?;
         // Their faults were those of the options.
@@ -125,6 +126,7 @@ impl S3 {
             exclude,
             gzip: gzip.ok_or_else(Vec::new)?,
             has_properties: settings.1.unwrap_or(false),
+            ecs,
             deletes: settings.2.unwrap_or(false),
             backup: backup_bucket.and(backup),
         };
@@ -194,7 +196,7 @@ impl S3 {
         let is_gzip = matches(&self.settings.gzip, key);
         let mut reader = ObjectReader::new(self.codec.decoder(), is_gzip);
         let stored = delivery.read.stored_events(place);
-        let mut lines = Lines::new(place, object, self.settings.has_properties, stored);
+        let mut lines = Lines::new(place, object, &self.settings, stored);
         let mut bytes = result.into_stream();
         let (mut is_open, mut is_whole) = (true, true);
         while is_open {

@@ -8,11 +8,12 @@ use flate2::write::MultiGzDecoder;
 use object_store::ObjectMeta;
 use serde_json::{Map, Value, json};
 
+use super::Settings;
 use super::position::ObjectOrder;
 use crate::codec::{Decoder, Events};
 use crate::event::METADATA;
 use crate::input::mark_version;
-use crate::{Event, FieldReference, Provenance};
+use crate::{EcsCompatibility, Event, FieldReference, Provenance};
 
 /// Bytes that are decoded at once.
 const STEP: usize = 256 << 10;
@@ -92,24 +93,24 @@ pub(super) struct Lines {
     stored: u64,
     count: u64,
     target: Option<FieldReference>,
-    properties: Value,
+    properties: Map<String, Value>,
+    ecs: EcsCompatibility,
     version: Option<String>,
     fields: Option<String>,
 }
 
 impl Lines {
-    pub(super) fn new(place: ObjectOrder, object: &ObjectMeta, has_properties: bool, stored: u64) -> Self {
+    pub(super) fn new(place: ObjectOrder, object: &ObjectMeta, settings: &Settings, stored: u64) -> Self {
         let mut properties = Map::new();
         properties.insert("key".to_owned(), object.location.as_ref().into());
-        if has_properties {
+        if settings.has_properties {
             properties.insert("last_modified".to_owned(), object.last_modified.to_rfc3339().into());
             properties.insert("content_length".to_owned(), object.size.into());
             properties.insert("etag".to_owned(), json!(object.e_tag));
             properties.insert("version_id".to_owned(), json!(object.version));
         }
         let target = FieldReference::parse(&format!("[{METADATA}][s3]")).ok();
-        let properties = Value::Object(properties);
-        Self { place, stored, count: 0, target, properties, version: None, fields: None }
+        Self { place, stored, count: 0, target, properties, ecs: settings.ecs, version: None, fields: None }
     }
 
     /// Returns the number of events so far.
@@ -140,14 +141,23 @@ impl Lines {
             return None;
         }
         mark_version(&mut event);
-        for (name, value) in [("cloudfront_version", &self.version), ("cloudfront_fields", &self.fields)] {
-            if let Some(value) = value {
-                event.set_missing(name, value);
+        let mut properties = self.properties.clone();
+        let mut cloudfront = Map::new();
+        for (name, value) in [("version", &self.version), ("fields", &self.fields)] {
+            match value {
+                Some(value) if self.ecs.is_enabled() => {
+                    cloudfront.insert(name.to_owned(), value.as_str().into());
+                }
+                Some(value) => event.set_missing(&format!("cloudfront_{name}"), value),
+                None => {}
             }
+        }
+        if !cloudfront.is_empty() {
+            properties.insert("cloudfront".to_owned(), Value::Object(cloudfront));
         }
         if let Some(target) = &self.target {
             // Metadata that is something else stays.
-            let _ = event.set(target, self.properties.clone());
+            let _ = event.set(target, Value::Object(properties));
         }
         let record = u128::from(self.place.hash) << 64 | u128::from(number);
         let incarnation = self.place.time_ms.cast_unsigned();

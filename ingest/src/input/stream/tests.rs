@@ -205,7 +205,7 @@ fn options_are_checked() {
         let faults = build(options(plugin, given)).unwrap_err();
         faults.iter().map(|fault| fault.message.clone()).collect::<Vec<_>>().join("\n")
     };
-    for plugin in ["tcp", "udp", "beats"] {
+    for plugin in ["tcp", "udp", "beats", "elastic_agent"] {
         assert!(faults(plugin, &[]).contains("needs the option [port]"), "{plugin}");
     }
     let tls = faults("tcp", &[("port", "1".into()), ("ssl_enable", "true".into())]);
@@ -214,8 +214,6 @@ fn options_are_checked() {
     assert!(faults("tcp", &twice).contains("are names of the same one"));
     let lumberjack = faults("lumberjack", &[("port", "1".into())]);
     assert!(lumberjack.contains("[ssl_certificate]"), "{lumberjack}");
-    let grok = faults("syslog", &[("grok_pattern", "x".into())]);
-    assert!(grok.contains("use") || grok.contains("filter [grok]"), "{grok}");
     assert!(build(options("syslog", &[("timezone", "Europe/Berlin".into())])).is_ok());
     assert!(faults("gelf", &[("use_udp", "false".into())]).contains("nothing would be read"));
 }

@@ -7,7 +7,7 @@ use serde_json::{Map, Value};
 
 use crate::Event;
 use crate::event::FieldWriter;
-use crate::event::time_format::{TimeFormat, Zone, iso8601};
+use crate::event::time_format::{TimeFormat, TimeNames, Zone, iso8601};
 
 /// Most elements of structured data, and most parameters of one.
 const MAX_STRUCTURED: usize = 256;
@@ -50,9 +50,10 @@ const USUAL_TIME: usize = 15;
 
 impl TimeReader {
     /// Makes one for times without a zone, which are of this one.
-    pub(super) fn new(zone: Zone) -> Self {
+    pub(super) fn new(zone: Zone, names: Option<&'static TimeNames>) -> Self {
         let patterns = ["MMM d HH:mm:ss", "MMM  d HH:mm:ss", "MMM d yyyy HH:mm:ss", "MMM  d yyyy HH:mm:ss"];
-        let formats = patterns.iter().filter_map(|pattern| TimeFormat::joda(pattern).ok()).collect();
+        let formats = patterns.iter().filter_map(|pattern| TimeFormat::joda(pattern).ok());
+        let formats = formats.map(|format| format.with_names(names)).collect();
         Self { zone, formats }
     }
 
@@ -69,6 +70,11 @@ impl TimeReader {
 }
 
 impl TimeLookup<'_> {
+    /// Reads a time of RFC 3164, or of ISO 8601.
+    pub(super) fn read(&self, text: &str) -> Option<DateTime<Utc>> {
+        self.reader.read(text, self.now).or_else(|| iso8601(text, self.reader.zone))
+    }
+
     /// Reads the time of RFC 3164 that a text begins with; returns its length, too. "Jan  1 00:00:00", with a year behind the
     /// day as some devices have it.
     fn read_leading(&mut self, text: &str) -> Option<(usize, DateTime<Utc>)> {
@@ -88,7 +94,8 @@ impl TimeLookup<'_> {
                 return Some((USUAL_TIME, instant));
             }
         }
-        (14..=20).rev().filter(|length| ends_at(*length)).find_map(|length| {
+        // Names of other languages have up to five letters, of up to two bytes.
+        (14..=26).rev().filter(|length| ends_at(*length)).find_map(|length| {
             let instant = self.reader.read(text.get(..length)?, self.now)?;
             Some((length, instant))
         })
@@ -274,7 +281,7 @@ mod tests {
 
     fn fields(text: &str) -> Option<Value> {
         let now = "2026-03-01T00:00:00Z".parse().unwrap();
-        let reader = TimeReader::new(Zone::UTC);
+        let reader = TimeReader::new(Zone::UTC, None);
         let message = parse(text, &mut reader.at(now))?;
         let mut event = Event::new(now);
         message.fill(&mut event, "message");
@@ -336,7 +343,7 @@ mod tests {
 
     #[test]
     fn times_of_messages_that_come_together_are_told_apart() {
-        let reader = TimeReader::new(Zone::UTC);
+        let reader = TimeReader::new(Zone::UTC, None);
         let mut times = reader.at("2026-03-01T00:00:00Z".parse().unwrap());
         for (text, expected) in [
             ("<1>Feb  3 04:05:06 a b", Some("2026-02-03T04:05:06Z")),
@@ -351,6 +358,23 @@ mod tests {
             let instant = parse(text, &mut times).and_then(|message| message.instant);
             assert_eq!(instant, expected.map(|time| time.parse().unwrap()), "{text}");
         }
+    }
+
+    #[test]
+    fn months_of_other_languages_are_read() {
+        let reader = TimeReader::new(Zone::UTC, TimeNames::find("de_DE.UTF-8").unwrap());
+        let mut times = reader.at("2026-03-01T00:00:00Z".parse().unwrap());
+        for (text, expected) in [
+            ("<1>Dez 26 15:19:25 a b", "2026-12-26T15:19:25Z"),
+            ("<1>Mär  1 04:05:06 a b", "2026-03-01T04:05:06Z"),
+            ("<1>Jan  3 04:05:06 a b", "2026-01-03T04:05:06Z"),
+        ] {
+            let instant = parse(text, &mut times).and_then(|message| message.instant);
+            assert_eq!(instant, Some(expected.parse().unwrap()), "{text}");
+        }
+        let french = TimeReader::new(Zone::UTC, TimeNames::find("fr").unwrap());
+        let message = parse("<1>janv  3 04:05:06 a b", &mut french.at(times.now)).unwrap();
+        assert_eq!(message.instant, Some("2026-01-03T04:05:06Z".parse().unwrap()));
     }
 
     proptest! {

@@ -4,7 +4,9 @@
 //! `_grokparsefailure_sysloginput`, the tag of Logstash's input.
 
 mod framing;
+mod grok;
 mod message;
+mod schema;
 #[cfg(test)]
 mod tests;
 
@@ -13,17 +15,18 @@ use std::sync::Arc;
 
 use async_trait::async_trait;
 use chrono::{DateTime, Utc};
-use serde_json::Value;
+use serde_json::{Map, Value, json};
 
 use self::framing::MessageStream;
-use self::message::{TimeLookup, TimeReader};
+use self::grok::HeaderPattern;
+use self::message::{SyslogMessage, TimeLookup, TimeReader};
 use super::datagram::{DatagramProtocol, DatagramSocket};
 use super::stream::{Origin, StreamListener, StreamProtocol, serve, take_top_level};
-use super::{Context, Input, InputError};
+use super::{Context, Input, InputError, additions};
 use crate::codec::{self, Codec, Decoder, Events};
-use crate::event::FieldWriter;
-use crate::event::time_format::Zone;
-use crate::{Event, Fault, Options};
+use crate::event::time_format::{TimeNames, Zone};
+use crate::event::{Additions, FieldWriter, METADATA};
+use crate::{EcsCompatibility, Event, Fault, Options};
 
 /// Port where none is given.
 const PORT: i64 = 514;
@@ -33,6 +36,8 @@ const MESSAGE: &str = "message";
 const ENDS: [char; 3] = ['\r', '\n', '\0'];
 /// Bytes and fields that an event gets beside its text.
 const WRITTEN: (usize, usize) = (320, 14);
+/// Priority of what is no message, where fields have the names of the schema: `user`, `notice`, as RFC 3164 has it.
+const SCHEMA_PRIORITY: u32 = 13;
 /// Tag of what is no message.
 const FAILURE: &str = "_grokparsefailure_sysloginput";
 
@@ -82,25 +87,46 @@ struct Messages {
     labels: Option<(Vec<String>, Vec<String>)>,
     /// Field that the codec leaves the message in.
     text_field: String,
+    /// Form of messages, where it is none of the usual ones.
+    pattern: Option<HeaderPattern>,
+    ecs: EcsCompatibility,
+    /// Value of `[service][type]` in the schema; empty for none.
+    service_type: String,
 }
 
 impl Messages {
     /// Gives events the fields of the messages that they have, and what they get of their origin.
     fn read_all(&self, events: &mut [Event], origin: &Origin) {
-        let mut additions = origin.additions(Some("host"));
+        let by_schema = self.ecs.is_enabled();
+        let mut additions =
+            if by_schema { self.schema_additions(origin) } else { origin.additions(Some("host")) };
+        let is_usual = !by_schema && self.pattern.is_none() && origin.proxy.is_none();
         let mut times = self.times.at(Utc::now());
         for event in events {
-            if origin.proxy.is_none() && self.write(event, origin, &mut times) {
+            if is_usual && self.write(event, origin, &mut times) {
                 additions.add_to(event);
                 continue;
             }
             additions.add_to(event);
-            if let Some(proxy) = origin.proxy {
+            if let (Some(proxy), false) = (origin.proxy, by_schema) {
                 event.set_missing("proxy_host", &proxy.ip().to_canonical().to_string());
                 event.fields_mut().insert("proxy_port".to_owned(), Value::from(proxy.port()));
             }
             self.read(event, &mut times);
         }
+    }
+
+    /// Returns what events of an origin get where their fields have the names of the schema.
+    fn schema_additions(&self, origin: &Origin) -> Additions {
+        let mut additions =
+            additions().at(&["host", "ip"], origin.address()).metadata("ip_address", origin.address());
+        if !self.service_type.is_empty() {
+            additions = additions.at(&["service", "type"], self.service_type.as_str());
+        }
+        let Some(proxy) = origin.proxy else { return additions };
+        additions
+            .at(&[METADATA, "input", "syslog", "proxy", "ip"], proxy.ip().to_canonical().to_string())
+            .at(&[METADATA, "input", "syslog", "proxy", "port"], proxy.port())
     }
 
     /// Writes the fields of an event that has a message and nothing else; returns whether it did. It leaves rare messages alone.
@@ -148,23 +174,52 @@ impl Messages {
     fn read(&self, event: &mut Event, times: &mut TimeLookup<'_>) {
         let text =
             event.fields().get(&self.text_field).and_then(Value::as_str).unwrap_or_default().to_owned();
-        let priority = match message::parse(text.trim_end_matches(ENDS), times) {
-            Some(message) => {
-                message.fill(event, &self.text_field);
+        let by_schema = self.ecs.is_enabled();
+        if by_schema && let Value::Object(original) = json!({ "event": { "original": text.as_str() } }) {
+            event.replace_members(&original);
+        }
+        let text = text.trim_end_matches(ENDS);
+        let priority = match &self.pattern {
+            Some(pattern) => pattern.read(event, text, times),
+            None => message::parse(text, times).map(|message| {
+                if by_schema {
+                    self.fill_by_schema(event, &message);
+                } else {
+                    message.fill(event, &self.text_field);
+                }
                 message.priority
-            }
-            None => {
-                event.tag(FAILURE);
-                event.fields_mut().insert("priority".to_owned(), Value::from(0));
-                0
-            }
+            }),
         };
+        if priority.is_none() {
+            event.tag(FAILURE);
+        }
+        if by_schema {
+            let priority = priority.unwrap_or(SCHEMA_PRIORITY);
+            let labels = ["facility_label", "severity_label"].map(|name| {
+                let mut labels = self.labels_of(priority >> 3, priority & 7);
+                labels.find(|(own, _)| *own == name).map(|(_, label)| label)
+            });
+            return event.replace_members(&schema::priority_fields(priority, labels));
+        }
+        let priority = priority.unwrap_or(0);
+        event.fields_mut().insert("priority".to_owned(), Value::from(priority));
         let (facility, severity) = (priority >> 3, priority & 7);
         let fields = event.fields_mut();
         fields.insert("facility".to_owned(), Value::from(facility));
         fields.insert("severity".to_owned(), Value::from(severity));
         for (name, label) in self.labels_of(facility, severity) {
             fields.insert(name.to_owned(), Value::from(label));
+        }
+    }
+
+    /// Gives an event the fields of a message by the names of the schema.
+    fn fill_by_schema(&self, event: &mut Event, message: &SyslogMessage<'_>) {
+        let mut fields = Map::new();
+        schema::add_message(message, &mut fields);
+        fields.insert(self.text_field.clone(), message.text.into());
+        event.replace_members(&fields);
+        if let Some(instant) = message.instant {
+            event.set_timestamp(instant);
         }
     }
 
@@ -213,23 +268,22 @@ impl Syslog {
         let facilities = labels(&mut options, "facility_labels", &FACILITIES);
         let severities = labels(&mut options, "severity_labels", &SEVERITIES);
         let zone = options.read("timezone", "a time zone", |setting| Zone::named(&setting.as_text()?));
-        if options.text("locale").is_some_and(|locale| !locale.starts_with("en")) {
-            options.fault_here("[locale] of [syslog] must be en: names of months are English");
-        }
-        if let Some((at, _)) = options.take("grok_pattern") {
-            options.fault(
-                at,
-                "option [grok_pattern] is not supported: read the field [message] with the filter [grok]",
-            );
-        }
+        let locales = format!("a locale of one of the languages [{}], such as de_DE", TimeNames::languages());
+        let names = options.read("locale", &locales, |setting| TimeNames::find(&setting.as_text()?));
         let text_field = take_top_level(&mut options, "syslog_field");
-        let _ = options.one_of("ecs_compatibility", &["disabled"]);
+        let text_field = text_field.unwrap_or_else(|| MESSAGE.to_owned());
+        let ecs = options.ecs_compatibility();
+        let pattern = HeaderPattern::take(&mut options, &text_field, ecs);
+        let service_type = options.text("service_type").unwrap_or_else(|| "system".to_owned());
         options.finish()?;
         let protocol = Messages {
             codec: codec?,
-            times: TimeReader::new(zone.unwrap_or(Zone::Local)),
+            times: TimeReader::new(zone.unwrap_or(Zone::Local), names.flatten()),
             labels: uses_labels.then_some((facilities, severities)),
-            text_field: text_field.unwrap_or_else(|| MESSAGE.to_owned()),
+            text_field,
+            pattern,
+            ecs,
+            service_type,
         };
         Ok(Self { listener, socket, protocol: Arc::new(protocol) })
     }

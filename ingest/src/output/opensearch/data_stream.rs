@@ -21,6 +21,40 @@ const OPTIONS: [&str; 5] = [
 /// Options that contradict data streams, whose documents are only created.
 const CONTRADICTIONS: [&str; 5] = ["doc_as_upsert", "index", "upsert", "version", "version_type"];
 
+/// Options that keep an output from data streams where nothing says whether it is to use one.
+const INDEX_OPTIONS: [&str; 21] = [
+    "doc_as_upsert",
+    "document_id",
+    "document_type",
+    "ilm_enabled",
+    "ilm_pattern",
+    "ilm_policy",
+    "ilm_rollover_alias",
+    "index",
+    "join_field",
+    "legacy_template",
+    "parent",
+    "script",
+    "script_lang",
+    "script_type",
+    "script_var_name",
+    "scripted_upsert",
+    "template",
+    "template_api",
+    "template_name",
+    "template_overwrite",
+    "upsert",
+];
+
+/// Returns whether all options go with data streams.
+pub(super) fn is_possible(options: &Options) -> bool {
+    options.given().all(|(name, setting)| match name {
+        "action" => setting.as_text().as_deref() == Some("create"),
+        "manage_template" => setting.as_text().as_deref() == Some("false"),
+        name => !INDEX_OPTIONS.contains(&name) && !CONTRADICTIONS.contains(&name),
+    })
+}
+
 /// The data stream of an output, and its use of the field `data_stream`.
 #[derive(Debug)]
 pub(super) struct DataStreamTarget {
@@ -34,9 +68,14 @@ pub(super) struct DataStreamTarget {
 }
 
 impl DataStreamTarget {
-    /// Takes the options of data streams; `None` without `data_stream => true`.
-    pub(super) fn take(options: &mut Options) -> Option<Self> {
-        if options.one_of("data_stream", &["true", "false", "auto"]) != Some("true") {
+    /// Takes the options of data streams; `None` for an output that uses none. `is_preferred` decides where they do not.
+    pub(super) fn take(options: &mut Options, is_preferred: bool) -> Option<Self> {
+        let is_used = match options.one_of("data_stream", &["true", "false", "auto"]) {
+            Some("true") => true,
+            Some("false") => false,
+            _ => is_preferred,
+        };
+        if !is_used {
             for name in OPTIONS {
                 if let Some((at, _)) = options.take(name) {
                     options.fault(at, format!("option [{name}] needs [data_stream => true]"));
@@ -146,4 +185,33 @@ fn take_part(options: &mut Options, option: &'static str, default: &str) -> Stri
         ));
     }
     part
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::Event;
+    use crate::input::testing::{OptionValue, options};
+    use crate::output::{Output, build};
+
+    #[test]
+    fn the_schema_chooses_data_streams_where_options_let_it() {
+        let mut event = Event::new(chrono::DateTime::from_timestamp(1_700_000_000, 0).unwrap());
+        event.set_text("message", "x");
+        let ecs = ("ecs_compatibility", OptionValue::from("v8"));
+        for (given, expected) in [
+            (vec![], "logs-generic-default"),
+            (vec![("data_stream", "auto".into()), ("pipeline", "p".into())], "logs-generic-default"),
+            (vec![("data_stream_dataset", "nginx".into())], "logs-nginx-default"),
+            (vec![("action", "create".into())], "logs-generic-default"),
+            (vec![("action", "index".into())], "ecs-logstash-2023.11.14"),
+            (vec![("data_stream", "false".into())], "ecs-logstash-2023.11.14"),
+            (vec![("document_id", "1".into())], "ecs-logstash-2023.11.14"),
+            (vec![("index", "a".into())], "a"),
+        ] {
+            let given = [given, vec![ecs.clone()]].concat();
+            let Output::Local(local) = build(options("opensearch", &given)).unwrap() else { panic!() };
+            let names: Vec<&str> = given.iter().map(|(name, _)| *name).collect();
+            assert_eq!(&*local.operation(&event, None).unwrap().op.index, expected, "{names:?}");
+        }
+    }
 }

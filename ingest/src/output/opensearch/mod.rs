@@ -93,6 +93,7 @@ fn take_management(options: &mut Options) -> Option<IndexTemplate> {
 /// # Errors
 /// The faults of the options.
 pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
+    let naming = operation::IndexNaming::take(&mut options);
     for name in WITHOUT_EFFECT {
         let _ = options.take(name);
     }
@@ -110,14 +111,13 @@ pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
             options.fault_here(format!("[{name} => true] is not supported: {why}"));
         }
     }
-    let _ = options.one_of("ecs_compatibility", &["disabled"]);
     // Documents are JSON, whatever it is.
     let _ = codec::take(&mut options, "plain");
     // A name that could not be made would be an index of its own; there is no other way here.
     if options.boolean("dlq_on_failed_indexname_interpolation") == Some(false) {
         options.fault_here("[dlq_on_failed_indexname_interpolation => false] is not supported");
     }
-    let operations = operation::Operations::take(&mut options);
+    let operations = operation::Operations::take(&mut options, naming);
     match connection::Settings::take(&mut options) {
         None => {
             options.finish()?;

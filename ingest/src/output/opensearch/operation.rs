@@ -4,11 +4,13 @@ use bytes::Bytes;
 use millrace_catalog::operation::{ActionKind, VersionType};
 use serde_json::Value;
 
-use super::data_stream::DataStreamTarget;
+use super::data_stream::{self, DataStreamTarget};
 use crate::{Event, Options, Template};
 
 /// Index where none is given.
 const INDEX: &str = "logstash-%{+yyyy.MM.dd}";
+/// Index where none is given and fields have the names of the schema.
+const SCHEMA_INDEX: &str = "ecs-logstash-%{+yyyy.MM.dd}";
 /// Longest id of a document.
 const MAX_ID_BYTES: usize = 512;
 
@@ -27,6 +29,25 @@ pub(super) struct Operations {
     upsert: Option<Template>,
     doc_as_upsert: bool,
     pub(super) retry_on_conflict: u32,
+}
+
+/// Names that an output takes where it is given none.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct IndexNaming {
+    index: &'static str,
+    /// `true` if documents go to a data stream.
+    prefers_data_stream: bool,
+}
+
+impl IndexNaming {
+    /// Takes `ecs_compatibility`, before all other options.
+    pub(super) fn take(options: &mut Options) -> Self {
+        let ecs = options.ecs_compatibility();
+        Self {
+            index: ecs.select(INDEX, SCHEMA_INDEX),
+            prefers_data_stream: ecs.is_enabled() && data_stream::is_possible(options),
+        }
+    }
 }
 
 /// Action of operations that are the same but for their documents.
@@ -53,8 +74,8 @@ pub(super) struct Operation {
 
 impl Operations {
     /// Takes the options that say what an event becomes.
-    pub(super) fn take(options: &mut Options) -> Self {
-        let data_stream = DataStreamTarget::take(options);
+    pub(super) fn take(options: &mut Options, naming: IndexNaming) -> Self {
+        let data_stream = DataStreamTarget::take(options, naming.prefers_data_stream);
         let default_action = if data_stream.is_some() { "create" } else { "index" };
         let action = options.template("action").unwrap_or_else(|| Template::parse(default_action));
         if data_stream.is_some() && action.as_str() != "create" {
@@ -77,7 +98,7 @@ impl Operations {
         let retries = options.integer("retry_on_conflict", 0..=1_000).unwrap_or(1);
         Self {
             action,
-            index: options.template("index").unwrap_or_else(|| Template::parse(INDEX)),
+            index: options.template("index").unwrap_or_else(|| Template::parse(naming.index)),
             data_stream,
             document_id,
             routing: options.template("routing"),

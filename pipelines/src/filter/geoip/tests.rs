@@ -9,7 +9,7 @@ use millrace_ingest::{Event, Options};
 use serde_json::{Value, json};
 
 use super::super::Outcome;
-use super::build;
+use super::{address_text, build};
 
 fn options(path: &Path, given: &[(&str, Setting)]) -> Options {
     let text = |text: &str| Setting::Text(text.to_owned());
@@ -115,6 +115,15 @@ fn other_databases_have_other_fields() {
         let (outcome, event) = run(options(&path, std::slice::from_ref(&source)), json!({"ip": "1.128.0.1"}));
         assert_eq!((outcome, &event["geoip"]), (Outcome::Matched, &expected), "{kind}");
     }
+    // A record that was customized wrongly counts as none, but for databases of names.
+    for (kind, expected) in [("GeoLite2-ASN", Outcome::Unmatched), ("GeoIP2-Domain", Outcome::Matched)] {
+        let path = directory.path().join(format!("customized-{kind}"));
+        let record = json!({"autonomous_system_number": 1221, "domain": "a.test", "traits": {"is_odd": 1}});
+        write(&path, kind, &[(1, record)]);
+        let (outcome, _) = run(options(&path, std::slice::from_ref(&source)), json!({"ip": "1.128.0.1"}));
+        assert_eq!(outcome, expected, "{kind}");
+    }
+    assert_eq!(address_text("2a02:d5c0::1".parse().unwrap()), "2a02:d5c0:0:0:0:0:0:1");
     let path = directory.path().join("other");
     write(&path, "Other", &[(1, json!({"a": "b"}))]);
     let faults = build(options(&path, std::slice::from_ref(&source))).unwrap_err();

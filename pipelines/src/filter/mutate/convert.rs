@@ -1,10 +1,9 @@
 //! Converting values to other types.
 
 use millrace_ingest::event::text_of;
+use millrace_ingest::number::integer;
 use millrace_ingest::{Event, FieldReference};
 use serde_json::Value;
-
-use crate::filter::number::integer;
 
 /// A field and what it becomes.
 #[derive(Debug)]

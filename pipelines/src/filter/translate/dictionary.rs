@@ -147,6 +147,8 @@ pub(super) fn read(path: &Path, max_code_points: Option<u64>) -> Result<Pairs, S
         return Err(wrong(format!("it has more than {limit} code points")));
     }
     match kind {
+        // As in Logstash, an empty file is an empty dictionary, whatever its form.
+        _ if text.trim().is_empty() => Ok(Pairs::new()),
         "yaml" => {
             let yaml: serde_norway::Value =
                 serde_norway::from_str(&text).map_err(|error| wrong(error.to_string()))?;
@@ -218,6 +220,11 @@ mod tests {
         std::fs::write(&path, "one,1\n\"a,b\",\"c\"\nthree\n").unwrap();
         let pairs = read(&path, None).unwrap();
         assert_eq!(Value::Object(pairs), serde_json::json!({"one": "1", "a,b": "c", "three": null}));
+        for name in ["c.yml", "c.json", "c.csv"] {
+            let path = directory.path().join(name);
+            std::fs::write(&path, "\n").unwrap();
+            assert_eq!(read(&path, None).unwrap(), Pairs::new(), "{name}");
+        }
         for (name, text) in [("b.json", "[1]"), ("b.yml", "- 1"), ("b.csv", "\"a"), ("b.txt", "a")] {
             let path = directory.path().join(name);
             std::fs::write(&path, text).unwrap();

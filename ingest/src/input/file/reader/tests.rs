@@ -23,9 +23,10 @@ type SeenEvents = Vec<(String, Provenance)>;
 
 /// Reads a file in steps of so many events; with `true` reading begins anew behind it where all was in events.
 fn read(path: &Path, codec: &dyn Codec, steps: &[(usize, bool)]) -> SeenEvents {
+    let delimiter = Delimiter::new("\n", codec.charset());
     let open = |offset| {
         let file = File::open(path).unwrap();
-        Reader::open(file, false, (offset, 0), codec.line_decoder(), b"\n", u64::MAX).unwrap()
+        Reader::open(file, false, (offset, 0), codec.line_decoder(), &delimiter, u64::MAX).unwrap()
     };
     let mut reader = open(0);
     let mut seen = Vec::new();

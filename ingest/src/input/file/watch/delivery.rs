@@ -1,7 +1,6 @@
 //! Batches of files on their way: handed to the pipeline with the position behind them, and what became of them.
 
 use bytes::Bytes;
-use serde_json::Value;
 
 use super::super::position::{Inode, Position, partition};
 use super::Watch;
@@ -9,7 +8,7 @@ use super::stored::SOURCE;
 use super::tracked::OpenFile;
 use crate::batch::NotStored;
 use crate::budget::Reservation;
-use crate::input::{mark, stopped};
+use crate::input::{additions, stopped};
 use crate::{Ack, Batch, Event, Move};
 
 /// The file of a batch, its generation then, the position behind the batch, and what became of it.
@@ -26,14 +25,13 @@ impl Watch {
         held: Reservation,
     ) -> bool {
         let path = tracked.path.to_string_lossy();
-        for event in &mut events {
-            mark(event, "host", &self.settings.host);
-            mark(event, "path", &path);
-            for (field, value) in self.metadata.iter().zip([&*path, self.settings.host.as_str()]) {
-                // Nothing can be in the way in the metadata of a new event.
-                let _ = event.set(field, Value::from(value));
-            }
-        }
+        let (ecs, host) = (self.settings.ecs, self.settings.host.as_str());
+        let mut additions = additions()
+            .at(ecs.select(&["host"], &["host", "name"]), host)
+            .at(ecs.select(&["path"], &["log", "file", "path"]), &*path)
+            .metadata("path", &*path)
+            .metadata("host", host);
+        events.iter_mut().for_each(|event| additions.add_to(event));
         let new = position.map(Position::encode);
         let moved = new.clone().filter(|_| self.settings.stored).map(|new| Move {
             source: SOURCE.to_owned(),

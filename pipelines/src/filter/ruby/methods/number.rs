@@ -1,6 +1,7 @@
 //! Methods of numbers.
 
-use super::super::super::number::{float, integer};
+use millrace_ingest::number::{float, integer};
+
 use super::super::interpreter::{Evaluated, Flow, Interpreter};
 use super::super::syntax::Block;
 use super::super::value::{RaisedError, Val};

@@ -4,7 +4,7 @@ use serde_json::Number;
 
 /// The whole number that a text begins with, 0 where it begins with none. What is too large for 64 bits
 /// becomes the nearest number with a fraction.
-pub(super) fn integer(text: &str) -> Number {
+pub fn integer(text: &str) -> Number {
     let text = text.trim_start();
     let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
     let length = text.len() - digits.len() + run(digits);
@@ -19,7 +19,7 @@ pub(super) fn integer(text: &str) -> Number {
 }
 
 /// The number that a text begins with, 0.0 where it begins with none.
-pub(super) fn float(text: &str) -> f64 {
+pub fn float(text: &str) -> f64 {
     let text = text.trim_start();
     let unsigned = text.strip_prefix(['-', '+']).unwrap_or(text);
     let mut rest = unsigned;

@@ -1,0 +1,99 @@
+//! Messages of another form, which a pattern of grok reads.
+
+use std::borrow::Cow;
+use std::time::Duration;
+
+use serde_json::Value;
+
+use super::message::TimeLookup;
+use crate::event::text_of;
+use crate::pattern::{Deadline, Kind, Library, Pattern};
+use crate::{EcsCompatibility, Event, FieldReference, Options};
+
+/// Time that Logstash gives a pattern.
+const TIMEOUT: Duration = Duration::from_secs(30);
+/// Tag of messages whose time cannot be read.
+const TIME_FAILURE: &str = "_dateparsefailure";
+
+/// The option `grok_pattern`.
+#[derive(Debug)]
+pub(super) struct HeaderPattern {
+    pattern: Pattern,
+    /// For each capture, in its order.
+    targets: Vec<(FieldReference, Kind)>,
+    /// Field of the text, which a capture replaces.
+    text: FieldReference,
+    /// Fields of the time, the one that counts first.
+    times: Vec<FieldReference>,
+    priority: FieldReference,
+    ecs: EcsCompatibility,
+}
+
+impl HeaderPattern {
+    /// Takes the option. `text_field` is the field that the codec leaves the message in.
+    pub(super) fn take(options: &mut Options, text_field: &str, ecs: EcsCompatibility) -> Option<Self> {
+        let given = options.text("grok_pattern")?;
+        let made = Self::new(&given, text_field, ecs);
+        made.map_err(|fault| options.fault_here(format!("option [grok_pattern] of [syslog]: {fault}"))).ok()
+    }
+
+    fn new(pattern: &str, text_field: &str, ecs: EcsCompatibility) -> Result<Self, String> {
+        let pattern = Pattern::compile(pattern, &Library::with_ecs(ecs), true)?;
+        let targets = pattern.captures().iter().map(|capture| {
+            let reference = FieldReference::parse(&capture.name)?;
+            Ok((reference, capture.kind))
+        });
+        let targets = targets.collect::<Result<_, String>>()?;
+        let times: &[&str] = ecs.select(&["timestamp8601", "timestamp"], &["timestamp"]);
+        let times = times.iter().map(|name| FieldReference::parse(name)).collect::<Result<_, _>>()?;
+        let priority = FieldReference::parse(ecs.select("priority", "[log][syslog][priority]"))?;
+        Ok(Self { pattern, targets, text: FieldReference::parse(text_field)?, times, priority, ecs })
+    }
+
+    /// Gives an event the fields of its text, and its time. Returns the priority, 0 where the pattern has none; `None` for a text
+    /// that the pattern does not match.
+    pub(super) fn read(&self, event: &mut Event, text: &str, times: &TimeLookup<'_>) -> Option<u32> {
+        // A text on which the pattern takes too long does not match.
+        let captures = self.pattern.find(text, &Deadline::within(TIMEOUT)).ok().flatten()?;
+        for (at, (reference, kind)) in self.targets.iter().enumerate() {
+            let part = captures.range(at).and_then(|range| text.get(range));
+            if let Some(part) = part.filter(|part| !part.is_empty()) {
+                self.put(event, reference, kind.value(part));
+            }
+        }
+        self.read_time(event, times);
+        let priority = event.get(&self.priority).as_deref().map(text_of);
+        Some(priority.and_then(|priority| priority.parse().ok()).unwrap_or(0))
+    }
+
+    /// Puts a value into a field as the filter does: a text that is there becomes an array with it.
+    fn put(&self, event: &mut Event, reference: &FieldReference, value: Value) {
+        let value = match event.get(reference).map(Cow::into_owned) {
+            None | Some(Value::Null) => value,
+            Some(_) if *reference == self.text => value,
+            Some(Value::Array(mut values)) => {
+                values.push(value);
+                Value::Array(values)
+            }
+            Some(present @ Value::String(_)) => Value::Array(vec![present, value]),
+            Some(_) => return,
+        };
+        // A value in the way of the reference stays.
+        let _ = event.set(reference, value);
+    }
+
+    fn read_time(&self, event: &mut Event, times: &TimeLookup<'_>) {
+        let given = self.times.iter().find_map(|field| match event.get(field)?.into_owned() {
+            Value::String(text) => Some(text),
+            _ => None,
+        });
+        let Some(text) = given else { return };
+        match times.read(&text) {
+            Some(instant) => event.set_timestamp(instant),
+            None => event.tag(TIME_FAILURE),
+        }
+        if self.ecs.is_enabled() {
+            self.times.iter().for_each(|field| event.discard(field));
+        }
+    }
+}
