@@ -31,6 +31,12 @@ pub(crate) fn pipeline_stats(api: &Api) -> Response {
     response(api.search.ppl_stats())
 }
 
+/// Makes the refusal of the tables from which clients of OpenSearch make a parser of PPL.
+pub(crate) fn no_grammar() -> Error {
+    let reason = "the grammar of PPL is not served: its parser has no ANTLR tables";
+    Error::new(400, "unsupported_operation_exception", reason)
+}
+
 /// Runs a statement, and returns its answer.
 pub(crate) async fn run(api: &Api, request: &mut Request, asked: StatementAction) -> Result<Response, Error> {
     let params = request.params.take_all();

@@ -135,6 +135,8 @@ async fn pipelines_are_answered_in_their_formats() {
     let plans = node.send("POST /_plugins/_ppl/_explain?format=yaml", &headers, pipeline).await;
     assert_eq!(plans.status, 200);
     assert!(plans.text().starts_with("---\ncalcite:"), "{}", plans.text());
+    let grammar = node.ask("GET /_plugins/_ppl/_grammar", "", 400).await;
+    assert_eq!(grammar["error"]["type"], "unsupported_operation_exception", "{grammar}");
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use millrace_work::error::{Error, Result};
 use crate::bits::{is_empty, subtract};
 use crate::condition::{Condition, Role, RowCount, SharedCondition};
 use crate::failure::Failure;
-use crate::match_all::{EveryRow, EveryWindow};
+use crate::match_all::{EveryRow, EveryWindow, MatchAllScorer};
 use crate::negation::Exclusion;
 use crate::optional::WithOptional;
 use crate::ranked::RankedRows;
@@ -25,7 +25,7 @@ pub struct ConjunctionScorer {
 
 impl ConjunctionScorer {
     /// Joins parts; the parts of those that are such themselves become its own, so that the one with the fewest rows of all
-    /// leads.
+    /// leads. Parts that every row fulfils and that add nothing to scores are left out.
     pub fn of(parts: Vec<SharedCondition>) -> SharedCondition {
         let mut own = Vec::with_capacity(parts.len());
         for part in parts {
@@ -34,7 +34,8 @@ impl ConjunctionScorer {
                 None => own.push(part),
             }
         }
-        Arc::new(Self { parts: own })
+        own.retain(|part| !(part.is_everything() && part.is_unscored()));
+        if own.is_empty() { Arc::new(MatchAllScorer(0.0)) } else { Arc::new(Self { parts: own }) }
     }
 
     /// Returns the only part that decides which rows match, if there is one: optional ones only score.

@@ -51,7 +51,7 @@ const BYTES_A_ROW: u64 = 1;
 const MANY_ROWS: u32 = 10_000;
 
 /// Prepares the values of a pattern; on text fields, the terms. Where all terms would be walked and these are many, the column is read:
-/// a string is looked through faster than the transducer is walked.
+/// a string is looked through faster than the transducer is walked. Strings that hardly repeat are known to be many terms.
 pub(super) fn prepare_pattern(
     source: &Source,
     (path, text, column): (PathId, bool, Option<StringColumn>),
@@ -61,11 +61,16 @@ pub(super) fn prepare_pattern(
 ) -> Result<SharedCondition> {
     let everywhere = pattern.start().is_empty() && pattern.literals().next().is_some();
     if let Some(column) = column.filter(|_| everywhere && source.reader.rows() >= MANY_ROWS) {
+        let in_column =
+            || RowSet::found(source, column_matching::rows(source, column, pattern, among)?, score);
+        if source.reader.hardly_repeats(column.path)? {
+            return in_column();
+        }
         let steps = Cell::new(u64::from(source.reader.rows()) * BYTES_A_ROW);
         let walk = pattern.until(source.work.stop()).within(&steps);
         let rows = source.inverted.matching_rows(path, walk)?;
         return match steps.get() {
-            0 => RowSet::found(source, column_matching::rows(source, column, pattern, among)?, score),
+            0 => in_column(),
             _ => RowSet::found(source, rows, score),
         };
     }

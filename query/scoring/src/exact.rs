@@ -11,7 +11,7 @@ use crate::condition::SharedCondition;
 use crate::constant::Constant;
 use crate::disjunction::AtLeast;
 use crate::lists::for_each_number;
-use crate::match_all::MatchNoneScorer;
+use crate::match_all::{MatchAllScorer, MatchNoneScorer};
 use crate::operands::{ExactValue, Weight};
 use crate::ranges::{self, range_rows};
 use crate::row_set::{RowSet, drain};
@@ -99,9 +99,15 @@ fn bits(value: &Scalar) -> Option<u64> {
     }
 }
 
-/// Prepares fields of which any has a value.
-pub(super) fn prepare_exists(paths: &[PathId], score: f32) -> SharedCondition {
-    match paths {
+/// Prepares fields of which any has a value. A field that every row has makes all rows match.
+pub(super) fn prepare_exists(source: &Source, paths: &[PathId], score: f32) -> Result<SharedCondition> {
+    let rows = source.reader.rows();
+    for path in paths {
+        if source.inverted.exists_count(*path)? >= rows {
+            return Ok(Arc::new(MatchAllScorer(score)));
+        }
+    }
+    Ok(match paths {
         [] => Arc::new(MatchNoneScorer),
         [path] => Arc::new(Exists { path: *path, score }),
         several => {
@@ -109,7 +115,7 @@ pub(super) fn prepare_exists(paths: &[PathId], score: f32) -> SharedCondition {
                 several.iter().map(|path| Arc::new(Exists { path: *path, score: 0.0 }) as SharedCondition);
             Arc::new(Constant { score, part: AtLeast::of(1, parts.collect()) })
         }
-    }
+    })
 }
 
 /// Returns whether the value is a term here; strings, booleans and addresses always are.

@@ -281,6 +281,15 @@ impl Node {
         }
     }
 
+    /// Returns the same predicate without its parts that want a field to have a value.
+    pub fn without_presence(&self, field: PathId) -> Self {
+        match self {
+            Self::Exists { paths, .. } if paths.as_slice() == [field] => Self::All(Weight::None),
+            Self::And(parts) => Self::And(parts.iter().map(|part| part.without_presence(field)).collect()),
+            part => part.clone(),
+        }
+    }
+
     /// Returns whether any of the nodes that this one is made of is such.
     fn any_part(&self, is_such: fn(&Node) -> bool) -> bool {
         match self {

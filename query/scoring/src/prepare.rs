@@ -78,7 +78,7 @@ pub fn prepare(node: &Node, source: &Source, among: Option<&RoaringBitmap>) -> R
         Node::Phrase { path, phrase, values, weight } => {
             phrase::prepare(source, *path, phrase, values.as_ref(), *weight, among)?
         }
-        Node::Exists { paths, weight } => exact::prepare_exists(paths, weight.flat()),
+        Node::Exists { paths, weight } => exact::prepare_exists(source, paths, weight.flat())?,
         Node::Ids { values, weight } => {
             let mut rows = RoaringBitmap::new();
             for values in values.chunks(IDS) {

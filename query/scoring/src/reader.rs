@@ -1,21 +1,20 @@
 //! Interface of segments for searches, as traits: the store's segments implement them, and tests build small ones by hand.
 
 use std::fmt;
-use std::ops::ControlFlow;
+use std::ops::{ControlFlow, Range};
 use std::sync::Arc;
 
 use arrow::array::ArrayRef;
 use futures::stream::BoxStream;
 use millrace_mapping::{PathId, Scalar};
 use millrace_runtime::Result;
-use millrace_segment::bundle::{Bundle, Impact, RowList, TermRows, TextIndex, ValueWalker};
+use millrace_segment::bundle::{Bundle, Impact, TextIndex, ValueWalker};
 use millrace_segment::{
     ColumnBatch, Minutes, Nested, PageBounds, PagedRange, RowParts, Segment, StoredFiles, StoredRow, Tally,
-    ValueRange, WindowBits,
+    ValueRange,
 };
 use millrace_work::compute::Stop;
 use roaring::RoaringBitmap;
-use tantivy::DocSet;
 use tantivy::postings::Postings;
 
 use crate::automaton::CancellablePattern;
@@ -23,7 +22,8 @@ use crate::metadata_columns;
 use crate::metadata_columns::is_metadata_column;
 use crate::operands::{RawBound, TextBound};
 use crate::positions::RowPositions;
-use crate::row_postings::RowsOf;
+pub use crate::row_postings::RowPostings;
+use crate::row_postings::{row_list, rows_of, term_rows};
 use crate::union::PostingsUnion;
 
 /// A segment as a search reads it. Every call but [`SegmentReader::rows`] may block on a remote
@@ -83,6 +83,14 @@ pub trait SegmentReader: fmt::Debug + Send + Sync {
     fn bounds(&self, column: PathId) -> PageBounds;
     /// Returns the bounds of a column over runs of rows that cover the segment in order.
     fn pages(&self, column: PathId) -> Result<Vec<PageBounds>>;
+    /// Returns whether a column is known to have many strings of which few are equal.
+    fn hardly_repeats(&self, _column: PathId) -> Result<bool> {
+        Ok(false)
+    }
+    /// Returns the rows of each page of the sources; none where these are in memory.
+    fn source_pages(&self) -> Result<Vec<Range<u32>>> {
+        Ok(Vec::new())
+    }
     /// Counts the rows by minute of a column of times in milliseconds, deleted rows included; `None` where that is not known.
     fn minutes(&self, _column: PathId) -> Result<Option<Arc<Minutes>>> {
         Ok(None)
@@ -241,68 +249,6 @@ pub trait TextReader: Send + Sync {
     }
 }
 
-/// Postings where only their rows matter, and perhaps how often each has the term.
-pub trait RowPostings: Send {
-    /// Goes to the first row at or behind `target` and returns it. Targets do not descend.
-    fn seek_row(&mut self, target: u32) -> u32;
-    /// Sets the bits of the rows from `first` on, up to the end of the window.
-    fn fill(&mut self, first: u32, bits: &mut WindowBits);
-    /// Sets bits as [`RowPostings::fill`] does, and adds the rows that have the term more than once with how often.
-    fn fill_often(&mut self, first: u32, bits: &mut WindowBits, often: &mut Vec<(u32, u32)>);
-    /// Returns how often the current row has the term; 1 where that is not read.
-    fn freq(&self) -> u32;
-    /// Counts the rows.
-    fn cost(&self) -> u64;
-}
-
-fn rows_of<P: Postings + 'static>(postings: P) -> Box<dyn RowPostings> {
-    Box::new(RowsOf(postings))
-}
-
-impl RowPostings for RowList {
-    fn seek_row(&mut self, target: u32) -> u32 {
-        self.seek(target)
-    }
-    fn fill(&mut self, first: u32, bits: &mut WindowBits) {
-        RowList::fill(self, first, bits);
-    }
-    fn fill_often(&mut self, first: u32, bits: &mut WindowBits, often: &mut Vec<(u32, u32)>) {
-        RowList::fill_often(self, first, bits, often);
-    }
-    fn freq(&self) -> u32 {
-        self.term_freq()
-    }
-    fn cost(&self) -> u64 {
-        self.size_hint().into()
-    }
-}
-
-fn row_list(rows: RowList) -> Box<dyn RowPostings> {
-    Box::new(rows)
-}
-
-impl RowPostings for TermRows {
-    fn seek_row(&mut self, target: u32) -> u32 {
-        self.seek(target)
-    }
-    fn fill(&mut self, first: u32, bits: &mut WindowBits) {
-        TermRows::fill(self, first, bits);
-    }
-    fn fill_often(&mut self, first: u32, bits: &mut WindowBits, often: &mut Vec<(u32, u32)>) {
-        TermRows::fill_often(self, first, bits, often);
-    }
-    fn freq(&self) -> u32 {
-        TermRows::freq(self)
-    }
-    fn cost(&self) -> u64 {
-        self.count().into()
-    }
-}
-
-fn term_rows(rows: TermRows) -> Box<dyn RowPostings> {
-    Box::new(rows)
-}
-
 impl SegmentReader for Segment {
     fn rows(&self) -> u32 {
         Segment::rows(self)
@@ -381,6 +327,14 @@ impl SegmentReader for Segment {
             true => Ok(vec![metadata_columns::bounds(self)]),
             false => self.pages_blocking(column),
         }
+    }
+
+    fn hardly_repeats(&self, column: PathId) -> Result<bool> {
+        self.hardly_repeats_blocking(column)
+    }
+
+    fn source_pages(&self) -> Result<Vec<Range<u32>>> {
+        self.source_pages_blocking()
     }
 
     fn minutes(&self, column: PathId) -> Result<Option<Arc<Minutes>>> {

@@ -34,6 +34,7 @@ use super::run::{Bounds, ReadyStatement, Runner, StatementRequest, failed};
 use super::statement::{self, Names, Statement};
 use super::table::{ScanCounts, SqlScanExec};
 use super::types::SqlType;
+use super::{index_groups, late_materialization};
 
 /// Columns of `EXPLAIN`.
 const PLAN_COLUMNS: [(&str, SqlType); 2] = [("plan_type", SqlType::Keyword), ("plan", SqlType::Keyword)];
@@ -231,7 +232,7 @@ struct Measures {
     bytes: AtomicU64,
     batches: AtomicU64,
     nanos: AtomicU64,
-    /// Counts of a scan of columns.
+    /// Counts of what it reads of columns, if it does.
     scan: Option<Arc<ScanCounts>>,
 }
 
@@ -277,9 +278,14 @@ impl ExecutionPlan for MeasuredExec {
 /// Measures each operator of a plan.
 fn measured(plan: Arc<dyn ExecutionPlan>) -> PlanResult<Arc<dyn ExecutionPlan>> {
     plan.transform_up(|input| {
-        let scan = input.downcast_ref::<SqlScanExec>().and_then(SqlScanExec::measured);
-        let (input, scan) = match scan {
-            Some((scan, counts)) => (Arc::new(scan) as Arc<dyn ExecutionPlan>, Some(counts)),
+        let counts = Arc::<ScanCounts>::default();
+        let counting = match input.downcast_ref::<SqlScanExec>() {
+            Some(scan) => Some(Arc::new(scan.counting(&counts)) as Arc<dyn ExecutionPlan>),
+            None => index_groups::counting(&input, &counts)
+                .or_else(|| late_materialization::counting(&input, &counts)),
+        };
+        let (input, scan) = match counting {
+            Some(counting) => (counting, Some(counts)),
             None => (input, None),
         };
         let measures = Arc::new(Measures { scan, ..Measures::default() });

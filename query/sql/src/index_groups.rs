@@ -31,7 +31,7 @@ use tokio::sync::mpsc::Sender;
 use self::groups_request::GroupsRequest;
 use self::shape::StateAggregate;
 use super::node_rewriter::with_inputs;
-use super::table::SqlScanExec;
+use super::table::{ScanCounts, SqlScanExec};
 
 /// Makes the leaf of the first step of an aggregation over a scan; `None` of everything else.
 pub(super) fn rewritten(node: &Arc<dyn ExecutionPlan>) -> PlanResult<Option<Arc<dyn ExecutionPlan>>> {
@@ -55,7 +55,17 @@ pub(super) fn rewritten(node: &Arc<dyn ExecutionPlan>) -> PlanResult<Option<Arc<
     )
     .with_scheduling_type(SchedulingType::Cooperative);
     let shared = GroupsState { first: Arc::clone(node), scan: scan.clone(), shape, schema };
-    Ok(Some(Arc::new(IndexGroupsExec { shared: Arc::new(shared), properties: Arc::new(properties) })))
+    let (shared, properties) = (Arc::new(shared), Arc::new(properties));
+    Ok(Some(Arc::new(IndexGroupsExec { shared, properties, counts: None })))
+}
+
+/// Returns a node that counts the rows it reads because their segment tells no groups; `None` of other nodes.
+pub(super) fn counting(
+    node: &Arc<dyn ExecutionPlan>,
+    counts: &Arc<ScanCounts>,
+) -> Option<Arc<dyn ExecutionPlan>> {
+    let groups = node.downcast_ref::<IndexGroupsExec>()?;
+    Some(Arc::new(IndexGroupsExec { counts: Some(Arc::clone(counts)), ..groups.clone() }))
 }
 
 /// Has segments tell the states of groups.
@@ -63,6 +73,8 @@ pub(super) fn rewritten(node: &Arc<dyn ExecutionPlan>) -> PlanResult<Option<Arc<
 struct IndexGroupsExec {
     shared: Arc<GroupsState>,
     properties: Arc<PlanProperties>,
+    /// Counts of the rows that are read, where these are asked for.
+    counts: Option<Arc<ScanCounts>>,
 }
 
 #[derive(Debug)]
@@ -98,26 +110,26 @@ impl ExecutionPlan for IndexGroupsExec {
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> PlanResult<SendableRecordBatchStream> {
         let memory = MemoryConsumer::new("IndexGroupsExec").register(context.memory_pool());
         let mut stream = RecordBatchReceiverStream::builder(Arc::clone(&self.shared.schema), 2);
-        let (out, shared) = (stream.tx(), Arc::clone(&self.shared));
-        stream.spawn(async move { shared.run(partition, context, memory, out).await.map_err(Into::into) });
+        let (out, node) = (stream.tx(), self.clone());
+        stream.spawn(async move { node.run(partition, context, memory, out).await.map_err(Into::into) });
         Ok(stream.build())
     }
 }
 
-impl GroupsState {
+impl IndexGroupsExec {
     /// Sends the states of a partition: those that segments tell, and then those of the rows that are left.
     async fn run(
-        self: Arc<Self>,
+        self,
         partition: usize,
         context: Arc<TaskContext>,
         memory: MemoryReservation,
         out: Sender<PlanResult<RecordBatch>>,
     ) -> Result<()> {
-        let memory = Arc::new(memory);
+        let (memory, state) = (Arc::new(memory), self.shared);
         let mut left = Vec::new();
-        for part in self.scan.finder().partitions().get(partition).into_iter().flatten() {
-            let compute = self.scan.finder().table().compute.clone();
-            let (shared, held, asked) = (Arc::clone(&self), Arc::clone(&memory), part.clone());
+        for part in state.scan.finder().partitions().get(partition).into_iter().flatten() {
+            let compute = state.scan.finder().table().compute.clone();
+            let (shared, held, asked) = (Arc::clone(&state), Arc::clone(&memory), part.clone());
             let told =
                 compute.run(move || shared.shape.tell(shared.scan.finder(), &asked, &shared.schema, &held));
             let Some(batches) = told.await? else {
@@ -132,10 +144,12 @@ impl GroupsState {
             }
             memory.free();
         }
-        if left.is_empty() || self.scan.stopped() {
+        if left.is_empty() || state.scan.stopped() {
             return Ok(());
         }
-        let mut states = over(&self.first, Arc::new(self.scan.of_parts(left)))?.execute(0, context)?;
+        let scan = state.scan.of_parts(left);
+        let scan = self.counts.as_ref().map_or_else(|| scan.clone(), |counts| scan.counting(counts));
+        let mut states = over(&state.first, Arc::new(scan))?.execute(0, context)?;
         while let Some(batch) = states.next().await {
             if out.send(batch).await.is_err() {
                 break;

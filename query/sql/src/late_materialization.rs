@@ -8,7 +8,7 @@ use std::collections::BTreeSet;
 use std::fmt;
 use std::sync::Arc;
 
-use datafusion::arrow::array::{Array, ArrayRef, AsArray, RecordBatch, UInt64Array};
+use datafusion::arrow::array::{Array, RecordBatch, UInt64Array};
 use datafusion::arrow::compute::{concat_batches, take_record_batch};
 use datafusion::common::Result as PlanResult;
 use datafusion::execution::memory_pool::{MemoryConsumer, MemoryReservation};
@@ -30,7 +30,7 @@ use tokio::sync::mpsc::{Sender, channel};
 use super::count::RowCountExec;
 use super::first_rows::first_rows;
 use super::node_rewriter::with_inputs;
-use super::table::{SqlScanExec, addresses, scores_of};
+use super::table::{ScanCounts, SqlScanExec, addresses, scores_of};
 
 /// Most rows whose columns are read late: each may lie in a page of its own.
 const MAX_ROWS: usize = 1_024;
@@ -92,6 +92,15 @@ pub(super) fn rewritten(node: &Arc<dyn ExecutionPlan>) -> PlanResult<Option<Arc<
         None => late,
         Some(projection) => Arc::new(ProjectionExec::try_new(projection.expr().to_vec(), late)?),
     }))
+}
+
+/// Returns a node that counts what it reads; `None` of other nodes.
+pub(super) fn counting(
+    node: &Arc<dyn ExecutionPlan>,
+    counts: &Arc<ScanCounts>,
+) -> Option<Arc<dyn ExecutionPlan>> {
+    let late = node.downcast_ref::<LateColumnsExec>()?;
+    Some(Arc::new(LateColumnsExec { scan: late.scan.counting(counts), ..late.clone() }))
 }
 
 /// Finds the scan below nodes that pass its rows on as they are, and adds the columns that these read.
@@ -211,7 +220,7 @@ async fn read_segment(
     let collect = async {
         let mut batches = Vec::new();
         while let Some(batch) = receiver.recv().await {
-            let batch = compact(batch?)?;
+            let batch = batch?;
             // Columns may be whole documents.
             memory.try_grow(batch.get_array_memory_size())?;
             batches.push(batch);
@@ -255,15 +264,6 @@ async fn run(
     // Nobody may wait any more.
     let _ = out.send(take_record_batch(&found, &UInt64Array::from(order)).map_err(Into::into)).await;
     Ok(())
-}
-
-/// Lets go of the pages that strings were read from: each row may have kept one of its own.
-fn compact(batch: RecordBatch) -> Result<RecordBatch> {
-    let columns = batch.columns().iter().map(|column| match column.as_string_view_opt() {
-        Some(strings) => Arc::new(strings.gc()) as ArrayRef,
-        None => Arc::clone(column),
-    });
-    Ok(RecordBatch::try_new(batch.schema(), columns.collect())?)
 }
 
 /// Takes the addresses and scores of a batch over.

@@ -6,10 +6,12 @@ use std::sync::Arc;
 use datafusion::common::Result as PlanResult;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::physical_expr::expressions::Column;
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
-use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::execution_plan::{ChildrenPropertiesMode, ReplaceChildrenOptions};
 use datafusion::physical_plan::joins::HashJoinExec;
+use datafusion::physical_plan::projection::ProjectionExec;
+use datafusion::physical_plan::{ExecutionPlan, PhysicalExpr};
 
 type Node = Arc<dyn ExecutionPlan>;
 
@@ -60,4 +62,22 @@ pub(crate) fn rewrite_joins(
 /// The node does not take them.
 pub(crate) fn with_inputs(node: &Node, inputs: Vec<Node>) -> PlanResult<Node> {
     Arc::clone(node).replace_children(inputs, ReplaceChildrenOptions::new(ChildrenPropertiesMode::Recompute))
+}
+
+/// Puts what a projection computes in the place of its columns.
+///
+/// # Errors
+/// The expression does not take them.
+pub(crate) fn inlined(
+    expr: Arc<dyn PhysicalExpr>,
+    projection: &ProjectionExec,
+) -> PlanResult<Arc<dyn PhysicalExpr>> {
+    let of_column = |part: Arc<dyn PhysicalExpr>| {
+        let computed = part.downcast_ref::<Column>().and_then(|column| projection.expr().get(column.index()));
+        Ok(match computed {
+            Some(computed) => Transformed::new(Arc::clone(&computed.expr), true, TreeNodeRecursion::Jump),
+            None => Transformed::no(part),
+        })
+    };
+    expr.transform_down(of_column).data()
 }

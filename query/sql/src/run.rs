@@ -12,7 +12,6 @@ use datafusion::logical_expr::LogicalPlan;
 use datafusion::optimizer::eliminate_cross_join::EliminateCrossJoin;
 use datafusion::optimizer::extract_equijoin_predicate::ExtractEquijoinPredicate;
 use datafusion::optimizer::optimize_projections::OptimizeProjections;
-use datafusion::optimizer::push_down_filter::PushDownFilter;
 use datafusion::optimizer::push_down_limit::PushDownLimit;
 use datafusion::physical_optimizer::aggregate_statistics::AggregateStatistics;
 use datafusion::physical_optimizer::ensure_requirements::EnsureRequirements;
@@ -39,6 +38,7 @@ use sqlparser::ast;
 use super::aggregate_simplification::SimplifyAggregates;
 use super::answer::Answer;
 use super::bind::{Binder, PlannedQuery, Total, tables};
+use super::condition_pushdown::PushDownConditions;
 use super::count::StatementPlanner;
 use super::dynamic_filters::PushDownDynamicFilters;
 use super::elements::list_valued_fields;
@@ -47,6 +47,7 @@ use super::format::{AlignedLines, LineFormat, Lines, PageFormat};
 use super::functions::row::at_work;
 use super::hit_layout::{HitLayout, add_line_columns};
 use super::large_joins::LargeJoins;
+use super::merged_sorts::SortAsMerged;
 use super::node_rewriter::NodeRewriter;
 use super::optimization::optimized;
 use super::page::Page;
@@ -147,7 +148,10 @@ impl Runner {
             .with_target_partitions(partitions.max(1))
             .with_round_robin_repartition(false)
             .with_repartition_joins(false);
-        let optimizer = &mut config.options_mut().optimizer;
+        let options = config.options_mut();
+        // The physical plan takes some keys for nullable of which the logical one knows better.
+        options.execution.skip_physical_aggregate_schema_check = true;
+        let optimizer = &mut options.optimizer;
         optimizer.hash_join_inlist_pushdown_max_size = MAX_KEY_BYTES;
         optimizer.hash_join_inlist_pushdown_max_distinct_values = MAX_KEYS;
         let large_joins = LargeJoins::new(runtime.memory_pool.as_ref());
@@ -163,7 +167,7 @@ impl Runner {
                 Arc::new(PushDownSemiJoin),
                 Arc::new(SimplifyAggregates),
                 Arc::new(PushDownLimit::new()),
-                Arc::new(PushDownFilter::new()),
+                Arc::new(PushDownConditions::default()),
                 Arc::new(OptimizeProjections::new()),
             ])
             .with_physical_optimizer_rules(vec![
@@ -172,6 +176,7 @@ impl Runner {
                 Arc::new(large_joins),
                 Arc::new(NodeRewriter { name: "index_groups", rewritten: index_groups::rewritten }),
                 Arc::new(EnsureRequirements::new()),
+                Arc::new(SortAsMerged),
                 Arc::new(NodeRewriter { name: "late_columns", rewritten: late_materialization::rewritten }),
                 Arc::new(NodeRewriter { name: "group_top_rows", rewritten: group_top_rows::rewritten }),
                 // Joins and scans stay from here on: these share the filters.

@@ -114,11 +114,6 @@ impl PartialOrd for Shared {
     }
 }
 
-/// Returns whether a plan tests a condition that names no column.
-fn is_constant_filter(plan: &LogicalPlan) -> bool {
-    matches!(plan, LogicalPlan::Filter(filter) if filter.predicate.column_refs().is_empty())
-}
-
 impl UserDefinedLogicalNodeCore for Shared {
     fn name(&self) -> &str {
         "Shared"
@@ -142,10 +137,6 @@ impl UserDefinedLogicalNodeCore for Shared {
 
     fn with_exprs_and_inputs(&self, _exprs: Vec<Expr>, mut inputs: Vec<LogicalPlan>) -> Result<Self> {
         match inputs.pop() {
-            // A condition without columns comes down whatever columns are prevented: its reader has rows of its own then.
-            Some(input) if is_constant_filter(&input) && !is_constant_filter(&self.input) => {
-                Ok(Self { input, rows: Arc::default() })
-            }
             Some(input) => Ok(Self { input, ..self.clone() }),
             None => plan_err!("a shared relation needs a plan"),
         }

@@ -43,6 +43,7 @@ pub(super) fn routes() -> Vec<Route<DataApi>> {
         read POST, "/_plugins|_opendistro/_ppl", () Sql => sql::run(api, request, StatementAction::PipelineRows).await;
         read POST, "/_plugins|_opendistro/_ppl/_explain", () Sql => sql::run(api, request, StatementAction::PipelineExplanation).await;
         read GET, "/_plugins|_opendistro/_ppl/stats", () NodesStats => { request.finish()?; Ok(sql::pipeline_stats(api)) };
+        read GET, "/_plugins|_opendistro/_ppl/_grammar", () NodesStats => { request.finish()?; Err(sql::no_grammar()) };
         read GET POST, "/_sql", () Sql => sql::run(api, request, StatementAction::ElasticsearchRows).await;
         read GET POST, "/_sql/translate", () Sql => sql::run(api, request, StatementAction::Translation).await;
         change POST, "/_sql/close", () SqlCursor => sql::run(api, request, StatementAction::ElasticsearchClose).await;

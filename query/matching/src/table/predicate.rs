@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use millrace_dsl::query::{FunctionScoreQuery, NestedQuery};
+use millrace_dsl::query::{FunctionScoreQuery, NestedQuery, Query};
 
 use super::leaf::Leaf;
 
@@ -54,6 +54,20 @@ impl Predicate {
             0 => Self::All,
             1 => own.remove(0),
             _ => Self::And(own),
+        }
+    }
+
+    /// Returns the same predicate without its parts that want a field to have a value; `None` if it has none.
+    pub fn without_presence(&self, field: &str) -> Option<Self> {
+        let is_presence = |part: &Self| match part {
+            Self::Leaf(leaf) => matches!(&leaf.query, Query::Exists(exists) if exists.field == field),
+            _ => false,
+        };
+        match self {
+            Self::And(parts) if parts.iter().any(is_presence) => {
+                Some(Self::all(parts.iter().filter(|part| !is_presence(part)).cloned().collect()))
+            }
+            part => is_presence(part).then_some(Self::All),
         }
     }
 

@@ -166,6 +166,31 @@ impl IndexScanExec {
         Ok(found.unwrap_or(false))
     }
 
+    /// Returns a scan of the same rows and those that differ from them in lacking a value of a field; `None` if the predicate does
+    /// not ask for one.
+    pub fn without_presence(&self, field: &str) -> Option<Self> {
+        let own = &self.shared;
+        let predicate = own.predicate.without_presence(field)?;
+        let snapshot = &own.table.snapshot;
+        let mut resolved = own.openings.resolved().to_vec();
+        for (index, resolved) in snapshot.indices.iter().zip(&mut resolved) {
+            if let (Some(field), Some(resolved)) = (index.mapping.field(field), resolved) {
+                resolved.node = resolved.node.without_presence(field.id);
+            }
+        }
+        let options = &own.table.options;
+        let functions = Functions::new(snapshot.shards, options.global_statistics);
+        let openings = Openings::new(snapshot, resolved, functions, options.min_score, &options.work);
+        Some(Self::of(ScanState {
+            table: Arc::clone(&own.table),
+            predicate,
+            openings: Arc::new(openings),
+            columns: own.columns.clone(),
+            schema: Arc::clone(&own.schema),
+            groups: own.groups.clone(),
+        }))
+    }
+
     /// Returns a scan of the same rows as far as they are in some parts, in one partition.
     pub fn of_parts(&self, parts: Vec<RowPartition>) -> Self {
         let own = &self.shared;

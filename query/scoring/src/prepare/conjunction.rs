@@ -14,9 +14,9 @@ use crate::ranges;
 use crate::source::Source;
 use crate::windows::few_rows;
 
-/// Of a conjunction whose cheap parts match at most one row in so many, it is looked whether they match any before patterns are
-/// looked up in dictionaries.
-const FEW_OF_ALL: u64 = 64;
+/// One row in so many of a segment is few: it is looked which rows cheap parts of a conjunction leave before patterns are looked for, and
+/// columns are read.
+const FEW_SHARE: u64 = 8;
 
 /// Counts the patterns that are looked up in dictionaries to prepare a part: each costs a walk over all terms.
 fn patterns(node: &Node) -> usize {
@@ -30,32 +30,51 @@ fn patterns(node: &Node) -> usize {
     }
 }
 
+/// Returns whether a part leaves rows out that something matches: it says less of the rows that are left than others do.
+fn excludes(node: &Node) -> bool {
+    match node {
+        Node::Not(_) => true,
+        Node::And(parts) => parts.iter().any(excludes),
+        Node::Constant(_, part) => excludes(part),
+        _ => false,
+    }
+}
+
 /// Prepares the parts that need the inverted index only, those with the fewest patterns first; `None` once one of them, or all
-/// without a pattern together, match no row. They are returned in their own order, in which their scores add up.
+/// without a pattern together with the ranges, match no row. Patterns that are looked for in a column are looked for in the rows that
+/// ranges and parts before them leave, where these are few. Parts are returned in their own order, in which their scores add up.
 fn prepare_indexed(
     parts: &[Node],
+    ranges: &[SharedCondition],
     source: &Source,
     among: Option<&RoaringBitmap>,
 ) -> Result<Option<Vec<SharedCondition>>> {
+    let most = u64::from(source.reader.rows()) / FEW_SHARE;
     let indexed = parts.iter().enumerate().filter(|(_, part)| !part.reads_columns());
     let mut indexed: Vec<(usize, usize, &Node)> =
         indexed.map(|(at, part)| (patterns(part), at, part)).collect();
-    indexed.sort_by_key(|(patterns, ..)| *patterns);
+    indexed.sort_by_key(|(patterns, _, part)| (*patterns, excludes(part)));
     let mut prepared: Vec<(usize, SharedCondition)> = Vec::with_capacity(indexed.len());
     let mut looked = false;
+    let mut narrowed: Option<RoaringBitmap> = None;
     for (patterns, at, part) in indexed {
-        if patterns > 0 && !std::mem::replace(&mut looked, true) && !prepared.is_empty() {
-            let cheap =
-                ConjunctionScorer { parts: prepared.iter().map(|(_, part)| Arc::clone(part)).collect() };
-            let most = u64::from(source.reader.rows()) / FEW_OF_ALL;
-            if few_rows(&cheap, source, most)?.is_some_and(|rows| rows.is_empty()) {
+        if patterns > 0 && !std::mem::replace(&mut looked, true) {
+            let cheap = prepared.iter().map(|(_, part)| part).chain(ranges).map(Arc::clone);
+            let cheap = ConjunctionScorer { parts: cheap.collect() };
+            narrowed = if cheap.parts.is_empty() { None } else { few_rows(&cheap, source, most)? };
+            if narrowed.as_ref().is_some_and(RoaringBitmap::is_empty) {
                 return Ok(None);
             }
         }
-        let own = prepare(part, source, among)?;
+        let own = prepare(part, source, narrowed.as_ref().or(among))?;
         let required = matches!(own.role(), Role::Required);
-        if required && own.row_set().is_some_and(RoaringBitmap::is_empty) {
-            return Ok(None);
+        if let Some(rows) = own.row_set().filter(|_| required) {
+            if rows.is_empty() {
+                return Ok(None);
+            }
+            if patterns > 0 && rows.len() < most {
+                narrowed = Some(rows.clone());
+            }
         }
         prepared.push((at, own));
     }
@@ -70,9 +89,7 @@ pub(super) fn prepare_conjunction(
     source: &Source,
     among: Option<&RoaringBitmap>,
 ) -> Result<SharedCondition> {
-    let Some(mut prepared) = prepare_indexed(parts, source, among)? else {
-        return Ok(Arc::new(MatchNoneScorer));
-    };
+    let mut unread: Vec<SharedCondition> = Vec::new();
     let mut columns: Vec<&Node> = Vec::new();
     for part in parts.iter().filter(|part| part.reads_columns()) {
         let lazy = match part {
@@ -82,24 +99,28 @@ pub(super) fn prepare_conjunction(
             _ => None,
         };
         match lazy {
-            Some(part) => prepared.push(part),
+            Some(part) => unread.push(part),
             None => columns.push(part),
         }
     }
+    let Some(mut prepared) = prepare_indexed(parts, &unread, source, among)? else {
+        return Ok(Arc::new(MatchNoneScorer));
+    };
+    prepared.append(&mut unread);
     if columns.is_empty() {
         return Ok(ConjunctionScorer::of(prepared));
     }
     let mut narrowed: Option<RoaringBitmap> = None;
     if !prepared.is_empty() {
         let found = ConjunctionScorer { parts: prepared.clone() };
-        narrowed = few_rows(&found, source, u64::from(source.reader.rows()) / 8)?;
+        narrowed = few_rows(&found, source, u64::from(source.reader.rows()) / FEW_SHARE)?;
     }
     for part in columns {
         let among = narrowed.as_ref().or(among);
         let part = prepare(part, source, among)?;
         // Ranges may come one after another: each leaves less to read for the next.
         if let Some(rows) = part.row_set()
-            && rows.len() < u64::from(source.reader.rows()) / 8
+            && rows.len() < u64::from(source.reader.rows()) / FEW_SHARE
         {
             narrowed = Some(match narrowed {
                 Some(narrowed) => narrowed & rows,

@@ -7,6 +7,7 @@ use bytes::Bytes;
 use millrace_catalog::access;
 use millrace_catalog::access::Principal;
 use millrace_engine::{Action, Engine, RefreshPolicy, Session, WriteOp};
+use millrace_mapping::fields::FieldRules;
 use millrace_query::{Config, Error, Outcome, OutcomeBody, SearchService};
 use millrace_runtime::{ManualClock, SharedClock};
 use serde_json::Value;
@@ -25,6 +26,23 @@ pub(crate) fn session_of(engine: &Arc<Engine>, user: &str) -> Session {
     let privileges = Arc::new(access::Privileges::unrestricted());
     let principal = Principal::new(access::Caller::User(user.into()), Vec::new(), privileges);
     Session::new(engine, principal, access::Action::Search).unwrap()
+}
+
+/// A session of a user who reads some documents and fields of indices.
+pub(crate) fn restricted_session(
+    store: &Store,
+    grants: &[(&str, Option<Value>, Option<FieldRules>)],
+) -> Session {
+    let grants = grants.iter().map(|(index, documents, fields)| access::Grant {
+        names: vec![access::NamePattern::parse(index).unwrap()],
+        actions: access::ActionSet::named(|name| name.starts_with("indices:data/read")),
+        system: false,
+        documents: documents.as_ref().map(|rule| rule.to_string().into()),
+        fields: fields.clone().map(Arc::new),
+    });
+    let privileges = access::Privileges::new(access::ActionSet::NONE, grants.collect());
+    let principal = Principal::new(access::Caller::User("bob".into()), Vec::new(), Arc::new(privileges));
+    Session::new(&store.engine, principal, access::Action::Sql).unwrap()
 }
 
 impl Store {

@@ -1,5 +1,7 @@
 //! Keys of small sides of joins at the scans of large ones: plans, what the scans leave out, and the answers.
 
+use millrace_engine::Session;
+use millrace_query::Config;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 use serde_json::{Value, json};
@@ -21,7 +23,7 @@ const FIELDS: [(&str, &str, i64); 10] = [
     ("tags", "keyword", 200),
 ];
 
-fn mapping() -> Value {
+pub(crate) fn mapping() -> Value {
     let mut properties = json!({"id": {"type": "long"}, "t": {"type": "text", "fields": {"keyword": {"type": "keyword", "ignore_above": 10}}}});
     FIELDS.iter().for_each(|(name, ty, _)| properties[*name] = json!({"type": ty}));
     json!({"mappings": {"properties": properties}})
@@ -57,7 +59,7 @@ fn document(id: i64, rng: &mut StdRng) -> Value {
 }
 
 /// The values of a field, without nulls.
-fn values<'d>(document: &'d Value, field: &str) -> Vec<&'d Value> {
+pub(crate) fn values<'d>(document: &'d Value, field: &str) -> Vec<&'d Value> {
     match &document[field] {
         Value::Null => Vec::new(),
         Value::Array(values) => values.iter().filter(|value| !value.is_null()).collect(),
@@ -65,30 +67,35 @@ fn values<'d>(document: &'d Value, field: &str) -> Vec<&'d Value> {
     }
 }
 
-fn are_equal(one: &Value, other: &Value, field: &str) -> bool {
+pub(crate) fn are_equal(one: &Value, other: &Value, field: &str) -> bool {
     let other = values(other, field);
     values(one, field).iter().any(|value| other.contains(value))
 }
 
 /// Answers all rows of a statement, in one page.
 async fn all_rows(store: &Store, query: &str) -> Vec<Value> {
+    rows_of(store, &store.session, query).await
+}
+
+/// Answers all rows that a session sees of a statement, in one page.
+pub(crate) async fn rows_of(store: &Store, session: &Session, query: &str) -> Vec<Value> {
     let body = json!({"query": query, "fetch_size": 0});
-    let mut answer = value_of(store.service.sql(&store.session, Vec::new(), Some(body)).await);
+    let mut answer = value_of(store.service.sql(session, Vec::new(), Some(body)).await);
     match answer["datarows"].take() {
         Value::Array(rows) => rows,
         _ => panic!("{query}: {answer}"),
     }
 }
 
-fn numbers(rows: Vec<Value>) -> Vec<i64> {
+pub(crate) fn numbers(rows: Vec<Value>) -> Vec<i64> {
     let mut numbers: Vec<i64> = rows.iter().map(|row| row[0].as_i64().unwrap()).collect();
     numbers.sort_unstable();
     numbers
 }
 
 /// Indices `many` and `few`; the first has two segments in files, one with deletions, and one in memory.
-async fn store(rng: &mut StdRng) -> (Store, Vec<Value>, Vec<Value>) {
-    let store = Store::open().await;
+pub(crate) async fn store(rng: &mut StdRng, queries: Config) -> (Store, Vec<Value>, Vec<Value>) {
+    let store = Store::open_with(queries).await;
     for index in ["many", "few"] {
         store.create(index, &mapping()).await;
     }
@@ -115,7 +122,7 @@ async fn store(rng: &mut StdRng) -> (Store, Vec<Value>, Vec<Value>) {
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn joins_answer_what_a_look_at_all_pairs_does() {
     let mut rng = StdRng::seed_from_u64(23);
-    let (store, many, few) = store(&mut rng).await;
+    let (store, many, few) = store(&mut rng, Config::default()).await;
     for field in FIELDS.iter().map(|(name, ..)| *name).filter(|name| *name != "tags").chain(["t"]) {
         let of_many = |holds: &dyn Fn(&Value) -> bool| {
             let kept = many.iter().filter(|row| holds(row));
@@ -196,7 +203,7 @@ fn scan_of(plan: &str, index: &str) -> String {
 
 #[tokio::test]
 async fn keys_reach_the_scan_of_the_other_side() {
-    let (store, ..) = store(&mut StdRng::seed_from_u64(24)).await;
+    let (store, ..) = store(&mut StdRng::seed_from_u64(24), Config::default()).await;
     for query in [
         "SELECT m.id FROM many m WHERE m.k IN (SELECT f.k FROM few f)",
         "SELECT m.id FROM many m WHERE EXISTS (SELECT 1 FROM few f WHERE f.k = m.k)",
@@ -233,7 +240,7 @@ async fn keys_reach_the_scan_of_the_other_side() {
 #[tokio::test]
 async fn keys_reach_the_column_that_they_are_compared_with() {
     let mut rng = StdRng::seed_from_u64(25);
-    let (store, many, few) = store(&mut rng).await;
+    let (store, many, few) = store(&mut rng, Config::default()).await;
     let query = "SELECT f.id FROM few f JOIN (SELECT a.i AS x, b.i AS y FROM many a JOIN many b ON a.k = b.k WHERE a.i + b.i < 30) AS m ON f.i = m.y";
     let mut expected = 0;
     for one in &many {
@@ -254,7 +261,7 @@ async fn analyzed(store: &Store, query: &str) -> Vec<Value> {
 
 #[tokio::test]
 async fn analysis_tells_what_was_pushed() {
-    let (store, ..) = store(&mut StdRng::seed_from_u64(26)).await;
+    let (store, ..) = store(&mut StdRng::seed_from_u64(26), Config::default()).await;
     for (query, pushed) in [
         ("SELECT COUNT(*) FROM many m WHERE m.k IN (SELECT f.k FROM few f)", "k in "),
         ("SELECT COUNT(*) FROM many m JOIN few f ON m.n = f.n", "n in "),

@@ -1,8 +1,10 @@
 //! First rows with many columns: they are planned and read in other ways than many rows of few columns.
 
+use millrace_engine::Session;
+use millrace_mapping::fields::FieldRules;
 use serde_json::{Map, Value, json};
 
-use crate::fixture::{Store, value};
+use crate::fixture::{Store, restricted_session, value};
 use crate::sql::{ask, rows};
 
 /// Fields of the wide index.
@@ -26,8 +28,12 @@ async fn wide() -> Store {
 }
 
 async fn pipeline_rows(store: &Store, query: &str) -> Vec<Value> {
+    pipeline_rows_of(store, &store.session, query).await
+}
+
+async fn pipeline_rows_of(store: &Store, session: &Session, query: &str) -> Vec<Value> {
     let asked = json!({"query": query});
-    let answer = value(store.service.ppl(&store.session, Vec::new(), Some(asked)).await);
+    let answer = value(store.service.ppl(session, Vec::new(), Some(asked)).await);
     answer["datarows"].as_array().unwrap_or_else(|| panic!("{query}: {answer}")).clone()
 }
 
@@ -157,4 +163,124 @@ async fn texts_are_the_same_in_few_rows_and_in_many() {
             store.engine.flush(&[index]).await.unwrap();
         }
     }
+}
+
+/// Fields of the index of events, texts but for the last two.
+const EVENT_FIELDS: [&str; 7] = ["host", "level", "app", "region", "secret", "n", "@timestamp"];
+
+/// The newest events that are there, each with the fields of a role, whether they are read from columns or from sources.
+#[tokio::test]
+async fn newest_events_have_the_fields_of_their_reader() {
+    let store = Store::open().await;
+    let properties = json!({
+        "host": {"type": "keyword"}, "level": {"type": "keyword"}, "app": {"type": "keyword"}, "region": {"type": "keyword"},
+        "secret": {"type": "keyword"}, "n": {"type": "long"}, "@timestamp": {"type": "date"}
+    });
+    store
+        .create(
+            "events",
+            &json!({"settings": {"number_of_shards": 1}, "mappings": {"properties": &properties}}),
+        )
+        .await;
+    let excluding = json!({"_source": {"excludes": ["app"]}, "properties": properties});
+    store.create("excluding", &json!({"settings": {"number_of_shards": 1}, "mappings": excluding})).await;
+    let event = |n: i64| {
+        let text = |name: &str| format!("{name}-{}", n * 7 % 31);
+        json!({
+            "host": text("host"), "level": text("level"), "app": text("app"), "region": text("region"),
+            "secret": text("secret"), "n": n, "@timestamp": 1_700_000_000_000_i64 + n * 1_000
+        })
+    };
+    let mut left: Vec<i64> = (0..400).collect();
+    for index in ["events", "excluding"] {
+        for (from, to) in [(0, 250), (250, 400)] {
+            store.write(index, (from..to).map(|n| (n.to_string(), Some(event(n)))).collect()).await;
+            store.engine.flush(&[store.engine.index(index).unwrap()]).await.unwrap();
+        }
+        // Of both segments, the newest events among them.
+        let deleted = (0..400).filter(|n| n % 5 == 4);
+        store.write(index, deleted.map(|n| (n.to_string(), None)).collect()).await;
+    }
+    left.retain(|n| n % 5 != 4);
+    left.reverse();
+    let all = FieldRules::new(&["*"], &[]);
+    let open = FieldRules::new(&["*"], &["secret"]);
+    let texts = FieldRules::new(&["host", "level", "app", "region", "@timestamp"], &[]);
+    for (rules, hidden) in [(all, vec![]), (open, vec!["secret"]), (texts, vec!["secret", "n"])] {
+        let grants = ["events", "excluding"].map(|index| (index, None, Some(rules.clone())));
+        let session = restricted_session(&store, &grants);
+        let shown: Vec<&str> = EVENT_FIELDS.iter().copied().filter(|field| !hidden.contains(field)).collect();
+        let quoted: Vec<String> = shown.iter().map(|field| format!("`{field}`")).collect();
+        for index in ["events", "excluding"] {
+            for count in [3, 100, 150] {
+                let expected: Vec<Value> = left
+                    .iter()
+                    .take(count)
+                    .map(|n| {
+                        let event = event(*n);
+                        shown
+                            .iter()
+                            .map(|field| match *field {
+                                "@timestamp" => json!(timestamp(event["@timestamp"].as_i64().unwrap())),
+                                field => event[field].clone(),
+                            })
+                            .collect()
+                    })
+                    .collect();
+                let of_index = format!("source={index} | sort - `@timestamp` | head {count}");
+                let named = format!("{of_index} | fields {}", quoted.join(", "));
+                assert_eq!(pipeline_rows_of(&store, &session, &named).await, expected, "{hidden:?} {named}");
+                let whole = pipeline_rows_of(&store, &session, &of_index).await;
+                assert_eq!(whole.len(), count.min(left.len()));
+                let row = whole[0].as_array().unwrap();
+                assert_eq!(row.len(), shown.len(), "{hidden:?} {of_index}: {row:?}");
+                let is_secret = |value: &Value| value.as_str().is_some_and(|text| text.starts_with("secret"));
+                assert_eq!(row.iter().any(is_secret), hidden.is_empty(), "{of_index}: {row:?}");
+            }
+        }
+        if !hidden.is_empty() {
+            let named = json!({"query": "source=events | sort - `@timestamp` | head 100 | fields secret"});
+            let answer = value(store.service.ppl(&session, Vec::new(), Some(named)).await);
+            assert_eq!(answer["status"], 400, "{answer}");
+        }
+    }
+}
+
+/// A time as statements show it.
+fn timestamp(millis: i64) -> String {
+    let seconds = millis / 1_000 - 1_700_000_000;
+    let of_day = 22 * 3_600 + 13 * 60 + 20 + seconds;
+    format!("2023-11-14 {:02}:{:02}:{:02}", of_day / 3_600, of_day / 60 % 60, of_day % 60)
+}
+
+/// Analysis counts the pages of the documents that texts come from.
+#[tokio::test]
+async fn pages_of_sources_are_counted() {
+    let store = Store::open().await;
+    let names = ["a", "b", "c", "d", "e"];
+    let properties: Map<String, Value> =
+        names.iter().map(|name| ((*name).to_owned(), json!({"type": "keyword"}))).collect();
+    let mut mapping = json!({"properties": properties});
+    mapping["properties"]["n"] = json!({"type": "long"});
+    store.create("texts", &json!({"settings": {"number_of_shards": 1}, "mappings": mapping})).await;
+    let document = |row: usize| {
+        let mut document = json!({"n": row});
+        names.iter().for_each(|name| document[*name] = json!(format!("{name}{row}{}", "x".repeat(40))));
+        document
+    };
+    store.index("texts", &(0..3_000).map(document).collect::<Vec<_>>()).await;
+    store.engine.flush(&[store.engine.index("texts").unwrap()]).await.unwrap();
+    let read = async |query: &str| {
+        let operators = rows(&store, &format!("EXPLAIN ANALYZE {query}")).await;
+        let late = operators.iter().find(|row| row[0].as_str().unwrap().contains("LateColumnsExec"));
+        let late = late.unwrap_or_else(|| panic!("{operators:?}"));
+        [5, 6, 7].map(|at| late[at].as_u64().unwrap())
+    };
+    // Pages of sources, of which there are many, and the page of the number.
+    let [found, pages, of_pages] = read("SELECT * FROM texts ORDER BY n LIMIT 3").await;
+    assert_eq!((found, pages), (3, 2));
+    assert!(of_pages > 4, "{of_pages}");
+    // Of two texts the columns are read.
+    let [found, pages, of_pages] = read("SELECT a, b FROM texts ORDER BY n LIMIT 3").await;
+    assert_eq!((found, pages, of_pages), (3, 3, 3));
 }

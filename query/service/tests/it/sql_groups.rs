@@ -161,6 +161,27 @@ async fn all_shapes(store: &Store, from: &str) {
                 answer(store, &format!("SELECT {key}, SUM(one) FROM {from}{filter} GROUP BY {key}")).await;
             assert_eq!(sorted(distinct), without_last(read), "{key} {filter}");
         }
+        let and = if filter.is_empty() { " WHERE" } else { " AND" };
+        for (column, key) in [
+            ("k", "k"),
+            ("short", "short"),
+            ("t", "t"),
+            ("ip", "UPPER(ip)"),
+            ("n", "n"),
+            ("never", "never"),
+            ("scattered", "MONTH(scattered)"),
+            ("at", "DATE(at)"),
+        ] {
+            let present = format!("{from}{filter}{and} {column} IS NOT NULL");
+            let present = present.replace("OR ok = true AND", "AND");
+            same(
+                store,
+                &format!("{key} AS g, COUNT(*), COUNT({column})"),
+                &format!("{present} GROUP BY {key}"),
+            )
+            .await;
+            same(store, &format!("COUNT(*), COUNT(DISTINCT {column})"), &present).await;
+        }
         let whole = format!("{from}{filter}");
         for select in [
             "COUNT(*), COUNT(n), MIN(n), MAX(n)",
@@ -229,6 +250,8 @@ async fn what_segments_know_is_in_the_plan() {
         "SELECT COUNT(*), MIN(n), MAX(at) FROM logs WHERE n > 1",
         "SELECT DISTINCT ok FROM logs",
         "SELECT d, COUNT(*) FROM (SELECT DATE(at) AS d FROM logs) AS t GROUP BY d",
+        "SELECT k, COUNT(*) FROM logs WHERE k IS NOT NULL GROUP BY k",
+        "SELECT k, COUNT(*) FROM logs WHERE at IS NOT NULL AND k IS NOT NULL GROUP BY k",
     ];
     for query in told {
         assert!(
@@ -259,6 +282,46 @@ async fn what_segments_know_is_in_the_plan() {
     insta::assert_snapshot!(leaf(told[6]).await, @"IndexGroupsExec: states=[a0[count], a1[value], a2[value]], from=bounds, rows=(IndexScanExec: indices=[logs], segments=2, predicate=range(~1 < n), columns=[])");
 }
 
+/// The index counts rows that have a value, too: no column is read for it.
+#[tokio::test]
+async fn groups_of_present_values_read_no_column() {
+    let store = Store::open().await;
+    let body = json!({"settings": {"number_of_shards": 1}, "mappings": {"properties": {
+        "k": {"type": "keyword"}, "at": {"type": "date"}, "some": {"type": "date"}
+    }}});
+    store.create("logs", &body).await;
+    let document = |number: i64| {
+        let mut document = json!({"at": START + number * 1_000});
+        if number % 3 > 0 {
+            document["some"] = document["at"].clone();
+            document["k"] = json!(format!("k{}", number % 11));
+        }
+        document
+    };
+    let writes = (0..6_000).map(|number| (number.to_string(), Some(document(number))));
+    store.write("logs", writes.collect()).await;
+    store.engine.force_merge(&[store.engine.index("logs").unwrap()], 1).await.unwrap();
+    for (key, filter, groups) in [
+        ("time_bucket(at, 1, 'h')", "at IS NOT NULL", 2),
+        ("HOUR(some)", "some IS NOT NULL", 2),
+        ("k", "k IS NOT NULL", 11),
+        ("k", "k IS NOT NULL AND at IS NOT NULL", 11),
+    ] {
+        let query = format!("SELECT {key} AS g, COUNT(*) FROM logs WHERE {filter} GROUP BY g");
+        let operators = answer(&store, &format!("EXPLAIN ANALYZE {query}")).await;
+        let operators = operators["datarows"].as_array().unwrap();
+        let told = operators.iter().find(|row| row[0].as_str().unwrap().contains("IndexGroupsExec"));
+        let told = told.unwrap_or_else(|| panic!("{query}: {operators:?}"));
+        // No row was found to be read, and no page.
+        assert_eq!((&told[5], &told[6]), (&json!(0), &json!(0)), "{query}: {told}");
+        assert_eq!(answer(&store, &query).await["total"], groups, "{query}");
+    }
+    let pipeline = json!({"query": "source=logs | stats count() by span(at, 1h)"});
+    let explained = value(store.service.explain_ppl(&store.session, Vec::new(), Some(pipeline)).await);
+    let physical = explained["calcite"]["physical"].as_str().unwrap();
+    assert!(physical.contains("from=hours of at"), "{physical}");
+}
+
 /// Tests that counts of a whole segment are taken once, though threads share its rows.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn parts_of_a_large_segment_tell_its_groups_once() {
@@ -285,6 +348,8 @@ async fn parts_of_a_large_segment_tell_its_groups_once() {
         ("id, COUNT(*)", "large GROUP BY id"),
         ("DATE(at), COUNT(*)", "large GROUP BY DATE(at)"),
         ("DATE(at), COUNT(*)", "large WHERE n = 3 GROUP BY DATE(at)"),
+        ("DATE(at), COUNT(*)", "large WHERE at IS NOT NULL GROUP BY DATE(at)"),
+        ("k, COUNT(*)", "large WHERE k IS NOT NULL GROUP BY k"),
         ("COUNT(*), COUNT(DISTINCT k), COUNT(k)", "large"),
         ("COUNT(*), MIN(n), MAX(at)", "large WHERE at >= '2023-11-18'"),
     ] {

@@ -98,6 +98,19 @@ async fn chains_of_unions_are_one_node() {
     assert_eq!(crate::sql::rows(&store, &other).await.len(), 41);
 }
 
+/// Partitions of a union leave rows out by the keys of one another: these have the literal that tells its sides apart.
+#[tokio::test]
+async fn first_rows_of_a_union_are_ordered_by_literals_too() {
+    let store = numbers(40).await;
+    let query = "SELECT 'fir' AS w, n % 3 AS r FROM numbers UNION ALL SELECT 'yew' AS w, n % 3 AS r FROM numbers ORDER BY w DESC, r DESC LIMIT 14";
+    let plan = physical_plan(&store, query).await;
+    let sort = plan.lines().find(|line| line.contains("SortExec")).unwrap();
+    assert!(sort.contains("expr=[c0@0 DESC"), "{plan}");
+    let mut expected = vec![json!(["yew", 2]); 13];
+    expected.push(json!(["yew", 1]));
+    assert_eq!(crate::sql::rows(&store, query).await, expected);
+}
+
 #[tokio::test]
 async fn conditions_reach_scans() {
     let store = numbers(10).await;

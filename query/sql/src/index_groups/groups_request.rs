@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use datafusion::arrow::datatypes::DataType;
 use datafusion::common::Result as PlanResult;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode, TreeNodeRecursion};
+use datafusion::common::tree_node::{TreeNode, TreeNodeRecursion};
 use datafusion::logical_expr::Volatility;
 use datafusion::physical_expr::ScalarFunctionExpr;
 use datafusion::physical_expr::aggregate::AggregateFunctionExpr;
@@ -13,6 +13,8 @@ use datafusion::physical_expr::utils::collect_columns;
 use datafusion::physical_plan::PhysicalExpr;
 use datafusion::physical_plan::aggregates::AggregateExec;
 use datafusion::physical_plan::projection::ProjectionExec;
+
+use crate::node_rewriter::inlined;
 
 /// Groups and aggregates over the columns of a scan.
 pub(super) struct GroupsRequest {
@@ -50,18 +52,6 @@ impl GroupsRequest {
         let has_column = |expr| !collect_columns(expr).is_empty();
         self.groups.iter().all(is_repeatable) && self.groups.iter().any(has_column)
     }
-}
-
-/// Puts what a projection computes in the place of its columns.
-fn inlined(expr: Arc<dyn PhysicalExpr>, projection: &ProjectionExec) -> PlanResult<Arc<dyn PhysicalExpr>> {
-    let of_column = |part: Arc<dyn PhysicalExpr>| {
-        let computed = part.downcast_ref::<Column>().and_then(|column| projection.expr().get(column.index()));
-        Ok(match computed {
-            Some(computed) => Transformed::new(Arc::clone(&computed.expr), true, TreeNodeRecursion::Jump),
-            None => Transformed::no(part),
-        })
-    };
-    expr.transform_down(of_column).data()
 }
 
 /// Returns whether an expression has the same value wherever its columns have.

@@ -44,7 +44,9 @@ pub(super) struct OfValues {
     pub(super) groups: Vec<Arc<dyn PhysicalExpr>>,
     pub(super) states: Vec<CountOf>,
     /// `true` if it is soon known of a segment that all rows are found.
-    by_ranges: bool,
+    by_bounds: bool,
+    /// Scan that finds rows without a value besides, where the condition leaves these out.
+    with_nulls: Option<IndexScanExec>,
 }
 
 impl fmt::Display for StateAggregate {
@@ -76,9 +78,9 @@ impl StateAggregate {
     /// Recognises what is asked of a scan.
     pub(super) fn new(asked: &GroupsRequest, scan: &SqlScanExec) -> PlanResult<Option<Self>> {
         let alone = asked.groups.is_empty();
-        let by_ranges = is_of_ranges(scan.finder().predicate());
+        let by_bounds = is_of_bounds(scan.finder().predicate());
         if alone
-            && by_ranges
+            && by_bounds
             && let Some(whole) = whole_of(&asked.aggregates, scan)?
         {
             return Ok(Some(Self::Whole(whole)));
@@ -86,7 +88,7 @@ impl StateAggregate {
         let input = scan.schema();
         let column = scan.column(0).filter(|column| input.fields().len() == 1 && is_of_columns(column));
         let Some(column) = column.filter(|_| alone || asked.groups_by_columns()) else { return Ok(None) };
-        let Some(by) = by_of(asked, column).filter(|by| by_ranges || *by != CountKey::Value) else {
+        let Some(by) = by_of(asked, column).filter(|by| by_bounds || *by != CountKey::Value) else {
             return Ok(None);
         };
         let mut states = Vec::with_capacity(asked.aggregates.len());
@@ -96,8 +98,10 @@ impl StateAggregate {
         }
         let snapshot = &scan.finder().table().snapshot;
         let Some(counts) = ValueCounts::new(snapshot, column.path(), by) else { return Ok(None) };
+        let with_nulls = scan.finder().without_presence(column.path());
         let (column, groups) = (column.clone(), asked.groups.clone());
-        Ok(Some(Self::Values(Box::new(OfValues { column, input, by, counts, groups, states, by_ranges }))))
+        let of = OfValues { column, input, by, counts, groups, states, by_bounds, with_nulls };
+        Ok(Some(Self::Values(Box::new(of))))
     }
 
     /// Has the segment of a part tell the states of its rows; `None` where the rows have to be read. Blocks; runs on a compute
@@ -116,7 +120,8 @@ impl StateAggregate {
             },
             Self::Values(of) => {
                 let mut found = || Ok(finder.rows_of(part, false)?.map(|(rows, _)| rows));
-                let rows = match of.by_ranges && finder.finds_all(part)? {
+                let whole = of.with_nulls.as_ref().unwrap_or(finder);
+                let rows = match of.by_bounds && whole.finds_all(part)? {
                     true => CountedRows::All,
                     false if of.by == CountKey::Value => return Ok(None),
                     false => CountedRows::Found(&mut found),
@@ -124,7 +129,10 @@ impl StateAggregate {
                 let mut counted = ColumnValueCounts::new(&of.column, memory);
                 let each = &mut |value: millrace_aggregate::Value<'_>, rows| counted.add(value, rows);
                 match of.counts.tell(finder.table(), part, rows, each)? {
-                    Some(without) => counted.states(without, of, schema).map(Some),
+                    Some(without) => {
+                        let without = if of.with_nulls.is_some() { 0 } else { without };
+                        counted.states(without, of, schema).map(Some)
+                    }
                     None => Ok(None),
                 }
             }
@@ -132,12 +140,13 @@ impl StateAggregate {
     }
 }
 
-/// Returns whether a predicate is made of nothing but ranges, of which a segment's bounds tell whether all rows are found.
-fn is_of_ranges(predicate: &Predicate) -> bool {
+/// Returns whether a predicate is made of nothing but ranges and presence, of which a segment's bounds and counts tell whether
+/// all rows are found.
+fn is_of_bounds(predicate: &Predicate) -> bool {
     match predicate {
         Predicate::All => true,
-        Predicate::Leaf(leaf) => matches!(leaf.query, Query::Range(_)),
-        Predicate::And(parts) => parts.iter().all(is_of_ranges),
+        Predicate::Leaf(leaf) => matches!(leaf.query, Query::Range(_) | Query::Exists(_)),
+        Predicate::And(parts) => parts.iter().all(is_of_bounds),
         _ => false,
     }
 }

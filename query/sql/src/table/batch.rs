@@ -294,7 +294,14 @@ impl ScanState {
                         ColumnSource::Column { id, .. } if wanted.texts.contains(id) => {
                             match column.of_texts(&sources) {
                                 Some(texts) => texts,
-                                None => read_column(segment, (column, source), *id, &rows)?,
+                                None => {
+                                    if let Some(counts) = &self.counts {
+                                        let (reader, rows) =
+                                            (segment.reader.as_ref(), rows.iter().copied().collect());
+                                        counts.add_pages(number, reader, (&[*id], false), &rows)?;
+                                    }
+                                    read_column(segment, (column, source), *id, &rows)?
+                                }
                             }
                         }
                         ColumnSource::Column { id, .. } => {

@@ -156,9 +156,10 @@ impl ScanState {
         let wanted = Arc::new(wanted);
         if let Some(counts) = &self.counts {
             let (counts, reader) = (Arc::clone(counts), Arc::clone(&segment.reader));
-            let (read, rows) = (read.clone(), rows.clone());
+            let (read, source, rows) = (read.clone(), wanted.source, rows.clone());
+            counts.add_found(rows.len());
             let compute = &table.compute;
-            compute.run(move || counts.add(number, reader.as_ref(), &read, &rows)).await?;
+            compute.run(move || counts.add_pages(number, reader.as_ref(), (&read, source), &rows)).await?;
         }
         if wanted.reads_at_once() {
             return self.emit_few(out, number, wanted, rows, scores).await;

@@ -132,12 +132,10 @@ impl SqlScanExec {
         Self::of(ScanState { finder, first: None, counts: None, ..ScanState::clone(&self.shared) })
     }
 
-    /// Returns a scan of the same rows that counts what it reads; `None` where another scan finds them.
-    pub(crate) fn measured(&self) -> Option<(Self, Arc<ScanCounts>)> {
-        let counts = Arc::<ScanCounts>::default();
-        let shared = ScanState { counts: Some(Arc::clone(&counts)), ..ScanState::clone(&self.shared) };
-        let scan = Self { shared: Arc::new(shared), properties: Arc::clone(&self.properties) };
-        self.shared.first.is_none().then_some((scan, counts))
+    /// Returns a scan of the same rows that counts what it reads.
+    pub(crate) fn counting(&self, counts: &Arc<ScanCounts>) -> Self {
+        let shared = ScanState { counts: Some(Arc::clone(counts)), ..ScanState::clone(&self.shared) };
+        Self { shared: Arc::new(shared), properties: Arc::clone(&self.properties) }
     }
 
     /// Returns a scan of the rows that may have a key of a join in a column of the output; `None` where the keys leave no rows out,

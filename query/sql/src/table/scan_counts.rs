@@ -1,6 +1,7 @@
-//! Counts of what a scan reads, for `EXPLAIN ANALYZE`: the rows that the index finds, and the pages of columns that these are on.
+//! Counts of what a scan reads, for `EXPLAIN ANALYZE`: the rows that the index finds, and the pages of columns and sources that these are on.
 
 use std::collections::{BTreeSet, HashMap};
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace_mapping::PathId;
@@ -9,8 +10,8 @@ use millrace_work::error::Result;
 use parking_lot::Mutex;
 use roaring::RoaringBitmap;
 
-/// A column of a segment.
-type SegmentColumn = (u32, PathId);
+/// A column of a segment; none is that of the sources.
+type SegmentColumn = (u32, Option<PathId>);
 
 /// Pages of a column in a segment: how many there are, and those that hold a row that was found.
 type ColumnPages = (usize, BTreeSet<usize>);
@@ -35,26 +36,39 @@ impl ScanCounts {
         (read, pages.values().map(|(held, _)| *held as u64).sum())
     }
 
-    /// Takes note of rows of a segment whose columns are read. Blocks; runs on a compute thread.
-    pub(super) fn add(
+    /// Takes note of rows of a segment that the index found.
+    pub(super) fn add_found(&self, rows: u64) {
+        self.found.fetch_add(rows, Ordering::Relaxed);
+    }
+
+    /// Takes note of rows of a segment whose columns are read, and whose sources are if `sources`. Blocks; runs on a compute thread.
+    pub(super) fn add_pages(
         &self,
         segment: u32,
         reader: &dyn SegmentReader,
-        columns: &[PathId],
+        (columns, sources): (&[PathId], bool),
         rows: &RoaringBitmap,
     ) -> Result<()> {
-        self.found.fetch_add(rows.len(), Ordering::Relaxed);
         for column in columns {
-            let bounds = reader.pages(*column)?;
-            let on_rows = bounds.iter().enumerate().filter(|(_, page)| {
-                let range = &page.rows;
-                !range.is_empty() && rows.range_cardinality(range.clone()) > 0
-            });
-            let read: Vec<usize> = on_rows.map(|(at, _)| at).collect();
-            let mut pages = self.pages.lock();
-            let own = pages.entry((segment, *column)).or_insert((bounds.len(), BTreeSet::new()));
-            own.1.extend(read);
+            let pages = reader.pages(*column)?.into_iter().map(|page| page.rows);
+            self.add_read((segment, Some(*column)), pages, rows);
+        }
+        if sources {
+            self.add_read((segment, None), reader.source_pages()?.into_iter(), rows);
         }
         Ok(())
+    }
+
+    fn add_read(
+        &self,
+        column: SegmentColumn,
+        pages: impl ExactSizeIterator<Item = Range<u32>>,
+        rows: &RoaringBitmap,
+    ) {
+        let count = pages.len();
+        let on_rows = pages.enumerate().filter(|(_, page)| rows.range_cardinality(page.clone()) > 0);
+        let read: Vec<usize> = on_rows.map(|(at, _)| at).collect();
+        let mut pages = self.pages.lock();
+        pages.entry(column).or_insert((count, BTreeSet::new())).1.extend(read);
     }
 }

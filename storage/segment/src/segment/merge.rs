@@ -234,6 +234,7 @@ fn merge_rows(
             if let Kind::Stored(stored) = &*input.segment.kind
                 && input.deleted.is_empty()
                 && writer.takes(stored)?
+                && !stored.has_dictionary(&special.plain)?
             {
                 writer.copy(stored)?;
                 continue;

@@ -459,6 +459,28 @@ impl Segment {
             }
         }
     }
+
+    /// Returns whether the file has many strings of a column, of which few are equal. It may block on a remote store.
+    ///
+    /// # Errors
+    /// Corrupt files, an unreachable object store.
+    pub fn hardly_repeats_blocking(&self, column: PathId) -> Result<bool> {
+        match &*self.kind {
+            Kind::Memory(_) => Ok(false),
+            Kind::Stored(stored) => Ok(stored.repetition(column)?.is_some_and(|own| own.is_distinct())),
+        }
+    }
+
+    /// Returns the rows of each page of the sources, in their order; none of a segment in memory. It may block on a remote store.
+    ///
+    /// # Errors
+    /// Corrupt files, an unreachable object store.
+    pub fn source_pages_blocking(&self) -> Result<Vec<std::ops::Range<u32>>> {
+        match &*self.kind {
+            Kind::Memory(_) => Ok(Vec::new()),
+            Kind::Stored(stored) => stored.source_pages(),
+        }
+    }
 }
 
 /// Finds the rows of ids in a segment; its sidecar is held meanwhile.

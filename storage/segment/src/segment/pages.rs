@@ -1,6 +1,8 @@
 //! Statistics of a stored segment, without decoding: bounds of pages, ranges over them, and columns that have one value
 //! throughout.
 
+use std::collections::HashSet;
+
 use arrow::datatypes::DataType;
 use millrace_mapping::PathId;
 use millrace_runtime::Result;
@@ -12,7 +14,7 @@ use roaring::RoaringBitmap;
 use super::layout;
 use super::range::{Bounds, NumberBounds, PageBounds, Relation, ValueRange};
 use super::stored::{StoredSegment, get_or_try_init};
-use super::writer::DICTIONARY_BYTES;
+use super::union::StringRepetition;
 
 impl StoredSegment {
     /// Returns `_version` and `_primary_term` where the statistics prove them to be the same in all rows.
@@ -49,16 +51,30 @@ impl StoredSegment {
         Ok(constant.map(i64::cast_unsigned))
     }
 
-    /// Returns whether a column is encoded without a dictionary; `None` where it is small, or the file lacks it.
-    pub(super) fn is_plain(&self, column: PathId) -> Result<Option<bool>> {
+    /// Tells how much the strings of a column repeat; `None` of other columns and of few strings.
+    pub(super) fn repetition(&self, column: PathId) -> Result<Option<StringRepetition>> {
         let Some(root) = self.root_of(column)? else { return Ok(None) };
+        let present = self.column_record(column).map_or(0, |record| record.present);
         let data = self.data()?;
         let (_, metadata) = data.parts();
-        let first = leaf_of(metadata, root).zip(metadata.metadata().row_groups().first());
-        let first = first.map(|(leaf, group)| group.column(leaf));
-        let large = |bytes: i64| usize::try_from(bytes).is_ok_and(|bytes| bytes > DICTIONARY_BYTES);
-        let first = first.filter(|chunk| large(chunk.uncompressed_size()));
-        Ok(first.map(|chunk| chunk.dictionary_page_offset().is_none()))
+        Ok(leaf_of(metadata, root)
+            .and_then(|leaf| StringRepetition::of_chunks(metadata.metadata(), leaf, present)))
+    }
+
+    /// Returns whether any of some columns has a dictionary in a row group.
+    pub(super) fn has_dictionary(&self, columns: &HashSet<PathId>) -> Result<bool> {
+        let data = self.data()?;
+        let (_, metadata) = data.parts();
+        for column in columns {
+            let Some(leaf) = self.root_of(*column)?.and_then(|root| leaf_of(metadata, root)) else {
+                continue;
+            };
+            let mut groups = metadata.metadata().row_groups().iter();
+            if groups.any(|group| group.column(leaf).dictionary_page_offset().is_some()) {
+                return Ok(true);
+            }
+        }
+        Ok(false)
     }
 
     /// Returns the bounds of a column page by page, in row order; `None` where the file lacks it.
@@ -70,6 +86,15 @@ impl StoredSegment {
             pages.push(PageBounds { rows, values: NumberBounds::from(&bounds), full: full && !list });
         })?;
         Ok(Some(pages))
+    }
+
+    /// Returns the rows of each page of the sources, in their order.
+    pub(crate) fn source_pages(&self) -> Result<Vec<std::ops::Range<u32>>> {
+        let mut pages = Vec::new();
+        if let Some(root) = self.named_root(layout::SOURCE)? {
+            self.for_each_page(root, |rows, _, _| pages.push(rows))?;
+        }
+        Ok(pages)
     }
 
     /// Visits the pages of a root column that is a single leaf: rows, bounds, and whether every row
@@ -90,6 +115,8 @@ impl StoredSegment {
             let pages =
                 parquet.offset_index().and_then(|i| i.get(group)?.get(leaf)).map(|i| i.page_locations());
             let stats = parquet.column_index().and_then(|i| i.get(group)?.get(leaf));
+            // Sources have none.
+            let stats = stats.filter(|stats| !matches!(stats, ColumnIndexMetaData::NONE));
             match pages {
                 None => visit(base..base + group_rows, Bounds::Unknown, false),
                 Some(pages) => {
