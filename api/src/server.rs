@@ -29,6 +29,7 @@ use millrace_notifications::{Notifications, StandaloneMessage};
 use millrace_pipelines::Manager;
 use millrace_query::{OutcomeBody, SearchService};
 use millrace_runtime::metrics::MetricSources;
+use millrace_runtime::run_promptly;
 use millrace_snapshot::SnapshotService;
 use serde_json::{Value, json};
 
@@ -369,6 +370,28 @@ impl Server {
         let bound = ListenerConfig { name, addresses: &listen, tls, insecure }.bind().await?;
         let service = service(self.data.listener_context());
         self.serve(bound, service);
+        Ok(())
+    }
+
+    /// Opens listeners as [`Server::serve_also`] does, each with a thread of its own for its connections: for short requests that
+    /// wait for nothing, which are many.
+    ///
+    /// # Errors
+    /// As [`Server::serve_also`]; a thread that the system refuses.
+    pub async fn serve_on_threads<S: millrace_listen::Service>(
+        &mut self,
+        name: &'static str,
+        listen: Vec<SocketAddr>,
+        service: impl FnOnce(ListenerContext) -> S,
+    ) -> Result<(), StartError> {
+        let (tls, insecure) = (self.tls.as_ref(), self.insecure);
+        let bound = ListenerConfig { name, addresses: &listen, tls, insecure }.bind().await?;
+        let service = Arc::new(service(self.data.listener_context()));
+        for listener in bound.listeners {
+            let added = self.serving.add_on_thread(listener, Arc::clone(&service), run_promptly);
+            added.map_err(StartError::Listen)?;
+        }
+        self.addresses.push((bound.name, bound.addresses));
         Ok(())
     }
 

@@ -5,6 +5,7 @@
 //! the first of several looks in a row that do not find it.
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -30,6 +31,8 @@ const DELETED: &str = "bench-cancellation-deleted";
 const PAIRS: &str = "a.size < b.size AND a.number > b.number";
 /// Documents of one bulk request.
 const BATCH: u64 = 5_000;
+/// Segments of an index: fewer than the background work merges by itself, which would leave a forced merge nothing to do.
+const SEGMENTS: u64 = 6;
 /// Longest run of a task before its cancellation, in milliseconds.
 const LATEST_MS: u64 = 300;
 /// Looks in a row that do not find a task before it counts as ended.
@@ -193,7 +196,7 @@ impl CancellationArgs {
         Ok(report)
     }
 
-    /// Makes an index anew, of several segments.
+    /// Makes an index of several segments.
     async fn fill(&self, target: &Target, index: &str) -> Result<()> {
         let body = json!({
             "settings": {"number_of_shards": 1, "number_of_replicas": 0},
@@ -203,30 +206,54 @@ impl CancellationArgs {
             }},
         });
         target.recreate(index, &body).await?;
-        for first in (0..self.docs).step_by(BATCH as usize) {
-            let lines: String = (first..(first + BATCH).min(self.docs)).map(document_lines).collect();
-            let path = format!("/{index}/_bulk");
-            let (status, answer) = target.send(Method::POST, &path, "application/x-ndjson", lines).await?;
-            if !status.is_success() {
-                bail!("a bulk request was answered {status}: {:.300}", String::from_utf8_lossy(&answer));
-            }
-            // Each flush makes a segment, so that there is something to merge.
-            if first / BATCH % 8 == 7 {
-                target.ask(Method::POST, &format!("/{index}/_flush"), &Value::Null).await?;
+        self.write(target, index).await?;
+        target.settle(index).await?;
+        Ok(())
+    }
+
+    /// Writes the documents of an index.
+    async fn write(&self, target: &Target, index: &str) -> Result<()> {
+        let batches = self.docs.div_ceil(BATCH);
+        for (number, first) in (0..self.docs).step_by(BATCH as usize).enumerate() {
+            write_batch(target, index, first..(first + BATCH).min(self.docs)).await?;
+            let written = number as u64 + 1;
+            if written * SEGMENTS / batches > (written - 1) * SEGMENTS / batches {
+                flush(target, index).await?;
             }
         }
-        target.settle(index).await?;
+        target.refresh_and_count(index).await?;
         Ok(())
     }
 
     /// Has a task that ended before its cancellation find work again.
     async fn fill_again(&self, target: &Target, kind: TaskKind) -> Result<()> {
         match kind {
-            TaskKind::DeleteByQuery => self.fill(target, DELETED).await,
-            TaskKind::ForceMerge => self.fill(target, INDEX).await,
+            TaskKind::DeleteByQuery => self.write(target, DELETED).await,
+            TaskKind::ForceMerge => {
+                // One more segment has the merge write all of them again.
+                write_batch(target, INDEX, 0..BATCH).await?;
+                flush(target, INDEX).await
+            }
             TaskKind::Search | TaskKind::Sql | TaskKind::Ppl => Ok(()),
         }
     }
+}
+
+/// Writes some documents.
+async fn write_batch(target: &Target, index: &str, numbers: Range<u64>) -> Result<()> {
+    let lines: String = numbers.map(document_lines).collect();
+    let path = format!("/{index}/_bulk");
+    let (status, answer) = target.send(Method::POST, &path, "application/x-ndjson", lines).await?;
+    if !status.is_success() {
+        bail!("a bulk request was answered {status}: {:.300}", String::from_utf8_lossy(&answer));
+    }
+    Ok(())
+}
+
+/// Makes a segment of what was written.
+async fn flush(target: &Target, index: &str) -> Result<()> {
+    target.ask(Method::POST, &format!("/{index}/_flush"), &Value::Null).await?;
+    Ok(())
 }
 
 fn document_lines(number: u64) -> String {

@@ -17,6 +17,7 @@ mod certificate;
 mod connection;
 mod inflate;
 mod origin;
+mod own_thread;
 mod refused;
 mod request_target;
 mod serve;

@@ -24,6 +24,7 @@ use tokio::task::JoinSet;
 use crate::admission::{ConnectionPermit, Connections};
 use crate::byte_stream::{self, StreamService};
 use crate::connection::{self, Connection};
+use crate::own_thread::OwnThread;
 use crate::tls::Tls;
 
 /// Pause after a failed accept, which is mostly for want of file descriptors.
@@ -278,6 +279,21 @@ struct AcceptedSocket {
 type AcceptFuture = Pin<Box<dyn Future<Output = ()> + Send>>;
 type StartFuture = Box<dyn FnOnce(Acceptor, watch::Receiver<bool>) -> AcceptFuture + Send>;
 
+/// Serves the connections of a listener until it is told to stop, and then what is under way.
+async fn serve_until_stopped<S: Service>(
+    acceptor: Acceptor,
+    listener: Listener,
+    service: Arc<S>,
+    mut stopped: watch::Receiver<bool>,
+) {
+    let stop = async {
+        let _ = stopped.wait_for(|stopped| *stopped).await;
+    };
+    let draining = acceptor.accept(&listener, service, stop).await;
+    drop(listener);
+    draining.done().await;
+}
+
 /// Listeners that are served together.
 pub struct Server {
     acceptor: Acceptor,
@@ -298,16 +314,38 @@ impl Server {
 
     /// Adds a listener and what it serves.
     pub fn add<S: Service>(&mut self, listener: Listener, service: Arc<S>) {
-        self.listening.push(Box::new(move |acceptor, mut stopped| {
-            Box::pin(async move {
-                let stop = async {
-                    let _ = stopped.wait_for(|stopped| *stopped).await;
-                };
-                let draining = acceptor.accept(&listener, service, stop).await;
-                drop(listener);
-                draining.done().await;
-            })
+        self.listening.push(Box::new(move |acceptor, stopped| {
+            Box::pin(serve_until_stopped(acceptor, listener, service, stopped))
         }));
+    }
+
+    /// Adds a listener whose connections share one thread of their own: for short requests that wait for nothing, which are many.
+    /// `prepare` runs first on the thread.
+    ///
+    /// # Errors
+    /// The system refuses the thread, or files for its runtime.
+    pub fn add_on_thread<S: Service>(
+        &mut self,
+        listener: Listener,
+        service: Arc<S>,
+        prepare: fn(),
+    ) -> io::Result<()> {
+        let Listener { name, socket, tls } = listener;
+        // Its readiness is told to the runtime of the thread from now on.
+        let socket = socket.into_std()?;
+        let thread = OwnThread::start(name, prepare)?;
+        self.listening.push(Box::new(move |acceptor, stopped| {
+            Box::pin(thread.run(move || async move {
+                match TcpListener::from_std(socket) {
+                    Ok(socket) => {
+                        let listener = Listener { name, socket, tls };
+                        serve_until_stopped(acceptor, listener, service, stopped).await;
+                    }
+                    Err(error) => tracing::error!(listener = name, %error, "cannot serve a listener"),
+                }
+            }))
+        }));
+        Ok(())
     }
 
     /// Serves until `shutdown` completes, and then what is under way. Dropping the future cuts that off.

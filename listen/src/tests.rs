@@ -62,11 +62,19 @@ struct TestServer {
 }
 
 async fn start(config: Config, tls: Option<Tls>) -> TestServer {
+    start_with(config, tls, |server, listener, service| server.add(listener, service)).await
+}
+
+async fn start_with(
+    config: Config,
+    tls: Option<Tls>,
+    add: impl FnOnce(&mut Server, Listener, Arc<TestService>),
+) -> TestServer {
     let mut server = Server::new(config);
     let service = Arc::new(TestService::default());
     let listener = Listener::bind("test", LOOPBACK, tls).await.unwrap();
     let address = listener.local_addr().unwrap();
-    server.add(listener, Arc::clone(&service));
+    add(&mut server, listener, Arc::clone(&service));
     let (stop, stopped) = oneshot::channel::<()>();
     let ended = tokio::spawn(server.run(async {
         let _ = stopped.await;
@@ -286,4 +294,24 @@ async fn targets_may_have_characters_that_are_not_escaped() {
         stream.write_all(body).await.unwrap();
         assert!(answer(&mut stream, "127.0.0.1").await.starts_with("HTTP/1.1 200"));
     }
+}
+
+#[tokio::test]
+async fn a_listener_with_a_thread_of_its_own_drains_and_is_cut_off_as_others() {
+    let start = || {
+        start_with(Config::default(), None, |server, listener, service| {
+            server.add_on_thread(listener, service, || {}).unwrap();
+        })
+    };
+    let server = start().await;
+    let mut busy = server.busy(server.connect().await).await;
+    ask(&mut server.connect().await).await;
+    server.stop.send(()).unwrap();
+    server.service.go_on.notify_one();
+    assert!(answer(&mut busy, "done").await.starts_with("HTTP/1.1 200"));
+    server.ended.await.unwrap();
+    let server = start().await;
+    let mut busy = server.busy(server.connect().await).await;
+    server.ended.abort();
+    assert_eq!(rest(&mut busy).await, 0);
 }

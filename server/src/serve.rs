@@ -191,12 +191,14 @@ async fn start_agents(
     let agents = Agents::start(engine, section.config).await;
     let agents = agents.map_err(|error| StartError::Agents(error.to_string()))?;
     server.metrics().add(Arc::new(agents.clone()));
-    let listeners =
-        [(ListenerKind::Enrolment, section.enrolment), (ListenerKind::Management, section.management)];
-    for (kind, listen) in listeners {
-        let serve = |context| AgentListener::new(kind, context, &agents);
-        server.serve_also(kind.name(), listen.addresses, serve).await?;
-    }
+    let serve = |kind| {
+        let agents = &agents;
+        move |context| AgentListener::new(kind, context, agents)
+    };
+    let (enrolment, management) = (ListenerKind::Enrolment, ListenerKind::Management);
+    server.serve_also(enrolment.name(), section.enrolment.addresses, serve(enrolment)).await?;
+    // Keep-alives are many, and cost less than a change of threads.
+    server.serve_on_threads(management.name(), section.management.addresses, serve(management)).await?;
     Ok(Some(agents))
 }
 

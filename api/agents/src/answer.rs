@@ -5,6 +5,7 @@ use axum::response::Response;
 use chrono::{DateTime, SecondsFormat};
 use http::header::{CACHE_CONTROL, CONTENT_TYPE, HeaderValue};
 use http::{HeaderMap, StatusCode};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 use crate::agent::{Agent, AgentStatus};
@@ -21,7 +22,11 @@ pub(crate) fn raw_json(body: String) -> Response {
 
 /// Makes an answer of plain text.
 pub(crate) fn text(body: String) -> Response {
-    response(StatusCode::OK, "text/plain; charset=utf-8", body)
+    text_of_status(StatusCode::OK, body)
+}
+
+fn text_of_status(status: StatusCode, body: String) -> Response {
+    response(status, "text/plain; charset=utf-8", body)
 }
 
 fn response(status: StatusCode, content_type: &'static str, body: String) -> Response {
@@ -31,6 +36,20 @@ fn response(status: StatusCode, content_type: &'static str, body: String) -> Res
     headers.insert(CONTENT_TYPE, HeaderValue::from_static(content_type));
     headers.insert(CACHE_CONTROL, HeaderValue::from_static("no-store"));
     response
+}
+
+/// Makes an answer of data in the envelope of Wazuh's API, without a tree of values between.
+pub(crate) fn enveloped(message: &str, data: &impl Serialize) -> Response {
+    #[derive(Serialize)]
+    struct Envelope<'a, T> {
+        data: &'a T,
+        message: &'a str,
+        error: u8,
+    }
+    match serde_json::to_string(&Envelope { data, message, error: 0 }) {
+        Ok(body) => raw_json(body),
+        Err(error) => text_of_status(StatusCode::INTERNAL_SERVER_ERROR, error.to_string()),
+    }
 }
 
 /// Puts data into the envelope of Wazuh's API.

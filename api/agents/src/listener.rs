@@ -43,8 +43,8 @@ pub struct AgentListener {
     router: Router,
 }
 
-/// State of handlers; cheap to clone.
-#[derive(Clone, Debug)]
+/// State of handlers.
+#[derive(Debug)]
 pub(crate) struct HandlerContext {
     pub(crate) registry: AgentRegistry,
     pub(crate) listener: ListenerContext,
@@ -70,7 +70,7 @@ impl AgentListener {
             bodies: BodyReader::new(MAX_BODY_BYTES, BODY_TIMEOUT),
             budget: context.budget.clone(),
         };
-        Self { kind, context, router: router(kind, handlers) }
+        Self { kind, context, router: router(kind, Arc::new(handlers)) }
     }
 
     /// Answers one request.

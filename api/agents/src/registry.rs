@@ -15,6 +15,7 @@ use millrace_engine::{
 };
 use millrace_runtime::{Error as StoreError, Priority, Result as StoreResult, SharedClock};
 use parking_lot::RwLock;
+use tokio::runtime::Handle;
 use tokio::sync::Mutex;
 
 use crate::agent::{Agent, AgentStatus, HostFacts, HostFactsDocument};
@@ -46,6 +47,8 @@ struct Inner {
     writing: Mutex<()>,
     /// No agent is noted as disconnected for silence before this time.
     started_ms: i64,
+    /// Runtime of changes: that of the store, which outlives those of listeners.
+    runtime: Handle,
 }
 
 /// An agent in memory, and the part of it that is stored.
@@ -141,6 +144,7 @@ impl AgentRegistry {
             agents: RwLock::new(agents),
             writing: Mutex::default(),
             started_ms,
+            runtime: Handle::current(),
         })))
     }
 
@@ -218,7 +222,7 @@ impl AgentRegistry {
     /// [`AgentError::Conflict`], [`AgentError::Full`], the store's.
     pub(crate) async fn enrol(&self, enrolment: Enrolment) -> Result<EnrolledAgent, AgentError> {
         let registry = self.clone();
-        spawn_uncancelled(async move { registry.enrol_uncancelled(enrolment).await }).await
+        self.spawn_uncancelled(async move { registry.enrol_uncancelled(enrolment).await }).await
     }
 
     async fn enrol_uncancelled(&self, enrolment: Enrolment) -> Result<EnrolledAgent, AgentError> {
@@ -274,7 +278,7 @@ impl AgentRegistry {
     /// [`AgentError::UnknownAgent`], the store's.
     pub(crate) async fn delete(&self, id: String) -> Result<(), AgentError> {
         let registry = self.clone();
-        spawn_uncancelled(async move {
+        self.spawn_uncancelled(async move {
             let inner = &*registry.0;
             let _writing = inner.writing.lock().await;
             if !inner.agents.read().contains_key(&id) {
@@ -390,6 +394,17 @@ impl AgentRegistry {
         due
     }
 
+    /// Runs work to its end, whether somebody waits for it or not.
+    async fn spawn_uncancelled<T: Send + 'static>(
+        &self,
+        work: impl Future<Output = Result<T, AgentError>> + Send + 'static,
+    ) -> Result<T, AgentError> {
+        match self.0.runtime.spawn(work).await {
+            Ok(result) => result,
+            Err(error) => Err(StoreError::Internal(format!("a change of an agent failed: {error}")).into()),
+        }
+    }
+
     /// Decides the status that `agent_status` is to have. Pending agents keep theirs: a keep-alive may be late. After a start agents
     /// have time to come back, as the server's own pause is no silence of theirs.
     fn noted_status(&self, agent: &Agent, now_ms: i64) -> AgentStatus {
@@ -405,15 +420,5 @@ impl AgentRegistry {
             }
             AgentStatus::Pending | AgentStatus::NeverConnected => agent.status,
         }
-    }
-}
-
-/// Runs work to its end, whether somebody waits for it or not.
-async fn spawn_uncancelled<T: Send + 'static>(
-    work: impl Future<Output = Result<T, AgentError>> + Send + 'static,
-) -> Result<T, AgentError> {
-    match tokio::spawn(work).await {
-        Ok(result) => result,
-        Err(error) => Err(StoreError::Internal(format!("a change of an agent failed: {error}")).into()),
     }
 }

@@ -4,6 +4,7 @@
 //! user either, but the proof that the configuration asks for.
 
 use std::net::IpAddr;
+use std::sync::Arc;
 
 use axum::body::Body;
 use axum::extract::{Path, Request, State};
@@ -17,8 +18,8 @@ use millrace_accounts::Credentials;
 use millrace_catalog::access::Action;
 use millrace_gateway::Entry;
 use millrace_listen::{ClientCertificate, Peer};
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use serde_json::json;
 
 use crate::agent::{AgentStatus, HostFacts, check_id};
@@ -65,7 +66,7 @@ pub struct AgentRoute {
     pub path: &'static str,
     /// Action that a user needs.
     pub action: Action,
-    handler: fn(HandlerContext, Request) -> HandlerFuture,
+    handler: fn(Arc<HandlerContext>, Request) -> HandlerFuture,
 }
 
 /// The path of a request's route, an extension of the answer.
@@ -126,7 +127,7 @@ pub const ROUTES: [AgentRoute; 7] = [
 ];
 
 /// Makes the router of a listener.
-pub(crate) fn router(kind: ListenerKind, context: HandlerContext) -> Router {
+pub(crate) fn router(kind: ListenerKind, context: Arc<HandlerContext>) -> Router {
     let mut router = Router::new();
     for route in ROUTES.into_iter().filter(|route| route.listener == kind) {
         let AgentRoute { method, path, handler, .. } = route;
@@ -135,7 +136,7 @@ pub(crate) fn router(kind: ListenerKind, context: HandlerContext) -> Router {
             Method::DELETE => MethodFilter::DELETE,
             _ => MethodFilter::GET,
         };
-        let answer = move |State(context): State<HandlerContext>, request: Request| async move {
+        let answer = move |State(context): State<Arc<HandlerContext>>, request: Request| async move {
             let mut response = handler(context, request).await.unwrap_or_else(IntoResponse::into_response);
             response.extensions_mut().insert(RoutePath(path));
             response
@@ -169,7 +170,7 @@ struct RegisterBody {
 }
 
 /// `POST /register`
-async fn register(context: HandlerContext, request: Request) -> Result<Response, AgentError> {
+async fn register(context: Arc<HandlerContext>, request: Request) -> Result<Response, AgentError> {
     let (head, body) = request.into_parts();
     let address = peer_address(&head);
     context.limiter.admit(address).map_err(AgentError::TooMany)?;
@@ -252,7 +253,7 @@ fn check_enrolment_proof(
 }
 
 /// `GET /agents`
-async fn list(context: HandlerContext, request: Request) -> Result<Response, AgentError> {
+async fn list(context: Arc<HandlerContext>, request: Request) -> Result<Response, AgentError> {
     let (head, _) = request.into_parts();
     let entry = context.enter(&head, Action::GetAgents).await?;
     let query = AgentQuery::parse(head.uri.query().unwrap_or_default())?;
@@ -263,7 +264,7 @@ async fn list(context: HandlerContext, request: Request) -> Result<Response, Age
 }
 
 /// `GET /agents/summary/status`
-async fn summarize(context: HandlerContext, request: Request) -> Result<Response, AgentError> {
+async fn summarize(context: Arc<HandlerContext>, request: Request) -> Result<Response, AgentError> {
     let (head, _) = request.into_parts();
     context.enter(&head, Action::GetAgents).await?.read(Action::GetAgents);
     let counts = context.registry.compute(|registry| registry.count_by_status()).await?;
@@ -276,7 +277,7 @@ async fn summarize(context: HandlerContext, request: Request) -> Result<Response
 }
 
 /// `GET /agents/{agent_id}`
-async fn show(context: HandlerContext, mut request: Request) -> Result<Response, AgentError> {
+async fn show(context: Arc<HandlerContext>, mut request: Request) -> Result<Response, AgentError> {
     let id = agent_id(&mut request).await?;
     let (head, _) = request.into_parts();
     let is_itself = bearer(&head).is_some_and(|token| context.registry.is_token_of(&id, &token));
@@ -288,8 +289,15 @@ async fn show(context: HandlerContext, mut request: Request) -> Result<Response,
     Ok(answer::json(StatusCode::OK, &answer::record(&agent, status)))
 }
 
+/// Answer to a keep-alive.
+#[derive(Serialize)]
+struct NotedKeepalive<'a> {
+    agent_id: &'a str,
+    status: &'static str,
+}
+
 /// `POST /agents/{agent_id}/keepalive`
-async fn note_keepalive(context: HandlerContext, mut request: Request) -> Result<Response, AgentError> {
+async fn note_keepalive(context: Arc<HandlerContext>, mut request: Request) -> Result<Response, AgentError> {
     let id = agent_id(&mut request).await?;
     let (head, body) = request.into_parts();
     let is_itself = bearer(&head).is_some_and(|token| context.registry.is_token_of(&id, &token));
@@ -301,12 +309,12 @@ async fn note_keepalive(context: HandlerContext, mut request: Request) -> Result
     let facts: HostFacts = parse(&context, &head, body).await?;
     facts.check()?;
     let status = context.registry.note_keepalive(&id, facts)?;
-    let data = json!({ "agent_id": id, "status": status.name() });
-    Ok(answer::json(StatusCode::OK, &answer::envelope("Keep-alive was noted", data)))
+    let data = NotedKeepalive { agent_id: &id, status: status.name() };
+    Ok(answer::enveloped("Keep-alive was noted", &data))
 }
 
 /// `DELETE /agents/{agent_id}`
-async fn delete(context: HandlerContext, mut request: Request) -> Result<Response, AgentError> {
+async fn delete(context: Arc<HandlerContext>, mut request: Request) -> Result<Response, AgentError> {
     let id = agent_id(&mut request).await?;
     let (head, _) = request.into_parts();
     context.check_page(&head)?;
@@ -321,7 +329,7 @@ async fn delete(context: HandlerContext, mut request: Request) -> Result<Respons
 }
 
 /// `POST /security/user/authenticate`
-async fn authenticate(context: HandlerContext, request: Request) -> Result<Response, AgentError> {
+async fn authenticate(context: Arc<HandlerContext>, request: Request) -> Result<Response, AgentError> {
     let (head, _) = request.into_parts();
     context.check_page(&head)?;
     let is_raw = head.uri.query().is_some_and(|query| query.split('&').any(|param| param == "raw=true"));

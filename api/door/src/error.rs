@@ -406,6 +406,7 @@ impl Error {
                 )
             }
             S::Stopped(_) => Self::new(503, "node_closed_exception", reason),
+            S::Cancelled => Self::new(400, "task_cancelled_exception", reason),
             S::IndexUnsupported { index, .. } => {
                 Self::new(500, "illegal_state_exception", reason).with("index", index.as_str())
             }

@@ -37,7 +37,8 @@ async fn a_deletion_is_listed_and_cancelled_and_says_how_far_it_came() {
     let node = Node::insecure().await;
     index_documents(&node, 100).await;
     let headers = [("x-opaque-id", "mine")];
-    let line = "POST /a/_delete_by_query?requests_per_second=1&scroll_size=10";
+    // The refresh that it asks for is left out once it is cancelled.
+    let line = "POST /a/_delete_by_query?requests_per_second=1&scroll_size=10&refresh=true";
     let deletion = node.send(line, &headers, json!({"query": {"match_all": {}}}).to_string());
     let observation = async {
         let mut task = running_task(&node, "*byquery").await;

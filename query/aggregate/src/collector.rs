@@ -41,7 +41,10 @@ pub(crate) trait Collector: Any + Debug + Send {
 
     /// Adds the state of another part of the documents; `map` has the number here of each bucket of the level above
     /// there, or [`super::metric::DROPPED`]. Without it they are the same.
-    fn merge(&mut self, other: Box<dyn Collector>, map: Option<&[u32]>);
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`] once nobody waits for the work: both states are spent then.
+    fn merge(&mut self, other: Box<dyn Collector>, map: Option<&[u32]>, work: &QueryContext) -> Result<()>;
 
     /// Makes the results of buckets of the level above; [`super::ordinals::NONE`] stands for a bucket without documents.
     ///
@@ -150,10 +153,21 @@ impl SubCollectors {
     }
 
     /// Merges the states of the same collectors.
-    pub(crate) fn merge(&mut self, others: Self, map: Option<&[u32]>) {
+    ///
+    /// # Errors
+    /// As [`Collector::merge`].
+    pub(crate) fn merge(&mut self, others: Self, map: Option<&[u32]>, work: &QueryContext) -> Result<()> {
         for (sub, other) in self.0.iter_mut().zip(others.0) {
-            sub.collector.merge(other.collector, map);
+            work.check()?;
+            sub.collector.merge(other.collector, map, work)?;
         }
+        Ok(())
+    }
+
+    /// Merges the states of the same collectors to the end, as where their rows go on to be collected.
+    pub(crate) fn merge_all(&mut self, others: Self, map: &[u32]) {
+        let merged = self.merge(others, Some(map), &QueryContext::default());
+        debug_assert!(merged.is_ok(), "the work is never told to stop");
     }
 
     /// Makes empty states of the same aggregations.
@@ -168,7 +182,7 @@ impl SubCollectors {
     /// Joins buckets: `map` has the new number of each.
     pub(crate) fn remap(&mut self, map: &[u32]) {
         let old = std::mem::replace(self, self.fresh());
-        self.merge(old, Some(map));
+        self.merge_all(old, map);
     }
 
     /// Makes the results of buckets, those of them that [`Reduction::only`] leads to.

@@ -72,7 +72,7 @@ impl States {
         for (own, other) in [(&mut self.roots, other.roots), (&mut self.globals, other.globals)] {
             for (sub, other) in own.0.iter_mut().zip(other.0) {
                 work.check()?;
-                sub.collector.merge(other.collector, None);
+                sub.collector.merge(other.collector, None, work)?;
             }
         }
         for (own, other) in self.backgrounds.iter_mut().zip(other.backgrounds) {

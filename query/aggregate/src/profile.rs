@@ -6,6 +6,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use millrace_runtime::Instant;
+use millrace_work::QueryContext;
 use millrace_work::error::{Result, cut_short};
 use serde_json::{Map, Value, json};
 
@@ -144,11 +145,12 @@ impl Collector for ProfiledCollector {
         Box::new(Self::new(self.inner.fresh(), &self.timings))
     }
 
-    fn merge(&mut self, other: Box<dyn Collector>, map: Option<&[u32]>) {
-        let Some(other) = same::<Self>(other) else { return };
+    fn merge(&mut self, other: Box<dyn Collector>, map: Option<&[u32]>, work: &QueryContext) -> Result<()> {
+        let Some(other) = same::<Self>(other) else { return Ok(()) };
         let since = Instant::now();
-        self.inner.merge(other.inner, map);
+        let merged = self.inner.merge(other.inner, map, work);
         self.timings.merge.add(since);
+        merged
     }
 
     fn reduce(&mut self, parents: &[u32], reduction: &mut Reduction<'_>) -> Result<Vec<Outcome>> {

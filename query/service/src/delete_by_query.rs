@@ -459,8 +459,8 @@ pub(crate) async fn run(
         }
     }
     .await;
-    // Also of what was deleted before it failed.
-    let refreshed: Result<()> = if request.refresh {
+    // Also of what was deleted before it failed, but not behind a cancellation: that work would outlive it.
+    let refreshed: Result<()> = if request.refresh && !matches!(ended, Ok(true)) {
         let refreshed = async {
             let expression = target::expression_or_all(expression);
             let indices = session.resolve(expression, &request.scope.options)?;

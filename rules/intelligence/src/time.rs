@@ -2,6 +2,13 @@
 
 use chrono::{DateTime, Datelike, NaiveDateTime, SecondsFormat, Utc};
 
+/// Length of a day.
+const DAY_MS: i64 = 86_400_000;
+/// Bytes of a date with the `T` behind it.
+const DATE_BYTES: usize = 11;
+/// The times of the years 0001 to 9999.
+const FOUR_DIGIT_YEARS_MS: std::ops::Range<i64> = -62_135_596_800_000..253_402_300_800_000;
+
 fn datetime(ms: i64) -> DateTime<Utc> {
     DateTime::from_timestamp_millis(ms).unwrap_or_default()
 }
@@ -9,6 +16,40 @@ fn datetime(ms: i64) -> DateTime<Utc> {
 /// Writes a time as `2026-01-31T10:00:00.000Z`.
 pub(crate) fn iso(ms: i64) -> String {
     datetime(ms).to_rfc3339_opts(SecondsFormat::Millis, true)
+}
+
+/// Writes times as [`iso`] does, of which many are of the same day.
+#[derive(Debug)]
+pub(crate) struct IsoWriter {
+    day: i64,
+    /// Text of the day, to the `T` behind it.
+    date: String,
+}
+
+impl IsoWriter {
+    /// Makes a writer that knows no day yet.
+    pub(crate) fn new() -> Self {
+        Self { day: i64::MAX, date: String::new() }
+    }
+
+    /// Appends the text of a time.
+    pub(crate) fn push(&mut self, ms: i64, text: &mut Vec<u8>) {
+        if !FOUR_DIGIT_YEARS_MS.contains(&ms) {
+            return text.extend_from_slice(iso(ms).as_bytes());
+        }
+        let (day, within) = (ms.div_euclid(DAY_MS), ms.rem_euclid(DAY_MS));
+        if self.day != day {
+            self.date = iso(ms);
+            self.date.truncate(DATE_BYTES);
+            self.day = day;
+        }
+        text.extend_from_slice(self.date.as_bytes());
+        let digit = |divisor: i64| b'0' + (within / divisor % 10) as u8;
+        let (seconds, minutes, hours) = (within / 1_000 % 60, within / 60_000 % 60, within / 3_600_000);
+        let two = |number: i64| [b'0' + (number / 10) as u8, b'0' + (number % 10) as u8];
+        let ([h, i], [m, n], [s, t]) = (two(hours), two(minutes), two(seconds));
+        text.extend_from_slice(&[h, i, b':', m, n, b':', s, t, b'.', digit(100), digit(10), digit(1), b'Z']);
+    }
 }
 
 /// Writes a time as `2026-01-31 10:00`.
@@ -42,6 +83,29 @@ pub(crate) fn packed(ms: i64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn many_times_are_written_as_each_is() {
+        let mut writer = IsoWriter::new();
+        for ms in [
+            0,
+            1_769_853_600_007,
+            1_769_853_659_999,
+            1_769_903_999_999,
+            1_769_904_000_000,
+            -1,
+            -62_135_596_800_000,
+            -62_135_596_800_001,
+            253_402_300_799_999,
+            253_402_300_800_000,
+            i64::MIN,
+            i64::MAX,
+        ] {
+            let mut text = Vec::new();
+            writer.push(ms, &mut text);
+            assert_eq!(String::from_utf8(text).unwrap(), iso(ms));
+        }
+    }
 
     #[test]
     fn times_are_written_and_read() {

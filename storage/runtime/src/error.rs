@@ -266,6 +266,9 @@ pub enum Error {
     /// The node has stopped accepting writes, after a failed fsync or at shutdown.
     #[error("node is not accepting writes: {0}")]
     Stopped(String),
+    /// No caller waits for the work any more.
+    #[error("the work was cancelled")]
+    Cancelled,
     /// A defect of this program.
     #[error("internal error: {0}")]
     Internal(String),
@@ -308,6 +311,7 @@ impl Error {
             | Self::ObjectStore(_)
             | Self::Catalog(_)
             | Self::DeadLetterRefused(_)
+            | Self::Cancelled
             | Self::Stopped(_) => Kind::Unavailable,
             Self::Columnar(_) | Self::Internal(_) => Kind::Internal,
         }

@@ -4,6 +4,7 @@
 //! caller must do; [`Compute`] runs CPU work beside the asynchronous runtime; [`sync`] has the locks in the one order in
 //! which they are taken; [`disk`] is the file system, real or simulated; [`tasks`] lists the work that runs now and cancels it.
 
+mod cancel_signal;
 pub mod clock;
 mod compute;
 mod crypto;
@@ -20,6 +21,7 @@ pub mod sync;
 pub mod tasks;
 pub mod weighted_lru;
 
+pub use cancel_signal::CancelSignal;
 pub use clock::{Clock, Instant, ManualClock, SharedClock, SystemClock};
 pub use compute::{
     BusyThread, Compute, PoolActivity, Priority, run_behind_reads, run_promptly, wait_for_network,

@@ -42,6 +42,15 @@ pub fn current_task() -> Option<u64> {
     CURRENT.try_with(|id| *id).ok()
 }
 
+/// Does work of a task, if there is one: jobs of compute threads that it queues belong to the task. It is for work that goes on in a
+/// future of its own.
+pub async fn in_task<T>(task: Option<u64>, work: impl Future<Output = T>) -> T {
+    match task {
+        Some(id) => CURRENT.scope(id, work).await,
+        None => work.await,
+    }
+}
+
 /// Work was cancelled before its end.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("task cancelled [{reason}]")]

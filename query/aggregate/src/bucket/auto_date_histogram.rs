@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use millrace_dsl::aggs::{AutoDateHistogram, MinimumInterval};
 use millrace_time::{CalendarUnit, Interval, Rounding, Zone};
+use millrace_work::QueryContext;
 use millrace_work::error::Result;
 
 use super::keyed::Candidate;
@@ -180,8 +181,8 @@ impl Collector for AutoCollector {
         Box::new(Self::new(&self.shape, self.subs.fresh()))
     }
 
-    fn merge(&mut self, other: Box<dyn Collector>, map: Option<&[u32]>) {
-        let Some(mut other) = same::<Self>(other) else { return };
+    fn merge(&mut self, other: Box<dyn Collector>, map: Option<&[u32]>, work: &QueryContext) -> Result<()> {
+        let Some(mut other) = same::<Self>(other) else { return Ok(()) };
         let unit = self.unit.max(other.unit);
         if self.unit < unit {
             self.join(unit);
@@ -195,7 +196,7 @@ impl Collector for AutoCollector {
             let add = |parent| self.add(parent, other.ordinals.key(ordinal), other.counts.of(ordinal));
             children.push(moved.map_or(DROPPED, add));
         }
-        self.subs.merge(other.subs, Some(&children));
+        self.subs.merge(other.subs, Some(&children), work)
     }
 
     fn reduce(&mut self, parents: &[u32], reduction: &mut Reduction<'_>) -> Result<Vec<Outcome>> {

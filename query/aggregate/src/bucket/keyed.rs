@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use millrace_work::QueryContext;
 use millrace_work::error::Result;
 
 use super::{composite, date_histogram, histogram, multi_terms, rare_terms, significant_terms, terms};
@@ -21,6 +22,8 @@ const CANDIDATE_BYTES: usize = size_of::<Candidate>() + 48;
 const COUNTED_BYTES: usize = size_of::<BucketCandidate>();
 /// Buckets of a `composite` above those of its page at which the ones behind the page are let go.
 const SPARE_BUCKETS: usize = 16_384;
+/// Keys between two checks for the end of the work.
+const KEYS_A_CHECK: usize = 8_192;
 
 /// An aggregation whose buckets come of values.
 #[derive(Debug)]
@@ -220,7 +223,7 @@ impl KeyedCollector {
         for (ordinal, key) in kept.into_iter().zip(keys) {
             map[ordinal as usize] = self.add(old.ordinals.parent(ordinal), key, old.counts.of(ordinal));
         }
-        self.subs.merge(old.subs, Some(&map));
+        self.subs.merge_all(old.subs, &map);
     }
 
     /// Makes the results of the sub-aggregations of buckets.
@@ -321,8 +324,8 @@ impl Collector for KeyedCollector {
         Box::new(Self::new(&self.keyed, self.subs.fresh(), &self.below))
     }
 
-    fn merge(&mut self, other: Box<dyn Collector>, map: Option<&[u32]>) {
-        let Some(other) = same::<Self>(other) else { return };
+    fn merge(&mut self, other: Box<dyn Collector>, map: Option<&[u32]>, work: &QueryContext) -> Result<()> {
+        let Some(other) = same::<Self>(other) else { return Ok(()) };
         for (parent, rows) in other.rows.iter() {
             if let Some(parent) = moved(map, parent) {
                 self.add_rows(parent, rows);
@@ -331,14 +334,24 @@ impl Collector for KeyedCollector {
         let mut children = vec![DROPPED; other.ordinals.len()];
         let kept = (0..children.len() as u32)
             .filter_map(|ordinal| Some((ordinal, moved(map, other.ordinals.parent(ordinal))?)));
-        let keys = self
-            .row_keys
-            .adopt(&other.row_keys, kept.clone().map(|(ordinal, _)| other.ordinals.key(ordinal)));
-        for ((ordinal, parent), key) in kept.zip(keys) {
+        // A merge that ends early leaves keys out: its error leaves the answer out.
+        let mut adopted = 0_usize;
+        let goes_on = |_: &u64| {
+            adopted += 1;
+            !adopted.is_multiple_of(KEYS_A_CHECK) || work.check().is_ok()
+        };
+        let theirs = kept.clone().map(|(ordinal, _)| other.ordinals.key(ordinal)).take_while(goes_on);
+        let keys = self.row_keys.adopt(&other.row_keys, theirs);
+        for (at, ((ordinal, parent), key)) in kept.zip(keys).enumerate() {
+            if at.is_multiple_of(KEYS_A_CHECK) {
+                work.check()?;
+            }
             children[ordinal as usize] = self.add(parent, key, other.counts.of(ordinal));
         }
-        self.subs.merge(other.subs, Some(&children));
+        work.check()?;
+        self.subs.merge(other.subs, Some(&children), work)?;
         self.prune();
+        Ok(())
     }
 
     fn reduce(&mut self, parents: &[u32], reduction: &mut Reduction<'_>) -> Result<Vec<Outcome>> {

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 use std::sync::Arc;
 
 use millrace_dsl::aggs::{Nested, ReverseNested};
+use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 
 use crate::batch::{Batch, Positions, Selection};
@@ -165,13 +166,16 @@ impl Single {
     }
 
     /// Merges another.
-    pub(crate) fn merge(&mut self, other: Self, map: Option<&[u32]>) {
+    ///
+    /// # Errors
+    /// As [`Collector::merge`].
+    pub(crate) fn merge(&mut self, other: Self, map: Option<&[u32]>, work: &QueryContext) -> Result<()> {
         for (at, count) in other.counts.iter() {
             if let Some(parent) = moved(map, at) {
                 self.add(parent, count);
             }
         }
-        self.subs.merge(other.subs, map);
+        self.subs.merge(other.subs, map, work)
     }
 
     /// Makes the results.
@@ -286,9 +290,10 @@ impl Collector for EnterCollector {
         Box::new(Self::new(&self.enter, self.single.subs.fresh()))
     }
 
-    fn merge(&mut self, other: Box<dyn Collector>, map: Option<&[u32]>) {
-        if let Some(other) = same::<Self>(other) {
-            self.single.merge(other.single, map);
+    fn merge(&mut self, other: Box<dyn Collector>, map: Option<&[u32]>, work: &QueryContext) -> Result<()> {
+        match same::<Self>(other) {
+            Some(other) => self.single.merge(other.single, map, work),
+            None => Ok(()),
         }
     }
 
@@ -328,9 +333,10 @@ impl Collector for LeaveCollector {
         Box::new(Self::new(&self.leave, self.single.subs.fresh()))
     }
 
-    fn merge(&mut self, other: Box<dyn Collector>, map: Option<&[u32]>) {
-        if let Some(other) = same::<Self>(other) {
-            self.single.merge(other.single, map);
+    fn merge(&mut self, other: Box<dyn Collector>, map: Option<&[u32]>, work: &QueryContext) -> Result<()> {
+        match same::<Self>(other) {
+            Some(other) => self.single.merge(other.single, map, work),
+            None => Ok(()),
         }
     }
 

@@ -8,6 +8,7 @@ use std::sync::Arc;
 
 use millrace_dsl::aggs::Sampler;
 use millrace_scoring::collect::{Address, RowHit};
+use millrace_work::QueryContext;
 use millrace_work::error::Result;
 
 use super::nested::Single;
@@ -67,9 +68,10 @@ impl Collector for SamplerCollector {
         Box::new(Self::new(&self.shape, self.single.subs.fresh()))
     }
 
-    fn merge(&mut self, other: Box<dyn Collector>, map: Option<&[u32]>) {
-        if let Some(other) = same::<Self>(other) {
-            self.single.merge(other.single, map);
+    fn merge(&mut self, other: Box<dyn Collector>, map: Option<&[u32]>, work: &QueryContext) -> Result<()> {
+        match same::<Self>(other) {
+            Some(other) => self.single.merge(other.single, map, work),
+            None => Ok(()),
         }
     }
 

@@ -175,8 +175,8 @@ impl Collector for SlotCollector {
         Box::new(Self::new(&self.slots, self.subs.fresh()))
     }
 
-    fn merge(&mut self, other: Box<dyn Collector>, map: Option<&[u32]>) {
-        let Some(other) = same::<Self>(other) else { return };
+    fn merge(&mut self, other: Box<dyn Collector>, map: Option<&[u32]>, work: &QueryContext) -> Result<()> {
+        let Some(other) = same::<Self>(other) else { return Ok(()) };
         let slots = self.slots.slots;
         let mut children = Vec::with_capacity(other.counts.len());
         // Sub-aggregations may know buckets only up to the last with documents.
@@ -198,7 +198,7 @@ impl Collector for SlotCollector {
             }
         }
         self.overflown |= other.overflown;
-        self.subs.merge(other.subs, Some(&children));
+        self.subs.merge(other.subs, Some(&children), work)
     }
 
     fn reduce(&mut self, parents: &[u32], reduction: &mut Reduction<'_>) -> Result<Vec<Outcome>> {
@@ -311,10 +311,11 @@ mod tests {
     fn parts_that_together_have_too_many_buckets_are_refused() {
         let (mut all, mut part) = (collector(100), collector(100));
         part.add(101, 5);
-        all.merge(Box::new(part), Some(&[0, u32::MAX / 100 + 1]));
+        let work = QueryContext::default();
+        all.merge(Box::new(part), Some(&[0, u32::MAX / 100 + 1]), &work).unwrap();
         assert!(all.overflown && all.counts.len() <= 100);
         let mut joined = collector(100);
-        joined.merge(Box::new(all), None);
+        joined.merge(Box::new(all), None, &work).unwrap();
         assert!(joined.overflown);
     }
 }

@@ -18,6 +18,7 @@ use millrace_matching::table::keys::KeySource;
 use millrace_matching::table::resolve::setting;
 use millrace_scoring::collect::Address;
 use millrace_search::searcher::{implied, shown};
+use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 
 use crate::batch::{Batch, Selection};
@@ -220,14 +221,15 @@ impl Collector for TopHitsCollector {
         Box::new(Self::new(&self.shape))
     }
 
-    fn merge(&mut self, other: Box<dyn Collector>, map: Option<&[u32]>) {
-        let Some(other) = same::<Self>(other) else { return };
+    fn merge(&mut self, other: Box<dyn Collector>, map: Option<&[u32]>, work: &QueryContext) -> Result<()> {
+        let Some(other) = same::<Self>(other) else { return Ok(()) };
         let limit = self.shape.from.saturating_add(self.shape.size);
         for (at, theirs) in other.tops.into_iter().enumerate() {
             let parent = map.map_or(at as u32, |map| map.get(at).copied().unwrap_or(DROPPED));
             if parent == DROPPED {
                 continue;
             }
+            work.check()?;
             let (own, bytes) = self.top(parent);
             own.total += theirs.total;
             own.max_score = match (own.max_score, theirs.max_score) {
@@ -236,6 +238,7 @@ impl Collector for TopHitsCollector {
             };
             theirs.heap.into_iter().for_each(|row| own.offer(row, limit, bytes));
         }
+        Ok(())
     }
 
     fn reduce(&mut self, parents: &[u32], reduction: &mut Reduction<'_>) -> Result<Vec<Outcome>> {

@@ -6,6 +6,9 @@
 //! improved one (<https://arxiv.org/abs/1702.01284>), which needs no bias tables. What form a bucket has depends on
 //! its values only, neither on their order nor on how they were spread over segments.
 
+use millrace_work::QueryContext;
+use millrace_work::error::Result;
+
 use super::{Ordinals, grow, mapped};
 
 /// Values of a bucket that are counted exactly at least.
@@ -79,7 +82,7 @@ impl Cardinality {
         }
     }
 
-    pub(super) fn merge(&mut self, mut others: Self, map: Option<&[u32]>) {
+    pub(super) fn merge(&mut self, mut others: Self, map: Option<&[u32]>, work: &QueryContext) -> Result<()> {
         let targets: Vec<u32> = mapped(&others.states, map).map(|(at, _)| at).collect();
         grow(&mut self.states, Ordinals::Each(&targets), State::Empty);
         let places: Vec<usize> = match map {
@@ -93,6 +96,7 @@ impl Cardinality {
             else {
                 continue;
             };
+            work.check()?;
             let mut other = std::mem::take(other);
             // What is greater takes what is less.
             let swapped = match (&*state, &other) {
@@ -112,6 +116,7 @@ impl Cardinality {
                 }
             }
         }
+        Ok(())
     }
 
     pub(super) fn count(&self, at: usize) -> u64 {
@@ -295,16 +300,16 @@ mod tests {
 
     #[test]
     fn merging_does_not_depend_on_the_parts() {
-        let whole = of(0..200_000, 0).count(0);
+        let (whole, work) = (of(0..200_000, 0).count(0), QueryContext::default());
         for cut in [10, 50_000, 100_000, 190_000] {
             let mut left = of(0..cut, 0);
-            left.merge(of(cut - 5..200_000, 0), None);
+            left.merge(of(cut - 5..200_000, 0), None, &work).unwrap();
             assert_eq!(left.count(0), whole, "{cut}");
         }
         let mut mapped = Cardinality::new(0, false);
-        mapped.merge(of(0..100, 0), Some(&[3]));
-        mapped.merge(of(50..150, 0), Some(&[3]));
-        mapped.merge(of(0..9, 0), Some(&[super::super::DROPPED]));
+        for (range, at) in [(0..100, 3), (50..150, 3), (0..9, super::super::DROPPED)] {
+            mapped.merge(of(range, 0), Some(&[at]), &work).unwrap();
+        }
         assert_eq!((mapped.count(3), mapped.count(0)), (150, 0));
     }
 }

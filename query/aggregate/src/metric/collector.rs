@@ -5,6 +5,7 @@ use std::sync::Arc;
 use arrow::array::{AsArray, Float64Array};
 use arrow::datatypes::Float64Type;
 use millrace_dsl::aggs::{MatrixMode, Metric, Simple};
+use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 
 use super::{Accumulator, Input, Ordinals, hash_bytes, hash_double, hash_long};
@@ -330,14 +331,19 @@ impl Collector for MetricCollector {
         Box::new(Self::new(&self.measure, false))
     }
 
-    fn merge(&mut self, other: Box<dyn Collector>, map: Option<&[u32]>) {
-        if let Some(other) = same::<Self>(other) {
-            self.state.merge(other.state, map);
+    fn merge(&mut self, other: Box<dyn Collector>, map: Option<&[u32]>, work: &QueryContext) -> Result<()> {
+        match same::<Self>(other) {
+            Some(other) => self.state.merge(other.state, map, work),
+            None => Ok(()),
         }
     }
 
-    fn reduce(&mut self, parents: &[u32], _reduction: &mut Reduction<'_>) -> Result<Vec<Outcome>> {
-        Ok(parents.iter().map(|parent| Outcome::Metric(self.state.reduce(*parent))).collect())
+    fn reduce(&mut self, parents: &[u32], reduction: &mut Reduction<'_>) -> Result<Vec<Outcome>> {
+        let outcome = |parent: &u32| {
+            reduction.work.check()?;
+            Ok(Outcome::Metric(self.state.reduce(*parent)))
+        };
+        parents.iter().map(outcome).collect()
     }
 
     fn memory(&self) -> usize {

@@ -18,6 +18,7 @@ mod sum;
 mod tdigest;
 
 use millrace_dsl::aggs::{self, Simple};
+use millrace_work::QueryContext;
 use millrace_work::error::Result;
 
 use crate::result;
@@ -186,8 +187,11 @@ impl Accumulator {
     }
 
     /// Adds another state of the same metric: `map` has, for each of the other's ordinals, its ordinal here or [`DROPPED`];
-    /// without a map they are the same.
-    pub(crate) fn merge(&mut self, other: Self, map: Option<&[u32]>) {
+    /// without a map they are the same. Large states are merged one by one, for as long as somebody waits for the work.
+    ///
+    /// # Errors
+    /// [`Error::TimedOut`](millrace_work::error::Error::TimedOut).
+    pub(crate) fn merge(&mut self, other: Self, map: Option<&[u32]>, work: &QueryContext) -> Result<()> {
         match (self, other) {
             (Self::Sum(sums, _), Self::Sum(others, _)) => sums.merge(&others, map),
             (Self::Count(counts), Self::Count(others)) => {
@@ -197,13 +201,18 @@ impl Accumulator {
             }
             (Self::Extreme(extremes), Self::Extreme(others)) => extremes.merge(&others, map),
             (Self::Moments(moments), Self::Moments(others)) => moments.merge(&others, map),
-            (Self::Cardinality(cardinality), Self::Cardinality(others)) => cardinality.merge(others, map),
-            (Self::Percentiles(percentiles), Self::Percentiles(others)) => percentiles.merge(others, map),
+            (Self::Cardinality(cardinality), Self::Cardinality(others)) => {
+                cardinality.merge(others, map, work)?;
+            }
+            (Self::Percentiles(percentiles), Self::Percentiles(others)) => {
+                percentiles.merge(others, map, work)?;
+            }
             (Self::Weighted(sums), Self::Weighted(others)) => sums.merge(&others, map),
             (Self::GeoBounds(bounds), Self::GeoBounds(others)) => bounds.merge(&others, map),
             (Self::Matrix(matrix), Self::Matrix(others)) => matrix.merge(&others, map),
             (state, other) => debug_assert!(false, "{state:?} does not merge {other:?}"),
         }
+        Ok(())
     }
 
     /// Ends a shard, where what it has is kept apart.

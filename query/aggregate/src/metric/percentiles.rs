@@ -1,6 +1,7 @@
 //! `percentiles`, `percentile_ranks` and `median_absolute_deviation`: digests or histograms by ordinal.
 
 use millrace_dsl::aggs::{self, PercentileMethod};
+use millrace_work::QueryContext;
 use millrace_work::error::{Error, Result};
 
 use super::hdr::{self, Hdr};
@@ -95,10 +96,11 @@ impl Percentiles {
         Ok(())
     }
 
-    pub(super) fn merge(&mut self, others: Self, map: Option<&[u32]>) {
+    pub(super) fn merge(&mut self, others: Self, map: Option<&[u32]>, work: &QueryContext) -> Result<()> {
         match (&mut self.states, others.states) {
             (States::TDigest(own, compression), States::TDigest(mut others, _)) => {
                 for (at, place) in places(&others, map) {
+                    work.check()?;
                     grow(own, Ordinals::One(at), Digest::default());
                     if let (Some(own), Some(other)) = (own.get_mut(at as usize), others.get_mut(place)) {
                         own.merge(std::mem::take(other), *compression);
@@ -107,6 +109,7 @@ impl Percentiles {
             }
             (States::Hdr(own, _), States::Hdr(mut others, _)) => {
                 for (at, place) in places(&others, map) {
+                    work.check()?;
                     grow(own, Ordinals::One(at), Hdr::default());
                     if let (Some(own), Some(other)) = (own.get_mut(at as usize), others.get_mut(place)) {
                         own.merge(std::mem::take(other));
@@ -115,6 +118,7 @@ impl Percentiles {
             }
             _ => debug_assert!(false, "states of one aggregation are of one kind"),
         }
+        Ok(())
     }
 
     pub(super) fn reduce(&mut self, at: usize) -> Metric {

@@ -105,7 +105,7 @@ fn parts_merge_to_the_whole() {
                     .collect();
                 let mut state = Accumulator::new(metric, false);
                 feed(&mut state, &local);
-                merged.merge(state, Some(&map));
+                merged.merge(state, Some(&map), &QueryContext::default()).unwrap();
             }
             for ordinal in 0..buckets + 1 {
                 let (a, b) = (whole.reduce(ordinal), merged.reduce(ordinal));
@@ -128,6 +128,33 @@ fn one_bucket_takes_batches_as_each_value_does() {
         assert!(near(&one, &each), "{kind}: {one:?} and {each:?}");
         if let Metric::Percentiles(found) = one {
             assert_eq!(found.method, PercentileMethod::TDigest);
+        }
+    }
+}
+
+#[test]
+fn a_merge_checks_for_the_end_of_the_work_before_each_large_state() {
+    for kind in ["percentiles", "cardinality", "median_absolute_deviation"] {
+        let metric = parse(kind, json!({"field": "n"}));
+        let of_buckets = |buckets: u32| {
+            let mut state = Accumulator::new(&metric, false);
+            let ordinals: Vec<u32> = (0..buckets).collect();
+            let numbers: Vec<f64> = ordinals.iter().map(|ordinal| f64::from(*ordinal)).collect();
+            let hashes: Vec<u64> = numbers.iter().map(|number| hash_double(*number)).collect();
+            let values = match Accumulator::input(&metric) {
+                Input::Hashes => Values::Hashes(&hashes),
+                _ => Values::Numbers(&numbers),
+            };
+            state.collect(Ordinals::Each(&ordinals), values).unwrap();
+            state
+        };
+        let work = QueryContext::default();
+        drop(work.until_dropped());
+        let (mut own, mut before) = (of_buckets(2), of_buckets(2));
+        own.merge(of_buckets(50), None, &work).unwrap_err();
+        for ordinal in 0..50 {
+            let (own, before) = (own.reduce(ordinal), before.reduce(ordinal));
+            assert!(near(&own, &before), "{kind}: {own:?} and {before:?}");
         }
     }
 }

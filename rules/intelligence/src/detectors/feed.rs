@@ -153,16 +153,13 @@ async fn follow_live(shared: &Arc<IntelligenceContext>) -> Result<()> {
     }
 }
 
-fn rows_of(frame: &AppliedFrame) -> usize {
-    frame.parts.iter().map(|part| part.ops.len()).sum()
-}
-
 /// Takes the frames that come within a moment; those behind a gap are not among them.
 async fn gather(
     reader: &mut FeedReader,
     first: Arc<AppliedFrame>,
 ) -> Result<(Vec<Arc<AppliedFrame>>, Option<(u64, u64)>)> {
     let until = Instant::now() + GATHERED;
+    let rows_of = |frame: &AppliedFrame| frame.parts.iter().map(|part| part.ops.len()).sum::<usize>();
     let (mut rows, mut bytes) = (rows_of(&first), first.heap_bytes());
     let mut frames = vec![first];
     while rows < MAX_ROWS && bytes < MAX_BYTES && frames.len() < MAX_FRAMES {
@@ -402,7 +399,7 @@ impl Scorer {
             if scoring.is_done() {
                 break documents;
             }
-            self.append(&documents).await?;
+            self.append(documents).await?;
             has_pieces = true;
         };
         for (id, reason) in matching.problems().into_iter().chain(matching.take_told()) {
@@ -437,12 +434,14 @@ impl Scorer {
     async fn commit(&mut self, documents: Vec<ScoredDocument>) -> Result<()> {
         let mut progress = self.waiting.clone();
         progress.extend(self.detectors.iter().map(|(id, detector)| (id.clone(), detector.progress.clone())));
+        let documents = Arc::new(documents);
         loop {
             let written = self.position.commit(&self.shared.engine, &documents, self.next, &progress).await;
             if self.is_written(written).await? {
                 break;
             }
         }
+        position::free(&self.shared.engine, documents);
         let refused = self.refused.take();
         self.shared.detectors.set_fault(refused.map(|refused| refused.reason));
         self.committed = Instant::now();
@@ -450,10 +449,12 @@ impl Scorer {
     }
 
     /// Writes results that a commit follows.
-    async fn append(&mut self, documents: &[ScoredDocument]) -> Result<()> {
+    async fn append(&mut self, documents: Vec<ScoredDocument>) -> Result<()> {
+        let documents = Arc::new(documents);
         loop {
-            let written = position::append_results(&self.shared.engine, documents).await;
+            let written = position::append_results(&self.shared.engine, &documents).await;
             if self.is_written(written).await? {
+                position::free(&self.shared.engine, documents);
                 return Ok(());
             }
         }

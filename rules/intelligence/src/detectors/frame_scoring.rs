@@ -10,6 +10,7 @@ use std::vec::IntoIter;
 use millrace_percolator::Evaluable;
 use millrace_rules::engine::{Frame, RuleMatches};
 
+use super::frame_columns::{ColumnPlace, FrameColumns};
 use super::results::ScoredDocument;
 use super::row_results::RowDocument;
 use super::scoring::{ArrivedEvent, LiveDetector};
@@ -42,11 +43,15 @@ pub(crate) struct ScoredBatch {
 pub(crate) struct FrameScoring {
     frames: IntoIter<Evaluable>,
     frame: Option<Frame>,
+    columns: FrameColumns,
     /// Detectors that are not asked of the frame yet.
     matched: IntoIter<RuleMatches>,
     /// The detector that is asked, and the places of its events.
     detector: String,
     places: IntoIter<usize>,
+    /// Its columns of the frame: the time, and its fields where it scores rows.
+    time_column: ColumnPlace,
+    number_columns: Vec<ColumnPlace>,
     /// Rows by detector and place of the value.
     batches: BTreeMap<String, BTreeMap<usize, RowBatch>>,
     /// Rows in all of these.
@@ -75,9 +80,12 @@ impl FrameScoring {
         Self {
             frames: frames.into_iter(),
             frame: None,
+            columns: FrameColumns::default(),
             matched: Vec::new().into_iter(),
             detector: String::new(),
             places: Vec::new().into_iter(),
+            time_column: None,
+            number_columns: Vec::new(),
             batches: BTreeMap::new(),
             waiting: 0,
             committed,
@@ -102,6 +110,8 @@ impl FrameScoring {
                 self.score_events(detectors, &mut results);
             } else if !self.advance(detectors) && !self.score_waiting(detectors, &mut results) {
                 self.is_done = true;
+                // Freed here, not on a thread of the runtime.
+                (self.frame, self.batches) = (None, BTreeMap::new());
                 break;
             }
         }
@@ -112,7 +122,13 @@ impl FrameScoring {
     fn advance(&mut self, detectors: &mut BTreeMap<String, LiveDetector>) -> bool {
         if let Some(matches) = self.matched.next() {
             match (matches.outcome, detectors.get_mut(&matches.rule)) {
-                (Ok(places), Some(_)) => {
+                (Ok(places), Some(detector)) => {
+                    let (definition, events) = (&detector.definition, self.events());
+                    self.time_column = self.columns.find_times(&definition.time_field, events);
+                    self.number_columns = match detector.scores_rows() {
+                        true => self.columns.find_numbers(&definition.fields, events),
+                        false => Vec::new(),
+                    };
                     (self.detector, self.places) = (matches.rule, places.into_iter());
                 }
                 (Err(reason), Some(detector)) => detector.tally.problem = Some(reason),
@@ -123,7 +139,13 @@ impl FrameScoring {
         let Some(evaluable) = self.frames.next() else { return false };
         let (frame, matched) = evaluable.read();
         (self.frame, self.matched) = (Some(frame), matched.into_iter());
+        self.columns.clear();
         true
+    }
+
+    /// Counts the events of the frame.
+    fn events(&self) -> usize {
+        self.frame.as_ref().map_or(0, |frame| frame.events.len())
     }
 
     /// Scores events of the detector that is asked, until there are many results or many rows wait.
@@ -147,21 +169,23 @@ impl FrameScoring {
                 return;
             }
             let Some(event) = frame.events.get(place) else { continue };
-            let time_ms = event.time(&detector.definition.time_field, false, frame.time).ms();
+            let field = &detector.definition.time_field;
+            let Some(time_ms) = self.columns.time_ms(self.time_column, field, place, frame) else { continue };
             if self.from_ms.is_some_and(|from| time_ms < from) {
                 continue;
             }
             let arrived = ArrivedEvent { event, frame: frame.number, frame_ms: frame.time.ms(), time_ms };
             match &mut batches {
                 Some(batches) if has_rows => {
-                    let Some(place) = detector.place(event) else { continue };
-                    let batch = batches.entry(place).or_default();
+                    let Some(of_value) = detector.place(event) else { continue };
+                    let batch = batches.entry(of_value).or_default();
                     let before = batch.documents.len();
-                    detector.push_row(&arrived, batch);
+                    let columns = (&mut self.columns, self.number_columns.as_slice());
+                    detector.push_row(&arrived, place, columns, batch);
                     self.waiting += batch.documents.len() - before;
                     if batch.documents.len() >= MAX_BATCH_ROWS {
                         self.waiting -= batch.documents.len();
-                        detector.score_rows(place, std::mem::take(batch), results);
+                        detector.score_rows(of_value, std::mem::take(batch), results);
                     }
                 }
                 _ => {

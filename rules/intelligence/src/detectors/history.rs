@@ -85,7 +85,7 @@ pub(super) async fn score_stored(
             };
             let documents;
             (scoring, detectors, documents) = engine.compute().run(priority, job).await?;
-            if let Some(refused) = write_results(engine, &documents).await?
+            if let Some(refused) = write_results(engine, &Arc::new(documents)).await?
                 && let Some(detector) = detectors.get_mut(&id)
             {
                 detector.tally.problem = Some(refused.reason);

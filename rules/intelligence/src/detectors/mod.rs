@@ -21,6 +21,7 @@ mod failure_tests;
 mod features;
 mod feed;
 mod forecasts;
+mod frame_columns;
 mod frame_scoring;
 mod history;
 mod loading;

@@ -4,6 +4,7 @@
 //! in JSON. A detector without progress has not joined the others yet.
 
 use std::collections::{BTreeMap, BTreeSet, HashSet};
+use std::ops::Range;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -13,7 +14,7 @@ use millrace_catalog::frame::PositionDelta;
 use millrace_engine::{
     Action, DeadLetter, Engine, FEED_PIPELINE, OnReject, SourceWrite, UnsyncedWrite, WriteOp,
 };
-use millrace_runtime::Kind;
+use millrace_runtime::{Kind, Priority};
 use parking_lot::Mutex;
 
 use super::results::{self, ScoredDocument};
@@ -28,6 +29,9 @@ const MAX_OPERATIONS: usize = 4_000;
 const MAX_BYTES: usize = 8 << 20;
 /// Time that a write may wait for memory.
 const TIMEOUT: Duration = Duration::from_secs(2);
+
+/// Results that are written together. Frames share them with the jobs that make their operations.
+pub(crate) type ResultBatch = Arc<Vec<ScoredDocument>>;
 
 /// Progress of detectors, by id.
 pub(crate) type DetectorProgress = BTreeMap<String, SeriesProgress>;
@@ -82,7 +86,7 @@ impl FeedPosition {
     pub(crate) async fn commit(
         &mut self,
         engine: &Engine,
-        documents: &[ScoredDocument],
+        documents: &ResultBatch,
         next: u64,
         progress: &DetectorProgress,
     ) -> Result<Option<RefusedResult>> {
@@ -91,8 +95,7 @@ impl FeedPosition {
         let mut refused = None;
         for chunk in chunks {
             // Durable with the last one, which follows it in the log.
-            let (_, of_chunk) = append(engine, chunk, Vec::new()).await?;
-            refused = refused.or(of_chunk);
+            refused = refused.or(append_unsynced(engine, documents, chunk).await?);
         }
         let mut new = next.max(self.next().unwrap_or(0)).to_le_bytes().to_vec();
         new.extend(serde_json::to_vec(progress).unwrap_or_default());
@@ -105,7 +108,7 @@ impl FeedPosition {
             new: new.clone(),
             owner_epoch: self.owner_epoch,
         };
-        refused = refused.or(write(engine, last, vec![delta]).await?);
+        refused = refused.or(write(engine, documents, last, vec![delta]).await?);
         self.stored = Some(new);
         Ok(refused)
     }
@@ -118,12 +121,11 @@ impl FeedPosition {
 /// The store's.
 pub(crate) async fn append_results(
     engine: &Engine,
-    documents: &[ScoredDocument],
+    documents: &ResultBatch,
 ) -> Result<Option<RefusedResult>> {
     let mut refused = None;
     for chunk in chunks(documents) {
-        let (_, of_chunk) = append(engine, chunk, Vec::new()).await?;
-        refused = refused.or(of_chunk);
+        refused = refused.or(append_unsynced(engine, documents, chunk).await?);
     }
     Ok(refused)
 }
@@ -132,51 +134,67 @@ pub(crate) async fn append_results(
 ///
 /// # Errors
 /// The store's.
-pub(crate) async fn write_results(
-    engine: &Engine,
-    documents: &[ScoredDocument],
-) -> Result<Option<RefusedResult>> {
+pub(crate) async fn write_results(engine: &Engine, documents: &ResultBatch) -> Result<Option<RefusedResult>> {
     let mut refused = None;
     for chunk in chunks(documents) {
-        refused = refused.or(write(engine, chunk, Vec::new()).await?);
+        refused = refused.or(write(engine, documents, chunk, Vec::new()).await?);
     }
     Ok(refused)
 }
 
+/// Frees results on a compute thread: they are many, and the threads of the runtime answer clients.
+pub(crate) fn free(engine: &Engine, results: impl Send + 'static) {
+    engine.compute().spawn(Priority::Follow, move || drop(results));
+}
+
 /// Cuts results into what a frame may have.
-fn chunks(documents: &[ScoredDocument]) -> Vec<&[ScoredDocument]> {
+fn chunks(documents: &[ScoredDocument]) -> Vec<Range<usize>> {
     let (mut chunks, mut begin, mut bytes) = (Vec::new(), 0, 0_usize);
     for (at, document) in documents.iter().enumerate() {
         if at > begin && (at - begin >= MAX_OPERATIONS || bytes + document.source.len() > MAX_BYTES) {
-            chunks.push(&documents[begin..at]);
+            chunks.push(begin..at);
             (begin, bytes) = (at, 0);
         }
         bytes += document.source.len();
     }
     if begin < documents.len() {
-        chunks.push(&documents[begin..]);
+        chunks.push(begin..documents.len());
     }
     chunks
 }
 
 async fn write(
     engine: &Engine,
-    documents: &[ScoredDocument],
+    documents: &ResultBatch,
+    chunk: Range<usize>,
     moves: Vec<PositionDelta>,
 ) -> Result<Option<RefusedResult>> {
-    let (written, refused) = append(engine, documents, moves).await?;
-    written.durable().await?;
+    let (written, refused) = append(engine, documents, chunk, moves).await?;
+    free(engine, written.durable().await?);
+    Ok(refused)
+}
+
+/// Applies a frame of results that is durable with a later one.
+async fn append_unsynced(
+    engine: &Engine,
+    documents: &ResultBatch,
+    chunk: Range<usize>,
+) -> Result<Option<RefusedResult>> {
+    let (written, refused) = append(engine, documents, chunk, Vec::new()).await?;
+    free(engine, written.into_results());
     Ok(refused)
 }
 
 /// Applies a frame of results, which is not durable yet.
 async fn append(
     engine: &Engine,
-    documents: &[ScoredDocument],
+    documents: &ResultBatch,
+    chunk: Range<usize>,
     moves: Vec<PositionDelta>,
 ) -> Result<(UnsyncedWrite, Option<RefusedResult>)> {
     let refused: Arc<Mutex<Option<RefusedResult>>> = Arc::default();
-    let indices: BTreeSet<&str> = documents.iter().map(|document| &*document.index).collect();
+    let of_chunk = documents.get(chunk.clone()).unwrap_or_default();
+    let indices: BTreeSet<&str> = of_chunk.iter().map(|document| &*document.index).collect();
     let mut unmade = HashSet::new();
     for index in indices {
         match results::make_index(engine, index).await {
@@ -185,20 +203,25 @@ async fn append(
             Err(Error::Storage(error)) if error.kind() == Kind::InvalidInput => {
                 let reason = format!("results are lost, their index [{index}] cannot be made: {error}");
                 refused.lock().get_or_insert_with(|| RefusedResult { index: index.to_owned(), reason });
-                unmade.insert(index);
+                unmade.insert(index.to_owned());
             }
             Err(error) => return Err(error),
         }
     }
-    let op = |document: &ScoredDocument| {
-        WriteOp::new(
-            Arc::clone(&document.index),
-            Some(document.id.clone()),
-            Action::Index(document.source.clone()),
-        )
+    let all = Arc::clone(documents);
+    let make = move || {
+        let of_chunk = all.get(chunk).unwrap_or_default().iter();
+        let writable = of_chunk.filter(|document| !unmade.contains(&*document.index));
+        let op = |document: &ScoredDocument| {
+            WriteOp::new(
+                Arc::clone(&document.index),
+                Some(document.id.clone()),
+                Action::Index(document.source.clone()),
+            )
+        };
+        Ok(SourceWrite { ops: Vec::new(), own: writable.map(op).collect(), moves })
     };
-    let writable = documents.iter().filter(|document| !unmade.contains(&*document.index));
-    let write = SourceWrite { ops: Vec::new(), own: writable.map(op).collect(), moves };
+    let write = engine.compute().run(Priority::Follow, make).await?;
     let told = Arc::clone(&refused);
     let letter: DeadLetter = Arc::new(move |op, error| {
         told.lock().get_or_insert_with(|| RefusedResult {
@@ -208,7 +231,14 @@ async fn append(
         OnReject::Skip
     });
     let written = engine
-        .append_from_source(&writer(), write, letter, TIMEOUT, Box::pin(std::future::ready(())))
+        .append_at_priority(
+            &writer(),
+            write,
+            letter,
+            TIMEOUT,
+            Box::pin(std::future::ready(())),
+            Priority::Follow,
+        )
         .await?;
     let refused = refused.lock().take();
     Ok((written, refused))
@@ -226,7 +256,7 @@ mod tests {
             source: Bytes::from(vec![b'x'; bytes]),
         };
         let sizes = |documents: &[ScoredDocument]| {
-            chunks(documents).iter().map(|chunk| chunk.len()).collect::<Vec<_>>()
+            chunks(documents).into_iter().map(|chunk| chunk.len()).collect::<Vec<_>>()
         };
         assert_eq!(sizes(&[]), [0_usize; 0]);
         assert_eq!(sizes(&vec![of(1); MAX_OPERATIONS + 5]), [MAX_OPERATIONS, 5]);

@@ -18,7 +18,7 @@ use super::algorithm::ModelType;
 use super::definition::DetectorDefinition;
 use super::stored::StoredDetector;
 use crate::error::{Error, Result};
-use crate::source::digest_of;
+use crate::source::digest_of_text;
 use crate::time;
 
 /// Members of `ai` that are not values of analysed fields.
@@ -113,11 +113,31 @@ pub(super) fn day_number(time_ms: i64) -> i64 {
     time_ms.div_euclid(DAY_MS)
 }
 
-/// Returns the id of a result by its detector and subject: 128 bits of a digest.
-pub(super) fn result_id(detector: &str, subject: &impl Serialize) -> String {
-    let mut id = digest_of(&(detector, subject));
-    id.truncate(ID_DIGITS);
-    id
+/// Ids of the results of a detector: 128 bits of a digest of the detector and the subject.
+#[derive(Debug)]
+pub(super) struct ResultIds {
+    /// The digested text, which begins with the detector.
+    text: Vec<u8>,
+    detector_bytes: usize,
+}
+
+impl ResultIds {
+    pub(super) fn new(detector: &str) -> Self {
+        let mut text = b"[".to_vec();
+        text.extend(serde_json::to_vec(detector).unwrap_or_default());
+        text.push(b',');
+        Self { detector_bytes: text.len(), text }
+    }
+
+    /// Returns the id of the result of a subject.
+    pub(super) fn of(&mut self, subject: &impl Serialize) -> String {
+        self.text.truncate(self.detector_bytes);
+        if serde_json::to_writer(&mut self.text, subject).is_err() {
+            self.text.truncate(self.detector_bytes);
+        }
+        self.text.push(b']');
+        digest_of_text(&self.text, ID_DIGITS)
+    }
 }
 
 /// Names the index of a detector's results of the day of a time.
@@ -190,7 +210,7 @@ impl Subject<'_> {
         beside.insert("@timestamp".to_owned(), json!(time::iso(self.time_ms)));
         beside.insert("ai".to_owned(), Value::Object(ai));
         beside.extend(self.multiplied());
-        let id = result_id(&self.detector.id, id);
+        let id = ResultIds::new(&self.detector.id).of(id);
         ScoredDocument { index: self.index(), id, source: Bytes::from(Value::Object(beside).to_string()) }
     }
 
@@ -297,7 +317,13 @@ fn index_body() -> Value {
     let (date, double, flag) =
         (json!({"type": "date"}), json!({"type": "double"}), json!({"type": "boolean"}));
     json!({
-        "settings": {"index.number_of_shards": 1, "index.number_of_replicas": 0},
+        "settings": {
+            "index.number_of_shards": 1,
+            "index.number_of_replicas": 0,
+            // There is one result for each document and detector: the time of their compression counts more than their size.
+            "index.codec": "zstd",
+            "index.codec.compression_level": 1,
+        },
         "mappings": {
             // The first value of a field may be an integer by chance.
             "dynamic_templates": [{"numbers": {"match_mapping_type": "long", "mapping": double}}],
@@ -348,6 +374,19 @@ mod tests {
             (&"x".repeat(300), &"x".repeat(150)),
         ] {
             assert_eq!(source_name(pattern), expected, "{pattern}");
+        }
+    }
+
+    #[test]
+    fn ids_are_digests_of_detector_and_subject() {
+        let (detector, subjects) = ("a\"b", [("u", "d1", 7), ("u", "d\n2", 8)]);
+        let mut ids = ResultIds::new(detector);
+        for subject in subjects {
+            let id = ids.of(&subject);
+            assert_eq!(
+                (id.len(), crate::source::digest_of(&(detector, subject)).starts_with(&id)),
+                (32, true)
+            );
         }
     }
 

@@ -1,5 +1,5 @@
 //! Results of rows as JSON text: [`RowResultWriter`] makes the members once that all results of a model share, and writes numbers
-//! between them. Results of rows are as many as documents that arrive, times detectors.
+//! between them. Results of rows are as many as documents that arrive, times detectors: those of a batch share one buffer.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,15 +11,16 @@ use serde_json::{Map, Value, json};
 
 use super::algorithm::ModelType;
 use super::definition::DetectorDefinition;
-use super::results::{self, ScoredDocument, ScoredEvent, Subject};
+use super::results::{self, ResultIds, ScoredDocument, ScoredEvent, Subject};
 use super::stored::StoredDetector;
-use crate::time;
+use crate::time::IsoWriter;
 
 /// Fields that are named as reasons, at most, and the least share of the oddness of each.
 const MAX_REASONS: usize = 5;
 const LEAST_SHARE: f64 = 0.05;
-/// Bytes of a result beside its fields, about.
-const RESULT_BYTES: usize = 512;
+/// Bytes of a result beside its fields, and of a field, about.
+const RESULT_BYTES: usize = 400;
+const FIELD_BYTES: usize = 24;
 
 /// The document of a row, as a result needs it.
 #[derive(Clone, Debug)]
@@ -33,10 +34,18 @@ pub(crate) struct RowDocument {
     pub(crate) frame_ms: i64,
 }
 
-/// Writes the results of a model.
+/// A result whose text is in the buffer.
+#[derive(Debug)]
+struct WrittenResult {
+    index: Arc<str>,
+    id: String,
+    /// End of the text.
+    end: usize,
+}
+
+/// Writes the results of a batch of a model.
 #[derive(Debug)]
 pub(crate) struct RowResultWriter<'a> {
-    detector: &'a StoredDetector,
     definition: &'a DetectorDefinition,
     /// Text from the name of `ai` to the flag.
     head: String,
@@ -48,14 +57,20 @@ pub(crate) struct RowResultWriter<'a> {
     tail: String,
     /// Names of indices by day.
     indices: HashMap<i64, Arc<str>>,
+    ids: ResultIds,
+    times: IsoWriter,
+    /// Texts of the results, one behind another.
+    text: Vec<u8>,
+    results: Vec<WrittenResult>,
 }
 
 impl<'a> RowResultWriter<'a> {
-    /// Makes the writer of the model of a value, or of all documents.
+    /// Makes the writer of so many results of the model of a value, or of all documents.
     pub(crate) fn new(
         detector: &'a StoredDetector,
         definition: &'a DetectorDefinition,
         value: Option<&'a str>,
+        rows: usize,
     ) -> Self {
         let subject = Subject { detector, definition, value, time_ms: 0, frame_ms: 0 };
         let mut members = Map::new();
@@ -66,7 +81,10 @@ impl<'a> RowResultWriter<'a> {
         push_fields(&members, &mut fields_end, &mut fields);
         let beside = subject.multiplied();
         Self {
-            detector,
+            ids: ResultIds::new(&detector.id),
+            times: IsoWriter::new(),
+            text: Vec::with_capacity(rows * (RESULT_BYTES + FIELD_BYTES * fields.len())),
+            results: Vec::with_capacity(rows),
             definition,
             head: format!("\",\"ai\":{{{},\"anomaly_flag\":", members_text(subject.shared())),
             fields,
@@ -83,14 +101,14 @@ impl<'a> RowResultWriter<'a> {
         row: &[f64],
         score: &RowScore,
         is_anomalous: bool,
-    ) -> ScoredDocument {
-        let mut text = Vec::with_capacity(RESULT_BYTES + 64 * row.len());
+    ) {
+        let mut text = std::mem::take(&mut self.text);
         text.extend_from_slice(b"{\"source_index\":");
         push(&mut text, &*document.index);
         text.extend_from_slice(b",\"source_id\":");
         push(&mut text, &*document.id);
         text.extend_from_slice(b",\"@timestamp\":\"");
-        text.extend_from_slice(time::iso(document.time_ms).as_bytes());
+        self.times.push(document.time_ms, &mut text);
         text.extend_from_slice(self.head.as_bytes());
         push(&mut text, &is_anomalous);
         text.extend_from_slice(b",\"anomaly_score\":");
@@ -120,8 +138,20 @@ impl<'a> RowResultWriter<'a> {
             id: &document.id,
             seq_no: document.seq_no,
         };
-        let id = results::result_id(&self.detector.id, &event.id());
-        ScoredDocument { index: self.index(document), id, source: Bytes::from(text) }
+        let result =
+            WrittenResult { index: self.index(document), id: self.ids.of(&event.id()), end: text.len() };
+        self.results.push(result);
+        self.text = text;
+    }
+
+    /// Returns the results, in the order of their rows.
+    pub(crate) fn finish(self) -> impl Iterator<Item = ScoredDocument> {
+        let (texts, mut begin) = (Bytes::from(self.text), 0);
+        self.results.into_iter().map(move |WrittenResult { index, id, end }| {
+            let source = texts.slice(begin..end);
+            begin = end;
+            ScoredDocument { index, id, source }
+        })
     }
 
     fn index(&mut self, document: &RowDocument) -> Arc<str> {
@@ -197,9 +227,13 @@ mod tests {
             frame_ms: 1_772_445_600_500,
         };
         let value = definition.values()[0];
-        let mut writer = RowResultWriter::new(&stored, &definition, value);
-        let written = writer.write(&document, row, score, is_anomalous);
-        (written.index, serde_json::from_slice(&written.source).unwrap())
+        let mut writer = RowResultWriter::new(&stored, &definition, value, 2);
+        let of_before = RowScore { raw: 0.0, rank: 0.0, contributions: Vec::new(), cluster: None };
+        writer.write(&document, row, &of_before, false);
+        writer.write(&document, row, score, is_anomalous);
+        let written: Vec<ScoredDocument> = writer.finish().collect();
+        assert_eq!((written.len(), &written[0].id), (2, &written[1].id));
+        (Arc::clone(&written[1].index), serde_json::from_slice(&written[1].source).unwrap())
     }
 
     #[test]

@@ -13,6 +13,7 @@ use serde::{Deserialize, Serialize};
 use super::algorithm::{DetectorAlgorithm, ModelType};
 use super::definition::DetectorDefinition;
 use super::features;
+use super::frame_columns::{ColumnPlace, FrameColumns};
 use super::frame_scoring::{RowBatch, ScoredBatch};
 use super::model::DetectorModel;
 use super::results::{ScoredDocument, ScoredEvent, Subject};
@@ -146,11 +147,17 @@ impl LiveDetector {
         self.models.iter().flatten().any(|model| matches!(model, ValueModel::Rows(_)))
     }
 
-    /// Adds the row of a document to those that wait for their model.
-    pub(crate) fn push_row(&mut self, arrived: &ArrivedEvent<'_>, batch: &mut RowBatch) {
+    /// Adds the row of a document, which is at a place of its frame, to those that wait for their model.
+    pub(crate) fn push_row(
+        &mut self,
+        arrived: &ArrivedEvent<'_>,
+        place: usize,
+        (columns, of_fields): (&mut FrameColumns, &[ColumnPlace]),
+        batch: &mut RowBatch,
+    ) {
         let ArrivedEvent { event, frame_ms, time_ms, .. } = *arrived;
-        for field in &self.definition.fields {
-            let number = features::number(&event.source, field);
+        for (field, column) in self.definition.fields.iter().zip(of_fields) {
+            let number = columns.number(*column, field, (place, event));
             if number.is_nan() {
                 *self.tally.missing.entry(field.clone()).or_default() += 1;
             }
@@ -185,14 +192,15 @@ impl LiveDetector {
             }
         };
         let value = definition.values().get(place).copied().flatten();
-        let mut writer = RowResultWriter::new(&self.stored, definition, value);
+        let mut writer = RowResultWriter::new(&self.stored, definition, value, scores.len());
         let rows = batch.numbers.chunks(definition.fields.len().max(1));
         for ((document, row), score) in batch.documents.iter().zip(rows).zip(&scores) {
             let is_anomalous = model.is_anomalous(score, cutoff);
-            results.push(writer.write(document, row, score, is_anomalous));
+            writer.write(document, row, score, is_anomalous);
             self.tally.scored += 1;
             self.tally.anomalies += u64::from(is_anomalous);
         }
+        writer.finish().for_each(|document| results.push(document));
     }
 
     /// Scores a document by itself; a panic of the model becomes the failure of the detector.

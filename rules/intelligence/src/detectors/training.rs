@@ -398,7 +398,7 @@ async fn score_history(
         if let Some(scored) = scored {
             detector.tally.scored += scored.documents.len() as u64;
             detector.tally.anomalies += scored.anomalies;
-            let refused = write_results(&shared.engine, &scored.documents).await?;
+            let refused = write_results(&shared.engine, &Arc::new(scored.documents)).await?;
             detector.tally.problem = refused.map(|refused| refused.reason);
         }
         detector.tally

@@ -392,7 +392,7 @@ impl Session {
         self.engine.flush(indices)
     }
 
-    /// Compacts each shard to at most so many segments. Where the session's task is cancelled, it ends at once; a segment in the making is written all the same.
+    /// Compacts each shard to at most so many segments. Where the session's task is cancelled, it ends at once; a segment that is not written by then never is.
     ///
     /// # Errors
     /// As [`Engine::force_merge`].

@@ -15,7 +15,8 @@ use futures::FutureExt;
 use millrace_catalog::Commit;
 use millrace_catalog::frame::FrameNumber;
 use millrace_catalog::metadata::RESTORE_PENDING;
-use millrace_runtime::{Error, Instant, Priority, Result, sync};
+use millrace_runtime::tasks::{current_task, in_task};
+use millrace_runtime::{CancelSignal, Error, Instant, Priority, Result, sync};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Inner;
@@ -305,7 +306,7 @@ fn spawn_compaction(inner: &Arc<Inner>, item: &Item) {
     tokio::spawn(async move {
         let RunningTask { inner, item: Item { shard, .. }, .. } = &running;
         loop {
-            match inner.compact_shard(shard, None).await {
+            match inner.compact_shard(shard, None, &CancelSignal::default()).await {
                 Ok(true) => {}
                 Ok(false) => return,
                 Err(_) if inner.stopping.load(Ordering::Relaxed) => return,
@@ -354,15 +355,16 @@ impl Inner {
         self.env().compute.run(Priority::Flush, clean).await
     }
 
-    /// Runs one compaction of a shard, if its shape or a force merge asks for one, to its end, whatever becomes of the
-    /// caller. Returns whether it did anything.
+    /// Runs one compaction of a shard, if its shape or a force merge asks for one. Returns whether it did anything. It runs
+    /// to its end, whatever becomes of the caller, unless the signal is given before its segment is uploaded.
     ///
     /// # Errors
-    /// [`Error::Stopped`] once the node is shutting down: none begins then.
+    /// [`Error::Stopped`] once the node is shutting down: none begins then. [`Error::Cancelled`] once the signal is given.
     pub(super) async fn compact_shard(
         self: &Arc<Self>,
         shard: &Arc<Shard>,
         force: Option<ForceMerge>,
+        cancel: &CancelSignal,
     ) -> Result<bool> {
         let Some(bytes) = shard.compaction_bytes(force) else {
             // What has failed before is not wanted any more.
@@ -374,18 +376,19 @@ impl Inner {
         let permit = self.compactions.permit(bytes).await?;
         self.check_accepting()?;
         let (inner, of) = (Arc::clone(self), Arc::clone(shard));
-        let compacted = sync::uninterrupted(async move {
+        let cancel = cancel.clone();
+        let compact = async move {
             let _permit = permit;
             let began = Instant::now();
-            let compacted = of.compact(&inner.services, force).await;
+            let compacted = of.compact(&inner.services, force, cancel).await;
             inner.timings.compaction.record(began.elapsed());
             // Who forces a merge is told of its failure; the shape of the segments is none.
             if force.is_none() || compacted.is_ok() {
                 of.counters.attempted(MaintenanceKind::Compact, compacted.is_err(), inner.clock.now_ms());
             }
             compacted
-        });
-        compacted.await
+        };
+        sync::uninterrupted(in_task(current_task(), compact)).await
     }
 
     /// Removes log files that no shard, mapping, position or reader needs any more; one such cut at a time.

@@ -6,7 +6,7 @@ use futures::StreamExt;
 use futures::future::BoxFuture;
 use futures::stream::FuturesUnordered;
 use millrace_runtime::tasks::TaskHandle;
-use millrace_runtime::{Instant, Result};
+use millrace_runtime::{CancelSignal, Instant, Result};
 
 use super::index::Index;
 use super::maintenance_queue::Item;
@@ -71,7 +71,7 @@ impl Engine {
         self.force_merge_in_task(indices, max_segments, None)
     }
 
-    /// Does what [`Engine::force_merge`] does, and ends once a task is cancelled: a segment in the making is written all the same.
+    /// Does what [`Engine::force_merge`] does, and ends once a task is cancelled: a segment that is not written by then never is.
     pub(crate) fn force_merge_in_task<'a>(
         &'a self,
         indices: &'a [Arc<Index>],
@@ -79,12 +79,14 @@ impl Engine {
         task: Option<TaskHandle>,
     ) -> BoxFuture<'a, Result<()>> {
         Box::pin(async move {
-            let merged = self.merge_shards(indices, max_segments);
+            let cancel = CancelSignal::default();
+            let merged = self.merge_shards(indices, max_segments, &cancel);
             let Some(task) = task else { return merged.await };
             task.set_cancellable();
             let ended = task.run(merged).await;
             ended.unwrap_or_else(|_| {
-                // What goes on behind the cancellation leaves files to be looked after.
+                cancel.cancel();
+                // A merge that is being committed leaves files to be looked after.
                 for index in indices {
                     index.shards().iter().for_each(|shard| self.inner.agenda.report(index, shard));
                 }
@@ -93,14 +95,19 @@ impl Engine {
         })
     }
 
-    async fn merge_shards(&self, indices: &[Arc<Index>], max_segments: usize) -> Result<()> {
+    async fn merge_shards(
+        &self,
+        indices: &[Arc<Index>],
+        max_segments: usize,
+        cancel: &CancelSignal,
+    ) -> Result<()> {
         // What the flush writes keeps its deletions, as OpenSearch's merges keep those of the last commit on.
         let last_key = millrace_segment::next_key();
         self.flush(indices).await?;
         for index in indices {
             for shard in index.shards() {
                 let merge = shard.force_merge(max_segments, last_key);
-                while self.inner.compact_shard(shard, Some(merge)).await? {}
+                while self.inner.compact_shard(shard, Some(merge), cancel).await? {}
                 self.inner.agenda.report(index, shard);
             }
         }

@@ -21,7 +21,7 @@ use uuid::Uuid;
 use super::feed::FEED_PIPELINE;
 use super::target::{RequestSummary, Targets, admit};
 use super::visibility_check::VisibilityChecks;
-use super::write::prepare;
+use super::write::{MANY_OPS, prepare};
 use super::write_batch::{Outcome, ParsedBatch, Terms};
 use super::{Engine, Inner};
 
@@ -45,6 +45,11 @@ impl fmt::Debug for UnsyncedWrite {
 }
 
 impl UnsyncedWrite {
+    /// Returns the results: what follows this write in the log is durable no sooner.
+    pub fn into_results(self) -> Vec<Result<WriteOutcome>> {
+        self.results
+    }
+
     /// Waits until it is durable, whatever the indices' settings say. One result an operation; where one was refused for
     /// good, its error.
     ///
@@ -70,6 +75,8 @@ struct Load {
     asked: usize,
     moves: Vec<PositionDelta>,
     origin: Origin,
+    /// Of the threads that parse and apply it.
+    priority: Priority,
 }
 
 /// Outcome of a try.
@@ -126,13 +133,39 @@ impl Engine {
         timeout: Duration,
         ready: BoxFuture<'a, ()>,
     ) -> BoxFuture<'a, Result<UnsyncedWrite>> {
+        self.append_at_priority(principal, write, dead_letter, timeout, ready, Priority::Ingest)
+    }
+
+    /// Executes operations as [`Engine::append_from_source`] does, on threads of a priority. What is written behind the change feed
+    /// takes no thread that clients wait for.
+    ///
+    /// # Errors
+    /// As [`Engine::write_from_source`].
+    pub fn append_at_priority<'a>(
+        &'a self,
+        principal: &'a Principal,
+        write: SourceWrite,
+        dead_letter: DeadLetter,
+        timeout: Duration,
+        ready: BoxFuture<'a, ()>,
+        priority: Priority,
+    ) -> BoxFuture<'a, Result<UnsyncedWrite>> {
         Box::pin(async move {
             let inner = &self.inner;
             inner.check_accepting()?;
             refuse_reserved(principal, &write.moves)?;
             refuse_rules(principal)?;
-            let mut load = Load::new(write, principal.origin());
-            let (asked, own) = load.surveys();
+            let origin = principal.origin();
+            let is_large = write.ops.len() + write.own.len() > MANY_OPS;
+            let survey = move || {
+                let load = Load::new(write, origin, priority);
+                let surveys = load.surveys();
+                Ok((load, surveys))
+            };
+            let (mut load, (asked, own)) = match is_large {
+                true => inner.env().compute.run(priority, survey).await?,
+                false => survey()?,
+            };
             let bytes = asked.bytes + own.bytes + load.moves.iter().map(move_bytes).sum::<u64>();
             inner.wal()?.admit(bytes)?;
             // Updates read what the writes before have left.
@@ -167,7 +200,11 @@ impl Engine {
                 }
             };
             drop(reserved);
-            Ok(UnsyncedWrite { inner: Arc::clone(inner), frame, results: load.answers(outcomes) })
+            let results = match is_large {
+                true => inner.env().compute.run(priority, move || Ok(load.answers(outcomes))).await?,
+                false => load.answers(outcomes),
+            };
+            Ok(UnsyncedWrite { inner: Arc::clone(inner), frame, results })
         })
     }
 
@@ -199,7 +236,7 @@ impl Engine {
     ) -> SourceTargets {
         let asked = self.targets(principal, asked.names).await;
         let own = match own.names.is_empty() {
-            true => Targets::new(),
+            true => Targets::default(),
             false => self.targets(&Principal::system(), own.names).await,
         };
         SourceTargets { asked, own }
@@ -227,7 +264,7 @@ impl Engine {
             };
             Ok((ops, parsed))
         };
-        let (ops, parsed) = self.inner.env().compute.run(Priority::Ingest, job).await?;
+        let (ops, parsed) = self.inner.env().compute.run(load.priority, job).await?;
         load.ops = ops;
         parsed
     }
@@ -255,7 +292,7 @@ impl Engine {
             let done = commit(&inner, origin, Terms::Whole(&moves));
             Ok((moves, done))
         };
-        let (moves, done) = self.inner.env().compute.run(Priority::Ingest, job).await?;
+        let (moves, done) = self.inner.env().compute.run(load.priority, job).await?;
         load.moves = moves;
         done
     }
@@ -370,10 +407,10 @@ impl SourceTargets {
 }
 
 impl Load {
-    fn new(SourceWrite { ops, own, moves }: SourceWrite, origin: Origin) -> Self {
+    fn new(SourceWrite { ops, own, moves }: SourceWrite, origin: Origin, priority: Priority) -> Self {
         let asked = ops.len();
         let ops: Vec<Option<WriteOp>> = ops.into_iter().chain(own).map(Some).collect();
-        Self { refused: ops.iter().map(|_| None).collect(), ops, asked, moves, origin }
+        Self { refused: ops.iter().map(|_| None).collect(), ops, asked, moves, origin, priority }
     }
 
     /// Returns whether an operation is the server's own.

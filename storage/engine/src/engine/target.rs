@@ -3,8 +3,9 @@
 use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
+use foldhash::fast::RandomState;
 use millrace_catalog::access::{self, DocumentRules, Guard, IndexAccess, Principal, refusal};
-use millrace_catalog::metadata::{self, BlockLevel};
+use millrace_catalog::metadata::{self, BlockLevel, IndexMeta};
 use millrace_catalog::operation::{Action, WriteOp};
 use millrace_runtime::{Error, Result};
 use serde_json::Value;
@@ -64,7 +65,7 @@ impl RequestSummary {
 }
 
 /// Targets of writes, by the name given and whether it must be an alias.
-pub(super) type Targets = HashMap<(Arc<str>, bool), Result<Target>>;
+pub(super) type Targets = HashMap<(Arc<str>, bool), Result<Target>, RandomState>;
 
 /// Target of writes to a name.
 pub(super) struct Target {
@@ -79,6 +80,8 @@ pub(super) struct Target {
     /// `true` if the writer sees all fields.
     sees_fields: bool,
     route: StreamRoute,
+    /// Metadata by which the index takes operations; `None` where it takes none.
+    writable: Option<Arc<IndexMeta>>,
 }
 
 /// Way of a write to a data stream.
@@ -148,6 +151,7 @@ impl Target {
         };
         Self {
             route,
+            writable: check_index(&index, &meta).is_ok().then(|| Arc::clone(&meta)),
             documents: (!documents.is_empty()).then(|| Arc::new(documents)),
             sees_fields: access.fields(access::Action::Get).is_empty(),
             index,
@@ -201,6 +205,22 @@ impl Target {
         }
     }
 
+    /// Checks that the index takes the operation. Settings are looked at once for all operations, unless they change meanwhile.
+    fn check_index(&self, op: &WriteOp) -> Result<()> {
+        let meta = self.index.meta();
+        if !self.writable.as_ref().is_some_and(|writable| Arc::ptr_eq(writable, &meta)) {
+            check_index(&self.index, &meta)?;
+        }
+        self.index.check_supported()?;
+        if op.routing.is_none() && self.index.mapping().routing_required() {
+            return Err(Error::RoutingMissing {
+                index: meta.name.to_string(),
+                id: op.id.clone().unwrap_or_default(),
+            });
+        }
+        Ok(())
+    }
+
     /// Says what the writer may not do.
     fn limits(&self, op: &WriteOp) -> Option<Limits> {
         // Who may change the mapping may do it by documents, too.
@@ -246,7 +266,7 @@ fn op_bytes(op: &WriteOp) -> usize {
 impl Engine {
     /// Finds the indices that operations name and creates those that are missing, where asked.
     pub(super) async fn targets(&self, principal: &Principal, names: Vec<TargetName>) -> Targets {
-        let mut targets = Targets::with_capacity(names.len());
+        let mut targets = Targets::default();
         for TargetName { index, require_alias, create } in names {
             // There may be as many names as operations.
             tokio::task::consume_budget().await;
@@ -333,7 +353,7 @@ pub(super) fn admit(targets: &Targets, op: &mut WriteOp) -> Result<AdmittedOpera
     target.check(op)?;
     target.check_stream(op)?;
     target.route(op)?;
-    check_op(&target.index, op)?;
+    target.check_index(op)?;
     Ok(AdmittedOperation { index: Arc::clone(&target.index), limits: target.limits(op) })
 }
 
@@ -347,21 +367,14 @@ pub(super) fn under_rules<'a>(
     Some((&target.index, target.documents.as_ref()?, op.routing.as_deref().or(of_alias)))
 }
 
-fn check_op(index: &Index, op: &WriteOp) -> Result<()> {
-    let meta = index.meta();
+/// Checks that an index with this metadata takes operations.
+fn check_index(index: &Index, meta: &IndexMeta) -> Result<()> {
     if !meta.open {
         return Err(Error::IndexClosed { index: meta.name.to_string() });
     }
-    millrace_catalog::metadata::check_block(&meta, BlockLevel::Write)?;
+    millrace_catalog::metadata::check_block(meta, BlockLevel::Write)?;
     // Before the mapping may grow.
-    index.check_supported()?;
-    if op.routing.is_none() && index.mapping().routing_required() {
-        return Err(Error::RoutingMissing {
-            index: meta.name.to_string(),
-            id: op.id.clone().unwrap_or_default(),
-        });
-    }
-    Ok(())
+    index.check_supported()
 }
 
 /// Makes an error anew for each operation that it concerns.

@@ -1,5 +1,6 @@
 //! Tests that need small bounds.
 
+mod cancellation;
 mod feed;
 mod remote;
 mod unreliable;
@@ -12,6 +13,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use millrace_catalog::access::Principal;
 use millrace_runtime::{Error, SystemClock};
+use serde_json::json;
 
 use super::{Action, Engine, RefreshPolicy, WriteOp};
 use crate::Config;
@@ -83,5 +85,30 @@ async fn rows_that_compress_well_are_decoded_few_at_a_time() {
         assert!(view.segment.row_bytes() >= ROW);
     }
     drop(snapshot);
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn rows_are_compressed_at_the_level_that_their_index_sets() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path()).await;
+    let mut lengths = Vec::new();
+    for level in [1, 6] {
+        let name = format!("level-{level}");
+        let body = json!({"settings": {"index.codec": "zstd", "index.codec.compression_level": level}});
+        engine.make_own_index(&name, &body).await.unwrap();
+        let op = |id: u64| {
+            let words: Vec<String> = (0..200).map(|word| (id * 7 + word * word % 91).to_string()).collect();
+            let source = Bytes::from(json!({"message": words.join(" ")}).to_string());
+            WriteOp::new(name.as_str(), Some(id.to_string()), Action::Index(source))
+        };
+        let ops = (0..300).map(op).collect();
+        engine.write(&Principal::system(), ops, RefreshPolicy::None, Duration::from_secs(5)).await.unwrap();
+        let index = engine.index(&name).unwrap();
+        engine.flush(&[Arc::clone(&index)]).await.unwrap();
+        let snapshot = index.snapshot().await.unwrap();
+        lengths.push(snapshot.shards[0].segments[0].segment.as_stored().unwrap().record.data_bytes);
+    }
+    assert!(lengths[0] > lengths[1], "{lengths:?}");
     engine.shutdown().await.unwrap();
 }

@@ -25,7 +25,7 @@ use crate::shard::VersionCondition;
 
 /// Operations of a request from which on even a look at each is not for the runtime's own threads: gets
 /// would wait for it.
-const MANY_OPS: usize = 1_000;
+pub(super) const MANY_OPS: usize = 1_000;
 
 impl Engine {
     /// Executes operations in order and acknowledges those that are durable: one result an

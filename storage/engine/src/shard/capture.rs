@@ -9,7 +9,7 @@ use std::sync::Arc;
 use millrace_catalog::SegmentRecord;
 use millrace_catalog::metadata::SortField;
 use millrace_mapping::Mapping;
-use millrace_runtime::{Priority, Result};
+use millrace_runtime::{CancelSignal, Priority, Result};
 use millrace_segment::{
     self as segment, DeletesFile, Env, MemChunk, Memory, MergeInput, MergeOutput, MergeTarget, Segment,
     next_key,
@@ -19,9 +19,6 @@ use uuid::Uuid;
 
 use super::WriteLock;
 use crate::SegmentOrigin;
-
-/// zstd level of rows that only the snapshot has as files.
-const ZSTD_LEVEL: i32 = 3;
 
 /// A stored segment as a snapshot has it.
 #[derive(Clone, Debug)]
@@ -50,6 +47,7 @@ pub struct ShardCapture {
     /// Chunks of rows that no refresh has made a segment of, with their deleted rows.
     tails: Vec<(Vec<Arc<MemChunk>>, RoaringBitmap)>,
     sort: Arc<[SortField]>,
+    zstd_level: i32,
     index: Uuid,
 }
 
@@ -72,6 +70,7 @@ impl WriteLock<'_> {
             memory: Vec::new(),
             tails: Vec::new(),
             sort: Arc::clone(&self.shard.sort),
+            zstd_level: self.shard.zstd_level(),
             index: self.shard.index,
         };
         for held in &state.segments {
@@ -124,8 +123,9 @@ impl ShardCapture {
             index: self.index,
             shard: self.number,
             level: 0,
-            zstd_level: ZSTD_LEVEL,
+            zstd_level: self.zstd_level,
             sort: Arc::clone(&self.sort),
+            cancel: CancelSignal::default(),
         };
         let (mapping, scratch) = (Arc::clone(mapping), Arc::clone(scratch));
         let merge = move || segment::merge(&inputs, &mapping, &target, &scratch);

@@ -11,7 +11,7 @@ use std::sync::{Arc, OnceLock};
 
 use millrace_catalog::description::SegmentCoverage;
 use millrace_catalog::{Catalog, Commit, SegmentRecord, TombstoneChange};
-use millrace_runtime::{Error, Priority, Result, sync};
+use millrace_runtime::{CancelSignal, Error, Priority, Result, sync};
 use millrace_segment::bundle::RowMap;
 use millrace_segment::{
     self as segment, DeletesFile, Env, MergeInput, MergeOutput, MergeTarget, Segment, StoredSegment, next_key,
@@ -26,11 +26,6 @@ use super::policy::{choose_compaction, choose_force_merge};
 use super::state::{SegmentState, State};
 use super::{Shard, WriteLock};
 use crate::wal::Wal;
-
-/// zstd level of freshly flushed rows.
-const FLUSH_ZSTD: i32 = 3;
-/// zstd level of compacted rows.
-const COMPACT_ZSTD: i32 = 3;
 
 /// Rows of a segment from which on it is opened before anybody asks it.
 const WARM_ROWS: u32 = 1_024;
@@ -136,7 +131,7 @@ impl Shard {
             false => services.env.compute.run(Priority::Flush, move || Ok(keep_deleted(captured))).await?,
         };
         captured.tombstones = captured.below.map(|below| self.collect_tombstones(below.0));
-        let freed = self.replace(services, captured, FLUSH_ZSTD).await?;
+        let freed = self.replace(services, captured, CancelSignal::default()).await?;
         self.counters.flush.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         Ok(freed)
     }
@@ -156,11 +151,24 @@ impl Shard {
     }
 
     /// Runs one compaction if the shape, or a force merge, asks for it. Returns whether it did anything.
-    pub(crate) async fn compact(&self, services: &Services, force: Option<ForceMerge>) -> Result<bool> {
-        sync::scope(self.compact_once(services, force)).await
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`] once the signal is given: then nothing has changed.
+    pub(crate) async fn compact(
+        &self,
+        services: &Services,
+        force: Option<ForceMerge>,
+        cancel: CancelSignal,
+    ) -> Result<bool> {
+        sync::scope(self.compact_once(services, force, cancel)).await
     }
 
-    async fn compact_once(&self, services: &Services, force: Option<ForceMerge>) -> Result<bool> {
+    async fn compact_once(
+        &self,
+        services: &Services,
+        force: Option<ForceMerge>,
+        cancel: CancelSignal,
+    ) -> Result<bool> {
         let _one = self.compacting.lock().await;
         let captured = {
             let state = self.state.read();
@@ -173,22 +181,34 @@ impl Shard {
                 .unwrap_or(1);
             capture(chosen.into_iter(), level, None)
         };
-        self.replace(services, captured, COMPACT_ZSTD).await?;
+        self.replace(services, captured, cancel).await?;
         self.counters.merge.fetch_add(1, std::sync::atomic::Ordering::Relaxed);
         Ok(true)
     }
 
     /// Makes one segment of the captured ones and puts it in their place. Returns the bytes of memory
     /// that this frees.
-    async fn replace(&self, services: &Services, captured: CommitInputs, zstd_level: i32) -> Result<u64> {
+    async fn replace(
+        &self,
+        services: &Services,
+        captured: CommitInputs,
+        cancel: CancelSignal,
+    ) -> Result<u64> {
+        cancel.check()?;
         {
             let _commit = self.committing.lock().await;
             self.resolve_doubtful(services).await?;
         }
         let mapping = self.mapping.load_full();
         let sort = Arc::clone(&self.sort);
-        let target =
-            MergeTarget { index: self.index, shard: self.number, level: captured.level, zstd_level, sort };
+        let target = MergeTarget {
+            index: self.index,
+            shard: self.number,
+            level: captured.level,
+            zstd_level: self.zstd_level(),
+            sort,
+            cancel: cancel.clone(),
+        };
         let (inputs, mapping_of_job, scratch) =
             (captured.inputs.clone(), mapping, Arc::clone(&services.scratch));
         let output = services
@@ -196,6 +216,7 @@ impl Shard {
             .compute
             .run(captured.priority(), move || segment::merge(&inputs, &mapping_of_job, &target, &scratch))
             .await?;
+        cancel.check()?;
         if let Some(output) = &output
             && let Err(error) = services.env.objects.put_files(&output.files).await
         {

@@ -179,7 +179,19 @@ pub(crate) struct Shard {
     pub(crate) contexts: Arc<ContextCounters>,
 }
 
+/// Setting of the zstd level of an index's rows, flushed and compacted.
+const ZSTD_LEVEL_SETTING: &str = "index.codec.compression_level";
+/// Its levels, and that of an index whose setting is another.
+const ZSTD_LEVELS: std::ops::RangeInclusive<i64> = 1..=6;
+const DEFAULT_ZSTD_LEVEL: i64 = 3;
+
 impl Shard {
+    /// Returns the zstd level of the rows that are stored from now on.
+    pub(crate) fn zstd_level(&self) -> i32 {
+        let level = self.about.meta.load().integer(ZSTD_LEVEL_SETTING);
+        level.filter(|level| ZSTD_LEVELS.contains(level)).unwrap_or(DEFAULT_ZSTD_LEVEL) as i32
+    }
+
     /// Makes a shard from what the catalog holds; `segments` come with their deletions.
     pub(crate) fn new(
         about: Arc<DescriptionInputs>,

@@ -60,7 +60,7 @@ pub(crate) use fields::of_field;
 pub use fields::{FieldSpec, Indexing};
 pub use impacts::Impact;
 pub(crate) use merge::DROPPED;
-pub use merge::{RowMap, merge};
+pub use merge::{RowMap, merge, merge_cancellable};
 pub use nested::{NestedBundle, NestedPositions};
 pub use postings::Record;
 pub use reader::{Bundle, ValueWalker, Walk};

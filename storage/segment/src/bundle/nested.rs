@@ -6,14 +6,13 @@
 //! described in `docs/internals/bundle-format.md`.
 
 use std::io::Write;
-use std::path::Path;
 use std::sync::Arc;
 
 use millrace_mapping::PathId;
 use millrace_runtime::{Error, Result};
 use tantivy::directory::OwnedBytes;
 
-use super::merge::{DROPPED, merge_rows};
+use super::merge::{DROPPED, Scratch, merge_rows};
 use super::{Bundle, RowMap};
 
 /// Last bytes of a file with nested paths.
@@ -277,7 +276,7 @@ struct RemappedElement {
 /// and those of dropped rows fall away.
 pub(super) fn merge(
     inputs: &[(&Bundle, RowMap)],
-    scratch: &Path,
+    scratch: &Scratch<'_>,
     out: &mut dyn Write,
     rows_len: u64,
 ) -> Result<()> {

@@ -12,7 +12,7 @@ use std::io::{self, BufWriter, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
 
-use millrace_runtime::{Error, Result};
+use millrace_runtime::{CancelSignal, Error, Result};
 use xxhash_rust::xxh3::xxh3_128_with_seed;
 
 use super::checked::CheckedBytes;
@@ -161,8 +161,13 @@ impl IdsWriter {
         self.columns[5].push(&entry.row.to_le_bytes())
     }
 
-    /// Writes the file.
-    pub(crate) fn finish(self, out: &mut dyn Write) -> Result<()> {
+    /// Counts the entries.
+    pub(crate) fn len(&self) -> usize {
+        self.len as usize
+    }
+
+    /// Writes the file; ends between two columns once the signal is given.
+    pub(crate) fn finish(self, cancel: &CancelSignal, out: &mut dyn Write) -> Result<()> {
         let mut header = Vec::with_capacity(HEADER_BYTES);
         header.extend_from_slice(MAGIC);
         header.extend_from_slice(&self.len.to_le_bytes());
@@ -182,6 +187,7 @@ impl IdsWriter {
         out.write_all(&header).map_err(|e| Error::io("write", "ids", e))?;
         for (i, column) in self.columns.into_iter().enumerate() {
             if !(1..=3).contains(&i) || varies[i - 1] {
+                cancel.check()?;
                 column.copy_to(out)?;
             }
         }
@@ -368,7 +374,7 @@ mod tests {
             writer.push(entry).unwrap();
         }
         let mut bytes = Vec::new();
-        writer.finish(&mut bytes).unwrap();
+        writer.finish(&CancelSignal::default(), &mut bytes).unwrap();
         let verifier = Arc::new(Verifier::new("ids", checksums(&bytes)));
         Ids::open(CheckedBytes::new(Bytes::from(bytes), verifier).unwrap(), "ids").unwrap()
     }

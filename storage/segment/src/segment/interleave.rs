@@ -11,7 +11,7 @@ use std::sync::Arc;
 use arrow::array::{Array, ArrayRef, new_null_array};
 use arrow::compute::interleave;
 use arrow::datatypes::{DataType, Field, SchemaRef};
-use millrace_runtime::{Error, Result};
+use millrace_runtime::{CancelSignal, Error, Result};
 
 use super::batch::{Batch, Content};
 use super::columns::Sparse;
@@ -69,12 +69,14 @@ pub(super) fn write<W: Write + Send>(
     inputs: &[MergeInput],
     maps: &[RowMap],
     schema: &SchemaRef,
+    cancel: &CancelSignal,
     writer: &mut Writer<W>,
 ) -> Result<()> {
     let open = inputs.iter().zip(maps).map(|(input, map)| Open::new(input, map, schema));
     let mut open = open.collect::<Result<Vec<_>>>()?;
     let mut next = 0u32;
     loop {
+        cancel.check()?;
         let mut left = Vec::with_capacity(open.len());
         for mut input in open {
             if input.ready(schema)? {

@@ -17,7 +17,7 @@ use arrow::datatypes::{SchemaRef, UInt64Type};
 use millrace_catalog::SegmentRecord;
 use millrace_catalog::metadata::SortField;
 use millrace_mapping::Mapping;
-use millrace_runtime::{Error, Result};
+use millrace_runtime::{CancelSignal, Error, Result};
 use roaring::RoaringBitmap;
 use serde_json::json;
 use uuid::Uuid;
@@ -92,10 +92,18 @@ pub struct MergeTarget {
     pub zstd_level: i32,
     /// The order of the index's rows; empty for that of their sequence numbers.
     pub sort: Arc<[SortField]>,
+    /// Ends the merge early, with [`Error::Cancelled`] and without files.
+    pub cancel: CancelSignal,
 }
+
+/// Entries of a sidecar between two checks for the cancellation of the merge.
+const ENTRIES_A_CHECK: usize = 8_192;
 
 /// Merges inputs into the files of one segment, on the calling thread and one more beside it.
 /// `None`: no row is live.
+///
+/// # Errors
+/// [`Error::Cancelled`] where the target's signal was given before its end; those of files.
 pub fn merge(
     inputs: &[MergeInput],
     mapping: &Mapping,
@@ -116,13 +124,15 @@ pub fn merge(
     let (data_file, bundle_file, ids_file) = (file("data"), file("bundle"), file("ids"));
     let guard = ScratchFiles(vec![data_file.clone(), bundle_file.clone(), ids_file.clone()]);
     let order = Order::new(&target.sort, mapping);
-    let arrangement = arrange(inputs, order.as_ref())?;
+    let arrangement = arrange(inputs, order.as_ref(), &target.cancel)?;
     let shape = union(inputs)?;
     // The rows and the inverted index are independent: two threads halve the time of a flush.
     let (data, bundle_bytes) = std::thread::scope(|scope| {
-        let bundle = scope.spawn(|| merge_bundles(inputs, &arrangement.maps, rows, scratch, &bundle_file));
+        let bundle = scope.spawn(|| {
+            merge_bundles(inputs, (arrangement.maps.as_slice(), rows), target, scratch, &bundle_file)
+        });
         let layout = Layout { schema: layout::schema(mapping, &shape), shape: &shape, order: order.as_ref() };
-        let data = merge_rows(inputs, &arrangement, layout, target.zstd_level, &data_file);
+        let data = merge_rows(inputs, &arrangement, layout, target, &data_file);
         let bundle =
             bundle.join().unwrap_or_else(|_| Err(Error::Internal("merging postings panicked".to_owned())));
         (data, bundle)
@@ -131,7 +141,7 @@ pub fn merge(
     if data.rows != rows {
         return Err(Error::Internal(format!("merge wrote {} rows of {rows}", data.rows)));
     }
-    let ids = merge_ids(inputs, &arrangement, rows, scratch, &ids_file)?;
+    let ids = merge_ids(inputs, &arrangement, (rows, target), scratch, &ids_file)?;
     let seq_nos = seq_no_range(inputs)?;
     let generated_ids = if ids.is_none() { generated_range(inputs)? } else { None };
     let place = (target.index, target.shard, id);
@@ -183,8 +193,8 @@ fn create(path: &Path) -> Result<BufWriter<File>> {
 
 fn merge_bundles(
     inputs: &[MergeInput],
-    maps: &[RowMap],
-    rows: u32,
+    (maps, rows): (&[RowMap], u32),
+    target: &MergeTarget,
     scratch: &Path,
     out: &Path,
 ) -> Result<u64> {
@@ -202,7 +212,7 @@ fn merge_bundles(
     let bundles =
         inputs.iter().map(|input| input.segment.bundle_blocking()).collect::<Result<Vec<Arc<Bundle>>>>()?;
     let parts: Vec<(&Bundle, RowMap)> = bundles.iter().map(Arc::as_ref).zip(maps.iter().cloned()).collect();
-    bundle::merge(&parts, rows, scratch, &mut file)?;
+    bundle::merge_cancellable(&parts, rows, scratch, &target.cancel, &mut file)?;
     written(file)
 }
 
@@ -217,7 +227,7 @@ fn merge_rows(
     inputs: &[MergeInput],
     arrangement: &RowOrder,
     layout: Layout<'_>,
-    zstd_level: i32,
+    target: &MergeTarget,
     out: &Path,
 ) -> Result<WrittenSegment> {
     let Layout { schema, shape, order } = layout;
@@ -226,9 +236,9 @@ fn merge_rows(
     let sorted = sorted.unwrap_or_default();
     let out_file = create(out)?;
     let mut writer =
-        Writer::new(out_file, Arc::clone(&schema), &shape.columns, &special, sorted, zstd_level)?;
+        Writer::new(out_file, Arc::clone(&schema), &shape.columns, &special, sorted, target.zstd_level)?;
     if arrangement.mixed {
-        interleave::write(inputs, &arrangement.maps, &schema, &mut writer)?;
+        interleave::write(inputs, &arrangement.maps, &schema, &target.cancel, &mut writer)?;
     } else {
         for (input, map) in inputs.iter().zip(&arrangement.maps) {
             if let Kind::Stored(stored) = &*input.segment.kind
@@ -236,11 +246,12 @@ fn merge_rows(
                 && writer.takes(stored)?
                 && !stored.has_dictionary(&special.plain)?
             {
-                writer.copy(stored)?;
+                writer.copy(stored, &target.cancel)?;
                 continue;
             }
             let mut source = Source::open(input, map, &schema)?;
             while let Some(batch) = source.next(&schema)? {
+                target.cancel.check()?;
                 writer.write(&batch)?;
             }
         }
@@ -254,7 +265,7 @@ fn merge_rows(
 fn merge_ids(
     inputs: &[MergeInput],
     arrangement: &RowOrder,
-    rows: u32,
+    (rows, target): (u32, &MergeTarget),
     scratch: &Path,
     out: &Path,
 ) -> Result<Option<(u64, Vec<u32>)>> {
@@ -267,6 +278,7 @@ fn merge_ids(
     }
     let mut sources = Vec::new();
     for (input, map) in inputs.iter().zip(&arrangement.maps) {
+        target.cancel.check()?;
         sources.extend(Entries::open(input, map, scratch)?);
     }
     let mut heap = BinaryHeap::new();
@@ -278,12 +290,15 @@ fn merge_ids(
     let mut writer = IdsWriter::new(rows as usize, scratch)?;
     while let Some(Reverse(MergeHead(entry, i))) = heap.pop() {
         writer.push(&entry)?;
+        if writer.len().is_multiple_of(ENTRIES_A_CHECK) {
+            target.cancel.check()?;
+        }
         if let Some(entry) = sources[i].next()? {
             heap.push(Reverse(MergeHead(entry, i)));
         }
     }
     let mut file = ChecksumWriter::new(create(out)?);
-    writer.finish(&mut file)?;
+    writer.finish(&target.cancel, &mut file)?;
     let (file, bytes, sums) = file.finish();
     file.into_inner().map_err(|e| Error::io("write scratch file", out, e.into_error()))?;
     Ok(Some((bytes, sums)))

@@ -13,7 +13,7 @@ use arrow::datatypes::{DataType, Schema};
 use arrow::row::{RowConverter, Rows, SortField as KeyType};
 use millrace_catalog::metadata::{SEQ_NO, SortField};
 use millrace_mapping::{Mapping, PathId};
-use millrace_runtime::{Error, Result};
+use millrace_runtime::{CancelSignal, Error, Result};
 use parquet::arrow::arrow_reader::ParquetRecordBatchReader;
 use parquet::file::metadata::SortingColumn;
 use roaring::RoaringBitmap;
@@ -101,7 +101,11 @@ pub(super) struct RowOrder {
 ///
 /// A stored segment that is not in the order of the index, because it is older than that, cannot be put into
 /// order a batch at a time: what it is merged into keeps the order of the inputs.
-pub(super) fn arrange(inputs: &[MergeInput], order: Option<&Order>) -> Result<RowOrder> {
+pub(super) fn arrange(
+    inputs: &[MergeInput],
+    order: Option<&Order>,
+    cancel: &CancelSignal,
+) -> Result<RowOrder> {
     let in_order = |input: &MergeInput| match &*input.segment.kind {
         Kind::Memory(_) => true,
         Kind::Stored(stored) => stored.record.extra.get(SORTED) == Some(&serde_json::Value::Bool(true)),
@@ -109,7 +113,7 @@ pub(super) fn arrange(inputs: &[MergeInput], order: Option<&Order>) -> Result<Ro
     let Some(order) = order.filter(|_| inputs.iter().all(in_order)) else {
         return Ok(RowOrder { maps: kept(inputs), mixed: false, sorted: false });
     };
-    let maps = sorted(inputs, order)?;
+    let maps = sorted(inputs, order, cancel)?;
     let mut last = None;
     let in_turn =
         maps.iter().flatten().filter(|row| **row != DROPPED).all(|row| last.replace(*row) < Some(*row));
@@ -141,8 +145,11 @@ fn kept(inputs: &[MergeInput]) -> Vec<RowMap> {
     maps.collect()
 }
 
+/// Rows between two checks for the cancellation of the merge.
+const ROWS_A_CHECK: u32 = 8_192;
+
 /// Merges the inputs by their keys.
-fn sorted(inputs: &[MergeInput], order: &Order) -> Result<Vec<Vec<u32>>> {
+fn sorted(inputs: &[MergeInput], order: &Order, cancel: &CancelSignal) -> Result<Vec<Vec<u32>>> {
     let converter = order.converter()?;
     let mut maps: Vec<Vec<u32>> =
         inputs.iter().map(|input| vec![DROPPED; input.segment.rows() as usize]).collect();
@@ -159,8 +166,11 @@ fn sorted(inputs: &[MergeInput], order: &Order) -> Result<Vec<Vec<u32>>> {
             heap.push(at, &runs);
         }
     }
-    let mut next = 0;
+    let mut next = 0_u32;
     while let Some(&at) = heap.0.first() {
+        if next.is_multiple_of(ROWS_A_CHECK) {
+            cancel.check()?;
+        }
         if let Some(place) = maps[at].get_mut(runs[at].row() as usize) {
             *place = next;
         }

@@ -14,7 +14,7 @@ use arrow::array::{Array, ArrayRef, AsArray, new_null_array};
 use arrow::datatypes::{DataType, Field, Fields, Schema, SchemaRef};
 use millrace_catalog::ColumnRecord;
 use millrace_mapping::PathId;
-use millrace_runtime::{Error, Result};
+use millrace_runtime::{CancelSignal, Error, Result};
 use parquet::arrow::arrow_writer::{ArrowColumnWriter, ArrowRowGroupWriterFactory, compute_leaves};
 use parquet::arrow::{ArrowSchemaConverter, add_encoded_arrow_schema_to_metadata};
 use parquet::basic::{Compression, Encoding, ZstdLevel};
@@ -274,14 +274,15 @@ impl<W: Write + Send> Writer<W> {
         Ok(large && open && metadata.file_metadata().schema_descr().root_schema() == ours)
     }
 
-    /// Takes over the row groups of a segment, none of whose rows is deleted.
-    pub(crate) fn copy(&mut self, stored: &StoredSegment) -> Result<()> {
+    /// Takes over the row groups of a segment, none of whose rows is deleted; ends between two of them once the signal is given.
+    pub(crate) fn copy(&mut self, stored: &StoredSegment, cancel: &CancelSignal) -> Result<()> {
         self.end_group()?;
         let data = stored.data()?;
         let (file, metadata) = data.parts();
         let metadata = metadata.metadata();
         let name = file.name();
         for (at, group) in metadata.row_groups().iter().enumerate() {
+            cancel.check()?;
             let mut out = self.file.next_row_group()?;
             for (column, of_column) in group.columns().iter().enumerate() {
                 let (chunk, closed) = Chunk::find(file, metadata, at, column, of_column);

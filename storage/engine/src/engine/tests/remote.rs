@@ -20,9 +20,9 @@ use super::super::{Action, Engine, RefreshPolicy, WriteOp, recovery};
 use crate::Config;
 
 /// Documents of a segment.
-const DOCS: usize = 200;
+pub(super) const DOCS: usize = 200;
 
-async fn open(dir: &Path, store: &CountingStore, cache_bytes: u64) -> Arc<Engine> {
+pub(super) async fn open(dir: &Path, store: &CountingStore, cache_bytes: u64) -> Arc<Engine> {
     let config = Config { data_dir: dir.to_owned(), cache_bytes, compute_threads: 8, ..Config::default() };
     let objects = Objects::remote(Arc::new(store.clone()), Arc::new(SystemDisk));
     let catalog = Arc::new(MemoryCatalog::new(SimulatedDisk::new(1)));
@@ -57,7 +57,7 @@ async fn write(engine: &Engine, ids: std::ops::Range<usize>) {
 }
 
 /// Makes an index of so many segments; the bytes of a bundle and of a sidecar.
-async fn fill(engine: &Engine, segments: usize) -> (u64, u64) {
+pub(super) async fn fill(engine: &Engine, segments: usize) -> (u64, u64) {
     for segment in 0..segments {
         write(engine, segment * DOCS..(segment + 1) * DOCS).await;
         engine.flush(&[engine.index("a").unwrap()]).await.unwrap();
@@ -67,7 +67,7 @@ async fn fill(engine: &Engine, segments: usize) -> (u64, u64) {
     records.fold((0, 0), |most, record| (record.bundle_bytes.max(most.0), record.ids_bytes.max(most.1)))
 }
 
-async fn stored(engine: &Engine) -> Vec<Arc<Segment>> {
+pub(super) async fn stored(engine: &Engine) -> Vec<Arc<Segment>> {
     let snapshot = engine.index("a").unwrap().snapshot().await.unwrap();
     snapshot.shards[0].segments.iter().map(|view| Arc::clone(&view.segment)).collect()
 }

@@ -23,10 +23,10 @@ use std::io::{BufWriter, Read, Seek, SeekFrom, Write};
 use std::path::Path;
 use std::sync::Arc;
 
-use millrace_runtime::{Error, Result};
+use millrace_runtime::{CancelSignal, Error, Result};
 
 use self::plan::Plan;
-use self::scratch::Scratch;
+pub(super) use self::scratch::Scratch;
 use super::contents::{Contents, NORMS, POSITIONS};
 use super::file::FileWriter;
 use super::nested::CountingWriter;
@@ -70,24 +70,39 @@ type MergeOutput = BufWriter<File>;
 /// Row maps that do not fill `rows` exactly are an internal error; damaged postings are corrupt; a
 /// failing scratch file or `out` is an I/O error.
 pub fn merge(inputs: &[(&Bundle, RowMap)], rows: u32, scratch: &Path, out: &mut dyn Write) -> Result<()> {
+    merge_cancellable(inputs, rows, scratch, &CancelSignal::default(), out)
+}
+
+/// Merges bundles as [`merge`] does, and ends between two terms, or within a long one, once the signal is given.
+///
+/// # Errors
+/// As [`merge`]; [`Error::Cancelled`].
+pub fn merge_cancellable(
+    inputs: &[(&Bundle, RowMap)],
+    rows: u32,
+    scratch: &Path,
+    cancel: &CancelSignal,
+    out: &mut dyn Write,
+) -> Result<()> {
+    let scratch = Scratch::new(scratch, cancel);
     let mut counted = CountingWriter { out, bytes: 0 };
-    merge_rows(inputs, rows, scratch, &mut counted)?;
+    merge_rows(inputs, rows, &scratch, &mut counted)?;
     let bytes = counted.bytes;
     if inputs.iter().all(|(bundle, _)| bundle.nested().is_empty()) {
         return Ok(());
     }
-    nested::merge(inputs, scratch, out, bytes)
+    nested::merge(inputs, &scratch, out, bytes)
 }
 
 /// Merges the bundles of one kind of rows.
 pub(super) fn merge_rows(
     inputs: &[(&Bundle, RowMap)],
     rows: u32,
-    scratch: &Path,
+    scratch: &Scratch<'_>,
     out: &mut dyn Write,
 ) -> Result<()> {
+    scratch.check()?;
     let plan = Plan::new(inputs, rows)?;
-    let scratch = Scratch::new(scratch);
     let mut contents = Contents {
         rows,
         numbers: plan.numbers.clone(),
@@ -106,11 +121,11 @@ pub(super) fn merge_rows(
         let body = scratch.section("postings")?;
         let positions_section =
             (record == Record::Positions).then(|| scratch.section("positions")).transpose()?;
-        let positions_out = positions_section.as_ref().map(|section| section.writer(&scratch)).transpose()?;
+        let positions_out = positions_section.as_ref().map(|section| section.writer(scratch)).transpose()?;
         let writer =
-            PostingsWriter::new(record, dictionary.writer(&scratch)?, body.writer(&scratch)?, positions_out)
+            PostingsWriter::new(record, dictionary.writer(scratch)?, body.writer(scratch)?, positions_out)
                 .map_err(|error| scratch.error(error))?;
-        terms::merge(&plan, record, writer, &mut norms, &mut contents, &scratch)?;
+        terms::merge(&plan, record, writer, &mut norms, &mut contents, scratch)?;
         dictionaries[record.index()] = Some(dictionary);
         bodies[record.index()] = Some(body);
         positions = positions.or(positions_section);
@@ -122,15 +137,15 @@ pub(super) fn merge_rows(
     for (first, sections, empty) in [(0, dictionaries, empty_terms), (3, bodies, empty_body)] {
         for (at, section) in sections.into_iter().enumerate() {
             match section {
-                Some(section) => section.copy_to(&scratch, &mut file, first + at)?,
+                Some(section) => section.copy_to(scratch, &mut file, first + at)?,
                 None => file.write(first + at, empty)?,
             }
         }
     }
     if let Some(section) = positions {
-        section.copy_to(&scratch, &mut file, POSITIONS)?;
+        section.copy_to(scratch, &mut file, POSITIONS)?;
     }
-    norms.copy_to(&scratch, &mut file, NORMS)?;
+    norms.copy_to(scratch, &mut file, NORMS)?;
     file.finish(contents)
 }
 
@@ -157,6 +172,7 @@ impl Section {
         self.file.seek(SeekFrom::Start(0)).map_err(|error| scratch.error(error))?;
         let mut buffer = vec![0; BUFFER_BYTES];
         loop {
+            scratch.check()?;
             match self.file.read(&mut buffer).map_err(|error| scratch.error(error))? {
                 0 => return Ok(()),
                 n => out.write(section, &buffer[..n])?,

@@ -5,7 +5,7 @@ use std::io;
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use millrace_runtime::{Error, Result};
+use millrace_runtime::{CancelSignal, Error, Result};
 
 use super::Section;
 
@@ -14,13 +14,21 @@ static NEXT: AtomicU64 = AtomicU64::new(0);
 
 /// Makes temporary files in a directory. A file loses its name as soon as it is open, so nothing of
 /// a merge is left behind, whatever ends it.
-pub(super) struct Scratch<'a> {
+pub(in crate::bundle) struct Scratch<'a> {
     directory: &'a Path,
+    /// Ends the merge early.
+    cancel: &'a CancelSignal,
 }
 
 impl<'a> Scratch<'a> {
-    pub(super) fn new(directory: &'a Path) -> Self {
-        Self { directory }
+    pub(in crate::bundle) fn new(directory: &'a Path, cancel: &'a CancelSignal) -> Self {
+        Self { directory, cancel }
+    }
+
+    /// Refuses to go on once nobody waits for the merge.
+    #[inline]
+    pub(super) fn check(&self) -> Result<()> {
+        self.cancel.check()
     }
 
     pub(super) fn section(&self, name: &str) -> Result<Section> {

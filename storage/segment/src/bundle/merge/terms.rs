@@ -56,6 +56,7 @@ pub(super) fn merge(
     let mut key = Vec::new();
     let mut matching = Vec::with_capacity(plan.inputs.len());
     while let Some((&first, rest)) = open.split_first() {
+        scratch.check()?;
         // Few inputs are merged at a time: looking at all is cheaper than keeping a heap.
         matching.clear();
         matching.push(first);
@@ -90,6 +91,9 @@ pub(super) fn merge(
     merger.end_path()?;
     merger.out.finish().map_err(|error| scratch.error(error))
 }
+
+/// Blocks of a term, of 128 rows each, between two checks for the cancellation of the merge.
+const BLOCKS_A_CHECK: u32 = 256;
 
 /// Decoding state of one input, kept from term to term.
 #[derive(Default)]
@@ -216,6 +220,7 @@ impl Merger<'_, '_> {
     fn merged_norms(&self, path: PathId) -> Result<Vec<u8>> {
         let mut ids = vec![0u8; self.plan.rows as usize];
         for input in &self.plan.inputs {
+            self.scratch.check()?;
             let Some(index) = input.bundle.text(path) else { continue };
             let mut missing = None;
             index.norms.for_each(|row, id| match input.target(row) {
@@ -263,11 +268,11 @@ impl Merger<'_, '_> {
         let mut tokens = 0u64;
         let mut last = None;
         if ordered {
-            let Self { plan, record, out, text, .. } = self;
+            let Self { plan, record, out, text, scratch, .. } = self;
             let mut seen = text.as_mut().and_then(|text| text.seen.as_mut());
             for &at in matching {
                 decode(
-                    &plan.inputs[at],
+                    (&plan.inputs[at], *scratch),
                     *record,
                     streams[at].value(),
                     &mut sources[at],
@@ -286,12 +291,12 @@ impl Merger<'_, '_> {
                 )?;
             }
         } else if self.record == Record::Rows {
-            let Self { plan, record, unordered, out, text, .. } = self;
+            let Self { plan, record, unordered, out, text, scratch, .. } = self;
             let mut seen = text.as_mut().and_then(|text| text.seen.as_mut());
             let decode_all = |each: &mut dyn FnMut(u32) -> Result<()>| {
                 matching.iter().try_for_each(|&at| {
                     let (info, source) = (streams[at].value(), &mut sources[at]);
-                    decode(&plan.inputs[at], *record, info, source, |row, _, _| each(row))
+                    decode((&plan.inputs[at], *scratch), *record, info, source, |row, _, _| each(row))
                 })
             };
             unordered.sort_rows(most, plan.rows, decode_all, |row| {
@@ -306,12 +311,12 @@ impl Merger<'_, '_> {
                 Ok(())
             })?;
         } else {
-            let Self { plan, record, unordered, .. } = self;
+            let Self { plan, record, unordered, scratch, .. } = self;
             unordered.rows.clear();
             unordered.deltas.clear();
             for &at in matching {
                 decode(
-                    &plan.inputs[at],
+                    (&plan.inputs[at], *scratch),
                     *record,
                     streams[at].value(),
                     &mut sources[at],
@@ -350,7 +355,7 @@ impl Merger<'_, '_> {
 /// Decodes the postings of a term and hands on the rows that are kept, as rows of the output, with
 /// frequency (1 where none are kept) and position deltas.
 fn decode(
-    input: &Input<'_>,
+    (input, scratch): (&Input<'_>, &Scratch<'_>),
     record: Record,
     info: &TermInfo,
     source: &mut Source,
@@ -373,8 +378,12 @@ fn decode(
         Record::Positions => Some(PositionReader::open(input.bundle.positions_of(info)).map_err(unreadable)?),
         Record::Rows | Record::Frequencies => None,
     };
-    let mut positions_read = 0u64;
+    let (mut positions_read, mut decoded) = (0u64, 0u32);
     while !blocks.docs().is_empty() {
+        decoded += 1;
+        if decoded.is_multiple_of(BLOCKS_A_CHECK) {
+            scratch.check()?;
+        }
         let frequencies = match record {
             Record::Rows => None,
             Record::Frequencies | Record::Positions => Some(blocks.freqs()),

@@ -1,0 +1,151 @@
+//! [`FrameColumns`]: numbers and times of a frame's events, which detectors of the same fields read once for all of them.
+
+use millrace_rules::Event;
+use millrace_rules::engine::Frame;
+
+use super::features;
+
+/// Values of a frame that are kept, at most; those beyond are read anew for each detector.
+const MAX_VALUES: usize = 1 << 20;
+/// A NaN that no event has: the number was not read yet.
+const UNREAD_NUMBER: u64 = 0x7ff8_0000_756e_7264;
+/// A time that no event has.
+const UNREAD_TIME: i64 = i64::MIN;
+
+/// Values of a field by the place of their event.
+#[derive(Debug)]
+struct Column<T> {
+    field: String,
+    values: Vec<T>,
+}
+
+/// Place of a field's column; `None` where there is no room for one.
+pub(crate) type ColumnPlace = Option<usize>;
+
+/// Columns of the frame that is being scored.
+#[derive(Debug, Default)]
+pub(crate) struct FrameColumns {
+    numbers: Vec<Column<f64>>,
+    times: Vec<Column<i64>>,
+    /// Values of all columns.
+    kept: usize,
+}
+
+impl FrameColumns {
+    /// Forgets the frame before.
+    pub(crate) fn clear(&mut self) {
+        *self = Self::default();
+    }
+
+    /// Finds the columns of the numbers of fields.
+    pub(crate) fn find_numbers(&mut self, fields: &[String], events: usize) -> Vec<ColumnPlace> {
+        let unread = f64::from_bits(UNREAD_NUMBER);
+        let Self { numbers, kept, .. } = self;
+        fields.iter().map(|field| find(numbers, kept, field, events, unread)).collect()
+    }
+
+    /// Finds the column of the times of a field.
+    pub(crate) fn find_times(&mut self, field: &str, events: usize) -> ColumnPlace {
+        find(&mut self.times, &mut self.kept, field, events, UNREAD_TIME)
+    }
+
+    /// Returns the number of a field of an event.
+    pub(crate) fn number(&mut self, column: ColumnPlace, field: &str, (at, event): (usize, &Event)) -> f64 {
+        let kept = column.and_then(|column| self.numbers.get_mut(column)?.values.get_mut(at));
+        match kept {
+            Some(kept) => {
+                if kept.to_bits() == UNREAD_NUMBER {
+                    *kept = features::number(&event.source, field);
+                }
+                *kept
+            }
+            None => features::number(&event.source, field),
+        }
+    }
+
+    /// Returns the time of an event by a field, in milliseconds.
+    pub(crate) fn time_ms(
+        &mut self,
+        column: ColumnPlace,
+        field: &str,
+        at: usize,
+        frame: &Frame,
+    ) -> Option<i64> {
+        let event = frame.events.get(at)?;
+        let read = || event.time(field, false, frame.time).ms();
+        let kept = column.and_then(|column| self.times.get_mut(column)?.values.get_mut(at));
+        Some(match kept {
+            Some(kept) => {
+                if *kept == UNREAD_TIME {
+                    *kept = read();
+                }
+                *kept
+            }
+            None => read(),
+        })
+    }
+}
+
+fn find<T: Copy>(
+    columns: &mut Vec<Column<T>>,
+    kept: &mut usize,
+    field: &str,
+    events: usize,
+    unread: T,
+) -> ColumnPlace {
+    if let Some(known) = columns.iter().position(|column| column.field == field) {
+        return Some(known);
+    }
+    if kept.saturating_add(events) > MAX_VALUES {
+        return None;
+    }
+    *kept += events;
+    columns.push(Column { field: field.to_owned(), values: vec![unread; events] });
+    Some(columns.len() - 1)
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use millrace_rules::{Origin, Time};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    fn event(source: Value) -> Event {
+        Event {
+            index: "i".into(),
+            uuid: "u".into(),
+            shard: 0,
+            seq_no: 0,
+            id: "d".into(),
+            created: true,
+            times: Default::default(),
+            source: Arc::new(source),
+        }
+    }
+
+    #[test]
+    fn values_are_those_of_the_events_also_without_room() {
+        let events = vec![event(json!({"a": 1, "t": 7_000})), event(json!({"a": "x"}))];
+        let frame =
+            Frame { number: 1, time: Time::from_ms(9_000), origin: Origin::User, events, complete: true };
+        let (mut columns, fields) = (FrameColumns::default(), ["a".to_owned(), "b".to_owned()]);
+        let places = columns.find_numbers(&fields, frame.events.len());
+        assert_eq!((places.as_slice(), columns.find_times("t", 2)), (&[Some(0), Some(1)][..], Some(0)));
+        for place in [places[0], None] {
+            // The second time from the column.
+            for _ in 0..2 {
+                assert_eq!(columns.number(place, "a", (0, &frame.events[0])), 1.0);
+                assert!(columns.number(place, "a", (1, &frame.events[1])).is_nan());
+                let times: Vec<_> = (0..3).map(|at| columns.time_ms(place, "t", at, &frame)).collect();
+                assert_eq!(times, [Some(7_000), Some(9_000), None]);
+            }
+        }
+        assert_eq!(columns.find_numbers(&fields, usize::MAX), [Some(0), Some(1)]);
+        assert_eq!(columns.find_times("u", usize::MAX), None);
+        columns.clear();
+        assert_eq!(columns.find_numbers(&fields, MAX_VALUES), [Some(0), None]);
+    }
+}
