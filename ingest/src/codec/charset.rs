@@ -105,7 +105,7 @@ impl Charset {
         let each =
             |character: fn(u8) -> char| Cow::Owned(bytes.iter().map(|byte| character(*byte)).collect());
         match self {
-            Self::Utf8 => String::from_utf8_lossy(bytes),
+            Self::Utf8 => utf8(bytes),
             Self::Utf16 => Cow::Owned(match bytes {
                 [0xff, 0xfe, rest @ ..] => wide(rest, u16::from_le_bytes),
                 [0xfe, 0xff, rest @ ..] => wide(rest, u16::from_be_bytes),
@@ -114,11 +114,16 @@ impl Charset {
             Self::Utf16Be => Cow::Owned(wide(bytes, u16::from_be_bytes)),
             Self::Utf16Le => Cow::Owned(wide(bytes, u16::from_le_bytes)),
             Self::Standard(encoding) => encoding.decode_without_bom_handling(bytes).0,
-            Self::Ascii | Self::Latin1 if bytes.is_ascii() => String::from_utf8_lossy(bytes),
+            Self::Ascii | Self::Latin1 if bytes.is_ascii() => utf8(bytes),
             Self::Ascii => each(|byte| if byte.is_ascii() { char::from(byte) } else { '\u{fffd}' }),
             Self::Latin1 => each(char::from),
         }
     }
+}
+
+/// Reads UTF-8. What is valid is checked many bytes at a time, which the replacement of what is not does byte by byte.
+fn utf8(bytes: &[u8]) -> Cow<'_, str> {
+    std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
 
 /// Reads units of 16 bits; invalid ones are replaced.

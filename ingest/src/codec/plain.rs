@@ -32,6 +32,10 @@ impl Codec for Plain {
         Box::new(self.clone())
     }
 
+    fn is_plain_text(&self) -> bool {
+        self.charset == Charset::Utf8
+    }
+
     fn encode(&self, event: &Event, out: &mut Vec<u8>) {
         out.extend_from_slice(formatted(self.format.as_ref(), event).as_bytes());
     }

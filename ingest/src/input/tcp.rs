@@ -12,6 +12,7 @@ use super::stream::reader::{StreamReader, UnfinishedTotal};
 use super::stream::{Origin, StreamListener, StreamProtocol, serve};
 use super::{Context, Input, InputError, stopped};
 use crate::codec::{self, Codec, Decoder};
+use crate::event::Additions;
 use crate::tls::{self, StreamConnector};
 use crate::{Event, Fault, Options, Setting};
 
@@ -34,7 +35,7 @@ struct Lines {
 }
 
 impl StreamProtocol for Lines {
-    fn decoder(&self) -> Box<dyn Decoder> {
+    fn decoder(&self, _origin: &Origin) -> Box<dyn Decoder> {
         self.codec.decoder()
     }
 
@@ -42,7 +43,7 @@ impl StreamProtocol for Lines {
         self.codec.flush_after()
     }
 
-    fn complete(&self, events: &mut [Event], origin: &Origin) {
+    fn additions(&self, origin: &Origin) -> Additions {
         let mut additions = origin.additions(Some("host")).member("port", origin.client.port());
         if let Some(proxy) = origin.proxy {
             additions = additions.member("proxy_host", proxy.ip().to_canonical().to_string());
@@ -50,12 +51,15 @@ impl StreamProtocol for Lines {
         if let Some(subject) = &origin.subject {
             additions = additions.member("sslsubject", &**subject);
         }
+        additions
+    }
+
+    fn complete(&self, events: &mut [Event], origin: &Origin) -> bool {
+        let Some(proxy) = origin.proxy else { return false };
         for event in events {
-            additions.add_to(event);
-            if let Some(proxy) = origin.proxy {
-                event.fields_mut().insert("proxy_port".to_owned(), Value::from(proxy.port()));
-            }
+            event.fields_mut().insert("proxy_port".to_owned(), Value::from(proxy.port()));
         }
+        true
     }
 }
 

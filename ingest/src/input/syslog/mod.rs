@@ -1,12 +1,14 @@
 //! `syslog`: messages of RFC 3164 and RFC 5424, over TCP and UDP on one port.
 //!
-//! [`framing`] cuts streams into messages, [`message`] reads each. A message that is none keeps its text and is tagged
-//! `_grokparsefailure_sysloginput`, the tag of Logstash's input.
+//! [`framing`] cuts streams into messages, [`message`] reads each, and [`writer`] makes documents of those of a stream. A message that is
+//! none keeps its text and is tagged `_grokparsefailure_sysloginput`, the tag of Logstash's input.
 
 mod framing;
 mod message;
 #[cfg(test)]
 mod tests;
+mod times;
+mod writer;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,7 +18,8 @@ use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use self::framing::MessageStream;
-use self::message::{TimeLookup, TimeReader};
+use self::times::{TimeLookup, TimeReader};
+use self::writer::{MessageWriter, PriorityTable};
 use super::datagram::{DatagramProtocol, DatagramSocket};
 use super::stream::{Origin, StreamListener, StreamProtocol, serve, take_top_level};
 use super::{Context, Input, InputError};
@@ -77,20 +80,26 @@ pub(super) struct Syslog {
 #[derive(Debug)]
 struct Messages {
     codec: Arc<dyn Codec>,
+    reader: Arc<MessageReader>,
+}
+
+/// Gives events the fields of their messages.
+#[derive(Debug)]
+struct MessageReader {
     times: TimeReader,
     /// Labels by number; `None` where there are to be none.
     labels: Option<(Vec<String>, Vec<String>)>,
     /// Field that the codec leaves the message in.
     text_field: String,
+    priorities: PriorityTable,
 }
 
-impl Messages {
+impl MessageReader {
     /// Gives events the fields of the messages that they have, and what they get of their origin.
-    fn read_all(&self, events: &mut [Event], origin: &Origin) {
+    fn read_all(&self, events: &mut [Event], origin: &Origin, times: &mut TimeLookup<'_>) {
         let mut additions = origin.additions(Some("host"));
-        let mut times = self.times.at(Utc::now());
         for event in events {
-            if origin.proxy.is_none() && self.write(event, origin, &mut times) {
+            if origin.proxy.is_none() && self.write(event, origin, times) {
                 additions.add_to(event);
                 continue;
             }
@@ -99,7 +108,7 @@ impl Messages {
                 event.set_missing("proxy_host", &proxy.ip().to_canonical().to_string());
                 event.fields_mut().insert("proxy_port".to_owned(), Value::from(proxy.port()));
             }
-            self.read(event, &mut times);
+            self.read(event, times);
         }
     }
 
@@ -135,13 +144,18 @@ impl Messages {
         fields.text("host", origin.address());
         fields.text("@version", "1");
         message.write(&mut fields);
-        let (facility, severity) = (message.priority >> 3, message.priority & 7);
+        self.write_numbers(message.priority, &mut fields);
+        Some((fields, message.instant))
+    }
+
+    /// Writes the numbers that a priority is made of, and their labels.
+    fn write_numbers(&self, priority: u32, fields: &mut FieldWriter) {
+        let (facility, severity) = (priority >> 3, priority & 7);
         fields.number("facility", facility);
         fields.number("severity", severity);
         for (name, label) in self.labels_of(facility, severity) {
             fields.text(name, label);
         }
-        Some((fields, message.instant))
     }
 
     /// Reads the message that an event has.
@@ -181,12 +195,8 @@ impl Messages {
 }
 
 impl StreamProtocol for Messages {
-    fn decoder(&self) -> Box<dyn Decoder> {
-        Box::new(MessageStream::new(&*self.codec))
-    }
-
-    fn complete(&self, events: &mut [Event], origin: &Origin) {
-        self.read_all(events, origin);
+    fn decoder(&self, origin: &Origin) -> Box<dyn Decoder> {
+        Box::new(MessageStream::new(MessageWriter::new(&self.reader, &*self.codec, origin)))
     }
 }
 
@@ -196,7 +206,9 @@ impl DatagramProtocol for Messages {
         let mut decoder = self.codec.line_decoder();
         decoder.decode(datagram, events);
         decoder.finish(events);
-        self.read_all(events.get_mut(before..).unwrap_or_default(), &Origin::new(source));
+        let mut times = self.reader.times.at(Utc::now());
+        let added = events.get_mut(before..).unwrap_or_default();
+        self.reader.read_all(added, &Origin::new(source), &mut times);
     }
 }
 
@@ -225,12 +237,13 @@ impl Syslog {
         let text_field = take_top_level(&mut options, "syslog_field");
         let _ = options.one_of("ecs_compatibility", &["disabled"]);
         options.finish()?;
-        let protocol = Messages {
-            codec: codec?,
+        let reader = MessageReader {
             times: TimeReader::new(zone.unwrap_or(Zone::Local)),
             labels: uses_labels.then_some((facilities, severities)),
             text_field: text_field.unwrap_or_else(|| MESSAGE.to_owned()),
+            priorities: PriorityTable::default(),
         };
+        let protocol = Messages { codec: codec?, reader: Arc::new(reader) };
         Ok(Self { listener, socket, protocol: Arc::new(protocol) })
     }
 }
@@ -262,7 +275,7 @@ impl Input for Syslog {
 pub(super) fn fuzz<'a>(chunks: impl Iterator<Item = &'a [u8]>) {
     let Ok(syslog) = Syslog::new(Options::new("syslog", crate::Location::default(), [])) else { return };
     let origin = Origin::new(([127, 0, 0, 1], 514).into());
-    let mut decoder = StreamProtocol::decoder(&*syslog.protocol);
+    let mut decoder = StreamProtocol::decoder(&*syslog.protocol, &origin);
     let mut events = Events::default();
     for chunk in chunks {
         decoder.decode(chunk, &mut events);
@@ -270,5 +283,4 @@ pub(super) fn fuzz<'a>(chunks: impl Iterator<Item = &'a [u8]>) {
     }
     decoder.finish(&mut events);
     assert!(!decoder.holds(), "something is kept after the end");
-    syslog.protocol.complete(&mut events, &origin);
 }
