@@ -64,7 +64,7 @@ impl UnsyncedWrite {
 struct Load {
     /// The operations, dead letters in the place of theirs; `None` for those left out.
     ops: Vec<Option<WriteOp>>,
-    /// Why operations that were there first were refused, by their numbers; what took their place is the server's own.
+    /// Reasons of refused operations, by their numbers. Operations that took their place are the server's own.
     refused: HashMap<usize, Error>,
     /// Number of operations with the rights of the principal; those behind them are the server's own.
     asked: usize,
