@@ -65,6 +65,11 @@ pub trait Codec: fmt::Debug + Send + Sync {
         Charset::Utf8
     }
 
+    /// Returns whether each line becomes an event whose only field `message` is its text in UTF-8.
+    fn is_plain_text(&self) -> bool {
+        false
+    }
+
     /// Appends the bytes of an event.
     fn encode(&self, event: &Event, out: &mut Vec<u8>);
 

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::Value;
 
-use super::message::TimeLookup;
+use super::times::TimeLookup;
 use crate::event::text_of;
 use crate::pattern::{Deadline, Kind, Library, Pattern};
 use crate::{EcsCompatibility, Event, FieldReference, Options};

@@ -132,8 +132,14 @@ impl Inner {
         let mut outcomes = Vec::with_capacity(ops.len());
         // Shards are locked in this order by every writer, so that two never wait for each other.
         let mut by_shard: BTreeMap<(uuid::Uuid, u32), Vec<PreparedOperation>> = BTreeMap::new();
-        for op in ops {
-            by_shard.entry((op.index.meta().uuid, op.shard)).or_default().push(op);
+        let key = |op: &PreparedOperation| (op.index.meta().uuid, op.shard);
+        // Most often all are of one shard, and stay in the memory that they have.
+        if let Some(first) = ops.first()
+            && ops.iter().all(|op| op.shard == first.shard && Arc::ptr_eq(&op.index, &first.index))
+        {
+            by_shard.insert(key(first), ops);
+        } else {
+            ops.into_iter().for_each(|op| by_shard.entry(key(&op)).or_default().push(op));
         }
         let mut by_index: BTreeMap<uuid::Uuid, Vec<Batch>> = BTreeMap::new();
         for ((uuid, number), ops) in by_shard {
