@@ -111,9 +111,8 @@ fn find<'a>(names: &[&str], text: &'a str, takes_stop: bool) -> Option<(u32, &'a
 
 fn strip_name<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let mut rest = text.chars();
-    name.chars()
-        .all(|own| {
-            rest.next().is_some_and(|given| given == own || given.to_lowercase().eq(own.to_lowercase()))
-        })
-        .then(|| rest.as_str())
+    let is_same = name.chars().all(|own| {
+        rest.next().is_some_and(|given| given == own || given.to_lowercase().eq(own.to_lowercase()))
+    });
+    is_same.then_some(rest.as_str())
 }
