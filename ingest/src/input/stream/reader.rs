@@ -187,7 +187,7 @@ impl StreamReader {
                 Step::Pause => self.pause().await,
             };
         }
-        self.finish().await;
+        self.finish(true).await;
         self.hand_on().await;
     }
 
@@ -255,7 +255,7 @@ impl StreamReader {
     async fn pause(&mut self) -> bool {
         let mut has_all = true;
         if self.events.is_empty() {
-            has_all = self.finish().await;
+            has_all = self.finish(false).await;
             self.unfinished.set(0);
         }
         has_all && self.hand_on().await
@@ -292,12 +292,16 @@ impl StreamReader {
         }
     }
 
-    /// Has the decoder finish what it holds; returns whether all of its events are there.
-    async fn finish(&mut self) -> bool {
+    /// Has the decoder finish what it holds, at the end of the stream or at a pause; returns whether all of its events are there.
+    async fn finish(&mut self, is_end: bool) -> bool {
         let max_decoded = self.max_decoded;
         let call = move |decoder: &mut dyn Decoder, events: &mut Events| {
             events.begin_piece(max_decoded);
-            decoder.finish(events);
+            if is_end {
+                decoder.finish(events);
+            } else {
+                decoder.pause(events);
+            }
             events.end_piece()
         };
         let has_all = self.call_decoder(call).await;
