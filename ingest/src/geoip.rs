@@ -197,7 +197,7 @@ impl GeoDatabase {
         });
         match decoded {
             Ok(Some((value, _))) if self.kind != GeoDatabaseKind::Domain && has_wrong_flag(&value) => {
-                tracing::warn!(%address, "a record of a MaxMind database has a flag that is no boolean");
+                tracing::debug!(%address, "a record of a MaxMind database has a flag that is no boolean");
                 None
             }
             Ok(found) => found.map(|(value, network)| GeoRecord { address, network, value }),

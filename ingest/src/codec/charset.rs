@@ -113,10 +113,10 @@ impl Charset {
         let each =
             |character: fn(u8) -> char| Cow::Owned(bytes.iter().map(|byte| character(*byte)).collect());
         match self {
-            Self::Utf8 => String::from_utf8_lossy(bytes),
+            Self::Utf8 => utf8(bytes),
             Self::Wide(wide) => Cow::Owned(wide.decode(bytes)),
             Self::Standard(encoding) => encoding.decode_without_bom_handling(bytes).0,
-            Self::Ascii | Self::Latin1 | Self::Dos(_) if bytes.is_ascii() => String::from_utf8_lossy(bytes),
+            Self::Ascii | Self::Latin1 | Self::Dos(_) if bytes.is_ascii() => utf8(bytes),
             Self::Ascii => each(|byte| if byte.is_ascii() { char::from(byte) } else { '\u{fffd}' }),
             Self::Latin1 => each(char::from),
             Self::Dos(upper) => Cow::Owned(bytes.iter().map(|byte| dos::character(upper, *byte)).collect()),
@@ -138,6 +138,11 @@ impl Charset {
             narrow => Box::new(decoder(narrow)),
         }
     }
+}
+
+/// Reads UTF-8. What is valid is checked many bytes at a time, which the replacement of what is not does byte by byte.
+fn utf8(bytes: &[u8]) -> Cow<'_, str> {
+    std::str::from_utf8(bytes).map_or_else(|_| String::from_utf8_lossy(bytes), Cow::Borrowed)
 }
 
 #[cfg(test)]

@@ -1,8 +1,12 @@
 //! Events of decoders: a list that counts its bytes, and ends where there is no memory for them.
+//!
+//! The decoder of a stream may write documents to a block ([`Events::push_document`], or [`Events::begin_block`] for what readers of JSON
+//! scan). Their events get them when the block ends, so a decoder ends its block before it returns ([`Events::end_block`]).
 
 use std::ops::{Deref, DerefMut};
 
 use crate::budget::{Reservation, ShareExceeded};
+use crate::event::{Additions, BlockEvent, DocumentBlockBuilder, DocumentRange, Scratch};
 use crate::{Event, Provenance};
 
 /// Bytes that are reserved ahead of the events, so that not each of them asks.
@@ -21,6 +25,13 @@ pub struct Events {
     next: Option<Provenance>,
     /// Why events were dropped.
     exceeded: Option<ShareExceeded>,
+    /// Members and metadata that the input gives each event.
+    additions: Additions,
+    block: DocumentBlockBuilder,
+    /// Numbers of events that get documents of the block.
+    pending: Vec<(usize, DocumentRange)>,
+    /// `true` while what is scanned goes to the block.
+    is_scanned_to_block: bool,
 }
 
 /// Bound of the events.
@@ -46,6 +57,68 @@ impl Events {
     /// Sets the bytes that will be added to each event from here on.
     pub(crate) fn set_each(&mut self, bytes: u64) {
         self.each = bytes;
+    }
+
+    /// Sets the members and metadata that each event gets from here on.
+    pub(crate) fn set_additions(&mut self, additions: Additions) {
+        self.additions = additions;
+    }
+
+    /// Begins a block for the events of scanned objects.
+    pub(crate) fn begin_block(&mut self) {
+        self.is_scanned_to_block = true;
+        self.additions.renew();
+    }
+
+    /// Ends the block: its events get their documents.
+    pub(crate) fn end_block(&mut self) {
+        self.is_scanned_to_block = false;
+        if self.pending.is_empty() {
+            return self.block.clear();
+        }
+        let block = self.block.finish();
+        for (at, range) in self.pending.drain(..) {
+            if let Some(event) = self.list.get_mut(at) {
+                event.set_document(&block, range);
+            }
+        }
+    }
+
+    /// Has the events that are there so far get their documents; what is scanned goes where it went before.
+    fn settle_block(&mut self) {
+        let is_scanned_to_block = self.is_scanned_to_block;
+        self.end_block();
+        self.is_scanned_to_block = is_scanned_to_block;
+    }
+
+    /// Returns the block that documents may be written to, for [`Self::push_document`].
+    pub(crate) fn block(&mut self) -> &mut DocumentBlockBuilder {
+        &mut self.block
+    }
+
+    /// Scans the object that a text begins with and adds its event; returns its length. `None` where it is none that can be scanned.
+    pub(super) fn push_scanned(&mut self, text: &str, scratch: &mut Scratch) -> Option<usize> {
+        let now = chrono::Utc::now;
+        if !self.is_scanned_to_block {
+            let (event, length) = Event::scan(text, scratch, now)?;
+            self.push(event);
+            return Some(length);
+        }
+        let (block, additions) = (&mut self.block, &mut self.additions);
+        let (event, length) = Event::scan_to_block(text, scratch, now, block, additions)?;
+        self.push_document(event);
+        Some(length)
+    }
+
+    /// Adds an event that has what its input adds, and perhaps a document in the block.
+    pub(crate) fn push_document(&mut self, event: BlockEvent) {
+        let BlockEvent { event, document } = event;
+        let (range, bytes) = document.unzip();
+        if self.append(event, bytes)
+            && let Some(range) = range
+        {
+            self.pending.push((self.list.len() - 1, range));
+        }
     }
 
     /// Begins a record of the source: events are from there until the next one begins.
@@ -79,23 +152,39 @@ impl Events {
 
     /// Adds an event. It is from the record that was begun last, unless it says where it is from.
     pub fn push(&mut self, mut event: Event) {
+        self.additions.add_to(&mut event);
+        self.append(event, None);
+    }
+
+    /// Appends an event that takes so many bytes, if there is room; returns whether it did.
+    fn append(&mut self, mut event: Event, bytes: Option<u64>) -> bool {
         if event.provenance().is_none() {
             event.set_provenance(self.here());
         }
-        let bytes = event.bytes() + self.each;
+        let bytes = bytes.unwrap_or_else(|| event.bytes()) + self.each;
         let alone = matches!(self.bound, Bound::Piece { first, .. } if first == self.list.len());
-        if (alone && !self.is_full()) || self.has_room(bytes) {
+        let has_room = (alone && !self.is_full()) || self.has_room(bytes);
+        if has_room {
             self.bytes += bytes;
             self.list.push(event);
         }
+        has_room
+    }
+
+    /// Counts the bytes of the events from a number on anew: they were counted as `before`, and changed since.
+    pub(crate) fn recount(&mut self, from: usize, before: u64) {
+        let changed = self.list.get(from..).unwrap_or_default();
+        let bytes: u64 = changed.iter().map(|event| event.bytes() + self.each).sum();
+        self.bytes = before.saturating_add(bytes);
     }
 
     /// Changes the last event. It is dropped where it grows by more than there is room for.
     pub(crate) fn change_last(&mut self, change: impl FnOnce(&mut Event)) {
+        self.settle_block();
         let Some(mut event) = self.list.pop() else { return };
         self.bytes = self.bytes.saturating_sub(event.bytes() + self.each);
         change(&mut event);
-        self.push(event);
+        self.append(event, None);
     }
 
     /// Returns whether there is room for so many bytes more; if not, events are dropped from now on.
@@ -126,6 +215,7 @@ impl Events {
 
     /// Drops the events behind the first so many.
     pub(crate) fn truncate(&mut self, length: usize) {
+        self.settle_block();
         for event in self.list.get(length..).unwrap_or_default() {
             self.bytes = self.bytes.saturating_sub(event.bytes() + self.each);
         }
@@ -144,15 +234,30 @@ impl Events {
     }
 
     /// Hands the events over.
-    pub fn into_vec(self) -> Vec<Event> {
-        self.list
+    pub fn into_vec(mut self) -> Vec<Event> {
+        self.take_list()
+    }
+
+    /// Hands the events over that are there so far.
+    pub(crate) fn take_list(&mut self) -> Vec<Event> {
+        self.end_block();
+        self.bytes = 0;
+        std::mem::take(&mut self.list)
+    }
+
+    /// Puts back events that were handed over and take so many bytes, in front of none, and makes room for so many.
+    pub(crate) fn put_back(&mut self, mut list: Vec<Event>, bytes: u64, capacity: usize) {
+        debug_assert!(self.list.is_empty(), "they are the first");
+        list.reserve(capacity.saturating_sub(list.len()));
+        (self.list, self.bytes) = (list, bytes);
     }
 
     /// Hands the events over, with a reservation for them and nothing else.
     ///
     /// # Errors
     /// Why some were dropped.
-    pub fn into_parts(self) -> Result<(Vec<Event>, Reservation), ShareExceeded> {
+    pub fn into_parts(mut self) -> Result<(Vec<Event>, Reservation), ShareExceeded> {
+        self.end_block();
         if let Some(exceeded) = self.exceeded {
             return Err(exceeded);
         }
@@ -176,5 +281,86 @@ impl Deref for Events {
 impl DerefMut for Events {
     fn deref_mut(&mut self) -> &mut [Event] {
         &mut self.list
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::codec::{Codec, Decoder, build};
+    use crate::input::testing::options;
+    use std::sync::Arc;
+
+    fn decoder() -> Box<dyn Decoder> {
+        let codec: Arc<dyn Codec> = build(options("json_lines", &[])).unwrap();
+        codec.decoder()
+    }
+
+    fn numbers(events: &Events) -> Vec<i64> {
+        events.iter().map(|event| event.fields()["n"].as_i64().unwrap()).collect()
+    }
+
+    #[test]
+    fn events_of_blocks_are_counted_and_dropped_as_others() {
+        let mut events = Events::default();
+        events.set_additions(Additions::default().member("host", "web"));
+        // An element that is scanned, one that only the parser of values takes, and one that is no object: the array is no event.
+        let lines =
+            "{\"n\":1}\n[{\"n\":2},{\"n\":3},{\"a\":1,\"a\":2},{\"n\":4}\n{\"n\":5,\"n\":6}\n{\"n\":7}\n";
+        decoder().decode(lines.as_bytes(), &mut events);
+        assert_eq!(events.len(), 4);
+        assert_eq!(events[1].fields()["tags"], serde_json::json!(["_jsonparsefailure"]));
+        assert!(events.iter().all(|event| event.fields()["host"] == "web"));
+        assert_eq!(events[2].fields()["n"], 6);
+        let bytes: u64 = events.iter().map(Event::bytes).sum();
+        assert_eq!(events.bytes(), bytes);
+        let documents: Vec<bool> = events.iter().map(|event| event.document().is_some()).collect();
+        assert_eq!(documents, [true, false, false, true]);
+        events.truncate(1);
+        assert_eq!((numbers(&events), events.bytes()), (vec![1], events[0].bytes()));
+    }
+
+    #[test]
+    fn events_of_blocks_are_changed_as_others() {
+        let mut events = Events::default();
+        events.set_additions(Additions::default().member("host", "web").at(&["event", "kind"], "log"));
+        events.begin_block();
+        for text in ["{\"n\":1}", "{\"n\":2,\"event\":{\"code\":7}}", "{\"n\":3}"] {
+            assert_eq!(events.push_scanned(text, &mut Scratch::default()), Some(text.len()));
+            events.change_last(|event| event.set_text("other", "text"));
+        }
+        events.push_scanned("{\"n\":4}", &mut Scratch::default());
+        events.end_block();
+        assert_eq!(numbers(&events), [1, 2, 3, 4]);
+        assert_eq!(events[1].fields()["event"], serde_json::json!({"code": 7, "kind": "log"}));
+        assert!(events.iter().all(|event| event.fields()["host"] == "web"));
+        assert_eq!(events.iter().filter(|event| event.fields().get("other").is_some()).count(), 3);
+        assert_eq!(events.bytes(), events.iter().map(Event::bytes).sum::<u64>());
+        assert!(events[3].document().is_some());
+    }
+
+    #[test]
+    fn a_piece_that_exceeds_its_bound_leaves_nothing_in_the_block() {
+        let mut events = Events::default();
+        let mut decoder = decoder();
+        events.begin_piece(1 << 20);
+        decoder.decode(b"{\"n\":1}\n", &mut events);
+        assert!(events.end_piece());
+        events.begin_piece(1_500);
+        decoder.decode(b"{\"n\":2}\n{\"n\":3}\n", &mut events);
+        assert!(!events.end_piece());
+        events.begin_piece(1 << 20);
+        decoder.decode(b"{\"n\":4}\n{\"n\"", &mut events);
+        assert!(events.end_piece());
+        decoder.decode(b":5}\n", &mut events);
+        assert_eq!(numbers(&events), [1, 4, 5]);
+        assert_eq!(events.bytes(), events.iter().map(Event::bytes).sum::<u64>());
+        let (first, rest) = (events.bytes() - events[2].bytes(), events[2].bytes());
+        let mut list = events.take_list();
+        assert_eq!((events.len(), events.bytes()), (0, 0));
+        let last = list.split_off(2);
+        events.put_back(last, rest, 8);
+        decoder.decode(b"{\"n\":6}\n", &mut events);
+        assert_eq!((numbers(&events), first > rest), (vec![5, 6], true));
     }
 }

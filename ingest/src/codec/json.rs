@@ -162,8 +162,7 @@ impl Reader {
     fn element(&self, text: &str, scratch: &mut Scratch, events: &mut Events) -> LeadingValue {
         if self.target.is_none() {
             let rest = text.trim_start_matches(SPACE);
-            if let Some((event, length)) = Event::scan(rest, scratch, Utc::now) {
-                events.push(event);
+            if let Some(length) = events.push_scanned(rest, scratch) {
                 return LeadingValue::Read(text.len() - rest.len() + length);
             }
         }

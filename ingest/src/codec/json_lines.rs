@@ -63,8 +63,10 @@ struct JsonLinesStream {
 impl Decoder for JsonLinesStream {
     fn decode(&mut self, bytes: &[u8], events: &mut Events) {
         let Self { reader, scratch, lines } = self;
+        events.begin_block();
         // The pieces of a line that is too long are no JSON, and tagged so.
         lines.push(bytes, |line, _| reader.read(line, scratch, events));
+        events.end_block();
     }
 
     fn finish(&mut self, events: &mut Events) {

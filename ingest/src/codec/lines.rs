@@ -24,15 +24,24 @@ impl Lines {
     /// Takes bytes and hands on each line that they end, without its delimiter. A line that is too long is handed on in
     /// pieces, with `true` for all but the last.
     pub(crate) fn push(&mut self, bytes: &[u8], mut line: impl FnMut(&[u8], bool)) {
-        if self.kept.is_empty() {
-            let rest = self.cut(bytes, 0, &mut line);
-            self.kept.extend_from_slice(rest);
-        } else {
+        let mut bytes = bytes;
+        if !self.kept.is_empty() {
+            // What is kept ends with the first delimiter; what is behind that is cut where it is.
+            let end = match self.delimiter.as_slice() {
+                [single] => memchr::memchr(*single, bytes).map_or(bytes.len(), |at| at + 1),
+                _ => bytes.len(),
+            };
+            let (first, behind) = bytes.split_at(end);
             let mut kept = std::mem::take(&mut self.kept);
-            kept.extend_from_slice(bytes);
+            kept.extend_from_slice(first);
             let rest = self.cut(&kept, self.searched, &mut line).len();
             kept.drain(..kept.len() - rest);
             self.kept = kept;
+            bytes = behind;
+        }
+        if self.kept.is_empty() {
+            let rest = self.cut(bytes, 0, &mut line);
+            self.kept.extend_from_slice(rest);
         }
         while self.kept.len() > self.max_bytes {
             let rest = self.kept.split_off(self.max_bytes);

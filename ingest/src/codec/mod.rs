@@ -65,6 +65,11 @@ pub trait Codec: fmt::Debug + Send + Sync {
         Charset::Utf8
     }
 
+    /// Returns whether each line becomes an event whose only field `message` is its text in UTF-8.
+    fn is_plain_text(&self) -> bool {
+        false
+    }
+
     /// Appends the bytes of an event.
     fn encode(&self, event: &Event, out: &mut Vec<u8>);
 
@@ -104,7 +109,12 @@ pub trait Decoder: Send {
     /// Takes further bytes of the stream and appends the events that they complete.
     fn decode(&mut self, bytes: &[u8], events: &mut Events);
 
-    /// Ends the stream, or a pause of it: appends what was kept.
+    /// Ends a part of the stream, which goes on behind a pause: appends what was kept, but not the beginning of a character.
+    fn pause(&mut self, events: &mut Events) {
+        self.finish(events);
+    }
+
+    /// Ends the stream: appends what was kept.
     fn finish(&mut self, events: &mut Events);
 
     /// Returns whether something is kept that is in no event yet. What made events in the call before this one is not: after

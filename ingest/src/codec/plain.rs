@@ -40,6 +40,10 @@ impl Codec for Plain {
         self.charset
     }
 
+    fn is_plain_text(&self) -> bool {
+        self.charset == Charset::Utf8 && !self.original.is_kept
+    }
+
     fn encode(&self, event: &Event, out: &mut Vec<u8>) {
         out.extend_from_slice(formatted(self.format.as_ref(), event).as_bytes());
     }

@@ -25,6 +25,13 @@ pub(super) struct AddedMember {
     pub(super) value_at: u32,
 }
 
+impl AddedMember {
+    /// Name as it is written in the text.
+    pub(super) fn name_text(&self) -> &[u8] {
+        self.text.get(2..(self.value_at as usize).saturating_sub(2)).unwrap_or_default()
+    }
+}
+
 impl Additions {
     /// Adds a member.
     #[must_use]
@@ -77,6 +84,22 @@ impl Additions {
         for member in &self.members {
             event.fields.insert_missing(member);
         }
+        self.add_metadata(event);
+    }
+
+    /// Begins another piece of a stream: its events share no metadata with those before. All events of a stream would have one count of
+    /// sharers, which the threads that make them and those that free them write in turns.
+    pub(crate) fn renew(&mut self) {
+        self.last = None;
+    }
+
+    /// Members that events get.
+    pub(super) fn members(&self) -> &[AddedMember] {
+        &self.members
+    }
+
+    /// Gives an event the metadata.
+    pub(crate) fn add_metadata(&mut self, event: &mut Event) {
         if self.metadata.is_empty() {
             return;
         }

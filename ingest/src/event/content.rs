@@ -3,10 +3,12 @@
 use std::borrow::Cow;
 use std::sync::OnceLock;
 
+use bytes::Bytes;
 use serde_json::{Map, Value};
 
 use super::additions::{AddedMember, add_missing};
-use super::members::{Members, parse};
+use super::block::BlockDocument;
+use super::members::{Members, parse, write_json_text};
 
 /// Fields of an event.
 #[derive(Clone, Debug)]
@@ -25,6 +27,12 @@ impl Default for Content {
 impl From<Members> for Content {
     fn from(members: Members) -> Self {
         Self::Text(members, OnceLock::new())
+    }
+}
+
+impl From<BlockDocument> for Content {
+    fn from(document: BlockDocument) -> Self {
+        Self::from(Members::from(document))
     }
 }
 
@@ -61,16 +69,18 @@ pub(crate) fn value_bytes(value: &Value) -> u64 {
         }
 }
 
+/// Bytes that members take on their way, about, of their text.
+pub(super) fn text_bytes(text: &[u8]) -> u64 {
+    let values = memchr::memchr_iter(b',', text).count();
+    let many = values.saturating_sub(text.len() / BYTES_A_VALUE);
+    COPIES * text.len() as u64 + VALUE * many as u64
+}
+
 impl Content {
     /// Bytes that the fields take on their way, about.
     pub(super) fn bytes(&self) -> u64 {
         match self {
-            Self::Text(members, _) => {
-                let text = members.text();
-                let values = memchr::memchr_iter(b',', text).count();
-                let many = values.saturating_sub(text.len() / BYTES_A_VALUE);
-                COPIES * text.len() as u64 + VALUE * many as u64
-            }
+            Self::Text(members, _) => text_bytes(members.text()),
             Self::Map(map) => map_bytes(map),
         }
     }
@@ -92,6 +102,21 @@ impl Content {
         match self {
             Self::Map(map) => map,
             Self::Text(..) => unreachable!("it is a map since a moment ago"),
+        }
+    }
+
+    /// Whole document of the event, where it is at hand as it is stored.
+    pub(super) fn document(&self) -> Option<Bytes> {
+        match self {
+            Self::Text(members, _) => members.document(),
+            Self::Map(_) => None,
+        }
+    }
+
+    /// Takes note that the event has another time than its document.
+    pub(super) fn set_outdated(&mut self) {
+        if let Self::Text(members, _) = self {
+            members.set_outdated();
         }
     }
 
@@ -153,7 +178,11 @@ impl Content {
     /// Puts a member into its field if there is no such field. Objects on both sides are joined.
     pub(super) fn insert_missing(&mut self, member: &AddedMember) {
         let AddedMember { name, value, text, value_at } = member;
-        if self.contains(name) {
+        let is_there = match self {
+            Self::Text(members, _) => members.contains_written(member.name_text()),
+            Self::Map(map) => map.contains_key(name),
+        };
+        if is_there {
             if let Value::Object(members) = value
                 && let Some(Value::Object(present)) = self.map_mut().get_mut(name)
             {
@@ -214,9 +243,7 @@ impl Content {
 
     /// Puts a text into a field.
     pub(super) fn insert_text(&mut self, name: &str, text: &str) {
-        let done = self
-            .text()
-            .is_some_and(|members| members.insert(name, |out| drop(serde_json::to_writer(out, text))));
+        let done = self.text().is_some_and(|members| members.insert(name, |out| write_json_text(text, out)));
         if !done {
             self.map_mut().insert(name.to_owned(), Value::from(text));
         }

@@ -6,7 +6,11 @@
 
 use std::borrow::Cow;
 
+use bytes::Bytes;
 use serde_json::{Map, Value};
+
+use super::block::BlockDocument;
+use super::scan::plain_length;
 
 /// Most members; names are compared one after another.
 pub(super) const MAX_MEMBERS: usize = 64;
@@ -18,8 +22,21 @@ const MAX_APPENDED_BYTES: usize = 16 << 20;
 const ADDED: (usize, usize) = (64, 4);
 
 /// The members of an object, no two of the same name.
+#[derive(Clone, Debug)]
+pub(super) struct Members(MemberText);
+
+/// Text of members, with the place of each.
+#[derive(Clone, Debug)]
+enum MemberText {
+    /// Memory of their own.
+    Own(OwnText),
+    /// Part of a block, until they are changed.
+    Block(BlockDocument),
+}
+
+/// Text with memory of its own.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Members {
+struct OwnText {
     /// `,"name":value` of each.
     text: Vec<u8>,
     places: Vec<MemberSpan>,
@@ -34,55 +51,104 @@ pub(super) struct MemberSpan {
     pub(super) value: u32,
 }
 
+impl MemberSpan {
+    /// Returns the name of the member as it is written in the text of all.
+    pub(super) fn name(self, text: &[u8]) -> Option<&[u8]> {
+        text.get((self.at as usize + 2)..(self.value as usize).saturating_sub(2))
+    }
+}
+
+impl Default for Members {
+    fn default() -> Self {
+        Self(MemberText::Own(OwnText::default()))
+    }
+}
+
+impl From<BlockDocument> for Members {
+    fn from(document: BlockDocument) -> Self {
+        Self(MemberText::Block(document))
+    }
+}
+
 impl Members {
     /// Members of a text that is as it must be, with room for what inputs add.
     pub(super) fn new(text: &[u8], places: &[MemberSpan]) -> Self {
-        let mut members = Self::with_capacity(text.len() + ADDED.0, places.len() + ADDED.1);
-        members.text.extend_from_slice(text);
-        members.places.extend_from_slice(places);
-        members
+        Self(MemberText::Own(OwnText::new(text, places)))
     }
 
     /// No members, and room for some.
     pub(super) fn with_capacity(bytes: usize, members: usize) -> Self {
-        Self { text: Vec::with_capacity(bytes), places: Vec::with_capacity(members) }
+        Self(MemberText::Own(OwnText::with_capacity(bytes, members)))
     }
 
     /// Returns the number of members.
     pub(super) fn len(&self) -> usize {
-        self.places.len()
+        self.places().len()
+    }
+
+    /// Whole document of the event that has these members, where it is at hand.
+    pub(super) fn document(&self) -> Option<Bytes> {
+        match &self.0 {
+            MemberText::Own(_) => None,
+            MemberText::Block(document) => document.document(),
+        }
+    }
+
+    /// Takes note that the event has another time than its document.
+    pub(super) fn set_outdated(&mut self) {
+        if let MemberText::Block(document) = &mut self.0 {
+            document.set_outdated();
+        }
+    }
+
+    /// Text to be changed, with memory of its own.
+    fn own(&mut self) -> &mut OwnText {
+        if let MemberText::Block(document) = &self.0 {
+            self.0 = MemberText::Own(OwnText::new(document.text(), document.spans()));
+        }
+        match &mut self.0 {
+            MemberText::Own(own) => own,
+            MemberText::Block(_) => unreachable!("it has memory of its own since a moment ago"),
+        }
     }
 
     /// Appends a member, which must have a name of its own.
     pub(super) fn append(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) -> bool {
-        if self.text.len() > MAX_APPENDED_BYTES || self.places.len() >= MAX_MEMBERS {
+        if self.is_full() {
             return false;
         }
-        let at = offset(&self.text);
-        self.text.push(b',');
-        write_name(name, &mut self.text);
-        self.text.push(b':');
-        let value = offset(&self.text);
-        write(&mut self.text);
-        self.places.push(MemberSpan { at, value });
+        let OwnText { text, places } = self.own();
+        let at = offset(text);
+        text.push(b',');
+        write_name(name, text);
+        text.push(b':');
+        let value = offset(text);
+        write(text);
+        places.push(MemberSpan { at, value });
         true
     }
 
     /// Appends a member that is at hand as text, with the offset of its value. It must have a name of its own.
     pub(super) fn append_written(&mut self, member: &[u8], value_at: u32) -> bool {
-        if self.text.len() > MAX_APPENDED_BYTES || self.places.len() >= MAX_MEMBERS {
+        if self.is_full() {
             return false;
         }
-        let at = offset(&self.text);
-        self.text.extend_from_slice(member);
-        self.places.push(MemberSpan { at, value: at + value_at });
+        let OwnText { text, places } = self.own();
+        let at = offset(text);
+        text.extend_from_slice(member);
+        places.push(MemberSpan { at, value: at + value_at });
         true
+    }
+
+    /// Returns whether nothing can be appended.
+    fn is_full(&self) -> bool {
+        self.text().len() > MAX_APPENDED_BYTES || self.places().len() >= MAX_MEMBERS
     }
 
     /// JSON of a member's value.
     pub(super) fn get(&self, name: &str) -> Option<&[u8]> {
         let (at, place) = self.find(name)?;
-        self.text.get(place.value as usize..self.end(at))
+        self.text().get(place.value as usize..self.end(at))
     }
 
     /// Returns whether there is a member.
@@ -90,19 +156,26 @@ impl Members {
         self.find(name).is_some()
     }
 
+    /// Returns whether there is a member whose name is written so.
+    pub(super) fn contains_written(&self, name: &[u8]) -> bool {
+        let (text, places) = (self.text(), self.places());
+        places.iter().any(|place| place.name(text) == Some(name))
+    }
+
     /// Puts a member in the place of the one of its name, or behind all. Whether it did: there are bounds.
     pub(super) fn insert(&mut self, name: &str, write: impl FnOnce(&mut Vec<u8>)) -> bool {
         match self.find(name) {
             None => return self.append(name, write),
-            Some(_) if self.text.len() > MAX_CHANGED_BYTES => return false,
+            Some(_) if self.text().len() > MAX_CHANGED_BYTES => return false,
             Some((at, place)) => {
                 let mut json = Vec::new();
                 write(&mut json);
-                let (before, end) = (self.text.len(), self.end(at));
-                self.text.splice(place.value as usize..end, json);
-                let (grown, shrunk) =
-                    (self.text.len().saturating_sub(before), before.saturating_sub(self.text.len()));
-                self.shift(at + 1, grown, shrunk);
+                let end = self.end(at);
+                let OwnText { text, places } = self.own();
+                let before = text.len();
+                text.splice(place.value as usize..end, json);
+                let (grown, shrunk) = (text.len().saturating_sub(before), before.saturating_sub(text.len()));
+                shift(places, at + 1, grown, shrunk);
             }
         }
         true
@@ -110,23 +183,25 @@ impl Members {
 
     /// Takes a member out. Whether it did: there are bounds.
     pub(super) fn remove(&mut self, name: &str) -> bool {
-        let Some((at, place)) = self.find(name).filter(|_| self.text.len() <= MAX_CHANGED_BYTES) else {
+        let Some((at, place)) = self.find(name).filter(|_| self.text().len() <= MAX_CHANGED_BYTES) else {
             return false;
         };
         let (begin, end) = (place.at as usize, self.end(at));
-        self.text.drain(begin..end);
-        self.places.remove(at);
-        self.shift(at, 0, end - begin);
+        let OwnText { text, places } = self.own();
+        text.drain(begin..end);
+        places.remove(at);
+        shift(places, at, 0, end - begin);
         true
     }
 
     /// The members as values.
     pub(super) fn to_map(&self) -> Map<String, Value> {
-        let mut map = Map::with_capacity(self.places.len());
-        for (at, place) in self.places.iter().enumerate() {
+        let (text, places) = (self.text(), self.places());
+        let mut map = Map::with_capacity(places.len());
+        for (at, place) in places.iter().enumerate() {
             let name = (place.at as usize + 1)..(place.value as usize).saturating_sub(1);
-            let name = self.text.get(name).and_then(|name| serde_json::from_slice(name).ok());
-            let value = self.text.get(place.value as usize..self.end(at)).map(parse);
+            let name = text.get(name).and_then(|name| serde_json::from_slice(name).ok());
+            let value = text.get(place.value as usize..self.end(at)).map(parse);
             if let (Some(name), Some(value)) = (name, value) {
                 map.insert(name, value);
             }
@@ -136,35 +211,71 @@ impl Members {
 
     /// The members, each behind a comma.
     pub(super) fn text(&self) -> &[u8] {
-        &self.text
+        match &self.0 {
+            MemberText::Own(own) => &own.text,
+            MemberText::Block(document) => document.text(),
+        }
+    }
+
+    /// Places of the members in the text.
+    pub(super) fn places(&self) -> &[MemberSpan] {
+        match &self.0 {
+            MemberText::Own(own) => &own.places,
+            MemberText::Block(document) => document.spans(),
+        }
     }
 
     /// Appends the members, each behind a comma.
     pub(super) fn write(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(&self.text);
+        out.extend_from_slice(self.text());
     }
 
     fn find(&self, name: &str) -> Option<(usize, MemberSpan)> {
         let name = escaped(name);
-        let same = |place: &MemberSpan| {
-            let written = (place.at as usize + 2)..(place.value as usize).saturating_sub(2);
-            self.text.get(written) == Some(name.as_bytes())
-        };
-        let at = self.places.iter().position(same)?;
-        Some((at, *self.places.get(at)?))
+        let (text, places) = (self.text(), self.places());
+        let at = places.iter().position(|place| place.name(text) == Some(name.as_bytes()))?;
+        Some((at, *places.get(at)?))
     }
 
     /// Returns the end of the member with a number.
     fn end(&self, at: usize) -> usize {
-        self.places.get(at + 1).map_or(self.text.len(), |next| next.at as usize)
+        self.places().get(at + 1).map_or(self.text().len(), |next| next.at as usize)
+    }
+}
+
+impl OwnText {
+    fn new(text: &[u8], places: &[MemberSpan]) -> Self {
+        let mut own = Self::with_capacity(text.len() + ADDED.0, places.len() + ADDED.1);
+        own.text.extend_from_slice(text);
+        own.places.extend_from_slice(places);
+        own
     }
 
-    fn shift(&mut self, from: usize, grown: usize, shrunk: usize) {
-        // Both are below the greatest length of a text.
-        let shift = |at: u32| (at as usize + grown - shrunk) as u32;
-        for place in self.places.iter_mut().skip(from) {
-            *place = MemberSpan { at: shift(place.at), value: shift(place.value) };
+    fn with_capacity(bytes: usize, members: usize) -> Self {
+        Self { text: Vec::with_capacity(bytes), places: Vec::with_capacity(members) }
+    }
+}
+
+/// Moves places from a number on by bytes that came, or that went.
+fn shift(places: &mut [MemberSpan], from: usize, grown: usize, shrunk: usize) {
+    // Both are below the greatest length of a text.
+    let shift = |at: u32| (at as usize + grown - shrunk) as u32;
+    for place in places.iter_mut().skip(from) {
+        *place = MemberSpan { at: shift(place.at), value: shift(place.value) };
+    }
+}
+
+/// Writes a text as JSON, as `serde_json` does.
+pub(super) fn write_json_text(text: &str, out: &mut Vec<u8>) {
+    match plain_length(text.as_bytes()) {
+        None => {
+            out.reserve(text.len() + 2);
+            out.push(b'"');
+            out.extend_from_slice(text.as_bytes());
+            out.push(b'"');
         }
+        // Writing to memory cannot fail.
+        Some(_) => drop(serde_json::to_writer(out, text)),
     }
 }
 
@@ -175,7 +286,7 @@ pub(super) fn parse(json: &[u8]) -> Value {
 
 /// A name as it stands between its quotes.
 fn escaped(name: &str) -> Cow<'_, str> {
-    if name.bytes().all(|byte| byte >= b' ' && byte != b'"' && byte != b'\\') {
+    if plain_length(name.as_bytes()).is_none() {
         return Cow::Borrowed(name);
     }
     let quoted = Value::from(name).to_string();

@@ -1,6 +1,7 @@
 //! Events of pipelines: a JSON object with a time of its own and metadata that is not stored.
 
 mod additions;
+mod block;
 mod content;
 mod members;
 mod metadata;
@@ -14,13 +15,18 @@ mod timestamp;
 mod writer;
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
-use chrono::{DateTime, SecondsFormat, Utc};
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
 use serde_json::{Map, Value, json};
 
 pub(crate) use additions::Additions;
+use block::BlockDocument;
+pub(crate) use block::{DocumentBlock, DocumentBlockBuilder, DocumentRange};
 use content::Content;
 pub(crate) use content::value_bytes;
+use members::Members;
 use metadata::Metadata;
 pub use provenance::Provenance;
 pub use reference::FieldReference;
@@ -100,10 +106,54 @@ impl Event {
         scratch: &mut Scratch,
         now: impl FnOnce() -> DateTime<Utc>,
     ) -> Option<(Self, usize)> {
-        let scan::ScannedObject { members, timestamp, metadata, length } = scan::scan(text, scratch)?;
+        let scan::ScannedObject { members, spans, timestamp, metadata, length } = scan::scan(text, scratch)?;
         let timestamp = timestamp.unwrap_or_else(now);
-        let fields = Content::from(members);
+        let fields = Content::from(Members::new(members, spans));
         Some((Self { timestamp, fields, metadata, provenance: None }, length))
+    }
+
+    /// Scans as [`Self::scan`] does, and writes the document with what the input adds to a block where it has room for it. Until the
+    /// block is finished, such an event has no fields ([`Self::set_document`]).
+    pub(crate) fn scan_to_block(
+        text: &str,
+        scratch: &mut Scratch,
+        now: impl FnOnce() -> DateTime<Utc>,
+        block: &mut DocumentBlockBuilder,
+        additions: &mut Additions,
+    ) -> Option<(BlockEvent, usize)> {
+        let scan::ScannedObject { members, spans, timestamp, metadata, length } = scan::scan(text, scratch)?;
+        let timestamp = timestamp.unwrap_or_else(now);
+        let mut event = Self { timestamp, fields: Content::default(), metadata, provenance: None };
+        let document = block.begin(timestamp, members.len()).and_then(|mut document| {
+            document.append(members, spans);
+            if !document.append_missing(additions.members()) {
+                return None;
+            }
+            let bytes = document.bytes();
+            Some((document.end()?, bytes))
+        });
+        let event = match document {
+            Some((range, bytes)) => {
+                additions.add_metadata(&mut event);
+                BlockEvent::new(event, range, bytes)
+            }
+            None => {
+                event.fields = Content::from(Members::new(members, spans));
+                additions.add_to(&mut event);
+                BlockEvent { event, document: None }
+            }
+        };
+        Some((event, length))
+    }
+
+    /// Puts a document of a block, which has the time of the event, in the place of its fields.
+    pub(crate) fn set_document(&mut self, block: &Arc<DocumentBlock>, range: DocumentRange) {
+        self.fields = BlockDocument::new(block, range).into();
+    }
+
+    /// Document as it is stored, where that is at hand: nothing was changed since the event was decoded.
+    pub(crate) fn document(&self) -> Option<Bytes> {
+        self.fields.document()
     }
 
     /// Time of the event.
@@ -114,6 +164,7 @@ impl Event {
     /// Sets the time of the event.
     pub fn set_timestamp(&mut self, timestamp: DateTime<Utc>) {
         self.timestamp = timestamp;
+        self.fields.set_outdated();
     }
 
     /// Returns its provenance, where its source can tell.
@@ -216,7 +267,7 @@ impl Event {
         match first {
             TIMESTAMP if rest.is_empty() => {
                 let time = value.as_str().and_then(|text| iso8601(text, Zone::UTC));
-                self.timestamp = time.ok_or_else(|| format!("[@timestamp] cannot be {value}"))?;
+                self.set_timestamp(time.ok_or_else(|| format!("[@timestamp] cannot be {value}"))?);
                 Ok(())
             }
             METADATA => match value {
@@ -317,15 +368,9 @@ impl Event {
 
     /// Time as it is stored: ISO 8601 in UTC, with milliseconds, or as many digits as it has.
     pub fn timestamp_text(&self) -> String {
-        if let Some(text) = timestamp::write(self.timestamp) {
-            return String::from_utf8_lossy(&text).into_owned();
-        }
-        let format = match self.timestamp.timestamp_subsec_nanos() {
-            nanos if nanos % 1_000_000 == 0 => SecondsFormat::Millis,
-            nanos if nanos % 1_000 == 0 => SecondsFormat::Micros,
-            _ => SecondsFormat::Nanos,
-        };
-        self.timestamp.to_rfc3339_opts(format, true)
+        let mut text = Vec::with_capacity(32);
+        timestamp::write(self.timestamp, &mut text);
+        String::from_utf8_lossy(&text).into_owned()
     }
 
     /// The event in a line, as outputs show it that are given no format: time, host and message.
@@ -357,14 +402,30 @@ impl Event {
 
     /// Appends the event as one JSON object, `@timestamp` included and metadata left out.
     pub fn write_json(&self, out: &mut Vec<u8>) {
-        out.extend_from_slice(b"{\"@timestamp\":\"");
-        match timestamp::write(self.timestamp) {
-            Some(text) => out.extend_from_slice(&text),
-            None => out.extend_from_slice(self.timestamp_text().as_bytes()),
+        if let Some(document) = self.document() {
+            return out.extend_from_slice(&document);
         }
+        out.extend_from_slice(b"{\"@timestamp\":\"");
+        timestamp::write(self.timestamp, out);
         out.push(b'"');
         self.fields.write(out);
         out.push(b'}');
+    }
+}
+
+/// Event whose document may be in a block that is not finished.
+#[derive(Debug)]
+pub(crate) struct BlockEvent {
+    pub(crate) event: Event,
+    /// Position of the document, and the bytes of the event with it.
+    pub(crate) document: Option<(DocumentRange, u64)>,
+}
+
+impl BlockEvent {
+    /// Makes one of an event without fields, and of a document that takes so many bytes.
+    pub(crate) fn new(event: Event, range: DocumentRange, bytes: u64) -> Self {
+        let bytes = event.bytes() + bytes;
+        Self { event, document: Some((range, bytes)) }
     }
 }
 

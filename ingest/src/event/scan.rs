@@ -6,7 +6,7 @@
 use chrono::{DateTime, Utc};
 use serde_json::{Map, Number, Value};
 
-use super::members::{MAX_MEMBERS, MemberSpan, Members};
+use super::members::{MAX_MEMBERS, MemberSpan};
 use super::metadata::Metadata;
 use super::time_format::{Zone, iso8601};
 use super::{METADATA, TAGS, TIMESTAMP, timestamp};
@@ -25,10 +25,11 @@ const MAX_DIGITS: usize = 18;
 /// Most significant digits that a number of 64 bits has for sure. What has more stays as it is written.
 const EXACT_DIGITS: usize = 15;
 
-/// An object that was read.
-pub(super) struct ScannedObject {
-    /// Its members without the time.
-    pub(super) members: Members,
+/// An object that was read; its members are in the memory that the scan leaves to the next.
+pub(super) struct ScannedObject<'s> {
+    /// Its members without the time, each behind a comma.
+    pub(super) members: &'s [u8],
+    pub(super) spans: &'s [MemberSpan],
     /// Its time, where it has one.
     pub(super) timestamp: Option<DateTime<Utc>>,
     /// Its metadata.
@@ -50,7 +51,7 @@ pub(crate) struct Scratch {
 /// Reads the object that a text begins with. `None` where it is no object, is not complete, is no JSON, or is none of
 /// those that can be kept as text: two members of one name, metadata, a time or tags that are none, escapes in names,
 /// very many members, very deep.
-pub(super) fn scan(text: &str, scratch: &mut Scratch) -> Option<ScannedObject> {
+pub(super) fn scan<'s>(text: &str, scratch: &'s mut Scratch) -> Option<ScannedObject<'s>> {
     let bytes = text.as_bytes();
     let bytes = bytes.get(..bytes.len().min(MAX_BYTES))?;
     let Scratch { out, places, names, metadata: last_metadata } = scratch;
@@ -64,7 +65,7 @@ pub(super) fn scan(text: &str, scratch: &mut Scratch) -> Option<ScannedObject> {
     let mut scanner = Scanner { bytes, at: 0, copied: 0, out, places, names, last_metadata, metadata };
     let timestamp = scanner.object_of_event()?;
     let Scanner { at: length, metadata, .. } = scanner;
-    Some(ScannedObject { members: Members::new(out, places), timestamp, metadata, length })
+    Some(ScannedObject { members: out, spans: places, timestamp, metadata, length })
 }
 
 /// Counts the digits of a number without its exponent, from the first to the last that is not zero.
@@ -96,7 +97,7 @@ const SPECIAL: [bool; 256] = {
 };
 
 /// Returns the number of plain characters that bytes begin with; `None` where nothing ends them.
-fn plain_length(bytes: &[u8]) -> Option<usize> {
+pub(super) fn plain_length(bytes: &[u8]) -> Option<usize> {
     const ONES: u64 = u64::MAX / 255;
     const HIGH: u64 = ONES << 7;
     let (words, rest) = bytes.as_chunks::<8>();

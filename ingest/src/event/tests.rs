@@ -2,7 +2,7 @@ use chrono::{DateTime, TimeZone, Utc};
 use proptest::prelude::*;
 use serde_json::{Value, json};
 
-use super::{Additions, Event, FieldReference, Scratch, Template, text_of};
+use super::{Additions, BlockEvent, DocumentBlockBuilder, Event, FieldReference, Scratch, Template, text_of};
 
 fn event(fields: Value) -> Event {
     let Value::Object(fields) = fields else { panic!("an object") };
@@ -182,6 +182,68 @@ fn written(event: &Event) -> String {
     String::from_utf8(bytes).unwrap()
 }
 
+/// The event of a text whose document is in a block, with what an input adds.
+fn in_block(text: &str, now: DateTime<Utc>, mut additions: Additions) -> Option<Event> {
+    let mut block = DocumentBlockBuilder::default();
+    // Other documents are around it.
+    let around = |block: &mut DocumentBlockBuilder| {
+        let scratch = &mut Scratch::default();
+        Event::scan_to_block("{\"x\":1}", scratch, || now, block, &mut Additions::default()).unwrap();
+    };
+    around(&mut block);
+    let scanned = Event::scan_to_block(text, &mut Scratch::default(), || now, &mut block, &mut additions);
+    around(&mut block);
+    let (BlockEvent { mut event, document }, _) = scanned?;
+    if let Some((range, bytes)) = document {
+        event.set_document(&block.finish(), range);
+        assert_eq!(event.bytes(), bytes);
+        let mut outdated = event.clone();
+        outdated.set_timestamp(event.timestamp());
+        assert_eq!(outdated.document(), None);
+        assert_eq!(written(&event), written(&outdated));
+    }
+    Some(event)
+}
+
+#[test]
+fn documents_are_at_hand_until_an_event_is_changed() {
+    let now = Utc.timestamp_nanos(7_000_000_123);
+    let additions = || Additions::default().member("a", "added").member("b", 2).metadata("ip", "::1");
+    let text = r#"{"a":1,"c":{"d":[1, 2]},"@metadata":{"m":1}}"#;
+    let event = in_block(text, now, additions()).unwrap();
+    let expected = r#"{"@timestamp":"1970-01-01T00:00:07.000000123Z","a":1,"c":{"d":[1,2]},"b":2}"#;
+    assert_eq!(event.document().unwrap(), expected);
+    assert_eq!(Value::Object(event.metadata().clone()), json!({"m": 1, "ip": "::1"}));
+    assert_eq!(event.get(&reference("[c][d][1]")).as_deref(), Some(&json!(2)));
+    assert!(event.document().is_some(), "looking at it changes nothing");
+    let changes: [fn(&mut Event); 6] = [
+        |event| event.set_timestamp(DateTime::UNIX_EPOCH),
+        |event| event.set(&reference("@timestamp"), json!("2020-01-02T03:04:05Z")).unwrap(),
+        |event| event.set_text("a", "other"),
+        |event| event.discard(&reference("c")),
+        |event| event.tag("tag"),
+        |event| {
+            event.fields_mut();
+        },
+    ];
+    for change in changes {
+        let (mut changed, mut same) = (event.clone(), event.clone());
+        same.fields_mut();
+        change(&mut changed);
+        change(&mut same);
+        assert_eq!(changed.document(), None);
+        assert_eq!(written(&changed), written(&same));
+    }
+    assert_eq!(event.document().unwrap(), expected, "clones share the document, and no changes");
+    let long = format!("{{\"a\":\"{}\"}}", "x".repeat(100_000));
+    let many: Vec<String> = (0..63).map(|n| format!("\"n{n}\":{n}")).collect();
+    for text in [long, format!("{{{}}}", many.join(","))] {
+        let event = in_block(&text, now, additions()).unwrap();
+        assert_eq!(event.document(), None);
+        assert_eq!(event.fields()["b"], 2);
+    }
+}
+
 /// The text of an event with numbers as values have them: texts keep those that values cannot hold.
 fn said(event: &Event) -> String {
     serde_json::from_str::<Value>(&written(event)).unwrap().to_string()
@@ -321,16 +383,34 @@ proptest! {
         let now = Utc.timestamp_opt(7, 0).unwrap();
         let Some((mut event, _)) = Event::scan(&text, &mut Scratch::default(), || now) else { return Ok(()) };
         let Some(mut expected) = parsed(&text, now) else { panic!("it was scanned") };
+        let Some(mut shared) = in_block(&text, now, Additions::default()) else { panic!("it was scanned") };
         for (kind, name, value) in changes {
             let value = serde_json::from_str(&value).unwrap_or_else(|_| json!(value));
-            for event in [&mut event, &mut expected] {
+            for event in [&mut event, &mut expected, &mut shared] {
                 change(event, kind, &name, &value);
             }
             let field = reference(&name);
+            prop_assert_eq!(written(&shared), written(&event));
             prop_assert_eq!(event.get(&field), expected.get(&field));
             prop_assert_eq!(event.has_field(&name), expected.has_field(&name));
             prop_assert_eq!(said(&event), said(&expected));
         }
-        prop_assert_eq!(event, expected);
+        prop_assert_eq!(&event, &expected);
+        prop_assert_eq!(event, shared);
+    }
+
+    #[test]
+    fn what_is_added_to_a_document_is_what_is_added_to_its_event(text in hostile()) {
+        let now = Utc.timestamp_opt(7, 0).unwrap();
+        let additions = || Additions::default().member("a", "x\"y").member("@version", "1").metadata("b", "c");
+        let scanned = Event::scan(&text, &mut Scratch::default(), || now);
+        let shared = in_block(&text, now, additions());
+        prop_assert_eq!(scanned.is_some(), shared.is_some());
+        if let (Some((mut event, _)), Some(shared)) = (scanned, shared) {
+            additions().add_to(&mut event);
+            prop_assert_eq!(written(&shared), written(&event));
+            prop_assert_eq!(shared.bytes(), event.bytes());
+            prop_assert_eq!(shared.metadata(), event.metadata());
+        }
     }
 }

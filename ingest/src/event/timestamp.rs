@@ -1,36 +1,50 @@
-//! Times in the form that events usually have: `2026-01-02T03:04:05.678Z`. Other forms take the general ways.
+//! Times in the form that events usually have: `2026-01-02T03:04:05.678Z`, or with six or nine digits of a second. Other forms take
+//! the general ways.
 
-use chrono::{DateTime, Datelike, NaiveDate, Timelike, Utc};
+use chrono::{DateTime, Datelike, NaiveDate, SecondsFormat, Timelike, Utc};
 
-/// Nanoseconds of a millisecond.
+/// Nanoseconds of a millisecond and of a microsecond.
 const MILLISECOND: u32 = 1_000_000;
+const MICROSECOND: u32 = 1_000;
 
-/// Writes a time in whole milliseconds of a year with four digits; `None` for any other.
-pub(super) fn write(time: DateTime<Utc>) -> Option<[u8; 24]> {
-    let time = time.naive_utc();
-    let year = u32::try_from(time.year()).ok().filter(|year| *year <= 9_999)?;
-    let nanosecond = time.nanosecond();
+/// Appends a time as it is stored: in UTC, with milliseconds, or as many digits as it has.
+pub(super) fn write(time: DateTime<Utc>, out: &mut Vec<u8>) {
+    let nanosecond = time.timestamp_subsec_nanos();
+    let (digits, fraction) = match nanosecond {
+        _ if nanosecond.is_multiple_of(MILLISECOND) => (3, nanosecond / MILLISECOND),
+        _ if nanosecond.is_multiple_of(MICROSECOND) => (6, nanosecond / MICROSECOND),
+        _ => (9, nanosecond),
+    };
+    let naive = time.naive_utc();
+    let year = u32::try_from(naive.year()).ok().filter(|year| *year <= 9_999);
     // A leap second has more.
-    if nanosecond >= 1_000 * MILLISECOND || !nanosecond.is_multiple_of(MILLISECOND) {
-        return None;
-    }
-    let mut text = *b"0000-00-00T00:00:00.000Z";
+    let Some(year) = year.filter(|_| nanosecond < 1_000 * MILLISECOND) else {
+        let format = match digits {
+            3 => SecondsFormat::Millis,
+            6 => SecondsFormat::Micros,
+            _ => SecondsFormat::Nanos,
+        };
+        return out.extend_from_slice(time.to_rfc3339_opts(format, true).as_bytes());
+    };
+    let begin = out.len();
+    out.extend_from_slice(b"0000-00-00T00:00:00.000000000");
+    out.truncate(begin + 20 + digits);
     for (at, digits, mut number) in [
         (0, 4, year),
-        (5, 2, time.month()),
-        (8, 2, time.day()),
-        (11, 2, time.hour()),
-        (14, 2, time.minute()),
-        (17, 2, time.second()),
-        (20, 3, nanosecond / MILLISECOND),
+        (5, 2, naive.month()),
+        (8, 2, naive.day()),
+        (11, 2, naive.hour()),
+        (14, 2, naive.minute()),
+        (17, 2, naive.second()),
+        (20, digits, fraction),
     ] {
-        for place in text[at..at + digits].iter_mut().rev() {
+        for place in out[begin + at..begin + at + digits].iter_mut().rev() {
             // A digit fits.
             *place = b'0' + (number % 10) as u8;
             number /= 10;
         }
     }
-    Some(text)
+    out.push(b'Z');
 }
 
 /// Reads a time of that form, also without milliseconds; `None` for any other.
@@ -58,7 +72,7 @@ fn number(digits: &[u8]) -> Option<u32> {
 
 #[cfg(test)]
 mod tests {
-    use chrono::{SecondsFormat, TimeZone};
+    use chrono::TimeZone;
     use proptest::prelude::*;
 
     use super::*;
@@ -67,17 +81,23 @@ mod tests {
     proptest! {
         #[test]
         fn times_are_written_and_read_as_by_the_general_ways(
-            seconds in -70_000_000_000i64..300_000_000_000, millisecond in 0u32..1000, nanosecond in 0u32..3
+            seconds in -70_000_000_000i64..300_000_000_000, millisecond in 0u32..2_000,
+            less in prop_oneof![Just(0u32), Just(7_000), Just(8)],
         ) {
-            let nanoseconds = millisecond * MILLISECOND + nanosecond;
-            let Some(time) = Utc.timestamp_opt(seconds, nanoseconds).single() else { return Ok(()) };
-            if let Some(text) = write(time) {
-                prop_assert_eq!(nanosecond, 0);
-                let expected = time.to_rfc3339_opts(SecondsFormat::Millis, true);
-                prop_assert_eq!(std::str::from_utf8(&text).unwrap(), &expected);
-                prop_assert_eq!(read(&text), Some(time));
-            } else {
-                prop_assert!(nanosecond != 0 || !(0..=9_999).contains(&time.year()));
+            let Some(time) = Utc.timestamp_opt(seconds, millisecond * MILLISECOND + less).single() else {
+                return Ok(());
+            };
+            let format = match less {
+                0 => SecondsFormat::Millis,
+                7_000 => SecondsFormat::Micros,
+                _ => SecondsFormat::Nanos,
+            };
+            let mut text = b"before".to_vec();
+            write(time, &mut text);
+            let expected = time.to_rfc3339_opts(format, true);
+            prop_assert_eq!(std::str::from_utf8(&text[6..]).unwrap(), &expected);
+            if less == 0 && millisecond < 1_000 && (0..=9_999).contains(&time.year()) {
+                prop_assert_eq!(read(&text[6..]), Some(time));
             }
         }
 

@@ -8,6 +8,7 @@ use async_trait::async_trait;
 
 use super::{Context, Input, InputError, additions, host_name, reserve_piece, stopped};
 use crate::codec::{self, Codec, Events};
+use crate::event::Additions;
 use crate::{Ack, Batch, EcsCompatibility, Fault, Options};
 
 /// Message where none is given.
@@ -58,14 +59,20 @@ impl Generator {
             if events.len() >= size || events.bytes() >= bytes || (self.count > 0 && round >= self.count) {
                 break;
             }
+            let sequence: &[&str] = self.ecs.select(&["sequence"], &["event", "sequence"]);
             let mut additions = additions()
                 .at(self.ecs.select(&["host"], &["host", "name"]), self.host.as_str())
-                .at(self.ecs.select(&["sequence"], &["event", "sequence"]), round);
+                .at(sequence, round);
             for line in &self.lines {
                 let before = events.len();
                 decoder.decode(line.as_bytes(), events);
                 decoder.finish(events);
-                events.iter_mut().skip(before).for_each(|event| additions.add_to(event));
+                for event in events.iter_mut().skip(before) {
+                    if sequence.first().is_some_and(|name| event.has_field(name)) {
+                        event.replace_members(&Additions::default().at(sequence, round).into_members());
+                    }
+                    additions.add_to(event);
+                }
             }
             round += self.threads;
         }

@@ -158,6 +158,33 @@ async fn inputs_without_a_peer_name_this_machine() {
 }
 
 #[tokio::test]
+async fn events_of_the_generator_have_the_number_of_its_round() {
+    let line = r#"{"sequence":7,"event":"x"}"#;
+    let given = |ecs: &str| {
+        [
+            ("ecs_compatibility", ecs.into()),
+            ("count", "1".into()),
+            ("lines", line.into()),
+            ("codec", "json".into()),
+        ]
+    };
+    assert_eq!(run("generator", &given("disabled")).await[0].fields()["sequence"], 0);
+    assert_eq!(run("generator", &given("v8")).await[0].fields()["event"], json!({ "sequence": 0 }));
+}
+
+#[tokio::test]
+async fn a_pattern_that_takes_too_long_is_given_up() {
+    let pattern = "^(?:a+a+)+b%{GREEDYDATA:message}";
+    let mut running = RunningInput::start("syslog", &[("grok_pattern", pattern.into())]).await;
+    let text = format!("{}c b\n", "a".repeat(5_000)).repeat(15);
+    running.send(text.as_bytes()).await;
+    running.store(15).await;
+    for event in &running.stop().await.events {
+        assert_eq!(event.fields()["tags"], json!(["_groktimeout", "_grokparsefailure_sysloginput"]));
+    }
+}
+
+#[tokio::test]
 async fn programs_are_described_by_the_schema() {
     super::exec::allow_programs();
     let given = [by_schema(), ("command", "echo text".into()), ("schedule", [("in", "0s")].into())];

@@ -99,7 +99,7 @@ impl Stdin {
                 chunk = chunks.recv() => chunk,
                 () = paused => {
                     if events.is_empty() {
-                        decoder.finish(&mut events);
+                        decoder.pause(&mut events);
                     }
                     self.send(&mut events, &mut held, context).await;
                     continue;

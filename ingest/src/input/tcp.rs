@@ -35,8 +35,15 @@ struct Lines {
     ecs: EcsCompatibility,
 }
 
-impl Lines {
-    /// Returns what events of an origin get.
+impl StreamProtocol for Lines {
+    fn decoder(&self, _origin: &Origin) -> Box<dyn Decoder> {
+        self.codec.decoder()
+    }
+
+    fn flush_after(&self) -> Option<Duration> {
+        self.codec.flush_after()
+    }
+
     fn additions(&self, origin: &Origin) -> Additions {
         let proxy = origin.proxy.map(|proxy| (proxy.ip().to_canonical().to_string(), proxy.port()));
         let subject = origin.subject.as_deref();
@@ -63,25 +70,13 @@ impl Lines {
             None => additions,
         }
     }
-}
 
-impl StreamProtocol for Lines {
-    fn decoder(&self) -> Box<dyn Decoder> {
-        self.codec.decoder()
-    }
-
-    fn flush_after(&self) -> Option<Duration> {
-        self.codec.flush_after()
-    }
-
-    fn complete(&self, events: &mut [Event], origin: &Origin) {
-        let mut additions = self.additions(origin);
+    fn complete(&self, events: &mut [Event], origin: &Origin) -> bool {
+        let Some(proxy) = origin.proxy.filter(|_| !self.ecs.is_enabled()) else { return false };
         for event in events {
-            additions.add_to(event);
-            if let (Some(proxy), false) = (origin.proxy, self.ecs.is_enabled()) {
-                event.fields_mut().insert("proxy_port".to_owned(), Value::from(proxy.port()));
-            }
+            event.fields_mut().insert("proxy_port".to_owned(), Value::from(proxy.port()));
         }
+        true
     }
 }
 

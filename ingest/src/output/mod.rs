@@ -89,9 +89,9 @@ pub trait Local: fmt::Debug + Send + Sync {
     /// Why there can be none, permanently; the event becomes a dead letter.
     fn operation(&self, event: &Event, stable_id: Option<String>) -> Result<LocalWrite, String>;
 
-    /// The operations for events without stable ids, in their order; each as [`Local::operation`] makes it.
-    fn operations(&self, events: &[&Event]) -> Vec<Result<LocalWrite, String>> {
-        events.iter().map(|event| self.operation(event, None)).collect()
+    /// Hands over the operations for events without stable ids, in their order; each as [`Local::operation`] makes it.
+    fn operations(&self, events: &[&Event], add: &mut dyn FnMut(Result<LocalWrite, String>)) {
+        events.iter().for_each(|event| add(self.operation(event, None)));
     }
 
     /// The names of the indices that its operations may be on, as a pattern: `*` stands for what is not written in the

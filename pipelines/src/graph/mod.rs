@@ -6,6 +6,7 @@
 
 pub(crate) mod decoration;
 mod naming;
+pub(crate) mod output_event;
 pub(crate) mod route;
 pub(crate) mod walk;
 
@@ -176,6 +177,15 @@ impl Graph {
         let mut labels = Vec::new();
         each_plugin(&self.outputs, &mut |node: &Arc<OutputNode>| labels.push(node.label.clone()));
         labels
+    }
+
+    /// Returns whether an output sends events elsewhere.
+    pub(crate) fn has_sinks(&self) -> bool {
+        let mut has_sinks = false;
+        each_plugin(&self.outputs, &mut |node: &Arc<OutputNode>| {
+            has_sinks |= matches!(node.output, Output::Sink(_));
+        });
+        has_sinks
     }
 
     fn meters(&self) -> HashMap<Arc<str>, Arc<Meter>> {

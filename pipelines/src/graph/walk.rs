@@ -13,6 +13,7 @@ use millrace_ingest::{Event, Provenance};
 use millrace_runtime::Instant;
 use millrace_runtime::panic_text;
 
+use super::output_event::OutputEvent;
 use super::{Block, FilterNode, Node};
 use crate::condition::Condition;
 use crate::filter::{Filter, FilterPlugin, Flush, Outcome, RemoteFilter};
@@ -233,7 +234,7 @@ impl Flow {
     pub(crate) fn output<N>(
         &mut self,
         block: &[Node<N>],
-        events: &[Option<(Arc<Event>, Origin)>],
+        events: &[Option<(OutputEvent, Origin)>],
         selected: &[usize],
         send: &mut impl FnMut(&mut Self, &N, &[usize]),
     ) {
@@ -255,7 +256,7 @@ impl Flow {
                                 Ok(true) => taken.push(at),
                                 Ok(false) => others.push(at),
                                 Err(undecided) => self.rejected.push(RejectedEvent {
-                                    event: Arc::clone(event),
+                                    event: event.to_shared(),
                                     batch: origin.batch,
                                     plugin: Arc::clone(&branch.id),
                                     reason: undecided.0,

@@ -69,7 +69,7 @@ impl Delivery {
         for RefusedEvent { event, reason } in refused {
             let at = places.get(event).and_then(|at| self.filtered.events.get(*at)?.as_ref());
             let Some((event, origin)) = at else { continue };
-            let (event, plugin) = (Arc::clone(event), Arc::clone(&label.id));
+            let (event, plugin) = (event.to_shared(), Arc::clone(&label.id));
             self.rejected.push(RejectedEvent { event, batch: origin.batch, plugin, reason });
         }
         self.taken.entry(label.id).or_default().extend(places);
@@ -94,7 +94,7 @@ impl Delivery {
         let output = planned.output.and_then(|at| self.plan.outputs.get(at));
         let (Some((event, _)), Some(output)) = (event, output) else { return };
         output.label.meter.failed(1);
-        let (event, plugin) = (Arc::clone(event), Arc::clone(&output.label.id));
+        let (event, plugin) = (event.to_shared(), Arc::clone(&output.label.id));
         self.plan.rejected.push(RejectedEvent { event, batch: planned.batch, plugin, reason });
     }
 

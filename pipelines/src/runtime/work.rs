@@ -15,8 +15,9 @@ use super::delivery::Delivery;
 use super::generation::Generation;
 use super::queue::Entry;
 use crate::filter::Flush;
+use crate::graph::output_event::OutputEvent;
 use crate::graph::route::Route;
-use crate::graph::walk::{Flow, Origin, RejectedEvent};
+use crate::graph::walk::{Flow, Origin, RejectedEvent, Slot};
 use crate::graph::{Label, Node, OutputNode};
 use crate::meter::Meter;
 
@@ -34,7 +35,7 @@ pub(super) struct FilteredDelivery {
 #[derive(Debug)]
 pub(super) struct Filtered {
     /// By place; an event that ended in the filters left its place empty.
-    pub(super) events: Vec<Option<(Arc<Event>, Origin)>>,
+    pub(super) events: Vec<Option<(OutputEvent, Origin)>>,
     /// Positions to be moved, by batch.
     pub(super) moves: Vec<Option<Move>>,
 }
@@ -102,6 +103,7 @@ pub(super) async fn run(
     let mut held = Vec::with_capacity(entries.len());
     let total: usize = entries.iter().map(|entry| entry.batch.events.len()).sum();
     // Events that no filter waits for are at their end at once.
+    let for_sinks = generation.graph.has_sinks();
     let has_filters = !generation.graph.filters.is_empty();
     let mut unfiltered = Vec::new();
     match has_filters {
@@ -117,7 +119,7 @@ pub(super) async fn run(
                 true => {
                     flow.add(event, origin);
                 }
-                false => unfiltered.push(Some((Arc::new(event), origin))),
+                false => unfiltered.push(Some((OutputEvent::new(event, for_sinks), origin))),
             }
         }
         moves.push(entry.batch.position);
@@ -128,7 +130,7 @@ pub(super) async fn run(
     let (filtered, left, rejected) = match has_filters {
         true => {
             let left = flow.filter(&generation.graph.filters, all).await;
-            let (filtered, rejected) = end_of_filters(flow, moves);
+            let (filtered, rejected) = end_of_filters(flow, moves, for_sinks);
             (filtered, left, rejected)
         }
         false => (Filtered { events: unfiltered, moves }, all, Vec::new()),
@@ -162,7 +164,7 @@ pub(super) async fn run_letter(
         }
         Route::Outputs(outputs) => outputs,
     };
-    let (filtered, rejected) = end_of_filters(flow, vec![None]);
+    let (filtered, rejected) = end_of_filters(flow, vec![None], graph.has_sinks());
     let mut plan = plan(&pipeline, &filtered, &left, outputs, &AcceptedPositions::new());
     plan.ops.push(PlannedOperation::of_server(removal, 0));
     let mut delivery = Delivery::new(filtered, left, rejected, generation, plan);
@@ -171,9 +173,10 @@ pub(super) async fn run_letter(
 }
 
 /// Splits the result of the filters: events that passed, and events that were rejected.
-fn end_of_filters(flow: Flow, moves: Vec<Option<Move>>) -> (Filtered, Vec<RejectedEvent>) {
+fn end_of_filters(flow: Flow, moves: Vec<Option<Move>>, for_sinks: bool) -> (Filtered, Vec<RejectedEvent>) {
     let slots = flow.slots.into_iter();
-    let events = slots.map(|slot| slot.map(|slot| (Arc::new(slot.event), slot.origin))).collect();
+    let output_event = |slot: Slot| (OutputEvent::new(slot.event, for_sinks), slot.origin);
+    let events = slots.map(|slot| slot.map(output_event)).collect();
     (Filtered { events, moves }, flow.rejected)
 }
 
@@ -194,26 +197,19 @@ pub(super) fn plan(
         let chosen = selected.iter().filter_map(|at| Some((*at, events.get(*at).and_then(Option::as_ref)?)));
         match &node.output {
             Output::Local(local) => {
-                let chosen: Vec<(usize, &(Arc<Event>, Origin))> = chosen.collect();
+                let chosen: Vec<(usize, &(OutputEvent, Origin))> = chosen.collect();
                 let output = Some(plan.outputs.len());
                 plan.outputs.push(Arc::clone(node));
                 plan.ops.reserve(chosen.len());
-                for ((at, (event, origin)), made) in chosen.iter().zip(operations(&**local, &chosen)) {
-                    match made {
-                        Ok(LocalWrite { op, pipeline }) => {
-                            let (batch, event) = (origin.batch, Some(*at));
-                            plan.ops.push(PlannedOperation { op, batch, output, event, pipeline });
-                        }
-                        Err(reason) => {
-                            node.label.meter.failed(1);
-                            flow.rejected.push(RejectedEvent {
-                                event: Arc::clone(event),
-                                batch: origin.batch,
-                                plugin: Arc::clone(&node.label.id),
-                                reason,
-                            });
-                        }
-                    }
+                for (at, reason) in add_operations(&**local, &chosen, output, &mut plan.ops) {
+                    let Some((_, (event, origin))) = chosen.get(at) else { continue };
+                    node.label.meter.failed(1);
+                    flow.rejected.push(RejectedEvent {
+                        event: event.to_shared(),
+                        batch: origin.batch,
+                        plugin: Arc::clone(&node.label.id),
+                        reason,
+                    });
                 }
                 node.label.meter.took(began.elapsed());
             }
@@ -230,7 +226,7 @@ pub(super) fn plan(
                     let position = moves.get(origin.batch).and_then(Option::as_ref);
                     let id =
                         position.and_then(|position| stable_id(pipeline, &node.label.id, position, *origin));
-                    send.events.push((Arc::clone(event), id));
+                    send.events.push((event.to_shared(), id));
                     send.places.push(at);
                 }
                 if !send.events.is_empty() {
@@ -243,23 +239,46 @@ pub(super) fn plan(
     plan
 }
 
-/// Asks an output for the operations of events. Positions move with what is written here: it is there once, whatever its id.
-fn operations(
+/// Asks an output for the operations of events, and adds them; returns the numbers of events that there are none for, with the reasons.
+/// Positions move with what is written here: it is there once, whatever its id.
+fn add_operations(
     local: &dyn Local,
-    chosen: &[(usize, &(Arc<Event>, Origin))],
-) -> Vec<Result<LocalWrite, String>> {
+    chosen: &[(usize, &(OutputEvent, Origin))],
+    output: Option<usize>,
+    ops: &mut Vec<PlannedOperation>,
+) -> Vec<(usize, String)> {
     let events: Vec<&Event> = chosen.iter().map(|(_, (event, _))| &**event).collect();
-    if let Ok(made) = catch_unwind(AssertUnwindSafe(|| local.operations(&events)))
-        && made.len() == events.len()
-    {
-        return made;
+    let mut refused = Vec::new();
+    let add_to =
+        |number: usize, made, ops: &mut Vec<PlannedOperation>, refused: &mut Vec<(usize, String)>| {
+            let Some((at, (_, origin))) = chosen.get(number) else { return };
+            match made {
+                Ok(LocalWrite { op, pipeline }) => {
+                    let (batch, event) = (origin.batch, Some(*at));
+                    ops.push(PlannedOperation { op, batch, output, event, pipeline });
+                }
+                Err(reason) => refused.push((number, reason)),
+            }
+        };
+    let (before, mut number) = (ops.len(), 0);
+    let all = catch_unwind(AssertUnwindSafe(|| {
+        local.operations(&events, &mut |made| {
+            add_to(number, made, ops, &mut refused);
+            number += 1;
+        });
+    }));
+    if all.is_ok() && number == events.len() {
+        return refused;
     }
     // A defect costs the event that brings it to light, not the others.
-    let alone = |event: &&Event| {
+    ops.truncate(before);
+    refused.clear();
+    for (number, event) in events.iter().enumerate() {
         let made = catch_unwind(AssertUnwindSafe(|| local.operation(event, None)));
-        made.unwrap_or_else(|_| Err("the output panicked".to_owned()))
-    };
-    events.iter().map(alone).collect()
+        let made = made.unwrap_or_else(|_| Err("the output panicked".to_owned()));
+        add_to(number, made, ops, &mut refused);
+    }
+    refused
 }
 
 /// An id that an event has again when it is read again, however it is cut into batches then.

@@ -169,6 +169,7 @@ impl TextStream {
 
 /// Hands a stream to a decoder of UTF-8.
 pub(super) struct Transcoder<D> {
+    charset: WideCharset,
     text: TextStream,
     decoder: D,
 }
@@ -176,7 +177,7 @@ pub(super) struct Transcoder<D> {
 impl<D: Decoder> Transcoder<D> {
     /// Makes one for a stream in a character set.
     pub(super) fn new(charset: WideCharset, decoder: D) -> Self {
-        Self { text: TextStream::new(charset), decoder }
+        Self { charset, text: TextStream::new(charset), decoder }
     }
 }
 
@@ -190,12 +191,19 @@ impl<D: Decoder> Decoder for Transcoder<D> {
         self.decoder.decode(text.as_bytes(), events);
     }
 
+    /// Keeps the bytes of a character that is not complete, and the order of bytes: the stream goes on.
+    fn pause(&mut self, events: &mut Events) {
+        self.decoder.pause(events);
+    }
+
     fn finish(&mut self, events: &mut Events) {
         let rest = self.text.finish();
         if !rest.is_empty() {
             self.decoder.decode(rest.as_bytes(), events);
         }
         self.decoder.finish(events);
+        // Another stream may follow, with a mark of its own.
+        self.text = TextStream::new(self.charset);
     }
 
     fn holds(&self) -> bool {
@@ -234,6 +242,35 @@ mod tests {
                 }
             }
         }
+    }
+
+    /// Each call of `decode` to an event.
+    struct Texts;
+
+    impl Decoder for Texts {
+        fn decode(&mut self, bytes: &[u8], events: &mut Events) {
+            if !bytes.is_empty() {
+                events.push(crate::codec::decode_text(std::str::from_utf8(bytes).unwrap()));
+            }
+        }
+
+        fn finish(&mut self, _: &mut Events) {}
+    }
+
+    #[test]
+    fn streams_that_follow_one_another_have_marks_of_their_own() {
+        let mut transcoder = Transcoder::new(WideCharset::find("UTF-16").unwrap(), Texts);
+        let mut events = Events::default();
+        for record in [&b"\0a"[..], b"\xff\xfeb\0", b"\xfe\xff\0c"] {
+            transcoder.decode(record, &mut events);
+            transcoder.finish(&mut events);
+        }
+        // A pause within a character is no end.
+        transcoder.decode(b"\xff\xfed\0e", &mut events);
+        transcoder.pause(&mut events);
+        transcoder.decode(b"\0", &mut events);
+        let texts: Vec<_> = events.iter().map(|event| event.fields()["message"].clone()).collect();
+        assert_eq!(texts, ["a", "b", "c", "d", "e"]);
     }
 
     #[test]

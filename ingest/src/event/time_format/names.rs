@@ -1,6 +1,7 @@
 //! Names of months and days in other languages than English, as Java has them.
 
-/// Names of a language. Each is in full and short, with bars between; days begin with Monday.
+/// Names of a language. Each is in full and short, with bars between; days begin with Monday. Java writes most short names with a full
+/// stop.
 #[derive(Debug, PartialEq, Eq)]
 pub struct TimeNames {
     language: &'static str,
@@ -79,25 +80,28 @@ impl TimeNames {
         std::iter::once("en").chain(own).collect::<Vec<_>>().join(", ")
     }
 
-    /// Reads the month that a text begins with, from 0; returns the text behind it, too.
-    pub(super) fn month<'a>(&self, text: &'a str) -> Option<(u32, &'a str)> {
-        find(&self.months, text)
+    /// Reads the month that a text begins with, from 0; returns the text behind it, too. With `takes_stop`, a full stop behind a short
+    /// name belongs to it.
+    pub(super) fn month<'a>(&self, text: &'a str, takes_stop: bool) -> Option<(u32, &'a str)> {
+        find(&self.months, text, takes_stop)
     }
 
-    /// Reads the day that a text begins with: 0 is Monday; returns the text behind it, too.
-    pub(super) fn day<'a>(&self, text: &'a str) -> Option<(u32, &'a str)> {
-        find(&self.days, text)
+    /// Reads the day that a text begins with, as [`Self::month`] does: 0 is Monday.
+    pub(super) fn day<'a>(&self, text: &'a str, takes_stop: bool) -> Option<(u32, &'a str)> {
+        find(&self.days, text, takes_stop)
     }
 }
 
 /// Finds the longest name that a text begins with, in any case.
-fn find<'a>(names: &[&str], text: &'a str) -> Option<(u32, &'a str)> {
+fn find<'a>(names: &[&str], text: &'a str, takes_stop: bool) -> Option<(u32, &'a str)> {
     let mut found: Option<(u32, &str)> = None;
     for (at, all) in (0..).zip(names) {
-        for name in all.split('|') {
-            let rest = strip_name(text, name);
-            if let Some(rest) = rest.filter(|rest| found.is_none_or(|(_, before)| rest.len() < before.len()))
-            {
+        for (number, name) in all.split('|').enumerate() {
+            let Some(mut rest) = strip_name(text, name) else { continue };
+            if takes_stop && number > 0 {
+                rest = rest.strip_prefix('.').unwrap_or(rest);
+            }
+            if found.is_none_or(|(_, before)| rest.len() < before.len()) {
                 found = Some((at, rest));
             }
         }
@@ -107,9 +111,8 @@ fn find<'a>(names: &[&str], text: &'a str) -> Option<(u32, &'a str)> {
 
 fn strip_name<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     let mut rest = text.chars();
-    name.chars()
-        .all(|own| {
-            rest.next().is_some_and(|given| given == own || given.to_lowercase().eq(own.to_lowercase()))
-        })
-        .then(|| rest.as_str())
+    let is_same = name.chars().all(|own| {
+        rest.next().is_some_and(|given| given == own || given.to_lowercase().eq(own.to_lowercase()))
+    });
+    is_same.then_some(rest.as_str())
 }

@@ -8,7 +8,7 @@ use millrace_mapping::{DAYS, MONTHS};
 
 use super::resolve::{HalfDay, Hour};
 use super::zone::offset;
-use super::{Field, Item, ParsedTime, TimeFormat, TimeNames, Zone};
+use super::{Field, Item, ParsedTime, TimeFormat, Zone};
 
 /// Zone names that are read, with what they stand for: as in Joda-Time, a name says which clocks are meant, not whether it is summer.
 const ZONE_NAMES: [(&str, &str); 11] = [
@@ -37,14 +37,39 @@ impl TimeFormat {
         while let Some(item) = items.next() {
             rest = match item {
                 Item::Literal(literal) => strip_prefix_ignoring_case(rest, literal)?,
+                Item::Field(field @ (Field::MonthText | Field::DayText), _) => {
+                    let stop_follows =
+                        matches!(items.peek(), Some(Item::Literal(next)) if next.starts_with('.'));
+                    let (at, behind) = self.read_name(*field, rest, stop_follows)?;
+                    let place = match field {
+                        Field::MonthText => &mut parsed.month,
+                        _ => &mut parsed.day_of_week,
+                    };
+                    *place = Some(at + 1);
+                    behind
+                }
                 Item::Field(field, count) => {
                     let number_follows =
                         matches!(items.peek(), Some(Item::Field(next, _)) if next.is_numeric());
-                    read(*field, *count, number_follows, (this_year, self.names), rest, &mut parsed)?
+                    read(*field, *count, number_follows, this_year, rest, &mut parsed)?
                 }
             };
         }
         rest.is_empty().then_some(parsed)
+    }
+
+    /// Reads the name of a month or a day, from 0: the longest of English and of the pattern's language.
+    fn read_name<'a>(&self, field: Field, text: &'a str, stop_follows: bool) -> Option<(u32, &'a str)> {
+        let is_month = field == Field::MonthText;
+        let english = if is_month { name(text, &MONTHS) } else { name(text, &DAYS) };
+        let own = self.names.and_then(|names| match is_month {
+            true => names.month(text, !stop_follows),
+            false => names.day(text, !stop_follows),
+        });
+        match (own, english) {
+            (Some((_, behind)), Some(english)) if english.1.len() < behind.len() => Some(english),
+            (own, english) => own.or(english),
+        }
     }
 
     /// Returns whether times can be read with the pattern.
@@ -64,7 +89,7 @@ fn read<'a>(
     field: Field,
     count: usize,
     number_follows: bool,
-    (this_year, names): (i32, Option<&TimeNames>),
+    this_year: i32,
     text: &'a str,
     parsed: &mut ParsedTime,
 ) -> Option<&'a str> {
@@ -82,22 +107,10 @@ fn read<'a>(
             *place = Some(year);
         }
         Field::MonthNumber => parsed.month = Some(upto(2)?),
-        Field::MonthText => {
-            let own = names.and_then(|names| names.month(text));
-            let (at, behind) = own.or_else(|| name(text, &MONTHS))?;
-            rest = behind;
-            parsed.month = Some(at + 1);
-        }
         Field::Week => parsed.week = Some(upto(2)?),
         Field::DayOfMonth => parsed.day = Some(upto(2)?),
         Field::DayOfYear => parsed.day_of_year = Some(upto(3)?),
         Field::DayOfWeek => parsed.day_of_week = Some(upto(1)?),
-        Field::DayText => {
-            let own = names.and_then(|names| names.day(text));
-            let (at, behind) = own.or_else(|| name(text, &DAYS))?;
-            rest = behind;
-            parsed.day_of_week = Some(at + 1);
-        }
         Field::HalfDay => {
             let (at, behind) = name(text, &["AM", "PM"])?;
             rest = behind;

@@ -43,6 +43,18 @@ pub(super) enum HalfDay {
 }
 
 impl ParsedTime {
+    /// Makes the time of a month and a day, and of an hour, a minute and a second.
+    pub(crate) fn of_clock((month, day): (u32, u32), (hour, minute, second): (u32, u32, u32)) -> Self {
+        Self {
+            month: Some(month),
+            day: Some(day),
+            hour: Some(Hour::Day(hour)),
+            minute: Some(minute),
+            second: Some(second),
+            ..Self::default()
+        }
+    }
+
     /// The instant, in the zone that the text names or else in `zone`. A year that is missing is the one in
     /// which the time is nearest to now by its month: December read in January is last year's, January read
     /// in December next year's. `None` where there is no such time.

@@ -22,7 +22,8 @@ use super::stream::{Origin, StreamListener, StreamProtocol, serve, take_port};
 use super::{Context, Input, InputError};
 use crate::codec::lines::Lines;
 use crate::codec::{Decoder, Events};
-use crate::{Event, Fault, Options};
+use crate::event::Additions;
+use crate::{Fault, Options};
 
 /// Port where none is given.
 const PORT: i64 = 12_201;
@@ -58,18 +59,20 @@ impl DatagramProtocol for Messages {
             Assembly::Message(message) => self.push(&message, events),
         }
         let origin = Origin::new(source);
-        self.complete(events.get_mut(before..).unwrap_or_default(), &origin);
+        let mut additions = self.additions(&origin);
+        for event in events.get_mut(before..).unwrap_or_default() {
+            additions.add_to(event);
+        }
     }
 }
 
 impl StreamProtocol for Messages {
-    fn decoder(&self) -> Box<dyn Decoder> {
+    fn decoder(&self, _origin: &Origin) -> Box<dyn Decoder> {
         Box::new(MessageStream { naming: self.naming, lines: Lines::new("\0", MAX_MESSAGE) })
     }
 
-    fn complete(&self, events: &mut [Event], origin: &Origin) {
-        let mut additions = origin.additions(Some("source_host"));
-        events.iter_mut().for_each(|event| additions.add_to(event));
+    fn additions(&self, origin: &Origin) -> Additions {
+        origin.additions(Some("source_host"))
     }
 }
 
@@ -161,11 +164,12 @@ impl Input for Gelf {
 /// Reads a stream, and each chunk of it as a datagram; for fuzzing.
 pub(super) fn fuzz<'a>(chunks: impl Iterator<Item = &'a [u8]>) {
     let Ok(gelf) = Gelf::new(Options::new("gelf", crate::Location::default(), [])) else { return };
-    let mut decoder = StreamProtocol::decoder(&*gelf.protocol);
+    let origin = Origin::new(([127, 0, 0, 1], 12_201).into());
+    let mut decoder = StreamProtocol::decoder(&*gelf.protocol, &origin);
     let mut events = Events::default();
     for chunk in chunks {
         decoder.decode(chunk, &mut events);
-        DatagramProtocol::decode(&*gelf.protocol, chunk, ([127, 0, 0, 1], 12_201).into(), &mut events);
+        DatagramProtocol::decode(&*gelf.protocol, chunk, origin.client, &mut events);
     }
     decoder.finish(&mut events);
     assert!(!decoder.holds(), "something is kept after the end");

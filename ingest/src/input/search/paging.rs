@@ -187,7 +187,7 @@ impl Search {
 }
 
 /// Returns an order without ties: pages behind a document of several with the same values would leave out the others. Elasticsearch
-/// adds the document's place by itself; OpenSearch gets the id.
+/// adds the document's place by itself; OpenSearch gets the id, and the index, for several indices may have the id.
 fn total_order(query: &Map<String, Value>, is_opensearch: bool) -> Value {
     let given = match query.get("sort") {
         None | Some(Value::Null) => Vec::new(),
@@ -200,8 +200,10 @@ fn total_order(query: &Map<String, Value>, is_opensearch: bool) -> Value {
     let is_by = |key: &Value, name: &str| key == name || key.get(name).is_some();
     // Places of documents are those of a shard.
     let mut keys: Vec<Value> = given.into_iter().filter(|key| !is_by(key, "_doc")).collect();
-    if !keys.iter().any(|key| is_by(key, "_id")) {
-        keys.push(json!({ "_id": "asc" }));
+    for name in ["_id", "_index"] {
+        if !keys.iter().any(|key| is_by(key, name)) {
+            keys.push(json!({ name: "asc" }));
+        }
     }
     Value::Array(keys)
 }
@@ -213,11 +215,15 @@ mod tests {
     #[test]
     fn pages_have_an_order_without_ties() {
         for (sort, elsewhere, opensearch) in [
-            (Value::Null, json!([{"_shard_doc": "asc"}]), json!([{"_id": "asc"}])),
-            (json!(["_doc"]), json!(["_doc"]), json!([{"_id": "asc"}])),
-            (json!({"_doc": "desc"}), json!([{"_doc": "desc"}]), json!([{"_id": "asc"}])),
-            (json!("at"), json!(["at"]), json!(["at", {"_id": "asc"}])),
-            (json!([{"at": "desc"}, "_id"]), json!([{"at": "desc"}, "_id"]), json!([{"at": "desc"}, "_id"])),
+            (Value::Null, json!([{"_shard_doc": "asc"}]), json!([{"_id": "asc"}, {"_index": "asc"}])),
+            (json!(["_doc"]), json!(["_doc"]), json!([{"_id": "asc"}, {"_index": "asc"}])),
+            (json!({"_doc": "desc"}), json!([{"_doc": "desc"}]), json!([{"_id": "asc"}, {"_index": "asc"}])),
+            (json!("at"), json!(["at"]), json!(["at", {"_id": "asc"}, {"_index": "asc"}])),
+            (
+                json!([{"at": "desc"}, "_id"]),
+                json!([{"at": "desc"}, "_id"]),
+                json!([{"at": "desc"}, "_id", {"_index": "asc"}]),
+            ),
         ] {
             let query = Map::from_iter([("sort".to_owned(), sort.clone())]);
             assert_eq!(total_order(&query, false), elsewhere, "{sort}");

@@ -96,7 +96,7 @@ async fn pages_follow_sort_values_at_a_point_in_time() {
             r#"{"version":{"number":"3.1.0","distribution":"opensearch"}}"#,
             r#"{"pit_id":"p1","creation_time":1}"#,
             "POST /a/_search/point_in_time?keep_alive=5m",
-            json!([{"_id": "asc"}]),
+            json!([{"_id": "asc"}, {"_index": "asc"}]),
             ("DELETE /_search/point_in_time", json!({"pit_id": ["p2"]})),
         ),
     ] {

@@ -33,15 +33,22 @@ const DRAIN: Duration = Duration::from_secs(10);
 /// Conversion of the bytes of a stream to events.
 pub(super) trait StreamProtocol: fmt::Debug + Send + Sync + 'static {
     /// Begins a stream.
-    fn decoder(&self) -> Box<dyn Decoder>;
+    fn decoder(&self, origin: &Origin) -> Box<dyn Decoder>;
 
     /// Pause of a stream after which its decoder is told to finish what it holds; `None` for never.
     fn flush_after(&self) -> Option<Duration> {
         None
     }
 
-    /// Gives events the fields that say where they are from.
-    fn complete(&self, events: &mut [Event], origin: &Origin);
+    /// Members and metadata that each event gets, which say where it is from.
+    fn additions(&self, _origin: &Origin) -> Additions {
+        Additions::default()
+    }
+
+    /// Gives events what is no member that they get only where they lack it; returns whether it changed them.
+    fn complete(&self, _events: &mut [Event], _origin: &Origin) -> bool {
+        false
+    }
 }
 
 /// Origin of a stream or a datagram.

@@ -27,6 +27,8 @@ const MAX_READ: usize = 8 * CHUNK;
 const LINGER: Duration = Duration::from_millis(5);
 /// Longest time that the first event of a batch waits for more, where a sender never pauses.
 const MAX_LINGER: Duration = Duration::from_millis(100);
+/// Most events of the next batch for which there is room before they come.
+const MAX_CAPACITY: usize = 8_192;
 /// Most bytes of unfinished lines over all connections of an input; beyond it, the connection whose line grows is closed.
 const MAX_UNFINISHED: u64 = 64 << 20;
 
@@ -100,14 +102,16 @@ impl StreamReader {
         context: Context,
         unfinished: &UnfinishedTotal,
     ) -> Self {
-        let decoder = protocol.decoder();
+        let decoder = protocol.decoder(&origin);
         let unfinished = UnfinishedBytes { total: unfinished.clone(), own: 0 };
+        let mut events = Events::default();
+        events.set_additions(protocol.additions(&origin));
         Self {
             protocol,
             origin,
             context,
             decoder,
-            events: Events::default(),
+            events,
             held: Reservation::default(),
             unfinished,
             max_decoded: MAX_DECODED,
@@ -183,7 +187,7 @@ impl StreamReader {
                 Step::Pause => self.pause().await,
             };
         }
-        self.finish().await;
+        self.finish(true).await;
         self.hand_on().await;
     }
 
@@ -251,7 +255,7 @@ impl StreamReader {
     async fn pause(&mut self) -> bool {
         let mut has_all = true;
         if self.events.is_empty() {
-            has_all = self.finish().await;
+            has_all = self.finish(false).await;
             self.unfinished.set(0);
         }
         has_all && self.hand_on().await
@@ -262,13 +266,15 @@ impl StreamReader {
         &mut self,
         call: impl FnOnce(&mut dyn Decoder, &mut Events) -> T + Send + 'static,
     ) -> T {
-        let before = self.events.len();
+        let (before, bytes) = (self.events.len(), self.events.bytes());
         let (mut decoder, mut events) = (self.take_decoder(), std::mem::take(&mut self.events));
         let (protocol, origin) = (Arc::clone(&self.protocol), Arc::clone(&self.origin));
         let outcome;
         (self.decoder, self.events, outcome) = offload(move || {
             let outcome = call(&mut *decoder, &mut events);
-            protocol.complete(events.get_mut(before..).unwrap_or_default(), &origin);
+            if protocol.complete(events.get_mut(before..).unwrap_or_default(), &origin) {
+                events.recount(before, bytes);
+            }
             (decoder, events, outcome)
         })
         .await;
@@ -286,12 +292,16 @@ impl StreamReader {
         }
     }
 
-    /// Has the decoder finish what it holds; returns whether all of its events are there.
-    async fn finish(&mut self) -> bool {
+    /// Has the decoder finish what it holds, at the end of the stream or at a pause; returns whether all of its events are there.
+    async fn finish(&mut self, is_end: bool) -> bool {
         let max_decoded = self.max_decoded;
         let call = move |decoder: &mut dyn Decoder, events: &mut Events| {
             events.begin_piece(max_decoded);
-            decoder.finish(events);
+            if is_end {
+                decoder.finish(events);
+            } else {
+                decoder.pause(events);
+            }
             events.end_piece()
         };
         let has_all = self.call_decoder(call).await;
@@ -324,24 +334,55 @@ impl StreamReader {
 
     /// Hands on batches of at least so many events. Each takes the memory of its events with it.
     async fn hand_on_batches(&mut self, least: usize) -> bool {
-        let batch = self.context.batch_size.get();
-        // The protocol has added to them since they were counted.
-        self.held.set(self.events.iter().map(Event::bytes).sum());
-        let mut events = std::mem::take(&mut self.events).into_vec().into_iter();
-        while events.len() >= least {
-            let part: Vec<Event> = events.by_ref().take(batch).collect();
-            let held = self.held.split(part.iter().map(Event::bytes).sum());
-            if !send_batch(part, held, &self.context).await {
+        let size = self.context.batch_size.get().max(1);
+        let bytes = self.events.bytes();
+        self.held.set(bytes);
+        let mut events = self.events.take_list();
+        let rest = events.split_off(events.len() - events.len() % size);
+        let rest_bytes = bytes_of(&rest);
+        let batches = into_batches(events, size);
+        // Most often it is one, whose events are counted already.
+        let counted = (batches.len() == 1).then(|| bytes.saturating_sub(rest_bytes));
+        for batch in batches {
+            let bytes = counted.unwrap_or_else(|| bytes_of(&batch));
+            if !self.hand_on_batch(batch, bytes).await {
                 return false;
             }
         }
-        events.for_each(|event| self.events.push(event));
+        if rest.len() >= least {
+            return self.hand_on_batch(rest, rest_bytes).await;
+        }
+        // A sender of whole batches sends another one.
+        let capacity = if counted.is_some() { size.min(MAX_CAPACITY) } else { 0 };
+        self.events.put_back(rest, rest_bytes, capacity);
         true
+    }
+
+    async fn hand_on_batch(&mut self, mut events: Vec<Event>, bytes: u64) -> bool {
+        if events.len() < events.capacity() / 2 {
+            events.shrink_to_fit();
+        }
+        let held = self.held.split(bytes);
+        send_batch(events, held, &self.context).await
     }
 
     fn take_decoder(&mut self) -> Box<dyn Decoder> {
         std::mem::replace(&mut self.decoder, Box::new(DecoderPlaceholder))
     }
+}
+
+fn bytes_of(events: &[Event]) -> u64 {
+    events.iter().map(Event::bytes).sum()
+}
+
+/// Cuts a number of events that is a multiple of a size into batches.
+fn into_batches(events: Vec<Event>, size: usize) -> Vec<Vec<Event>> {
+    if events.len() <= size {
+        return if events.is_empty() { Vec::new() } else { vec![events] };
+    }
+    let count = events.len() / size;
+    let mut events = events.into_iter();
+    (0..count).map(|_| events.by_ref().take(size).collect()).collect()
 }
 
 #[cfg(test)]
@@ -351,6 +392,7 @@ mod tests {
     use super::*;
     use crate::budget::Budget;
     use crate::codec::{self, Codec};
+    use crate::event::Additions;
     use crate::input::BatchSize;
     use crate::input::testing::{Pipeline, options};
 
@@ -359,12 +401,17 @@ mod tests {
     struct JsonLines(Arc<dyn Codec>);
 
     impl StreamProtocol for JsonLines {
-        fn decoder(&self) -> Box<dyn Decoder> {
+        fn decoder(&self, _origin: &Origin) -> Box<dyn Decoder> {
             self.0.decoder()
         }
 
-        fn complete(&self, events: &mut [Event], _origin: &Origin) {
-            events.iter_mut().for_each(|event| event.set_text("host", "a host whose name is long"));
+        fn additions(&self, _origin: &Origin) -> Additions {
+            Additions::default().member("host", "a host whose name is long")
+        }
+
+        fn complete(&self, events: &mut [Event], _origin: &Origin) -> bool {
+            events.iter_mut().step_by(2).for_each(|event| event.set_text("other", "another text"));
+            true
         }
     }
 

@@ -1,15 +1,21 @@
 //! Messages in a stream: ended by a line feed, or counted (RFC 6587).
 
-use crate::codec::{Codec, Decoder, Events};
+use crate::codec::{Decoder, Events};
 
 /// Longest message in bytes. A longer line is cut, a longer count ends the framing.
 pub(super) const MAX_MESSAGE: usize = 1 << 20;
 /// Digits of the longest count.
 const MAX_DIGITS: usize = 7;
 
-/// Cuts a stream into messages and hands each to a codec.
-pub(super) struct MessageStream {
-    codec: Box<dyn Decoder>,
+/// Decoder of messages, each of them in one call.
+pub(super) trait ChunkDecoder: Decoder {
+    /// Says that the messages of another chunk follow.
+    fn begin_chunk(&mut self) {}
+}
+
+/// Cuts a stream into messages and hands each to a decoder.
+pub(super) struct MessageStream<D> {
+    messages: D,
     kept: Vec<u8>,
 }
 
@@ -20,10 +26,10 @@ enum Frame {
     Incomplete,
 }
 
-impl MessageStream {
+impl<D> MessageStream<D> {
     /// Begins a stream.
-    pub(super) fn new(codec: &dyn Codec) -> Self {
-        Self { codec: codec.line_decoder(), kept: Vec::new() }
+    pub(super) fn new(messages: D) -> Self {
+        Self { messages, kept: Vec::new() }
     }
 }
 
@@ -57,8 +63,9 @@ fn frame(bytes: &[u8]) -> Frame {
     }
 }
 
-impl Decoder for MessageStream {
+impl<D: ChunkDecoder> Decoder for MessageStream<D> {
     fn decode(&mut self, bytes: &[u8], events: &mut Events) {
+        self.messages.begin_chunk();
         self.kept.extend_from_slice(bytes);
         let mut begin = 0;
         while let Some(rest) = self.kept.get(begin..).filter(|rest| !rest.is_empty()) {
@@ -66,24 +73,27 @@ impl Decoder for MessageStream {
             let message = rest.get(from..to).unwrap_or_default();
             let message = message.strip_suffix(b"\r").unwrap_or(message);
             if !message.is_empty() {
-                self.codec.decode(message, events);
+                self.messages.decode(message, events);
             }
             begin += next;
         }
         self.kept.drain(..begin);
+        events.end_block();
     }
 
     fn finish(&mut self, events: &mut Events) {
+        self.messages.begin_chunk();
         let kept = std::mem::take(&mut self.kept);
         let message = kept.strip_suffix(b"\r").unwrap_or(&kept);
         if !message.is_empty() {
-            self.codec.decode(message, events);
+            self.messages.decode(message, events);
         }
-        self.codec.finish(events);
+        self.messages.finish(events);
+        events.end_block();
     }
 
     fn holds(&self) -> bool {
-        !self.kept.is_empty() || self.codec.holds()
+        !self.kept.is_empty() || self.messages.holds()
     }
 }
 
@@ -93,9 +103,25 @@ mod tests {
     use crate::Options;
     use crate::options::Location;
 
+    impl ChunkDecoder for Box<dyn Decoder> {}
+
+    impl Decoder for Box<dyn Decoder> {
+        fn decode(&mut self, bytes: &[u8], events: &mut Events) {
+            (**self).decode(bytes, events);
+        }
+
+        fn finish(&mut self, events: &mut Events) {
+            (**self).finish(events);
+        }
+
+        fn holds(&self) -> bool {
+            (**self).holds()
+        }
+    }
+
     fn messages(stream: &[u8], chunk: usize) -> Vec<String> {
         let codec = crate::codec::build(Options::new("plain", Location::default(), [])).unwrap();
-        let mut decoder = MessageStream::new(&*codec);
+        let mut decoder = MessageStream::new(codec.line_decoder());
         let mut events = Events::default();
         stream.chunks(chunk).for_each(|chunk| decoder.decode(chunk, &mut events));
         decoder.finish(&mut events);

@@ -3,15 +3,23 @@
 use std::borrow::Cow;
 use std::time::Duration;
 
+use millrace_runtime::Instant;
+use parking_lot::Mutex;
 use serde_json::Value;
 
-use super::message::TimeLookup;
+use super::times::TimeLookup;
 use crate::event::text_of;
-use crate::pattern::{Deadline, Kind, Library, Pattern};
+use crate::pattern::{Captures, Deadline, Kind, Library, MatchStopped, Pattern};
 use crate::{EcsCompatibility, Event, FieldReference, Options};
 
-/// Time that Logstash gives a pattern.
-const TIMEOUT: Duration = Duration::from_secs(30);
+/// Time for one text.
+const TIMEOUT: Duration = Duration::from_millis(100);
+/// Time for all texts on which the pattern takes too long, within [`PERIOD`]. Behind it, texts have [`SHORT_TIMEOUT`].
+const MAX_WASTED: Duration = Duration::from_secs(1);
+const PERIOD: Duration = Duration::from_secs(10);
+const SHORT_TIMEOUT: Duration = Duration::from_millis(1);
+/// Tag of messages on which the pattern took too long.
+const TIMEOUT_TAG: &str = "_groktimeout";
 /// Tag of messages whose time cannot be read.
 const TIME_FAILURE: &str = "_dateparsefailure";
 
@@ -27,6 +35,14 @@ pub(super) struct HeaderPattern {
     times: Vec<FieldReference>,
     priority: FieldReference,
     ecs: EcsCompatibility,
+    wasted: Mutex<WastedTime>,
+}
+
+/// Time of a period that texts took on which the pattern took too long: anybody may send such texts.
+#[derive(Debug)]
+struct WastedTime {
+    since: Instant,
+    time: Duration,
 }
 
 impl HeaderPattern {
@@ -47,14 +63,39 @@ impl HeaderPattern {
         let times: &[&str] = ecs.select(&["timestamp8601", "timestamp"], &["timestamp"]);
         let times = times.iter().map(|name| FieldReference::parse(name)).collect::<Result<_, _>>()?;
         let priority = FieldReference::parse(ecs.select("priority", "[log][syslog][priority]"))?;
-        Ok(Self { pattern, targets, text: FieldReference::parse(text_field)?, times, priority, ecs })
+        let text = FieldReference::parse(text_field)?;
+        let wasted = Mutex::new(WastedTime { since: Instant::now(), time: Duration::ZERO });
+        Ok(Self { pattern, targets, text, times, priority, ecs, wasted })
+    }
+
+    /// Matches a text.
+    ///
+    /// # Errors
+    /// The pattern takes too long on it.
+    fn find(&self, text: &str) -> Result<Option<Captures<'_>>, MatchStopped> {
+        let began = Instant::now();
+        let timeout = {
+            let mut wasted = self.wasted.lock();
+            if wasted.since.elapsed() > PERIOD {
+                *wasted = WastedTime { since: began, time: Duration::ZERO };
+            }
+            if wasted.time < MAX_WASTED { TIMEOUT } else { SHORT_TIMEOUT }
+        };
+        let found = self.pattern.find(text, &Deadline::within(timeout));
+        if found.is_err() {
+            self.wasted.lock().time += began.elapsed();
+        }
+        found
     }
 
     /// Gives an event the fields of its text, and its time. Returns the priority, 0 where the pattern has none; `None` for a text
     /// that the pattern does not match.
     pub(super) fn read(&self, event: &mut Event, text: &str, times: &TimeLookup<'_>) -> Option<u32> {
-        // A text on which the pattern takes too long does not match.
-        let captures = self.pattern.find(text, &Deadline::within(TIMEOUT)).ok().flatten()?;
+        let Ok(captures) = self.find(text) else {
+            event.tag(TIMEOUT_TAG);
+            return None;
+        };
+        let captures = captures?;
         for (at, (reference, kind)) in self.targets.iter().enumerate() {
             let part = captures.range(at).and_then(|range| text.get(range));
             if let Some(part) = part.filter(|part| !part.is_empty()) {

@@ -2,17 +2,18 @@
 //!
 //! Both become the fields that Logstash's input gives to the former. RFC 5424 adds `msgid` and `structured_data`.
 
-use chrono::{DateTime, Datelike, Utc};
+use chrono::{DateTime, Utc};
 use serde_json::{Map, Value};
 
+use super::times::TimeLookup;
 use crate::Event;
 use crate::event::FieldWriter;
-use crate::event::time_format::{TimeFormat, TimeNames, Zone, iso8601};
+use crate::event::time_format::{Zone, iso8601};
 
 /// Most elements of structured data, and most parameters of one.
 const MAX_STRUCTURED: usize = 256;
 /// Greatest priority: facility 23, severity 7.
-const MAX_PRIORITY: u32 = 191;
+pub(super) const MAX_PRIORITY: u32 = 191;
 
 /// A parsed message.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -27,90 +28,6 @@ pub(super) struct SyslogMessage<'a> {
     pub(super) message_id: Option<&'a str>,
     pub(super) structured: Map<String, Value>,
     pub(super) text: &'a str,
-}
-
-/// Reads times of messages.
-#[derive(Clone, Debug)]
-pub(super) struct TimeReader {
-    zone: Zone,
-    formats: Vec<TimeFormat>,
-}
-
-/// Reads times of messages that come together. Most of them have the time of the one before.
-#[derive(Debug)]
-pub(super) struct TimeLookup<'t> {
-    reader: &'t TimeReader,
-    now: DateTime<Utc>,
-    /// The last time in the usual form, and its instant.
-    last: Option<([u8; USUAL_TIME], DateTime<Utc>)>,
-}
-
-/// Bytes of a time in the usual form: `Jan  1 00:00:00`.
-const USUAL_TIME: usize = 15;
-
-impl TimeReader {
-    /// Makes one for times without a zone, which are of this one.
-    pub(super) fn new(zone: Zone, names: Option<&'static TimeNames>) -> Self {
-        let patterns = ["MMM d HH:mm:ss", "MMM  d HH:mm:ss", "MMM d yyyy HH:mm:ss", "MMM  d yyyy HH:mm:ss"];
-        let formats = patterns.iter().filter_map(|pattern| TimeFormat::joda(pattern).ok());
-        let formats = formats.map(|format| format.with_names(names)).collect();
-        Self { zone, formats }
-    }
-
-    /// Begins to read times at a moment.
-    pub(super) fn at(&self, now: DateTime<Utc>) -> TimeLookup<'_> {
-        TimeLookup { reader: self, now, last: None }
-    }
-
-    /// Reads a time of RFC 3164; it has no year.
-    fn read(&self, text: &str, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
-        let mut parsed = self.formats.iter().filter_map(|format| format.parse(text, now.year()));
-        parsed.find_map(|time| time.instant(self.zone, now))
-    }
-}
-
-impl TimeLookup<'_> {
-    /// Reads a time of RFC 3164, or of ISO 8601.
-    pub(super) fn read(&self, text: &str) -> Option<DateTime<Utc>> {
-        self.reader.read(text, self.now).or_else(|| iso8601(text, self.reader.zone))
-    }
-
-    /// Reads the time of RFC 3164 that a text begins with; returns its length, too. "Jan  1 00:00:00", with a year behind the
-    /// day as some devices have it.
-    fn read_leading(&mut self, text: &str) -> Option<(usize, DateTime<Utc>)> {
-        let ends_at =
-            |length: usize| text.as_bytes().get(length).is_none_or(|byte| matches!(byte, b' ' | b':'));
-        let usual = text.as_bytes().first_chunk::<USUAL_TIME>().filter(|usual| is_usual_time(usual));
-        if let Some(usual) = usual
-            && ends_at(USUAL_TIME)
-        {
-            if let Some((last, instant)) = &self.last
-                && last == usual
-            {
-                return Some((USUAL_TIME, *instant));
-            }
-            if let Some(instant) = text.get(..USUAL_TIME).and_then(|time| self.reader.read(time, self.now)) {
-                self.last = Some((*usual, instant));
-                return Some((USUAL_TIME, instant));
-            }
-        }
-        // Names of other languages have up to five letters, of up to two bytes.
-        (14..=26).rev().filter(|length| ends_at(*length)).find_map(|length| {
-            let instant = self.reader.read(text.get(..length)?, self.now)?;
-            Some((length, instant))
-        })
-    }
-}
-
-/// Returns whether bytes have the form `Jan  1 00:00:00`: nothing longer that begins so is a time.
-fn is_usual_time(bytes: &[u8; USUAL_TIME]) -> bool {
-    let has_form = |(byte, form): (&u8, &u8)| match form {
-        b'a' => byte.is_ascii_alphabetic(),
-        b'0' => byte.is_ascii_digit(),
-        b'_' => byte.is_ascii_digit() || *byte == b' ',
-        form => byte == form,
-    };
-    bytes.iter().zip(b"aaa _0 00:00:00").all(has_form)
 }
 
 /// Parses a message; `None` for what is none.
@@ -247,7 +164,7 @@ impl SyslogMessage<'_> {
     }
 
     /// Lists the fields that are texts, but for the text of the message.
-    fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
+    pub(super) fn texts(&self) -> impl Iterator<Item = (&str, &str)> {
         let parts = [
             ("logsource", self.host),
             ("program", self.program),
@@ -277,6 +194,7 @@ impl SyslogMessage<'_> {
 mod tests {
     use proptest::prelude::*;
 
+    use super::super::times::TimeReader;
     use super::*;
 
     fn fields(text: &str) -> Option<Value> {
@@ -339,42 +257,6 @@ mod tests {
         ] {
             assert_eq!(fields(wrong), None, "{wrong}");
         }
-    }
-
-    #[test]
-    fn times_of_messages_that_come_together_are_told_apart() {
-        let reader = TimeReader::new(Zone::UTC, None);
-        let mut times = reader.at("2026-03-01T00:00:00Z".parse().unwrap());
-        for (text, expected) in [
-            ("<1>Feb  3 04:05:06 a b", Some("2026-02-03T04:05:06Z")),
-            ("<1>Feb  3 04:05:06 a b", Some("2026-02-03T04:05:06Z")),
-            ("<1>Feb  3 04:05:07 a b", Some("2026-02-03T04:05:07Z")),
-            ("<1>Feb  3 04:05:07: a b", Some("2026-02-03T04:05:07Z")),
-            ("<1>Feb 3 2025 04:05:07 a b", Some("2025-02-03T04:05:07Z")),
-            ("<1>Feb 3 04:05:07 a b", Some("2026-02-03T04:05:07Z")),
-            ("<1>Feb 30 04:05:07 a b", None),
-            ("<1>Feb  3 04:05:07x a b", None),
-        ] {
-            let instant = parse(text, &mut times).and_then(|message| message.instant);
-            assert_eq!(instant, expected.map(|time| time.parse().unwrap()), "{text}");
-        }
-    }
-
-    #[test]
-    fn months_of_other_languages_are_read() {
-        let reader = TimeReader::new(Zone::UTC, TimeNames::find("de_DE.UTF-8").unwrap());
-        let mut times = reader.at("2026-03-01T00:00:00Z".parse().unwrap());
-        for (text, expected) in [
-            ("<1>Dez 26 15:19:25 a b", "2026-12-26T15:19:25Z"),
-            ("<1>Mär  1 04:05:06 a b", "2026-03-01T04:05:06Z"),
-            ("<1>Jan  3 04:05:06 a b", "2026-01-03T04:05:06Z"),
-        ] {
-            let instant = parse(text, &mut times).and_then(|message| message.instant);
-            assert_eq!(instant, Some(expected.parse().unwrap()), "{text}");
-        }
-        let french = TimeReader::new(Zone::UTC, TimeNames::find("fr").unwrap());
-        let message = parse("<1>janv  3 04:05:06 a b", &mut french.at(times.now)).unwrap();
-        assert_eq!(message.instant, Some("2026-01-03T04:05:06Z".parse().unwrap()));
     }
 
     proptest! {

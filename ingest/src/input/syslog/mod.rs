@@ -1,7 +1,7 @@
 //! `syslog`: messages of RFC 3164 and RFC 5424, over TCP and UDP on one port.
 //!
-//! [`framing`] cuts streams into messages, [`message`] reads each. A message that is none keeps its text and is tagged
-//! `_grokparsefailure_sysloginput`, the tag of Logstash's input.
+//! [`framing`] cuts streams into messages, [`message`] reads each, and [`writer`] makes documents of those of a stream. A message that is
+//! none keeps its text and is tagged `_grokparsefailure_sysloginput`, the tag of Logstash's input.
 
 mod framing;
 mod grok;
@@ -9,6 +9,8 @@ mod message;
 mod schema;
 #[cfg(test)]
 mod tests;
+mod times;
+mod writer;
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -19,7 +21,9 @@ use serde_json::{Map, Value, json};
 
 use self::framing::MessageStream;
 use self::grok::HeaderPattern;
-use self::message::{SyslogMessage, TimeLookup, TimeReader};
+use self::message::SyslogMessage;
+use self::times::{TimeLookup, TimeReader};
+use self::writer::{MessageWriter, PriorityTable};
 use super::datagram::{DatagramProtocol, DatagramSocket};
 use super::stream::{Origin, StreamListener, StreamProtocol, serve, take_top_level};
 use super::{Context, Input, InputError, additions};
@@ -82,6 +86,12 @@ pub(super) struct Syslog {
 #[derive(Debug)]
 struct Messages {
     codec: Arc<dyn Codec>,
+    reader: Arc<MessageReader>,
+}
+
+/// Gives events the fields of their messages.
+#[derive(Debug)]
+struct MessageReader {
     times: TimeReader,
     /// Labels by number; `None` where there are to be none.
     labels: Option<(Vec<String>, Vec<String>)>,
@@ -92,18 +102,26 @@ struct Messages {
     ecs: EcsCompatibility,
     /// Value of `[service][type]` in the schema; empty for none.
     service_type: String,
+    priorities: PriorityTable,
 }
 
-impl Messages {
+impl MessageReader {
+    /// Returns whether messages of an origin have the usual form and names of fields, so that their fields may be written at once.
+    fn is_usual(&self, origin: &Origin) -> bool {
+        !self.ecs.is_enabled()
+            && self.pattern.is_none()
+            && self.text_field == MESSAGE
+            && origin.proxy.is_none()
+    }
+
     /// Gives events the fields of the messages that they have, and what they get of their origin.
-    fn read_all(&self, events: &mut [Event], origin: &Origin) {
+    fn read_all(&self, events: &mut [Event], origin: &Origin, times: &mut TimeLookup<'_>) {
         let by_schema = self.ecs.is_enabled();
         let mut additions =
             if by_schema { self.schema_additions(origin) } else { origin.additions(Some("host")) };
-        let is_usual = !by_schema && self.pattern.is_none() && origin.proxy.is_none();
-        let mut times = self.times.at(Utc::now());
+        let is_usual = self.is_usual(origin);
         for event in events {
-            if is_usual && self.write(event, origin, &mut times) {
+            if is_usual && self.write(event, origin, times) {
                 additions.add_to(event);
                 continue;
             }
@@ -112,7 +130,7 @@ impl Messages {
                 event.set_missing("proxy_host", &proxy.ip().to_canonical().to_string());
                 event.fields_mut().insert("proxy_port".to_owned(), Value::from(proxy.port()));
             }
-            self.read(event, &mut times);
+            self.read(event, times);
         }
     }
 
@@ -131,7 +149,7 @@ impl Messages {
 
     /// Writes the fields of an event that has a message and nothing else; returns whether it did. It leaves rare messages alone.
     fn write(&self, event: &mut Event, origin: &Origin, times: &mut TimeLookup<'_>) -> bool {
-        if self.text_field != MESSAGE || !event.has_single_field() {
+        if !event.has_single_field() {
             return false;
         }
         let text = event.text_of_field(MESSAGE);
@@ -161,13 +179,18 @@ impl Messages {
         fields.text("host", origin.address());
         fields.text("@version", "1");
         message.write(&mut fields);
-        let (facility, severity) = (message.priority >> 3, message.priority & 7);
+        self.write_numbers(message.priority, &mut fields);
+        Some((fields, message.instant))
+    }
+
+    /// Writes the numbers that a priority is made of, and their labels.
+    fn write_numbers(&self, priority: u32, fields: &mut FieldWriter) {
+        let (facility, severity) = (priority >> 3, priority & 7);
         fields.number("facility", facility);
         fields.number("severity", severity);
         for (name, label) in self.labels_of(facility, severity) {
             fields.text(name, label);
         }
-        Some((fields, message.instant))
     }
 
     /// Reads the message that an event has.
@@ -236,12 +259,8 @@ impl Messages {
 }
 
 impl StreamProtocol for Messages {
-    fn decoder(&self) -> Box<dyn Decoder> {
-        Box::new(MessageStream::new(&*self.codec))
-    }
-
-    fn complete(&self, events: &mut [Event], origin: &Origin) {
-        self.read_all(events, origin);
+    fn decoder(&self, origin: &Origin) -> Box<dyn Decoder> {
+        Box::new(MessageStream::new(MessageWriter::new(&self.reader, &*self.codec, origin)))
     }
 }
 
@@ -251,7 +270,9 @@ impl DatagramProtocol for Messages {
         let mut decoder = self.codec.line_decoder();
         decoder.decode(datagram, events);
         decoder.finish(events);
-        self.read_all(events.get_mut(before..).unwrap_or_default(), &Origin::new(source));
+        let mut times = self.reader.times.at(Utc::now());
+        let added = events.get_mut(before..).unwrap_or_default();
+        self.reader.read_all(added, &Origin::new(source), &mut times);
     }
 }
 
@@ -276,15 +297,16 @@ impl Syslog {
         let pattern = HeaderPattern::take(&mut options, &text_field, ecs);
         let service_type = options.text("service_type").unwrap_or_else(|| "system".to_owned());
         options.finish()?;
-        let protocol = Messages {
-            codec: codec?,
+        let reader = MessageReader {
             times: TimeReader::new(zone.unwrap_or(Zone::Local), names.flatten()),
             labels: uses_labels.then_some((facilities, severities)),
             text_field,
             pattern,
             ecs,
             service_type,
+            priorities: PriorityTable::default(),
         };
+        let protocol = Messages { codec: codec?, reader: Arc::new(reader) };
         Ok(Self { listener, socket, protocol: Arc::new(protocol) })
     }
 }
@@ -316,7 +338,7 @@ impl Input for Syslog {
 pub(super) fn fuzz<'a>(chunks: impl Iterator<Item = &'a [u8]>) {
     let Ok(syslog) = Syslog::new(Options::new("syslog", crate::Location::default(), [])) else { return };
     let origin = Origin::new(([127, 0, 0, 1], 514).into());
-    let mut decoder = StreamProtocol::decoder(&*syslog.protocol);
+    let mut decoder = StreamProtocol::decoder(&*syslog.protocol, &origin);
     let mut events = Events::default();
     for chunk in chunks {
         decoder.decode(chunk, &mut events);
@@ -324,5 +346,4 @@ pub(super) fn fuzz<'a>(chunks: impl Iterator<Item = &'a [u8]>) {
     }
     decoder.finish(&mut events);
     assert!(!decoder.holds(), "something is kept after the end");
-    syslog.protocol.complete(&mut events, &origin);
 }

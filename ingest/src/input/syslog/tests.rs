@@ -50,8 +50,10 @@ fn messages_are_written_as_they_are_filled_in() {
         filled.set_timestamp(written.timestamp());
         // Fields that are a map are filled in.
         filled.fields_mut();
-        messages.complete(std::slice::from_mut(&mut written), &origin);
-        messages.complete(std::slice::from_mut(&mut filled), &origin);
+        for event in [&mut written, &mut filled] {
+            let mut times = messages.reader.times.at(Utc::now());
+            messages.reader.read_all(std::slice::from_mut(event), &origin, &mut times);
+        }
         let json = |event: &Event| {
             let mut bytes = Vec::new();
             event.write_json(&mut bytes);
@@ -59,7 +61,57 @@ fn messages_are_written_as_they_are_filled_in() {
         };
         assert_eq!(json(&written), json(&filled), "{text}");
         assert_eq!(written.metadata(), filled.metadata());
+        // Messages of a stream become documents, unless they are rare.
+        let mut events = Events::default();
+        StreamProtocol::decoder(&*messages, &origin).decode(format!("{text}\n").as_bytes(), &mut events);
+        assert_eq!(events.bytes(), events.iter().map(Event::bytes).sum::<u64>(), "{text}");
+        let [streamed] = &mut *events else { panic!("{text}") };
+        let is_rare = text.contains('[') && text.contains("=\"") || text == "nonsense";
+        assert_eq!(streamed.document().is_none(), is_rare, "{text}");
+        assert!(streamed.document().is_none_or(|document| document == json(streamed)), "{text}");
+        streamed.set_timestamp(written.timestamp());
+        assert_eq!(json(streamed), json(&written), "{text}");
+        assert_eq!(streamed.metadata(), written.metadata());
     }
+}
+
+#[test]
+fn messages_of_a_stream_may_be_of_any_length_and_of_any_bytes() {
+    let syslog =
+        Syslog::new(crate::input::testing::options("syslog", &[("timezone", "UTC".into())])).unwrap();
+    let origin = Origin::new(([10, 0, 0, 7], 514).into());
+    let long = "x".repeat(200_000);
+    let mut stream = b"<13>Feb  3 04:05:06 web a: \xff\xfe\x01\n<13>Feb  3 04:05:06 web b: ".to_vec();
+    stream.extend_from_slice(long.as_bytes());
+    stream.extend_from_slice(b"\n<14>Feb  3 04:05:07 web c[7]: rest");
+    for size in [7_000, 16 << 10, 1 << 20] {
+        let mut events = Events::default();
+        let mut decoder = StreamProtocol::decoder(&*syslog.protocol, &origin);
+        stream.chunks(size).for_each(|chunk| decoder.decode(chunk, &mut events));
+        decoder.finish(&mut events);
+        let texts: Vec<&str> =
+            events.iter().map(|event| event.fields()["message"].as_str().unwrap()).collect();
+        assert_eq!(texts, ["\u{fffd}\u{fffd}\u{1}", &long, "rest"]);
+        let severities: Vec<&Value> = events.iter().map(|event| &event.fields()["severity_label"]).collect();
+        assert_eq!(severities, ["Notice", "Notice", "Informational"]);
+        let times: Vec<String> = events.iter().map(Event::timestamp_text).collect();
+        assert!(times.iter().all(|time| time.contains("-02-03T04:05:0")), "{times:?}");
+    }
+}
+
+#[test]
+fn messages_of_other_codecs_are_read_as_well() {
+    let given = [("timezone", "UTC".into()), ("codec", "json".into())];
+    let Ok(syslog) = Syslog::new(crate::input::testing::options("syslog", &given)) else {
+        panic!("the codec is known")
+    };
+    let origin = Origin::new(([10, 0, 0, 7], 514).into());
+    let mut events = Events::default();
+    let mut decoder = StreamProtocol::decoder(&*syslog.protocol, &origin);
+    decoder.decode(b"{\"message\":\"<13>Feb  3 04:05:06 web a: text\",\"b\":1}\n", &mut events);
+    let event = events.first().unwrap();
+    assert_eq!((&event.fields()["message"], &event.fields()["b"]), (&"text".into(), &1.into()));
+    assert_eq!(event.fields()["host"], "10.0.0.7");
 }
 
 #[test]

@@ -62,6 +62,14 @@ fn without_date_math(pattern: &str) -> String {
     out
 }
 
+/// Document of an event.
+enum EventDocument {
+    /// The decoder of the event has written it.
+    AtHand(Bytes),
+    /// Part of the buffer of a delivery.
+    Written(Range<usize>),
+}
+
 impl Local for Indices {
     fn names(&self) -> String {
         without_date_math(&self.operations.names())
@@ -92,31 +100,51 @@ impl Local for Indices {
         Ok(LocalWrite { op, pipeline: pipeline.map(|name| shared(&self.last_pipeline, &name)) })
     }
 
-    fn operations(&self, events: &[&Event]) -> Vec<Result<LocalWrite, String>> {
+    fn operations(&self, events: &[&Event], add: &mut dyn FnMut(Result<LocalWrite, String>)) {
         let Some(action) = self.operations.constant_action() else {
-            return events.iter().map(|event| self.operation(event, None)).collect();
+            return events.iter().for_each(|event| add(self.operation(event, None)));
         };
         // Documents share their memory, and names are of these operations alone: deliveries on other threads do not count them.
-        let (doc_type, mut last): (Arc<str>, Arc<str>) = (Arc::from(&*self.doc_type), Arc::from(""));
-        let mut documents = Vec::with_capacity(events.iter().map(|event| event.document_bytes()).sum());
-        let mut indices = Vec::with_capacity(events.len());
-        for event in events {
-            let index = self.operations.index_for(event).map(|name| {
-                if *last != *name {
-                    last = Arc::from(name);
-                }
-                let begin = documents.len();
-                event.write_json(&mut documents);
-                (Arc::clone(&last), begin..documents.len())
-            });
-            indices.push(index);
+        let doc_type: Arc<str> = Arc::from(&*self.doc_type);
+        let constant: Option<Arc<str>> = self.operations.constant_index().map(Arc::from);
+        let mut last: Arc<str> = Arc::from("");
+        let mut written = Vec::new();
+        let mut documents = Vec::with_capacity(events.len());
+        for (at, event) in events.iter().enumerate() {
+            let index = match &constant {
+                Some(index) => Ok(Arc::clone(index)),
+                None => self.operations.index_for(event).map(|name| {
+                    if *last != *name {
+                        last = Arc::from(name);
+                    }
+                    Arc::clone(&last)
+                }),
+            };
+            documents.push(index.map(|index| {
+                let document = match event.document() {
+                    Some(document) => EventDocument::AtHand(document),
+                    None => {
+                        if written.capacity() == 0 {
+                            let rest = events.get(at..).unwrap_or_default();
+                            written.reserve(rest.iter().map(|event| event.document_bytes()).sum());
+                        }
+                        let begin = written.len();
+                        event.write_json(&mut written);
+                        EventDocument::Written(begin..written.len())
+                    }
+                };
+                (index, document)
+            }));
         }
-        if documents.capacity() - documents.len() > documents.len() / 4 {
-            documents.shrink_to_fit();
+        if written.capacity() - written.len() > written.len() / 4 {
+            written.shrink_to_fit();
         }
-        let documents = Bytes::from(documents);
-        let operation = |(index, range): (Arc<str>, Range<usize>)| {
-            let document = documents.slice(range);
+        let written = Bytes::from(written);
+        let operation = |(index, document): (Arc<str>, EventDocument)| {
+            let document = match document {
+                EventDocument::AtHand(document) => document,
+                EventDocument::Written(range) => written.slice(range),
+            };
             let action = match action {
                 ConstantAction::Index => Action::Index(document),
                 ConstantAction::Create => Action::Create(document),
@@ -124,6 +152,6 @@ impl Local for Indices {
             let op = WriteOp::of_type(Arc::clone(&doc_type), index, None, action);
             LocalWrite { op, pipeline: None }
         };
-        indices.into_iter().map(|index| index.map(operation)).collect()
+        documents.into_iter().for_each(|document| add(document.map(operation)));
     }
 }

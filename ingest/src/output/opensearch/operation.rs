@@ -134,6 +134,13 @@ impl Operations {
         self.data_stream.as_ref().map_or_else(|| self.index.pattern(), DataStreamTarget::pattern)
     }
 
+    /// Returns the index of all events, where it is the same for all.
+    pub(super) fn constant_index(&self) -> Option<&str> {
+        // A constant text is rendered as it is written.
+        let index = self.index.as_str();
+        (self.index.is_constant() && !index.contains("%{")).then_some(index)
+    }
+
     /// Returns the index of an event.
     ///
     /// # Errors
@@ -197,10 +204,15 @@ impl Operations {
             }
             _ => None,
         };
-        let mut document = Vec::with_capacity(512);
-        if action != ActionKind::Delete {
-            event.write_json(&mut document);
-        }
+        let document = match event.document() {
+            _ if action == ActionKind::Delete => Bytes::new(),
+            Some(document) => document,
+            None => {
+                let mut document = Vec::with_capacity(512);
+                event.write_json(&mut document);
+                Bytes::from(document)
+            }
+        };
         Ok(Operation {
             action,
             index,
@@ -216,7 +228,7 @@ impl Operations {
                 .map(|pipeline| pipeline.render(event))
                 .filter(|text| !text.is_empty()),
             version,
-            document: Bytes::from(document),
+            document,
             upsert,
             doc_as_upsert: self.doc_as_upsert && action == ActionKind::Update,
         })

@@ -16,6 +16,7 @@ use serde_json::{Value, json};
 use tokio::sync::watch;
 
 use super::build;
+use crate::codec;
 use crate::input::testing::{OptionValue, options};
 use crate::output::{Local, OrderTicket, Output, RefusedEvent, Sink, SinkInterrupted};
 use crate::{Event, Fault};
@@ -50,7 +51,13 @@ fn operations_of_many_events_are_those_of_each() {
     let mut text = Event::new(DateTime::from_timestamp(1_700_000_000, 0).unwrap());
     text.set_text("a", "y");
     let events = [event(json!({"a": "x", "n": [7]})), text, event(json!({"n": 1})), event(json!({"a": "x"}))];
-    let events: Vec<&Event> = events.iter().collect();
+    // Of a stream: one is as it was decoded, the other is changed.
+    let mut decoded = codec::Events::default();
+    let lines = b"{\"@timestamp\":\"2023-11-14T22:13:20Z\",\"a\":\"x\"}\n{\"a\":\"z\"}\n";
+    codec::build(options("json_lines", &[])).unwrap().decoder().decode(lines, &mut decoded);
+    decoded[1].set_timestamp(DateTime::UNIX_EPOCH);
+    assert_eq!(decoded.iter().map(|event| event.document().is_some()).collect::<Vec<_>>(), [true, false]);
+    let events: Vec<&Event> = events.iter().chain(decoded.iter()).collect();
     let described = |made: Result<crate::output::LocalWrite, String>| {
         made.map(|made| format!("{} {:?} {:?}", made.op.index, made.op, made.pipeline))
     };
@@ -65,7 +72,8 @@ fn operations_of_many_events_are_those_of_each() {
     for given in options {
         let output = local(given);
         let each: Vec<_> = events.iter().map(|event| described(output.operation(event, None))).collect();
-        let all: Vec<_> = output.operations(&events).into_iter().map(described).collect();
+        let mut all = Vec::new();
+        output.operations(&events, &mut |made| all.push(described(made)));
         assert_eq!(all, each);
     }
 }

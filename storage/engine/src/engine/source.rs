@@ -19,9 +19,9 @@ use millrace_runtime::{Error, Kind, Priority, Result};
 use uuid::Uuid;
 
 use super::feed::FEED_PIPELINE;
-use super::target::{RequestSummary, Targets, admit};
+use super::target::{RequestSummary, Targets, admit, admit_shared};
 use super::visibility_check::VisibilityChecks;
-use super::write::{MANY_OPS, prepare};
+use super::write::{MANY_OPS, prepare, prepare_shared};
 use super::write_batch::{Outcome, ParsedBatch, Terms};
 use super::{Engine, Inner};
 
@@ -69,8 +69,8 @@ impl UnsyncedWrite {
 struct Load {
     /// The operations, dead letters in the place of theirs; `None` for those left out.
     ops: Vec<Option<WriteOp>>,
-    /// Why the operation that was there first was refused; what took its place is the server's own.
-    refused: Vec<Option<Error>>,
+    /// Reasons of refused operations, by their numbers. Operations that took their place are the server's own.
+    refused: HashMap<usize, Error>,
     /// Number of operations with the rights of the principal; those behind them are the server's own.
     asked: usize,
     moves: Vec<PositionDelta>,
@@ -252,9 +252,11 @@ impl Engine {
         let job = move || {
             let (mut round, mut refusals) = (Vec::with_capacity(ops.len()), Vec::new());
             for (item, (op, own)) in ops.iter().zip(own).enumerate() {
-                let Some(mut op) = op.clone() else { continue };
-                match admit(targets.of(own), &mut op) {
-                    Ok(admitted) => round.push(prepare(item, admitted, op, &looks)?),
+                let Some(op) = op else { continue };
+                match admit_shared(targets.of(own), op) {
+                    Ok((admitted, routing)) => {
+                        round.push(prepare_shared(item, admitted, op, routing.cloned(), &looks)?);
+                    }
                     Err(error) => refusals.push(Refusal { item, error, race: false }),
                 }
             }
@@ -409,13 +411,15 @@ impl SourceTargets {
 impl Load {
     fn new(SourceWrite { ops, own, moves }: SourceWrite, origin: Origin, priority: Priority) -> Self {
         let asked = ops.len();
-        let ops: Vec<Option<WriteOp>> = ops.into_iter().chain(own).map(Some).collect();
-        Self { refused: ops.iter().map(|_| None).collect(), ops, asked, moves, origin, priority }
+        // In the memory that they have.
+        let mut ops: Vec<Option<WriteOp>> = ops.into_iter().map(Some).collect();
+        ops.extend(own.into_iter().map(Some));
+        Self { refused: HashMap::new(), ops, asked, moves, origin, priority }
     }
 
     /// Returns whether an operation is the server's own.
     fn is_own(&self, item: usize) -> bool {
-        item >= self.asked || self.refused.get(item).is_some_and(Option::is_some)
+        item >= self.asked || self.refused.contains_key(&item)
     }
 
     /// Surveys what is asked for, and what is the server's own.
@@ -436,14 +440,11 @@ impl Load {
             if race && again {
                 continue;
             }
-            let (Some(op), Some(refused)) = (self.ops.get_mut(item), self.refused.get_mut(item)) else {
+            let Some(op) = self.ops.get_mut(item).filter(|_| is_permanent(&error)) else {
                 return Err(error);
             };
-            if !is_permanent(&error) {
-                return Err(error);
-            }
             let instead = match op.take() {
-                Some(op) if refused.is_none() => dead_letter(&op, &error),
+                Some(op) if !self.refused.contains_key(&item) => dead_letter(&op, &error),
                 _ => OnReject::Abort,
             };
             *op = match instead {
@@ -451,16 +452,16 @@ impl Load {
                 OnReject::Skip => None,
                 OnReject::Abort => return Err(Error::DeadLetterRefused(error.to_string())),
             };
-            *refused = Some(error);
+            self.refused.insert(item, error);
         }
         Ok(())
     }
 
     /// One result an operation.
     fn answers(self, outcomes: Vec<Outcome>) -> Vec<Result<WriteOutcome>> {
-        let mut answers: Vec<Option<Result<WriteOutcome>>> =
-            self.refused.into_iter().map(|refused| refused.map(Err)).collect();
-        for (item, outcome) in outcomes {
+        let mut answers: Vec<Option<Result<WriteOutcome>>> = self.ops.iter().map(|_| None).collect();
+        let refused = self.refused.into_iter().map(|(item, error)| (item, Err(error)));
+        for (item, outcome) in refused.chain(outcomes) {
             if let Some(answer) = answers.get_mut(item).filter(|answer| answer.is_none()) {
                 *answer = Some(outcome);
             }

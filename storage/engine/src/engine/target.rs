@@ -206,13 +206,13 @@ impl Target {
     }
 
     /// Checks that the index takes the operation. Settings are looked at once for all operations, unless they change meanwhile.
-    fn check_index(&self, op: &WriteOp) -> Result<()> {
+    fn check_index(&self, op: &WriteOp, routing: Option<&String>) -> Result<()> {
         let meta = self.index.meta();
         if !self.writable.as_ref().is_some_and(|writable| Arc::ptr_eq(writable, &meta)) {
             check_index(&self.index, &meta)?;
         }
         self.index.check_supported()?;
-        if op.routing.is_none() && self.index.mapping().routing_required() {
+        if routing.is_none() && self.index.mapping().routing_required() {
             return Err(Error::RoutingMissing {
                 index: meta.name.to_string(),
                 id: op.id.clone().unwrap_or_default(),
@@ -230,19 +230,17 @@ impl Target {
         limited.then(|| Limits { writer: Arc::clone(&self.writer), action: op.needs(), maps })
     }
 
-    /// Gives an operation the routing of the alias.
-    fn route(&self, op: &mut WriteOp) -> Result<()> {
-        let Some((alias, routing)) = &self.routing else { return Ok(()) };
-        match &op.routing {
-            Some(given) if given != routing => Err(Error::IllegalArgument(format!(
-                "Alias [{alias}] has index routing associated with it [{routing}], and was provided with routing \
-                 value [{given}], rejecting operation"
-            ))),
-            Some(_) => Ok(()),
-            None => {
-                op.routing = Some(routing.clone());
-                Ok(())
+    /// Returns the routing of an operation: its own, or that of the alias.
+    fn route<'o>(&'o self, op: &'o WriteOp) -> Result<Option<&'o String>> {
+        match (&self.routing, &op.routing) {
+            (Some((alias, routing)), Some(given)) if given != routing => {
+                Err(Error::IllegalArgument(format!(
+                    "Alias [{alias}] has index routing associated with it [{routing}], and was provided with routing \
+                     value [{given}], rejecting operation"
+                )))
             }
+            (_, Some(given)) => Ok(Some(given)),
+            (alias, None) => Ok(alias.as_ref().map(|(_, routing)| routing)),
         }
     }
 }
@@ -345,6 +343,18 @@ impl Engine {
 
 /// Finds the index of an operation, which may refuse it.
 pub(super) fn admit(targets: &Targets, op: &mut WriteOp) -> Result<AdmittedOperation> {
+    let (admitted, routing) = admit_shared(targets, op)?;
+    if op.routing.is_none() {
+        op.routing = routing.cloned();
+    }
+    Ok(admitted)
+}
+
+/// Finds the index of an operation that stays as it is, which may refuse it; returns the operation's routing, too.
+pub(super) fn admit_shared<'o>(
+    targets: &'o Targets,
+    op: &'o WriteOp,
+) -> Result<(AdmittedOperation, Option<&'o String>)> {
     let target = match targets.get(&(Arc::clone(&op.index), op.require_alias)) {
         Some(Ok(target)) => target,
         Some(Err(error)) => return Err(again(error)),
@@ -352,9 +362,9 @@ pub(super) fn admit(targets: &Targets, op: &mut WriteOp) -> Result<AdmittedOpera
     };
     target.check(op)?;
     target.check_stream(op)?;
-    target.route(op)?;
-    target.check_index(op)?;
-    Ok(AdmittedOperation { index: Arc::clone(&target.index), limits: target.limits(op) })
+    let routing = target.route(op)?;
+    target.check_index(op, routing)?;
+    Ok((AdmittedOperation { index: Arc::clone(&target.index), limits: target.limits(op) }, routing))
 }
 
 /// Finds the index of an operation that rules hide documents of, with the rules and the routing of the operation.

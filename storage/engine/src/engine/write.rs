@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 use std::time::Duration;
 
+use bytes::Bytes;
 use futures::future::BoxFuture;
 use millrace_catalog::access::{Origin, Principal};
 use millrace_catalog::frame::FrameNumber;
@@ -200,28 +201,61 @@ pub(super) fn prepare(
     op: WriteOp,
     looks: &VisibilityChecks,
 ) -> Result<PreparedOperation> {
-    let AdmittedOperation { index, limits } = admitted;
-    let (source, create) = match op.action {
-        Action::Index(source) => (Some(source), false),
-        Action::Create(source) => (Some(source), true),
-        Action::Delete | Action::Update(_) => (None, false),
+    let condition = condition_of(&op);
+    let source = match op.action {
+        Action::Index(source) | Action::Create(source) => Some(source),
+        Action::Delete | Action::Update(_) => None,
     };
-    let shard = index.shard_for(op.id.as_deref(), op.routing.as_deref());
+    prepare_with(item, admitted, (op.id, op.routing, source), condition, looks)
+}
+
+/// Makes an operation ready that stays with its caller, who may try it again.
+///
+/// # Errors
+/// As [`prepare`].
+pub(super) fn prepare_shared(
+    item: usize,
+    admitted: AdmittedOperation,
+    op: &WriteOp,
+    routing: Option<String>,
+    looks: &VisibilityChecks,
+) -> Result<PreparedOperation> {
+    let source = match &op.action {
+        Action::Index(source) | Action::Create(source) => Some(source.clone()),
+        Action::Delete | Action::Update(_) => None,
+    };
+    prepare_with(item, admitted, (op.id.clone(), routing, source), condition_of(op), looks)
+}
+
+/// Returns the condition of an operation, without the document that its writer sees.
+fn condition_of(op: &WriteOp) -> VersionCondition {
+    VersionCondition {
+        delete: matches!(op.action, Action::Delete | Action::Update(_)),
+        // A generated id cannot exist.
+        create: matches!(op.action, Action::Create(_)) && op.id.is_some(),
+        version: op.version,
+        if_seq_no: op.if_seq_no,
+        if_primary_term: op.if_primary_term,
+        seen: None,
+    }
+}
+
+fn prepare_with(
+    item: usize,
+    AdmittedOperation { index, limits }: AdmittedOperation,
+    (id, routing, source): (Option<String>, Option<String>, Option<Bytes>),
+    condition: VersionCondition,
+    looks: &VisibilityChecks,
+) -> Result<PreparedOperation> {
+    let shard = index.shard_for(id.as_deref(), routing.as_deref());
+    let seen = looks.of(&index, shard, id.as_deref())?;
     Ok(PreparedOperation {
         item,
         shard,
-        wanted: VersionCondition {
-            delete: source.is_none(),
-            // A generated id cannot exist.
-            create: create && op.id.is_some(),
-            version: op.version,
-            if_seq_no: op.if_seq_no,
-            if_primary_term: op.if_primary_term,
-            seen: looks.of(&index, shard, op.id.as_deref())?,
-        },
+        wanted: VersionCondition { seen, ..condition },
         index,
-        id: op.id,
-        routing: op.routing,
+        id,
+        routing,
         source,
         limits,
         returns_source: false,

@@ -132,15 +132,14 @@ impl Inner {
         let mut outcomes = Vec::with_capacity(ops.len());
         // Shards are locked in this order by every writer, so that two never wait for each other.
         let mut by_shard: BTreeMap<(uuid::Uuid, u32), Vec<PreparedOperation>> = BTreeMap::new();
-        let is_same = |(one, other): (&PreparedOperation, &PreparedOperation)| {
-            Arc::ptr_eq(&one.index, &other.index) && one.shard == other.shard
-        };
-        match ops.first().map(|op| (op.index.meta().uuid, op.shard)) {
-            // Most batches are for one shard: nothing is moved then.
-            Some(key) if ops.iter().zip(ops.iter().skip(1)).all(is_same) => drop(by_shard.insert(key, ops)),
-            _ => ops.into_iter().for_each(|op| {
-                by_shard.entry((op.index.meta().uuid, op.shard)).or_default().push(op);
-            }),
+        let key = |op: &PreparedOperation| (op.index.meta().uuid, op.shard);
+        // Most often all are of one shard, and stay in the memory that they have.
+        if let Some(first) = ops.first()
+            && ops.iter().all(|op| op.shard == first.shard && Arc::ptr_eq(&op.index, &first.index))
+        {
+            by_shard.insert(key(first), ops);
+        } else {
+            ops.into_iter().for_each(|op| by_shard.entry(key(&op)).or_default().push(op));
         }
         let mut by_index: BTreeMap<uuid::Uuid, Vec<Batch>> = BTreeMap::new();
         for ((uuid, number), ops) in by_shard {

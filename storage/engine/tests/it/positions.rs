@@ -179,6 +179,32 @@ async fn what_is_refused_for_good_becomes_a_dead_letter_of_the_same_frame() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn an_alias_routes_the_operations_of_a_source() {
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path()).await;
+    let body = json!({"settings": {"number_of_shards": 5}, "aliases": {"routed": {"index_routing": "r"}}});
+    engine
+        .change(&Principal::system(), |m| {
+            m.create_index("logs", &body, 0, millrace_catalog::metadata::Uuid::new_v4())
+        })
+        .await
+        .unwrap();
+    let routed = |id: &str, routing: &str| WriteOp {
+        routing: Some(routing.to_owned()),
+        ..index_op("routed", Some(id), r#"{"n":1}"#)
+    };
+    let ops = vec![index_op("routed", Some("1"), r#"{"n":1}"#), routed("2", "r"), routed("3", "other")];
+    let written = write(&engine, ops, Vec::new()).await.unwrap();
+    assert!(written[0].is_ok() && written[1].is_ok());
+    assert!(matches!(&written[2], Err(Error::IllegalArgument(reason)) if reason.contains("other")));
+    for (id, is_there) in [("1", true), ("2", true), ("3", false)] {
+        let found = engine.get(&Principal::system(), "logs", id, Some("r"), true).await.unwrap();
+        assert_eq!(found.is_some(), is_there, "{id}");
+    }
+    assert_eq!((docs(&engine, "logs").await, docs(&engine, "letters").await), (2, 1));
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn a_block_keeps_the_position_where_it_is() {
     let dir = tempfile::tempdir().unwrap();
     let engine = open(dir.path()).await;
