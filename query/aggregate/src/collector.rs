@@ -180,9 +180,12 @@ impl SubCollectors {
     }
 
     /// Joins buckets: `map` has the new number of each.
-    pub(crate) fn remap(&mut self, map: &[u32]) {
+    ///
+    /// # Errors
+    /// As [`Collector::merge`].
+    pub(crate) fn remap(&mut self, map: &[u32], work: &QueryContext) -> Result<()> {
         let old = std::mem::replace(self, self.fresh());
-        self.merge_all(old, map);
+        self.merge(old, Some(map), work)
     }
 
     /// Makes the results of buckets, those of them that [`Reduction::only`] leads to.

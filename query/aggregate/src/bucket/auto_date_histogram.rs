@@ -133,9 +133,9 @@ impl AutoCollector {
     }
 
     /// Joins buckets to those of a coarser interval, and what is collected below.
-    fn join(&mut self, unit: usize) {
+    fn join(&mut self, unit: usize, work: &QueryContext) -> Result<()> {
         let map = self.coarsen(unit);
-        self.subs.remap(&map);
+        self.subs.remap(&map, work)
     }
 }
 
@@ -172,7 +172,8 @@ impl Collector for AutoCollector {
         }
         (self.expanded, self.children) = (expanded, children);
         while self.unit + 1 < UNITS.len() && self.kept.iter().any(|kept| *kept as usize > MAX_KEPT) {
-            self.join(self.unit + 1);
+            // To its end: what was collected in time counts.
+            self.join(self.unit + 1, &QueryContext::default())?;
         }
         done
     }
@@ -185,10 +186,10 @@ impl Collector for AutoCollector {
         let Some(mut other) = same::<Self>(other) else { return Ok(()) };
         let unit = self.unit.max(other.unit);
         if self.unit < unit {
-            self.join(unit);
+            self.join(unit, work)?;
         }
         if other.unit < unit {
-            other.join(unit);
+            other.join(unit, work)?;
         }
         let mut children = Vec::with_capacity(other.ordinals.len());
         for ordinal in 0..other.ordinals.len() as u32 {
@@ -228,7 +229,7 @@ impl Collector for AutoCollector {
             }
             chosen.push((candidates, plan.interval));
         }
-        self.subs.remap(&map);
+        self.subs.remap(&map, &reduction.work)?;
         let ordinals: Vec<u32> =
             chosen.iter().flat_map(|(list, _)| list.iter().map(|candidate| candidate.ordinal)).collect();
         let mut results = self.subs.reduce(&ordinals, reduction)?.into_iter();

@@ -156,7 +156,8 @@ impl Engine {
             refuse_reserved(principal, &write.moves)?;
             refuse_rules(principal)?;
             let origin = principal.origin();
-            let is_large = write.ops.len() + write.own.len() > MANY_OPS;
+            // Writes that clients wait for take no further turn among those of others.
+            let is_large = priority != Priority::Ingest && write.ops.len() + write.own.len() > MANY_OPS;
             let survey = move || {
                 let load = Load::new(write, origin, priority);
                 let surveys = load.surveys();

@@ -218,7 +218,8 @@ impl Shard {
             .await?;
         cancel.check()?;
         if let Some(output) = &output
-            && let Err(error) = services.env.objects.put_files(&output.files).await
+            && let Err(error) =
+                services.env.objects.put_files(&output.files).await.and_then(|_| cancel.check())
         {
             // Nobody knows of this segment: what there is of it only takes up space.
             self.delete_files(services, output.record.id).await;

@@ -209,8 +209,12 @@ fn merge_bundles(
         file.write_all(&memory.bundle_bytes).map_err(|e| Error::io("write scratch file", out, e))?;
         return written(file);
     }
-    let bundles =
-        inputs.iter().map(|input| input.segment.bundle_blocking()).collect::<Result<Vec<Arc<Bundle>>>>()?;
+    // Of a remote store, each may be a download.
+    let bundle = |input: &MergeInput| {
+        target.cancel.check()?;
+        input.segment.bundle_blocking()
+    };
+    let bundles = inputs.iter().map(bundle).collect::<Result<Vec<Arc<Bundle>>>>()?;
     let parts: Vec<(&Bundle, RowMap)> = bundles.iter().map(Arc::as_ref).zip(maps.iter().cloned()).collect();
     bundle::merge_cancellable(&parts, rows, scratch, &target.cancel, &mut file)?;
     written(file)
@@ -279,7 +283,7 @@ fn merge_ids(
     let mut sources = Vec::new();
     for (input, map) in inputs.iter().zip(&arrangement.maps) {
         target.cancel.check()?;
-        sources.extend(Entries::open(input, map, scratch)?);
+        sources.extend(Entries::open(input, map, scratch, &target.cancel)?);
     }
     let mut heap = BinaryHeap::new();
     for (i, source) in sources.iter_mut().enumerate() {
@@ -334,11 +338,20 @@ enum Entries<'a> {
 }
 
 impl<'a> Entries<'a> {
-    fn open(input: &'a MergeInput, map: &'a RowMap, scratch: &Path) -> Result<Vec<Self>> {
+    fn open(
+        input: &'a MergeInput,
+        map: &'a RowMap,
+        scratch: &Path,
+        cancel: &CancelSignal,
+    ) -> Result<Vec<Self>> {
         let mut sorter = Sorter::new(scratch);
         let mut failed = None;
         let mut first = 0u32;
         let mut take = |batch: &RecordBatch| {
+            if let Err(error) = cancel.check() {
+                failed = Some(error);
+                return false;
+            }
             let column = |name: &str| batch.column_by_name(name).map(|a| a.as_primitive::<UInt64Type>());
             let (Some(ids), Some(versions), Some(seq_nos), Some(terms)) = (
                 batch.column_by_name(layout::ID).map(|a| a.as_string_view()),
