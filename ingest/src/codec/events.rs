@@ -30,6 +30,8 @@ pub struct Events {
     block: DocumentBlockBuilder,
     /// Numbers of events that get documents of the block.
     pending: Vec<(usize, DocumentRange)>,
+    /// `true` if events may be in blocks.
+    has_blocks: bool,
     /// `true` while what is scanned goes to the block.
     is_scanned_to_block: bool,
 }
@@ -59,14 +61,15 @@ impl Events {
         self.each = bytes;
     }
 
-    /// Sets the members and metadata that each event gets from here on.
+    /// Sets the members and metadata that each event gets from here on. Nothing else changes most of them, so that they may be in blocks.
     pub(crate) fn set_additions(&mut self, additions: Additions) {
         self.additions = additions;
+        self.has_blocks = true;
     }
 
-    /// Begins a block for the events of scanned objects.
+    /// Begins a block for the events of scanned objects, where the input adds nothing to them by itself.
     pub(crate) fn begin_block(&mut self) {
-        self.is_scanned_to_block = true;
+        self.is_scanned_to_block = self.has_blocks;
         self.additions.renew();
     }
 
@@ -342,6 +345,7 @@ mod tests {
     #[test]
     fn a_piece_that_exceeds_its_bound_leaves_nothing_in_the_block() {
         let mut events = Events::default();
+        events.set_additions(Additions::default());
         let mut decoder = decoder();
         events.begin_piece(1 << 20);
         decoder.decode(b"{\"n\":1}\n", &mut events);

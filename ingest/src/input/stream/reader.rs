@@ -205,6 +205,8 @@ impl StreamReader {
     /// Decodes bytes until they are a batch or take as much memory as is reserved; returns the rest, or `None` where the stream has to end.
     async fn decode_piece(&mut self, bytes: Bytes) -> Option<Bytes> {
         if self.events.is_empty() {
+            // Who waits for memory holds none.
+            self.held = Reservation::default();
             self.held = match reserve_piece(&self.context).await {
                 Some(reservation) => reservation,
                 // What was read goes on to the end of the pipeline.
@@ -319,6 +321,11 @@ impl StreamReader {
         if !self.hand_on_batches(batch).await {
             return false;
         }
+        if self.events.is_empty() {
+            // Nothing waits for more, so that the memory would stay with a connection that is idle.
+            self.held = Reservation::default();
+            return true;
+        }
         let is_full = self.events.bytes() >= piece;
         if is_full || self.held.grow(piece.saturating_sub(self.held.bytes())).is_err() {
             return self.hand_on().await;
@@ -352,8 +359,9 @@ impl StreamReader {
         if rest.len() >= least {
             return self.hand_on_batch(rest, rest_bytes).await;
         }
-        // A sender of whole batches sends another one.
-        let capacity = if counted.is_some() { size.min(MAX_CAPACITY) } else { 0 };
+        // A sender of whole batches sends another one. A rest is handed on after a pause, with its room.
+        let goes_on = counted.is_some() && !rest.is_empty();
+        let capacity = if goes_on { size.min(MAX_CAPACITY) } else { 0 };
         self.events.put_back(rest, rest_bytes, capacity);
         true
     }
@@ -476,6 +484,44 @@ mod tests {
             assert!(most <= 64 << 20, "{most}");
             assert_eq!(budget.used(), 0);
         }
+    }
+
+    #[tokio::test]
+    async fn connections_that_are_idle_hold_no_memory() {
+        let protocol = Arc::new(JsonLines(codec::build(options("json_lines", &[])).unwrap()));
+        let origin = Arc::new(Origin::new(([127, 0, 0, 1], 1).into()));
+        let budget = Budget::new(2 << 20);
+        let mut pipeline = Pipeline::new(4);
+        pipeline.budget = budget.clone();
+        let context = Context { batch_size: BatchSize::new(1), ..pipeline.context() };
+        let unfinished = UnfinishedTotal::default();
+        let (mut clients, mut readers) = (Vec::new(), Vec::new());
+        // More than have a piece of what the pipeline may take.
+        for _ in 0..20 {
+            let (client, mut server) = tokio::io::duplex(1 << 10);
+            let protocol = Arc::clone(&protocol) as Arc<dyn StreamProtocol>;
+            let reader = StreamReader::new(protocol, Arc::clone(&origin), context.clone(), &unfinished);
+            readers.push(tokio::spawn(async move { reader.run(&mut server, BytesMut::new(), None).await }));
+            clients.push(client);
+        }
+        let exchange = async {
+            for round in 1..=2 {
+                for client in &mut clients {
+                    client.write_all(b"{\"n\":1}\n").await.unwrap();
+                }
+                while pipeline.events.len() < 20 * round {
+                    pipeline.take().await.unwrap().unwrap();
+                }
+            }
+            drop(clients);
+            for reader in readers {
+                reader.await.unwrap();
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(30), exchange)
+            .await
+            .expect("no connection waits for another");
+        assert_eq!(budget.used(), 0);
     }
 
     #[tokio::test(start_paused = true)]

@@ -17,6 +17,7 @@ use tokio::sync::watch;
 
 use super::build;
 use crate::codec;
+use crate::event::Additions;
 use crate::input::testing::{OptionValue, options};
 use crate::output::{Local, OrderTicket, Output, RefusedEvent, Sink, SinkInterrupted};
 use crate::{Event, Fault};
@@ -53,6 +54,7 @@ fn operations_of_many_events_are_those_of_each() {
     let events = [event(json!({"a": "x", "n": [7]})), text, event(json!({"n": 1})), event(json!({"a": "x"}))];
     // Of a stream: one is as it was decoded, the other is changed.
     let mut decoded = codec::Events::default();
+    decoded.set_additions(Additions::default());
     let lines = b"{\"@timestamp\":\"2023-11-14T22:13:20Z\",\"a\":\"x\"}\n{\"a\":\"z\"}\n";
     codec::build(options("json_lines", &[])).unwrap().decoder().decode(lines, &mut decoded);
     decoded[1].set_timestamp(DateTime::UNIX_EPOCH);
