@@ -187,7 +187,8 @@ pub(crate) async fn explain(
 fn keep_page(explained: &mut Value, page: &PolicyPage) {
     let Some(indices) = explained.as_object_mut() else { return };
     let total = indices.shift_remove(TOTAL).unwrap_or_default();
-    let (chosen, _) = page.choose(std::mem::take(indices).into_iter().collect(), |(name, _)| name.as_str());
+    let all: Vec<(String, Value)> = std::mem::take(indices).into_iter().collect();
+    let (chosen, _) = page.choose(all, |(name, _)| name.as_str());
     indices.extend(chosen);
     indices.insert(TOTAL.to_owned(), total);
 }
