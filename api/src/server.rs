@@ -374,7 +374,7 @@ impl Server {
     }
 
     /// Opens listeners as [`Server::serve_also`] does, each with a thread of its own for its connections: for short requests that
-    /// wait for nothing, which are many.
+    /// wait for nothing, which are many. With TLS they share the threads of all, as handshakes compute for long.
     ///
     /// # Errors
     /// As [`Server::serve_also`]; a thread that the system refuses.
@@ -386,7 +386,12 @@ impl Server {
     ) -> Result<(), StartError> {
         let (tls, insecure) = (self.tls.as_ref(), self.insecure);
         let bound = ListenerConfig { name, addresses: &listen, tls, insecure }.bind().await?;
-        let service = Arc::new(service(self.data.listener_context()));
+        let service = service(self.data.listener_context());
+        if self.tls.is_some() {
+            self.serve(bound, service);
+            return Ok(());
+        }
+        let service = Arc::new(service);
         for listener in bound.listeners {
             let added = self.serving.add_on_thread(listener, Arc::clone(&service), run_promptly);
             added.map_err(StartError::Listen)?;

@@ -1,5 +1,7 @@
 //! [`FrameColumns`]: numbers and times of a frame's events, which detectors of the same fields read once for all of them.
 
+use std::collections::HashMap;
+
 use millrace_rules::Event;
 use millrace_rules::engine::Frame;
 
@@ -7,16 +9,24 @@ use super::features;
 
 /// Values of a frame that are kept, at most; those beyond are read anew for each detector.
 const MAX_VALUES: usize = 1 << 20;
+/// Events of a frame from which on columns are worth their while.
+const MIN_EVENTS: usize = 16;
 /// A NaN that no event has: the number was not read yet.
 const UNREAD_NUMBER: u64 = 0x7ff8_0000_756e_7264;
 /// A time that no event has.
 const UNREAD_TIME: i64 = i64::MIN;
 
-/// Values of a field by the place of their event.
+/// Values of fields, each by the place of its event.
 #[derive(Debug)]
-struct Column<T> {
-    field: String,
-    values: Vec<T>,
+struct Columns<T> {
+    places: HashMap<String, usize>,
+    values: Vec<Vec<T>>,
+}
+
+impl<T> Default for Columns<T> {
+    fn default() -> Self {
+        Self { places: HashMap::new(), values: Vec::new() }
+    }
 }
 
 /// Place of a field's column; `None` where there is no room for one.
@@ -25,8 +35,8 @@ pub(crate) type ColumnPlace = Option<usize>;
 /// Columns of the frame that is being scored.
 #[derive(Debug, Default)]
 pub(crate) struct FrameColumns {
-    numbers: Vec<Column<f64>>,
-    times: Vec<Column<i64>>,
+    numbers: Columns<f64>,
+    times: Columns<i64>,
     /// Values of all columns.
     kept: usize,
 }
@@ -51,7 +61,7 @@ impl FrameColumns {
 
     /// Returns the number of a field of an event.
     pub(crate) fn number(&mut self, column: ColumnPlace, field: &str, (at, event): (usize, &Event)) -> f64 {
-        let kept = column.and_then(|column| self.numbers.get_mut(column)?.values.get_mut(at));
+        let kept = column.and_then(|column| self.numbers.values.get_mut(column)?.get_mut(at));
         match kept {
             Some(kept) => {
                 if kept.to_bits() == UNREAD_NUMBER {
@@ -73,7 +83,7 @@ impl FrameColumns {
     ) -> Option<i64> {
         let event = frame.events.get(at)?;
         let read = || event.time(field, false, frame.time).ms();
-        let kept = column.and_then(|column| self.times.get_mut(column)?.values.get_mut(at));
+        let kept = column.and_then(|column| self.times.values.get_mut(column)?.get_mut(at));
         Some(match kept {
             Some(kept) => {
                 if *kept == UNREAD_TIME {
@@ -87,21 +97,26 @@ impl FrameColumns {
 }
 
 fn find<T: Copy>(
-    columns: &mut Vec<Column<T>>,
+    columns: &mut Columns<T>,
     kept: &mut usize,
     field: &str,
     events: usize,
     unread: T,
 ) -> ColumnPlace {
-    if let Some(known) = columns.iter().position(|column| column.field == field) {
-        return Some(known);
+    if events < MIN_EVENTS {
+        return None;
+    }
+    if let Some(known) = columns.places.get(field) {
+        return Some(*known);
     }
     if kept.saturating_add(events) > MAX_VALUES {
         return None;
     }
     *kept += events;
-    columns.push(Column { field: field.to_owned(), values: vec![unread; events] });
-    Some(columns.len() - 1)
+    let place = columns.values.len();
+    columns.values.push(vec![unread; events]);
+    columns.places.insert(field.to_owned(), place);
+    Some(place)
 }
 
 #[cfg(test)]
@@ -129,11 +144,13 @@ mod tests {
     #[test]
     fn values_are_those_of_the_events_also_without_room() {
         let events = vec![event(json!({"a": 1, "t": 7_000})), event(json!({"a": "x"}))];
+        let count = MIN_EVENTS;
         let frame =
             Frame { number: 1, time: Time::from_ms(9_000), origin: Origin::User, events, complete: true };
         let (mut columns, fields) = (FrameColumns::default(), ["a".to_owned(), "b".to_owned()]);
-        let places = columns.find_numbers(&fields, frame.events.len());
-        assert_eq!((places.as_slice(), columns.find_times("t", 2)), (&[Some(0), Some(1)][..], Some(0)));
+        assert_eq!(columns.find_numbers(&fields, count - 1), [None, None]);
+        let places = columns.find_numbers(&fields, count);
+        assert_eq!((places.as_slice(), columns.find_times("t", count)), (&[Some(0), Some(1)][..], Some(0)));
         for place in [places[0], None] {
             // The second time from the column.
             for _ in 0..2 {

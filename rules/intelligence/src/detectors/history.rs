@@ -11,7 +11,7 @@ use millrace_runtime::{Error as StorageError, Priority};
 
 use super::frame_scoring::FrameScoring;
 use super::loading::match_request;
-use super::position::write_results;
+use super::position::{free, write_results};
 use super::scoring::LiveDetector;
 use crate::IntelligenceContext;
 use crate::error::{Error, Result};
@@ -85,7 +85,10 @@ pub(super) async fn score_stored(
             };
             let documents;
             (scoring, detectors, documents) = engine.compute().run(priority, job).await?;
-            if let Some(refused) = write_results(engine, &Arc::new(documents)).await?
+            let documents = Arc::new(documents);
+            let refused = write_results(engine, &documents).await?;
+            free(engine, documents);
+            if let Some(refused) = refused
                 && let Some(detector) = detectors.get_mut(&id)
             {
                 detector.tally.problem = Some(refused.reason);

@@ -16,7 +16,7 @@ use serde_json::{Value, json};
 use super::algorithm::{DetectorAlgorithm, ModelType};
 use super::definition::DetectorDefinition;
 use super::model::{self, DetectorModel, ModelSnapshot, TrainingInput};
-use super::position::write_results;
+use super::position::{free, write_results};
 use super::registry::Phase;
 use super::scoring::SeriesProgress;
 use super::stored::{ModelSummary, StoredDetector};
@@ -398,7 +398,9 @@ async fn score_history(
         if let Some(scored) = scored {
             detector.tally.scored += scored.documents.len() as u64;
             detector.tally.anomalies += scored.anomalies;
-            let refused = write_results(&shared.engine, &Arc::new(scored.documents)).await?;
+            let documents = Arc::new(scored.documents);
+            let refused = write_results(&shared.engine, &documents).await?;
+            free(&shared.engine, documents);
             detector.tally.problem = refused.map(|refused| refused.reason);
         }
         detector.tally
