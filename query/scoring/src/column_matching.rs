@@ -1,5 +1,6 @@
 //! Rows with a string of a pattern, looked for in a column: one that has no index, or whose dictionary takes longer to walk.
 
+use aho_corasick::AhoCorasick;
 use arrow::array::{Array, AsArray};
 use arrow::compute::cast;
 use arrow::datatypes::DataType;
@@ -7,13 +8,13 @@ use millrace_work::error::Result;
 use roaring::RoaringBitmap;
 
 use crate::automaton::Pattern;
-use crate::literal_search::LiteralSearch;
 use crate::node::StringColumn;
 use crate::source::{Source, visit};
 
 /// Makes a search for the longest text that all strings of a pattern have; most strings are told by it to be none of it.
-fn literal(pattern: &Pattern) -> Option<LiteralSearch> {
-    LiteralSearch::new(pattern.literals().max_by_key(|text| text.len())?)
+fn literal(pattern: &Pattern) -> Option<AhoCorasick> {
+    let longest = pattern.literals().max_by_key(|text| text.len())?;
+    AhoCorasick::builder().ascii_case_insensitive(true).build([longest]).ok()
 }
 
 /// Finds the rows, of those that matter. Strings longer than `ignore_above` UTF-16 code units do not count.
@@ -37,7 +38,7 @@ pub(super) fn rows(
                 return false;
             }
             let text = strings.value(at);
-            literal.as_ref().is_none_or(|literal| literal.is_in(text))
+            literal.as_ref().is_none_or(|literal| literal.is_match(text))
                 && counts(text)
                 && pattern.matches(text)
         };

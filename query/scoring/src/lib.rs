@@ -31,7 +31,6 @@ pub mod interesting_terms;
 pub mod intervals;
 mod lengths;
 pub mod lists;
-mod literal_search;
 pub mod match_all;
 mod max_score;
 pub mod metadata;
