@@ -90,7 +90,8 @@ impl<'a> Windows<'a> {
     }
 }
 
-/// Collects the matching rows of a segment if there are at most `limit`; `None` beyond.
+/// Collects the matching rows of a segment if there are at most `limit`; `None` beyond, and where an error ended them: the pass over the
+/// rows meets it again.
 ///
 /// # Errors
 /// Files that cannot be read, [`Error::TimedOut`](millrace_work::error::Error::TimedOut) once the work should end.
@@ -111,7 +112,7 @@ pub(super) fn few_rows(
             return Ok(None);
         }
     }
-    Ok(Some(found.finish()))
+    Ok(condition.failure().is_none().then(|| found.finish()))
 }
 
 /// The rows of a scorer.

@@ -2,16 +2,18 @@
 //!
 //! DataFusion leaves keys out of the sort of a partition that are constant there, such as a literal on a side of a union. The merge has them.
 //! Sorts of the first rows tell each other which key is the last that counts, for all partitions: without a key that tells these apart, one
-//! would lose rows that the others order behind its own. The rule here ([`SortAsMerged`]) gives the sorts all keys of the merge.
+//! would lose rows that the others order behind its own. The rule here ([`SortAsMerged`]) gives the sorts all keys of the merge. A key that is
+//! the same in all partitions stays left out.
 
 use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
 use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
-use datafusion::physical_expr::{LexOrdering, PhysicalSortExpr};
+use datafusion::physical_expr::{AcrossPartitions, LexOrdering, PhysicalSortExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
+use datafusion::physical_plan::ExecutionPlanProperties;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
@@ -61,7 +63,12 @@ fn rewritten(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPl
             LexOrdering::new(merge.expr().iter().map(key).collect::<Result<Vec<_>>>()?)
         }
     };
-    let Some(keys) = keys.filter(|keys| keys != sort.expr()) else { return Ok(None) };
+    let properties = sort.input().equivalence_properties();
+    let differs = |key: &PhysicalSortExpr| {
+        let constant = properties.is_expr_constant(&key.expr);
+        constant == Some(AcrossPartitions::Heterogeneous) && !sort.expr().contains(key)
+    };
+    let Some(keys) = keys.filter(|keys| keys.iter().any(differs)) else { return Ok(None) };
     let mut sorted: Arc<dyn ExecutionPlan> = Arc::new(
         SortExec::new(keys, Arc::clone(sort.input()))
             .with_preserve_partitioning(sort.preserve_partitioning())

@@ -42,13 +42,14 @@ fn excludes(node: &Node) -> bool {
 
 /// Prepares the parts that need the inverted index only, those with the fewest patterns first; `None` once one of them, or all
 /// without a pattern together with the ranges, match no row. Patterns that are looked for in a column are looked for in the rows that
-/// ranges and parts before them leave, where these are few. Parts are returned in their own order, in which their scores add up.
+/// ranges and parts before them leave, where these are few. Parts are returned in their own order, in which their scores add up, with the
+/// rows that patterns were looked for in, if there were any and these are known.
 fn prepare_indexed(
     parts: &[Node],
     ranges: &[SharedCondition],
     source: &Source,
     among: Option<&RoaringBitmap>,
-) -> Result<Option<Vec<SharedCondition>>> {
+) -> Result<Option<(Vec<SharedCondition>, Option<RoaringBitmap>)>> {
     let most = u64::from(source.reader.rows()) / FEW_SHARE;
     let indexed = parts.iter().enumerate().filter(|(_, part)| !part.reads_columns());
     let mut indexed: Vec<(usize, usize, &Node)> =
@@ -73,13 +74,16 @@ fn prepare_indexed(
                 return Ok(None);
             }
             if patterns > 0 && rows.len() < most {
-                narrowed = Some(rows.clone());
+                narrowed = Some(match narrowed {
+                    Some(narrowed) => narrowed & rows,
+                    None => rows.clone(),
+                });
             }
         }
         prepared.push((at, own));
     }
     prepared.sort_by_key(|(at, _)| *at);
-    Ok(Some(prepared.into_iter().map(|(_, part)| part).collect()))
+    Ok(Some((prepared.into_iter().map(|(_, part)| part).collect(), narrowed)))
 }
 
 /// Prepares the parts of a conjunction: those that need the inverted index only come first, and
@@ -103,15 +107,14 @@ pub(super) fn prepare_conjunction(
             None => columns.push(part),
         }
     }
-    let Some(mut prepared) = prepare_indexed(parts, &unread, source, among)? else {
+    let Some((mut prepared, mut narrowed)) = prepare_indexed(parts, &unread, source, among)? else {
         return Ok(Arc::new(MatchNoneScorer));
     };
     prepared.append(&mut unread);
     if columns.is_empty() {
         return Ok(ConjunctionScorer::of(prepared));
     }
-    let mut narrowed: Option<RoaringBitmap> = None;
-    if !prepared.is_empty() {
+    if narrowed.is_none() && !prepared.is_empty() {
         let found = ConjunctionScorer { parts: prepared.clone() };
         narrowed = few_rows(&found, source, u64::from(source.reader.rows()) / FEW_SHARE)?;
     }

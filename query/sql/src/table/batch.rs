@@ -300,7 +300,7 @@ impl ScanState {
                                             (segment.reader.as_ref(), rows.iter().copied().collect());
                                         counts.add_pages(number, reader, (&[*id], false), &rows)?;
                                     }
-                                    read_column(segment, (column, source), *id, &rows)?
+                                    compact(read_column(segment, (column, source), *id, &rows)?)
                                 }
                             }
                         }
