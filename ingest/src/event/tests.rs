@@ -390,7 +390,8 @@ proptest! {
                 change(event, kind, &name, &value);
             }
             let field = reference(&name);
-            prop_assert_eq!(written(&shared), written(&event));
+            // One of them may have written a number anew that is not in its shortest form.
+            prop_assert_eq!(said(&shared), said(&event));
             prop_assert_eq!(event.get(&field), expected.get(&field));
             prop_assert_eq!(event.has_field(&name), expected.has_field(&name));
             prop_assert_eq!(said(&event), said(&expected));
