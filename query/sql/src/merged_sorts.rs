@@ -14,6 +14,7 @@ use datafusion::physical_expr::{AcrossPartitions, LexOrdering, PhysicalSortExpr}
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
 use datafusion::physical_plan::ExecutionPlanProperties;
+use datafusion::physical_plan::empty::EmptyExec;
 use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
@@ -43,6 +44,15 @@ impl PhysicalOptimizerRule for SortAsMerged {
     fn schema_check(&self) -> bool {
         true
     }
+}
+
+/// Rewrites a sort whose first rows are none, as `ORDER BY … LIMIT 0` of a subquery asks: the heap of first rows has room for one at least.
+pub(crate) fn sort_of_no_rows(node: &Arc<dyn ExecutionPlan>) -> Result<Option<Arc<dyn ExecutionPlan>>> {
+    let Some(sort) = node.downcast_ref::<SortExec>().filter(|sort| sort.fetch() == Some(0)) else {
+        return Ok(None);
+    };
+    let partitions = node.output_partitioning().partition_count();
+    Ok(Some(Arc::new(EmptyExec::new(sort.schema()).with_partitions(partitions))))
 }
 
 /// Rewrites a merge of the first rows of partitions that are sorted by other keys.

@@ -64,7 +64,7 @@ use super::table::{MAX_KEY_BYTES, MAX_KEYS};
 pub use super::threads::PATIENCE;
 use super::threads::{Item, StatementThreads};
 use super::whole_texts::WholeTexts;
-use super::{group_top_rows, index_groups, late_materialization, metadata};
+use super::{group_top_rows, index_groups, late_materialization, merged_sorts, metadata};
 
 /// Name of the cluster in metadata.
 const CLUSTER: &str = "millrace";
@@ -176,6 +176,7 @@ impl Runner {
                 Arc::new(large_joins),
                 Arc::new(NodeRewriter { name: "index_groups", rewritten: index_groups::rewritten }),
                 Arc::new(EnsureRequirements::new()),
+                Arc::new(NodeRewriter { name: "sort_of_no_rows", rewritten: merged_sorts::sort_of_no_rows }),
                 Arc::new(SortAsMerged),
                 Arc::new(NodeRewriter { name: "late_columns", rewritten: late_materialization::rewritten }),
                 Arc::new(NodeRewriter { name: "group_top_rows", rewritten: group_top_rows::rewritten }),
