@@ -27,6 +27,7 @@ use std::sync::Arc;
 use arc_swap::ArcSwap;
 use millrace_catalog::access::Principal;
 use millrace_runtime::SharedClock;
+use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Semaphore};
 
 pub use authenticate::{Authenticated, Scheme};
@@ -76,6 +77,8 @@ struct Inner {
     insecure: bool,
     lifetimes: TokenLifetimes,
     meaning: Arc<dyn QueryCheck>,
+    /// Runtime of changes: that of the store, which outlives those of listeners.
+    runtime: Handle,
 }
 
 /// A password that is to be set, hashed.
@@ -185,7 +188,7 @@ impl Accounts {
     {
         let inner = Arc::clone(&self.0);
         // On its own: if the caller goes away between the store and memory, these do not fall apart.
-        let changed = tokio::spawn(async move {
+        let changed = self.0.runtime.spawn(async move {
             let _one = inner.changing.lock().await;
             let state = inner.state.load_full();
             let now_ms = inner.clock.now_ms();

@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use arc_swap::ArcSwap;
 use millrace_runtime::SharedClock;
+use tokio::runtime::Handle;
 use tokio::sync::{Mutex, Semaphore};
 
 use super::{Accounts, Inner, SEARCHES, SEARCHES_OF_MANAGERS, hash_password, sweep};
@@ -65,6 +66,7 @@ impl Accounts {
             insecure,
             lifetimes,
             meaning,
+            runtime: Handle::current(),
         };
         let accounts = Self(Arc::new(inner));
         let generated = accounts.admit_administrator(admin_password, password_file).await?;
