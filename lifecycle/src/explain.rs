@@ -26,7 +26,7 @@ pub struct LifecycleFigures {
     pub candidates: usize,
     /// Bytes that may still come before it deletes the first of these.
     pub remaining_bytes: Option<u64>,
-    /// Time at which it is expected to delete the first of these, in milliseconds.
+    /// Earliest time at which it is expected to delete an index, in milliseconds.
     pub next_deletion_ms: Option<i64>,
 }
 

@@ -76,9 +76,9 @@ pub(crate) struct Progress {
     pub cause: Option<String>,
     /// `true` if nothing is to come any more.
     pub is_complete: bool,
-    /// `true` if the failure was reported to whom the policy says.
+    /// `true` once the failure is reported (`error_notification`).
     pub is_reported: bool,
-    /// Tries to report it that came to nothing.
+    /// Failed tries to report it.
     pub report_retries: u32,
 }
 

@@ -141,7 +141,7 @@ async fn run_steps(context: &LifecycleContext, id: &str) -> Result<()> {
             }
         }
     }
-    // Whoever is told may take time to answer.
+    // The receiver of the message may answer late.
     drop(permit);
     match context.managed.get(id) {
         Some(managed) if managed.owes_report() => report_failure(context, &managed).await,

@@ -84,6 +84,8 @@ async fn policies_of_indices_are_managed() {
     )
     .await;
     lifecycle.run_now().await;
+    let none = || json!({"total_managed_indices": 0});
+    let found = &[("/i/policy_id", json!("p")), ("/total_managed_indices", json!(1))];
     play(
         &node,
         vec![
@@ -109,7 +111,10 @@ async fn policies_of_indices_are_managed() {
                 200,
                 &[("", json!({"total_managed_indices": 1}))],
             ),
-            step("GET /_plugins/_ism/explain?queryString=none*", NONE, 200, &[("/i", NONE)]),
+            step("GET /_plugins/_ism/explain?queryString=none*", NONE, 200, &[("", none())]),
+            step("GET /_plugins/_ism/explain?queryString=*i*,*x*", NONE, 200, found),
+            step("GET /_plugins/_ism/explain?queryString=*%20-.ds*", NONE, 200, found),
+            step("GET /_plugins/_ism/explain?queryString=*%20-i", NONE, 200, &[("", none())]),
             step("POST /_plugins/_ism/retry/i", NONE, 200, &[("/failures", json!(true))]),
             step("POST /_plugins/_ism/change_policy/i", json!({"policy_id": "none"}), 404, &[]),
             step("POST /_plugins/_ism/remove/i", NONE, 200, &[("/updated_indices", json!(1))]),

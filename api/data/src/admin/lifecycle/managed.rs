@@ -6,7 +6,7 @@ use millrace_catalog::metadata::{IndexMeta, IndicesOptions};
 use millrace_lifecycle::ManagementReport;
 use serde_json::{Map, Value, json};
 
-use super::{PolicyPage, lifecycle, refuse};
+use super::{NamePage, lifecycle, refuse};
 use crate::Api;
 use crate::error::Error;
 use crate::http::{Request, Response};
@@ -161,7 +161,7 @@ pub(crate) async fn explain(
     let mut indices =
         indices(api, request, Some(index.unwrap_or("*")).filter(|_| lists_all || index.is_some()))?;
     // Without a size an explanation is whole.
-    let page = PolicyPage::take(&mut request.params, usize::MAX)?;
+    let page = NamePage::take(&mut request.params, usize::MAX)?;
     request.finish()?;
     let mut members = members(request)?;
     let filter = members.shift_remove("filter").unwrap_or_default();
@@ -183,10 +183,12 @@ pub(crate) async fn explain(
     Ok(Response::json(200, explained))
 }
 
-/// Keeps the indices of a page; `total_managed_indices` counts the others, too.
-fn keep_page(explained: &mut Value, page: &PolicyPage) {
+/// Keeps the indices of a page; `total_managed_indices` counts those of other pages, too.
+fn keep_page(explained: &mut Value, page: &NamePage) {
     let Some(indices) = explained.as_object_mut() else { return };
-    let total = indices.shift_remove(TOTAL).unwrap_or_default();
+    indices.shift_remove(TOTAL);
+    let is_managed = |(name, one): &(&String, &Value)| page.matches(name) && !one["enabled"].is_null();
+    let total = indices.iter().filter(is_managed).count().into();
     let all: Vec<(String, Value)> = std::mem::take(indices).into_iter().collect();
     let (chosen, _) = page.choose(all, |(name, _)| name.as_str());
     indices.extend(chosen);

@@ -72,15 +72,15 @@ fn required_body(request: &mut Request) -> Result<Value, Error> {
     request.json()?.ok_or_else(|| Error::new(400, "parse_exception", "request body is required"))
 }
 
-/// A page of policies, chosen by their names.
-struct PolicyPage {
+/// A page of named things, chosen by their names.
+struct NamePage {
     from: usize,
     size: usize,
     descending: bool,
     query: String,
 }
 
-impl PolicyPage {
+impl NamePage {
     /// Takes the parameters; `size` is the number on a page without one.
     fn take(params: &mut Params, size: usize) -> Result<Self, Error> {
         let count = |name: &str, value: Option<i64>, default: usize| match value {
@@ -91,7 +91,7 @@ impl PolicyPage {
         };
         let from = count("from", params.take_int("from")?, 0)?;
         let size = count("size", params.take_int("size")?, size)?;
-        // Policies are in the order of their names.
+        // They are in the order of their names.
         params.take("sortField");
         let descending = match params.take("sortOrder").as_deref() {
             None | Some("asc") => false,
@@ -104,14 +104,23 @@ impl PolicyPage {
         Ok(Self { from, size, descending, query })
     }
 
-    /// Chooses those of the page; returns them with the number of all that match.
-    fn choose<T>(&self, policies: Vec<T>, name: impl Fn(&T) -> &str) -> (Vec<T>, usize) {
+    /// Returns whether the query asks for a name: each of its words does, by one of the patterns between its commas. A word
+    /// with a hyphen before it leaves names out, as in `* -.ds*`.
+    fn matches(&self, name: &str) -> bool {
         // A text that is no pattern is looked for anywhere in a name.
-        let matches = |policy: &T| match pattern::is_wildcard(&self.query) {
-            true => pattern::matches(&self.query, name(policy)),
-            false => name(policy).contains(&self.query),
+        let is_meant = |text: &str| match pattern::is_wildcard(text) {
+            true => pattern::matches(text, name),
+            false => name.contains(text),
         };
-        let mut matching: Vec<T> = policies.into_iter().filter(matches).collect();
+        self.query.split_whitespace().all(|word| match word.strip_prefix('-') {
+            Some(left_out) => !left_out.split(',').any(is_meant),
+            None => word.split(',').any(is_meant),
+        })
+    }
+
+    /// Chooses those of the page; returns them with the number of all that match.
+    fn choose<T>(&self, all: Vec<T>, name: impl Fn(&T) -> &str) -> (Vec<T>, usize) {
+        let mut matching: Vec<T> = all.into_iter().filter(|one| self.matches(name(one))).collect();
         if self.descending {
             matching.reverse();
         }

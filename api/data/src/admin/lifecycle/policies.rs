@@ -3,7 +3,7 @@
 use millrace_lifecycle::{INDEX_POLICIES, StoredPolicy};
 use serde_json::{Value, json};
 
-use super::{PAGE, PolicyPage, condition, deleted, lifecycle, policy_owner, refuse, required_body};
+use super::{NamePage, PAGE, condition, deleted, lifecycle, policy_owner, refuse, required_body};
 use crate::Api;
 use crate::error::Error;
 use crate::http::{Request, Response};
@@ -61,7 +61,7 @@ pub(crate) fn exists(served: &DataApi, request: &mut Request, id: &str) -> Resul
 
 /// Lists the policies.
 pub(crate) fn list(served: &DataApi, request: &mut Request) -> Result<Response, Error> {
-    let page = PolicyPage::take(&mut request.params, PAGE)?;
+    let page = NamePage::take(&mut request.params, PAGE)?;
     request.finish()?;
     let (chosen, total) = page.choose(lifecycle(served)?.policies(), |policy| &policy.id);
     let shown: Vec<Value> = chosen

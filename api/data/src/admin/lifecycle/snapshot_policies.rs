@@ -5,7 +5,7 @@ use millrace_lifecycle::SnapshotPolicy;
 use millrace_runtime::Error as StoreError;
 use serde_json::{Value, json};
 
-use super::{PAGE, PolicyPage, condition, deleted, lifecycle, refuse, required_body};
+use super::{NamePage, PAGE, condition, deleted, lifecycle, refuse, required_body};
 use crate::Api;
 use crate::error::Error;
 use crate::http::{Request, Response};
@@ -82,7 +82,7 @@ pub(crate) fn get(served: &DataApi, request: &mut Request, name: &str) -> Result
 
 /// Lists the policies.
 pub(crate) fn list(served: &DataApi, request: &mut Request) -> Result<Response, Error> {
-    let page = PolicyPage::take(&mut request.params, PAGE)?;
+    let page = NamePage::take(&mut request.params, PAGE)?;
     request.finish()?;
     let (chosen, total) = page.choose(lifecycle(served)?.snapshot_policies(), |policy| &policy.name);
     let shown: Vec<Value> = chosen.iter().map(|policy| render(policy)).collect();
