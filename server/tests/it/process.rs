@@ -20,6 +20,8 @@ pub(crate) fn millrace(args: &[&str]) -> Command {
     command.env("MILLRACE_PIPELINES__LISTEN", "127.0.0.1:0");
     command.env("MILLRACE_CONSOLE__LISTEN", "127.0.0.1:0");
     command.env("MILLRACE_FLIGHT__LISTEN", "127.0.0.1:0");
+    // Others may fill the disk of a test.
+    command.env("MILLRACE_STORAGE__DISK_THRESHOLD_ENABLED", "false");
     command.args(args);
     command
 }
@@ -62,8 +64,6 @@ impl Server {
 
     /// Starts a prepared command and waits for its ready line.
     pub(crate) fn new(command: &mut Command) -> Self {
-        // Others may fill the disk of a test.
-        command.env("MILLRACE_STORAGE__DISK_THRESHOLD_ENABLED", "false");
         let mut child =
             command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         let mut greeting = String::new();
