@@ -373,8 +373,8 @@ impl Server {
         Ok(())
     }
 
-    /// Opens listeners as [`Server::serve_also`] does, each with a thread of its own for its connections: for short requests that
-    /// wait for nothing, which are many. With TLS they share the threads of all, as handshakes compute for long.
+    /// Opens listeners as [`Server::serve_also`] does, each with a thread of its own for its connections: for many short
+    /// requests. With TLS they share the threads of all, as handshakes compute for long.
     ///
     /// # Errors
     /// As [`Server::serve_also`]; a thread that the system refuses.
@@ -384,14 +384,12 @@ impl Server {
         listen: Vec<SocketAddr>,
         service: impl FnOnce(ListenerContext) -> S,
     ) -> Result<(), StartError> {
-        let (tls, insecure) = (self.tls.as_ref(), self.insecure);
-        let bound = ListenerConfig { name, addresses: &listen, tls, insecure }.bind().await?;
-        let service = service(self.data.listener_context());
         if self.tls.is_some() {
-            self.serve(bound, service);
-            return Ok(());
+            return self.serve_also(name, listen, service).await;
         }
-        let service = Arc::new(service);
+        let config = ListenerConfig { name, addresses: &listen, tls: None, insecure: self.insecure };
+        let bound = config.bind().await?;
+        let service = Arc::new(service(self.data.listener_context()));
         for listener in bound.listeners {
             let added = self.serving.add_on_thread(listener, Arc::clone(&service), run_promptly);
             added.map_err(StartError::Listen)?;

@@ -344,7 +344,7 @@ pub(crate) fn measure(context: &LifecycleContext, meta: &IndexMeta) -> IndexMeas
     let mut measure = IndexMeasure { created_ms: meta.created_ms, ..IndexMeasure::default() };
     let Ok(index) = context.engine.index(&meta.name) else { return measure };
     for shard in &index.figures().shards {
-        let bytes = shard.store_bytes + shard.memory_bytes;
+        let bytes = shard.bytes();
         measure.docs += shard.docs;
         measure.bytes += bytes;
         measure.largest_shard = measure.largest_shard.max(bytes);

@@ -194,7 +194,7 @@ fn retained(engine: &Engine, metadata: &Metadata) -> Vec<RetainedIndex> {
 /// Counts the bytes of an index as searches see it, without a lock that writers hold.
 fn published_bytes(engine: &Engine, name: &str) -> u64 {
     let Ok(index) = engine.index(name) else { return 0 };
-    index.published_figures().shards.iter().map(|shard| shard.store_bytes + shard.memory_bytes).sum()
+    index.published_figures().shards.iter().map(|shard| shard.bytes()).sum()
 }
 
 /// Plans the deletions of now and of later.

@@ -319,7 +319,7 @@ impl Server {
         }));
     }
 
-    /// Adds a listener whose connections share one thread of their own: for short requests that wait for nothing, which are many.
+    /// Adds a listener whose connections share one thread of their own: for many short requests.
     /// `prepare` runs first on the thread.
     ///
     /// # Errors

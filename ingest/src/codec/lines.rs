@@ -26,7 +26,7 @@ impl Lines {
     pub(crate) fn push(&mut self, bytes: &[u8], mut line: impl FnMut(&[u8], bool)) {
         let mut bytes = bytes;
         if !self.kept.is_empty() {
-            // What is kept ends with the first delimiter; what is behind that is cut where it is.
+            // The first delimiter ends the kept line. Lines behind it are cut in place, without a copy.
             let end = match self.delimiter.as_slice() {
                 [single] => memchr::memchr(*single, bytes).map_or(bytes.len(), |at| at + 1),
                 _ => bytes.len(),

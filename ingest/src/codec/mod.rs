@@ -60,7 +60,7 @@ pub trait Codec: fmt::Debug + Send + Sync {
         self.decoder()
     }
 
-    /// Character set of what is decoded: who cuts lines for the codec cuts them in this one.
+    /// Character set of the bytes that are decoded. An input that cuts lines for the codec cuts them in this set.
     fn charset(&self) -> Charset {
         Charset::Utf8
     }

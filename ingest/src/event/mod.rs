@@ -215,8 +215,7 @@ impl Event {
         if !self.fields.contains(EVENT) {
             let write = |out: &mut Vec<u8>| {
                 out.extend_from_slice(b"{\"original\":");
-                // Writing to memory cannot fail.
-                let _ = serde_json::to_writer(&mut *out, text);
+                members::write_json_text(text, out);
                 out.push(b'}');
             };
             return self.fields.append(EVENT, || json!({ "original": text }), write);

@@ -24,7 +24,7 @@ pub(crate) struct TemplateContext<'a> {
     pub(crate) action: &'a str,
     /// Message about the last step.
     pub(crate) message: &'a str,
-    /// Why the last step failed; empty where it did not.
+    /// Cause of the last step's failure; empty after a success.
     pub(crate) cause: &'a str,
 }
 

@@ -123,6 +123,10 @@ async fn create(context: &LifecycleContext, policy: Arc<SnapshotPolicy>, now_ms:
     let progress = match result {
         Some(result) => advance(&policy.creation, due_ms, now_ms, end_ms, result),
         None => {
+            let running = context.snapshots.running(Some(&policy.repository));
+            if running.iter().any(|one| one.snapshot == snapshot) {
+                audit_creation(context, &policy, &snapshot);
+            }
             let last = ExecutionRecord {
                 status: "TIME_LIMIT_EXCEEDED".to_owned(),
                 start_ms: now_ms,
@@ -149,9 +153,13 @@ async fn make_snapshot(
     if made.inspect_err(|_| context.snapshots.note_unmade())?.is_empty() {
         let request = request(policy);
         context.snapshots.create(&Principal::system(), (&policy.repository, snapshot), request).await?;
-        context.audit(Action::CreateSnapshot, "PUT", &["_snapshot", &policy.repository, snapshot]);
+        audit_creation(context, policy, snapshot);
     }
     Ok(format!("Snapshot {snapshot} creation has finished successfully."))
+}
+
+fn audit_creation(context: &LifecycleContext, policy: &SnapshotPolicy, snapshot: &str) {
+    context.audit(Action::CreateSnapshot, "PUT", &["_snapshot", &policy.repository, snapshot]);
 }
 
 fn request(policy: &SnapshotPolicy) -> CreateSnapshot {

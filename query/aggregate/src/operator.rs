@@ -69,12 +69,8 @@ impl States {
     /// # Errors
     /// [`Error::TimedOut`].
     pub(crate) fn merge(&mut self, other: Self, work: &QueryContext) -> Result<()> {
-        for (own, other) in [(&mut self.roots, other.roots), (&mut self.globals, other.globals)] {
-            for (sub, other) in own.0.iter_mut().zip(other.0) {
-                work.check()?;
-                sub.collector.merge(other.collector, None, work)?;
-            }
-        }
+        self.roots.merge(other.roots, None, work)?;
+        self.globals.merge(other.globals, None, work)?;
         for (own, other) in self.backgrounds.iter_mut().zip(other.backgrounds) {
             work.check()?;
             own.merge(other);

@@ -1,9 +1,8 @@
 //! Pushdown of conditions, but of none below an aggregation that makes a group of no rows, nor into a relation that others read.
 //!
-//! DataFusion's rule puts a condition below an aggregation if all of its columns are keys of groups. A condition without columns has
-//! none that is not. An aggregation without keys makes one group even of no rows, and so does the empty set of grouping sets: a condition
-//! that is false would leave out the rows of that group, not the group. It would also come into a shared relation, whatever columns that
-//! one keeps to itself.
+//! DataFusion's rule pushes a condition below an aggregation if all of its columns are keys of groups. That holds of a condition without
+//! columns, too. An aggregation without keys, or with an empty grouping set, makes one group even of no rows. Below it, a false condition
+//! would remove the rows but not the group. DataFusion also pushes such a condition into a shared relation.
 
 use datafusion::common::Result;
 use datafusion::common::tree_node::Transformed;

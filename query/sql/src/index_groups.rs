@@ -147,8 +147,7 @@ impl IndexGroupsExec {
         if left.is_empty() || state.scan.stopped() {
             return Ok(());
         }
-        let scan = state.scan.of_parts(left);
-        let scan = self.counts.as_ref().map_or_else(|| scan.clone(), |counts| scan.counting(counts));
+        let scan = state.scan.of_parts(left, self.counts.clone());
         let mut states = over(&state.first, Arc::new(scan))?.execute(0, context)?;
         while let Some(batch) = states.next().await {
             if out.send(batch).await.is_err() {

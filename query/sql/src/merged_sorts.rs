@@ -4,6 +4,8 @@
 //! Sorts of the first rows tell each other which key is the last that counts, for all partitions: without a key that tells these apart, one
 //! would lose rows that the others order behind its own. The rule here ([`SortAsMerged`]) gives the sorts all keys of the merge. A key that is
 //! the same in all partitions stays left out.
+//!
+//! A sort with `LIMIT 0` becomes an empty relation ([`sort_of_no_rows`]).
 
 use std::sync::Arc;
 

@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use millrace_engine::{Engine, Session};
+use millrace_rules::hex;
 use millrace_runtime::{Error as StorageError, Priority};
 use ring::digest::{SHA256, digest};
 use serde::{Deserialize, Serialize};
@@ -100,20 +101,7 @@ impl Source {
 
 /// Returns a digest of a value as JSON.
 pub(crate) fn digest_of(value: &impl Serialize) -> String {
-    digest_of_text(&serde_json::to_vec(value).unwrap_or_default(), usize::MAX)
-}
-
-/// Returns the first digits of the digest of a text, in hexadecimal.
-pub(crate) fn digest_of_text(text: &[u8], digits: usize) -> String {
-    let bytes = digest(&SHA256, text);
-    let digit = |half: u8| char::from(b"0123456789abcdef"[usize::from(half)]);
-    let mut hexadecimal = String::with_capacity(digits.min(2 * bytes.as_ref().len()));
-    for byte in bytes.as_ref().iter().take(digits.div_ceil(2)) {
-        hexadecimal.push(digit(byte >> 4));
-        hexadecimal.push(digit(byte & 15));
-    }
-    hexadecimal.truncate(digits);
-    hexadecimal
+    hex(digest(&SHA256, &serde_json::to_vec(value).unwrap_or_default()).as_ref())
 }
 
 /// Members of a saved object that are read; others are skipped.

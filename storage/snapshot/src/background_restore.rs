@@ -47,7 +47,7 @@ impl BackgroundRestore {
 
 /// Outcome of a restore. Its task ends with it, so that the outcome may be noted before.
 pub struct RestoreOutcome {
-    /// What was restored, or why nothing was.
+    /// Report of the restore, or its error.
     pub report: Result<RestoreReport>,
     /// Holds the task.
     job: Option<RestoreJob>,

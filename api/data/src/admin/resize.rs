@@ -75,7 +75,7 @@ fn limit_shard_size(api: &Api, resize: &mut ResizeIndex, size: &Value) -> Result
         }
     };
     let figures = api.session.index(&resize.source)?.figures();
-    let stored = figures.shards.iter().map(|shard| shard.store_bytes + shard.memory_bytes).sum();
+    let stored = figures.shards.iter().map(|shard| shard.bytes()).sum();
     let shards = fewest_shards(figures.shards.len() as u64, stored, bytes);
     resize.settings.insert(SHARDS.to_owned(), shards.to_string().into());
     Ok(())

@@ -108,7 +108,7 @@ pub(crate) async fn roll_over(
     let mut size = IndexSize { age_ms: now - plan.source.created_ms, ..IndexSize::default() };
     for shard in &figures.shards {
         size.docs += shard.docs;
-        size.bytes += shard.store_bytes + shard.memory_bytes;
+        size.bytes += shard.bytes();
     }
     let results: Vec<(String, bool)> =
         conditions.iter().map(|condition| (condition.label(), condition.is_met(size))).collect();

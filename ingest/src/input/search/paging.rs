@@ -116,14 +116,10 @@ impl Search {
             return Ok(Cursor::Scroll(None));
         }
         let version = self.version(client).await;
-        let is_after = match (settings.api, &version) {
-            (SearchApi::SearchAfter, _) => true,
-            // A server that does not say what it is has had scrolls for ever.
-            (_, version) => {
-                version.as_ref().is_ok_and(|version| !version.is_opensearch && version.major >= FIRST_AFTER)
-            }
-        };
-        if !is_after {
+        // A server that does not say what it is has had scrolls for ever.
+        let has_after =
+            version.as_ref().is_ok_and(|version| !version.is_opensearch && version.major >= FIRST_AFTER);
+        if settings.api != SearchApi::SearchAfter && !has_after {
             return Ok(Cursor::Scroll(None));
         }
         let is_opensearch = version?.is_opensearch;

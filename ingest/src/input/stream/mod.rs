@@ -45,7 +45,7 @@ pub(super) trait StreamProtocol: fmt::Debug + Send + Sync + 'static {
         Additions::default()
     }
 
-    /// Gives events what is no member that they get only where they lack it; returns whether it changed them.
+    /// Changes events in ways that [`Self::additions`] cannot: a member that replaces one of its name. Returns whether it changed them.
     fn complete(&self, _events: &mut [Event], _origin: &Origin) -> bool {
         false
     }

@@ -205,7 +205,7 @@ impl StreamReader {
     /// Decodes bytes until they are a batch or take as much memory as is reserved; returns the rest, or `None` where the stream has to end.
     async fn decode_piece(&mut self, bytes: Bytes) -> Option<Bytes> {
         if self.events.is_empty() {
-            // Who waits for memory holds none.
+            // A connection that waits for memory holds none.
             self.held = Reservation::default();
             self.held = match reserve_piece(&self.context).await {
                 Some(reservation) => reservation,

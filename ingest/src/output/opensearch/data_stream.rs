@@ -21,16 +21,14 @@ const OPTIONS: [&str; 5] = [
 /// Options that contradict data streams, whose documents are only created.
 const CONTRADICTIONS: [&str; 5] = ["doc_as_upsert", "index", "upsert", "version", "version_type"];
 
-/// Options that keep an output from data streams where nothing says whether it is to use one.
-const INDEX_OPTIONS: [&str; 21] = [
-    "doc_as_upsert",
+/// Options that keep an output from data streams, beside those that contradict them, where nothing says whether it is to use one.
+const INDEX_OPTIONS: [&str; 18] = [
     "document_id",
     "document_type",
     "ilm_enabled",
     "ilm_pattern",
     "ilm_policy",
     "ilm_rollover_alias",
-    "index",
     "join_field",
     "legacy_template",
     "parent",
@@ -43,7 +41,6 @@ const INDEX_OPTIONS: [&str; 21] = [
     "template_api",
     "template_name",
     "template_overwrite",
-    "upsert",
 ];
 
 /// Returns whether all options go with data streams.

@@ -30,7 +30,7 @@ fn patterns(node: &Node) -> usize {
     }
 }
 
-/// Returns whether a part leaves rows out that something matches: it says less of the rows that are left than others do.
+/// Returns whether a part is a negation, or has one among its required parts. Negations leave many rows, so they are prepared last.
 fn excludes(node: &Node) -> bool {
     match node {
         Node::Not(_) => true,

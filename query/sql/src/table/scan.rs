@@ -126,10 +126,10 @@ impl SqlScanExec {
         limit.is_none() && first.is_none() && outputs.iter().all(|output| matches!(output, Output::Column(_)))
     }
 
-    /// Returns a scan of the same columns of the rows in some parts, in one partition.
-    pub(crate) fn of_parts(&self, parts: Vec<RowPartition>) -> Self {
+    /// Returns a scan of the same columns of the rows in some parts, in one partition, that counts what it reads where that is wanted.
+    pub(crate) fn of_parts(&self, parts: Vec<RowPartition>, counts: Option<Arc<ScanCounts>>) -> Self {
         let finder = self.shared.finder.of_parts(parts);
-        Self::of(ScanState { finder, first: None, counts: None, ..ScanState::clone(&self.shared) })
+        Self::of(ScanState { finder, first: None, counts, ..ScanState::clone(&self.shared) })
     }
 
     /// Returns a scan of the same rows that counts what it reads.

@@ -112,6 +112,7 @@ impl FrameScoring {
                 self.is_done = true;
                 // Freed here, not on a thread of the runtime.
                 (self.frame, self.batches) = (None, BTreeMap::new());
+                self.columns.clear();
                 break;
             }
         }

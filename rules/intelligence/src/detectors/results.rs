@@ -9,7 +9,9 @@ use std::sync::Arc;
 use bytes::Bytes;
 use millrace_anomaly::{SeriesScore, TextScore};
 use millrace_engine::Engine;
+use millrace_rules::hex;
 use millrace_runtime::Error as StorageError;
+use ring::digest::{SHA256, digest};
 use serde::Serialize;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
@@ -18,7 +20,6 @@ use super::algorithm::ModelType;
 use super::definition::DetectorDefinition;
 use super::stored::StoredDetector;
 use crate::error::{Error, Result};
-use crate::source::digest_of_text;
 use crate::time;
 
 /// Members of `ai` that are not values of analysed fields.
@@ -46,8 +47,8 @@ pub(crate) const OWN_MEMBERS: [&str; 18] = [
 const MAX_SOURCE_BYTES: usize = 150;
 /// Longest text of a line in a result, in characters.
 const MAX_LINE: usize = 8_192;
-/// Hexadecimal digits of the id of a result.
-const ID_DIGITS: usize = 32;
+/// Bytes of a digest that are the id of a result.
+const ID_BYTES: usize = 16;
 /// A result is in the index of its event's day if this day is that near to the day of its frame; else in that of the frame's day.
 const MAX_DAYS_APART: i64 = 31;
 const DAY_MS: i64 = 86_400_000;
@@ -136,7 +137,7 @@ impl ResultIds {
             self.text.truncate(self.detector_bytes);
         }
         self.text.push(b']');
-        digest_of_text(&self.text, ID_DIGITS)
+        hex(&digest(&SHA256, &self.text).as_ref()[..ID_BYTES])
     }
 }
 

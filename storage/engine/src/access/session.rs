@@ -392,7 +392,8 @@ impl Session {
         self.engine.flush(indices)
     }
 
-    /// Compacts each shard to at most so many segments. Where the session's task is cancelled, it ends at once; a segment that is not written by then never is.
+    /// Compacts each shard to at most so many segments. Where the session's task is cancelled, it ends at once: a merge that is not committed by then
+    /// changes nothing and leaves no file.
     ///
     /// # Errors
     /// As [`Engine::force_merge`].

@@ -71,7 +71,8 @@ impl Engine {
         self.force_merge_in_task(indices, max_segments, None)
     }
 
-    /// Does what [`Engine::force_merge`] does, and ends once a task is cancelled: a segment that is not written by then never is.
+    /// Does what [`Engine::force_merge`] does, and ends once a task is cancelled: a merge that is not committed by then changes
+    /// nothing and leaves no file.
     pub(crate) fn force_merge_in_task<'a>(
         &'a self,
         indices: &'a [Arc<Index>],

@@ -151,7 +151,7 @@ impl Target {
         };
         Self {
             route,
-            writable: check_index(&index, &meta).is_ok().then(|| Arc::clone(&meta)),
+            writable: check_writable(&meta).is_ok().then(|| Arc::clone(&meta)),
             documents: (!documents.is_empty()).then(|| Arc::new(documents)),
             sees_fields: access.fields(access::Action::Get).is_empty(),
             index,
@@ -209,8 +209,9 @@ impl Target {
     fn check_index(&self, op: &WriteOp, routing: Option<&String>) -> Result<()> {
         let meta = self.index.meta();
         if !self.writable.as_ref().is_some_and(|writable| Arc::ptr_eq(writable, &meta)) {
-            check_index(&self.index, &meta)?;
+            check_writable(&meta)?;
         }
+        // Before the mapping may grow.
         self.index.check_supported()?;
         if routing.is_none() && self.index.mapping().routing_required() {
             return Err(Error::RoutingMissing {
@@ -377,14 +378,12 @@ pub(super) fn under_rules<'a>(
     Some((&target.index, target.documents.as_ref()?, op.routing.as_deref().or(of_alias)))
 }
 
-/// Checks that an index with this metadata takes operations.
-fn check_index(index: &Index, meta: &IndexMeta) -> Result<()> {
+/// Checks that an index with this metadata is open and not blocked.
+fn check_writable(meta: &IndexMeta) -> Result<()> {
     if !meta.open {
         return Err(Error::IndexClosed { index: meta.name.to_string() });
     }
-    millrace_catalog::metadata::check_block(meta, BlockLevel::Write)?;
-    // Before the mapping may grow.
-    index.check_supported()
+    millrace_catalog::metadata::check_block(meta, BlockLevel::Write)
 }
 
 /// Makes an error anew for each operation that it concerns.

@@ -77,6 +77,13 @@ pub struct ShardFigures {
     pub cursors: ContextFigures,
 }
 
+impl ShardFigures {
+    /// Returns the bytes of the shard, stored and in memory.
+    pub fn bytes(&self) -> u64 {
+        self.store_bytes + self.memory_bytes
+    }
+}
+
 /// Sizes of a segment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SegmentFigures {

@@ -1,7 +1,7 @@
 //! Paced writes to the local directory: the files of snapshots in a repository on this machine.
 //!
 //! They run on the snapshot threads, whose priority is below that of ingest: copies beside writers take the time that these leave. Large
-//! files go past the cache of the operating system, so a sync of the write-ahead log waits for nothing of them.
+//! files go past the cache of the operating system, so a sync of the write-ahead log waits for little of them.
 
 use std::path::{Path as FilePath, PathBuf};
 

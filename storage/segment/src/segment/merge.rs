@@ -29,7 +29,7 @@ use super::layout::{self, SegmentSchema};
 use super::order::{Order, RowOrder, SORTED, arrange};
 use super::runs::{SortRun, Sorter};
 use super::source::Source;
-use super::union::{special, union};
+use super::union::{bundles, special, union};
 use super::writer::{Writer, WrittenSegment};
 use super::{Kind, Memory, Segment, interleave};
 use crate::bundle::{self, Bundle, RowMap};
@@ -209,12 +209,7 @@ fn merge_bundles(
         file.write_all(&memory.bundle_bytes).map_err(|e| Error::io("write scratch file", out, e))?;
         return written(file);
     }
-    // Of a remote store, each may be a download.
-    let bundle = |input: &MergeInput| {
-        target.cancel.check()?;
-        input.segment.bundle_blocking()
-    };
-    let bundles = inputs.iter().map(bundle).collect::<Result<Vec<Arc<Bundle>>>>()?;
+    let bundles = bundles(inputs, &target.cancel)?;
     let parts: Vec<(&Bundle, RowMap)> = bundles.iter().map(Arc::as_ref).zip(maps.iter().cloned()).collect();
     bundle::merge_cancellable(&parts, rows, scratch, &target.cancel, &mut file)?;
     written(file)
@@ -235,7 +230,8 @@ fn merge_rows(
     out: &Path,
 ) -> Result<WrittenSegment> {
     let Layout { schema, shape, order } = layout;
-    let special = special(inputs, shape, inputs.iter().map(MergeInput::live_rows).sum())?;
+    let rows = inputs.iter().map(MergeInput::live_rows).sum();
+    let special = special(inputs, shape, rows, &target.cancel)?;
     let sorted = order.filter(|_| arrangement.sorted).map(|order| order.sorting_columns(&schema));
     let sorted = sorted.unwrap_or_default();
     let out_file = create(out)?;

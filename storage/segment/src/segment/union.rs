@@ -1,11 +1,12 @@
 //! Schema of a merge's file: the columns of all inputs, and their best encodings.
 
 use std::collections::{BTreeMap, HashSet};
+use std::sync::Arc;
 
 use arrow::array::{Array, AsArray, StringViewArray};
 use millrace_catalog::ColumnRecord;
 use millrace_mapping::PathId;
-use millrace_runtime::Result;
+use millrace_runtime::{CancelSignal, Result};
 use parquet::file::metadata::ParquetMetaData;
 
 use super::Kind;
@@ -14,6 +15,7 @@ use super::merge::MergeInput;
 use super::sparse_file::{MANY_COLUMNS, SPARSE_ROWS};
 use super::stored::StoredSegment;
 use super::writer::DICTIONARY_BYTES;
+use crate::bundle::Bundle;
 
 /// Values of a column of which it is looked how many are distinct.
 const SAMPLED_VALUES: usize = 4_096;
@@ -67,9 +69,23 @@ pub(super) struct Special {
     pub(super) plain: HashSet<PathId>,
 }
 
+/// Opens the bundles of the inputs. Of a remote store, each may be a download.
+pub(super) fn bundles(inputs: &[MergeInput], cancel: &CancelSignal) -> Result<Vec<Arc<Bundle>>> {
+    let open = |input: &MergeInput| {
+        cancel.check()?;
+        input.segment.bundle_blocking()
+    };
+    inputs.iter().map(open).collect()
+}
+
 /// Finds the columns of a merge that are encoded in a special way.
-pub(super) fn special(inputs: &[MergeInput], shape: &SegmentSchema, rows: u32) -> Result<Special> {
-    let bundles = inputs.iter().map(|input| input.segment.bundle_blocking()).collect::<Result<Vec<_>>>()?;
+pub(super) fn special(
+    inputs: &[MergeInput],
+    shape: &SegmentSchema,
+    rows: u32,
+    cancel: &CancelSignal,
+) -> Result<Special> {
+    let bundles = bundles(inputs, cancel)?;
     let mut special = Special::default();
     for ColumnShape { id, .. } in &shape.columns {
         let present: u64 = inputs

@@ -100,7 +100,7 @@ pub(super) fn clone_indices(body: Option<Value>) -> Result<(String, SelectionOpt
             "indices" => indices = Some(names(&key, &value)?),
             "ignore_unavailable" => options.ignore_unavailable = boolean(&key, &value)?,
             "allow_no_indices" => options.allow_no_indices = boolean(&key, &value)?,
-            // Whatever state an index had, its name is in the snapshot.
+            // A snapshot has no open or closed indices: the value is only checked.
             "expand_wildcards" => expand(&names(&key, &value)?, &mut IndicesOptions::open_and_closed())?,
             _ => return Err(unknown(&key)),
         }
@@ -122,7 +122,7 @@ pub(super) fn restore(body: Option<Value>) -> Result<RestoreSnapshot, Error> {
             "indices" => request.indices = Some(names(&key, &value)?),
             "ignore_unavailable" => request.options.ignore_unavailable = boolean(&key, &value)?,
             "allow_no_indices" => request.options.allow_no_indices = boolean(&key, &value)?,
-            // Whatever state an index had, its name is in the snapshot.
+            // A snapshot has no open or closed indices: the value is only checked.
             "expand_wildcards" => expand(&names(&key, &value)?, &mut IndicesOptions::open_and_closed())?,
             "partial" => request.partial = boolean(&key, &value)?,
             "include_global_state" => request.include_global_state = boolean(&key, &value)?,
