@@ -1,9 +1,12 @@
-// A collector of OpenTelemetry that reads log files and exports them over OTLP: to HTTP and to gRPC, with queues on disk.
+// A collector of OpenTelemetry that reads log files and exports them with queues on disk: by OTLP over HTTP and over gRPC, and to
+// the data API as Elasticsearch and as OpenSearch.
 package main
 
 import (
 	"log"
 
+	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/elasticsearchexporter"
+	"github.com/open-telemetry/opentelemetry-collector-contrib/exporter/opensearchexporter"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/extension/storage/filestorage"
 	"github.com/open-telemetry/opentelemetry-collector-contrib/receiver/filelogreceiver"
 	"go.opentelemetry.io/collector/component"
@@ -24,7 +27,10 @@ func factories() (found otelcol.Factories, err error) {
 	if found.Receivers, err = otelcol.MakeFactoryMap[receiver.Factory](filelogreceiver.NewFactory()); err != nil {
 		return
 	}
-	if found.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](otlpexporter.NewFactory(), otlphttpexporter.NewFactory()); err != nil {
+	found.Exporters, err = otelcol.MakeFactoryMap[exporter.Factory](
+		otlpexporter.NewFactory(), otlphttpexporter.NewFactory(), elasticsearchexporter.NewFactory(), opensearchexporter.NewFactory(),
+	)
+	if err != nil {
 		return
 	}
 	found.Extensions, err = otelcol.MakeFactoryMap[extension.Factory](filestorage.NewFactory())
