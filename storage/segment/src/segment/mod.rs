@@ -503,6 +503,22 @@ impl Finder<'_> {
             Kind::Stored(stored) => stored.find(self.ids.as_deref(), id, fingerprint),
         }
     }
+
+    /// Finds the rows of many ids on the calling thread, each with the place of its id; pages that ids share are read once.
+    ///
+    /// # Errors
+    /// Corrupt files, an unreachable object store.
+    pub fn find_all(&self, ids: &[(&str, Fingerprint)]) -> Result<Vec<(usize, DocumentLocation)>> {
+        match &*self.segment.kind {
+            Kind::Memory(memory) => {
+                let located = |(place, (id, _)): (usize, &(&str, Fingerprint))| {
+                    memory.find(id).into_iter().map(move |located| (place, located))
+                };
+                Ok(ids.iter().enumerate().flat_map(located).collect())
+            }
+            Kind::Stored(stored) => stored.find_all(self.ids.as_deref(), ids),
+        }
+    }
 }
 
 /// Progress of a scan.
