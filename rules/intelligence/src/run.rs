@@ -231,7 +231,8 @@ impl RunInputs<'_> {
     }
 }
 
-fn cancelled(cancelled: TaskCancelled) -> Error {
+/// Says that the task of a run was cancelled.
+pub(crate) fn cancelled(cancelled: TaskCancelled) -> Error {
     Error::Run(cancelled.to_string())
 }
 
