@@ -273,7 +273,8 @@ mod tests {
         let (_, written) = write(members, &[1.0, 2.0, 3.0], &score, true);
         let reasons = json!([{"field": "b", "contribution": 0.66}, {"field": "c", "contribution": 0.3}]);
         assert_eq!(written["ai"]["reasons"], reasons);
-        let detector = [&written["ai"]["rule_name"], &written["ai"]["model_type"], &written["ai"]["algorithm"]];
+        let detector =
+            [&written["ai"]["rule_name"], &written["ai"]["model_type"], &written["ai"]["algorithm"]];
         assert_eq!(detector, [&json!("a \"name\""), &json!("clustering"), &json!("kmeans")]);
         assert_eq!(written["ai"]["raw_score"], 2.0);
         assert_eq!((&written["ai"]["cluster"], &written["ai"]["anomaly_flag"]), (&json!(3), &json!(true)));

@@ -4,6 +4,7 @@
 //! is read, so that a sample of a long window has documents of all of it.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use millrace_anomaly::{FeatureTable, MAX_LINE_BYTES};
 use millrace_engine::Session;
@@ -24,6 +25,7 @@ use super::{features, forecasts, history, loading, series};
 use crate::error::{Error, Result, catch_model_panic};
 use crate::run::{became, cancelled, is_of_value};
 use crate::samples::Reader;
+use crate::training_job::run_training;
 use crate::{IntelligenceContext, fill};
 
 /// Slices of a window, and documents that are read of each: 100,000 in all.
@@ -151,19 +153,19 @@ pub(super) async fn run(
             let input = read(shared, &session, definition, *value, (from_ms, end_ms)).await?;
             let count = input.len();
             let (definition, value) = (Arc::clone(definition), value.map(str::to_owned));
-            let job = move || {
+            let training = move |cancelled: &AtomicBool| {
                 let has_no_rates = input.is_sample() && definition.algorithm == DetectorAlgorithm::Drain;
                 let train = || {
-                    let model = model::train(&definition, value.as_deref(), input)?;
+                    let model = model::train(&definition, value.as_deref(), input, cancelled)?;
                     let mut details = model.details(&definition);
                     if has_no_rates {
                         details.insert(RATES.to_owned(), json!(false));
                     }
                     Ok((model, details))
                 };
-                Ok(catch_model_panic(train).unwrap_or_else(|reason| Err(Error::ModelFailed(reason))))
+                catch_model_panic(train).unwrap_or_else(|reason| Err(Error::ModelFailed(reason)))
             };
-            let (model, details) = shared.engine.compute().run(Priority::Spare, job).await??;
+            let (model, details) = run_training(shared.engine.compute(), training).await??;
             Ok::<_, Error>((model, details, count))
         };
         match task.run(trained).await.map_err(cancelled)? {

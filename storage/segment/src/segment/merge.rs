@@ -26,6 +26,7 @@ use super::checked::{ChecksumWriter, encode_sums};
 use super::elements::{NestedRecord, RECORDS};
 use super::ids::{Entry, Fingerprint, Ids, IdsWriter};
 use super::layout::{self, SegmentSchema};
+use super::opened::FileKind;
 use super::order::{Order, RowOrder, SORTED, arrange};
 use super::runs::{SortRun, Sorter};
 use super::source::Source;
@@ -138,6 +139,7 @@ pub fn merge(
         (data, bundle)
     });
     let (data, bundle_bytes) = (data?, bundle_bytes?);
+    release(inputs, &[FileKind::Data, FileKind::Bundle]);
     if data.rows != rows {
         return Err(Error::Internal(format!("merge wrote {} rows of {rows}", data.rows)));
     }
@@ -184,6 +186,15 @@ pub fn merge(
         extra,
     };
     Ok(Some(MergeOutput { record, files, maps: arrangement.maps, _scratch: guard }))
+}
+
+/// Gives back pages of the inputs' files: a merge reads them once, and segments that are merged go soon.
+fn release(inputs: &[MergeInput], kinds: &[FileKind]) {
+    for input in inputs {
+        if let Kind::Stored(stored) = &*input.segment.kind {
+            stored.release_pages(kinds);
+        }
+    }
 }
 
 fn create(path: &Path) -> Result<BufWriter<File>> {
@@ -247,13 +258,16 @@ fn merge_rows(
                 && !stored.has_dictionary(&special.plain)?
             {
                 writer.copy(stored, &target.cancel)?;
-                continue;
+            } else {
+                let mut source = Source::open(input, map, &schema)?;
+                while let Some(batch) = source.next(&schema)? {
+                    target.cancel.check()?;
+                    writer.write(&batch)?;
+                }
             }
-            let mut source = Source::open(input, map, &schema)?;
-            while let Some(batch) = source.next(&schema)? {
-                target.cancel.check()?;
-                writer.write(&batch)?;
-            }
+            // The thread that merges postings reads those that it still needs again.
+            release(std::slice::from_ref(input), &[FileKind::Data]);
+            release(inputs, &[FileKind::Bundle]);
         }
     }
     let (file, written) = writer.finish()?;

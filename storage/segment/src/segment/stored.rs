@@ -9,7 +9,9 @@ use arrow::array::RecordBatch;
 use millrace_catalog::description::directory_path;
 use millrace_catalog::{ColumnRecord, SegmentRecord};
 use millrace_mapping::PathId;
+use millrace_runtime::disk::MappedPages;
 use millrace_runtime::{Compute, Error, Result};
+use parking_lot::Mutex;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
     RowSelection,
@@ -134,6 +136,8 @@ pub struct StoredSegment {
     data: Slot<Data>,
     bundle: Slot<Bundle>,
     ids: Slot<Ids>,
+    /// Pages of the files that were mapped last, by kind.
+    pages: Mutex<[MappedPages; FileKind::ALL.len()]>,
     /// Set once the bundle of a local store was found to be as it was written.
     verified: Arc<AtomicBool>,
     pub(super) nested: OnceLock<Vec<NestedRecord>>,
@@ -200,6 +204,7 @@ impl StoredSegment {
             data: Slot::default(),
             bundle: Slot::default(),
             ids: Slot::default(),
+            pages: Mutex::default(),
             verified: Arc::default(),
             nested: OnceLock::new(),
             constants: OnceLock::new(),
@@ -228,6 +233,20 @@ impl StoredSegment {
         }
     }
 
+    /// Maps a file of a local store.
+    fn map(&self, kind: FileKind, path: &object_store::path::Path) -> Result<Option<bytes::Bytes>> {
+        Ok(self.env.objects.map_local_pages(path)?.map(|(bytes, pages)| {
+            self.pages.lock()[kind as usize] = pages;
+            bytes
+        }))
+    }
+
+    /// Gives back the pages of its files that are in memory: behind work that has read them, and that others seldom read.
+    pub(super) fn release_pages(&self, kinds: &[FileKind]) {
+        let pages = self.pages.lock().clone();
+        kinds.iter().for_each(|kind| pages[*kind as usize].release());
+    }
+
     fn place(&self) -> (uuid::Uuid, u32, uuid::Uuid) {
         (self.record.index, self.record.shard, self.record.id)
     }
@@ -243,7 +262,7 @@ impl StoredSegment {
         let opened = self.env.opened.get_or_open(&self.data, (id, FileKind::Data), || {
             let sums = sums_of(&self.record, DATA_SUMS, &file)?;
             let verifier = Verifier::new(Arc::clone(&file), sums).noting(&self.damage);
-            Data::open(match self.env.objects.map_local(&path)? {
+            Data::open(match self.map(FileKind::Data, &path)? {
                 Some(bytes) => DataFile::Whole(CheckedBytes::new(bytes, Arc::new(verifier))?),
                 None => DataFile::Remote(Arc::new(Remote {
                     segment: id,
@@ -308,7 +327,7 @@ impl StoredSegment {
         open: impl FnOnce(LocalFile) -> Result<(T, usize)>,
     ) -> Result<Arc<T>> {
         let key = (self.record.id, kind);
-        let local = self.env.objects.map_local(path)?;
+        let local = self.map(kind, path)?;
         let remote = local.is_none();
         let file = match local {
             Some(bytes) => LocalFile { bytes, verified: Arc::clone(&self.verified) },
