@@ -37,8 +37,9 @@ async fn a_cancelled_run_of_a_detector_leaves_no_model_and_can_be_repeated() {
     let server = open(dir.path(), START).await;
     usual(&server, 200, START).await;
     let clusters = json!({"model_type": "clustering", "algorithm": "hdbscan", "min_samples": 10});
-    for members in [json!({}), clusters] {
-        let by_hand = with(with(detector("by hand"), members), json!({"automatic": false, "index": "logs"}));
+    for (name, members) in [("rows", json!({})), ("clusters", clusters)] {
+        let by_hand = json!({"automatic": false, "index": "logs"});
+        let by_hand = with(with(detector(name), members), by_hand);
         let id = save(&server, by_hand).await;
         let reason = run_cancelled(&server, &id).await;
         assert_cancelled(&server, &id, &reason);
