@@ -311,18 +311,17 @@ pub(crate) async fn run(
     }
     .await;
     // Also of what was deleted before it failed, but not behind a cancellation: that work would outlive it.
-    let refreshed: Result<()> = if request.refresh && !matches!(ended, Ok(true)) {
+    let refreshed = if request.refresh && !matches!(ended, Ok(true)) {
         let refreshed = async {
             let expression = target::expression_or_all(expression);
             let indices = session.resolve(expression, &request.scope.options)?;
             Ok(session.refresh(&indices).await?)
         };
-        refreshed.await
+        unless_cancelled(session, refreshed).await
     } else {
-        Ok(())
+        Ok(Some(()))
     };
-    let is_cancelled = ended?;
-    refreshed?;
+    let is_cancelled = ended? || refreshed?.is_none();
     let cancelled = session.check_cancelled().err().filter(|_| is_cancelled);
     let took_ms = service.now_ms() - started_ms;
     Ok(answer(tally, &request, took_ms, throttled_ms, cancelled))

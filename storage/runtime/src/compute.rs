@@ -273,7 +273,8 @@ impl Queue {
                         return;
                     }
                     self.idle.fetch_add(1, Ordering::Relaxed);
-                    let (hook, began) = (idle_hook.get().filter(|_| !has_called), Instant::now());
+                    let hook = idle_hook.get().filter(|_| !has_called);
+                    let began = hook.map(|_| Instant::now());
                     match hook {
                         Some(_) => self.ready.wait_for(&mut guard, IDLE_TIME),
                         None => self.ready.wait(&mut guard),
@@ -281,7 +282,7 @@ impl Queue {
                     self.idle.fetch_sub(1, Ordering::Relaxed);
                     if let Some(hook) = hook
                         && guard.0.is_empty()
-                        && began.elapsed() >= IDLE_TIME
+                        && began.is_some_and(|began| began.elapsed() >= IDLE_TIME)
                     {
                         has_called = true;
                         drop(guard);

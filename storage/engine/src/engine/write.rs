@@ -4,7 +4,6 @@
 //! of shards. Where no operation is a partial update, one round does; [`super::batched_write`] has the others.
 
 use std::collections::BTreeMap;
-use std::future::ready;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
@@ -82,7 +81,7 @@ impl Engine {
                 false => (ops, targets, VisibilityChecks::default()),
             };
             let (results, written) = if survey.has_updates {
-                unless_cancelled(task, ready(())).await?;
+                check_cancelled(task)?;
                 let written = WrittenShards::by(principal.origin());
                 let (results, written) =
                     BatchedWrite::new(self, &targets, looks, written, (&mut reserved, timeout))
@@ -178,13 +177,15 @@ impl Engine {
 /// # Errors
 /// [`Error::Cancelled`].
 async fn unless_cancelled<T>(task: Option<&TaskHandle>, work: impl Future<Output = T>) -> Result<T> {
+    check_cancelled(task)?;
     match task {
         None => Ok(work.await),
-        Some(task) => {
-            task.check().map_err(|_| Error::Cancelled)?;
-            task.run(work).await.map_err(|_| Error::Cancelled)
-        }
+        Some(task) => task.run(work).await.map_err(|_| Error::Cancelled),
     }
+}
+
+fn check_cancelled(task: Option<&TaskHandle>) -> Result<()> {
+    task.map_or(Ok(()), TaskHandle::check).map_err(|_| Error::Cancelled)
 }
 
 /// Decides between a queued job and the cancellation of its task: the first to claim it wins.

@@ -1,5 +1,7 @@
 //! Lookup of documents by id in a stored segment: by its id sidecar, or by the page index of generated ids.
 
+use std::sync::Arc;
+
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::UInt64Type;
 use millrace_runtime::Result;
@@ -8,7 +10,49 @@ use roaring::RoaringBitmap;
 use super::ids::{Entry, Fingerprint, Ids};
 use super::range::Bounds;
 use super::stored::StoredSegment;
-use super::{DocumentLocation, layout};
+use super::{DocumentLocation, Kind, Segment, layout};
+
+/// Finds the rows of ids in a segment; its sidecar is held meanwhile.
+#[derive(Debug)]
+pub struct Finder<'a> {
+    segment: &'a Segment,
+    ids: Option<Arc<Ids>>,
+}
+
+impl<'a> Finder<'a> {
+    pub(super) fn new(segment: &'a Segment, ids: Option<Arc<Ids>>) -> Self {
+        Self { segment, ids }
+    }
+
+    /// The segment's number.
+    pub fn key(&self) -> u64 {
+        self.segment.key
+    }
+
+    /// Finds the rows of an id on the calling thread, which may block on a remote store.
+    pub fn find(&self, id: &str, fingerprint: Fingerprint) -> Result<Vec<DocumentLocation>> {
+        match &*self.segment.kind {
+            Kind::Memory(memory) => Ok(memory.find(id)),
+            Kind::Stored(stored) => stored.find(self.ids.as_deref(), id, fingerprint),
+        }
+    }
+
+    /// Finds the rows of many ids on the calling thread, each with the place of its id; pages that ids share are read once.
+    ///
+    /// # Errors
+    /// Corrupt files, an unreachable object store.
+    pub fn find_all(&self, ids: &[(&str, Fingerprint)]) -> Result<Vec<(usize, DocumentLocation)>> {
+        match &*self.segment.kind {
+            Kind::Memory(memory) => {
+                let located = |(place, (id, _)): (usize, &(&str, Fingerprint))| {
+                    memory.find(id).into_iter().map(move |located| (place, located))
+                };
+                Ok(ids.iter().enumerate().flat_map(located).collect())
+            }
+            Kind::Stored(stored) => stored.find_all(self.ids.as_deref(), ids),
+        }
+    }
+}
 
 impl StoredSegment {
     /// Finds the rows of an id.
@@ -82,8 +126,7 @@ impl StoredSegment {
                 let same = sorted[first..].iter().take_while(|(wanted, _)| *wanted == id);
                 found.extend(same.map(|(_, place)| (row, *place)));
             }
-            // A generated id has one row.
-            found.len() < sorted.len()
+            true
         })?;
         Ok(found)
     }

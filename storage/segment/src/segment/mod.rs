@@ -73,6 +73,7 @@ pub use self::layout::{
 };
 pub use self::layout::{SegmentFile, file_path};
 pub use self::list_rows::list_rows;
+pub use self::lookup::Finder;
 pub use self::memory::Memory;
 pub use self::merge::{MergeInput, MergeOutput, MergeTarget, merge};
 pub use self::minutes::Minutes;
@@ -291,7 +292,7 @@ impl Segment {
             Kind::Memory(_) => None,
             Kind::Stored(stored) => stored.ids()?,
         };
-        Ok(Finder { segment: self, ids })
+        Ok(Finder::new(self, ids))
     }
 
     /// Finds the rows of an id as [`Segment::find`] does, but nothing else about them: that costs less.
@@ -479,44 +480,6 @@ impl Segment {
         match &*self.kind {
             Kind::Memory(_) => Ok(Vec::new()),
             Kind::Stored(stored) => stored.source_pages(),
-        }
-    }
-}
-
-/// Finds the rows of ids in a segment; its sidecar is held meanwhile.
-#[derive(Debug)]
-pub struct Finder<'a> {
-    segment: &'a Segment,
-    ids: Option<Arc<ids::Ids>>,
-}
-
-impl Finder<'_> {
-    /// The segment's number.
-    pub fn key(&self) -> u64 {
-        self.segment.key
-    }
-
-    /// Finds the rows of an id on the calling thread, which may block on a remote store.
-    pub fn find(&self, id: &str, fingerprint: Fingerprint) -> Result<Vec<DocumentLocation>> {
-        match &*self.segment.kind {
-            Kind::Memory(memory) => Ok(memory.find(id)),
-            Kind::Stored(stored) => stored.find(self.ids.as_deref(), id, fingerprint),
-        }
-    }
-
-    /// Finds the rows of many ids on the calling thread, each with the place of its id; pages that ids share are read once.
-    ///
-    /// # Errors
-    /// Corrupt files, an unreachable object store.
-    pub fn find_all(&self, ids: &[(&str, Fingerprint)]) -> Result<Vec<(usize, DocumentLocation)>> {
-        match &*self.segment.kind {
-            Kind::Memory(memory) => {
-                let located = |(place, (id, _)): (usize, &(&str, Fingerprint))| {
-                    memory.find(id).into_iter().map(move |located| (place, located))
-                };
-                Ok(ids.iter().enumerate().flat_map(located).collect())
-            }
-            Kind::Stored(stored) => stored.find_all(self.ids.as_deref(), ids),
         }
     }
 }
