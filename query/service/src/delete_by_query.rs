@@ -130,6 +130,17 @@ impl Tally {
         self.counted_slices.fill(false);
     }
 
+    /// Takes note that deletions were not written, the first of which is named.
+    fn fail(&mut self, first: Option<&(usize, (Arc<str>, String))>, error: StorageError) {
+        let error = Error::from(error);
+        self.status = self.status.max(error.status());
+        if let Some((_, (index, id))) = first
+            && self.failures.len() < MAX_FAILURES
+        {
+            self.failures.push(failure(index, id, &error, false));
+        }
+    }
+
     /// Takes what came of some deletions of a batch, with the slice, the index and the id of each; tells whether the operation ends by that.
     fn take(
         &mut self,
@@ -304,8 +315,7 @@ pub(crate) async fn run(
                 Some(found.order.point(&found.rows.keys, last, found.rows.scores[last], addresses[last])?);
             if request.per_second > 0.0 {
                 let pause_ms = (handled_now as f64 * 1_000.0 / request.per_second).min(MAX_PAUSE_MS) as u64;
-                pause(&session, Duration::from_millis(pause_ms), &mut check).await?;
-                throttled_ms += pause_ms;
+                throttled_ms += pause(&session, pause_ms, &mut check).await?;
             }
         }
     }
@@ -375,6 +385,11 @@ async fn write_batch(
         let written = session.write_unless_cancelled(ops, RefreshPolicy::None, request.timeout).await;
         let outcomes = match written {
             Err(StorageError::Cancelled) => return Ok(None),
+            // What was deleted before is told with the error.
+            Err(error) if tally.sum.handled() > 0 => {
+                tally.fail(named.first(), error);
+                return Ok(Some(true));
+            }
             outcomes => outcomes?,
         };
         slices.took(count, began.elapsed());
@@ -429,17 +444,20 @@ async fn unless_cancelled<T>(session: &Session, work: impl Future<Output = Resul
     }
 }
 
-/// Lets time pass that a request is throttled for, for as long as its sender may do what it asks and the server goes on.
+/// Lets milliseconds pass that a request is throttled for, for as long as its sender may do what it asks and the server goes on.
+/// Returns how many have passed: fewer where the task of the session is cancelled.
 async fn pause(
     session: &Session,
-    time: Duration,
+    pause_ms: u64,
     check: &mut (impl FnMut(&Session) -> Result<()> + Send),
-) -> Result<()> {
-    let ends = Instant::now() + time;
+) -> Result<u64> {
+    let began = Instant::now();
+    let ends = began + Duration::from_millis(pause_ms);
     while Instant::now() < ends {
         let slept = tokio::time::sleep(LOOK_EVERY.min(ends.saturating_duration_since(Instant::now())));
         if unless_cancelled(session, slept.map(Ok)).await?.is_none() {
-            return Ok(());
+            let passed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(pause_ms);
+            return Ok(passed_ms.min(pause_ms));
         }
         match session.again().await {
             // There is no telling now who sends it: the next look may tell.
@@ -450,7 +468,7 @@ async fn pause(
             return Err(StorageError::Stopped("the server is stopping".to_owned()).into());
         }
     }
-    Ok(())
+    Ok(pause_ms)
 }
 
 fn failure(index: &str, id: &str, error: &Error, conflict: bool) -> Value {

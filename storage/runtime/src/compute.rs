@@ -391,8 +391,11 @@ impl Compute {
     /// job. The first hook stays.
     pub fn set_idle_hook(&self, hook: fn()) {
         if self.inner.idle_hook.set(hook).is_ok() {
-            // Threads that wait have no time to look at yet.
-            self.inner.sets.iter().for_each(|set| set.queue.ready.notify_all());
+            // Threads that wait have no time to look at yet. One that is about to wait holds the lock until it does.
+            for set in &self.inner.sets {
+                drop(set.queue.jobs.lock());
+                set.queue.ready.notify_all();
+            }
         }
     }
 

@@ -1,6 +1,6 @@
 //! [`FrameColumns`]: numbers and times of a frame's events, which detectors of the same fields read once for all of them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use millrace_rules::Event;
 use millrace_rules::engine::Frame;
@@ -23,11 +23,13 @@ const UNREAD_TIME: i64 = i64::MIN;
 struct Columns<T> {
     places: HashMap<String, usize>,
     values: Vec<Vec<T>>,
+    /// Fields that one detector of few events has asked for.
+    asked_once: HashSet<String>,
 }
 
 impl<T> Default for Columns<T> {
     fn default() -> Self {
-        Self { places: HashMap::new(), values: Vec::new() }
+        Self { places: HashMap::new(), values: Vec::new(), asked_once: HashSet::new() }
     }
 }
 
@@ -44,9 +46,9 @@ pub(crate) struct EventCounts {
 }
 
 impl EventCounts {
-    /// Returns whether new columns are worth their while.
+    /// Returns whether new columns are worth their while for the detector alone.
     fn are_dense(self) -> bool {
-        self.all >= MIN_EVENTS && self.matched.saturating_mul(SPARSE_RATIO) >= self.all
+        self.matched.saturating_mul(SPARSE_RATIO) >= self.all
     }
 }
 
@@ -65,7 +67,7 @@ impl FrameColumns {
         *self = Self::default();
     }
 
-    /// Finds the columns of the numbers of fields. A detector that matches few events uses the columns of others, and makes none.
+    /// Finds the columns of the numbers of fields. The first detector of few events that asks for a field makes no column.
     pub(crate) fn find_numbers(&mut self, fields: &[String], events: EventCounts) -> Vec<ColumnPlace> {
         let unread = f64::from_bits(UNREAD_NUMBER);
         let Self { numbers, kept, .. } = self;
@@ -124,7 +126,10 @@ fn find<T: Copy>(
     if let Some(known) = columns.places.get(field) {
         return Some(*known);
     }
-    if !events.are_dense() || kept.saturating_add(events.all) > MAX_VALUES {
+    if events.all < MIN_EVENTS || kept.saturating_add(events.all) > MAX_VALUES {
+        return None;
+    }
+    if !events.are_dense() && columns.asked_once.insert(field.to_owned()) {
         return None;
     }
     *kept += events.all;
@@ -170,7 +175,8 @@ mod tests {
         let places = columns.find_numbers(&fields, all_of(count));
         let times = columns.find_times("t", all_of(count));
         assert_eq!((places.as_slice(), times), (&[Some(0), Some(1)][..], Some(0)));
-        // Columns that are there serve detectors of few events, too.
+        // Columns that are there serve detectors of few events, too, and several of these make one.
+        assert_eq!([columns.find_times("few", sparse), columns.find_times("few", sparse)], [None, Some(1)]);
         assert_eq!(columns.find_numbers(&fields, sparse), [Some(0), Some(1)]);
         for place in [places[0], None] {
             // The second time from the column.

@@ -77,7 +77,7 @@ impl Engine {
             let mut reserved = unless_cancelled(task, inner.budget.reserve(survey.bytes, timeout)).await??;
             let targets = self.targets(principal, survey.names).await;
             let (ops, targets, looks) = match principal.privileges().has_rules() {
-                true => self.look(ops, targets).await?,
+                true => unless_cancelled(task, self.look(ops, targets)).await??,
                 false => (ops, targets, VisibilityChecks::default()),
             };
             let (results, written) = if survey.has_updates {

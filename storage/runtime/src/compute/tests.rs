@@ -105,7 +105,9 @@ fn threads_without_jobs_call_the_hook_once() {
     static CALLS: AtomicUsize = AtomicUsize::new(0);
     let compute = Compute::start(1).unwrap();
     let threads: usize = compute.pools().iter().map(|pool| pool.threads).sum();
-    compute.set_idle_hook(|| drop(CALLS.fetch_add(1, Ordering::Relaxed)));
+    compute.set_idle_hook(|| {
+        CALLS.fetch_add(1, Ordering::Relaxed);
+    });
     while CALLS.load(Ordering::Relaxed) < threads {
         thread::yield_now();
     }
@@ -116,4 +118,6 @@ fn threads_without_jobs_call_the_hook_once() {
     while CALLS.load(Ordering::Relaxed) < threads + 1 {
         thread::yield_now();
     }
+    // The others had no job meanwhile.
+    assert_eq!(CALLS.load(Ordering::Relaxed), threads + 1);
 }

@@ -124,6 +124,7 @@ pub fn merge(
     let file = |name: &str| scratch.join(format!("{}-{name}", id.simple()));
     let (data_file, bundle_file, ids_file) = (file("data"), file("bundle"), file("ids"));
     let guard = ScratchFiles(vec![data_file.clone(), bundle_file.clone(), ids_file.clone()]);
+    let _release = ReleaseGuard(inputs);
     let order = Order::new(&target.sort, mapping);
     let arrangement = arrange(inputs, order.as_ref(), &target.cancel)?;
     let shape = union(inputs)?;
@@ -188,8 +189,17 @@ pub fn merge(
     Ok(Some(MergeOutput { record, files, maps: arrangement.maps, _scratch: guard }))
 }
 
+/// Gives back the pages of all files of the inputs when it is dropped.
+struct ReleaseGuard<'a>(&'a [MergeInput]);
+
+impl Drop for ReleaseGuard<'_> {
+    fn drop(&mut self) {
+        release(self.0, &FileKind::ALL);
+    }
+}
+
 /// Gives back pages of the inputs' files: a merge reads them once, and segments that are merged go soon.
-fn release(inputs: &[MergeInput], kinds: &[FileKind]) {
+pub(super) fn release(inputs: &[MergeInput], kinds: &[FileKind]) {
     for input in inputs {
         if let Kind::Stored(stored) = &*input.segment.kind {
             stored.release_pages(kinds);

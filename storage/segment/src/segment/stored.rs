@@ -233,14 +233,6 @@ impl StoredSegment {
         }
     }
 
-    /// Maps a file of a local store.
-    fn map(&self, kind: FileKind, path: &object_store::path::Path) -> Result<Option<bytes::Bytes>> {
-        Ok(self.env.objects.map_local_pages(path)?.map(|(bytes, pages)| {
-            self.pages.lock()[kind as usize] = pages;
-            bytes
-        }))
-    }
-
     /// Gives back the pages of its files that are in memory: behind work that has read them, and that others seldom read.
     pub(super) fn release_pages(&self, kinds: &[FileKind]) {
         let pages = self.pages.lock().clone();
@@ -262,8 +254,11 @@ impl StoredSegment {
         let opened = self.env.opened.get_or_open(&self.data, (id, FileKind::Data), || {
             let sums = sums_of(&self.record, DATA_SUMS, &file)?;
             let verifier = Verifier::new(Arc::clone(&file), sums).noting(&self.damage);
-            Data::open(match self.map(FileKind::Data, &path)? {
-                Some(bytes) => DataFile::Whole(CheckedBytes::new(bytes, Arc::new(verifier))?),
+            Data::open(match self.env.objects.map_local_pages(&path)? {
+                Some((bytes, pages)) => {
+                    self.pages.lock()[FileKind::Data as usize] = pages;
+                    DataFile::Whole(CheckedBytes::new(bytes, Arc::new(verifier))?)
+                }
                 None => DataFile::Remote(Arc::new(Remote {
                     segment: id,
                     path,
@@ -327,14 +322,20 @@ impl StoredSegment {
         open: impl FnOnce(LocalFile) -> Result<(T, usize)>,
     ) -> Result<Arc<T>> {
         let key = (self.record.id, kind);
-        let local = self.map(kind, path)?;
+        let local = self.env.objects.map_local_pages(path)?;
         let remote = local.is_none();
-        let file = match local {
-            Some(bytes) => LocalFile { bytes, verified: Arc::clone(&self.verified) },
-            None => FileCache::get(&self.env, &FileRequest { key, path, bytes, used: slot.used() })?,
+        let (file, pages) = match local {
+            Some((bytes, pages)) => (LocalFile { bytes, verified: Arc::clone(&self.verified) }, pages),
+            None => {
+                let request = FileRequest { key, path, bytes, used: slot.used() };
+                (FileCache::get(&self.env, &request)?, MappedPages::default())
+            }
         };
         let verified = Arc::clone(&file.verified);
-        let opened = self.env.opened.get_or_open(slot, key, || open(file));
+        let opened = self.env.opened.get_or_open(slot, key, || {
+            self.pages.lock()[kind as usize] = pages;
+            open(file)
+        });
         if remote && matches!(opened, Err(Error::Corrupt { .. })) {
             // The copy may be what is damaged.
             self.env.files.forget_damaged(key, &verified);
