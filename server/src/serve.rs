@@ -108,7 +108,11 @@ async fn open(storage: millrace_engine::Config, supervisor: &Supervisor) -> Resu
     let mut look = tokio::time::interval(PROGRESS_INTERVAL);
     loop {
         tokio::select! {
-            opened = &mut opening => return opened.map_err(Failure::open),
+            opened = &mut opening => {
+                let engine = opened.map_err(Failure::open)?;
+                engine.compute().set_idle_hook(memory::collect_thread);
+                return Ok(engine);
+            }
             _ = look.tick() => supervisor.status(&describe(&progress)),
         }
     }

@@ -3,6 +3,12 @@
 //! Each document is deleted only if it is still as the snapshot has it; one that has changed since
 //! is a conflict, which ends the operation or is counted, as asked. Each batch asks anew what its sender may do: it ends with
 //! 403 where that is not what it began with.
+//!
+//! A batch is written in slices ([`WriteSlices`]). A cancellation ends the operation between two of them: deletions that have begun are
+//! counted in the answer, and no others begin.
+
+mod request;
+mod write_slices;
 
 use std::any::Any;
 use std::sync::Arc;
@@ -10,17 +16,14 @@ use std::time::Duration;
 
 use futures::FutureExt;
 use millrace_catalog::access::{self, Refusals};
-use millrace_dsl::body::SearchBody;
-use millrace_dsl::json;
-use millrace_dsl::params::{Params, Scope};
-use millrace_dsl::query::Query;
-use millrace_dsl::sort::{self, SortBy, SortKey};
+use millrace_dsl::params::Params;
+use millrace_dsl::sort::{SortBy, SortKey};
 use millrace_engine::{Action, DocResult, RefreshPolicy, Session, WriteOp, WriteOutcome};
 use millrace_runtime::tasks::TaskCancelled;
 use millrace_runtime::{Error as StorageError, Instant, Kind};
 use millrace_search::fetch;
 use millrace_search::searcher::{Search, slice_of};
-use millrace_segment::RowParts;
+use millrace_segment::{RowParts, StoredRow};
 use millrace_target::access_checkpoint::AccessCheckpoint;
 use millrace_target::lookup;
 use millrace_target::target;
@@ -28,14 +31,10 @@ use millrace_work::bytes_of;
 use millrace_work::error::{Error, Result};
 use serde_json::{Map, Value, json};
 
+use self::request::Request;
+use self::write_slices::WriteSlices;
 use crate::service::{Outcome, SearchService};
 
-/// Documents of one batch where the request does not say.
-const BATCH: usize = 1_000;
-/// Most documents of one batch.
-const MAX_BATCH: usize = 10_000;
-/// Most slices.
-const MAX_SLICES: u64 = 1_024;
 /// Failures listed before the operation ends.
 const MAX_FAILURES: usize = 100;
 
@@ -74,128 +73,6 @@ impl Counters {
     }
 }
 
-/// A parsed request.
-#[derive(Debug)]
-struct Request {
-    query: Query,
-    sort: Vec<SortKey>,
-    max_docs: Option<u64>,
-    proceed: bool,
-    batch: usize,
-    slices: u64,
-    /// Documents a second; negative is without bound.
-    per_second: f64,
-    refresh: bool,
-    timeout: Duration,
-    terminate_after: u64,
-    scope: Scope,
-}
-
-impl Request {
-    fn parse(mut params: Params, body: Option<&Value>) -> Result<Self> {
-        let (mut query, mut max_docs, mut batch, mut sort) = (None, None, None, Vec::new());
-        let mut proceed = None;
-        if let Some(body) = body {
-            let mut rest = body.as_object().cloned().ok_or_else(|| {
-                Error::Parsing(format!("Expected [START_OBJECT] but found [{}]", json::token(body)))
-            })?;
-            if let Some(value) = rest.remove("max_docs") {
-                max_docs = Some(json::integer(&value)?);
-            }
-            if let Some(value) = rest.remove("conflicts") {
-                proceed = Some(conflicts(&json::text(&value).unwrap_or_default())?);
-            }
-            for (key, text) in [
-                ("stored_fields", "stored_fields is not supported in this context"),
-                ("_source", "_source is not supported in this context"),
-                ("from", "from is not supported in this context"),
-                ("search_after", "search_after is not supported in this context"),
-            ] {
-                if rest.contains_key(key) {
-                    return Err(Error::Validation(text.to_owned()));
-                }
-            }
-            let parsed = SearchBody::parse(&Value::Object(rest))?;
-            if parsed.slice.is_some() {
-                return Err(Error::IllegalArgument(
-                    "[slice] of one part is not supported, use [slices]".to_owned(),
-                ));
-            }
-            (query, batch, sort) = (parsed.query, parsed.size, parsed.sort);
-        }
-        if let Some(from_uri) = params.uri_query()? {
-            query = Some(from_uri);
-        }
-        // The old name of `max_docs`.
-        if let Some(number) = params.integer("size")? {
-            max_docs = Some(number);
-        }
-        if let Some(number) = params.integer("max_docs")? {
-            if max_docs.is_some_and(|other| other != number) {
-                return Err(Error::IllegalArgument(format!(
-                    "[max_docs] set to two different values [{}] and [{number}]",
-                    max_docs.unwrap_or_default()
-                )));
-            }
-            max_docs = Some(number);
-        }
-        let max_docs = max_docs
-            .filter(|number| *number != -1)
-            .map(|number| {
-                u64::try_from(number).map_err(|_| {
-                    Error::Validation(format!("[max_docs] parameter cannot be negative, found [{number}]"))
-                })
-            })
-            .transpose()?;
-        if let Some(size) = params.integer("scroll_size")? {
-            batch = Some(millrace_dsl::body::size(size)?);
-        }
-        let batch = batch.unwrap_or(BATCH);
-        if batch == 0 || batch > MAX_BATCH {
-            return Err(Error::IllegalArgument(format!(
-                "Batch size is too large, size must be less than or equal to: [{MAX_BATCH}] but was [{batch}]"
-            )));
-        }
-        let slices = slices(params.take("slices").as_deref())?;
-        if let Some(max_docs) = max_docs
-            && max_docs < slices
-        {
-            return Err(Error::Validation(format!(
-                "[max_docs] should be >= [slices], found max_docs [{max_docs}] and slices [{slices}]"
-            )));
-        }
-        if let Some(text) = params.take("conflicts") {
-            proceed = Some(conflicts(&text)?);
-        }
-        if let Some(text) = params.take("sort") {
-            sort.extend(sort::parse_param(&text)?);
-        }
-        let request = Self {
-            query: query.ok_or_else(|| Error::Validation("query is missing".to_owned()))?,
-            sort,
-            max_docs,
-            proceed: proceed.unwrap_or(false),
-            batch,
-            slices,
-            per_second: per_second(params.take("requests_per_second").as_deref())?,
-            refresh: params.boolean("refresh")?.unwrap_or(false),
-            timeout: Duration::from_millis(params.time("timeout")?.flatten().unwrap_or(60_000)),
-            terminate_after: match params.integer("terminate_after")? {
-                None => 0,
-                Some(number) => millrace_dsl::body::terminate_after(number)?,
-            },
-            scope: params.scope()?,
-        };
-        params.take("wait_for_active_shards");
-        params.boolean("request_cache")?;
-        params.time("scroll")?;
-        params.time("search_timeout")?;
-        params.take("search_type");
-        params.finish()?;
-        Ok(request)
-    }
-}
-
 /// A `_delete_by_query` that is read, and can be run once.
 #[derive(Debug)]
 pub struct DeletionRequest {
@@ -225,42 +102,6 @@ impl DeletionRequest {
     }
 }
 
-fn conflicts(text: &str) -> Result<bool> {
-    match text {
-        "proceed" => Ok(true),
-        "abort" => Ok(false),
-        other => Err(Error::IllegalArgument(format!(
-            "conflicts may only be \"proceed\" or \"abort\" but was [{other}]"
-        ))),
-    }
-}
-
-fn slices(text: Option<&str>) -> Result<u64> {
-    match text {
-        None | Some("auto") => Ok(1),
-        Some(text) => match text.parse::<u64>() {
-            Ok(slices @ 1..=MAX_SLICES) => Ok(slices),
-            Ok(slices) if slices > MAX_SLICES => Err(Error::IllegalArgument(format!(
-                "The number of slices [{slices}] is too large. It must be less than [{MAX_SLICES}]."
-            ))),
-            _ => Err(Error::IllegalArgument(
-                "[slices] must be a positive integer or the string \"auto\"".to_owned(),
-            )),
-        },
-    }
-}
-
-fn per_second(text: Option<&str>) -> Result<f64> {
-    let Some(text) = text else { return Ok(-1.0) };
-    match text.parse::<f64>() {
-        Ok(-1.0) => Ok(-1.0),
-        Ok(rate) if rate > 0.0 => Ok(rate),
-        _ => Err(Error::IllegalArgument(
-            "[requests_per_second] must be a float greater than 0. Use -1 to disable throttling.".to_owned(),
-        )),
-    }
-}
-
 /// Tally of an operation.
 #[derive(Debug)]
 struct Tally {
@@ -270,15 +111,37 @@ struct Tally {
     status: u16,
     /// `true` if a failure is a matter of rights.
     denied: bool,
+    /// `true` if the batch is counted, in sum and by slices.
+    is_counted: bool,
+    counted_slices: Vec<bool>,
 }
 
 impl Tally {
     fn new(slices: u64) -> Self {
-        let slices = vec![Counters::default(); slices as usize];
-        Self { sum: Counters::default(), slices, failures: Vec::new(), status: 200, denied: false }
+        let (counted_slices, slices) =
+            (vec![false; slices as usize], vec![Counters::default(); slices as usize]);
+        let (sum, failures) = (Counters::default(), Vec::new());
+        Self { sum, slices, failures, status: 200, denied: false, is_counted: false, counted_slices }
     }
 
-    /// Takes what came of a batch of deletions, with the slice, the index and the id of each; tells whether the operation ends by that.
+    /// Begins a batch: it is counted with its first outcomes.
+    fn begin_batch(&mut self) {
+        self.is_counted = false;
+        self.counted_slices.fill(false);
+    }
+
+    /// Takes note that deletions were not written, the first of which is named.
+    fn fail(&mut self, first: Option<&(usize, (Arc<str>, String))>, error: StorageError) {
+        let error = Error::from(error);
+        self.status = self.status.max(error.status());
+        if let Some((_, (index, id))) = first
+            && self.failures.len() < MAX_FAILURES
+        {
+            self.failures.push(failure(index, id, &error, false));
+        }
+    }
+
+    /// Takes what came of some deletions of a batch, with the slice, the index and the id of each; tells whether the operation ends by that.
     fn take(
         &mut self,
         outcomes: Vec<Result<WriteOutcome, StorageError>>,
@@ -286,13 +149,12 @@ impl Tally {
         proceed: bool,
         refusals: &Refusals,
     ) -> bool {
-        self.sum.batches += 1;
-        let mut touched = vec![false; self.slices.len()];
+        self.sum.batches += u64::from(!std::mem::replace(&mut self.is_counted, true));
         let mut ends = false;
         for (outcome, (slice, (index, id))) in outcomes.into_iter().zip(operations) {
             let own = &mut self.slices[slice];
             own.total += 1;
-            own.batches += u64::from(!std::mem::replace(&mut touched[slice], true));
+            own.batches += u64::from(!std::mem::replace(&mut self.counted_slices[slice], true));
             match outcome {
                 Ok(done) if done.result == DocResult::Deleted => {
                     own.deleted += 1;
@@ -352,17 +214,26 @@ pub(crate) async fn run(
     // What is deleted has to be seen.
     let reading = session.doing(access::Action::Search)?;
     // A throttled request may take days.
-    let (place, kept) = match request.per_second > 0.0 {
-        true => {
-            let place = service.throttled.begin(session.principal())?;
-            let asked = body.as_ref().map_or(0, bytes_of).saturating_add(request.query.bytes());
-            (Some(place), Some(service.pin_to_keep(&reading, expression, &request.scope, asked).await?))
-        }
-        false => (None, None),
+    let place = match request.per_second > 0.0 {
+        true => Some(service.throttled.begin(session.principal())?),
+        false => None,
     };
-    let snapshot = match &kept {
-        Some(kept) => Arc::clone(&kept.snapshot),
-        None => service.pin(&reading, expression, &request.scope).await?,
+    let asked = body.as_ref().map_or(0, bytes_of).saturating_add(request.query.bytes());
+    let pinned = async {
+        Ok(match place {
+            Some(_) => {
+                let kept = service.pin_to_keep(&reading, expression, &request.scope, asked).await?;
+                (Arc::clone(&kept.snapshot), Some(kept))
+            }
+            None => (service.pin(&reading, expression, &request.scope).await?, None),
+        })
+    };
+    let nothing_deleted = |request: &Request| {
+        let took_ms = service.now_ms() - started_ms;
+        answer(Tally::new(request.slices), request, took_ms, 0, session.check_cancelled().err())
+    };
+    let Some((snapshot, _kept)) = unless_cancelled(session, pinned).await? else {
+        return Ok(nothing_deleted(&request));
     };
     let mut begun = AccessCheckpoint::new(session, vec![Arc::clone(&snapshot)], access::Action::Search);
     let mut check = |session: &Session| {
@@ -371,7 +242,10 @@ pub(crate) async fn run(
     };
     check(session)?;
     let compute = &searcher.compute;
-    lookup::read(&reading, &snapshot, &mut request.query, compute, &work).await?;
+    let read = lookup::read(&reading, &snapshot, &mut request.query, compute, &work);
+    if unless_cancelled(session, read).await?.is_none() {
+        return Ok(nothing_deleted(&request));
+    }
     let _held = place.is_none().then_some((body, held));
     let by_address = [SortKey { by: SortBy::Doc, descending: false }];
     // Without a bound on documents their order makes no difference, and that of the index is free.
@@ -379,7 +253,7 @@ pub(crate) async fn run(
         Some(_) if !request.sort.is_empty() => request.sort.as_slice(),
         _ => by_address.as_slice(),
     };
-    let mut tally = Tally::new(request.slices);
+    let (mut tally, mut write_slices) = (Tally::new(request.slices), WriteSlices::default());
     let mut throttled_ms = 0;
     let mut after = None;
     // Whether it ends because its task is cancelled.
@@ -416,35 +290,23 @@ pub(crate) async fn run(
             let (batch, parts) = (work.part(), RowParts { source: false, versions: true });
             let fetched = fetch::rows(&snapshot, addresses, parts, &searcher.compute, &batch);
             let Some(rows) = unless_cancelled(session, fetched).await? else { return Ok(true) };
-            let mut ops = Vec::with_capacity(rows.len());
-            let mut owners = Vec::with_capacity(rows.len());
-            for (address, row) in addresses.iter().zip(rows) {
-                let index = snapshot.segments[address.segment as usize].index;
-                owners.push(slice_of(&row.id, request.slices) as usize);
-                ops.push(WriteOp {
-                    routing: row.routing,
-                    if_seq_no: Some(row.seq_no),
-                    if_primary_term: Some(row.primary_term),
-                    ..WriteOp::new(
-                        Arc::clone(&snapshot.indices[index].meta.name),
-                        Some(row.id),
-                        Action::Delete,
-                    )
-                });
-            }
-            let handled_now = ops.len();
-            let named: Vec<(Arc<str>, String)> =
-                ops.iter().map(|op| (Arc::clone(&op.index), op.id.clone().unwrap_or_default())).collect();
-            let session = session.again().await?;
+            let deletions: Vec<Deletion> = addresses
+                .iter()
+                .zip(rows)
+                .map(|(address, row)| {
+                    let index = snapshot.segments[address.segment as usize].index;
+                    Deletion::new(&snapshot.indices[index].meta.name, row, request.slices)
+                })
+                .collect();
+            let handled_now = deletions.len();
+            let again = async { Ok(session.again().await?) };
+            let Some(session) = unless_cancelled(session, again).await? else { return Ok(true) };
             check(&session)?;
-            let outcomes = session.write(ops, RefreshPolicy::None, request.timeout).await?;
-            let ends =
-                tally.take(outcomes, owners.into_iter().zip(named), request.proceed, session.refusals());
-            if let Some(task) = session.task() {
-                task.set_progress(
-                    Value::Object(tally.sum.to_json(throttled_ms, request.per_second)).to_string(),
-                );
-            }
+            let progress = Progress { tally: &mut tally, throttled_ms };
+            let Some(ends) = write_batch(&session, &request, deletions, &mut write_slices, progress).await?
+            else {
+                return Ok(true);
+            };
             let done = addresses.len() < size || tally.sum.handled() >= request.max_docs.unwrap_or(u64::MAX);
             if ends || done {
                 return Ok(false);
@@ -453,28 +315,92 @@ pub(crate) async fn run(
                 Some(found.order.point(&found.rows.keys, last, found.rows.scores[last], addresses[last])?);
             if request.per_second > 0.0 {
                 let pause_ms = (handled_now as f64 * 1_000.0 / request.per_second).min(MAX_PAUSE_MS) as u64;
-                pause(&session, Duration::from_millis(pause_ms), &mut check).await?;
-                throttled_ms += pause_ms;
+                throttled_ms += pause(&session, pause_ms, &mut check).await?;
             }
         }
     }
     .await;
     // Also of what was deleted before it failed, but not behind a cancellation: that work would outlive it.
-    let refreshed: Result<()> = if request.refresh && !matches!(ended, Ok(true)) {
+    let refreshed = if request.refresh && !matches!(ended, Ok(true)) {
         let refreshed = async {
             let expression = target::expression_or_all(expression);
             let indices = session.resolve(expression, &request.scope.options)?;
             Ok(session.refresh(&indices).await?)
         };
-        refreshed.await
+        unless_cancelled(session, refreshed).await
     } else {
-        Ok(())
+        Ok(Some(()))
     };
-    let is_cancelled = ended?;
-    refreshed?;
+    let is_cancelled = ended? || refreshed?.is_none();
     let cancelled = session.check_cancelled().err().filter(|_| is_cancelled);
     let took_ms = service.now_ms() - started_ms;
     Ok(answer(tally, &request, took_ms, throttled_ms, cancelled))
+}
+
+/// The deletion of a row that a batch has found.
+struct Deletion {
+    slice: usize,
+    op: WriteOp,
+}
+
+impl Deletion {
+    fn new(index: &Arc<str>, row: StoredRow, slices: u64) -> Self {
+        let op = WriteOp {
+            routing: row.routing,
+            if_seq_no: Some(row.seq_no),
+            if_primary_term: Some(row.primary_term),
+            ..WriteOp::new(Arc::clone(index), Some(row.id), Action::Delete)
+        };
+        Self { slice: slice_of(op.id.as_deref().unwrap_or_default(), slices) as usize, op }
+    }
+
+    /// Names the slice, the index and the id.
+    fn name(&self) -> (usize, (Arc<str>, String)) {
+        (self.slice, (Arc::clone(&self.op.index), self.op.id.clone().unwrap_or_default()))
+    }
+}
+
+/// Progress of an operation.
+struct Progress<'a> {
+    tally: &'a mut Tally,
+    throttled_ms: u64,
+}
+
+/// Writes a batch. Returns whether the operation ends by its outcomes; `None` where the task of the session is cancelled before all
+/// of the batch is written.
+async fn write_batch(
+    session: &Session,
+    request: &Request,
+    deletions: Vec<Deletion>,
+    slices: &mut WriteSlices,
+    Progress { tally, throttled_ms }: Progress<'_>,
+) -> Result<Option<bool>> {
+    tally.begin_batch();
+    let (mut deletions, mut ends) = (deletions.into_iter(), false);
+    while deletions.len() > 0 {
+        let slice: Vec<Deletion> = deletions.by_ref().take(slices.operations()).collect();
+        let named: Vec<_> = slice.iter().map(Deletion::name).collect();
+        let ops: Vec<WriteOp> = slice.into_iter().map(|deletion| deletion.op).collect();
+        let (count, began) = (ops.len(), Instant::now());
+        let written = session.write_unless_cancelled(ops, RefreshPolicy::None, request.timeout).await;
+        let outcomes = match written {
+            Err(StorageError::Cancelled) => return Ok(None),
+            // What was deleted before is told with the error.
+            Err(error) if tally.sum.handled() > 0 => {
+                tally.fail(named.first(), error);
+                return Ok(Some(true));
+            }
+            outcomes => outcomes?,
+        };
+        slices.took(count, began.elapsed());
+        // Conflicts end the operation with their batch.
+        ends |= tally.take(outcomes, named.into_iter(), request.proceed, session.refusals());
+        if let Some(task) = session.task() {
+            let so_far = tally.sum.to_json(throttled_ms, request.per_second);
+            task.set_progress(Value::Object(so_far).to_string());
+        }
+    }
+    Ok(Some(ends))
 }
 
 /// Makes the answer of an operation. `cancelled` tells that its task was: what it has deleted until then counts.
@@ -518,17 +444,20 @@ async fn unless_cancelled<T>(session: &Session, work: impl Future<Output = Resul
     }
 }
 
-/// Lets time pass that a request is throttled for, for as long as its sender may do what it asks and the server goes on.
+/// Lets milliseconds pass that a request is throttled for, for as long as its sender may do what it asks and the server goes on.
+/// Returns how many have passed: fewer where the task of the session is cancelled.
 async fn pause(
     session: &Session,
-    time: Duration,
+    pause_ms: u64,
     check: &mut (impl FnMut(&Session) -> Result<()> + Send),
-) -> Result<()> {
-    let ends = Instant::now() + time;
+) -> Result<u64> {
+    let began = Instant::now();
+    let ends = began + Duration::from_millis(pause_ms);
     while Instant::now() < ends {
         let slept = tokio::time::sleep(LOOK_EVERY.min(ends.saturating_duration_since(Instant::now())));
         if unless_cancelled(session, slept.map(Ok)).await?.is_none() {
-            return Ok(());
+            let passed_ms = u64::try_from(began.elapsed().as_millis()).unwrap_or(pause_ms);
+            return Ok(passed_ms.min(pause_ms));
         }
         match session.again().await {
             // There is no telling now who sends it: the next look may tell.
@@ -539,7 +468,7 @@ async fn pause(
             return Err(StorageError::Stopped("the server is stopping".to_owned()).into());
         }
     }
-    Ok(())
+    Ok(pause_ms)
 }
 
 fn failure(index: &str, id: &str, error: &Error, conflict: bool) -> Value {
@@ -551,41 +480,4 @@ fn failure(index: &str, id: &str, error: &Error, conflict: bool) -> Value {
         "cause": {"type": kind, "reason": error.reason(), "index": index},
         "status": error.status(),
     })
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn requests_are_validated() {
-        let all = json!({"query": {"match_all": {}}});
-        let refused = |params: &[(&str, &str)], body: &Value| {
-            let params = params.iter().map(|(k, v)| ((*k).to_owned(), (*v).to_owned())).collect();
-            let params = Params::new("/t/_delete_by_query".to_owned(), params);
-            Request::parse(params, Some(body)).unwrap_err().to_string()
-        };
-        let texts = [
-            refused(&[], &json!({})),
-            refused(&[("max_docs", "-4")], &all),
-            refused(&[("size", "-4")], &all),
-            refused(&[("max_docs", "1"), ("slices", "2")], &all),
-            refused(&[("slices", "junk")], &all),
-            refused(&[("requests_per_second", "0")], &all),
-            refused(&[("requests_per_second", "unlimited")], &all),
-            refused(&[("conflicts", "ask")], &all),
-            refused(&[], &json!({"stored_fields": ["_id"]})),
-        ];
-        insta::assert_snapshot!(texts.join("\n"), @r#"
-        Validation Failed: 1: query is missing;
-        Validation Failed: 1: [max_docs] parameter cannot be negative, found [-4];
-        Validation Failed: 1: [max_docs] parameter cannot be negative, found [-4];
-        Validation Failed: 1: [max_docs] should be >= [slices], found max_docs [1] and slices [2];
-        [slices] must be a positive integer or the string "auto"
-        [requests_per_second] must be a float greater than 0. Use -1 to disable throttling.
-        [requests_per_second] must be a float greater than 0. Use -1 to disable throttling.
-        conflicts may only be "proceed" or "abort" but was [ask]
-        Validation Failed: 1: stored_fields is not supported in this context;
-        "#);
-    }
 }

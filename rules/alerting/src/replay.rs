@@ -164,6 +164,7 @@ impl Alerting {
         while let Some(operations) = replay.next().await? {
             let mut left = operations.into_iter();
             while !left.as_slice().is_empty() {
+                replay.task.check().map_err(cancelled)?;
                 let (now_ms, rule) = (engine.clock().now_ms(), Arc::clone(&told_of));
                 let written = move || {
                     let some = written(&rule, &mut left, now_ms, give_up_ms);
@@ -330,11 +331,14 @@ impl Replay {
                 Ok((matching, core, indices, choice))
             }
         };
-        let prepared = engine.compute().run(Priority::Background, prepared).await?;
-        let (matching, mut core, indices, choice) = prepared;
-        let frames = 0..u64::MAX;
-        let reading = engine.read_back_chosen(&indices, frames, times.clone(), &choice).await?;
-        let reading = FrameReader::begin(reading, times.clone()).await?;
+        let begun = async {
+            let prepared = engine.compute().run(Priority::Background, prepared).await?;
+            let (matching, core, indices, choice) = prepared;
+            let reading = engine.read_back_chosen(&indices, 0..u64::MAX, times.clone(), &choice).await?;
+            let reading = FrameReader::begin(reading, times.clone()).await?;
+            Ok::<_, Error>((matching, core, reading))
+        };
+        let (matching, mut core, reading) = task.run(begun).await.map_err(cancelled)??;
         let until = times.end.min(lived.now);
         core.set_absences(lived.absences.clone());
         core.begin(Time::from_ms(lived.beginning(&times, until, window, reading.first())));
@@ -351,9 +355,10 @@ impl Replay {
         let Some((matching, mut core)) = self.evaluating.take().filter(|(_, core)| is_before(core)) else {
             return Ok(None);
         };
+        let task = self.task.handle();
         let step = move || {
             let mut raised = ChunkBuffer::default();
-            while is_before(&core) && !raised.is_enough() {
+            while is_before(&core) && !raised.is_enough() && task.check().is_ok() {
                 raised.add(match core.is_amid() {
                     true => core.go_on(),
                     false => core.begin_advance(until.min(core.now().plus(stride))),
@@ -361,8 +366,11 @@ impl Replay {
             }
             Ok((matching, core, raised.operations))
         };
-        let (matching, core, operations) = self.engine.compute().run(Priority::Background, step).await?;
+        let step = async { self.engine.compute().run(Priority::Background, step).await };
+        let (matching, core, operations) = self.task.scope(step).await?;
         self.evaluating = Some((matching, core));
+        // A cancelled step has ended early: it is not the same as others.
+        self.task.check().map_err(cancelled)?;
         Ok(Some(operations))
     }
 
@@ -382,12 +390,13 @@ impl Replay {
         let ended = || Error::Storage(StorageError::Internal("the replay ended before".to_owned()));
         let (mut matching, mut core) = self.evaluating.take().ok_or_else(ended)?;
         let (mut left, stride) = (std::mem::take(&mut self.left), self.stride);
+        let task = self.task.handle();
         let step = move || {
             if let Some(step) = read {
                 left = Matches::new(&mut matching, &step);
             }
             let mut raised = ChunkBuffer::default();
-            while !raised.is_enough() {
+            while !raised.is_enough() && task.check().is_ok() {
                 if let Some(next) = left.next_frame() {
                     if core.is_amid() {
                         raised.add(core.go_on());
@@ -411,6 +420,7 @@ impl Replay {
         let (mut matching, core, left, operations) =
             self.task.scope(async { self.engine.compute().run(Priority::Background, step).await }).await?;
         self.left = left;
+        self.task.check().map_err(cancelled)?;
         let told = matching.take_told().into_iter().map(|(_, reason)| reason);
         let said = operations.iter().filter_map(|operation| match operation {
             Operation::Problem { reason, .. } => Some(reason.clone()),

@@ -3,6 +3,10 @@
 //! A core row has `min_samples` rows within `eps`, itself among them. A row that is none belongs to the first cluster that reaches it,
 //! else it is noise. A new row belongs to the cluster of the nearest core row within `eps`; its score is that distance by `eps`.
 
+use std::sync::atomic::AtomicBool;
+
+use millrace_forecast::check_cancelled;
+
 use crate::artefact::{ArtefactReader, ArtefactWriter, corrupt};
 use crate::error::{Error, Result};
 use crate::points::Points;
@@ -29,11 +33,16 @@ impl Dbscan {
         points: &Points,
         eps: Option<f64>,
         min_samples: usize,
+        cancelled: &AtomicBool,
     ) -> Result<(Self, Vec<Option<u32>>)> {
-        let eps = eps.unwrap_or_else(|| choose_eps(points, min_samples));
+        let eps = match eps {
+            Some(eps) => eps,
+            None => choose_eps(points, min_samples, cancelled)?,
+        };
         let (mut point, mut distances) = (Vec::new(), Vec::new());
         let mut is_core = vec![false; points.len()];
         for (row, core) in is_core.iter_mut().enumerate() {
+            check_cancelled(cancelled)?;
             points.read(row, &mut point);
             points.squared_distances(&point, &mut distances);
             *core = distances.iter().filter(|square| square.sqrt() <= eps).count() >= min_samples;
@@ -48,6 +57,7 @@ impl Dbscan {
             labels[first] = Some(count);
             pending.push(first);
             while let Some(row) = pending.pop() {
+                check_cancelled(cancelled)?;
                 points.read(row, &mut point);
                 points.squared_distances(&point, &mut distances);
                 for (near, square) in distances.iter().enumerate() {
@@ -108,15 +118,16 @@ impl Dbscan {
 }
 
 /// Chooses `eps`: the distance to the last of `min_samples` rows, where the sorted distances of all rows bend most below their chord.
-fn choose_eps(points: &Points, min_samples: usize) -> f64 {
+fn choose_eps(points: &Points, min_samples: usize, cancelled: &AtomicBool) -> Result<f64> {
     let (mut point, mut distances) = (Vec::new(), Vec::new());
     let mut sorted: Vec<f64> = (0..points.len())
         .map(|row| {
+            check_cancelled(cancelled)?;
             points.read(row, &mut point);
             let nearest = points.nearest(&point, min_samples, None, &mut distances);
-            nearest.last().map_or(0.0, |last| last.distance)
+            Ok(nearest.last().map_or(0.0, |last| last.distance))
         })
-        .collect();
+        .collect::<Result<_>>()?;
     sorted.sort_unstable_by(f64::total_cmp);
     let (first, last) = (sorted[0], sorted[sorted.len() - 1]);
     let steps = (sorted.len() - 1).max(1) as f64;
@@ -128,7 +139,7 @@ fn choose_eps(points: &Points, min_samples: usize) -> f64 {
         }
     }
     match sorted[knee..].iter().find(|distance| **distance > 0.0) {
-        Some(distance) => *distance,
-        None => 1.0,
+        Some(distance) => Ok(*distance),
+        None => Ok(1.0),
     }
 }

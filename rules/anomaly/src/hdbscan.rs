@@ -4,6 +4,10 @@
 //! and their distance between them. The minimum spanning tree of that distance gives the hierarchy (`condensed_tree`). A new row
 //! joins the cluster of its nearest row. Its score is 1 − λ/λmax (GLOSH): λ is 1 by that distance, λmax the largest λ of the cluster.
 
+use std::sync::atomic::AtomicBool;
+
+use millrace_forecast::check_cancelled;
+
 use crate::artefact::{ArtefactReader, ArtefactWriter, corrupt};
 use crate::condensed_tree::{CondensedTree, TreeEdge};
 use crate::dbscan::MAX_DENSITY_ROWS;
@@ -28,15 +32,20 @@ pub(crate) struct Hdbscan {
 
 impl Hdbscan {
     /// Finds clusters; returns them with the cluster of each point.
-    pub(crate) fn fit(points: &Points, min_samples: usize) -> (Self, Vec<Option<u32>>) {
+    pub(crate) fn fit(
+        points: &Points,
+        min_samples: usize,
+        cancelled: &AtomicBool,
+    ) -> Result<(Self, Vec<Option<u32>>)> {
         let (mut point, mut distances) = (Vec::new(), Vec::new());
         let mut core_distances = Vec::with_capacity(points.len());
         for row in 0..points.len() {
+            check_cancelled(cancelled)?;
             points.read(row, &mut point);
             let nearest = points.nearest(&point, min_samples.min(points.len()), None, &mut distances);
             core_distances.push(nearest.last().map_or(0.0, |last| last.distance));
         }
-        let mut edges = spanning_tree(points, &core_distances);
+        let mut edges = spanning_tree(points, &core_distances, cancelled)?;
         edges.sort_by(|one, other| one.distance.total_cmp(&other.distance));
         let tree = CondensedTree::new(points.len(), &edges, min_samples.max(2));
         let (labels, births, max_lambdas) = tree.select();
@@ -48,7 +57,7 @@ impl Hdbscan {
             births,
             max_lambdas,
         };
-        (model, labels)
+        Ok((model, labels))
     }
 
     /// Scores a new point, and returns its cluster.
@@ -132,7 +141,7 @@ pub(crate) fn lambda(distance: f64) -> f64 {
 }
 
 /// Grows the minimum spanning tree of mutual reachability from the first row (Prim 1957). It keeps one distance a row.
-fn spanning_tree(points: &Points, core_distances: &[f64]) -> Vec<TreeEdge> {
+fn spanning_tree(points: &Points, core_distances: &[f64], cancelled: &AtomicBool) -> Result<Vec<TreeEdge>> {
     let count = points.len();
     let mut in_tree = vec![false; count];
     let mut reach = vec![f64::INFINITY; count];
@@ -141,6 +150,7 @@ fn spanning_tree(points: &Points, core_distances: &[f64]) -> Vec<TreeEdge> {
     let (mut point, mut squares) = (Vec::new(), Vec::new());
     let mut current = 0;
     for _ in 1..count {
+        check_cancelled(cancelled)?;
         in_tree[current] = true;
         points.read(current, &mut point);
         points.squared_distances(&point, &mut squares);
@@ -164,5 +174,5 @@ fn spanning_tree(points: &Points, core_distances: &[f64]) -> Vec<TreeEdge> {
         edges.push(TreeEdge { from: next.0, to: next.1, distance: nearest });
         current = next.1;
     }
-    edges
+    Ok(edges)
 }

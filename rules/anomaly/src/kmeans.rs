@@ -4,7 +4,9 @@
 //! score of a row is its distance to its centre, by the root mean square of such distances within the cluster. A row of a small cluster
 //! is measured against the nearest centre of a large one.
 
-use millrace_forecast::Random;
+use std::sync::atomic::AtomicBool;
+
+use millrace_forecast::{Random, check_cancelled};
 
 use crate::artefact::{ArtefactReader, ArtefactWriter, corrupt};
 use crate::error::Result;
@@ -44,16 +46,25 @@ impl Assignment {
 
 impl KMeans {
     /// Fits centres; returns them with the cluster of each point.
-    pub(crate) fn fit(points: &Points, clusters: usize, seed: u64) -> (Self, Vec<u32>) {
+    pub(crate) fn fit(
+        points: &Points,
+        clusters: usize,
+        seed: u64,
+        cancelled: &AtomicBool,
+    ) -> Result<(Self, Vec<u32>)> {
         let mut best: Option<(Vec<Vec<f64>>, Assignment)> = None;
         for start in 0..STARTS {
             let mut random = Random::new(seed ^ millrace_forecast::mix(start));
-            let (centers, assignment) = iterate(points, choose_centers(points, clusters, &mut random));
+            let centers = choose_centers(points, clusters, &mut random, cancelled)?;
+            let (centers, assignment) = iterate(points, centers, cancelled)?;
             if best.as_ref().is_none_or(|(_, other)| assignment.inertia() < other.inertia()) {
                 best = Some((centers, assignment));
             }
         }
-        let (centers, assignment) = best.unwrap_or_else(|| (Vec::new(), assign(points, &[])));
+        let (centers, assignment) = match best {
+            Some(best) => best,
+            None => (Vec::new(), assign(points, &[], cancelled)?),
+        };
         let mut counts = vec![0_u32; centers.len()];
         let mut totals = vec![0.0; centers.len()];
         for (cluster, square) in assignment.clusters.iter().zip(&assignment.squares) {
@@ -67,7 +78,7 @@ impl KMeans {
         let column = |dimension: usize| centers.iter().map(|center| center[dimension]).collect();
         let centers = Points::new((0..points.dimensions()).map(column).collect());
         let is_large = find_large(&counts);
-        (Self { centers, radii, is_large }, assignment.clusters)
+        Ok((Self { centers, radii, is_large }, assignment.clusters))
     }
 
     /// Scores a point, and returns its cluster. Contributions are the squared differences from the centre.
@@ -132,7 +143,12 @@ fn find_large(counts: &[u32]) -> Vec<bool> {
 }
 
 /// Draws centres: each is the best of 2 + ln(k) candidates, drawn by their squared distance to the centres before.
-fn choose_centers(points: &Points, clusters: usize, random: &mut Random) -> Vec<Vec<f64>> {
+fn choose_centers(
+    points: &Points,
+    clusters: usize,
+    random: &mut Random,
+    cancelled: &AtomicBool,
+) -> Result<Vec<Vec<f64>>> {
     let candidates = 2 + libm::log(clusters as f64) as usize;
     let mut center = Vec::new();
     points.read(random.below(points.len() as u32) as usize, &mut center);
@@ -141,6 +157,7 @@ fn choose_centers(points: &Points, clusters: usize, random: &mut Random) -> Vec<
     let mut centers = vec![center];
     let mut distances = Vec::new();
     while centers.len() < clusters {
+        check_cancelled(cancelled)?;
         let total: f64 = closest.iter().sum();
         let mut best: Option<(f64, Vec<f64>, Vec<f64>)> = None;
         for _ in 0..candidates {
@@ -164,23 +181,27 @@ fn choose_centers(points: &Points, clusters: usize, random: &mut Random) -> Vec<
         centers.push(candidate);
         closest = merged;
     }
-    centers
+    Ok(centers)
 }
 
 /// Moves centres to the means of their rows until they rest.
-fn iterate(points: &Points, mut centers: Vec<Vec<f64>>) -> (Vec<Vec<f64>>, Assignment) {
+fn iterate(
+    points: &Points,
+    mut centers: Vec<Vec<f64>>,
+    cancelled: &AtomicBool,
+) -> Result<(Vec<Vec<f64>>, Assignment)> {
     let tolerance = TOLERANCE * mean_variance(points);
-    let mut assignment = assign(points, &centers);
+    let mut assignment = assign(points, &centers, cancelled)?;
     for _ in 0..MAX_ITERATIONS {
         let moved = move_centers(points, &mut centers, &assignment);
-        let next = assign(points, &centers);
+        let next = assign(points, &centers, cancelled)?;
         let rests = next.clusters == assignment.clusters;
         assignment = next;
         if rests || moved <= tolerance {
             break;
         }
     }
-    (centers, assignment)
+    Ok((centers, assignment))
 }
 
 fn mean_variance(points: &Points) -> f64 {
@@ -193,11 +214,12 @@ fn mean_variance(points: &Points) -> f64 {
     (0..points.dimensions()).map(variance).sum::<f64>() / points.dimensions() as f64
 }
 
-fn assign(points: &Points, centers: &[Vec<f64>]) -> Assignment {
+fn assign(points: &Points, centers: &[Vec<f64>], cancelled: &AtomicBool) -> Result<Assignment> {
     let mut clusters = vec![0_u32; points.len()];
     let mut squares = vec![f64::INFINITY; points.len()];
     let mut distances = Vec::new();
     for (cluster, center) in centers.iter().enumerate() {
+        check_cancelled(cancelled)?;
         points.squared_distances(center, &mut distances);
         for ((own, least), distance) in clusters.iter_mut().zip(&mut squares).zip(&distances) {
             if *distance < *least {
@@ -206,7 +228,7 @@ fn assign(points: &Points, centers: &[Vec<f64>]) -> Assignment {
             }
         }
     }
-    Assignment { clusters, squares }
+    Ok(Assignment { clusters, squares })
 }
 
 /// Moves each centre to the mean of its rows, and one without rows to the row that is farthest from its own. Returns the sum of squared moves.

@@ -3,6 +3,10 @@
 //! The density of a row is 1 / (the mean reachability distance to its neighbours + 10⁻¹⁰). Its factor is the mean density of its
 //! neighbours by its own. A new row has its neighbours among the training rows, whose densities stay as they were.
 
+use std::sync::atomic::AtomicBool;
+
+use millrace_forecast::check_cancelled;
+
 use crate::artefact::{ArtefactReader, ArtefactWriter, corrupt};
 use crate::error::Result;
 use crate::points::{Neighbor, Points};
@@ -31,11 +35,12 @@ pub(crate) fn max_rows(neighbors: usize) -> usize {
 
 impl LocalOutlierFactor {
     /// Computes the densities of points, and the factors of the same.
-    pub(crate) fn fit(points: Points, neighbors: usize) -> (Self, Vec<f64>) {
+    pub(crate) fn fit(points: Points, neighbors: usize, cancelled: &AtomicBool) -> Result<(Self, Vec<f64>)> {
         let neighbors = neighbors.min(points.len() - 1);
         let (mut point, mut distances) = (Vec::new(), Vec::new());
         let mut lists = Vec::with_capacity(points.len());
         for row in 0..points.len() {
+            check_cancelled(cancelled)?;
             points.read(row, &mut point);
             lists.push(points.nearest(&point, neighbors, Some(row), &mut distances));
         }
@@ -44,7 +49,7 @@ impl LocalOutlierFactor {
         model.densities = lists.iter().map(|list| model.density(list)).collect();
         let factors =
             lists.iter().zip(&model.densities).map(|(list, own)| model.factor(list, *own)).collect();
-        (model, factors)
+        Ok((model, factors))
     }
 
     fn density(&self, list: &[Neighbor]) -> f64 {

@@ -1,5 +1,9 @@
 //! [`RowDetector`]: the algorithms that find odd rows and clusters, with their parameters.
 
+use std::sync::atomic::AtomicBool;
+
+use millrace_forecast::check_cancelled;
+
 use crate::dbscan::{Dbscan, MAX_DENSITY_ROWS};
 use crate::error::{Error, Result};
 use crate::features::{FeatureSpace, Scaling};
@@ -104,11 +108,29 @@ impl RowDetector {
         self.train_scaled(table, seed, Scaling::Robust)
     }
 
+    /// Trains a model as [`RowDetector::train`] does, and ends soon once it is cancelled.
+    ///
+    /// # Errors
+    /// Those of [`RowDetector::train`]; [`Error::Forecast`] of a cancellation.
+    pub fn train_until(&self, table: &FeatureTable, seed: u64, cancelled: &AtomicBool) -> Result<RowModel> {
+        self.train_scaled_until(table, seed, Scaling::Robust, cancelled)
+    }
+
     /// Trains a model with a scaling of choice.
     ///
     /// # Errors
     /// Those of [`RowDetector::train`].
     pub fn train_scaled(&self, table: &FeatureTable, seed: u64, scaling: Scaling) -> Result<RowModel> {
+        self.train_scaled_until(table, seed, scaling, &AtomicBool::new(false))
+    }
+
+    fn train_scaled_until(
+        &self,
+        table: &FeatureTable,
+        seed: u64,
+        scaling: Scaling,
+        cancelled: &AtomicBool,
+    ) -> Result<RowModel> {
         self.check()?;
         let (needed, available) = (self.min_rows(), table.rows());
         if available < needed {
@@ -117,8 +139,11 @@ impl RowDetector {
         let space = FeatureSpace::fit(table, scaling)?;
         let rows = table.spaced_rows(self.max_rows());
         let points = space.points(table, &rows);
-        let TrainedRows { algorithm, labels, scores } = self.fit(table, &space, &points, seed)?;
-        let scores = scores.unwrap_or_else(|| score_points(&algorithm, &points));
+        let TrainedRows { algorithm, labels, scores } = self.fit(table, &space, &points, seed, cancelled)?;
+        let scores = match scores {
+            Some(scores) => scores,
+            None => score_points(&algorithm, &points, cancelled)?,
+        };
         let clusters = algorithm.clusters();
         let profiles = match &labels {
             Some(labels) => profile_clusters(table, &rows, labels, clusters),
@@ -161,6 +186,7 @@ impl RowDetector {
         space: &FeatureSpace,
         points: &Points,
         seed: u64,
+        cancelled: &AtomicBool,
     ) -> Result<TrainedRows> {
         Ok(match self {
             Self::IsolationForest { trees, sample } => {
@@ -168,22 +194,23 @@ impl RowDetector {
                 TrainedRows { algorithm: RowAlgorithm::IsolationForest(forest), labels: None, scores: None }
             }
             Self::LocalOutlierFactor { neighbors } => {
-                let (model, factors) = LocalOutlierFactor::fit(points.clone(), *neighbors);
+                let (model, factors) = LocalOutlierFactor::fit(points.clone(), *neighbors, cancelled)?;
                 let algorithm = RowAlgorithm::LocalOutlierFactor(model);
                 TrainedRows { algorithm, labels: None, scores: Some(factors) }
             }
             Self::KMeans { clusters } => {
-                let (model, labels) = KMeans::fit(points, *clusters, seed);
+                let (model, labels) = KMeans::fit(points, *clusters, seed, cancelled)?;
                 let labels = Some(labels.into_iter().map(Some).collect());
                 TrainedRows { algorithm: RowAlgorithm::KMeans(model), labels, scores: None }
             }
             Self::Dbscan { eps, min_samples } => {
-                let (model, labels) = Dbscan::fit(points, *eps, *min_samples)?;
+                let (model, labels) = Dbscan::fit(points, *eps, *min_samples, cancelled)?;
                 TrainedRows { algorithm: RowAlgorithm::Dbscan(model), labels: Some(labels), scores: None }
             }
             Self::Hdbscan { min_samples } => {
-                let (model, labels) = Hdbscan::fit(points, *min_samples);
-                let scores = Some((0..points.len()).map(|row| model.training_score(row)).collect());
+                let (model, labels) = Hdbscan::fit(points, *min_samples, cancelled)?;
+                let score = |row| check_cancelled(cancelled).map(|()| model.training_score(row));
+                let scores = Some((0..points.len()).map(score).collect::<Result<_, _>>()?);
                 TrainedRows { algorithm: RowAlgorithm::Hdbscan(model), labels: Some(labels), scores }
             }
         })
@@ -228,7 +255,7 @@ fn check(
     }
 }
 
-fn score_points(algorithm: &RowAlgorithm, points: &Points) -> Vec<f64> {
+fn score_points(algorithm: &RowAlgorithm, points: &Points, cancelled: &AtomicBool) -> Result<Vec<f64>> {
     let (mut point, mut contributions) = (Vec::new(), vec![0.0; points.dimensions()]);
     if let RowAlgorithm::IsolationForest(forest) = algorithm {
         let mut all = Vec::with_capacity(points.len() * points.dimensions());
@@ -236,12 +263,14 @@ fn score_points(algorithm: &RowAlgorithm, points: &Points) -> Vec<f64> {
             points.read(row, &mut point);
             all.extend_from_slice(&point);
         }
-        return forest.score_all(all, points.dimensions());
+        check_cancelled(cancelled)?;
+        return Ok(forest.score_all(all, points.dimensions()));
     }
     let score = |row: usize| {
+        check_cancelled(cancelled)?;
         points.read(row, &mut point);
         contributions.fill(0.0);
-        algorithm.score(&point, &mut contributions).0
+        Ok(algorithm.score(&point, &mut contributions).0)
     };
     (0..points.len()).map(score).collect()
 }

@@ -1,5 +1,7 @@
 //! Tests of row detectors: planted anomalies, missing values, bytes, and errors.
 
+use std::sync::atomic::AtomicBool;
+
 use millrace_forecast::Random;
 
 use crate::artefact::ArtefactReader;
@@ -207,5 +209,19 @@ fn extreme_values_do_not_break_models() {
             }
             Err(error) => assert!(matches!(error, Error::InvalidParameter { .. }), "{name} {error}"),
         }
+    }
+}
+
+#[test]
+fn a_cancelled_training_ends_before_its_model_is_made() {
+    let (table, _) = planted(500, 3);
+    for name in NAMES {
+        let outcome = detector(name).train_until(&table, 7, &AtomicBool::new(true));
+        let cancelled = Error::Forecast(millrace_forecast::Error::Cancelled);
+        assert_eq!(outcome.unwrap_err(), cancelled, "{name}");
+        assert_eq!(
+            detector(name).train_until(&table, 7, &AtomicBool::new(false)),
+            detector(name).train(&table, 7)
+        );
     }
 }

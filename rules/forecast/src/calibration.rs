@@ -155,6 +155,8 @@ impl ForecastErrors {
 
 #[cfg(test)]
 mod tests {
+    use std::sync::atomic::AtomicBool;
+
     use super::*;
     use crate::random::Random;
 
@@ -184,7 +186,7 @@ mod tests {
                 level
             })
             .collect();
-        let model = Ets::fit("ets", &samples, None).unwrap();
+        let model = Ets::fit("ets", &samples, None, &AtomicBool::new(false)).unwrap();
         let [inner, outer] = IntervalMultiples::of_ets(&model, &samples, None).at(0);
         assert!(inner < NORMAL[0] && outer > inner, "{inner} {outer}");
         let few = IntervalMultiples::of_ets(&model, &samples[..15], None);

@@ -1,5 +1,7 @@
 //! The crate's one error type.
 
+use std::sync::atomic::{AtomicBool, Ordering};
+
 /// Result of a forecast.
 pub type Result<T, E = Error> = std::result::Result<T, E>;
 
@@ -51,7 +53,18 @@ pub enum Error {
     /// All samples are gaps.
     #[error("the window has no sample: choose a field that documents have, or widen the window")]
     AllMissing,
+    /// No caller waits for the model any more.
+    #[error("the training was cancelled")]
+    Cancelled,
     /// Stored bytes are no model, or one of another version.
     #[error("the stored model cannot be read: {0}")]
     Corrupt(String),
+}
+
+/// Refuses to go on with a training that was cancelled. Trainings ask between steps of some milliseconds.
+///
+/// # Errors
+/// [`Error::Cancelled`].
+pub fn check_cancelled(cancelled: &AtomicBool) -> Result<()> {
+    if cancelled.load(Ordering::Relaxed) { Err(Error::Cancelled) } else { Ok(()) }
 }

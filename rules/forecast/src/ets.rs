@@ -6,7 +6,9 @@
 //! least AICc is chosen. Starts and bounds of the search are those of `statsforecast`: α starts at a fifth of a season, and β stays
 //! below that.
 
-use crate::error::{Error, Result};
+use std::sync::atomic::AtomicBool;
+
+use crate::error::{Error, Result, check_cancelled};
 use crate::simplex::minimize;
 
 /// Longest season of a model.
@@ -167,7 +169,12 @@ impl Ets {
     ///
     /// # Errors
     /// [`Error::TooFew`], [`Error::TooMany`], [`Error::NotFinite`].
-    pub(crate) fn fit(algorithm: &'static str, samples: &[f64], period: Option<usize>) -> Result<Self> {
+    pub(crate) fn fit(
+        algorithm: &'static str,
+        samples: &[f64],
+        period: Option<usize>,
+        cancelled: &AtomicBool,
+    ) -> Result<Self> {
         let needed = LEAST_ETS.max(period.map_or(0, |period| 2 * period + 1));
         if samples.len() < needed {
             return Err(Error::TooFew { algorithm, needed, there: samples.len() });
@@ -185,6 +192,7 @@ impl Ets {
         let is_positive = samples.iter().all(|sample| *sample > scale * 1e-6);
         let mut best: Option<(f64, Self)> = None;
         for components in EtsComponents::candidates(period, is_positive) {
+            check_cancelled(cancelled)?;
             let fitted = FittedEts::fit(samples, period, components);
             if let Some((criterion, fitted)) = fitted
                 && best.as_ref().is_none_or(|(least, _)| criterion < *least)

@@ -8,6 +8,8 @@
 //!
 //! The errors of forecasts of the window's end stretch all intervals (`calibration`).
 
+use std::sync::atomic::AtomicBool;
+
 use crate::calibration::{ForecastErrors, IntervalMultiples, MAX_HORIZON, NORMAL, take_season};
 use crate::error::{Error, Result};
 use crate::ets::{Ets, LEAST_ETS};
@@ -104,6 +106,20 @@ impl Forecaster {
     /// [`Error::AllMissing`], [`Error::TooFew`], [`Error::TooMany`], [`Error::SeasonTooLong`], [`Error::SeasonTooShort`],
     /// [`Error::NotFinite`].
     pub fn train(self, series: &Series, seasonality: Option<usize>, seed: u64) -> Result<ForecastModel> {
+        self.train_until(series, seasonality, seed, &AtomicBool::new(false))
+    }
+
+    /// Trains a model as [`Forecaster::train`] does, and ends soon once it is cancelled.
+    ///
+    /// # Errors
+    /// As [`Forecaster::train`]; [`Error::Cancelled`].
+    pub fn train_until(
+        self,
+        series: &Series,
+        seasonality: Option<usize>,
+        seed: u64,
+        cancelled: &AtomicBool,
+    ) -> Result<ForecastModel> {
         if series.is_empty() {
             return Err(Error::AllMissing);
         }
@@ -123,12 +139,12 @@ impl Forecaster {
         let seasonality = seasonality.or_else(|| find_seasonality(series));
         let (state, multiples) = match self {
             Self::Ets => {
-                let ets = Ets::fit(self.name(), &samples, seasonality)?;
+                let ets = Ets::fit(self.name(), &samples, seasonality, cancelled)?;
                 let multiples = IntervalMultiples::of_ets(&ets, &samples, seasonality);
                 (ForecastState::Ets(ets), multiples)
             }
-            Self::MstlEts => fit_decomposed(self.name(), &samples, seasonality)?,
-            Self::Forest => fit_forest(self.name(), &samples, seed)?,
+            Self::MstlEts => fit_decomposed(self.name(), &samples, seasonality, cancelled)?,
+            Self::Forest => fit_forest(self.name(), &samples, seed, cancelled)?,
         };
         Ok(ForecastModel { forecaster: self, seasonality, seed, state, multiples })
     }
@@ -259,28 +275,34 @@ fn fit_decomposed(
     name: &'static str,
     samples: &[f64],
     seasonality: Option<usize>,
+    cancelled: &AtomicBool,
 ) -> Result<(ForecastState, IntervalMultiples)> {
     let Some(period) = seasonality else {
-        let ets = Ets::fit(name, samples, None)?;
+        let ets = Ets::fit(name, samples, None, cancelled)?;
         let multiples = IntervalMultiples::of_ets(&ets, samples, None);
         return Ok((ForecastState::MstlEts { ets, cycle: Vec::new() }, multiples));
     };
     let (rest, cycle) = take_season(samples, period);
-    let ets = Ets::fit(name, &rest, None)?;
+    let ets = Ets::fit(name, &rest, None, cancelled)?;
     let multiples = IntervalMultiples::of_decomposition(&ets, samples, period);
     Ok((ForecastState::MstlEts { ets, cycle }, multiples))
 }
 
 /// Fits a forest to all samples, and measures errors of smaller ones, which know the samples up to places of the last third.
-fn fit_forest(name: &'static str, samples: &[f64], seed: u64) -> Result<(ForecastState, IntervalMultiples)> {
-    let forest = Forest::fit(name, samples, seed)?;
+fn fit_forest(
+    name: &'static str,
+    samples: &[f64],
+    seed: u64,
+    cancelled: &AtomicBool,
+) -> Result<(ForecastState, IntervalMultiples)> {
+    let forest = Forest::fit(name, samples, seed, cancelled)?;
     let count = samples.len();
     let known = (count * 2 / 3).max(LEAST);
     let horizon = (count - known).min(MAX_HORIZON);
     let mut of_steps: Vec<Vec<f64>> = vec![Vec::new(); horizon];
     let stride = (count - known).div_ceil(MEASURED_FORESTS).max(1);
     for begin in (known..count).step_by(stride) {
-        let mut measured = Forest::with_trees(MEASURED_TREES, name, &samples[..begin], seed)?;
+        let mut measured = Forest::with_trees(MEASURED_TREES, name, &samples[..begin], seed, cancelled)?;
         let lags = measured.latest.len();
         for origin in begin..(begin + MEASURED_ORIGINS.min(stride)).min(count) {
             measured.latest = samples[origin - lags..origin].iter().rev().copied().collect();
@@ -347,6 +369,17 @@ mod tests {
             }
             assert_eq!(model.forecast(24), forecaster.train(&window, Some(12), 3).unwrap().forecast(24));
         }
+    }
+
+    #[test]
+    fn a_cancelled_training_ends_before_its_model_is_made() {
+        let (window, cancelled) = (seasonal(60), AtomicBool::new(true));
+        for forecaster in Forecaster::ALL {
+            let outcome = forecaster.train_until(&window, None, 3, &cancelled);
+            assert_eq!(outcome.unwrap_err(), Error::Cancelled, "{forecaster:?}");
+        }
+        let outcome = crate::train_until(crate::Algorithm::Rfrs, &window, 5, 3, &cancelled);
+        assert_eq!(outcome.unwrap_err(), Error::Cancelled);
     }
 
     #[test]

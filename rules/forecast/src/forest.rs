@@ -5,8 +5,9 @@
 //! tree keeps its rows in all those orders and parts them as it grows, so that a level costs one pass and no sorting.
 
 use std::collections::VecDeque;
+use std::sync::atomic::AtomicBool;
 
-use crate::error::{Error, Result};
+use crate::error::{Error, Result, check_cancelled};
 use crate::random::{Random, mix};
 use crate::regression::{LEAST, before, most_lags};
 use crate::sum::sum;
@@ -44,20 +45,26 @@ impl Forest {
     /// Grows a forest on as many lags as there may be.
     ///
     /// # Errors
-    /// [`Error::TooFew`], [`Error::TooMany`].
-    pub(crate) fn fit(algorithm: &'static str, samples: &[f64], seed: u64) -> Result<Self> {
-        Self::with_trees(TREES, algorithm, samples, seed)
+    /// [`Error::TooFew`], [`Error::TooMany`], [`Error::Cancelled`].
+    pub(crate) fn fit(
+        algorithm: &'static str,
+        samples: &[f64],
+        seed: u64,
+        cancelled: &AtomicBool,
+    ) -> Result<Self> {
+        Self::with_trees(TREES, algorithm, samples, seed, cancelled)
     }
 
     /// Grows a forest of a number of trees.
     ///
     /// # Errors
-    /// [`Error::TooFew`], [`Error::TooMany`].
+    /// [`Error::TooFew`], [`Error::TooMany`], [`Error::Cancelled`].
     pub(crate) fn with_trees(
         trees: usize,
         algorithm: &'static str,
         samples: &[f64],
         seed: u64,
+        cancelled: &AtomicBool,
     ) -> Result<Self> {
         let count = samples.len();
         if count < LEAST {
@@ -69,9 +76,12 @@ impl Forest {
         }
         let lags = most_lags(count);
         let rows = Rows::new(samples, lags);
-        let tree = |number: usize| rows.tree(Random::new(mix(seed ^ mix(number as u64))));
+        let tree = |number: usize| {
+            check_cancelled(cancelled)?;
+            Ok(rows.tree(Random::new(mix(seed ^ mix(number as u64)))))
+        };
         let latest = samples.iter().rev().take(lags).copied().collect();
-        Ok(Self { trees: (0..trees).map(tree).collect(), latest })
+        Ok(Self { trees: (0..trees).map(tree).collect::<Result<_>>()?, latest })
     }
 
     /// Forecasts, each sample from those before it, forecasts among them.
@@ -261,6 +271,10 @@ mod tests {
     use crate::line::mean_squared;
     use crate::random;
 
+    fn fit(samples: &[f64], seed: u64) -> Result<Forest> {
+        Forest::fit("RFRS", samples, seed, &AtomicBool::new(false))
+    }
+
     /// A season of 24 with noise, and a step up at a third.
     fn planted(count: usize, step_at: usize) -> Vec<f64> {
         let mut random = Random::new(11);
@@ -277,7 +291,7 @@ mod tests {
         for (count, step_at) in [(400, 1000), (400, 200), (1000, 600)] {
             let samples = planted(count + 48, step_at);
             let (window, rest) = samples.split_at(count);
-            let forest = Forest::fit("RFRS", window, random::seed("model")).unwrap();
+            let forest = fit(window, random::seed("model")).unwrap();
             let error = |forecast: Vec<f64>| {
                 let pairs: Vec<_> = forecast.into_iter().zip(rest.iter().copied()).collect();
                 mean_squared(&pairs).unwrap().sqrt()
@@ -292,7 +306,7 @@ mod tests {
         // No sine, which is not the same on every machine.
         let samples: Vec<f64> = (0..200_u32).map(|place| f64::from(place * place % 24 + place / 9)).collect();
         let bits = |seed| -> Vec<u64> {
-            let forest = Forest::fit("RFRS", &samples, seed).unwrap();
+            let forest = fit(&samples, seed).unwrap();
             forest.forecast(24).into_iter().map(f64::to_bits).collect()
         };
         assert_eq!(bits(1), bits(1));
@@ -307,11 +321,11 @@ mod tests {
 
     #[test]
     fn level_samples_and_few_of_them() {
-        let forest = Forest::fit("RFRS", &[3.0; 50], 1).unwrap();
+        let forest = fit(&[3.0; 50], 1).unwrap();
         for one in forest.forecast(5) {
             assert!((one - 3.0).abs() < 1e-12);
         }
-        assert!(Forest::fit("RFRS", &[3.0; 7], 1).is_err());
-        assert!(Forest::fit("RFRS", &vec![3.0; crate::MAX_FOREST_SAMPLES + 1], 1).is_err());
+        assert!(fit(&[3.0; 7], 1).is_err());
+        assert!(fit(&vec![3.0; crate::MAX_FOREST_SAMPLES + 1], 1).is_err());
     }
 }

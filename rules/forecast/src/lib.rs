@@ -35,10 +35,10 @@ mod simplex;
 mod stl;
 mod sum;
 
-pub use error::{Error, Result};
+pub use error::{Error, Result, check_cancelled};
 pub use forecaster::{ForecastInterval, ForecastModel, Forecaster};
 pub use line::Line;
-pub use model::{Algorithm, TrainedModel, train};
+pub use model::{Algorithm, TrainedModel, train, train_until};
 pub use random::{Random, mix, seed};
 pub use score::Score;
 pub use seasonality::find_seasonality;

@@ -1,6 +1,7 @@
 //! A trained model: the algorithms by their names, fitted, and rolled forward.
 
 use std::fmt;
+use std::sync::atomic::AtomicBool;
 
 use crate::average::{Holt, geometric, rolled_mean};
 use crate::error::{Error, Result};
@@ -111,7 +112,12 @@ pub(crate) struct Model {
 
 impl Model {
     /// Fits an algorithm to samples without gaps.
-    pub(crate) fn fit(algorithm: Algorithm, samples: &[f64], seed: u64) -> Result<Self> {
+    pub(crate) fn fit(
+        algorithm: Algorithm,
+        samples: &[f64],
+        seed: u64,
+        cancelled: &AtomicBool,
+    ) -> Result<Self> {
         let (count, name, needed) = (samples.len(), algorithm.name(), algorithm.least());
         if count < needed {
             return Err(Error::TooFew { algorithm: name, needed, there: count });
@@ -125,7 +131,7 @@ impl Model {
             Algorithm::Gmal => ForecastInput::Holt(Holt::fit(left)),
             Algorithm::Tl => ForecastInput::Nothing,
             Algorithm::Lrs | Algorithm::Lrst => ForecastInput::Regression(Regression::fit(name, left)?),
-            Algorithm::Rfrs => ForecastInput::Forest(Forest::fit(name, left, seed)?),
+            Algorithm::Rfrs => ForecastInput::Forest(Forest::fit(name, left, seed, cancelled)?),
         };
         Ok(Self { count, line, told })
     }
@@ -164,12 +170,26 @@ pub struct TrainedModel {
 /// # Errors
 /// [`Error::TooFew`], [`Error::TooMany`], [`Error::NotFinite`].
 pub fn train(algorithm: Algorithm, series: &Series, predictions: usize, seed: u64) -> Result<TrainedModel> {
+    train_until(algorithm, series, predictions, seed, &AtomicBool::new(false))
+}
+
+/// Trains a model as [`train`] does, and ends soon once it is cancelled.
+///
+/// # Errors
+/// As [`train`]; [`Error::Cancelled`].
+pub fn train_until(
+    algorithm: Algorithm,
+    series: &Series,
+    predictions: usize,
+    seed: u64,
+    cancelled: &AtomicBool,
+) -> Result<TrainedModel> {
     let (what, limit) = ("what is forecast", crate::MAX_PREDICTIONS);
     if predictions > limit {
         return Err(Error::TooMany { what, limit, there: predictions });
     }
-    let model = Model::fit(algorithm, &series.filled(), seed)?;
-    let score = score(algorithm, series, predictions, seed)?;
+    let model = Model::fit(algorithm, &series.filled(), seed, cancelled)?;
+    let score = score(algorithm, series, predictions, seed, cancelled)?;
     Ok(TrainedModel {
         algorithm,
         fingerprint: fingerprint(algorithm, series, predictions, seed),

@@ -1,5 +1,7 @@
 //! Score of a model: its forecast of the end of its own window, against the samples there.
 
+use std::sync::atomic::AtomicBool;
+
 use crate::error::Result;
 use crate::line::mean_squared;
 use crate::model::{Algorithm, Model};
@@ -23,14 +25,20 @@ pub struct Score {
 
 /// Trains a model on all but the end of a window, and compares what it forecasts with the samples there; gaps are skipped. Held out is a
 /// fifth of the window, but no more than is to be forecast (or ten).
-pub(crate) fn score(algorithm: Algorithm, series: &Series, predictions: usize, seed: u64) -> Result<Score> {
+pub(crate) fn score(
+    algorithm: Algorithm,
+    series: &Series,
+    predictions: usize,
+    seed: u64,
+    cancelled: &AtomicBool,
+) -> Result<Score> {
     let samples = series.samples();
     let held_out = (samples.len() / 5).min(predictions.max(LEAST_HELD_OUT));
     let (window, rest) = samples.split_at(samples.len() - held_out);
     if held_out == 0 || window.len() < algorithm.least() {
         return Ok(Score::default());
     }
-    let model = Model::fit(algorithm, &filled(window), seed)?;
+    let model = Model::fit(algorithm, &filled(window), seed, cancelled)?;
     let pairs: Vec<(f64, f64)> = model
         .forecast(held_out)
         .into_iter()

@@ -36,6 +36,7 @@ mod scheduler;
 mod source;
 mod store;
 mod time;
+mod training_job;
 mod walk;
 
 use std::collections::HashSet;

@@ -1,11 +1,12 @@
 //! A run: samples read, a model trained or taken up again, predictions written.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use bytes::Bytes;
 use millrace_catalog::access::Action;
 use millrace_engine::Session;
-use millrace_forecast::{Algorithm, Series, TrainedModel, seed, train};
+use millrace_forecast::{Algorithm, Series, TrainedModel, seed, train_until};
 use millrace_runtime::tasks::{TaskCancelled, TaskHandle};
 use millrace_runtime::{Instant, Priority};
 
@@ -16,6 +17,7 @@ use crate::error::{Error, Result};
 use crate::samples::Reader;
 use crate::source::Source;
 use crate::store::StoredRule;
+use crate::training_job::run_training;
 use crate::walk::Walk;
 use crate::{IntelligenceContext, fill, results, run_record};
 
@@ -194,7 +196,7 @@ impl RunInputs<'_> {
         began: Instant,
         done: &mut RunReport,
     ) -> Result<Arc<Documents>> {
-        let trained = trained(self.shared, self.kept, value, step, done).await?;
+        let trained = trained(self.shared, (self.kept, self.task), value, step, done).await?;
         done.samples = step.series.len();
         let seconds = began.elapsed().as_secs_f64();
         let (kept, measured, value) = (Arc::clone(self.kept), measured.clone(), value.map(str::to_owned));
@@ -231,7 +233,8 @@ impl RunInputs<'_> {
     }
 }
 
-fn cancelled(cancelled: TaskCancelled) -> Error {
+/// Says that the task of a run was cancelled.
+pub(crate) fn cancelled(cancelled: TaskCancelled) -> Error {
     Error::Run(cancelled.to_string())
 }
 
@@ -303,7 +306,7 @@ fn window(definition: &Definition, buckets: &[Option<f64>], begins: usize, end: 
 /// Trains a model, or takes that of before up again where it was trained with the same.
 async fn trained(
     shared: &IntelligenceContext,
-    kept: &StoredRule,
+    (kept, task): (&StoredRule, &TaskHandle),
     value: Option<&str>,
     step: &Step,
     done: &mut RunReport,
@@ -327,13 +330,14 @@ async fn trained(
         return Ok(Arc::new(stored));
     }
     let (series, is_last) = (step.series.clone(), step.is_last);
-    let job = move || {
-        Ok(train(algorithm, &series, predictions, seed).map(|trained| {
+    let training = move |cancelled: &AtomicBool| {
+        train_until(algorithm, &series, predictions, seed, cancelled).map(|trained| {
             let bytes = is_last.then(|| trained.to_bytes());
             (Arc::new(trained), bytes)
-        }))
+        })
     };
-    let (trained, bytes) = shared.engine.compute().run(Priority::Spare, job).await??;
+    let training = task.run(run_training(shared.engine.compute(), training));
+    let (trained, bytes) = training.await.map_err(cancelled)???;
     if let Some(bytes) = bytes
         && shared.artefacts.write(&kept.id, value, bytes).await
     {

@@ -14,7 +14,8 @@ mod activity;
 
 use std::cell::RefCell;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Arc, mpsc};
+use std::sync::{Arc, OnceLock, mpsc};
+use std::time::Duration;
 use std::{fmt, thread};
 
 pub use self::activity::{BusyThread, PoolActivity};
@@ -22,7 +23,7 @@ use self::activity::{JobSlot, JobSlots};
 use crate::panics::panic_text;
 use crate::sync::{self, Condvar, Mutex, Rank};
 use crate::tasks::current_task;
-use crate::{Error, Result};
+use crate::{Error, Instant, Result};
 use futures::channel::oneshot;
 
 /// A queued job, with the number of the task that queued it. It runs in the span that queued it.
@@ -58,6 +59,9 @@ const BACKGROUND_NICENESS: i32 = 8;
 const SNAPSHOT_NICENESS: i32 = 19;
 /// Niceness of the spare threads: the least of all.
 const SPARE_NICENESS: i32 = 19;
+
+/// Time without a job after which a thread calls the hook of idle threads.
+const IDLE_TIME: Duration = Duration::from_millis(500);
 
 /// Jobs of a set that may wait for the network at once. Each has a thread, whose stack is touched for as far as it was used.
 const MAX_WAITING: usize = 512;
@@ -95,6 +99,7 @@ struct Set {
     size: usize,
     threads: Mutex<Threads>,
     slots: JobSlots,
+    idle_hook: Arc<OnceLock<fn()>>,
 }
 
 #[derive(Debug, Default)]
@@ -108,9 +113,19 @@ struct Threads {
 }
 
 impl Set {
-    fn new((niceness, name, queue, size): (i32, &'static str, &Arc<Queue>, usize)) -> Arc<Self> {
-        let threads = Mutex::new(Rank::Threads, Threads::default());
-        Arc::new(Self { name, niceness, queue: Arc::clone(queue), size, threads, slots: JobSlots::default() })
+    fn new(
+        (niceness, name, queue, size): (i32, &'static str, &Arc<Queue>, usize),
+        idle_hook: &Arc<OnceLock<fn()>>,
+    ) -> Arc<Self> {
+        Arc::new(Self {
+            name,
+            niceness,
+            queue: Arc::clone(queue),
+            size,
+            threads: Mutex::new(Rank::Threads, Threads::default()),
+            slots: JobSlots::default(),
+            idle_hook: Arc::clone(idle_hook),
+        })
     }
 
     /// Starts a thread, which is counted already.
@@ -126,7 +141,7 @@ impl Set {
             if !sync::modelled() {
                 SET.set(Some(Arc::clone(&set)));
             }
-            set.queue.run(|| set.leaves(), &slot);
+            set.queue.run(|| set.leaves(), &slot, &set.idle_hook);
             set.slots.remove(&slot);
         };
         sync::spawn_thread(format!("{}-{number}", self.name), Some(STACK_BYTES), work)
@@ -240,12 +255,13 @@ impl Queue {
         self.queued.load(Ordering::Relaxed) > 0 && self.idle.load(Ordering::Relaxed) > 0
     }
 
-    /// Runs jobs until there are to be no more, or the thread is not needed any more.
-    fn run(&self, leaves: impl Fn() -> bool, slot: &JobSlot) {
+    /// Runs jobs until there are to be no more, or the thread is not needed any more. A thread without a job calls the hook once.
+    fn run(&self, leaves: impl Fn() -> bool, slot: &JobSlot, idle_hook: &OnceLock<fn()>) {
         loop {
             if leaves() {
                 return;
             }
+            let mut has_called = false;
             let job = {
                 let mut guard = self.jobs.lock();
                 loop {
@@ -257,8 +273,22 @@ impl Queue {
                         return;
                     }
                     self.idle.fetch_add(1, Ordering::Relaxed);
-                    self.ready.wait(&mut guard);
+                    let hook = idle_hook.get().filter(|_| !has_called);
+                    let began = hook.map(|_| Instant::now());
+                    match hook {
+                        Some(_) => self.ready.wait_for(&mut guard, IDLE_TIME),
+                        None => self.ready.wait(&mut guard),
+                    }
                     self.idle.fetch_sub(1, Ordering::Relaxed);
+                    if let Some(hook) = hook
+                        && guard.0.is_empty()
+                        && began.is_some_and(|began| began.elapsed() >= IDLE_TIME)
+                    {
+                        has_called = true;
+                        drop(guard);
+                        hook();
+                        guard = self.jobs.lock();
+                    }
                 }
             };
             // A job that panics is a defect; its caller sees the dropped channel, the thread goes on.
@@ -288,6 +318,7 @@ struct Inner {
     spare: Arc<Queue>,
     /// The sets of threads, by falling priority.
     sets: Vec<Arc<Set>>,
+    idle_hook: Arc<OnceLock<fn()>>,
     threads: usize,
 }
 
@@ -324,7 +355,7 @@ impl Compute {
         let background = Arc::new(Queue::default());
         let snapshot = Arc::new(Queue::default());
         let spare = Arc::new(Queue::default());
-        let mut sets = Vec::new();
+        let (mut sets, idle_hook) = (Vec::new(), Arc::default());
         for (niceness, name, queue, count) in [
             (0, "read", &foreground, threads),
             (INGEST_NICENESS, "ingest", &ingest, threads),
@@ -334,15 +365,38 @@ impl Compute {
             (SNAPSHOT_NICENESS, "snapshot", &snapshot, SNAPSHOT_THREADS),
             (SPARE_NICENESS, "spare", &spare, SPARE_THREADS),
         ] {
-            let set = Set::new((niceness, name, queue, count));
+            let set = Set::new((niceness, name, queue, count), &idle_hook);
             set.threads.lock().living = count;
             for number in 0..count {
                 set.start(number)?;
             }
             sets.push(set);
         }
-        let inner = Inner { foreground, ingest, flush, follow, background, snapshot, spare, sets, threads };
+        let inner = Inner {
+            foreground,
+            ingest,
+            flush,
+            follow,
+            background,
+            snapshot,
+            spare,
+            sets,
+            idle_hook,
+            threads,
+        };
         Ok(Self { inner: Arc::new(inner) })
+    }
+
+    /// Sets a hook that each thread calls once when it has had no job for half a second. It frees what the thread holds for its next
+    /// job. The first hook stays.
+    pub fn set_idle_hook(&self, hook: fn()) {
+        if self.inner.idle_hook.set(hook).is_ok() {
+            // Threads that wait have no time to look at yet. One that is about to wait holds the lock until it does.
+            for set in &self.inner.sets {
+                drop(set.queue.jobs.lock());
+                set.queue.ready.notify_all();
+            }
+        }
     }
 
     /// Counts the threads of a priority.
@@ -497,104 +551,4 @@ fn lower_priority(niceness: i32) {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn parts_are_done_once_in_order_also_where_no_thread_is_free() {
-        let compute = Compute::start(2).unwrap();
-        let (hold, held) = mpsc::channel::<()>();
-        let held = Arc::new(std::sync::Mutex::new(held));
-        for busy in [false, true] {
-            if busy {
-                for _ in 0..2 {
-                    let held = Arc::clone(&held);
-                    compute.spawn(Priority::Follow, move || assert!(held.lock().unwrap().recv().is_err()));
-                }
-            }
-            let squares = compute.each(Priority::Follow, 100, |at| at * at);
-            let expected: Vec<Option<usize>> = (0..100).map(|at| Some(at * at)).collect();
-            assert_eq!(squares, expected);
-        }
-        drop(hold);
-        assert!(compute.each(Priority::Follow, 0, |at| at).is_empty());
-        let some = compute.each(Priority::Follow, 3, |at| assert_ne!(at, 1));
-        assert_eq!(some, [Some(()), None, Some(())]);
-    }
-
-    #[test]
-    fn a_core_is_wanted_only_where_a_thread_is_free_for_a_job() {
-        let queue = Queue::default();
-        queue.push(Job::new(|| {}));
-        assert!(!queue.wants_core(), "all threads are busy: no core would help");
-        queue.idle.fetch_add(1, Ordering::Relaxed);
-        assert!(queue.wants_core());
-        queue.idle.fetch_sub(1, Ordering::Relaxed);
-        queue.jobs.lock().1 = true;
-        queue.run(|| false, &JobSlot::default());
-        assert_eq!(queue.queued.load(Ordering::Relaxed), 0);
-        assert!(!queue.wants_core());
-    }
-
-    #[test]
-    fn a_job_that_waits_for_the_network_holds_no_thread() {
-        let compute = Compute::start(2).unwrap();
-        let (answers, network) = mpsc::channel::<()>();
-        let network = Arc::new(std::sync::Mutex::new(network));
-        let (waits, waiting) = mpsc::channel();
-        let (ends, ended) = mpsc::channel();
-        let wait = |waits: mpsc::Sender<()>, ends: mpsc::Sender<Result<()>>| {
-            let network = Arc::clone(&network);
-            compute.spawn(Priority::Foreground, move || {
-                let waited = wait_for_network(|| {
-                    waits.send(()).unwrap();
-                    network.lock().unwrap().recv().unwrap();
-                });
-                ends.send(waited).unwrap();
-            });
-        };
-        for round in 0..3 {
-            for _ in 0..20 {
-                wait(waits.clone(), ends.clone());
-                waiting.recv().unwrap();
-            }
-            // Others are run beside them.
-            let (sender, receiver) = mpsc::channel();
-            for at in 0..10 {
-                let sender = sender.clone();
-                compute.spawn(Priority::Foreground, move || sender.send(at).unwrap());
-            }
-            assert_eq!(receiver.iter().take(10).sum::<usize>(), 45, "round {round}");
-            for _ in 0..20 {
-                answers.send(()).unwrap();
-                ended.recv().unwrap().unwrap();
-            }
-        }
-        // Beyond the bound a read is refused, and does not wait.
-        for _ in 0..MAX_WAITING {
-            wait(waits.clone(), ends.clone());
-            waiting.recv().unwrap();
-        }
-        wait(waits.clone(), ends.clone());
-        assert!(matches!(ended.recv().unwrap(), Err(Error::Rejected(_))));
-        for _ in 0..MAX_WAITING {
-            answers.send(()).unwrap();
-            ended.recv().unwrap().unwrap();
-        }
-    }
-
-    #[test]
-    fn threads_that_took_the_place_of_others_end() {
-        let queue = Arc::new(Queue::default());
-        let set = Set::new((0, "test", &queue, 2));
-        set.threads.lock().living = 5;
-        let left = (0..4).filter(|_| set.leaves()).count();
-        assert_eq!((left, set.threads.lock().living), (3, 2));
-        set.threads.lock().living = 4;
-        let waiting = NetworkWaitJob(Arc::clone(&set));
-        set.threads.lock().waiting = 1;
-        assert!(set.leaves() && !set.leaves());
-        drop(waiting);
-        assert!(set.leaves() && !set.leaves());
-    }
-}
+mod tests;

@@ -1,13 +1,15 @@
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use millrace_catalog::access::{Action, ActionSet, Caller, Grant, NamePattern, Principal, Privileges};
 use millrace_catalog::metadata::ClusterSettingsUpdate;
-use millrace_engine::Session;
 use millrace_engine::access::Sender;
+use millrace_engine::{Action as StoredAction, RefreshPolicy, Session, WriteOp};
 use millrace_mapping::fields::FieldRules;
-use millrace_runtime::Result;
+use millrace_runtime::tasks::TaskSpec;
+use millrace_runtime::{Error as StorageError, Result};
 use serde_json::{Value, json};
 
 use crate::fixture::{Store, owned, value};
@@ -27,6 +29,52 @@ async fn matching_documents_are_deleted_in_batches() {
     assert_eq!((answer["deleted"].as_u64(), answer["batches"].as_u64()), (Some(3), Some(2)));
     assert_eq!(answer["failures"], json!([]));
     assert_eq!(count(&store).await, 2);
+}
+
+#[tokio::test]
+async fn a_cancellation_ends_a_batch_between_two_slices() {
+    const DOCUMENTS: u64 = 2_000;
+    let store = Store::open().await;
+    let documents: Vec<_> = (0..DOCUMENTS).map(|n| json!({"n": n})).collect();
+    store.index("numbers", &documents).await;
+    let task = store.engine.tasks().start(TaskSpec::cancellable("deletion"));
+    let session = store.session.clone().in_task(task.handle());
+    let params = owned(&[("scroll_size", "10000")]);
+    let body = json!({"query": {"match_all": {}}});
+    let deletion = store.service.delete_by_query(&session, "numbers", params, Some(body), Box::new(()));
+    let cancellation = async {
+        while task.snapshot().progress.is_none() {
+            tokio::task::yield_now().await;
+        }
+        store.engine.tasks().cancel(task.id(), "enough");
+    };
+    let (outcome, ()) = tokio::join!(deletion, cancellation);
+    let answer = value(outcome.unwrap());
+    assert_eq!((&answer["canceled"], &answer["batches"]), (&json!("enough"), &json!(1)), "{answer}");
+    // The slice behind the first one may have begun.
+    let deleted = answer["deleted"].as_u64().unwrap();
+    assert!((250..=750).contains(&deleted), "{answer}");
+    assert_eq!((&answer["total"], &answer["version_conflicts"]), (&json!(DOCUMENTS), &json!(0)));
+    assert_eq!(count(&store).await, DOCUMENTS - deleted);
+}
+
+#[tokio::test]
+async fn a_cancelled_deletion_that_has_not_begun_deletes_nothing() {
+    let store = Store::open().await;
+    numbers(&store).await;
+    let task = store.engine.tasks().start(TaskSpec::cancellable("deletion"));
+    let session = store.session.clone().in_task(task.handle());
+    store.engine.tasks().cancel(task.id(), "enough");
+    let body = json!({"query": {"match_all": {}}});
+    let outcome =
+        store.service.delete_by_query(&session, "numbers", Vec::new(), Some(body), Box::new(())).await;
+    let answer = value(outcome.unwrap());
+    assert_eq!((&answer["canceled"], &answer["deleted"]), (&json!("enough"), &json!(0)), "{answer}");
+    assert_eq!(count(&store).await, 5);
+    let op = WriteOp::new("numbers", Some("1".to_owned()), StoredAction::Delete);
+    let written =
+        session.write_unless_cancelled(vec![op], RefreshPolicy::None, Duration::from_secs(60)).await;
+    assert!(matches!(written, Err(StorageError::Cancelled)));
 }
 
 async fn numbers(store: &Store) {

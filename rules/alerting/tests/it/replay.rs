@@ -256,3 +256,35 @@ async fn a_test_sees_what_its_asker_sees_and_what_is_wrong_is_refused() {
     assert!(refused(&key, errors("errors")).await.contains("API key"));
     server.stop().await;
 }
+
+#[tokio::test]
+async fn a_cancelled_test_of_a_rule_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let server = Server::open(dir.path()).await;
+    server.create("logs", json!({})).await;
+    for number in 0..20 {
+        let event = json!({"level": "error", "n": number});
+        server.write(vec![document("logs", &number.to_string(), event)]).await;
+    }
+    let saved = server.save(errors("logs")).await;
+    let admin = server.admin();
+    let test = server.alerting.test(&admin, ReplaySubject::Stored(saved.id.clone()), EVER);
+    let cancellation = async {
+        loop {
+            let tasks = server.engine.tasks();
+            let listed = tasks.list();
+            if let Some(replay) = listed.iter().find(|task| task.action == "cluster:console/alert/replay") {
+                assert!(replay.is_cancellable, "{replay:?}");
+                tasks.cancel(replay.id, "enough");
+                return;
+            }
+            tokio::task::yield_now().await;
+        }
+    };
+    let (outcome, ()) = tokio::join!(test, cancellation);
+    assert!(
+        matches!(&outcome, Err(Error::Conflict(reason)) if reason == "task cancelled [enough]"),
+        "{outcome:?}"
+    );
+    assert_eq!(test_of(&server, ReplaySubject::Stored(saved.id), EVER).await.len(), 20);
+}

@@ -32,8 +32,8 @@ use super::{series, training};
 use crate::IntelligenceContext;
 use crate::error::{Error, Result};
 
-/// Time for which frames are gathered.
-const GATHERED: Duration = Duration::from_millis(20);
+/// Time for which frames are gathered: each step has a cost of its own, whose share is small in steps of many documents.
+const GATHERED: Duration = Duration::from_millis(100);
 /// Frames that are gathered, and their operations and bytes.
 const MAX_FRAMES: usize = 1_024;
 const MAX_ROWS: usize = 20_000;

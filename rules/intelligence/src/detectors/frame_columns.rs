@@ -1,6 +1,6 @@
 //! [`FrameColumns`]: numbers and times of a frame's events, which detectors of the same fields read once for all of them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use millrace_rules::Event;
 use millrace_rules::engine::Frame;
@@ -11,6 +11,8 @@ use super::features;
 const MAX_VALUES: usize = 1 << 20;
 /// Events of a frame from which on columns are worth their while.
 const MIN_EVENTS: usize = 16;
+/// A detector makes columns if it matches one of so many events of a frame, or more.
+const SPARSE_RATIO: usize = 4;
 /// A NaN that no event has: the number was not read yet.
 const UNREAD_NUMBER: u64 = 0x7ff8_0000_756e_7264;
 /// A time that no event has.
@@ -21,16 +23,34 @@ const UNREAD_TIME: i64 = i64::MIN;
 struct Columns<T> {
     places: HashMap<String, usize>,
     values: Vec<Vec<T>>,
+    /// Fields that one detector of few events has asked for.
+    asked_once: HashSet<String>,
 }
 
 impl<T> Default for Columns<T> {
     fn default() -> Self {
-        Self { places: HashMap::new(), values: Vec::new() }
+        Self { places: HashMap::new(), values: Vec::new(), asked_once: HashSet::new() }
     }
 }
 
 /// Place of a field's column; `None` where there is no room for one.
 pub(crate) type ColumnPlace = Option<usize>;
+
+/// Numbers of events that decide about columns.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct EventCounts {
+    /// Events of the frame.
+    pub(crate) all: usize,
+    /// Events that the detector matches.
+    pub(crate) matched: usize,
+}
+
+impl EventCounts {
+    /// Returns whether new columns are worth their while for the detector alone.
+    fn are_dense(self) -> bool {
+        self.matched.saturating_mul(SPARSE_RATIO) >= self.all
+    }
+}
 
 /// Columns of the frame that is being scored.
 #[derive(Debug, Default)]
@@ -47,15 +67,15 @@ impl FrameColumns {
         *self = Self::default();
     }
 
-    /// Finds the columns of the numbers of fields.
-    pub(crate) fn find_numbers(&mut self, fields: &[String], events: usize) -> Vec<ColumnPlace> {
+    /// Finds the columns of the numbers of fields. The first detector of few events that asks for a field makes no column.
+    pub(crate) fn find_numbers(&mut self, fields: &[String], events: EventCounts) -> Vec<ColumnPlace> {
         let unread = f64::from_bits(UNREAD_NUMBER);
         let Self { numbers, kept, .. } = self;
         fields.iter().map(|field| find(numbers, kept, field, events, unread)).collect()
     }
 
     /// Finds the column of the times of a field.
-    pub(crate) fn find_times(&mut self, field: &str, events: usize) -> ColumnPlace {
+    pub(crate) fn find_times(&mut self, field: &str, events: EventCounts) -> ColumnPlace {
         find(&mut self.times, &mut self.kept, field, events, UNREAD_TIME)
     }
 
@@ -100,21 +120,21 @@ fn find<T: Copy>(
     columns: &mut Columns<T>,
     kept: &mut usize,
     field: &str,
-    events: usize,
+    events: EventCounts,
     unread: T,
 ) -> ColumnPlace {
-    if events < MIN_EVENTS {
-        return None;
-    }
     if let Some(known) = columns.places.get(field) {
         return Some(*known);
     }
-    if kept.saturating_add(events) > MAX_VALUES {
+    if events.all < MIN_EVENTS || kept.saturating_add(events.all) > MAX_VALUES {
         return None;
     }
-    *kept += events;
+    if !events.are_dense() && columns.asked_once.insert(field.to_owned()) {
+        return None;
+    }
+    *kept += events.all;
     let place = columns.values.len();
-    columns.values.push(vec![unread; events]);
+    columns.values.push(vec![unread; events.all]);
     columns.places.insert(field.to_owned(), place);
     Some(place)
 }
@@ -148,9 +168,16 @@ mod tests {
         let frame =
             Frame { number: 1, time: Time::from_ms(9_000), origin: Origin::User, events, complete: true };
         let (mut columns, fields) = (FrameColumns::default(), ["a".to_owned(), "b".to_owned()]);
-        assert_eq!(columns.find_numbers(&fields, count - 1), [None, None]);
-        let places = columns.find_numbers(&fields, count);
-        assert_eq!((places.as_slice(), columns.find_times("t", count)), (&[Some(0), Some(1)][..], Some(0)));
+        let all_of = |all| EventCounts { all, matched: all };
+        let sparse = EventCounts { all: count, matched: count / SPARSE_RATIO - 1 };
+        assert_eq!(columns.find_numbers(&fields, all_of(count - 1)), [None, None]);
+        assert_eq!(columns.find_numbers(&fields, sparse), [None, None]);
+        let places = columns.find_numbers(&fields, all_of(count));
+        let times = columns.find_times("t", all_of(count));
+        assert_eq!((places.as_slice(), times), (&[Some(0), Some(1)][..], Some(0)));
+        // Columns that are there serve detectors of few events, too, and several of these make one.
+        assert_eq!([columns.find_times("few", sparse), columns.find_times("few", sparse)], [None, Some(1)]);
+        assert_eq!(columns.find_numbers(&fields, sparse), [Some(0), Some(1)]);
         for place in [places[0], None] {
             // The second time from the column.
             for _ in 0..2 {
@@ -160,9 +187,9 @@ mod tests {
                 assert_eq!(times, [Some(7_000), Some(9_000), None]);
             }
         }
-        assert_eq!(columns.find_numbers(&fields, usize::MAX), [Some(0), Some(1)]);
-        assert_eq!(columns.find_times("u", usize::MAX), None);
+        assert_eq!(columns.find_numbers(&fields, all_of(usize::MAX)), [Some(0), Some(1)]);
+        assert_eq!(columns.find_times("u", all_of(usize::MAX)), None);
         columns.clear();
-        assert_eq!(columns.find_numbers(&fields, MAX_VALUES), [Some(0), None]);
+        assert_eq!(columns.find_numbers(&fields, all_of(MAX_VALUES)), [Some(0), None]);
     }
 }

@@ -10,7 +10,7 @@ use std::vec::IntoIter;
 use millrace_percolator::Evaluable;
 use millrace_rules::engine::{Frame, RuleMatches};
 
-use super::frame_columns::{ColumnPlace, FrameColumns};
+use super::frame_columns::{ColumnPlace, EventCounts, FrameColumns};
 use super::results::ScoredDocument;
 use super::row_results::RowDocument;
 use super::scoring::{ArrivedEvent, LiveDetector};
@@ -32,10 +32,11 @@ pub(crate) struct RowBatch {
 }
 
 /// Results of a piece.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct ScoredBatch {
     pub(crate) documents: Vec<ScoredDocument>,
     bytes: usize,
+    max_results: usize,
 }
 
 /// Frames whose documents are being scored.
@@ -58,10 +59,16 @@ pub(crate) struct FrameScoring {
     waiting: usize,
     committed: u64,
     from_ms: Option<i64>,
+    max_results: usize,
     is_done: bool,
 }
 
 impl ScoredBatch {
+    /// Begins a piece of so many results, about.
+    fn new(max_results: usize) -> Self {
+        Self { documents: Vec::new(), bytes: 0, max_results }
+    }
+
     /// Adds a result.
     pub(crate) fn push(&mut self, document: ScoredDocument) {
         self.bytes += document.source.len();
@@ -69,7 +76,7 @@ impl ScoredBatch {
     }
 
     fn is_full(&self) -> bool {
-        self.documents.len() >= MAX_RESULTS || self.bytes >= MAX_RESULT_BYTES
+        self.documents.len() >= self.max_results || self.bytes >= MAX_RESULT_BYTES
     }
 }
 
@@ -90,8 +97,14 @@ impl FrameScoring {
             waiting: 0,
             committed,
             from_ms,
+            max_results: MAX_RESULTS,
             is_done: false,
         }
+    }
+
+    /// Hands over pieces of so many results, about.
+    pub(crate) fn in_pieces_of(self, max_results: usize) -> Self {
+        Self { max_results, ..self }
     }
 
     /// Returns true once all is scored.
@@ -101,7 +114,7 @@ impl FrameScoring {
 
     /// Scores the next piece. A detector whose model panics has its [`LiveDetector::failure`] set; its results up to then are valid.
     pub(crate) fn run(&mut self, detectors: &mut BTreeMap<String, LiveDetector>) -> Vec<ScoredDocument> {
-        let mut results = ScoredBatch::default();
+        let mut results = ScoredBatch::new(self.max_results);
         while !results.is_full() {
             if self.waiting >= MAX_WAITING_ROWS && self.score_waiting(detectors, &mut results) {
                 continue;
@@ -124,7 +137,8 @@ impl FrameScoring {
         if let Some(matches) = self.matched.next() {
             match (matches.outcome, detectors.get_mut(&matches.rule)) {
                 (Ok(places), Some(detector)) => {
-                    let (definition, events) = (&detector.definition, self.events());
+                    let events = EventCounts { all: self.events(), matched: places.len() };
+                    let definition = &detector.definition;
                     self.time_column = self.columns.find_times(&definition.time_field, events);
                     self.number_columns = match detector.scores_rows() {
                         true => self.columns.find_numbers(&definition.fields, events),

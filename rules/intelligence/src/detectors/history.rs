@@ -11,16 +11,19 @@ use millrace_runtime::{Error as StorageError, Priority};
 
 use super::frame_scoring::FrameScoring;
 use super::loading::match_request;
-use super::position::{free, write_results};
+use super::position::write_results;
 use super::scoring::LiveDetector;
 use crate::IntelligenceContext;
 use crate::error::{Error, Result};
+use crate::run::cancelled;
 
 /// Documents are stored before their event time by this at most: clocks of senders that are ahead.
 const SKEW_MS: i64 = 86_400_000;
-/// Frames that are scored at once, and their operations.
+/// Frames that are scored at once, and their operations: a cancelled task ends behind them.
 const MAX_FRAMES: usize = 256;
-const MAX_ROWS: usize = 10_000;
+const MAX_ROWS: usize = 4_000;
+/// Results that are scored and written at once.
+const MAX_RESULTS: usize = 2_000;
 
 /// Scores the documents of stored frames, from an event time on, and writes the results. The ids are those of the feed: a document that
 /// both come by has one result. A detector whose model has failed comes back at once, with its failure.
@@ -41,6 +44,8 @@ pub(super) async fn score_stored(
     let mut matching = Matching::new(engine, &shared.accounts, priority);
     matching.request(match_request(&detector));
     let work = QueryContext::default();
+    // A caller that goes away ends the choice of rows, too.
+    let _ends = work.until_dropped();
     let of_choice = work.clone();
     let find = move || {
         let chosen = matching.stored(&of_choice);
@@ -59,7 +64,7 @@ pub(super) async fn score_stored(
             return Err(Error::Conflict(format!("AI rule [{id}] was changed while history was scored")));
         }
         if let Some(task) = task {
-            task.check().map_err(|cancelled| Error::Run(cancelled.to_string()))?;
+            task.check().map_err(cancelled)?;
         }
         let (mut some, mut rows) = (Vec::new(), 0);
         while some.len() < MAX_FRAMES
@@ -74,7 +79,7 @@ pub(super) async fn score_stored(
         }
         let job = move || {
             let evaluable = matching.run(&some);
-            Ok((matching, FrameScoring::new(evaluable, 0, from_ms)))
+            Ok((matching, FrameScoring::new(evaluable, 0, from_ms).in_pieces_of(MAX_RESULTS)))
         };
         let mut scoring;
         (matching, scoring) = engine.compute().run(priority, job).await?;
@@ -85,10 +90,7 @@ pub(super) async fn score_stored(
             };
             let documents;
             (scoring, detectors, documents) = engine.compute().run(priority, job).await?;
-            let documents = Arc::new(documents);
-            let refused = write_results(engine, &documents).await?;
-            free(engine, documents);
-            if let Some(refused) = refused
+            if let Some(refused) = write_results(engine, documents).await?
                 && let Some(detector) = detectors.get_mut(&id)
             {
                 detector.tally.problem = Some(refused.reason);

@@ -1,12 +1,13 @@
 //! Models of detectors: trained on compute threads, stored as bytes with a checksum.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use millrace_anomaly::{
     Error as AnomalyError, FeatureTable, RowDetector, RowModel, ScoreCutoff, SeriesDetector, SeriesModel,
     TextDetector, TextModel, seed,
 };
-use millrace_forecast::{ForecastModel, Forecaster, Series};
+use millrace_forecast::{ForecastModel, Forecaster, Series, check_cancelled};
 use ring::digest::{SHA256, digest};
 use serde_json::{Map, Value, json};
 
@@ -20,6 +21,8 @@ const MAGIC: &[u8; 8] = b"MRDET\0\0\x01";
 const CHECKSUM_BYTES: usize = 32;
 /// Clusters that a record shows, at most.
 const MAX_PROFILES: usize = 100;
+/// Lines of a training between two checks for its cancellation.
+const LINES_A_CHECK: usize = 1_024;
 
 /// A trained model of one detector and value; a clone shares it.
 #[derive(Clone, Debug)]
@@ -74,7 +77,7 @@ fn seed_of(definition: &DetectorDefinition, value: Option<&str>) -> u64 {
     definition.random_state ^ value.map_or(0, seed)
 }
 
-/// Trains a model; it takes long, on a compute thread.
+/// Trains a model; it takes long, on a compute thread, and ends soon once it is cancelled.
 ///
 /// # Errors
 /// The reason why nothing can be learnt.
@@ -82,12 +85,14 @@ pub(crate) fn train(
     definition: &DetectorDefinition,
     value: Option<&str>,
     input: TrainingInput,
+    cancelled: &AtomicBool,
 ) -> Result<DetectorModel> {
     let seed = seed_of(definition, value);
     let name_of = |error: AnomalyError| explain(definition, &error);
     let trained = match input {
         TrainingInput::Rows(table) => {
-            DetectorModel::Rows(Arc::new(row_detector(definition)?.train(&table, seed).map_err(name_of)?))
+            let trained = row_detector(definition)?.train_until(&table, seed, cancelled);
+            DetectorModel::Rows(Arc::new(trained.map_err(name_of)?))
         }
         TrainingInput::Series { first, buckets } => {
             let series = Series::new(buckets)?;
@@ -102,7 +107,7 @@ pub(crate) fn train(
                 }
                 _ => {
                     let forecaster = forecaster(definition.algorithm);
-                    let model = forecaster.train(&series, definition.seasonality, seed)?;
+                    let model = forecaster.train_until(&series, definition.seasonality, seed, cancelled)?;
                     DetectorModel::Forecast(Arc::new(model))
                 }
             }
@@ -110,7 +115,10 @@ pub(crate) fn train(
         TrainingInput::Lines { lines, is_sample } => {
             let detector = text_detector(definition)?;
             let mut trainer = detector.trainer(definition.min_documents, seed).map_err(name_of)?;
-            for (bucket, line) in &lines {
+            for (number, (bucket, line)) in lines.iter().enumerate() {
+                if number % LINES_A_CHECK == 0 {
+                    check_cancelled(cancelled)?;
+                }
                 trainer.push(*bucket, line);
             }
             if is_sample {

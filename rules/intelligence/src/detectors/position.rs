@@ -130,15 +130,19 @@ pub(crate) async fn append_results(
     Ok(refused)
 }
 
-/// Writes results beside the feed. Returns the first one that was refused for good, if one was.
+/// Writes results beside the feed, and frees them. Returns the first one that was refused for good, if one was.
 ///
 /// # Errors
 /// The store's.
-pub(crate) async fn write_results(engine: &Engine, documents: &ResultBatch) -> Result<Option<RefusedResult>> {
-    let mut refused = None;
-    for chunk in chunks(documents) {
-        refused = refused.or(write(engine, documents, chunk, Vec::new()).await?);
+pub(crate) async fn write_results(
+    engine: &Engine,
+    documents: Vec<ScoredDocument>,
+) -> Result<Option<RefusedResult>> {
+    let (documents, mut refused) = (Arc::new(documents), None);
+    for chunk in chunks(&documents) {
+        refused = refused.or(write(engine, &documents, chunk, Vec::new()).await?);
     }
+    free(engine, documents);
     Ok(refused)
 }
 

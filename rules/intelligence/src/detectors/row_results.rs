@@ -1,5 +1,7 @@
 //! Results of rows as JSON text: [`RowResultWriter`] makes the members once that all results of a model share, and writes numbers
 //! between them. Results of rows are as many as documents that arrive, times detectors: those of a batch share one buffer.
+//!
+//! A usual result has the members that tell its score apart from others. An anomaly names its detector and its reasons, too.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -18,8 +20,10 @@ use crate::time::IsoWriter;
 /// Fields that are named as reasons, at most, and the least share of the oddness of each.
 const MAX_REASONS: usize = 5;
 const LEAST_SHARE: f64 = 0.05;
+/// Members of all results of a model that usual ones have, too.
+const COMMON_MEMBERS: [&str; 2] = ["rule_uid", "last_updatedtime"];
 /// Bytes of a result beside its fields, and of a field, about.
-const RESULT_BYTES: usize = 400;
+const RESULT_BYTES: usize = 280;
 const FIELD_BYTES: usize = 24;
 
 /// The document of a row, as a result needs it.
@@ -49,6 +53,8 @@ pub(crate) struct RowResultWriter<'a> {
     definition: &'a DetectorDefinition,
     /// Text from the name of `ai` to the flag.
     head: String,
+    /// Members of anomalies that are the same in all of them.
+    of_anomalies: String,
     /// Analysed fields: the text before each number, and its place in the row.
     fields: Vec<(String, usize)>,
     /// Text behind the last number.
@@ -80,13 +86,17 @@ impl<'a> RowResultWriter<'a> {
         let (mut fields, mut fields_end) = (Vec::new(), String::new());
         push_fields(&members, &mut fields_end, &mut fields);
         let beside = subject.multiplied();
+        let mut shared = subject.shared();
+        let of_all: Map<String, Value> =
+            COMMON_MEMBERS.iter().filter_map(|name| shared.remove_entry(*name)).collect();
         Self {
             ids: ResultIds::new(&detector.id),
             times: IsoWriter::new(),
             text: Vec::with_capacity(rows * (RESULT_BYTES + FIELD_BYTES * fields.len())),
             results: Vec::with_capacity(rows),
             definition,
-            head: format!("\",\"ai\":{{{},\"anomaly_flag\":", members_text(subject.shared())),
+            head: format!("\",\"ai\":{{{},\"anomaly_flag\":", members_text(of_all)),
+            of_anomalies: members_text(shared),
             fields,
             fields_end,
             tail: if beside.is_empty() { "}".to_owned() } else { format!(",{}}}", members_text(beside)) },
@@ -113,8 +123,6 @@ impl<'a> RowResultWriter<'a> {
         push(&mut text, &is_anomalous);
         text.extend_from_slice(b",\"anomaly_score\":");
         push(&mut text, &score.rank);
-        text.extend_from_slice(b",\"raw_score\":");
-        push(&mut text, &score.raw);
         text.push(b',');
         for (before, place) in &self.fields {
             text.extend_from_slice(before.as_bytes());
@@ -125,10 +133,13 @@ impl<'a> RowResultWriter<'a> {
             text.extend_from_slice(b",\"cluster\":");
             push(&mut text, &score.cluster);
         }
-        text.extend_from_slice(b",\"reasons\":");
-        match is_anomalous {
-            true => push(&mut text, &self.reasons(&score.contributions)),
-            false => text.extend_from_slice(b"[]"),
+        if is_anomalous {
+            text.push(b',');
+            text.extend_from_slice(self.of_anomalies.as_bytes());
+            text.extend_from_slice(b",\"raw_score\":");
+            push(&mut text, &score.raw);
+            text.extend_from_slice(b",\"reasons\":");
+            push(&mut text, &self.reasons(&score.contributions));
         }
         text.push(b'}');
         text.extend_from_slice(self.tail.as_bytes());
@@ -243,9 +254,8 @@ mod tests {
         let (index, written) = write(fields, &[1.5, f64::NAN, -3.0], &score, false);
         assert_eq!(&*index, "logs-multivariate-anomaly-2026.03.02");
         let ai = json!({
-            "rule_uid": "r1", "rule_name": "a \"name\"", "model_type": "multivariate", "algorithm": "isolation_forest",
-            "last_updatedtime": "1970-01-01T00:00:00.000Z", "anomaly_flag": false, "anomaly_score": 0.25, "raw_score": 0.5,
-            "net": {"in": 1.5, "out": {"x": -3.0}}, "cpu": null, "reasons": [],
+            "rule_uid": "r1", "last_updatedtime": "1970-01-01T00:00:00.000Z", "anomaly_flag": false, "anomaly_score": 0.25,
+            "net": {"in": 1.5, "out": {"x": -3.0}}, "cpu": null,
         });
         let expected = json!({
             "source_index": "logs-\"1\"", "source_id": "d\n1", "@timestamp": "2026-03-02T10:00:00.000Z", "ai": ai,
@@ -254,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn anomalies_have_reasons_and_values_their_names() {
+    fn anomalies_have_reasons_and_name_their_detector_and_value() {
         let contributions = vec![0.04, 0.66, 0.3];
         let score = RowScore { raw: 2.0, rank: 1.0, contributions, cluster: Some(3) };
         let members = json!({
@@ -263,6 +273,10 @@ mod tests {
         let (_, written) = write(members, &[1.0, 2.0, 3.0], &score, true);
         let reasons = json!([{"field": "b", "contribution": 0.66}, {"field": "c", "contribution": 0.3}]);
         assert_eq!(written["ai"]["reasons"], reasons);
+        let detector =
+            [&written["ai"]["rule_name"], &written["ai"]["model_type"], &written["ai"]["algorithm"]];
+        assert_eq!(detector, [&json!("a \"name\""), &json!("clustering"), &json!("kmeans")]);
+        assert_eq!(written["ai"]["raw_score"], 2.0);
         assert_eq!((&written["ai"]["cluster"], &written["ai"]["anomaly_flag"]), (&json!(3), &json!(true)));
         assert_eq!(
             (&written["multiply_by_field"], &written["multiply_by_value"]),

@@ -4,6 +4,7 @@
 //! is read, so that a sample of a long window has documents of all of it.
 
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use millrace_anomaly::{FeatureTable, MAX_LINE_BYTES};
 use millrace_engine::Session;
@@ -16,14 +17,15 @@ use serde_json::{Value, json};
 use super::algorithm::{DetectorAlgorithm, ModelType};
 use super::definition::DetectorDefinition;
 use super::model::{self, DetectorModel, ModelSnapshot, TrainingInput};
-use super::position::{free, write_results};
+use super::position::write_results;
 use super::registry::Phase;
 use super::scoring::SeriesProgress;
 use super::stored::{ModelSummary, StoredDetector};
 use super::{features, forecasts, history, loading, series};
 use crate::error::{Error, Result, catch_model_panic};
-use crate::run::{became, is_of_value};
+use crate::run::{became, cancelled, is_of_value};
 use crate::samples::Reader;
+use crate::training_job::run_training;
 use crate::{IntelligenceContext, fill};
 
 /// Slices of a window, and documents that are read of each: 100,000 in all.
@@ -151,22 +153,22 @@ pub(super) async fn run(
             let input = read(shared, &session, definition, *value, (from_ms, end_ms)).await?;
             let count = input.len();
             let (definition, value) = (Arc::clone(definition), value.map(str::to_owned));
-            let job = move || {
+            let training = move |cancelled: &AtomicBool| {
                 let has_no_rates = input.is_sample() && definition.algorithm == DetectorAlgorithm::Drain;
                 let train = || {
-                    let model = model::train(&definition, value.as_deref(), input)?;
+                    let model = model::train(&definition, value.as_deref(), input, cancelled)?;
                     let mut details = model.details(&definition);
                     if has_no_rates {
                         details.insert(RATES.to_owned(), json!(false));
                     }
                     Ok((model, details))
                 };
-                Ok(catch_model_panic(train).unwrap_or_else(|reason| Err(Error::ModelFailed(reason))))
+                catch_model_panic(train).unwrap_or_else(|reason| Err(Error::ModelFailed(reason)))
             };
-            let (model, details) = shared.engine.compute().run(Priority::Spare, job).await??;
+            let (model, details) = run_training(shared.engine.compute(), training).await??;
             Ok::<_, Error>((model, details, count))
         };
-        match task.run(trained).await.map_err(|cancelled| Error::Run(cancelled.to_string()))? {
+        match task.run(trained).await.map_err(cancelled)? {
             Ok((model, of_model, count)) => {
                 samples += count;
                 let is_without_rates = of_model.contains_key(RATES);
@@ -257,7 +259,7 @@ fn changed(kept: &StoredDetector) -> Error {
 
 /// Refuses to go on where the task is cancelled, the server is stopping, or the detector is no longer what it was.
 fn check_goes_on(shared: &IntelligenceContext, kept: &StoredDetector, task: &TaskHandle) -> Result<()> {
-    task.check().map_err(|cancelled| Error::Run(cancelled.to_string()))?;
+    task.check().map_err(cancelled)?;
     shared.check_stopping()?;
     let now = shared.store.detector(&kept.id).ok_or_else(|| Error::NotFound(kept.id.clone()))?;
     match now.state.revision == kept.state.revision {
@@ -394,21 +396,21 @@ async fn score_history(
         let bucket_ms = definition.window.bucket().ms();
         detector.progress = SeriesProgress::at(from_ms.div_euclid(bucket_ms), bucket_ms);
         let now_ms = shared.engine.clock().now_ms();
-        let scored = series::score_closed(shared, &detector, now_ms, Priority::Spare).await?;
+        let scored = series::score_closed(shared, &detector, now_ms, Priority::Spare);
+        let scored = task.run(scored).await.map_err(cancelled)??;
         if let Some(scored) = scored {
             detector.tally.scored += scored.documents.len() as u64;
             detector.tally.anomalies += scored.anomalies;
-            let documents = Arc::new(scored.documents);
-            let refused = write_results(&shared.engine, &documents).await?;
-            free(&shared.engine, documents);
+            let refused = write_results(&shared.engine, scored.documents).await?;
             detector.tally.problem = refused.map(|refused| refused.reason);
         }
         detector.tally
     } else {
         let frames = 0..next_frame;
         let scored =
-            history::score_stored(shared, detector, frames, Some(from_ms), Some(task), Priority::Spare)
-                .await?;
+            history::score_stored(shared, detector, frames, Some(from_ms), Some(task), Priority::Spare);
+        // Results are the same if they are written again: the task may end anywhere.
+        let scored = task.run(scored).await.map_err(cancelled)??;
         if let Some(reason) = scored.failure {
             return Err(Error::ModelFailed(reason));
         }

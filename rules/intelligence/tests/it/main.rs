@@ -5,6 +5,7 @@
 mod bad_input;
 mod batches;
 mod buckets;
+mod cancellation;
 mod detectors;
 mod fixture;
 mod kills;

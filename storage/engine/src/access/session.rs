@@ -330,9 +330,32 @@ impl Session {
         refresh: RefreshPolicy,
         timeout: Duration,
     ) -> BoxFuture<'a, Result<Vec<Result<WriteOutcome>>>> {
+        self.write_in(None, ops, refresh, timeout)
+    }
+
+    /// Executes operations as [`Session::write`] does, unless the session's task is cancelled before they begin.
+    ///
+    /// # Errors
+    /// As [`Engine::write`]; [`Error::Cancelled`], then nothing was written.
+    pub fn write_unless_cancelled<'a>(
+        &'a self,
+        ops: Vec<WriteOp>,
+        refresh: RefreshPolicy,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Vec<Result<WriteOutcome>>>> {
+        self.write_in(self.task.as_ref(), ops, refresh, timeout)
+    }
+
+    fn write_in<'a>(
+        &'a self,
+        task: Option<&'a TaskHandle>,
+        ops: Vec<WriteOp>,
+        refresh: RefreshPolicy,
+        timeout: Duration,
+    ) -> BoxFuture<'a, Result<Vec<Result<WriteOutcome>>>> {
         Box::pin(async move {
             let began = Instant::now();
-            let outcomes = self.engine.write(&self.principal, ops, refresh, timeout).await?;
+            let outcomes = self.engine.write_in_task(&self.principal, ops, refresh, timeout, task).await?;
             self.log_slow_write(&outcomes, began.elapsed());
             if self.principal.privileges().is_unrestricted() {
                 return Ok(outcomes);

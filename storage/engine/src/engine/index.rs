@@ -8,7 +8,7 @@ use std::time::Duration;
 use arc_swap::ArcSwap;
 use futures::future::try_join_all;
 use millrace_catalog::ShardCheckpoint;
-use millrace_catalog::metadata::{IndexMeta, SortField, parse_index_sort};
+use millrace_catalog::metadata::{IndexMeta, SortField, parse_bytes, parse_index_sort};
 use millrace_catalog::routing::{routing_shards, shard_of};
 use millrace_mapping::Mapping;
 use millrace_runtime::sync::{AsyncMutex, LockRank, Rank};
@@ -26,6 +26,8 @@ use crate::shard::{
 
 const DEFAULT_REFRESH_INTERVAL: Duration = Duration::from_secs(1);
 const DEFAULT_GC_DELETES: Duration = Duration::from_secs(60);
+/// Least bytes of documents that an index may have start a flush.
+const LEAST_FLUSH_BYTES: u64 = 1 << 20;
 
 /// The stored mapping of an index that this version does not accept: what describes the index goes on to have it as it is.
 #[derive(Debug)]
@@ -310,4 +312,36 @@ pub(super) fn durable_acknowledgement(meta: &IndexMeta) -> bool {
 pub(super) fn gc_deletes_ms(meta: &IndexMeta) -> i64 {
     let kept = meta.duration("index.gc_deletes").unwrap_or(DEFAULT_GC_DELETES);
     i64::try_from(kept.as_millis()).unwrap_or(i64::MAX)
+}
+
+/// Returns the bytes of documents in a shard's memtable that start a flush: an index may have smaller memtables than others.
+pub(super) fn flush_bytes(meta: &IndexMeta, configured: u64) -> u64 {
+    let explicit = meta.settings.get("index.translog.flush_threshold_size").and_then(Value::as_str);
+    flush_threshold(explicit, configured)
+}
+
+fn flush_threshold(explicit: Option<&str>, configured: u64) -> u64 {
+    let explicit = explicit.and_then(|text| parse_bytes(text).ok()).flatten();
+    explicit.map_or(configured, |bytes| bytes.max(LEAST_FLUSH_BYTES).min(configured))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_index_may_have_smaller_memtables_than_others() {
+        const CONFIGURED: u64 = 32 << 20;
+        for (explicit, expected) in [
+            (None, CONFIGURED),
+            (Some("512mb"), CONFIGURED),
+            (Some("16mb"), 16 << 20),
+            (Some("1b"), LEAST_FLUSH_BYTES),
+            (Some("-1"), CONFIGURED),
+        ] {
+            assert_eq!(flush_threshold(explicit, CONFIGURED), expected, "{explicit:?}");
+        }
+        // The configuration may have less for tests and small machines.
+        assert_eq!(flush_threshold(Some("1b"), 1 << 10), 1 << 10);
+    }
 }

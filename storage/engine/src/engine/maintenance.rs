@@ -20,7 +20,7 @@ use millrace_runtime::{CancelSignal, Error, Instant, Priority, Result, sync};
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::Inner;
-use super::index::{Index, gc_deletes_ms};
+use super::index::{Index, flush_bytes, gc_deletes_ms};
 use super::maintenance_queue::{Entries, Item, Outlook};
 use crate::shard::{FlushFacts, ForceMerge, MaintenanceKind, Shard, flush_in_ms};
 use crate::wal::Wal;
@@ -179,7 +179,7 @@ fn inspect(inner: &Arc<Inner>, item: &Item, now_ms: i64) -> Outlook {
     let max_age_ms = i64::try_from(inner.config.flush_age_secs).unwrap_or(i64::MAX).saturating_mul(1000);
     let flush_in = flush_in_ms(&FlushFacts {
         bytes,
-        max_bytes: inner.config.flush_bytes,
+        max_bytes: flush_bytes(&index.meta(), inner.config.flush_bytes),
         age_ms: since_ms.map(|since| now_ms.saturating_sub(since)),
         max_age_ms,
         crowded: state.crowded(),

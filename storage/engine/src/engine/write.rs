@@ -5,6 +5,7 @@
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use futures::future::BoxFuture;
 use millrace_catalog::access::{Origin, Principal};
 use millrace_catalog::frame::FrameNumber;
 use millrace_catalog::operation::{Action, RefreshPolicy, WriteOp, WriteOutcome};
+use millrace_runtime::tasks::TaskHandle;
 use millrace_runtime::{Error, Instant, Priority, Result};
 use tracing::Instrument as _;
 
@@ -41,6 +43,22 @@ impl Engine {
         refresh: RefreshPolicy,
         timeout: Duration,
     ) -> BoxFuture<'a, Result<Vec<Result<WriteOutcome>>>> {
+        self.write_in_task(principal, ops, refresh, timeout, None)
+    }
+
+    /// Executes operations as [`Engine::write`] does, unless a task is cancelled before they begin. Operations that have begun are
+    /// executed and acknowledged.
+    ///
+    /// # Errors
+    /// As [`Engine::write`]; [`Error::Cancelled`], then nothing was written.
+    pub(crate) fn write_in_task<'a>(
+        &'a self,
+        principal: &'a Principal,
+        ops: Vec<WriteOp>,
+        refresh: RefreshPolicy,
+        timeout: Duration,
+        task: Option<&'a TaskHandle>,
+    ) -> BoxFuture<'a, Result<Vec<Result<WriteOutcome>>>> {
         let span = tracing::debug_span!("write", operations = ops.len());
         let written = async move {
             let (inner, began) = (&self.inner, Instant::now());
@@ -56,13 +74,14 @@ impl Engine {
                 (ops, survey)
             };
             inner.wal()?.admit(survey.bytes)?;
-            let mut reserved = inner.budget.reserve(survey.bytes, timeout).await?;
+            let mut reserved = unless_cancelled(task, inner.budget.reserve(survey.bytes, timeout)).await??;
             let targets = self.targets(principal, survey.names).await;
             let (ops, targets, looks) = match principal.privileges().has_rules() {
-                true => self.look(ops, targets).await?,
+                true => unless_cancelled(task, self.look(ops, targets)).await??,
                 false => (ops, targets, VisibilityChecks::default()),
             };
             let (results, written) = if survey.has_updates {
+                check_cancelled(task)?;
                 let written = WrittenShards::by(principal.origin());
                 let (results, written) =
                     BatchedWrite::new(self, &targets, looks, written, (&mut reserved, timeout))
@@ -70,7 +89,7 @@ impl Engine {
                         .await?;
                 (answered(results), written)
             } else {
-                self.write_at_once(ops, targets, looks, principal.origin()).await?
+                self.write_at_once(ops, targets, looks, principal.origin(), task).await?
             };
             drop(reserved);
             // A caller that waits for the next refresh waits for no work.
@@ -88,9 +107,13 @@ impl Engine {
         targets: Targets,
         looks: VisibilityChecks,
         origin: Origin,
+        task: Option<&TaskHandle>,
     ) -> Result<(Vec<Result<WriteOutcome>>, WrittenShards)> {
         let inner = Arc::clone(&self.inner);
+        let begin = BeginOnce::default();
+        let begin_job = begin.clone();
         let job = move || {
+            begin_job.claim()?;
             let mut results: Results = ops.iter().map(|_| None).collect();
             let mut round = Vec::with_capacity(ops.len());
             let mut written = WrittenShards::by(origin);
@@ -111,7 +134,8 @@ impl Engine {
             }
             Ok((frame, answered(results), written))
         };
-        let (frame, results, written) = self.inner.env().compute.run(Priority::Ingest, job).await?;
+        let run = self.inner.env().compute.run(Priority::Ingest, job);
+        let (frame, results, written) = begin.run_unless_cancelled(task, run).await?;
         self.executed(frame).await?;
         Ok((results, written))
     }
@@ -145,6 +169,61 @@ impl Engine {
             }
         }
         Ok(())
+    }
+}
+
+/// Waits for work that changes nothing, unless a task is cancelled before it is done.
+///
+/// # Errors
+/// [`Error::Cancelled`].
+async fn unless_cancelled<T>(task: Option<&TaskHandle>, work: impl Future<Output = T>) -> Result<T> {
+    check_cancelled(task)?;
+    match task {
+        None => Ok(work.await),
+        Some(task) => task.run(work).await.map_err(|_| Error::Cancelled),
+    }
+}
+
+fn check_cancelled(task: Option<&TaskHandle>) -> Result<()> {
+    task.map_or(Ok(()), TaskHandle::check).map_err(|_| Error::Cancelled)
+}
+
+/// Decides between a queued job and the cancellation of its task: the first to claim it wins.
+#[derive(Clone, Debug, Default)]
+struct BeginOnce(Arc<AtomicBool>);
+
+impl BeginOnce {
+    /// Claims the job for its execution, or for its cancellation.
+    ///
+    /// # Errors
+    /// [`Error::Cancelled`] where the other has claimed it.
+    fn claim(&self) -> Result<()> {
+        match self.0.swap(true, Ordering::Relaxed) {
+            false => Ok(()),
+            true => Err(Error::Cancelled),
+        }
+    }
+
+    /// Waits for a job that begins with [`BeginOnce::claim`]. A cancellation of the task ends the wait while the job is queued.
+    ///
+    /// # Errors
+    /// As the job's; [`Error::Cancelled`].
+    async fn run_unless_cancelled<T>(
+        &self,
+        task: Option<&TaskHandle>,
+        job: impl Future<Output = Result<T>>,
+    ) -> Result<T> {
+        let Some(task) = task else { return job.await };
+        let mut job = std::pin::pin!(job);
+        tokio::select! {
+            biased;
+            _ = task.cancelled() => {}
+            done = &mut job => return done,
+        }
+        match self.claim() {
+            Ok(()) => Err(Error::Cancelled),
+            Err(_) => job.await,
+        }
     }
 }
 
@@ -260,4 +339,38 @@ fn prepare_with(
         limits,
         returns_source: false,
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_runtime::SystemClock;
+    use millrace_runtime::tasks::{TaskRegistry, TaskSpec};
+    use tokio::sync::oneshot;
+
+    use super::*;
+
+    #[tokio::test]
+    async fn a_cancellation_ends_the_wait_for_a_queued_job_and_no_job_that_runs() {
+        let tasks = TaskRegistry::new(Arc::new(SystemClock));
+        let queued = (tasks.start(TaskSpec::cancellable("queued")), BeginOnce::default());
+        tasks.cancel(queued.0.id(), "test");
+        let (_never, wait) = oneshot::channel::<()>();
+        let job = async { wait.await.map_err(|_| Error::Cancelled) };
+        let ended = queued.1.run_unless_cancelled(Some(&queued.0.handle()), job).await;
+        assert!(matches!(ended, Err(Error::Cancelled)));
+        // The job finds that out once it has a thread.
+        assert!(matches!(queued.1.claim(), Err(Error::Cancelled)));
+
+        let running = (tasks.start(TaskSpec::cancellable("running")), BeginOnce::default());
+        running.1.claim().unwrap();
+        tasks.cancel(running.0.id(), "test");
+        let (done, wait) = oneshot::channel();
+        let ended = async {
+            let job = async { wait.await.map_err(|_| Error::Cancelled) };
+            running.1.run_unless_cancelled(Some(&running.0.handle()), job).await
+        };
+        let finish = async { done.send(7).unwrap() };
+        let (ended, ()) = tokio::join!(ended, finish);
+        assert_eq!(ended.unwrap(), 7);
+    }
 }

@@ -180,29 +180,19 @@ impl SegmentLookups {
         if segments.is_empty() {
             return;
         }
-        let mut ids = ids.peekable();
-        if ids.peek().is_none() {
+        let ids: Vec<(&str, Fingerprint)> = ids.map(|id| (id, Fingerprint::new(id))).collect();
+        if ids.is_empty() {
             return;
         }
-        // Taken hold of once for all ids.
-        let mut finders = Vec::with_capacity(segments.len());
         for segment in segments {
-            match segment.finder() {
-                Ok(finder) => finders.push(finder),
-                Err(_) => self.cannot_answer(segment.key()),
-            }
-        }
-        for id in ids {
-            let fingerprint = Fingerprint::new(id);
-            for finder in &finders {
-                match finder.find(id, fingerprint) {
-                    Ok(rows) if rows.is_empty() => {}
-                    Ok(rows) => {
-                        let found = self.found.entry(id.into()).or_default();
-                        found.extend(rows.into_iter().map(|located| (finder.key(), located)));
+            match segment.finder().and_then(|finder| finder.find_all(&ids)) {
+                Ok(rows) => {
+                    for (place, located) in rows {
+                        let found = self.found.entry(ids[place].0.into()).or_default();
+                        found.push((segment.key(), located));
                     }
-                    Err(_) => self.cannot_answer(finder.key()),
                 }
+                Err(_) => self.cannot_answer(segment.key()),
             }
         }
     }

@@ -156,6 +156,56 @@ async fn a_generated_id_is_found_beside_chosen_ones() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn many_generated_ids_of_several_segments_are_found_at_once() {
+    const DOCUMENTS: usize = 3_000;
+    let dir = tempfile::tempdir().unwrap();
+    let engine = open(dir.path()).await;
+    let mut generated: Vec<(String, u64)> = Vec::new();
+    for _ in 0..2 {
+        let ops = vec![index_op("logs", None, r#"{"n":1}"#); DOCUMENTS];
+        for outcome in write(&engine, ops).await {
+            let outcome = outcome.unwrap();
+            generated.push((outcome.id, outcome.seq_no));
+        }
+        engine.flush(&[engine.index("logs").unwrap()]).await.unwrap();
+    }
+    // Documents of one segment have further versions from then on.
+    let ops = generated.iter().step_by(100).map(|(id, _)| index_op("logs", Some(id), r#"{"n":2}"#)).collect();
+    assert!(write(&engine, ops).await.iter().all(|outcome| outcome.as_ref().unwrap().version == 2));
+    engine.flush(&[engine.index("logs").unwrap()]).await.unwrap();
+    // Out of order, some twice, some unknown, some with a number that is not theirs any more.
+    let deletion = |id: &str, seq_no| WriteOp {
+        if_seq_no: Some(seq_no),
+        if_primary_term: Some(1),
+        ..op("logs", Some(id), Action::Delete)
+    };
+    let chosen: Vec<usize> = (0..generated.len()).rev().step_by(7).chain([42, 42]).collect();
+    let mut ops: Vec<WriteOp> =
+        chosen.iter().map(|at| deletion(&generated[*at].0, generated[*at].1)).collect();
+    ops.push(op("logs", Some("zzzzzzzzzzzzzzzzzzzz"), Action::Delete));
+    let between = format!("{}0", generated[0].0);
+    ops.push(op("logs", Some(&between), Action::Delete));
+    let outcomes = write(&engine, ops).await;
+    let mut deleted = std::collections::HashSet::new();
+    for (at, outcome) in chosen.iter().zip(&outcomes) {
+        match outcome {
+            Ok(outcome) => {
+                assert!(at % 100 != 0 && deleted.insert(*at), "{at}");
+                assert_eq!((outcome.result, outcome.version), (DocResult::Deleted, 2));
+            }
+            Err(Error::VersionConflict { .. }) => assert!(at % 100 == 0 || deleted.contains(at), "{at}"),
+            Err(other) => panic!("{other}"),
+        }
+    }
+    for outcome in &outcomes[chosen.len()..] {
+        assert_eq!(outcome.as_ref().unwrap().result, DocResult::NotFound);
+    }
+    engine.refresh(&[engine.index("logs").unwrap()]).await.unwrap();
+    assert_eq!(live(&engine, "logs").await, (2 * DOCUMENTS - deleted.len()) as u64);
+    engine.shutdown().await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn replay_that_flushes_keeps_its_segments() {
     let dir = tempfile::tempdir().unwrap();
     let engine = open(dir.path()).await;

@@ -15,6 +15,7 @@
 //! - after a failed sync nothing is known about what was appended since the one before.
 
 mod emptied;
+mod mapped;
 mod replacement;
 mod simulated;
 mod system;
@@ -29,6 +30,7 @@ use std::{fmt, io};
 use bytes::Bytes;
 
 pub use emptied::empty_directory;
+pub use mapped::MappedPages;
 pub use replacement::replace_file;
 pub use simulated::SimulatedDisk;
 pub use system::SystemDisk;
@@ -59,6 +61,10 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// Opens an immutable file as memory: mapped where the disk can, a copy otherwise. The file may
     /// be removed meanwhile, but must not be cut or written to.
     fn open_mapped(&self, path: &Path) -> Result<Bytes>;
+    /// Opens a file as [`Disk::open_mapped`] does, with its pages in memory, which may be given back.
+    fn open_mapped_pages(&self, path: &Path) -> Result<(Bytes, MappedPages)> {
+        Ok((self.open_mapped(path)?, MappedPages::default()))
+    }
     /// Tells a file's or directory's length, kind and age.
     fn metadata(&self, path: &Path) -> Result<Metadata>;
     /// Tells a file's length.

@@ -5,6 +5,7 @@ use std::io::{self, Read, Seek, SeekFrom, Write};
 use std::ops::Range;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
 use std::time::UNIX_EPOCH;
 
 use bytes::Bytes;
@@ -12,6 +13,7 @@ use memmap2::Mmap;
 #[cfg(target_os = "linux")]
 use rustix::io::Errno;
 
+use super::mapped::{MappedPages, SharedMap};
 use super::uncached::UncachedFile;
 use super::{Disk, DiskFile, LockGuard, Metadata, Space, parent_of};
 use crate::{Error, Result};
@@ -56,19 +58,25 @@ impl Disk for SystemDisk {
     }
 
     fn open_mapped(&self, path: &Path) -> Result<Bytes> {
+        Ok(self.open_mapped_pages(path)?.0)
+    }
+
+    fn open_mapped_pages(&self, path: &Path) -> Result<(Bytes, MappedPages)> {
         let file = File::open(path).map_err(|error| Error::io("open", path, error))?;
         let len = file.metadata().map_err(|error| Error::io("open", path, error))?.len();
         if len == 0 {
-            return Ok(Bytes::new());
+            return Ok(Default::default());
         }
         if len <= COPIED_BYTES {
-            return self.read(path).map(Bytes::from);
+            return Ok((self.read(path)?.into(), MappedPages::default()));
         }
         // SAFETY: the trait asks callers to map only files that nobody writes to or cuts any more.
         // They lie in a data directory that is locked against other servers; removing a mapped file
         // keeps its contents until it is unmapped.
         let map = unsafe { Mmap::map(&file) }.map_err(|error| Error::io("map", path, error))?;
-        Ok(Bytes::from_owner(map))
+        let map = Arc::new(map);
+        let pages = MappedPages::new(&map);
+        Ok((Bytes::from_owner(SharedMap(map)), pages))
     }
 
     fn metadata(&self, path: &Path) -> Result<Metadata> {

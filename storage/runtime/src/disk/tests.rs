@@ -17,6 +17,9 @@ fn conforms(disk: &dyn Disk, root: &Path) {
     file.sync().unwrap();
     assert_eq!(disk.read(&path).unwrap(), b"hello world");
     assert_eq!(&disk.open_mapped(&path).unwrap()[..], b"hello world");
+    let (mapped, pages) = disk.open_mapped_pages(&path).unwrap();
+    pages.release();
+    assert_eq!(&mapped[..], b"hello world");
     assert_eq!(&disk.read_range(&path, 6, 5).unwrap()[..], b"world");
     let read = disk.read_ranges(&path, &[0..1, 4..4, 10..11]).unwrap();
     assert_eq!(read, ["h", "", "d"]);
@@ -91,6 +94,43 @@ fn conforms(disk: &dyn Disk, root: &Path) {
 fn the_system_disk_conforms() {
     let dir = tempfile::tempdir().unwrap();
     conforms(&SystemDisk::new(), dir.path());
+}
+
+/// Returns the bytes in memory of the map that an address is in.
+#[cfg(target_os = "linux")]
+fn resident_bytes(address: usize) -> usize {
+    let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
+    let mut is_inside = false;
+    for line in maps.lines() {
+        if let Some((range, _)) = line.split_once(' ')
+            && let Some((from, to)) = range.split_once('-')
+            && let (Ok(from), Ok(to)) = (usize::from_str_radix(from, 16), usize::from_str_radix(to, 16))
+        {
+            is_inside = (from..to).contains(&address);
+        } else if is_inside && let Some(rss) = line.strip_prefix("Rss:") {
+            return rss.trim().trim_end_matches(" kB").parse::<usize>().unwrap() << 10;
+        }
+    }
+    panic!("no map has the address");
+}
+
+#[test]
+#[cfg(target_os = "linux")]
+fn pages_of_a_map_are_given_back_and_read_again() {
+    const BYTES: usize = 1 << 20;
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("file");
+    let written: Vec<u8> = (0..BYTES).map(|at| (at / 7) as u8).collect();
+    std::fs::write(&path, &written).unwrap();
+    let (mapped, pages) = SystemDisk::new().open_mapped_pages(&path).unwrap();
+    assert!(mapped == written);
+    let address = mapped.as_ptr() as usize;
+    assert_eq!(resident_bytes(address), BYTES);
+    pages.release();
+    assert_eq!(resident_bytes(address), 0);
+    assert!(mapped == written);
+    drop(mapped);
+    pages.release();
 }
 
 #[test]

@@ -33,7 +33,7 @@ use std::time::Duration;
 use async_trait::async_trait;
 use bytes::Bytes;
 use futures::TryStreamExt;
-use millrace_runtime::disk::Disk;
+use millrace_runtime::disk::{Disk, MappedPages};
 use millrace_runtime::sync::blocking;
 use millrace_runtime::{Compute, Error, Result};
 use object_store::path::Path;
@@ -455,6 +455,17 @@ impl Objects {
             return Ok(None);
         }
         self.local_path(path).map(|file| self.disk.open_mapped(&file)).transpose()
+    }
+
+    /// Maps an object as [`Objects::map_local`] does, with its pages in memory.
+    ///
+    /// # Errors
+    /// As [`Objects::map_local`].
+    pub(crate) fn map_local_pages(&self, path: &Path) -> Result<Option<(Bytes, MappedPages)>> {
+        if self.has_origin(path) {
+            return Ok(None);
+        }
+        self.local_path(path).map(|file| self.disk.open_mapped_pages(&file)).transpose()
     }
 
     /// Maps a file beside the store into memory, one that was fetched or is to be moved into the store. Blocks.

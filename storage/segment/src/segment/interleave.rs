@@ -16,11 +16,15 @@ use millrace_runtime::{CancelSignal, Error, Result};
 use super::batch::{Batch, Content};
 use super::columns::Sparse;
 use super::layout::{self, ColumnShape};
-use super::merge::MergeInput;
+use super::merge::{MergeInput, release};
+use super::opened::FileKind;
 use super::source::Source;
 use super::sparse_file::SPARSE_ROWS;
 use super::writer::Writer;
 use crate::bundle::{DROPPED, RowMap};
+
+/// Runs between two times at which pages that were read are given back.
+const RELEASE_ROUNDS: u32 = 64;
 
 /// An input, and the batch of it that is being used up.
 struct Open<'a> {
@@ -74,9 +78,13 @@ pub(super) fn write<W: Write + Send>(
 ) -> Result<()> {
     let open = inputs.iter().zip(maps).map(|(input, map)| Open::new(input, map, schema));
     let mut open = open.collect::<Result<Vec<_>>>()?;
-    let mut next = 0u32;
+    let (mut next, mut rounds) = (0u32, 0u32);
     loop {
         cancel.check()?;
+        rounds += 1;
+        if rounds.is_multiple_of(RELEASE_ROUNDS) {
+            release(inputs, &[FileKind::Data, FileKind::Bundle]);
+        }
         let mut left = Vec::with_capacity(open.len());
         for mut input in open {
             if input.ready(schema)? {

@@ -1,14 +1,58 @@
 //! Lookup of documents by id in a stored segment: by its id sidecar, or by the page index of generated ids.
 
+use std::sync::Arc;
+
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::UInt64Type;
 use millrace_runtime::Result;
 use roaring::RoaringBitmap;
 
-use super::ids::{Fingerprint, Ids};
+use super::ids::{Entry, Fingerprint, Ids};
 use super::range::Bounds;
 use super::stored::StoredSegment;
-use super::{DocumentLocation, layout};
+use super::{DocumentLocation, Kind, Segment, layout};
+
+/// Finds the rows of ids in a segment; its sidecar is held meanwhile.
+#[derive(Debug)]
+pub struct Finder<'a> {
+    segment: &'a Segment,
+    ids: Option<Arc<Ids>>,
+}
+
+impl<'a> Finder<'a> {
+    pub(super) fn new(segment: &'a Segment, ids: Option<Arc<Ids>>) -> Self {
+        Self { segment, ids }
+    }
+
+    /// The segment's number.
+    pub fn key(&self) -> u64 {
+        self.segment.key
+    }
+
+    /// Finds the rows of an id on the calling thread, which may block on a remote store.
+    pub fn find(&self, id: &str, fingerprint: Fingerprint) -> Result<Vec<DocumentLocation>> {
+        match &*self.segment.kind {
+            Kind::Memory(memory) => Ok(memory.find(id)),
+            Kind::Stored(stored) => stored.find(self.ids.as_deref(), id, fingerprint),
+        }
+    }
+
+    /// Finds the rows of many ids on the calling thread, each with the place of its id; pages that ids share are read once.
+    ///
+    /// # Errors
+    /// Corrupt files, an unreachable object store.
+    pub fn find_all(&self, ids: &[(&str, Fingerprint)]) -> Result<Vec<(usize, DocumentLocation)>> {
+        match &*self.segment.kind {
+            Kind::Memory(memory) => {
+                let located = |(place, (id, _)): (usize, &(&str, Fingerprint))| {
+                    memory.find(id).into_iter().map(move |located| (place, located))
+                };
+                Ok(ids.iter().enumerate().flat_map(located).collect())
+            }
+            Kind::Stored(stored) => stored.find_all(self.ids.as_deref(), ids),
+        }
+    }
+}
 
 impl StoredSegment {
     /// Finds the rows of an id.
@@ -26,65 +70,96 @@ impl StoredSegment {
         id: &str,
         fingerprint: Fingerprint,
     ) -> Result<Vec<DocumentLocation>> {
-        let Some(ids) = ids else { return self.find_generated(id) };
-        let located = |e: super::ids::Entry| DocumentLocation {
-            row: e.row,
-            version: e.version,
-            seq_no: e.seq_no,
-            primary_term: e.primary_term,
-        };
-        Ok(ids.find(fingerprint)?.into_iter().map(located).collect())
+        let found = self.find_all(ids, &[(id, fingerprint)])?;
+        Ok(found.into_iter().map(|(_, located)| located).collect())
     }
 
-    /// Finds the row of a generated id by the page index of `_id`, whose order is the row order.
-    fn generated_rows(&self, id: &str) -> Result<RoaringBitmap> {
-        let mut found = RoaringBitmap::new();
-        match &self.record.generated_ids {
-            Some((least, greatest)) if least.as_str() <= id && id <= greatest.as_str() => {}
-            _ => return Ok(found),
+    /// Finds the rows of many ids, each with the place of its id. Pages of generated ids are read once for all of them.
+    pub(crate) fn find_all(
+        &self,
+        ids: Option<&Ids>,
+        wanted: &[(&str, Fingerprint)],
+    ) -> Result<Vec<(usize, DocumentLocation)>> {
+        let Some(ids) = ids else { return self.find_generated(wanted) };
+        let mut found = Vec::with_capacity(wanted.len());
+        for (place, (_, fingerprint)) in wanted.iter().enumerate() {
+            found.extend(ids.find(*fingerprint)?.into_iter().map(|entry| {
+                let Entry { row, version, seq_no, primary_term, .. } = entry;
+                (place, DocumentLocation { row, version, seq_no, primary_term })
+            }));
         }
-        let Some(root) = self.named_root(layout::ID)? else { return Ok(found) };
+        Ok(found)
+    }
+
+    /// Finds the row of a generated id.
+    fn generated_rows(&self, id: &str) -> Result<RoaringBitmap> {
+        let found = self.rows_of_generated(&[(id, Fingerprint::new(id))])?;
+        Ok(found.into_iter().map(|(row, _)| row).collect())
+    }
+
+    /// Finds the rows of generated ids by the page index of `_id`, whose order is the row order: ascending, each with the place of its id.
+    fn rows_of_generated(&self, wanted: &[(&str, Fingerprint)]) -> Result<Vec<(u32, usize)>> {
+        let Some((least, greatest)) = &self.record.generated_ids else { return Ok(Vec::new()) };
+        let bounds = least.as_str()..=greatest.as_str();
+        let mut sorted: Vec<(&str, usize)> =
+            wanted.iter().enumerate().map(|(place, (id, _))| (*id, place)).collect();
+        sorted.retain(|(id, _)| bounds.contains(id));
+        sorted.sort_unstable();
+        let Some(root) = self.named_root(layout::ID)?.filter(|_| !sorted.is_empty()) else {
+            return Ok(Vec::new());
+        };
         let mut candidates = RoaringBitmap::new();
         self.for_each_page(root, |rows, bounds, _| {
-            if let Bounds::Bytes(min, max) = bounds
-                && min <= id.as_bytes()
-                && id.as_bytes() <= max
-            {
-                candidates.insert_range(rows);
-            }
-        })?;
-        let mut rows = candidates.iter();
-        self.read_named(&[layout::ID], Some(&candidates), |batch| {
-            let ids = batch.column(0).as_string_view();
-            for at in 0..ids.len() {
-                let row = rows.next();
-                if ids.value(at) == id {
-                    found.extend(row);
+            if let Bounds::Bytes(min, max) = bounds {
+                let first = sorted.partition_point(|(id, _)| id.as_bytes() < min);
+                if sorted.get(first).is_some_and(|(id, _)| id.as_bytes() <= max) {
+                    candidates.insert_range(rows);
                 }
             }
-            found.is_empty()
+        })?;
+        let (mut rows, mut found) = (candidates.iter(), Vec::with_capacity(sorted.len()));
+        self.read_named(&[layout::ID], Some(&candidates), |batch| {
+            let ids = batch.column(0).as_string_view();
+            for (at, row) in (0..ids.len()).zip(rows.by_ref()) {
+                let id = ids.value(at);
+                let first = sorted.partition_point(|(wanted, _)| *wanted < id);
+                let same = sorted[first..].iter().take_while(|(wanted, _)| *wanted == id);
+                found.extend(same.map(|(_, place)| (row, *place)));
+            }
+            true
         })?;
         Ok(found)
     }
 
-    fn find_generated(&self, id: &str) -> Result<Vec<DocumentLocation>> {
-        let found = self.generated_rows(id)?;
+    fn find_generated(&self, wanted: &[(&str, Fingerprint)]) -> Result<Vec<(usize, DocumentLocation)>> {
+        let found = self.rows_of_generated(wanted)?;
         if found.is_empty() {
             return Ok(Vec::new());
         }
-        let mut located = Vec::new();
-        let mut numbers = found.iter();
-        self.read_named(&[layout::SEQ_NO, layout::VERSION, layout::PRIMARY_TERM], Some(&found), |batch| {
+        let rows: RoaringBitmap = found.iter().map(|(row, _)| *row).collect();
+        let constants = *self.constants()?;
+        let mut names = vec![layout::SEQ_NO];
+        for (name, constant) in [layout::VERSION, layout::PRIMARY_TERM].into_iter().zip(constants) {
+            if constant.is_none() {
+                names.push(name);
+            }
+        }
+        let (mut numbers, mut found) = (rows.iter(), found.into_iter().peekable());
+        let mut located = Vec::with_capacity(found.len());
+        self.read_named(&names, Some(&rows), |batch| {
             let value = |name: &str, at| {
                 batch.column_by_name(name).map_or(0, |a| a.as_primitive::<UInt64Type>().value(at))
             };
-            for at in 0..batch.num_rows() {
-                located.extend(numbers.next().map(|row| DocumentLocation {
+            for (at, row) in (0..batch.num_rows()).zip(numbers.by_ref()) {
+                let location = DocumentLocation {
                     row,
-                    version: value(layout::VERSION, at),
+                    version: constants[0].unwrap_or_else(|| value(layout::VERSION, at)),
                     seq_no: value(layout::SEQ_NO, at),
-                    primary_term: value(layout::PRIMARY_TERM, at),
-                }));
+                    primary_term: constants[1].unwrap_or_else(|| value(layout::PRIMARY_TERM, at)),
+                };
+                while let Some((_, place)) = found.next_if(|(of, _)| *of == row) {
+                    located.push((place, location));
+                }
             }
             true
         })?;

@@ -26,6 +26,7 @@ use super::checked::{ChecksumWriter, encode_sums};
 use super::elements::{NestedRecord, RECORDS};
 use super::ids::{Entry, Fingerprint, Ids, IdsWriter};
 use super::layout::{self, SegmentSchema};
+use super::opened::FileKind;
 use super::order::{Order, RowOrder, SORTED, arrange};
 use super::runs::{SortRun, Sorter};
 use super::source::Source;
@@ -123,6 +124,7 @@ pub fn merge(
     let file = |name: &str| scratch.join(format!("{}-{name}", id.simple()));
     let (data_file, bundle_file, ids_file) = (file("data"), file("bundle"), file("ids"));
     let guard = ScratchFiles(vec![data_file.clone(), bundle_file.clone(), ids_file.clone()]);
+    let _release = ReleaseGuard(inputs);
     let order = Order::new(&target.sort, mapping);
     let arrangement = arrange(inputs, order.as_ref(), &target.cancel)?;
     let shape = union(inputs)?;
@@ -138,6 +140,7 @@ pub fn merge(
         (data, bundle)
     });
     let (data, bundle_bytes) = (data?, bundle_bytes?);
+    release(inputs, &[FileKind::Data, FileKind::Bundle]);
     if data.rows != rows {
         return Err(Error::Internal(format!("merge wrote {} rows of {rows}", data.rows)));
     }
@@ -184,6 +187,24 @@ pub fn merge(
         extra,
     };
     Ok(Some(MergeOutput { record, files, maps: arrangement.maps, _scratch: guard }))
+}
+
+/// Gives back the pages of all files of the inputs when it is dropped.
+struct ReleaseGuard<'a>(&'a [MergeInput]);
+
+impl Drop for ReleaseGuard<'_> {
+    fn drop(&mut self) {
+        release(self.0, &FileKind::ALL);
+    }
+}
+
+/// Gives back pages of the inputs' files: a merge reads them once, and segments that are merged go soon.
+pub(super) fn release(inputs: &[MergeInput], kinds: &[FileKind]) {
+    for input in inputs {
+        if let Kind::Stored(stored) = &*input.segment.kind {
+            stored.release_pages(kinds);
+        }
+    }
 }
 
 fn create(path: &Path) -> Result<BufWriter<File>> {
@@ -247,13 +268,16 @@ fn merge_rows(
                 && !stored.has_dictionary(&special.plain)?
             {
                 writer.copy(stored, &target.cancel)?;
-                continue;
+            } else {
+                let mut source = Source::open(input, map, &schema)?;
+                while let Some(batch) = source.next(&schema)? {
+                    target.cancel.check()?;
+                    writer.write(&batch)?;
+                }
             }
-            let mut source = Source::open(input, map, &schema)?;
-            while let Some(batch) = source.next(&schema)? {
-                target.cancel.check()?;
-                writer.write(&batch)?;
-            }
+            // The thread that merges postings reads those that it still needs again.
+            release(std::slice::from_ref(input), &[FileKind::Data]);
+            release(inputs, &[FileKind::Bundle]);
         }
     }
     let (file, written) = writer.finish()?;

@@ -73,6 +73,7 @@ pub use self::layout::{
 };
 pub use self::layout::{SegmentFile, file_path};
 pub use self::list_rows::list_rows;
+pub use self::lookup::Finder;
 pub use self::memory::Memory;
 pub use self::merge::{MergeInput, MergeOutput, MergeTarget, merge};
 pub use self::minutes::Minutes;
@@ -291,7 +292,7 @@ impl Segment {
             Kind::Memory(_) => None,
             Kind::Stored(stored) => stored.ids()?,
         };
-        Ok(Finder { segment: self, ids })
+        Ok(Finder::new(self, ids))
     }
 
     /// Finds the rows of an id as [`Segment::find`] does, but nothing else about them: that costs less.
@@ -479,28 +480,6 @@ impl Segment {
         match &*self.kind {
             Kind::Memory(_) => Ok(Vec::new()),
             Kind::Stored(stored) => stored.source_pages(),
-        }
-    }
-}
-
-/// Finds the rows of ids in a segment; its sidecar is held meanwhile.
-#[derive(Debug)]
-pub struct Finder<'a> {
-    segment: &'a Segment,
-    ids: Option<Arc<ids::Ids>>,
-}
-
-impl Finder<'_> {
-    /// The segment's number.
-    pub fn key(&self) -> u64 {
-        self.segment.key
-    }
-
-    /// Finds the rows of an id on the calling thread, which may block on a remote store.
-    pub fn find(&self, id: &str, fingerprint: Fingerprint) -> Result<Vec<DocumentLocation>> {
-        match &*self.segment.kind {
-            Kind::Memory(memory) => Ok(memory.find(id)),
-            Kind::Stored(stored) => stored.find(self.ids.as_deref(), id, fingerprint),
         }
     }
 }

@@ -9,7 +9,9 @@ use arrow::array::RecordBatch;
 use millrace_catalog::description::directory_path;
 use millrace_catalog::{ColumnRecord, SegmentRecord};
 use millrace_mapping::PathId;
+use millrace_runtime::disk::MappedPages;
 use millrace_runtime::{Compute, Error, Result};
+use parking_lot::Mutex;
 use parquet::arrow::arrow_reader::{
     ArrowReaderMetadata, ArrowReaderOptions, ParquetRecordBatchReader, ParquetRecordBatchReaderBuilder,
     RowSelection,
@@ -134,6 +136,8 @@ pub struct StoredSegment {
     data: Slot<Data>,
     bundle: Slot<Bundle>,
     ids: Slot<Ids>,
+    /// Pages of the files that were mapped last, by kind.
+    pages: Mutex<[MappedPages; FileKind::ALL.len()]>,
     /// Set once the bundle of a local store was found to be as it was written.
     verified: Arc<AtomicBool>,
     pub(super) nested: OnceLock<Vec<NestedRecord>>,
@@ -200,6 +204,7 @@ impl StoredSegment {
             data: Slot::default(),
             bundle: Slot::default(),
             ids: Slot::default(),
+            pages: Mutex::default(),
             verified: Arc::default(),
             nested: OnceLock::new(),
             constants: OnceLock::new(),
@@ -228,6 +233,12 @@ impl StoredSegment {
         }
     }
 
+    /// Gives back the pages of its files that are in memory: behind work that has read them, and that others seldom read.
+    pub(super) fn release_pages(&self, kinds: &[FileKind]) {
+        let pages = self.pages.lock().clone();
+        kinds.iter().for_each(|kind| pages[*kind as usize].release());
+    }
+
     fn place(&self) -> (uuid::Uuid, u32, uuid::Uuid) {
         (self.record.index, self.record.shard, self.record.id)
     }
@@ -243,8 +254,11 @@ impl StoredSegment {
         let opened = self.env.opened.get_or_open(&self.data, (id, FileKind::Data), || {
             let sums = sums_of(&self.record, DATA_SUMS, &file)?;
             let verifier = Verifier::new(Arc::clone(&file), sums).noting(&self.damage);
-            Data::open(match self.env.objects.map_local(&path)? {
-                Some(bytes) => DataFile::Whole(CheckedBytes::new(bytes, Arc::new(verifier))?),
+            Data::open(match self.env.objects.map_local_pages(&path)? {
+                Some((bytes, pages)) => {
+                    self.pages.lock()[FileKind::Data as usize] = pages;
+                    DataFile::Whole(CheckedBytes::new(bytes, Arc::new(verifier))?)
+                }
                 None => DataFile::Remote(Arc::new(Remote {
                     segment: id,
                     path,
@@ -308,14 +322,20 @@ impl StoredSegment {
         open: impl FnOnce(LocalFile) -> Result<(T, usize)>,
     ) -> Result<Arc<T>> {
         let key = (self.record.id, kind);
-        let local = self.env.objects.map_local(path)?;
+        let local = self.env.objects.map_local_pages(path)?;
         let remote = local.is_none();
-        let file = match local {
-            Some(bytes) => LocalFile { bytes, verified: Arc::clone(&self.verified) },
-            None => FileCache::get(&self.env, &FileRequest { key, path, bytes, used: slot.used() })?,
+        let (file, pages) = match local {
+            Some((bytes, pages)) => (LocalFile { bytes, verified: Arc::clone(&self.verified) }, pages),
+            None => {
+                let request = FileRequest { key, path, bytes, used: slot.used() };
+                (FileCache::get(&self.env, &request)?, MappedPages::default())
+            }
         };
         let verified = Arc::clone(&file.verified);
-        let opened = self.env.opened.get_or_open(slot, key, || open(file));
+        let opened = self.env.opened.get_or_open(slot, key, || {
+            self.pages.lock()[kind as usize] = pages;
+            open(file)
+        });
         if remote && matches!(opened, Err(Error::Corrupt { .. })) {
             // The copy may be what is damaged.
             self.env.files.forget_damaged(key, &verified);
