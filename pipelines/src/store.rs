@@ -15,6 +15,7 @@ use millrace_catalog::access::Principal;
 use millrace_catalog::operation::{DeadLetter, SourceWrite, WriteOp, WriteOutcome};
 use millrace_ingest::Event;
 use millrace_ingest::dead_letter::{DeadLetterFilter, Limits, Page, StoredDeadLetter};
+use millrace_ingest::output::IndexTemplate;
 use millrace_runtime::{Error, Result};
 use parking_lot::Mutex;
 
@@ -80,6 +81,14 @@ pub trait Store: fmt::Debug + Send + Sync {
         timeout: Duration,
         ready: BoxFuture<'_, ()>,
     ) -> Result<Durable>;
+
+    /// Puts the template of an output, unless one of its name is there that stays.
+    ///
+    /// # Errors
+    /// The store's.
+    async fn put_template(&self, _template: &IndexTemplate) -> Result<()> {
+        Ok(())
+    }
 
     /// Returns the ingest pipelines of the store's indices, where it has some.
     fn output_pipelines(&self) -> Option<&Arc<dyn OutputPipelines>> {

@@ -12,6 +12,9 @@ use crate::{Event, Provenance};
 /// Bytes that are reserved ahead of the events, so that not each of them asks.
 const STEP: u64 = 256 << 10;
 
+/// Most events for which there is room before they come.
+const MAX_EXPECTED: usize = 8_192;
+
 /// Events that were decoded.
 #[derive(Debug, Default)]
 pub struct Events {
@@ -30,6 +33,8 @@ pub struct Events {
     block: DocumentBlockBuilder,
     /// Numbers of events that get documents of the block.
     pending: Vec<(usize, DocumentRange)>,
+    /// Events of the last list that was handed over: the next one has room for as many from its first event on.
+    expected: usize,
     /// `true` if events may be in blocks.
     has_blocks: bool,
     /// `true` while what is scanned goes to the block.
@@ -65,6 +70,11 @@ impl Events {
     pub(crate) fn set_additions(&mut self, additions: Additions) {
         self.additions = additions;
         self.has_blocks = true;
+    }
+
+    /// Takes the members and metadata back that each event got.
+    pub(crate) fn take_additions(&mut self) -> Additions {
+        std::mem::take(&mut self.additions)
     }
 
     /// Begins a block for the events of scanned objects, where the input adds nothing to them by itself.
@@ -169,6 +179,9 @@ impl Events {
         let has_room = (alone && !self.is_full()) || self.has_room(bytes);
         if has_room {
             self.bytes += bytes;
+            if self.list.capacity() == 0 {
+                self.list.reserve(self.expected);
+            }
             self.list.push(event);
         }
         has_room
@@ -245,6 +258,7 @@ impl Events {
     pub(crate) fn take_list(&mut self) -> Vec<Event> {
         self.end_block();
         self.bytes = 0;
+        self.expected = self.list.len().min(MAX_EXPECTED);
         std::mem::take(&mut self.list)
     }
 

@@ -3,15 +3,33 @@
 use serde_json::{Map, Value};
 
 use super::metadata::Metadata;
-use super::{Event, METADATA, members};
+use super::{Event, METADATA, TAGS, members};
 
-/// Members that events get where they lack them, and metadata that replaces theirs. Objects are joined member by member.
+/// Members that events get where they lack them, or in place of theirs, and metadata that replaces theirs. Objects are joined member by member.
 #[derive(Debug, Default)]
 pub(crate) struct Additions {
     members: Vec<AddedMember>,
     metadata: Map<String, Value>,
+    tag: Option<FieldTag>,
     /// Metadata of an earlier event before and after the addition: events that share the former share the latter.
     last: Option<(Metadata, Metadata)>,
+}
+
+/// Tag that says whether events have a field.
+#[derive(Debug)]
+pub(super) struct FieldTag {
+    /// Name of the field, as it is written, too.
+    pub(super) field: &'static str,
+    /// Member with the tag of events that have the field, and of those that do not.
+    present: AddedMember,
+    absent: AddedMember,
+}
+
+impl FieldTag {
+    /// Returns the member of an event.
+    pub(super) fn member(&self, is_present: bool) -> &AddedMember {
+        if is_present { &self.present } else { &self.absent }
+    }
 }
 
 /// A member as a value and as text.
@@ -23,9 +41,17 @@ pub(super) struct AddedMember {
     pub(super) text: Vec<u8>,
     /// Offset of the value in the text.
     pub(super) value_at: u32,
+    /// `true` if it takes the place of a member of its name.
+    pub(super) replaces: bool,
 }
 
 impl AddedMember {
+    /// Makes a member that events get where they lack it.
+    pub(super) fn new(name: &str, value: Value) -> Self {
+        let (text, value_at) = members::written(name, &value);
+        Self { name: name.to_owned(), value, text, value_at, replaces: false }
+    }
+
     /// Name as it is written in the text.
     pub(super) fn name_text(&self) -> &[u8] {
         self.text.get(2..(self.value_at as usize).saturating_sub(2)).unwrap_or_default()
@@ -37,6 +63,22 @@ impl Additions {
     #[must_use]
     pub(crate) fn member(self, name: &str, value: impl Into<Value>) -> Self {
         self.at(&[name], value)
+    }
+
+    /// Adds a member that takes the place of one of its name.
+    #[must_use]
+    pub(crate) fn replacing_member(mut self, name: &str, value: impl Into<Value>) -> Self {
+        self.members.retain(|member| member.name != name);
+        self.members.push(AddedMember { replaces: true, ..AddedMember::new(name, value.into()) });
+        self
+    }
+
+    /// Tags events that have a field, and those that do not. The name needs no escapes.
+    #[must_use]
+    pub(crate) fn tag_by_field(mut self, field: &'static str, present: &str, absent: &str) -> Self {
+        let member = |tag: &str| AddedMember::new(TAGS, Value::from(vec![tag]));
+        self.tag = Some(FieldTag { field, present: member(present), absent: member(absent) });
+        self
     }
 
     /// Adds metadata.
@@ -70,8 +112,7 @@ impl Additions {
             }
             (_, value) => value,
         };
-        let (text, value_at) = members::written(name, &value);
-        self.members.push(AddedMember { name: name.to_owned(), value, text, value_at });
+        self.members.push(AddedMember::new(name, value));
     }
 
     /// Returns the members as an object.
@@ -81,8 +122,17 @@ impl Additions {
 
     /// Gives an event what it lacks.
     pub(crate) fn add_to(&mut self, event: &mut Event) {
+        if let Some(tag) = &self.tag {
+            let member = tag.member(event.has_field(tag.field));
+            if let Some(tag) = member.value.get(0).and_then(Value::as_str) {
+                event.tag(tag);
+            }
+        }
         for member in &self.members {
-            event.fields.insert_missing(member);
+            match member.replaces {
+                true => event.fields.insert(&member.name, member.value.clone()),
+                false => event.fields.insert_missing(member),
+            }
         }
         self.add_metadata(event);
     }
@@ -96,6 +146,11 @@ impl Additions {
     /// Members that events get.
     pub(super) fn members(&self) -> &[AddedMember] {
         &self.members
+    }
+
+    /// Tag that events get.
+    pub(super) fn tag(&self) -> Option<&FieldTag> {
+        self.tag.as_ref()
     }
 
     /// Gives an event the metadata.

@@ -9,7 +9,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 
-use super::additions::AddedMember;
+use super::additions::{AddedMember, FieldTag};
 use super::content::text_bytes;
 use super::members::{MAX_MEMBERS, MemberSpan, write_json_text};
 use super::timestamp;
@@ -75,6 +75,11 @@ impl BlockDocument {
         self.has_time.then(|| self.block.text.slice(begin as usize..end as usize + 1))
     }
 
+    /// Returns whether the document has the time of its event.
+    pub(super) fn has_time(&self) -> bool {
+        self.has_time
+    }
+
     /// Takes note that the event has another time.
     pub(super) fn set_outdated(&mut self) {
         self.has_time = false;
@@ -93,6 +98,19 @@ pub(crate) struct DocumentBlockBuilder {
 impl DocumentBlockBuilder {
     /// Begins the document of an event with a time, whose members have so many bytes at least. `None` where it is too long for a block.
     pub(crate) fn begin(&mut self, time: DateTime<Utc>, bytes: usize) -> Option<DocumentWriter<'_>> {
+        self.begin_with(bytes, |text| {
+            text.extend_from_slice(BEGIN);
+            timestamp::write(time, text);
+            text.push(b'"');
+        })
+    }
+
+    /// Begins a document likewise, whose head with the time is written by the caller.
+    fn begin_with(
+        &mut self,
+        bytes: usize,
+        write_head: impl FnOnce(&mut Vec<u8>),
+    ) -> Option<DocumentWriter<'_>> {
         if bytes > MAX_MEMBER_BYTES || self.text.len() > MAX_BLOCK_BYTES {
             return None;
         }
@@ -102,11 +120,30 @@ impl DocumentBlockBuilder {
             self.spans.reserve(spans + spans / 8);
         }
         let (begin, first_span) = (self.text.len(), self.spans.len());
-        self.text.extend_from_slice(BEGIN);
-        timestamp::write(time, &mut self.text);
-        self.text.push(b'"');
+        write_head(&mut self.text);
         let members = self.text.len();
         Some(DocumentWriter { block: self, begin, members, first_span, is_ended: false })
+    }
+
+    /// Copies a document of another block, with members that it lacks. `None` where it has one of them, or there is no room.
+    pub(super) fn copy_with(
+        &mut self,
+        document: &BlockDocument,
+        added: &[AddedMember],
+    ) -> Option<DocumentRange> {
+        let DocumentRange { begin, members, .. } = document.range;
+        let head = document.block.text.get(begin as usize..members as usize).filter(|_| document.has_time)?;
+        let mut writer = self.begin_with(document.text().len(), |text| text.extend_from_slice(head))?;
+        writer.append(document.text(), document.spans());
+        if !writer.append_new(added) {
+            return None;
+        }
+        writer.end()
+    }
+
+    /// Returns the bytes of the documents so far.
+    pub(super) fn len(&self) -> usize {
+        self.text.len()
     }
 
     /// Forgets documents that are of no event.
@@ -144,7 +181,8 @@ impl DocumentWriter<'_> {
             .extend(spans.iter().map(|span| MemberSpan { at: span.at + by, value: span.value + by }));
     }
 
-    /// Appends the members of an input that are not among those before. Returns whether it did: objects are joined elsewhere.
+    /// Appends the members of an input that are not among those before. Returns whether it did: objects are joined elsewhere, and members
+    /// replaced.
     #[must_use]
     pub(super) fn append_missing(&mut self, added: &[AddedMember]) -> bool {
         let end = self.block.spans.len();
@@ -153,11 +191,26 @@ impl DocumentWriter<'_> {
                 let by = self.offset();
                 self.block.text.extend_from_slice(&member.text);
                 self.block.spans.push(MemberSpan { at: by, value: by + member.value_at });
-            } else if member.value.is_object() {
+            } else if member.replaces || member.value.is_object() {
                 return false;
             }
         }
         true
+    }
+
+    /// Appends a tag. Returns whether it did: a document that has tags is changed elsewhere.
+    #[must_use]
+    pub(super) fn append_tag(&mut self, tag: &FieldTag) -> bool {
+        let has_field = self.contains(tag.field.as_bytes(), self.block.spans.len());
+        self.append_new(std::slice::from_ref(tag.member(has_field)))
+    }
+
+    /// Appends members that many documents share, none of which is among those before. Returns whether it did.
+    #[must_use]
+    pub(super) fn append_new(&mut self, added: &[AddedMember]) -> bool {
+        let end = self.block.spans.len();
+        let is_new = !added.iter().any(|member| self.contains(member.name_text(), end));
+        is_new && self.append_missing(added)
     }
 
     /// Appends fields that many documents share; returns whether it did.

@@ -113,6 +113,14 @@ impl Content {
         }
     }
 
+    /// Returns the document in its block, if the fields are unchanged since it was written there.
+    pub(super) fn block_document(&self) -> Option<&BlockDocument> {
+        match self {
+            Self::Text(members, _) => members.block_document(),
+            Self::Map(_) => None,
+        }
+    }
+
     /// Takes note that the event has another time than its document.
     pub(super) fn set_outdated(&mut self) {
         if let Self::Text(members, _) = self {
@@ -177,7 +185,7 @@ impl Content {
 
     /// Puts a member into its field if there is no such field. Objects on both sides are joined.
     pub(super) fn insert_missing(&mut self, member: &AddedMember) {
-        let AddedMember { name, value, text, value_at } = member;
+        let AddedMember { name, value, text, value_at, .. } = member;
         let is_there = match self {
             Self::Text(members, _) => members.contains_written(member.name_text()),
             Self::Map(map) => map.contains_key(name),

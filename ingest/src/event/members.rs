@@ -88,9 +88,14 @@ impl Members {
 
     /// Whole document of the event that has these members, where it is at hand.
     pub(super) fn document(&self) -> Option<Bytes> {
+        self.block_document().and_then(BlockDocument::document)
+    }
+
+    /// Returns the document in its block, if it is there.
+    pub(super) fn block_document(&self) -> Option<&BlockDocument> {
         match &self.0 {
             MemberText::Own(_) => None,
-            MemberText::Block(document) => document.document(),
+            MemberText::Block(document) => Some(document),
         }
     }
 

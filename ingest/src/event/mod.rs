@@ -8,6 +8,7 @@ mod metadata;
 mod provenance;
 mod reference;
 mod scan;
+mod shared_members;
 mod template;
 mod text;
 pub mod time_format;
@@ -31,6 +32,7 @@ use metadata::Metadata;
 pub use provenance::Provenance;
 pub use reference::FieldReference;
 pub(crate) use scan::Scratch;
+pub use shared_members::SharedMembers;
 pub use template::Template;
 pub use text::{text_of, write_text};
 use time_format::{Zone, iso8601};
@@ -126,7 +128,8 @@ impl Event {
         let mut event = Self { timestamp, fields: Content::default(), metadata, provenance: None };
         let document = block.begin(timestamp, members.len()).and_then(|mut document| {
             document.append(members, spans);
-            if !document.append_missing(additions.members()) {
+            let is_tagged = additions.tag().is_none_or(|tag| document.append_tag(tag));
+            if !is_tagged || !document.append_missing(additions.members()) {
                 return None;
             }
             let bytes = document.bytes();
@@ -151,9 +154,19 @@ impl Event {
         self.fields = BlockDocument::new(block, range).into();
     }
 
+    /// Returns the document of the event in its block, if it has one.
+    fn block_document(&self) -> Option<&BlockDocument> {
+        self.fields.block_document()
+    }
+
     /// Document as it is stored, where that is at hand: nothing was changed since the event was decoded.
     pub(crate) fn document(&self) -> Option<Bytes> {
         self.fields.document()
+    }
+
+    /// Returns whether the document is at hand.
+    pub(crate) fn has_document(&self) -> bool {
+        self.block_document().is_some_and(BlockDocument::has_time)
     }
 
     /// Time of the event.
@@ -196,6 +209,11 @@ impl Event {
     /// Puts a text into the field of a name, which is no reference.
     pub fn set_text(&mut self, name: &str, text: &str) {
         self.fields.insert_text(name, text);
+    }
+
+    /// Puts a number into the field of a name, which is no reference.
+    pub(crate) fn set_number(&mut self, name: &str, number: u64) {
+        self.fields.insert(name, Value::from(number));
     }
 
     /// Puts a text into the field of a name, which is no reference, if there is no such field.

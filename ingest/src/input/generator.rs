@@ -5,12 +5,14 @@
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use serde_json::{Map, json};
 
 use super::{Context, Input, InputError, additions, host_name, reserve_piece, stopped};
 use crate::codec::{self, Codec, Events};
-use crate::event::Additions;
-use crate::{Ack, Batch, EcsCompatibility, Fault, Options};
+use crate::{Ack, Batch, EcsCompatibility, Event, Fault, Options};
 
+/// Field of the number of a round; within `event` where fields have the names of the schema.
+const SEQUENCE: &str = "sequence";
 /// Message where none is given.
 const MESSAGE: &str = "Hello world!";
 
@@ -53,30 +55,33 @@ impl Generator {
     /// returns the round that comes next.
     fn events(&self, first: u64, size: usize, bytes: u64, events: &mut Events) -> u64 {
         let mut decoder = self.codec.decoder();
+        let mut additions = additions().at(self.ecs.select(&["host"], &["host", "name"]), self.host.as_str());
         let mut round = first;
         // As many rounds at most as there are to be events: a codec may make none of a line.
         for _ in 0..size {
             if events.len() >= size || events.bytes() >= bytes || (self.count > 0 && round >= self.count) {
                 break;
             }
-            let sequence: &[&str] = self.ecs.select(&["sequence"], &["event", "sequence"]);
-            let mut additions = additions()
-                .at(self.ecs.select(&["host"], &["host", "name"]), self.host.as_str())
-                .at(sequence, round);
             for line in &self.lines {
                 let before = events.len();
                 decoder.decode(line.as_bytes(), events);
                 decoder.finish(events);
                 for event in events.iter_mut().skip(before) {
-                    if sequence.first().is_some_and(|name| event.has_field(name)) {
-                        event.replace_members(&Additions::default().at(sequence, round).into_members());
-                    }
                     additions.add_to(event);
+                    self.number(event, round);
                 }
             }
             round += self.threads;
         }
         round
+    }
+
+    /// Gives an event the number of its round, in place of a field of that name.
+    fn number(&self, event: &mut Event, round: u64) {
+        match self.ecs {
+            EcsCompatibility::Disabled => event.set_number(SEQUENCE, round),
+            _ => event.replace_members(&Map::from_iter([("event".to_owned(), json!({ SEQUENCE: round }))])),
+        }
     }
 
     async fn one(&self, thread: u64, context: &Context) {

@@ -7,9 +7,11 @@ mod paging;
 mod tests;
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
+use futures::{StreamExt, stream};
 use reqwest::header::{AUTHORIZATION, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, Method, StatusCode, Url};
 use serde::Deserialize;
@@ -17,7 +19,7 @@ use serde_json::value::RawValue;
 use serde_json::{Map, Value};
 use tokio::sync::watch;
 
-use self::paging::{PageEnd, SearchApi};
+use self::paging::{Cursor, PageEnd, SearchApi};
 use super::fetch::read_body;
 use super::stream::delivery::send;
 use super::timer::Timer;
@@ -35,6 +37,8 @@ const MAX_PAGE: u64 = 256 << 20;
 const SIZE: i64 = 1_000;
 /// Query where none is given.
 const QUERY: &str = r#"{"sort":["_doc"]}"#;
+/// Slices that are read at a time. They share the bound of a page.
+const MAX_PARALLEL: u32 = 4;
 /// Attempts at a page.
 const ATTEMPTS: u32 = 3;
 /// Path of the requests for further pages.
@@ -61,12 +65,21 @@ struct Settings {
     scroll: String,
     timer: Timer,
     api: SearchApi,
+    /// Slices of the search, which are read beside each other.
+    slices: u32,
     /// `true` if the aggregations of an answer are the event, not its documents.
     reads_aggregations: bool,
     /// Field for what the documents are, and its members.
     docinfo: Option<(FieldReference, Vec<String>)>,
     target: Option<FieldReference>,
     json: Arc<dyn Codec>,
+}
+
+/// Outcome of a page that was read.
+enum PageOutcome {
+    Next,
+    Last,
+    PipelineGone,
 }
 
 #[derive(Deserialize)]
@@ -134,9 +147,17 @@ impl Search {
         let docinfo = docinfo(o, ecs.select("[@metadata]".to_owned(), format!("[@metadata][input][{name}]")));
         let target = o.field("target");
         let api = SearchApi::take(o);
-        // Pages are read one after the other.
-        let _ = o.integer("slices", 1..=1_024);
+        let slices =
+            o.integer("slices", 1..=1_024).and_then(|slices| u32::try_from(slices).ok()).unwrap_or(1);
         let reads_aggregations = o.one_of("response_type", &["hits", "aggregations"]) == Some("aggregations");
+        if slices > 1 && query.contains_key("slice") {
+            o.fault_here("the query has a [slice]: give it, or the option [slices]");
+        }
+        if slices > 1 && reads_aggregations {
+            o.fault_here(
+                "aggregations are of one answer: give no [slices] with [response_type => aggregations]",
+            );
+        }
         let _ = codec::take(o, "json");
         let json = codec::build(Options::new("json", o.at(), []));
         options.finish()?;
@@ -152,6 +173,7 @@ impl Search {
             scroll,
             timer,
             api,
+            slices,
             reads_aggregations,
             docinfo,
             target,
@@ -165,32 +187,65 @@ impl Search {
         if self.settings.reads_aggregations {
             return self.read_aggregations(client, context).await;
         }
-        let mut cursor = self.open(client).await?;
-        let ended = loop {
-            let page = match self.next_page(client, &cursor).await {
-                Ok(page) => page,
-                Err(error) => break Err(error),
+        let opened = self.open(client).await?;
+        let ends = AtomicBool::new(false);
+        let read = |slice| self.read_slice(client, context, (opened.clone(), slice), &ends);
+        let slices =
+            stream::iter((0..self.settings.slices).map(read)).buffer_unordered(MAX_PARALLEL as usize);
+        let ended: Vec<(Cursor, Result<bool, InputError>)> = slices.collect().await;
+        let mut goes_on = Ok(true);
+        let mut is_closed = false;
+        for (cursor, outcome) in ended {
+            // All slices are of one point in time.
+            let is_shared = matches!(cursor, Cursor::PointInTime { .. });
+            if !is_shared || !std::mem::replace(&mut is_closed, true) {
+                self.close(client, cursor).await;
+            }
+            goes_on = goes_on.and_then(|goes_on| outcome.map(|outcome| goes_on && outcome));
+        }
+        goes_on
+    }
+
+    /// Reads the pages of a slice, until one of the slices `ends` the search; returns the cursor, and `false` where the pipeline is gone.
+    async fn read_slice(
+        &self,
+        client: &Client,
+        context: &Context,
+        (mut cursor, slice): (Cursor, u32),
+        ends: &AtomicBool,
+    ) -> (Cursor, Result<bool, InputError>) {
+        let mut outcome = Ok(true);
+        while let Ok(true) = outcome
+            && !ends.load(Ordering::Relaxed)
+        {
+            outcome = match self.read_page(client, context, (&mut cursor, slice)).await {
+                Ok(PageOutcome::Next) => continue,
+                Ok(PageOutcome::Last) => break,
+                Ok(PageOutcome::PipelineGone) => Ok(false),
+                Err(error) => Err(error),
             };
-            let Some(held) = reserve_piece(context).await else { break Ok(false) };
-            let settings = Arc::clone(&self.settings);
-            let read = offload(move || settings.events(&page)).await;
-            let (events, end) = match read {
-                Ok(read) => read,
-                Err(problem) => break Err(InputError(problem)),
-            };
-            let is_last = events.is_empty();
-            if let Err(problem) = cursor.advance(end, is_last) {
-                break Err(InputError(problem));
-            }
-            if !send(events, held, context).await {
-                break Ok(false);
-            }
-            if is_last || !cursor.has_next() {
-                break Ok(true);
-            }
-        };
-        self.close(client, cursor).await;
-        ended
+            ends.store(true, Ordering::Relaxed);
+        }
+        (cursor, outcome)
+    }
+
+    /// Reads the next page of a slice.
+    async fn read_page(
+        &self,
+        client: &Client,
+        context: &Context,
+        (cursor, slice): (&mut Cursor, u32),
+    ) -> Result<PageOutcome, InputError> {
+        let page = self.next_page(client, cursor, slice).await?;
+        let Some(held) = reserve_piece(context).await else { return Ok(PageOutcome::PipelineGone) };
+        let settings = Arc::clone(&self.settings);
+        let (events, end) = offload(move || settings.events(&page)).await.map_err(InputError)?;
+        let is_last = events.is_empty();
+        cursor.advance(end, is_last).map_err(InputError)?;
+        if !send(events, held, context).await {
+            return Ok(PageOutcome::PipelineGone);
+        }
+        Ok(if is_last || !cursor.has_next() { PageOutcome::Last } else { PageOutcome::Next })
     }
 
     /// Reads the aggregations of one answer.
@@ -245,7 +300,8 @@ impl Search {
                     }
                 };
                 let status = response.status();
-                match read_body(response, MAX_PAGE).await {
+                match read_body(response, MAX_PAGE / u64::from(self.settings.slices.min(MAX_PARALLEL))).await
+                {
                     Ok(body) if status.is_success() => return Ok(body),
                     Ok(body) => {
                         let text = String::from_utf8_lossy(&body);

@@ -6,7 +6,6 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use bytes::BytesMut;
-use serde_json::Value;
 
 use super::stream::reader::{StreamReader, UnfinishedTotal};
 use super::stream::{Origin, StreamListener, StreamProtocol, serve};
@@ -14,7 +13,7 @@ use super::{Context, Input, InputError, additions, stopped};
 use crate::codec::{self, Codec, Decoder};
 use crate::event::{Additions, METADATA};
 use crate::tls::{self, StreamConnector};
-use crate::{EcsCompatibility, Event, Fault, Options, Setting};
+use crate::{EcsCompatibility, Fault, Options, Setting};
 
 /// Pause before the next connection to a server that has closed one.
 const RECONNECT: Duration = Duration::from_secs(1);
@@ -49,11 +48,14 @@ impl StreamProtocol for Lines {
         let subject = origin.subject.as_deref();
         if !self.ecs.is_enabled() {
             let mut additions = origin.additions(Some("host")).member("port", origin.client.port());
-            if let Some((address, _)) = proxy {
-                additions = additions.member("proxy_host", address);
+            if let Some((address, _)) = &proxy {
+                additions = additions.member("proxy_host", address.as_str());
             }
-            return match subject {
-                Some(subject) => additions.member("sslsubject", subject),
+            if let Some(subject) = subject {
+                additions = additions.member("sslsubject", subject);
+            }
+            return match proxy {
+                Some((_, port)) => additions.replacing_member("proxy_port", port),
                 None => additions,
             };
         }
@@ -69,14 +71,6 @@ impl StreamProtocol for Lines {
             Some(subject) => additions.at(&own(&["tls", "client", "subject"]), subject),
             None => additions,
         }
-    }
-
-    fn complete(&self, events: &mut [Event], origin: &Origin) -> bool {
-        let Some(proxy) = origin.proxy.filter(|_| !self.ecs.is_enabled()) else { return false };
-        for event in events {
-            event.fields_mut().insert("proxy_port".to_owned(), Value::from(proxy.port()));
-        }
-        true
     }
 }
 

@@ -29,6 +29,8 @@ use async_trait::async_trait;
 use millrace_catalog::operation::WriteOp;
 use tokio::sync::watch;
 
+pub use opensearch::IndexTemplate;
+
 use crate::options::suggest;
 use crate::{Event, Fault, Options};
 
@@ -92,6 +94,11 @@ pub trait Local: fmt::Debug + Send + Sync {
     /// Hands over the operations for events without stable ids, in their order; each as [`Local::operation`] makes it.
     fn operations(&self, events: &[&Event], add: &mut dyn FnMut(Result<LocalWrite, String>)) {
         events.iter().for_each(|event| add(self.operation(event, None)));
+    }
+
+    /// Returns the template that is to be there before its first operation.
+    fn template(&self) -> Option<&IndexTemplate> {
+        None
     }
 
     /// The names of the indices that its operations may be on, as a pattern: `*` stands for what is not written in the

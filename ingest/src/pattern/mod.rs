@@ -9,6 +9,7 @@
 //!
 //! The filters `grok`, `kv` and `mutate`, conditions and the codec `multiline` use it.
 
+mod captures;
 mod deadline;
 mod expand;
 mod expression;
@@ -18,6 +19,7 @@ mod native;
 mod regex;
 mod translate;
 
+pub use captures::put_capture;
 pub use deadline::Deadline;
 pub use expression::{Expression, Replacement};
 pub use library::Library;

@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use millrace_ingest::event::text_of;
 use millrace_ingest::options::{Location, Setting};
-use millrace_ingest::pattern::{Captures, Deadline, Kind, Library, Pattern};
+use millrace_ingest::pattern::{Captures, Deadline, Kind, Library, Pattern, put_capture};
 use millrace_ingest::{EcsCompatibility, Event, Fault, FieldReference, Options};
 use serde_json::Value;
 
@@ -299,7 +299,7 @@ impl Grok {
                 Ok(None) => {}
                 Ok(Some(values)) => {
                     for (target, value) in values {
-                        put(event, target, value);
+                        put_capture(event, &target.reference, value, target.overwrite);
                     }
                     if self.break_on_match {
                         return Attempt::Matched;
@@ -330,31 +330,4 @@ impl Grok {
         }
         values
     }
-}
-
-/// Puts a capture into an event. Without `overwrite`, texts that are there already become an array with it.
-fn put(event: &mut Event, target: &Target, value: Value) {
-    // What is in the way (an object, a value that is none where the reference goes through it) stays.
-    if target.overwrite {
-        let _ = event.set(&target.reference, value);
-        return;
-    }
-    match event.get(&target.reference).as_deref() {
-        None | Some(Value::Null) => {}
-        Some(Value::String(_) | Value::Array(_)) => {
-            if value.is_null() {
-                return;
-            }
-            let mut values = match event.remove(&target.reference) {
-                Some(Value::Array(values)) => values,
-                Some(other) => vec![other],
-                None => Vec::new(),
-            };
-            values.push(value);
-            let _ = event.set(&target.reference, Value::Array(values));
-            return;
-        }
-        Some(_) => return,
-    }
-    let _ = event.set(&target.reference, value);
 }

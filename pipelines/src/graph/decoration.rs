@@ -1,5 +1,7 @@
 //! Options that all plugins of a kind have: additions to and removals from events, and the name of a plugin.
 
+use chrono::DateTime;
+use millrace_ingest::event::SharedMembers;
 use millrace_ingest::{Event, FieldReference, Options, Setting, Template};
 use serde_json::Value;
 
@@ -11,6 +13,37 @@ pub(crate) struct Decoration {
     remove_field: Vec<DecoratedField>,
     add_tag: Vec<Template>,
     remove_tag: Vec<Template>,
+}
+
+/// Changes of the events of an input.
+#[derive(Debug, Default)]
+pub(crate) struct InputDecoration {
+    changes: Decoration,
+    /// The same changes of events that have none of the fields, where all events get the same values.
+    shared: Option<SharedMembers>,
+}
+
+impl InputDecoration {
+    /// Takes the options that inputs have.
+    pub(crate) fn take(options: &mut Options) -> Self {
+        let changes = Decoration {
+            kind: options.text("type"),
+            add_field: add_field(options),
+            add_tag: templates(options, "tags"),
+            ..Decoration::default()
+        };
+        let shared = changes.shared_members();
+        Self { changes, shared }
+    }
+
+    /// Decorates events, in the order in which Logstash does it.
+    pub(crate) fn apply(&self, events: &mut [Event]) {
+        match &self.shared {
+            _ if self.changes == Decoration::default() => {}
+            Some(shared) => shared.add_to(events, |event| self.changes.apply(event)),
+            None => events.iter_mut().for_each(|event| self.changes.apply(event)),
+        }
+    }
 }
 
 /// Target field.
@@ -49,14 +82,18 @@ impl PluginLabel {
 }
 
 impl Decoration {
-    /// Takes the options that inputs have.
-    pub(crate) fn of_input(options: &mut Options) -> Self {
-        Self {
-            kind: options.text("type"),
-            add_field: add_field(options),
-            add_tag: templates(options, "tags"),
-            ..Self::default()
+    /// Returns the members that events without these fields get, where they are the same for all events.
+    fn shared_members(&self) -> Option<SharedMembers> {
+        let names = self.add_field.iter().map(|(name, _)| name);
+        let values = self.add_field.iter().flat_map(|(_, values)| values);
+        if !names.chain(values).chain(&self.add_tag).all(Template::is_constant) {
+            return None;
         }
+        let mut event = Event::new(DateTime::UNIX_EPOCH);
+        self.apply(&mut event);
+        // Nor may the time or metadata change.
+        let is_fields = event.timestamp() == DateTime::UNIX_EPOCH && event.metadata().is_empty();
+        is_fields.then(|| SharedMembers::from(event.fields()))
     }
 
     /// Takes the options that filters have.
@@ -152,4 +189,38 @@ fn add_field(options: &mut Options) -> Vec<(Template, Vec<Template>)> {
         }
     }
     fields
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn options(given: &[(&str, Setting)]) -> Options {
+        let at = millrace_ingest::Location::default();
+        Options::new("tcp", at, given.iter().map(|(name, value)| ((*name).to_owned(), at, value.clone())))
+    }
+
+    #[test]
+    fn constant_decorations_are_shared() {
+        let text = |text: &str| Setting::Text(text.to_owned());
+        let field =
+            |name: &str, value: &str| ("add_field", Setting::Hash(vec![(name.to_owned(), text(value))]));
+        let tags = ("tags", Setting::Array(vec![text("a"), text("b"), text("a")]));
+        for (given, expected) in [
+            (vec![("type", text("web")), tags.clone()], true),
+            (vec![field("[nested][name]", "value"), tags.clone()], true),
+            (vec![field("name", "%{other}")], false),
+            (vec![field("[@metadata][name]", "value")], false),
+            (vec![field("@timestamp", "2026-01-01T00:00:00Z")], false),
+        ] {
+            let decoration = InputDecoration::take(&mut options(&given));
+            assert_eq!(decoration.shared.is_some(), expected, "{given:?}");
+            let mut events = [Event::new(DateTime::UNIX_EPOCH), Event::new(DateTime::UNIX_EPOCH)];
+            events[1].set_text("type", "own");
+            let mut each = events.clone();
+            each.iter_mut().for_each(|event| decoration.changes.apply(event));
+            decoration.apply(&mut events);
+            assert_eq!(events, each, "{given:?}");
+        }
+    }
 }

@@ -22,7 +22,7 @@ use crate::condition::Condition;
 use crate::filter::{self, FilterContext, FilterPlugin};
 use crate::language::{Definition, Plugin, Statement};
 use crate::meter::Meter;
-use decoration::{Decoration, PluginLabel};
+use decoration::{Decoration, InputDecoration, PluginLabel};
 use naming::{Names, Section};
 
 /// A pipeline ready to run.
@@ -73,7 +73,7 @@ pub(crate) struct InputNode {
     pub(crate) identity: String,
     /// Its name in positions.
     pub(crate) source: Arc<str>,
-    pub(crate) decoration: Decoration,
+    pub(crate) decoration: InputDecoration,
 }
 
 /// Without the identity, which has the values of all options.
@@ -275,7 +275,7 @@ impl Builder {
 
     fn input(&mut self, Plugin { mut options, canonical }: Plugin) -> Option<Arc<InputNode>> {
         let (naming, name, at) = opening(&mut options);
-        let decoration = Decoration::of_input(&mut options);
+        let decoration = InputDecoration::take(&mut options);
         let label = self.label("input", &naming, &name, at, &canonical);
         let input = self.keep(input::build(options))?;
         self.addresses.extend(input.pipeline_address().map(str::to_owned));

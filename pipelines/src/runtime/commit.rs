@@ -315,21 +315,33 @@ async fn write(
     debug_assert!(own.iter().all(|planned| planned.output.is_none()), "what is asked for comes first");
     let cloned = |some: &[PlannedOperation]| some.iter().map(|planned| planned.op.clone()).collect();
     loop {
-        let write = SourceWrite { ops: cloned(asked), own: cloned(own), moves: moves.clone() };
-        let (ready, replace) = (writing.come().boxed(), Arc::clone(&replace));
-        let written = shared.store.write(&generation.writer, write, replace, WRITE_TIMEOUT, ready);
-        let error = match written.await {
+        let templates = generation.put_templates(&*shared.store).await;
+        let is_prepared = templates.is_ok();
+        let written = match templates {
+            Ok(()) => {
+                let write = SourceWrite { ops: cloned(asked), own: cloned(own), moves: moves.clone() };
+                let (ready, replace) = (writing.come().boxed(), Arc::clone(&replace));
+                shared.store.write(&generation.writer, write, replace, WRITE_TIMEOUT, ready).await
+            }
+            Err(error) => Err(error),
+        };
+        let error = match written {
             Ok(durable) => return Ok(Some((durable, began))),
             Err(error) => error,
         };
         match &error {
             Error::PositionMoved { .. } => return Err(GaveUp::NotStored(NotStored::Moved)),
-            Error::TooLarge(_) => return Err(GaveUp::Divide),
+            Error::TooLarge(_) if is_prepared => return Err(GaveUp::Divide),
             Error::Stopped(_) => return Err(GaveUp::NotStored(NotStored::Ended)),
             _ => {}
         }
-        shared.note(format!("the store refuses: {error}"));
-        let passes = matches!(error.kind(), Kind::Overloaded | Kind::Unavailable | Kind::Forbidden);
+        shared.note(match is_prepared {
+            true => format!("the store refuses: {error}"),
+            false => format!("the store refuses the template of an output: {error}"),
+        });
+        // Another definition may have another template.
+        let passes =
+            !is_prepared || matches!(error.kind(), Kind::Overloaded | Kind::Unavailable | Kind::Forbidden);
         let waited_enough = is_awaited && moves.is_empty() && began.elapsed() >= PATIENCE;
         if !passes || waited_enough {
             tracing::error!(pipeline = %shared.id, %error, "events could not be stored; sources that wait are told so");

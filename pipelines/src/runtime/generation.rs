@@ -7,9 +7,13 @@
 use std::sync::{Arc, Weak};
 
 use millrace_catalog::access::Principal;
+use millrace_ingest::output::Output;
+use millrace_runtime::Error;
 use parking_lot::RwLock;
-use tokio::sync::watch;
+use tokio::sync::{OnceCell, watch};
 
+use crate::graph::{OutputNode, each_plugin};
+use crate::store::Store;
 use crate::{Graph, rights};
 
 /// A graph for as long as something is on its way through it.
@@ -18,6 +22,8 @@ pub(super) struct Generation {
     pub(super) graph: Arc<Graph>,
     /// Principal of its outputs.
     pub(super) writer: Principal,
+    /// Set once the store has the templates of the outputs.
+    has_templates: OnceCell<()>,
     /// Becomes `true` when nothing is waited for any more that goes through this graph.
     ended: watch::Sender<bool>,
 }
@@ -25,7 +31,27 @@ pub(super) struct Generation {
 impl Generation {
     fn new(pipeline: &Arc<str>, graph: Arc<Graph>) -> Arc<Self> {
         let writer = rights::of_graph(pipeline, &graph);
-        Arc::new(Self { graph, writer, ended: watch::Sender::new(false) })
+        Arc::new(Self { graph, writer, has_templates: OnceCell::new(), ended: watch::Sender::new(false) })
+    }
+
+    /// Puts the templates of the outputs into the store, once. Operations wait for that: they would make indices without them.
+    ///
+    /// # Errors
+    /// The store's.
+    pub(super) async fn put_templates(&self, store: &dyn Store) -> Result<(), Error> {
+        let put = || async {
+            let mut templates = Vec::new();
+            each_plugin(&self.graph.outputs, &mut |node: &Arc<OutputNode>| {
+                if let Output::Local(local) = &node.output {
+                    templates.extend(local.template().cloned());
+                }
+            });
+            for template in &templates {
+                store.put_template(template).await?;
+            }
+            Ok(())
+        };
+        self.has_templates.get_or_try_init(put).await.map(|()| ())
     }
 
     /// Tells sinks and retries to give up.

@@ -193,9 +193,7 @@ async fn forward(
             Some(disk) if disk.takes && batch.position.is_none() && events > 0 => {
                 let Batch { events, ack, held, .. } = batch;
                 let input = Arc::clone(&node);
-                let decorate = move |events: &mut [Event]| {
-                    events.iter_mut().for_each(|event| input.decoration.apply(event));
-                };
+                let decorate = move |events: &mut [Event]| input.decoration.apply(events);
                 match disk.spool.append(events, ack, held, decorate).await {
                     Ok(()) => (None, None),
                     // It goes on as the queue's: it is decorated.

@@ -43,7 +43,7 @@ use tokio::sync::{Mutex as AsyncMutex, Notify, Semaphore, watch};
 use tokio::task::{JoinHandle, JoinSet};
 
 use crate::Graph;
-use crate::graph::decoration::Decoration;
+use crate::graph::decoration::InputDecoration;
 use crate::graph::{InputNode, Label};
 use crate::meter::{CounterSnapshot, Meter};
 use crate::settings::Settings;
@@ -187,7 +187,7 @@ impl Pipeline {
             },
             identity: String::new(),
             source: Arc::from("queue"),
-            decoration: Decoration::default(),
+            decoration: InputDecoration::default(),
             input: Box::new(Source { spool: Arc::clone(&spool) }),
         };
         let disk = QueueOnDisk { spool, node: Arc::new(node), takes };

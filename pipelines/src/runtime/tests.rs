@@ -3,6 +3,7 @@
 mod filters;
 mod overload;
 mod reload;
+mod templates;
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -19,7 +20,9 @@ use millrace_catalog::operation::{
 use millrace_ingest::batch::NotStored;
 use millrace_ingest::budget::{Budget, Reservation};
 use millrace_ingest::input::{Context, Input, InputError};
-use millrace_ingest::output::{Local, LocalWrite, OrderTicket, Output, RefusedEvent, Sink, SinkInterrupted};
+use millrace_ingest::output::{
+    IndexTemplate, Local, LocalWrite, OrderTicket, Output, RefusedEvent, Sink, SinkInterrupted,
+};
 use millrace_ingest::{Ack, Batch, Event, Move, Provenance};
 use millrace_runtime::Error;
 use rand::rngs::StdRng;
@@ -42,6 +45,10 @@ struct Memory {
     writes: AtomicUsize,
     /// All writes are refused while it is `true`, with a reason that passes.
     is_full: AtomicBool,
+    /// Templates are refused for good while it is `true`.
+    refuses_templates: AtomicBool,
+    /// Names of templates that were put.
+    templates: Mutex<Vec<String>>,
     /// Writes wait while it is `true`.
     held: watch::Sender<bool>,
     /// Nothing becomes durable while it is `true`.
@@ -71,6 +78,14 @@ impl Memory {
 
 #[async_trait]
 impl Store for Memory {
+    async fn put_template(&self, template: &IndexTemplate) -> millrace_runtime::Result<()> {
+        if self.refuses_templates.load(Ordering::Relaxed) {
+            return Err(Error::IllegalArgument("the mapping is none".to_owned()));
+        }
+        self.templates.lock().push(template.name.clone());
+        Ok(())
+    }
+
     async fn write(
         &self,
         _writer: &Principal,

@@ -110,9 +110,9 @@ pub(super) async fn run(
         true => flow.slots.reserve(total),
         false => unfiltered.reserve(total),
     }
-    for (number, entry) in entries.into_iter().enumerate() {
-        for mut event in entry.batch.events {
-            entry.input.decoration.apply(&mut event);
+    for (number, mut entry) in entries.into_iter().enumerate() {
+        entry.input.decoration.apply(&mut entry.batch.events);
+        for event in entry.batch.events {
             let provenance = event.provenance();
             let origin = Origin { batch: number, provenance, made: 0 };
             match has_filters {

@@ -18,8 +18,10 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use futures::future::BoxFuture;
 use millrace_catalog::access::Principal;
+use millrace_catalog::metadata::Metadata;
 use millrace_catalog::operation::{Action, DeadLetter, SourceWrite, WriteOp};
 use millrace_engine::Engine;
+use millrace_ingest::output::IndexTemplate;
 use millrace_ingest::{Event, dead_letter};
 use millrace_pipelines::store::{Durable, OutputPipelines, Sender, Store};
 use millrace_runtime::{Error, Result};
@@ -88,6 +90,15 @@ impl Store for EngineStore {
     ) -> Result<Durable> {
         let appended = self.engine.append_from_source(writer, write, replace, timeout, ready).await?;
         Ok(appended.durable())
+    }
+
+    async fn put_template(&self, template: &IndexTemplate) -> Result<()> {
+        let IndexTemplate { kind, name, body, overwrites } = template;
+        let decide = |state: &Metadata| {
+            let stays = !overwrites && !state.list_templates(*kind, Some(name)).is_empty();
+            if stays { Ok(Vec::new()) } else { state.put_template(*kind, name, body.clone(), false) }
+        };
+        self.engine.change(&self.server, decide).await
     }
 
     fn output_pipelines(&self) -> Option<&Arc<dyn OutputPipelines>> {

@@ -236,3 +236,25 @@ async fn letters_stay_within_their_bounds() {
     assert!(keeper.admit("newer", 90_000) && !keeper.admit("newer", 90_000));
     assert!(keeper.admit("other", 2), "what was never written does not count");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn templates_of_outputs_stay_unless_they_are_to_be_overwritten() {
+    let dir = tempfile::tempdir().unwrap();
+    let config = Config { data_dir: dir.path().to_owned(), ..Config::default() };
+    let engine = Arc::new(Engine::open(config, Arc::new(SystemClock)).await.unwrap());
+    let store = EngineStore::new(Arc::clone(&engine));
+    let template = |priority: u64, overwrites| {
+        let body = json!({"index_patterns": ["logs-*"], "priority": priority, "template": {"settings": {}}});
+        let body = parse_index_template("mine", &body).unwrap();
+        IndexTemplate { kind: TemplateKind::Index, name: "mine".to_owned(), body, overwrites }
+    };
+    let priority = || {
+        let state = engine.metadata();
+        let templates = state.list_templates(TemplateKind::Index, Some("mine"));
+        templates.first().map(|(_, body)| body["priority"].clone())
+    };
+    for (given, overwrites, expected) in [(1, false, 1), (2, false, 1), (3, true, 3)] {
+        store.put_template(&template(given, overwrites)).await.unwrap();
+        assert_eq!(priority(), Some(json!(expected)));
+    }
+}

@@ -17,7 +17,7 @@ use async_trait::async_trait;
 use millrace_listen::{ByteStream, StreamConnection, StreamService};
 
 use self::session::Session;
-use self::window::WindowReader;
+use self::window::{MESSAGE, WindowReader};
 use super::stream::{Origin, StreamListener, listen};
 use super::{Context, Input, InputError, additions};
 use crate::codec::{self, Codec};
@@ -41,6 +41,7 @@ struct Settings {
     json: Arc<dyn Codec>,
     /// Codec of the field `message`; `None` for one that leaves it as it is.
     codec: Option<Arc<dyn Codec>>,
+    /// `true` if a tag says how the event was made.
     tags: bool,
     /// `true` if the text of an event that the codec leaves as it is is kept as its original.
     keeps_original: bool,
@@ -62,6 +63,9 @@ impl Settings {
         ];
         let [host, address, subject] = self.ecs.select(own, schema);
         let mut all = additions();
+        if self.tags && self.codec.is_none() {
+            all = all.tag_by_field(MESSAGE, "beats_input_codec_plain_applied", "beats_input_raw_event");
+        }
         if self.adds_host {
             all = all.at(host, origin.address());
         }
@@ -179,8 +183,8 @@ impl StreamService for Sessions {
         let peer = connection.peer();
         let mut origin = Origin::new(peer);
         origin.subject = connection.certificate().map(|certificate| Arc::clone(&certificate.subject));
-        let Settings { json, codec, tags, keeps_original, inactivity, .. } = &*self.settings;
-        let mut reader = WindowReader::new(json.line_decoder(), codec.clone(), *tags);
+        let Settings { json, codec, keeps_original, inactivity, .. } = &*self.settings;
+        let mut reader = WindowReader::new(json.line_decoder(), codec.clone());
         reader.keeps_original = *keeps_original;
         let context = self.context.clone();
         let additions = self.settings.additions(&origin);
@@ -198,7 +202,7 @@ impl StreamService for Sessions {
 /// Reads frames, as they are and compressed; for fuzzing.
 pub(super) fn fuzz(stream: &[u8]) {
     let Ok(json) = codec::build(Options::new("json", crate::Location::default(), [])) else { return };
-    let mut reader = WindowReader::new(json.line_decoder(), Some(json), true);
+    let mut reader = WindowReader::new(json.line_decoder(), Some(json));
     let mut rest = stream;
     while let Ok(Some(length)) = frames::frame_length(rest) {
         let (frame, behind) = rest.split_at(length);

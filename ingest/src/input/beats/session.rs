@@ -27,7 +27,7 @@ const STEP: u64 = 512 << 10;
 const MAX_COMPRESSED: usize = 64 << 20;
 /// Interval at which a sender that waits for its answer learns that its events are still on their way.
 const KEEP_ALIVE: Duration = Duration::from_millis(if cfg!(test) { 300 } else { 5_000 });
-/// Bytes that the input adds to each event.
+/// Bytes that the input adds to each event behind a codec.
 const ADDED: u64 = 256;
 /// Texts from here on are read on a thread for work.
 const LARGE: usize = 4 << 10;
@@ -37,7 +37,7 @@ pub(super) struct Session {
     pub(super) stream: ByteStream,
     pub(super) connection: StreamConnection,
     pub(super) context: Context,
-    /// Members and metadata that events get.
+    /// Members and metadata that events get: as they are read, or else behind the codec.
     pub(super) additions: Additions,
     /// Longest silence of a sender that waits for nothing.
     pub(super) inactivity: Option<Duration>,
@@ -103,7 +103,12 @@ impl Session {
     }
 
     fn begin_events(&mut self) {
-        self.reader.events = Events::within(self.context.budget.empty(), ADDED);
+        let is_plain = self.reader.is_plain();
+        let each = if is_plain { 0 } else { ADDED };
+        self.reader.events = Events::within(self.context.budget.empty(), each);
+        if is_plain {
+            self.reader.events.set_additions(std::mem::take(&mut self.additions));
+        }
     }
 
     /// Cuts the next frame off, one of compressed frames with these.
@@ -154,11 +159,15 @@ impl Session {
     /// Hands the events on, waits until they are stored, and answers.
     async fn deliver(&mut self) -> io::Result<()> {
         let Some((version, sequence)) = self.reader.last.take() else { return Ok(()) };
-        let events = std::mem::take(&mut self.reader.events);
+        let mut events = std::mem::take(&mut self.reader.events);
+        let is_plain = self.reader.is_plain();
+        if is_plain {
+            self.additions = events.take_additions();
+        }
         self.begin_events();
         let (mut events, held) = events.into_parts().map_err(exceeded)?;
-        for event in &mut events {
-            self.additions.add_to(event);
+        if !is_plain {
+            events.iter_mut().for_each(|event| self.additions.add_to(event));
         }
         if !events.is_empty() {
             self.store(Batch { events, position: None, ack: Ack::none(), held }, version).await?;

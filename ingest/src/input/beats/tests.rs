@@ -73,6 +73,46 @@ async fn a_window_is_answered_once_it_is_stored() {
 }
 
 #[tokio::test]
+async fn events_of_compressed_windows_are_documents_at_hand() {
+    let mut running = RunningInput::start("beats", &[("add_hostname", "true".into())]).await;
+    let mut stream = running.connect().await;
+    let texts = [
+        r#"{"@timestamp":"2026-01-02T03:04:05.678Z","@metadata":{"beat":"filebeat"},"message":"one"}"#,
+        r#"{"@timestamp":"2026-01-02T03:04:05.678Z","@metadata":{"beat":"filebeat"},"n":2}"#,
+        r#"{"@timestamp":"2026-01-02T03:04:05.678Z","message":"three","tags":["own"],"host":{"name":"web"}}"#,
+    ];
+    // A window of one block, and one of several.
+    for windows in [1, 1_000] {
+        let sequences = (1_u32..).zip(texts.iter().cycle()).take(texts.len() * windows);
+        let frames: Vec<u8> = sequences.flat_map(|(sequence, text)| json(sequence, text)).collect();
+        let count = u32::try_from(texts.len() * windows).unwrap();
+        stream.write_all(&[window(count), compressed(&frames)].concat()).await.unwrap();
+        running.store(running.pipeline.events.len() + texts.len() * windows).await;
+        assert_eq!(answer(&mut stream).await, acknowledgement(b'2', count));
+    }
+    for (number, event) in running.pipeline.events.iter().enumerate() {
+        let mut written = Vec::new();
+        event.write_json(&mut written);
+        let expected = match number % 3 {
+            0 => {
+                r#""message":"one","tags":["beats_input_codec_plain_applied"],"@version":"1","host":"127.0.0.1"}"#
+            }
+            1 => r#""n":2,"tags":["beats_input_raw_event"],"@version":"1","host":"127.0.0.1"}"#,
+            _ => {
+                r#""message":"three","tags":["own","beats_input_codec_plain_applied"],"host":{"name":"web"},"@version":"1"}"#
+            }
+        };
+        let expected = format!(r#"{{"@timestamp":"2026-01-02T03:04:05.678Z",{expected}"#);
+        assert_eq!(String::from_utf8(written).unwrap(), expected);
+        assert_eq!(event.document().is_some(), number % 3 < 2);
+        assert_eq!(event.metadata()["ip_address"], "127.0.0.1");
+        assert_eq!(event.metadata().contains_key("beat"), number % 3 < 2);
+    }
+    drop(stream);
+    assert_eq!(running.stop().await.budget.used(), 0);
+}
+
+#[tokio::test]
 async fn fields_of_the_schema_say_where_events_are_from() {
     let given = [("ecs_compatibility", "v8".into()), ("add_hostname", "true".into())];
     let mut running = RunningInput::start("beats", &given).await;
@@ -108,7 +148,7 @@ async fn enrich_chooses_what_events_get() {
 fn the_text_of_an_event_is_kept_as_its_original() {
     let build =
         |name: &str| crate::codec::build(crate::Options::new(name, crate::Location::default(), [])).unwrap();
-    let mut reader = super::window::WindowReader::new(build("json").line_decoder(), None, false);
+    let mut reader = super::window::WindowReader::new(build("json").line_decoder(), None);
     reader.keeps_original = true;
     for text in [r#"{"message":"one"}"#, r#"{"message":"two","event":{"a":1}}"#, r#"{"a":1}"#] {
         reader.take(&json(1, text)).unwrap();

@@ -12,7 +12,7 @@ use crate::codec::{Codec, Decoder, DecoderPlaceholder, Events};
 /// Bytes that are inflated at once.
 const INFLATED: usize = 64 << 10;
 /// Field that the codec reads.
-const MESSAGE: &str = "message";
+pub(super) const MESSAGE: &str = "message";
 
 /// Events of frames, until they are handed on.
 pub(super) struct WindowReader {
@@ -20,8 +20,6 @@ pub(super) struct WindowReader {
     json: Box<dyn Decoder>,
     /// Codec of the field `message`; `None` for one that leaves it as it is.
     codec: Option<Arc<dyn Codec>>,
-    /// `true` if a tag says how the event was made.
-    tags: bool,
     /// `true` if the text of an event is kept as its original, too.
     pub(super) keeps_original: bool,
     pub(super) events: Events,
@@ -35,20 +33,25 @@ pub(super) struct WindowReader {
 
 impl WindowReader {
     /// Makes one for a connection.
-    pub(super) fn new(json: Box<dyn Decoder>, codec: Option<Arc<dyn Codec>>, tags: bool) -> Self {
+    pub(super) fn new(json: Box<dyn Decoder>, codec: Option<Arc<dyn Codec>>) -> Self {
         let (events, keeps_original) = (Events::default(), false);
-        Self { json, codec, tags, keeps_original, events, last: None, count: 0, window: 1 }
+        Self { json, codec, keeps_original, events, last: None, count: 0, window: 1 }
     }
 
     /// Takes the state over, for a thread that reads frames with it.
     pub(super) fn take_over(&mut self) -> Self {
-        let Self { codec, tags, keeps_original, last, count, window, .. } = self;
+        let Self { codec, keeps_original, last, count, window, .. } = self;
         let (json, events) = (
             std::mem::replace(&mut self.json, Box::new(DecoderPlaceholder)),
             std::mem::take(&mut self.events),
         );
-        let (codec, tags, keeps_original) = (codec.clone(), *tags, *keeps_original);
-        Self { json, codec, tags, keeps_original, events, last: *last, count: *count, window: *window }
+        let (codec, keeps_original) = (codec.clone(), *keeps_original);
+        Self { json, codec, keeps_original, events, last: *last, count: *count, window: *window }
+    }
+
+    /// Returns whether events are read as they are sent, so that nothing but what the input adds changes them.
+    pub(super) fn is_plain(&self) -> bool {
+        self.codec.is_none() && !self.keeps_original
     }
 
     /// Returns whether the sender waits for an answer.
@@ -82,6 +85,7 @@ impl WindowReader {
                 return if buffer.is_empty() { Ok(()) } else { Err(io::ErrorKind::UnexpectedEof.into()) };
             }
             let mut rest = buffer.as_slice();
+            self.events.begin_block();
             while let Some(length) = frame_length(rest)? {
                 if rest.get(1) == Some(&b'C') {
                     return Err(invalid("compressed frames within compressed frames"));
@@ -90,6 +94,7 @@ impl WindowReader {
                 self.take(frame)?;
                 rest = behind;
             }
+            self.events.end_block();
             let taken = buffer.len() - rest.len();
             buffer.drain(..taken);
         }
@@ -150,16 +155,6 @@ impl WindowReader {
         let Some(codec) = &self.codec else {
             if self.keeps_original && self.events.len() == before + 1 {
                 self.events.change_last(keep_message);
-            }
-            if self.tags {
-                for event in self.events.iter_mut().skip(before) {
-                    let tag = if event.has_field(MESSAGE) {
-                        "beats_input_codec_plain_applied"
-                    } else {
-                        "beats_input_raw_event"
-                    };
-                    event.tag(tag);
-                }
             }
             return;
         };

@@ -47,8 +47,11 @@ pub(super) struct Reader {
 
 enum Source {
     Plain(File),
-    /// Offsets are those of the decompressed bytes.
-    Gzip(Box<MultiGzDecoder<BufReader<File>>>),
+    /// Offsets are those of the decompressed bytes. A carriage return at the end of a line is not of the line.
+    Gzip {
+        inflated: Box<MultiGzDecoder<BufReader<File>>>,
+        carriage_return: Delimiter,
+    },
 }
 
 /// Result of one read of a file.
@@ -85,7 +88,8 @@ impl Reader {
             if skipped < offset {
                 return Err(io::Error::other("it is shorter than what was read of it before"));
             }
-            Source::Gzip(Box::new(inflated))
+            let carriage_return = delimiter.with_text("\r");
+            Source::Gzip { inflated: Box::new(inflated), carriage_return }
         } else {
             recent = bytes_before(&file, offset)?;
             Source::Plain(file)
@@ -152,8 +156,8 @@ impl Reader {
     fn decode(&mut self, from: usize, length: usize, whole: usize, events: &mut Events) {
         let before = events.len();
         let mut line = self.buffer.get(from..from + length).unwrap_or_default();
-        if matches!(self.source, Source::Gzip(_)) {
-            line = self.delimiter.with_text("\r").strip_suffix(line);
+        if let Source::Gzip { carriage_return, .. } = &self.source {
+            line = carriage_return.strip_suffix(line);
         }
         events.begin_record(u128::from(self.line), self.incarnation);
         decode_piece(&mut *self.decoder, line, false, self.most_of_line, events);
@@ -174,7 +178,7 @@ impl Reader {
         let read = loop {
             let read = match &mut self.source {
                 Source::Plain(file) => file.read_at(space, end),
-                Source::Gzip(inflated) => inflated.read(space),
+                Source::Gzip { inflated, .. } => inflated.read(space),
             };
             match read {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
@@ -239,7 +243,7 @@ impl Reader {
     pub(super) fn position(&self, complete: bool) -> io::Result<Position> {
         let before = match &self.source {
             Source::Plain(file) => hash_before(file, self.safe)?,
-            Source::Gzip(_) => 0,
+            Source::Gzip { .. } => 0,
         };
         let (offset, truncations, seconds) = (self.safe, self.truncations, Utc::now().timestamp());
         Ok(Position { offset, before, complete, seconds, truncations })
@@ -249,7 +253,7 @@ impl Reader {
     pub(super) fn file(&self) -> &File {
         match &self.source {
             Source::Plain(file) => file,
-            Source::Gzip(inflated) => inflated.get_ref().get_ref(),
+            Source::Gzip { inflated, .. } => inflated.get_ref().get_ref(),
         }
     }
 

@@ -44,7 +44,7 @@ pub(super) struct PageEnd {
 }
 
 /// Place in the pages of a search.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(super) enum Cursor {
     /// The id, once a page has come.
     Scroll(Option<String>),
@@ -132,14 +132,19 @@ impl Search {
         Ok(Cursor::PointInTime { id: opened.id, is_opensearch, after: None })
     }
 
-    /// Requests the next page.
-    pub(super) async fn next_page(&self, client: &Client, cursor: &Cursor) -> Result<Vec<u8>, InputError> {
+    /// Requests the next page of a slice.
+    pub(super) async fn next_page(
+        &self,
+        client: &Client,
+        cursor: &Cursor,
+        slice: u32,
+    ) -> Result<Vec<u8>, InputError> {
         let settings = &self.settings;
         let scroll = settings.scroll.as_str();
         match cursor {
             Cursor::Scroll(None) => {
                 let path = format!("/{}/_search", settings.index);
-                let query = Value::Object(settings.query.clone());
+                let query = Value::Object(self.query_of(slice));
                 self.ask(client, Method::POST, &path, &[("scroll", scroll)], Some(&query)).await
             }
             Cursor::Scroll(Some(id)) => {
@@ -147,7 +152,7 @@ impl Search {
                 self.ask(client, Method::POST, SCROLL_PATH, &[], Some(&body)).await
             }
             Cursor::PointInTime { id, is_opensearch, after } => {
-                let mut query = settings.query.clone();
+                let mut query = self.query_of(slice);
                 query.insert("pit".to_owned(), json!({ "id": id, "keep_alive": scroll }));
                 query.insert("sort".to_owned(), total_order(&settings.query, *is_opensearch));
                 if let Some(after) = after {
@@ -156,6 +161,15 @@ impl Search {
                 self.ask(client, Method::POST, "/_search", &[], Some(&Value::Object(query))).await
             }
         }
+    }
+
+    /// Returns the body of the search for a slice.
+    fn query_of(&self, slice: u32) -> Map<String, Value> {
+        let mut query = self.settings.query.clone();
+        if self.settings.slices > 1 {
+            query.insert("slice".to_owned(), json!({ "id": slice, "max": self.settings.slices }));
+        }
+        query
     }
 
     /// Ends a search. One that cannot be ended ends by itself.

@@ -135,6 +135,82 @@ async fn pages_follow_sort_values_at_a_point_in_time() {
 }
 
 #[tokio::test]
+async fn slices_are_read_beside_each_other() {
+    for api in ["scroll", "search_after"] {
+        let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = server.local_addr().unwrap().to_string();
+        // Two pages a slice: a document, and none.
+        let answering = tokio::spawn(async move {
+            let mut closed = Vec::new();
+            while closed.len() < if api == "scroll" { 3 } else { 1 } {
+                let (mut stream, _) = server.accept().await.unwrap();
+                let mut request = Vec::new();
+                while !is_whole(&request) {
+                    stream.read_buf(&mut request).await.unwrap();
+                }
+                let request = String::from_utf8(request).unwrap();
+                let body: Value =
+                    serde_json::from_str(request.split_once("\r\n\r\n").unwrap().1).unwrap_or_default();
+                let body = match (&body["slice"], &body["search_after"], &body["scroll_id"]) {
+                    _ if request.starts_with("GET / ") => json!({"version": {"number": "8.1.0"}}),
+                    _ if request.starts_with("POST /a/_pit") => json!({"id": "p1"}),
+                    _ if request.starts_with("DELETE") => {
+                        closed.push(body);
+                        json!({})
+                    }
+                    (Value::Object(slice), Value::Null, _) => {
+                        assert_eq!(slice["max"], 3);
+                        let hit = json!({"_source": {"slice": slice["id"]}, "sort": [slice["id"]]});
+                        json!({"_scroll_id": format!("s{}", slice["id"]), "hits": {"hits": [hit]}})
+                    }
+                    (Value::Object(slice), after, _) => {
+                        assert_eq!(after[0], slice["id"]);
+                        json!({"hits": {"hits": []}})
+                    }
+                    _ => json!({"hits": {"hits": []}}),
+                };
+                stream.write_all(answer(&body.to_string()).as_bytes()).await.unwrap();
+            }
+            closed.iter().map(Value::to_string).collect::<Vec<_>>()
+        });
+        let given = [
+            ("hosts", address.into()),
+            ("index", "a".into()),
+            ("slices", "3".into()),
+            ("search_api", api.into()),
+        ];
+        let (ended, pipeline) = run("elasticsearch", &given).await;
+        ended.unwrap();
+        let mut slices: Vec<_> =
+            pipeline.events.iter().map(|event| event.fields()["slice"].as_u64()).collect();
+        slices.sort_unstable();
+        assert_eq!(slices, [Some(0), Some(1), Some(2)]);
+        let mut closed = answering.await.unwrap();
+        closed.sort_unstable();
+        match api {
+            "scroll" => assert_eq!(closed, [0, 1, 2].map(|n| format!(r#"{{"scroll_id":["s{n}"]}}"#))),
+            _ => assert_eq!(closed, [r#"{"id":"p1"}"#]),
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_slice_that_fails_ends_the_search() {
+    let failed = r#"{"_shards":{"failed":1},"hits":{"hits":[]}}"#;
+    let (address, answering) = serve([failed, failed].map(answer).to_vec()).await;
+    let given = [("hosts", address.into()), ("slices", "2".into()), ("search_api", "scroll".into())];
+    let (ended, pipeline) = run("opensearch", &given).await;
+    assert!(ended.unwrap_err().to_string().contains("documents are missing"));
+    assert!(pipeline.events.is_empty());
+    answering.abort();
+    for (name, value) in [("query", r#"{"slice": {"id": 0, "max": 2}}"#), ("response_type", "aggregations")] {
+        let given = [("slices", "2".into()), (name, value.into())];
+        let faults = Search::new(options("opensearch", &given), "opensearch").unwrap_err();
+        assert!(faults.iter().any(|fault| fault.message.contains("[slices]")), "{faults:?}");
+    }
+}
+
+#[tokio::test]
 async fn the_version_of_the_server_chooses_the_pages() {
     let page = r#"{"hits":{"hits":[]}}"#;
     for (version, expected) in [

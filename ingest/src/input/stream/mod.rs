@@ -44,11 +44,6 @@ pub(super) trait StreamProtocol: fmt::Debug + Send + Sync + 'static {
     fn additions(&self, _origin: &Origin) -> Additions {
         Additions::default()
     }
-
-    /// Changes events in ways that [`Self::additions`] cannot: a member that replaces one of its name. Returns whether it changed them.
-    fn complete(&self, _events: &mut [Event], _origin: &Origin) -> bool {
-        false
-    }
 }
 
 /// Origin of a stream or a datagram.

@@ -268,15 +268,10 @@ impl StreamReader {
         &mut self,
         call: impl FnOnce(&mut dyn Decoder, &mut Events) -> T + Send + 'static,
     ) -> T {
-        let (before, bytes) = (self.events.len(), self.events.bytes());
         let (mut decoder, mut events) = (self.take_decoder(), std::mem::take(&mut self.events));
-        let (protocol, origin) = (Arc::clone(&self.protocol), Arc::clone(&self.origin));
         let outcome;
         (self.decoder, self.events, outcome) = offload(move || {
             let outcome = call(&mut *decoder, &mut events);
-            if protocol.complete(events.get_mut(before..).unwrap_or_default(), &origin) {
-                events.recount(before, bytes);
-            }
             (decoder, events, outcome)
         })
         .await;
@@ -415,11 +410,6 @@ mod tests {
 
         fn additions(&self, _origin: &Origin) -> Additions {
             Additions::default().member("host", "a host whose name is long")
-        }
-
-        fn complete(&self, events: &mut [Event], _origin: &Origin) -> bool {
-            events.iter_mut().step_by(2).for_each(|event| event.set_text("other", "another text"));
-            true
         }
     }
 

@@ -1,6 +1,5 @@
 //! Messages of another form, which a pattern of grok reads.
 
-use std::borrow::Cow;
 use std::time::Duration;
 
 use millrace_runtime::Instant;
@@ -9,7 +8,7 @@ use serde_json::Value;
 
 use super::times::TimeLookup;
 use crate::event::text_of;
-use crate::pattern::{Captures, Deadline, Kind, Library, MatchStopped, Pattern};
+use crate::pattern::{Captures, Deadline, Kind, Library, MatchStopped, Pattern, put_capture};
 use crate::{EcsCompatibility, Event, FieldReference, Options};
 
 /// Time for one text.
@@ -99,28 +98,12 @@ impl HeaderPattern {
         for (at, (reference, kind)) in self.targets.iter().enumerate() {
             let part = captures.range(at).and_then(|range| text.get(range));
             if let Some(part) = part.filter(|part| !part.is_empty()) {
-                self.put(event, reference, kind.value(part));
+                put_capture(event, reference, kind.value(part), *reference == self.text);
             }
         }
         self.read_time(event, times);
         let priority = event.get(&self.priority).as_deref().map(text_of);
         Some(priority.and_then(|priority| priority.parse().ok()).unwrap_or(0))
-    }
-
-    /// Puts a value into a field as the filter does: a text that is there becomes an array with it.
-    fn put(&self, event: &mut Event, reference: &FieldReference, value: Value) {
-        let value = match event.get(reference).map(Cow::into_owned) {
-            None | Some(Value::Null) => value,
-            Some(_) if *reference == self.text => value,
-            Some(Value::Array(mut values)) => {
-                values.push(value);
-                Value::Array(values)
-            }
-            Some(present @ Value::String(_)) => Value::Array(vec![present, value]),
-            Some(_) => return,
-        };
-        // A value in the way of the reference stays.
-        let _ = event.set(reference, value);
     }
 
     fn read_time(&self, event: &mut Event, times: &TimeLookup<'_>) {

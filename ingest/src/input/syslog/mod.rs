@@ -106,45 +106,49 @@ struct MessageReader {
 }
 
 impl MessageReader {
-    /// Returns whether messages of an origin have the usual form and names of fields, so that their fields may be written at once.
-    fn is_usual(&self, origin: &Origin) -> bool {
-        !self.ecs.is_enabled()
-            && self.pattern.is_none()
-            && self.text_field == MESSAGE
-            && origin.proxy.is_none()
+    /// Returns whether messages have the usual form and names of fields, so that their fields may be written at once.
+    fn is_usual(&self) -> bool {
+        !self.ecs.is_enabled() && self.pattern.is_none() && self.text_field == MESSAGE
     }
 
-    /// Gives events the fields of the messages that they have, and what they get of their origin.
-    fn read_all(&self, events: &mut [Event], origin: &Origin, times: &mut TimeLookup<'_>) {
-        let by_schema = self.ecs.is_enabled();
-        let mut additions =
-            if by_schema { self.schema_additions(origin) } else { origin.additions(Some("host")) };
-        let is_usual = self.is_usual(origin);
+    /// Gives events the fields of the messages that they have, and what events of their origin get ([`Self::additions`]).
+    fn read_all(
+        &self,
+        events: &mut [Event],
+        (origin, additions): (&Origin, &mut Additions),
+        times: &mut TimeLookup<'_>,
+    ) {
+        let is_usual = self.is_usual();
         for event in events {
-            if is_usual && self.write(event, origin, times) {
-                additions.add_to(event);
-                continue;
-            }
+            let is_written = is_usual && self.write(event, origin, times);
             additions.add_to(event);
-            if let (Some(proxy), false) = (origin.proxy, by_schema) {
-                event.set_missing("proxy_host", &proxy.ip().to_canonical().to_string());
-                event.fields_mut().insert("proxy_port".to_owned(), Value::from(proxy.port()));
+            if !is_written {
+                self.read(event, times);
             }
-            self.read(event, times);
         }
     }
 
-    /// Returns what events of an origin get where their fields have the names of the schema.
-    fn schema_additions(&self, origin: &Origin) -> Additions {
+    /// Returns what events of an origin get.
+    fn additions(&self, origin: &Origin) -> Additions {
+        let proxy = origin.proxy.map(|proxy| (proxy.ip().to_canonical().to_string(), proxy.port()));
+        if !self.ecs.is_enabled() {
+            let additions = origin.additions(Some("host"));
+            return match proxy {
+                Some((address, port)) => {
+                    additions.member("proxy_host", address).replacing_member("proxy_port", port)
+                }
+                None => additions,
+            };
+        }
         let mut additions =
             additions().at(&["host", "ip"], origin.address()).metadata("ip_address", origin.address());
         if !self.service_type.is_empty() {
             additions = additions.at(&["service", "type"], self.service_type.as_str());
         }
-        let Some(proxy) = origin.proxy else { return additions };
+        let Some((address, port)) = proxy else { return additions };
         additions
-            .at(&[METADATA, "input", "syslog", "proxy", "ip"], proxy.ip().to_canonical().to_string())
-            .at(&[METADATA, "input", "syslog", "proxy", "port"], proxy.port())
+            .at(&[METADATA, "input", "syslog", "proxy", "ip"], address)
+            .at(&[METADATA, "input", "syslog", "proxy", "port"], port)
     }
 
     /// Writes the fields of an event that has a message and nothing else; returns whether it did. It leaves rare messages alone.
@@ -176,8 +180,7 @@ impl MessageReader {
         }
         let mut fields = FieldWriter::with_capacity(text.len() + WRITTEN.0, WRITTEN.1);
         fields.text(MESSAGE, message.text);
-        fields.text("host", origin.address());
-        fields.text("@version", "1");
+        write_origin(origin, &mut fields);
         message.write(&mut fields);
         self.write_numbers(message.priority, &mut fields);
         Some((fields, message.instant))
@@ -258,6 +261,16 @@ impl MessageReader {
     }
 }
 
+/// Writes the fields that messages of an origin share.
+fn write_origin(origin: &Origin, fields: &mut FieldWriter) {
+    fields.text("host", origin.address());
+    fields.text("@version", "1");
+    if let Some(proxy) = origin.proxy {
+        fields.text("proxy_host", &proxy.ip().to_canonical().to_string());
+        fields.number("proxy_port", proxy.port().into());
+    }
+}
+
 impl StreamProtocol for Messages {
     fn decoder(&self, origin: &Origin) -> Box<dyn Decoder> {
         Box::new(MessageStream::new(MessageWriter::new(&self.reader, &*self.codec, origin)))
@@ -272,7 +285,9 @@ impl DatagramProtocol for Messages {
         decoder.finish(events);
         let mut times = self.reader.times.at(Utc::now());
         let added = events.get_mut(before..).unwrap_or_default();
-        self.reader.read_all(added, &Origin::new(source), &mut times);
+        let origin = Origin::new(source);
+        let mut additions = self.reader.additions(&origin);
+        self.reader.read_all(added, (&origin, &mut additions), &mut times);
     }
 }
 

@@ -34,15 +34,18 @@ fn messages_are_written_as_they_are_filled_in() {
         let given = [given, &[("timezone", "UTC".into())]].concat();
         Syslog::new(crate::input::testing::options("syslog", &given)).unwrap().protocol
     };
-    let origin = Origin::new(([10, 0, 0, 7], 514).into());
-    for (given, text) in [
+    let direct = Origin::new(([10, 0, 0, 7], 514).into());
+    let mut proxied = direct.clone();
+    proxied.proxy = Some(([10, 0, 0, 8], 4_660).into());
+    let cases = [
         (None, "<164>Oct 26 15:19:25 1.2.3.4 %ASA-4-106023: Deny \"udp\"\t\\"),
         (None, "<13>Feb  3 04:05:06 web sshd[42]: Accepted: ä\r\n"),
         (None, "<34>1 2003-10-11T22:14:15.003Z host su - ID47 - text"),
         (None, "<165>1 - - app 7 - [a@1 b=\"x\"] text"),
         (Some("use_labels"), "<13>1 - h a - - - two"),
         (None, "nonsense"),
-    ] {
+    ];
+    for ((given, text), origin) in cases.iter().flat_map(|case| [(case, &direct), (case, &proxied)]) {
         let given: Vec<_> = given.iter().map(|name| (*name, "false".into())).collect();
         let messages = messages(&given);
         let event = || crate::codec::decode_text(text);
@@ -52,7 +55,8 @@ fn messages_are_written_as_they_are_filled_in() {
         filled.fields_mut();
         for event in [&mut written, &mut filled] {
             let mut times = messages.reader.times.at(Utc::now());
-            messages.reader.read_all(std::slice::from_mut(event), &origin, &mut times);
+            let mut additions = messages.reader.additions(origin);
+            messages.reader.read_all(std::slice::from_mut(event), (origin, &mut additions), &mut times);
         }
         let json = |event: &Event| {
             let mut bytes = Vec::new();
@@ -60,13 +64,15 @@ fn messages_are_written_as_they_are_filled_in() {
             String::from_utf8(bytes).unwrap()
         };
         assert_eq!(json(&written), json(&filled), "{text}");
+        let proxy = written.fields().get("proxy_port").map(|port| port == 4_660);
+        assert_eq!(proxy, origin.proxy.map(|_| true), "{text}");
         assert_eq!(written.metadata(), filled.metadata());
         // Messages of a stream become documents, unless they are rare.
         let mut events = Events::default();
-        StreamProtocol::decoder(&*messages, &origin).decode(format!("{text}\n").as_bytes(), &mut events);
+        StreamProtocol::decoder(&*messages, origin).decode(format!("{text}\n").as_bytes(), &mut events);
         assert_eq!(events.bytes(), events.iter().map(Event::bytes).sum::<u64>(), "{text}");
         let [streamed] = &mut *events else { panic!("{text}") };
-        let is_rare = text.contains('[') && text.contains("=\"") || text == "nonsense";
+        let is_rare = text.contains('[') && text.contains("=\"") || *text == "nonsense";
         assert_eq!(streamed.document().is_none(), is_rare, "{text}");
         assert!(streamed.document().is_none_or(|document| document == json(streamed)), "{text}");
         streamed.set_timestamp(written.timestamp());

@@ -9,8 +9,8 @@ use chrono::{DateTime, Utc};
 
 use super::framing::ChunkDecoder;
 use super::message::{self, MAX_PRIORITY};
-use super::times::{LastTime, TimeLookup};
-use super::{ENDS, MESSAGE, MessageReader};
+use super::times::LastTime;
+use super::{ENDS, MESSAGE, MessageReader, write_origin};
 use crate::Event;
 use crate::codec::{Charset, Codec, Decoder, Events};
 use crate::event::{Additions, BlockEvent, FieldWriter};
@@ -21,11 +21,11 @@ pub(super) struct MessageWriter {
     reader: Arc<MessageReader>,
     codec: Box<dyn Decoder>,
     origin: Origin,
-    /// Metadata of the stream's events.
+    /// Members and metadata of the stream's events.
     additions: Additions,
     /// `true` if the codec leaves messages as they are.
     is_plain: bool,
-    /// Fields of all messages: the host and the version.
+    /// Fields of all messages, which are those of the additions.
     fields: FieldWriter,
     last_time: Option<LastTime>,
     now: DateTime<Utc>,
@@ -66,29 +66,19 @@ impl PriorityTable {
 impl MessageWriter {
     /// Begins a stream.
     pub(super) fn new(reader: &Arc<MessageReader>, codec: &dyn Codec, origin: &Origin) -> Self {
-        let is_plain = codec.is_plain_text() && reader.is_usual(origin);
-        let mut fields = FieldWriter::with_capacity(128, 2);
-        fields.text("host", origin.address());
-        fields.text("@version", "1");
+        let is_plain = codec.is_plain_text() && reader.is_usual();
+        let mut fields = FieldWriter::with_capacity(128, 4);
+        write_origin(origin, &mut fields);
         Self {
             reader: Arc::clone(reader),
             codec: codec.line_decoder(),
-            additions: origin.additions(None),
+            additions: reader.additions(origin),
             origin: origin.clone(),
             is_plain,
             fields,
             last_time: None,
             now: Utc::now(),
         }
-    }
-
-    /// Reads a message with the time of the one before at hand.
-    fn with_times<T>(&mut self, read: impl FnOnce(&mut Self, &mut TimeLookup<'_>) -> T) -> T {
-        let reader = Arc::clone(&self.reader);
-        let mut times = reader.times.resume(self.now, self.last_time);
-        let outcome = read(self, &mut times);
-        self.last_time = times.into_last();
-        outcome
     }
 
     /// Writes the document of a message; returns whether it did. It leaves rare messages alone.
@@ -119,10 +109,11 @@ impl MessageWriter {
         let (before, bytes) = (events.len(), events.bytes());
         add(&mut *self.codec, events);
         if events.len() > before {
-            self.with_times(|writer, times| {
-                let added = events.get_mut(before..).unwrap_or_default();
-                writer.reader.read_all(added, &writer.origin, times);
-            });
+            let Self { reader, origin, additions, .. } = self;
+            let mut times = reader.times.resume(self.now, self.last_time);
+            let added = events.get_mut(before..).unwrap_or_default();
+            reader.read_all(added, (&*origin, additions), &mut times);
+            self.last_time = times.into_last();
             events.recount(before, bytes);
         }
     }

@@ -2,12 +2,14 @@
 
 use std::ops::Range;
 use std::sync::Arc;
+use std::vec;
 
 use bytes::Bytes;
 use millrace_catalog::operation::{Action, ActionKind, Update, WriteOp};
 use parking_lot::Mutex;
 
 use super::operation::{ConstantAction, Operation, Operations};
+use super::template::IndexTemplate;
 use crate::Event;
 use crate::output::{Local, LocalWrite};
 
@@ -20,12 +22,13 @@ pub(super) struct Indices {
     last: Mutex<Arc<str>>,
     last_pipeline: Mutex<Arc<str>>,
     doc_type: Arc<str>,
+    pub(super) template: Option<IndexTemplate>,
 }
 
 impl Indices {
     pub(super) fn new(operations: Operations) -> Self {
         let (last, last_pipeline) = (Mutex::new(Arc::from("")), Mutex::new(Arc::from("")));
-        Self { operations, last, last_pipeline, doc_type: Arc::from("_doc") }
+        Self { operations, last, last_pipeline, doc_type: Arc::from("_doc"), template: None }
     }
 }
 
@@ -62,17 +65,29 @@ fn without_date_math(pattern: &str) -> String {
     out
 }
 
-/// Document of an event.
-enum EventDocument {
-    /// The decoder of the event has written it.
-    AtHand(Bytes),
-    /// Part of the buffer of a delivery.
-    Written(Range<usize>),
+/// Writes the documents of the events that have none at hand one behind the other; returns them with their ranges.
+fn written_documents(events: &[&Event]) -> (Bytes, vec::IntoIter<Range<usize>>) {
+    let missing = || events.iter().filter(|event| !event.has_document());
+    let mut ranges = Vec::with_capacity(missing().count());
+    let mut written = Vec::with_capacity(missing().map(|event| event.document_bytes()).sum());
+    for event in missing() {
+        let begin = written.len();
+        event.write_json(&mut written);
+        ranges.push(begin..written.len());
+    }
+    if written.capacity() - written.len() > written.len() / 4 {
+        written.shrink_to_fit();
+    }
+    (Bytes::from(written), ranges.into_iter())
 }
 
 impl Local for Indices {
     fn names(&self) -> String {
         without_date_math(&self.operations.names())
+    }
+
+    fn template(&self) -> Option<&IndexTemplate> {
+        self.template.as_ref()
     }
 
     fn operation(&self, event: &Event, stable_id: Option<String>) -> Result<LocalWrite, String> {
@@ -107,10 +122,13 @@ impl Local for Indices {
         // Documents share their memory, and names are of these operations alone: deliveries on other threads do not count them.
         let doc_type: Arc<str> = Arc::from(&*self.doc_type);
         let constant: Option<Arc<str>> = self.operations.constant_index().map(Arc::from);
+        let (written, mut ranges) = written_documents(events);
         let mut last: Arc<str> = Arc::from("");
-        let mut written = Vec::new();
-        let mut documents = Vec::with_capacity(events.len());
-        for (at, event) in events.iter().enumerate() {
+        for event in events {
+            let document = match event.document() {
+                Some(document) => document,
+                None => ranges.next().map(|range| written.slice(range)).unwrap_or_default(),
+            };
             let index = match &constant {
                 Some(index) => Ok(Arc::clone(index)),
                 None => self.operations.index_for(event).map(|name| {
@@ -120,38 +138,14 @@ impl Local for Indices {
                     Arc::clone(&last)
                 }),
             };
-            documents.push(index.map(|index| {
-                let document = match event.document() {
-                    Some(document) => EventDocument::AtHand(document),
-                    None => {
-                        if written.capacity() == 0 {
-                            let rest = events.get(at..).unwrap_or_default();
-                            written.reserve(rest.iter().map(|event| event.document_bytes()).sum());
-                        }
-                        let begin = written.len();
-                        event.write_json(&mut written);
-                        EventDocument::Written(begin..written.len())
-                    }
+            add(index.map(|index| {
+                let action = match action {
+                    ConstantAction::Index => Action::Index(document),
+                    ConstantAction::Create => Action::Create(document),
                 };
-                (index, document)
+                let op = WriteOp::of_type(Arc::clone(&doc_type), index, None, action);
+                LocalWrite { op, pipeline: None }
             }));
         }
-        if written.capacity() - written.len() > written.len() / 4 {
-            written.shrink_to_fit();
-        }
-        let written = Bytes::from(written);
-        let operation = |(index, document): (Arc<str>, EventDocument)| {
-            let document = match document {
-                EventDocument::AtHand(document) => document,
-                EventDocument::Written(range) => written.slice(range),
-            };
-            let action = match action {
-                ConstantAction::Index => Action::Index(document),
-                ConstantAction::Create => Action::Create(document),
-            };
-            let op = WriteOp::of_type(Arc::clone(&doc_type), index, None, action);
-            LocalWrite { op, pipeline: None }
-        };
-        documents.into_iter().for_each(|document| add(document.map(operation)));
     }
 }

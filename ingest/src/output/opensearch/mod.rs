@@ -16,9 +16,9 @@ mod tests;
 
 use std::sync::Arc;
 
-use self::template::IndexTemplate;
+pub use self::template::IndexTemplate;
 use crate::codec;
-use crate::output::Output;
+use crate::output::{Local as _, Output};
 use crate::{Fault, Options, resolve_cloud_options};
 
 /// Options that change nothing about what is stored, accepted because configurations have them: connections are looked
@@ -50,42 +50,31 @@ const NOT_SUPPORTED: &[(&str, &str)] = &[
 
 /// Options of life cycles, which have an effect in Logstash unless `ilm_enabled` is false.
 const LIFE_CYCLES: &[&str] = &["ilm_pattern", "ilm_policy", "ilm_rollover_alias"];
-/// Remedy for a template of this server.
-const NO_TEMPLATE: &str =
-    "put the template over the API (PUT _index_template/<name>), and give manage_template => false";
-/// Options of templates, which have an effect in Logstash unless `manage_template` is false.
-const TEMPLATES: &[&str] =
-    &["legacy_template", "template", "template_api", "template_name", "template_overwrite"];
 
-/// Refuses what would make the server store otherwise than the configuration says; returns the template for another server.
-fn take_management(options: &mut Options) -> Option<IndexTemplate> {
-    let flag = |options: &mut Options, name| options.one_of(name, &["true", "false", "auto"]);
-    let cycles = "give [index], with a date in its name or the name of an alias, and ilm_enabled => false";
-    // Another server gets the template of a file; this one has an API for it.
-    let has_hosts = options.given().any(|(name, _)| name == "hosts");
-    let template = has_hosts.then(|| {
-        IndexTemplate::take(options, |options, option| {
-            options
-                .fault_here(format!("option [{option}] needs the option [template], a file: {NO_TEMPLATE}"));
-        })
-    });
-    let templates: &[&str] = if has_hosts { &[] } else { TEMPLATES };
-    for (name, of, instead) in
-        [("ilm_enabled", LIFE_CYCLES, cycles), ("manage_template", templates, NO_TEMPLATE)]
-    {
-        let enabled = flag(options, name);
-        if enabled == Some("true") {
-            options.fault_here(format!("[{name} => true] is not supported: {instead}"));
-        }
-        for option in of {
-            if let Some((at, _)) = options.take(option)
-                && enabled != Some("false")
-            {
-                options.fault(at, format!("option [{option}] is not supported: {instead}"));
-            }
+/// Refuses life cycles, which would make the server store otherwise than the configuration says.
+fn refuse_life_cycles(options: &mut Options) {
+    let instead = "give [index], with a date in its name or the name of an alias, and ilm_enabled => false";
+    let enabled = options.one_of("ilm_enabled", &["true", "false", "auto"]);
+    if enabled == Some("true") {
+        options.fault_here(format!("[ilm_enabled => true] is not supported: {instead}"));
+    }
+    for option in LIFE_CYCLES {
+        if let Some((at, _)) = options.take(option)
+            && enabled != Some("false")
+        {
+            options.fault(at, format!("option [{option}] is not supported: {instead}"));
         }
     }
-    template.flatten()
+}
+
+/// Takes the template that the output brings along.
+fn take_template(options: &mut Options) -> Option<IndexTemplate> {
+    IndexTemplate::take(options, |options, option| {
+        options.fault_here(format!(
+            "option [{option}] needs the option [template], a file; or put the template over the API (PUT _index_template/<name>), and give \
+             manage_template => false"
+        ));
+    })
 }
 
 /// Makes the output.
@@ -103,7 +92,8 @@ pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
         }
     }
     resolve_cloud_options(&mut options);
-    let template = take_management(&mut options);
+    refuse_life_cycles(&mut options);
+    let template = take_template(&mut options);
     for (name, why) in
         [("scripted_upsert", "scripts are not supported, use a filter"), ("sniffing", "give all [hosts]")]
     {
@@ -120,8 +110,13 @@ pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
     let operations = operation::Operations::take(&mut options, naming);
     match connection::Settings::take(&mut options) {
         None => {
+            let mut indices = local::Indices::new(operations);
+            match template.map(|template| template.for_this_server(&indices.names())).transpose() {
+                Ok(template) => indices.template = template,
+                Err(problem) => options.fault_here(format!("option [template]: {problem}")),
+            }
             options.finish()?;
-            Ok(Output::Local(Arc::new(local::Indices::new(operations))))
+            Ok(Output::Local(Arc::new(indices)))
         }
         Some(settings) => {
             let remote = remote::Remote::new(operations, settings, template);

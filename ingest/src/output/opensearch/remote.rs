@@ -99,7 +99,7 @@ impl Remote {
         let Some(template) = &self.template else { return Ok(()) };
         let mut url = bulk.clone();
         let base = bulk.path().rsplit_once('/').map_or("", |(base, _)| base);
-        url.set_path(&format!("{base}/{}", template.path));
+        url.set_path(&format!("{base}/{}", template.path()));
         let failed = |reason: String| format!("the template cannot be put: {reason}");
         if !template.overwrites {
             let answer = client.head(url.clone()).send().await;
@@ -108,8 +108,9 @@ impl Remote {
                 return Ok(());
             }
         }
+        let text = template.body.to_string();
         let body =
-            compressed(&template.body, self.settings.gzip).map_err(|error| failed(error.to_string()))?;
+            compressed(text.as_bytes(), self.settings.gzip).map_err(|error| failed(error.to_string()))?;
         let sent = client.put(url).header(CONTENT_TYPE, "application/json").body(body).send().await;
         let answer = sent.map_err(|error| failed(chain(&error.without_url())))?;
         let status = answer.status();

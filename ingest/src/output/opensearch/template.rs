@@ -1,8 +1,10 @@
-//! The template of indices that an output puts on another server before it sends events there.
+//! The template of indices that an output puts on its server before it sends events there.
 
 use std::path::Path;
 
-use serde_json::Value;
+use millrace_catalog::metadata::{TemplateKind, parse_index_template, parse_legacy_template};
+use millrace_mapping::pattern;
+use serde_json::{Map, Value};
 
 use crate::Options;
 
@@ -11,15 +13,17 @@ const MAX_BYTES: u64 = 4 << 20;
 /// Name where none is given.
 const DEFAULT_NAME: &str = "logstash";
 
-/// A template and its place on the server.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct IndexTemplate {
-    /// Path on the server.
-    pub(super) path: String,
-    /// JSON.
-    pub(super) body: Vec<u8>,
+/// A template that an output brings along.
+#[derive(Clone, Debug, PartialEq)]
+pub struct IndexTemplate {
+    /// Kind of the template.
+    pub kind: TemplateKind,
+    /// Name of the template.
+    pub name: String,
+    /// Object that describes the template: for another server as it is written, for this one as it is stored.
+    pub body: Value,
     /// `true` if it replaces one that is there.
-    pub(super) overwrites: bool,
+    pub overwrites: bool,
 }
 
 impl IndexTemplate {
@@ -58,19 +62,45 @@ impl IndexTemplate {
                 // A composable template has its settings and mappings in an object.
                 let is_composable =
                     api == Some("composable") || template.get("template").is_some_and(Value::is_object);
-                let api = if is_composable && !is_legacy { "_index_template" } else { "_template" };
-                let overwrites = overwrites.unwrap_or(false);
-                Some(Self {
-                    path: format!("{api}/{name}"),
-                    body: template.to_string().into_bytes(),
-                    overwrites,
-                })
+                let is_composable = is_composable && !is_legacy;
+                let kind = if is_composable { TemplateKind::Index } else { TemplateKind::Legacy };
+                Some(Self { kind, name, body: template, overwrites: overwrites.unwrap_or(false) })
             }
             Err(problem) => {
                 options.fault_here(format!("option [template]: {problem}"));
                 None
             }
         }
+    }
+}
+
+impl IndexTemplate {
+    /// Returns its path on another server.
+    pub(super) fn path(&self) -> String {
+        let api = if self.kind == TemplateKind::Index { "_index_template" } else { "_template" };
+        format!("{api}/{}", self.name)
+    }
+
+    /// Reads the template for this server. Its indices have to be among those of a pattern of names, which the output writes to.
+    ///
+    /// # Errors
+    /// The reason why this server does not take it.
+    pub(super) fn for_this_server(self, names: &str) -> Result<Self, String> {
+        let parsed = match self.kind {
+            TemplateKind::Index => parse_index_template(&self.name, &self.body),
+            _ => parse_legacy_template(&self.name, &self.body, false, None),
+        };
+        let body = parsed.map_err(|error| error.to_string())?;
+        let patterns = body["index_patterns"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        let part = if self.kind == TemplateKind::Index { &body["template"] } else { &body };
+        let aliases = part["aliases"].as_object().into_iter().flat_map(Map::keys).map(String::as_str);
+        // A wildcard of a name is a character that only a wildcard of the output stands for.
+        if let Some(other) = patterns.chain(aliases).find(|name| !pattern::matches(names, name)) {
+            return Err(format!(
+                "it is for [{other}], which is not among the indices [{names}] that the output writes to"
+            ));
+        }
+        Ok(Self { body, ..self })
     }
 }
 

@@ -10,6 +10,7 @@ use http_body_util::{BodyExt, Full};
 use hyper::body::Incoming;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo};
+use millrace_catalog::metadata::TemplateKind;
 use millrace_catalog::operation::{Action, VersionType, WriteOp};
 use parking_lot::Mutex;
 use serde_json::{Value, json};
@@ -482,10 +483,8 @@ fn what_changes_where_documents_land_is_refused() {
         ("ilm_pattern", "000001", "[index]"),
         ("ilm_policy", "logs", "[index]"),
         ("ilm_enabled", "true", "[index]"),
-        ("template", "/etc/template.json", "_index_template"),
         ("template_name", "logs", "_index_template"),
         ("template_overwrite", "true", "_index_template"),
-        ("template_api", "legacy", "_index_template"),
         ("manage_template", "true", "_index_template"),
         ("data_stream_dataset", "logs", "[data_stream => true]"),
     ] {
@@ -502,6 +501,37 @@ fn what_changes_where_documents_land_is_refused() {
     ] {
         assert_eq!(faults(given), []);
     }
+}
+
+#[test]
+fn this_server_gets_templates_of_the_indices_that_are_written_to() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let built = |text: &str, more: &[(&str, OptionValue)]| {
+        std::fs::write(file.path(), text).unwrap();
+        let path = file.path().display().to_string();
+        let given = [&[("index", "logs-%{+YYYY.MM.dd}".into()), ("template", path.into())], more].concat();
+        build(options("elasticsearch", &given))
+    };
+    let legacy = r#"{"template": "logs-*", "order": 3, "settings": {"number_of_shards": 2}, "aliases": {}}"#;
+    let Ok(Output::Local(local)) = built(legacy, &[("template_overwrite", "true".into())]) else { panic!() };
+    let template = local.template().unwrap();
+    assert_eq!((template.kind, template.name.as_str()), (TemplateKind::Legacy, "logstash"));
+    assert_eq!((&template.body["index_patterns"], template.overwrites), (&json!(["logs-*"]), true));
+    let composable = r#"{"index_patterns": ["logs-2*"], "template": {"aliases": {"logs-now": {}}}}"#;
+    let Ok(Output::Local(local)) = built(composable, &[("template_name", "mine".into())]) else { panic!() };
+    let template = local.template().unwrap();
+    assert_eq!((template.kind, template.name.as_str()), (TemplateKind::Index, "mine"));
+    for (text, expected) in [
+        (r#"{"index_patterns": ["*"], "template": {}}"#, "it is for [*]"),
+        (r#"{"index_patterns": ["logs*"], "template": {}}"#, "among the indices [logs-*]"),
+        (r#"{"index_patterns": ["logs-*"], "template": {"aliases": {"other": {}}}}"#, "it is for [other]"),
+        (r#"{"index_patterns": ["logs-*"], "priority": -1, "template": {}}"#, "priority"),
+    ] {
+        let faults = built(text, &[]).unwrap_err();
+        assert!(faults.iter().any(|fault| fault.message.contains(expected)), "{faults:?}");
+    }
+    let Ok(Output::Local(local)) = built("none", &[("manage_template", "false".into())]) else { panic!() };
+    assert_eq!(local.template(), None);
 }
 
 #[tokio::test]
