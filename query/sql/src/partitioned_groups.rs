@@ -40,8 +40,9 @@ use futures::{StreamExt, TryStreamExt, stream};
 use parking_lot::Mutex;
 use tokio::sync::OnceCell;
 
-use self::buffered_rows::{BufferedRows, BufferedRowsExec, RowPartitioner};
+use self::buffered_rows::{BufferedRows, BufferedRowsExec, RowGateExec, RowPartitioner};
 use self::sample::has_own_keys;
+use super::index_groups::is_repeatable;
 use super::node_rewriter::{rewrite_up, with_inputs};
 
 /// Rows of the input from which on an aggregation may be partitioned, as the statistics estimate them.
@@ -91,7 +92,8 @@ impl PartitionManyGroups {
             ty.primitive_width().is_some() || matches!(ty, DataType::Boolean | DataType::Utf8View)
         };
         let input = steps.first.input();
-        if !input.schema().fields().iter().all(|field| is_held(field.data_type())) {
+        let schema = input.schema();
+        if schema.fields().is_empty() || !schema.fields().iter().all(|field| is_held(field.data_type())) {
             return Ok(None);
         }
         let known = StatisticsContext::new().compute(input.as_ref(), &StatisticsArgs::new())?;
@@ -99,7 +101,8 @@ impl PartitionManyGroups {
         if rows < self.bounds.min_rows {
             return Ok(None);
         }
-        Ok(Some(Arc::new(PartitionedGroupsExec::new(Arc::clone(node), rows, self.bounds))))
+        let planned = over(node, Arc::new(RowGateExec::new(Arc::clone(input))), STEPS)?;
+        Ok(Some(Arc::new(PartitionedGroupsExec::new(planned, rows, self.bounds))))
     }
 }
 
@@ -139,10 +142,13 @@ impl<'n> AggregationSteps<'n> {
         let Partitioning::Hash(_, partitions) = exchange.partitioning() else { return None };
         let first = exchange.input().downcast_ref::<AggregateExec>().filter(|first| is_plain(first))?;
         let in_any_order = first.aggr_expr().iter().all(|aggregate| aggregate.order_bys().is_empty());
+        // Keys are computed once for the partition of a row, and once for its group.
+        let is_repeatable = first.group_expr().input_exprs().iter().all(is_repeatable);
         let modes = (*first.mode(), *last.mode());
         let is_found = modes == (AggregateMode::Partial, AggregateMode::FinalPartitioned)
             && !exchange.preserve_order()
-            && in_any_order;
+            && in_any_order
+            && is_repeatable;
         is_found.then_some(Self { first, partitions: *partitions })
     }
 }
@@ -166,7 +172,7 @@ enum ReadRows {
     /// They are partitioned: those of each output partition, until it takes them.
     Partitioned(Vec<Mutex<Option<OutputRows>>>),
     /// They go through the aggregation as it was planned.
-    AsPlanned(Node),
+    AsPlanned,
 }
 
 /// The rows of an output partition, by partition.
@@ -212,11 +218,7 @@ impl ExecutionPlan for PartitionedGroupsExec {
         let Some(planned) = children.pop() else {
             return datafusion::common::plan_err!("groups need an aggregation");
         };
-        // An aggregation that another rule has changed stays alone.
-        Ok(match AggregationSteps::new(&planned) {
-            Some(_) => Arc::new(Self::new(planned, self.rows, self.bounds)),
-            None => planned,
-        })
+        Ok(Arc::new(Self::new(planned, self.rows, self.bounds)))
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
@@ -233,9 +235,9 @@ impl ExecutionPlan for PartitionedGroupsExec {
         let (planned, rows, bounds) = (Arc::clone(&self.planned), self.rows, self.bounds);
         let read = Arc::clone(&self.read);
         let output = async move {
-            let collect = || collected(Arc::clone(&planned), rows, bounds, Arc::clone(&context));
+            let collect = || collected(&planned, rows, bounds, &context);
             match read.get_or_try_init(collect).await? {
-                ReadRows::AsPlanned(planned) => planned.execute(partition, context),
+                ReadRows::AsPlanned => planned.execute(partition, context),
                 ReadRows::Partitioned(outputs) => {
                     let own = outputs.get(partition).and_then(|output| output.lock().take());
                     aggregated(&planned, own, context)
@@ -260,7 +262,7 @@ fn aggregated(
     let (first, schema) = (steps.first.clone(), planned.schema());
     let output = Arc::clone(&schema);
     let of_partition = move |rows: Vec<RecordBatch>| {
-        let input = BufferedRowsExec::of_batches(first.input().schema(), rows);
+        let input = BufferedRowsExec::new(first.input().schema(), rows);
         let groups = AggregateExec::try_new(
             AggregateMode::Single,
             first.group_expr().clone(),
@@ -292,15 +294,17 @@ fn with_schema(batch: RecordBatch, schema: &SchemaRef) -> PlanResult<RecordBatch
 
 /// Reads the rows of all inputs, in memory where they have many keys.
 async fn collected(
-    planned: Node,
+    planned: &Node,
     rows: usize,
     bounds: PartitionBounds,
-    context: Arc<TaskContext>,
+    context: &Arc<TaskContext>,
 ) -> PlanResult<ReadRows> {
-    let Some(AggregationSteps { first, partitions: outputs }) = AggregationSteps::new(&planned) else {
-        return Ok(ReadRows::AsPlanned(planned));
+    let steps = AggregationSteps::new(planned);
+    let steps = steps.and_then(|steps| Some((steps.first.input().downcast_ref::<RowGateExec>()?, steps)));
+    let Some((gate, AggregationSteps { first, partitions: outputs })) = steps else {
+        return datafusion::common::internal_err!("the rows of groups have no gate");
     };
-    let input = first.input();
+    let input = &gate.input;
     let reader = Arc::new(RowReader {
         first: first.clone(),
         rows,
@@ -311,7 +315,7 @@ async fn collected(
     });
     let mut tasks = Vec::new();
     for partition in 0..input.output_partitioning().partition_count() {
-        let (reader, stream) = (Arc::clone(&reader), input.execute(partition, Arc::clone(&context))?);
+        let (reader, stream) = (Arc::clone(&reader), input.execute(partition, Arc::clone(context))?);
         tasks.push(SpawnedTask::spawn(async move { reader.read(stream).await }));
     }
     let mut inputs = Vec::with_capacity(tasks.len());
@@ -329,9 +333,8 @@ async fn collected(
     let memory = &reader.memory;
     if !is_partitioned || reader.is_refused() {
         let schema = input.schema();
-        let inputs = inputs.into_iter().map(|read| read.into_stream(&schema, memory)).collect();
-        let input = Arc::new(BufferedRowsExec::new(schema, inputs));
-        return Ok(ReadRows::AsPlanned(over(&planned, input, STEPS)?));
+        gate.open(inputs.into_iter().map(|read| read.into_stream(&schema, memory)).collect());
+        return Ok(ReadRows::AsPlanned);
     }
     let mut partitions = vec![vec![Vec::new(); PARTITIONS]; outputs];
     for chunk in inputs.into_iter().flat_map(|read| read.chunks) {

@@ -1,4 +1,4 @@
-//! Rows in memory: chunks of them, partitioned by a hash of keys, and the leaf of a plan that reads rows again.
+//! Rows in memory: chunks of them, partitioned by a hash of keys, and the nodes of plans that read them.
 
 use std::fmt;
 use std::sync::Arc;
@@ -129,35 +129,68 @@ fn held_bytes(column: &ArrayRef) -> PlanResult<usize> {
     }
 }
 
-/// Reads rows, each input once.
+/// The input of a planned aggregation: passes on the rows that were read of it before, and those behind them.
+#[derive(Clone)]
+pub(super) struct RowGateExec {
+    pub(super) input: Arc<dyn ExecutionPlan>,
+    /// The rows of each partition, until they are taken.
+    rows: Arc<Mutex<Vec<Option<SendableRecordBatchStream>>>>,
+}
+
+impl RowGateExec {
+    pub(super) fn new(input: Arc<dyn ExecutionPlan>) -> Self {
+        Self { input, rows: Arc::default() }
+    }
+
+    /// Takes the rows of all partitions.
+    pub(super) fn open(&self, rows: Vec<SendableRecordBatchStream>) {
+        *self.rows.lock() = rows.into_iter().map(Some).collect();
+    }
+}
+
+impl fmt::Debug for RowGateExec {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("RowGateExec").field("input", &self.input).finish_non_exhaustive()
+    }
+}
+
+impl DisplayAs for RowGateExec {
+    fn fmt_as(&self, _format: DisplayFormatType, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("RowGateExec")
+    }
+}
+
+impl ExecutionPlan for RowGateExec {
+    fn name(&self) -> &str {
+        "RowGateExec"
+    }
+
+    millrace_matching::passes_rows_on!();
+
+    fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> PlanResult<SendableRecordBatchStream> {
+        match self.rows.lock().get_mut(partition).and_then(Option::take) {
+            Some(rows) => Ok(make_cooperative(rows)),
+            None => internal_err!("the rows of groups are read twice"),
+        }
+    }
+}
+
+/// Reads the rows of a partition.
+#[derive(Debug)]
 pub(super) struct BufferedRowsExec {
-    inputs: Vec<Mutex<Option<SendableRecordBatchStream>>>,
+    rows: Vec<RecordBatch>,
     properties: Arc<PlanProperties>,
 }
 
 impl BufferedRowsExec {
-    pub(super) fn new(schema: SchemaRef, inputs: Vec<SendableRecordBatchStream>) -> Self {
+    pub(super) fn new(schema: SchemaRef, rows: Vec<RecordBatch>) -> Self {
         let properties = PlanProperties::new(
             EquivalenceProperties::new(schema),
-            Partitioning::UnknownPartitioning(inputs.len()),
+            Partitioning::UnknownPartitioning(1),
             EmissionType::Incremental,
             Boundedness::Bounded,
         );
-        let inputs = inputs.into_iter().map(|input| Mutex::new(Some(input))).collect();
-        Self { inputs, properties: Arc::new(properties) }
-    }
-
-    /// Reads the rows of one input.
-    pub(super) fn of_batches(schema: SchemaRef, rows: Vec<RecordBatch>) -> Self {
-        let rows = stream::iter(rows.into_iter().map(Ok));
-        let rows = RecordBatchStreamAdapter::new(Arc::clone(&schema), rows);
-        Self::new(schema, vec![Box::pin(rows)])
-    }
-}
-
-impl fmt::Debug for BufferedRowsExec {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("BufferedRowsExec").field("inputs", &self.inputs.len()).finish_non_exhaustive()
+        Self { rows, properties: Arc::new(properties) }
     }
 }
 
@@ -178,10 +211,12 @@ impl ExecutionPlan for BufferedRowsExec {
 
     millrace_matching::without_inputs!();
 
-    fn execute(&self, partition: usize, _context: Arc<TaskContext>) -> PlanResult<SendableRecordBatchStream> {
-        match self.inputs.get(partition).and_then(|input| input.lock().take()) {
-            Some(rows) => Ok(make_cooperative(rows)),
-            None => internal_err!("the rows of groups are read twice"),
-        }
+    fn execute(
+        &self,
+        _partition: usize,
+        _context: Arc<TaskContext>,
+    ) -> PlanResult<SendableRecordBatchStream> {
+        let rows = stream::iter(self.rows.clone().into_iter().map(Ok));
+        Ok(make_cooperative(Box::pin(RecordBatchStreamAdapter::new(self.schema(), rows))))
     }
 }

@@ -5,9 +5,10 @@ use datafusion::datasource::MemTable;
 use datafusion::execution::memory_pool::{GreedyMemoryPool, UnboundedMemoryPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::functions_aggregate::expr_fn::{avg, count, sum};
-use datafusion::logical_expr::{Expr, ExprFunctionExt, col, lit};
-use datafusion::physical_plan::collect;
+use datafusion::logical_expr::{ColumnarValue, Expr, ExprFunctionExt, Volatility, col, create_udf, lit};
+use datafusion::physical_plan::{collect, displayable};
 use datafusion::prelude::{SessionConfig, SessionContext};
+use datafusion::scalar::ScalarValue;
 use rand::rngs::StdRng;
 use rand::{RngExt, SeedableRng};
 
@@ -147,4 +148,22 @@ async fn a_pool_that_ends_leaves_the_rows_to_the_planned_aggregation() {
     let own = groups(&large, rows(), &["k"], aggregates(), Some(BOUNDS)).await;
     assert!(own.0 == expected && own.1);
     assert_eq!(large.runtime_env().memory_pool.reserved(), 0);
+}
+
+#[tokio::test]
+async fn keys_that_differ_each_time_are_computed_once() {
+    let context = context(usize::MAX);
+    let next = std::sync::atomic::AtomicI64::new(0);
+    let number = move |_: &[ColumnarValue]| {
+        Ok(ColumnarValue::Scalar(ScalarValue::Int64(Some(next.fetch_add(1, Ordering::Relaxed)))))
+    };
+    let number =
+        create_udf("number", vec![DataType::Int32], DataType::Int64, Volatility::Volatile, Arc::new(number));
+    let table = MemTable::try_new(inputs(9, ROWS)[0][0].schema(), inputs(9, ROWS)).unwrap();
+    let keys = vec![number.call(vec![col("n")]).alias("r")];
+    let rows = context.read_table(Arc::new(table)).unwrap().aggregate(keys, aggregates()).unwrap();
+    let plan = rows.create_physical_plan().await.unwrap();
+    let plan = PartitionManyGroups { bounds: BOUNDS }.optimize(plan, &ConfigOptions::default()).unwrap();
+    let shown = displayable(plan.as_ref()).indent(false).to_string();
+    assert!(shown.contains("AggregateExec") && !shown.contains("PartitionedGroupsExec"), "{shown}");
 }
