@@ -102,7 +102,10 @@ impl PartitionManyGroups {
             return Ok(None);
         }
         let planned = over(node, Arc::new(RowGateExec::new(Arc::clone(input))), STEPS)?;
-        Ok(Some(Arc::new(PartitionedGroupsExec::new(planned, rows, self.bounds))))
+        let Some(steps) = AggregationSteps::new(&planned) else { return Ok(None) };
+        let (first, outputs) = (steps.first.clone(), steps.partitions);
+        let partitioning = GroupPartitioning { first, outputs, rows, bounds: self.bounds };
+        Ok(Some(Arc::new(PartitionedGroupsExec::new(planned, Arc::new(partitioning)))))
     }
 }
 
@@ -153,14 +156,24 @@ impl<'n> AggregationSteps<'n> {
     }
 }
 
-/// Aggregates rows partition by partition, or as it was planned.
+/// An aggregation whose rows may be partitioned.
 #[derive(Debug)]
-struct PartitionedGroupsExec {
-    /// The aggregation as it was planned.
-    planned: Node,
+struct GroupPartitioning {
+    /// The first step, of which one step is made.
+    first: AggregateExec,
+    /// Output partitions.
+    outputs: usize,
     /// Rows of its input, as they are estimated.
     rows: usize,
     bounds: PartitionBounds,
+}
+
+/// Aggregates rows partition by partition, or as it was planned.
+#[derive(Debug)]
+struct PartitionedGroupsExec {
+    /// The aggregation as it was planned, above a gate. Other nodes may stand between those of its steps.
+    planned: Node,
+    partitioning: Arc<GroupPartitioning>,
     /// Rows that were read, for all output partitions.
     read: Arc<OnceCell<ReadRows>>,
     metrics: ExecutionPlanMetricsSet,
@@ -183,9 +196,9 @@ struct OutputRows {
 }
 
 impl PartitionedGroupsExec {
-    fn new(planned: Node, rows: usize, bounds: PartitionBounds) -> Self {
+    fn new(planned: Node, partitioning: Arc<GroupPartitioning>) -> Self {
         let (read, metrics) = (Arc::default(), ExecutionPlanMetricsSet::new());
-        Self { planned, rows, bounds, read, metrics }
+        Self { planned, partitioning, read, metrics }
     }
 }
 
@@ -218,7 +231,7 @@ impl ExecutionPlan for PartitionedGroupsExec {
         let Some(planned) = children.pop() else {
             return datafusion::common::plan_err!("groups need an aggregation");
         };
-        Ok(Arc::new(Self::new(planned, self.rows, self.bounds)))
+        Ok(Arc::new(Self::new(planned, Arc::clone(&self.partitioning))))
     }
 
     fn benefits_from_input_partitioning(&self) -> Vec<bool> {
@@ -232,15 +245,15 @@ impl ExecutionPlan for PartitionedGroupsExec {
     fn execute(&self, partition: usize, context: Arc<TaskContext>) -> PlanResult<SendableRecordBatchStream> {
         let schema = self.schema();
         let metrics = BaselineMetrics::new(&self.metrics, partition);
-        let (planned, rows, bounds) = (Arc::clone(&self.planned), self.rows, self.bounds);
+        let (planned, partitioning) = (Arc::clone(&self.planned), Arc::clone(&self.partitioning));
         let read = Arc::clone(&self.read);
         let output = async move {
-            let collect = || collected(&planned, rows, bounds, &context);
+            let collect = || collected(&planned, &partitioning, &context);
             match read.get_or_try_init(collect).await? {
                 ReadRows::AsPlanned => planned.execute(partition, context),
                 ReadRows::Partitioned(outputs) => {
                     let own = outputs.get(partition).and_then(|output| output.lock().take());
-                    aggregated(&planned, own, context)
+                    aggregated(&partitioning.first, planned.schema(), own, context)
                 }
             }
         };
@@ -252,14 +265,15 @@ impl ExecutionPlan for PartitionedGroupsExec {
 
 /// Aggregates the rows of an output partition, partition by partition.
 fn aggregated(
-    planned: &Node,
+    first: &AggregateExec,
+    schema: SchemaRef,
     rows: Option<OutputRows>,
     context: Arc<TaskContext>,
 ) -> PlanResult<SendableRecordBatchStream> {
-    let Some((steps, OutputRows { partitions, memory })) = AggregationSteps::new(planned).zip(rows) else {
+    let Some(OutputRows { partitions, memory }) = rows else {
         return datafusion::common::internal_err!("the rows of groups are read twice");
     };
-    let (first, schema) = (steps.first.clone(), planned.schema());
+    let first = first.clone();
     let output = Arc::clone(&schema);
     let of_partition = move |rows: Vec<RecordBatch>| {
         let input = BufferedRowsExec::new(first.input().schema(), rows);
@@ -292,16 +306,23 @@ fn with_schema(batch: RecordBatch, schema: &SchemaRef) -> PlanResult<RecordBatch
     }
 }
 
+/// Finds the gate below an aggregation.
+fn gate_of(node: &Node) -> Option<&RowGateExec> {
+    match node.downcast_ref::<RowGateExec>() {
+        None => node.children().first().and_then(|child| gate_of(child)),
+        gate => gate,
+    }
+}
+
 /// Reads the rows of all inputs, in memory where they have many keys.
 async fn collected(
     planned: &Node,
-    rows: usize,
-    bounds: PartitionBounds,
+    partitioning: &GroupPartitioning,
     context: &Arc<TaskContext>,
 ) -> PlanResult<ReadRows> {
-    let steps = AggregationSteps::new(planned);
-    let steps = steps.and_then(|steps| Some((steps.first.input().downcast_ref::<RowGateExec>()?, steps)));
-    let Some((gate, AggregationSteps { first, partitions: outputs })) = steps else {
+    let GroupPartitioning { first, outputs, rows, bounds } = partitioning;
+    let (outputs, rows, bounds) = (*outputs, *rows, *bounds);
+    let Some(gate) = gate_of(planned) else {
         return datafusion::common::internal_err!("the rows of groups have no gate");
     };
     let input = &gate.input;

@@ -6,6 +6,7 @@ use datafusion::execution::memory_pool::{GreedyMemoryPool, UnboundedMemoryPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::functions_aggregate::expr_fn::{avg, count, sum};
 use datafusion::logical_expr::{ColumnarValue, Expr, ExprFunctionExt, Volatility, col, create_udf, lit};
+use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::{collect, displayable};
 use datafusion::prelude::{SessionConfig, SessionContext};
 use datafusion::scalar::ScalarValue;
@@ -122,6 +123,39 @@ async fn groups_are_those_of_the_planned_aggregation() {
         assert_eq!(own.0.len(), expected.len(), "case {number}");
         assert!(own.0 == expected, "case {number}");
         assert_eq!(own.1, is_partitioned, "case {number}");
+    }
+}
+
+#[tokio::test]
+async fn nodes_may_stand_between_those_of_the_aggregation() {
+    let all = context(usize::MAX);
+    for (most, is_partitioned) in [(i64::MAX, true), (500, false)] {
+        let rows = || inputs(most, ROWS);
+        let expected = groups(&all, rows(), &["k"], aggregates(), None).await.0;
+        let table = MemTable::try_new(rows()[0][0].schema(), rows()).unwrap();
+        let groups =
+            all.read_table(Arc::new(table)).unwrap().aggregate(vec![col("k")], aggregates()).unwrap();
+        let plan = groups.create_physical_plan().await.unwrap();
+        let plan = PartitionManyGroups { bounds: BOUNDS }.optimize(plan, &ConfigOptions::default()).unwrap();
+        // As EXPLAIN ANALYZE measures each node.
+        let measured =
+            rewrite_up(plan, |node| Ok(Some(Arc::new(CooperativeExec::new(Arc::clone(node))) as Node)));
+        let measured = measured.unwrap();
+        let batches = collect(Arc::clone(&measured), all.task_ctx()).await.unwrap();
+        let mut lines: Vec<String> =
+            pretty_format_batches(&batches).unwrap().to_string().lines().map(str::to_owned).collect();
+        lines.sort_unstable();
+        assert!(lines == expected);
+        let mut found = None;
+        measured
+            .apply(|node| {
+                if let Some(node) = node.downcast_ref::<PartitionedGroupsExec>() {
+                    found = Some(matches!(node.read.get(), Some(ReadRows::Partitioned(_))));
+                }
+                Ok(TreeNodeRecursion::Continue)
+            })
+            .unwrap();
+        assert_eq!(found, Some(is_partitioned));
     }
 }
 
