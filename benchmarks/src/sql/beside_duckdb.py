@@ -5,6 +5,7 @@ import base64
 import contextlib
 import http.client
 import json
+import math
 import os
 import pathlib
 import re
@@ -25,6 +26,11 @@ def arguments(documentation, directory):
     parser.add_argument("--directory", type=pathlib.Path, default=pathlib.Path(directory))
     parser.add_argument("--keep", action="store_true", help="take the data of the run before, and leave them")
     return parser
+
+
+def same_numbers(left, right, near_zero=0.0):
+    """Whether two numbers are the same but for the order of additions: to a relative 1e-9, or to an absolute difference near zero."""
+    return math.isclose(left, right, rel_tol=1e-9, abs_tol=near_zero) or (math.isnan(left) and math.isnan(right))
 
 
 @contextlib.contextmanager

@@ -15,13 +15,12 @@ one statement in a hundred that either of both refuses, ends the program with co
 import collections
 import datetime
 import json
-import math
 import random
 import sys
 
 import duckdb
 
-from beside_duckdb import arguments, serving
+from beside_duckdb import arguments, same_numbers, serving
 
 INTEGER, DOUBLE, STRING, DATE, BOOLEAN = "integer", "double", "string", "date", "boolean"
 COLUMNS = {"id": INTEGER, "k": INTEGER, "n": INTEGER, "x": DOUBLE, "g": STRING, "s": STRING, "d": DATE, "f": BOOLEAN}
@@ -364,7 +363,7 @@ def key(values):
 
 def same(left, right):
     if isinstance(left, float) and isinstance(right, float):
-        return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-9) or (math.isnan(left) and math.isnan(right))
+        return same_numbers(left, right, near_zero=1e-9)
     return left == right
 
 

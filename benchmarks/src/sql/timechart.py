@@ -9,14 +9,13 @@ The rows are requests of 30 days by 8 hosts. Prints medians in milliseconds, war
 JSON in them. Answers are compared: a difference ends the program with code 1.
 """
 
-import math
 import sys
 import time
 
 import numpy
 import pyarrow as pa
 
-from beside_duckdb import arguments, database, serving, timed, view, write
+from beside_duckdb import arguments, database, same_numbers, serving, timed, view, write
 
 CHUNK = 50_000
 HOSTS = [f"web-{number}" for number in range(8)]
@@ -79,7 +78,7 @@ def plain(row):
 
 
 def equal(one, other):
-    same = [math.isclose(a, b, rel_tol=1e-9) if isinstance(a, float) and isinstance(b, float) else a == b for a, b in zip(one, other)]
+    same = [same_numbers(a, b) if isinstance(a, float) and isinstance(b, float) else a == b for a, b in zip(one, other)]
     return len(one) == len(other) and all(same)
 
 

@@ -9,7 +9,6 @@ Prints the median of each query in milliseconds, of both, warm, and their ratio;
 relative 1e-9; a difference ends the program with code 1. Decimal columns are doubles in both.
 """
 
-import math
 import pathlib
 import subprocess
 import sys
@@ -18,7 +17,7 @@ import time
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from beside_duckdb import arguments, database, serving, timed, view, write
+from beside_duckdb import arguments, database, same_numbers, serving, timed, view, write
 
 TABLES = ["region", "nation", "supplier", "part", "partsupp", "customer", "orders", "lineitem"]
 STATEMENTS = pathlib.Path(__file__).with_name("tpch.sql")
@@ -58,7 +57,7 @@ def load(client, arrow, args):
 
 def same(left, right):
     if isinstance(left, (int, float)) and isinstance(right, (int, float)):
-        return math.isclose(left, right, rel_tol=1e-9, abs_tol=1e-12)
+        return same_numbers(left, right, near_zero=1e-12)
     return str(left)[:19] == str(right)[:19] if "-" in str(left) else left == right
 
 

@@ -29,6 +29,7 @@ use millrace_work::error::Result;
 use tokio::sync::mpsc::Sender;
 
 use self::groups_request::GroupsRequest;
+pub(crate) use self::groups_request::is_repeatable;
 use self::shape::StateAggregate;
 use super::node_rewriter::with_inputs;
 use super::table::{ScanCounts, SqlScanExec};

@@ -11,7 +11,6 @@ use std::sync::Arc;
 
 use datafusion::common::Result;
 use datafusion::common::config::ConfigOptions;
-use datafusion::common::tree_node::{Transformed, TransformedResult, TreeNode};
 use datafusion::physical_expr::{AcrossPartitions, LexOrdering, PhysicalSortExpr};
 use datafusion::physical_optimizer::PhysicalOptimizerRule;
 use datafusion::physical_plan::ExecutionPlan;
@@ -21,7 +20,7 @@ use datafusion::physical_plan::projection::ProjectionExec;
 use datafusion::physical_plan::sorts::sort::SortExec;
 use datafusion::physical_plan::sorts::sort_preserving_merge::SortPreservingMergeExec;
 
-use super::node_rewriter::{inlined, with_inputs};
+use super::node_rewriter::{inlined, rewrite_up, with_inputs};
 
 /// Gives the sorts below merges the keys of these.
 #[derive(Debug)]
@@ -33,10 +32,7 @@ impl PhysicalOptimizerRule for SortAsMerged {
         plan: Arc<dyn ExecutionPlan>,
         _config: &ConfigOptions,
     ) -> Result<Arc<dyn ExecutionPlan>> {
-        plan.transform_up(
-            |node| Ok(rewritten(&node)?.map_or_else(|| Transformed::no(node), Transformed::yes)),
-        )
-        .data()
+        rewrite_up(plan, rewritten)
     }
 
     fn name(&self) -> &str {

@@ -49,8 +49,19 @@ pub(crate) fn rewrite_joins(
     plan: Node,
     rewritten: impl Fn(&HashJoinExec) -> PlanResult<Option<Node>>,
 ) -> PlanResult<Node> {
+    rewrite_up(plan, |node| Ok(node.downcast_ref::<HashJoinExec>().map(&rewritten).transpose()?.flatten()))
+}
+
+/// Puts other nodes in the place of some of a plan, from below; a node stays where `rewritten` makes nothing of it.
+///
+/// # Errors
+/// Those of `rewritten`.
+pub(crate) fn rewrite_up(
+    plan: Node,
+    rewritten: impl Fn(&Node) -> PlanResult<Option<Node>>,
+) -> PlanResult<Node> {
     plan.transform_up(|node| {
-        let other = node.downcast_ref::<HashJoinExec>().map(&rewritten).transpose()?.flatten();
+        let other = rewritten(&node)?;
         Ok(other.map_or_else(|| Transformed::no(node), Transformed::yes))
     })
     .data()

@@ -81,11 +81,14 @@ impl Runner {
         Ok(Page { writer, total, left })
     }
 
-    /// Ends a page on the threads of short jobs: `cursor` reads on.
+    /// Ends a page, on the threads of short jobs where it is not short: `cursor` reads on.
     ///
     /// # Errors
     /// As [`Writer::finish`].
     pub async fn finish_page(&self, writer: Writer, total: u64, cursor: Option<String>) -> Result<Bytes> {
+        if writer.is_short() {
+            return writer.finish(total, cursor.as_deref());
+        }
         self.compute.run(move || Ok(writer.finish(total, cursor.as_deref()))).await?
     }
 

@@ -52,6 +52,7 @@ use super::node_rewriter::NodeRewriter;
 use super::optimization::optimized;
 use super::page::Page;
 use super::parameters::Parameters;
+use super::partitioned_groups::PartitionManyGroups;
 use super::relational::{PlannedRelation, RelationPlanner, RelationalStatement};
 use super::renderer::{RenderRefusal, RenderedSearch};
 use super::request::SqlRequest;
@@ -155,6 +156,7 @@ impl Runner {
         optimizer.hash_join_inlist_pushdown_max_size = MAX_KEY_BYTES;
         optimizer.hash_join_inlist_pushdown_max_distinct_values = MAX_KEYS;
         let large_joins = LargeJoins::new(runtime.memory_pool.as_ref());
+        let many_groups = PartitionManyGroups::new(runtime.memory_pool.as_ref());
         let state = SessionStateBuilder::new()
             .with_config(config)
             .with_runtime_env(runtime)
@@ -182,6 +184,7 @@ impl Runner {
                 Arc::new(NodeRewriter { name: "group_top_rows", rewritten: group_top_rows::rewritten }),
                 // Joins and scans stay from here on: these share the filters.
                 Arc::new(PushDownDynamicFilters),
+                Arc::new(many_groups),
             ])
             .build();
         let threads = StatementThreads::start(compute.threads())?;

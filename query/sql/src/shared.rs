@@ -142,11 +142,7 @@ impl UserDefinedLogicalNodeCore for Shared {
         }
     }
 
-    // Every reader takes all columns and rows: they have the same ones.
-    fn prevent_predicate_push_down_columns(&self) -> std::collections::HashSet<String> {
-        self.input.schema().fields().iter().map(|field| field.name().clone()).collect()
-    }
-
+    // Every reader takes all columns: they have the same ones. Rows are kept by `PushDownConditions`.
     fn necessary_children_exprs(&self, _output_columns: &[usize]) -> Option<Vec<Vec<usize>>> {
         Some(vec![(0..self.input.schema().fields().len()).collect()])
     }

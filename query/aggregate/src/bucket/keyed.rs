@@ -199,7 +199,8 @@ impl KeyedCollector {
         }
     }
 
-    /// Lets the buckets of a `composite` go that cannot be on its page: so many before them are known.
+    /// Lets the buckets of a `composite` go that cannot be on its page: so many before them are known. It does not end with the work, since
+    /// a search whose time is over answers what was collected. A batch adds few buckets to twice a page.
     fn prune(&mut self) {
         let keyed = Arc::clone(&self.keyed);
         let Kind::Composite(shape) = &keyed.kind else { return };

@@ -40,40 +40,60 @@ fn excludes(node: &Node) -> bool {
     }
 }
 
-/// Prepares the parts that need the inverted index only, those with the fewest patterns first; `None` once one of them, or all
-/// without a pattern together with the ranges, match no row. Patterns that are looked for in a column are looked for in the rows that
-/// ranges and parts before them leave, where these are few. Parts are returned in their own order, in which their scores add up, with the
-/// rows that patterns were looked for in, if there were any and these are known.
-fn prepare_indexed(
+/// Parts that are prepared, each with its place among all.
+type PreparedParts = Vec<(usize, SharedCondition)>;
+
+/// Prepares the parts without a pattern that need the inverted index only; `None` once one of them matches no row.
+fn prepare_cheap(
     parts: &[Node],
+    source: &Source,
+    among: Option<&RoaringBitmap>,
+) -> Result<Option<PreparedParts>> {
+    let cheap = |part: &Node| !part.reads_columns() && patterns(part) == 0;
+    let mut cheap: Vec<(usize, &Node)> = parts.iter().enumerate().filter(|(_, part)| cheap(part)).collect();
+    cheap.sort_by_key(|(_, part)| excludes(part));
+    let mut prepared = Vec::with_capacity(parts.len());
+    for (at, part) in cheap {
+        let own = prepare(part, source, among)?;
+        if required_rows(&own).is_some_and(RoaringBitmap::is_empty) {
+            return Ok(None);
+        }
+        prepared.push((at, own));
+    }
+    Ok(Some(prepared))
+}
+
+/// Prepares the parts with patterns that need the inverted index only, those with the fewest patterns first; `None` once one of them, or
+/// all without a pattern together with the ranges, match no row. Patterns that are looked for in a column are looked for in the rows that
+/// ranges and parts before them leave, where these are few. Returns these rows, if they are known.
+fn prepare_patterns(
+    parts: &[Node],
+    prepared: &mut PreparedParts,
     ranges: &[SharedCondition],
     source: &Source,
     among: Option<&RoaringBitmap>,
-) -> Result<Option<(Vec<SharedCondition>, Option<RoaringBitmap>)>> {
+) -> Result<Option<Option<RoaringBitmap>>> {
     let most = u64::from(source.reader.rows()) / FEW_SHARE;
     let indexed = parts.iter().enumerate().filter(|(_, part)| !part.reads_columns());
-    let mut indexed: Vec<(usize, usize, &Node)> =
-        indexed.map(|(at, part)| (patterns(part), at, part)).collect();
+    let indexed = indexed.map(|(at, part)| (patterns(part), at, part));
+    let mut indexed: Vec<(usize, usize, &Node)> = indexed.filter(|(patterns, ..)| *patterns > 0).collect();
+    if indexed.is_empty() {
+        return Ok(Some(None));
+    }
     indexed.sort_by_key(|(patterns, _, part)| (*patterns, excludes(part)));
-    let mut prepared: Vec<(usize, SharedCondition)> = Vec::with_capacity(indexed.len());
-    let mut looked = false;
-    let mut narrowed: Option<RoaringBitmap> = None;
-    for (patterns, at, part) in indexed {
-        if patterns > 0 && !std::mem::replace(&mut looked, true) {
-            let cheap = prepared.iter().map(|(_, part)| part).chain(ranges).map(Arc::clone);
-            let cheap = ConjunctionScorer { parts: cheap.collect() };
-            narrowed = if cheap.parts.is_empty() { None } else { few_rows(&cheap, source, most)? };
-            if narrowed.as_ref().is_some_and(RoaringBitmap::is_empty) {
-                return Ok(None);
-            }
-        }
+    let cheap = prepared.iter().map(|(_, part)| part).chain(ranges).map(Arc::clone);
+    let cheap = ConjunctionScorer { parts: cheap.collect() };
+    let mut narrowed = if cheap.parts.is_empty() { None } else { few_rows(&cheap, source, most)? };
+    if narrowed.as_ref().is_some_and(RoaringBitmap::is_empty) {
+        return Ok(None);
+    }
+    for (_, at, part) in indexed {
         let own = prepare(part, source, narrowed.as_ref().or(among))?;
-        let required = matches!(own.role(), Role::Required);
-        if let Some(rows) = own.row_set().filter(|_| required) {
+        if let Some(rows) = required_rows(&own) {
             if rows.is_empty() {
                 return Ok(None);
             }
-            if patterns > 0 && rows.len() < most {
+            if rows.len() < most {
                 narrowed = Some(match narrowed {
                     Some(narrowed) => narrowed & rows,
                     None => rows.clone(),
@@ -82,17 +102,25 @@ fn prepare_indexed(
         }
         prepared.push((at, own));
     }
-    prepared.sort_by_key(|(at, _)| *at);
-    Ok(Some((prepared.into_iter().map(|(_, part)| part).collect(), narrowed)))
+    Ok(Some(narrowed))
+}
+
+/// Returns the rows of a part that must match, if they are known.
+fn required_rows(part: &SharedCondition) -> Option<&RoaringBitmap> {
+    part.row_set().filter(|_| matches!(part.role(), Role::Required))
 }
 
 /// Prepares the parts of a conjunction: those that need the inverted index only come first, and
-/// where they leave few rows, columns are read for these alone. It ends at the first that matches nothing.
+/// where they leave few rows, columns are read for these alone. It ends at the first that matches nothing. Parts that need the inverted
+/// index keep their order, in which their scores add up.
 pub(super) fn prepare_conjunction(
     parts: &[Node],
     source: &Source,
     among: Option<&RoaringBitmap>,
 ) -> Result<SharedCondition> {
+    let Some(mut prepared) = prepare_cheap(parts, source, among)? else {
+        return Ok(Arc::new(MatchNoneScorer));
+    };
     let mut unread: Vec<SharedCondition> = Vec::new();
     let mut columns: Vec<&Node> = Vec::new();
     for part in parts.iter().filter(|part| part.reads_columns()) {
@@ -107,9 +135,11 @@ pub(super) fn prepare_conjunction(
             None => columns.push(part),
         }
     }
-    let Some((mut prepared, mut narrowed)) = prepare_indexed(parts, &unread, source, among)? else {
+    let Some(mut narrowed) = prepare_patterns(parts, &mut prepared, &unread, source, among)? else {
         return Ok(Arc::new(MatchNoneScorer));
     };
+    prepared.sort_by_key(|(at, _)| *at);
+    let mut prepared: Vec<SharedCondition> = prepared.into_iter().map(|(_, part)| part).collect();
     prepared.append(&mut unread);
     if columns.is_empty() {
         return Ok(ConjunctionScorer::of(prepared));

@@ -102,6 +102,9 @@ pub(crate) trait ChunkWriter: Send {
 /// Rows that are written between two looks at the stop and at the memory.
 const ROWS_AT_A_TIME: usize = 256;
 
+/// Bytes of an answer that is laid out in the time of a switch to another thread.
+const SHORT_BYTES: usize = 64 << 10;
+
 /// The memory of a text that grows.
 #[derive(Debug)]
 pub(crate) struct TextReservation {
@@ -205,8 +208,13 @@ impl Writer {
         Ok(())
     }
 
+    /// Returns whether the answer is so short that any thread may end it.
+    pub(crate) fn is_short(&self) -> bool {
+        self.held.bytes <= SHORT_BYTES
+    }
+
     /// Ends the answer: `total` rows matched, and `cursor` reads on. What it takes is held until the text is dropped.
-    /// It lays out up to [`MAX_BYTES`], so it is for the threads of statements, or of short jobs.
+    /// It lays out up to [`MAX_BYTES`], so it is for the threads of statements, or of short jobs, unless the answer is short.
     ///
     /// # Errors
     /// [`Error::CircuitBreaking`].

@@ -55,7 +55,7 @@ impl GroupsRequest {
 }
 
 /// Returns whether an expression has the same value wherever its columns have.
-fn is_repeatable(expr: &Arc<dyn PhysicalExpr>) -> bool {
+pub(crate) fn is_repeatable(expr: &Arc<dyn PhysicalExpr>) -> bool {
     let mut repeatable = true;
     let walked = expr.apply(|part| {
         let call = part.downcast_ref::<ScalarFunctionExpr>();
