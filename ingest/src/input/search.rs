@@ -192,28 +192,29 @@ impl Search {
         let read = |slice| self.read_slice(client, context, (opened.clone(), slice), &ends);
         let slices =
             stream::iter((0..self.settings.slices).map(read)).buffer_unordered(MAX_PARALLEL as usize);
-        let ended: Vec<(Cursor, Result<bool, InputError>)> = slices.collect().await;
+        let ended: Vec<(Option<Cursor>, Result<bool, InputError>)> = slices.collect().await;
         let mut goes_on = Ok(true);
-        let mut is_closed = false;
+        let mut shared = None;
         for (cursor, outcome) in ended {
             // All slices are of one point in time.
-            let is_shared = matches!(cursor, Cursor::PointInTime { .. });
-            if !is_shared || !std::mem::replace(&mut is_closed, true) {
-                self.close(client, cursor).await;
-            }
+            shared = shared.or(cursor);
             goes_on = goes_on.and_then(|goes_on| outcome.map(|outcome| goes_on && outcome));
+        }
+        if let Some(cursor) = shared {
+            self.close(client, cursor).await;
         }
         goes_on
     }
 
-    /// Reads the pages of a slice, until one of the slices `ends` the search; returns the cursor, and `false` where the pipeline is gone.
+    /// Reads the pages of a slice, until one of the slices `ends` the search; returns `false` where the pipeline is gone, and the cursor
+    /// where others read by it, too.
     async fn read_slice(
         &self,
         client: &Client,
         context: &Context,
         (mut cursor, slice): (Cursor, u32),
         ends: &AtomicBool,
-    ) -> (Cursor, Result<bool, InputError>) {
+    ) -> (Option<Cursor>, Result<bool, InputError>) {
         let mut outcome = Ok(true);
         while let Ok(true) = outcome
             && !ends.load(Ordering::Relaxed)
@@ -226,7 +227,11 @@ impl Search {
             };
             ends.store(true, Ordering::Relaxed);
         }
-        (cursor, outcome)
+        if matches!(cursor, Cursor::PointInTime { .. }) {
+            return (Some(cursor), outcome);
+        }
+        self.close(client, cursor).await;
+        (None, outcome)
     }
 
     /// Reads the next page of a slice.

@@ -182,6 +182,7 @@ async fn attempt(
     writing: &mut Stage,
     (strict, is_awaited): (bool, bool),
 ) -> Result<CommitReport, GaveUp> {
+    put_templates(shared, delivery, is_awaited).await?;
     if !delivery.plan.sends.is_empty() {
         let mut place = OrderTicket::new().0;
         if let Some(mut stage) = sending.take() {
@@ -225,6 +226,31 @@ async fn attempt(
             Err(error)
         }
     }
+}
+
+/// Has the store put the templates of outputs before the first events: these may make indices, whose pipelines the templates name. All
+/// outputs wait for them, also those that send elsewhere: what is sent and not stored would be sent again.
+async fn put_templates(shared: &RuntimeContext, delivery: &Delivery, is_awaited: bool) -> Result<(), GaveUp> {
+    let began = Instant::now();
+    let mut pause = FIRST_PAUSE;
+    let generation = &delivery.generation;
+    while let Err(error) = generation.put_templates(&*shared.store).await {
+        if let Error::Stopped(_) = &error {
+            return Err(GaveUp::NotStored(NotStored::Ended));
+        }
+        shared.note(format!("the store refuses the template of an output: {error}"));
+        if is_awaited && delivery.moves().next().is_none() && began.elapsed() >= PATIENCE {
+            tracing::error!(pipeline = %shared.id, %error, "events could not be stored; sources that wait are told so");
+            return Err(GaveUp::NotStored(NotStored::Overloaded(error.to_string())));
+        }
+        // Another definition may have another template.
+        tracing::warn!(pipeline = %shared.id, %error, pause_ms = pause.as_millis() as u64, "the store refuses a template for now");
+        if !paused(pause, generation.ending()).await {
+            return Err(GaveUp::GraphEnded);
+        }
+        pause = (pause * 2).min(LONGEST_PAUSE);
+    }
+    Ok(())
 }
 
 /// Sends to all sinks at the same time. The place is left when all sinks have left it.
@@ -315,33 +341,21 @@ async fn write(
     debug_assert!(own.iter().all(|planned| planned.output.is_none()), "what is asked for comes first");
     let cloned = |some: &[PlannedOperation]| some.iter().map(|planned| planned.op.clone()).collect();
     loop {
-        let templates = generation.put_templates(&*shared.store).await;
-        let is_prepared = templates.is_ok();
-        let written = match templates {
-            Ok(()) => {
-                let write = SourceWrite { ops: cloned(asked), own: cloned(own), moves: moves.clone() };
-                let (ready, replace) = (writing.come().boxed(), Arc::clone(&replace));
-                shared.store.write(&generation.writer, write, replace, WRITE_TIMEOUT, ready).await
-            }
-            Err(error) => Err(error),
-        };
+        let write = SourceWrite { ops: cloned(asked), own: cloned(own), moves: moves.clone() };
+        let (ready, replace) = (writing.come().boxed(), Arc::clone(&replace));
+        let written = shared.store.write(&generation.writer, write, replace, WRITE_TIMEOUT, ready).await;
         let error = match written {
             Ok(durable) => return Ok(Some((durable, began))),
             Err(error) => error,
         };
         match &error {
             Error::PositionMoved { .. } => return Err(GaveUp::NotStored(NotStored::Moved)),
-            Error::TooLarge(_) if is_prepared => return Err(GaveUp::Divide),
+            Error::TooLarge(_) => return Err(GaveUp::Divide),
             Error::Stopped(_) => return Err(GaveUp::NotStored(NotStored::Ended)),
             _ => {}
         }
-        shared.note(match is_prepared {
-            true => format!("the store refuses: {error}"),
-            false => format!("the store refuses the template of an output: {error}"),
-        });
-        // Another definition may have another template.
-        let passes =
-            !is_prepared || matches!(error.kind(), Kind::Overloaded | Kind::Unavailable | Kind::Forbidden);
+        shared.note(format!("the store refuses: {error}"));
+        let passes = matches!(error.kind(), Kind::Overloaded | Kind::Unavailable | Kind::Forbidden);
         let waited_enough = is_awaited && moves.is_empty() && began.elapsed() >= PATIENCE;
         if !passes || waited_enough {
             tracing::error!(pipeline = %shared.id, %error, "events could not be stored; sources that wait are told so");

@@ -51,7 +51,7 @@ impl Generation {
             }
             Ok(())
         };
-        self.has_templates.get_or_try_init(put).await.map(|()| ())
+        self.has_templates.get_or_try_init(put).await.copied()
     }
 
     /// Tells sinks and retries to give up.

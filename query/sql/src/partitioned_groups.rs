@@ -49,9 +49,11 @@ use super::node_rewriter::{rewrite_up, with_inputs};
 const MIN_ROWS: usize = 1_000_000;
 /// Rows that are partitioned at a time.
 const CHUNK_ROWS: usize = 1 << 17;
+/// Most bytes of rows of an input that wait to be partitioned. Wide rows are aggregated as planned.
+const MAX_PENDING_BYTES: usize = 64 << 20;
 /// Partitions of each output partition.
 const PARTITIONS: usize = 32;
-/// Greatest share of the pool that rows may take: the groups of a partition need the rest.
+/// Greatest share of the pool that may be taken with these rows: the groups of a partition need the rest.
 const POOL_SHARE: (usize, usize) = (3, 4);
 
 /// Nodes of an aggregation: both steps, and the exchange between them.
@@ -174,8 +176,8 @@ struct PartitionedGroupsExec {
     /// The aggregation as it was planned, above a gate. Other nodes may stand between those of its steps.
     planned: Node,
     partitioning: Arc<GroupPartitioning>,
-    /// Rows that were read, for all output partitions.
-    read: Arc<OnceCell<ReadRows>>,
+    /// Rows that were read, for all output partitions, or the error of reading.
+    read: Arc<OnceCell<Result<ReadRows, Arc<DataFusionError>>>>,
     metrics: ExecutionPlanMetricsSet,
 }
 
@@ -248,8 +250,9 @@ impl ExecutionPlan for PartitionedGroupsExec {
         let (planned, partitioning) = (Arc::clone(&self.planned), Arc::clone(&self.partitioning));
         let read = Arc::clone(&self.read);
         let output = async move {
-            let collect = || collected(&planned, &partitioning, &context);
-            match read.get_or_try_init(collect).await? {
+            let collect = async || collected(&planned, &partitioning, &context).await.map_err(Arc::new);
+            let read = read.get_or_init(collect).await.as_ref();
+            match read.map_err(|error| DataFusionError::Shared(Arc::clone(error)))? {
                 ReadRows::AsPlanned => planned.execute(partition, context),
                 ReadRows::Partitioned(outputs) => {
                     let own = outputs.get(partition).and_then(|output| output.lock().take());
@@ -332,6 +335,7 @@ async fn collected(
         bounds,
         partitions: outputs * PARTITIONS,
         memory: Arc::new(MemoryConsumer::new("PartitionedGroupsExec").register(context.memory_pool())),
+        pool: Arc::clone(context.memory_pool()),
         is_refused: AtomicBool::new(false),
     });
     let mut tasks = Vec::new();
@@ -387,6 +391,8 @@ struct RowReader {
     /// Partitions of all output partitions.
     partitions: usize,
     memory: Arc<MemoryReservation>,
+    /// The pool of all: others hold memory of it, too.
+    pool: Arc<dyn MemoryPool>,
     /// `true` once the rows go through the aggregation as it was planned.
     is_refused: AtomicBool,
 }
@@ -402,12 +408,18 @@ impl RowReader {
 
     /// Reads an input, as far as its rows are to be partitioned.
     async fn read(&self, mut rows: SendableRecordBatchStream) -> PlanResult<BufferedRows> {
-        let mut read = BufferedRows::default();
+        let mut read = BufferedRows::new(self.memory.new_empty());
         let mut partitioner = self.partitioner()?;
         while !self.is_refused() {
             let Some(batch) = rows.next().await.transpose()? else { return Ok(read) };
+            let bytes = batch.get_array_memory_size();
             read.pending_rows += batch.num_rows();
             read.pending.push(batch);
+            let is_too_wide = read.pending_memory.size().saturating_add(bytes) > MAX_PENDING_BYTES;
+            if is_too_wide || read.pending_memory.try_grow(bytes).is_err() {
+                self.refuse();
+                break;
+            }
             if read.pending_rows >= self.bounds.chunk_rows {
                 self.partition(&mut read, &mut partitioner)?;
             }
@@ -440,13 +452,15 @@ impl RowReader {
         let estimated = chunk.bytes.saturating_mul(self.rows) / rows.num_rows().max(1);
         let is_too_large = is_first && estimated > self.bounds.bytes;
         let is_skewed = is_first && chunk.is_skewed();
-        let fits = self.memory.size().saturating_add(chunk.bytes) <= self.bounds.bytes;
+        let held = self.pool.reserved().saturating_sub(read.pending_memory.size());
+        let fits = held.saturating_add(chunk.bytes) <= self.bounds.bytes;
         if is_too_large || is_skewed || !fits || self.memory.try_grow(chunk.bytes).is_err() {
             self.refuse();
             return Ok(());
         }
         read.pending.clear();
         read.pending_rows = 0;
+        read.pending_memory.free();
         read.chunks.push(chunk);
         Ok(())
     }

@@ -210,7 +210,8 @@ impl Writer {
 
     /// Returns whether the answer is so short that any thread may end it.
     pub(crate) fn is_short(&self) -> bool {
-        self.held.bytes <= SHORT_BYTES
+        // A table may pad each row to its widest cell.
+        !matches!(self.form, AnswerFormat::Table(_)) && self.held.bytes <= SHORT_BYTES
     }
 
     /// Ends the answer: `total` rows matched, and `cursor` reads on. What it takes is held until the text is dropped.

@@ -23,17 +23,23 @@ use parking_lot::Mutex;
 const SKEW: usize = 3;
 
 /// The rows of an input that were read.
-#[derive(Default)]
 pub(super) struct BufferedRows {
     pub(super) chunks: Vec<Chunk>,
     /// Rows that are not partitioned.
     pub(super) pending: Vec<RecordBatch>,
     pub(super) pending_rows: usize,
+    /// Memory of the rows that are not partitioned.
+    pub(super) pending_memory: MemoryReservation,
     /// Rows that were not read.
     pub(super) rest: Option<SendableRecordBatchStream>,
 }
 
 impl BufferedRows {
+    /// Makes an input of which nothing was read.
+    pub(super) fn new(pending_memory: MemoryReservation) -> Self {
+        Self { chunks: Vec::new(), pending: Vec::new(), pending_rows: 0, pending_memory, rest: None }
+    }
+
     /// Returns the pending rows as one batch.
     pub(super) fn pending_batch(&mut self, schema: &SchemaRef) -> PlanResult<RecordBatch> {
         if self.pending.len() > 1 {
@@ -48,7 +54,7 @@ impl BufferedRows {
         schema: &SchemaRef,
         memory: &Arc<MemoryReservation>,
     ) -> SendableRecordBatchStream {
-        let Self { chunks, pending, rest, .. } = self;
+        let Self { chunks, pending, pending_memory, rest, .. } = self;
         let memory = Arc::clone(memory);
         let chunks = stream::iter(chunks).flat_map(move |Chunk { partitions, bytes }| {
             let (memory, last) = (Arc::clone(&memory), partitions.len());
@@ -59,7 +65,10 @@ impl BufferedRows {
                 Ok(rows)
             })
         });
-        let pending = stream::iter(pending.into_iter().map(Ok));
+        let pending = stream::iter(pending).map(move |rows| {
+            let _held = &pending_memory;
+            Ok(rows)
+        });
         let rest = rest.unwrap_or_else(|| Box::pin(EmptyRecordBatchStream::new(Arc::clone(schema))));
         let rows = chunks.chain(pending).chain(rest);
         Box::pin(RecordBatchStreamAdapter::new(Arc::clone(schema), rows))

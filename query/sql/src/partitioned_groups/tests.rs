@@ -6,6 +6,7 @@ use datafusion::execution::memory_pool::{GreedyMemoryPool, UnboundedMemoryPool};
 use datafusion::execution::runtime_env::RuntimeEnvBuilder;
 use datafusion::functions_aggregate::expr_fn::{avg, count, sum};
 use datafusion::logical_expr::{ColumnarValue, Expr, ExprFunctionExt, Volatility, col, create_udf, lit};
+use datafusion::physical_plan::common::collect as collect_stream;
 use datafusion::physical_plan::coop::CooperativeExec;
 use datafusion::physical_plan::{collect, displayable};
 use datafusion::prelude::{SessionConfig, SessionContext};
@@ -82,7 +83,8 @@ async fn groups(
         pretty_format_batches(&batches).unwrap().to_string().lines().map(str::to_owned).collect();
     lines.sort_unstable();
     let node = node.as_ref().and_then(|node| node.downcast_ref::<PartitionedGroupsExec>());
-    let is_partitioned = node.is_some_and(|node| matches!(node.read.get(), Some(ReadRows::Partitioned(_))));
+    let is_partitioned =
+        node.is_some_and(|node| matches!(node.read.get(), Some(Ok(ReadRows::Partitioned(_)))));
     (lines, is_partitioned)
 }
 
@@ -150,7 +152,7 @@ async fn nodes_may_stand_between_those_of_the_aggregation() {
         measured
             .apply(|node| {
                 if let Some(node) = node.downcast_ref::<PartitionedGroupsExec>() {
-                    found = Some(matches!(node.read.get(), Some(ReadRows::Partitioned(_))));
+                    found = Some(matches!(node.read.get(), Some(Ok(ReadRows::Partitioned(_)))));
                 }
                 Ok(TreeNodeRecursion::Continue)
             })
@@ -200,4 +202,48 @@ async fn keys_that_differ_each_time_are_computed_once() {
     let plan = PartitionManyGroups { bounds: BOUNDS }.optimize(plan, &ConfigOptions::default()).unwrap();
     let shown = displayable(plan.as_ref()).indent(false).to_string();
     assert!(shown.contains("AggregateExec") && !shown.contains("PartitionedGroupsExec"), "{shown}");
+}
+
+#[tokio::test]
+async fn memory_of_others_counts() {
+    let rows = || inputs(i64::MAX, ROWS);
+    let context = context(4 << 20);
+    let bounds = PartitionBounds { bytes: (5 << 19) + 50_000, ..BOUNDS };
+    let free = groups(&context, rows(), &["k"], aggregates(), Some(bounds)).await;
+    let other = MemoryConsumer::new("other").register(&context.runtime_env().memory_pool);
+    other.try_grow(5 << 19).unwrap();
+    let beside = groups(&context, rows(), &["k"], aggregates(), Some(bounds)).await;
+    assert_eq!((free.1, beside.1), (true, false));
+    assert!(free.0 == beside.0);
+    drop(other);
+    assert_eq!(context.runtime_env().memory_pool.reserved(), 0);
+}
+
+#[tokio::test]
+async fn an_error_of_the_rows_is_told_to_each_output() {
+    let context = context(usize::MAX);
+    let table = MemTable::try_new(inputs(9, ROWS)[0][0].schema(), inputs(i64::MAX, ROWS)).unwrap();
+    let calls = Arc::new(std::sync::atomic::AtomicUsize::new(0));
+    let counted = Arc::clone(&calls);
+    let fail = move |_: &[ColumnarValue]| {
+        counted.fetch_add(1, Ordering::Relaxed);
+        datafusion::common::exec_err!("a row that fails")
+    };
+    let fail =
+        create_udf("fail", vec![DataType::Int64], DataType::Int64, Volatility::Immutable, Arc::new(fail));
+    let rows = context.read_table(Arc::new(table)).unwrap();
+    let rows = rows.select(vec![col("k"), fail.call(vec![col("u")]).alias("u")]).unwrap();
+    let rows = rows.aggregate(vec![col("k")], vec![count(col("u"))]).unwrap();
+    let plan = rows.create_physical_plan().await.unwrap();
+    let plan = PartitionManyGroups { bounds: BOUNDS }.optimize(plan, &ConfigOptions::default()).unwrap();
+    let shown = displayable(plan.as_ref()).indent(false).to_string();
+    assert!(shown.contains("PartitionedGroupsExec"), "{shown}");
+    let outputs = plan.output_partitioning().partition_count();
+    assert_eq!(outputs, 2);
+    for output in 0..outputs {
+        let failed = collect_stream(plan.execute(output, context.task_ctx()).unwrap()).await;
+        assert!(failed.unwrap_err().to_string().contains("a row that fails"));
+    }
+    // One of each input at most.
+    assert!(calls.load(Ordering::Relaxed) <= 2);
 }
