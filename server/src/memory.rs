@@ -24,7 +24,7 @@ const RISE: u64 = 16 << 20;
 /// Factor of the pause behind a purge whose memory was taken again.
 const BACKOFF: u32 = 4;
 /// Most looks between two purges of a process that has grown.
-const MAX_PAUSE: u32 = 8;
+const MAX_PAUSE: u32 = 16;
 
 /// Extent of a purge.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,7 +151,7 @@ mod tests {
         let mut policy = PurgePolicy::default();
         policy.look(100 * MB);
         let (busy, _) = purges(&mut policy, 6, 100 * MB, |held| (held + 200 * MB).min(500 * MB));
-        assert_eq!(busy, [0, 1, 5, 13, 21, 29, 37, 45, 53]);
+        assert_eq!(busy, [0, 1, 5, 21, 37, 53]);
         // What one large request took goes back at once, after a pause that is bounded.
         let (idle, held) = purges(&mut policy, 3, 500 * MB, |held| held);
         assert_eq!((idle.len(), held), (1, 100 * MB));
