@@ -111,8 +111,7 @@ struct Tally {
     status: u16,
     /// `true` if a failure is a matter of rights.
     denied: bool,
-    /// `true` if the batch is counted, in sum and by slices.
-    is_counted: bool,
+    /// Slices whose batch is counted already; none before the first outcome of a batch.
     counted_slices: Vec<bool>,
 }
 
@@ -121,23 +120,27 @@ impl Tally {
         let (counted_slices, slices) =
             (vec![false; slices as usize], vec![Counters::default(); slices as usize]);
         let (sum, failures) = (Counters::default(), Vec::new());
-        Self { sum, slices, failures, status: 200, denied: false, is_counted: false, counted_slices }
+        Self { sum, slices, failures, status: 200, denied: false, counted_slices }
     }
 
     /// Begins a batch: it is counted with its first outcomes.
     fn begin_batch(&mut self) {
-        self.is_counted = false;
         self.counted_slices.fill(false);
     }
 
-    /// Takes note that deletions were not written, the first of which is named.
-    fn fail(&mut self, first: Option<&(usize, (Arc<str>, String))>, error: StorageError) {
+    /// Adds the failure of a deletion: a matter of rights comes before whatever else has failed, and is told in any case.
+    fn add_failure(&mut self, index: &str, id: &str, error: StorageError, refusals: &Refusals) {
+        refusals.note(&error);
+        let conflict = matches!(error, StorageError::VersionConflict { .. });
+        let is_first_denied = !self.denied && error.kind() == Kind::Unauthorized;
+        self.denied |= is_first_denied;
         let error = Error::from(error);
-        self.status = self.status.max(error.status());
-        if let Some((_, (index, id))) = first
-            && self.failures.len() < MAX_FAILURES
-        {
-            self.failures.push(failure(index, id, &error, false));
+        self.status = if self.denied { 403 } else { self.status.max(error.status()) };
+        let told = failure(index, id, &error, conflict);
+        if self.failures.len() < MAX_FAILURES {
+            self.failures.push(told);
+        } else if is_first_denied && let Some(last) = self.failures.last_mut() {
+            *last = told;
         }
     }
 
@@ -149,7 +152,7 @@ impl Tally {
         proceed: bool,
         refusals: &Refusals,
     ) -> bool {
-        self.sum.batches += u64::from(!std::mem::replace(&mut self.is_counted, true));
+        self.sum.batches += u64::from(!self.counted_slices.contains(&true));
         let mut ends = false;
         for (outcome, (slice, (index, id))) in outcomes.into_iter().zip(operations) {
             let own = &mut self.slices[slice];
@@ -175,19 +178,8 @@ impl Tally {
                     if conflict && proceed {
                         continue;
                     }
-                    refusals.note(&error);
-                    let is_first_denied = !self.denied && error.kind() == Kind::Unauthorized;
-                    self.denied |= is_first_denied;
-                    let error = Error::from(error);
-                    // A matter of rights comes before whatever else has failed, and is told in any case.
-                    self.status = if self.denied { 403 } else { self.status.max(error.status()) };
                     ends = true;
-                    let told = failure(&index, &id, &error, conflict);
-                    if self.failures.len() < MAX_FAILURES {
-                        self.failures.push(told);
-                    } else if is_first_denied && let Some(last) = self.failures.last_mut() {
-                        *last = told;
-                    }
+                    self.add_failure(&index, &id, error, refusals);
                 }
             }
         }
@@ -385,9 +377,11 @@ async fn write_batch(
         let written = session.write_unless_cancelled(ops, RefreshPolicy::None, request.timeout).await;
         let outcomes = match written {
             Err(StorageError::Cancelled) => return Ok(None),
-            // What was deleted before is told with the error.
-            Err(error) if tally.sum.handled() > 0 => {
-                tally.fail(named.first(), error);
+            // What came of those before is told with the error.
+            Err(error) if tally.sum.batches > 0 => {
+                if let Some((_, (index, id))) = named.first() {
+                    tally.add_failure(index, id, error, session.refusals());
+                }
                 return Ok(Some(true));
             }
             outcomes => outcomes?,

@@ -16,6 +16,7 @@ const BATCH: usize = 1_000;
 const MAX_BATCH: usize = 10_000;
 /// Most slices.
 const MAX_SLICES: u64 = 1_024;
+
 /// A parsed request.
 #[derive(Debug)]
 pub(super) struct Request {

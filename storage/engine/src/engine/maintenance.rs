@@ -177,9 +177,10 @@ fn inspect(inner: &Arc<Inner>, item: &Item, now_ms: i64) -> Outlook {
     let refresh_in = index.refresh_in_ms(&state, now_ms);
     let (bytes, since_ms) = state.unflushed();
     let max_age_ms = i64::try_from(inner.config.flush_age_secs).unwrap_or(i64::MAX).saturating_mul(1000);
+    let meta = index.meta();
     let flush_in = flush_in_ms(&FlushFacts {
         bytes,
-        max_bytes: flush_bytes(&index.meta(), inner.config.flush_bytes),
+        max_bytes: flush_bytes(&meta, inner.config.flush_bytes),
         age_ms: since_ms.map(|since| now_ms.saturating_sub(since)),
         max_age_ms,
         crowded: state.crowded(),
@@ -191,7 +192,7 @@ fn inspect(inner: &Arc<Inner>, item: &Item, now_ms: i64) -> Outlook {
     };
     // A damaged shard holds back the log, but has nothing that a flush could write.
     let first_frame = state.first_uncommitted_frame().filter(|_| state.check().is_ok());
-    let gc_ms = gc_deletes_ms(&index.meta());
+    let gc_ms = gc_deletes_ms(&meta);
     let clean_in =
         state.oldest_tombstone_ms().map(|oldest| gc_ms.saturating_sub(now_ms.saturating_sub(oldest)));
     drop(state);

@@ -185,7 +185,7 @@ impl SegmentLookups {
             return;
         }
         for segment in segments {
-            match segment.finder().and_then(|finder| finder.find_all(&ids)) {
+            match segment.find_all(&ids) {
                 Ok(rows) => {
                     for (place, located) in rows {
                         let found = self.found.entry(ids[place].0.into()).or_default();

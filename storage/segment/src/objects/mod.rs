@@ -451,13 +451,10 @@ impl Objects {
     /// # Errors
     /// The disk's, such as a missing file.
     pub fn map_local(&self, path: &Path) -> Result<Option<Bytes>> {
-        if self.has_origin(path) {
-            return Ok(None);
-        }
-        self.local_path(path).map(|file| self.disk.open_mapped(&file)).transpose()
+        Ok(self.map_local_pages(path)?.map(|(bytes, _)| bytes))
     }
 
-    /// Maps an object as [`Objects::map_local`] does, with its pages in memory.
+    /// Maps an object as [`Objects::map_local`] does, with a handle that releases its resident pages.
     ///
     /// # Errors
     /// As [`Objects::map_local`].

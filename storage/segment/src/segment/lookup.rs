@@ -1,7 +1,5 @@
 //! Lookup of documents by id in a stored segment: by its id sidecar, or by the page index of generated ids.
 
-use std::sync::Arc;
-
 use arrow::array::{Array, AsArray};
 use arrow::datatypes::UInt64Type;
 use millrace_runtime::Result;
@@ -12,28 +10,12 @@ use super::range::Bounds;
 use super::stored::StoredSegment;
 use super::{DocumentLocation, Kind, Segment, layout};
 
-/// Finds the rows of ids in a segment; its sidecar is held meanwhile.
-#[derive(Debug)]
-pub struct Finder<'a> {
-    segment: &'a Segment,
-    ids: Option<Arc<Ids>>,
-}
-
-impl<'a> Finder<'a> {
-    pub(super) fn new(segment: &'a Segment, ids: Option<Arc<Ids>>) -> Self {
-        Self { segment, ids }
-    }
-
-    /// The segment's number.
-    pub fn key(&self) -> u64 {
-        self.segment.key
-    }
-
+impl Segment {
     /// Finds the rows of an id on the calling thread, which may block on a remote store.
     pub fn find(&self, id: &str, fingerprint: Fingerprint) -> Result<Vec<DocumentLocation>> {
-        match &*self.segment.kind {
+        match &*self.kind {
             Kind::Memory(memory) => Ok(memory.find(id)),
-            Kind::Stored(stored) => stored.find(self.ids.as_deref(), id, fingerprint),
+            Kind::Stored(stored) => stored.find(stored.ids()?.as_deref(), id, fingerprint),
         }
     }
 
@@ -42,14 +24,14 @@ impl<'a> Finder<'a> {
     /// # Errors
     /// Corrupt files, an unreachable object store.
     pub fn find_all(&self, ids: &[(&str, Fingerprint)]) -> Result<Vec<(usize, DocumentLocation)>> {
-        match &*self.segment.kind {
+        match &*self.kind {
             Kind::Memory(memory) => {
                 let located = |(place, (id, _)): (usize, &(&str, Fingerprint))| {
                     memory.find(id).into_iter().map(move |located| (place, located))
                 };
                 Ok(ids.iter().enumerate().flat_map(located).collect())
             }
-            Kind::Stored(stored) => stored.find_all(self.ids.as_deref(), ids),
+            Kind::Stored(stored) => stored.find_all(stored.ids()?.as_deref(), ids),
         }
     }
 }

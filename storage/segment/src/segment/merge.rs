@@ -275,7 +275,7 @@ fn merge_rows(
                     writer.write(&batch)?;
                 }
             }
-            // The thread that merges postings reads those that it still needs again.
+            // The thread that merges postings faults the pages that it still needs in again.
             release(std::slice::from_ref(input), &[FileKind::Data]);
             release(inputs, &[FileKind::Bundle]);
         }

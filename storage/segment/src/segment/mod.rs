@@ -73,7 +73,6 @@ pub use self::layout::{
 };
 pub use self::layout::{SegmentFile, file_path};
 pub use self::list_rows::list_rows;
-pub use self::lookup::Finder;
 pub use self::memory::Memory;
 pub use self::merge::{MergeInput, MergeOutput, MergeTarget, merge};
 pub use self::minutes::Minutes;
@@ -279,20 +278,6 @@ impl Segment {
             Kind::Memory(memory) => u32::try_from(memory.rows.batch.num_rows()).unwrap_or(u32::MAX),
             Kind::Stored(stored) => stored.record.rows,
         }
-    }
-
-    /// Finds the rows of an id on the calling thread, which may block on a remote store.
-    pub fn find(&self, id: &str, fingerprint: Fingerprint) -> Result<Vec<DocumentLocation>> {
-        self.finder()?.find(id, fingerprint)
-    }
-
-    /// Takes hold of what finds the rows of ids, which may block on a remote store.
-    pub fn finder(&self) -> Result<Finder<'_>> {
-        let ids = match &*self.kind {
-            Kind::Memory(_) => None,
-            Kind::Stored(stored) => stored.ids()?,
-        };
-        Ok(Finder::new(self, ids))
     }
 
     /// Finds the rows of an id as [`Segment::find`] does, but nothing else about them: that costs less.

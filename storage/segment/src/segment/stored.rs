@@ -227,7 +227,7 @@ impl StoredSegment {
 
     /// Lets go of the opened files and of their local copies: who comes next opens them anew.
     pub(super) fn reopen(&self) {
-        for kind in [FileKind::Data, FileKind::Bundle, FileKind::Ids] {
+        for kind in FileKind::ALL {
             self.env.opened.forget((self.record.id, kind));
             self.env.files.forget((self.record.id, kind));
         }
