@@ -99,7 +99,7 @@ struct Set {
     size: usize,
     threads: Mutex<Threads>,
     slots: JobSlots,
-    idle_hook: Arc<OnceLock<fn()>>,
+    idle_hook: OnceLock<fn()>,
 }
 
 #[derive(Debug, Default)]
@@ -113,10 +113,7 @@ struct Threads {
 }
 
 impl Set {
-    fn new(
-        (niceness, name, queue, size): (i32, &'static str, &Arc<Queue>, usize),
-        idle_hook: &Arc<OnceLock<fn()>>,
-    ) -> Arc<Self> {
+    fn new((niceness, name, queue, size): (i32, &'static str, &Arc<Queue>, usize)) -> Arc<Self> {
         Arc::new(Self {
             name,
             niceness,
@@ -124,7 +121,7 @@ impl Set {
             size,
             threads: Mutex::new(Rank::Threads, Threads::default()),
             slots: JobSlots::default(),
-            idle_hook: Arc::clone(idle_hook),
+            idle_hook: OnceLock::new(),
         })
     }
 
@@ -318,7 +315,6 @@ struct Inner {
     spare: Arc<Queue>,
     /// The sets of threads, by falling priority.
     sets: Vec<Arc<Set>>,
-    idle_hook: Arc<OnceLock<fn()>>,
     threads: usize,
 }
 
@@ -355,7 +351,7 @@ impl Compute {
         let background = Arc::new(Queue::default());
         let snapshot = Arc::new(Queue::default());
         let spare = Arc::new(Queue::default());
-        let (mut sets, idle_hook) = (Vec::new(), Arc::default());
+        let mut sets = Vec::new();
         for (niceness, name, queue, count) in [
             (0, "read", &foreground, threads),
             (INGEST_NICENESS, "ingest", &ingest, threads),
@@ -365,34 +361,23 @@ impl Compute {
             (SNAPSHOT_NICENESS, "snapshot", &snapshot, SNAPSHOT_THREADS),
             (SPARE_NICENESS, "spare", &spare, SPARE_THREADS),
         ] {
-            let set = Set::new((niceness, name, queue, count), &idle_hook);
+            let set = Set::new((niceness, name, queue, count));
             set.threads.lock().living = count;
             for number in 0..count {
                 set.start(number)?;
             }
             sets.push(set);
         }
-        let inner = Inner {
-            foreground,
-            ingest,
-            flush,
-            follow,
-            background,
-            snapshot,
-            spare,
-            sets,
-            idle_hook,
-            threads,
-        };
+        let inner = Inner { foreground, ingest, flush, follow, background, snapshot, spare, sets, threads };
         Ok(Self { inner: Arc::new(inner) })
     }
 
     /// Sets a hook that each thread calls once when it has had no job for half a second. It frees what the thread holds for its next
     /// job. The first hook stays.
     pub fn set_idle_hook(&self, hook: fn()) {
-        if self.inner.idle_hook.set(hook).is_ok() {
-            // Threads that wait have no time to look at yet. One that is about to wait holds the lock until it does.
-            for set in &self.inner.sets {
+        for set in &self.inner.sets {
+            if set.idle_hook.set(hook).is_ok() {
+                // Threads that wait have no time to look at yet. One that is about to wait holds the lock until it does.
                 drop(set.queue.jobs.lock());
                 set.queue.ready.notify_all();
             }

@@ -88,7 +88,7 @@ fn a_job_that_waits_for_the_network_holds_no_thread() {
 #[test]
 fn threads_that_took_the_place_of_others_end() {
     let queue = Arc::new(Queue::default());
-    let set = Set::new((0, "test", &queue, 2), &Arc::default());
+    let set = Set::new((0, "test", &queue, 2));
     set.threads.lock().living = 5;
     let left = (0..4).filter(|_| set.leaves()).count();
     assert_eq!((left, set.threads.lock().living), (3, 2));

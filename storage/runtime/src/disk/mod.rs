@@ -61,7 +61,7 @@ pub trait Disk: fmt::Debug + Send + Sync + 'static {
     /// Opens an immutable file as memory: mapped where the disk can, a copy otherwise. The file may
     /// be removed meanwhile, but must not be cut or written to.
     fn open_mapped(&self, path: &Path) -> Result<Bytes>;
-    /// Opens a file as [`Disk::open_mapped`] does, with its pages in memory, which may be given back.
+    /// Opens a file as [`Disk::open_mapped`] does, with a handle that releases its resident pages.
     fn open_mapped_pages(&self, path: &Path) -> Result<(Bytes, MappedPages)> {
         Ok((self.open_mapped(path)?, MappedPages::default()))
     }
