@@ -350,7 +350,7 @@ async fn collected(
     }
     // Few rows need no partitions.
     let is_partitioned = inputs.iter().any(|read| !read.chunks.is_empty());
-    if is_partitioned && !reader.is_refused() {
+    if is_partitioned {
         for read in &mut inputs {
             reader.partition_rest(read)?;
         }
@@ -366,7 +366,9 @@ async fn collected(
         for (number, rows) in chunk.partitions {
             // The exchange that was planned has the same rows in the same output partition.
             let own = partitions.get_mut(number % outputs).and_then(|own| own.get_mut(number / outputs));
-            own.into_iter().for_each(|own| own.push(rows.clone()));
+            if let Some(own) = own {
+                own.push(rows);
+            }
         }
     }
     let output = |partitions| Mutex::new(Some(OutputRows { partitions, memory: Arc::clone(memory) }));
@@ -434,7 +436,7 @@ impl RowReader {
 
     /// Partitions what is left of an input that has ended.
     fn partition_rest(&self, read: &mut BufferedRows) -> PlanResult<()> {
-        match read.pending.is_empty() {
+        match read.pending.is_empty() || self.is_refused() {
             true => Ok(()),
             false => self.partition(read, &mut self.partitioner()?),
         }
@@ -442,16 +444,17 @@ impl RowReader {
 
     /// Partitions the pending rows, unless they do not fit, or the first ones have few keys.
     fn partition(&self, read: &mut BufferedRows, partitioner: &mut RowPartitioner) -> PlanResult<()> {
-        let is_first = read.chunks.is_empty();
         let rows = read.pending_batch(&self.first.input().schema())?;
-        if is_first && rows.num_rows() >= self.bounds.chunk_rows && !has_own_keys(&self.first, &rows)? {
+        // The few rows of an input that ends early tell nothing of the others.
+        let is_sample = read.chunks.is_empty() && rows.num_rows() >= self.bounds.chunk_rows;
+        if is_sample && !has_own_keys(&self.first, &rows)? {
             self.refuse();
             return Ok(());
         }
         let chunk = partitioner.partition(&rows)?;
         let estimated = chunk.bytes.saturating_mul(self.rows) / rows.num_rows().max(1);
-        let is_too_large = is_first && estimated > self.bounds.bytes;
-        let is_skewed = is_first && chunk.is_skewed();
+        let is_too_large = is_sample && estimated > self.bounds.bytes;
+        let is_skewed = is_sample && chunk.is_skewed();
         let held = self.pool.reserved().saturating_sub(read.pending_memory.size());
         let fits = held.saturating_add(chunk.bytes) <= self.bounds.bytes;
         if is_too_large || is_skewed || !fits || self.memory.try_grow(chunk.bytes).is_err() {

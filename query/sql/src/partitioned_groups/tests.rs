@@ -205,6 +205,18 @@ async fn keys_that_differ_each_time_are_computed_once() {
 }
 
 #[tokio::test]
+async fn an_input_of_one_row_keeps_the_others_partitioned() {
+    let all = context(usize::MAX);
+    let rows = || {
+        let mut inputs = inputs(i64::MAX, ROWS);
+        inputs[1] = vec![inputs[1][0].slice(0, 1)];
+        inputs
+    };
+    let expected = groups(&all, rows(), &["k"], aggregates(), None).await.0;
+    assert_eq!(groups(&all, rows(), &["k"], aggregates(), Some(BOUNDS)).await, (expected, true));
+}
+
+#[tokio::test]
 async fn memory_of_others_counts() {
     let rows = || inputs(i64::MAX, ROWS);
     let context = context(4 << 20);
