@@ -215,16 +215,18 @@ impl Search {
         (mut cursor, slice): (Cursor, u32),
         ends: &AtomicBool,
     ) -> (Option<Cursor>, Result<bool, InputError>) {
-        let mut outcome = Ok(true);
-        while let Ok(true) = outcome
-            && !ends.load(Ordering::Relaxed)
-        {
-            outcome = match self.read_page(client, context, (&mut cursor, slice)).await {
-                Ok(PageOutcome::Next) => continue,
-                Ok(PageOutcome::Last) => break,
-                Ok(PageOutcome::PipelineGone) => Ok(false),
-                Err(error) => Err(error),
-            };
+        let outcome = loop {
+            if ends.load(Ordering::Relaxed) {
+                break Ok(true);
+            }
+            match self.read_page(client, context, (&mut cursor, slice)).await {
+                Ok(PageOutcome::Next) => {}
+                Ok(PageOutcome::Last) => break Ok(true),
+                Ok(PageOutcome::PipelineGone) => break Ok(false),
+                Err(error) => break Err(error),
+            }
+        };
+        if !matches!(outcome, Ok(true)) {
             ends.store(true, Ordering::Relaxed);
         }
         if matches!(cursor, Cursor::PointInTime { .. }) {

@@ -44,7 +44,7 @@ impl StreamProtocol for Lines {
     }
 
     fn additions(&self, origin: &Origin) -> Additions {
-        let proxy = origin.proxy.map(|proxy| (proxy.ip().to_canonical().to_string(), proxy.port()));
+        let proxy = origin.proxy_address();
         let subject = origin.subject.as_deref();
         if !self.ecs.is_enabled() {
             let mut additions = origin.additions(Some("host")).member("port", origin.client.port());

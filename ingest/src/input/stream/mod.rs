@@ -75,6 +75,11 @@ impl Origin {
         &self.address
     }
 
+    /// Returns the address of the proxy as text, and its port.
+    pub(super) fn proxy_address(&self) -> Option<(String, u16)> {
+        self.proxy.map(|proxy| (proxy.ip().to_canonical().to_string(), proxy.port()))
+    }
+
     /// Returns what events get: the address of their client, as the field of this name and in their metadata.
     pub(super) fn additions(&self, host_field: Option<&str>) -> Additions {
         let additions = match host_field {

@@ -130,7 +130,7 @@ impl MessageReader {
 
     /// Returns what events of an origin get.
     fn additions(&self, origin: &Origin) -> Additions {
-        let proxy = origin.proxy.map(|proxy| (proxy.ip().to_canonical().to_string(), proxy.port()));
+        let proxy = origin.proxy_address();
         if !self.ecs.is_enabled() {
             let additions = origin.additions(Some("host"));
             return match proxy {
@@ -265,9 +265,9 @@ impl MessageReader {
 fn write_origin(origin: &Origin, fields: &mut FieldWriter) {
     fields.text("host", origin.address());
     fields.text("@version", "1");
-    if let Some(proxy) = origin.proxy {
-        fields.text("proxy_host", &proxy.ip().to_canonical().to_string());
-        fields.number("proxy_port", proxy.port().into());
+    if let Some((address, port)) = origin.proxy_address() {
+        fields.text("proxy_host", &address);
+        fields.number("proxy_port", port.into());
     }
 }
 

@@ -67,16 +67,6 @@ fn refuse_life_cycles(options: &mut Options) {
     }
 }
 
-/// Takes the template that the output brings along.
-fn take_template(options: &mut Options) -> Option<IndexTemplate> {
-    IndexTemplate::take(options, |options, option| {
-        options.fault_here(format!(
-            "option [{option}] needs the option [template], a file; or put the template over the API (PUT _index_template/<name>), and give \
-             manage_template => false"
-        ));
-    })
-}
-
 /// Makes the output.
 ///
 /// # Errors
@@ -93,7 +83,7 @@ pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
     }
     resolve_cloud_options(&mut options);
     refuse_life_cycles(&mut options);
-    let template = take_template(&mut options);
+    let template = IndexTemplate::take(&mut options);
     for (name, why) in
         [("scripted_upsert", "scripts are not supported, use a filter"), ("sniffing", "give all [hosts]")]
     {

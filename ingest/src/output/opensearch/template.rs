@@ -27,8 +27,8 @@ pub struct IndexTemplate {
 }
 
 impl IndexTemplate {
-    /// Takes the options of templates; `None` where there is none to be put. `refuse` tells that an option needs a file.
-    pub(super) fn take(options: &mut Options, refuse: impl Fn(&mut Options, &str)) -> Option<Self> {
+    /// Takes the options of templates; `None` where there is none to be put.
+    pub(super) fn take(options: &mut Options) -> Option<Self> {
         let manage = options.one_of("manage_template", &["true", "false", "auto"]);
         let file = options.text("template");
         let name = options.text("template_name");
@@ -45,7 +45,10 @@ impl IndexTemplate {
                 ("template_overwrite", overwrites == Some(true)),
             ] {
                 if is_given {
-                    refuse(options, option);
+                    options.fault_here(format!(
+                        "option [{option}] needs the option [template], a file; or put the template over the API (PUT _index_template/<name>), and give \
+                         manage_template => false"
+                    ));
                 }
             }
             return None;
@@ -72,9 +75,7 @@ impl IndexTemplate {
             }
         }
     }
-}
 
-impl IndexTemplate {
     /// Returns its path on another server.
     pub(super) fn path(&self) -> String {
         let api = if self.kind == TemplateKind::Index { "_index_template" } else { "_template" };
