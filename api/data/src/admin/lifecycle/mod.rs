@@ -104,13 +104,13 @@ impl NamePage {
         Ok(Self { from, size, descending, query })
     }
 
-    /// Returns whether the query asks for a name: each of its words does, by one of the patterns between its commas. A word
-    /// with a hyphen before it leaves names out, as in `* -.ds*`.
+    /// Returns whether a name matches every word of the query. A word is one or more patterns with commas between them, of which one
+    /// has to match. A hyphen before a word excludes the names that it matches, as in `* -.ds*`.
     fn matches(&self, name: &str) -> bool {
         // A text that is no pattern is looked for anywhere in a name.
         let is_meant = |text: &str| match pattern::is_wildcard(text) {
             true => pattern::matches(text, name),
-            false => name.contains(text),
+            false => !text.is_empty() && name.contains(text),
         };
         self.query.split_whitespace().all(|word| match word.strip_prefix('-') {
             Some(left_out) => !left_out.split(',').any(is_meant),
