@@ -112,7 +112,12 @@ impl RowDetector {
     ///
     /// # Errors
     /// Those of [`RowDetector::train`]; [`Error::Forecast`] of a cancellation.
-    pub fn train_until(&self, table: &FeatureTable, seed: u64, cancelled: &AtomicBool) -> Result<RowModel> {
+    pub fn train_cancellable(
+        &self,
+        table: &FeatureTable,
+        seed: u64,
+        cancelled: &AtomicBool,
+    ) -> Result<RowModel> {
         self.train_scaled_until(table, seed, Scaling::Robust, cancelled)
     }
 

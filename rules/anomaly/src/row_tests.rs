@@ -216,11 +216,11 @@ fn extreme_values_do_not_break_models() {
 fn a_cancelled_training_ends_before_its_model_is_made() {
     let (table, _) = planted(500, 3);
     for name in NAMES {
-        let outcome = detector(name).train_until(&table, 7, &AtomicBool::new(true));
+        let outcome = detector(name).train_cancellable(&table, 7, &AtomicBool::new(true));
         let cancelled = Error::Forecast(millrace_forecast::Error::Cancelled);
         assert_eq!(outcome.unwrap_err(), cancelled, "{name}");
         assert_eq!(
-            detector(name).train_until(&table, 7, &AtomicBool::new(false)),
+            detector(name).train_cancellable(&table, 7, &AtomicBool::new(false)),
             detector(name).train(&table, 7)
         );
     }

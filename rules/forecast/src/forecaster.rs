@@ -106,14 +106,14 @@ impl Forecaster {
     /// [`Error::AllMissing`], [`Error::TooFew`], [`Error::TooMany`], [`Error::SeasonTooLong`], [`Error::SeasonTooShort`],
     /// [`Error::NotFinite`].
     pub fn train(self, series: &Series, seasonality: Option<usize>, seed: u64) -> Result<ForecastModel> {
-        self.train_until(series, seasonality, seed, &AtomicBool::new(false))
+        self.train_cancellable(series, seasonality, seed, &AtomicBool::new(false))
     }
 
     /// Trains a model as [`Forecaster::train`] does, and ends soon once it is cancelled.
     ///
     /// # Errors
     /// As [`Forecaster::train`]; [`Error::Cancelled`].
-    pub fn train_until(
+    pub fn train_cancellable(
         self,
         series: &Series,
         seasonality: Option<usize>,
@@ -375,10 +375,10 @@ mod tests {
     fn a_cancelled_training_ends_before_its_model_is_made() {
         let (window, cancelled) = (seasonal(60), AtomicBool::new(true));
         for forecaster in Forecaster::ALL {
-            let outcome = forecaster.train_until(&window, None, 3, &cancelled);
+            let outcome = forecaster.train_cancellable(&window, None, 3, &cancelled);
             assert_eq!(outcome.unwrap_err(), Error::Cancelled, "{forecaster:?}");
         }
-        let outcome = crate::train_until(crate::Algorithm::Rfrs, &window, 5, 3, &cancelled);
+        let outcome = crate::train_cancellable(crate::Algorithm::Rfrs, &window, 5, 3, &cancelled);
         assert_eq!(outcome.unwrap_err(), Error::Cancelled);
     }
 

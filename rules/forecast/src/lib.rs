@@ -38,7 +38,7 @@ mod sum;
 pub use error::{Error, Result, check_cancelled};
 pub use forecaster::{ForecastInterval, ForecastModel, Forecaster};
 pub use line::Line;
-pub use model::{Algorithm, TrainedModel, train, train_until};
+pub use model::{Algorithm, TrainedModel, train, train_cancellable};
 pub use random::{Random, mix, seed};
 pub use score::Score;
 pub use seasonality::find_seasonality;

@@ -170,14 +170,14 @@ pub struct TrainedModel {
 /// # Errors
 /// [`Error::TooFew`], [`Error::TooMany`], [`Error::NotFinite`].
 pub fn train(algorithm: Algorithm, series: &Series, predictions: usize, seed: u64) -> Result<TrainedModel> {
-    train_until(algorithm, series, predictions, seed, &AtomicBool::new(false))
+    train_cancellable(algorithm, series, predictions, seed, &AtomicBool::new(false))
 }
 
 /// Trains a model as [`train`] does, and ends soon once it is cancelled.
 ///
 /// # Errors
 /// As [`train`]; [`Error::Cancelled`].
-pub fn train_until(
+pub fn train_cancellable(
     algorithm: Algorithm,
     series: &Series,
     predictions: usize,

@@ -6,7 +6,7 @@ use std::sync::atomic::AtomicBool;
 use bytes::Bytes;
 use millrace_catalog::access::Action;
 use millrace_engine::Session;
-use millrace_forecast::{Algorithm, Series, TrainedModel, seed, train_until};
+use millrace_forecast::{Algorithm, Series, TrainedModel, seed, train_cancellable};
 use millrace_runtime::tasks::{TaskCancelled, TaskHandle};
 use millrace_runtime::{Instant, Priority};
 
@@ -331,7 +331,7 @@ async fn trained(
     }
     let (series, is_last) = (step.series.clone(), step.is_last);
     let training = move |cancelled: &AtomicBool| {
-        train_until(algorithm, &series, predictions, seed, cancelled).map(|trained| {
+        train_cancellable(algorithm, &series, predictions, seed, cancelled).map(|trained| {
             let bytes = is_last.then(|| trained.to_bytes());
             (Arc::new(trained), bytes)
         })

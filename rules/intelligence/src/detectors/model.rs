@@ -91,7 +91,7 @@ pub(crate) fn train(
     let name_of = |error: AnomalyError| explain(definition, &error);
     let trained = match input {
         TrainingInput::Rows(table) => {
-            let trained = row_detector(definition)?.train_until(&table, seed, cancelled);
+            let trained = row_detector(definition)?.train_cancellable(&table, seed, cancelled);
             DetectorModel::Rows(Arc::new(trained.map_err(name_of)?))
         }
         TrainingInput::Series { first, buckets } => {
@@ -107,7 +107,8 @@ pub(crate) fn train(
                 }
                 _ => {
                     let forecaster = forecaster(definition.algorithm);
-                    let model = forecaster.train_until(&series, definition.seasonality, seed, cancelled)?;
+                    let model =
+                        forecaster.train_cancellable(&series, definition.seasonality, seed, cancelled)?;
                     DetectorModel::Forecast(Arc::new(model))
                 }
             }

@@ -321,7 +321,7 @@ fn index_body() -> Value {
         "settings": {
             "index.number_of_shards": 1,
             "index.number_of_replicas": 0,
-            // Results of many detectors come quickly: a flush of fewer takes less memory.
+            // Results of many detectors come quickly: a small memtable bounds the memory of its flush.
             "index.translog.flush_threshold_size": "16mb",
             // There is one result for each document and detector: the time of their compression counts more than their size.
             "index.codec": "zstd",
