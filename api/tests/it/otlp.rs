@@ -69,7 +69,8 @@ async fn refused_records_are_counted_and_the_others_stored() {
     let node = Node::insecure().await;
     node.ask(
         "PUT /logs-n.otel-default",
-        r#"{"mappings":{"properties":{"attributes":{"properties":{"n":{"type":"long"}}}}}}"#,
+        r#"{"settings":{"index.mapping.overflow":"refuse"},
+            "mappings":{"properties":{"attributes":{"properties":{"n":{"type":"long"}}}}}}"#,
         200,
     )
     .await;
@@ -86,6 +87,51 @@ async fn refused_records_are_counted_and_the_others_stored() {
     node.ask("PUT /logs-n.otel-default/_settings", r#"{"index":{"blocks":{"write":true}}}"#, 200).await;
     let answer = node.send("POST /v1/logs", JSON, request(&json!([with("3")]))).await;
     assert_eq!(answer.status, 503, "{}", answer.text());
+}
+
+#[tokio::test]
+async fn attributes_that_contradict_each_other_are_kept() {
+    let node = Node::insecure().await;
+    let attribute = |key: &str, value: Value| json!({ "key": key, "value": value });
+    let text = |text: &str| json!({ "stringValue": text });
+    let with = |attributes: &[Value]| json!({ "body": text("x"), "attributes": attributes });
+    let records = json!([
+        with(&[attribute("app", text("shop")), attribute("app.kubernetes.io/name", text("shop"))]),
+        with(&[attribute("error", json!({"boolValue": true})), attribute("n", json!({"intValue": "7"}))]),
+        with(&[attribute("error.type", text("timeout")), attribute("n", text("none"))]),
+        with(&[attribute("day", text("2026-01-02"))]),
+        with(&[attribute("day", text("Friday"))]),
+    ]);
+    let answer = node.send("POST /v1/logs", JSON, request(&records)).await;
+    assert_eq!((answer.status, answer.text()), (200, "{}"));
+    assert_eq!(count(&node, "logs-generic.otel-default").await, 5);
+    let streams = node.ask("GET /_data_stream/logs-generic.otel-default", "", 200).await;
+    assert_eq!(streams["data_streams"][0]["indices"].as_array().map(Vec::len), Some(1));
+    for (query, hits) in [
+        ("attributes.app:shop", 1),
+        ("attributes.n:7", 1),
+        ("attributes.day:Friday", 1),
+        ("_ignored:attributes.n", 1),
+        ("resource.attributes.service.name:shop", 5),
+    ] {
+        let found = node.ask(&format!("GET /logs-*/_count?q={query}"), "", 200).await;
+        assert_eq!(found["count"], hits, "{query}");
+    }
+    let found = node.ask("GET /logs-*/_search?q=_ignored:attributes.n", "", 200).await;
+    let source = &found["hits"]["hits"][0]["_source"]["attributes"];
+    assert_eq!((&source["error.type"], &source["n"]), (&json!("timeout"), &json!("none")));
+}
+
+#[tokio::test]
+async fn exporters_that_require_a_data_stream_need_no_template() {
+    let node = Node::insecure().await;
+    let document = json!({"@timestamp": "2026-01-02T03:04:05Z", "body": {"text": "hello"}});
+    let lines = format!("{{\"create\":{{\"_index\":\"logs-generic.otel-default\"}}}}\n{document}\n");
+    let answer = node.ask("POST /_bulk?require_data_stream=true", &lines, 200).await;
+    assert_eq!(answer["items"][0]["create"]["status"], 201, "{answer}");
+    let lines = lines.replace("logs-generic.otel-default", "logs-generic-default");
+    let answer = node.ask("POST /_bulk?require_data_stream=true", &lines, 200).await;
+    assert_eq!(answer["items"][0]["create"]["status"], 404, "{answer}");
 }
 
 #[tokio::test(flavor = "multi_thread")]

@@ -21,6 +21,7 @@
 
 mod aliases;
 mod blocks;
+mod builtin_templates;
 mod cluster;
 mod create;
 mod data_streams;

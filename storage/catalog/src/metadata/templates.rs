@@ -13,7 +13,8 @@ use serde_json::{Map, Value, json};
 
 use super::aliases::parse_alias;
 use super::{
-    Metadata, MetadataChange, data_streams, index_settings, index_sort, mapping_body, names, settings,
+    Metadata, MetadataChange, builtin_templates, data_streams, index_settings, index_sort, mapping_body,
+    names, settings,
 };
 use crate::access::{Action, NameClass};
 
@@ -455,7 +456,7 @@ impl Metadata {
             return Layers::default();
         }
         let mut layers = match self.best_template(index, hidden) {
-            Some((name, _)) => self.composed(name),
+            Some((name, body)) => self.compose(name, body),
             None => {
                 let mut legacy: Vec<&Value> =
                     self.legacy_templates.values().filter(|body| applies(body, index, hidden)).collect();
@@ -478,17 +479,24 @@ impl Metadata {
         layers
     }
 
-    /// Finds the composable template that applies to a name.
+    /// Finds the composable template that applies to a name: a user's, else one of the server's own.
     pub(super) fn best_template(&self, name: &str, hidden: Option<bool>) -> Option<(&str, &Value)> {
         let applying = self.index_templates.iter().filter(|(_, template)| applies(template, name, hidden));
         let best = applying.max_by_key(|(_, template)| priority(template));
         best.map(|(template, body)| (template.as_str(), body))
+            .or_else(|| builtin_templates::find(name, hidden))
     }
 
     /// Gathers what one composable template with its components contributes.
     pub fn composed(&self, template: &str) -> Layers {
+        match self.index_templates.get(template) {
+            Some(body) => self.compose(template, body),
+            None => Layers { composable: Some(template.to_owned()), ..Layers::default() },
+        }
+    }
+
+    fn compose(&self, template: &str, body: &Value) -> Layers {
         let mut layers = Layers { composable: Some(template.to_owned()), ..Layers::default() };
-        let Some(body) = self.index_templates.get(template) else { return layers };
         let components = patterns_of(&body["composed_of"])
             .into_iter()
             .filter_map(|name| self.component_templates.get(&name));
@@ -513,7 +521,7 @@ impl Metadata {
 }
 
 /// Returns whether a template of any kind is for indices of a name.
-fn applies(template: &Value, name: &str, hidden: Option<bool>) -> bool {
+pub(super) fn applies(template: &Value, name: &str, hidden: Option<bool>) -> bool {
     template["index_patterns"].as_array().into_iter().flatten().filter_map(Value::as_str).any(|glob| {
         pattern::matches(glob, name) && !(hidden == Some(true) && glob.bytes().all(|byte| byte == b'*'))
     })

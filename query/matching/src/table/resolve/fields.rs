@@ -70,7 +70,7 @@ impl Resolver<'_> {
 
     /// Returns whether a name leads to something that can be searched.
     pub(super) fn is_mapped(&self, name: &str) -> bool {
-        self.target(name).is_some() || PRESENT.contains(&name)
+        self.target(name).is_some() || PRESENT.contains(&name) || matches!(name, "_ignored" | "_routing")
     }
 
     fn expanded(&self, pattern: &str, boost: f32, taken: FieldSelection, suffix: Option<&str>) -> Fields {
