@@ -44,7 +44,6 @@ use tokio::sync::{Semaphore, oneshot};
 
 pub use document_retention::DocumentDeleter;
 pub use error::{Error, Result};
-pub use execute::RETENTION_HOLD;
 pub use explain::LifecycleFigures;
 pub use hooks::{LifecycleAudit, LifecycleHooks, PolicyMessage, PolicyNotifier, PolicyOwners};
 pub use management::{ManagementFailure, ManagementReport};
@@ -208,7 +207,7 @@ impl Lifecycle {
         self.store_policy(id, policy, None, Some(condition)).await
     }
 
-    /// Stores a policy of `_ilm`, whatever was there; lists the actions of it that mean nothing on one node.
+    /// Stores a policy of `_ilm`, whatever was there; lists what of it has no effect on one node.
     ///
     /// # Errors
     /// As [`Lifecycle::put_policy`].
