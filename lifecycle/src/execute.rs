@@ -15,6 +15,7 @@ use serde_json::{Map, Value, json};
 
 use crate::decide::{IndexMeasure, is_rollover_due};
 use crate::error::{Error, Result};
+use crate::index_age::origination_ms;
 use crate::managed::{ManagedIndex, Progress};
 use crate::policy::{ActionSpec, RolloverConditions, TemplateContext};
 use crate::{LifecycleContext, PolicyMessage, shrink};
@@ -27,8 +28,6 @@ const ROLLOVER_ALIASES: [&str; 3] = [
 ];
 /// Setting of an index that a client has rolled over itself, by writing to another one.
 const INDEXING_COMPLETE: &str = "index.lifecycle.indexing_complete";
-/// Setting with the time from which on policies count the age of an index, in milliseconds.
-pub(crate) const ORIGINATION_DATE: &str = "index.lifecycle.origination_date";
 
 /// Outcome of an action.
 #[derive(Clone, Debug, PartialEq)]
@@ -63,11 +62,6 @@ pub(crate) fn snapshot_name(prefix: &str, now_ms: i64, index: &IndexMeta) -> Str
     let uuid = index.uuid.simple().to_string();
     let name = format!("{prefix}-{}-{}", time.format("%Y.%m.%d-%H.%M.%S%.3f"), &uuid[..8]);
     name.to_lowercase()
-}
-
-/// Returns the time from which on policies count the age of an index where a setting names it, in milliseconds.
-pub(crate) fn origination_ms(meta: &IndexMeta) -> Option<i64> {
-    meta.integer(ORIGINATION_DATE).filter(|time| *time >= 0)
 }
 
 /// Does an action on an index.

@@ -9,6 +9,7 @@
 //! - [`execute`], [`pass`]: actions, and the steps of an index until it has to wait
 //! - [`shrink`]: the action of that name
 //! - [`retention`]: the oldest indices go where space is short; [`document_retention`]: documents of the server's own by their age
+//! - [`index_age`]: the times from which on the age of an index counts
 //! - [`snapshot_policy`]: creation and deletion of snapshots by schedule
 //! - [`runner`]: the event loop that has all of it done
 //! - [`hooks`]: the parts of the server that these use
@@ -20,6 +21,7 @@ mod error;
 mod execute;
 mod explain;
 mod hooks;
+mod index_age;
 mod managed;
 mod management;
 mod pass;

@@ -7,7 +7,6 @@
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use chrono::NaiveDate;
 use millrace_catalog::access::NameClass;
 use millrace_catalog::metadata::{IndexMeta, Metadata, RETENTION_HOLD, RetentionLimit, SpaceLimit};
 use millrace_engine::Engine;
@@ -17,13 +16,13 @@ use serde_json::{Value, json};
 
 use crate::LifecycleContext;
 use crate::error::Result;
-use crate::execute::{delete_index, origination_ms};
+use crate::execute::delete_index;
+use crate::index_age::{daily_series, origin_ms};
 
 /// Time between two deletions, in milliseconds.
 const INTERVAL_MS: i64 = 300_000;
 /// Time from the end of a day, in UTC, until the index of that day is whole: other time zones write to it longer.
 const DAY_GRACE_MS: i64 = 86_400_000;
-const DAY_MS: i64 = 86_400_000;
 
 /// An index as retention sees it.
 #[derive(Clone, Debug)]
@@ -135,28 +134,6 @@ fn expected_time(remaining: u64, bytes: u64, oldest_ms: i64, now_ms: i64) -> Opt
     // An estimate needs no more digits; what is beyond the range of times is their end.
     let wait_ms = remaining as f64 / bytes as f64 * age_ms as f64;
     Some(now_ms.saturating_add(wait_ms as i64))
-}
-
-/// Returns the name without the date at its end, and the end of that day in milliseconds, where it has a date: `logs-2026.11.29`.
-fn daily_series(name: &str) -> Option<(&str, i64)> {
-    let (series, date) = name.split_at_checked(name.len().checked_sub(10)?)?;
-    let is_date = date.bytes().enumerate().all(|(at, byte)| match at {
-        4 | 7 => matches!(byte, b'.' | b'-' | b'_'),
-        _ => byte.is_ascii_digit(),
-    });
-    if !is_date || series.is_empty() {
-        return None;
-    }
-    let (year, month, day) = (date[..4].parse().ok()?, date[5..7].parse().ok()?, date[8..].parse().ok()?);
-    let begin = NaiveDate::from_ymd_opt(year, month, day)?.and_hms_opt(0, 0, 0)?;
-    Some((series, begin.and_utc().timestamp_millis() + DAY_MS))
-}
-
-/// Returns the time from which on the age of an index counts, in milliseconds: that of its settings, the begin of the day in its name, or the
-/// creation of the index that its documents came to first.
-fn origin_ms(meta: &IndexMeta) -> i64 {
-    let day_ms = || daily_series(&meta.name).map(|(_, end_ms)| end_ms - DAY_MS);
-    origination_ms(meta).or_else(day_ms).unwrap_or_else(|| meta.original_created_ms())
 }
 
 /// Returns whether an alias writes to an index: it names the index as its write index, or has no other one.
@@ -381,15 +358,8 @@ mod tests {
     }
 
     #[test]
-    fn an_index_is_as_old_as_its_day_or_its_first_documents() {
-        let state = Metadata::default();
-        let body = json!({"settings": {"index.lifecycle.origination_date": 7}});
-        let changes = state.create_index("moved", &body, 50, Uuid::new_v4()).unwrap();
-        let moved = Arc::clone(state.apply(&changes).index("moved").unwrap());
-        assert_eq!(origin_ms(&moved), 7);
-        let backfilled = index("logs-2026.01.01", i64::MAX, 10, true);
-        assert_eq!(origin_ms(&backfilled.meta), 1_767_225_600_000);
-        let indices = [index("logs-2026.11.01", 5, 10, true), backfilled];
+    fn a_backfilled_day_goes_before_later_days() {
+        let indices = [index("logs-2026.11.01", 5, 10, true), index("logs-2026.01.01", i64::MAX, 10, true)];
         let planned = plan(&[limit("*", SpaceLimit::Bytes(15))], &indices, DiskUsage::default(), 0);
         assert_eq!(due(&planned), ["logs-2026.01.01"]);
     }
@@ -398,16 +368,5 @@ mod tests {
     fn deletions_come_at_their_own_interval() {
         assert!(is_due(None, 5) && is_due(Some(6), 5));
         assert!(!is_due(Some(5), 5 + INTERVAL_MS - 1) && is_due(Some(5), 5 + INTERVAL_MS));
-    }
-
-    #[test]
-    fn indices_of_a_day_are_known_by_their_names() {
-        assert_eq!(daily_series("logs-2026.11.29"), Some(("logs-", 1_795_996_800_000)));
-        assert_eq!(daily_series("logs-2026-11-29"), Some(("logs-", 1_795_996_800_000)));
-        for name in
-            ["2026.11.29", "logs-2026.13.01", "logs-2026.11.2", "logs-2026x11.29", "log", "lögs-2026.11.é9"]
-        {
-            assert_eq!(daily_series(name), None, "{name}");
-        }
     }
 }

@@ -18,9 +18,8 @@ use serde_json::{Value, json};
 
 use crate::LifecycleContext;
 use crate::error::{Error, Result};
-use crate::execute::{
-    ActionOutcome, ORIGINATION_DATE, accepts_writes, change, origination_ms, update_setting,
-};
+use crate::execute::{ActionOutcome, accepts_writes, change, update_setting};
+use crate::index_age::{ORIGINATION_DATE, origination_ms};
 use crate::managed::ManagedIndex;
 use crate::policy::ShrinkTarget;
 

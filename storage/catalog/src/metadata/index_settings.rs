@@ -166,6 +166,7 @@ const KNOWN: &[IndexSetting] = &[
     setting("index.analysis.*", Any, Closed, ""),
     setting("index.similarity.*", Any, Closed, ""),
     setting("index.lifecycle.origination_date", Int(-1, i64::MAX), Dynamic, ""),
+    setting("index.lifecycle.parse_origination_date", Bool, Dynamic, ""),
     setting("index.lifecycle.indexing_complete", Bool, Dynamic, ""),
     setting("index.lifecycle.*", Text, Dynamic, ""),
     setting("index.plugins.*", Any, Dynamic, ""),
