@@ -113,3 +113,42 @@ async fn files_that_a_search_holds_are_counted_until_they_go() {
         tokio::task::yield_now().await;
     }
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_full_disk_takes_whole_indices_alone() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), START_MS).await;
+    store.put_stream_template().await;
+    for day in ["day-2026.01.01", "day-2026.01.02", "day-2026.01.03", "plain"] {
+        store.create_index(day, Value::Null).await;
+    }
+    store.fill("logs", 5).await;
+    roll_over(&store, "logs").await;
+    hold(&store, "day-2026.01.02").await;
+    // Every file system has more than this.
+    store.set(json!({"retention.max_disk_used": "*:1b"})).await;
+    store.advance(5 * DAY_MS).await;
+    assert_eq!(store.names(), [".ds-logs-000002", "day-2026.01.02", "day-2026.01.03", "plain"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_deletion_that_a_crash_left_done_is_off_the_record() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), START_MS).await;
+    let deletes = json!({"default_state": "s", "states": [{"name": "s", "actions": [{"delete": {}}]}]});
+    store.lifecycle.put_policy("p", &deletes, None, Some("admin")).await.unwrap();
+    store.create_index("a", Value::Null).await;
+    hold(&store, "a").await;
+    store.lifecycle.add_policy(&[store.meta("a")], "p").await.unwrap();
+    store.advance(1).await;
+    assert_eq!(store.explain("a").await["action"]["name"], "delete");
+    // The action has begun; it is done, and nothing of that is on the record. Another index has the name.
+    let options = IndicesOptions::open_only();
+    store.change(|state| state.delete_indices("a", &options, 0)).await.unwrap();
+    store.create_index("a", Value::Null).await;
+    store.kill().await;
+    let store = Store::open(dir.path(), START_MS + 1).await;
+    store.advance(1).await;
+    assert_eq!(store.names(), ["a"]);
+    assert_eq!(store.lifecycle.figures().await.managed, 0);
+}
