@@ -10,6 +10,10 @@ use crate::policy::{ActionSpec, IndexPolicy, RolloverConditions, TransitionCondi
 pub(crate) struct IndexMeasure {
     /// Time of its creation, in milliseconds.
     pub created_ms: i64,
+    /// Time from which on its age counts for transitions, in milliseconds, where a setting names it.
+    pub origination_ms: Option<i64>,
+    /// Time of its last rollover by whatever request, in milliseconds.
+    pub rollover_ms: Option<i64>,
     /// Documents.
     pub docs: u64,
     /// Bytes.
@@ -66,11 +70,14 @@ pub(crate) fn next_step(
 
 fn is_met(condition: &TransitionCondition, progress: &Progress, measure: IndexMeasure, now_ms: i64) -> bool {
     match condition {
-        TransitionCondition::IndexAge(age) => has_passed(measure.created_ms, *age, now_ms),
+        TransitionCondition::IndexAge(age) => {
+            has_passed(measure.origination_ms.unwrap_or(measure.created_ms), *age, now_ms)
+        }
         TransitionCondition::DocCount(docs) => measure.docs >= *docs,
         TransitionCondition::Size(bytes) => measure.bytes >= *bytes,
         TransitionCondition::RolloverAge(age) => {
-            progress.rollover_ms.is_some_and(|rollover| has_passed(rollover, *age, now_ms))
+            let rollover_ms = measure.rollover_ms.or(progress.rollover_ms);
+            rollover_ms.is_some_and(|time| has_passed(measure.origination_ms.unwrap_or(time), *age, now_ms))
         }
         TransitionCondition::StateAge(age) => has_passed(progress.state_ms, *age, now_ms),
         TransitionCondition::Cron(schedule) => {
@@ -150,6 +157,26 @@ mod tests {
     }
 
     #[test]
+    fn an_age_counts_from_the_rollover_or_from_the_origination() {
+        let mut progress = Progress::default();
+        progress.enter("hot", 0);
+        progress.position = 2;
+        let measure = IndexMeasure { rollover_ms: Some(DAY_MS), ..IndexMeasure::default() };
+        let step = |measure: IndexMeasure, now_ms: i64| next_step(&policy(), &progress, measure, now_ms);
+        assert!(matches!(step(measure, 2 * DAY_MS - 1), NextStep::Wait(_)));
+        assert_eq!(step(measure, 2 * DAY_MS), NextStep::Enter("warm".into()));
+        let old = IndexMeasure { origination_ms: Some(-DAY_MS), ..measure };
+        assert_eq!(step(old, DAY_MS), NextStep::Enter("warm".into()));
+        // Without a rollover its age counts for nothing, and that of the index does.
+        let written = IndexMeasure { rollover_ms: None, ..old };
+        assert!(matches!(step(written, 29 * DAY_MS - 1), NextStep::Wait(_)));
+        assert_eq!(step(written, 29 * DAY_MS), NextStep::Enter("gone".into()));
+        let conditions =
+            RolloverConditions { min_index_age: Some(Duration::from_secs(86_400)), ..Default::default() };
+        assert!(!is_rollover_due(&conditions, old, DAY_MS - 1), "a rollover goes by the creation");
+    }
+
+    #[test]
     fn one_condition_of_a_rollover_has_to_hold() {
         let conditions = |json: serde_json::Value| {
             let body =
@@ -159,7 +186,7 @@ mod tests {
                 other => panic!("{other:?}"),
             }
         };
-        let measure = IndexMeasure { created_ms: 0, docs: 10, bytes: 2048, largest_shard: 1024 };
+        let measure = IndexMeasure { docs: 10, bytes: 2048, largest_shard: 1024, ..IndexMeasure::default() };
         for (json, due) in [
             (json!({}), true),
             (json!({"min_doc_count": 11, "min_size": "3kb"}), false),

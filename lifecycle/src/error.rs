@@ -20,6 +20,14 @@ pub enum Error {
     /// There are as many policies as there may be.
     #[error("{0}")]
     TooMany(String),
+    /// The snapshot of that name is of another index, or lacks a part of this one.
+    #[error("snapshot [{snapshot}] does not have all of index [{index}]; the next try makes another one")]
+    ForeignSnapshot {
+        /// Repository and name of the snapshot.
+        snapshot: String,
+        /// Name of the index.
+        index: String,
+    },
     /// A notification was not sent.
     #[error("the notification was not sent: {0}")]
     Notification(String),
@@ -37,7 +45,7 @@ impl Error {
         match self {
             Self::Invalid(_) => Kind::InvalidInput,
             Self::NotFound(_) => Kind::NotFound,
-            Self::Conflict(_) => Kind::Conflict,
+            Self::Conflict(_) | Self::ForeignSnapshot { .. } => Kind::Conflict,
             Self::TooMany(_) => Kind::TooLarge,
             Self::Notification(_) | Self::Snapshot(_) => Kind::Unavailable,
             Self::Storage(error) => error.kind(),

@@ -5,15 +5,17 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use millrace_catalog::access::{Action, Principal};
 use millrace_catalog::metadata::{
-    CreateIndex, IndexMeta, IndicesOptions, Metadata, MetadataChange, Uuid, parse_alias_actions,
+    CreateIndex, IndexMeta, IndicesOptions, Metadata, MetadataChange, RETENTION_HOLD, Uuid,
+    parse_alias_actions,
 };
 use millrace_engine::Session;
 use millrace_runtime::Error as StoreError;
-use millrace_snapshot::{CreateSnapshot, SnapshotFilter};
+use millrace_snapshot::{CreateSnapshot, Manifest, SnapshotFilter, SnapshotState};
 use serde_json::{Map, Value, json};
 
 use crate::decide::{IndexMeasure, is_rollover_due};
 use crate::error::{Error, Result};
+use crate::index_age::origination_ms;
 use crate::managed::{ManagedIndex, Progress};
 use crate::policy::{ActionSpec, RolloverConditions, TemplateContext};
 use crate::{LifecycleContext, PolicyMessage, shrink};
@@ -24,8 +26,8 @@ const ROLLOVER_ALIASES: [&str; 3] = [
     "index.opendistro.index_state_management.rollover_alias",
     "index.lifecycle.rollover_alias",
 ];
-/// Setting that keeps an index from deletion by policies and by retention.
-pub const RETENTION_HOLD: &str = "index.retention.hold";
+/// Setting of an index that a client has rolled over itself, by writing to another one.
+const INDEXING_COMPLETE: &str = "index.lifecycle.indexing_complete";
 
 /// Outcome of an action.
 #[derive(Clone, Debug, PartialEq)]
@@ -34,8 +36,8 @@ pub(crate) enum ActionOutcome {
     Done {
         /// Message about it.
         message: String,
-        /// `true` if the index was rolled over.
-        rolled_over: bool,
+        /// Time of the rollover, in milliseconds, if the index was rolled over.
+        rollover_ms: Option<i64>,
     },
     /// Its condition does not hold yet.
     Pending(String),
@@ -45,14 +47,21 @@ pub(crate) enum ActionOutcome {
 
 impl ActionOutcome {
     pub(crate) fn done(message: impl Into<String>) -> Result<Self> {
-        Ok(Self::Done { message: message.into(), rolled_over: false })
+        Ok(Self::Done { message: message.into(), rollover_ms: None })
+    }
+
+    fn rolled_over(message: &str, rollover_ms: i64) -> Result<Self> {
+        Ok(Self::Done { message: message.to_owned(), rollover_ms: Some(rollover_ms) })
     }
 }
 
-/// Returns the name of the snapshot that an action makes; it is stored before the action begins.
-pub(crate) fn snapshot_name(prefix: &str, now_ms: i64) -> String {
+/// Returns the name of the snapshot that an action makes; it is stored before the action begins. Indices of one policy that are captured
+/// at the same time get different names.
+pub(crate) fn snapshot_name(prefix: &str, now_ms: i64, index: &IndexMeta) -> String {
     let time: DateTime<Utc> = DateTime::from_timestamp_millis(now_ms).unwrap_or_default();
-    format!("{prefix}-{}", time.format("%Y.%m.%d-%H.%M.%S%.3f")).to_lowercase()
+    let uuid = index.uuid.simple().to_string();
+    let name = format!("{prefix}-{}-{}", time.format("%Y.%m.%d-%H.%M.%S%.3f"), &uuid[..8]);
+    name.to_lowercase()
 }
 
 /// Does an action on an index.
@@ -120,7 +129,7 @@ pub(crate) async fn execute(
             .await?;
             ActionOutcome::done("Successfully updated alias")
         }
-        ActionSpec::Snapshot { repository, .. } => take_snapshot(context, managed, name, repository).await,
+        ActionSpec::Snapshot { repository, .. } => take_snapshot(context, managed, meta, repository).await,
         ActionSpec::Shrink(target) => {
             let name = template_context(managed, meta, spec).render(&target.name);
             let shards = target.shards.resolve(u64::from(meta.shards), measure.bytes);
@@ -203,7 +212,7 @@ pub(crate) async fn update_setting(
     .await
 }
 
-/// Deletes an index, if it is still the one that is meant. One that is held, and a write index, is not.
+/// Deletes an index, if it is still the one that is meant. One that is held, and the write index of a data stream, is not.
 ///
 /// # Errors
 /// Why it is not deleted.
@@ -241,6 +250,51 @@ fn rollover_target(meta: &IndexMeta) -> Result<&str> {
         .ok_or_else(|| Error::Invalid(format!("Missing rollover_alias index setting [index={}]", meta.name)))
 }
 
+/// Returns the time of the rollover of an index that was rolled over, in milliseconds; `None` where it is to be rolled over.
+///
+/// # Errors
+/// An index that its alias does not write to, and that no rollover has ended: others may write to it by its name, and a transition by the
+/// age of the rollover would delete it.
+fn past_rollover(
+    state: &Metadata,
+    meta: &IndexMeta,
+    target: &str,
+    now_ms: i64,
+) -> millrace_runtime::Result<Option<i64>> {
+    let refuse = |reason: String| Err(StoreError::IllegalArgument(reason));
+    let name = &meta.name;
+    let written = state.write_index(target, now_ms);
+    let is_written = matches!(&written, Ok(Some(written)) if written.uuid == meta.uuid);
+    // Aliases may have been put back.
+    if let Some(time) = meta.rollover_ms(target).filter(|_| !is_written) {
+        return Ok(Some(time));
+    }
+    let written = written?;
+    if meta.flag(INDEXING_COMPLETE) {
+        return match is_written {
+            true => refuse(format!(
+                "index [{name}] has [{INDEXING_COMPLETE}] set to [true], but is still the write index of [{target}]"
+            )),
+            false => Ok(Some(now_ms)),
+        };
+    }
+    // A rollover of an earlier version left no record.
+    let is_behind = meta.data_stream() == Some(target)
+        || meta.aliases.get(target).is_some_and(|alias| alias["is_write_index"] == false);
+    match written {
+        Some(_) if is_written => Ok(None),
+        Some(written) if *written.name == *target => {
+            refuse(format!("rollover target [{target}] is an index; an alias or a data stream was expected"))
+        }
+        Some(_) if is_behind => Ok(Some(now_ms)),
+        Some(_) if meta.aliases.contains_key(target) => {
+            refuse(format!("index [{name}] is not the write index of alias [{target}]"))
+        }
+        Some(_) => refuse(format!("rollover alias [{target}] does not point to index [{name}]")),
+        None => refuse(format!("rollover target [{target}] does not exist")),
+    }
+}
+
 async fn roll_over(
     context: &LifecycleContext,
     meta: &Arc<IndexMeta>,
@@ -254,18 +308,16 @@ async fn roll_over(
     if skips.iter().any(|key| meta.flag(key)) {
         return ActionOutcome::done("Skipped rollover action for this index");
     }
-    let target = rollover_target(meta)?;
-    let now_ms = context.engine.clock().now_ms();
-    let done = |message: &str| Ok(ActionOutcome::Done { message: message.to_owned(), rolled_over: true });
-    let is_written = |state: &Metadata| -> millrace_runtime::Result<bool> {
-        // A missing alias is no rollover: a transition by the age of the rollover would delete the live index.
-        match state.write_index(target, now_ms)? {
-            Some(written) => Ok(written.uuid == meta.uuid),
-            None => Err(StoreError::IllegalArgument(format!("rollover target [{target}] does not exist"))),
-        }
+    const ALREADY: &str = "This index has already been rolled over";
+    let target = match (rollover_target(meta), meta.last_rollover_ms()) {
+        (Ok(target), _) => target,
+        // A shrunken backing index has the rollover of its source, and no stream.
+        (Err(_), Some(time)) => return ActionOutcome::rolled_over(ALREADY, time),
+        (Err(error), None) => return Err(error),
     };
-    if !is_written(&context.engine.metadata())? {
-        return done("This index has already been rolled over");
+    let now_ms = context.engine.clock().now_ms();
+    if let Some(time) = past_rollover(&context.engine.metadata(), meta, target, now_ms)? {
+        return ActionOutcome::rolled_over(ALREADY, time);
     }
     if conditions.prevent_empty && measure.docs == 0 {
         return Ok(ActionOutcome::Pending("The index has no documents".to_owned()));
@@ -278,16 +330,22 @@ async fn roll_over(
     if !conditions.copy_alias {
         aliases.clear();
     }
+    let mut rollover_ms = now_ms;
     change(context, Action::Rollover, "POST", &[target, "_rollover"], |state, now| {
+        let Some(current) = state.index(&meta.name).filter(|current| current.uuid == meta.uuid) else {
+            return Err(StoreError::IndexNotFound { index: meta.name.to_string() });
+        };
         // Another request may have rolled it over meanwhile.
-        if !is_written(state)? {
+        if let Some(time) = past_rollover(state, current, target, now)? {
+            rollover_ms = time;
             return Ok(Vec::new());
         }
+        rollover_ms = now;
         let plan = state.plan_rollover(target, None, now)?;
         state.roll_over(&plan, &CreateIndex { aliases, ..CreateIndex::default() }, now, Uuid::new_v4())
     })
     .await?;
-    done("Successfully rolled over index")
+    ActionOutcome::rolled_over("Successfully rolled over index", rollover_ms)
 }
 
 /// Sends a message about the current action. Its key ends with `kind` and is the same in each try, so that its receiver knows a repetition.
@@ -311,10 +369,11 @@ pub(crate) async fn notify(
     notifier.send(&message).await.map_err(Error::Notification)
 }
 
+/// Makes the snapshot of the progress, if it is not there with all of the index.
 async fn take_snapshot(
     context: &LifecycleContext,
     managed: &ManagedIndex,
-    index: &str,
+    meta: &IndexMeta,
     repository: &str,
 ) -> Result<ActionOutcome> {
     let service = &context.snapshots;
@@ -326,22 +385,41 @@ async fn take_snapshot(
         return Err(StoreError::Unauthorized { action, caller, index: None }.into());
     }
     let filter = SnapshotFilter { expression: snapshot.to_owned(), ignore_unavailable: true };
-    let exists = !service.manifests(repository, &filter).await?.is_empty();
-    if !exists {
-        let request = CreateSnapshot {
-            indices: Some(index.to_owned()),
-            include_global_state: false,
-            ..CreateSnapshot::default()
-        };
-        service.create(&owner, (repository, snapshot), request).await?;
-        context.audit(Action::CreateSnapshot, "PUT", &["_snapshot", repository, snapshot]);
+    let made = match service.manifests(repository, &filter).await?.into_iter().next() {
+        Some(made) => made,
+        None => {
+            let request = CreateSnapshot {
+                indices: Some(meta.name.to_string()),
+                include_global_state: false,
+                ..CreateSnapshot::default()
+            };
+            let made = service.create(&owner, (repository, snapshot), request).await?;
+            context.audit(Action::CreateSnapshot, "PUT", &["_snapshot", repository, snapshot]);
+            made
+        }
+    };
+    if !holds_index(&made, meta) {
+        return Err(Error::ForeignSnapshot {
+            snapshot: format!("{repository}:{snapshot}"),
+            index: meta.name.to_string(),
+        });
     }
     ActionOutcome::done(format!("Successfully created snapshot [{snapshot}]"))
 }
 
+/// Returns whether a snapshot has all of an index.
+fn holds_index(manifest: &Manifest, meta: &IndexMeta) -> bool {
+    manifest.state == SnapshotState::Success && manifest.indices.iter().any(|index| index.uuid == meta.uuid)
+}
+
 /// Takes the figures of an index.
 pub(crate) fn measure(context: &LifecycleContext, meta: &IndexMeta) -> IndexMeasure {
-    let mut measure = IndexMeasure { created_ms: meta.created_ms, ..IndexMeasure::default() };
+    let mut measure = IndexMeasure {
+        created_ms: meta.created_ms,
+        origination_ms: origination_ms(meta),
+        rollover_ms: meta.last_rollover_ms(),
+        ..IndexMeasure::default()
+    };
     let Ok(index) = context.engine.index(&meta.name) else { return measure };
     for shard in &index.figures().shards {
         let bytes = shard.bytes();

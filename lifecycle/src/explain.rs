@@ -76,6 +76,7 @@ impl Lifecycle {
 
 fn explain_managed(managed: &ManagedIndex, meta: &IndexMeta, shows_policy: bool) -> Value {
     let progress = &managed.progress;
+    let rollover_ms = meta.last_rollover_ms().or(progress.rollover_ms);
     let mut shown = json!({
         POLICY_IDS[0]: managed.policy_id,
         POLICY_IDS[1]: managed.policy_id,
@@ -85,7 +86,7 @@ fn explain_managed(managed: &ManagedIndex, meta: &IndexMeta, shows_policy: bool)
         "policy_seq_no": managed.policy_version.0,
         "policy_primary_term": managed.policy_version.1,
         "index_creation_date": meta.created_ms,
-        "rolled_over": progress.rollover_ms.is_some(),
+        "rolled_over": rollover_ms.is_some(),
     });
     if !progress.state.is_empty() {
         shown["state"] = json!({ "name": progress.state, "start_time": progress.state_ms });
@@ -99,7 +100,7 @@ fn explain_managed(managed: &ManagedIndex, meta: &IndexMeta, shows_policy: bool)
             "index": progress.position,
             "failed": progress.failed,
             "consumed_retries": progress.retries,
-            "last_rollover": progress.rollover_ms.unwrap_or(0),
+            "last_rollover": rollover_ms.unwrap_or(0),
         });
         shown["step"] = json!({
             "name": format!("attempt_{name}"),

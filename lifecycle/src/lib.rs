@@ -9,6 +9,7 @@
 //! - [`execute`], [`pass`]: actions, and the steps of an index until it has to wait
 //! - [`shrink`]: the action of that name
 //! - [`retention`]: the oldest indices go where space is short; [`document_retention`]: documents of the server's own by their age
+//! - [`index_age`]: the times from which on the age of an index counts
 //! - [`snapshot_policy`]: creation and deletion of snapshots by schedule
 //! - [`runner`]: the event loop that has all of it done
 //! - [`hooks`]: the parts of the server that these use
@@ -20,6 +21,7 @@ mod error;
 mod execute;
 mod explain;
 mod hooks;
+mod index_age;
 mod managed;
 mod management;
 mod pass;
@@ -44,7 +46,6 @@ use tokio::sync::{Semaphore, oneshot};
 
 pub use document_retention::DocumentDeleter;
 pub use error::{Error, Result};
-pub use execute::RETENTION_HOLD;
 pub use explain::LifecycleFigures;
 pub use hooks::{LifecycleAudit, LifecycleHooks, PolicyMessage, PolicyNotifier, PolicyOwners};
 pub use management::{ManagementFailure, ManagementReport};
@@ -208,7 +209,7 @@ impl Lifecycle {
         self.store_policy(id, policy, None, Some(condition)).await
     }
 
-    /// Stores a policy of `_ilm`, whatever was there; lists the actions of it that mean nothing on one node.
+    /// Stores a policy of `_ilm`, whatever was there; lists what of it has no effect on one node.
     ///
     /// # Errors
     /// As [`Lifecycle::put_policy`].

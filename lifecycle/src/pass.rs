@@ -196,11 +196,14 @@ async fn act<'a>(
         progress.action_ms = Some(now_ms);
         (progress.step, progress.message) =
             (StepStatus::Starting, format!("Starting action {}", spec.name()));
-        if let ActionSpec::Snapshot { snapshot, .. } = spec {
-            let values = template_context(&managed, meta, spec);
-            progress.snapshot = Some(snapshot_name(&values.render(snapshot), now_ms));
-        }
         progress.was_writable = accepts_writes(meta);
+        progress.snapshot = None;
+    }
+    if let ActionSpec::Snapshot { snapshot, .. } = spec
+        && progress.snapshot.is_none()
+    {
+        let values = template_context(&managed, meta, spec);
+        progress.snapshot = Some(snapshot_name(&values.render(snapshot), now_ms, meta));
     }
     let managed = store(context, &managed, progress).await?;
     let outcome = match spec.is_long() {
@@ -222,10 +225,8 @@ async fn act<'a>(
             forget(context, &managed).await;
             return Ok(false);
         }
-        Ok(ActionOutcome::Done { message, rolled_over }) => {
-            if rolled_over {
-                progress.rollover_ms = Some(now_ms);
-            }
+        Ok(ActionOutcome::Done { message, rollover_ms }) => {
+            progress.rollover_ms = rollover_ms.or(progress.rollover_ms);
             progress.complete_action(message);
         }
         Ok(ActionOutcome::Pending(message)) => {
@@ -248,6 +249,9 @@ async fn act<'a>(
             progress.retry_ms = now_ms.saturating_add(i64::try_from(delay.as_millis()).unwrap_or(i64::MAX));
             progress.message = format!("Failed to execute action {}", spec.name());
             progress.cause = Some(error.to_string());
+            if matches!(error, Error::ForeignSnapshot { .. }) {
+                progress.snapshot = None;
+            }
             tracing::warn!(index = managed.index, policy = managed.policy_id, action = spec.name(), %error, "an action of a policy failed");
         }
     }

@@ -1,14 +1,14 @@
 //! Retention by space: the oldest whole indices are deleted once those of a pattern take more than a limit.
 //!
-//! [`plan`] is a pure decision. Backing indices of data streams, indices of a past day and indices behind a rollover are whole. A write
-//! index is never deleted, nor one with `index.retention.hold`. The plan is shown before it is carried out.
+//! [`plan`] is a pure decision. Backing indices of data streams, indices of a past day and indices behind a rollover are whole. An index
+//! that a data stream or an alias writes to is never deleted, nor one with `index.retention.hold`. The plan is shown before it is carried
+//! out.
 
 use std::collections::HashMap;
 use std::sync::Arc;
 
-use chrono::NaiveDate;
 use millrace_catalog::access::NameClass;
-use millrace_catalog::metadata::{IndexMeta, Metadata, RetentionLimit, SpaceLimit};
+use millrace_catalog::metadata::{IndexMeta, Metadata, RETENTION_HOLD, RetentionLimit, SpaceLimit};
 use millrace_engine::Engine;
 use millrace_mapping::pattern;
 use millrace_runtime::{Priority, sync};
@@ -16,11 +16,13 @@ use serde_json::{Value, json};
 
 use crate::LifecycleContext;
 use crate::error::Result;
-use crate::execute::{RETENTION_HOLD, delete_index};
+use crate::execute::delete_index;
+use crate::index_age::{daily_series, origin_ms};
 
+/// Time between two deletions, in milliseconds.
+const INTERVAL_MS: i64 = 300_000;
 /// Time from the end of a day, in UTC, until the index of that day is whole: other time zones write to it longer.
 const DAY_GRACE_MS: i64 = 86_400_000;
-const DAY_MS: i64 = 86_400_000;
 
 /// An index as retention sees it.
 #[derive(Clone, Debug)]
@@ -38,8 +40,14 @@ pub(crate) struct RetainedIndex {
 pub(crate) struct DiskUsage {
     /// All bytes.
     pub total: u64,
-    /// Used bytes.
+    /// Used bytes, without those that deletions free later.
     pub used: u64,
+}
+
+/// Returns whether it is time for the next deletion.
+pub(crate) fn is_due(last_ms: Option<i64>, now_ms: i64) -> bool {
+    // A clock that was put back keeps nothing waiting.
+    last_ms.is_none_or(|last| last > now_ms || now_ms - last >= INTERVAL_MS)
 }
 
 /// Place of an index in the order of deletions by a limit.
@@ -87,7 +95,7 @@ pub(crate) fn plan(
         };
         let mut removable: Vec<&RetainedIndex> =
             matching.into_iter().filter(|index| index.is_removable).collect();
-        removable.sort_by(|a, b| (a.meta.created_ms, &a.meta.name).cmp(&(b.meta.created_ms, &b.meta.name)));
+        removable.sort_by_key(|index| (origin_ms(&index.meta), &index.meta.name));
         for index in removable {
             let remaining = bound.saturating_sub(used);
             let deletion = PlannedDeletion {
@@ -108,7 +116,7 @@ pub(crate) fn plan(
     }
     let mut planned: Vec<PlannedDeletion> = planned.into_values().collect();
     planned.sort_by(|a, b| {
-        let key = |one: &PlannedDeletion| (one.remaining, one.meta.created_ms);
+        let key = |one: &PlannedDeletion| (one.remaining, origin_ms(&one.meta));
         key(a).cmp(&key(b)).then_with(|| a.meta.name.cmp(&b.meta.name))
     });
     planned
@@ -128,28 +136,18 @@ fn expected_time(remaining: u64, bytes: u64, oldest_ms: i64, now_ms: i64) -> Opt
     Some(now_ms.saturating_add(wait_ms as i64))
 }
 
-/// Returns the name without the date at its end, and the end of that day in milliseconds, where it has a date: `logs-2026.11.29`.
-fn daily_series(name: &str) -> Option<(&str, i64)> {
-    let (series, date) = name.split_at_checked(name.len().checked_sub(10)?)?;
-    let is_date = date.bytes().enumerate().all(|(at, byte)| match at {
-        4 | 7 => matches!(byte, b'.' | b'-' | b'_'),
-        _ => byte.is_ascii_digit(),
-    });
-    if !is_date || series.is_empty() {
-        return None;
-    }
-    let (year, month, day) = (date[..4].parse().ok()?, date[5..7].parse().ok()?, date[8..].parse().ok()?);
-    let begin = NaiveDate::from_ymd_opt(year, month, day)?.and_hms_opt(0, 0, 0)?;
-    Some((series, begin.and_utc().timestamp_millis() + DAY_MS))
+/// Returns whether an alias writes to an index: it names the index as its write index, or has no other one.
+fn is_alias_written(metadata: &Metadata, meta: &IndexMeta, now_ms: i64) -> bool {
+    let writes_to_it = |alias: &String| {
+        let written = metadata.write_index(alias, now_ms);
+        written.is_ok_and(|written| written.is_some_and(|written| written.uuid == meta.uuid))
+    };
+    meta.aliases.keys().any(writes_to_it)
 }
 
-/// Returns whether an alias names an index as its write index.
-fn is_write_index(meta: &IndexMeta) -> bool {
-    meta.aliases.values().any(|body| body["is_write_index"] == true)
-}
-
-/// Returns whether an index is behind a rollover of one of its aliases.
+/// Returns whether an index is behind a rollover.
 fn is_rolled_over(metadata: &Metadata, meta: &IndexMeta) -> bool {
+    // A rollover of an earlier version left no record, but the alias with its new write index.
     let is_behind = |alias: &String, body: &Value| {
         let others = metadata.alias_indices(alias).unwrap_or_default();
         body["is_write_index"] == false
@@ -158,7 +156,7 @@ fn is_rolled_over(metadata: &Metadata, meta: &IndexMeta) -> bool {
                 .filter_map(|name| metadata.index(name))
                 .any(|other| other.aliases[alias]["is_write_index"] == true)
     };
-    !is_write_index(meta) && meta.aliases.iter().any(|(alias, body)| is_behind(alias, body))
+    meta.last_rollover_ms().is_some() || meta.aliases.iter().any(|(alias, body)| is_behind(alias, body))
 }
 
 /// Lists the users' indices with what may be deleted of them.
@@ -179,9 +177,9 @@ fn retained(engine: &Engine, metadata: &Metadata) -> Vec<RetainedIndex> {
         (None, Some((series, end_ms))) => {
             newest.get(series).is_some_and(|latest| **latest != *meta.name)
                 && end_ms.saturating_add(DAY_GRACE_MS) <= now_ms
-                && !is_write_index(meta)
+                && !is_alias_written(metadata, meta, now_ms)
         }
-        (None, None) => is_rolled_over(metadata, meta),
+        (None, None) => is_rolled_over(metadata, meta) && !is_alias_written(metadata, meta, now_ms),
     };
     let one = |meta: &Arc<IndexMeta>| RetainedIndex {
         meta: Arc::clone(meta),
@@ -223,7 +221,11 @@ fn is_of_disk(limit: &RetentionLimit) -> bool {
 }
 
 /// Measures the file system of the segments, which may be another one than that of the data directory.
+///
+/// Searches and snapshots hold files of deleted indices. These bytes count as free: no other index is to go in their place.
 async fn disk_usage(context: &LifecycleContext) -> Result<DiskUsage> {
+    // Before the disk is asked: bytes that become free in between count twice, and the next time deletes the rest.
+    let unfreed = context.engine.unfreed_bytes();
     let dir = context.engine.data_dir().to_owned();
     let usage = sync::blocking(move || {
         let segments = dir.join("segments");
@@ -233,7 +235,7 @@ async fn disk_usage(context: &LifecycleContext) -> Result<DiskUsage> {
         let bytes = |blocks: u64| blocks.saturating_mul(stat.f_frsize);
         Ok(DiskUsage {
             total: bytes(stat.f_blocks),
-            used: bytes(stat.f_blocks.saturating_sub(stat.f_bavail)),
+            used: bytes(stat.f_blocks.saturating_sub(stat.f_bavail)).saturating_sub(unfreed),
         })
     });
     Ok(usage.await?)
@@ -356,13 +358,15 @@ mod tests {
     }
 
     #[test]
-    fn indices_of_a_day_are_known_by_their_names() {
-        assert_eq!(daily_series("logs-2026.11.29"), Some(("logs-", 1_795_996_800_000)));
-        assert_eq!(daily_series("logs-2026-11-29"), Some(("logs-", 1_795_996_800_000)));
-        for name in
-            ["2026.11.29", "logs-2026.13.01", "logs-2026.11.2", "logs-2026x11.29", "log", "lögs-2026.11.é9"]
-        {
-            assert_eq!(daily_series(name), None, "{name}");
-        }
+    fn a_backfilled_day_goes_before_later_days() {
+        let indices = [index("logs-2026.11.01", 5, 10, true), index("logs-2026.01.01", i64::MAX, 10, true)];
+        let planned = plan(&[limit("*", SpaceLimit::Bytes(15))], &indices, DiskUsage::default(), 0);
+        assert_eq!(due(&planned), ["logs-2026.01.01"]);
+    }
+
+    #[test]
+    fn deletions_come_at_their_own_interval() {
+        assert!(is_due(None, 5) && is_due(Some(6), 5));
+        assert!(!is_due(Some(5), 5 + INTERVAL_MS - 1) && is_due(Some(5), 5 + INTERVAL_MS));
     }
 }

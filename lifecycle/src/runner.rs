@@ -1,12 +1,14 @@
-//! The event loop of policies: passes over managed indices, retention by space, and policies of snapshots.
+//! The event loop of policies: passes over managed indices, retention, and policies of snapshots.
 //!
-//! The loop looks once a second what is due by the engine's clock. Work that takes long runs in tasks of its own, one at a time for
+//! The loop looks once a second what is due by the engine's clock. Each of the three has an interval of its own; the settings of policies
+//! of indices are about the passes alone. Work that takes long runs in tasks of its own, one at a time for
 //! an index or a policy, and tells the loop when it has ended.
 
 use std::collections::HashSet;
 use std::sync::Arc;
 use std::time::Duration;
 
+use millrace_catalog::metadata::Metadata;
 use millrace_runtime::{EventHandler, EventLoop, EventSender, Instant, Mailbox};
 use serde_json::Value;
 use tokio::sync::oneshot;
@@ -32,7 +34,7 @@ pub(crate) enum RunnerMessage {
     SnapshotsEnded(String),
     /// Retention by space has ended.
     RetentionEnded,
-    /// To run everything that is due now, whatever the interval says, and to answer at its end.
+    /// To run everything that is due now, whatever the intervals say, and to answer at its end.
     RunNow(oneshot::Sender<()>),
 }
 
@@ -47,6 +49,8 @@ struct Runner {
     tasks: JoinSet<()>,
     /// Time of the last round of passes, in milliseconds; `None` before the first.
     passed_ms: Option<i64>,
+    /// Time of the last retention by space, in milliseconds.
+    retained_ms: Option<i64>,
     /// Time of the last deletion of documents by their age.
     deleted_ms: Option<i64>,
     next_tick: Instant,
@@ -64,6 +68,7 @@ pub(crate) fn spawn(context: &Arc<LifecycleContext>) -> (EventSender<RunnerMessa
         retaining: false,
         tasks: JoinSet::new(),
         passed_ms: None,
+        retained_ms: None,
         deleted_ms: None,
         next_tick: Instant::now(),
         waiting: Vec::new(),
@@ -72,8 +77,7 @@ pub(crate) fn spawn(context: &Arc<LifecycleContext>) -> (EventSender<RunnerMessa
 }
 
 /// Reads the interval of passes, in milliseconds; `None` where policies are stopped.
-fn interval_ms(context: &LifecycleContext) -> Option<i64> {
-    let metadata = context.engine.metadata();
+fn interval_ms(metadata: &Metadata) -> Option<i64> {
     let text = |key: &str| match metadata.cluster_setting(key) {
         Some(Value::String(text)) => text,
         Some(other) => other.to_string(),
@@ -95,7 +99,10 @@ impl EventHandler for Runner {
             RunnerMessage::SnapshotsEnded(id) => drop(self.snapshotting.remove(&id)),
             RunnerMessage::RetentionEnded => self.retaining = false,
             RunnerMessage::RunNow(reply) => {
-                self.start_passes().await;
+                if interval_ms(&self.context.engine.metadata()).is_some() {
+                    self.start_passes().await;
+                }
+                self.start_retention();
                 self.start_snapshots();
                 self.waiting.push(reply);
             }
@@ -111,10 +118,13 @@ impl EventHandler for Runner {
             let now_ms = self.context.engine.clock().now_ms();
             // A clock that was put back keeps nothing waiting.
             self.passed_ms = self.passed_ms.filter(|passed| *passed <= now_ms);
-            if let Some(interval) = interval_ms(&self.context)
+            if let Some(interval) = interval_ms(&self.context.engine.metadata())
                 && self.passed_ms.is_none_or(|passed| now_ms - passed >= interval)
             {
                 self.start_passes().await;
+            }
+            if retention::is_due(self.retained_ms, now_ms) {
+                self.start_retention();
             }
             self.start_snapshots();
             self.next_tick = Instant::now() + TICK;
@@ -141,7 +151,7 @@ impl Runner {
         self.passing.is_empty() && self.snapshotting.is_empty() && !self.retaining
     }
 
-    /// Starts a pass over each managed index, and retention by space.
+    /// Starts a pass over each managed index.
     async fn start_passes(&mut self) {
         let context = Arc::clone(&self.context);
         self.passed_ms = Some(context.engine.clock().now_ms());
@@ -168,24 +178,30 @@ impl Runner {
                 let _ = sender.send(RunnerMessage::PassEnded(id)).await;
             });
         }
-        if !self.retaining {
-            self.retaining = true;
-            let sender = self.sender.clone();
-            let now_ms = context.engine.clock().now_ms();
-            let deletes = document_retention::is_due(self.deleted_ms, now_ms);
-            if deletes {
-                self.deleted_ms = Some(now_ms);
-            }
-            self.tasks.spawn(async move {
-                if let Err(error) = retention::enforce(&context).await {
-                    tracing::warn!(%error, "retention by space failed; the next pass tries again");
-                }
-                if deletes {
-                    document_retention::enforce(&context).await;
-                }
-                let _ = sender.send(RunnerMessage::RetentionEnded).await;
-            });
+    }
+
+    /// Starts retention by space, and the deletion of documents by their age if it is due.
+    fn start_retention(&mut self) {
+        if self.retaining {
+            return;
         }
+        self.retaining = true;
+        let (context, sender) = (Arc::clone(&self.context), self.sender.clone());
+        let now_ms = context.engine.clock().now_ms();
+        self.retained_ms = Some(now_ms);
+        let deletes = document_retention::is_due(self.deleted_ms, now_ms);
+        if deletes {
+            self.deleted_ms = Some(now_ms);
+        }
+        self.tasks.spawn(async move {
+            if let Err(error) = retention::enforce(&context).await {
+                tracing::warn!(%error, "retention by space failed; the next time it tries again");
+            }
+            if deletes {
+                document_retention::enforce(&context).await;
+            }
+            let _ = sender.send(RunnerMessage::RetentionEnded).await;
+        });
     }
 
     /// Starts what policies of snapshots have due.
@@ -204,5 +220,25 @@ impl Runner {
                 let _ = sender.send(RunnerMessage::SnapshotsEnded(name)).await;
             });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use millrace_catalog::metadata::ClusterSettingsUpdate;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn settings_of_the_cluster_pace_the_passes() {
+        let with = |settings: Value| {
+            let update = ClusterSettingsUpdate::parse(&json!({ "persistent": settings })).unwrap();
+            let state = Metadata::default();
+            state.apply(&state.update_cluster_settings(&update).unwrap())
+        };
+        assert_eq!(interval_ms(&Metadata::default()), Some(300_000));
+        assert_eq!(interval_ms(&with(json!({ JOB_INTERVAL: 60 }))), Some(3_600_000));
+        assert_eq!(interval_ms(&with(json!({ ENABLED: false, JOB_INTERVAL: 60 }))), None);
     }
 }

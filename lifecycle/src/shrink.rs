@@ -1,13 +1,16 @@
 //! The action `shrink`: blocks writes to an index, and copies its documents into one with fewer shards.
 //!
 //! The target is found by its name and the uuid of its source, so that a repetition does not copy again. A start deletes the target
-//! that a crash left unfinished. The source stays blocked: its documents and those of the target are not to part.
+//! that a crash left unfinished. The source stays blocked: its documents and those of the target are not to part. With `replace_source` one
+//! change of the metadata deletes the source and gives the target its aliases and its name, so that no search finds a document twice or not
+//! at all.
 
 use std::sync::Arc;
 
 use millrace_catalog::access::Action;
 use millrace_catalog::metadata::{
-    IndexMeta, Metadata, RESIZE_PENDING, ResizeIndex, ResizeKind, parse_alias_actions,
+    AliasAction, IndexMeta, Metadata, RESIZE_PENDING, RETENTION_HOLD, ResizeIndex, ResizeKind,
+    parse_alias_actions,
 };
 use millrace_engine::Session;
 use millrace_runtime::Error as StoreError;
@@ -16,11 +19,14 @@ use serde_json::{Value, json};
 use crate::LifecycleContext;
 use crate::error::{Error, Result};
 use crate::execute::{ActionOutcome, accepts_writes, change, update_setting};
+use crate::index_age::{ORIGINATION_DATE, origination_ms};
 use crate::managed::ManagedIndex;
 use crate::policy::ShrinkTarget;
 
 /// Setting that keeps documents of an index as they are.
 const WRITE_BLOCK: &str = "index.blocks.write";
+/// Setting that names the policy of the target that takes the place of its source.
+const POLICY_ID: &str = "index.plugins.index_state_management.policy_id";
 
 /// Shrinks an index into a target of so many shards, with the rights of the policy's owner.
 ///
@@ -39,6 +45,16 @@ pub(crate) async fn shrink(
         let count = meta.shards;
         return ActionOutcome::done(format!("Skipped shrink action: the index has {count} shards already"));
     }
+    if target.replace_source {
+        if let Some(stream) = meta.data_stream() {
+            return ActionOutcome::done(format!(
+                "Skipped shrink action: the index backs data stream [{stream}], which would lose its documents"
+            ));
+        }
+        if meta.flag(RETENTION_HOLD) {
+            return Ok(ActionOutcome::Pending(format!("held by [{RETENTION_HOLD}]")));
+        }
+    }
     if !is_shrunken(&context.engine.metadata(), meta, name)? {
         let copied = copy(context, meta, managed, (target, name), shards).await;
         if copied.is_err() && was_writable {
@@ -48,6 +64,9 @@ pub(crate) async fn shrink(
             }
         }
         copied?;
+    }
+    if target.replace_source {
+        return replace_source(context, meta, name).await;
     }
     if target.switch_aliases {
         switch_aliases(context, meta, name).await?;
@@ -93,6 +112,14 @@ async fn copy(
         // The block is the action's; the target takes writes as its source did.
         settings[WRITE_BLOCK] = Value::Null;
     }
+    if target.replace_source {
+        settings[POLICY_ID] = managed.policy_id.as_str().into();
+        if origination_ms(meta).is_none() {
+            // Its age goes on.
+            let since_ms = meta.last_rollover_ms().or(managed.progress.rollover_ms);
+            settings[ORIGINATION_DATE] = since_ms.unwrap_or(meta.created_ms).to_string().into();
+        }
+    }
     let body = json!({ "settings": settings, "aliases": target.aliases });
     let request = ResizeIndex::parse(ResizeKind::Shrink, &meta.name, name, &body)?;
     Session::new(&context.engine, owner, Action::Resize)?.resize(&request).await?;
@@ -108,14 +135,8 @@ async fn switch_aliases(context: &LifecycleContext, meta: &IndexMeta, name: &str
         return Ok(());
     }
     let mut actions: Vec<Value> = Vec::new();
-    for (alias, body) in &current.aliases {
-        let mut add = body.clone();
-        if !add.is_object() {
-            add = json!({});
-        }
-        add["index"] = name.into();
-        add["alias"] = alias.as_str().into();
-        actions.push(json!({ "remove": { "index": &*meta.name, "alias": alias } }));
+    for add in added_aliases(current, name) {
+        actions.push(json!({ "remove": { "index": &*meta.name, "alias": &add["alias"] } }));
         actions.push(json!({ "add": add }));
     }
     let actions = parse_alias_actions(&json!({ "actions": actions }))?;
@@ -123,4 +144,54 @@ async fn switch_aliases(context: &LifecycleContext, meta: &IndexMeta, name: &str
         state.update_aliases(&actions, now)
     })
     .await
+}
+
+/// Returns the aliases of an index as actions that give them to another one.
+fn added_aliases(source: &IndexMeta, target: &str) -> Vec<Value> {
+    let added = source.aliases.iter().map(|(alias, body)| {
+        let mut add = if body.is_object() { body.clone() } else { json!({}) };
+        add["index"] = target.into();
+        add["alias"] = alias.as_str().into();
+        add
+    });
+    added.collect()
+}
+
+/// Deletes the source, and gives the target its aliases and its name.
+async fn replace_source(
+    context: &LifecycleContext,
+    meta: &Arc<IndexMeta>,
+    name: &str,
+) -> Result<ActionOutcome> {
+    let source = &*meta.name;
+    let mut held = false;
+    change(context, Action::PutAliases, "POST", &["_aliases"], |state, now| {
+        let Some(current) = state.index(source).filter(|current| current.uuid == meta.uuid) else {
+            return Ok(Vec::new());
+        };
+        held = current.flag(RETENTION_HOLD);
+        if held {
+            return Ok(Vec::new());
+        }
+        if !is_shrunken(state, current, name).unwrap_or(false) {
+            let reason = format!("index [{name}] does not have all documents of [{source}] any more; retry");
+            return Err(StoreError::Rejected(reason));
+        }
+        state.update_aliases(&replacing_actions(current, name)?, now)
+    })
+    .await?;
+    if held {
+        return Ok(ActionOutcome::Pending(format!("held by [{RETENTION_HOLD}]")));
+    }
+    context.audit(Action::DeleteIndex, "DELETE", &[source]);
+    Ok(ActionOutcome::Deleted)
+}
+
+fn replacing_actions(source: &IndexMeta, target: &str) -> millrace_runtime::Result<Vec<AliasAction>> {
+    let mut actions: Vec<Value> =
+        added_aliases(source, target).into_iter().map(|add| json!({ "add": add })).collect();
+    // By its name it was searched; it took no more writes.
+    actions.push(json!({ "add": { "index": target, "alias": &*source.name, "is_write_index": false } }));
+    actions.push(json!({ "remove_index": { "index": &*source.name } }));
+    parse_alias_actions(&json!({ "actions": actions }))
 }

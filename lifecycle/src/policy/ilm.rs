@@ -5,15 +5,19 @@ use std::time::Duration;
 use serde_json::{Map, Value, json};
 
 use super::IndexPolicy;
-use super::parse::{duration, invalid, members};
+use super::parse::{duration, invalid, members, number};
 use crate::error::Result;
 
 /// Phases in the order in which an index goes through them.
 const PHASES: [&str; 5] = ["hot", "warm", "cold", "frozen", "delete"];
 /// Actions that mean nothing on one node.
 const WITHOUT_MEANING: [&str; 4] = ["allocate", "migrate", "freeze", "unfollow"];
+/// Parameters of `allocate` that mean nothing on one node.
+const PLACEMENT: [&str; 4] = ["include", "exclude", "require", "total_shards_per_node"];
+/// Name of the index that `shrink` makes.
+const SHRINK_TARGET: &str = "{{ctx.index}}_shrunken";
 
-/// Reads the body of `_ilm/policy` as a policy; lists the actions that it leaves out, as they mean nothing on one node.
+/// Reads the body of `_ilm/policy` as a policy; lists what it leaves out, as it means nothing on one node: actions and their parameters.
 ///
 /// # Errors
 /// [`crate::Error::Invalid`] with the phase or the action.
@@ -69,7 +73,8 @@ pub fn parse_ilm(id: &str, body: &Value, now_ms: i64) -> Result<(IndexPolicy, Ve
 /// Converts the actions of a phase; those that mean nothing go to `ignored`.
 fn phase_actions(phase: &str, actions: &Map<String, Value>, ignored: &mut Vec<String>) -> Result<Vec<Value>> {
     /// The order in which Elasticsearch does the actions of a phase.
-    const ORDER: [&str; 6] = ["set_priority", "rollover", "readonly", "forcemerge", "replicas", "delete"];
+    const ORDER: [&str; 7] =
+        ["set_priority", "rollover", "readonly", "shrink", "forcemerge", "replicas", "delete"];
     let mut converted: Vec<(usize, Value)> = Vec::new();
     let mut add = |name: &str, action: Value| {
         let position = ORDER.iter().position(|known| *known == name).unwrap_or(ORDER.len());
@@ -91,10 +96,32 @@ fn phase_actions(phase: &str, actions: &Map<String, Value>, ignored: &mut Vec<St
                 let segments = params["max_num_segments"].as_u64().unwrap_or(1);
                 add(name, json!({ "force_merge": { "max_num_segments": segments } }));
             }
-            "delete" => add(name, json!({ "delete": {} })),
-            "allocate" if params["number_of_replicas"].is_u64() => {
-                let replicas = &params["number_of_replicas"];
-                add("replicas", json!({ "replica_count": { "number_of_replicas": replicas } }));
+            "shrink" if matches!(phase, "hot" | "warm") => {
+                add(name, json!({ "shrink": shrink(phase, members(name, params)?, ignored)? }));
+            }
+            "delete" => {
+                for key in members(name, params)?.keys() {
+                    match key.as_str() {
+                        // No index of this server is searched in a snapshot.
+                        "delete_searchable_snapshot" => ignored.push(format!("{phase}.delete.{key}")),
+                        other => return invalid(format!("[delete] unknown field [{other}]")),
+                    }
+                }
+                add(name, json!({ "delete": {} }));
+            }
+            "allocate" if !params["number_of_replicas"].is_null() => {
+                for (key, value) in members(name, params)? {
+                    match key.as_str() {
+                        "number_of_replicas" => {
+                            let replicas = number(key, value)?;
+                            add("replicas", json!({ "replica_count": { "number_of_replicas": replicas } }));
+                        }
+                        known if PLACEMENT.contains(&known) => {
+                            ignored.push(format!("{phase}.allocate.{known}"));
+                        }
+                        other => return invalid(format!("[allocate] unknown field [{other}]")),
+                    }
+                }
             }
             known if WITHOUT_MEANING.contains(&known) => ignored.push(format!("{phase}.{known}")),
             other => {
@@ -106,6 +133,26 @@ fn phase_actions(phase: &str, actions: &Map<String, Value>, ignored: &mut Vec<St
     }
     converted.sort_by_key(|(position, _)| *position);
     Ok(converted.into_iter().map(|(_, action)| action).collect())
+}
+
+/// Converts the parameters of `shrink`. The target takes the place of its source, as there.
+fn shrink(phase: &str, params: &Map<String, Value>, ignored: &mut Vec<String>) -> Result<Value> {
+    let mut converted = json!({
+        "target_index_name_template": { "source": SHRINK_TARGET },
+        "switch_aliases": true,
+        "replace_source": true,
+    });
+    for (key, value) in params {
+        match key.as_str() {
+            "number_of_shards" => converted["num_new_shards"] = value.clone(),
+            "max_primary_shard_size" => converted["max_shard_size"] = value.clone(),
+            // The target takes writes where its source did before the action.
+            "allow_write_after_shrink" if value == true => {}
+            "allow_write_after_shrink" => ignored.push(format!("{phase}.shrink.{key}")),
+            other => return invalid(format!("[shrink] unknown field [{other}]")),
+        }
+    }
+    Ok(converted)
 }
 
 fn rollover(params: &Map<String, Value>) -> Result<Value> {

@@ -21,7 +21,7 @@ use millrace_schedule::Schedule;
 use serde_json::Value;
 
 pub use ilm::parse_ilm;
-pub(crate) use notification::PolicyNotification;
+pub(crate) use notification::{PolicyNotification, parse_destination, refuse_channel};
 pub(crate) use parse::{MAX_BYTES, duration, invalid, members, number, parse_cron};
 pub(crate) use shrink::ShrinkTarget;
 pub(crate) use text_template::TemplateContext;

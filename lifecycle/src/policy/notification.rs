@@ -27,12 +27,7 @@ pub(super) fn parse_notification(params: &Map<String, Value>) -> Result<PolicyNo
         match key.as_str() {
             "destination" => webhook = Some(parse_destination(value)?),
             "message_template" => source = Some(parse_template(key, value)?),
-            "channel" => {
-                return invalid(
-                    "[channel] of a notification is not supported: name a [destination] with \
-                     [custom_webhook], [slack] or [chime]",
-                );
-            }
+            "channel" => return refuse_channel(),
             other => return invalid(format!("Invalid field: [{other}] found in notification.")),
         }
     }
@@ -42,7 +37,22 @@ pub(super) fn parse_notification(params: &Map<String, Value>) -> Result<PolicyNo
     }
 }
 
-fn parse_destination(value: &Value) -> Result<Map<String, Value>> {
+/// Refuses a channel by its id: this server stores none.
+///
+/// # Errors
+/// [`crate::Error::Invalid`], always; its text names what to write instead.
+pub(crate) fn refuse_channel<T>() -> Result<T> {
+    invalid(
+        "[channel] of a notification is not supported, as this server stores no channels: write a [destination] with \
+         [custom_webhook], [slack] or [chime] and their [url] instead, such as {\"slack\": {\"url\": {\"secret\": \"name\"}}}",
+    )
+}
+
+/// Reads a destination into the options of a webhook.
+///
+/// # Errors
+/// [`crate::Error::Invalid`] with the member.
+pub(crate) fn parse_destination(value: &Value) -> Result<Map<String, Value>> {
     let mut webhook: Option<Map<String, Value>> = None;
     for (key, value) in members("destination", value)? {
         // The body is a template of notifications, which sees the message as `text`.

@@ -21,6 +21,8 @@ pub struct ShrinkTarget {
     pub aliases: Map<String, Value>,
     /// `true` if it takes the aliases of its source.
     pub switch_aliases: bool,
+    /// `true` if it takes the place of its source: its aliases, its name as an alias, its age. The source is deleted then.
+    pub replace_source: bool,
 }
 
 /// Number of shards of the target. It divides the number of the source's.
@@ -54,7 +56,7 @@ impl ShrinkShards {
 /// # Errors
 /// [`crate::Error::Invalid`] with the member.
 pub(super) fn parse_shrink(params: &Map<String, Value>) -> Result<ShrinkTarget> {
-    let (mut shards, mut switch_aliases) = (Vec::new(), false);
+    let (mut shards, mut switch_aliases, mut replace_source) = (Vec::new(), false, false);
     let (mut name, mut aliases) = (DEFAULT_TARGET.to_owned(), Map::new());
     for (key, value) in params {
         match key.as_str() {
@@ -78,13 +80,14 @@ pub(super) fn parse_shrink(params: &Map<String, Value>) -> Result<ShrinkTarget> 
                 }
             }
             "switch_aliases" if value.is_boolean() => switch_aliases = value == true,
+            "replace_source" if value.is_boolean() => replace_source = value == true,
             // It is about the copies of a shard on other nodes.
             "force_unsafe" => {}
             other => return invalid(format!("Invalid field: [{other}] found in action [shrink].")),
         }
     }
     match shards[..] {
-        [shards] => Ok(ShrinkTarget { shards, name, aliases, switch_aliases }),
+        [shards] => Ok(ShrinkTarget { shards, name, aliases, switch_aliases, replace_source }),
         _ => invalid(
             "action [shrink] has exactly one of [num_new_shards, max_shard_size, percentage_of_source_shards]",
         ),

@@ -103,6 +103,45 @@ fn policies_of_ilm_become_states() {
 }
 
 #[test]
+fn what_ilm_says_of_nodes_is_stated_and_a_shrink_replaces_its_source() {
+    let body = json!({"policy": {"phases": {
+        "warm": {"actions": {
+            "allocate": {"number_of_replicas": 0, "require": {"box": "warm"}},
+            "shrink": {"max_primary_shard_size": "50gb", "allow_write_after_shrink": false},
+            "forcemerge": {"max_num_segments": 1},
+        }},
+        "delete": {"min_age": "9d", "actions": {"delete": {"delete_searchable_snapshot": true}}},
+    }}});
+    let (policy, ignored) = parse_ilm("p", &body, 7).unwrap();
+    let stated = [
+        "warm.allocate.require",
+        "warm.shrink.allow_write_after_shrink",
+        "delete.delete.delete_searchable_snapshot",
+    ];
+    assert_eq!(ignored, stated);
+    let [shrink, merge, replicas] = &policy.states[0].actions[..] else { panic!("{policy:?}") };
+    let ActionSpec::Shrink(target) = &shrink.spec else { panic!("{shrink:?}") };
+    assert!(target.replace_source && target.switch_aliases);
+    assert_eq!((&merge.spec, &replicas.spec), (&ActionSpec::ForceMerge(1), &ActionSpec::ReplicaCount(0)));
+    assert_eq!(IndexPolicy::from_stored(&policy.body).unwrap().states, policy.states);
+    for (phase, action, needle) in [
+        ("cold", json!({"shrink": {"number_of_shards": 1}}), "action [shrink] of phase [cold]"),
+        ("warm", json!({"shrink": {}}), "exactly one"),
+        ("warm", json!({"shrink": {"shards": 1}}), "[shrink] unknown field [shards]"),
+        (
+            "warm",
+            json!({"allocate": {"number_of_replicas": 1, "rack": 1}}),
+            "[allocate] unknown field [rack]",
+        ),
+        ("delete", json!({"delete": {"later": true}}), "[delete] unknown field [later]"),
+    ] {
+        let body = json!({"policy": {"phases": {phase: {"actions": action}}}});
+        let refused = parse_ilm("p", &body, 7).unwrap_err().to_string();
+        assert!(refused.contains(needle), "{refused}");
+    }
+}
+
+#[test]
 fn templates_of_the_same_priority_conflict() {
     let with = |templates: Value| {
         parse(&json!({"default_state": "a", "states": [{"name": "a"}], "ism_template": templates})).unwrap()

@@ -2,9 +2,11 @@
 //!
 //! - [`SnapshotPolicy`]: a policy as a document, with what its runs have left
 //! - `run`: creates and deletes what is due
+//! - `notification`: the outcomes that are sent
 //!
 //! The name of a snapshot is stored before the snapshot is begun. So a start finds whether it was made, and makes it once.
 
+mod notification;
 mod run;
 #[cfg(test)]
 mod tests;
@@ -21,6 +23,8 @@ use serde_json::{Map, Value, json};
 
 use crate::error::{Error, Result};
 use crate::policy::{duration, invalid, members, number, parse_cron};
+
+use notification::OutcomeNotification;
 
 pub(crate) use run::run;
 
@@ -107,6 +111,7 @@ pub struct SnapshotPolicy {
     pub(crate) condition: Option<DeletionCondition>,
     pub(crate) creation_schedule: Schedule,
     pub(crate) deletion_schedule: Option<Schedule>,
+    pub(crate) notification: Option<OutcomeNotification>,
     /// Next times, which take too long to compute to be looked for each second.
     next_creation_ms: Option<i64>,
     next_deletion_ms: Option<i64>,
@@ -142,7 +147,6 @@ impl SnapshotPolicy {
                 "creation" => creation = value.clone(),
                 "deletion" => deletion = value.clone(),
                 "snapshot_config" => config = value.clone(),
-                // Kept and shown; outcomes are in explain and in the log.
                 "notification" => notification = value.clone(),
                 // What an answer has beside these, and a client sends back.
                 "name" | "schedule" | "enabled_time" | "last_updated_time" | "schema_version" | "user" => {}
@@ -158,6 +162,7 @@ impl SnapshotPolicy {
             }
         };
         let repository = parse_config(&config)?;
+        let parsed_notification = OutcomeNotification::parse(&notification)?;
         let body = json!({
             "name": name,
             "description": description,
@@ -184,6 +189,7 @@ impl SnapshotPolicy {
             condition,
             creation_schedule,
             deletion_schedule,
+            notification: parsed_notification,
             next_creation_ms: None,
             next_deletion_ms: None,
             version: before.and_then(|before| before.version),
@@ -409,8 +415,13 @@ impl SystemDocument for SnapshotPolicy {
     fn decode(id: &str, source: &Bytes) -> Result<Self, String> {
         let document: SnapshotPolicyDocument =
             serde_json::from_slice(source).map_err(|error| error.to_string())?;
-        let policy = Self::parse(id, &document.policy, 0, None).map_err(|error| error.to_string())?;
         let (body, revision) = (document.policy, document.revision);
+        let mut readable = body.clone();
+        // An earlier version stored channels, and sent nothing.
+        if readable["notification"].get("channel").is_some() {
+            readable["notification"] = Value::Null;
+        }
+        let policy = Self::parse(id, &readable, 0, None).map_err(|error| error.to_string())?;
         Ok(Self { body, revision, ..policy }.with_progress(document.creation, document.deletion))
     }
 }

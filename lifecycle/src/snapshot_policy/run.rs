@@ -9,13 +9,15 @@ use millrace_snapshot::{CreateSnapshot, Manifest, SnapshotFilter, names_accounts
 use serde_json::{Map, Value};
 
 use super::{DeletionCondition, ExecutionRecord, ScheduleProgress, SnapshotPolicy};
-use crate::LifecycleContext;
 use crate::error::Result;
+use crate::{LifecycleContext, PolicyMessage};
 
 /// Tries behind the first for a time of the schedule.
 const MAX_RETRIES: u32 = 3;
 /// Time before the first of them, in milliseconds; it doubles.
 const RETRY_MS: i64 = 60_000;
+/// Message of a run that had nothing to delete. It is not sent.
+const NOTHING_TO_DELETE: &str = "No snapshot is to be deleted.";
 /// Member of a snapshot's metadata that names its policy.
 const POLICY_MEMBER: &str = "sm_policy";
 
@@ -59,9 +61,35 @@ pub(crate) async fn run(context: &LifecycleContext, name: &str) -> Result<()> {
         let result = delete(context, &policy, now_ms).await;
         let due_ms = policy.deletion_schedule.as_ref().and_then(|schedule| schedule.latest(now_ms));
         let progress = advance(&policy.deletion, due_ms, now_ms, context.engine.clock().now_ms(), result);
-        store(context, &policy, policy.creation.clone(), progress).await?;
+        let stored = store(context, &policy, policy.creation.clone(), progress).await?;
+        send_outcome(context, &stored, false).await;
     }
     Ok(())
+}
+
+/// Sends the outcome of a run that is on the record, once. One that cannot be sent is in the log, and in `_explain` as any other.
+async fn send_outcome(context: &LifecycleContext, policy: &SnapshotPolicy, is_creation: bool) {
+    let (part, progress) =
+        if is_creation { ("creation", &policy.creation) } else { ("deletion", &policy.deletion) };
+    let (Some(notification), Some(outcome)) = (&policy.notification, &progress.last) else { return };
+    if !notification.includes(is_creation, outcome) || outcome.message == NOTHING_TO_DELETE {
+        return;
+    }
+    let cause = outcome.cause.as_ref().map(|cause| format!(" {cause}")).unwrap_or_default();
+    let message = PolicyMessage {
+        key: format!("{}/{part}/{}", policy.name, outcome.start_ms),
+        policy_id: policy.name.clone(),
+        subject: format!("snapshot policy [{}]: {part} {}", policy.name, outcome.status),
+        text: format!("Snapshot policy [{}]: {}{cause}", policy.name, outcome.message),
+        webhook: notification.webhook.clone(),
+    };
+    let sent = match &context.hooks.notifier {
+        Some(notifier) => notifier.send(&message).await,
+        None => Err("this server sends none".to_owned()),
+    };
+    if let Err(reason) = sent {
+        tracing::warn!(policy = policy.name, reason, "the outcome of a policy of snapshots is not sent");
+    }
 }
 
 async fn store(
@@ -140,7 +168,9 @@ async fn create(context: &LifecycleContext, policy: Arc<SnapshotPolicy>, now_ms:
             ScheduleProgress { handled_ms, last: Some(last), ..ScheduleProgress::default() }
         }
     };
-    store(context, &policy, progress, policy.deletion.clone()).await.map(drop)
+    let stored = store(context, &policy, progress, policy.deletion.clone()).await?;
+    send_outcome(context, &stored, true).await;
+    Ok(())
 }
 
 async fn make_snapshot(
@@ -198,7 +228,7 @@ async fn delete(context: &LifecycleContext, policy: &SnapshotPolicy, now_ms: i64
     let ages = context.snapshots.map_manifests(&policy.repository, &filter, own).await?;
     let expired = expired_snapshots(ages.into_iter().flatten().collect(), condition, now_ms);
     if expired.is_empty() {
-        return Ok("No snapshot is to be deleted.".to_owned());
+        return Ok(NOTHING_TO_DELETE.to_owned());
     }
     let names: Vec<&str> = expired.iter().map(|snapshot| snapshot.name.as_str()).collect();
     context.snapshots.delete(&policy.repository, &names.join(",")).await?;

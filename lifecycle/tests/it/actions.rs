@@ -1,9 +1,11 @@
 //! The actions `shrink` and `notification`, and the rights of `snapshot`.
 
-use millrace_catalog::metadata::{IndicesOptions, MetadataChange};
+use millrace_catalog::access::{Action, Principal};
+use millrace_catalog::metadata::{IndicesOptions, MetadataChange, ResizeIndex, ResizeKind};
+use millrace_engine::Session;
 use serde_json::{Value, json};
 
-use crate::support::{START_MS, Store};
+use crate::support::{DAY_MS, START_MS, Store};
 
 /// A policy of one state.
 fn policy(actions: Value) -> Value {
@@ -42,6 +44,79 @@ async fn an_index_is_shrunk_once_and_its_aliases_move() {
     let audit = store.audit.0.lock().join("\n");
     assert_eq!(audit.matches("/_shrink/").count(), 1, "{audit}");
     assert!(audit.contains("indices:admin/resize POST a/_shrink/a-s"), "{audit}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shrink_that_a_crash_left_copied_goes_on_with_the_aliases() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), START_MS).await;
+    let settings = json!({"number_of_shards": 2, "index.blocks.write": true});
+    store.create_index("a", json!({"settings": settings, "aliases": {"all": {}}})).await;
+    let request = ResizeIndex::parse(ResizeKind::Shrink, "a", "a_shrunken", &Value::Null).unwrap();
+    let session = Session::new(&store.engine, Principal::system(), Action::Resize).unwrap();
+    session.resize(&request).await.unwrap();
+    let target = store.meta("a_shrunken").uuid;
+    let shrink = json!([{"shrink": {"num_new_shards": 1, "switch_aliases": true}}]);
+    attach(&store, "a", &policy(shrink), "admin").await;
+    store.advance(0).await;
+    assert!(store.meta("a").aliases.is_empty());
+    let shrunken = store.meta("a_shrunken");
+    assert!(shrunken.uuid == target && shrunken.aliases.contains_key("all"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shrunken_index_of_ilm_takes_the_place_of_its_source() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), START_MS).await;
+    let phases = json!({
+        "hot": {"actions": {"rollover": {"max_docs": 1}}},
+        "warm": {"min_age": "1d", "actions": {"shrink": {"number_of_shards": 1}, "forcemerge": {"max_num_segments": 1}}},
+        "delete": {"min_age": "3d", "actions": {"delete": {}}},
+    });
+    let body = json!({"policy": {"phases": phases}});
+    assert!(store.lifecycle.put_ilm_policy("shipped", &body, Some("admin")).await.unwrap().is_empty());
+    let settings = json!({
+        "number_of_shards": 2, "index.lifecycle.name": "shipped", "index.lifecycle.rollover_alias": "beat",
+    });
+    let written = json!({"beat": {"is_write_index": true}, "all": {}});
+    store.create_index("beat-000001", json!({"settings": settings, "aliases": written})).await;
+    store.fill("beat", 5).await;
+    store.advance(0).await;
+    assert_eq!(store.names(), ["beat-000001", "beat-000002"]);
+    let hold = |held: bool| json!({ "index.retention.hold": held });
+    let options = IndicesOptions::open_only();
+    store
+        .change(|state| state.update_settings("beat-000001", &options, &hold(true), false, 0))
+        .await
+        .unwrap();
+    store.advance(DAY_MS).await;
+    assert_eq!(store.names(), ["beat-000001", "beat-000002"], "a held index has no other in its place");
+    store
+        .change(|state| state.update_settings("beat-000001", &options, &hold(false), false, 0))
+        .await
+        .unwrap();
+    store.advance(1).await;
+    let small = "beat-000001_shrunken";
+    assert_eq!(store.names(), [small, "beat-000002"]);
+    let target = store.meta(small);
+    assert_eq!((target.shards, docs(&store, small)), (1, 5));
+    assert_eq!(target.aliases.keys().collect::<Vec<_>>(), ["all", "beat", "beat-000001"]);
+    let metadata = store.engine.metadata();
+    assert_eq!(&*metadata.write_index("beat", 0).unwrap().unwrap().name, "beat-000002");
+    assert!(metadata.write_index("beat-000001", 0).is_err(), "its name is for searches");
+    let audit = store.audit.0.lock().join("\n");
+    assert!(audit.contains("indices:admin/delete DELETE beat-000001"), "{audit}");
+    // It goes on where its source was, and is as old.
+    for _ in 0..4 {
+        store.advance(1).await;
+    }
+    let shown = store.explain(small).await;
+    assert_eq!((&shown["state"]["name"], &shown["rolled_over"]), (&json!("warm"), &json!(true)), "{shown}");
+    assert_eq!(shown["retry_info"]["consumed_retries"], 0, "{shown}");
+    assert_eq!(store.names(), [small, "beat-000002"]);
+    store.advance(2 * DAY_MS).await;
+    store.advance(1).await;
+    assert_eq!(store.names(), ["beat-000002"]);
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -196,4 +271,62 @@ async fn a_failure_is_reported_once_to_whom_the_policy_says() {
     store.advance(1).await;
     store.advance(60_000).await;
     assert_eq!(reports(&store).len(), 1, "it failed once more");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn actions_of_settings_and_aliases_do_what_their_endpoints_do() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), START_MS).await;
+    store.create_index("a", json!({"aliases": {"old": {}}})).await;
+    let closed = json!([{"read_only": {}}, {"read_write": {}}, {"close": {}}]);
+    let opened = json!([
+        {"open": {}},
+        {"replica_count": {"number_of_replicas": 3}},
+        {"alias": {"actions": [{"add": {"alias": "new"}}, {"remove": {"alias": "old"}}, {"remove": {"alias": "none"}}]}},
+    ]);
+    let body = json!({"default_state": "closed", "states": [
+        {"name": "closed", "actions": closed, "transitions": [{"state_name": "opened"}]},
+        {"name": "opened", "actions": opened},
+    ]});
+    attach(&store, "a", &body, "admin").await;
+    store.advance(0).await;
+    let meta = store.meta("a");
+    assert!(!meta.open && meta.setting("index.blocks.write") == Some("false"));
+    store.advance(0).await;
+    let meta = store.meta("a");
+    assert!(meta.open && meta.replicas == 3, "{meta:?}");
+    assert_eq!(meta.aliases.keys().collect::<Vec<_>>(), ["new"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rollover_is_skipped_times_out_or_brings_its_aliases() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), START_MS).await;
+    let rollover = json!([{"rollover": {"min_doc_count": 1, "copy_alias": true}, "timeout": "1h"}]);
+    store.lifecycle.put_policy("p", &policy(rollover), None, Some("admin")).await.unwrap();
+    let alias_setting = "index.plugins.index_state_management.rollover_alias";
+    for alias in ["skips", "waits", "rolls"] {
+        let mut settings = json!({ alias_setting: alias });
+        if alias == "skips" {
+            settings["index.plugins.index_state_management.rollover_skip"] = true.into();
+        }
+        let aliases = json!({ alias: {"is_write_index": true}, format!("all-{alias}"): {} });
+        let index = format!("{alias}-1");
+        store.create_index(&index, json!({"settings": settings, "aliases": aliases})).await;
+        store.lifecycle.add_policy(&[store.meta(&index)], "p").await.unwrap();
+    }
+    store.fill("rolls", 1).await;
+    store.advance(1).await;
+    assert_eq!(store.names(), ["rolls-000002", "rolls-1", "skips-1", "waits-1"]);
+    assert_eq!(store.meta("rolls-000002").aliases.keys().collect::<Vec<_>>(), ["all-rolls", "rolls"]);
+    let skipped = store.explain("skips-1").await;
+    assert_eq!((&skipped["rolled_over"], &skipped["retry_info"]["failed"]), (&json!(false), &json!(false)));
+    store.advance(3_600_000).await;
+    assert_eq!(store.explain("waits-1").await["action"]["failed"], false);
+    store.advance(1).await;
+    let failed = store.explain("waits-1").await;
+    assert_eq!(
+        (&failed["action"]["failed"], &failed["info"]["message"]),
+        (&json!(true), &json!("Action timed out"))
+    );
 }

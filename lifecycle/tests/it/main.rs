@@ -4,5 +4,7 @@
 
 mod actions;
 mod indices;
+mod retention;
+mod rollovers;
 mod snapshots;
 mod support;

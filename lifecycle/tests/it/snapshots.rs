@@ -1,6 +1,7 @@
 //! Snapshots by schedule, and as actions of policies.
 
-use millrace_snapshot::SnapshotFilter;
+use millrace_catalog::access::Principal;
+use millrace_snapshot::{CreateSnapshot, SnapshotFilter};
 use serde_json::{Value, json};
 
 use crate::support::{DAY_MS, START_MS, Store};
@@ -89,4 +90,111 @@ async fn a_policy_of_an_index_makes_one_snapshot() {
     let made = listed(&store).await;
     assert!(made.len() == 1 && made[0].starts_with("of-a-2026.01.01"), "{made:?}");
     assert!(store.names().is_empty());
+}
+
+/// A policy that deletes an index once it is in a snapshot, whose name has the same beginning for each index.
+fn saves_and_deletes() -> Value {
+    json!({"default_state": "s", "states": [
+        {"name": "s", "actions": [{"snapshot": {"repository": "backup", "snapshot": "daily"}}, {"delete": {}}]},
+    ]})
+}
+
+/// Makes a snapshot of an index under the name that a policy takes for another one at the begin of a test.
+async fn take_name(store: &Store, index: &str, of: &str) -> String {
+    let uuid = store.meta(of).uuid.simple().to_string();
+    let name = format!("daily-2026.01.01-00.00.00.000-{}", &uuid[..8]);
+    let request = CreateSnapshot {
+        indices: Some(index.to_owned()),
+        include_global_state: false,
+        ..CreateSnapshot::default()
+    };
+    store.snapshots.create(&Principal::system(), ("backup", &name), request).await.unwrap();
+    name
+}
+
+/// Lists the indices of each snapshot.
+async fn saved(store: &Store) -> Vec<Vec<String>> {
+    let filter = SnapshotFilter { expression: "_all".to_owned(), ignore_unavailable: true };
+    let manifests = store.snapshots.manifests("backup", &filter).await.unwrap();
+    let names = |manifest: millrace_snapshot::Manifest| {
+        manifest.indices.into_iter().map(|index| index.name).collect::<Vec<_>>()
+    };
+    let mut saved: Vec<Vec<String>> = manifests.into_iter().map(names).collect();
+    saved.sort();
+    saved
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_index_is_in_a_snapshot_before_it_is_deleted() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), START_MS).await;
+    store.register_repository().await;
+    store.lifecycle.put_policy("p", &saves_and_deletes(), None, Some("admin")).await.unwrap();
+    for index in ["a", "b", "c"] {
+        store.create_index(index, Value::Null).await;
+        store.fill(index, 1).await;
+        store.lifecycle.add_policy(&[store.meta(index)], "p").await.unwrap();
+    }
+    // All of them at the same millisecond.
+    store.advance(0).await;
+    assert!(store.names().is_empty());
+    assert_eq!(saved(&store).await, [["a"], ["b"], ["c"]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_counts_for_the_indices_in_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), START_MS).await;
+    store.register_repository().await;
+    store.lifecycle.put_policy("p", &saves_and_deletes(), None, Some("admin")).await.unwrap();
+    for index in ["a", "b"] {
+        store.create_index(index, Value::Null).await;
+        store.fill(index, 1).await;
+    }
+    let taken = take_name(&store, "b", "a").await;
+    store.lifecycle.add_policy(&[store.meta("a")], "p").await.unwrap();
+    store.advance(0).await;
+    let failed = store.explain("a").await;
+    let reason = format!("snapshot [backup:{taken}] does not have all of index [a]");
+    assert!(failed["info"]["cause"].as_str().unwrap_or_default().contains(&reason), "{failed}");
+    // The next try takes another name.
+    store.advance(60_000).await;
+    assert_eq!(store.names(), ["b"]);
+    assert_eq!(saved(&store).await, [["a"], ["b"]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_snapshot_that_a_crash_left_made_is_not_made_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), START_MS).await;
+    store.register_repository().await;
+    store.lifecycle.put_policy("p", &saves_and_deletes(), None, Some("admin")).await.unwrap();
+    store.create_index("a", Value::Null).await;
+    take_name(&store, "a", "a").await;
+    store.lifecycle.add_policy(&[store.meta("a")], "p").await.unwrap();
+    store.advance(0).await;
+    assert!(store.names().is_empty());
+    assert_eq!(saved(&store).await, [["a"]]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn outcomes_are_sent_where_the_policy_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), START_MS).await;
+    store.register_repository().await;
+    store.create_index("a", Value::Null).await;
+    let mut body = json!({
+        "creation": {"schedule": {"cron": {"expression": "0 8 * * *"}}},
+        "snapshot_config": {"repository": "backup", "indices": "a"},
+        "notification": {"channel": {"id": "c"}},
+    });
+    let refused = store.lifecycle.put_snapshot_policy("daily", &body, None).await.unwrap_err().to_string();
+    assert!(refused.contains("[channel]") && refused.contains("[destination]"), "{refused}");
+    body["notification"] = json!({"destination": {"slack": {"url": {"secret": "slack-ops"}}}});
+    store.lifecycle.put_snapshot_policy("daily", &body, None).await.unwrap();
+    store.advance(DAY_MS / 3).await;
+    store.advance(1).await;
+    let sent = store.audit.0.lock().clone();
+    let sent: Vec<&String> = sent.iter().filter(|line| line.starts_with("daily/creation/")).collect();
+    assert!(sent.len() == 1 && sent[0].contains("creation has finished successfully"), "{sent:?}");
 }

@@ -225,6 +225,22 @@ async fn each_day_has_an_index_until_its_time_is_over() {
 }
 
 #[tokio::test(flavor = "multi_thread")]
+async fn a_held_day_stays() {
+    let site = Site::start(Duration::ZERO).await;
+    site.record("ann");
+    site.audit.flush().await.unwrap();
+    let (day, options) = (".audit-2023.11.14", IndicesOptions::open_only());
+    let hold = json!({"index.retention.hold": true});
+    site.session.change(|state| state.update_settings(day, &options, &hold, false, 0)).await.unwrap();
+    for _ in 0..2 {
+        site.clock.advance_ms(5 * DAY_MS);
+        site.record("ann");
+        site.audit.flush().await.unwrap();
+    }
+    assert_eq!(site.days(), [day, ".audit-2023.11.24"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
 async fn settings_of_the_cluster_do_not_end_the_audit() {
     let site = Site::start(Duration::MAX).await;
     site.record("ann");

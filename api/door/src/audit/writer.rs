@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use millrace_catalog::metadata::IndicesOptions;
+use millrace_catalog::metadata::{IndexMeta, IndicesOptions, RETENTION_HOLD};
 use millrace_engine::{Action as Operation, Engine, RefreshPolicy, Session, WriteOp};
 use millrace_runtime::{Error as StoreError, EventHandler, Instant, Kind, Mailbox};
 use parking_lot::Mutex;
@@ -178,7 +178,7 @@ impl EventWriter {
         waits.map_or(Ok(()), Err)
     }
 
-    /// Makes the index of a day where it is missing, and removes those that have had their time.
+    /// Makes the index of a day where it is missing, and removes those that have had their time and are not held.
     async fn create_day(&self, day: &str) -> Result<(), StoreError> {
         if !self.engine()?.make_own_index(day, &index::body()).await? {
             return Ok(());
@@ -192,10 +192,12 @@ impl EventWriter {
     async fn remove_expired(&self) -> Result<(), StoreError> {
         let session = Session::system(&self.engine()?);
         let now_ms = session.clock().now_ms();
-        let is_expired = |name: &str| index::is_expired(name, now_ms, self.config.retention);
+        let is_expired = |meta: &&Arc<IndexMeta>| {
+            index::is_expired(&meta.name, now_ms, self.config.retention) && !meta.flag(RETENTION_HOLD)
+        };
         let metadata = session.metadata();
         let expired: Vec<String> =
-            metadata.indices().map(|meta| meta.name.to_string()).filter(|name| is_expired(name)).collect();
+            metadata.indices().filter(is_expired).map(|meta| meta.name.to_string()).collect();
         for name in expired {
             let options = IndicesOptions::open_and_closed();
             session.change(|metadata| metadata.delete_indices(&name, &options, now_ms)).await?;

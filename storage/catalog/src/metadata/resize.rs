@@ -14,6 +14,7 @@ use super::aliases::{check_alias_consistent, parse_alias};
 use super::create::{VERSION_CREATED, expand_replicas, number};
 use super::data_streams::{DATA_STREAM, TIMESTAMP_FIELD};
 use super::names::{check_alias_name, check_index_name};
+use super::rollover::ROLLOVER_INFO;
 use super::{IndexMeta, Metadata, MetadataChange, Uuid, index_settings, settings};
 use crate::access::Action;
 
@@ -23,7 +24,7 @@ const SHARDS: &str = "index.number_of_shards";
 const ROUTING_SHARDS: &str = "index.number_of_routing_shards";
 
 /// Settings that a target does not take from its source.
-const OWN_SETTINGS: [&str; 11] = [
+const OWN_SETTINGS: [&str; 12] = [
     SHARDS,
     "index.uuid",
     "index.creation_date",
@@ -35,7 +36,10 @@ const OWN_SETTINGS: [&str; 11] = [
     TIMESTAMP_FIELD,
     "index.restored.*",
     "index.restore.*",
+    ROLLOVER_INFO,
 ];
+/// Setting of a target with the time at which the documents' first index was created, in milliseconds.
+const ORIGINAL_CREATION: &str = "index.resize.source.creation_date";
 
 /// Kinds of resizing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -97,6 +101,13 @@ impl ResizeIndex {
     }
 }
 
+impl IndexMeta {
+    /// Returns the time at which the index was created, in milliseconds; for the target of a resizing that of the first source.
+    pub fn original_created_ms(&self) -> i64 {
+        self.integer(ORIGINAL_CREATION).unwrap_or(self.created_ms)
+    }
+}
+
 /// Returns the fewest shards of a target that keep each within so many bytes, for a source with so many shards and bytes. The number divides
 /// that of the source, which it is where the bytes are too many.
 pub fn fewest_shards(shards: u64, bytes: u64, max_shard_bytes: u64) -> u64 {
@@ -138,7 +149,7 @@ impl Metadata {
         if !source.open {
             return Err(Error::IndexClosed { index: source.name.to_string() });
         }
-        if !source.flag("index.blocks.write") && !source.flag("index.blocks.read_only") {
+        if takes_writes(&source) {
             return refuse(format!(
                 "index {} must be read-only to resize index. use \"index.blocks.write=true\"",
                 source.name
@@ -193,9 +204,16 @@ impl Metadata {
     /// Decides to give a target that has all documents its own settings.
     ///
     /// # Errors
-    /// `IndexNotFound` where it was deleted meanwhile.
+    /// `IndexNotFound` where it was deleted meanwhile, `IllegalArgument` where its source takes writes again.
     pub fn complete_resize(&self, plan: &ResizePlan) -> Result<Vec<MetadataChange>> {
         let name = &plan.complete.name;
+        let source = self.indices.get(&plan.source.name).filter(|source| source.uuid == plan.source.uuid);
+        if source.is_some_and(|source| takes_writes(source)) {
+            return refuse(format!(
+                "index {} must stay read-only while its documents are copied to [{name}]; block its writes and repeat",
+                plan.source.name
+            ));
+        }
         match self.indices.get(name) {
             Some(now) if now.uuid == plan.complete.uuid => {
                 // What others changed of it meanwhile stays.
@@ -221,6 +239,10 @@ impl Metadata {
             .map(|meta| MetadataChange::DeleteIndex { name: Arc::clone(&meta.name), uuid: meta.uuid })
             .collect()
     }
+}
+
+fn takes_writes(meta: &IndexMeta) -> bool {
+    !meta.flag("index.blocks.write") && !meta.flag("index.blocks.read_only")
 }
 
 fn resized_settings(
@@ -250,6 +272,12 @@ fn resized_settings(
             merged.insert(key.clone(), value.clone());
         }
     }
+    // A shrunken index goes on in the life of its source. A copy of another kind has a life of its own.
+    if request.kind == ResizeKind::Shrink
+        && let Some(rollovers) = source.settings.get(ROLLOVER_INFO)
+    {
+        merged.insert(ROLLOVER_INFO.into(), rollovers.clone());
+    }
     merged.insert(SHARDS.into(), shards.to_string().into());
     // Documents are routed anew: the number matters for later splits alone.
     let divides =
@@ -265,6 +293,7 @@ fn resized_settings(
         ("index.version.created", VERSION_CREATED.to_owned()),
         ("index.resize.source.name", source.name.to_string()),
         ("index.resize.source.uuid", source.uuid_text()),
+        (ORIGINAL_CREATION, source.original_created_ms().to_string()),
     ] {
         merged.insert(key.into(), value.into());
     }
@@ -342,9 +371,46 @@ mod tests {
         assert!(meta.flag("index.blocks.write") && !meta.settings.contains_key(RESIZE_PENDING));
         assert_eq!((meta.shards, meta.replicas, meta.setting("index.priority")), (4, 0, Some("9")));
         assert_eq!(meta.setting("index.resize.source.name"), Some("s"));
+        assert_eq!((meta.created_ms, meta.original_created_ms()), (NOW, 1));
         assert!(meta.aliases.contains_key("a"));
         assert!(state.delete_unfinished(None).is_empty());
         assert_eq!(state.delete_unfinished(Some(meta)).len(), 1);
+    }
+
+    #[test]
+    fn a_source_that_takes_writes_again_has_no_complete_target() {
+        let state = with_source(2, true);
+        let plan = plan(&state, ResizeKind::Shrink, Value::Null).unwrap();
+        let put = MetadataChange::PutIndex { meta: Arc::clone(&plan.pending), mapping: None };
+        let state = state.apply(&[put]);
+        let options = super::super::IndicesOptions::open_only();
+        let lifted = json!({"index.blocks.write": false});
+        let written = state.apply(&state.update_settings("s", &options, &lifted, false, NOW).unwrap());
+        let refused = written.complete_resize(&plan).unwrap_err().to_string();
+        assert!(refused.contains("must stay read-only"), "{refused}");
+        // A source that is gone has no more documents.
+        let source = &plan.source;
+        let gone = MetadataChange::DeleteIndex { name: Arc::clone(&source.name), uuid: source.uuid };
+        assert!(state.apply(&[gone]).complete_resize(&plan).is_ok());
+    }
+
+    #[test]
+    fn a_shrunken_index_has_the_rollovers_of_its_source() {
+        let state = Metadata::default();
+        let body = json!({"aliases": {"logs": {}}});
+        let state = state.apply(&state.create_index("s-1", &body, 1, Uuid::from_u128(1)).unwrap());
+        let rollover = state.plan_rollover("logs", None, 3).unwrap();
+        let changes = state.roll_over(&rollover, &Default::default(), 3, Uuid::from_u128(3)).unwrap();
+        let state = state.apply(&changes);
+        let options = super::super::IndicesOptions::open_only();
+        let blocked = json!({"index.blocks.write": true});
+        let state = state.apply(&state.update_settings("s-1", &options, &blocked, false, NOW).unwrap());
+        for (kind, rollover_ms) in [(ResizeKind::Shrink, Some(3)), (ResizeKind::Clone, None)] {
+            let request = ResizeIndex::parse(kind, "s-1", "t", &Value::Null).unwrap();
+            let plan = state.plan_resize(&request, NOW, Uuid::from_u128(2)).unwrap();
+            assert_eq!(plan.complete.last_rollover_ms(), rollover_ms, "{kind:?}");
+            assert_eq!(plan.complete.original_created_ms(), 1);
+        }
     }
 
     #[test]

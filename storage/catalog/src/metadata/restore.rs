@@ -12,6 +12,7 @@ use super::aliases::check_alias_consistent;
 use super::create::{expand_replicas, number};
 use super::data_streams::{DATA_STREAM, TIMESTAMP_FIELD};
 use super::names::{check_alias_name, check_index_name};
+use super::rollover::ROLLOVER_INFO;
 use super::{IndexMeta, Metadata, MetadataChange, RESIZE_PENDING, Uuid, index_settings};
 use crate::access::{Action, backed_stream};
 
@@ -255,6 +256,10 @@ fn restored_settings(request: &RestoreIndex, uuid: Uuid) -> Result<Map<String, V
         .or_insert_with(|| index_settings::default_of("index.number_of_replicas").unwrap_or("1").into());
     expand_replicas(&mut settings);
     settings.insert("index.uuid".into(), super::uuid_text(&uuid).into());
+    // A copy under another name has no place in the life of the original.
+    if request.name != *request.meta.name {
+        settings.shift_remove(ROLLOVER_INFO);
+    }
     if settings.contains_key(DATA_STREAM) {
         // Under a name of its own it backs no stream.
         match backed_stream(&request.name) {

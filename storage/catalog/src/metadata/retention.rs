@@ -27,6 +27,8 @@ pub(super) const OWN_RETENTION: [(&str, &str, &str, &str); 7] = [
     ("retention.max_age.tasks", ".tasks", "task.start_time_in_millis", "7d"),
     ("retention.max_age.agent_status", "agent_status", "@timestamp", "365d"),
 ];
+/// Setting that keeps an index from deletion by policies, by retention, and by the age of its documents.
+pub const RETENTION_HOLD: &str = "index.retention.hold";
 /// Limits of a setting, at most.
 const MAX_LIMITS: usize = 1_000;
 
@@ -93,7 +95,7 @@ pub struct OwnRetention {
     pub index: &'static str,
     /// Field with the time of a document.
     pub field: &'static str,
-    /// The age; `None` where documents stay.
+    /// The age; `None` where documents stay, as those of a held index do.
     pub max_age: Option<Duration>,
 }
 
@@ -105,7 +107,8 @@ impl Metadata {
             // What is stored was checked.
             let max_age =
                 value.as_ref().and_then(Value::as_str).and_then(|text| parse_time(text).ok()).flatten();
-            OwnRetention { index, field, max_age }
+            let is_held = self.index(index).is_some_and(|meta| meta.flag(RETENTION_HOLD));
+            OwnRetention { index, field, max_age: max_age.filter(|_| !is_held) }
         };
         OWN_RETENTION.into_iter().map(read).collect()
     }
@@ -140,6 +143,10 @@ mod tests {
         let of =
             |index: &str| state.own_retention().into_iter().find(|own| own.index == index).unwrap().max_age;
         assert_eq!((of("alert"), of(".tasks")), (None, Some(Duration::from_secs(86_400))));
+        let held = serde_json::json!({"settings": {"index.retention.hold": true}});
+        let created = state.create_index("alert_error", &held, 0, super::super::Uuid::from_u128(1)).unwrap();
+        let own = state.apply(&created).own_retention();
+        assert_eq!(own.iter().find(|own| own.index == "alert_error").unwrap().max_age, None);
     }
 
     #[test]

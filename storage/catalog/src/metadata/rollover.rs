@@ -1,9 +1,12 @@
 //! Rollover of an alias or a data stream: its write index becomes another, new one.
+//!
+//! The setting [`ROLLOVER_INFO`] of an index records its rollovers. It is written in the change that makes the new index, so that an index
+//! has it exactly if a rollover has ended its writes.
 
 use std::sync::Arc;
 
 use millrace_runtime::{Error, Result};
-use serde_json::json;
+use serde_json::{Map, Value, json};
 
 use super::{
     CreateIndex, DataStream, IndexMeta, Metadata, MetadataChange, Uuid, backing_index_name, date_math,
@@ -12,6 +15,10 @@ use crate::access::Action;
 
 /// Digits of the number at the end of a name that is counted up.
 const DIGITS: usize = 6;
+/// Setting with the rollovers of an index: a list of `<milliseconds since the epoch>:<alias or data stream>`.
+pub(super) const ROLLOVER_INFO: &str = "index.rollover.info";
+/// Rollovers of an index that are recorded, at most. Beyond it the oldest one is forgotten.
+const MAX_ROLLOVERS: usize = 100;
 
 /// The write index of an alias or data stream, and the index that follows it.
 #[derive(Clone, Debug)]
@@ -28,6 +35,40 @@ pub struct RolloverPlan {
     explicit: bool,
     /// Generation that a data stream gets; `None` for an alias.
     generation: Option<u64>,
+}
+
+impl IndexMeta {
+    fn rollovers(&self) -> impl Iterator<Item = (i64, &str)> {
+        let recorded = self.settings.get(ROLLOVER_INFO).and_then(Value::as_array);
+        recorded.into_iter().flatten().filter_map(|one| {
+            let (time, target) = one.as_str()?.split_once(':')?;
+            Some((time.parse().ok()?, target))
+        })
+    }
+
+    /// Returns the time of the rollover of an alias or a data stream that ended its writes to the index, in milliseconds.
+    pub fn rollover_ms(&self, target: &str) -> Option<i64> {
+        self.rollovers().filter(|(_, name)| *name == target).map(|(time, _)| time).max()
+    }
+
+    /// Returns the time of the last rollover of the index, in milliseconds.
+    pub fn last_rollover_ms(&self) -> Option<i64> {
+        self.rollovers().map(|(time, _)| time).max()
+    }
+
+    /// Returns the settings with one rollover more.
+    fn with_rollover(&self, target: &str, now_ms: i64) -> Map<String, Value> {
+        let others = self.rollovers().filter(|(_, name)| *name != target);
+        let mut recorded: Vec<(i64, &str)> = others.chain([(now_ms, target)]).collect();
+        recorded.sort_unstable();
+        let excess = recorded.len().saturating_sub(MAX_ROLLOVERS);
+        let kept = recorded.split_off(excess);
+        let listed: Vec<Value> =
+            kept.into_iter().map(|(time, name)| format!("{time}:{name}").into()).collect();
+        let mut settings = self.settings.clone();
+        settings.insert(ROLLOVER_INFO.into(), listed.into());
+        settings
+    }
 }
 
 impl Metadata {
@@ -121,9 +162,14 @@ impl Metadata {
                     "aliases, mappings, and index settings may not be specified when rolling over a data stream".into(),
                 ));
             }
-            return self.create(&CreateIndex::backing(&plan.alias, generation), now_ms, uuid);
+            let settings = plan.source.with_rollover(&plan.alias, now_ms);
+            let source = IndexMeta { settings, ..IndexMeta::clone(&plan.source) };
+            let mut changes = vec![MetadataChange::replace(source)];
+            changes.extend(self.create(&CreateIndex::backing(&plan.alias, generation), now_ms, uuid)?);
+            return Ok(changes);
         }
-        let mut source = IndexMeta::clone(&plan.source);
+        let settings = plan.source.with_rollover(&plan.alias, now_ms);
+        let mut source = IndexMeta { settings, ..IndexMeta::clone(&plan.source) };
         let mut create = CreateIndex {
             name: plan.target.clone(),
             provided_name: plan.provided_target.clone(),
@@ -204,6 +250,37 @@ mod tests {
         let kept = roll(&roll(&written, None).unwrap(), Some("special")).unwrap();
         assert_eq!(kept.alias_indices("logs").unwrap().len(), 3);
         assert_eq!(&*kept.write_index("logs", 5).unwrap().unwrap().name, "special");
+    }
+
+    #[test]
+    fn an_index_records_its_rollovers() {
+        let body = json!({"aliases": {"logs": {}, "other": {"is_write_index": true}}});
+        let state = with_index(&Metadata::default(), "logs-1", body);
+        assert_eq!(state.index("logs-1").unwrap().last_rollover_ms(), None);
+        let state = roll(&state, None).unwrap();
+        let plan = state.plan_rollover("other", Some("other-1"), 9).unwrap();
+        let changes = state.roll_over(&plan, &CreateIndex::default(), 9, Uuid::new_v4()).unwrap();
+        let state = state.apply(&changes);
+        let rolled = state.index("logs-1").unwrap();
+        assert_eq!((rolled.rollover_ms("logs"), rolled.rollover_ms("other")), (Some(5), Some(9)));
+        assert_eq!((rolled.rollover_ms("none"), rolled.last_rollover_ms()), (None, Some(9)));
+        assert_eq!(state.index("logs-000002").unwrap().last_rollover_ms(), None);
+        // It is no user's to set.
+        let refused = state.update_settings(
+            "logs-000002",
+            &crate::metadata::IndicesOptions::open_only(),
+            &json!({"index.rollover.info": ["1:logs"]}),
+            false,
+            9,
+        );
+        assert!(refused.unwrap_err().to_string().contains("private setting"));
+        let names: Vec<String> = (0..2 * MAX_ROLLOVERS).map(|at| format!("alias-{at}")).collect();
+        let mut meta = IndexMeta::clone(rolled);
+        for (at, name) in names.iter().enumerate() {
+            meta.settings = meta.with_rollover(name, 10 + at as i64);
+        }
+        assert_eq!(meta.rollovers().count(), MAX_ROLLOVERS);
+        assert_eq!(meta.last_rollover_ms(), Some(9 + names.len() as i64));
     }
 
     #[test]

@@ -48,6 +48,9 @@ impl Engine {
 
     async fn copy_documents(&self, plan: &ResizePlan) -> Result<()> {
         let source = self.index(&plan.source.name)?;
+        let next_seq_nos =
+            || -> Vec<u64> { source.shards().iter().map(|shard| shard.next_seq_no()).collect() };
+        let before = next_seq_nos();
         let mut frames = self.read_back_stored(&source).await?;
         let (mut batch, mut batch_bytes): (Vec<WriteOp>, usize) = (Vec::new(), 0);
         while let Some(frame) = frames.next().await? {
@@ -71,6 +74,13 @@ impl Engine {
             }
         }
         self.write_copies(plan, batch).await?;
+        // A block that was lifted and set again in between let writes through.
+        if next_seq_nos() != before {
+            let (from, to) = (&plan.source.name, &plan.pending.name);
+            let reason =
+                format!("index {from} took writes while its documents were copied to [{to}]; repeat");
+            return Err(Error::Rejected(reason));
+        }
         let target = [self.index(&plan.pending.name)?];
         self.flush(&target).await?;
         self.refresh(&target).await

@@ -104,6 +104,11 @@ impl Engine {
         Ok(self.segment_space().await?.free)
     }
 
+    /// Returns the bytes of deleted indices and replaced segments whose files are still there: searches, snapshots or the deletion use them.
+    pub fn unfreed_bytes(&self) -> u64 {
+        self.inner.env().unfreed_bytes()
+    }
+
     /// Returns the bytes that segments may take before the flood stage; `None` where they are on no disk of this machine.
     ///
     /// # Errors

@@ -2,7 +2,7 @@
 //! when first needed. Who asks for one holds it while it uses it; [`OpenedCache`] keeps those that were used last.
 
 use std::collections::HashMap;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, OnceLock};
 
 use arrow::array::RecordBatch;
@@ -63,12 +63,19 @@ pub struct Env {
     pub(crate) counts: Arc<CountCache>,
     pub(crate) frequent: Arc<FrequentCache>,
     pub(crate) runtime: Handle,
+    /// Bytes of discarded segments whose files are still there.
+    unfreed_bytes: Arc<AtomicU64>,
 }
 
 impl Env {
     /// Reads the figures of the caches, by their names.
     pub fn cache_figures(&self) -> [(&'static str, CacheFigures); 2] {
         [("files", self.files.figures()), ("opened_files", self.opened.figures())]
+    }
+
+    /// Returns the bytes of files that go once their last user lets go of them: of deleted indices and of replaced segments.
+    pub fn unfreed_bytes(&self) -> u64 {
+        self.unfreed_bytes.load(Ordering::Relaxed)
     }
 
     /// Makes empty caches, and opens the one of files in a directory. Requests run on the calling task's runtime.
@@ -95,6 +102,7 @@ impl Env {
             counts: Arc::default(),
             frequent: Arc::default(),
             runtime: Handle::current(),
+            unfreed_bytes: Arc::default(),
         })
     }
 }
@@ -160,12 +168,14 @@ impl Drop for StoredSegment {
             return;
         }
         FileKind::ALL.into_iter().for_each(|kind| self.env.files.forget((id, kind)));
-        let objects = Arc::clone(&self.env.objects);
+        let (objects, unfreed) = (Arc::clone(&self.env.objects), Arc::clone(&self.env.unfreed_bytes));
+        let bytes = self.file_bytes();
         self.env.runtime.spawn(async move {
             if let Err(error) = delete_files(&objects, index, shard, id).await {
                 let directory = directory_path(index, shard, id);
                 tracing::warn!(%directory, %error, "cannot delete a replaced segment; the next start will");
             }
+            unfreed.fetch_sub(bytes, Ordering::Relaxed);
         });
     }
 }
@@ -217,7 +227,13 @@ impl StoredSegment {
 
     /// Has the files deleted once the last search that uses them has ended.
     pub(crate) fn discard(&self) {
-        self.discarded.store(true, Ordering::Relaxed);
+        if !self.discarded.swap(true, Ordering::Relaxed) {
+            self.env.unfreed_bytes.fetch_add(self.file_bytes(), Ordering::Relaxed);
+        }
+    }
+
+    fn file_bytes(&self) -> u64 {
+        layout::SegmentFile::ALL.into_iter().map(|file| file.bytes(&self.record)).sum()
     }
 
     /// Returns whether the files go with the last search that uses them.

@@ -10,7 +10,7 @@ use crate::error::Error;
 use crate::http::{Request, Response};
 use crate::route::DataApi;
 
-/// Stores a policy. What of it means nothing on one node is told in a warning.
+/// Stores a policy. A warning names what has no effect on this server.
 pub(crate) async fn put(
     served: &DataApi,
     api: &Api,
@@ -25,8 +25,7 @@ pub(crate) async fn put(
     let mut response = Response::acknowledged();
     if !ignored.is_empty() {
         let actions = ignored.join(", ");
-        let warning =
-            format!("299 Millrace \"actions [{actions}] mean nothing on one node and are left out\"");
+        let warning = format!("299 Millrace \"[{actions}] have no effect on this server and are left out\"");
         response.headers.push(("warning", warning));
     }
     Ok(response)

@@ -37,6 +37,7 @@ pub(super) fn refuse(error: LifecycleError) -> Error {
         LifecycleError::Notification(_) => Error::new(503, "status_exception", reason),
         LifecycleError::NotFound(_) => Error::new(404, "status_exception", reason),
         LifecycleError::Conflict(_) => Error::new(409, "version_conflict_engine_exception", reason),
+        LifecycleError::ForeignSnapshot { .. } => Error::new(409, "status_exception", reason),
         LifecycleError::Snapshot(error) => super::snapshots::refuse(error),
         LifecycleError::Storage(error) => error.into(),
     }
