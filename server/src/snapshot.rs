@@ -1,9 +1,10 @@
-//! `millrace snapshot`: snapshots of a running server, made, listed, restored, and repositories verified.
+//! `millrace snapshot`: snapshots of a running server, made, listed, restored, and repositories and their files verified.
 
 use std::io::Write;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use indicatif::{ProgressBar, ProgressStyle};
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
@@ -15,6 +16,11 @@ use crate::serve::runtime;
 
 /// Time to wait for an answer: a large snapshot takes its time.
 const TIMEOUT: Duration = Duration::from_secs(7 * 86_400);
+
+/// Parameter of requests that are answered at their end.
+const WAITS: [(&str, &str); 1] = [("wait_for_completion", "true")];
+/// Interval at which a task is asked how far it is.
+const POLL_EVERY: Duration = Duration::from_millis(500);
 
 /// Runs the command.
 pub(crate) fn run(command: &SnapshotCommand) -> Result<(), Failure> {
@@ -38,11 +44,11 @@ async fn carry_out(remote: &Remote, command: &SnapshotCommand) -> Result<()> {
                 body["feature_states"] = json!(["security"]);
             }
             let path = [snapshot.repository.as_str(), &snapshot.snapshot];
-            let answer = ask(remote, Method::PUT, &path, true, Some(body)).await?;
+            let answer = ask(remote, Method::PUT, &path, &WAITS, Some(body)).await?;
             report(&answer["snapshot"], "made")
         }
         SnapshotCommand::List { repository, .. } => {
-            let answer = ask(remote, Method::GET, &[repository, "_all"], false, None).await?;
+            let answer = ask(remote, Method::GET, &[repository, "_all"], &[], None).await?;
             for snapshot in answer["snapshots"].as_array().into_iter().flatten() {
                 let name = snapshot["snapshot"].as_str().unwrap_or_default();
                 let state = snapshot["state"].as_str().unwrap_or_default();
@@ -75,11 +81,14 @@ async fn carry_out(remote: &Remote, command: &SnapshotCommand) -> Result<()> {
                 }
             }
             let path = [snapshot.repository.as_str(), &snapshot.snapshot, "_restore"];
-            let answer = ask(remote, Method::POST, &path, true, Some(body)).await?;
+            let answer = ask(remote, Method::POST, &path, &WAITS, Some(body)).await?;
             report(&answer["snapshot"], "restored")
         }
+        SnapshotCommand::Verify { repository, contents: true, snapshot, .. } => {
+            verify_contents(remote, repository, snapshot.as_deref()).await
+        }
         SnapshotCommand::Verify { repository, .. } => {
-            ask(remote, Method::POST, &[repository, "_verify"], false, None).await?;
+            ask(remote, Method::POST, &[repository, "_verify"], &[], None).await?;
             say(format_args!("{repository} works"));
             Ok(())
         }
@@ -101,24 +110,73 @@ fn report(snapshot: &Value, done: &str) -> Result<()> {
     bail!("{failed} shards are missing: {first}")
 }
 
+/// Has the server read the files of snapshots, and shows how far it is on a terminal.
+async fn verify_contents(remote: &Remote, repository: &str, snapshot: Option<&str>) -> Result<()> {
+    let mut params = vec![("wait_for_completion", "false")];
+    params.extend(snapshot.map(|snapshot| ("snapshot", snapshot)));
+    let begun = ask(remote, Method::POST, &[repository, "_verify_integrity"], &params, None).await?;
+    let task = begun["task"].as_str().context("the answer names no task")?.to_owned();
+    let style = ProgressStyle::with_template("{bytes} of {total_bytes} {wide_bar} {eta}")?;
+    // On a terminal alone.
+    let bar = ProgressBar::new(0).with_style(style);
+    let answer = loop {
+        let state = ask_at(remote, Method::GET, &["_tasks", &task], &[], None).await?;
+        if state["completed"] == true {
+            break state;
+        }
+        let status = &state["task"]["status"];
+        if let (Some(total), Some(verified)) = (status["bytes"].as_u64(), status["verified_bytes"].as_u64()) {
+            bar.set_length(total);
+            bar.set_position(verified);
+        }
+        tokio::time::sleep(POLL_EVERY).await;
+    };
+    bar.finish_and_clear();
+    let results = &answer["response"]["results"];
+    if let Some(reason) = answer["error"]["reason"].as_str() {
+        bail!("{reason}");
+    }
+    let number =
+        |member: &str| results[member].as_u64().with_context(|| format!("the answer has no {member}"));
+    let (snapshots, files, damaged) = (number("snapshots")?, number("files")?, number("total_anomalies")?);
+    for anomaly in results["anomalies"].as_array().into_iter().flatten() {
+        let text = |member: &str| anomaly[member].as_str().unwrap_or_default();
+        say(format_args!("{}\t{}\t{}\t{}", text("snapshot"), text("index"), text("file"), text("reason")));
+    }
+    if damaged > 0 {
+        bail!(
+            "{damaged} files of {repository} are damaged or missing; {files} of {snapshots} snapshots were read"
+        );
+    }
+    say(format_args!("{repository}: {files} files of {snapshots} snapshots are right"));
+    Ok(())
+}
+
 async fn ask(
     remote: &Remote,
     method: Method,
     below: &[&str],
-    waits: bool,
+    params: &[(&str, &str)],
+    body: Option<Value>,
+) -> Result<Value> {
+    let path: Vec<&str> = ["_snapshot"].iter().chain(below).copied().collect();
+    ask_at(remote, method, &path, params, body).await
+}
+
+async fn ask_at(
+    remote: &Remote,
+    method: Method,
+    path: &[&str],
+    params: &[(&str, &str)],
     body: Option<Value>,
 ) -> Result<Value> {
     let server = &remote.url;
     let not_a_url = || format!("`{server}` is not a URL of a server");
     let mut url = Url::parse(server).with_context(not_a_url)?;
     // Whatever a name has in it is encoded here.
-    url.path_segments_mut()
-        .map_err(|()| anyhow!(not_a_url()))?
-        .pop_if_empty()
-        .push("_snapshot")
-        .extend(below);
-    if waits {
-        url.query_pairs_mut().append_pair("wait_for_completion", "true");
+    url.path_segments_mut().map_err(|()| anyhow!(not_a_url()))?.pop_if_empty().extend(path);
+    if !params.is_empty() {
+        url.query_pairs_mut().extend_pairs(params);
     }
     let mut request = remote.request(method, url);
     if let Some(body) = &body {

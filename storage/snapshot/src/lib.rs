@@ -38,6 +38,7 @@ mod stored_indices;
 pub mod testing;
 mod transfer_limits;
 mod upload;
+mod verification;
 
 pub use accounts::{AccountStore, names_accounts};
 pub use background_restore::{BackgroundRestore, RestoreOutcome};
@@ -56,3 +57,4 @@ pub use selection::SelectionOptions;
 pub use service::{DeletionReport, RunningSnapshot, SnapshotService};
 pub use settings::{RepositoryKind, RepositorySettings};
 pub use transfer_limits::TransferLimits;
+pub use verification::{BackgroundVerification, DamagedFile, VerificationReport};

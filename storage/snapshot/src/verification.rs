@@ -1,0 +1,289 @@
+//! Verification of the files of a repository: each file that snapshots need is read, and its SHA-256 is compared with its name.
+//!
+//! A file with other bytes is remembered until the process ends: the next snapshot that needs it writes it anew, where the store still has
+//! the segment. It runs beside snapshots, restores and deletions, at the rate of restores.
+
+use std::collections::{HashMap, HashSet};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+use futures::stream::{self, StreamExt};
+use millrace_catalog::access::Action;
+use millrace_runtime::tasks::{TaskDescription, TaskGuard, TaskHandle, TaskSpec};
+use millrace_runtime::{Error as StoreError, Priority, sync};
+use parking_lot::Mutex;
+use serde_json::json;
+use tokio::sync::oneshot;
+use uuid::Uuid;
+
+use crate::digest::{ContentDigest, DigestBuilder};
+use crate::error::{Error, Result};
+use crate::manifest::Manifest;
+use crate::repository::Repository;
+use crate::selection::{check_expression, select_names};
+use crate::service::SnapshotService;
+use crate::side_by_side::AT_ONCE;
+
+/// Damaged files of a report, at most; others are only counted.
+const MAX_LISTED: usize = 1_000;
+/// Reads that are set up at a time.
+const PENDING: usize = 256;
+/// Bytes of a file that are read at a time.
+const READ_BYTES: u64 = 8 << 20;
+
+/// A file of a repository that snapshots cannot be restored from.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct DamagedFile {
+    /// Path below the place of the repository.
+    pub file: String,
+    /// A snapshot that needs it; others may need it, too.
+    pub snapshot: String,
+    /// The index of that snapshot that needs it; `None` for a manifest, the global state and accounts.
+    pub index: Option<String>,
+    /// What is wrong with it.
+    pub reason: String,
+}
+
+/// Result of a verification.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct VerificationReport {
+    /// Snapshots whose files were verified.
+    pub snapshots: u64,
+    /// Files that were read, each once, without manifests.
+    pub files: u64,
+    /// Their bytes.
+    pub bytes: u64,
+    /// Damaged and missing files, of which `damaged` lists the first.
+    pub total_damaged: u64,
+    /// Damaged and missing files.
+    pub damaged: Vec<DamagedFile>,
+}
+
+impl VerificationReport {
+    fn add(&mut self, damaged: DamagedFile) {
+        self.total_damaged += 1;
+        if self.damaged.len() < MAX_LISTED {
+            self.damaged.push(damaged);
+        }
+    }
+}
+
+/// A verification that runs in the background. It goes on where this is dropped.
+#[derive(Debug)]
+pub struct BackgroundVerification {
+    task: TaskHandle,
+    outcome: oneshot::Receiver<(Result<VerificationReport>, TaskGuard)>,
+}
+
+impl BackgroundVerification {
+    /// Returns its task.
+    pub fn task(&self) -> &TaskHandle {
+        &self.task
+    }
+
+    /// Waits for its end. The task ends with the guard, so that the outcome may be noted before.
+    pub async fn outcome(self) -> (Result<VerificationReport>, Option<TaskGuard>) {
+        match self.outcome.await {
+            Ok((report, guard)) => (report, Some(guard)),
+            Err(_) => (Err(StoreError::Internal("a verification panicked".to_owned()).into()), None),
+        }
+    }
+}
+
+/// A file that snapshots need, and the first snapshot that does.
+#[derive(Clone, Debug)]
+struct RequiredFile {
+    digest: ContentDigest,
+    bytes: u64,
+    snapshot: (String, Uuid),
+    index: Option<String>,
+}
+
+/// Verification of the snapshots of a repository.
+struct VerificationJob {
+    service: SnapshotService,
+    repository: Repository,
+    snapshots: Vec<String>,
+    task: TaskGuard,
+    report: Mutex<VerificationReport>,
+    /// Files that are verified, and their bytes.
+    verified: (AtomicU64, AtomicU64),
+}
+
+impl SnapshotService {
+    /// Begins to verify the files of some snapshots of a repository in the background; of all without an expression.
+    ///
+    /// # Errors
+    /// [`Error::SnapshotMissing`] for a name; the repository's.
+    pub async fn begin_verification(
+        &self,
+        repository: &str,
+        expression: Option<&str>,
+    ) -> Result<BackgroundVerification> {
+        check_expression(expression.unwrap_or_default())?;
+        let open = self.repository(repository).await?;
+        let snapshots = select_names(&open.list_snapshots().await?, expression, false)
+            .map_err(|snapshot| Error::SnapshotMissing { repository: repository.to_owned(), snapshot })?;
+        let description = TaskDescription::text(&format!("verify[{repository}]"));
+        let spec = TaskSpec::cancellable(Action::PutRepositories.name()).with_description(description);
+        let task = self.inner.engine.tasks().start(spec);
+        let handle = task.handle();
+        let (report, verified) = Default::default();
+        let job =
+            VerificationJob { service: self.clone(), repository: open, snapshots, task, report, verified };
+        let (sender, outcome) = oneshot::channel();
+        sync::detached(async move {
+            let ended = job.task.scope(job.verify_all()).await;
+            let report = ended.map(|()| job.report.into_inner());
+            let _ = sender.send((report, job.task));
+        });
+        Ok(BackgroundVerification { task: handle, outcome })
+    }
+}
+
+impl VerificationJob {
+    fn check(&self) -> Result<(), StoreError> {
+        self.task.check().map_err(|cancelled| StoreError::Stopped(cancelled.to_string()))
+    }
+
+    async fn verify_all(&self) -> Result<()> {
+        let required: Vec<RequiredFile> = self.read_contents().await?.into_values().collect();
+        let bytes = required.iter().map(|file| file.bytes).fold(0, u64::saturating_add);
+        let totals = (required.len() as u64, bytes);
+        for some in required.chunks(PENDING) {
+            let reads: Vec<_> = some.iter().map(|file| self.verify_one(file, totals)).collect();
+            let mut reads = stream::iter(reads).buffer_unordered(AT_ONCE);
+            while let Some(read) = reads.next().await {
+                read?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn verify_one(&self, file: &RequiredFile, (files, bytes): (u64, u64)) -> Result<()> {
+        self.check()?;
+        let fault = self.find_fault(file).await?;
+        self.note_outcome(file, fault).await;
+        let verified = self.verified.0.fetch_add(1, Ordering::Relaxed) + 1;
+        let read = self.verified.1.fetch_add(file.bytes, Ordering::Relaxed) + file.bytes;
+        let progress =
+            json!({ "files": files, "verified": verified, "bytes": bytes, "verified_bytes": read });
+        self.task.handle().set_progress(progress.to_string());
+        Ok(())
+    }
+
+    /// Reads manifests and contents of indices; returns the other files that these name, each once.
+    async fn read_contents(&self) -> Result<HashMap<ContentDigest, RequiredFile>> {
+        let mut required: HashMap<ContentDigest, RequiredFile> = HashMap::new();
+        let mut known = HashSet::new();
+        for snapshot in &self.snapshots {
+            self.check()?;
+            let manifest = match self.repository.read_manifest(snapshot).await {
+                Ok(Some(manifest)) => manifest,
+                // It was deleted meanwhile.
+                Ok(None) => continue,
+                Err(error) => {
+                    let (file, snapshot) =
+                        (Repository::manifest_path(snapshot).to_string(), snapshot.to_owned());
+                    let damaged = DamagedFile { file, snapshot, index: None, reason: error.to_string() };
+                    self.report.lock().add(damaged);
+                    continue;
+                }
+            };
+            self.report.lock().snapshots += 1;
+            self.add_files(&manifest, &mut known, &mut required).await?;
+        }
+        Ok(required)
+    }
+
+    async fn add_files(
+        &self,
+        manifest: &Manifest,
+        known: &mut HashSet<ContentDigest>,
+        required: &mut HashMap<ContentDigest, RequiredFile>,
+    ) -> Result<()> {
+        let file = |(digest, bytes): (ContentDigest, u64), index: Option<&str>| RequiredFile {
+            digest,
+            bytes,
+            snapshot: (manifest.snapshot.clone(), manifest.uuid),
+            index: index.map(str::to_owned),
+        };
+        for state in manifest.global_state.iter().chain(&manifest.accounts) {
+            required.entry(state.0).or_insert_with(|| file(*state, None));
+        }
+        // Contents that are known are not read twice.
+        for index in manifest.indices.iter().filter(|index| known.insert(index.contents)) {
+            self.check()?;
+            let own = file((index.contents, index.contents_bytes), Some(&index.name));
+            match self.repository.read_index(index.contents, index.contents_bytes).await {
+                Ok(contents) => {
+                    for named in contents.files() {
+                        required
+                            .entry(named.sha256)
+                            .or_insert_with(|| file((named.sha256, named.bytes), Some(&index.name)));
+                    }
+                    self.note_outcome(&own, None).await;
+                }
+                // The files that they name are not known.
+                Err(error) => self.note_outcome(&own, Some(error.to_string())).await,
+            }
+        }
+        Ok(())
+    }
+
+    /// Reads a file; returns what is wrong with it.
+    async fn find_fault(&self, file: &RequiredFile) -> Result<Option<String>> {
+        let path = Repository::content_path(file.digest);
+        let (objects, check) = (self.repository.objects(), || self.check());
+        match objects.len(&path).await {
+            Ok(bytes) if bytes != file.bytes => {
+                return Ok(Some(format!("it has {bytes} bytes where {} were written", file.bytes)));
+            }
+            Ok(_) => {}
+            Err(error) if millrace_segment::objects::is_missing(&error) => {
+                return Ok(Some("it is missing".to_owned()));
+            }
+            Err(error) => return Ok(Some(format!("it cannot be read: {error}"))),
+        }
+        let (mut builder, mut start) = (DigestBuilder::new(), 0);
+        while start < file.bytes {
+            let end = file.bytes.min(start + READ_BYTES);
+            self.repository.pace_read(end - start, &check).await?;
+            let piece = match objects.get_range(&path, start..end).await {
+                Ok(piece) => piece,
+                Err(error) => return Ok(Some(format!("it cannot be read: {error}"))),
+            };
+            let update = move || {
+                builder.update(&piece);
+                Ok(builder)
+            };
+            builder = self.service.inner.engine.compute().run(Priority::Snapshot, update).await?;
+            start = end;
+        }
+        if builder.finish() == file.digest {
+            self.repository.forget_damage(file.digest);
+            return Ok(None);
+        }
+        self.repository.note_damage(file.digest);
+        Ok(Some("its bytes are not those that were written".to_owned()))
+    }
+
+    /// Takes the outcome of a file into the report, unless its snapshot was deleted meanwhile.
+    async fn note_outcome(&self, file: &RequiredFile, fault: Option<String>) {
+        if let Some(reason) = fault {
+            let (snapshot, uuid) = &file.snapshot;
+            let now = self.repository.read_manifest(snapshot).await;
+            if now.is_ok_and(|now| now.is_none_or(|now| now.uuid != *uuid)) {
+                return;
+            }
+            self.report.lock().add(DamagedFile {
+                file: Repository::content_path(file.digest).to_string(),
+                snapshot: snapshot.clone(),
+                index: file.index.clone(),
+                reason,
+            });
+        }
+        let mut report = self.report.lock();
+        report.files += 1;
+        report.bytes = report.bytes.saturating_add(file.bytes);
+    }
+}
