@@ -10,6 +10,7 @@
 //! - [`shrink`]: the action of that name
 //! - [`retention`]: the oldest indices go where space is short; [`document_retention`]: documents of the server's own by their age
 //! - [`snapshot_policy`]: creation and deletion of snapshots by schedule
+//! - [`restored_policies`]: policies of a restore
 //! - [`runner`]: the event loop that has all of it done
 //! - [`hooks`]: the parts of the server that these use
 //! - [`management`]: requests about managed indices; [`explain`]: their answers
@@ -24,6 +25,7 @@ mod managed;
 mod management;
 mod pass;
 mod policy;
+mod restored_policies;
 mod retention;
 mod runner;
 mod shrink;
@@ -159,6 +161,7 @@ impl Lifecycle {
             long_actions: Semaphore::new(MAX_LONG_ACTIONS),
             changing: tokio::sync::Mutex::default(),
         });
+        restored_policies::register(&context);
         let (sender, event_loop) = runner::spawn(&context);
         Ok(Self { context, sender, event_loop: Arc::new(Mutex::new(Some(event_loop))) })
     }

@@ -4,5 +4,6 @@
 
 mod actions;
 mod indices;
+mod restored;
 mod snapshots;
 mod support;

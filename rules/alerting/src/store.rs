@@ -21,6 +21,8 @@ use crate::backfill::{BackfillRange, RestoredHistory};
 use crate::commit;
 use crate::error::{Error, Result};
 
+/// Index of the rules.
+pub const RULES_INDEX: &str = ".alertrules";
 /// Rules that there may be.
 const MAX_RULES: usize = 20_000;
 
@@ -38,7 +40,7 @@ pub(crate) struct StoredRule {
 }
 
 impl SystemDocument for StoredRule {
-    const INDEX: &'static str = ".alertrules";
+    const INDEX: &'static str = RULES_INDEX;
 
     fn index_body() -> Value {
         index_body()
@@ -131,6 +133,11 @@ impl Store {
             commit::forget_restored_position(engine, stored).await?;
         }
         Ok(ahead.len())
+    }
+
+    /// Takes over rules that were loaded later.
+    pub(crate) fn replace(&self, newer: Self) {
+        self.rules.replace(newer.rules);
     }
 
     /// Returns all rules, in the order of their ids.

@@ -34,6 +34,7 @@ mod service;
 mod settings;
 mod side_by_side;
 mod stored_indices;
+mod system_state;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod transfer_limits;
@@ -56,5 +57,6 @@ pub use restore_request::{RestoreReport, RestoreSnapshot};
 pub use selection::SelectionOptions;
 pub use service::{DeletionReport, RunningSnapshot, SnapshotService};
 pub use settings::{RepositoryKind, RepositorySettings};
+pub use system_state::SystemStateOwner;
 pub use transfer_limits::TransferLimits;
 pub use verification::{BackgroundVerification, DamagedFile, VerificationReport};

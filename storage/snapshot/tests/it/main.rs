@@ -12,3 +12,4 @@ mod outages;
 mod pacing;
 mod positions;
 mod support;
+mod system_state;

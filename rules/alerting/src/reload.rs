@@ -1,0 +1,46 @@
+//! Rules of a restore, taken up while the server runs.
+//!
+//! A restore of the global state replaces the index of rules. The rules in memory are then replaced between two frames, as by a change:
+//! a rule of before sees the frames up to that moment, a restored one those behind it, and none is seen by both. Into a store that has had no
+//! rules a restore brings their position, too; they then see the documents of the snapshot behind it first ([`crate::backfill`]).
+
+use crate::error::Result;
+use crate::recovery::last_frame;
+use crate::runner::RunnerState;
+use crate::store::Store;
+
+impl RunnerState {
+    /// Replaces the rules in memory by those that are stored.
+    ///
+    /// # Errors
+    /// The store's, and rules that cannot be changed now. Those of before then go on, and the next start loads the stored ones.
+    pub(crate) async fn reload(&self) -> Result<()> {
+        let mut held = self.held().await?;
+        let newer = Store::load(&self.engine).await?;
+        let evaluated = held.as_ref().map_or(0, |core| core.next.saturating_sub(1));
+        newer.rebase_restored(&self.engine, last_frame(&self.engine)?.max(evaluated)).await?;
+        let before = self.store.all();
+        self.store.replace(newer);
+        if let Some(core) = held.as_mut() {
+            for kept in before {
+                core.rules.remove(&kept.rule.id);
+                core.matching.remove(&kept.rule.id);
+                core.touched.insert(kept.rule.id.clone());
+            }
+            self.status_reporter.update(core, None);
+        }
+        for kept in self.store.all() {
+            self.begin(&mut held, &kept);
+            if let Some(core) = held.as_mut().filter(|_| kept.backfill.is_none()) {
+                for quiet in &kept.quiet {
+                    core.rules.quiet(&kept.rule.id, quiet.clone());
+                }
+            }
+        }
+        // The state of a rule of before must not be taken for that of a restored one, should a start come before the next state.
+        let stored = self.with_state_stored(held).await;
+        // Also where there were no rules: nobody follows the feed then.
+        self.changed.notify_one();
+        stored.map(drop)
+    }
+}
