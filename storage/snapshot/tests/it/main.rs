@@ -8,6 +8,7 @@ mod cycle;
 mod damage;
 mod early_search;
 mod faults;
+mod formats;
 mod outages;
 mod pacing;
 mod positions;
