@@ -6,7 +6,7 @@
 
 use crate::error::Result;
 use crate::recovery::last_frame;
-use crate::runner::RunnerState;
+use crate::runner::{RunnerState, on_files};
 use crate::store::Store;
 
 impl RunnerState {
@@ -19,6 +19,9 @@ impl RunnerState {
         let newer = Store::load(&self.engine).await?;
         let evaluated = held.as_ref().map_or(0, |core| core.next.saturating_sub(1));
         newer.rebase_restored(&self.engine, last_frame(&self.engine)?.max(evaluated)).await?;
+        // Stored state is of rules of before, which may have the ids and revisions of restored ones.
+        let storing = self.snapshots.storing().await;
+        on_files(self, move || storing.clear()).await?;
         let before = self.store.all();
         self.store.replace(newer);
         if let Some(core) = held.as_mut() {
@@ -37,7 +40,6 @@ impl RunnerState {
                 }
             }
         }
-        // The state of a rule of before must not be taken for that of a restored one, should a start come before the next state.
         let stored = self.with_state_stored(held).await;
         // Also where there were no rules: nobody follows the feed then.
         self.changed.notify_one();

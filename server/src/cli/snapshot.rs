@@ -23,7 +23,7 @@ The repository has to be registered: PUT /_snapshot/backup. docs/snapshots.md ha
         #[command(flatten)]
         snapshot: SnapshotName,
         /// Expression of the indices; all without it
-        #[arg(long, value_name = "INDICES")]
+        #[arg(long, value_name = "INDICES", allow_hyphen_values = true)]
         indices: Option<String>,
         /// Leave out indices that cannot be read
         #[arg(long)]
@@ -56,6 +56,7 @@ Examples:
     #[command(after_help = format!("\
 Examples:
   millrace snapshot restore backup monday --user admin:…
+  millrace snapshot restore backup monday --indices '-*' --with-global-state --user admin
   millrace snapshot restore backup monday --indices logs --rename-pattern '(.+)' --rename-replacement 'old-$1' --user admin
 
 An open index of the same name is in the way; a closed one is replaced. --with-global-state replaces definitions of the server.
@@ -66,7 +67,7 @@ An open index of the same name is in the way; a closed one is replaced. --with-g
         #[command(flatten)]
         snapshot: SnapshotName,
         /// Expression of the indices; all without it
-        #[arg(long, value_name = "INDICES")]
+        #[arg(long, value_name = "INDICES", allow_hyphen_values = true)]
         indices: Option<String>,
         /// Regular expression of names that are replaced
         #[arg(long, value_name = "PATTERN", requires = "rename_replacement")]
