@@ -18,6 +18,7 @@ use millrace_segment::objects::{Objects, is_missing};
 use object_store::path::Path;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
 use crate::collection::References;
@@ -70,6 +71,8 @@ pub struct Repository {
     has_durable_names: Arc<AtomicBool>,
     /// Contents whose bytes are not those of their names: a snapshot that needs one writes it anew.
     damaged: Arc<Mutex<HashSet<ContentDigest>>>,
+    /// Held by a verification of its files.
+    verifying: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// Bounds the memory of manifests and contents that are decoded: a small file may inflate to a large one.
@@ -91,8 +94,9 @@ pub(crate) struct CollectedFiles {
 impl Repository {
     /// Wraps an object store; `store` is the id of the store that writes.
     pub fn new(name: &str, objects: Objects, readonly: bool, store: Uuid) -> Self {
-        let (decoding, limits, has_durable_names, damaged) = Default::default();
-        Self { name: name.into(), objects, readonly, store, decoding, limits, has_durable_names, damaged }
+        let (decoding, limits, has_durable_names, damaged, verifying) = Default::default();
+        let name = name.into();
+        Self { name, objects, readonly, store, decoding, limits, has_durable_names, damaged, verifying }
     }
 
     /// Bounds the bytes a second of its uploads and of its restores.
@@ -405,6 +409,11 @@ impl Repository {
             contents.keys().map(|digest| (digest.as_bytes()[0], *digest)).collect();
         self.make_names_durable(directories.into_values()).await?;
         Ok(contents)
+    }
+
+    /// Begins a verification of its files; `None` while another one runs.
+    pub(crate) fn begin_verification(&self) -> Option<OwnedMutexGuard<()>> {
+        Arc::clone(&self.verifying).try_lock_owned().ok()
     }
 
     /// Remembers a content whose bytes are not those of its name.

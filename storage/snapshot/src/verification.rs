@@ -113,7 +113,7 @@ impl SnapshotService {
     /// Begins to verify the files of some snapshots of a repository in the background; of all without an expression.
     ///
     /// # Errors
-    /// [`Error::SnapshotMissing`] for a name; the repository's.
+    /// [`Error::SnapshotMissing`] for a name, [`Error::Concurrent`] while another verification of the repository runs; the repository's.
     pub async fn begin_verification(
         &self,
         repository: &str,
@@ -123,6 +123,11 @@ impl SnapshotService {
         let open = self.repository(repository).await?;
         let snapshots = select_names(&open.list_snapshots().await?, expression, false)
             .map_err(|snapshot| Error::SnapshotMissing { repository: repository.to_owned(), snapshot })?;
+        let alone = open.begin_verification().ok_or_else(|| Error::Concurrent {
+            repository: repository.to_owned(),
+            snapshot: expression.unwrap_or("_all").to_owned(),
+            reason: "a verification of the repository is running already".to_owned(),
+        })?;
         let description = TaskDescription::text(&format!("verify[{repository}]"));
         let spec = TaskSpec::cancellable(Action::PutRepositories.name()).with_description(description);
         let task = self.inner.engine.tasks().start(spec);
@@ -133,6 +138,7 @@ impl SnapshotService {
         let (sender, outcome) = oneshot::channel();
         sync::detached(async move {
             let ended = job.task.scope(job.verify_all()).await;
+            drop(alone);
             let report = ended.map(|()| job.report.into_inner());
             let _ = sender.send((report, job.task));
         });

@@ -164,3 +164,25 @@ async fn a_damaged_file_is_found_and_the_next_snapshot_writes_it_anew() {
         verify(&service, Some("four")).await.unwrap_err().to_string().contains("[backup:four] is missing")
     );
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn one_verification_of_a_repository_runs_at_a_time_and_ends_when_cancelled() {
+    let (data, backups) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let engine = open(data.path()).await;
+    let service = service(&engine, backups.path()).await;
+    let mut expected = BTreeMap::new();
+    fill(&engine, "logs", 0..10, 1, &mut expected).await;
+    create(&service, "one").await;
+    let slow =
+        serde_json::json!({"type": "fs", "settings": {"location": "one", "max_restore_bytes_per_sec": "1b"}});
+    service.put_repository("backup", &slow, false).await.unwrap();
+    let first = service.begin_verification("backup", None).await.unwrap();
+    let refused = service.begin_verification("backup", Some("one")).await.unwrap_err();
+    assert!(refused.to_string().contains("is running already"), "{refused}");
+    engine.tasks().cancel(first.task().id(), "by user request");
+    let cancelled = first.outcome().await.0.unwrap_err();
+    assert!(cancelled.to_string().contains("cancelled"), "{cancelled}");
+    let second = service.begin_verification("backup", None).await.unwrap();
+    engine.tasks().cancel(second.task().id(), "by user request");
+    second.outcome().await.0.unwrap_err();
+}
