@@ -164,7 +164,8 @@ impl Alerting {
     ) -> Result<Self> {
         let (borrower, mailbox) = StateBorrower::new();
         let store = Store::load(engine).await?;
-        match store.rebase_restored(engine, recovery::last_frame(engine)?).await {
+        let last_frame = recovery::last_frame(engine)?;
+        match store.rebase_restored(engine, last_frame, last_frame).await {
             Ok(0) => {}
             Ok(rules) => tracing::info!(rules, "restored rules go on in this log"),
             Err(error) => tracing::error!(%error, "restored rules stay silent until the next start"),

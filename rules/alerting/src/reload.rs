@@ -17,8 +17,15 @@ impl RunnerState {
     pub(crate) async fn reload(&self) -> Result<()> {
         let mut held = self.held().await?;
         let newer = Store::load(&self.engine).await?;
-        let evaluated = held.as_ref().map_or(0, |core| core.next.saturating_sub(1));
-        newer.rebase_restored(&self.engine, last_frame(&self.engine)?.max(evaluated)).await?;
+        let last_frame = last_frame(&self.engine)?;
+        let since = match held.as_ref() {
+            // Frames that are not evaluated are none of the rules of before. Of those that are read back there are only the indices that these
+            // watched.
+            Some(core) if !core.reading_gap => core.next.saturating_sub(1),
+            Some(core) => last_frame.max(core.next.saturating_sub(1)),
+            None => last_frame,
+        };
+        newer.rebase_restored(&self.engine, last_frame, since).await?;
         // Stored state is of rules of before, which may have the ids and revisions of restored ones.
         let storing = self.snapshots.storing().await;
         on_files(self, move || storing.clear()).await?;

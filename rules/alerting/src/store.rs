@@ -85,11 +85,16 @@ impl Store {
     }
 
     /// Brings rules of a restored index to this log, whose frames have other numbers than those of the snapshot's log. With a restored
-    /// position they go on where they were; without one they begin behind the last frame. Returns the number of these rules.
+    /// position they go on where they were; without one they begin behind the frame `since`. Returns the number of these rules.
     ///
     /// # Errors
     /// The store's; the rules before are stored then.
-    pub(crate) async fn rebase_restored(&self, engine: &Engine, last_frame: u64) -> Result<usize> {
+    pub(crate) async fn rebase_restored(
+        &self,
+        engine: &Engine,
+        last_frame: u64,
+        since: u64,
+    ) -> Result<usize> {
         let position = restored_position(engine);
         let metadata = engine.metadata();
         let index = metadata.index(StoredRule::INDEX).filter(|meta| meta.is_restored());
@@ -108,7 +113,11 @@ impl Store {
         for kept in &ahead {
             let (mut kept, is_restored) = (StoredRule::clone(kept), is_restored(kept));
             let restored = of_snapshot.filter(|_| is_restored);
-            let begin = restored.map_or(last_frame, |position| position.last_frame.min(last_frame));
+            let begin = match restored {
+                Some(position) => position.last_frame.min(last_frame),
+                None if is_restored => since,
+                None => last_frame,
+            };
             if let Some(position) = restored
                 && kept.backfill.is_none()
                 && kept.rule.definition.enabled

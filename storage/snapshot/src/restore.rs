@@ -27,7 +27,7 @@ use crate::restore_request::{RestoreReport, RestoreSnapshot};
 use crate::restoring::{RestoringGuard, check_space};
 use crate::selection::{Renaming, check_expression, is_security_administrator, select_indices};
 use crate::service::{SnapshotKey, SnapshotService};
-use crate::system_state::{global_changes, holds_state};
+use crate::system_state::{RULES_INDEX, global_changes, holds_state};
 
 /// A restore that was admitted. Until it is dropped its snapshot is not deleted.
 pub(crate) struct RestoreJob {
@@ -508,7 +508,9 @@ impl RestoreJob {
             snapshot_ms: self.manifest.started_ms,
             last_frame: engine.next_frame()?.saturating_sub(1),
         };
-        let has_rules = !engine.positions(FEED_PIPELINE, RULES_READER).is_empty();
+        // Rules of a moment ago may have no position yet.
+        let has_rules = !engine.positions(FEED_PIPELINE, RULES_READER).is_empty()
+            || engine.metadata().index(RULES_INDEX).is_some();
         decode_positions(&global.positions, Some(restored).filter(|_| !has_rules))
             .map_err(|reason| self.fail(format!("the global state is damaged: {reason}")))
     }

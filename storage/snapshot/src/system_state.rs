@@ -16,10 +16,12 @@ use crate::contents::GlobalState;
 use crate::error::Result;
 use crate::restore::RestoreJob;
 
+/// Index of the alert rules.
+pub(crate) const RULES_INDEX: &str = ".alertrules";
 /// System indices with definitions. Others have records of what this server did (audit, results of tasks, dead letters, notifications
 /// under way, agents, positions of indices in their policies): a restore brings them where a request names them.
 const STATE_INDICES: [&str; 7] = [
-    ".alertrules",
+    RULES_INDEX,
     ".alert_secrets",
     ".console",
     ".index_policies",

@@ -299,3 +299,24 @@ async fn an_empty_running_server_takes_rules_up_where_they_were() {
     assert_eq!(triggers_of(&server, "each").await, ["e1", "e2", "e3", "e4", "e5", "e6"]);
     server.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_document_is_seen_by_the_rule_of_before_or_by_the_restored_one() {
+    let (data, backups) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let server = Arc::new(Server::open(data.path()).await);
+    server.save(errors("each")).await;
+    create_as(&server, backups.path(), "one").await;
+    let writer = Arc::clone(&server);
+    let written = tokio::spawn(async move {
+        for number in 0..400 {
+            writer.write(vec![document("logs", &format!("e{number:03}"), failure("web"))]).await;
+        }
+    });
+    while !written.is_finished() {
+        restore(&server.engine, backups.path(), "one", "-*").await;
+        server.alerting.reload().await.unwrap();
+    }
+    written.await.unwrap();
+    let expected: Vec<String> = (0..400).map(|number| format!("e{number:03}")).collect();
+    assert_eq!(triggers_of(&server, "each").await, expected);
+}
