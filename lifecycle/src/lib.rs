@@ -161,6 +161,7 @@ impl Lifecycle {
             long_actions: Semaphore::new(MAX_LONG_ACTIONS),
             changing: tokio::sync::Mutex::default(),
         });
+        restored_policies::rebase(engine, &context.snapshot_policies).await?;
         restored_policies::register(&context);
         let (sender, event_loop) = runner::spawn(&context);
         Ok(Self { context, sender, event_loop: Arc::new(Mutex::new(Some(event_loop))) })

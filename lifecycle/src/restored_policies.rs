@@ -6,12 +6,12 @@
 use std::sync::{Arc, Weak};
 
 use futures::future::BoxFuture;
-use millrace_engine::DocumentMirror;
+use millrace_engine::{DocumentMirror, Engine, RefreshPolicy};
 use millrace_snapshot::SystemStateOwner;
 
 use crate::LifecycleContext;
 use crate::error::Result;
-use crate::snapshot_policy::SNAPSHOT_POLICIES;
+use crate::snapshot_policy::{SNAPSHOT_POLICIES, ScheduleProgress, SnapshotPolicy};
 use crate::stored_policy::INDEX_POLICIES;
 
 /// Owner of one of the two indices of policies.
@@ -48,7 +48,37 @@ async fn reload(context: &LifecycleContext, index: &str) -> Result<()> {
     let _one = context.changing.lock().await;
     match index {
         INDEX_POLICIES => context.policies.replace(DocumentMirror::load(&context.engine).await?),
-        _ => context.snapshot_policies.replace(DocumentMirror::load(&context.engine).await?),
+        _ => {
+            let newer = DocumentMirror::load(&context.engine).await?;
+            rebase(&context.engine, &newer).await?;
+            context.snapshot_policies.replace(newer);
+        }
+    }
+    Ok(())
+}
+
+/// Has policies of snapshots that a restore has brought count from now on: what was due before is not made up, a snapshot that was being
+/// made is that of the restore, and nothing is deleted before the next time of the schedule.
+///
+/// # Errors
+/// The store's; the policies before are stored then.
+pub(crate) async fn rebase(engine: &Engine, policies: &DocumentMirror<SnapshotPolicy>) -> Result<()> {
+    let metadata = engine.metadata();
+    let Some(index) = metadata.index(SNAPSHOT_POLICIES).filter(|meta| meta.is_restored()) else {
+        return Ok(());
+    };
+    let own_seq_nos = index.restored_seq_nos(0).end;
+    let handled_ms = engine.clock().now_ms();
+    let from_now = |progress: &ScheduleProgress| ScheduleProgress {
+        handled_ms,
+        last: progress.last.clone(),
+        ..ScheduleProgress::default()
+    };
+    for policy in policies.all() {
+        if policy.document_version().0 < own_seq_nos {
+            let rebased = policy.with_progress(from_now(&policy.creation), from_now(&policy.deletion));
+            policies.put(rebased, RefreshPolicy::None).await?;
+        }
     }
     Ok(())
 }

@@ -1,10 +1,10 @@
 //! Policies that a restore of the global state puts in the place of others.
 
 use millrace_catalog::access::Principal;
-use millrace_snapshot::{CreateSnapshot, RestoreSnapshot};
+use millrace_snapshot::{CreateSnapshot, RestoreSnapshot, SnapshotFilter};
 use serde_json::json;
 
-use crate::support::{START_MS, Store};
+use crate::support::{DAY_MS, START_MS, Store};
 
 #[tokio::test(flavor = "multi_thread")]
 async fn restored_policies_count_at_once() {
@@ -53,4 +53,47 @@ async fn restored_policies_count_at_once() {
     assert_eq!(store.lifecycle.policy("p").unwrap().policy.body["description"], "three");
     assert!(!store.lifecycle.snapshot_policy("p").unwrap().enabled);
     store.kill().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_restored_policy_deletes_nothing_before_its_next_time_and_makes_its_next_snapshot() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), START_MS).await;
+    store.register_repository().await;
+    let body = json!({
+        "creation": {"schedule": {"cron": {"expression": "0 8 * * *", "timezone": "UTC"}}},
+        "deletion": {"schedule": {"cron": {"expression": "0 9 * * *", "timezone": "UTC"}}, "condition": {"max_count": 1}},
+        "snapshot_config": {"repository": "backup", "date_format": "yyyy-MM-dd"},
+    });
+    store.lifecycle.put_snapshot_policy("daily", &body, None).await.unwrap();
+    let listed = async || {
+        let filter = SnapshotFilter { expression: "daily*".to_owned(), ignore_unavailable: true };
+        store.snapshots.manifests("backup", &filter).await.unwrap()
+    };
+    store.advance(DAY_MS / 3).await;
+    let first = listed().await.remove(0).snapshot;
+    // The policy is to keep more by now.
+    let mut kept = body.clone();
+    kept["deletion"]["condition"]["max_count"] = json!(10);
+    let version = store.lifecycle.snapshot_policy("daily").unwrap().document_version();
+    store.lifecycle.put_snapshot_policy("daily", &kept, Some(version)).await.unwrap();
+    store.advance(3 * DAY_MS).await;
+    let before = listed().await.len();
+    assert!(before > 1);
+    let request = RestoreSnapshot {
+        indices: Some("-*".to_owned()),
+        include_global_state: true,
+        ..RestoreSnapshot::default()
+    };
+    store.snapshots.restore(&Principal::system(), ("backup", &first), request).await.unwrap();
+    let policy = store.lifecycle.snapshot_policy("daily").unwrap();
+    assert_eq!(
+        (policy.creation.current.as_ref(), policy.body["deletion"]["condition"]["max_count"].as_u64()),
+        (None, Some(1))
+    );
+    store.advance(0).await;
+    assert_eq!(listed().await.len(), before, "nothing is due");
+    // 08:00 of the next day.
+    store.advance(DAY_MS).await;
+    assert!(listed().await.iter().any(|manifest| manifest.started_ms >= START_MS + 4 * DAY_MS));
 }

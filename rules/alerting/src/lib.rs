@@ -164,6 +164,11 @@ impl Alerting {
     ) -> Result<Self> {
         let (borrower, mailbox) = StateBorrower::new();
         let store = Store::load(engine).await?;
+        let snapshots = Snapshots::new(engine);
+        if store.has_restored(engine) {
+            // Stored state is of the rules that these have replaced.
+            snapshots.clear().await?;
+        }
         let last_frame = recovery::last_frame(engine)?;
         match store.rebase_restored(engine, last_frame, last_frame).await {
             Ok(0) => {}
@@ -175,7 +180,7 @@ impl Alerting {
             accounts: Arc::clone(accounts),
             notifications,
             store,
-            snapshots: Snapshots::new(engine),
+            snapshots,
             borrower,
             status_reporter: RuleStatusReporter::default(),
             changed: Notify::new(),

@@ -6,7 +6,7 @@
 
 use crate::error::Result;
 use crate::recovery::last_frame;
-use crate::runner::{RunnerState, on_files};
+use crate::runner::RunnerState;
 use crate::store::Store;
 
 impl RunnerState {
@@ -25,28 +25,34 @@ impl RunnerState {
             Some(core) => last_frame.max(core.next.saturating_sub(1)),
             None => last_frame,
         };
+        // Stored state is of rules of before, which may have the ids and revisions of restored ones. A start clears it for rules that are not
+        // rebased yet.
+        self.snapshots.clear().await?;
         newer.rebase_restored(&self.engine, last_frame, since).await?;
-        // Stored state is of rules of before, which may have the ids and revisions of restored ones.
-        let storing = self.snapshots.storing().await;
-        on_files(self, move || storing.clear()).await?;
         let before = self.store.all();
         self.store.replace(newer);
+        let after = self.store.all();
         if let Some(core) = held.as_mut() {
             for kept in before {
                 core.rules.remove(&kept.rule.id);
                 core.matching.remove(&kept.rule.id);
                 core.touched.insert(kept.rule.id.clone());
             }
-            self.status_reporter.update(core, None);
-        }
-        for kept in self.store.all() {
-            self.begin(&mut held, &kept);
-            if let Some(core) = held.as_mut().filter(|_| kept.backfill.is_none()) {
+            for kept in &after {
+                core.touched.insert(kept.rule.id.clone());
+                if kept.backfill.is_some() {
+                    continue;
+                }
+                core.rules.put(kept.rule.clone());
+                core.ask(&kept.rule);
                 for quiet in &kept.quiet {
                     core.rules.quiet(&kept.rule.id, quiet.clone());
                 }
             }
+            self.status_reporter.update(core, None);
         }
+        after.iter().for_each(|kept| self.status_reporter.restart(&kept.rule.id));
+        self.backfill_requested.notify_one();
         let stored = self.with_state_stored(held).await;
         // Also where there were no rules: nobody follows the feed then.
         self.changed.notify_one();

@@ -520,7 +520,7 @@ async fn stop(shared: &RunnerState, owner: &mut StateOwner) -> Result<()> {
 }
 
 /// Runs a job that changes files; with or without a waiting caller, the directory is the engine's until it has ended.
-pub(crate) async fn on_files<T: Send + 'static>(
+async fn on_files<T: Send + 'static>(
     shared: &RunnerState,
     work: impl FnOnce() -> Result<T> + Send + 'static,
 ) -> Result<T> {

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use millrace_catalog::metadata::Metadata;
 use millrace_engine::{
     DocumentMirror, DocumentVersion, Engine, FEED_PIPELINE, MirroredDocument, RESTORED_PARTITION,
     RULES_READER, RefreshPolicy, RestoredPosition, SystemDocument, UnreadableDocument,
@@ -69,6 +70,20 @@ impl MirroredDocument for StoredRule {
     }
 }
 
+impl StoredRule {
+    /// Returns whether its document is as a restore has brought it; `own` is the first sequence number of this store.
+    fn is_restored(&self, own: Option<u64>) -> bool {
+        let seq_no = self.version.map(|version| version.seq_no);
+        seq_no.is_some_and(|seq_no| own.is_some_and(|own| seq_no < own))
+    }
+}
+
+/// Returns the first sequence number behind those of a restore; `None` where the index was not restored.
+fn first_own_seq_no(metadata: &Metadata) -> Option<u64> {
+    let index = metadata.index(StoredRule::INDEX).filter(|meta| meta.is_restored());
+    index.map(|meta| meta.restored_seq_nos(0).end)
+}
+
 /// Keeps rules.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -98,14 +113,11 @@ impl Store {
         let position = restored_position(engine);
         let metadata = engine.metadata();
         let index = metadata.index(StoredRule::INDEX).filter(|meta| meta.is_restored());
-        let own_seq_nos = index.map(|meta| meta.restored_seq_nos(0).end);
+        let own_seq_nos = first_own_seq_no(&metadata);
         let of_snapshot = position.as_ref().map(|(_, position)| *position);
         let of_snapshot =
             of_snapshot.filter(|it| index.is_some_and(|meta| meta.is_restored_from(&it.snapshot)));
-        let is_restored = |kept: &StoredRule| {
-            let seq_no = kept.version.map(|version| version.seq_no);
-            seq_no.is_some_and(|seq_no| own_seq_nos.is_some_and(|own| seq_no < own))
-        };
+        let is_restored = |kept: &StoredRule| kept.is_restored(own_seq_nos);
         let is_ahead = |kept: &StoredRule| {
             kept.rule.since > last_frame || kept.quiet.iter().any(|quiet| quiet.since > last_frame)
         };
@@ -142,6 +154,12 @@ impl Store {
             commit::forget_restored_position(engine, stored).await?;
         }
         Ok(ahead.len())
+    }
+
+    /// Returns whether a restore has brought rules that are not rebased yet.
+    pub(crate) fn has_restored(&self, engine: &Engine) -> bool {
+        let own_seq_nos = first_own_seq_no(&engine.metadata());
+        !self.rules.filter(|kept| kept.is_restored(own_seq_nos)).is_empty()
     }
 
     /// Takes over rules that were loaded later.

@@ -27,7 +27,7 @@ use crate::restore_request::{RestoreReport, RestoreSnapshot};
 use crate::restoring::{RestoringGuard, check_space};
 use crate::selection::{Renaming, check_expression, is_security_administrator, select_indices};
 use crate::service::{SnapshotKey, SnapshotService};
-use crate::system_state::{RULES_INDEX, global_changes, holds_state};
+use crate::system_state::{RULES_INDEX, global_changes, holds_state, is_replaced};
 
 /// A restore that was admitted. Until it is dropped its snapshot is not deleted.
 pub(crate) struct RestoreJob {
@@ -209,17 +209,18 @@ impl RestoreJob {
         self.targets = targets.collect();
         if self.request.include_global_state {
             self.check_global_state()?;
+            let metadata = self.service.inner.engine.metadata();
             // Under their own names, whatever becomes of others.
-            for index in
-                self.manifest.indices.iter().filter(|index| administrator && holds_state(&index.name))
-            {
+            let brings =
+                |name: &str| is_replaced(name) || (holds_state(name) && metadata.index(name).is_none());
+            for index in self.manifest.indices.iter().filter(|index| administrator && brings(&index.name)) {
                 self.targets.entry(index.name.clone()).or_insert_with(|| index.clone());
             }
         }
         Ok(())
     }
 
-    /// Returns whether an index is restored as a part of the global state: it then replaces the index of its name, open or not.
+    /// Returns whether an index is restored as a part of the global state.
     fn is_global_state(&self, name: &str) -> bool {
         let same_name = self.targets.get(name).is_some_and(|summary| summary.name == name);
         self.request.include_global_state && same_name && holds_state(name)
@@ -238,7 +239,7 @@ impl RestoreJob {
             return Err(millrace_catalog::access::refusal(&self.principal, Action::CreateIndex, name).into());
         }
         match metadata.index(name) {
-            Some(existing) if existing.open && !self.is_global_state(name) => Err(self.fail(format!(
+            Some(existing) if existing.open && !(self.is_global_state(name) && is_replaced(name)) => Err(self.fail(format!(
                 "cannot restore index [{name}] because an open index with same name already exists in the cluster. Either close \
                  or delete the existing index or restore the index under a different name by providing a rename pattern and \
                  replacement name"
@@ -341,7 +342,8 @@ impl RestoreJob {
             let mut meta = index.contents.meta;
             let aliases = std::mem::take(&mut meta.aliases).into_iter();
             meta.aliases = aliases.map(|(name, body)| (self.alias_renaming.rename(&name), body)).collect();
-            let replaces = self.is_global_state(&index.name);
+            let is_state = self.is_global_state(&index.name);
+            let replaces = is_state && is_replaced(&index.name);
             let mut request = RestoreIndex {
                 name: index.name,
                 snapshot: self.manifest.uuid,
@@ -352,7 +354,7 @@ impl RestoreJob {
                 ignored_settings: self.request.ignore_index_settings.clone(),
                 is_pending: self.is_early,
             };
-            if replaces {
+            if is_state {
                 // They are for the users' indices.
                 (request.settings, request.ignored_settings) = Default::default();
             }
@@ -396,14 +398,14 @@ impl RestoreJob {
         })?;
         let imported = self.import_accounts(accounts).await;
         // Behind the accounts, whose rights these documents name.
-        let reloaded = self.reload_system_state(&report.indices).await;
+        self.reload_system_state(&mut report).await;
         // The indices are there, whatever came of the accounts.
         if self.is_early {
             self.copy_restored(names, &mut report).await?;
         } else {
             self.service.end_recoveries(&uuids);
         }
-        imported.and(reloaded).map(|()| report)
+        imported.map(|()| report)
     }
 
     /// Copies the files of indices that are searched already, and has these take writes. Where the catalog refuses the end, the copies go

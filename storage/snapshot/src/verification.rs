@@ -10,14 +10,13 @@ use futures::stream::{self, StreamExt};
 use millrace_catalog::access::Action;
 use millrace_runtime::tasks::{TaskDescription, TaskGuard, TaskHandle, TaskSpec};
 use millrace_runtime::{Error as StoreError, Priority, sync};
+use millrace_segment::objects::is_missing;
 use parking_lot::Mutex;
 use serde_json::json;
 use tokio::sync::oneshot;
-use uuid::Uuid;
 
 use crate::digest::{ContentDigest, DigestBuilder};
 use crate::error::{Error, Result};
-use crate::manifest::Manifest;
 use crate::repository::Repository;
 use crate::selection::{check_expression, select_names};
 use crate::service::SnapshotService;
@@ -25,6 +24,8 @@ use crate::side_by_side::AT_ONCE;
 
 /// Damaged files of a report, at most; others are only counted.
 const MAX_LISTED: usize = 1_000;
+/// Files in a row that cannot be read, from which on the repository fails.
+const MAX_UNREADABLE: u64 = 5;
 /// Reads that are set up at a time.
 const PENDING: usize = 256;
 /// Bytes of a file that are read at a time.
@@ -37,7 +38,7 @@ pub struct DamagedFile {
     pub file: String,
     /// A snapshot that needs it; others may need it, too.
     pub snapshot: String,
-    /// The index of that snapshot that needs it; `None` for a manifest, the global state and accounts.
+    /// The index of that snapshot that needs it; `None` for a manifest, the global state, accounts and system indices.
     pub index: Option<String>,
     /// What is wrong with it.
     pub reason: String,
@@ -89,15 +90,6 @@ impl BackgroundVerification {
     }
 }
 
-/// A file that snapshots need, and the first snapshot that does.
-#[derive(Clone, Debug)]
-struct RequiredFile {
-    digest: ContentDigest,
-    bytes: u64,
-    snapshot: (String, Uuid),
-    index: Option<String>,
-}
-
 /// Verification of the snapshots of a repository.
 struct VerificationJob {
     service: SnapshotService,
@@ -105,6 +97,10 @@ struct VerificationJob {
     snapshots: Vec<String>,
     task: TaskGuard,
     report: Mutex<VerificationReport>,
+    /// Faults by the files that have them.
+    faults: Mutex<HashMap<ContentDigest, String>>,
+    /// Files in a row that cannot be read.
+    unreadable: AtomicU64,
     /// Files that are verified, and their bytes.
     verified: (AtomicU64, AtomicU64),
 }
@@ -132,9 +128,10 @@ impl SnapshotService {
         let spec = TaskSpec::cancellable(Action::PutRepositories.name()).with_description(description);
         let task = self.inner.engine.tasks().start(spec);
         let handle = task.handle();
-        let (report, verified) = Default::default();
+        let (report, faults, unreadable, verified) = Default::default();
+        let (service, repository) = (self.clone(), open);
         let job =
-            VerificationJob { service: self.clone(), repository: open, snapshots, task, report, verified };
+            VerificationJob { service, repository, snapshots, task, report, faults, unreadable, verified };
         let (sender, outcome) = oneshot::channel();
         sync::detached(async move {
             let ended = job.task.scope(job.verify_all()).await;
@@ -152,34 +149,34 @@ impl VerificationJob {
     }
 
     async fn verify_all(&self) -> Result<()> {
-        let required: Vec<RequiredFile> = self.read_contents().await?.into_values().collect();
-        let bytes = required.iter().map(|file| file.bytes).fold(0, u64::saturating_add);
+        let required: Vec<(ContentDigest, u64)> = self.read_contents().await?.into_iter().collect();
+        let bytes = required.iter().map(|(_, bytes)| *bytes).fold(0, u64::saturating_add);
         let totals = (required.len() as u64, bytes);
         for some in required.chunks(PENDING) {
-            let reads: Vec<_> = some.iter().map(|file| self.verify_one(file, totals)).collect();
+            let reads: Vec<_> = some.iter().map(|file| self.verify_one(*file, totals)).collect();
             let mut reads = stream::iter(reads).buffer_unordered(AT_ONCE);
             while let Some(read) = reads.next().await {
                 read?;
             }
         }
-        Ok(())
+        self.report_faults().await
     }
 
-    async fn verify_one(&self, file: &RequiredFile, (files, bytes): (u64, u64)) -> Result<()> {
+    async fn verify_one(&self, file: (ContentDigest, u64), (files, bytes): (u64, u64)) -> Result<()> {
         self.check()?;
         let fault = self.find_fault(file).await?;
-        self.note_outcome(file, fault).await;
+        self.note_outcome(file, fault);
         let verified = self.verified.0.fetch_add(1, Ordering::Relaxed) + 1;
-        let read = self.verified.1.fetch_add(file.bytes, Ordering::Relaxed) + file.bytes;
+        let read = self.verified.1.fetch_add(file.1, Ordering::Relaxed) + file.1;
         let progress =
             json!({ "files": files, "verified": verified, "bytes": bytes, "verified_bytes": read });
         self.task.handle().set_progress(progress.to_string());
         Ok(())
     }
 
-    /// Reads manifests and contents of indices; returns the other files that these name, each once.
-    async fn read_contents(&self) -> Result<HashMap<ContentDigest, RequiredFile>> {
-        let mut required: HashMap<ContentDigest, RequiredFile> = HashMap::new();
+    /// Reads manifests and contents of indices; returns the other files that these name, each once, with their lengths.
+    async fn read_contents(&self) -> Result<HashMap<ContentDigest, u64>> {
+        let mut required: HashMap<ContentDigest, u64> = HashMap::new();
         let mut known = HashSet::new();
         for snapshot in &self.snapshots {
             self.check()?;
@@ -192,71 +189,52 @@ impl VerificationJob {
                         (Repository::manifest_path(snapshot).to_string(), snapshot.to_owned());
                     let damaged = DamagedFile { file, snapshot, index: None, reason: error.to_string() };
                     self.report.lock().add(damaged);
+                    self.count_unreadable(&error.to_string())?;
                     continue;
                 }
             };
+            self.unreadable.store(0, Ordering::Relaxed);
             self.report.lock().snapshots += 1;
-            self.add_files(&manifest, &mut known, &mut required).await?;
+            required.extend(manifest.global_state.iter().chain(&manifest.accounts).copied());
+            // Contents that are known are not read twice.
+            for index in manifest.indices.iter().filter(|index| known.insert(index.contents)) {
+                self.check()?;
+                let own = (index.contents, index.contents_bytes);
+                match self.repository.read_index(own.0, own.1).await {
+                    Ok(contents) => {
+                        required.extend(contents.files().map(|file| (file.sha256, file.bytes)));
+                        self.note_outcome(own, None);
+                    }
+                    // The files that they name are not known.
+                    Err(error) => {
+                        let fault = self.find_fault(own).await?;
+                        self.note_outcome(own, Some(fault.unwrap_or_else(|| error.to_string())));
+                    }
+                }
+            }
         }
         Ok(required)
     }
 
-    async fn add_files(
-        &self,
-        manifest: &Manifest,
-        known: &mut HashSet<ContentDigest>,
-        required: &mut HashMap<ContentDigest, RequiredFile>,
-    ) -> Result<()> {
-        let file = |(digest, bytes): (ContentDigest, u64), index: Option<&str>| RequiredFile {
-            digest,
-            bytes,
-            snapshot: (manifest.snapshot.clone(), manifest.uuid),
-            index: index.map(str::to_owned),
-        };
-        for state in manifest.global_state.iter().chain(&manifest.accounts) {
-            required.entry(state.0).or_insert_with(|| file(*state, None));
-        }
-        // Contents that are known are not read twice.
-        for index in manifest.indices.iter().filter(|index| known.insert(index.contents)) {
-            self.check()?;
-            let own = file((index.contents, index.contents_bytes), Some(&index.name));
-            match self.repository.read_index(index.contents, index.contents_bytes).await {
-                Ok(contents) => {
-                    for named in contents.files() {
-                        required
-                            .entry(named.sha256)
-                            .or_insert_with(|| file((named.sha256, named.bytes), Some(&index.name)));
-                    }
-                    self.note_outcome(&own, None).await;
-                }
-                // The files that they name are not known.
-                Err(error) => self.note_outcome(&own, Some(error.to_string())).await,
-            }
-        }
-        Ok(())
-    }
-
     /// Reads a file; returns what is wrong with it.
-    async fn find_fault(&self, file: &RequiredFile) -> Result<Option<String>> {
-        let path = Repository::content_path(file.digest);
+    async fn find_fault(&self, (digest, bytes): (ContentDigest, u64)) -> Result<Option<String>> {
+        let path = Repository::content_path(digest);
         let (objects, check) = (self.repository.objects(), || self.check());
         match objects.len(&path).await {
-            Ok(bytes) if bytes != file.bytes => {
-                return Ok(Some(format!("it has {bytes} bytes where {} were written", file.bytes)));
+            Ok(found) if found != bytes => {
+                return Ok(Some(format!("it has {found} bytes where {bytes} were written")));
             }
             Ok(_) => {}
-            Err(error) if millrace_segment::objects::is_missing(&error) => {
-                return Ok(Some("it is missing".to_owned()));
-            }
-            Err(error) => return Ok(Some(format!("it cannot be read: {error}"))),
+            Err(error) if is_missing(&error) => return Ok(Some("it is missing".to_owned())),
+            Err(error) => return self.count_unreadable(&error.to_string()).map(Some),
         }
         let (mut builder, mut start) = (DigestBuilder::new(), 0);
-        while start < file.bytes {
-            let end = file.bytes.min(start + READ_BYTES);
+        while start < bytes {
+            let end = bytes.min(start + READ_BYTES);
             self.repository.pace_read(end - start, &check).await?;
             let piece = match objects.get_range(&path, start..end).await {
                 Ok(piece) => piece,
-                Err(error) => return Ok(Some(format!("it cannot be read: {error}"))),
+                Err(error) => return self.count_unreadable(&error.to_string()).map(Some),
             };
             let update = move || {
                 builder.update(&piece);
@@ -265,31 +243,75 @@ impl VerificationJob {
             builder = self.service.inner.engine.compute().run(Priority::Snapshot, update).await?;
             start = end;
         }
-        if builder.finish() == file.digest {
-            self.repository.forget_damage(file.digest);
+        self.unreadable.store(0, Ordering::Relaxed);
+        if builder.finish() == digest {
+            self.repository.forget_damage(digest);
             return Ok(None);
         }
-        self.repository.note_damage(file.digest);
+        self.repository.note_damage(digest);
         Ok(Some("its bytes are not those that were written".to_owned()))
     }
 
-    /// Takes the outcome of a file into the report, unless its snapshot was deleted meanwhile.
-    async fn note_outcome(&self, file: &RequiredFile, fault: Option<String>) {
+    /// Counts a file that cannot be read; returns the reason.
+    ///
+    /// # Errors
+    /// Several in a row: then it is the repository that fails, not a file.
+    fn count_unreadable(&self, error: &str) -> Result<String> {
+        let reason = format!("it cannot be read: {error}");
+        match self.unreadable.fetch_add(1, Ordering::Relaxed) + 1 >= MAX_UNREADABLE {
+            true => Err(Error::Verification {
+                repository: self.repository.name().to_owned(),
+                reason: format!("several files cannot be read: {error}"),
+            }),
+            false => Ok(reason),
+        }
+    }
+
+    fn note_outcome(&self, (digest, bytes): (ContentDigest, u64), fault: Option<String>) {
         if let Some(reason) = fault {
-            let (snapshot, uuid) = &file.snapshot;
-            let now = self.repository.read_manifest(snapshot).await;
-            if now.is_ok_and(|now| now.is_none_or(|now| now.uuid != *uuid)) {
-                return;
-            }
-            self.report.lock().add(DamagedFile {
-                file: Repository::content_path(file.digest).to_string(),
-                snapshot: snapshot.clone(),
-                index: file.index.clone(),
-                reason,
-            });
+            self.faults.lock().insert(digest, reason);
         }
         let mut report = self.report.lock();
         report.files += 1;
-        report.bytes = report.bytes.saturating_add(file.bytes);
+        report.bytes = report.bytes.saturating_add(bytes);
+    }
+
+    /// Reports the faults of files that a snapshot still needs, each with one of these. Others went with their snapshots.
+    async fn report_faults(&self) -> Result<()> {
+        let mut faults = std::mem::take(&mut *self.faults.lock());
+        let mut known = HashSet::new();
+        for snapshot in &self.snapshots {
+            self.check()?;
+            if faults.is_empty() {
+                return Ok(());
+            }
+            // A manifest that cannot be read was reported before.
+            let Ok(Some(manifest)) = self.repository.read_manifest(snapshot).await else { continue };
+            let mut report = |digest: &ContentDigest, index: Option<&str>| {
+                let Some(reason) = faults.remove(digest) else { return };
+                self.report.lock().add(DamagedFile {
+                    file: Repository::content_path(*digest).to_string(),
+                    snapshot: snapshot.clone(),
+                    index: index.map(str::to_owned),
+                    reason,
+                });
+            };
+            manifest
+                .global_state
+                .iter()
+                .chain(&manifest.accounts)
+                .for_each(|(digest, _)| report(digest, None));
+            for index in manifest.indices.iter().filter(|index| known.insert(index.contents)) {
+                // Those of the server's own are not listed elsewhere, either.
+                let name = Some(index.name.as_str()).filter(|_| !index.system);
+                report(&index.contents, name);
+                let Ok(contents) = self.repository.read_index(index.contents, index.contents_bytes).await
+                else {
+                    continue;
+                };
+                contents.files().for_each(|file| report(&file.sha256, name));
+            }
+        }
+        Ok(())
     }
 }

@@ -186,3 +186,33 @@ async fn one_verification_of_a_repository_runs_at_a_time_and_ends_when_cancelled
     engine.tasks().cancel(second.task().id(), "by user request");
     second.outcome().await.0.unwrap_err();
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn damage_of_a_file_that_others_need_is_told_though_its_first_snapshot_is_deleted_meanwhile() {
+    let (data, backups) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let engine = open(data.path()).await;
+    let service = service(&engine, backups.path()).await;
+    let mut expected = BTreeMap::new();
+    fill(&engine, "logs", 0..10, 1, &mut expected).await;
+    flush(&engine, "logs").await;
+    let request = CreateSnapshot { include_global_state: false, ..CreateSnapshot::default() };
+    for name in ["one", "two"] {
+        service.create(&Principal::system(), ("backup", name), request.clone()).await.unwrap();
+    }
+    let all = files(&backups.path().join("one/contents"));
+    let file = all.iter().max_by_key(|file| std::fs::metadata(file).unwrap().len()).unwrap();
+    let mut wrong = std::fs::read(file).unwrap();
+    wrong[3] ^= 1;
+    std::fs::write(file, &wrong).unwrap();
+    // Slow enough to be at it while the snapshot goes.
+    let slow = serde_json::json!({"type": "fs", "settings": {"location": "one", "max_restore_bytes_per_sec": "20kb"}});
+    service.put_repository("backup", &slow, false).await.unwrap();
+    let running = service.begin_verification("backup", None).await.unwrap();
+    service.delete("backup", "one").await.unwrap();
+    let report = running.outcome().await.0.unwrap();
+    assert_eq!(report.total_damaged, 1, "{report:?}");
+    assert_eq!(
+        (report.damaged[0].snapshot.as_str(), report.damaged[0].index.as_deref()),
+        ("two", Some("logs"))
+    );
+}

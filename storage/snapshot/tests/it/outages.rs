@@ -347,3 +347,24 @@ async fn a_manifest_that_was_written_twice_is_this_snapshot() {
         service.create(&Principal::system(), ("backup", "one"), CreateSnapshot::default()).await.unwrap_err();
     assert!(again.to_string().contains("already exists"), "{again}");
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_ends_a_verification_and_is_no_damage() {
+    let data = tempfile::tempdir().unwrap();
+    let engine = open(data.path()).await;
+    for index in ["a", "b", "c", "d", "e", "f"] {
+        fill(&engine, index, 0..5, 1, &mut BTreeMap::new()).await;
+    }
+    let store = FaultyStore::new(1);
+    let service = service_over(&engine, &store).await;
+    create(&service, "one").await;
+    store.set_outage(Some(Outage::Gone));
+    let refused = match service.begin_verification("backup", None).await {
+        Ok(running) => running.outcome().await.0.unwrap_err(),
+        Err(error) => error,
+    };
+    assert!(refused.to_string().contains("[backup]"), "{refused}");
+    store.set_outage(None);
+    let report = service.begin_verification("backup", None).await.unwrap().outcome().await.0.unwrap();
+    assert_eq!(report.total_damaged, 0, "{report:?}");
+}
