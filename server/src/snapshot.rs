@@ -1,5 +1,6 @@
 //! `millrace snapshot`: snapshots of a running server, made, listed, restored, and repositories and their files verified.
 
+use std::convert::Infallible;
 use std::io::Write;
 use std::time::Duration;
 
@@ -112,30 +113,18 @@ fn report(snapshot: &Value, done: &str) -> Result<()> {
 
 /// Has the server read the files of snapshots, and shows how far it is on a terminal.
 async fn verify_contents(remote: &Remote, repository: &str, snapshot: Option<&str>) -> Result<()> {
-    let mut params = vec![("wait_for_completion", "false")];
-    params.extend(snapshot.map(|snapshot| ("snapshot", snapshot)));
-    let begun = ask(remote, Method::POST, &[repository, "_verify_integrity"], &params, None).await?;
-    let task = begun["task"].as_str().context("the answer names no task")?.to_owned();
+    let params: Vec<_> = snapshot.map(|snapshot| ("snapshot", snapshot)).into_iter().collect();
+    let path = [repository, "_verify_integrity"];
     let style = ProgressStyle::with_template("{bytes} of {total_bytes} {wide_bar} {eta}")?;
     // On a terminal alone.
     let bar = ProgressBar::new(0).with_style(style);
-    let answer = loop {
-        let state = ask_at(remote, Method::GET, &["_tasks", &task], &[], None).await?;
-        if state["completed"] == true {
-            break state;
-        }
-        let status = &state["task"]["status"];
-        if let (Some(total), Some(verified)) = (status["bytes"].as_u64(), status["verified_bytes"].as_u64()) {
-            bar.set_length(total);
-            bar.set_position(verified);
-        }
-        tokio::time::sleep(POLL_EVERY).await;
+    let task = format!("verify[{repository}]");
+    let answer = tokio::select! {
+        answer = ask(remote, Method::POST, &path, &params, None) => answer,
+        never = show_progress(remote, &task, &bar) => match never {},
     };
     bar.finish_and_clear();
-    let results = &answer["response"]["results"];
-    if let Some(reason) = answer["error"]["reason"].as_str() {
-        bail!("{reason}");
-    }
+    let results = &answer?["results"];
     let number =
         |member: &str| results[member].as_u64().with_context(|| format!("the answer has no {member}"));
     let (snapshots, files, damaged) = (number("snapshots")?, number("files")?, number("total_anomalies")?);
@@ -150,6 +139,24 @@ async fn verify_contents(remote: &Remote, repository: &str, snapshot: Option<&st
     }
     say(format_args!("{repository}: {files} files of {snapshots} snapshots are right"));
     Ok(())
+}
+
+/// Shows the progress of a task by its description, for as long as it is polled. A user who may not list tasks sees none.
+async fn show_progress(remote: &Remote, description: &str, bar: &ProgressBar) -> Infallible {
+    let params = [("detailed", "true"), ("group_by", "none"), ("actions", "cluster:admin/repository/put")];
+    loop {
+        tokio::time::sleep(POLL_EVERY).await;
+        let Ok(listed) = ask_at(remote, Method::GET, &["_tasks"], &params, None).await else { continue };
+        let tasks = listed["tasks"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let task = tasks.iter().find(|task| task["description"] == description);
+        let status = task.map(|task| &task["status"]);
+        if let Some((total, verified)) =
+            status.and_then(|status| status["bytes"].as_u64().zip(status["verified_bytes"].as_u64()))
+        {
+            bar.set_length(total);
+            bar.set_position(verified);
+        }
+    }
 }
 
 async fn ask(

@@ -1,11 +1,15 @@
 //! `millrace snapshot` against a server: a directory, and an S3 service where one is named by the environment.
 
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::process::{Server, http_client, millrace, run};
+
+/// Longest that an alert is waited for.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// A server whose repositories are below a directory.
 fn start(data: &Path, backups: &Path, env: &[(&str, String)]) -> Server {
@@ -210,15 +214,18 @@ async fn check_defined(server: &Server, number: i64, document: &str) {
     // The pipeline gives the document the number that the rule waits for.
     let path = format!("/logs/_doc/{document}?pipeline=p");
     ask(server, Method::PUT, &path, json!({"m": 1})).await;
-    loop {
-        let search = "/alert/_search?ignore_unavailable=true&size=100";
-        let found = ask(server, Method::GET, search, Value::Null).await;
-        let mut alerts = found["hits"]["hits"].as_array().into_iter().flatten();
-        if alerts.any(|alert| alert["_source"]["trigger"]["_id"] == document) {
-            break;
+    let alerted = async {
+        loop {
+            let search = "/alert/_search?ignore_unavailable=true&size=100";
+            let found = ask(server, Method::GET, search, Value::Null).await;
+            let mut alerts = found["hits"]["hits"].as_array().into_iter().flatten();
+            if alerts.any(|alert| alert["_source"]["trigger"]["_id"] == document) {
+                break;
+            }
+            tokio::task::yield_now().await;
         }
-        tokio::task::yield_now().await;
-    }
+    };
+    tokio::time::timeout(PATIENCE, alerted).await.unwrap();
 }
 
 #[tokio::test]
