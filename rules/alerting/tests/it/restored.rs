@@ -320,3 +320,26 @@ async fn each_document_is_seen_by_the_rule_of_before_or_by_the_restored_one() {
     let expected: Vec<String> = (0..400).map(|number| format!("e{number:03}")).collect();
     assert_eq!(triggers_of(&server, "each").await, expected);
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn state_of_rules_of_before_is_not_taken_for_that_of_restored_ones() {
+    let (data, backups) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let server = Server::open(data.path()).await;
+    server.save(three_failures()).await;
+    create_as(&server, backups.path(), "one").await;
+    for id in ["e1", "e2"] {
+        server.write(vec![document("logs", id, failure("web"))]).await;
+    }
+    server.settled().await;
+    // It ends between the restore and the load of the rules.
+    restore(&server.engine, backups.path(), "one", "-*").await;
+    server.stop().await;
+    let server = Server::open(data.path()).await;
+    server.write(vec![document("logs", "e3", failure("web"))]).await;
+    assert!(triggers_of(&server, "three").await.is_empty(), "it begins with empty state");
+    for id in ["e4", "e5"] {
+        server.write(vec![document("logs", id, failure("web"))]).await;
+    }
+    assert_eq!(triggers_of(&server, "three").await, ["e5"]);
+    server.stop().await;
+}
