@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::future::join_all;
 use millrace_catalog::metadata::Metadata;
 use millrace_engine::{
     DocumentMirror, DocumentVersion, Engine, FEED_PIPELINE, MirroredDocument, RESTORED_PARTITION,
@@ -24,6 +25,8 @@ use crate::error::{Error, Result};
 
 /// Index of the rules.
 pub const RULES_INDEX: &str = ".alertrules";
+/// Rules that are written side by side.
+const WRITTEN_AT_ONCE: usize = 64;
 /// Rules that there may be.
 const MAX_RULES: usize = 20_000;
 
@@ -122,6 +125,7 @@ impl Store {
             kept.rule.since > last_frame || kept.quiet.iter().any(|quiet| quiet.since > last_frame)
         };
         let ahead = self.rules.filter(|kept| is_restored(kept) || is_ahead(kept));
+        let mut rebased = Vec::with_capacity(ahead.len());
         for kept in &ahead {
             let (mut kept, is_restored) = (StoredRule::clone(kept), is_restored(kept));
             let restored = of_snapshot.filter(|_| is_restored);
@@ -148,7 +152,13 @@ impl Store {
             for quiet in &mut kept.quiet {
                 quiet.since = quiet.since.min(begin);
             }
-            self.rules.put(kept, RefreshPolicy::None).await?;
+            rebased.push(kept);
+        }
+        // Side by side, so that they share the syncs of the log.
+        while !rebased.is_empty() {
+            let some = rebased.drain(..rebased.len().min(WRITTEN_AT_ONCE));
+            let writes: Vec<_> = some.map(|kept| self.rules.put(kept, RefreshPolicy::None)).collect();
+            join_all(writes).await.into_iter().collect::<Result<Vec<_>, _>>()?;
         }
         if let Some((stored, _)) = position {
             commit::forget_restored_position(engine, stored).await?;
