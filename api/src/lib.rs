@@ -7,6 +7,7 @@
 pub mod metrics;
 mod output_pipelines;
 mod server;
+mod state_owners;
 
 pub use millrace_accounts::TokenLifetimes;
 pub use millrace_console::Console;

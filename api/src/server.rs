@@ -34,6 +34,7 @@ use millrace_snapshot::SnapshotService;
 use serde_json::{Value, json};
 
 use crate::metrics::{CertificateMetrics, PipelineMetrics, RuleMetrics, SnapshotMetrics};
+use crate::state_owners::{AiRuleReloader, AlertRuleReloader};
 
 /// Configuration of the listeners and their users.
 #[derive(Clone, Debug)]
@@ -258,6 +259,8 @@ impl Server {
             .await
             .map_err(StartError::Snapshots)?;
         snapshots.set_accounts(Arc::new(SnapshotAccounts::new(Arc::clone(&users))));
+        snapshots.add_state_owner(Arc::new(AlertRuleReloader(alerting.clone())));
+        snapshots.add_state_owner(Arc::new(AiRuleReloader(intelligence.clone())));
         let ingest = IngestService::open(&engine, &search).await;
         let node = Node::new(engine, search, accounts, identity).with_tls(tls.clone());
         let node = node

@@ -11,6 +11,7 @@
 //! - [`retention`]: the oldest indices go where space is short; [`document_retention`]: documents of the server's own by their age
 //! - [`index_age`]: the times from which on the age of an index counts
 //! - [`snapshot_policy`]: creation and deletion of snapshots by schedule
+//! - [`restored_policies`]: policies of a restore
 //! - [`runner`]: the event loop that has all of it done
 //! - [`hooks`]: the parts of the server that these use
 //! - [`management`]: requests about managed indices; [`explain`]: their answers
@@ -26,6 +27,7 @@ mod managed;
 mod management;
 mod pass;
 mod policy;
+mod restored_policies;
 mod retention;
 mod runner;
 mod shrink;
@@ -160,6 +162,8 @@ impl Lifecycle {
             long_actions: Semaphore::new(MAX_LONG_ACTIONS),
             changing: tokio::sync::Mutex::default(),
         });
+        restored_policies::rebase(engine, &context.snapshot_policies).await?;
+        restored_policies::register(&context);
         let (sender, event_loop) = runner::spawn(&context);
         Ok(Self { context, sender, event_loop: Arc::new(Mutex::new(Some(event_loop))) })
     }

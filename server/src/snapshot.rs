@@ -1,9 +1,11 @@
-//! `millrace snapshot`: snapshots of a running server, made, listed, restored, and repositories verified.
+//! `millrace snapshot`: snapshots of a running server, made, listed, restored, and repositories and their files verified.
 
+use std::convert::Infallible;
 use std::io::Write;
 use std::time::Duration;
 
 use anyhow::{Context, Result, anyhow, bail};
+use indicatif::{ProgressBar, ProgressStyle};
 use reqwest::{Method, Url};
 use serde_json::{Value, json};
 
@@ -15,6 +17,11 @@ use crate::serve::runtime;
 
 /// Time to wait for an answer: a large snapshot takes its time.
 const TIMEOUT: Duration = Duration::from_secs(7 * 86_400);
+
+/// Parameter of requests that are answered at their end.
+const WAITS: [(&str, &str); 1] = [("wait_for_completion", "true")];
+/// Interval at which a task is asked how far it is.
+const POLL_EVERY: Duration = Duration::from_millis(500);
 
 /// Runs the command.
 pub(crate) fn run(command: &SnapshotCommand) -> Result<(), Failure> {
@@ -38,11 +45,11 @@ async fn carry_out(remote: &Remote, command: &SnapshotCommand) -> Result<()> {
                 body["feature_states"] = json!(["security"]);
             }
             let path = [snapshot.repository.as_str(), &snapshot.snapshot];
-            let answer = ask(remote, Method::PUT, &path, true, Some(body)).await?;
+            let answer = ask(remote, Method::PUT, &path, &WAITS, Some(body)).await?;
             report(&answer["snapshot"], "made")
         }
         SnapshotCommand::List { repository, .. } => {
-            let answer = ask(remote, Method::GET, &[repository, "_all"], false, None).await?;
+            let answer = ask(remote, Method::GET, &[repository, "_all"], &[], None).await?;
             for snapshot in answer["snapshots"].as_array().into_iter().flatten() {
                 let name = snapshot["snapshot"].as_str().unwrap_or_default();
                 let state = snapshot["state"].as_str().unwrap_or_default();
@@ -75,11 +82,14 @@ async fn carry_out(remote: &Remote, command: &SnapshotCommand) -> Result<()> {
                 }
             }
             let path = [snapshot.repository.as_str(), &snapshot.snapshot, "_restore"];
-            let answer = ask(remote, Method::POST, &path, true, Some(body)).await?;
+            let answer = ask(remote, Method::POST, &path, &WAITS, Some(body)).await?;
             report(&answer["snapshot"], "restored")
         }
+        SnapshotCommand::Verify { repository, contents: true, snapshot, .. } => {
+            verify_contents(remote, repository, snapshot.as_deref()).await
+        }
         SnapshotCommand::Verify { repository, .. } => {
-            ask(remote, Method::POST, &[repository, "_verify"], false, None).await?;
+            ask(remote, Method::POST, &[repository, "_verify"], &[], None).await?;
             say(format_args!("{repository} works"));
             Ok(())
         }
@@ -101,24 +111,79 @@ fn report(snapshot: &Value, done: &str) -> Result<()> {
     bail!("{failed} shards are missing: {first}")
 }
 
+/// Has the server read the files of snapshots, and shows how far it is on a terminal.
+async fn verify_contents(remote: &Remote, repository: &str, snapshot: Option<&str>) -> Result<()> {
+    let params: Vec<_> = snapshot.map(|snapshot| ("snapshot", snapshot)).into_iter().collect();
+    let path = [repository, "_verify_integrity"];
+    let style = ProgressStyle::with_template("{bytes} of {total_bytes} {wide_bar} {eta}")?;
+    // On a terminal alone.
+    let bar = ProgressBar::new(0).with_style(style);
+    let task = format!("verify[{repository}]");
+    let answer = tokio::select! {
+        answer = ask(remote, Method::POST, &path, &params, None) => answer,
+        never = show_progress(remote, &task, &bar) => match never {},
+    };
+    bar.finish_and_clear();
+    let results = &answer?["results"];
+    let number =
+        |member: &str| results[member].as_u64().with_context(|| format!("the answer has no {member}"));
+    let (snapshots, files, damaged) = (number("snapshots")?, number("files")?, number("total_anomalies")?);
+    for anomaly in results["anomalies"].as_array().into_iter().flatten() {
+        let text = |member: &str| anomaly[member].as_str().unwrap_or_default();
+        say(format_args!("{}\t{}\t{}\t{}", text("snapshot"), text("index"), text("file"), text("reason")));
+    }
+    if damaged > 0 {
+        bail!(
+            "{damaged} files of {repository} are damaged or missing; {files} of {snapshots} snapshots were read"
+        );
+    }
+    say(format_args!("{repository}: {files} files of {snapshots} snapshots are right"));
+    Ok(())
+}
+
+/// Shows the progress of a task by its description, for as long as it is polled. A user who may not list tasks sees none.
+async fn show_progress(remote: &Remote, description: &str, bar: &ProgressBar) -> Infallible {
+    let params = [("detailed", "true"), ("group_by", "none"), ("actions", "cluster:admin/repository/put")];
+    loop {
+        tokio::time::sleep(POLL_EVERY).await;
+        let Ok(listed) = ask_at(remote, Method::GET, &["_tasks"], &params, None).await else { continue };
+        let tasks = listed["tasks"].as_array().map(Vec::as_slice).unwrap_or_default();
+        let task = tasks.iter().find(|task| task["description"] == description);
+        let status = task.map(|task| &task["status"]);
+        if let Some((total, verified)) =
+            status.and_then(|status| status["bytes"].as_u64().zip(status["verified_bytes"].as_u64()))
+        {
+            bar.set_length(total);
+            bar.set_position(verified);
+        }
+    }
+}
+
 async fn ask(
     remote: &Remote,
     method: Method,
     below: &[&str],
-    waits: bool,
+    params: &[(&str, &str)],
+    body: Option<Value>,
+) -> Result<Value> {
+    let path: Vec<&str> = ["_snapshot"].iter().chain(below).copied().collect();
+    ask_at(remote, method, &path, params, body).await
+}
+
+async fn ask_at(
+    remote: &Remote,
+    method: Method,
+    path: &[&str],
+    params: &[(&str, &str)],
     body: Option<Value>,
 ) -> Result<Value> {
     let server = &remote.url;
     let not_a_url = || format!("`{server}` is not a URL of a server");
     let mut url = Url::parse(server).with_context(not_a_url)?;
     // Whatever a name has in it is encoded here.
-    url.path_segments_mut()
-        .map_err(|()| anyhow!(not_a_url()))?
-        .pop_if_empty()
-        .push("_snapshot")
-        .extend(below);
-    if waits {
-        url.query_pairs_mut().append_pair("wait_for_completion", "true");
+    url.path_segments_mut().map_err(|()| anyhow!(not_a_url()))?.pop_if_empty().extend(path);
+    if !params.is_empty() {
+        url.query_pairs_mut().extend_pairs(params);
     }
     let mut request = remote.request(method, url);
     if let Some(body) = &body {

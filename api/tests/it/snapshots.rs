@@ -59,6 +59,24 @@ async fn snapshots_live() {
                     ("/snapshot/metadata/by", json!("me")),
                 ],
             ),
+            step(
+                "POST /_snapshot/r/_verify_integrity?snapshot=s1",
+                NONE,
+                200,
+                &[
+                    ("/results/result", json!("pass")),
+                    ("/results/snapshots", json!(1)),
+                    ("/results/total_anomalies", json!(0)),
+                    ("/results/anomalies", json!([])),
+                ],
+            ),
+            step("POST /_snapshot/r/_verify_integrity?snapshot=s9", NONE, 404, &[(reason, json!("[r:s9] is missing"))]),
+            step(
+                "POST /_snapshot/r/_verify_integrity?wait_for_completion=false",
+                NONE,
+                200,
+                &[("/accepted", json!(true))],
+            ),
             step("PUT /_snapshot/r/s1", NONE, 400, &[(kind, json!("invalid_snapshot_name_exception"))]),
             step("PUT /_snapshot/r/S1", NONE, 400, &[(kind, json!("invalid_snapshot_name_exception"))]),
             step(

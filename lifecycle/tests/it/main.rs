@@ -4,6 +4,7 @@
 
 mod actions;
 mod indices;
+mod restored;
 mod retention;
 mod rollovers;
 mod snapshots;

@@ -291,7 +291,7 @@ impl RunnerState {
     }
 
     /// Stores the state as it is now.
-    async fn with_state_stored(&self, held: StateLease) -> Result<StateLease> {
+    pub(crate) async fn with_state_stored(&self, held: StateLease) -> Result<StateLease> {
         let (held, taken) = take_state(self, held, Priority::Ingest).await?;
         // While alerts cannot be written there is no state to be stored: a start then evaluates those frames by the new rule.
         if let Some(taken) = taken {

@@ -11,6 +11,7 @@
 //! - [`state_owner`]: the state in the hands of the runner, which lends it to changes and backfills
 //! - [`alert_chunks`]: frames evaluated, and no more held of what is raised than is written at once
 //! - [`snapshot`], [`recovery`]: state on disk, and the start
+//! - [`reload`]: rules of a restore, taken up while the server runs
 //! - [`frame_reader`], [`log_gap`]: frames read back from what is stored, where the log was cut
 //! - [`backfill`]: rules that begin in the past
 //! - [`replay`]: tests, dry runs and runs over what is stored
@@ -29,6 +30,7 @@ mod indices;
 mod log_gap;
 mod recompute;
 mod recovery;
+mod reload;
 mod replay;
 mod runner;
 mod snapshot;
@@ -64,6 +66,7 @@ pub use millrace_notifications::ChannelTestReport as NotifyTested;
 pub use recompute::recompute;
 pub use replay::{Alert, Difference, ReplayReport, ReplaySubject, ReplayedAlerts};
 pub use status::AlertStatus;
+pub use store::RULES_INDEX;
 
 /// Rules at work; cheap to clone. They end with the last clone, as after a crash: [`Alerting::stop`] saves the next start work.
 #[derive(Clone)]
@@ -161,7 +164,13 @@ impl Alerting {
     ) -> Result<Self> {
         let (borrower, mailbox) = StateBorrower::new();
         let store = Store::load(engine).await?;
-        match store.rebase_restored(engine, recovery::last_frame(engine)?).await {
+        let snapshots = Snapshots::new(engine);
+        if store.has_restored(engine) {
+            // Stored state is of the rules that these have replaced.
+            snapshots.clear().await?;
+        }
+        let last_frame = recovery::last_frame(engine)?;
+        match store.rebase_restored(engine, last_frame, last_frame).await {
             Ok(0) => {}
             Ok(rules) => tracing::info!(rules, "restored rules go on in this log"),
             Err(error) => tracing::error!(%error, "restored rules stay silent until the next start"),
@@ -171,7 +180,7 @@ impl Alerting {
             accounts: Arc::clone(accounts),
             notifications,
             store,
-            snapshots: Snapshots::new(engine),
+            snapshots,
             borrower,
             status_reporter: RuleStatusReporter::default(),
             changed: Notify::new(),
@@ -196,6 +205,14 @@ impl Alerting {
                 tracing::error!(%error, "following the feed for rules has failed");
             }
         }
+    }
+
+    /// Replaces the rules in memory by those that are stored, once a restore has replaced their index.
+    ///
+    /// # Errors
+    /// The store's, and rules that cannot be changed now. Those of before then go on until the next start.
+    pub async fn reload(&self) -> Result<()> {
+        self.shared.reload().await
     }
 
     /// Lists the rules that the asker may see, by name.

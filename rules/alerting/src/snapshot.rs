@@ -16,6 +16,8 @@ use millrace_runtime::disk::replace_file;
 use millrace_runtime::{Error, Result};
 use tokio::sync::{Mutex, OwnedMutexGuard};
 
+use crate::runner::blocking;
+
 /// Snapshots that are kept.
 const KEPT: usize = 2;
 const SUFFIX: &str = ".state";
@@ -55,6 +57,15 @@ impl Snapshots {
     /// Waits until nobody else stores state. Who holds the rules may wait for it; who has it does not wait for them.
     pub(crate) async fn storing(&self) -> SnapshotWriteGuard {
         SnapshotWriteGuard { snapshots: self.clone(), _alone: Arc::clone(&self.storing).lock_owned().await }
+    }
+
+    /// Removes all, in a task of its own.
+    ///
+    /// # Errors
+    /// [`Error::Io`].
+    pub(crate) async fn clear(&self) -> Result<()> {
+        let storing = self.storing().await;
+        blocking(move || storing.clear()).await
     }
 
     /// Reads those that there are, the newest first. Blocks.

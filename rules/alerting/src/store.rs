@@ -6,6 +6,8 @@
 use std::sync::Arc;
 
 use bytes::Bytes;
+use futures::future::join_all;
+use millrace_catalog::metadata::Metadata;
 use millrace_engine::{
     DocumentMirror, DocumentVersion, Engine, FEED_PIPELINE, MirroredDocument, RESTORED_PARTITION,
     RULES_READER, RefreshPolicy, RestoredPosition, SystemDocument, UnreadableDocument,
@@ -21,6 +23,10 @@ use crate::backfill::{BackfillRange, RestoredHistory};
 use crate::commit;
 use crate::error::{Error, Result};
 
+/// Index of the rules.
+pub const RULES_INDEX: &str = ".alertrules";
+/// Rules that are written side by side.
+const WRITTEN_AT_ONCE: usize = 64;
 /// Rules that there may be.
 const MAX_RULES: usize = 20_000;
 
@@ -38,7 +44,7 @@ pub(crate) struct StoredRule {
 }
 
 impl SystemDocument for StoredRule {
-    const INDEX: &'static str = ".alertrules";
+    const INDEX: &'static str = RULES_INDEX;
 
     fn index_body() -> Value {
         index_body()
@@ -67,6 +73,20 @@ impl MirroredDocument for StoredRule {
     }
 }
 
+impl StoredRule {
+    /// Returns whether its document is as a restore has brought it; `own` is the first sequence number of this store.
+    fn is_restored(&self, own: Option<u64>) -> bool {
+        let seq_no = self.version.map(|version| version.seq_no);
+        seq_no.is_some_and(|seq_no| own.is_some_and(|own| seq_no < own))
+    }
+}
+
+/// Returns the first sequence number behind those of a restore; `None` where the index was not restored.
+fn first_own_seq_no(metadata: &Metadata) -> Option<u64> {
+    let index = metadata.index(StoredRule::INDEX).filter(|meta| meta.is_restored());
+    index.map(|meta| meta.restored_seq_nos(0).end)
+}
+
 /// Keeps rules.
 #[derive(Debug)]
 pub(crate) struct Store {
@@ -83,30 +103,37 @@ impl Store {
     }
 
     /// Brings rules of a restored index to this log, whose frames have other numbers than those of the snapshot's log. With a restored
-    /// position they go on where they were; without one they begin behind the last frame. Returns the number of these rules.
+    /// position they go on where they were; without one they begin behind the frame `since`. Returns the number of these rules.
     ///
     /// # Errors
     /// The store's; the rules before are stored then.
-    pub(crate) async fn rebase_restored(&self, engine: &Engine, last_frame: u64) -> Result<usize> {
+    pub(crate) async fn rebase_restored(
+        &self,
+        engine: &Engine,
+        last_frame: u64,
+        since: u64,
+    ) -> Result<usize> {
         let position = restored_position(engine);
         let metadata = engine.metadata();
         let index = metadata.index(StoredRule::INDEX).filter(|meta| meta.is_restored());
-        let own_seq_nos = index.map(|meta| meta.restored_seq_nos(0).end);
+        let own_seq_nos = first_own_seq_no(&metadata);
         let of_snapshot = position.as_ref().map(|(_, position)| *position);
         let of_snapshot =
             of_snapshot.filter(|it| index.is_some_and(|meta| meta.is_restored_from(&it.snapshot)));
-        let is_restored = |kept: &StoredRule| {
-            let seq_no = kept.version.map(|version| version.seq_no);
-            seq_no.is_some_and(|seq_no| own_seq_nos.is_some_and(|own| seq_no < own))
-        };
+        let is_restored = |kept: &StoredRule| kept.is_restored(own_seq_nos);
         let is_ahead = |kept: &StoredRule| {
             kept.rule.since > last_frame || kept.quiet.iter().any(|quiet| quiet.since > last_frame)
         };
         let ahead = self.rules.filter(|kept| is_restored(kept) || is_ahead(kept));
+        let mut rebased = Vec::with_capacity(ahead.len());
         for kept in &ahead {
             let (mut kept, is_restored) = (StoredRule::clone(kept), is_restored(kept));
             let restored = of_snapshot.filter(|_| is_restored);
-            let begin = restored.map_or(last_frame, |position| position.last_frame.min(last_frame));
+            let begin = match restored {
+                Some(position) => position.last_frame.min(last_frame),
+                None if is_restored => since,
+                None => last_frame,
+            };
             if let Some(position) = restored
                 && kept.backfill.is_none()
                 && kept.rule.definition.enabled
@@ -125,12 +152,29 @@ impl Store {
             for quiet in &mut kept.quiet {
                 quiet.since = quiet.since.min(begin);
             }
-            self.rules.put(kept, RefreshPolicy::None).await?;
+            rebased.push(kept);
+        }
+        // Side by side, so that they share the syncs of the log.
+        while !rebased.is_empty() {
+            let some = rebased.drain(..rebased.len().min(WRITTEN_AT_ONCE));
+            let writes: Vec<_> = some.map(|kept| self.rules.put(kept, RefreshPolicy::None)).collect();
+            join_all(writes).await.into_iter().collect::<Result<Vec<_>, _>>()?;
         }
         if let Some((stored, _)) = position {
             commit::forget_restored_position(engine, stored).await?;
         }
         Ok(ahead.len())
+    }
+
+    /// Returns whether a restore has brought rules that are not rebased yet.
+    pub(crate) fn has_restored(&self, engine: &Engine) -> bool {
+        let own_seq_nos = first_own_seq_no(&engine.metadata());
+        !self.rules.filter(|kept| kept.is_restored(own_seq_nos)).is_empty()
+    }
+
+    /// Takes over rules that were loaded later.
+    pub(crate) fn replace(&self, newer: Self) {
+        self.rules.replace(newer.rules);
     }
 
     /// Returns all rules, in the order of their ids.

@@ -62,6 +62,7 @@ use crate::source::Source;
 use crate::store::{RuleDocument, State, Store, StoredRule};
 
 pub use error::{Error, Result};
+pub use store::INDEX as RULES_INDEX;
 
 /// Runs at a time.
 const TURNS: usize = 2;
@@ -190,6 +191,21 @@ impl Intelligence {
         self.follower.stop().await;
         // Runs that were asked for follow no schedule.
         drop(self.shared.in_flight.write().await);
+    }
+
+    /// Replaces the rules in memory by those that are stored, once a restore has replaced their index. Runs in flight come to their end.
+    ///
+    /// # Errors
+    /// The store's; the rules of before then go on until the next start.
+    pub async fn reload(&self) -> Result<()> {
+        let shared = Arc::clone(&self.shared);
+        spawn_uncancelled(async move {
+            let now_ms = shared.engine.clock().now_ms();
+            shared.store.reload(now_ms, |id| shared.is_running(id)).await?;
+            shared.detectors.changed.notify_one();
+            Ok(())
+        })
+        .await
     }
 
     /// Lists the rules that the asker may run, by name, each as it is stored: `_index`, `_type`, `_id`, `_source`, and `id`.

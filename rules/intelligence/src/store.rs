@@ -17,11 +17,11 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use crate::definition::Definition;
-use crate::detectors::StoredDetector;
+use crate::detectors::{self, StoredDetector};
 use crate::error::{Error, Result};
 
 /// The index.
-pub(crate) const INDEX: &str = ".intelligence_rules";
+pub const INDEX: &str = ".intelligence_rules";
 /// Rules that there may be.
 const MAX_RULES: usize = 5_000;
 
@@ -272,6 +272,34 @@ impl Store {
             if is_restored && kept.state.since.is_some() {
                 self.note_detector(&kept.id, |kept| kept.state.since = Some(0)).await?;
             }
+        }
+        Ok(())
+    }
+
+    /// Reads the rules again, once a restore has replaced their index. `is_running` tells the rules whose runs end later.
+    ///
+    /// # Errors
+    /// The store's; the rules of before then stay in memory.
+    pub(crate) async fn reload(&self, now_ms: i64, is_running: impl Fn(&str) -> bool) -> Result<()> {
+        let _changing = self.changing.lock().await;
+        let engine = self.rules.engine();
+        let newer = Self::load(engine).await?;
+        newer.rebase_restored(&engine.metadata()).await?;
+        newer.note_interrupted(now_ms, is_running).await?;
+        self.rules.replace(newer.rules);
+        Ok(())
+    }
+
+    /// Notes the runs that no process will end.
+    ///
+    /// # Errors
+    /// The store's.
+    async fn note_interrupted(&self, now_ms: i64, is_running: impl Fn(&str) -> bool) -> Result<()> {
+        for kept in self.all().into_iter().filter(|kept| kept.ran.pid != 0 && !is_running(&kept.id)) {
+            self.note(&kept.id, |kept| crate::interrupted(kept, now_ms)).await?;
+        }
+        for kept in self.detectors().into_iter().filter(|kept| kept.ran.pid != 0 && !is_running(&kept.id)) {
+            self.note_detector(&kept.id, |kept| detectors::interrupted(kept, now_ms)).await?;
         }
         Ok(())
     }

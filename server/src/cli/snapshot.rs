@@ -23,7 +23,7 @@ The repository has to be registered: PUT /_snapshot/backup. docs/snapshots.md ha
         #[command(flatten)]
         snapshot: SnapshotName,
         /// Expression of the indices; all without it
-        #[arg(long, value_name = "INDICES")]
+        #[arg(long, value_name = "INDICES", allow_hyphen_values = true)]
         indices: Option<String>,
         /// Leave out indices that cannot be read
         #[arg(long)]
@@ -56,9 +56,10 @@ Examples:
     #[command(after_help = format!("\
 Examples:
   millrace snapshot restore backup monday --user admin:…
+  millrace snapshot restore backup monday --indices '-*' --with-global-state --user admin
   millrace snapshot restore backup monday --indices logs --rename-pattern '(.+)' --rename-replacement 'old-$1' --user admin
 
-An open index of the same name is in the way; a closed one is replaced.
+An open index of the same name is in the way; a closed one is replaced. --with-global-state replaces definitions of the server.
 
 {EXIT_CODES}"))]
     Restore {
@@ -66,7 +67,7 @@ An open index of the same name is in the way; a closed one is replaced.
         #[command(flatten)]
         snapshot: SnapshotName,
         /// Expression of the indices; all without it
-        #[arg(long, value_name = "INDICES")]
+        #[arg(long, value_name = "INDICES", allow_hyphen_values = true)]
         indices: Option<String>,
         /// Regular expression of names that are replaced
         #[arg(long, value_name = "PATTERN", requires = "rename_replacement")]
@@ -77,7 +78,7 @@ An open index of the same name is in the way; a closed one is replaced.
         /// Leave out indices that cannot be read
         #[arg(long)]
         partial: bool,
-        /// Restore settings, templates and positions
+        /// Restore settings, templates, positions, and definitions: ingest pipelines, rules, saved objects, policies
         #[arg(long)]
         with_global_state: bool,
         /// Restore users, roles, role mappings and API keys
@@ -87,16 +88,27 @@ An open index of the same name is in the way; a closed one is replaced.
         #[command(flatten)]
         server: SnapshotServer,
     },
-    /// Write, read and delete a test file of a repository
+    /// Write, read and delete a test file of a repository, or read the files of its snapshots
     #[command(after_help = format!("\
 Examples:
   millrace snapshot verify backup --user admin:…
+  millrace snapshot verify backup --contents --user admin
+  millrace snapshot verify backup --contents --snapshot monday --user admin
+
+--contents reads every file that snapshots need, and compares its sum. The next snapshot writes a damaged file anew, where the server
+still has its segment.
 
 {EXIT_CODES}"))]
     Verify {
         /// Name of the repository
         #[arg(value_name = "REPOSITORY", value_parser = NonEmptyStringValueParser::new())]
         repository: String,
+        /// Read the files of its snapshots, and compare their sums
+        #[arg(long)]
+        contents: bool,
+        /// Expression of the snapshots whose files are read; all without it
+        #[arg(long, value_name = "SNAPSHOT", requires = "contents")]
+        snapshot: Option<String>,
         /// The server.
         #[command(flatten)]
         server: SnapshotServer,

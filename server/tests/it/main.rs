@@ -13,6 +13,7 @@ mod pipelines;
 mod process;
 mod repair;
 mod rules;
+mod snapshots;
 mod sources;
 mod telemetry;
 mod users;

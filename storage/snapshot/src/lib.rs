@@ -34,10 +34,12 @@ mod service;
 mod settings;
 mod side_by_side;
 mod stored_indices;
+mod system_state;
 #[cfg(feature = "testing")]
 pub mod testing;
 mod transfer_limits;
 mod upload;
+mod verification;
 
 pub use accounts::{AccountStore, names_accounts};
 pub use background_restore::{BackgroundRestore, RestoreOutcome};
@@ -55,4 +57,6 @@ pub use restore_request::{RestoreReport, RestoreSnapshot};
 pub use selection::SelectionOptions;
 pub use service::{DeletionReport, RunningSnapshot, SnapshotService};
 pub use settings::{RepositoryKind, RepositorySettings};
+pub use system_state::SystemStateOwner;
 pub use transfer_limits::TransferLimits;
+pub use verification::{BackgroundVerification, DamagedFile, VerificationReport};

@@ -6,7 +6,7 @@
 
 mod transfers;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -18,6 +18,7 @@ use millrace_segment::objects::{Objects, is_missing};
 use object_store::path::Path;
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
+use tokio::sync::OwnedMutexGuard;
 use uuid::Uuid;
 
 use crate::collection::References;
@@ -42,6 +43,8 @@ const MANIFESTS_AT_ONCE: usize = 4;
 const LARGE_BYTES: u64 = 1 << 20;
 /// Time after which a test file, or a file under construction, is one that nobody misses.
 const ABANDONED_MS: i64 = 24 * 3600 * 1000;
+/// Damaged contents that are remembered, at most; further ones are not written anew.
+const MAX_DAMAGED: usize = 100_000;
 /// Directory of the files that a verification writes.
 const TESTS: &str = "tests";
 
@@ -66,6 +69,10 @@ pub struct Repository {
     limits: Arc<TransferLimits>,
     /// `true` once the names of all contents are durable, whatever processes before this one have left.
     has_durable_names: Arc<AtomicBool>,
+    /// Contents whose bytes are not those of their names: a snapshot that needs one writes it anew.
+    damaged: Arc<Mutex<HashSet<ContentDigest>>>,
+    /// Held by a verification of its files.
+    verifying: Arc<tokio::sync::Mutex<()>>,
 }
 
 /// Bounds the memory of manifests and contents that are decoded: a small file may inflate to a large one.
@@ -87,8 +94,9 @@ pub(crate) struct CollectedFiles {
 impl Repository {
     /// Wraps an object store; `store` is the id of the store that writes.
     pub fn new(name: &str, objects: Objects, readonly: bool, store: Uuid) -> Self {
-        let (decoding, limits, has_durable_names) = Default::default();
-        Self { name: name.into(), objects, readonly, store, decoding, limits, has_durable_names }
+        let (decoding, limits, has_durable_names, damaged, verifying) = Default::default();
+        let name = name.into();
+        Self { name, objects, readonly, store, decoding, limits, has_durable_names, damaged, verifying }
     }
 
     /// Bounds the bytes a second of its uploads and of its restores.
@@ -248,7 +256,7 @@ impl Repository {
         if read == content { Ok(()) } else { Err(fault("read a test file", &"it has other bytes")) }
     }
 
-    fn manifest_path(snapshot: &str) -> Path {
+    pub(crate) fn manifest_path(snapshot: &str) -> Path {
         Path::from_iter([SNAPSHOTS.to_owned(), manifest_file_name(snapshot)])
     }
 
@@ -321,14 +329,18 @@ impl Repository {
         Ok(())
     }
 
-    /// Makes a snapshot whose contents are there visible, unless there is one of that name; returns whether it did.
+    /// Makes a snapshot whose contents are there visible, unless there is another one of that name; returns whether it did.
     ///
     /// # Errors
     /// The repository of another store by now, and the object store's. After these the snapshot is whole or is not there.
     pub(crate) async fn publish(&self, manifest: &Manifest) -> Result<bool> {
         self.check_writer().await?;
         if !self.put_manifest(manifest).await? {
-            return Ok(false);
+            // A service client repeats a write whose answer is lost; then this very manifest is there.
+            let there = self.read_manifest(&manifest.snapshot).await?;
+            if there.is_none_or(|there| there.uuid != manifest.uuid) {
+                return Ok(false);
+            }
         }
         // A store that took the repository over after the first check may have collected contents that no manifest named.
         if let Err(error) = self.check_writer().await {
@@ -384,9 +396,11 @@ impl Repository {
         Ok(contents.collect())
     }
 
-    /// Lists the contents that are there for good: a killed process may have given them names that are not durable yet.
+    /// Lists the contents that are there for good, without damaged ones: a killed process may have given them names that are not durable yet.
     pub(crate) async fn list_durable_contents(&self) -> Result<HashMap<ContentDigest, u64>> {
-        let contents = self.list_contents().await?;
+        let mut contents = self.list_contents().await?;
+        let damaged = self.damaged.lock().clone();
+        contents.retain(|digest, _| !damaged.contains(digest));
         if self.has_durable_names.load(Ordering::Acquire) {
             return Ok(contents);
         }
@@ -395,6 +409,25 @@ impl Repository {
             contents.keys().map(|digest| (digest.as_bytes()[0], *digest)).collect();
         self.make_names_durable(directories.into_values()).await?;
         Ok(contents)
+    }
+
+    /// Begins a verification of its files; `None` while another one runs.
+    pub(crate) fn begin_verification(&self) -> Option<OwnedMutexGuard<()>> {
+        Arc::clone(&self.verifying).try_lock_owned().ok()
+    }
+
+    /// Remembers a content whose bytes are not those of its name.
+    pub(crate) fn note_damage(&self, digest: ContentDigest) {
+        tracing::warn!(repository = &*self.name, %digest, "a file of the repository is damaged; the next snapshot that needs it writes it anew");
+        let mut damaged = self.damaged.lock();
+        if damaged.len() < MAX_DAMAGED {
+            damaged.insert(digest);
+        }
+    }
+
+    /// Forgets that a content was damaged.
+    pub(crate) fn forget_damage(&self, digest: ContentDigest) {
+        self.damaged.lock().remove(&digest);
     }
 
     /// Makes the names of contents durable, each of which stands for its directory. All others are, or the caller holds the lock of
@@ -436,8 +469,12 @@ impl Repository {
             _ => {}
         }
         let file = path.to_string();
+        let mismatch = Arc::new(AtomicBool::new(false));
+        let found_mismatch = Arc::clone(&mismatch);
         let check = move |read: &Bytes| {
-            let reason = if read.len() as u64 == bytes && ContentDigest::of_bytes(read) == digest {
+            let is_right = read.len() as u64 == bytes && ContentDigest::of_bytes(read) == digest;
+            found_mismatch.store(!is_right, Ordering::Relaxed);
+            let reason = if is_right {
                 match decode(read) {
                     Ok(decoded) => return Ok(decoded),
                     Err(reason) => reason,
@@ -450,7 +487,12 @@ impl Repository {
         match self.read_decoded(&path, bytes, check).await {
             Ok(Some(content)) => Ok(content),
             Ok(None) => Err(fail(&"it is missing")),
-            Err(error) => Err(fail(&error)),
+            Err(error) => {
+                if mismatch.load(Ordering::Relaxed) {
+                    self.note_damage(digest);
+                }
+                Err(fail(&error))
+            }
         }
     }
 

@@ -10,7 +10,7 @@ use millrace_engine::{FEED_PIPELINE, RULES_READER, RestoredPosition, RestoredSta
 use millrace_runtime::Error as StoreError;
 use millrace_runtime::tasks::{TaskDescription, TaskGuard, TaskHandle, TaskSpec};
 use parking_lot::Mutex;
-use serde_json::{Map, json};
+use serde_json::json;
 use uuid::Uuid;
 
 use crate::accounts::{AccountState, SECURITY_FEATURE, check_rights};
@@ -27,14 +27,15 @@ use crate::restore_request::{RestoreReport, RestoreSnapshot};
 use crate::restoring::{RestoringGuard, check_space};
 use crate::selection::{Renaming, check_expression, is_security_administrator, select_indices};
 use crate::service::{SnapshotKey, SnapshotService};
+use crate::system_state::{RULES_INDEX, global_changes, holds_state, is_replaced};
 
 /// A restore that was admitted. Until it is dropped its snapshot is not deleted.
 pub(crate) struct RestoreJob {
     pub(crate) service: SnapshotService,
     pub(crate) repository: Repository,
-    manifest: Manifest,
+    pub(crate) manifest: Manifest,
     request: RestoreSnapshot,
-    principal: Principal,
+    pub(crate) principal: Principal,
     /// Indices of the snapshot by their new names.
     targets: BTreeMap<String, IndexSummary>,
     alias_renaming: Renaming,
@@ -208,28 +209,21 @@ impl RestoreJob {
         self.targets = targets.collect();
         if self.request.include_global_state {
             self.check_global_state()?;
+            let metadata = self.service.inner.engine.metadata();
+            // Under their own names, whatever becomes of others.
+            let brings =
+                |name: &str| is_replaced(name) || (holds_state(name) && metadata.index(name).is_none());
+            for index in self.manifest.indices.iter().filter(|index| administrator && brings(&index.name)) {
+                self.targets.entry(index.name.clone()).or_insert_with(|| index.clone());
+            }
         }
         Ok(())
     }
 
-    /// Refuses the global state where it is not there, and where the caller may not change all of it.
-    fn check_global_state(&self) -> Result<()> {
-        let needed = [
-            Action::PutClusterSettings,
-            Action::PutTemplates,
-            Action::PutIndexTemplates,
-            Action::PutComponentTemplates,
-        ];
-        if let Some(action) = needed.into_iter().find(|action| !self.principal.privileges().allows(*action)) {
-            let caller = self.principal.caller().to_string();
-            return Err(StoreError::Unauthorized { action: action.name(), caller, index: None }.into());
-        }
-        if self.manifest.global_state.is_none() {
-            return Err(
-                self.fail("cannot restore global state since the snapshot doesn't contain global state")
-            );
-        }
-        Ok(())
+    /// Returns whether an index is restored as a part of the global state.
+    fn is_global_state(&self, name: &str) -> bool {
+        let same_name = self.targets.get(name).is_some_and(|summary| summary.name == name);
+        self.request.include_global_state && same_name && holds_state(name)
     }
 
     fn check_target(&self, metadata: &Metadata, name: &str) -> Result<()> {
@@ -245,7 +239,7 @@ impl RestoreJob {
             return Err(millrace_catalog::access::refusal(&self.principal, Action::CreateIndex, name).into());
         }
         match metadata.index(name) {
-            Some(existing) if existing.open => Err(self.fail(format!(
+            Some(existing) if existing.open && !(self.is_global_state(name) && is_replaced(name)) => Err(self.fail(format!(
                 "cannot restore index [{name}] because an open index with same name already exists in the cluster. Either close \
                  or delete the existing index or restore the index under a different name by providing a rename pattern and \
                  replacement name"
@@ -348,7 +342,9 @@ impl RestoreJob {
             let mut meta = index.contents.meta;
             let aliases = std::mem::take(&mut meta.aliases).into_iter();
             meta.aliases = aliases.map(|(name, body)| (self.alias_renaming.rename(&name), body)).collect();
-            let request = RestoreIndex {
+            let is_state = self.is_global_state(&index.name);
+            let replaces = is_state && is_replaced(&index.name);
+            let mut request = RestoreIndex {
                 name: index.name,
                 snapshot: self.manifest.uuid,
                 meta,
@@ -358,14 +354,24 @@ impl RestoreJob {
                 ignored_settings: self.request.ignore_index_settings.clone(),
                 is_pending: self.is_early,
             };
+            if is_state {
+                // They are for the users' indices.
+                (request.settings, request.ignored_settings) = Default::default();
+            }
             names.push((index.restored.uuid, request.name.clone()));
-            requests.push((request, index.restored.uuid));
+            requests.push((request, index.restored.uuid, replaces));
             restored.push(index.restored);
         }
         let principal = self.principal.clone();
         let decide = move |metadata: &Metadata| {
             let (mut state, mut all) = (Self::guarded(&principal, metadata), Vec::new());
-            for (request, uuid) in &requests {
+            for (request, uuid, replaces) in &requests {
+                if let Some(replaced) = state.index(&request.name).filter(|_| *replaces) {
+                    let (name, uuid) = (Arc::clone(&replaced.name), replaced.uuid);
+                    let deleted = [MetadataChange::DeleteIndex { name, uuid }];
+                    state = state.apply(&deleted);
+                    all.extend(deleted);
+                }
                 let changes = state.restore_index(request, *uuid)?;
                 state = state.apply(&changes);
                 all.extend(changes);
@@ -391,6 +397,8 @@ impl RestoreJob {
             other => other.into(),
         })?;
         let imported = self.import_accounts(accounts).await;
+        // Behind the accounts, whose rights these documents name.
+        self.reload_system_state(&mut report).await;
         // The indices are there, whatever came of the accounts.
         if self.is_early {
             self.copy_restored(names, &mut report).await?;
@@ -502,19 +510,10 @@ impl RestoreJob {
             snapshot_ms: self.manifest.started_ms,
             last_frame: engine.next_frame()?.saturating_sub(1),
         };
-        let has_rules = !engine.positions(FEED_PIPELINE, RULES_READER).is_empty();
+        // Rules of a moment ago may have no position yet.
+        let has_rules = !engine.positions(FEED_PIPELINE, RULES_READER).is_empty()
+            || engine.metadata().index(RULES_INDEX).is_some();
         decode_positions(&global.positions, Some(restored).filter(|_| !has_rules))
             .map_err(|reason| self.fail(format!("the global state is damaged: {reason}")))
     }
-}
-
-/// Templates and settings of a snapshot, over those of the store.
-fn global_changes(state: &Metadata, global: &GlobalState) -> Result<Vec<MetadataChange>, StoreError> {
-    let mut changes = state.restore_templates(&global.templates)?;
-    if !global.persistent.is_empty() {
-        let mut settings = Map::clone(&state.persistent);
-        settings.extend(global.persistent.iter().map(|(key, value)| (key.clone(), value.clone())));
-        changes.push(MetadataChange::PutPersistent(settings));
-    }
-    Ok(changes)
 }

@@ -30,6 +30,7 @@ use crate::restoring::BusySnapshots;
 use crate::selection::{check_expression, select_names};
 use crate::settings::{RepositoryKind, RepositorySettings};
 use crate::stored_indices::StoredIndices;
+use crate::system_state::SystemStateOwner;
 use crate::transfer_limits::TransferLimits;
 
 /// Key of the catalog's small values with the registrations.
@@ -69,6 +70,7 @@ pub(crate) struct Inner {
     pub(crate) stored_indices: StoredIndices,
     pub(crate) recoveries: RecoveryRegistry,
     accounts: OnceLock<Arc<dyn AccountStore>>,
+    pub(crate) state_owners: RwLock<Vec<Arc<dyn SystemStateOwner>>>,
     pub(crate) counters: OperationCounters,
 }
 
@@ -222,6 +224,7 @@ impl SnapshotService {
             stored_indices: StoredIndices::default(),
             recoveries: RecoveryRegistry::default(),
             accounts: OnceLock::new(),
+            state_owners: RwLock::default(),
             counters: OperationCounters::default(),
         };
         let service = Self { inner: Arc::new(inner) };
@@ -232,6 +235,11 @@ impl SnapshotService {
     /// Takes the accounts that snapshots may have; the first ones count.
     pub fn set_accounts(&self, accounts: Arc<dyn AccountStore>) {
         let _ = self.inner.accounts.set(accounts);
+    }
+
+    /// Adds an owner of a system index, which reads it again once a restore has replaced it.
+    pub fn add_state_owner(&self, owner: Arc<dyn SystemStateOwner>) {
+        self.inner.state_owners.write().push(owner);
     }
 
     /// Returns the accounts of the server.

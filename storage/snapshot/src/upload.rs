@@ -92,6 +92,7 @@ impl<'a> Upload<'a> {
     }
 
     fn added(&self, file: FileReference) {
+        self.repository.forget_damage(file.sha256);
         self.present.lock().insert(file.sha256, file.bytes);
         self.added_files.fetch_add(1, Ordering::Relaxed);
         self.added_bytes.fetch_add(file.bytes, Ordering::Relaxed);

@@ -285,7 +285,10 @@ impl IngestService {
         changed.compiled = Arc::new(compiled);
         changed.unusable.remove(id);
         changed.definitions.insert(id.to_owned(), CachedDefinition::new(document.definition));
-        changed.index_uuid = self.index_uuid();
+        // Of an index that a restore has replaced meanwhile they are read again.
+        if changed.index_uuid.is_none() {
+            changed.index_uuid = self.index_uuid();
+        }
         self.0.stored.store(Arc::new(changed));
         Ok(())
     }

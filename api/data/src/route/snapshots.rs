@@ -12,6 +12,7 @@ pub(super) fn routes() -> Vec<Route<DataApi>> {
         change POST PUT, "/_snapshot/{repository}", (repository) PutRepositories => repositories::put(served, request, repository).await;
         change DELETE, "/_snapshot/{repository}", (repository) DeleteRepositories => repositories::delete(served, request, repository).await;
         change POST, "/_snapshot/{repository}/_verify", (repository) PutRepositories => repositories::verify(served, api, request, repository).await;
+        change POST, "/_snapshot/{repository}/_verify_integrity", (repository) PutRepositories => repositories::verify_integrity(served, api, request, repository).await;
         change POST, "/_snapshot/{repository}/_cleanup", (repository) PutRepositories => repositories::clean_up(served, request, repository).await;
         read GET, "/_snapshot/_status", () GetSnapshots => status::get(served, request, None, None).await;
         read GET, "/_snapshot/{repository}/_status", (repository) GetSnapshots => status::get(served, request, Some(repository), None).await;

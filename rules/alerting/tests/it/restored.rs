@@ -69,6 +69,11 @@ async fn restore_by(engine: &Arc<Engine>, backups: &Path, snapshot: &str, reques
     assert!(report.failures.is_empty(), "{report:?}");
 }
 
+/// The rules of a server as it shows them.
+fn rules_of(server: &Server) -> Vec<Value> {
+    server.alerting.list(&server.admin()).iter().map(millrace_alerting::Record::value).collect()
+}
+
 /// The triggers of the alerts of a rule, in order.
 async fn triggers_of(server: &Server, rule: &str) -> Vec<String> {
     server.settled().await;
@@ -218,5 +223,123 @@ async fn documents_of_a_store_whose_clock_is_behind_raise_alerts() {
     write(&engine, "logs", "e2", failure("web")).await;
     let server = Server::over(engine).await;
     assert_eq!(triggers_of(&server, "each").await, ["e1", "e2"]);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn the_rules_of_a_running_server_are_replaced_between_two_frames() {
+    let (data, backups) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let server = Server::open(data.path()).await;
+    server.save(errors("each")).await;
+    server.save(three_failures()).await;
+    server.write(vec![document("logs", "e1", failure("web"))]).await;
+    assert_eq!(triggers_of(&server, "each").await, ["e1"]);
+    create_as(&server, backups.path(), "one").await;
+    // Rules of later: a new one, a changed one, and one that is gone.
+    server.save(errors("later")).await;
+    let mut changed = errors("each");
+    changed["search"]["request"]["body"]["query"] = json!({"match": {"level": "warning"}});
+    server.save(changed).await;
+    let three = rules_of(&server).into_iter().find(|rule| rule["name"] == "three").unwrap();
+    server.alerting.delete(&server.admin(), three["id"].as_str().unwrap()).await.unwrap();
+    server.write(vec![document("logs", "e2", failure("web"))]).await;
+    assert_eq!(triggers_of(&server, "later").await, ["e2"]);
+
+    restore(&server.engine, backups.path(), "one", "-*").await;
+    server.alerting.reload().await.unwrap();
+    let mut names: Vec<Value> = rules_of(&server).into_iter().map(|rule| rule["name"].clone()).collect();
+    names.sort_by_key(Value::to_string);
+    assert_eq!(names, ["each", "three"]);
+    for id in ["e3", "e4", "e5"] {
+        server.write(vec![document("logs", id, failure("web"))]).await;
+    }
+    assert_eq!(triggers_of(&server, "each").await, ["e1", "e3", "e4", "e5"], "of before and of behind");
+    assert_eq!(triggers_of(&server, "three").await, ["e5"], "it begins anew");
+    assert_eq!(triggers_of(&server, "later").await, ["e2"]);
+    server.save(errors("another")).await;
+    server.stop().await;
+
+    let server = Server::open(data.path()).await;
+    server.write(vec![document("logs", "e6", failure("db"))]).await;
+    assert_eq!(triggers_of(&server, "each").await, ["e1", "e3", "e4", "e5", "e6"]);
+    assert_eq!(triggers_of(&server, "another").await, ["e6"]);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_empty_running_server_takes_rules_up_where_they_were() {
+    let (data, other, backups) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let server = Server::open(data.path()).await;
+    server.save(errors("each")).await;
+    server.save(three_failures()).await;
+    for id in ["e1", "e2"] {
+        server.write(vec![document("logs", id, failure("web"))]).await;
+    }
+    assert_eq!(triggers_of(&server, "each").await, ["e1", "e2"]);
+    // A document that no rule has seen at the moment of the snapshot.
+    server.alerting.stop().await;
+    server.write(vec![document("logs", "e3", failure("web"))]).await;
+    create_as(&server, backups.path(), "one").await;
+    drop(server);
+
+    let server = Server::open(other.path()).await;
+    restore(&server.engine, backups.path(), "one", "*").await;
+    // One that comes before the rules are loaded.
+    server.write(vec![document("logs", "e4", failure("web"))]).await;
+    server.alerting.reload().await.unwrap();
+    assert_eq!(triggers_of(&server, "each").await, ["e1", "e2", "e3", "e4"]);
+    assert_eq!(triggers_of(&server, "three").await, ["e3"], "two of its failures are in the snapshot");
+    server.write(vec![document("logs", "e5", failure("db"))]).await;
+    assert_eq!(triggers_of(&server, "each").await, ["e1", "e2", "e3", "e4", "e5"]);
+    server.stop().await;
+    let server = Server::open(other.path()).await;
+    assert_eq!(server.engine.positions(FEED_PIPELINE, RULES_READER).len(), 1, "its own position alone");
+    server.write(vec![document("logs", "e6", failure("db"))]).await;
+    assert_eq!(triggers_of(&server, "each").await, ["e1", "e2", "e3", "e4", "e5", "e6"]);
+    server.stop().await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_document_is_seen_by_the_rule_of_before_or_by_the_restored_one() {
+    let (data, backups) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let server = Arc::new(Server::open(data.path()).await);
+    server.save(errors("each")).await;
+    create_as(&server, backups.path(), "one").await;
+    let writer = Arc::clone(&server);
+    let written = tokio::spawn(async move {
+        for number in 0..400 {
+            writer.write(vec![document("logs", &format!("e{number:03}"), failure("web"))]).await;
+        }
+    });
+    while !written.is_finished() {
+        restore(&server.engine, backups.path(), "one", "-*").await;
+        server.alerting.reload().await.unwrap();
+    }
+    written.await.unwrap();
+    let expected: Vec<String> = (0..400).map(|number| format!("e{number:03}")).collect();
+    assert_eq!(triggers_of(&server, "each").await, expected);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn state_of_rules_of_before_is_not_taken_for_that_of_restored_ones() {
+    let (data, backups) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let server = Server::open(data.path()).await;
+    server.save(three_failures()).await;
+    create_as(&server, backups.path(), "one").await;
+    for id in ["e1", "e2"] {
+        server.write(vec![document("logs", id, failure("web"))]).await;
+    }
+    server.settled().await;
+    // It ends between the restore and the load of the rules.
+    restore(&server.engine, backups.path(), "one", "-*").await;
+    server.stop().await;
+    let server = Server::open(data.path()).await;
+    server.write(vec![document("logs", "e3", failure("web"))]).await;
+    assert!(triggers_of(&server, "three").await.is_empty(), "it begins with empty state");
+    for id in ["e4", "e5"] {
+        server.write(vec![document("logs", id, failure("web"))]).await;
+    }
+    assert_eq!(triggers_of(&server, "three").await, ["e5"]);
     server.stop().await;
 }

@@ -166,22 +166,25 @@ pub(crate) fn status(shared: &IntelligenceContext, kept: &StoredDetector) -> Val
 pub(crate) async fn recover(shared: &Arc<IntelligenceContext>) {
     let now_ms = shared.engine.clock().now_ms();
     for kept in shared.store.detectors().into_iter().filter(|kept| kept.ran.pid != 0) {
-        let interrupted = |kept: &mut StoredDetector| {
-            if kept.state.tries >= MAX_TRIES {
-                kept.state.handled_ms = kept.state.handled_ms.max(now_ms);
-            }
-            kept.ran.pid = 0;
-            kept.ran.exit_code = Some(1);
-            kept.ran.error_description = Some("interrupted".to_owned());
-            kept.ran.error_message = Some("the server ended while the rule ran".to_owned());
-        };
-        if let Err(error) = shared.store.note_detector(&kept.id, interrupted).await {
+        let noted = shared.store.note_detector(&kept.id, |kept| interrupted(kept, now_ms));
+        if let Err(error) = noted.await {
             tracing::warn!(rule = kept.id, %error, "an AI rule is still marked as running");
         }
     }
     for kept in shared.store.detectors() {
         shared.artefacts.retain_models(&kept.id, &training::model_names(&kept)).await;
     }
+}
+
+/// Notes that a run did not end. One that may be what ended the server is not made up again and again.
+pub(crate) fn interrupted(kept: &mut StoredDetector, now_ms: i64) {
+    if kept.state.tries >= MAX_TRIES {
+        kept.state.handled_ms = kept.state.handled_ms.max(now_ms);
+    }
+    kept.ran.pid = 0;
+    kept.ran.exit_code = Some(1);
+    kept.ran.error_description = Some("interrupted".to_owned());
+    kept.ran.error_message = Some("the server ended while the rule ran".to_owned());
 }
 
 /// Runs a detector, for a time of its schedule or by hand: trains its models, and has them serve.

@@ -51,3 +51,40 @@ async fn a_restored_detector_scores_what_came_since_the_restore() {
     assert!(found.contains_key("early") && found.contains_key("late"), "{found:?}");
     server.stop().await;
 }
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_running_server_takes_restored_rules_up() {
+    let (data, other, backups) =
+        (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let server = open(data.path(), START).await;
+    usual(&server, 300, START).await;
+    let id = save(&server, detector("requests")).await;
+    server.run(&id).await.unwrap();
+    let service = open_with_backup(&server.engine, backups.path()).await.unwrap();
+    service.create(&Principal::system(), ("backup", "one"), CreateSnapshot::default()).await.unwrap();
+    drop(service);
+    server.stop().await;
+
+    let server = open(other.path(), START).await;
+    usual(&server, 300, START).await;
+    let mine = save(&server, detector("mine")).await;
+    let service = open_with_backup(&server.engine, backups.path()).await.unwrap();
+    let request = RestoreSnapshot {
+        indices: Some("-*".to_owned()),
+        include_global_state: true,
+        ..RestoreSnapshot::default()
+    };
+    service.restore(&Principal::system(), ("backup", "one"), request).await.unwrap();
+    drop(service);
+    server.intelligence.reload().await.unwrap();
+    let listed = server.intelligence.list(&server.admin());
+    assert_eq!(listed.len(), 1, "the rule [{mine}] is replaced");
+    assert_eq!(listed[0].value()["_id"], json!(id));
+    // Its models are not in the snapshot: they are trained anew.
+    let document = json!({"@timestamp": START, "bytes": 1000, "took": 50});
+    write_all(&server, "logs", vec![("late".to_owned(), document)]).await;
+    let found = until_scored(&server, "logs-multivariate-anomaly-", 1).await;
+    assert!(found.contains_key("late"), "{found:?}");
+    server.intelligence.change(&server.admin(), detector("another")).await.unwrap();
+    server.stop().await;
+}

@@ -245,6 +245,17 @@ impl<T: MirroredDocument> DocumentMirror<T> {
         }
     }
 
+    /// Returns the engine.
+    pub fn engine(&self) -> &Arc<Engine> {
+        self.store.engine()
+    }
+
+    /// Takes over the documents of a mirror that was loaded later, as once a restore has replaced the index.
+    pub fn replace(&self, newer: Self) {
+        *self.documents.write() = newer.documents.into_inner();
+        *self.unreadable.write() = newer.unreadable.into_inner();
+    }
+
     /// Returns all documents, in the order of their ids.
     pub fn all(&self) -> Vec<Arc<T>> {
         self.documents.read().values().cloned().collect()

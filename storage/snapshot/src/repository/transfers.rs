@@ -6,7 +6,7 @@ use std::sync::atomic::Ordering;
 use bytes::Bytes;
 use millrace_runtime::Error as StoreError;
 use millrace_runtime::sync::blocking;
-use millrace_segment::objects::StagedObject;
+use millrace_segment::objects::{StagedObject, TransferPacer};
 
 use super::Repository;
 use crate::digest::{ContentDigest, DigestBuilder};
@@ -117,11 +117,20 @@ impl Repository {
         match hashed {
             Ok(found) if found == digest => Ok(()),
             Ok(_) => {
+                self.note_damage(digest);
                 Err(self
                     .fail(&format!("read content [{digest}]"), &"its bytes are not those that were written"))
             }
             Err(error) => Err(self.fail(&format!("verify content [{digest}]"), &error)),
         }
+    }
+
+    /// Waits until so many bytes may be read at the rate of restores.
+    ///
+    /// # Errors
+    /// Those of `check`.
+    pub(crate) async fn pace_read(&self, bytes: u64, check: TransferCheck<'_>) -> Result<()> {
+        Ok(self.limits.pace_restore(check).admit(bytes).await?)
     }
 
     /// Hashes a local file beside the repository.

@@ -22,7 +22,7 @@ use object_store::memory::InMemory;
 use object_store::path::Path;
 use object_store::{
     CopyOptions, Error, GetOptions, GetResult, GetResultPayload, ListResult, MultipartUpload, ObjectMeta,
-    ObjectStore, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
+    ObjectStore, PutMode, PutMultipartOptions, PutOptions, PutPayload, PutResult, Result,
 };
 use parking_lot::Mutex;
 
@@ -48,6 +48,8 @@ pub(crate) enum Outage {
     Full,
     /// No request is answered.
     Gone,
+    /// A write of a new object is carried out, its answer is lost, and the client repeats it.
+    RepeatedWrites,
     /// Reads of whole Parquet files wait until the fault ends; readers of segments read ranges of these.
     HeldCopies,
 }
@@ -115,6 +117,9 @@ impl fmt::Display for FaultyStore {
 impl ObjectStore for FaultyStore {
     async fn put_opts(&self, path: &Path, payload: PutPayload, options: PutOptions) -> Result<PutResult> {
         self.check_space()?;
+        if self.outage() == Some(Outage::RepeatedWrites) && options.mode == PutMode::Create {
+            self.objects.put_opts(path, payload.clone(), options.clone()).await?;
+        }
         self.run(self.objects.put_opts(path, payload, options)).await
     }
 
@@ -322,4 +327,44 @@ async fn files_of_other_programs_and_versions_are_named_and_keep_all_contents() 
     store.objects.put(&marker, bytes.into()).await.unwrap();
     restore_copies(&service, "one").await.unwrap();
     check(&engine, "copy-logs", &expected).await;
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_manifest_that_was_written_twice_is_this_snapshot() {
+    let data = tempfile::tempdir().unwrap();
+    let engine = open(data.path()).await;
+    let mut expected = BTreeMap::new();
+    fill(&engine, "logs", 0..10, 1, &mut expected).await;
+    let store = FaultyStore::new(1);
+    let service = service_over(&engine, &store).await;
+    store.set_outage(Some(Outage::RepeatedWrites));
+    let made = create(&service, "one").await;
+    store.set_outage(None);
+    let filter = SnapshotFilter { expression: "one".to_owned(), ignore_unavailable: false };
+    let listed = service.manifests("backup", &filter).await.unwrap();
+    assert_eq!(listed[0].uuid, made.uuid);
+    let again =
+        service.create(&Principal::system(), ("backup", "one"), CreateSnapshot::default()).await.unwrap_err();
+    assert!(again.to_string().contains("already exists"), "{again}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_outage_ends_a_verification_and_is_no_damage() {
+    let data = tempfile::tempdir().unwrap();
+    let engine = open(data.path()).await;
+    for index in ["a", "b", "c", "d", "e", "f"] {
+        fill(&engine, index, 0..5, 1, &mut BTreeMap::new()).await;
+    }
+    let store = FaultyStore::new(1);
+    let service = service_over(&engine, &store).await;
+    create(&service, "one").await;
+    store.set_outage(Some(Outage::Gone));
+    let refused = match service.begin_verification("backup", None).await {
+        Ok(running) => running.outcome().await.0.unwrap_err(),
+        Err(error) => error,
+    };
+    assert!(refused.to_string().contains("[backup]"), "{refused}");
+    store.set_outage(None);
+    let report = service.begin_verification("backup", None).await.unwrap().outcome().await.0.unwrap();
+    assert_eq!(report.total_damaged, 0, "{report:?}");
 }
