@@ -37,7 +37,7 @@ fn run(processors: Value, source: Value) -> Result<Option<Value>, ProcessorError
     Ok(goes_on.then(|| document.render()))
 }
 
-fn script(source: &str, fields: Value) -> Result<Value, ProcessorError> {
+pub(crate) fn script(source: &str, fields: Value) -> Result<Value, ProcessorError> {
     let rendered = run(json!([{ "script": { "source": source } }]), fields)?;
     Ok(rendered.unwrap()["_source"].clone())
 }
@@ -72,6 +72,33 @@ fn a_geo_database_that_is_not_there_is_refused() {
     let refused =
         pipeline(json!([{ "geoip": { "field": "ip", "database_file": "None.mmdb" } }])).unwrap_err();
     assert!(refused.reason().contains("database file [None.mmdb] doesn't exist"), "{}", refused.reason());
+}
+
+#[test]
+fn a_geo_database_of_elasticsearch_may_come_later() {
+    for file in [json!(null), json!("GeoLite2-ASN.mmdb")] {
+        assert!(pipeline(json!([{ "geoip": { "field": "ip", "database_file": file } }])).is_ok());
+    }
+}
+
+#[test]
+fn set_copies_fields() {
+    let set = |options: Value, source: Value| {
+        let mut options = options;
+        options["field"] = json!("b");
+        Ok::<_, ProcessorError>(run(json!([{ "set": options }]), source)?.unwrap()["_source"].clone())
+    };
+    let shown = set(json!({ "copy_from": "a.x" }), json!({ "a": { "x": [1, { "y": 2 }] } })).unwrap();
+    assert_eq!(shown["b"], json!([1, { "y": 2 }]));
+    let ignoring = json!({ "copy_from": "z", "ignore_empty_value": true });
+    assert_eq!(set(ignoring, json!({ "a": 1 })).unwrap(), json!({ "a": 1 }));
+    for (options, reason) in [
+        (json!({ "copy_from": "a", "value": 1 }), "cannot set both"),
+        (json!({ "copy_from": "z" }), "[z] not present"),
+    ] {
+        let error = set(options, json!({ "a": 1 })).unwrap_err();
+        assert!(error.reason().contains(reason), "{error}");
+    }
 }
 
 #[test]
@@ -260,14 +287,18 @@ fn appending_costs_only_the_new_values() {
 #[test]
 fn what_scripts_cannot_do_is_named() {
     for (source, reason) in [
-        ("ctx.a = foo()", "Unknown call [foo]."),
-        ("def f(int x) { return x }", "pipelines have no functions"),
-        ("ctx.l.removeIf(x -> x == 1)", "[x]"),
-        ("ctx.a =~ /x/", "[=~] is not supported"),
+        ("ctx.a = foo()", "Unknown call [foo] with [0] arguments."),
+        ("if (true) { def f(int x) { return x } }", "[f] must stand outside"),
+        ("ctx.l.sort((x, y) -> x - y)", "the method [sort] with a lambda"),
+        ("def x = 1; def f = x -> x", "[->] is supported only"),
+        ("ctx.a =~ /(/", "is not a regular expression"),
+        ("int f() { return ctx.a } f()", "cannot resolve symbol [ctx]"),
+        ("Frob x = 1", "Not a type [Frob]."),
         ("ctx.a ===", "unexpected end of script."),
         ("new Date()", "[new Date] is not supported"),
         ("System.exit(1)", "[System.exit] is not supported"),
-        ("throw 1", "[throw] is not supported"),
+        ("throw 1", "[throw] takes [new Exception(message)]"),
+        ("do { } while (true)", "[do] is not supported"),
         ("def ctx = 1", "is already defined"),
     ] {
         let error = pipeline(json!([{ "script": { "source": source } }])).unwrap_err();

@@ -23,8 +23,7 @@ impl Machine<'_> {
     pub(super) fn variables_in(&self, container: &Reference, step: Option<&PathStep>) -> Vec<VariablePath> {
         let outer = self.normalise(container);
         let path_below = |operand: &Operand| {
-            let Operand::Reference(reference) = operand else { return None };
-            let reference = self.normalise(reference);
+            let reference = self.normalise(operand.reference()?);
             let rest = reference.path.strip_prefix(outer.path.as_slice())?;
             let rest = match step {
                 Some(step) => rest.strip_prefix(std::slice::from_ref(step))?,
@@ -42,8 +41,8 @@ impl Machine<'_> {
         let Operand::Reference(target) = value else { return };
         for (slot, rest) in variables {
             let path = target.path.iter().cloned().chain(rest).collect();
-            if let Some(variable) = self.variables.get_mut(slot) {
-                *variable = Operand::Reference(Reference { root: target.root, path });
+            if let Some(reference) = self.variables.get_mut(slot).and_then(Operand::reference_mut) {
+                *reference = Reference { root: target.root, path };
             }
         }
     }
