@@ -72,6 +72,16 @@ impl Glob {
     }
 }
 
+/// Finds the files that the pattern of an absolute path names. What cannot be read is left out.
+///
+/// # Errors
+/// The reason why the pattern is refused.
+pub fn find_files(pattern: &str) -> Result<Vec<PathBuf>, String> {
+    let mut files = Vec::new();
+    Glob::path(pattern)?.find(&mut files);
+    Ok(files)
+}
+
 fn is_wild(name: &str) -> bool {
     name.contains(['*', '?', '['])
 }

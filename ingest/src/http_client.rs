@@ -43,6 +43,9 @@ impl HttpClientOptions {
         ] {
             let _ = options.take(name);
         }
+        for (old, new) in [("client_cert", "ssl_certificate"), ("client_key", "ssl_key")] {
+            options.rename(old, new);
+        }
         Self {
             proxy: options.secret("proxy").filter(|proxy| !proxy.expose().is_empty()),
             follows_redirects: options.boolean("follow_redirects").unwrap_or(true),
@@ -64,6 +67,23 @@ impl HttpClientOptions {
             reqwest::Client::builder().timeout(timeout).connect_timeout(connect_timeout).redirect(redirects);
         self.tls.http_client(builder, self.proxy.as_ref())
     }
+}
+
+/// Takes `custom_headers`.
+pub(crate) fn custom_headers(options: &mut Options) -> HeaderMap {
+    let at = options.at();
+    let mut headers = HeaderMap::new();
+    for (name, value) in options.hash("custom_headers") {
+        let value = value.as_text().unwrap_or_default();
+        match (HeaderName::try_from(name.as_str()), HeaderValue::try_from(value.as_str())) {
+            (Ok(name), Ok(mut value)) => {
+                value.set_sensitive(true);
+                headers.insert(name, value);
+            }
+            _ => options.fault(at, format!("[{name}] of [custom_headers] is not a header")),
+        }
+    }
+    headers
 }
 
 /// A client with the options that filters share.

@@ -233,6 +233,21 @@ fn instead_of(name: &str) -> Option<&'static str> {
     match name {
         "azure_event_hubs" => Some("read the hub by [kafka], whose protocol it speaks"),
         "cloudwatch_logs" | "cloudwatch" => Some("have the logs exported to a bucket and read them by [s3]"),
+        "collectd" => Some("have collectd's plugin write_http post to [http]"),
+        "dead_letter_queue" => Some(
+            "replay dead letters by POST /_node/dead_letters/_replay, or read [.dead-letters] by [opensearch]",
+        ),
+        "ganglia" | "graphite" => Some("have the metrics sent as lines to [tcp] or [udp]"),
+        "log4j" => Some("have log4j2 send JSON to [tcp] with codec json_lines, or Filebeat to [beats]"),
+        "logstash" => Some("have the other Logstash send to [lumberjack] or [http]"),
+        "rss" => Some("read the feed by [http_poller], and its elements by the filters xml and split"),
+        "salesforce" | "github" | "meetup" => {
+            Some("have a program post its messages to [http], or ask its interface by [http_poller]")
+        }
+        "varnishlog" | "eventlog" | "wmi" => {
+            Some("have a program write a log that [file] reads, or a Beat send to [beats]")
+        }
+        "zeromq" => Some("have a program post its messages to [http], or send lines to [tcp]"),
         "imap" | "irc" | "jms" | "relp" | "stomp" | "websocket" | "xmpp" => {
             Some("have a program post its messages to [http], or send lines to [tcp]")
         }

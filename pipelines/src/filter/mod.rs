@@ -87,9 +87,29 @@ pub const NAMES: &[&str] = &[
 
 /// Filters that are not supported, and what to do in their place.
 const REFUSED: &[(&str, &str)] = &[
+    ("age", "compute it by [ruby], from @timestamp and the time of now"),
+    ("alter", "change fields by [mutate] and [translate], within [if]"),
+    ("anonymize", "replace fields by [fingerprint] with a key"),
+    ("checksum", "make it by [fingerprint]"),
+    ("cipher", "replace fields by [fingerprint] with a key, or leave them out by [mutate]"),
+    ("collate", "leave it out: searches sort events by their time"),
+    ("elapsed", "collect the begin of a task and compute the time at its end by [aggregate]"),
     ("elastic_integration", "name an ingest pipeline in the output"),
+    ("environment", "put ${NAME} into a text of [mutate]"),
+    ("extractnumbers", "take the numbers by [grok]"),
+    ("grep", "put [drop] into an [if] with =~"),
+    ("i18n", "replace characters by gsub of [mutate]"),
+    ("jdbc_static", "look rows up by [jdbc_streaming], or keys by [translate]"),
+    ("memcached", "look keys up by [translate], rows by [jdbc_streaming], or ask a server by [http]"),
+    ("metricize", "make an event for each metric by [ruby] or [split]"),
+    ("metrics", "count events by a search or a rule, or see the statistics of the pipeline"),
     ("multiline", "join lines by the codec multiline of the input"),
+    ("range", "compare the field within [if]"),
     ("rest", "ask servers by the filter http"),
+    ("sumnumbers", "add the numbers by [ruby]"),
+    ("unique", "compute it by [ruby]"),
+    ("wurfl_device_detection", "take the details of the agent by [useragent]"),
+    ("zeromq", "ask a server by [http]"),
 ];
 
 /// A configured filter. The options that all filters have (`add_field`, `add_tag`, `remove_field`,
