@@ -26,6 +26,7 @@ def read(path):
     text = path.read_text(errors="replace")
     text = re.sub(r"\{<\s*(if|end|else)[^>]*>\}", "", text)
     text = re.sub(r'\{<\s*IngestPipeline\s+"([^"]*)"\s*>\}', r"\1", text)
+    text = re.sub(r"\{<\s*\.log_level\s*>\}", "7", text)
     text = re.sub(r"\{<[^>]*>\}", "x", text)
     definition = yaml.safe_load(text)
     return definition if isinstance(definition, dict) and "processors" in definition else None
@@ -78,7 +79,7 @@ def main():
         reason = put(arguments, definition)
         accepted[reason is None] += 1
         if reason is not None:
-            reasons[reason[:150]].append("/".join(path.parts[-4:-2]))
+            reasons[reason[:400]].append("/".join(path.parts[-4:-2]))
     print(f"accepted {accepted[True]} of {accepted.total()}")
     for reason, names in sorted(reasons.items(), key=lambda entry: -len(entry[1])):
         print(f"{len(names):4} {reason}: {', '.join(sorted(set(names)))}")

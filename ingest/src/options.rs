@@ -488,6 +488,23 @@ mod tests {
     }
 
     #[test]
+    fn plugins_of_logstash_have_a_replacement() {
+        let options = |plugin: &str| Options::new(plugin, Location::default(), []);
+        for codec in ["collectd", "fluent", "edn", "graphite", "sflow"] {
+            let faults = crate::codec::build(options(codec)).unwrap_err();
+            assert!(faults[0].message.contains(&format!("[{codec}] is not supported: ")), "{faults:?}");
+        }
+        for input in ["logstash", "dead_letter_queue", "log4j"] {
+            let faults = crate::input::build(options(input)).unwrap_err();
+            assert!(faults[0].message.contains(&format!("[{input}] is not supported: ")), "{faults:?}");
+        }
+        for output in ["graphite", "influxdb", "sqs", "sns", "zabbix"] {
+            let faults = crate::output::build(options(output)).unwrap_err();
+            assert!(faults[0].message.contains(&format!("[{output}] is not supported: ")), "{faults:?}");
+        }
+    }
+
+    #[test]
     fn options_that_are_given_twice_are_joined() {
         let hash = |name: &str| Setting::Hash(vec![(name.to_owned(), text("x"))]);
         let mut options = options(&[

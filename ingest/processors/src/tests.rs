@@ -140,6 +140,30 @@ fn grok_has_the_patterns_of_opensearch() {
 }
 
 #[test]
+fn the_leftmost_match_of_grok_counts() {
+    let grok = json!({ "grok": {
+        "field": "t", "patterns": ["%{INT:b} x", "%{WORD:a} %{INT:b} x"], "trace_match": true
+    } });
+    let shown = run(json!([grok]), json!({ "t": "http 15 x" })).unwrap().unwrap();
+    assert_eq!(shown["_source"], json!({ "t": "http 15 x", "a": "http", "b": "15" }));
+    assert_eq!(shown["_ingest"]["_grok_match_index"], "1");
+}
+
+#[test]
+fn splitting_drops_empty_parts_at_the_end() {
+    for (text, parts) in
+        [("|", json!([])), ("", json!([""])), ("a||", json!(["a"])), ("|a", json!(["", "a"]))]
+    {
+        let split = json!({ "split": { "field": "t", "separator": "\\|" } });
+        assert_eq!(
+            run(json!([split]), json!({ "t": text })).unwrap().unwrap()["_source"]["t"],
+            parts,
+            "{text}"
+        );
+    }
+}
+
+#[test]
 fn scripts_change_fields() {
     for (source, fields, expected) in [
         (

@@ -566,6 +566,7 @@ mod tests {
                 root: root("/root/of/%{user}/x"),
                 failures: FAILURES.to_owned(),
                 codec: codec::build(Options::new("json_lines", crate::Location::default(), [])).unwrap(),
+                header: Vec::new(),
                 gzip: false,
                 overwrite: false,
                 create_if_deleted: true,

@@ -297,6 +297,7 @@ impl Machine<'_> {
                 self.budget().step()?;
                 let Operand::Text(name) = &key else { continue };
                 let value = self.load(map, PathStep::Key(Rc::clone(name))).unwrap_or(Operand::Null);
+                self.charge_text(&value)?;
                 self.apply(lambda, &[key.clone(), value])?;
             }
             return Ok(Some(Operand::Null));
@@ -365,6 +366,7 @@ impl Machine<'_> {
                 for key in keys {
                     let Operand::Text(key) = key else { continue };
                     let element = self.view_element(*kind, map, Rc::clone(&key));
+                    self.charge_text(&element)?;
                     if self.test(node, lambda, &element)? {
                         self.forget_arguments(lambda);
                         self.remove_member(node, map, &PathStep::Key(key))?;
@@ -406,6 +408,7 @@ impl Machine<'_> {
         let key = self.evaluate(key)?;
         let step = PathStep::Key(self.text_of(&key)?);
         if let Some(found) = self.load(map, step.clone()).filter(|found| *found != Operand::Null) {
+            self.charge_text(&found)?;
             return Ok(Some(found));
         }
         let value = self.apply(lambda, &[key])?;

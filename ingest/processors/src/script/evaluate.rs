@@ -207,7 +207,7 @@ impl<'a> Machine<'a> {
     }
 
     /// Spends the bytes of a text that is read from a list or map, or made by a method.
-    fn charge_text(&mut self, operand: &Operand) -> Result<()> {
+    pub(super) fn charge_text(&mut self, operand: &Operand) -> Result<()> {
         match operand {
             Operand::Text(text) => self.document.budget.charge_read(text.len()),
             _ => Ok(()),

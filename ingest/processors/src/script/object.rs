@@ -144,6 +144,11 @@ impl Machine<'_> {
         name: &str,
         arguments: &[Operand],
     ) -> Result<Option<Operand>> {
+        let Some(Object::Builder(text)) = self.objects.get(number) else { return Ok(None) };
+        if name != "append" {
+            let length = text.len();
+            self.budget().charge_read(length)?;
+        }
         let Some(Object::Builder(text)) = self.objects.get_mut(number) else { return Ok(None) };
         let changed = match (name, arguments) {
             ("append", [value]) => {
@@ -181,7 +186,6 @@ impl Machine<'_> {
             }
         };
         let (at, replacement) = changed;
-        let length = text.len();
         let start = usize::try_from(at).ok().and_then(|at| text.char_indices().nth(at));
         let Some((start, letter)) = start else {
             let reason = format!("index {at}, length {}", text.chars().count());
@@ -190,7 +194,6 @@ impl Machine<'_> {
         let mut letters = [0; 4];
         let with = replacement.map_or("", |letter| letter.encode_utf8(&mut letters));
         text.replace_range(start..start + letter.len_utf8(), with);
-        self.budget().charge_read(length)?;
         Ok(Some(if replacement.is_some() { Operand::Null } else { Operand::Object(number) }))
     }
 

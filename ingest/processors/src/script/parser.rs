@@ -325,8 +325,10 @@ impl Parser {
         if self.is_symbol(1, ".") && length >= 3 {
             name.push_str(".Entry");
         }
+        let is_array = self.is_symbol(length.saturating_sub(1), "]");
         self.at += length.max(1);
-        ValueType::find(&name).ok_or_else(|| (offset, format!("Not a type [{name}].")))
+        let found = ValueType::find(&name).ok_or_else(|| (offset, format!("Not a type [{name}].")))?;
+        Ok(if is_array { ValueType::List } else { found })
     }
 
     fn declares_function(&self) -> bool {

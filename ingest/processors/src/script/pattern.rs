@@ -12,7 +12,7 @@ use super::object::Object;
 use super::tree::Node;
 use crate::document::VALUE_BYTES;
 use crate::error::{ProcessorError, Result};
-use crate::processor::java_replacement;
+use crate::processor::{drop_trailing, java_replacement, split};
 
 /// A compiled literal.
 #[derive(Debug)]
@@ -86,29 +86,10 @@ impl Machine<'_> {
     /// Splits a text at the matches, without empty texts at its end.
     fn split(&mut self, pattern: &ScriptPattern, text: &str) -> Result<Operand> {
         self.budget().charge_read(text.len())?;
-        let mut texts = Vec::new();
-        let (mut begin, mut from) = (0, 0);
-        loop {
-            let found =
-                pattern.search.find_at(text, from, &self.deadline).map_err(|_| self.stopped(pattern))?;
-            let Some(found) = found else { break };
-            self.budget().charge(VALUE_BYTES)?;
-            if found.is_empty() {
-                let Some(next) = text.get(found.end..).and_then(|rest| rest.chars().next()) else { break };
-                from = found.end + next.len_utf8();
-                if found.start == 0 {
-                    continue;
-                }
-            } else {
-                from = found.end;
-            }
-            texts.push(Value::from(text.get(begin..found.start).unwrap_or_default()));
-            begin = found.end;
-        }
-        texts.push(Value::from(text.get(begin..).unwrap_or_default()));
-        while texts.len() > 1 && texts.last().is_some_and(|last| last == "") {
-            texts.pop();
-        }
+        let mut parts = split(text, &pattern.search, 0, &self.deadline)?;
+        drop_trailing(&mut parts);
+        self.budget().charge(parts.len().saturating_mul(VALUE_BYTES))?;
+        let texts = parts.into_iter().map(Value::from).collect();
         self.make(Value::Array(texts))
     }
 

@@ -155,10 +155,10 @@ fn patterns_match_texts() {
         ),
         (
             "def r = /([a-z])([A-Z]+)/; ctx.k = r.matcher('someKey').replaceAll('$1_$2').toLowerCase(); \
-             ctx.s = / /.split('a b  c'); ctx.z = /^0+$/.matcher('00').matches(); ctx.d = 8 / 2 / 2; \
+             ctx.s = / /.split('a b  c  '); ctx.e = /x/.split('xx').length; ctx.z = /^0+$/.matcher('00').matches(); ctx.d = 8 / 2 / 2; \
              Matcher m = /(\\d+)/.matcher('a1b22'); def l = []; while (m.find()) { l.add(m.group(1)) } ctx.l = l",
             json!({}),
-            json!({"k": "some_key", "s": ["a", "b", "", "c"], "z": true, "d": 2, "l": ["1", "22"]}),
+            json!({"k": "some_key", "s": ["a", "b", "", "c"], "e": 0, "z": true, "d": 2, "l": ["1", "22"]}),
         ),
     ]);
 }
@@ -181,6 +181,12 @@ fn characters_bits_and_builders() {
             json!({"h": "414209", "t": "AB^I", "n": 4, "d": 1}),
         ),
         (
+            "char[] l = ctx.h.toLowerCase().toCharArray(); long n = 0; for (c in l) { if (c >= (char)'a' && c <= (char)'f') { \
+             n = n * 16 + (long)c - (char)'a' + 10 } } ctx.n = n; ctx.l = l.length",
+            json!({"h": "AxF"}),
+            json!({"h": "AxF", "n": 175, "l": 3}),
+        ),
+        (
             "ctx.f = (ctx.n & 0x04) != 0; ctx.s = ctx.n >> 1; ctx.o = ctx.n | 1 ^ 1; ctx.c = ~ctx.n; ctx.q = 'x'.charAt(0) == 'x'; \
              ctx.u = 'a' + 'bc'.charAt(1)",
             json!({"n": 6}),
@@ -193,6 +199,17 @@ fn characters_bits_and_builders() {
             json!({"a": 10, "n": 3, "x": "5-a"}),
         ),
     ]);
+    for reading in [
+        "def b = new StringBuilder(ctx.t); while (true) { b.length() }",
+        "while (true) { ctx.m.forEach((k, v) -> 1) }",
+        "while (true) { ctx.m.values().removeIf(v -> false) }",
+        "while (true) { for (v in ctx.m.values()) { } }",
+        "def m = /y/.matcher(ctx.t); while (true) { m.find() }",
+    ] {
+        let text = "x".repeat(1 << 20);
+        let error = script(reading, json!({ "t": text, "m": { "t": text } })).unwrap_err();
+        assert!(error.reason().contains("more than"), "{reading}: {error}");
+    }
     let found = script("ctx.a = new StringBuilder('x')", json!({})).unwrap_err();
     assert!(found.reason().contains("is no value of a document"), "{found}");
 }
