@@ -471,6 +471,15 @@ proptest! {
     }
 
     #[test]
+    fn no_script_with_lambdas_panics(source in "(ctx|\\.a|\\.values\\(\\)|\\.entrySet\\(\\)|\\.iterator\\(\\)|\\.next\\(\\)|\\.remove\\(\\)|\\.removeIf\\(|\\.forEach\\(|\\.stream\\(\\)|\\.map\\(|v->|\\(k,v\\)->|v|k|\\)|;|\\{|\\}|def f\\(def v\\)|f\\(v\\)|f\\(ctx\\)|return |try|catch\\(Exception v\\)|/a/|=~|==|\\(char\\)|'x'|1|>>|&|~|,|def k=|for\\(k in ){0,30}") {
+        if let Ok(pipeline) = pipeline(json!([{ "script": { "source": source } }])) {
+            let pipelines = PipelineSet::default();
+            let mut document = document(json!({"a": {"a": [1, "x", {"a": null}]}}));
+            let _ = PipelineRun::new(&pipelines, now()).execute(&pipeline, &mut document);
+        }
+    }
+
+    #[test]
     fn no_processor_panics(text in "\\PC{0,30}", pattern in "[a-c%{}+?&*/0-9> ,\\-]{0,30}") {
         for processor in [
             json!({ "dissect": { "field": "a", "pattern": pattern } }),

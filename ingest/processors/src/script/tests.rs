@@ -44,6 +44,16 @@ fn functions_call_one_another() {
     ]);
     let endless = script("int f(int n) { return f(n + 1) } ctx.a = f(1)", json!({})).unwrap_err();
     assert!(endless.reason().contains("within one another"), "{endless}");
+    for endless in [
+        "boolean f(def l) { l.removeIf(v -> f(l)); return true } f(ctx.l)",
+        "def f(def l) { l.stream().filter(v -> { if (true) { return f(l) == 1 } return false }).toArray() } f(ctx.l)",
+        "def f(def l) { return l.stream().collect(Collectors.toMap(v -> 'k', v -> f(l))) } f(ctx.l)",
+        "def f(def m) { m.forEach((k, v) -> { for (x in [1]) { while (true) { f(m) } } }) } f(ctx)",
+        "def f(def m) { return ['a': [1, m.computeIfAbsent('x', k -> 1 + (2 * f(m)))]] } f(ctx)",
+    ] {
+        let error = script(endless, json!({ "l": [1] })).unwrap_err();
+        assert!(error.reason().contains("within one another"), "{endless}: {error} {:?}", error.cause());
+    }
     let caught =
         script("int f() { try { return f() } catch (Exception e) { return 1 } } ctx.a = f()", json!({}));
     assert!(caught.unwrap_err().reason().contains("within one another"));
