@@ -43,8 +43,16 @@ impl HttpClientOptions {
         ] {
             let _ = options.take(name);
         }
-        for (old, new) in [("client_cert", "ssl_certificate"), ("client_key", "ssl_key")] {
+        for (old, new) in [
+            ("client_cert", "ssl_certificate"),
+            ("client_key", "ssl_key"),
+            ("ssl_certificate_validation", "ssl_certificate_verification"),
+            ("verify_ssl", "ssl_certificate_verification"),
+        ] {
             options.rename(old, new);
+        }
+        if options.boolean("ssl_enabled") == Some(false) {
+            options.fault_here("leave [ssl_enabled] out: addresses of http:// are asked without TLS");
         }
         Self {
             proxy: options.secret("proxy").filter(|proxy| !proxy.expose().is_empty()),
@@ -234,4 +242,29 @@ pub fn authorization_header(options: &mut Options, scheme: &str, credentials: &s
     };
     value.set_sensitive(true);
     Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::testing::options;
+
+    #[test]
+    fn older_names_of_options_are_taken() {
+        let mut given = options(
+            "http",
+            &[
+                ("client_cert", "/c.pem".into()),
+                ("client_key", "/k.pem".into()),
+                ("verify_ssl", "false".into()),
+                ("ssl_enabled", "true".into()),
+            ],
+        );
+        let taken = HttpClientOptions::take(&mut given);
+        assert!(taken.tls.is_unverified());
+        assert_eq!(given.finish(), Ok(()));
+        let mut given = options("http", &[("ssl_enabled", "false".into())]);
+        let _ = HttpClientOptions::take(&mut given);
+        assert!(given.finish().unwrap_err()[0].message.contains("leave [ssl_enabled] out"));
+    }
 }

@@ -59,12 +59,20 @@ const REFUSED: &[(&str, &str)] = &[
     ("graphite", "read lines by codec line, and their fields by the filter dissect"),
     ("gzip", "read the files by codec gzip_lines"),
     ("ipfix", "read it by codec netflow"),
+    ("java_line", "give codec line"),
+    ("java_plain", "give codec plain"),
     ("jdots", "give codec dots"),
+    ("json_event", "give codec json"),
     ("json_spooler", "have the sender send codec json_lines"),
     ("nmap", "read the file by codec multiline, and its elements by the filter xml"),
+    ("noop", "give codec plain"),
     ("oldlogstashjson", "give codec json"),
     ("protobuf", "have the sender send JSON or Avro, for codec json or avro"),
+    ("s3_plain", "give codec plain or line"),
+    ("sax", "give codec plain, and take the elements by the filter xml"),
     ("sflow", "have a collector such as sflowtool send lines, or NetFlow for codec netflow"),
+    ("spool", "have the sender send codec json_lines"),
+    ("syslog", "read it by the input syslog, or take lines apart by the filter grok"),
 ];
 
 /// Tag of pieces that would have become too many events.

@@ -42,14 +42,33 @@ const REMEDIES: &[Remedy] = &[
     (KAFKA, "reset_beginning", "give [auto_offset_reset => earliest]"),
     (KAFKA, "white_list", "give [topics_pattern]"),
     (KAFKA, "zk_connect", "give [bootstrap_servers], the addresses of the brokers"),
+    (KAFKA, "block_on_buffer_full", "leave it out: what does not fit waits"),
+    (KAFKA, "timeout_ms", "give [request_timeout_ms]"),
+    (SEARCH_ENGINES, "last_run_metadata_path", "leave it out: each run reads all that the query finds"),
+    (SEARCH_ENGINES, "query_type", "leave it out, and give [query] in the query DSL"),
+    (SEARCH_ENGINES, "schedule_overlap", "leave it out: a run begins once the one before has ended"),
+    (&["date"], "precision", "leave it out: times keep nine digits of a second"),
+    (&["email"], "options", "give [address], [port], [username] and [password]"),
+    (&["geoip"], "type", "leave it out: the file says its type"),
+    (&["geoip"], "web_api", "give [database]"),
+    (&["grok"], "pattern", "give [match => { \"message\" => … }]"),
     (&["grok"], "singles", "leave it out: a field with one value is no array"),
+    (&["http_poller"], "interval", "give [schedule => { \"every\" => \"60s\" }]"),
+    (&["kv"], "trim", "give [trim_value]"),
+    (&["kv"], "trimkey", "give [trim_key]"),
     (&["mutate"], "remove", "give [remove_field]"),
+    (&["redis"], "name", "give [key]"),
+    (&["redis"], "queue", "give [key]"),
+    (&["s3"], "signature_version", "leave it out: requests have signatures of version 4"),
+    (&["s3"], "use_ssl", "leave it out: TLS is spoken unless [endpoint] begins with http://"),
+    (&["tcp"], "data_timeout", "leave it out: connections stay open until the other side closes them"),
     (&["tcp"], "ssl_extra_chain_certs", "append the certificates to the file of [ssl_certificate]"),
 ];
 
 /// Options that old plugins of all kinds had.
 const COMMON: &[(&str, &str)] = &[
     ("charset", "give [codec => plain { charset => … }]"),
+    ("debug", "leave it out, or set the level of the server's log"),
     ("exclude_tags", "put the plugin into [if \"tag\" not in [tags] { … }]"),
     ("message_format", "give [codec => line { format => … }]"),
     ("workers", "set [pipeline.workers] in pipelines.yml"),
@@ -58,6 +77,8 @@ const COMMON: &[(&str, &str)] = &[
 /// Returns the replacement of an option that a plugin does not have.
 pub(super) fn find(plugin: &str, option: &str) -> Option<&'static str> {
     let own = REMEDIES.iter().find(|(plugins, name, _)| *name == option && plugins.contains(&plugin));
-    let common = || COMMON.iter().find(|(name, _)| *name == option).map(|(_, remedy)| *remedy);
+    let is_codec = crate::codec::NAMES.contains(&plugin);
+    let common =
+        || COMMON.iter().filter(|_| !is_codec).find(|(name, _)| *name == option).map(|(_, remedy)| *remedy);
     own.map(|(.., remedy)| *remedy).or_else(common)
 }

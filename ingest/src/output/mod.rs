@@ -222,6 +222,21 @@ fn instead_of(name: &str) -> Option<&'static str> {
         "irc" | "xmpp" | "stomp" | "websocket" | "zeromq" | "ganglia" | "logstash" => {
             Some("send to [http] or [tcp], and have a program forward it")
         }
+        "java_stdout" => Some("give [stdout]"),
+        "sink" => Some("give [null]"),
+        "boundary"
+        | "circonus"
+        | "datadog_metrics"
+        | "dynatrace"
+        | "elastic_app_search"
+        | "http_stream"
+        | "librato"
+        | "metriccatcher"
+        | "microsoft-sentinel-log-analytics-logstash-output-plugin"
+        | "redmine"
+        | "riak"
+        | "solr_http"
+        | "timber" => Some("post to its HTTP interface by [http]"),
         "mongodb" | "jdbc" | "clickhouse" | "loki" | "riemann" | "rollbar" | "newrelic" | "logentries"
         | "azure_loganalytics" | "datadog" | "splunk" => Some("post to its HTTP interface by [http]"),
         _ => None,
