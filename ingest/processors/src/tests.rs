@@ -313,7 +313,10 @@ fn what_scripts_cannot_do_is_named() {
     for (source, reason) in [
         ("ctx.a = foo()", "Unknown call [foo] with [0] arguments."),
         ("if (true) { def f(int x) { return x } }", "[f] must stand outside"),
-        ("ctx.l.sort((x, y) -> x - y)", "the method [sort] with a lambda"),
+        ("ctx.l.sort((x, y) -> x - y)", "the method [sort] is not supported"),
+        ("ctx.l.add(x -> x)", "the method [add] with a lambda"),
+        ("ctx.a = ctx.l.stream().findFirst()", "the method [findFirst] is not supported"),
+        ("new TreeMap()", "[new TreeMap] is not supported"),
         ("def x = 1; def f = x -> x", "[->] is supported only"),
         ("ctx.a =~ /(/", "is not a regular expression"),
         ("int f() { return ctx.a } f()", "cannot resolve symbol [ctx]"),

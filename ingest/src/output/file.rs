@@ -219,7 +219,10 @@ impl FileOutputState {
             && (!self.create_if_deleted || is_there(&known.file, path))
         {
             known.used = Instant::now();
-            return append(&mut known.file, &self.pack(&[], text)?);
+            // A rotation may have emptied it.
+            let is_empty = !self.header.is_empty() && known.file.metadata()?.len() == 0;
+            let header = if is_empty { self.header.as_slice() } else { &[] };
+            return append(&mut known.file, &self.pack(header, text)?);
         }
         if open.len() >= MAX_OPEN
             && let Some(oldest) = open.iter().min_by_key(|(_, file)| file.used).map(|(path, _)| path.clone())

@@ -202,7 +202,7 @@ pub(crate) fn find(directory: &Path) -> Result<BTreeMap<String, PipelineSource>,
     }
     for path in conf_files(directory)? {
         let name = path.file_stem().and_then(|name| name.to_str()).map(str::to_owned);
-        let Some(name) = name.filter(|_| !described.contains(&path)) else { continue };
+        let Some(name) = name.filter(|_| !described.contains(&canonical(&path))) else { continue };
         match found.get_mut(&name) {
             Some(earlier) => {
                 let path = path.display();
@@ -221,18 +221,20 @@ pub(crate) fn find(directory: &Path) -> Result<BTreeMap<String, PipelineSource>,
     Ok(found.into_iter().map(|(id, found)| (id, found.done())).collect())
 }
 
+/// The one path of a file, however a pattern names it.
+fn canonical(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
 /// Files that a pattern names: a file, a directory with all its files, or a pattern of paths.
 fn files(directory: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
     let whole = directory.join(pattern);
     if whole.is_file() {
         return Ok(vec![whole]);
     }
-    let shown = whole.display().to_string();
-    let pattern = if whole.is_dir() { format!("{shown}/*") } else { shown.clone() };
-    let absolute = std::path::absolute(&pattern)
-        .map_err(|error| format!("[path.config]: {shown} is not the pattern of a path: {error}"))?;
-    let mut files =
-        find_files(&absolute.to_string_lossy()).map_err(|problem| format!("[path.config]: {problem}"))?;
+    let shown = whole.display();
+    let found = if whole.is_dir() { find_files(&whole, "*") } else { find_files(directory, pattern) };
+    let mut files = found.map_err(|problem| format!("[path.config]: {problem}"))?;
     // Copies that editors leave are no part of a pipeline.
     files.retain(|path| !path.to_string_lossy().ends_with('~'));
     files.sort();
@@ -469,7 +471,7 @@ fn one(
             Ok(files) => {
                 for file in files {
                     found.add_file(&file);
-                    described.insert(file);
+                    described.insert(canonical(&file));
                 }
             }
             Err(problem) => problems.push(problem),

@@ -5,7 +5,7 @@
 
 use std::net::IpAddr;
 use std::path::{Path, PathBuf};
-use std::sync::{Mutex, OnceLock, PoisonError};
+use std::sync::{Mutex, OnceLock, TryLockError};
 use std::time::Duration;
 
 use millrace_ingest::geoip::{DIRECTORIES, GeoDatabase, GeoDatabaseKind, GeoRecord, SharedGeoDatabase};
@@ -83,14 +83,25 @@ impl DatabaseFile {
         if let Some(database) = self.opened.get() {
             return Some(database);
         }
-        let mut next_look = self.next_look.lock().unwrap_or_else(PoisonError::into_inner);
+        // One document looks for the file and loads it; others do not wait for that.
+        let mut next_look = match self.next_look.try_lock() {
+            Ok(next_look) => next_look,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
         let now = Instant::now();
         if next_look.is_some_and(|time| now < time) {
             return None;
         }
         *next_look = now.checked_add(LOOK_INTERVAL);
         let path = find(&self.name).ok().flatten()?;
-        let database = SharedGeoDatabase::open(path).ok()?;
+        let database = match SharedGeoDatabase::open(path.clone()) {
+            Ok(database) => database,
+            Err(reason) => {
+                tracing::warn!(path = %path.display(), reason, "a database of addresses cannot be used");
+                return None;
+            }
+        };
         Some(self.opened.get_or_init(|| database))
     }
 }

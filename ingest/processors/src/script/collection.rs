@@ -1,6 +1,6 @@
 //! Elements of lists and maps: views of maps, removal, and the steps of streams. Methods with lambdas are here, too.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
@@ -53,7 +53,10 @@ impl Machine<'_> {
             Operand::View(_, map) => self.view(map).and_then(Value::as_object).map_or(0, Map::len),
             _ => 0,
         };
-        self.budget().charge(count.saturating_mul(VALUE_BYTES))?;
+        // Each element that is a list or a map has a path of its own.
+        let steps = of.reference().map_or(0, |reference| reference.path.len() + 1);
+        let size = std::mem::size_of::<Operand>() + steps * std::mem::size_of::<PathStep>();
+        self.budget().charge(count.saturating_mul(size))?;
         let elements = self.list_elements(node, of, count)?;
         let bytes = elements.iter().map(|element| match element {
             Operand::Text(text) => text.len(),
@@ -71,13 +74,17 @@ impl Machine<'_> {
             }
             Operand::View(kind, map) => {
                 let members = self.view(map).and_then(Value::as_object);
-                let keys: Vec<Rc<str>> =
+                let keys: Vec<Arc<str>> =
                     members.into_iter().flat_map(Map::keys).map(|key| key.as_str().into()).collect();
                 self.budget().charge(keys.iter().map(|key| key.len()).sum())?;
                 Ok(keys.into_iter().map(|key| self.view_element(*kind, map, key)).collect())
             }
             Operand::Object(number) => match self.object(*number) {
-                Some(Object::Stream(elements)) => Ok(elements.to_vec()),
+                Some(Object::Stream(elements, moves)) => {
+                    let (elements, moves) = (Arc::clone(elements), *moves);
+                    self.check_moves(node, &elements, moves)?;
+                    Ok(elements.to_vec())
+                }
                 _ => Err(self.illegal(node, "only a list can be iterated over")),
             },
             Operand::Null => Err(self.fail(node, "null_pointer_exception", "Cannot iterate over [null]")),
@@ -88,7 +95,7 @@ impl Machine<'_> {
         }
     }
 
-    fn view_element(&self, kind: ViewKind, map: &Reference, key: Rc<str>) -> Operand {
+    fn view_element(&self, kind: ViewKind, map: &Reference, key: Arc<str>) -> Operand {
         match kind {
             ViewKind::Keys => Operand::Text(key),
             ViewKind::Values => self.load(map, PathStep::Key(key)).unwrap_or(Operand::Null),
@@ -101,13 +108,13 @@ impl Machine<'_> {
         &mut self,
         node: &Node,
         map: &Reference,
-        key: &Rc<str>,
+        key: &Arc<str>,
         name: &str,
         arguments: &[Operand],
     ) -> Result<Option<Operand>> {
-        let step = PathStep::Key(Rc::clone(key));
+        let step = PathStep::Key(Arc::clone(key));
         Ok(Some(match (name, arguments) {
-            ("getKey", []) => Operand::Text(Rc::clone(key)),
+            ("getKey", []) => Operand::Text(Arc::clone(key)),
             ("getValue", []) => self.load(map, step).unwrap_or(Operand::Null),
             ("setValue", [value]) => {
                 self.store(node, map, step, value)?;
@@ -138,9 +145,12 @@ impl Machine<'_> {
             ("remove", [Operand::Text(key)]) if matches!(view, Operand::View(ViewKind::Keys, _)) => {
                 let is_there = self.view(map).is_some_and(|map| map.get(&**key).is_some());
                 if is_there {
-                    self.remove_member(node, map, &PathStep::Key(Rc::clone(key)))?;
+                    self.remove_member(node, map, &PathStep::Key(Arc::clone(key)))?;
                 }
                 Operand::Bool(is_there)
+            }
+            ("contains", [key @ Operand::Text(_)]) if matches!(view, Operand::View(ViewKind::Keys, _)) => {
+                return self.call_map(node, map, "containsKey", std::slice::from_ref(key));
             }
             ("clear", []) => return self.call_map(node, map, name, arguments),
             // The others read a copy.
@@ -159,7 +169,7 @@ impl Machine<'_> {
     pub(super) fn call_stream(
         &mut self,
         node: &Node,
-        elements: &Rc<[Operand]>,
+        elements: &Arc<[Operand]>,
         name: &str,
         arguments: &[Operand],
     ) -> Result<Option<Operand>> {
@@ -296,13 +306,13 @@ impl Machine<'_> {
             for key in entries {
                 self.budget().step()?;
                 let Operand::Text(name) = &key else { continue };
-                let value = self.load(map, PathStep::Key(Rc::clone(name))).unwrap_or(Operand::Null);
+                let value = self.load(map, PathStep::Key(Arc::clone(name))).unwrap_or(Operand::Null);
                 self.charge_text(&value)?;
                 self.apply(lambda, &[key.clone(), value])?;
             }
             return Ok(Some(Operand::Null));
         }
-        let is_stream = matches!(target, Operand::Object(number) if matches!(self.object(*number), Some(Object::Stream(_))));
+        let is_stream = matches!(target, Operand::Object(number) if matches!(self.object(*number), Some(Object::Stream(..))));
         let elements = self.elements(node, target)?;
         Ok(Some(match name {
             "forEach" | "each" => {
@@ -335,7 +345,13 @@ impl Machine<'_> {
                 let mut mapped = Vec::with_capacity(elements.len());
                 for element in &elements {
                     self.budget().step()?;
-                    mapped.push(self.apply(lambda, std::slice::from_ref(element))?);
+                    let value = self.apply(lambda, std::slice::from_ref(element))?;
+                    // The stream keeps what a script else reads and forgets.
+                    let steps = value.reference().map_or(0, |reference| reference.path.len());
+                    let bytes = steps * std::mem::size_of::<PathStep>();
+                    let text = if let Operand::Text(text) = &value { text.len() } else { 0 };
+                    self.budget().charge(bytes + text)?;
+                    mapped.push(value);
                 }
                 self.make_stream(mapped)?
             }
@@ -365,7 +381,7 @@ impl Machine<'_> {
                 let keys = self.elements(node, &Operand::View(ViewKind::Keys, map.clone()))?;
                 for key in keys {
                     let Operand::Text(key) = key else { continue };
-                    let element = self.view_element(*kind, map, Rc::clone(&key));
+                    let element = self.view_element(*kind, map, Arc::clone(&key));
                     self.charge_text(&element)?;
                     if self.test(node, lambda, &element)? {
                         self.forget_arguments(lambda);

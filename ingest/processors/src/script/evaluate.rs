@@ -2,7 +2,6 @@
 //!
 //! A [`Machine`] runs the statements of one script for one document.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use millrace_ingest::pattern::Deadline;
@@ -11,7 +10,9 @@ use serde_json::{Map, Value};
 use super::collection::has_lambdas;
 use super::memory::{Local, Operand, PathStep, Reference};
 use super::object::Object;
-use super::tree::{Assignment, Binary, Class, Expression, Handler, Literal, Node, Statement};
+use super::operators::widen;
+use super::pattern::ScriptPattern;
+use super::tree::{Assignment, Binary, Expression, Handler, Literal, Node, Statement, ValueType};
 use super::{Script, failure};
 use crate::document::{IngestDocument, WorkBudget};
 use crate::error::{ProcessorError, Result};
@@ -37,8 +38,16 @@ pub(super) struct Machine<'a> {
     pub(super) variables: Vec<Operand>,
     /// First variable of the innermost function.
     frame: usize,
+    /// Types of the variables of the innermost function.
+    types: &'a [ValueType],
     depth: usize,
     pub(super) objects: Vec<Object>,
+    /// Patterns of the script that are objects already, with their numbers.
+    pub(super) patterns: Vec<(*const ScriptPattern, usize)>,
+    /// Lists of the script that are sets.
+    pub(super) sets: Vec<usize>,
+    /// Lists and maps that left their places, in order. Elements of streams may name them.
+    pub(super) moves: Vec<Reference>,
     /// End of the time for regular expressions.
     pub(super) deadline: Deadline,
     pub(super) read_only: bool,
@@ -47,7 +56,7 @@ pub(super) struct Machine<'a> {
 impl<'a> Machine<'a> {
     pub(super) fn new(script: &'a Script, document: &'a mut IngestDocument, read_only: bool) -> Self {
         let context = Value::Object(std::mem::take(&mut document.fields));
-        let variables = vec![Operand::Null; script.variables];
+        let variables = vec![Operand::Null; script.types.len()];
         Self {
             script,
             document,
@@ -55,8 +64,12 @@ impl<'a> Machine<'a> {
             locals: Vec::new(),
             variables,
             frame: 0,
+            types: &script.types,
             depth: 0,
             objects: Vec::new(),
+            patterns: Vec::new(),
+            sets: Vec::new(),
+            moves: Vec::new(),
             deadline: Deadline::default(),
             read_only,
         }
@@ -197,8 +210,10 @@ impl<'a> Machine<'a> {
     /// Runs the handler of an exception. Work beyond a bound is none.
     fn handle(&mut self, error: ProcessorError, handlers: &[Handler]) -> Result<Completion> {
         let Some((kind, reason)) = error.cause() else { return Err(error) };
-        let handler =
-            handlers.iter().find(|handler| handler.kind.as_deref().is_none_or(|wanted| wanted == kind));
+        let takes = |handler: &&Handler| {
+            handler.kinds.as_ref().is_none_or(|kinds| kinds.iter().any(|taken| taken == kind))
+        };
+        let handler = handlers.iter().find(takes);
         let Some(handler) = handler.filter(|_| error.kind() == "script_exception") else { return Err(error) };
         let exception = Map::from_iter([("message".to_owned(), Value::from(reason))]);
         let exception = self.make(Value::Object(exception))?;
@@ -247,8 +262,9 @@ impl<'a> Machine<'a> {
     }
 
     pub(super) fn set_variable(&mut self, slot: usize, value: Operand) {
+        let of = self.types.get(slot).copied().unwrap_or(ValueType::Any);
         if let Some(variable) = self.variables.get_mut(self.frame + slot) {
-            *variable = value;
+            *variable = widen(of, value);
         }
     }
 
@@ -275,7 +291,7 @@ impl<'a> Machine<'a> {
                 Literal::Bool(flag) => Operand::Bool(*flag),
                 Literal::Int(number) => Operand::Int(*number),
                 Literal::Double(number) => Operand::Double(*number),
-                Literal::Text(text) => Operand::Text(text.as_str().into()),
+                Literal::Text(text) => Operand::Text(Arc::clone(text)),
             },
             Expression::Variable(slot) => {
                 self.variables.get(self.frame + *slot).cloned().unwrap_or(Operand::Null)
@@ -312,7 +328,7 @@ impl<'a> Machine<'a> {
             Expression::Lambda(_) => {
                 return Err(self.illegal(node, "a lambda is an argument of methods only"));
             }
-            Expression::Pattern(pattern) => self.make_object(Object::Pattern(Arc::clone(pattern)))?,
+            Expression::Pattern(pattern) => self.pattern(pattern)?,
             Expression::Static(function, arguments) => {
                 let arguments = self.evaluate_all(arguments)?;
                 self.call_static(node, *function, &arguments)?
@@ -366,64 +382,24 @@ impl<'a> Machine<'a> {
         })
     }
 
-    fn evaluate_all(&mut self, nodes: &[Node]) -> Result<Vec<Operand>> {
+    pub(super) fn evaluate_all(&mut self, nodes: &[Node]) -> Result<Vec<Operand>> {
         nodes.iter().map(|node| self.evaluate(node)).collect()
-    }
-
-    fn create_map(&mut self, members: &[(Node, Node)]) -> Result<Operand> {
-        let mut map = Map::new();
-        for (key, member) in members {
-            let key = self.evaluate(key)?;
-            let member = self.evaluate(member)?;
-            let key = self.text_of(&key)?;
-            map.insert(key.to_string(), self.copy_value(&member)?);
-        }
-        self.make(Value::Object(map))
-    }
-
-    /// Makes an object of a class.
-    fn create(&mut self, node: &Node, class: Class, arguments: &[Node]) -> Result<Operand> {
-        let arguments = self.evaluate_all(arguments)?;
-        let source = arguments.first();
-        match (class, arguments.as_slice()) {
-            (Class::StringBuilder, _) => self.make_builder(node, source),
-            (Class::StringTokenizer, [text]) => self.make_tokenizer(node, text, " \t\n\r\u{c}"),
-            (Class::StringTokenizer, [text, delimiters, ..]) => {
-                let delimiters = self.text_of(delimiters)?;
-                self.make_tokenizer(node, text, &delimiters)
-            }
-            (Class::Map, [source @ Operand::Reference(_)]) => {
-                let copy = self.copy_value(source)?;
-                self.make(copy)
-            }
-            (Class::Map, _) => self.make(Value::Object(Map::new())),
-            (Class::Set, [source @ (Operand::Reference(_) | Operand::View(..) | Operand::Object(_))]) => {
-                let elements = self.elements(node, source)?;
-                let distinct = self.call_stream(node, &elements.into(), "distinct", &[])?;
-                let elements = self.elements(node, &distinct.unwrap_or(Operand::Null))?;
-                self.make_list(&elements)
-            }
-            (_, [source @ (Operand::Reference(_) | Operand::View(..) | Operand::Object(_))]) => {
-                let elements = self.elements(node, source)?;
-                self.make_list(&elements)
-            }
-            _ => self.make(Value::Array(Vec::new())),
-        }
     }
 
     /// Calls a function of the script.
     fn call_function(&mut self, number: usize, arguments: Vec<Operand>) -> Result<Operand> {
         let script = self.script;
         let Some(function) = script.functions.get(number) else { return Ok(Operand::Null) };
-        let (frame, top) = (self.frame, self.variables.len());
+        let (frame, types, top) = (self.frame, self.types, self.variables.len());
+        let arguments = arguments.into_iter().zip(&function.types).map(|(value, of)| widen(*of, value));
         self.variables.extend(arguments);
-        self.variables.resize(top + function.variables, Operand::Null);
-        self.frame = top;
+        self.variables.resize(top + function.types.len(), Operand::Null);
+        (self.frame, self.types) = (top, &function.types);
         let result = self.block(&function.body);
-        self.frame = frame;
+        (self.frame, self.types) = (frame, types);
         self.variables.truncate(top);
         match result? {
-            Completion::Return(value) => Ok(value),
+            Completion::Return(value) => Ok(widen(function.result, value)),
             _ => Ok(Operand::Null),
         }
     }
@@ -432,7 +408,7 @@ impl<'a> Machine<'a> {
         let container = self.evaluate(target)?;
         let found = self.evaluate(key)?;
         if let (Operand::Object(number), Operand::Int(at)) = (&container, &found)
-            && let Some(Object::Stream(elements)) = self.object(*number)
+            && let Some(Object::Stream(elements, _)) = self.object(*number)
         {
             let element = usize::try_from(*at).ok().and_then(|at| elements.get(at)).cloned();
             return element.ok_or_else(|| self.out_of_bounds(node, usize::try_from(*at).unwrap_or(0)));
@@ -499,12 +475,12 @@ impl<'a> Machine<'a> {
             };
         }
         match (target, name) {
-            (Operand::Entry(_, key), "key") => return Ok(Operand::Text(Rc::clone(key))),
+            (Operand::Entry(_, key), "key") => return Ok(Operand::Text(Arc::clone(key))),
             (Operand::Entry(map, key), "value") => {
-                return Ok(self.load(map, PathStep::Key(Rc::clone(key))).unwrap_or(Operand::Null));
+                return Ok(self.load(map, PathStep::Key(Arc::clone(key))).unwrap_or(Operand::Null));
             }
             (Operand::Object(number), "length") => {
-                if let Some(Object::Stream(elements)) = self.object(*number) {
+                if let Some(Object::Stream(elements, _)) = self.object(*number) {
                     return Ok(Operand::Int(elements.len() as i64));
                 }
             }

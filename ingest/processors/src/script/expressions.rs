@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use super::collection::{has_lambdas, takes_lambdas};
 use super::lexer::TokenKind;
+use super::methods::is_method;
 use super::parser::{MAX_DEPTH, Parser, Result};
 use super::pattern::ScriptPattern;
 use super::static_function::StaticFunction;
@@ -216,6 +217,9 @@ impl Parser {
                 node = match self.is_symbol(0, "(") {
                     true => {
                         let arguments = self.call_arguments(true)?;
+                        if !is_method(&name) {
+                            return Err((offset, format!("the method [{name}] is not supported")));
+                        }
                         if arguments.iter().any(has_lambdas) && !takes_lambdas(&name) {
                             let reason = format!("the method [{name}] with a lambda is not supported");
                             return Err((offset, reason));
@@ -359,7 +363,7 @@ impl Parser {
             }
             TokenKind::Text(text) => {
                 self.at += 1;
-                literal(Literal::Text(text))
+                literal(Literal::Text(text.into()))
             }
             TokenKind::Symbol("(") => {
                 self.at += 1;

@@ -5,7 +5,7 @@
 //! Entries and views of a map (`entrySet()`, `keySet()`, `values()`) name the map, so that changes reach it.
 
 use std::borrow::Cow;
-use std::rc::Rc;
+use std::sync::Arc;
 
 use chrono::{DateTime, FixedOffset, SecondsFormat};
 use serde_json::{Map, Number, Value};
@@ -26,13 +26,13 @@ pub(super) enum Operand {
     Bool(bool),
     Int(i64),
     Double(f64),
-    Text(Rc<str>),
+    Text(Arc<str>),
     Char(char),
     Reference(Reference),
     /// The keys, values or entries of a map.
     View(ViewKind, Reference),
     /// An entry of a map, by its key.
-    Entry(Reference, Rc<str>),
+    Entry(Reference, Arc<str>),
     /// An object of the script, by its number.
     Object(usize),
     Time(DateTime<FixedOffset>),
@@ -66,7 +66,7 @@ pub(super) enum Root {
 /// A step of a reference.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum PathStep {
-    Key(Rc<str>),
+    Key(Arc<str>),
     Position(usize),
 }
 
@@ -253,7 +253,8 @@ impl Machine<'_> {
         };
         Some(match value {
             Value::Array(_) | Value::Object(_) => {
-                let mut path = reference.path.clone();
+                let mut path = Vec::with_capacity(reference.path.len() + 1);
+                path.extend_from_slice(&reference.path);
                 path.push(step);
                 Operand::Reference(Reference { root: reference.root, path })
             }

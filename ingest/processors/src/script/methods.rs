@@ -3,9 +3,140 @@
 use serde_json::{Map, Value};
 
 use super::evaluate::Machine;
-use super::memory::{Operand, PathStep, Reference, ViewKind};
+use super::memory::{Operand, PathStep, Reference, Root, ViewKind};
 use super::tree::Node;
 use crate::error::Result;
+
+/// Names of all methods. A call of another is refused when the script is compiled.
+const METHODS: [&str; 122] = [
+    "add",
+    "addAll",
+    "allMatch",
+    "anyMatch",
+    "append",
+    "between",
+    "charAt",
+    "charValue",
+    "chars",
+    "clear",
+    "clone",
+    "collect",
+    "compareTo",
+    "computeIfAbsent",
+    "concat",
+    "contains",
+    "containsAll",
+    "containsKey",
+    "containsValue",
+    "count",
+    "countTokens",
+    "deleteCharAt",
+    "distinct",
+    "doubleValue",
+    "each",
+    "endsWith",
+    "entrySet",
+    "equals",
+    "equalsIgnoreCase",
+    "filter",
+    "find",
+    "floatValue",
+    "forEach",
+    "get",
+    "getAt",
+    "getEpochSecond",
+    "getKey",
+    "getMessage",
+    "getMillis",
+    "getNano",
+    "getOrDefault",
+    "getSeconds",
+    "getValue",
+    "group",
+    "groupCount",
+    "hasMoreElements",
+    "hasMoreTokens",
+    "hasNext",
+    "indexOf",
+    "intValue",
+    "isAfter",
+    "isBefore",
+    "isBlank",
+    "isEmpty",
+    "isEqual",
+    "isNegative",
+    "isZero",
+    "iterator",
+    "keySet",
+    "lastIndexOf",
+    "length",
+    "limit",
+    "longValue",
+    "map",
+    "matcher",
+    "matches",
+    "minus",
+    "minusDays",
+    "minusHours",
+    "minusMillis",
+    "minusMinutes",
+    "minusNanos",
+    "minusSeconds",
+    "next",
+    "nextElement",
+    "nextToken",
+    "noneMatch",
+    "pattern",
+    "plus",
+    "plusDays",
+    "plusHours",
+    "plusMillis",
+    "plusMinutes",
+    "plusNanos",
+    "plusSeconds",
+    "put",
+    "putAll",
+    "putIfAbsent",
+    "remove",
+    "removeIf",
+    "replace",
+    "replaceAll",
+    "reverse",
+    "set",
+    "setCharAt",
+    "setLength",
+    "setValue",
+    "size",
+    "skip",
+    "split",
+    "splitOnToken",
+    "startsWith",
+    "stream",
+    "strip",
+    "substring",
+    "toArray",
+    "toCharArray",
+    "toDays",
+    "toEpochMilli",
+    "toEpochSecond",
+    "toHours",
+    "toInstant",
+    "toList",
+    "toLowerCase",
+    "toMillis",
+    "toMinutes",
+    "toNanos",
+    "toSeconds",
+    "toString",
+    "toUpperCase",
+    "trim",
+    "values",
+];
+
+/// Returns whether some class has a method of a name.
+pub(super) fn is_method(name: &str) -> bool {
+    METHODS.binary_search(&name).is_ok()
+}
 
 impl Machine<'_> {
     /// Calls a method.
@@ -29,7 +160,7 @@ impl Machine<'_> {
                 Some(Operand::Int(letter.cmp(other) as i64))
             }
             (Operand::Text(text), ..) => {
-                let text = std::rc::Rc::clone(text);
+                let text = std::sync::Arc::clone(text);
                 self.call_text(node, &text, name, arguments)?
             }
             (Operand::Int(_) | Operand::Double(_), "intValue" | "longValue", []) => {
@@ -105,6 +236,13 @@ impl Machine<'_> {
         Ok(())
     }
 
+    fn index_of(&mut self, list: &Reference, value: &Operand) -> Result<Option<usize>> {
+        let length = self.items(list).len();
+        self.budget().charge_read(length.saturating_mul(8))?;
+        let value = self.copy_value(value)?;
+        Ok(self.items(list).iter().position(|item| *item == value))
+    }
+
     /// Calls a method of a list; `None` where lists have no such method.
     pub(super) fn call_list(
         &mut self,
@@ -125,9 +263,23 @@ impl Machine<'_> {
                 Err(machine.fail(node, "index_out_of_bounds_exception", &reason))
             }
         };
+        let is_set = matches!(
+            list, Reference { root: Root::Local(number), path } if path.is_empty() && self.sets.contains(number)
+        );
         Ok(Some(match (name, arguments) {
             ("size", []) => Operand::Int(length as i64),
             ("isEmpty", []) => Operand::Bool(length == 0),
+            ("add", [value]) if is_set && self.index_of(list, value)?.is_some() => Operand::Bool(false),
+            ("addAll", [value]) if is_set => {
+                let mut is_changed = false;
+                for element in self.elements(node, value)? {
+                    self.budget().step()?;
+                    let added = self.call_list(node, list, "add", &[element])?;
+                    is_changed = is_changed || added == Some(Operand::Bool(true));
+                }
+                Operand::Bool(is_changed)
+            }
+            ("get" | "getAt" | "set" | "indexOf", _) if is_set => return Ok(None),
             ("get" | "getAt", [Operand::Int(number)]) => {
                 let position = position(self, *number, length)?;
                 self.load(list, PathStep::Position(position)).unwrap_or(Operand::Null)
@@ -142,6 +294,7 @@ impl Machine<'_> {
                 let position = position(self, *number, length + 1)?;
                 let json = self.copy_value(value)?;
                 self.budget().charge(length.saturating_mul(8))?;
+                self.count_move(list, &PathStep::Position(position))?;
                 self.items_mut(node, list)?.insert(position, json);
                 self.shift_positions(list, position, 1);
                 Operand::Null
@@ -152,14 +305,15 @@ impl Machine<'_> {
                 self.store(node, list, PathStep::Position(position), value)?;
                 self.make(before)?
             }
-            ("addAll", [value @ Operand::Reference(_)]) => {
+            ("addAll", [value @ (Operand::Reference(_) | Operand::View(..))]) => {
                 let Value::Array(more) = self.copy_value(value)? else { return Ok(None) };
                 let is_changed = !more.is_empty();
                 self.items_mut(node, list)?.extend(more);
                 Operand::Bool(is_changed)
             }
-            ("remove", [Operand::Int(number)]) => {
+            ("remove", [Operand::Int(number)]) if !is_set => {
                 let position = position(self, *number, length)?;
+                self.count_move(list, &PathStep::Position(position))?;
                 let variables = self.variables_in(list, Some(&PathStep::Position(position)));
                 let removed = self.items_mut(node, list)?.remove(position);
                 let removed = self.make(removed)?;
@@ -167,26 +321,18 @@ impl Machine<'_> {
                 self.shift_positions(list, position + 1, -1);
                 removed
             }
-            ("remove", [value]) => {
-                let value = self.copy_value(value)?;
-                match self.items(list).iter().position(|item| *item == value) {
-                    Some(position) => {
-                        self.detach(list, &PathStep::Position(position))?;
-                        self.items_mut(node, list)?.remove(position);
-                        self.shift_positions(list, position + 1, -1);
-                        Operand::Bool(true)
-                    }
-                    None => Operand::Bool(false),
+            ("remove", [value]) => match self.index_of(list, value)? {
+                Some(position) => {
+                    self.detach(list, &PathStep::Position(position))?;
+                    self.items_mut(node, list)?.remove(position);
+                    self.shift_positions(list, position + 1, -1);
+                    Operand::Bool(true)
                 }
-            }
-            ("contains", [value]) => {
-                let value = self.copy_value(value)?;
-                Operand::Bool(self.items(list).contains(&value))
-            }
+                None => Operand::Bool(false),
+            },
+            ("contains", [value]) => Operand::Bool(self.index_of(list, value)?.is_some()),
             ("indexOf", [value]) => {
-                let value = self.copy_value(value)?;
-                let found = self.items(list).iter().position(|item| *item == value);
-                Operand::Int(found.map_or(-1, |position| position as i64))
+                Operand::Int(self.index_of(list, value)?.map_or(-1, |position| position as i64))
             }
             ("iterator", []) => self.make_iterator(node, &Operand::Reference(list.clone()))?,
             ("stream", []) => {
@@ -243,7 +389,7 @@ impl Machine<'_> {
             ("getValue", []) => self.load(map, PathStep::Key("value".into())).unwrap_or(Operand::Null),
             ("put" | "putIfAbsent", [key, value]) => {
                 let key = self.text_of(key)?;
-                let before = self.load(map, PathStep::Key(std::rc::Rc::clone(&key)));
+                let before = self.load(map, PathStep::Key(std::sync::Arc::clone(&key)));
                 let keeps =
                     name == "putIfAbsent" && before.as_ref().is_some_and(|value| *value != Operand::Null);
                 let before = match before {
@@ -265,7 +411,8 @@ impl Machine<'_> {
             }
             ("remove", [key]) => {
                 let key = self.text_of(key)?;
-                let variables = self.variables_in(map, Some(&PathStep::Key(std::rc::Rc::clone(&key))));
+                self.count_move(map, &PathStep::Key(std::sync::Arc::clone(&key)))?;
+                let variables = self.variables_in(map, Some(&PathStep::Key(std::sync::Arc::clone(&key))));
                 let removed = self.members_mut(node, map)?.shift_remove(&*key);
                 let removed = self.make(removed.unwrap_or_default())?;
                 self.redirect(variables, &removed);

@@ -30,7 +30,7 @@ use serde_json::{Map, Value, json};
 use crate::document::IngestDocument;
 use crate::error::{ProcessorError, Result};
 use evaluate::Machine;
-use tree::{Function, Statement};
+use tree::{Function, Statement, ValueType};
 
 /// Longest source.
 const MAX_SOURCE: usize = 65_535;
@@ -40,7 +40,8 @@ const MAX_SOURCE: usize = 65_535;
 pub(crate) struct Script {
     source: String,
     statements: Vec<Statement>,
-    variables: usize,
+    /// Types of the variables outside of functions.
+    types: Vec<ValueType>,
     functions: Vec<Function>,
     /// Regular expressions that it has compiled.
     patterns: usize,
@@ -86,7 +87,7 @@ impl Script {
         Ok(Self {
             source: source.to_owned(),
             statements: parsed.statements,
-            variables: parsed.variables,
+            types: parsed.types,
             functions: parsed.functions,
             patterns: parsed.patterns,
             params: Value::Object(params),

@@ -3,15 +3,14 @@
 //! A script holds an object by its number. A stream is a list of operands: its steps run when they are called.
 
 use std::collections::VecDeque;
-use std::rc::Rc;
 use std::sync::Arc;
 
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::evaluate::Machine;
-use super::memory::{MAX_LOCALS, Operand, PathStep, Reference};
+use super::memory::{MAX_LOCALS, Operand, PathStep, Reference, Root};
 use super::pattern::{Matcher, ScriptPattern};
-use super::tree::Node;
+use super::tree::{Class, Node};
 use crate::document::VALUE_BYTES;
 use crate::error::{ProcessorError, Result};
 
@@ -19,10 +18,10 @@ use crate::error::{ProcessorError, Result};
 #[derive(Clone, Debug)]
 pub(super) enum Object {
     Builder(String),
-    Tokenizer(VecDeque<Rc<str>>),
+    Tokenizer(VecDeque<Arc<str>>),
     Iterator(ElementIterator),
-    /// Elements of a stream, or of an array of characters.
-    Stream(Rc<[Operand]>),
+    /// Elements of a stream, or of an array of characters, with the number of moves before.
+    Stream(Arc<[Operand]>, usize),
     Pattern(Arc<ScriptPattern>),
     Matcher(Matcher),
 }
@@ -30,11 +29,12 @@ pub(super) enum Object {
 /// Elements of a list or map, with the position in them.
 #[derive(Clone, Debug)]
 pub(super) struct ElementIterator {
-    elements: Rc<[Operand]>,
+    elements: Arc<[Operand]>,
     position: usize,
     source: Option<Reference>,
     /// Elements that were removed of the source.
     removed: usize,
+    moves: usize,
 }
 
 impl Object {
@@ -43,7 +43,7 @@ impl Object {
             Self::Builder(_) => "java.lang.StringBuilder",
             Self::Tokenizer(_) => "java.util.StringTokenizer",
             Self::Iterator(_) => "java.util.Iterator",
-            Self::Stream(_) => "java.util.stream.Stream",
+            Self::Stream(..) => "java.util.stream.Stream",
             Self::Pattern(_) => "java.util.regex.Pattern",
             Self::Matcher(_) => "java.util.regex.Matcher",
         }
@@ -51,6 +51,72 @@ impl Object {
 }
 
 impl Machine<'_> {
+    pub(super) fn create_map(&mut self, members: &[(Node, Node)]) -> Result<Operand> {
+        let mut map = Map::new();
+        for (key, member) in members {
+            let key = self.evaluate(key)?;
+            let member = self.evaluate(member)?;
+            let key = self.text_of(&key)?;
+            map.insert(key.to_string(), self.copy_value(&member)?);
+        }
+        self.make(Value::Object(map))
+    }
+
+    /// Makes an object of a class.
+    pub(super) fn create(&mut self, node: &Node, class: Class, arguments: &[Node]) -> Result<Operand> {
+        let arguments = self.evaluate_all(arguments)?;
+        let source = arguments.first();
+        match (class, arguments.as_slice()) {
+            (Class::StringBuilder, _) => self.make_builder(node, source),
+            (Class::StringTokenizer, [text]) => self.make_tokenizer(node, text, " \t\n\r\u{c}"),
+            (Class::StringTokenizer, [text, delimiters, ..]) => {
+                let delimiters = self.text_of(delimiters)?;
+                self.make_tokenizer(node, text, &delimiters)
+            }
+            (Class::Map, [source @ Operand::Reference(_)]) => {
+                let copy = self.copy_value(source)?;
+                self.make(copy)
+            }
+            (Class::Map, _) => self.make(Value::Object(Map::new())),
+            (Class::Set, [source @ (Operand::Reference(_) | Operand::View(..) | Operand::Object(_))]) => {
+                let elements = self.elements(node, source)?;
+                let distinct = self.call_stream(node, &elements.into(), "distinct", &[])?;
+                let elements = self.elements(node, &distinct.unwrap_or(Operand::Null))?;
+                let set = self.make_list(&elements)?;
+                Ok(self.mark_set(set))
+            }
+            (Class::Set, _) => {
+                let set = self.make(Value::Array(Vec::new()))?;
+                Ok(self.mark_set(set))
+            }
+            (_, [source @ (Operand::Reference(_) | Operand::View(..) | Operand::Object(_))]) => {
+                let elements = self.elements(node, source)?;
+                self.make_list(&elements)
+            }
+            _ => self.make(Value::Array(Vec::new())),
+        }
+    }
+
+    fn mark_set(&mut self, set: Operand) -> Operand {
+        if let Operand::Reference(Reference { root: Root::Local(number), .. }) = &set {
+            self.sets.push(*number);
+        }
+        set
+    }
+
+    /// Returns the object of a pattern, which is made once.
+    pub(super) fn pattern(&mut self, pattern: &Arc<ScriptPattern>) -> Result<Operand> {
+        let address = Arc::as_ptr(pattern);
+        if let Some((_, number)) = self.patterns.iter().find(|(known, _)| *known == address) {
+            return Ok(Operand::Object(*number));
+        }
+        let made = self.make_object(Object::Pattern(Arc::clone(pattern)))?;
+        if let Operand::Object(number) = made {
+            self.patterns.push((address, number));
+        }
+        Ok(made)
+    }
+
     /// Adds an object.
     pub(super) fn make_object(&mut self, object: Object) -> Result<Operand> {
         if self.objects.len() == MAX_LOCALS {
@@ -63,8 +129,8 @@ impl Machine<'_> {
 
     /// Makes a stream of elements.
     pub(super) fn make_stream(&mut self, elements: Vec<Operand>) -> Result<Operand> {
-        self.budget().charge(elements.len().saturating_mul(VALUE_BYTES))?;
-        self.make_object(Object::Stream(elements.into()))
+        self.budget().charge(elements.len().saturating_mul(std::mem::size_of::<Operand>()))?;
+        self.make_object(Object::Stream(elements.into(), self.moves.len()))
     }
 
     /// Makes a builder of a text.
@@ -91,14 +157,32 @@ impl Machine<'_> {
         let text = self.text_of(text)?;
         let tokens = || text.split(|letter| delimiters.contains(letter)).filter(|token| !token.is_empty());
         self.budget().charge(text.len().saturating_add(tokens().count().saturating_mul(VALUE_BYTES)))?;
-        self.make_object(Object::Tokenizer(tokens().map(Rc::from).collect()))
+        self.make_object(Object::Tokenizer(tokens().map(Arc::from).collect()))
     }
 
     /// Makes an iterator over the elements of a list or map.
     pub(super) fn make_iterator(&mut self, node: &Node, of: &Operand) -> Result<Operand> {
         let elements = self.elements(node, of)?.into();
         let source = of.reference().cloned();
-        self.make_object(Object::Iterator(ElementIterator { elements, position: 0, source, removed: 0 }))
+        self.make_object(Object::Iterator(ElementIterator {
+            elements,
+            position: 0,
+            source,
+            removed: 0,
+            moves: self.moves.len(),
+        }))
+    }
+
+    /// Refuses elements that have left their places since they were listed.
+    pub(super) fn check_moves(&mut self, node: &Node, elements: &[Operand], moves: usize) -> Result<()> {
+        match self.have_moved(elements, moves)? {
+            true => {
+                let reason =
+                    "lists or maps were changed since the stream or iterator was made: collect it before";
+                Err(self.fail(node, "concurrent_modification_exception", reason))
+            }
+            false => Ok(()),
+        }
     }
 
     pub(super) fn object(&self, number: usize) -> Option<&Object> {
@@ -118,8 +202,9 @@ impl Machine<'_> {
             Some(Object::Builder(_)) => self.call_builder(node, number, name, arguments),
             Some(Object::Tokenizer(_)) => self.call_tokenizer(node, number, name, arguments),
             Some(Object::Iterator(_)) => self.call_iterator(node, number, name, arguments),
-            Some(Object::Stream(elements)) => {
-                let elements = Rc::clone(elements);
+            Some(Object::Stream(elements, moves)) => {
+                let (elements, moves) = (Arc::clone(elements), *moves);
+                self.check_moves(node, &elements, moves)?;
                 self.call_stream(node, &elements, name, arguments)
             }
             Some(Object::Pattern(pattern)) => {
@@ -177,7 +262,7 @@ impl Machine<'_> {
                 (*at, replacement)
             }
             _ => {
-                let text: Rc<str> = text.as_str().into();
+                let text: Arc<str> = text.as_str().into();
                 self.budget().charge(text.len())?;
                 return match (name, arguments) {
                     ("toString", []) => Ok(Some(Operand::Text(text))),
@@ -225,7 +310,16 @@ impl Machine<'_> {
         name: &str,
         arguments: &[Operand],
     ) -> Result<Option<Operand>> {
+        let Some(Object::Iterator(iterator)) = self.objects.get(number) else { return Ok(None) };
+        if matches!(name, "next" | "remove") {
+            let (elements, moves) = (Arc::clone(&iterator.elements), iterator.moves);
+            self.check_moves(node, &elements, moves)?;
+        }
+        let moves = self.moves.len();
         let Some(Object::Iterator(iterator)) = self.objects.get_mut(number) else { return Ok(None) };
+        if name != "hasNext" {
+            iterator.moves = moves;
+        }
         Ok(Some(match (name, arguments) {
             ("hasNext", []) => Operand::Bool(iterator.position < iterator.elements.len()),
             ("next", []) => {
@@ -253,11 +347,15 @@ impl Machine<'_> {
                 let Some(Object::Iterator(iterator)) = self.objects.get_mut(number) else { return Ok(None) };
                 let step = match iterator.elements.get(last) {
                     _ if is_list => PathStep::Position(last.saturating_sub(iterator.removed)),
-                    Some(Operand::Entry(_, key) | Operand::Text(key)) => PathStep::Key(Rc::clone(key)),
+                    Some(Operand::Entry(_, key) | Operand::Text(key)) => PathStep::Key(Arc::clone(key)),
                     _ => return Ok(None),
                 };
                 iterator.removed += usize::from(is_list);
                 self.remove_member(node, &source, &step)?;
+                let moves = self.moves.len();
+                if let Some(Object::Iterator(iterator)) = self.objects.get_mut(number) {
+                    iterator.moves = moves;
+                }
                 Operand::Null
             }
             _ => return Ok(None),

@@ -1,6 +1,6 @@
 //! Operators, casts, comparisons and texts of operands.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
 use serde_json::Value;
 
@@ -11,6 +11,30 @@ use super::tree::{Binary, Link, Node, ValueType};
 use crate::document::measure;
 use crate::error::Result;
 use crate::java;
+
+/// Returns a value as a variable of a type holds it.
+pub(super) fn widen(of: ValueType, value: Operand) -> Operand {
+    match (of, value) {
+        (ValueType::Double, value @ (Operand::Int(_) | Operand::Char(_))) => {
+            value.as_double().map_or(value, Operand::Double)
+        }
+        (ValueType::Integer | ValueType::Long, value @ Operand::Char(_)) => {
+            value.as_int().map_or(value, Operand::Int)
+        }
+        (ValueType::Character, Operand::Int(code)) => {
+            let letter = u32::try_from(code).ok().and_then(char::from_u32);
+            letter.map_or(Operand::Int(code), Operand::Char)
+        }
+        (ValueType::Character, Operand::Text(text)) => {
+            let mut letters = text.chars();
+            match (letters.next(), letters.next()) {
+                (Some(letter), None) => Operand::Char(letter),
+                _ => Operand::Text(text),
+            }
+        }
+        (_, value) => value,
+    }
+}
 
 impl Machine<'_> {
     /// Applies operators from left to right.
@@ -144,9 +168,9 @@ impl Machine<'_> {
     }
 
     /// Writes an operand as a text.
-    pub(super) fn text_of(&mut self, operand: &Operand) -> Result<Rc<str>> {
+    pub(super) fn text_of(&mut self, operand: &Operand) -> Result<Arc<str>> {
         Ok(match operand {
-            Operand::Text(text) => Rc::clone(text),
+            Operand::Text(text) => Arc::clone(text),
             Operand::Null => "null".into(),
             Operand::Bool(flag) => flag.to_string().into(),
             Operand::Int(number) => number.to_string().into(),
@@ -161,14 +185,15 @@ impl Machine<'_> {
                 let bytes = self.view(map).map_or(Ok(0), |value| measure(value, 0))?;
                 self.budget().charge(bytes)?;
                 let text = self.view(map).map_or_else(|| "null".to_owned(), java::text_of);
-                format!("[{}]", text.trim_start_matches('{').trim_end_matches('}')).into()
+                let inner = text.strip_prefix('{').and_then(|text| text.strip_suffix('}')).unwrap_or(&text);
+                format!("[{inner}]").into()
             }
             view @ Operand::View(..) => {
                 let copy = self.copy_value(view)?;
                 java::text_of(&copy).into()
             }
             Operand::Entry(map, key) => {
-                let value = self.load(map, super::memory::PathStep::Key(Rc::clone(key)));
+                let value = self.load(map, super::memory::PathStep::Key(Arc::clone(key)));
                 let value = self.text_of(&value.unwrap_or(Operand::Null))?;
                 self.budget().charge(key.len() + value.len())?;
                 format!("{key}={value}").into()
@@ -177,7 +202,7 @@ impl Machine<'_> {
             Operand::Duration(nanos) => format!("PT{}S", java::float_text(*nanos as f64 / 1e9)).into(),
             Operand::Object(number) => match self.object(*number) {
                 Some(Object::Builder(text)) => {
-                    let text: Rc<str> = text.as_str().into();
+                    let text: Arc<str> = text.as_str().into();
                     self.budget().charge(text.len())?;
                     text
                 }

@@ -1,7 +1,7 @@
 //! From tokens to the tree of a script: functions and statements.
 
 use super::lexer::{Token, TokenKind, tokens};
-use super::tree::{Expression, Function, Handler, Node, Statement, ValueType};
+use super::tree::{Function, Handler, Statement, ValueType};
 
 /// Deepest nesting of statements and expressions.
 pub(super) const MAX_DEPTH: usize = 60;
@@ -44,7 +44,8 @@ pub(super) type Result<T> = std::result::Result<T, Refusal>;
 /// A parsed script.
 pub(super) struct ParsedScript {
     pub(super) statements: Vec<Statement>,
-    pub(super) variables: usize,
+    /// Types of the variables outside of functions.
+    pub(super) types: Vec<ValueType>,
     pub(super) functions: Vec<Function>,
     pub(super) patterns: usize,
 }
@@ -56,7 +57,7 @@ pub(super) fn parse(source: &str) -> Result<ParsedScript> {
         at: 0,
         depth: 0,
         scopes: vec![Vec::new()],
-        variables: 0,
+        types: Vec::new(),
         functions: Vec::new(),
         in_function: false,
         patterns: 0,
@@ -69,14 +70,14 @@ pub(super) fn parse(source: &str) -> Result<ParsedScript> {
             statements.push(parser.statement()?);
         }
     }
-    let (variables, patterns) = (parser.variables, parser.patterns);
+    let (types, patterns) = (parser.types, parser.patterns);
     let functions = parser.functions.into_iter().map(|call| match call.function {
         Some(function) => Ok(function),
         None => {
             Err((call.offset, format!("Unknown call [{}] with [{}] arguments.", call.name, call.arguments)))
         }
     });
-    Ok(ParsedScript { statements, variables, functions: functions.collect::<Result<_>>()?, patterns })
+    Ok(ParsedScript { statements, types, functions: functions.collect::<Result<_>>()?, patterns })
 }
 
 /// A function that is declared or called.
@@ -93,7 +94,8 @@ pub(super) struct Parser {
     pub(super) at: usize,
     depth: usize,
     pub(super) scopes: Vec<Vec<(String, usize)>>,
-    variables: usize,
+    /// Types of the variables of the function that is parsed.
+    types: Vec<ValueType>,
     functions: Vec<CalledFunction>,
     /// Whether a function is parsed, which does not know `ctx` and `params`.
     pub(super) in_function: bool,
@@ -160,16 +162,21 @@ impl Parser {
         parsed
     }
 
+    /// Declares a variable of any type.
     pub(super) fn declare(&mut self, name: String) -> Result<usize> {
-        if self.variables == MAX_VARIABLES {
+        self.declare_typed(name, ValueType::Any)
+    }
+
+    fn declare_typed(&mut self, name: String, of: ValueType) -> Result<usize> {
+        if self.types.len() == MAX_VARIABLES {
             return Err((self.offset(), format!("a function has more than {MAX_VARIABLES} variables")));
         }
         let is_given = matches!(&*name, "ctx" | "params") && !self.in_function;
         if is_given || self.scopes.iter().flatten().any(|(known, _)| *known == name) {
             return Err((self.offset(), format!("Variable [{name}] is already defined.")));
         }
-        let slot = self.variables;
-        self.variables += 1;
+        let slot = self.types.len();
+        self.types.push(of);
         if let Some(scope) = self.scopes.last_mut() {
             scope.push((name, slot));
         }
@@ -265,8 +272,8 @@ impl Parser {
             let slot = self.declare(name)?;
             let body = self.block()?;
             self.scopes.pop();
-            let kind = (!matches!(&*class, "Exception" | "RuntimeException")).then(|| exception_kind(&class));
-            handlers.push(Handler { kind, slot, body });
+            let kinds = exception_kinds(&class);
+            handlers.push(Handler { kinds, slot, body });
         }
         match handlers.is_empty() {
             true => Err(self.unexpected("expected [catch]")),
@@ -341,14 +348,14 @@ impl Parser {
     }
 
     fn function(&mut self) -> Result<()> {
-        if !self.accept_word("void") {
-            self.declared_type()?;
-        }
+        let result = match self.accept_word("void") {
+            true => ValueType::Any,
+            false => self.declared_type()?,
+        };
         let offset = self.offset();
         let TokenKind::Name(name) = self.next() else { return Err((offset, "expected a name".to_owned())) };
         self.expect("(")?;
-        let outer = (std::mem::replace(&mut self.scopes, vec![Vec::new()]), self.variables);
-        self.variables = 0;
+        let outer = (std::mem::replace(&mut self.scopes, vec![Vec::new()]), std::mem::take(&mut self.types));
         self.in_function = true;
         let parameters = self.parameters()?;
         let number = self.function_number(&name, parameters, offset)?;
@@ -356,8 +363,8 @@ impl Parser {
             return Err(self.unexpected("expected [{]"));
         }
         let body = self.block()?;
-        let function = Function { name, variables: self.variables, body };
-        (self.scopes, self.variables) = outer;
+        let function = Function { name, types: std::mem::replace(&mut self.types, outer.1), result, body };
+        self.scopes = outer.0;
         self.in_function = false;
         let Some(declared) = self.functions.get_mut(number) else { return Ok(()) };
         if declared.function.is_some() {
@@ -374,12 +381,12 @@ impl Parser {
             if parameters > 0 {
                 self.expect(",")?;
             }
-            self.declared_type()?;
+            let of = self.declared_type()?;
             let TokenKind::Name(name) = self.next() else {
                 self.at -= 1;
                 return Err(self.unexpected("expected a name"));
             };
-            self.declare(name)?;
+            self.declare_typed(name, of)?;
             parameters += 1;
         }
         Ok(parameters)
@@ -431,13 +438,11 @@ impl Parser {
             && (self.is_symbol(typed + 1, ":")
                 || matches!(self.peek_at(typed + 1), TokenKind::Name(word) if word == "in"))
         {
-            if typed > 0 {
-                self.declared_type()?;
-            }
+            let of = if typed > 0 { self.declared_type()? } else { ValueType::Any };
             self.at += 2;
             let items = self.expression()?;
             self.expect(")")?;
-            let slot = self.declare(name)?;
+            let slot = self.declare_typed(name, of)?;
             return Ok(Statement::ForEach(slot, items, self.block()?));
         }
         let init = if self.is_symbol(0, ";") { None } else { Some(Box::new(self.simple()?)) };
@@ -464,17 +469,8 @@ impl Parser {
                 let reason = format!("the function [{name}] must stand outside of blocks and loops");
                 return Err((self.offset(), reason));
             }
-            let offset = self.offset();
-            let value = match self.accept("=") {
-                // A text becomes a character.
-                true if of == ValueType::Character => {
-                    let value = Box::new(self.expression()?);
-                    Some(Node::new(offset, Expression::Cast(of, value)))
-                }
-                true => Some(self.expression()?),
-                false => None,
-            };
-            declarations.push(Statement::Declare(self.declare(name)?, value));
+            let value = if self.accept("=") { Some(self.expression()?) } else { None };
+            declarations.push(Statement::Declare(self.declare_typed(name, of)?, value));
             if !self.accept(",") {
                 break;
             }
@@ -486,8 +482,8 @@ impl Parser {
     }
 }
 
-/// Turns the name of a class such as `NumberFormatException` into the kind of its failures.
-fn exception_kind(class: &str) -> String {
+/// Lists the kinds of failures that a class of exceptions takes; `None` for all.
+fn exception_kinds(class: &str) -> Option<Vec<String>> {
     let mut kind = String::new();
     for letter in class.chars() {
         if letter.is_ascii_uppercase() && !kind.is_empty() {
@@ -495,5 +491,13 @@ fn exception_kind(class: &str) -> String {
         }
         kind.push(letter.to_ascii_lowercase());
     }
-    kind
+    // Classes with the classes below them.
+    let below: &[&str] = match class {
+        "Exception" | "RuntimeException" => return None,
+        "IllegalArgumentException" => &["number_format_exception"],
+        "IndexOutOfBoundsException" => &["string_index_out_of_bounds_exception"],
+        "DateTimeException" => &["date_time_parse_exception"],
+        _ => &[],
+    };
+    Some(std::iter::once(kind).chain(below.iter().map(|kind| (*kind).to_owned())).collect())
 }

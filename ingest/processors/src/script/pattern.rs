@@ -1,6 +1,5 @@
 //! Regular expressions of scripts: literals between slashes, `=~`, `==~`, and the methods of `Pattern` and `Matcher`.
 
-use std::rc::Rc;
 use std::sync::Arc;
 
 use millrace_ingest::pattern::{Expression, Replacement};
@@ -26,11 +25,11 @@ pub(super) struct ScriptPattern {
 #[derive(Clone, Debug)]
 pub(super) struct Matcher {
     pattern: Arc<ScriptPattern>,
-    text: Rc<str>,
+    text: Arc<str>,
     /// Byte at which the next search begins.
     from: usize,
     /// Texts of the groups of the last match.
-    groups: Option<Vec<Option<Rc<str>>>>,
+    groups: Option<Vec<Option<Arc<str>>>>,
 }
 
 impl ScriptPattern {
@@ -39,13 +38,52 @@ impl ScriptPattern {
     /// # Errors
     /// The reason why it is refused.
     pub(super) fn compile(text: &str, flags: &str) -> std::result::Result<Self, String> {
-        if let Some(other) = flags.chars().find(|flag| !matches!(flag, 'i' | 's' | 'x' | 'm')) {
-            return Err(format!("the flag [{other}] of a regular expression is not supported"));
+        let mut options = String::new();
+        let mut is_multiline = false;
+        for flag in flags.chars() {
+            match flag {
+                'i' | 'x' => options.push(flag),
+                // The point takes line ends; the notation is that of Ruby.
+                's' => options.push('m'),
+                'm' => is_multiline = true,
+                other => return Err(format!("the flag [{other}] of a regular expression is not supported")),
+            }
         }
-        let text = if flags.is_empty() { text.to_owned() } else { format!("(?{flags}:{text})") };
+        let text = if is_multiline { text.to_owned() } else { anchor(text) };
+        let text = if options.is_empty() { text } else { format!("(?{options}:{text})") };
         let whole = Expression::compile(&format!("\\A(?:{text})\\z"))?;
         Ok(Self { search: Expression::compile(&text)?, whole })
     }
+}
+
+/// Has `^` and `$` match at the ends of the text only, as in Java, and not at those of each line.
+fn anchor(text: &str) -> String {
+    let mut out = String::with_capacity(text.len());
+    let (mut letters, mut sets) = (text.chars().peekable(), 0_usize);
+    while let Some(letter) = letters.next() {
+        match letter {
+            '\\' => {
+                out.push(letter);
+                out.extend(letters.next());
+            }
+            '[' => {
+                sets += 1;
+                out.push(letter);
+                // A sign and a bracket at the begin are no ends of the set.
+                for first in ['^', ']'] {
+                    out.extend(letters.next_if_eq(&first));
+                }
+            }
+            ']' => {
+                sets = sets.saturating_sub(1);
+                out.push(letter);
+            }
+            '^' if sets == 0 => out.push_str("\\A"),
+            '$' if sets == 0 => out.push_str("\\Z"),
+            other => out.push(other),
+        }
+    }
+    out
 }
 
 impl Machine<'_> {
@@ -102,7 +140,7 @@ impl Machine<'_> {
         arguments: &[Operand],
     ) -> Result<Option<Operand>> {
         let pattern = Arc::clone(&matcher.pattern);
-        let text = Rc::clone(&matcher.text);
+        let text = Arc::clone(&matcher.text);
         Ok(Some(match (name, arguments) {
             ("matches" | "find", []) => {
                 self.budget().charge_read(text.len())?;
@@ -119,10 +157,12 @@ impl Machine<'_> {
                     matcher.from = whole.end + step;
                 }
                 let groups = found.map(|groups| {
-                    groups.into_iter().map(|range| text.get(range?).map(Rc::from)).collect::<Vec<_>>()
+                    groups.into_iter().map(|range| text.get(range?).map(Arc::from)).collect::<Vec<_>>()
                 });
+                let count = groups.as_ref().map_or(0, Vec::len);
+                self.budget().charge(count.saturating_mul(VALUE_BYTES))?;
                 let bytes =
-                    groups.iter().flatten().flatten().map(|text: &Rc<str>| text.len() + VALUE_BYTES).sum();
+                    groups.iter().flatten().flatten().map(|text: &Arc<str>| text.len() + VALUE_BYTES).sum();
                 self.budget().charge(bytes)?;
                 matcher.groups = groups;
                 Operand::Bool(is_found)
@@ -149,7 +189,7 @@ impl Machine<'_> {
                 let replaced = pattern.search.replace_all(&text, &replacement, &self.deadline);
                 let replaced = replaced.map_err(|_| self.stopped(&pattern))?;
                 self.budget().charge(replaced.as_ref().map_or(0, String::len))?;
-                Operand::Text(replaced.map_or(text, Rc::from))
+                Operand::Text(replaced.map_or(text, Arc::from))
             }
             _ => return Ok(None),
         }))

@@ -169,7 +169,7 @@ impl Machine<'_> {
             }
             (F::StreamOf, elements) => Some(self.make_stream(elements.to_vec())?),
             (F::Format, [Operand::Text(format), values @ ..]) => {
-                let format = std::rc::Rc::clone(format);
+                let format = std::sync::Arc::clone(format);
                 Some(self.format_text(node, &format, values)?)
             }
             _ => None,
@@ -191,7 +191,7 @@ impl Machine<'_> {
                 out.push(letter);
                 continue;
             }
-            let more: std::rc::Rc<str> = match letters.next() {
+            let more: std::sync::Arc<str> = match letters.next() {
                 Some('%') => "%".into(),
                 Some('n') => "\n".into(),
                 Some('s' | 'd') => match values.next() {

@@ -132,7 +132,7 @@ fn views_of_maps_reach_the_map() {
 fn exceptions_are_caught() {
     check([
         (
-            "try { ctx.a = Integer.parseInt('x') } catch (NullPointerException e) { ctx.a = 1 } catch (Exception e) { ctx.a = e.getMessage() }",
+            "try { ctx.a = Integer.parseInt('x') } catch (NullPointerException e) { ctx.a = 1 } catch (IllegalArgumentException e) { ctx.a = e.getMessage() }",
             json!({}),
             json!({"a": "For input string: \"x\""}),
         ),
@@ -240,4 +240,73 @@ fn times_are_moved_and_compared() {
     assert_eq!(script(far, json!({})).unwrap_err().cause().unwrap().0, "arithmetic_exception");
     let wrong = script("ctx.a = Instant.parse('x')", json!({})).unwrap_err();
     assert_eq!(wrong.cause().unwrap().0, "date_time_parse_exception");
+}
+
+#[test]
+fn sets_have_each_value_once() {
+    check([(
+        "def s = new HashSet(); for (x in ctx.l) { if (!s.add(x)) { ctx.twice = x } } ctx.l = new ArrayList(s); s.remove(3); \
+         s.addAll([2, 9]); ctx.n = s.size(); ctx.t = new HashSet(['a', 'a']); ctx.has = s.contains(3)",
+        json!({"l": [1, 3, 2, 3]}),
+        json!({"l": [1, 3, 2], "twice": 3, "n": 3, "t": ["a"], "has": false}),
+    )]);
+}
+
+#[test]
+fn variables_keep_their_types() {
+    check([(
+        "double half(double x) { return x / 2 } int whole(int x) { return x / 2 } double t = ctx.n; ctx.k = t / 2; \
+         ctx.h = half(5); ctx.w = whole(5); char c = 'a'; c++; StringBuilder b = new StringBuilder(); b.append(c); ctx.c = b.toString(); \
+         double u = 1; u += 2; ctx.u = u; double r() { return 1 } ctx.r = r(); int i = 'a'.charAt(0); ctx.i = i",
+        json!({"n": 5}),
+        json!({"n": 5, "k": 2.5, "h": 2.5, "w": 2, "c": "b", "u": 3.0, "r": 1.0, "i": 97}),
+    )]);
+}
+
+#[test]
+fn patterns_have_the_flags_of_java() {
+    check([(
+        "ctx.r = [ctx.t =~ /^b/, ctx.t =~ /^b/m, ctx.t =~ /a$/, ctx.t =~ /a$/m, ctx.t ==~ /a.b/, ctx.t ==~ /a.b/s, ctx.t =~ /B/i, \
+         ctx.t =~ /[^a]/, ctx.t =~ /\\^/, 'a^' =~ /[]^]/, ctx.t =~ /b$/, ctx.t ==~ /^a.b$/ms]",
+        json!({"t": "a\nb"}),
+        json!({
+            "t": "a\nb", "r": [false, true, false, true, false, true, true, true, false, true, true, true]
+        }),
+    )]);
+    assert!(script("ctx.a = 'x' =~ /x/c", json!({})).is_err());
+    let matching = "int n = 0; for (int i = 0; i < 10001; i++) { if ('a' ==~ /a/) { n++ } } ctx.n = n";
+    assert_eq!(script(matching, json!({})).unwrap(), json!({"n": 10_001}));
+}
+
+#[test]
+fn streams_of_changed_lists_fail() {
+    let fields = || json!({"l": [{"n": 1}, {"n": 9}]});
+    for source in [
+        "def s = ctx.l.stream().filter(x -> x.n > 5); ctx.l = [[:]]; ctx.a = s.collect(Collectors.toList())",
+        "def s = ctx.l.stream(); ctx.l.remove(0); ctx.a = s.toArray()",
+        "def i = ctx.l.iterator(); ctx.remove('l'); ctx.a = i.next()",
+    ] {
+        let error = script(source, fields()).unwrap_err();
+        assert_eq!(error.cause().unwrap().0, "concurrent_modification_exception", "{source}");
+    }
+    let source = "def s = ctx.l.stream().filter(x -> x.n > 5); ctx.k = 1; ctx.a = s.collect(Collectors.toList()); s.forEach(x -> x.n = 2)";
+    let shown = script(source, fields()).unwrap();
+    assert_eq!(shown, json!({"l": [{"n": 1}, {"n": 2}], "k": 1, "a": [{"n": 9}]}));
+}
+
+#[test]
+fn elements_cost_what_they_take() {
+    let list = vec![json!({}); 100_000];
+    let deep = (0..40).fold(json!(list), |value, _| json!({ "a": value }));
+    let path = ".a".repeat(41);
+    let literal = "x".repeat(60_000);
+    for source in [
+        format!("ctx{path}.stream()"),
+        format!("ctx{}.values().removeIf(v -> v == null); ctx{path}.removeIf(v -> v == 1)", ".a".repeat(40)),
+        format!("ctx{path}.stream().map(x -> '{literal}')"),
+        "def l = []; for (int i = 0; i < 5000; i++) { l.add(i) } l.stream().map(x -> ctx.t)".to_owned(),
+    ] {
+        let error = script(&source, json!({ "a": deep, "t": "x".repeat(60_000) })).unwrap_err();
+        assert!(error.reason().contains("more than"), "{error}");
+    }
 }

@@ -11,7 +11,10 @@ use super::static_function::StaticFunction;
 #[derive(Clone, Debug)]
 pub(super) struct Function {
     pub(super) name: String,
-    pub(super) variables: usize,
+    /// Types of its variables.
+    pub(super) types: Vec<ValueType>,
+    /// Type of its result.
+    pub(super) result: ValueType,
     pub(super) body: Vec<Statement>,
 }
 
@@ -25,8 +28,8 @@ pub(super) struct Lambda {
 /// A `catch` with the variable of its exception.
 #[derive(Clone, Debug)]
 pub(super) struct Handler {
-    /// Kind of the exceptions that it takes; all where it is absent.
-    pub(super) kind: Option<String>,
+    /// Kinds of the exceptions that it takes; all where they are absent.
+    pub(super) kinds: Option<Vec<String>>,
     pub(super) slot: usize,
     pub(super) body: Vec<Statement>,
 }
@@ -70,7 +73,7 @@ impl Class {
     pub(super) fn parse(name: &str) -> Option<Self> {
         Some(match name {
             "ArrayList" => Self::List,
-            "HashMap" | "LinkedHashMap" | "TreeMap" => Self::Map,
+            "HashMap" | "LinkedHashMap" => Self::Map,
             "HashSet" | "LinkedHashSet" => Self::Set,
             "StringBuilder" => Self::StringBuilder,
             "StringTokenizer" => Self::StringTokenizer,
@@ -173,7 +176,7 @@ pub(super) enum Literal {
     Bool(bool),
     Int(i64),
     Double(f64),
-    Text(String),
+    Text(Arc<str>),
 }
 
 /// An operator between two values.

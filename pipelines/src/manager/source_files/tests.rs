@@ -122,3 +122,28 @@ fn a_directory_of_numbered_files_is_one_pipeline() {
         crate::check(&main.text(), &crate::Dialect::default()).unwrap();
     }
 }
+
+#[test]
+fn a_file_that_a_pattern_names_is_no_pipeline_by_itself() {
+    // Relative, as the default of `pipelines.dir` is, and with signs of patterns in its name.
+    let dir = tempfile::tempdir_in(".").unwrap();
+    let name = dir.path().file_name().unwrap();
+    let pipelines = Path::new(".").join(name).join("a[1]{2}*");
+    std::fs::create_dir(&pipelines).unwrap();
+    for file in ["1.conf", "2.conf", "alone.conf"] {
+        std::fs::write(pipelines.join(file), "input { }\n").unwrap();
+    }
+    let absolute = std::fs::canonicalize(&pipelines).unwrap();
+    for paths in [
+        "'[12].conf'".to_owned(),
+        "'{1,2}.conf'".to_owned(),
+        "['./1.conf', '../a[1]{2}*/2.conf']".to_owned(),
+        format!("['{0}/1.conf', '{0}/2.conf']", absolute.display()),
+    ] {
+        let text = format!("- {{pipeline.id: both, path.config: {paths}}}");
+        std::fs::write(pipelines.join("pipelines.yml"), text).unwrap();
+        let found = find(&pipelines).unwrap();
+        assert_eq!(found.keys().collect::<Vec<_>>(), ["alone", "both"], "{paths}");
+        assert_eq!((found["both"].texts.len(), found["both"].problems.as_slice()), (2, &[][..]), "{paths}");
+    }
+}
