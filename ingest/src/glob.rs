@@ -72,6 +72,23 @@ impl Glob {
     }
 }
 
+/// Finds the files that the pattern of a path names. A relative one begins at a directory. What cannot be read is left out.
+///
+/// # Errors
+/// The reason why the pattern is refused.
+pub fn find_files(directory: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
+    let glob = Glob::new(pattern)?;
+    let root = if pattern.starts_with('/') { Path::new("/") } else { directory };
+    let (mut files, mut left) = (Vec::new(), MAX_ENTRIES);
+    for pattern in &glob.alternatives {
+        walk(root, pattern, 0, &mut left, &mut files);
+    }
+    match left {
+        0 => Err(format!("pattern [{pattern}] goes through more than {MAX_ENTRIES} entries of directories")),
+        _ => Ok(files),
+    }
+}
+
 fn is_wild(name: &str) -> bool {
     name.contains(['*', '?', '['])
 }

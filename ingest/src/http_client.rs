@@ -43,6 +43,17 @@ impl HttpClientOptions {
         ] {
             let _ = options.take(name);
         }
+        for (old, new) in [
+            ("client_cert", "ssl_certificate"),
+            ("client_key", "ssl_key"),
+            ("ssl_certificate_validation", "ssl_certificate_verification"),
+            ("verify_ssl", "ssl_certificate_verification"),
+        ] {
+            options.rename(old, new);
+        }
+        if options.boolean("ssl_enabled") == Some(false) {
+            options.fault_here("leave [ssl_enabled] out: addresses of http:// are asked without TLS");
+        }
         Self {
             proxy: options.secret("proxy").filter(|proxy| !proxy.expose().is_empty()),
             follows_redirects: options.boolean("follow_redirects").unwrap_or(true),
@@ -64,6 +75,23 @@ impl HttpClientOptions {
             reqwest::Client::builder().timeout(timeout).connect_timeout(connect_timeout).redirect(redirects);
         self.tls.http_client(builder, self.proxy.as_ref())
     }
+}
+
+/// Takes `custom_headers`.
+pub(crate) fn custom_headers(options: &mut Options) -> HeaderMap {
+    let at = options.at();
+    let mut headers = HeaderMap::new();
+    for (name, value) in options.hash("custom_headers") {
+        let value = value.as_text().unwrap_or_default();
+        match (HeaderName::try_from(name.as_str()), HeaderValue::try_from(value.as_str())) {
+            (Ok(name), Ok(mut value)) => {
+                value.set_sensitive(true);
+                headers.insert(name, value);
+            }
+            _ => options.fault(at, format!("[{name}] of [custom_headers] is not a header")),
+        }
+    }
+    headers
 }
 
 /// A client with the options that filters share.
@@ -214,4 +242,29 @@ pub fn authorization_header(options: &mut Options, scheme: &str, credentials: &s
     };
     value.set_sensitive(true);
     Some(value)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::input::testing::options;
+
+    #[test]
+    fn older_names_of_options_are_taken() {
+        let mut given = options(
+            "http",
+            &[
+                ("client_cert", "/c.pem".into()),
+                ("client_key", "/k.pem".into()),
+                ("verify_ssl", "false".into()),
+                ("ssl_enabled", "true".into()),
+            ],
+        );
+        let taken = HttpClientOptions::take(&mut given);
+        assert!(taken.tls.is_unverified());
+        assert_eq!(given.finish(), Ok(()));
+        let mut given = options("http", &[("ssl_enabled", "false".into())]);
+        let _ = HttpClientOptions::take(&mut given);
+        assert!(given.finish().unwrap_err()[0].message.contains("leave [ssl_enabled] out"));
+    }
 }

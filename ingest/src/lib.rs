@@ -40,5 +40,6 @@ pub mod user_agent;
 pub use batch::{Ack, Batch, Move};
 pub use cloud::resolve_cloud_options;
 pub use event::{Event, FieldReference, Provenance, Template};
+pub use glob::find_files;
 pub use options::{EcsCompatibility, Fault, Location, Options, Setting};
 pub use secret::Secret;

@@ -3,6 +3,8 @@
 //! A plugin takes what it knows by name and kind; [`Options::finish`] then tells all that was wrong at
 //! once: values that do not fit, what is required and missing, and names that nobody took.
 
+mod remedies;
+
 use std::fmt;
 use std::ops::RangeInclusive;
 
@@ -408,12 +410,13 @@ impl Options {
     /// Ends the taking.
     ///
     /// # Errors
-    /// All that was wrong, options that nobody took included, with a suggestion where a known name is
+    /// All that was wrong, options that nobody took included, with their replacement, or a known name that is
     /// similar.
     pub fn finish(mut self) -> Result<(), Vec<Fault>> {
         for (name, at, _) in std::mem::take(&mut self.given) {
-            let suggestion = suggest(&name, self.known.iter().copied());
-            let message = format!("[{}] has no option [{name}]{suggestion}", self.plugin);
+            let remedy = remedies::find(&self.plugin, &name).map(|remedy| format!(": {remedy}"));
+            let remedy = remedy.unwrap_or_else(|| suggest(&name, self.known.iter().copied()));
+            let message = format!("[{}] has no option [{name}]{remedy}", self.plugin);
             self.faults.push(Fault { at, message });
         }
         self.faults.sort_by_key(|fault| fault.at);
@@ -467,6 +470,38 @@ mod tests {
         assert_eq!(options.text("none"), None);
         let faults = options.finish().unwrap_err();
         assert!(matches!(faults.as_slice(), [fault] if fault.message.contains("[none]")), "{faults:?}");
+    }
+
+    #[test]
+    fn options_of_logstash_have_a_replacement() {
+        for (plugin, option, remedy) in [
+            ("elasticsearch", "flush_size", ": leave it out, or set [pipeline.batch.size] in pipelines.yml"),
+            ("kafka", "zk_connect", ": give [bootstrap_servers], the addresses of the brokers"),
+            ("mutate", "remove", ": give [remove_field]"),
+            ("stdin", "charset", ": give [codec => plain { charset => … }]"),
+            ("stdin", "zk_connect", ""),
+        ] {
+            let given = [(option.to_owned(), Location::default(), text("x"))];
+            let faults = Options::new(plugin, Location::default(), given).finish().unwrap_err();
+            assert_eq!(faults[0].message, format!("[{plugin}] has no option [{option}]{remedy}"));
+        }
+    }
+
+    #[test]
+    fn plugins_of_logstash_have_a_replacement() {
+        let options = |plugin: &str| Options::new(plugin, Location::default(), []);
+        for codec in ["collectd", "fluent", "edn", "graphite", "sflow"] {
+            let faults = crate::codec::build(options(codec)).unwrap_err();
+            assert!(faults[0].message.contains(&format!("[{codec}] is not supported: ")), "{faults:?}");
+        }
+        for input in ["logstash", "dead_letter_queue", "log4j"] {
+            let faults = crate::input::build(options(input)).unwrap_err();
+            assert!(faults[0].message.contains(&format!("[{input}] is not supported: ")), "{faults:?}");
+        }
+        for output in ["graphite", "influxdb", "sqs", "sns", "zabbix"] {
+            let faults = crate::output::build(options(output)).unwrap_err();
+            assert!(faults[0].message.contains(&format!("[{output}] is not supported: ")), "{faults:?}");
+        }
     }
 
     #[test]

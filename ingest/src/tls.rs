@@ -100,7 +100,8 @@ fn refuse_key_stores(options: &mut Options) {
     refuse(
         options,
         "ssl_key_passphrase",
-        "give a key without passphrase that only the server's user can read",
+        "give a key without passphrase that only the server's user can read, made by \
+         `openssl pkey -in key.pem -out plain.pem`",
     );
 }
 

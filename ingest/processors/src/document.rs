@@ -12,7 +12,7 @@ use crate::error::{ProcessorError, Result};
 use crate::java;
 
 /// Most processors and steps of scripts that run for one document.
-const MAX_STEPS: u64 = 200_000;
+const MAX_STEPS: u64 = 1_000_000;
 /// Most bytes that pipelines add to one document, replaced values included.
 const MAX_BYTES: usize = 64 << 20;
 /// Most bytes of the texts and lists that pipelines read for one document.

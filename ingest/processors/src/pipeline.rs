@@ -164,7 +164,11 @@ impl BuildContext {
         let ignore_failure = config.flag("ignore_failure", false)?;
         let condition = match config.value("if") {
             None => None,
-            Some(script) => Some(Script::condition(&script).map_err(|error| config.describe(error))?),
+            Some(script) => {
+                let condition = Script::condition(&script).map_err(|error| config.describe(error))?;
+                self.claim_patterns(condition.patterns())?;
+                Some(condition)
+            }
         };
         let on_failure = match config.list("on_failure")? {
             None => Vec::new(),

@@ -37,7 +37,7 @@ fn run(processors: Value, source: Value) -> Result<Option<Value>, ProcessorError
     Ok(goes_on.then(|| document.render()))
 }
 
-fn script(source: &str, fields: Value) -> Result<Value, ProcessorError> {
+pub(crate) fn script(source: &str, fields: Value) -> Result<Value, ProcessorError> {
     let rendered = run(json!([{ "script": { "source": source } }]), fields)?;
     Ok(rendered.unwrap()["_source"].clone())
 }
@@ -72,6 +72,33 @@ fn a_geo_database_that_is_not_there_is_refused() {
     let refused =
         pipeline(json!([{ "geoip": { "field": "ip", "database_file": "None.mmdb" } }])).unwrap_err();
     assert!(refused.reason().contains("database file [None.mmdb] doesn't exist"), "{}", refused.reason());
+}
+
+#[test]
+fn a_geo_database_of_elasticsearch_may_come_later() {
+    for file in [json!(null), json!("GeoLite2-ASN.mmdb")] {
+        assert!(pipeline(json!([{ "geoip": { "field": "ip", "database_file": file } }])).is_ok());
+    }
+}
+
+#[test]
+fn set_copies_fields() {
+    let set = |options: Value, source: Value| {
+        let mut options = options;
+        options["field"] = json!("b");
+        Ok::<_, ProcessorError>(run(json!([{ "set": options }]), source)?.unwrap()["_source"].clone())
+    };
+    let shown = set(json!({ "copy_from": "a.x" }), json!({ "a": { "x": [1, { "y": 2 }] } })).unwrap();
+    assert_eq!(shown["b"], json!([1, { "y": 2 }]));
+    let ignoring = json!({ "copy_from": "z", "ignore_empty_value": true });
+    assert_eq!(set(ignoring, json!({ "a": 1 })).unwrap(), json!({ "a": 1 }));
+    for (options, reason) in [
+        (json!({ "copy_from": "a", "value": 1 }), "cannot set both"),
+        (json!({ "copy_from": "z" }), "[z] not present"),
+    ] {
+        let error = set(options, json!({ "a": 1 })).unwrap_err();
+        assert!(error.reason().contains(reason), "{error}");
+    }
 }
 
 #[test]
@@ -110,6 +137,30 @@ fn grok_has_the_patterns_of_opensearch() {
     let patterns = crate::grok_patterns().unwrap();
     assert_eq!(patterns.len(), 312);
     assert_eq!(patterns["PATH"], "(?:%{UNIXPATH}|%{WINPATH})");
+}
+
+#[test]
+fn the_leftmost_match_of_grok_counts() {
+    let grok = json!({ "grok": {
+        "field": "t", "patterns": ["%{INT:b} x", "%{WORD:a} %{INT:b} x"], "trace_match": true
+    } });
+    let shown = run(json!([grok]), json!({ "t": "http 15 x" })).unwrap().unwrap();
+    assert_eq!(shown["_source"], json!({ "t": "http 15 x", "a": "http", "b": "15" }));
+    assert_eq!(shown["_ingest"]["_grok_match_index"], "1");
+}
+
+#[test]
+fn splitting_drops_empty_parts_at_the_end() {
+    for (text, parts) in
+        [("|", json!([])), ("", json!([""])), ("a||", json!(["a"])), ("|a", json!(["", "a"]))]
+    {
+        let split = json!({ "split": { "field": "t", "separator": "\\|" } });
+        assert_eq!(
+            run(json!([split]), json!({ "t": text })).unwrap().unwrap()["_source"]["t"],
+            parts,
+            "{text}"
+        );
+    }
 }
 
 #[test]
@@ -260,14 +311,21 @@ fn appending_costs_only_the_new_values() {
 #[test]
 fn what_scripts_cannot_do_is_named() {
     for (source, reason) in [
-        ("ctx.a = foo()", "Unknown call [foo]."),
-        ("def f(int x) { return x }", "pipelines have no functions"),
-        ("ctx.l.removeIf(x -> x == 1)", "[x]"),
-        ("ctx.a =~ /x/", "[=~] is not supported"),
+        ("ctx.a = foo()", "Unknown call [foo] with [0] arguments."),
+        ("if (true) { def f(int x) { return x } }", "[f] must stand outside"),
+        ("ctx.l.sort((x, y) -> x - y)", "the method [sort] is not supported"),
+        ("ctx.l.add(x -> x)", "the method [add] with a lambda"),
+        ("ctx.a = ctx.l.stream().findFirst()", "the method [findFirst] is not supported"),
+        ("new TreeMap()", "[new TreeMap] is not supported"),
+        ("def x = 1; def f = x -> x", "[->] is supported only"),
+        ("ctx.a =~ /(/", "is not a regular expression"),
+        ("int f() { return ctx.a } f()", "cannot resolve symbol [ctx]"),
+        ("Frob x = 1", "Not a type [Frob]."),
         ("ctx.a ===", "unexpected end of script."),
         ("new Date()", "[new Date] is not supported"),
         ("System.exit(1)", "[System.exit] is not supported"),
-        ("throw 1", "[throw] is not supported"),
+        ("throw 1", "[throw] takes [new Exception(message)]"),
+        ("do { } while (true)", "[do] is not supported"),
         ("def ctx = 1", "is already defined"),
     ] {
         let error = pipeline(json!([{ "script": { "source": source } }])).unwrap_err();
@@ -411,6 +469,15 @@ proptest! {
         if let Ok(pipeline) = pipeline(json!([{ "script": { "source": source } }])) {
             let pipelines = PipelineSet::default();
             let mut document = document(json!({"a": {"a": [1, "x"]}}));
+            let _ = PipelineRun::new(&pipelines, now()).execute(&pipeline, &mut document);
+        }
+    }
+
+    #[test]
+    fn no_script_with_lambdas_panics(source in "(ctx|\\.a|\\.values\\(\\)|\\.entrySet\\(\\)|\\.iterator\\(\\)|\\.next\\(\\)|\\.remove\\(\\)|\\.removeIf\\(|\\.forEach\\(|\\.stream\\(\\)|\\.map\\(|v->|\\(k,v\\)->|v|k|\\)|;|\\{|\\}|def f\\(def v\\)|f\\(v\\)|f\\(ctx\\)|return |try|catch\\(Exception v\\)|/a/|=~|==|\\(char\\)|'x'|1|>>|&|~|,|def k=|for\\(k in ){0,30}") {
+        if let Ok(pipeline) = pipeline(json!([{ "script": { "source": source } }])) {
+            let pipelines = PipelineSet::default();
+            let mut document = document(json!({"a": {"a": [1, "x", {"a": null}]}}));
             let _ = PipelineRun::new(&pipelines, now()).execute(&pipeline, &mut document);
         }
     }

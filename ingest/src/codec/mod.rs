@@ -47,6 +47,34 @@ pub const NAMES: &[&str] = &[
     "rubydebug",
 ];
 
+/// Codecs that are not supported, and what to do in their place.
+const REFUSED: &[(&str, &str)] = &[
+    ("cloudfront", "read the files by codec gzip_lines, and their fields by the filter csv or dissect"),
+    ("cloudtrail", "read the files by codec json, and the array Records by the filter split"),
+    ("collectd", "have collectd's plugin write_http post JSON to the input http"),
+    ("compress_spooler", "have the sender send codec json_lines"),
+    ("edn", "have the sender send JSON, for codec json"),
+    ("edn_lines", "have the sender send lines of JSON, for codec json_lines"),
+    ("fluent", "have Fluentd or Fluent Bit send to the input http, with codec json, or to otlp"),
+    ("graphite", "read lines by codec line, and their fields by the filter dissect"),
+    ("gzip", "read the files by codec gzip_lines"),
+    ("ipfix", "read it by codec netflow"),
+    ("java_line", "give codec line"),
+    ("java_plain", "give codec plain"),
+    ("jdots", "give codec dots"),
+    ("json_event", "give codec json"),
+    ("json_spooler", "have the sender send codec json_lines"),
+    ("nmap", "read the file by codec multiline, and its elements by the filter xml"),
+    ("noop", "give codec plain"),
+    ("oldlogstashjson", "give codec json"),
+    ("protobuf", "have the sender send JSON or Avro, for codec json or avro"),
+    ("s3_plain", "give codec plain or line"),
+    ("sax", "give codec plain, and take the elements by the filter xml"),
+    ("sflow", "have a collector such as sflowtool send lines, or NetFlow for codec netflow"),
+    ("spool", "have the sender send codec json_lines"),
+    ("syslog", "read it by the input syslog, or take lines apart by the filter grok"),
+];
+
 /// Tag of pieces that would have become too many events.
 const TOO_MANY: &str = "_toomanyevents";
 
@@ -175,6 +203,9 @@ pub fn build(options: Options) -> Result<Arc<dyn Codec>, Vec<Fault>> {
         "netflow" => netflow::build(options),
         "plain" => plain::build(options),
         "rubydebug" => rubydebug::build(options),
+        unknown if let Some((_, instead)) = REFUSED.iter().find(|(name, _)| *name == unknown) => {
+            Err(vec![Fault { at, message: format!("the codec [{unknown}] is not supported: {instead}") }])
+        }
         unknown => {
             let suggestion = suggest(unknown, NAMES.iter().copied());
             Err(vec![Fault { at, message: format!("there is no codec [{unknown}]{suggestion}") }])

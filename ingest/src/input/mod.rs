@@ -233,6 +233,38 @@ fn instead_of(name: &str) -> Option<&'static str> {
     match name {
         "azure_event_hubs" => Some("read the hub by [kafka], whose protocol it speaks"),
         "cloudwatch_logs" | "cloudwatch" => Some("have the logs exported to a bucket and read them by [s3]"),
+        "collectd" => Some("have collectd's plugin write_http post to [http]"),
+        "dead_letter_queue" => Some(
+            "replay dead letters by POST /_node/dead_letters/_replay, or read [.dead-letters] by [opensearch]",
+        ),
+        "ganglia" | "graphite" => Some("have the metrics sent as lines to [tcp] or [udp]"),
+        "log4j" => Some("have log4j2 send JSON to [tcp] with codec json_lines, or Filebeat to [beats]"),
+        "logstash" => Some("have the other Logstash send to [lumberjack] or [http]"),
+        "azure_blob_storage" | "google_cloud_storage" | "elastic_serverless_forwarder" => {
+            Some("have the objects copied to a bucket for [s3], or posted to [http]")
+        }
+        "couchdb_changes" | "drupal_dblog" | "dynamodb" | "mongodb" => {
+            Some("have its change feed post to [http], or write to Kafka for [kafka]")
+        }
+        "java_generator" => Some("give [generator]"),
+        "java_stdin" => Some("give [stdin]"),
+        "jmx" | "perfmon" | "puppet_facter" => {
+            Some("have Metricbeat send to [beats], or a program post to [http]")
+        }
+        "kafka_sr" => Some("give [kafka] with codec avro"),
+        "netflow" => Some("give [udp] with codec netflow"),
+        "okta_system_log" | "rest" => Some("ask its interface by [http_poller]"),
+        "s3-sns-sqs" => Some("give [s3], which lists the bucket"),
+        "sflow" => Some("have a collector such as sflowtool send lines to [tcp] or [udp]"),
+        "sqlite" => Some("give [jdbc] with jdbc:sqlite:"),
+        "rss" => Some("read the feed by [http_poller], and its elements by the filters xml and split"),
+        "salesforce" | "github" | "meetup" => {
+            Some("have a program post its messages to [http], or ask its interface by [http_poller]")
+        }
+        "varnishlog" | "eventlog" | "wmi" => {
+            Some("have a program write a log that [file] reads, or a Beat send to [beats]")
+        }
+        "zeromq" => Some("have a program post its messages to [http], or send lines to [tcp]"),
         "imap" | "irc" | "jms" | "relp" | "stomp" | "websocket" | "xmpp" => {
             Some("have a program post its messages to [http], or send lines to [tcp]")
         }

@@ -25,7 +25,7 @@ use super::stream::delivery::send;
 use super::timer::Timer;
 use super::{Context, Input, InputError, mark_version, reserve_piece, stopped};
 use crate::codec::{self, Codec, Events};
-use crate::http_client::authorization_header;
+use crate::http_client::{authorization_header, custom_headers};
 use crate::offload::offload;
 use crate::{Event, Fault, FieldReference, Options, Secret, resolve_cloud_options, tls};
 
@@ -57,6 +57,7 @@ pub(super) struct Search {
 struct Settings {
     hosts: Vec<Url>,
     authorization: Option<HeaderValue>,
+    headers: HeaderMap,
     tls: tls::Client,
     proxy: Option<Secret>,
     timeout: Duration,
@@ -132,6 +133,7 @@ impl Search {
         let enabled = o.boolean("ssl_enabled");
         let hosts = hosts(o, enabled);
         let authorization = authorization(o);
+        let headers = custom_headers(o);
         let tls = tls::Client::take(o);
         let proxy = o.secret("proxy").filter(|proxy| !proxy.expose().is_empty());
         let timeout = o.integer("request_timeout_seconds", 1..=86_400).unwrap_or(60);
@@ -165,6 +167,7 @@ impl Search {
         let settings = Settings {
             hosts,
             authorization,
+            headers,
             tls,
             proxy,
             timeout,
@@ -392,7 +395,7 @@ impl Settings {
     }
 
     fn client(&self) -> Result<Client, String> {
-        let mut headers = HeaderMap::new();
+        let mut headers = self.headers.clone();
         headers.insert(CONTENT_TYPE, HeaderValue::from_static("application/json"));
         if let Some(authorization) = &self.authorization {
             headers.insert(AUTHORIZATION, authorization.clone());

@@ -5,6 +5,7 @@
 //! link. A link in the place of the file itself is not followed either. Files and directories are made with permissions of
 //! their own, whatever the process's umask.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::fs::{DirBuilder, File, OpenOptions, Permissions};
 use std::io::{self, Write};
@@ -53,6 +54,8 @@ struct FileOutputState {
     root: PathBuf,
     failures: String,
     codec: Arc<dyn Codec>,
+    /// Begin of each file.
+    header: Vec<u8>,
     gzip: bool,
     /// `true` if only the last event stays in a file.
     overwrite: bool,
@@ -75,16 +78,17 @@ struct Open {
 /// The faults of the options.
 pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
     let codec = codec::take(&mut options, "json_lines");
-    build_with_codec(options, codec)
+    build_with_codec(options, codec, Vec::new())
 }
 
-/// Makes an output that writes files by a codec of its own.
+/// Makes an output that writes files by a codec of its own. Each file begins with a header.
 ///
 /// # Errors
 /// The faults of the options.
 pub(super) fn build_with_codec(
     mut options: Options,
     codec: Result<Arc<dyn Codec>, Vec<Fault>>,
+    header: Vec<u8>,
 ) -> Result<Output, Vec<Fault>> {
     let text = options.required_text("path");
     let gzip = options.boolean("gzip").unwrap_or(false);
@@ -112,6 +116,7 @@ pub(super) fn build_with_codec(
         root,
         failures,
         codec: codec?,
+        header,
         gzip,
         overwrite,
         create_if_deleted,
@@ -209,22 +214,15 @@ impl FileOutputState {
     }
 
     fn write_one(&self, open: &mut HashMap<PathBuf, Open>, path: &Path, text: &[u8]) -> io::Result<()> {
-        // Each batch is a member of its own, so that a file is whole whenever it is read.
-        let packed;
-        let bytes = if self.gzip {
-            let mut encoder = GzEncoder::new(Vec::with_capacity(text.len() / 4), Compression::default());
-            encoder.write_all(text)?;
-            packed = encoder.finish()?;
-            &packed
-        } else {
-            text
-        };
         if let Some(known) = open.get_mut(path)
             && !self.overwrite
             && (!self.create_if_deleted || is_there(&known.file, path))
         {
             known.used = Instant::now();
-            return append(&mut known.file, bytes);
+            // A rotation may have emptied it.
+            let is_empty = !self.header.is_empty() && known.file.metadata()?.len() == 0;
+            let header = if is_empty { self.header.as_slice() } else { &[] };
+            return append(&mut known.file, &self.pack(header, text)?);
         }
         if open.len() >= MAX_OPEN
             && let Some(oldest) = open.iter().min_by_key(|(_, file)| file.used).map(|(path, _)| path.clone())
@@ -235,9 +233,24 @@ impl FileOutputState {
             self.make(directory)?;
         }
         let mut file = self.open(path)?;
-        append(&mut file, bytes)?;
+        let header = if file.metadata()?.len() == 0 { self.header.as_slice() } else { &[] };
+        append(&mut file, &self.pack(header, text)?)?;
         open.insert(path.to_owned(), Open { file, used: Instant::now() });
         Ok(())
+    }
+
+    /// Returns the bytes of a batch. Each is a member of its own, so that a file is whole whenever it is read.
+    fn pack<'t>(&self, header: &[u8], text: &'t [u8]) -> io::Result<Cow<'t, [u8]>> {
+        if self.gzip {
+            let mut encoder = GzEncoder::new(Vec::with_capacity(text.len() / 4), Compression::default());
+            encoder.write_all(header)?;
+            encoder.write_all(text)?;
+            return Ok(encoder.finish()?.into());
+        }
+        Ok(match header.is_empty() {
+            true => text.into(),
+            false => [header, text].concat().into(),
+        })
     }
 
     /// Opens a file, and makes it where it is not there.
@@ -556,6 +569,7 @@ mod tests {
                 root: root("/root/of/%{user}/x"),
                 failures: FAILURES.to_owned(),
                 codec: codec::build(Options::new("json_lines", crate::Location::default(), [])).unwrap(),
+                header: Vec::new(),
                 gzip: false,
                 overwrite: false,
                 create_if_deleted: true,

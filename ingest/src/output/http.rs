@@ -168,11 +168,6 @@ fn configured(mut options: Options, first_pause: Duration) -> Result<Http, Vec<F
     let timeout = seconds(&mut options, "request_timeout", 60.0);
     let connect_timeout = seconds(&mut options, "connect_timeout", 10.0);
     let concurrency = options.integer("pool_max", 1..=10_000).unwrap_or(50);
-    for (name, instead) in [("client_cert", "[ssl_certificate]"), ("client_key", "[ssl_key]")] {
-        if let Some((at, _)) = options.take(name) {
-            options.fault(at, format!("option [{name}] is the former name of {instead}: give that"));
-        }
-    }
     let client_options = HttpClientOptions::take(&mut options);
     options.finish()?;
     let shared =

@@ -202,6 +202,41 @@ fn instead_of(name: &str) -> Option<&'static str> {
         "lumberjack" => Some("send to [tcp] with codec json_lines, or to [http]"),
         "noop" => Some("it is [null] today"),
         "gelf" => Some("send to [tcp] or [udp], whose codec makes the message"),
+        "graphite" | "graphtastic" | "opentsdb" => {
+            Some("send lines to [tcp], made by codec line and its [format]")
+        }
+        "influxdb" => {
+            Some("post lines of its protocol to its HTTP interface by [http], with format => message")
+        }
+        "sns" | "sqs" | "kinesis" | "cloudwatch" | "google_pubsub" => {
+            Some("write to a bucket by [s3], whose notifications reach it, or send to [kafka] or [http]")
+        }
+        "google_cloud_storage" => Some("write to its interface for S3 by [s3], with [endpoint]"),
+        "google_bigquery" | "webhdfs" => Some("write files by [file] or [s3], and have it load these"),
+        "zabbix" | "nagios" | "nagios_nsca" => {
+            Some("post to its HTTP interface by [http], or have a rule with a channel send the alert")
+        }
+        "pagerduty" | "hipchat" | "slack" | "jira" => {
+            Some("post to its HTTP interface by [http], or have a rule with a channel send the alert")
+        }
+        "irc" | "xmpp" | "stomp" | "websocket" | "zeromq" | "ganglia" | "logstash" => {
+            Some("send to [http] or [tcp], and have a program forward it")
+        }
+        "java_stdout" => Some("give [stdout]"),
+        "sink" => Some("give [null]"),
+        "boundary"
+        | "circonus"
+        | "datadog_metrics"
+        | "dynatrace"
+        | "elastic_app_search"
+        | "http_stream"
+        | "librato"
+        | "metriccatcher"
+        | "microsoft-sentinel-log-analytics-logstash-output-plugin"
+        | "redmine"
+        | "riak"
+        | "solr_http"
+        | "timber" => Some("post to its HTTP interface by [http]"),
         "mongodb" | "jdbc" | "clickhouse" | "loki" | "riemann" | "rollbar" | "newrelic" | "logentries"
         | "azure_loganalytics" | "datadog" | "splunk" => Some("post to its HTTP interface by [http]"),
         _ => None,

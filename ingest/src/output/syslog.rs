@@ -77,7 +77,9 @@ pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
     let pause = o.float("reconnect_interval").filter(|seconds| (0.001..=3600.0).contains(seconds));
     for name in ["ssl_crl", "ssl_crl_check_all"] {
         if let Some((at, _)) = o.take(name) {
-            o.fault(at, format!("option [{name}] is not supported: revocation lists are not read"));
+            let instead =
+                "revocation lists are not read; give [ssl_cacert] the authorities that are still trusted";
+            o.fault(at, format!("option [{name}] is not supported: {instead}"));
         }
     }
     if protocol == "ssl-tcp" {

@@ -72,7 +72,7 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn RemoteFilter>, Vec<F
     let plugin = options.plugin().to_owned();
     if let Some((at, _)) = options.take("query_params") {
         let message = format!(
-            "option [query_params] of [{plugin}] is not supported: queries of ES|QL are not supported"
+            "option [query_params] of [{plugin}] is not supported: queries of ES|QL are not there, give [query]"
         );
         options.fault(at, message);
     }

@@ -7,10 +7,9 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 use millrace_catalog::metadata::parse_bytes;
-use millrace_ingest::EcsCompatibility;
 use millrace_ingest::dead_letter::{Limits, Policy};
 use millrace_ingest::options::suggest;
-use millrace_mapping::pattern::matches;
+use millrace_ingest::{EcsCompatibility, find_files};
 use ring::digest::{Context, SHA256};
 use serde_norway::{Mapping, Value};
 
@@ -27,7 +26,10 @@ const MAX_FILES: usize = 1_000;
 /// Longest id of a pipeline.
 const MAX_ID: usize = 255;
 
-const KEYS: [&str; 26] = [
+const KEYS: [&str; 31] = [
+    "config.debug",
+    "config.reload.automatic",
+    "config.reload.interval",
     "config.string",
     "config.support_escapes",
     "dead_letter_queue.enable",
@@ -44,6 +46,8 @@ const KEYS: [&str; 26] = [
     "pipeline.enabled",
     "pipeline.id",
     "pipeline.ordered",
+    "pipeline.plugin_classloaders",
+    "pipeline.reloadable",
     "pipeline.workers",
     "queue.checkpoint.acks",
     "queue.checkpoint.interval",
@@ -59,8 +63,13 @@ const KEYS: [&str; 26] = [
 const MIN_LETTER_BYTES: u64 = 1 << 20;
 /// Smallest bound of a queue on disk.
 const MIN_QUEUE_BYTES: u64 = 1 << 20;
-/// Logstash's settings for the files of its queue and its dead letters.
-const WITHOUT_EFFECT: [&str; 10] = [
+/// Logstash's settings for the files of its queue and its dead letters, for reloads, which are always on, and for its JVM.
+const WITHOUT_EFFECT: [&str; 15] = [
+    "config.debug",
+    "config.reload.automatic",
+    "config.reload.interval",
+    "pipeline.plugin_classloaders",
+    "pipeline.reloadable",
     "dead_letter_queue.enable",
     "dead_letter_queue.flush_interval",
     "path.dead_letter_queue",
@@ -193,7 +202,7 @@ pub(crate) fn find(directory: &Path) -> Result<BTreeMap<String, PipelineSource>,
     }
     for path in conf_files(directory)? {
         let name = path.file_stem().and_then(|name| name.to_str()).map(str::to_owned);
-        let Some(name) = name.filter(|_| !described.contains(&path)) else { continue };
+        let Some(name) = name.filter(|_| !described.contains(&canonical(&path))) else { continue };
         match found.get_mut(&name) {
             Some(earlier) => {
                 let path = path.display();
@@ -212,35 +221,42 @@ pub(crate) fn find(directory: &Path) -> Result<BTreeMap<String, PipelineSource>,
     Ok(found.into_iter().map(|(id, found)| (id, found.done())).collect())
 }
 
-/// Files that a pattern names: a file, a directory with all its files, or one with `*` in the last part.
+/// The one path of a file, however a pattern names it.
+fn canonical(path: &Path) -> PathBuf {
+    std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
+}
+
+/// Files that a pattern names: a file, a directory with all its files, or a pattern of paths.
 fn files(directory: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
     let whole = directory.join(pattern);
     if whole.is_file() {
         return Ok(vec![whole]);
     }
-    let (parent, name) = if whole.is_dir() {
-        (whole.clone(), "*".to_owned())
-    } else {
-        let name = whole.file_name().and_then(|name| name.to_str()).unwrap_or_default().to_owned();
-        (whole.parent().unwrap_or(directory).to_owned(), name)
-    };
-    let mut files: Vec<PathBuf> = match std::fs::read_dir(&parent) {
-        Ok(entries) => entries
-            .filter_map(|entry| Some(entry.ok()?.path()))
-            .filter(|path| path.is_file())
-            .filter(|path| {
-                let file = path.file_name().and_then(|file| file.to_str());
-                file.is_some_and(|file| !file.starts_with('.') && matches(&name, file))
-            })
-            .take(MAX_FILES + 1)
-            .collect(),
-        Err(error) => return Err(format!("[path.config]: cannot read {}: {error}", parent.display())),
-    };
+    let shown = whole.display();
+    let found = if whole.is_dir() { find_files(&whole, "*") } else { find_files(directory, pattern) };
+    let mut files = found.map_err(|problem| format!("[path.config]: {problem}"))?;
+    // Copies that editors leave are no part of a pipeline.
+    files.retain(|path| !path.to_string_lossy().ends_with('~'));
     files.sort();
+    files.dedup();
     match files.len() {
-        0 => Err(format!("[path.config]: there is no file {}", whole.display())),
+        0 => Err(format!("[path.config]: there is no file {shown}")),
         1..=MAX_FILES => Ok(files),
-        _ => Err(format!("[path.config]: {} names more than {MAX_FILES} files", whole.display())),
+        _ => Err(format!("[path.config]: {shown} names more than {MAX_FILES} files")),
+    }
+}
+
+/// Files that several patterns name, each once.
+fn files_of(directory: &Path, patterns: &[String]) -> Result<Vec<PathBuf>, String> {
+    let mut all = Vec::new();
+    for pattern in patterns {
+        let more = files(directory, pattern)?;
+        all.extend(more.into_iter().filter(|path| !all.contains(path)).collect::<Vec<_>>());
+    }
+    match all.len() {
+        0 => Err("[path.config] names no file".to_owned()),
+        1..=MAX_FILES => Ok(all),
+        _ => Err(format!("[path.config] names more than {MAX_FILES} files")),
     }
 }
 
@@ -324,6 +340,17 @@ fn one(
     for key in keys.keys().filter(|key| !KEYS.contains(&key.as_str())) {
         problems.push(format!("{DESCRIPTION} has an unknown key [{key}]{}", suggest(key, KEYS)));
     }
+    let paths = match keys.get("path.config") {
+        Some(Value::Sequence(paths)) if paths.len() <= MAX_FILES => {
+            let paths: Option<Vec<String>> =
+                paths.iter().map(|path| path.as_str().map(str::to_owned)).collect();
+            paths
+        }
+        _ => None,
+    };
+    if paths.is_some() {
+        keys.remove("path.config");
+    }
     let mut text = |key: &str| {
         let value = keys.remove(key)?;
         let text = match &value {
@@ -338,7 +365,7 @@ fn one(
         text
     };
     let id = text("pipeline.id");
-    let path = text("path.config");
+    let paths = paths.or_else(|| text("path.config").map(|path| vec![path]));
     let string = text("config.string");
     let mut found = PipelineSource::new(id.clone().unwrap_or_else(|| format!("entry-{}", number + 1)));
     let boolean =
@@ -434,17 +461,17 @@ fn one(
         },
         Some(other) => problems.push(format!("[queue.type] must be memory or persisted, not [{other}]")),
     }
-    match (path, string) {
+    match (paths, string) {
         (Some(_), Some(_)) => {
             problems.push("[path.config] and [config.string] exclude each other".to_owned())
         }
         (None, None) => problems.push("[path.config] or [config.string] is needed".to_owned()),
         (None, Some(string)) => found.texts.push((format!("{DESCRIPTION} [config.string]"), string)),
-        (Some(path), None) => match files(directory, &path) {
+        (Some(paths), None) => match files_of(directory, &paths) {
             Ok(files) => {
                 for file in files {
                     found.add_file(&file);
-                    described.insert(file);
+                    described.insert(canonical(&file));
                 }
             }
             Err(problem) => problems.push(problem),
@@ -498,100 +525,4 @@ pub(super) fn build(
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn files_and_descriptions() {
-        let dir = tempfile::tempdir().unwrap();
-        assert_eq!(find(&dir.path().join("absent")).unwrap().len(), 0);
-        std::fs::write(dir.path().join("alone.conf"), "input { }").unwrap();
-        std::fs::write(dir.path().join("10-in.conf"), "input { }\n# two lines").unwrap();
-        std::fs::write(dir.path().join("20-out.conf"), "output { }").unwrap();
-        let text = "
-- pipeline.id: both
-  path.config: '?0-*.conf'
-- pipeline.id: parts
-  path.config: \"*0-*.conf\"
-  pipeline:
-    workers: 1
-    batch: {size: 50, delay: 5}
-  pipeline.ordered: true
-  queue: {type: persisted, max_bytes: 4gb, checkpoint.writes: 1}
-  dead_letter_queue: {enable: true, max_bytes: 10mb, storage_policy: drop_older, retain.age: 2d}
-- pipeline.id: wrong
-  config.string: 'input {}'
-  pipelin.workers: 2
-  pipeline.batch.size: many
-  queue.type: disk
-  dead_letter_queue: {max_bytes: 1kb, storage_policy: drop_all, retain.age: 2}
-- config.string: ''
-  pipeline.enabled: false
-";
-        std::fs::write(dir.path().join("pipelines.yml"), text).unwrap();
-        let found = find(dir.path()).unwrap();
-        assert_eq!(found.keys().collect::<Vec<_>>(), ["alone", "both", "entry-4", "parts", "wrong"]);
-        assert!(found["both"].problems[0].contains("there is no file"), "{:?}", found["both"].problems);
-        let parts = &found["parts"];
-        assert_eq!(parts.problems, Vec::<String>::new());
-        let settings = Settings {
-            workers: 1,
-            batch_size: 50,
-            batch_delay: Duration::from_millis(5),
-            ordered: EventOrder::Yes,
-        };
-        assert_eq!(parts.settings, settings);
-        assert_eq!((parts.persisted, found["alone"].persisted), (Some(4 << 30), None));
-        let letters = Limits {
-            max_bytes: 10 << 20,
-            policy: Policy::DropOlder,
-            retain: Some(Duration::from_secs(172_800)),
-        };
-        assert_eq!((parts.dead_letters, found["alone"].dead_letters), (letters, Limits::default()));
-        assert_eq!(parts.text(), "input { }\n# two lines\noutput { }\n");
-        assert!(parts.place(2).0.ends_with("10-in.conf") && parts.place(2).1 == 2);
-        assert!(parts.place(3).0.ends_with("20-out.conf") && parts.place(3).1 == 1);
-        let wrong = found["wrong"].problems.join("\n");
-        for part in [
-            "[pipelin.workers], did you mean [pipeline.workers]?",
-            "not [many]",
-            "not [disk]",
-            "at least 1mb",
-            "not [drop_all]",
-            "not [2]",
-        ] {
-            assert!(wrong.contains(part), "{wrong}");
-        }
-        assert!(!found["entry-4"].enabled);
-
-        let before = parts.hash.clone();
-        std::fs::write(dir.path().join("20-out.conf"), "output {  }").unwrap();
-        assert_ne!(find(dir.path()).unwrap()["parts"].hash, before);
-    }
-
-    #[test]
-    fn a_directory_of_numbered_files_is_one_pipeline() {
-        let dir = tempfile::tempdir().unwrap();
-        let parts = dir.path().join("conf.d");
-        std::fs::create_dir(&parts).unwrap();
-        for (name, text) in [
-            ("30-output.conf", "output { stdout { } }"),
-            ("10-input.conf", "input { stdin { } }"),
-            ("20-filter.conf", "filter { drop { } }"),
-            ("20-filter.conf.bak", "not read"),
-            ("README", "not read"),
-        ] {
-            std::fs::write(parts.join(name), text).unwrap();
-        }
-        for path in ["conf.d/*.conf".to_owned(), format!("{}/*.conf", parts.display())] {
-            let text = format!("- pipeline.id: main\n  path.config: \"{path}\"\n");
-            std::fs::write(dir.path().join("pipelines.yml"), text).unwrap();
-            let found = find(dir.path()).unwrap();
-            assert_eq!(found.keys().collect::<Vec<_>>(), ["main"]);
-            let main = &found["main"];
-            assert_eq!(main.problems, Vec::<String>::new());
-            assert_eq!(main.text(), "input { stdin { } }\nfilter { drop { } }\noutput { stdout { } }\n");
-            crate::check(&main.text(), &crate::Dialect::default()).unwrap();
-        }
-    }
-}
+mod tests;

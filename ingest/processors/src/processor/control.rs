@@ -67,7 +67,10 @@ impl Processor for CallPipeline {
 #[derive(Debug)]
 struct RunScript(Script);
 
-pub(super) fn build_script(config: &mut ProcessorConfig, _: &mut BuildContext) -> Result<Box<dyn Processor>> {
+pub(super) fn build_script(
+    config: &mut ProcessorConfig,
+    context: &mut BuildContext,
+) -> Result<Box<dyn Processor>> {
     let source = config.text("source")?;
     let inline = config.text("inline")?;
     if config.value("id").is_some() {
@@ -80,7 +83,9 @@ pub(super) fn build_script(config: &mut ProcessorConfig, _: &mut BuildContext) -
         let reason = "must specify either [source] for an inline script or [id] for a stored script";
         return Err(ProcessorError::illegal_argument(reason));
     };
-    Ok(Box::new(RunScript(Script::compile(&source, params)?)))
+    let script = Script::compile(&source, params)?;
+    context.claim_patterns(script.patterns())?;
+    Ok(Box::new(RunScript(script)))
 }
 
 impl Processor for RunScript {

@@ -31,7 +31,8 @@ impl TimePattern {
     /// Compiles a format.
     pub(super) fn parse(text: &str) -> std::result::Result<Self, String> {
         Ok(match text {
-            "ISO8601" => Self::Iso8601,
+            // Pipelines of Filebeat's modules have the name that Java gives the format.
+            "ISO8601" | "ISO_INSTANT" => Self::Iso8601,
             "UNIX" => Self::Unix,
             "UNIX_MS" => Self::UnixMillis,
             "TAI64N" => Self::Tai64n,

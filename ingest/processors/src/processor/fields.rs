@@ -12,14 +12,30 @@ use crate::template::{PathTemplate, ValueTemplate};
 #[derive(Debug)]
 struct Set {
     field: PathTemplate,
-    value: ValueTemplate,
+    value: SetValue,
     is_overriding: bool,
     ignore_empty_value: bool,
 }
 
+/// Origin of the value that `set` writes.
+#[derive(Debug)]
+enum SetValue {
+    Template(ValueTemplate),
+    /// A copy of another field.
+    Field(FieldPath),
+}
+
 pub(super) fn build_set(config: &mut ProcessorConfig, _: &mut BuildContext) -> Result<Box<dyn Processor>> {
     let field = config.path_template("field")?;
-    let value = config.value_template("value")?;
+    let copied = config.text("copy_from")?;
+    let value = match copied {
+        None => SetValue::Template(config.value_template("value")?),
+        Some(_) if config.value("value").is_some() => {
+            let reason = "cannot set both `copy_from` and `value` in the same processor";
+            return Err(config.refusal("copy_from", reason));
+        }
+        Some(path) => SetValue::Field(FieldPath::parse(&path).map_err(|error| config.describe(error))?),
+    };
     let is_overriding = config.flag("override", true)?;
     let ignore_empty_value = config.flag("ignore_empty_value", false)?;
     Ok(Box::new(Set { field, value, is_overriding, ignore_empty_value }))
@@ -31,7 +47,14 @@ impl Processor for Set {
         if !self.is_overriding && document.find(&field).is_some_and(|value| !value.is_null()) {
             return Ok(Flow::Continue);
         }
-        let value = self.value.render(document)?;
+        let value = match &self.value {
+            SetValue::Template(template) => template.render(document)?,
+            SetValue::Field(source) => match document.find(source) {
+                Some(value) => value.clone(),
+                None if self.ignore_empty_value => return Ok(Flow::Continue),
+                None => document.get(source)?.clone(),
+            },
+        };
         if self.ignore_empty_value && (value.is_null() || value == "") {
             return Ok(Flow::Continue);
         }

@@ -1,9 +1,15 @@
 //! `geoip`: places and networks of addresses, by a MaxMind database.
+//!
+//! A pipeline may name a database of GeoLite2 that is not on this server. Its documents get a tag, as in Elasticsearch, until
+//! the file is there.
 
 use std::net::IpAddr;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use std::sync::{Mutex, OnceLock, TryLockError};
+use std::time::Duration;
 
 use millrace_ingest::geoip::{DIRECTORIES, GeoDatabase, GeoDatabaseKind, GeoRecord, SharedGeoDatabase};
+use millrace_runtime::Instant;
 use serde_json::{Map, Value};
 
 use super::{Flow, Processor};
@@ -14,6 +20,16 @@ use crate::pipeline::{BuildContext, PipelineRun};
 
 /// Database where none is named.
 const DATABASE: &str = "GeoLite2-City.mmdb";
+/// Databases that a pipeline may name before they are there, with their kinds.
+const KNOWN_DATABASES: [(&str, GeoDatabaseKind); 3] = [
+    (DATABASE, GeoDatabaseKind::City),
+    ("GeoLite2-Country.mmdb", GeoDatabaseKind::Country),
+    ("GeoLite2-ASN.mmdb", GeoDatabaseKind::Asn),
+];
+/// Begin of the tag of a document whose database is not there.
+const UNAVAILABLE_TAG: &str = "_geoip_database_unavailable_";
+/// Time between two looks for a database that is not there.
+const LOOK_INTERVAL: Duration = Duration::from_secs(60);
 /// Properties of a kind of databases, with the fields of records that they are.
 type Properties = &'static [(&'static str, &'static str)];
 
@@ -41,10 +57,53 @@ const ASN: Properties =
 struct GeoIp {
     field: FieldPath,
     target: FieldPath,
-    database: SharedGeoDatabase,
+    database: DatabaseFile,
     properties: Vec<(&'static str, &'static str)>,
     first_only: bool,
     ignore_missing: bool,
+}
+
+/// A database by the name of its file, which may come later.
+#[derive(Debug)]
+struct DatabaseFile {
+    name: String,
+    opened: OnceLock<SharedGeoDatabase>,
+    /// Time of the next look for the file.
+    next_look: Mutex<Option<Instant>>,
+}
+
+impl DatabaseFile {
+    fn new(name: String, database: Option<SharedGeoDatabase>) -> Self {
+        let opened = database.map_or_else(OnceLock::new, OnceLock::from);
+        Self { name, opened, next_look: Mutex::new(None) }
+    }
+
+    /// Returns the database where it is there.
+    fn get(&self) -> Option<&SharedGeoDatabase> {
+        if let Some(database) = self.opened.get() {
+            return Some(database);
+        }
+        // One document looks for the file and loads it; others do not wait for that.
+        let mut next_look = match self.next_look.try_lock() {
+            Ok(next_look) => next_look,
+            Err(TryLockError::Poisoned(poisoned)) => poisoned.into_inner(),
+            Err(TryLockError::WouldBlock) => return None,
+        };
+        let now = Instant::now();
+        if next_look.is_some_and(|time| now < time) {
+            return None;
+        }
+        *next_look = now.checked_add(LOOK_INTERVAL);
+        let path = find(&self.name).ok().flatten()?;
+        let database = match SharedGeoDatabase::open(path.clone()) {
+            Ok(database) => database,
+            Err(reason) => {
+                tracing::warn!(path = %path.display(), reason, "a database of addresses cannot be used");
+                return None;
+            }
+        };
+        Some(self.opened.get_or_init(|| database))
+    }
 }
 
 pub(super) fn build(config: &mut ProcessorConfig, _: &mut BuildContext) -> Result<Box<dyn Processor>> {
@@ -54,8 +113,18 @@ pub(super) fn build(config: &mut ProcessorConfig, _: &mut BuildContext) -> Resul
     let wanted = config.texts("properties")?;
     let first_only = config.flag("first_only", true)?;
     let ignore_missing = config.flag("ignore_missing", false)?;
-    let database = open(&file).map_err(|reason| config.refusal("database_file", &reason))?;
-    let kind = database.current().kind();
+    let refused = |reason: String| config.refusal("database_file", &reason);
+    let database = match find(&file).map_err(refused)? {
+        Some(path) => Some(SharedGeoDatabase::open(path).map_err(refused)?),
+        None => None,
+    };
+    let known = KNOWN_DATABASES.iter().find(|(name, _)| *name == file).map(|(_, kind)| *kind);
+    let kind = database.as_ref().map(|database| database.current().kind()).or(known);
+    let kind = kind.ok_or_else(|| {
+        refused(format!(
+            "database file [{file}] doesn't exist in any of {DIRECTORIES:?}: this server ships none"
+        ))
+    })?;
     let (known, defaults): (Properties, &[&str]) = match kind {
         GeoDatabaseKind::City | GeoDatabaseKind::Enterprise => (
             CITY,
@@ -92,20 +161,17 @@ pub(super) fn build(config: &mut ProcessorConfig, _: &mut BuildContext) -> Resul
             names.iter().map(property).collect::<Result<_>>()?
         }
     };
+    let database = DatabaseFile::new(file, database);
     Ok(Box::new(GeoIp { field, target, database, properties, first_only, ignore_missing }))
 }
 
-/// Opens a database of the system by its name.
-fn open(file: &str) -> Result<SharedGeoDatabase, String> {
+/// Finds a database of the system by its name.
+fn find(file: &str) -> Result<Option<PathBuf>, String> {
     if file.is_empty() || file.contains(['/', '\0']) || file.starts_with('.') {
         return Err(format!("[{file}] is no name of a file in one of {DIRECTORIES:?}"));
     }
-    let path =
-        DIRECTORIES.iter().map(|directory| Path::new(directory).join(file)).find(|path| path.is_file());
-    let path = path.ok_or_else(|| {
-        format!("database file [{file}] doesn't exist in any of {DIRECTORIES:?}: this server ships none")
-    })?;
-    SharedGeoDatabase::open(path)
+    let mut paths = DIRECTORIES.iter().map(|directory| Path::new(directory).join(file));
+    Ok(paths.find(|path| path.is_file()))
 }
 
 impl GeoIp {
@@ -125,11 +191,16 @@ fn properties(record: &GeoRecord, wanted: &[(&'static str, &'static str)]) -> Ma
 
 impl Processor for GeoIp {
     fn apply(&self, document: &mut IngestDocument, _: &mut PipelineRun<'_>) -> Result<Flow> {
+        let Some(database) = self.database.get() else {
+            let tag = format!("{UNAVAILABLE_TAG}{}", self.database.name);
+            document.append(&FieldPath::parse("tags")?, vec![tag.into()], true)?;
+            return Ok(Flow::Continue);
+        };
         let value = match document.get(&self.field) {
             Ok(Value::Null) | Err(_) if self.ignore_missing => return Ok(Flow::Continue),
             value => value?,
         };
-        let database = self.database.current();
+        let database = database.current();
         let found = match value {
             Value::String(text) => self.properties(&database, text)?.map(Value::Object),
             Value::Array(items) => {
@@ -174,9 +245,24 @@ mod tests {
     #[test]
     fn databases_are_files_of_the_system() {
         for wrong in ["", "../x.mmdb", "/etc/passwd", "a/b.mmdb", ".mmdb"] {
-            assert!(open(wrong).unwrap_err().contains("is no name"), "{wrong}");
+            assert!(find(wrong).unwrap_err().contains("is no name"), "{wrong}");
         }
-        assert!(open("absent-of-all.mmdb").unwrap_err().contains("doesn't exist"));
+        assert!(find("absent-of-all.mmdb").unwrap().is_none());
+    }
+
+    #[test]
+    fn documents_are_tagged_until_the_database_is_there() {
+        let (field, target) = (FieldPath::parse("ip").unwrap(), FieldPath::parse("geo").unwrap());
+        let database = DatabaseFile::new("absent-of-all.mmdb".to_owned(), None);
+        let properties = Vec::new();
+        let processor =
+            GeoIp { field, target, database, properties, first_only: true, ignore_missing: false };
+        let source = Map::from_iter([("tags".to_owned(), json!("a"))]);
+        let mut document = IngestDocument::new(source, [], String::new());
+        let (pipelines, now) = (PipelineSet::default(), chrono::DateTime::UNIX_EPOCH);
+        processor.apply(&mut document, &mut PipelineRun::new(&pipelines, now)).unwrap();
+        let tags = json!(["a", "_geoip_database_unavailable_absent-of-all.mmdb"]);
+        assert_eq!(document.render()["_source"], json!({ "tags": tags }));
     }
 
     #[test]
@@ -187,7 +273,8 @@ mod tests {
         write_database(&path, "GeoLite2-ASN", &[(10, record)]);
         let apply = |first_only: bool, value: Value| {
             let (field, target) = (FieldPath::parse("ip").unwrap(), FieldPath::parse("geo").unwrap());
-            let database = SharedGeoDatabase::open(path.clone()).unwrap();
+            let opened = SharedGeoDatabase::open(path.clone()).unwrap();
+            let database = DatabaseFile::new("asn.mmdb".to_owned(), Some(opened));
             let properties = vec![("asn", "asn"), ("organization_name", "as_org")];
             let processor = GeoIp { field, target, database, properties, first_only, ignore_missing: false };
             let source = Map::from_iter([("ip".to_owned(), value)]);

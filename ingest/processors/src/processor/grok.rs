@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use millrace_ingest::pattern::{Deadline, Library, Pattern};
+use millrace_ingest::pattern::{Captures, Deadline, Library, Pattern};
 use serde_json::{Number, Value};
 
 use super::{Flow, Processor};
@@ -135,6 +135,8 @@ impl Processor for Grok {
         };
         let Some(text) = text.map(str::to_owned) else { return Ok(Flow::Continue) };
         let deadline = Deadline::default();
+        // As with one expression of all alternatives, the leftmost match counts, then the order.
+        let mut first: Option<(usize, &GrokExpression, Captures<'_>)> = None;
         for (number, expression) in self.expressions.iter().enumerate() {
             let found = expression.pattern.find(&text, &deadline).map_err(|_| {
                 ProcessorError::new(
@@ -144,6 +146,15 @@ impl Processor for Grok {
                 )
             })?;
             let Some(found) = found else { continue };
+            let start = found.whole().start;
+            if first.as_ref().is_none_or(|(.., first)| start < first.whole().start) {
+                first = Some((number, expression, found));
+            }
+            if start == 0 {
+                break;
+            }
+        }
+        if let Some((number, expression, found)) = first {
             // Of captures with one name the first that took part counts.
             let mut seen: Vec<&FieldPath> = Vec::new();
             for (at, (field, of)) in expression.captures.iter().enumerate() {

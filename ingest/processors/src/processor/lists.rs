@@ -128,8 +128,16 @@ pub(super) fn build_split(config: &mut ProcessorConfig, _: &mut BuildContext) ->
     Ok(Box::new(Split { field, target, separator, ignore_missing, preserve_trailing }))
 }
 
+/// Removes empty parts at the end, as Java does. A text without a separator stays.
+pub(crate) fn drop_trailing(parts: &mut Vec<&str>) {
+    if parts.len() > 1 {
+        let length = parts.iter().rposition(|part| !part.is_empty()).map_or(0, |last| last + 1);
+        parts.truncate(length);
+    }
+}
+
 /// Splits a text at the matches of an expression, as Java's `String.split` does with a limit (0: none).
-pub(super) fn split<'t>(
+pub(crate) fn split<'t>(
     text: &'t str,
     separator: &Expression,
     limit: usize,
@@ -175,9 +183,7 @@ impl Processor for Split {
         };
         let mut parts = split(text, &self.separator, 0, &Deadline::default())?;
         if !self.preserve_trailing {
-            while parts.len() > 1 && parts.last().is_some_and(|part| part.is_empty()) {
-                parts.pop();
-            }
+            drop_trailing(&mut parts);
         }
         let parts = Value::Array(parts.into_iter().map(Value::from).collect());
         document.set(&self.target, parts)?;

@@ -23,7 +23,8 @@ use std::fmt;
 
 pub use grok::grok_patterns;
 pub(crate) use json::{estimate_json, parse_json};
-pub(crate) use text::{decode_url, parse_bytes};
+pub(crate) use lists::{drop_trailing, split};
+pub(crate) use text::{decode_url, java_replacement, parse_bytes};
 
 use crate::config::ProcessorConfig;
 use crate::document::IngestDocument;

@@ -70,7 +70,7 @@ pub(super) fn build_gsub(
 }
 
 /// Turns a replacement in Java's notation (`$1`, `${name}`, `\$`) into that of [`Replacement`].
-fn java_replacement(text: &str) -> String {
+pub(crate) fn java_replacement(text: &str) -> String {
     let mut out = String::new();
     let mut rest = text.chars().peekable();
     while let Some(letter) = rest.next() {

@@ -2,19 +2,26 @@
 //!
 //! A [`Machine`] runs the statements of one script for one document.
 
-use std::rc::Rc;
+use std::sync::Arc;
 
+use millrace_ingest::pattern::Deadline;
 use serde_json::{Map, Value};
 
+use super::collection::has_lambdas;
 use super::memory::{Local, Operand, PathStep, Reference};
-use super::tree::{Assignment, Binary, Expression, Link, Literal, Node, Statement, ValueType};
+use super::object::Object;
+use super::operators::widen;
+use super::pattern::ScriptPattern;
+use super::tree::{Assignment, Binary, Expression, Handler, Literal, Node, Statement, ValueType};
 use super::{Script, failure};
-use crate::document::{IngestDocument, WorkBudget, measure};
+use crate::document::{IngestDocument, WorkBudget};
 use crate::error::{ProcessorError, Result};
-use crate::java;
+
+/// Most statements and expressions within one another, those of called functions included.
+const MAX_RECURSION: usize = 260;
 
 /// End of a statement.
-enum Completion {
+pub(super) enum Completion {
     Normal,
     Break,
     Continue,
@@ -27,15 +34,45 @@ pub(super) struct Machine<'a> {
     document: &'a mut IngestDocument,
     pub(super) context: Value,
     pub(super) locals: Vec<Local>,
+    /// Variables of the running functions, those of the innermost one last.
     pub(super) variables: Vec<Operand>,
+    /// First variable of the innermost function.
+    frame: usize,
+    /// Types of the variables of the innermost function.
+    types: &'a [ValueType],
+    depth: usize,
+    pub(super) objects: Vec<Object>,
+    /// Patterns of the script that are objects already, with their numbers.
+    pub(super) patterns: Vec<(*const ScriptPattern, usize)>,
+    /// Lists of the script that are sets.
+    pub(super) sets: Vec<usize>,
+    /// Lists and maps that left their places, in order. Elements of streams may name them.
+    pub(super) moves: Vec<Reference>,
+    /// End of the time for regular expressions.
+    pub(super) deadline: Deadline,
     pub(super) read_only: bool,
 }
 
 impl<'a> Machine<'a> {
     pub(super) fn new(script: &'a Script, document: &'a mut IngestDocument, read_only: bool) -> Self {
         let context = Value::Object(std::mem::take(&mut document.fields));
-        let variables = vec![Operand::Null; script.variables];
-        Self { script, document, context, locals: Vec::new(), variables, read_only }
+        let variables = vec![Operand::Null; script.types.len()];
+        Self {
+            script,
+            document,
+            context,
+            locals: Vec::new(),
+            variables,
+            frame: 0,
+            types: &script.types,
+            depth: 0,
+            objects: Vec::new(),
+            patterns: Vec::new(),
+            sets: Vec::new(),
+            moves: Vec::new(),
+            deadline: Deadline::default(),
+            read_only,
+        }
     }
 
     /// Gives the document its fields back.
@@ -62,11 +99,16 @@ impl<'a> Machine<'a> {
         &mut self.document.budget
     }
 
+    /// Returns `_ingest`.
+    pub(super) fn ingest(&self) -> &Map<String, Value> {
+        &self.document.ingest
+    }
+
     pub(super) fn fail(&self, node: &Node, kind: &'static str, reason: &str) -> ProcessorError {
         self.fail_at(node.offset, kind, reason)
     }
 
-    fn fail_at(&self, offset: usize, kind: &'static str, reason: &str) -> ProcessorError {
+    pub(super) fn fail_at(&self, offset: usize, kind: &'static str, reason: &str) -> ProcessorError {
         failure(&self.script.source, "runtime error", offset, kind, reason)
     }
 
@@ -74,7 +116,7 @@ impl<'a> Machine<'a> {
         self.fail(node, "illegal_argument_exception", reason)
     }
 
-    fn block(&mut self, statements: &[Statement]) -> Result<Completion> {
+    pub(super) fn block(&mut self, statements: &[Statement]) -> Result<Completion> {
         for statement in statements {
             match self.statement(statement)? {
                 Completion::Normal => {}
@@ -84,8 +126,25 @@ impl<'a> Machine<'a> {
         Ok(Completion::Normal)
     }
 
-    fn statement(&mut self, statement: &Statement) -> Result<Completion> {
+    /// Runs a step within those that run already.
+    fn within<T>(&mut self, step: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         self.budget().step()?;
+        if self.depth == MAX_RECURSION {
+            return Err(ProcessorError::exceeded(format!(
+                "a script has more than {MAX_RECURSION} steps within one another"
+            )));
+        }
+        self.depth += 1;
+        let result = step(self);
+        self.depth -= 1;
+        result
+    }
+
+    fn statement(&mut self, statement: &Statement) -> Result<Completion> {
+        self.within(|machine| machine.run_statement(statement))
+    }
+
+    fn run_statement(&mut self, statement: &Statement) -> Result<Completion> {
         match statement {
             Statement::Block(statements) | Statement::Declarations(statements) => {
                 return self.block(statements);
@@ -131,14 +190,39 @@ impl<'a> Machine<'a> {
                 };
                 return Ok(Completion::Return(value));
             }
+            Statement::Try(body, handlers) => {
+                return match self.block(body) {
+                    Err(error) => self.handle(error, handlers),
+                    completion => completion,
+                };
+            }
+            Statement::Throw(kind, message) => {
+                let value = self.evaluate(message)?;
+                let reason = self.text_of(&value)?;
+                return Err(self.fail(message, kind, &reason));
+            }
             Statement::Break => return Ok(Completion::Break),
             Statement::Continue => return Ok(Completion::Continue),
         }
         Ok(Completion::Normal)
     }
 
+    /// Runs the handler of an exception. Work beyond a bound is none.
+    fn handle(&mut self, error: ProcessorError, handlers: &[Handler]) -> Result<Completion> {
+        let Some((kind, reason)) = error.cause() else { return Err(error) };
+        let takes = |handler: &&Handler| {
+            handler.kinds.as_ref().is_none_or(|kinds| kinds.iter().any(|taken| taken == kind))
+        };
+        let handler = handlers.iter().find(takes);
+        let Some(handler) = handler.filter(|_| error.kind() == "script_exception") else { return Err(error) };
+        let exception = Map::from_iter([("message".to_owned(), Value::from(reason))]);
+        let exception = self.make(Value::Object(exception))?;
+        self.set_variable(handler.slot, exception);
+        self.block(&handler.body)
+    }
+
     /// Spends the bytes of a text that is read from a list or map, or made by a method.
-    fn charge_text(&mut self, operand: &Operand) -> Result<()> {
+    pub(super) fn charge_text(&mut self, operand: &Operand) -> Result<()> {
         match operand {
             Operand::Text(text) => self.document.budget.charge_read(text.len()),
             _ => Ok(()),
@@ -146,18 +230,22 @@ impl<'a> Machine<'a> {
     }
 
     fn for_each(&mut self, slot: usize, items: &Node, body: &[Statement]) -> Result<Completion> {
-        let Operand::Reference(list) = self.evaluate(items)? else {
-            return Err(self.illegal(items, "only a list can be iterated over"));
-        };
-        let Some(Value::Array(values)) = self.view(&list) else {
-            return Err(self.illegal(items, "only a list can be iterated over; a map has entrySet()"));
-        };
-        for position in 0..values.len() {
-            self.budget().step()?;
-            let Some(item) = self.load(&list, PathStep::Position(position)) else { break };
-            self.charge_text(&item)?;
-            self.set_variable(slot, item);
-            match self.block(body)? {
+        let of = self.evaluate(items)?;
+        if let Operand::Reference(list) = &of
+            && let Some(Value::Array(values)) = self.view(list)
+        {
+            for position in 0..values.len() {
+                let Some(item) = self.load(list, PathStep::Position(position)) else { break };
+                match self.run_body(slot, item, body)? {
+                    Completion::Break => break,
+                    Completion::Return(value) => return Ok(Completion::Return(value)),
+                    Completion::Normal | Completion::Continue => {}
+                }
+            }
+            return Ok(Completion::Normal);
+        }
+        for element in self.elements(items, &of)? {
+            match self.run_body(slot, element, body)? {
                 Completion::Break => break,
                 Completion::Return(value) => return Ok(Completion::Return(value)),
                 Completion::Normal | Completion::Continue => {}
@@ -166,18 +254,26 @@ impl<'a> Machine<'a> {
         Ok(Completion::Normal)
     }
 
-    fn set_variable(&mut self, slot: usize, value: Operand) {
-        if let Some(variable) = self.variables.get_mut(slot) {
-            *variable = value;
+    fn run_body(&mut self, slot: usize, element: Operand, body: &[Statement]) -> Result<Completion> {
+        self.budget().step()?;
+        self.charge_text(&element)?;
+        self.set_variable(slot, element);
+        self.block(body)
+    }
+
+    pub(super) fn set_variable(&mut self, slot: usize, value: Operand) {
+        let of = self.types.get(slot).copied().unwrap_or(ValueType::Any);
+        if let Some(variable) = self.variables.get_mut(self.frame + slot) {
+            *variable = widen(of, value);
         }
     }
 
-    fn condition(&mut self, node: &Node) -> Result<bool> {
+    pub(super) fn condition(&mut self, node: &Node) -> Result<bool> {
         let value = self.evaluate(node)?;
         self.flag(node, value)
     }
 
-    fn flag(&self, node: &Node, value: Operand) -> Result<bool> {
+    pub(super) fn flag(&self, node: &Node, value: Operand) -> Result<bool> {
         value.into_condition().map_err(|found| {
             self.fail(node, "class_cast_exception", &format!("cannot cast def [{found}] to boolean"))
         })
@@ -185,16 +281,21 @@ impl<'a> Machine<'a> {
 
     /// Evaluates an expression.
     pub(super) fn evaluate(&mut self, node: &Node) -> Result<Operand> {
-        self.budget().step()?;
+        self.within(|machine| machine.evaluate_expression(node))
+    }
+
+    fn evaluate_expression(&mut self, node: &Node) -> Result<Operand> {
         Ok(match &node.expression {
             Expression::Literal(literal) => match literal {
                 Literal::Null => Operand::Null,
                 Literal::Bool(flag) => Operand::Bool(*flag),
                 Literal::Int(number) => Operand::Int(*number),
                 Literal::Double(number) => Operand::Double(*number),
-                Literal::Text(text) => Operand::Text(text.as_str().into()),
+                Literal::Text(text) => Operand::Text(Arc::clone(text)),
             },
-            Expression::Variable(slot) => self.variables.get(*slot).cloned().unwrap_or(Operand::Null),
+            Expression::Variable(slot) => {
+                self.variables.get(self.frame + *slot).cloned().unwrap_or(Operand::Null)
+            }
             Expression::Context => Operand::Reference(Reference::context()),
             Expression::Params => Operand::Reference(Reference::params()),
             Expression::Member { target, name, null_safe } => {
@@ -206,40 +307,33 @@ impl<'a> Machine<'a> {
                 self.charge_text(&member)?;
                 member
             }
-            Expression::Index(target, key) => {
-                let (container, step) = self.position(target, key)?;
-                let member =
-                    self.load(&container, step.clone()).map_or_else(|| self.absent(node, step), Ok)?;
-                self.charge_text(&member)?;
-                member
-            }
+            Expression::Index(target, key) => self.index(node, target, key)?,
             Expression::Call { target, name, arguments, null_safe } => {
                 let target = self.evaluate(target)?;
                 if *null_safe && target == Operand::Null {
                     return Ok(Operand::Null);
                 }
-                let arguments =
-                    arguments.iter().map(|node| self.evaluate(node)).collect::<Result<Vec<_>>>()?;
+                if arguments.iter().any(has_lambdas) {
+                    return self.call_with_lambdas(node, &target, name, arguments);
+                }
+                let arguments = self.evaluate_all(arguments)?;
                 let value = self.call(node, &target, name, &arguments)?;
                 self.charge_text(&value)?;
                 value
             }
+            Expression::Function(number, arguments) => {
+                let arguments = self.evaluate_all(arguments)?;
+                self.call_function(*number, arguments)?
+            }
+            Expression::Lambda(_) => {
+                return Err(self.illegal(node, "a lambda is an argument of methods only"));
+            }
+            Expression::Pattern(pattern) => self.pattern(pattern)?,
             Expression::Static(function, arguments) => {
-                let arguments =
-                    arguments.iter().map(|node| self.evaluate(node)).collect::<Result<Vec<_>>>()?;
+                let arguments = self.evaluate_all(arguments)?;
                 self.call_static(node, *function, &arguments)?
             }
-            Expression::New { is_map, source } => {
-                let empty = if *is_map { Value::Object(Map::new()) } else { Value::Array(Vec::new()) };
-                let value = match source {
-                    None => empty,
-                    Some(source) => match self.evaluate(source)? {
-                        reference @ Operand::Reference(_) => self.copy_value(&reference)?,
-                        _ => empty,
-                    },
-                };
-                self.make(value)?
-            }
+            Expression::New(class, arguments) => self.create(node, *class, arguments)?,
             Expression::List(items) => {
                 let mut list = Vec::with_capacity(items.len());
                 for item in items {
@@ -248,24 +342,15 @@ impl<'a> Machine<'a> {
                 }
                 self.make(Value::Array(list))?
             }
-            Expression::Map(members) => {
-                let mut map = Map::new();
-                for (key, member) in members {
-                    let key = self.evaluate(key)?;
-                    let member = self.evaluate(member)?;
-                    let key = self.text_of(&key)?;
-                    map.insert(key.to_string(), self.copy_value(&member)?);
-                }
-                self.make(Value::Object(map))?
-            }
+            Expression::Map(members) => self.create_map(members)?,
             Expression::Not(inner) => Operand::Bool(!self.condition(inner)?),
-            Expression::Minus(inner) => match self.evaluate(inner)? {
-                Operand::Int(number) => Operand::Int(number.wrapping_neg()),
-                Operand::Double(number) => Operand::Double(-number),
-                other => {
-                    let reason = format!("Cannot apply [-] operation to type [{}].", other.type_name());
-                    return Err(self.fail(node, "class_cast_exception", &reason));
-                }
+            Expression::Minus(inner) => {
+                let value = self.evaluate(inner)?;
+                self.negate(node, &value)?
+            }
+            Expression::Complement(inner) => match self.evaluate(inner)?.as_int() {
+                Some(number) => Operand::Int(!number),
+                None => return Err(self.fail(node, "class_cast_exception", "[~] takes a whole number")),
             },
             Expression::Chain(first, links) => self.chain(first, links)?,
             Expression::Conditional(condition, then, otherwise) => {
@@ -297,41 +382,56 @@ impl<'a> Machine<'a> {
         })
     }
 
-    fn is_of(&mut self, operand: &Operand, of: ValueType) -> Result<bool> {
-        Ok(match operand {
-            Operand::Reference(reference) => self.view(reference).is_some_and(|value| of.holds(value)),
-            scalar => {
-                let value = self.copy_value(scalar)?;
-                of.holds(&value)
-            }
-        })
+    pub(super) fn evaluate_all(&mut self, nodes: &[Node]) -> Result<Vec<Operand>> {
+        nodes.iter().map(|node| self.evaluate(node)).collect()
     }
 
-    fn cast(&mut self, node: &Node, of: ValueType, value: Operand) -> Result<Operand> {
-        Ok(match (of, value) {
-            (ValueType::Integer | ValueType::Long, Operand::Double(number)) => Operand::Int(number as i64),
-            (ValueType::Double, Operand::Int(number)) => Operand::Double(number as f64),
-            (ValueType::Any, value) | (_, value @ Operand::Null) => value,
-            (ValueType::Integer | ValueType::Long, value @ Operand::Int(_)) => value,
-            (of, value) => {
-                if !self.is_of(&value, of)? {
-                    let reason = format!("Cannot cast from [{}] to [{of:?}].", value.type_name());
-                    return Err(self.fail(node, "class_cast_exception", &reason));
-                }
-                value
-            }
-        })
+    /// Calls a function of the script.
+    fn call_function(&mut self, number: usize, arguments: Vec<Operand>) -> Result<Operand> {
+        let script = self.script;
+        let Some(function) = script.functions.get(number) else { return Ok(Operand::Null) };
+        let (frame, types, top) = (self.frame, self.types, self.variables.len());
+        let arguments = arguments.into_iter().zip(&function.types).map(|(value, of)| widen(*of, value));
+        self.variables.extend(arguments);
+        self.variables.resize(top + function.types.len(), Operand::Null);
+        (self.frame, self.types) = (top, &function.types);
+        let result = self.block(&function.body);
+        (self.frame, self.types) = (frame, types);
+        self.variables.truncate(top);
+        match result? {
+            Completion::Return(value) => Ok(widen(function.result, value)),
+            _ => Ok(Operand::Null),
+        }
+    }
+
+    fn index(&mut self, node: &Node, target: &Node, key: &Node) -> Result<Operand> {
+        let container = self.evaluate(target)?;
+        let found = self.evaluate(key)?;
+        if let (Operand::Object(number), Operand::Int(at)) = (&container, &found)
+            && let Some(Object::Stream(elements, _)) = self.object(*number)
+        {
+            let element = usize::try_from(*at).ok().and_then(|at| elements.get(at)).cloned();
+            return element.ok_or_else(|| self.out_of_bounds(node, usize::try_from(*at).unwrap_or(0)));
+        }
+        let (container, step) = self.position(target, key, container, &found)?;
+        let member = self.load(&container, step.clone()).map_or_else(|| self.absent(node, step), Ok)?;
+        self.charge_text(&member)?;
+        Ok(member)
     }
 
     /// Returns the list or map of an index expression, and the key.
-    fn position(&mut self, target: &Node, key: &Node) -> Result<(Reference, PathStep)> {
-        let container = self.evaluate(target)?;
-        let found = self.evaluate(key)?;
+    fn position(
+        &mut self,
+        target: &Node,
+        key: &Node,
+        container: Operand,
+        found: &Operand,
+    ) -> Result<(Reference, PathStep)> {
         let Operand::Reference(container) = container else {
             let reason = format!("Attempting to address a non-array type [{}].", container.type_name());
             return Err(self.illegal(target, &reason));
         };
-        let step = match (self.view(&container), &found) {
+        let step = match (self.view(&container), found) {
             (Some(Value::Array(items)), Operand::Int(position)) => {
                 let length = items.len();
                 let at = if *position < 0 { *position + length as i64 } else { *position };
@@ -361,14 +461,37 @@ impl<'a> Machine<'a> {
             return match self.view(reference) {
                 Some(Value::Array(items)) => match (name, name.parse::<usize>()) {
                     ("length", _) => Ok(Operand::Int(items.len() as i64)),
+                    ("empty", _) => Ok(Operand::Bool(items.is_empty())),
                     (_, Ok(position)) => self
                         .load(reference, PathStep::Position(position))
                         .ok_or_else(|| self.out_of_bounds(node, position)),
                     _ => Err(self
                         .illegal(node, &format!("dynamic getter [java.util.ArrayList, {name}] not found"))),
                 },
+                Some(Value::Object(members)) if name == "empty" && !members.contains_key(name) => {
+                    Ok(Operand::Bool(members.is_empty()))
+                }
                 _ => Ok(self.load(reference, PathStep::Key(name.into())).unwrap_or(Operand::Null)),
             };
+        }
+        match (target, name) {
+            (Operand::Entry(_, key), "key") => return Ok(Operand::Text(Arc::clone(key))),
+            (Operand::Entry(map, key), "value") => {
+                return Ok(self.load(map, PathStep::Key(Arc::clone(key))).unwrap_or(Operand::Null));
+            }
+            (Operand::Object(number), "length") => {
+                if let Some(Object::Stream(elements, _)) = self.object(*number) {
+                    return Ok(Operand::Int(elements.len() as i64));
+                }
+            }
+            (Operand::View(_, map), "length" | "empty") => {
+                let length = self.view(map).and_then(Value::as_object).map_or(0, Map::len);
+                return Ok(match name {
+                    "length" => Operand::Int(length as i64),
+                    _ => Operand::Bool(length == 0),
+                });
+            }
+            _ => {}
         }
         if *target == Operand::Null {
             let reason = format!("cannot access method/field [{name}] from a null def reference");
@@ -412,130 +535,13 @@ impl<'a> Machine<'a> {
                 self.store(node, &container, step, value)?;
             }
             Expression::Index(target, key) => {
-                let (container, step) = self.position(target, key)?;
+                let container = self.evaluate(target)?;
+                let found = self.evaluate(key)?;
+                let (container, step) = self.position(target, key, container, &found)?;
                 self.store(node, &container, step, value)?;
             }
             _ => return Err(self.illegal(node, "the value cannot be assigned")),
         }
         Ok(())
-    }
-
-    fn chain(&mut self, first: &Node, links: &[Link]) -> Result<Operand> {
-        let mut left = self.evaluate(first)?;
-        let mut left_node = first;
-        for link in links {
-            let operator = link.operator;
-            if matches!(operator, Binary::Or | Binary::And) {
-                // The right operand is evaluated only where the left one does not decide.
-                let flag = self.flag(left_node, left)?;
-                if flag == (operator == Binary::Or) {
-                    return Ok(Operand::Bool(flag));
-                }
-                left = Operand::Bool(self.condition(&link.operand)?);
-            } else {
-                let right = self.evaluate(&link.operand)?;
-                left = self.compute(link.offset, operator, &left, &right)?;
-            }
-            left_node = &link.operand;
-        }
-        Ok(left)
-    }
-
-    /// Returns whether two operands are equal; numbers by value.
-    pub(super) fn equal(&mut self, left: &Operand, right: &Operand) -> Result<bool> {
-        Ok(match (left, right) {
-            (Operand::Reference(left), Operand::Reference(right)) => {
-                let bytes = self.view(left).map_or(Ok(0), |value| measure(value, 0))?;
-                self.budget().charge(bytes)?;
-                self.view(left) == self.view(right)
-            }
-            (Operand::Int(left), Operand::Int(right)) => left == right,
-            (left, right) => match (left.as_double(), right.as_double()) {
-                (Some(left), Some(right)) => left == right,
-                _ => left == right,
-            },
-        })
-    }
-
-    fn compute(
-        &mut self,
-        offset: usize,
-        operator: Binary,
-        left: &Operand,
-        right: &Operand,
-    ) -> Result<Operand> {
-        match operator {
-            Binary::Equal => return Ok(Operand::Bool(self.equal(left, right)?)),
-            Binary::NotEqual => return Ok(Operand::Bool(!self.equal(left, right)?)),
-            Binary::Add if matches!(left, Operand::Text(_)) || matches!(right, Operand::Text(_)) => {
-                let text = format!("{}{}", self.text_of(left)?, self.text_of(right)?);
-                self.budget().charge(text.len())?;
-                return Ok(Operand::Text(text.into()));
-            }
-            _ => {}
-        }
-        if let (Operand::Int(left), Operand::Int(right)) = (left, right) {
-            return self.compute_ints(offset, operator, *left, *right);
-        }
-        let (Some(x), Some(y)) = (left.as_double(), right.as_double()) else {
-            let reason = format!(
-                "Cannot apply [{}] operation to types [{}] and [{}].",
-                operator.symbol(),
-                left.type_name(),
-                right.type_name()
-            );
-            return Err(self.fail_at(offset, "class_cast_exception", &reason));
-        };
-        Ok(match operator {
-            Binary::Less => Operand::Bool(x < y),
-            Binary::LessOrEqual => Operand::Bool(x <= y),
-            Binary::Greater => Operand::Bool(x > y),
-            Binary::GreaterOrEqual => Operand::Bool(x >= y),
-            Binary::Subtract => Operand::Double(x - y),
-            Binary::Multiply => Operand::Double(x * y),
-            Binary::Divide => Operand::Double(x / y),
-            Binary::Remainder => Operand::Double(x % y),
-            _ => Operand::Double(x + y),
-        })
-    }
-
-    fn compute_ints(&self, offset: usize, operator: Binary, x: i64, y: i64) -> Result<Operand> {
-        let by_zero = || self.fail_at(offset, "arithmetic_exception", "/ by zero");
-        Ok(match operator {
-            Binary::Less => Operand::Bool(x < y),
-            Binary::LessOrEqual => Operand::Bool(x <= y),
-            Binary::Greater => Operand::Bool(x > y),
-            Binary::GreaterOrEqual => Operand::Bool(x >= y),
-            Binary::Subtract => Operand::Int(x.wrapping_sub(y)),
-            Binary::Multiply => Operand::Int(x.wrapping_mul(y)),
-            Binary::Divide if y == 0 => return Err(by_zero()),
-            Binary::Divide => Operand::Int(x.wrapping_div(y)),
-            Binary::Remainder if y == 0 => return Err(by_zero()),
-            Binary::Remainder => Operand::Int(x.wrapping_rem(y)),
-            _ => Operand::Int(x.wrapping_add(y)),
-        })
-    }
-
-    /// Writes an operand as a text.
-    pub(super) fn text_of(&mut self, operand: &Operand) -> Result<Rc<str>> {
-        Ok(match operand {
-            Operand::Text(text) => Rc::clone(text),
-            Operand::Null => "null".into(),
-            Operand::Bool(flag) => flag.to_string().into(),
-            Operand::Int(number) => number.to_string().into(),
-            Operand::Double(number) => java::float_text(*number).into(),
-            Operand::Reference(reference) => {
-                let bytes = self.view(reference).map_or(Ok(0), |value| measure(value, 0))?;
-                self.budget().charge(bytes)?;
-                self.view(reference).map_or_else(|| "null".to_owned(), java::text_of).into()
-            }
-        })
-    }
-
-    /// Returns the time of now, in milliseconds.
-    pub(super) fn now_ms(&self) -> i64 {
-        let timestamp = self.document.ingest.get("timestamp").and_then(Value::as_str);
-        let time = timestamp.and_then(|text| chrono::DateTime::parse_from_rfc3339(text).ok());
-        time.map_or(0, |time| time.timestamp_millis())
     }
 }

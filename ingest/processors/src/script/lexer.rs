@@ -13,15 +13,17 @@ pub(super) enum TokenKind {
     Int(i64),
     Double(f64),
     Text(String),
+    /// A regular expression with its flags.
+    Pattern(String, String),
     Symbol(&'static str),
     End,
 }
 
 /// Symbols, longer ones before those that begin them.
-const SYMBOLS: [&str; 48] = [
-    "===", "!==", "==~", "?.", "?:", "++", "--", "+=", "-=", "*=", "/=", "%=", "==", "!=", "=~", "<=", ">=",
-    "&&", "||", "->", "::", "<<", ">>", "&", "|", "^", "~", "(", ")", "[", "]", "{", "}", ".", ",", ";", ":",
-    "?", "=", "<", ">", "+", "-", "*", "/", "%", "!", "@",
+const SYMBOLS: [&str; 54] = [
+    "===", "!==", "==~", ">>>", "<<=", ">>=", "&=", "|=", "^=", "->", "?.", "?:", "++", "--", "+=", "-=",
+    "*=", "/=", "%=", "==", "!=", "=~", "<=", ">=", "&&", "||", "::", "<<", ">>", "&", "|", "^", "~", "(",
+    ")", "[", "]", "{", "}", ".", ",", ";", ":", "?", "=", "<", ">", "+", "-", "*", "/", "%", "!", "@",
 ];
 
 /// Cuts a source into tokens.
@@ -54,6 +56,10 @@ pub(super) fn tokens(source: &str) -> Result<Vec<Token>, (usize, String)> {
             let (text, length) = text(rest, letter).map_err(|reason| (at, reason))?;
             out.push(Token { offset: at, kind: TokenKind::Text(text) });
             at += length;
+        } else if letter == '/' && begins_value(out.last()) {
+            let (kind, length) = pattern(rest).map_err(|reason| (at, reason))?;
+            out.push(Token { offset: at, kind });
+            at += length;
         } else {
             let symbol = SYMBOLS.into_iter().find(|symbol| rest.starts_with(symbol));
             let symbol = symbol.ok_or_else(|| (at, format!("unexpected character [{letter}].")))?;
@@ -63,6 +69,39 @@ pub(super) fn tokens(source: &str) -> Result<Vec<Token>, (usize, String)> {
     }
     out.push(Token { offset: source.len(), kind: TokenKind::End });
     Ok(out)
+}
+
+/// Returns whether a value stands behind a token, so that a slash begins a regular expression.
+fn begins_value(before: Option<&Token>) -> bool {
+    match before.map(|token| &token.kind) {
+        Some(TokenKind::Symbol(symbol)) => !matches!(*symbol, ")" | "]" | "}" | "++" | "--"),
+        Some(TokenKind::Name(name)) => matches!(name.as_str(), "return" | "in"),
+        Some(_) => false,
+        None => true,
+    }
+}
+
+fn pattern(source: &str) -> Result<(TokenKind, usize), String> {
+    let mut text = String::new();
+    let mut letters = source.char_indices().skip(1);
+    while let Some((at, letter)) = letters.next() {
+        match letter {
+            '/' => {
+                let flags = source.get(at + 1..).unwrap_or_default();
+                let length = flags.bytes().take_while(u8::is_ascii_lowercase).count();
+                let flags = flags.get(..length).unwrap_or_default().to_owned();
+                return Ok((TokenKind::Pattern(text, flags), at + 1 + length));
+            }
+            '\n' => break,
+            '\\' => match letters.next() {
+                Some((_, '/')) => text.push('/'),
+                Some((_, '\n')) | None => break,
+                Some((_, escaped)) => text.extend(['\\', escaped]),
+            },
+            letter => text.push(letter),
+        }
+    }
+    Err("a regular expression is not closed".to_owned())
 }
 
 fn number(text: &str) -> Result<(TokenKind, usize), String> {

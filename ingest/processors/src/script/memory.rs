@@ -2,19 +2,22 @@
 //!
 //! Texts and numbers are values; lists and maps are [`Reference`]s into the document, into the parameters, or into lists and
 //! maps that the script made. A made list that is assigned to a field becomes that field: later changes reach both names.
+//! Entries and views of a map (`entrySet()`, `keySet()`, `values()`) name the map, so that changes reach it.
 
 use std::borrow::Cow;
-use std::rc::Rc;
+use std::sync::Arc;
 
-use serde_json::{Number, Value};
+use chrono::{DateTime, FixedOffset, SecondsFormat};
+use serde_json::{Map, Number, Value};
 
 use super::evaluate::Machine;
+use super::object::Object;
 use super::tree::Node;
-use crate::document::{MAX_DEPTH, measure};
+use crate::document::{MAX_DEPTH, VALUE_BYTES, measure};
 use crate::error::{ProcessorError, Result};
 
 /// Most lists and maps that one run of a script makes.
-const MAX_LOCALS: usize = 10_000;
+pub(super) const MAX_LOCALS: usize = 10_000;
 
 /// A value of a script.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,8 +26,26 @@ pub(super) enum Operand {
     Bool(bool),
     Int(i64),
     Double(f64),
-    Text(Rc<str>),
+    Text(Arc<str>),
+    Char(char),
     Reference(Reference),
+    /// The keys, values or entries of a map.
+    View(ViewKind, Reference),
+    /// An entry of a map, by its key.
+    Entry(Reference, Arc<str>),
+    /// An object of the script, by its number.
+    Object(usize),
+    Time(DateTime<FixedOffset>),
+    /// Nanoseconds.
+    Duration(i64),
+}
+
+/// Elements of a view of a map.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum ViewKind {
+    Keys,
+    Values,
+    Entries,
 }
 
 /// Position of a list or map.
@@ -45,7 +66,7 @@ pub(super) enum Root {
 /// A step of a reference.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum PathStep {
-    Key(Rc<str>),
+    Key(Arc<str>),
     Position(usize),
 }
 
@@ -86,24 +107,79 @@ impl Operand {
             Self::Int(_) => "java.lang.Long",
             Self::Double(_) => "java.lang.Double",
             Self::Text(_) => "java.lang.String",
+            Self::Char(_) => "java.lang.Character",
             Self::Reference(_) => "java.util.Map",
+            Self::View(ViewKind::Values, _) => "java.util.Collection",
+            Self::View(..) => "java.util.Set",
+            Self::Entry(..) => "java.util.Map.Entry",
+            Self::Object(_) => "java.lang.Object",
+            Self::Time(_) => "java.time.ZonedDateTime",
+            Self::Duration(_) => "java.time.Duration",
+        }
+    }
+
+    /// Returns the list or map that it names.
+    pub(super) fn reference(&self) -> Option<&Reference> {
+        match self {
+            Self::Reference(reference) | Self::View(_, reference) | Self::Entry(reference, _) => {
+                Some(reference)
+            }
+            _ => None,
+        }
+    }
+
+    /// Returns the list or map that it names, to change it.
+    pub(super) fn reference_mut(&mut self) -> Option<&mut Reference> {
+        match self {
+            Self::Reference(reference) | Self::View(_, reference) | Self::Entry(reference, _) => {
+                Some(reference)
+            }
+            _ => None,
         }
     }
 
     pub(super) fn as_int(&self) -> Option<i64> {
         match self {
             Self::Int(number) => Some(*number),
+            Self::Char(letter) => Some(i64::from(u32::from(*letter))),
             _ => None,
         }
     }
 
     pub(super) fn as_double(&self) -> Option<f64> {
         match self {
-            Self::Int(number) => Some(*number as f64),
             Self::Double(number) => Some(*number),
-            _ => None,
+            other => other.as_int().map(|number| number as f64),
         }
     }
+}
+
+impl ViewKind {
+    fn element(self, key: &str, member: &Value) -> Value {
+        match self {
+            Self::Keys => Value::from(key),
+            Self::Values => member.clone(),
+            Self::Entries => {
+                let members = [("key".to_owned(), Value::from(key)), ("value".to_owned(), member.clone())];
+                Value::Object(Map::from_iter(members))
+            }
+        }
+    }
+}
+
+/// Writes a time as a document has it: with three digits of a second, or with as many as it needs.
+fn document_time(time: &DateTime<FixedOffset>) -> String {
+    let digits = match time.timestamp_subsec_nanos() {
+        nanos if nanos % 1_000_000 == 0 => SecondsFormat::Millis,
+        nanos if nanos % 1_000 == 0 => SecondsFormat::Micros,
+        _ => SecondsFormat::Nanos,
+    };
+    time.to_rfc3339_opts(digits, true)
+}
+
+/// Makes the failure of a value that left its list or map.
+fn gone() -> ProcessorError {
+    ProcessorError::illegal_argument("a list or map of the script is not there any more")
 }
 
 impl Machine<'_> {
@@ -177,7 +253,8 @@ impl Machine<'_> {
         };
         Some(match value {
             Value::Array(_) | Value::Object(_) => {
-                let mut path = reference.path.clone();
+                let mut path = Vec::with_capacity(reference.path.len() + 1);
+                path.extend_from_slice(&reference.path);
                 path.push(step);
                 Operand::Reference(Reference { root: reference.root, path })
             }
@@ -224,13 +301,48 @@ impl Machine<'_> {
                 Value::from(&**text)
             }
             Operand::Reference(reference) => {
-                let gone =
-                    || ProcessorError::illegal_argument("a list or map of the script is not there any more");
                 let bytes = measure(self.view(reference).ok_or_else(gone)?, 0)?;
                 self.budget().charge(bytes)?;
                 self.view(reference).cloned().ok_or_else(gone)?
             }
+            Operand::Char(letter) => Value::from(letter.to_string()),
+            Operand::View(kind, map) => {
+                let members = self.view(map).and_then(Value::as_object).ok_or_else(gone)?;
+                let mut bytes = 0;
+                for (key, member) in members {
+                    bytes += key.len() + 2 * VALUE_BYTES + measure(member, 1)?;
+                }
+                self.budget().charge(bytes)?;
+                let members = self.view(map).and_then(Value::as_object).ok_or_else(gone)?;
+                members.iter().map(|(key, member)| kind.element(key, member)).collect()
+            }
+            Operand::Entry(map, key) => {
+                let member = self.view(map).and_then(|map| map.get(&**key)).ok_or_else(gone)?;
+                let bytes = key.len() + measure(member, 1)?;
+                self.budget().charge(bytes)?;
+                let member = self.view(map).and_then(|map| map.get(&**key)).ok_or_else(gone)?;
+                ViewKind::Entries.element(key, member)
+            }
+            Operand::Time(time) => Value::from(document_time(time)),
+            Operand::Duration(_) | Operand::Object(_) => {
+                let name = self.type_name(operand);
+                return Err(ProcessorError::illegal_argument(format!(
+                    "a [{name}] is no value of a document"
+                )));
+            }
         })
+    }
+
+    /// Returns the name of the class of an operand.
+    pub(super) fn type_name(&self, operand: &Operand) -> &'static str {
+        match operand {
+            Operand::Reference(reference) => match self.view(reference) {
+                Some(Value::Array(_)) => "java.util.List",
+                _ => "java.util.Map",
+            },
+            Operand::Object(number) => self.object(*number).map_or("null", Object::type_name),
+            other => other.type_name(),
+        }
     }
 
     /// Puts an operand into a list or map.

@@ -1,12 +1,142 @@
-//! Methods of lists, maps and numbers, and functions of classes.
+//! Methods of lists, maps, numbers and characters.
 
 use serde_json::{Map, Value};
 
 use super::evaluate::Machine;
-use super::memory::{Operand, PathStep, Reference};
-use super::tree::{Node, StaticFunction};
-use crate::error::{ProcessorError, Result};
-use crate::processor;
+use super::memory::{Operand, PathStep, Reference, Root, ViewKind};
+use super::tree::Node;
+use crate::error::Result;
+
+/// Names of all methods. A call of another is refused when the script is compiled.
+const METHODS: [&str; 122] = [
+    "add",
+    "addAll",
+    "allMatch",
+    "anyMatch",
+    "append",
+    "between",
+    "charAt",
+    "charValue",
+    "chars",
+    "clear",
+    "clone",
+    "collect",
+    "compareTo",
+    "computeIfAbsent",
+    "concat",
+    "contains",
+    "containsAll",
+    "containsKey",
+    "containsValue",
+    "count",
+    "countTokens",
+    "deleteCharAt",
+    "distinct",
+    "doubleValue",
+    "each",
+    "endsWith",
+    "entrySet",
+    "equals",
+    "equalsIgnoreCase",
+    "filter",
+    "find",
+    "floatValue",
+    "forEach",
+    "get",
+    "getAt",
+    "getEpochSecond",
+    "getKey",
+    "getMessage",
+    "getMillis",
+    "getNano",
+    "getOrDefault",
+    "getSeconds",
+    "getValue",
+    "group",
+    "groupCount",
+    "hasMoreElements",
+    "hasMoreTokens",
+    "hasNext",
+    "indexOf",
+    "intValue",
+    "isAfter",
+    "isBefore",
+    "isBlank",
+    "isEmpty",
+    "isEqual",
+    "isNegative",
+    "isZero",
+    "iterator",
+    "keySet",
+    "lastIndexOf",
+    "length",
+    "limit",
+    "longValue",
+    "map",
+    "matcher",
+    "matches",
+    "minus",
+    "minusDays",
+    "minusHours",
+    "minusMillis",
+    "minusMinutes",
+    "minusNanos",
+    "minusSeconds",
+    "next",
+    "nextElement",
+    "nextToken",
+    "noneMatch",
+    "pattern",
+    "plus",
+    "plusDays",
+    "plusHours",
+    "plusMillis",
+    "plusMinutes",
+    "plusNanos",
+    "plusSeconds",
+    "put",
+    "putAll",
+    "putIfAbsent",
+    "remove",
+    "removeIf",
+    "replace",
+    "replaceAll",
+    "reverse",
+    "set",
+    "setCharAt",
+    "setLength",
+    "setValue",
+    "size",
+    "skip",
+    "split",
+    "splitOnToken",
+    "startsWith",
+    "stream",
+    "strip",
+    "substring",
+    "toArray",
+    "toCharArray",
+    "toDays",
+    "toEpochMilli",
+    "toEpochSecond",
+    "toHours",
+    "toInstant",
+    "toList",
+    "toLowerCase",
+    "toMillis",
+    "toMinutes",
+    "toNanos",
+    "toSeconds",
+    "toString",
+    "toUpperCase",
+    "trim",
+    "values",
+];
+
+/// Returns whether some class has a method of a name.
+pub(super) fn is_method(name: &str) -> bool {
+    METHODS.binary_search(&name).is_ok()
+}
 
 impl Machine<'_> {
     /// Calls a method.
@@ -25,8 +155,12 @@ impl Machine<'_> {
             (_, "equals", [other]) => Some(Operand::Bool(self.equal(target, other)?)),
             (_, "toString", []) => Some(Operand::Text(self.text_of(target)?)),
             (_, "hashCode", _) => None,
+            (Operand::Char(letter), "charValue", []) => Some(Operand::Char(*letter)),
+            (Operand::Char(letter), "compareTo", [Operand::Char(other)]) => {
+                Some(Operand::Int(letter.cmp(other) as i64))
+            }
             (Operand::Text(text), ..) => {
-                let text = std::rc::Rc::clone(text);
+                let text = std::sync::Arc::clone(text);
                 self.call_text(node, &text, name, arguments)?
             }
             (Operand::Int(_) | Operand::Double(_), "intValue" | "longValue", []) => {
@@ -47,28 +181,30 @@ impl Machine<'_> {
                 Some(Value::Object(_)) => self.call_map(node, reference, name, arguments)?,
                 _ => return Err(self.illegal(node, "the value is not there any more")),
             },
+            (Operand::View(_, map), ..) => {
+                let map = map.clone();
+                self.call_view(node, target, &map, name, arguments)?
+            }
+            (Operand::Entry(map, key), ..) => self.call_entry(node, map, key, name, arguments)?,
+            (Operand::Object(number), ..) => self.call_object(node, *number, name, arguments)?,
+            (Operand::Time(time), ..) => self.call_time(node, time, name, arguments)?,
+            (Operand::Duration(nanos), ..) => self.call_duration(node, *nanos, name, arguments)?,
             _ => None,
         };
         called.ok_or_else(|| {
-            let found = match target {
-                Operand::Reference(reference) => match self.view(reference) {
-                    Some(Value::Array(_)) => "java.util.List",
-                    _ => "java.util.Map",
-                },
-                other => other.type_name(),
-            };
+            let found = self.type_name(target);
             self.illegal(node, &format!("dynamic method [{found}, {name}/{}] not found", arguments.len()))
         })
     }
 
-    fn items(&self, list: &Reference) -> &[Value] {
+    pub(super) fn items(&self, list: &Reference) -> &[Value] {
         match self.view(list) {
             Some(Value::Array(items)) => items,
             _ => &[],
         }
     }
 
-    fn items_mut(&mut self, node: &Node, list: &Reference) -> Result<&mut Vec<Value>> {
+    pub(super) fn items_mut(&mut self, node: &Node, list: &Reference) -> Result<&mut Vec<Value>> {
         let missing = self.illegal(node, "the value is no list any more");
         match self.view_mut(node, list)? {
             Value::Array(items) => Ok(items),
@@ -76,7 +212,7 @@ impl Machine<'_> {
         }
     }
 
-    fn members_mut(&mut self, node: &Node, map: &Reference) -> Result<&mut Map<String, Value>> {
+    pub(super) fn members_mut(&mut self, node: &Node, map: &Reference) -> Result<&mut Map<String, Value>> {
         let missing = self.illegal(node, "the value is no map any more");
         match self.view_mut(node, map)? {
             Value::Object(members) => Ok(members),
@@ -85,7 +221,12 @@ impl Machine<'_> {
     }
 
     /// Puts members into a map.
-    fn extend_map(&mut self, node: &Node, map: &Reference, more: Map<String, Value>) -> Result<()> {
+    pub(super) fn extend_map(
+        &mut self,
+        node: &Node,
+        map: &Reference,
+        more: Map<String, Value>,
+    ) -> Result<()> {
         for step in self.members_in_variables(map) {
             if matches!(&step, PathStep::Key(key) if more.contains_key(&**key)) {
                 self.detach(map, &step)?;
@@ -95,7 +236,15 @@ impl Machine<'_> {
         Ok(())
     }
 
-    fn call_list(
+    fn index_of(&mut self, list: &Reference, value: &Operand) -> Result<Option<usize>> {
+        let length = self.items(list).len();
+        self.budget().charge_read(length.saturating_mul(8))?;
+        let value = self.copy_value(value)?;
+        Ok(self.items(list).iter().position(|item| *item == value))
+    }
+
+    /// Calls a method of a list; `None` where lists have no such method.
+    pub(super) fn call_list(
         &mut self,
         node: &Node,
         list: &Reference,
@@ -114,9 +263,23 @@ impl Machine<'_> {
                 Err(machine.fail(node, "index_out_of_bounds_exception", &reason))
             }
         };
+        let is_set = matches!(
+            list, Reference { root: Root::Local(number), path } if path.is_empty() && self.sets.contains(number)
+        );
         Ok(Some(match (name, arguments) {
             ("size", []) => Operand::Int(length as i64),
             ("isEmpty", []) => Operand::Bool(length == 0),
+            ("add", [value]) if is_set && self.index_of(list, value)?.is_some() => Operand::Bool(false),
+            ("addAll", [value]) if is_set => {
+                let mut is_changed = false;
+                for element in self.elements(node, value)? {
+                    self.budget().step()?;
+                    let added = self.call_list(node, list, "add", &[element])?;
+                    is_changed = is_changed || added == Some(Operand::Bool(true));
+                }
+                Operand::Bool(is_changed)
+            }
+            ("get" | "getAt" | "set" | "indexOf", _) if is_set => return Ok(None),
             ("get" | "getAt", [Operand::Int(number)]) => {
                 let position = position(self, *number, length)?;
                 self.load(list, PathStep::Position(position)).unwrap_or(Operand::Null)
@@ -131,6 +294,7 @@ impl Machine<'_> {
                 let position = position(self, *number, length + 1)?;
                 let json = self.copy_value(value)?;
                 self.budget().charge(length.saturating_mul(8))?;
+                self.count_move(list, &PathStep::Position(position))?;
                 self.items_mut(node, list)?.insert(position, json);
                 self.shift_positions(list, position, 1);
                 Operand::Null
@@ -141,14 +305,15 @@ impl Machine<'_> {
                 self.store(node, list, PathStep::Position(position), value)?;
                 self.make(before)?
             }
-            ("addAll", [value @ Operand::Reference(_)]) => {
+            ("addAll", [value @ (Operand::Reference(_) | Operand::View(..))]) => {
                 let Value::Array(more) = self.copy_value(value)? else { return Ok(None) };
                 let is_changed = !more.is_empty();
                 self.items_mut(node, list)?.extend(more);
                 Operand::Bool(is_changed)
             }
-            ("remove", [Operand::Int(number)]) => {
+            ("remove", [Operand::Int(number)]) if !is_set => {
                 let position = position(self, *number, length)?;
+                self.count_move(list, &PathStep::Position(position))?;
                 let variables = self.variables_in(list, Some(&PathStep::Position(position)));
                 let removed = self.items_mut(node, list)?.remove(position);
                 let removed = self.make(removed)?;
@@ -156,26 +321,27 @@ impl Machine<'_> {
                 self.shift_positions(list, position + 1, -1);
                 removed
             }
-            ("remove", [value]) => {
-                let value = self.copy_value(value)?;
-                match self.items(list).iter().position(|item| *item == value) {
-                    Some(position) => {
-                        self.detach(list, &PathStep::Position(position))?;
-                        self.items_mut(node, list)?.remove(position);
-                        self.shift_positions(list, position + 1, -1);
-                        Operand::Bool(true)
-                    }
-                    None => Operand::Bool(false),
+            ("remove", [value]) => match self.index_of(list, value)? {
+                Some(position) => {
+                    self.detach(list, &PathStep::Position(position))?;
+                    self.items_mut(node, list)?.remove(position);
+                    self.shift_positions(list, position + 1, -1);
+                    Operand::Bool(true)
                 }
-            }
-            ("contains", [value]) => {
-                let value = self.copy_value(value)?;
-                Operand::Bool(self.items(list).contains(&value))
-            }
+                None => Operand::Bool(false),
+            },
+            ("contains", [value]) => Operand::Bool(self.index_of(list, value)?.is_some()),
             ("indexOf", [value]) => {
-                let value = self.copy_value(value)?;
-                let found = self.items(list).iter().position(|item| *item == value);
-                Operand::Int(found.map_or(-1, |position| position as i64))
+                Operand::Int(self.index_of(list, value)?.map_or(-1, |position| position as i64))
+            }
+            ("iterator", []) => self.make_iterator(node, &Operand::Reference(list.clone()))?,
+            ("stream", []) => {
+                let elements = self.elements(node, &Operand::Reference(list.clone()))?;
+                self.make_stream(elements)?
+            }
+            ("clone" | "toArray", [] | [Operand::Null]) => {
+                let copy = self.copy_value(&Operand::Reference(list.clone()))?;
+                self.make(copy)?
             }
             ("clear", []) => {
                 self.detach_members(list)?;
@@ -186,21 +352,17 @@ impl Machine<'_> {
         }))
     }
 
-    fn call_map(
+    /// Calls a method of a map; `None` where maps have no such method.
+    pub(super) fn call_map(
         &mut self,
         node: &Node,
         map: &Reference,
         name: &str,
         arguments: &[Operand],
     ) -> Result<Option<Operand>> {
-        let members = |machine: &Self| match machine.view(map) {
-            Some(Value::Object(members)) => members.clone(),
-            _ => Map::new(),
-        };
         let length = self.view(map).and_then(Value::as_object).map_or(0, Map::len);
-        let copies = matches!(name, "keySet" | "values" | "entrySet" | "containsValue" | "putAll" | "remove");
-        if copies {
-            // The copy of the members is charged as a made value below.
+        let reads_all = matches!(name, "containsValue" | "putAll" | "remove");
+        if reads_all {
             self.budget().charge(length.saturating_mul(8))?;
         }
         Ok(Some(match (name, arguments) {
@@ -227,7 +389,7 @@ impl Machine<'_> {
             ("getValue", []) => self.load(map, PathStep::Key("value".into())).unwrap_or(Operand::Null),
             ("put" | "putIfAbsent", [key, value]) => {
                 let key = self.text_of(key)?;
-                let before = self.load(map, PathStep::Key(std::rc::Rc::clone(&key)));
+                let before = self.load(map, PathStep::Key(std::sync::Arc::clone(&key)));
                 let keeps =
                     name == "putIfAbsent" && before.as_ref().is_some_and(|value| *value != Operand::Null);
                 let before = match before {
@@ -249,7 +411,8 @@ impl Machine<'_> {
             }
             ("remove", [key]) => {
                 let key = self.text_of(key)?;
-                let variables = self.variables_in(map, Some(&PathStep::Key(std::rc::Rc::clone(&key))));
+                self.count_move(map, &PathStep::Key(std::sync::Arc::clone(&key)))?;
+                let variables = self.variables_in(map, Some(&PathStep::Key(std::sync::Arc::clone(&key))));
                 let removed = self.members_mut(node, map)?.shift_remove(&*key);
                 let removed = self.make(removed.unwrap_or_default())?;
                 self.redirect(variables, &removed);
@@ -260,134 +423,15 @@ impl Machine<'_> {
                 self.members_mut(node, map)?.clear();
                 Operand::Null
             }
-            ("keySet", []) => {
-                let keys = self.view(map).and_then(Value::as_object).into_iter().flat_map(Map::keys);
-                let keys = keys.map(|key| Value::from(key.as_str())).collect();
-                self.make(Value::Array(keys))?
+            ("keySet", []) => Operand::View(ViewKind::Keys, map.clone()),
+            ("values", []) => Operand::View(ViewKind::Values, map.clone()),
+            ("entrySet", []) => Operand::View(ViewKind::Entries, map.clone()),
+            ("clone", []) => {
+                let copy = self.copy_value(&Operand::Reference(map.clone()))?;
+                self.make(copy)?
             }
-            ("values", []) => {
-                let values = members(self).into_iter().map(|(_, value)| value).collect();
-                self.make(Value::Array(values))?
-            }
-            ("entrySet", []) => {
-                let entries = members(self).into_iter().map(|(key, value)| {
-                    let members = [("key".to_owned(), Value::from(key)), ("value".to_owned(), value)];
-                    Value::Object(Map::from_iter(members))
-                });
-                let entries = entries.collect();
-                self.make(Value::Array(entries))?
-            }
+            ("getMessage", []) => self.load(map, PathStep::Key("message".into())).unwrap_or(Operand::Null),
             _ => return Ok(None),
         }))
-    }
-
-    /// Calls a function of a class.
-    pub(super) fn call_static(
-        &mut self,
-        node: &Node,
-        function: StaticFunction,
-        arguments: &[Operand],
-    ) -> Result<Operand> {
-        use StaticFunction as F;
-        let wrong = |machine: &Self, error: ProcessorError| machine.fail(node, error.kind(), error.reason());
-        let double = |operation: fn(f64) -> f64| match arguments {
-            [value] => value.as_double().map(|number| Operand::Double(operation(number))),
-            _ => None,
-        };
-        let called = match (function, arguments) {
-            (F::ProcessorJson, [map @ Operand::Reference(_), field]) => {
-                let key = self.text_of(field)?;
-                let Operand::Reference(map) = map else { return Ok(Operand::Null) };
-                let text = self.load(map, PathStep::Key(key)).unwrap_or(Operand::Null);
-                let text = self.text_of(&text)?;
-                self.budget().check_bytes(processor::estimate_json(&text))?;
-                let parsed = processor::parse_json(&text).map_err(|e| wrong(self, e))?;
-                self.budget().charge_value(&parsed, 0)?;
-                let Value::Object(parsed) = parsed else {
-                    let reason = "cannot add non-map fields to root of document";
-                    return Err(self.illegal(node, reason));
-                };
-                self.extend_map(node, map, parsed)?;
-                Some(Operand::Null)
-            }
-            (F::ProcessorBytes | F::ProcessorLowercase | F::ProcessorUppercase, [Operand::Text(text)])
-            | (F::ProcessorJson | F::ProcessorUrlDecode, [Operand::Text(text)]) => {
-                if function == F::ProcessorJson {
-                    self.budget().check_bytes(processor::estimate_json(text))?;
-                }
-                let value = match function {
-                    F::ProcessorBytes => processor::parse_bytes(text).map(Value::from),
-                    F::ProcessorJson => processor::parse_json(text),
-                    F::ProcessorUrlDecode => processor::decode_url(text).map(Value::from),
-                    F::ProcessorLowercase => Ok(text.to_lowercase().into()),
-                    _ => Ok(text.to_uppercase().into()),
-                };
-                let value = value.map_err(|error| wrong(self, error))?;
-                self.budget().charge(text.len().saturating_mul(4))?;
-                Some(self.make(value)?)
-            }
-            (F::ParseInt, [value]) => match value {
-                Operand::Int(_) => Some(value.clone()),
-                other => {
-                    let text = self.text_of(other)?;
-                    let number = text.parse().map(Operand::Int);
-                    Some(number.map_err(|_| self.not_a_number(node, &text))?)
-                }
-            },
-            (F::ParseDouble, [value]) => match value.as_double() {
-                Some(number) => Some(Operand::Double(number)),
-                None => {
-                    let text = self.text_of(value)?;
-                    let number = text.trim().parse().map(Operand::Double);
-                    Some(number.map_err(|_| self.not_a_number(node, &text))?)
-                }
-            },
-            (F::ParseBoolean, [value]) => {
-                Some(Operand::Bool(self.text_of(value)?.eq_ignore_ascii_case("true")))
-            }
-            (F::TextValueOf, [value]) => Some(Operand::Text(self.text_of(value)?)),
-            (F::TextJoin, [separator, Operand::Reference(list)]) => {
-                let separator = self.text_of(separator)?;
-                let separators = self.items(list).len().saturating_mul(separator.len());
-                self.budget().check_bytes(separators)?;
-                let texts: Vec<String> = self.items(list).iter().map(crate::java::text_of).collect();
-                let joined = texts.join(&separator);
-                self.budget().charge(joined.len())?;
-                Some(Operand::Text(joined.into()))
-            }
-            (F::Abs, [Operand::Int(number)]) => Some(Operand::Int(number.wrapping_abs())),
-            (F::Abs, _) => double(f64::abs),
-            (F::Max | F::Min, [left, right]) => match (left, right) {
-                (Operand::Int(left), Operand::Int(right)) => {
-                    Some(Operand::Int(if function == F::Max { *left.max(right) } else { *left.min(right) }))
-                }
-                _ => left.as_double().zip(right.as_double()).map(|(left, right)| {
-                    Operand::Double(if function == F::Max { left.max(right) } else { left.min(right) })
-                }),
-            },
-            (F::Floor, _) => double(f64::floor),
-            (F::Ceil, _) => double(f64::ceil),
-            (F::Sqrt, _) => double(f64::sqrt),
-            (F::Log, _) => double(f64::ln),
-            (F::Log10, _) => double(f64::log10),
-            (F::Round, [value]) => {
-                value.as_double().map(|number| Operand::Int((number + 0.5).floor() as i64))
-            }
-            (F::Pow, [left, right]) => {
-                left.as_double().zip(right.as_double()).map(|(left, right)| Operand::Double(left.powf(right)))
-            }
-            (F::Pi, _) => Some(Operand::Double(std::f64::consts::PI)),
-            (F::Equals, [left, right]) => Some(Operand::Bool(self.equal(left, right)?)),
-            (F::Millis, []) => Some(Operand::Int(self.now_ms())),
-            (F::IsDigit, [Operand::Text(text)]) => {
-                Some(Operand::Bool(!text.is_empty() && text.chars().all(char::is_numeric)))
-            }
-            _ => None,
-        };
-        called.ok_or_else(|| self.illegal(node, "the function does not take these arguments"))
-    }
-
-    fn not_a_number(&self, node: &Node, text: &str) -> ProcessorError {
-        self.fail(node, "number_format_exception", &format!("For input string: \"{text}\""))
     }
 }

@@ -1,17 +1,28 @@
 //! Conditions and scripts: a subset of Painless over the fields of a document.
 //!
-//! A [`Script`] is compiled once and evaluated for each document. It has variables, conditions, loops, arithmetic, comparisons,
-//! the usual methods of texts, lists and maps, and assignments below `ctx`. Functions, lambdas, regular expressions and other
-//! classes are refused when the script is compiled, with their position. Each step of a script takes from the document's
-//! [`WorkBudget`](crate::document::WorkBudget), so that every script ends. Whole numbers have 64 bits.
+//! A [`Script`] is compiled once and evaluated for each document. It has variables, functions, conditions, loops, exceptions,
+//! arithmetic, comparisons, regular expressions, the usual methods of texts, lists, maps, streams and times, and assignments
+//! below `ctx`. Lambdas are arguments of methods. Other classes and functions are refused when the script is compiled, with
+//! their position. Each step of a script takes from the document's [`WorkBudget`](crate::document::WorkBudget), so that every
+//! script ends. Whole numbers have 64 bits.
 
+mod collection;
 mod detach;
 mod evaluate;
+mod expressions;
 mod lexer;
 mod memory;
 mod methods;
+mod object;
+mod operators;
 mod parser;
+mod pattern;
+mod static_function;
+mod statics;
+#[cfg(test)]
+mod tests;
 mod texts;
+mod time;
 mod tree;
 
 use serde_json::{Map, Value, json};
@@ -19,7 +30,7 @@ use serde_json::{Map, Value, json};
 use crate::document::IngestDocument;
 use crate::error::{ProcessorError, Result};
 use evaluate::Machine;
-use tree::Statement;
+use tree::{Function, Statement, ValueType};
 
 /// Longest source.
 const MAX_SOURCE: usize = 65_535;
@@ -29,7 +40,11 @@ const MAX_SOURCE: usize = 65_535;
 pub(crate) struct Script {
     source: String,
     statements: Vec<Statement>,
-    variables: usize,
+    /// Types of the variables outside of functions.
+    types: Vec<ValueType>,
+    functions: Vec<Function>,
+    /// Regular expressions that it has compiled.
+    patterns: usize,
     params: Value,
 }
 
@@ -66,10 +81,22 @@ impl Script {
                 source.len()
             )));
         }
-        let (statements, variables) = parser::parse(source).map_err(|(offset, reason)| {
+        let parsed = parser::parse(source).map_err(|(offset, reason)| {
             failure(source, "compile error", offset, "illegal_argument_exception", &reason)
         })?;
-        Ok(Self { source: source.to_owned(), statements, variables, params: Value::Object(params) })
+        Ok(Self {
+            source: source.to_owned(),
+            statements: parsed.statements,
+            types: parsed.types,
+            functions: parsed.functions,
+            patterns: parsed.patterns,
+            params: Value::Object(params),
+        })
+    }
+
+    /// Returns the number of its compiled regular expressions.
+    pub(crate) fn patterns(&self) -> usize {
+        self.patterns
     }
 
     /// Returns the source.

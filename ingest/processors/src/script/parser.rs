@@ -1,101 +1,147 @@
-//! From tokens to the tree of a script.
+//! From tokens to the tree of a script: functions and statements.
 
 use super::lexer::{Token, TokenKind, tokens};
-use super::tree::{
-    Assignment, Binary, Expression, Link, Literal, Node, Statement, StaticFunction, ValueType,
-};
+use super::tree::{Function, Handler, Statement, ValueType};
 
 /// Deepest nesting of statements and expressions.
-const MAX_DEPTH: usize = 60;
-/// Most expressions within one another, members and calls in a row included.
-const MAX_HEIGHT: usize = 100;
-/// Most variables of a script.
+pub(super) const MAX_DEPTH: usize = 60;
+/// Most variables of a function, and of the statements outside of functions.
 const MAX_VARIABLES: usize = 500;
-/// Types that declare variables.
-const TYPES: [&str; 18] = [
-    "def",
-    "int",
-    "long",
-    "double",
-    "float",
-    "boolean",
-    "byte",
-    "short",
-    "char",
-    "String",
-    "Object",
-    "List",
-    "ArrayList",
-    "Map",
-    "HashMap",
-    "Integer",
-    "Long",
-    "Double",
+/// Most functions of a script.
+const MAX_FUNCTIONS: usize = 200;
+/// Words that begin no declaration, or stand between two others.
+const KEYWORDS: [&str; 16] = [
+    "new",
+    "return",
+    "throw",
+    "else",
+    "in",
+    "instanceof",
+    "if",
+    "for",
+    "while",
+    "do",
+    "try",
+    "catch",
+    "break",
+    "continue",
+    "this",
+    "void",
+];
+/// Classes of exceptions that are thrown, with their kinds.
+const EXCEPTIONS: [(&str, &str); 5] = [
+    ("Exception", "exception"),
+    ("RuntimeException", "runtime_exception"),
+    ("IllegalArgumentException", "illegal_argument_exception"),
+    ("IllegalStateException", "illegal_state_exception"),
+    ("UnsupportedOperationException", "unsupported_operation_exception"),
 ];
 
 /// Offset and reason of a refusal.
 pub(super) type Refusal = (usize, String);
-type Result<T> = std::result::Result<T, Refusal>;
+pub(super) type Result<T> = std::result::Result<T, Refusal>;
 
-/// Parses a script; returns its statements and the number of its variables.
-pub(super) fn parse(source: &str) -> Result<(Vec<Statement>, usize)> {
-    let mut parser =
-        Parser { tokens: tokens(source)?, at: 0, depth: 0, scopes: vec![Vec::new()], variables: 0 };
-    let mut statements = Vec::new();
-    while parser.peek() != &TokenKind::End {
-        statements.push(parser.statement()?);
-    }
-    Ok((statements, parser.variables))
+/// A parsed script.
+pub(super) struct ParsedScript {
+    pub(super) statements: Vec<Statement>,
+    /// Types of the variables outside of functions.
+    pub(super) types: Vec<ValueType>,
+    pub(super) functions: Vec<Function>,
+    pub(super) patterns: usize,
 }
 
-struct Parser {
-    tokens: Vec<Token>,
-    at: usize,
+/// Parses a script.
+pub(super) fn parse(source: &str) -> Result<ParsedScript> {
+    let mut parser = Parser {
+        tokens: tokens(source)?,
+        at: 0,
+        depth: 0,
+        scopes: vec![Vec::new()],
+        types: Vec::new(),
+        functions: Vec::new(),
+        in_function: false,
+        patterns: 0,
+    };
+    let mut statements = Vec::new();
+    while parser.peek() != &TokenKind::End {
+        if parser.declares_function() {
+            parser.function()?;
+        } else {
+            statements.push(parser.statement()?);
+        }
+    }
+    let (types, patterns) = (parser.types, parser.patterns);
+    let functions = parser.functions.into_iter().map(|call| match call.function {
+        Some(function) => Ok(function),
+        None => {
+            Err((call.offset, format!("Unknown call [{}] with [{}] arguments.", call.name, call.arguments)))
+        }
+    });
+    Ok(ParsedScript { statements, types, functions: functions.collect::<Result<_>>()?, patterns })
+}
+
+/// A function that is declared or called.
+struct CalledFunction {
+    name: String,
+    arguments: usize,
+    /// Offset of its first call.
+    offset: usize,
+    function: Option<Function>,
+}
+
+pub(super) struct Parser {
+    pub(super) tokens: Vec<Token>,
+    pub(super) at: usize,
     depth: usize,
-    scopes: Vec<Vec<(String, usize)>>,
-    variables: usize,
+    pub(super) scopes: Vec<Vec<(String, usize)>>,
+    /// Types of the variables of the function that is parsed.
+    types: Vec<ValueType>,
+    functions: Vec<CalledFunction>,
+    /// Whether a function is parsed, which does not know `ctx` and `params`.
+    pub(super) in_function: bool,
+    pub(super) patterns: usize,
 }
 
 impl Parser {
-    fn peek_at(&self, ahead: usize) -> &TokenKind {
+    pub(super) fn peek_at(&self, ahead: usize) -> &TokenKind {
         self.tokens.get(self.at + ahead).map_or(&TokenKind::End, |token| &token.kind)
     }
 
-    fn peek(&self) -> &TokenKind {
+    pub(super) fn peek(&self) -> &TokenKind {
         self.peek_at(0)
     }
 
-    fn offset(&self) -> usize {
+    pub(super) fn offset(&self) -> usize {
         self.tokens.get(self.at).or(self.tokens.last()).map_or(0, |token| token.offset)
     }
 
-    fn next(&mut self) -> TokenKind {
+    pub(super) fn next(&mut self) -> TokenKind {
         let kind = self.peek().clone();
         self.at += 1;
         kind
     }
 
-    fn is_symbol(&self, ahead: usize, symbol: &str) -> bool {
+    pub(super) fn is_symbol(&self, ahead: usize, symbol: &str) -> bool {
         matches!(self.peek_at(ahead), TokenKind::Symbol(found) if *found == symbol)
     }
 
-    fn accept(&mut self, symbol: &str) -> bool {
+    pub(super) fn accept(&mut self, symbol: &str) -> bool {
         let found = self.is_symbol(0, symbol);
         self.at += usize::from(found);
         found
     }
 
-    fn accept_word(&mut self, word: &str) -> bool {
+    pub(super) fn accept_word(&mut self, word: &str) -> bool {
         let found = matches!(self.peek(), TokenKind::Name(name) if name == word);
         self.at += usize::from(found);
         found
     }
 
-    fn expect(&mut self, symbol: &str) -> Result<()> {
+    pub(super) fn expect(&mut self, symbol: &str) -> Result<()> {
         if self.accept(symbol) { Ok(()) } else { Err(self.unexpected(&format!("expected [{symbol}]"))) }
     }
 
-    fn unexpected(&self, wanted: &str) -> Refusal {
+    pub(super) fn unexpected(&self, wanted: &str) -> Refusal {
         let reason = match self.peek() {
             TokenKind::End => "unexpected end of script.".to_owned(),
             TokenKind::Name(name) => format!("unexpected token ['{name}']: {wanted}."),
@@ -106,7 +152,7 @@ impl Parser {
         (self.offset(), reason)
     }
 
-    fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
+    pub(super) fn nested<T>(&mut self, parse: impl FnOnce(&mut Self) -> Result<T>) -> Result<T> {
         if self.depth == MAX_DEPTH {
             return Err((self.offset(), format!("the script is nested deeper than {MAX_DEPTH} levels")));
         }
@@ -116,16 +162,21 @@ impl Parser {
         parsed
     }
 
-    fn declare(&mut self, name: String) -> Result<usize> {
-        if self.variables == MAX_VARIABLES {
-            return Err((self.offset(), format!("the script has more than {MAX_VARIABLES} variables")));
+    /// Declares a variable of any type.
+    pub(super) fn declare(&mut self, name: String) -> Result<usize> {
+        self.declare_typed(name, ValueType::Any)
+    }
+
+    fn declare_typed(&mut self, name: String, of: ValueType) -> Result<usize> {
+        if self.types.len() == MAX_VARIABLES {
+            return Err((self.offset(), format!("a function has more than {MAX_VARIABLES} variables")));
         }
-        if self.scopes.iter().flatten().any(|(known, _)| *known == name) || matches!(&*name, "ctx" | "params")
-        {
+        let is_given = matches!(&*name, "ctx" | "params") && !self.in_function;
+        if is_given || self.scopes.iter().flatten().any(|(known, _)| *known == name) {
             return Err((self.offset(), format!("Variable [{name}] is already defined.")));
         }
-        let slot = self.variables;
-        self.variables += 1;
+        let slot = self.types.len();
+        self.types.push(of);
         if let Some(scope) = self.scopes.last_mut() {
             scope.push((name, slot));
         }
@@ -160,7 +211,9 @@ impl Parser {
                     self.end()?;
                     return Ok(if breaks { Statement::Break } else { Statement::Continue });
                 }
-                "do" | "try" | "throw" | "catch" | "switch" | "import" => {
+                "try" => return self.try_statement(),
+                "throw" => return self.throw(),
+                "do" | "catch" | "switch" | "import" => {
                     return Err((offset, format!("[{name}] is not supported in ingest pipelines")));
                 }
                 _ => {}
@@ -182,7 +235,7 @@ impl Parser {
         Err(self.unexpected("expected [;]"))
     }
 
-    fn block(&mut self) -> Result<Vec<Statement>> {
+    pub(super) fn block(&mut self) -> Result<Vec<Statement>> {
         if !self.accept("{") {
             return Ok(vec![self.statement()?]);
         }
@@ -196,6 +249,160 @@ impl Parser {
         }
         self.scopes.pop();
         Ok(statements)
+    }
+
+    fn try_statement(&mut self) -> Result<Statement> {
+        self.at += 1;
+        let body = self.block()?;
+        let mut handlers = Vec::new();
+        while self.accept_word("catch") {
+            self.expect("(")?;
+            let offset = self.offset();
+            let (TokenKind::Name(class), TokenKind::Name(name)) = (self.next(), self.next()) else {
+                return Err((offset, "expected a class of exceptions and a name".to_owned()));
+            };
+            self.expect(")")?;
+            if !class.ends_with("Exception") {
+                return Err((
+                    offset,
+                    format!("[catch ({class} {name})] is not supported: catch an Exception"),
+                ));
+            }
+            self.scopes.push(Vec::new());
+            let slot = self.declare(name)?;
+            let body = self.block()?;
+            self.scopes.pop();
+            let kinds = exception_kinds(&class);
+            handlers.push(Handler { kinds, slot, body });
+        }
+        match handlers.is_empty() {
+            true => Err(self.unexpected("expected [catch]")),
+            false => Ok(Statement::Try(body, handlers)),
+        }
+    }
+
+    fn throw(&mut self) -> Result<Statement> {
+        self.at += 1;
+        let offset = self.offset();
+        let class = match (self.accept_word("new"), self.next()) {
+            (true, TokenKind::Name(class)) => class,
+            _ => return Err((offset, "[throw] takes [new Exception(message)]".to_owned())),
+        };
+        let Some((_, kind)) = EXCEPTIONS.iter().find(|(known, _)| *known == class) else {
+            return Err((offset, format!("Not a type [{class}]: [throw new {class}] is not supported")));
+        };
+        let mut arguments = self.arguments()?;
+        let message = match (arguments.pop(), arguments.is_empty()) {
+            (Some(message), true) => message,
+            _ => return Err((offset, format!("[new {class}] takes a message"))),
+        };
+        self.end()?;
+        Ok(Statement::Throw(kind, message))
+    }
+
+    /// Returns the tokens of the type that stands here: a name, one with a dot, or an array of it.
+    fn type_length(&self) -> usize {
+        let TokenKind::Name(name) = self.peek() else { return 0 };
+        if KEYWORDS.contains(&name.as_str()) {
+            return 0;
+        }
+        let length = match (name.as_str(), self.is_symbol(1, "."), self.peek_at(2)) {
+            ("Map", true, TokenKind::Name(inner)) if inner == "Entry" => 3,
+            _ => 1,
+        };
+        match self.is_symbol(length, "[") && self.is_symbol(length + 1, "]") {
+            true => length + 2,
+            false => length,
+        }
+    }
+
+    /// Returns whether a declaration stands here: a type and a name.
+    pub(super) fn declares(&self) -> bool {
+        let length = self.type_length();
+        length > 0
+            && matches!(self.peek_at(length), TokenKind::Name(name) if !KEYWORDS.contains(&name.as_str()))
+    }
+
+    /// Takes a type.
+    pub(super) fn declared_type(&mut self) -> Result<ValueType> {
+        let (offset, length) = (self.offset(), self.type_length());
+        let TokenKind::Name(mut name) = self.peek().clone() else {
+            return Err(self.unexpected("expected a type"));
+        };
+        if self.is_symbol(1, ".") && length >= 3 {
+            name.push_str(".Entry");
+        }
+        let is_array = self.is_symbol(length.saturating_sub(1), "]");
+        self.at += length.max(1);
+        let found = ValueType::find(&name).ok_or_else(|| (offset, format!("Not a type [{name}].")))?;
+        Ok(if is_array { ValueType::List } else { found })
+    }
+
+    fn declares_function(&self) -> bool {
+        let length = match self.peek() {
+            TokenKind::Name(name) if name == "void" => 1,
+            _ if self.declares() => self.type_length(),
+            _ => return false,
+        };
+        matches!(self.peek_at(length), TokenKind::Name(_)) && self.is_symbol(length + 1, "(")
+    }
+
+    fn function(&mut self) -> Result<()> {
+        let result = match self.accept_word("void") {
+            true => ValueType::Any,
+            false => self.declared_type()?,
+        };
+        let offset = self.offset();
+        let TokenKind::Name(name) = self.next() else { return Err((offset, "expected a name".to_owned())) };
+        self.expect("(")?;
+        let outer = (std::mem::replace(&mut self.scopes, vec![Vec::new()]), std::mem::take(&mut self.types));
+        self.in_function = true;
+        let parameters = self.parameters()?;
+        let number = self.function_number(&name, parameters, offset)?;
+        if !self.is_symbol(0, "{") {
+            return Err(self.unexpected("expected [{]"));
+        }
+        let body = self.block()?;
+        let function = Function { name, types: std::mem::replace(&mut self.types, outer.1), result, body };
+        self.scopes = outer.0;
+        self.in_function = false;
+        let Some(declared) = self.functions.get_mut(number) else { return Ok(()) };
+        if declared.function.is_some() {
+            let reason = format!("Duplicate user functions with name [{}/{parameters}].", function.name);
+            return Err((offset, reason));
+        }
+        declared.function = Some(function);
+        Ok(())
+    }
+
+    fn parameters(&mut self) -> Result<usize> {
+        let mut parameters = 0;
+        while !self.accept(")") {
+            if parameters > 0 {
+                self.expect(",")?;
+            }
+            let of = self.declared_type()?;
+            let TokenKind::Name(name) = self.next() else {
+                self.at -= 1;
+                return Err(self.unexpected("expected a name"));
+            };
+            self.declare_typed(name, of)?;
+            parameters += 1;
+        }
+        Ok(parameters)
+    }
+
+    /// Returns the number of a function, which may be declared further on.
+    pub(super) fn function_number(&mut self, name: &str, arguments: usize, offset: usize) -> Result<usize> {
+        let found = |called: &CalledFunction| called.name == name && called.arguments == arguments;
+        if let Some(number) = self.functions.iter().position(found) {
+            return Ok(number);
+        }
+        if self.functions.len() == MAX_FUNCTIONS {
+            return Err((offset, format!("the script has more than {MAX_FUNCTIONS} functions")));
+        }
+        self.functions.push(CalledFunction { name: name.to_owned(), arguments, offset, function: None });
+        Ok(self.functions.len() - 1)
     }
 
     fn condition(&mut self) -> Result<Statement> {
@@ -226,15 +433,16 @@ impl Parser {
     }
 
     fn for_header(&mut self) -> Result<Statement> {
-        let typed = usize::from(self.declares());
+        let typed = if self.declares() { self.type_length() } else { 0 };
         if let TokenKind::Name(name) = self.peek_at(typed).clone()
             && (self.is_symbol(typed + 1, ":")
                 || matches!(self.peek_at(typed + 1), TokenKind::Name(word) if word == "in"))
         {
-            self.at += typed + 2;
+            let of = if typed > 0 { self.declared_type()? } else { ValueType::Any };
+            self.at += 2;
             let items = self.expression()?;
             self.expect(")")?;
-            let slot = self.declare(name)?;
+            let slot = self.declare_typed(name, of)?;
             return Ok(Statement::ForEach(slot, items, self.block()?));
         }
         let init = if self.is_symbol(0, ";") { None } else { Some(Box::new(self.simple()?)) };
@@ -246,21 +454,11 @@ impl Parser {
         Ok(Statement::Loop { init, condition, update, body: self.block()? })
     }
 
-    /// Returns whether a declaration stands here: a type and a name.
-    fn declares(&self) -> bool {
-        matches!(self.peek(), TokenKind::Name(name) if TYPES.contains(&name.as_str()))
-            && (matches!(self.peek_at(1), TokenKind::Name(name) if name != "instanceof")
-                || (self.is_symbol(1, "[") && self.is_symbol(2, "]")))
-    }
-
     fn simple(&mut self) -> Result<Statement> {
         if !self.declares() {
             return Ok(Statement::Expression(self.expression()?));
         }
-        self.at += 1;
-        if self.accept("[") {
-            self.expect("]")?;
-        }
+        let of = self.declared_type()?;
         let mut declarations = Vec::new();
         loop {
             let TokenKind::Name(name) = self.next() else {
@@ -268,11 +466,11 @@ impl Parser {
                 return Err(self.unexpected("expected a name"));
             };
             if self.is_symbol(0, "(") {
-                let reason = format!("the function [{name}] is not supported: pipelines have no functions");
+                let reason = format!("the function [{name}] must stand outside of blocks and loops");
                 return Err((self.offset(), reason));
             }
             let value = if self.accept("=") { Some(self.expression()?) } else { None };
-            declarations.push(Statement::Declare(self.declare(name)?, value));
+            declarations.push(Statement::Declare(self.declare_typed(name, of)?, value));
             if !self.accept(",") {
                 break;
             }
@@ -282,307 +480,24 @@ impl Parser {
             _ => Ok(Statement::Declarations(declarations)),
         }
     }
+}
 
-    fn expression(&mut self) -> Result<Node> {
-        let node = self.nested(Self::assignment)?;
-        self.checked(node)
+/// Lists the kinds of failures that a class of exceptions takes; `None` for all.
+fn exception_kinds(class: &str) -> Option<Vec<String>> {
+    let mut kind = String::new();
+    for letter in class.chars() {
+        if letter.is_ascii_uppercase() && !kind.is_empty() {
+            kind.push('_');
+        }
+        kind.push(letter.to_ascii_lowercase());
     }
-
-    fn assignment(&mut self) -> Result<Node> {
-        let target = self.conditional()?;
-        let offset = self.offset();
-        let operator = match self.peek() {
-            TokenKind::Symbol("=") => Assignment::Set,
-            TokenKind::Symbol("+=") => Assignment::Compute(Binary::Add),
-            TokenKind::Symbol("-=") => Assignment::Compute(Binary::Subtract),
-            TokenKind::Symbol("*=") => Assignment::Compute(Binary::Multiply),
-            TokenKind::Symbol("/=") => Assignment::Compute(Binary::Divide),
-            TokenKind::Symbol("%=") => Assignment::Compute(Binary::Remainder),
-            TokenKind::Symbol(symbol @ ("->" | "::" | "=~" | "==~" | "&" | "|" | "^" | "<<" | ">>")) => {
-                return Err((offset, format!("[{symbol}] is not supported in ingest pipelines")));
-            }
-            _ => return Ok(target),
-        };
-        if !target.is_assignable() {
-            return Err((target.offset, "Left-hand side cannot be assigned a value.".to_owned()));
-        }
-        self.at += 1;
-        let value = self.expression()?;
-        Ok(Node::new(offset, Expression::Assign(operator, Box::new(target), Box::new(value))))
-    }
-
-    fn conditional(&mut self) -> Result<Node> {
-        let condition = self.binary(0)?;
-        let offset = self.offset();
-        if self.accept("?:") {
-            let otherwise = self.expression()?;
-            return Ok(Node::new(offset, Expression::Elvis(Box::new(condition), Box::new(otherwise))));
-        }
-        if !self.accept("?") {
-            return Ok(condition);
-        }
-        let then = self.expression()?;
-        self.expect(":")?;
-        let otherwise = self.expression()?;
-        let choices = (Box::new(condition), Box::new(then), Box::new(otherwise));
-        Ok(Node::new(offset, Expression::Conditional(choices.0, choices.1, choices.2)))
-    }
-
-    fn binary(&mut self, level: usize) -> Result<Node> {
-        const LEVELS: [&[(&str, Binary)]; 6] = [
-            &[("||", Binary::Or)],
-            &[("&&", Binary::And)],
-            &[
-                ("==", Binary::Equal),
-                ("!=", Binary::NotEqual),
-                ("===", Binary::Equal),
-                ("!==", Binary::NotEqual),
-            ],
-            &[
-                ("<=", Binary::LessOrEqual),
-                (">=", Binary::GreaterOrEqual),
-                ("<", Binary::Less),
-                (">", Binary::Greater),
-            ],
-            &[("+", Binary::Add), ("-", Binary::Subtract)],
-            &[("*", Binary::Multiply), ("/", Binary::Divide), ("%", Binary::Remainder)],
-        ];
-        let Some(operators) = LEVELS.get(level) else { return self.unary() };
-        let mut first = self.binary(level + 1)?;
-        let mut links = Vec::new();
-        loop {
-            let offset = self.offset();
-            if level == 3 && links.is_empty() && self.accept_word("instanceof") {
-                let of = self.value_type()?;
-                first = self.checked(Node::new(offset, Expression::InstanceOf(Box::new(first), of)))?;
-                continue;
-            }
-            let operator = match *self.peek() {
-                TokenKind::Symbol(symbol) => operators.iter().find(|(name, _)| *name == symbol),
-                _ => None,
-            };
-            let Some((_, operator)) = operator else { break };
-            self.at += 1;
-            links.push(Link { offset, operator: *operator, operand: self.binary(level + 1)? });
-        }
-        match links.first() {
-            None => Ok(first),
-            Some(link) => {
-                let offset = link.offset;
-                self.checked(Node::new(offset, Expression::Chain(Box::new(first), links)))
-            }
-        }
-    }
-
-    /// Refuses an expression that is nested too deeply to be evaluated.
-    fn checked(&self, node: Node) -> Result<Node> {
-        match node.height > MAX_HEIGHT {
-            true => Err((node.offset, format!("an expression is nested deeper than {MAX_HEIGHT} levels"))),
-            false => Ok(node),
-        }
-    }
-
-    fn value_type(&mut self) -> Result<ValueType> {
-        let offset = self.offset();
-        let TokenKind::Name(name) = self.next() else { return Err((offset, "expected a type".to_owned())) };
-        ValueType::parse(&name).ok_or_else(|| (offset, format!("Not a type [{name}].")))
-    }
-
-    fn unary(&mut self) -> Result<Node> {
-        self.nested(Self::unary_within)
-    }
-
-    fn unary_within(&mut self) -> Result<Node> {
-        let offset = self.offset();
-        if self.accept("!") {
-            return Ok(Node::new(offset, Expression::Not(Box::new(self.unary()?))));
-        }
-        if self.accept("-") {
-            return Ok(Node::new(offset, Expression::Minus(Box::new(self.unary()?))));
-        }
-        if self.accept("+") {
-            return self.unary();
-        }
-        for (symbol, delta) in [("++", 1), ("--", -1)] {
-            if self.accept(symbol) {
-                let target = self.unary()?;
-                return self.increment(offset, target, delta, true);
-            }
-        }
-        if self.is_symbol(0, "(")
-            && self.is_symbol(2, ")")
-            && let TokenKind::Name(name) = self.peek_at(1)
-            && let Some(of) = ValueType::parse(name)
-        {
-            self.at += 3;
-            return Ok(Node::new(offset, Expression::Cast(of, Box::new(self.unary()?))));
-        }
-        let node = self.postfix()?;
-        for (symbol, delta) in [("++", 1), ("--", -1)] {
-            if self.accept(symbol) {
-                return self.increment(offset, node, delta, false);
-            }
-        }
-        Ok(node)
-    }
-
-    fn increment(&self, offset: usize, target: Node, delta: i64, prefix: bool) -> Result<Node> {
-        if !target.is_assignable() {
-            return Err((offset, "Left-hand side cannot be assigned a value.".to_owned()));
-        }
-        Ok(Node::new(offset, Expression::Increment(Box::new(target), delta, prefix)))
-    }
-
-    fn postfix(&mut self) -> Result<Node> {
-        let mut node = self.primary()?;
-        let mut chain = 0;
-        loop {
-            chain += 1;
-            if chain > MAX_DEPTH {
-                return Err((self.offset(), "an expression has too many members in a row".to_owned()));
-            }
-            let offset = self.offset();
-            let null_safe = self.is_symbol(0, "?.");
-            if self.accept(".") || self.accept("?.") {
-                let name = match self.next() {
-                    TokenKind::Name(name) => name,
-                    TokenKind::Int(position) => position.to_string(),
-                    _ => {
-                        self.at -= 1;
-                        return Err(self.unexpected("expected a name"));
-                    }
-                };
-                let target = Box::new(node);
-                node = match self.is_symbol(0, "(") {
-                    true => {
-                        let arguments = self.arguments()?;
-                        Node::new(offset, Expression::Call { target, name, arguments, null_safe })
-                    }
-                    false => Node::new(offset, Expression::Member { target, name, null_safe }),
-                };
-            } else if self.accept("[") {
-                let key = self.expression()?;
-                self.expect("]")?;
-                node = Node::new(offset, Expression::Index(Box::new(node), Box::new(key)));
-            } else {
-                return Ok(node);
-            }
-        }
-    }
-
-    fn arguments(&mut self) -> Result<Vec<Node>> {
-        self.expect("(")?;
-        let mut arguments = Vec::new();
-        if self.accept(")") {
-            return Ok(arguments);
-        }
-        loop {
-            arguments.push(self.expression()?);
-            if self.accept(")") {
-                return Ok(arguments);
-            }
-            self.expect(",")?;
-        }
-    }
-
-    fn primary(&mut self) -> Result<Node> {
-        let offset = self.offset();
-        let literal = |literal| Ok(Node::new(offset, Expression::Literal(literal)));
-        match self.peek().clone() {
-            TokenKind::Int(number) => {
-                self.at += 1;
-                literal(Literal::Int(number))
-            }
-            TokenKind::Double(number) => {
-                self.at += 1;
-                literal(Literal::Double(number))
-            }
-            TokenKind::Text(text) => {
-                self.at += 1;
-                literal(Literal::Text(text))
-            }
-            TokenKind::Symbol("(") => {
-                self.at += 1;
-                let inner = self.expression()?;
-                self.expect(")")?;
-                Ok(inner)
-            }
-            TokenKind::Symbol("[") => self.collection(),
-            TokenKind::Symbol("/") => {
-                Err((offset, "regular expressions are not supported in ingest pipelines".to_owned()))
-            }
-            TokenKind::Name(name) => self.name(offset, name),
-            _ => Err(self.unexpected("expected an expression")),
-        }
-    }
-
-    fn collection(&mut self) -> Result<Node> {
-        let offset = self.offset();
-        self.expect("[")?;
-        if self.accept(":") {
-            self.expect("]")?;
-            return Ok(Node::new(offset, Expression::Map(Vec::new())));
-        }
-        let (mut items, mut members) = (Vec::new(), Vec::new());
-        while !self.accept("]") {
-            if !items.is_empty() || !members.is_empty() {
-                self.expect(",")?;
-            }
-            let item = self.expression()?;
-            if self.accept(":") {
-                members.push((item, self.expression()?));
-            } else {
-                items.push(item);
-            }
-        }
-        match (items.is_empty(), members.is_empty()) {
-            (false, false) => Err((offset, "a list has no keys".to_owned())),
-            (true, false) => Ok(Node::new(offset, Expression::Map(members))),
-            _ => Ok(Node::new(offset, Expression::List(items))),
-        }
-    }
-
-    fn name(&mut self, offset: usize, name: String) -> Result<Node> {
-        self.at += 1;
-        let node = |expression| Ok(Node::new(offset, expression));
-        match name.as_str() {
-            "true" | "false" => return node(Expression::Literal(Literal::Bool(name == "true"))),
-            "null" => return node(Expression::Literal(Literal::Null)),
-            "ctx" => return node(Expression::Context),
-            "params" => return node(Expression::Params),
-            "new" => {
-                let TokenKind::Name(class) = self.next() else {
-                    self.at -= 1;
-                    return Err(self.unexpected("expected a class"));
-                };
-                let arguments = self.arguments()?;
-                return match class.as_str() {
-                    "ArrayList" | "HashMap" | "LinkedHashMap" | "HashSet" if arguments.len() < 2 => {
-                        let is_map = class.ends_with("Map");
-                        node(Expression::New { is_map, source: arguments.into_iter().next().map(Box::new) })
-                    }
-                    _ => Err((offset, format!("Not a type [{class}]: [new {class}] is not supported"))),
-                };
-            }
-            _ => {}
-        }
-        if let Some((_, slot)) = self.scopes.iter().flatten().find(|(known, _)| *known == name) {
-            return node(Expression::Variable(*slot));
-        }
-        if self.is_symbol(0, ".")
-            && let TokenKind::Name(function) = self.peek_at(1).clone()
-            && StaticFunction::is_class(&name)
-        {
-            let Some(found) = StaticFunction::find(&name, &function) else {
-                return Err((offset, format!("[{name}.{function}] is not supported in ingest pipelines")));
-            };
-            self.at += 2;
-            let arguments = if found.is_constant() { Vec::new() } else { self.arguments()? };
-            return node(Expression::Static(found, arguments));
-        }
-        match self.is_symbol(0, "(") {
-            true => Err((offset, format!("Unknown call [{name}]."))),
-            false => Err((offset, format!("cannot resolve symbol [{name}]"))),
-        }
-    }
+    // Classes with the classes below them.
+    let below: &[&str] = match class {
+        "Exception" | "RuntimeException" => return None,
+        "IllegalArgumentException" => &["number_format_exception"],
+        "IndexOutOfBoundsException" => &["string_index_out_of_bounds_exception"],
+        "DateTimeException" => &["date_time_parse_exception"],
+        _ => &[],
+    };
+    Some(std::iter::once(kind).chain(below.iter().map(|kind| (*kind).to_owned())).collect())
 }

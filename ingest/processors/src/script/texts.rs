@@ -18,6 +18,20 @@ impl Machine<'_> {
         arguments: &[Operand],
     ) -> Result<Option<Operand>> {
         self.budget().charge_read(text.len())?;
+        let is_letter = |operand: &Operand| matches!(operand, Operand::Char(_));
+        let texts: Vec<Operand>;
+        let arguments = match arguments.iter().any(is_letter) {
+            false => arguments,
+            true => {
+                // Methods take characters as texts.
+                let text = |operand: &Operand| match operand {
+                    Operand::Char(letter) => Operand::Text(letter.to_string().into()),
+                    other => other.clone(),
+                };
+                texts = arguments.iter().map(text).collect();
+                &texts
+            }
+        };
         let made = |text: String| Operand::Text(text.into());
         let position = |found: Option<usize>| {
             let before = found.and_then(|at| text.get(..at));
@@ -58,7 +72,7 @@ impl Machine<'_> {
                 match name {
                     "substring" => made(rest.to_owned()),
                     _ => match rest.chars().next() {
-                        Some(letter) => made(letter.to_string()),
+                        Some(letter) => Operand::Char(letter),
                         None => return Err(self.text_bounds(node, text, *from)),
                     },
                 }
@@ -80,6 +94,11 @@ impl Machine<'_> {
                     _ => text.split(&**token).map(Value::from).collect(),
                 };
                 self.make(Value::Array(parts))?
+            }
+            ("chars" | "toCharArray", []) => {
+                let count = text.chars().count();
+                self.budget().check_bytes(count.saturating_mul(VALUE_BYTES))?;
+                self.make_stream(text.chars().map(Operand::Char).collect())?
             }
             _ => return Ok(None),
         }))

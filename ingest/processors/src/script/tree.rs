@@ -1,6 +1,38 @@
 //! The tree of a script.
 
+use std::sync::Arc;
+
 use serde_json::Value;
+
+use super::pattern::ScriptPattern;
+use super::static_function::StaticFunction;
+
+/// A function that a script declares. Its parameters have the first slots of its variables.
+#[derive(Clone, Debug)]
+pub(super) struct Function {
+    pub(super) name: String,
+    /// Types of its variables.
+    pub(super) types: Vec<ValueType>,
+    /// Type of its result.
+    pub(super) result: ValueType,
+    pub(super) body: Vec<Statement>,
+}
+
+/// A function without a name, as an argument of a method. Its parameters are variables of the function around it.
+#[derive(Clone, Debug)]
+pub(super) struct Lambda {
+    pub(super) parameters: Vec<usize>,
+    pub(super) body: Vec<Statement>,
+}
+
+/// A `catch` with the variable of its exception.
+#[derive(Clone, Debug)]
+pub(super) struct Handler {
+    /// Kinds of the exceptions that it takes; all where they are absent.
+    pub(super) kinds: Option<Vec<String>>,
+    pub(super) slot: usize,
+    pub(super) body: Vec<Statement>,
+}
 
 /// A statement.
 #[derive(Clone, Debug)]
@@ -21,6 +53,33 @@ pub(super) enum Statement {
     Return(Option<Node>),
     Break,
     Continue,
+    Try(Vec<Statement>, Vec<Handler>),
+    /// Kind and message of an exception.
+    Throw(&'static str, Node),
+}
+
+/// A class whose objects scripts make.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Class {
+    List,
+    Map,
+    Set,
+    StringBuilder,
+    StringTokenizer,
+}
+
+impl Class {
+    /// Reads the name of a class.
+    pub(super) fn parse(name: &str) -> Option<Self> {
+        Some(match name {
+            "ArrayList" => Self::List,
+            "HashMap" | "LinkedHashMap" => Self::Map,
+            "HashSet" | "LinkedHashSet" => Self::Set,
+            "StringBuilder" => Self::StringBuilder,
+            "StringTokenizer" => Self::StringTokenizer,
+            _ => return None,
+        })
+    }
 }
 
 /// An expression with its offset in the source.
@@ -52,14 +111,16 @@ pub(super) enum Expression {
         null_safe: bool,
     },
     Static(StaticFunction, Vec<Node>),
-    New {
-        is_map: bool,
-        source: Option<Box<Node>>,
-    },
+    /// A function of the script by its number.
+    Function(usize, Vec<Node>),
+    Lambda(Box<Lambda>),
+    Pattern(Arc<ScriptPattern>),
+    New(Class, Vec<Node>),
     List(Vec<Node>),
     Map(Vec<(Node, Node)>),
     Not(Box<Node>),
     Minus(Box<Node>),
+    Complement(Box<Node>),
     /// Operators of one precedence, from left to right. A long chain is evaluated without recursion.
     Chain(Box<Node>, Vec<Link>),
     Conditional(Box<Node>, Box<Node>, Box<Node>),
@@ -75,13 +136,17 @@ impl Expression {
     fn children(&self) -> Vec<&Node> {
         match self {
             Self::Literal(_) | Self::Variable(_) | Self::Context | Self::Params => Vec::new(),
+            // What a lambda holds is bounded when it runs.
+            Self::Lambda(_) | Self::Pattern(_) => Vec::new(),
             Self::Member { target, .. } => vec![&**target],
             Self::Call { target, arguments, .. } => std::iter::once(&**target).chain(arguments).collect(),
-            Self::Static(_, nodes) | Self::List(nodes) => nodes.iter().collect(),
-            Self::New { source, .. } => source.iter().map(|source| &**source).collect(),
+            Self::Static(_, nodes) | Self::List(nodes) | Self::Function(_, nodes) | Self::New(_, nodes) => {
+                nodes.iter().collect()
+            }
             Self::Map(members) => members.iter().flat_map(|(key, member)| [key, member]).collect(),
             Self::Not(inner)
             | Self::Minus(inner)
+            | Self::Complement(inner)
             | Self::Increment(inner, ..)
             | Self::InstanceOf(inner, _)
             | Self::Cast(_, inner) => vec![&**inner],
@@ -111,7 +176,7 @@ pub(super) enum Literal {
     Bool(bool),
     Int(i64),
     Double(f64),
-    Text(String),
+    Text(Arc<str>),
 }
 
 /// An operator between two values.
@@ -130,6 +195,16 @@ pub(super) enum Binary {
     Multiply,
     Divide,
     Remainder,
+    BitAnd,
+    BitOr,
+    BitXor,
+    ShiftLeft,
+    ShiftRight,
+    ShiftRightUnsigned,
+    /// A part of the text matches a pattern.
+    Find,
+    /// The whole text matches a pattern.
+    Match,
 }
 
 impl Binary {
@@ -149,6 +224,14 @@ impl Binary {
             Self::Multiply => "*",
             Self::Divide => "/",
             Self::Remainder => "%",
+            Self::BitAnd => "&",
+            Self::BitOr => "|",
+            Self::BitXor => "^",
+            Self::ShiftLeft => "<<",
+            Self::ShiftRight => ">>",
+            Self::ShiftRightUnsigned => ">>>",
+            Self::Find => "=~",
+            Self::Match => "==~",
         }
     }
 }
@@ -165,6 +248,7 @@ pub(super) enum Assignment {
 pub(super) enum ValueType {
     Any,
     Text,
+    Character,
     Integer,
     Long,
     Double,
@@ -172,23 +256,67 @@ pub(super) enum ValueType {
     Bool,
     List,
     Map,
+    Collection,
+    /// Others, of which variables may be declared.
+    Other,
 }
 
+/// Names of the types that declare variables and parameters, or name the result of a function.
+const TYPES: [(&str, ValueType); 43] = [
+    ("def", ValueType::Any),
+    ("Object", ValueType::Any),
+    ("String", ValueType::Text),
+    ("CharSequence", ValueType::Text),
+    ("char", ValueType::Character),
+    ("Character", ValueType::Character),
+    ("int", ValueType::Integer),
+    ("Integer", ValueType::Integer),
+    ("short", ValueType::Integer),
+    ("Short", ValueType::Integer),
+    ("byte", ValueType::Integer),
+    ("Byte", ValueType::Integer),
+    ("long", ValueType::Long),
+    ("Long", ValueType::Long),
+    ("double", ValueType::Double),
+    ("Double", ValueType::Double),
+    ("float", ValueType::Double),
+    ("Float", ValueType::Double),
+    ("Number", ValueType::Number),
+    ("boolean", ValueType::Bool),
+    ("Boolean", ValueType::Bool),
+    ("List", ValueType::List),
+    ("ArrayList", ValueType::List),
+    ("AbstractList", ValueType::List),
+    ("Set", ValueType::List),
+    ("HashSet", ValueType::List),
+    ("Map", ValueType::Map),
+    ("HashMap", ValueType::Map),
+    ("LinkedHashMap", ValueType::Map),
+    ("TreeMap", ValueType::Map),
+    ("Collection", ValueType::Collection),
+    ("Iterable", ValueType::Collection),
+    ("Map.Entry", ValueType::Other),
+    ("Iterator", ValueType::Other),
+    ("StringBuilder", ValueType::Other),
+    ("StringTokenizer", ValueType::Other),
+    ("Pattern", ValueType::Other),
+    ("Matcher", ValueType::Other),
+    ("Stream", ValueType::Other),
+    ("Instant", ValueType::Other),
+    ("ZonedDateTime", ValueType::Other),
+    ("Duration", ValueType::Other),
+    ("ChronoUnit", ValueType::Other),
+];
+
 impl ValueType {
-    /// Reads the name of a type.
+    /// Finds a type by its name.
+    pub(super) fn find(name: &str) -> Option<Self> {
+        TYPES.iter().find(|(known, _)| *known == name).map(|(_, found)| *found)
+    }
+
+    /// Reads the name of a type that a value can be cast to or compared with.
     pub(super) fn parse(name: &str) -> Option<Self> {
-        Some(match name {
-            "def" | "Object" => Self::Any,
-            "String" | "CharSequence" => Self::Text,
-            "int" | "Integer" | "short" | "Short" | "byte" | "Byte" => Self::Integer,
-            "long" | "Long" => Self::Long,
-            "double" | "Double" | "float" | "Float" => Self::Double,
-            "Number" => Self::Number,
-            "boolean" | "Boolean" => Self::Bool,
-            "List" | "ArrayList" | "Collection" | "Iterable" => Self::List,
-            "Map" | "HashMap" => Self::Map,
-            _ => return None,
-        })
+        Self::find(name).filter(|found| *found != Self::Other)
     }
 
     /// Returns whether a JSON value is of the type.
@@ -201,90 +329,10 @@ impl ValueType {
             Self::Double => value.is_f64(),
             Self::Number => value.is_number(),
             Self::Bool => value.is_boolean(),
-            Self::List => value.is_array(),
+            Self::List | Self::Collection => value.is_array(),
             Self::Map => value.is_object(),
+            Self::Character | Self::Other => false,
         }
-    }
-}
-
-/// A function of a class.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum StaticFunction {
-    ProcessorBytes,
-    ProcessorLowercase,
-    ProcessorUppercase,
-    ProcessorJson,
-    ProcessorUrlDecode,
-    ParseInt,
-    ParseDouble,
-    ParseBoolean,
-    TextValueOf,
-    TextJoin,
-    Abs,
-    Max,
-    Min,
-    Floor,
-    Ceil,
-    Round,
-    Pow,
-    Sqrt,
-    Log,
-    Log10,
-    Pi,
-    Equals,
-    Millis,
-    IsDigit,
-}
-
-/// Classes and their functions.
-const STATIC: [(&str, &str, StaticFunction); 31] = [
-    ("Processors", "bytes", StaticFunction::ProcessorBytes),
-    ("Processors", "lowercase", StaticFunction::ProcessorLowercase),
-    ("Processors", "uppercase", StaticFunction::ProcessorUppercase),
-    ("Processors", "json", StaticFunction::ProcessorJson),
-    ("Processors", "urlDecode", StaticFunction::ProcessorUrlDecode),
-    ("Integer", "parseInt", StaticFunction::ParseInt),
-    ("Integer", "valueOf", StaticFunction::ParseInt),
-    ("Long", "parseLong", StaticFunction::ParseInt),
-    ("Long", "valueOf", StaticFunction::ParseInt),
-    ("Double", "parseDouble", StaticFunction::ParseDouble),
-    ("Double", "valueOf", StaticFunction::ParseDouble),
-    ("Float", "parseFloat", StaticFunction::ParseDouble),
-    ("Boolean", "parseBoolean", StaticFunction::ParseBoolean),
-    ("String", "valueOf", StaticFunction::TextValueOf),
-    ("Integer", "toString", StaticFunction::TextValueOf),
-    ("Long", "toString", StaticFunction::TextValueOf),
-    ("String", "join", StaticFunction::TextJoin),
-    ("Math", "abs", StaticFunction::Abs),
-    ("Math", "max", StaticFunction::Max),
-    ("Math", "min", StaticFunction::Min),
-    ("Math", "floor", StaticFunction::Floor),
-    ("Math", "ceil", StaticFunction::Ceil),
-    ("Math", "round", StaticFunction::Round),
-    ("Math", "pow", StaticFunction::Pow),
-    ("Math", "sqrt", StaticFunction::Sqrt),
-    ("Math", "log", StaticFunction::Log),
-    ("Math", "log10", StaticFunction::Log10),
-    ("Math", "PI", StaticFunction::Pi),
-    ("Objects", "equals", StaticFunction::Equals),
-    ("System", "currentTimeMillis", StaticFunction::Millis),
-    ("Character", "isDigit", StaticFunction::IsDigit),
-];
-
-impl StaticFunction {
-    /// Returns whether a name is one of a class.
-    pub(super) fn is_class(name: &str) -> bool {
-        name.starts_with(|letter: char| letter.is_ascii_uppercase())
-    }
-
-    /// Finds a function.
-    pub(super) fn find(class: &str, name: &str) -> Option<Self> {
-        STATIC.iter().find(|(of, function, _)| *of == class && *function == name).map(|(.., found)| *found)
-    }
-
-    /// Returns whether it stands without arguments.
-    pub(super) fn is_constant(self) -> bool {
-        self == Self::Pi
     }
 }
 

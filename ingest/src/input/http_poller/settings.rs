@@ -99,13 +99,7 @@ impl Settings {
         let is_own_target = metadata_target.is_none();
         let own_target = ecs.select("[@metadata][http_poller]", "[@metadata][input][http_poller]");
         let metadata_target = metadata_target.or_else(|| FieldReference::parse(own_target).ok());
-        for (old, new) in [
-            ("client_cert", "ssl_certificate"),
-            ("client_key", "ssl_key"),
-            ("cacert", "ssl_certificate_authorities"),
-        ] {
-            o.rename(old, new);
-        }
+        o.rename("cacert", "ssl_certificate_authorities");
         let seconds = |seconds: i64| Duration::from_secs(seconds.unsigned_abs());
         let timeout = seconds(o.integer("request_timeout", 1..=86_400).unwrap_or(REQUEST_TIMEOUT));
         let connect_timeout = seconds(o.integer("connect_timeout", 1..=86_400).unwrap_or(10));

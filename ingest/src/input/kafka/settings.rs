@@ -17,6 +17,8 @@ const FETCH_AHEAD_KIB: &str = "16384";
 const FETCH_AGAIN_MS: &str = "5";
 const DEFAULT_POLL_RECORDS: i64 = 500;
 /// Options for registries of schemas, which are not supported.
+/// Replacement of the options for registries of schemas.
+const AVRO: &str = "[codec => avro { schema_registry_url => … }]";
 const SCHEMAS: &[&str] = &[
     "schema_registry_url",
     "schema_registry_key",
@@ -239,7 +241,7 @@ fn take_refused(options: &mut Options) {
     }
     for option in SCHEMAS {
         if let Some((at, _)) = options.take(option) {
-            options.fault(at, format!("option [{option}] is not supported: registries of schemas are not"));
+            options.fault(at, format!("option [{option}] is not supported: give {AVRO}"));
         }
     }
     if let Some((at, setting)) = options.take("group_protocol")

@@ -66,6 +66,7 @@ async fn pages_are_read_to_the_end() {
         ("docinfo_target", "[@metadata][doc]".into()),
         ("size", "2".into()),
         ("search_api", "scroll".into()),
+        ("custom_headers", [("X-Custom", "yes")].into()),
     ];
     let (ended, pipeline) = run("elasticsearch", &given).await;
     ended.unwrap();
@@ -77,6 +78,7 @@ async fn pages_are_read_to_the_end() {
     );
     assert!(asked[1].contains(r#""scroll_id":"s1""#) && asked[2].contains(r#""scroll_id":"s2""#));
     assert!(asked[3].starts_with("DELETE /_search/scroll"));
+    assert!(asked.iter().all(|request| request.contains("x-custom: yes")), "{asked:?}");
     assert_eq!(pipeline.events.len(), 3);
     assert_eq!(pipeline.events[1].fields()["n"], 2);
     assert_eq!(pipeline.events[0].metadata()["doc"], json!({"_index": "a", "_id": "1"}));

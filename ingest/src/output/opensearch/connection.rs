@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use reqwest::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderName, HeaderValue};
+use reqwest::header::{AUTHORIZATION, CONTENT_ENCODING, CONTENT_TYPE, HeaderMap, HeaderValue};
 use reqwest::{Client, Url};
 
-use crate::http_client::authorization_header;
+use crate::http_client::{authorization_header, custom_headers};
 use crate::{Options, Secret, tls};
 
 /// Bytes of one request, before compression.
@@ -44,7 +44,7 @@ impl Settings {
         let tls_enabled = options.boolean("ssl").or(tls_enabled);
         let tls = tls::Client::take(options);
         let authorization = authorization(options);
-        let headers = headers(options);
+        let headers = custom_headers(options);
         let (path, bulk_path) = (options.text("path"), options.text("bulk_path"));
         let texts = |(name, value): (String, crate::Setting)| Some((name, Secret::new(value.as_text()?)));
         let parameters: Vec<_> = options.hash("parameters").into_iter().filter_map(texts).collect();
@@ -183,20 +183,4 @@ fn authorization(options: &mut Options) -> Option<HeaderValue> {
             None
         }
     }
-}
-
-fn headers(options: &mut Options) -> HeaderMap {
-    let at = options.at();
-    let mut headers = HeaderMap::new();
-    for (name, value) in options.hash("custom_headers") {
-        let value = value.as_text().unwrap_or_default();
-        match (HeaderName::try_from(name.as_str()), HeaderValue::try_from(value.as_str())) {
-            (Ok(name), Ok(mut value)) => {
-                value.set_sensitive(true);
-                headers.insert(name, value);
-            }
-            _ => options.fault(at, format!("[{name}] of [custom_headers] is not a header")),
-        }
-    }
-    headers
 }

@@ -38,8 +38,8 @@ const WITHOUT_EFFECT: &[&str] = &[
 /// Options that would change what is stored, and that are not there.
 const NOT_SUPPORTED: &[(&str, &str)] = &[
     ("dlq_custom_codes", "what is refused for good becomes a dead letter, whatever its code"),
-    ("join_field", "join fields are not supported"),
-    ("parent", "join fields are not supported"),
+    ("join_field", "put related documents into one, in a nested field"),
+    ("parent", "put related documents into one, in a nested field"),
     ("script", "scripts are not supported, use a filter"),
     ("script_lang", "scripts are not supported, use a filter"),
     ("script_type", "scripts are not supported, use a filter"),
@@ -95,7 +95,8 @@ pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
     let _ = codec::take(&mut options, "plain");
     // A name that could not be made would be an index of its own; there is no other way here.
     if options.boolean("dlq_on_failed_indexname_interpolation") == Some(false) {
-        options.fault_here("[dlq_on_failed_indexname_interpolation => false] is not supported");
+        options.fault_here("[dlq_on_failed_indexname_interpolation => false] is not supported: leave it out, an event without the name of \
+             an index becomes a dead letter");
     }
     let operations = operation::Operations::take(&mut options, naming);
     match connection::Settings::take(&mut options) {
