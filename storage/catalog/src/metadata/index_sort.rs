@@ -104,6 +104,7 @@ pub(super) fn check_fields(sort: &[SortField], mapping: &Mapping) -> Result<()> 
                 FieldType::UnsignedLong
                 | FieldType::HalfFloat
                 | FieldType::ScaledFloat { .. }
+                | FieldType::Range(_)
                 | FieldType::ConstantKeyword => format!("invalid index sort field:[{path}]"),
                 _ => continue,
             },

@@ -43,6 +43,7 @@ impl ChunkBuilder {
             FieldType::FlatObject => self.flat_objects(json, leaf),
             FieldType::Completion => self.completions(json, leaf),
             FieldType::RankFeatures => self.features(json, leaf),
+            FieldType::Range(_) => self.ranges(json, leaf),
             _ => self.flatten(json, |builder, json, peek| builder.scalar(json, leaf, peek)),
         }
     }
@@ -363,6 +364,10 @@ fn store(
                 ))
                 .into());
             }
+            columns.push_str(scopes, id, text.as_bytes())?;
+        }
+        FieldType::Range(range_type) => {
+            let text = range_type.read_text(&field.path, token)?;
             columns.push_str(scopes, id, text.as_bytes())?;
         }
         FieldType::FlatObject | FieldType::RankFeatures | FieldType::Completion => {
