@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use serde_json::{Value, json};
 
-use crate::fixture::{Store, ids};
+use crate::fixture::{Store, ids, value};
 use crate::{ppl, sql};
 
 async fn store(file: &Value) -> Store {
@@ -160,25 +160,28 @@ async fn statements_show_ranges_as_objects() {
     ] {
         assert_eq!(sql::rows(&store, statement).await, [json!([expected])], "{statement}");
     }
-    for statement in [
-        "SELECT i FROM ranges",
-        "SELECT i FROM ranges ORDER BY i",
-        "SELECT * FROM ranges WHERE i > 5",
-        "SELECT d, COUNT(*) FROM ranges GROUP BY d",
-        "DESCRIBE TABLES LIKE ranges",
-        "SELECT i.gte FROM ranges",
-    ] {
-        let (status, text) = sql::ask(&store, statement, "jdbc").await;
-        println!("{statement} {status} {text}");
-    }
+    let shown = sql::rows(&store, "SELECT i FROM ranges").await;
+    assert_eq!(shown[1], json!([[{"gte": 1, "lte": 2}, {"gte": 8, "lte": 9}]]));
     assert_eq!(sql::rows(&store, "SELECT * FROM ranges").await.len(), 6);
-    for pipeline in [
-        "source=ranges",
-        "source=ranges | where i = 3",
-        "source=ranges | stats count() by ip",
-        "source = ranges | fields d",
-    ] {
-        let (status, answer) = ppl::ask(&store, &store.session, pipeline).await;
-        println!("{pipeline} {status} {answer}");
-    }
+    let (status, text) = sql::ask(&store, "SELECT * FROM ranges WHERE i > 5", "jdbc").await;
+    assert!(status == 400 && text.contains("but get [OBJECT,INTEGER]"), "{text}");
+    let (status, answer) = ppl::ask(&store, &store.session, "source=ranges | fields ip, d | head 1").await;
+    assert_eq!((status, &answer["schema"][1]), (200, &json!({"name": "d", "type": "struct"})));
+    assert_eq!(answer["datarows"], json!([["10.0.0.0/24", {"gte": "2020-01-01", "lte": "2020-01-31"}]]));
+}
+
+#[tokio::test]
+async fn capabilities_name_the_type() {
+    let store = store(&cases()).await;
+    let params = vec![("fields".to_owned(), "ip,ni,nd".to_owned())];
+    let outcome = store.service.field_caps(&store.session, "ranges", params, None).await.unwrap();
+    let kind = |name: &str, searchable: bool, aggregatable: bool| json!({name: {"type": name, "searchable": searchable, "aggregatable": aggregatable}});
+    assert_eq!(
+        value(outcome)["fields"],
+        json!({
+            "ip": kind("ip_range", true, true),
+            "ni": kind("integer_range", false, true),
+            "nd": kind("integer_range", true, false)
+        })
+    );
 }
