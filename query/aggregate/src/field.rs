@@ -216,7 +216,8 @@ impl Values {
         };
         check(field, inside.is_some())?;
         let kind = ValueKind::new(field.column_kind());
-        let binary = field.field_type == FieldType::Binary && accepts == AcceptedTypes::Keys;
+        let binary = matches!(field.field_type, FieldType::Binary | FieldType::Range(_))
+            && accepts == AcceptedTypes::Keys;
         let boolean_date = accepts == AcceptedTypes::Dates && kind == ValueKind::Unsigned;
         if !accepts.accepts(kind) || binary || boolean_date {
             return Err(Error::IllegalArgument(match aggregation {

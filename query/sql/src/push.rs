@@ -475,6 +475,7 @@ fn kind(field: &Field) -> Option<Kind> {
         | FieldType::RankFeature
         | FieldType::RankFeatures
         | FieldType::Completion
+        | FieldType::Range(_)
         | FieldType::Binary => return None,
     })
 }

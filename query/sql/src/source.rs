@@ -491,9 +491,11 @@ fn has_column(field: &Field) -> bool {
     let own = field.index || field.doc_values || field.column_kind() == ColumnKind::Str;
     match field.field_type {
         // The columns of these hold terms of another form.
-        FieldType::FlatObject | FieldType::RankFeature | FieldType::RankFeatures | FieldType::Completion => {
-            false
-        }
+        FieldType::FlatObject
+        | FieldType::RankFeature
+        | FieldType::RankFeatures
+        | FieldType::Completion
+        | FieldType::Range(_) => false,
         FieldType::Binary => own && field.doc_values,
         _ => own,
     }

@@ -84,7 +84,9 @@ impl SqlType {
         match field {
             FieldType::Text | FieldType::MatchOnlyText | FieldType::SearchAsYouType(_) => Self::Text,
             FieldType::Keyword | FieldType::Wildcard | FieldType::ConstantKeyword => Self::Keyword,
-            FieldType::FlatObject | FieldType::RankFeatures | FieldType::Completion => Self::Object,
+            FieldType::FlatObject | FieldType::RankFeatures | FieldType::Completion | FieldType::Range(_) => {
+                Self::Object
+            }
             FieldType::Byte => Self::Byte,
             FieldType::Short => Self::Short,
             FieldType::Integer | FieldType::TokenCount => Self::Integer,

@@ -74,7 +74,7 @@ pub use self::more_like_this::{Example, Examples, Sources, TermSelection};
 pub use self::multi_match::MatchType;
 pub use self::nested::NestedScore;
 pub use self::query_string::from_uri;
-pub use self::range::Bound;
+pub use self::range::{Bound, RangeRelation};
 pub use self::rank_feature::FeatureFunction;
 pub use self::regexp::{RegexpFlags, flags as regexp_flags};
 pub use self::registry::*;

@@ -17,6 +17,18 @@ pub struct Bound {
     pub included: bool,
 }
 
+/// Relation of the ranges of a range field to the range of a clause. On other fields they all mean the same.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum RangeRelation {
+    /// They have a value in common.
+    #[default]
+    Intersects,
+    /// The field's range contains the clause's.
+    Contains,
+    /// The field's range is within the clause's.
+    Within,
+}
+
 /// A `range` clause.
 #[derive(Clone, Debug, PartialEq)]
 pub struct RangeQuery {
@@ -30,6 +42,8 @@ pub struct RangeQuery {
     pub format: Option<String>,
     /// Time zone of bounds without one.
     pub time_zone: Option<String>,
+    /// Relation to the ranges of a range field.
+    pub relation: RangeRelation,
     /// Boost and name.
     pub common: Common,
 }
@@ -50,6 +64,7 @@ impl Clause for RangeQuery {
         let (mut from, mut to) = (None, None);
         let (mut include_from, mut include_to) = (true, true);
         let (mut format, mut time_zone) = (None, None);
+        let mut related = RangeRelation::default();
         for (key, value) in options {
             match key.as_str() {
                 "from" => from = scalar(key, value)?,
@@ -62,7 +77,7 @@ impl Clause for RangeQuery {
                 "lte" | "le" => (to, include_to) = (scalar(key, value)?, true),
                 "format" => format = json::text(value),
                 "time_zone" => time_zone = json::text(value),
-                "relation" => relation(value)?,
+                "relation" => related = relation(value)?,
                 _ if common.take("range", key, value)? => {}
                 _ => return Err(unsupported("range", key)),
             }
@@ -73,6 +88,7 @@ impl Clause for RangeQuery {
             to: to.map(|value| Bound { value, included: include_to }),
             format,
             time_zone,
+            relation: related,
             common,
         })
     }
@@ -104,11 +120,15 @@ fn scalar(key: &str, value: &Value) -> Result<Option<Value>> {
     }
 }
 
-/// Accepts the relations; on fields that hold points they all mean the same.
-fn relation(value: &Value) -> Result<()> {
+/// Reads a relation.
+fn relation(value: &Value) -> Result<RangeRelation> {
     let text = json::text(value).unwrap_or_default();
-    match text.to_ascii_lowercase().as_str() {
-        "intersects" | "contains" | "within" => Ok(()),
-        _ => Err(Error::IllegalArgument(format!("{text} is not a valid relation"))),
-    }
+    let refused = match text.to_ascii_lowercase().as_str() {
+        "intersects" => return Ok(RangeRelation::Intersects),
+        "contains" => return Ok(RangeRelation::Contains),
+        "within" => return Ok(RangeRelation::Within),
+        "disjoint" => "[range] query does not support relation [disjoint]".to_owned(),
+        _ => format!("{text} is not a valid relation"),
+    };
+    Err(Error::IllegalArgument(refused))
 }

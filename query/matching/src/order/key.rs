@@ -302,6 +302,13 @@ fn source(sort: &FieldSort, field: &Field) -> Result<(KeyKind, KeySource)> {
             field.path
         )));
     }
+    if let FieldType::Range(_) = field.field_type {
+        return Err(Error::IllegalArgument(format!(
+            "can't sort on the field [{}] of type [{}]: ranges have no order",
+            field.path,
+            field.type_name()
+        )));
+    }
     let column = field.column_kind();
     let kind = match column {
         ColumnKind::Int(_) | ColumnKind::Bool | ColumnKind::DateMs | ColumnKind::DateNanos => KeyKind::I64,

@@ -23,6 +23,7 @@ mod pattern;
 mod phrase;
 mod query_string;
 mod range;
+mod range_field;
 mod rank_feature;
 mod simple_query_string;
 pub(super) mod spans;
@@ -308,7 +309,7 @@ fn has_values_as_indexed(field: &Field) -> bool {
 }
 
 fn not_searchable(field: &Field) -> Error {
-    let reason = match field.field_type.is_text() {
+    let reason = match field.field_type.is_text() || matches!(field.field_type, FieldType::Range(_)) {
         true => "it is not indexed",
         false => "it is both not indexed, and does not have doc_values enabled",
     };

@@ -5,7 +5,7 @@
 
 use millrace_dsl::json::{not_a_number, text, token};
 use millrace_dsl::query::{Bound, RangeQuery};
-use millrace_mapping::{ColumnKind, Field, FieldType, Mapping, Scalar};
+use millrace_mapping::{ColumnKind, Field, FieldType, Mapping, RangeType, Scalar};
 use millrace_scoring::operands::ExactValue;
 use millrace_segment::ValueRange;
 use millrace_time::Zone;
@@ -50,8 +50,10 @@ fn limits(field: &Field) -> Option<(i128, i128, &'static str)> {
     Some(match field.field_type {
         FieldType::Byte => (i8::MIN.into(), i8::MAX.into(), "a byte"),
         FieldType::Short => (i16::MIN.into(), i16::MAX.into(), "a short"),
-        FieldType::Integer | FieldType::TokenCount => (i32::MIN.into(), i32::MAX.into(), "an integer"),
-        FieldType::Long => (i64::MIN.into(), i64::MAX.into(), "a long"),
+        FieldType::Integer | FieldType::TokenCount | FieldType::Range(RangeType::Integer) => {
+            (i32::MIN.into(), i32::MAX.into(), "an integer")
+        }
+        FieldType::Long | FieldType::Range(RangeType::Long) => (i64::MIN.into(), i64::MAX.into(), "a long"),
         FieldType::UnsignedLong => (0, u64::MAX.into(), "an unsigned long"),
         _ => return None,
     })
@@ -159,6 +161,35 @@ pub(crate) fn number_range(field: &Field, query: &RangeQuery) -> Result<Option<V
     Ok((from <= to).then_some(ValueRange::F64(from, to)))
 }
 
+/// Reads a value of a query over a field of ranges of numbers or addresses.
+pub(crate) fn range_value(
+    mapping: &Mapping,
+    field: &Field,
+    range_type: RangeType,
+    value: &Value,
+    now_ms: i64,
+) -> Result<Scalar> {
+    match range_type {
+        RangeType::Ip => ip(mapping, field, value, now_ms).map(Scalar::Ip),
+        RangeType::Integer | RangeType::Long | RangeType::Date => match number(value)? {
+            Number::Whole(whole) => Ok(Scalar::I64(in_limits(field, whole, value)? as i64)),
+            Number::Fraction(_) => Err(Error::IllegalArgument(format!(
+                "Value [{}] has a decimal part",
+                text(value).unwrap_or_default()
+            ))),
+        },
+        RangeType::Double => float(value).map(Scalar::F64),
+        RangeType::Float => {
+            let single = float(value)? as f32;
+            if single.is_finite() {
+                return Ok(Scalar::F64(single.into()));
+            }
+            let shown = if single > 0.0 { "Infinity" } else { "-Infinity" };
+            Err(Error::IllegalArgument(format!("[float] supports only finite values, but got [{shown}]")))
+        }
+    }
+}
+
 /// Reads a range over a date field; `None` where it is empty. `format` and `time_zone` of the
 /// query stand in for the field's own.
 pub(crate) fn date_range(
@@ -167,6 +198,23 @@ pub(crate) fn date_range(
     query: &RangeQuery,
     now_ms: i64,
 ) -> Result<Option<ValueRange>> {
+    let (from, to) = date_bounds(mapping, field, query, now_ms)?;
+    let included = |bound: &Option<Bound>| bound.as_ref().is_none_or(|bound| bound.included);
+    let from = from.map_or(Some(i64::MIN), |from| from.checked_add(i64::from(!included(&query.from))));
+    let to = to.map_or(Some(i64::MAX), |to| to.checked_sub(i64::from(!included(&query.to))));
+    Ok(match (from, to) {
+        (Some(from), Some(to)) if from <= to => Some(ValueRange::I64(from, to)),
+        _ => None,
+    })
+}
+
+/// Reads the bounds of a range of dates, rounded away from what they exclude.
+pub(crate) fn date_bounds(
+    mapping: &Mapping,
+    field: &Field,
+    query: &RangeQuery,
+    now_ms: i64,
+) -> Result<(Option<i64>, Option<i64>)> {
     let zone = query.time_zone.as_deref().map(zone).transpose()?;
     let formatted = match &query.format {
         None => None,
@@ -185,20 +233,10 @@ pub(crate) fn date_range(
     let edge = |bound: &Bound, round_up: bool| -> Result<i64> {
         date_value(mapping, field, &bound.value, now_ms, round_up, zone)
     };
-    let from = match &query.from {
-        None => Some(i64::MIN),
-        Some(bound) if bound.included => Some(edge(bound, false)?),
-        Some(bound) => edge(bound, true)?.checked_add(1),
-    };
-    let to = match &query.to {
-        None => Some(i64::MAX),
-        Some(bound) if bound.included => Some(edge(bound, true)?),
-        Some(bound) => edge(bound, false)?.checked_sub(1),
-    };
-    Ok(match (from, to) {
-        (Some(from), Some(to)) if from <= to => Some(ValueRange::I64(from, to)),
-        _ => None,
-    })
+    Ok((
+        query.from.as_ref().map(|bound| edge(bound, !bound.included)).transpose()?,
+        query.to.as_ref().map(|bound| edge(bound, bound.included)).transpose()?,
+    ))
 }
 
 /// Reads one exact date: the span that the text leaves open, such as a whole day.

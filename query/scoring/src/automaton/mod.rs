@@ -53,6 +53,11 @@ enum PatternTail {
     OneOf(Arc<[String]>),
     /// Terms between two others, by bytes; each with a flag for an inclusive bound.
     Between(TextBound, TextBound),
+    /// Terms of two halves, each between the halves of two others, inclusive. All have one length in bytes.
+    Halves {
+        lower: Box<str>,
+        upper: Box<str>,
+    },
 }
 
 impl Pattern {
@@ -152,6 +157,12 @@ impl Pattern {
     /// Makes the pattern of the terms between two.
     pub fn between(from: TextBound, to: TextBound) -> Self {
         Self::new(String::new(), PatternTail::Between(from, to))
+    }
+
+    /// Makes the pattern of the terms whose halves are each between the halves of two others, inclusive. Both have the length of
+    /// the terms.
+    pub fn halves_between(lower: String, upper: String) -> Self {
+        Self::new(String::new(), PatternTail::Halves { lower: lower.into(), upper: upper.into() })
     }
 
     /// Lets anything follow where terms near another are looked for.
@@ -297,6 +308,27 @@ fn between(
     }
 }
 
+/// Reads a byte of a term whose halves are between those of two others, behind so many bytes. The second half is compared anew.
+fn halves_between(
+    (from, to): (&str, &str),
+    read: u32,
+    (lower, upper): (bool, bool),
+    byte: u8,
+) -> StatePosition {
+    let compared = |bound: &str| bound.as_bytes().get(read as usize).map(|own| byte.cmp(own));
+    let (Some(below), Some(above)) = (compared(from), compared(to)) else { return StatePosition::Nowhere };
+    if lower && below == Ordering::Less || upper && above == Ordering::Greater {
+        return StatePosition::Nowhere;
+    }
+    let read = read + 1;
+    let anew = read as usize == from.len() / 2;
+    StatePosition::Between {
+        read,
+        lower: anew || lower && below == Ordering::Equal,
+        upper: anew || upper && above == Ordering::Equal,
+    }
+}
+
 /// Returns whether a term that ends behind so many bytes is between two.
 fn ends_between((from, to): (&TextBound, &TextBound), read: u32, (lower, upper): (bool, bool)) -> bool {
     let of =
@@ -370,6 +402,7 @@ impl Automaton for &Pattern {
             PatternTail::Between(from, to) => {
                 StatePosition::Between { read: 0, lower: from.is_some(), upper: to.is_some() }
             }
+            PatternTail::Halves { .. } => StatePosition::Between { read: 0, lower: true, upper: true },
         };
         MatchState { place, character: 0, missing: 0 }
     }
@@ -386,6 +419,9 @@ impl Automaton for &Pattern {
                 }
                 (StatePosition::Between { read, lower, upper }, PatternTail::Between(from, to)) => {
                     ends_between((from, to), *read, (*lower, *upper))
+                }
+                (StatePosition::Between { read, .. }, PatternTail::Halves { lower, .. }) => {
+                    *read as usize == lower.len()
                 }
                 _ => false,
             }
@@ -424,8 +460,13 @@ impl Pattern {
                 return MatchState { place, character: 0, missing: 0 };
             }
             StatePosition::Between { read, lower, upper } => {
-                let PatternTail::Between(from, to) = &self.rest else { return reading.clone() };
-                let place = between((from, to), *read, (*lower, *upper), byte);
+                let place = match &self.rest {
+                    PatternTail::Between(from, to) => between((from, to), *read, (*lower, *upper), byte),
+                    PatternTail::Halves { lower: from, upper: to } => {
+                        halves_between((from, to), *read, (*lower, *upper), byte)
+                    }
+                    _ => return reading.clone(),
+                };
                 return MatchState { place, character: 0, missing: 0 };
             }
             place => place,

@@ -197,3 +197,29 @@ fn only_folded_texts_between_stars_are_containments() {
     let pattern = Pattern::of_pieces(&pieces("*a*"), true).unwrap();
     assert_eq!(pattern.behind("lead").contained(), None);
 }
+
+#[test]
+fn halves_are_between_those_of_two_terms() {
+    let pattern = Pattern::halves_between("1030".to_owned(), "2040".to_owned());
+    for (term, expected) in [
+        ("1030", true),
+        ("2040", true),
+        ("1535", true),
+        // Each half counts by itself.
+        ("1029", false),
+        ("1541", false),
+        ("1540", true),
+        ("0935", false),
+        ("2135", false),
+        ("2030", true),
+        ("15", false),
+        ("153", false),
+        ("15355", false),
+        ("", false),
+    ] {
+        assert_eq!(pattern.matches(term), expected, "{term}");
+    }
+    let one = Pattern::halves_between("1030".to_owned(), "1030".to_owned());
+    assert!(one.matches("1030") && !one.matches("1031") && !one.matches("1130"));
+    assert!(pattern.only_prefix().is_none() && pattern.literals().next().is_none());
+}

@@ -177,6 +177,11 @@ fn check(field: &Field, inside: bool) -> Result<()> {
             "Field [{path}] of type [{kind}] does not support doc_value in root field"
         )));
     }
+    if let (FieldType::Range(_), true) = (&field.field_type, field.doc_values) {
+        return Err(Error::IllegalArgument(format!(
+            "Field [{path}] of type [{kind}] does not support [docvalue_fields], use [fields] instead"
+        )));
+    }
     if !field.doc_values {
         return Err(Error::IllegalArgument(format!(
             "Can't load fielddata on [{path}] because fielddata is unsupported on fields of type [{kind}]. Use doc values instead."

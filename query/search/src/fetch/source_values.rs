@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 
 use millrace_dsl::fields::check_format;
-use millrace_mapping::{DateFormat, Field, FieldType, Mapping, Scalar};
+use millrace_mapping::{DateFormat, Field, FieldType, Mapping, RangeType, Scalar, parse_ip_range};
 use millrace_matching::order::number;
 use millrace_work::error::{Error, Result};
 use serde_json::{Value, json};
@@ -88,11 +88,16 @@ impl<'a> SourceField<'a> {
     }
 
     fn value(&self, value: &Value) -> Option<Value> {
+        self.value_of(&self.field.field_type, value)
+    }
+
+    /// Returns a value as one of a type, which is the field's or that of the ends of its ranges.
+    fn value_of(&self, field_type: &FieldType, value: &Value) -> Option<Value> {
         if value.is_null() {
             return None;
         }
         let field = self.field;
-        match &field.field_type {
+        match field_type {
             FieldType::Text
             | FieldType::MatchOnlyText
             | FieldType::SearchAsYouType(_)
@@ -139,6 +144,21 @@ impl<'a> SourceField<'a> {
                 let ValueFormat::Date(format) = &self.form else { return None };
                 Some(Value::String(format.format_nanos(nanos(field, instant))))
             }
+            FieldType::Range(range_type) => match value {
+                Value::Object(members) => {
+                    let end_type = range_type.value_type();
+                    let end = |(name, end): (&String, &Value)| {
+                        (name.clone(), self.value_of(&end_type, end).unwrap_or(Value::Null))
+                    };
+                    Some(Value::Object(members.iter().map(end).collect()))
+                }
+                Value::String(block) if *range_type == RangeType::Ip => {
+                    let (address, prefix) = block.split_once('/')?;
+                    let address: IpAddr = address.parse().ok()?;
+                    parse_ip_range(block).map(|_| json!(format!("{address}/{prefix}")))
+                }
+                _ => None,
+            },
             FieldType::Ip => text(value).parse::<IpAddr>().ok().map(|ip| Value::String(ip.to_string())),
             FieldType::GeoPoint => {
                 let Ok(Scalar::GeoPoint { lat, lon }) = self.mapping.parse_value(field, value, 0, false)
@@ -177,8 +197,10 @@ pub(super) fn date_format(text: &str) -> Result<DateFormat> {
 
 fn form(mapping: &Mapping, field: &Field, format: Option<&str>) -> Result<ValueFormat> {
     match (&field.field_type, format) {
-        (FieldType::Date | FieldType::DateNanos, Some(format)) => date_format(format).map(ValueFormat::Date),
-        (FieldType::Date | FieldType::DateNanos, None) => {
+        (FieldType::Date | FieldType::DateNanos | FieldType::Range(RangeType::Date), Some(format)) => {
+            date_format(format).map(ValueFormat::Date)
+        }
+        (FieldType::Date | FieldType::DateNanos | FieldType::Range(RangeType::Date), None) => {
             default_date_format(mapping, field).map(ValueFormat::Date)
         }
         (_, None) => Ok(ValueFormat::Usual),

@@ -211,7 +211,8 @@ impl Extractor<'_> {
 
     fn automaton(&mut self, path: PathId, pattern: &Arc<automaton::Pattern>, boost: f32, hidden: bool) {
         let field = self.index.mapping.field_by_id(path);
-        if field.is_some_and(|field| field.field_type != FieldType::FlatObject) {
+        if field.is_some_and(|field| !matches!(field.field_type, FieldType::FlatObject | FieldType::Range(_)))
+        {
             self.add(path, boost, hidden, TargetKind::Pattern(Pattern::Automaton(Arc::clone(pattern))));
         }
     }

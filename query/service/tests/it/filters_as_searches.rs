@@ -62,6 +62,7 @@ fn mapping() -> Value {
         ("flat", "flat_object"),
         ("rank", "rank_feature"),
         ("ranks", "rank_features"),
+        ("span", "integer_range"),
     ];
     for (field, kind) in plain {
         properties[field] = json!({"type": kind});
@@ -170,6 +171,13 @@ fn document(rng: &mut StdRng) -> Value {
         fields.insert("rank".into(), json!(rng.random_range(1..9)));
         fields.insert("ranks".into(), json!({pick(rng, WORDS): rng.random_range(1..9)}));
     }
+    let span = |rng: &mut StdRng| {
+        let from = rng.random_range(-5..5);
+        json!({"gte": from, "lt": from + rng.random_range(1..5)})
+    };
+    if let Some(span) = some(rng, span) {
+        fields.insert("span".into(), span);
+    }
     if let Some(items) = some(rng, item) {
         fields.insert("items".into(), items);
     }
@@ -243,6 +251,11 @@ fn range(rng: &mut StdRng) -> Value {
         2 => {
             let first = rng.random_range(0..400);
             json!({"range": {"_seq_no": {"gte": first, "lt": first + 50}}})
+        }
+        4 => {
+            let from = rng.random_range(-5..5);
+            let relation = pick(rng, &["intersects", "contains", "within"]);
+            json!({"range": {"span": {"gte": from, "lt": from + rng.random_range(1..5), "relation": relation}}})
         }
         3 => {
             let field = pick(rng, STRINGS);

@@ -26,6 +26,7 @@ mod ordered_buckets;
 mod ppl;
 mod property;
 mod query_strings;
+mod ranges;
 mod repeated_texts;
 mod robustness;
 mod scroll;

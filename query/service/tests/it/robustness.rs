@@ -109,13 +109,19 @@ fn value(rng: &mut StdRng, depth: usize) -> Value {
 
 /// A query whose outline is right, so that its parts are reached.
 fn query(rng: &mut StdRng, depth: usize) -> Value {
-    let field = ["n", "msg", "ip", "at", "tag", "ok", "geo", "flat.a", "flat", "_id", "none"]
-        [rng.random_range(0..11)];
+    const FIELDS: &[&str] = &[
+        "n", "msg", "ip", "at", "tag", "ok", "geo", "flat.a", "flat", "_id", "none", "span", "blocks",
+        "period",
+    ];
+    let field = FIELDS[rng.random_range(0..FIELDS.len())];
     match rng.random_range(0..11) {
         0 => json!({"term": {field: value(rng, 2)}}),
         1 => json!({"terms": {field: value(rng, 2)}}),
         2 => json!({"match": {field: value(rng, 2)}}),
-        3 => json!({"range": {field: {"gte": value(rng, 0), "lt": value(rng, 0)}}}),
+        3 => {
+            let relation = ["intersects", "contains", "within"][rng.random_range(0..3)];
+            json!({"range": {field: {"gte": value(rng, 0), "lt": value(rng, 0), "relation": relation}}})
+        }
         4 => json!({"prefix": {field: value(rng, 1)}}),
         5 => json!({"exists": {"field": value(rng, 0)}}),
         6 => json!({"ids": {"values": value(rng, 2)}}),
@@ -141,11 +147,13 @@ async fn no_body_breaks_a_search() {
     let mapping = json!({"mappings": {"properties": {
         "n": {"type": "long"}, "msg": {"type": "text"}, "ip": {"type": "ip"}, "at": {"type": "date"},
         "tag": {"type": "keyword"}, "ok": {"type": "boolean"}, "geo": {"type": "geo_point"},
-        "flat": {"type": "flat_object"}
+        "flat": {"type": "flat_object"},
+        "span": {"type": "double_range"}, "blocks": {"type": "ip_range"}, "period": {"type": "date_range"}
     }}});
     store.create("any", &mapping).await;
     let document = json!({
-        "n": 1, "msg": "a b", "ip": "::1", "at": 0, "tag": "a", "ok": true, "geo": [1, 2], "flat": {"a": "b"}
+        "n": 1, "msg": "a b", "ip": "::1", "at": 0, "tag": "a", "ok": true, "geo": [1, 2], "flat": {"a": "b"},
+        "span": {"gte": -0.5}, "blocks": ["::/64", "10.0.0.0/8"], "period": {"gte": 0, "lt": "2024-01-01"}
     });
     store.index("any", &[document.clone(), json!({}), document]).await;
     let mut rng = StdRng::seed_from_u64(11);

@@ -232,6 +232,7 @@ fn shown(field: &FieldType) -> (&'static str, &'static str) {
         FieldType::Text | FieldType::MatchOnlyText | FieldType::SearchAsYouType(_) => ("VARCHAR", "text"),
         FieldType::Keyword | FieldType::Wildcard | FieldType::ConstantKeyword => ("VARCHAR", "keyword"),
         FieldType::FlatObject | FieldType::RankFeatures | FieldType::Completion => ("STRUCT", "object"),
+        FieldType::Range(_) => ("STRUCT", field.name()),
         FieldType::Byte => ("TINYINT", "byte"),
         FieldType::Short => ("SMALLINT", "short"),
         FieldType::Integer | FieldType::TokenCount => ("INTEGER", "integer"),

@@ -104,6 +104,7 @@ pub(super) fn check_fields(sort: &[SortField], mapping: &Mapping) -> Result<()> 
                 FieldType::UnsignedLong
                 | FieldType::HalfFloat
                 | FieldType::ScaledFloat { .. }
+                | FieldType::Range(_)
                 | FieldType::ConstantKeyword => format!("invalid index sort field:[{path}]"),
                 _ => continue,
             },
@@ -238,7 +239,7 @@ mod tests {
                 "t": {"type": "text"}, "tf": {"type": "text", "fielddata": true},
                 "nd": {"type": "keyword", "doc_values": false}, "g": {"type": "geo_point"},
                 "ul": {"type": "unsigned_long"}, "hf": {"type": "half_float"}, "o": {"type": "object"},
-                "bin": {"type": "binary", "doc_values": true}, "ip": {"type": "ip"},
+                "bin": {"type": "binary", "doc_values": true}, "ip": {"type": "ip"}, "r": {"type": "ip_range"},
             }}),
             &Map::new(),
         )
@@ -256,6 +257,7 @@ mod tests {
             ("tf", "invalid index sort field:[tf]"),
             ("ul", "invalid index sort field:[ul]"),
             ("hf", "invalid index sort field:[hf]"),
+            ("r", "invalid index sort field:[r]"),
             ("_id", "invalid index sort field:[_id]"),
             ("o", "unknown index sort field:[o]"),
             ("zz", "unknown index sort field:[zz]"),

@@ -165,6 +165,19 @@ fn cases() -> Vec<Case> {
             &k,
         ),
         case(
+            "values for what became ranges",
+            mapped(json!({"dynamic": false, "properties": {"k": {"type": "keyword"}}})),
+            vec![
+                json!({"k": "kept", "p": [{"gte": 9, "lte": 1}, {"gte": {"a": 1}}, {"x": 1}, 5]}),
+                json!({"k": "kept", "p": {"gt": 2_147_483_647}, "q": ["10.0.0.1", {"gte": "x"}]}),
+            ],
+            vec![
+                property(json!({"type": "integer_range"})),
+                LaterChange::Mapping(json!({"properties": {"q": {"type": "ip_range"}}})),
+            ],
+            &k,
+        ),
+        case(
             "less depth of a flat object",
             mapped(json!({"dynamic": false, "properties": {"k": {"type": "keyword"}}})),
             vec![json!({"k": "kept", "p": deep(json!(1))})],

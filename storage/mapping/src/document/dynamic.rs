@@ -132,7 +132,11 @@ impl ChunkBuilder {
     fn is_structured(&self, leaf: u32) -> bool {
         matches!(
             self.mapping.leaf(leaf).field.field_type,
-            FieldType::GeoPoint | FieldType::FlatObject | FieldType::Completion | FieldType::RankFeatures
+            FieldType::GeoPoint
+                | FieldType::FlatObject
+                | FieldType::Completion
+                | FieldType::RankFeatures
+                | FieldType::Range(_)
         )
     }
 
@@ -142,6 +146,7 @@ impl ChunkBuilder {
             FieldType::FlatObject => self.flat_object(json, leaf, peek),
             FieldType::Completion => self.completions(json, leaf),
             FieldType::RankFeatures => self.features(json, leaf),
+            FieldType::Range(_) => self.range(json, leaf, peek),
             _ => self.scalar(json, leaf, peek),
         }
     }

@@ -43,6 +43,7 @@ impl ChunkBuilder {
             FieldType::FlatObject => self.flat_objects(json, leaf),
             FieldType::Completion => self.completions(json, leaf),
             FieldType::RankFeatures => self.features(json, leaf),
+            FieldType::Range(_) => self.ranges(json, leaf),
             _ => self.flatten(json, |builder, json, peek| builder.scalar(json, leaf, peek)),
         }
     }
@@ -309,25 +310,7 @@ fn store(
             let value = values::ip(token.text())?;
             columns.push_ip(scopes, id, value)?;
         }
-        // Nothing is made of a value that is neither a column nor stored by itself.
-        FieldType::Binary if scopes.is_empty() => {}
-        FieldType::Binary => {
-            let Token::Str(text) = token else {
-                return Err(Cause::new(
-                    "json_parse_exception",
-                    "Current token not VALUE_STRING, can not access as binary",
-                )
-                .into());
-            };
-            match check_base64(text) {
-                Ok(()) => columns.push_str(scopes, id, text.as_bytes())?,
-                Err(cause) if flag_or(field, "doc_values", false) || flag_or(field, "store", false) => {
-                    return Err(cause.into());
-                }
-                // Nobody decodes it: it stays in the source alone, as in OpenSearch.
-                Err(_) => {}
-            }
-        }
+        FieldType::Binary => store_binary(field, scopes, token, columns)?,
         FieldType::ConstantKeyword => {
             let constant = rules.constant.as_deref().unwrap_or_default();
             if token.text() != constant {
@@ -365,6 +348,10 @@ fn store(
             }
             columns.push_str(scopes, id, text.as_bytes())?;
         }
+        FieldType::Range(range_type) => {
+            let text = range_type.read_text(&field.path, token)?;
+            columns.push_str(scopes, id, text.as_bytes())?;
+        }
         FieldType::FlatObject | FieldType::RankFeatures | FieldType::Completion => {
             return Err(Cause::new(
                 "parsing_exception",
@@ -374,6 +361,33 @@ fn store(
         }
     }
     Ok(StoreOutcome::Yes)
+}
+
+/// Appends a value of a binary field. Nothing is made of one that is neither a column nor stored by itself.
+fn store_binary(
+    field: &Field,
+    scopes: &[Scope],
+    token: Token<'_>,
+    columns: &mut Scopes,
+) -> Result<(), ValueRefusal> {
+    if scopes.is_empty() {
+        return Ok(());
+    }
+    let Token::Str(text) = token else {
+        return Err(Cause::new(
+            "json_parse_exception",
+            "Current token not VALUE_STRING, can not access as binary",
+        )
+        .into());
+    };
+    match check_base64(text) {
+        Ok(()) => Ok(columns.push_str(scopes, field.column, text.as_bytes())?),
+        Err(cause) if flag_or(field, "doc_values", false) || flag_or(field, "store", false) => {
+            Err(cause.into())
+        }
+        // Nobody decodes it: it stays in the source alone, as in OpenSearch.
+        Err(_) => Ok(()),
+    }
 }
 
 /// Returns true if the end of a text is left out of a field, since its analyzer would make too much of it.

@@ -12,7 +12,8 @@
 //! - of a `flat_object`, two strings a leaf: `path=value`, with the dotted path below the field, finds a
 //!   value at its place, and `=value` finds it anywhere. Numbers and booleans are their JSON text;
 //! - of a `constant_keyword`, the constant in every row;
-//! - of a `completion`, `rank_feature` or `rank_features`, what the modules of these names say.
+//! - of a `completion`, `rank_feature` or `rank_features`, what the modules of these names say;
+//! - of a range, one string of both ends ([`RangeType`](crate::RangeType)).
 //!
 //! Values inside of a `nested` object belong to its elements, not to the document: each element is a
 //! row of its path's own chunk ([`Elements`]). Where the mapping says `include_in_parent` or
@@ -33,6 +34,7 @@ mod failure;
 mod features;
 mod leaf;
 mod projection;
+mod range;
 mod scopes;
 #[cfg(test)]
 mod special_tests;

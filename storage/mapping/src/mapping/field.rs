@@ -5,6 +5,7 @@ use std::sync::Arc;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
+use super::RangeType;
 use crate::analysis::AsYouTypeSubfield;
 
 /// Number of a mapped path: given once in an index, never reused.
@@ -41,6 +42,7 @@ pub enum FieldType {
     RankFeatures,
     Completion,
     SearchAsYouType(AsYouType),
+    Range(RangeType),
 }
 
 /// A `search_as_you_type` field, or a field that it brings along.
@@ -87,7 +89,7 @@ impl FieldType {
             "rank_features" => Self::RankFeatures,
             "completion" => Self::Completion,
             "search_as_you_type" => Self::SearchAsYouType(AsYouType::Whole { max: 3 }),
-            _ => return None,
+            _ => return RangeType::from_name(name).map(Self::Range),
         })
     }
 
@@ -121,6 +123,7 @@ impl FieldType {
             Self::Completion => "completion",
             Self::SearchAsYouType(AsYouType::Part(AsYouTypeSubfield::Prefixes(_))) => "prefix",
             Self::SearchAsYouType(_) => "search_as_you_type",
+            Self::Range(range_type) => range_type.name(),
         }
     }
 
@@ -137,6 +140,7 @@ impl FieldType {
             | Self::RankFeatures
             | Self::Completion
             | Self::SearchAsYouType(_)
+            | Self::Range(_)
             | Self::Binary => ColumnKind::Str,
             Self::Byte => ColumnKind::Int(8),
             Self::Short => ColumnKind::Int(16),
@@ -163,7 +167,7 @@ impl FieldType {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum ColumnKind {
     /// `Utf8View`: text, keyword, wildcard, constant_keyword, flat_object leaves, binary (base64 as sent),
-    /// rank features and completions (see [`crate::document`]).
+    /// rank features, completions and ranges (see [`crate::document`]).
     Str,
     /// `Int8`, `Int16`, `Int32` or `Int64` by width in bits.
     Int(u8),

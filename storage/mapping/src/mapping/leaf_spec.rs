@@ -6,7 +6,7 @@ use serde_json::{Map, Value};
 use super::coerce::{self, Token};
 use super::date::DateFormat;
 use super::spec::{Context, DEFAULT_DATE_FORMAT, LeafSpec, parsing};
-use super::{AsYouType, Contexts, FieldType, geo, java, params};
+use super::{AsYouType, Contexts, FieldType, RangeType, geo, java, params, rules};
 
 /// Parses what a body says of one leaf.
 pub(super) fn parse_leaf(
@@ -117,6 +117,13 @@ fn check_special(name: &str, leaf: &mut LeafSpec) -> Result<()> {
                 return Err(parsing("Cannot set [doc_values] on field of type [search_as_you_type]"));
             }
             leaf.field_type = FieldType::SearchAsYouType(AsYouType::Whole { max });
+        }
+        FieldType::Range(range_type)
+            if range_type != RangeType::Date && leaf.params.contains_key("format") =>
+        {
+            return Err(Error::IllegalArgument(format!(
+                "field [{name}] of type [range] should not define a dateTimeFormatter unless it is a DATE type"
+            )));
         }
         FieldType::TokenCount if !leaf.params.contains_key("analyzer") => {
             return Err(parsing(format!("Analyzer must be set for field [{name}] but wasn't.")));
@@ -246,7 +253,7 @@ pub(super) fn date_format(params: &Map<String, Value>) -> Result<DateFormat> {
 /// Checks that a `null_value` is a value of the field's type, and a `format` a format.
 fn check_null_value(name: &str, leaf: &LeafSpec) -> Result<()> {
     let format = match leaf.field_type {
-        FieldType::Date | FieldType::DateNanos => {
+        ref dates if rules::is_date(dates) => {
             for key in ["format", "print_format"] {
                 if let Some(text) = leaf.params.get(key).and_then(Value::as_str) {
                     DateFormat::parse(text).map_err(|reason| {

@@ -9,7 +9,7 @@
 //! - `tree` holds the mapping as documents and queries use it, `scope` says which rows hold a value, `rules` says what parameters mean, `merge`
 //!   puts a spec into the tree, `checks` holds it to its limits, `render` shows it, `encode` stores it;
 //! - `view` leaves out fields that somebody may not see;
-//! - `as_you_type` and `completion` say what is special about fields of these types;
+//! - `as_you_type`, `completion` and `range` say what is special about fields of these types;
 //! - `template` decides what unknown fields become;
 //! - `coerce`, `geo` and `date` turn JSON scalars into values, `query` does so for queries.
 //!
@@ -29,6 +29,7 @@ mod leaf_spec;
 mod merge;
 mod params;
 mod query;
+mod range;
 mod render;
 mod rules;
 mod scope;
@@ -51,6 +52,8 @@ pub(crate) use date::Instant;
 pub use date::{DAYS, DateFormat, MONTHS};
 pub use field::{AsYouType, ColumnKind, Field, FieldType, PathId, Scalar};
 pub use geo::{parse_point, to_geohash};
+pub(crate) use range::RangeBound;
+pub use range::{RangeEnd, RangeType};
 pub(crate) use rules::NullValue;
 pub(crate) use scope::Scope;
 pub(crate) use spec::Dynamic;

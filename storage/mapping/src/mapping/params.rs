@@ -166,6 +166,17 @@ const DATE: &[Param] = &[
     META,
 ];
 const IP: &[Param] = &[INDEX, DOC_VALUES, STORE, SKIP_LIST, IGNORE_MALFORMED, NULL_VALUE, BOOST, META];
+const RANGE: &[Param] = &[
+    INDEX,
+    DOC_VALUES,
+    STORE,
+    COERCE,
+    IGNORE_MALFORMED,
+    fixed("format", Kind::OptionalName),
+    fixed("locale", Kind::OptionalName),
+    BOOST,
+    META,
+];
 const GEO_POINT: &[Param] = &[
     INDEX,
     DOC_VALUES,
@@ -240,6 +251,7 @@ pub(super) fn of(field_type: &FieldType) -> &'static [Param] {
         FieldType::RankFeatures => RANK_FEATURES,
         FieldType::Completion => COMPLETION,
         FieldType::SearchAsYouType(_) => SEARCH_AS_YOU_TYPE,
+        FieldType::Range(_) => RANGE,
     }
 }
 

@@ -53,7 +53,11 @@ impl Mapping {
             }
         };
         let argument = |cause: Cause| Error::IllegalArgument(cause.reason);
-        match &field.field_type {
+        let value_type = match &field.field_type {
+            FieldType::Range(range_type) => &range_type.value_type(),
+            other => other,
+        };
+        match value_type {
             FieldType::Text
             | FieldType::MatchOnlyText
             | FieldType::Keyword
@@ -64,6 +68,7 @@ impl Mapping {
             | FieldType::RankFeatures
             | FieldType::Completion
             | FieldType::SearchAsYouType(_)
+            | FieldType::Range(_)
             | FieldType::Binary => {
                 let text = token.text();
                 Ok(Scalar::Str(match &field.normalizer {
@@ -81,9 +86,9 @@ impl Mapping {
             FieldType::UnsignedLong => unsigned_bound(token, round_up).map(Scalar::U64).map_err(argument),
             FieldType::HalfFloat | FieldType::Float | FieldType::Double | FieldType::ScaledFloat { .. } => {
                 // Bounds keep their precision: a float column is compared as doubles.
-                let kind = match field.field_type {
+                let kind = match value_type {
                     FieldType::HalfFloat | FieldType::Float => &FieldType::Double,
-                    ref other => other,
+                    other => other,
                 };
                 let value = coerce::float(kind, token, true).map_err(argument)?;
                 value.map(Scalar::F64).ok_or_else(|| Error::IllegalArgument("empty String".to_owned()))

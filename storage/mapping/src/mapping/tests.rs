@@ -103,6 +103,15 @@ fn bad_bodies_are_refused_in_opensearch_words() {
             properties(json!({"f": {"type": "search_as_you_type", "max_shingle_size": 5}})),
             "[max_shingle_size] must be at least [2] and at most [4], got [5]",
         ),
+        (
+            properties(json!({"f": {"type": "ip_range", "null_value": "10.0.0.0/8"}})),
+            "unknown parameter [null_value] on mapper [f] of type [ip_range]",
+        ),
+        (
+            properties(json!({"f": {"type": "integer_range", "format": "yyyy"}})),
+            "field [f] of type [range] should not define a dateTimeFormatter unless it is a DATE type",
+        ),
+        (properties(json!({"f": {"type": "date_range", "format": "bogus"}})), "Unknown pattern letter: b"),
         (properties(json!({"f": {"type": "token_count"}})), "Analyzer must be set for field [f] but wasn't."),
         (
             properties(json!({"f": {"type": "completion", "contexts": [{"name": "x", "type": "zip"}]}})),
@@ -183,11 +192,13 @@ fn updates_add_change_or_conflict() {
         "k": {"type": "keyword", "ignore_above": 10}, "n": {"type": "long", "index": false},
         "t": {"type": "text"}, "o": {"properties": {"x": {"type": "ip"}}}, "ne": {"type": "nested"},
         "m": {"type": "keyword", "meta": {"bar": "baz"}},
+        "ir": {"type": "integer_range"}, "dr": {"type": "date_range", "format": "yyyy"},
     })));
     let grown = base
         .merge(&properties(
             json!({"k": {"type": "keyword", "ignore_above": 20, "fields": {"t": {"type": "text"}}},
             "new": {"type": "date"}, "o": {"properties": {"y": {"type": "long"}}},
+            "ir": {"type": "integer_range", "coerce": false},
             "m": {"type": "keyword", "meta": {"baz": "quux"}}}),
         ))
         .unwrap();
@@ -207,6 +218,14 @@ fn updates_add_change_or_conflict() {
         ),
         (json!({"k": {"properties": {}}}), "can't merge a non object mapping [k] with an object mapping"),
         (json!({"o": {"type": "long"}}), "can't merge a non object mapping [o] with an object mapping"),
+        (
+            json!({"ir": {"type": "long_range"}}),
+            "mapper [ir] cannot be changed from type [integer_range] to [long_range]",
+        ),
+        (
+            json!({"dr": {"type": "date_range", "format": "yyyy-MM"}}),
+            "Cannot update parameter [format] from [yyyy] to [yyyy-MM]",
+        ),
         (json!({"o": {"type": "nested"}}), "cannot change object mapping from non-nested to nested"),
         (json!({"ne": {"type": "object"}}), "cannot change object mapping from nested to non-nested"),
         (
@@ -290,6 +309,7 @@ fn encoding_keeps_everything() {
             "rf": {"type": "rank_feature", "positive_score_impact": false}, "rs": {"type": "rank_features"},
             "c": {"type": "constant_keyword", "value": "v"}, "al": {"type": "alias", "path": "z"},
             "s": {"type": "scaled_float", "scaling_factor": 10, "ignore_malformed": true},
+            "dr": {"type": "date_range", "format": "yyyy", "coerce": false, "store": true}, "ir": {"type": "ip_range", "index": false},
         }
     }));
     let grown = first.merge(&properties(json!({"a": {"type": "long"}, "z": {"type": "text", "norms": false, "fields": {"j": {"type": "text"}}}}))).unwrap();
@@ -448,12 +468,16 @@ fn what_a_search_as_you_type_brings_along() {
 fn templates_of_beats_are_taken() {
     let body = properties(json!({
         "labels": {"type": "flattened"},
+        "source": {"properties": {"block": {"type": "ip_range"}}},
+        "state": {"properties": {"span": {"type": "date_range"}}},
         "event": {"properties": {"module": {"type": "constant_keyword"}, "set": {"type": "constant_keyword", "value": "a"}}},
     }));
     let shown = mapping(body).to_json().to_string();
     for part in [
         r#""labels":{"type":"flat_object"}"#,
         r#""module":{"type":"keyword"}"#,
+        r#""block":{"type":"ip_range"}"#,
+        r#""span":{"type":"date_range"}"#,
         r#""set":{"type":"constant_keyword","value":"a"}"#,
     ] {
         assert!(shown.contains(part), "{part}: {shown}");

@@ -27,6 +27,7 @@ impl Mapping {
                         | FieldType::GeoPoint
                         | FieldType::RankFeatures
                         | FieldType::Completion
+                        | FieldType::Range(_)
                 )
             })
         };

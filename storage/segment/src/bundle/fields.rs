@@ -109,6 +109,7 @@ fn indexing<'a>(field: &'a Field, analyzers: &'a Analyzers) -> Result<Indexing<'
         | FieldType::RankFeature
         | FieldType::RankFeatures
         | FieldType::Completion
+        | FieldType::Range(_)
         | FieldType::Boolean
         | FieldType::Ip => Indexing::Exact { ignore_above: field.column_limit() },
         FieldType::Byte

@@ -30,6 +30,9 @@ impl LowerClause for RangeQuery {
         };
         let field = target.field;
         let is_date = matches!(field.field_type, FieldType::Date | FieldType::DateNanos);
+        if let FieldType::Range(range_type) = field.field_type {
+            return resolver.related_ranges(field, range_type, self, weight);
+        }
         if !is_date && self.time_zone.is_some() {
             return Err(Error::QueryShard {
                 reason: format!(

@@ -180,6 +180,13 @@ impl LowerClause for SpanMultiQuery {
                 field.type_name()
             )));
         }
+        if let Some(field) = field.filter(|field| matches!(field.field_type, FieldType::Range(_))) {
+            return Err(Error::IllegalArgument(format!(
+                "Field [{}] of type [{}] does not support span queries",
+                field.path,
+                field.type_name()
+            )));
+        }
         let node = lower_clause::resolve(&self.inner, builder.resolver, Weight::Constant(1.0))?;
         Ok(FieldSpans {
             span: builder.terms_of(node, shown(&self.inner))?,

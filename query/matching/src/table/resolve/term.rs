@@ -112,6 +112,7 @@ impl Resolver<'_> {
                     None => self.ip_between(field, range, weight),
                 }
             }
+            FieldType::Range(range_type) => self.ranges_with(field, range_type, value, weight),
             _ => match self.exact_value(target, value)? {
                 None => Ok(Node::None),
                 Some(value) => {

@@ -7,7 +7,7 @@ use millrace_dsl::query::{
 };
 use millrace_dsl::query_string::number;
 use millrace_dsl::query_string::syntax::Leaf;
-use millrace_mapping::FieldType;
+use millrace_mapping::{FieldType, RangeType};
 use millrace_scoring::node::Node;
 use millrace_scoring::operands::Weight;
 use millrace_work::error::{Error, Result};
@@ -289,6 +289,7 @@ impl Resolver<'_> {
             to: self.normalized_bound(strings, name, to)?,
             format: None,
             time_zone: strings.query.time_zone.clone().filter(|_| date),
+            relation: Default::default(),
             common: Default::default(),
         };
         query.resolve(self, weight)
@@ -427,7 +428,7 @@ impl Resolver<'_> {
 }
 
 fn is_date(field_type: &FieldType) -> bool {
-    matches!(field_type, FieldType::Date | FieldType::DateNanos)
+    matches!(field_type, FieldType::Date | FieldType::DateNanos | FieldType::Range(RangeType::Date))
 }
 
 fn phrase_slop(strings: &Strings<'_>) -> Result<u32> {

@@ -1,0 +1,108 @@
+//! Fields that hold ranges: `term` finds ranges that contain a value, `range` those with a relation to a range.
+//!
+//! Each range of a row is one term, whose halves are its ends (see [`RangeType`]). A relation is a condition on each end, which
+//! one pattern asks of the whole term, so ends of two ranges of a row are never mixed.
+
+use std::sync::Arc;
+
+use millrace_dsl::json::text;
+use millrace_dsl::query::{Bound, RangeQuery, RangeRelation};
+use millrace_mapping::{Field, RangeEnd, RangeType, Scalar};
+use millrace_scoring::automaton::Pattern;
+use millrace_scoring::node::Node;
+use millrace_scoring::operands::Weight;
+use millrace_work::error::{Error, Result};
+use serde_json::Value;
+
+use super::{Resolver, searchable};
+use crate::table::values;
+
+impl Resolver<'_> {
+    /// Rows with a range that has a value in it; a date without a time of day is a whole day.
+    pub(super) fn ranges_with(
+        &self,
+        field: &Field,
+        range_type: RangeType,
+        value: &Value,
+        weight: Weight,
+    ) -> Result<Node> {
+        let bound = Some(Bound { value: value.clone(), included: true });
+        let query = RangeQuery {
+            field: field.path.to_string(),
+            from: bound.clone(),
+            to: bound,
+            format: None,
+            time_zone: None,
+            relation: RangeRelation::Intersects,
+            common: Default::default(),
+        };
+        self.related_ranges(field, range_type, &query, weight)
+    }
+
+    /// Rows with a range that has the relation of a clause to its range.
+    pub(super) fn related_ranges(
+        &self,
+        field: &Field,
+        range_type: RangeType,
+        query: &RangeQuery,
+        weight: Weight,
+    ) -> Result<Node> {
+        if query.from.is_none() && query.to.is_none() {
+            // As in OpenSearch, such a clause asks for a value, whatever the relation.
+            return Ok(Node::Exists { paths: vec![field.id], weight });
+        }
+        searchable(field)?;
+        let Some((from, to)) = self.ends(field, range_type, query)? else { return Ok(Node::None) };
+        let (least, greatest) = (range_type.least(), range_type.greatest());
+        let (lower, upper) = match query.relation {
+            RangeRelation::Intersects => ((least, from), (to, greatest)),
+            RangeRelation::Contains => ((least, to), (from, greatest)),
+            RangeRelation::Within => ((from, least), (greatest, to)),
+        };
+        let term = |(first, second)| range_type.encode(first, second);
+        let pattern = Arc::new(Pattern::halves_between(term(lower), term(upper)));
+        Ok(Node::Matching { path: field.id, text: false, column: None, pattern, weight })
+    }
+
+    /// The ends of the range of a clause; `None` where nothing is between them.
+    fn ends(
+        &self,
+        field: &Field,
+        range_type: RangeType,
+        query: &RangeQuery,
+    ) -> Result<Option<(RangeEnd, RangeEnd)>> {
+        let (mapping, now_ms) = (self.index.mapping, self.index.now_ms);
+        let (from, to) = if range_type == RangeType::Date {
+            let (from, to) = values::date_bounds(mapping, field, query, now_ms)?;
+            (from.map(Scalar::I64), to.map(Scalar::I64))
+        } else {
+            let value = |bound: &Option<Bound>| {
+                let value = bound.as_ref().map(|bound| &bound.value);
+                value.map(|value| values::range_value(mapping, field, range_type, value, now_ms)).transpose()
+            };
+            (value(&query.from)?, value(&query.to)?)
+        };
+        if let (Some(from), Some(to)) = (&from, &to)
+            && range_type.end(from) > range_type.end(to)
+        {
+            let given = |bound: &Option<Bound>| bound.as_ref().and_then(|bound| text(&bound.value));
+            return Err(Error::IllegalArgument(format!(
+                "Range query `from` value ({}) is greater than `to` value ({})",
+                given(&query.from).unwrap_or_default(),
+                given(&query.to).unwrap_or_default()
+            )));
+        }
+        let is_included = |bound: &Option<Bound>| bound.as_ref().is_none_or(|bound| bound.included);
+        let from = match from {
+            None => Some(range_type.least()),
+            Some(value) if is_included(&query.from) => range_type.end(&value),
+            Some(value) => range_type.after(&value),
+        };
+        let to = match to {
+            None => Some(range_type.greatest()),
+            Some(value) if is_included(&query.to) => range_type.end(&value),
+            Some(value) => range_type.before(&value),
+        };
+        Ok(from.zip(to).filter(|(from, to)| from <= to))
+    }
+}
