@@ -63,6 +63,85 @@ pub struct Reservation {
     bytes: u64,
 }
 
+/// Memory of one delivery for what filters add to its events from other servers. It counts in the share of the pipeline, but never
+/// waits: what would make room may be behind the delivery. Beyond half of the budget it refuses. The default one counts nothing.
+#[derive(Debug, Default)]
+pub struct AnswerAllowance {
+    /// Reservation, and the most bytes that it may have.
+    state: Option<(Mutex<Reservation>, u64)>,
+}
+
+/// Part of an allowance for an answer that is read, given back on drop.
+#[derive(Debug)]
+#[must_use = "dropping it gives the bytes back"]
+pub struct AnswerReservation<'a> {
+    allowance: &'a AnswerAllowance,
+    bytes: u64,
+}
+
+/// The answers to a delivery take too much memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the answers to the events of a delivery take more than [{0}] bytes: lower [pipeline.batch.size]")]
+pub struct AnswersExceeded(u64);
+
+impl AnswerAllowance {
+    /// Makes the allowance of a delivery.
+    pub fn new(share: &PipelineShare) -> Self {
+        Self { state: Some((Mutex::new(share.empty()), share.most())) }
+    }
+
+    /// Begins an answer.
+    pub fn answer(&self) -> AnswerReservation<'_> {
+        AnswerReservation { allowance: self, bytes: 0 }
+    }
+
+    /// Counts bytes that events have got already.
+    pub fn add(&self, bytes: u64) {
+        if let Some((reservation, _)) = &self.state {
+            let mut reservation = reservation.lock();
+            let all = reservation.bytes().saturating_add(bytes);
+            reservation.set(all);
+        }
+    }
+
+    /// Takes what was reserved, for as long as the events are in memory.
+    pub fn take(&self) -> Reservation {
+        self.state
+            .as_ref()
+            .map(|(reservation, _)| std::mem::take(&mut *reservation.lock()))
+            .unwrap_or_default()
+    }
+}
+
+impl AnswerReservation<'_> {
+    /// Reserves further bytes for the answer.
+    ///
+    /// # Errors
+    /// The answers to the delivery would take too much memory.
+    pub fn grow(&mut self, by: u64) -> Result<(), AnswersExceeded> {
+        if let Some((reservation, most)) = &self.allowance.state {
+            let mut reservation = reservation.lock();
+            let all = reservation.bytes().saturating_add(by);
+            if all > *most {
+                return Err(AnswersExceeded(*most));
+            }
+            reservation.set(all);
+            self.bytes += by;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for AnswerReservation<'_> {
+    fn drop(&mut self) {
+        if let Some((reservation, _)) = &self.allowance.state {
+            let mut reservation = reservation.lock();
+            let left = reservation.bytes().saturating_sub(self.bytes);
+            reservation.set(left);
+        }
+    }
+}
+
 impl Budget {
     /// Makes a budget of `limit` bytes.
     pub fn new(limit: u64) -> Self {
@@ -265,6 +344,26 @@ mod tests {
         assert_eq!(taken[2].grow(200), Err(ShareExceeded::ForNow(1200)));
         taken.clear();
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn answers_to_a_delivery_are_bounded() {
+        let budget = Budget::new(1_000);
+        // Others have all of it: a delivery does not wait for them.
+        let _others = budget.share().overdraw(1_000);
+        let allowance = AnswerAllowance::new(&budget.share());
+        let mut answer = allowance.answer();
+        assert_eq!((answer.grow(400), budget.used()), (Ok(()), 1_400));
+        let mut second = allowance.answer();
+        assert_eq!(second.grow(200), Err(AnswersExceeded(500)));
+        drop(answer);
+        assert_eq!(second.grow(200), Ok(()));
+        drop(second);
+        allowance.add(30);
+        let held = allowance.take();
+        assert_eq!((held.bytes(), budget.used()), (30, 1_030));
+        drop((allowance, held));
+        assert_eq!(budget.used(), 1_000);
     }
 
     #[tokio::test]

@@ -1,6 +1,7 @@
 //! Inputs: sources of batches. One file a source.
 
 mod beats;
+mod chunks;
 mod datagram;
 mod exec;
 pub(crate) mod fetch;

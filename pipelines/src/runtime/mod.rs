@@ -436,7 +436,8 @@ async fn dispatch(shared: Arc<RuntimeContext>, mut queue: Queue) {
         deliveries.spawn(async move {
             let meter = Arc::clone(&shared.meter);
             let id = Arc::clone(&shared.id);
-            let filtered = work::run(id, delivery, generation, meter, is_last);
+            let share = shared.budget.clone();
+            let filtered = work::run((id, share), delivery, generation, meter, is_last);
             let work = compute_future::run(&shared.compute, filtered).await;
             drop(turn_to_compute);
             match work {
