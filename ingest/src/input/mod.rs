@@ -15,6 +15,8 @@ pub(crate) mod jdbc;
 mod kafka;
 #[cfg(test)]
 mod ledger;
+#[cfg(test)]
+mod lifecycle_tests;
 mod pending;
 mod pipeline;
 mod rabbitmq;

@@ -147,27 +147,6 @@ async fn a_pipeline_that_is_behind_slows_clients_down() {
 }
 
 #[tokio::test]
-async fn a_second_input_on_a_port_is_told_and_a_stopped_one_gives_it_up() {
-    // A port that is free by now.
-    let running = RunningInput::start("tcp", &[]).await;
-    let port = running.address.port().to_string();
-    running.stop().await;
-    let running = RunningInput::start("tcp", &[("port", port.clone().into())]).await;
-    let given = [("host", "127.0.0.1".into()), ("port", port.into())];
-    let second = build(options("tcp", &given)).unwrap();
-    let error = second.run(Pipeline::new(1).context()).await.unwrap_err();
-    assert!(error.to_string().contains("cannot listen on [127.0.0.1:"), "{error}");
-    let address = running.address;
-    running.stop().await;
-    // The next input takes the socket over: who connects in between waits.
-    let mut waiting = TcpStream::connect(address).await.unwrap();
-    waiting.write_all(b"early\n").await.unwrap();
-    let mut next = RunningInput::start("tcp", &given[1..]).await;
-    next.store(1).await;
-    assert_eq!(next.pipeline.messages(), ["early"]);
-}
-
-#[tokio::test]
 async fn a_server_that_is_connected_to_sends_events() {
     let server = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let port = server.local_addr().unwrap().port().to_string();
