@@ -1,6 +1,6 @@
-//! Reloads of listening inputs, and second instances of them, for all of them.
+//! Reloads of listening inputs, second instances and kills of them, for all of them.
 
-use tokio::io::AsyncWriteExt;
+use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpStream, UdpSocket};
 
 use super::build;
@@ -14,32 +14,71 @@ enum Transport {
     Datagram,
 }
 
-/// A listening input, and the bytes of a message with a text.
+/// A listening input, the bytes of a message with a text, and the beginning of the answer to a message that is stored.
 struct ListeningInput {
     plugin: &'static str,
     given: &'static [(&'static str, &'static str)],
     transport: Transport,
     message: fn(&str) -> Vec<u8>,
+    acknowledgement: Option<&'static [u8]>,
 }
 
 const INPUTS: &[ListeningInput] = &[
-    ListeningInput { plugin: "tcp", given: &[], transport: Transport::Stream, message: line },
-    ListeningInput { plugin: "udp", given: &[], transport: Transport::Datagram, message: |text| text.into() },
-    ListeningInput { plugin: "syslog", given: &[], transport: Transport::Stream, message: syslog_line },
-    ListeningInput { plugin: "syslog", given: &[], transport: Transport::Datagram, message: syslog_line },
+    ListeningInput {
+        plugin: "tcp",
+        given: &[],
+        transport: Transport::Stream,
+        message: line,
+        acknowledgement: None,
+    },
+    ListeningInput {
+        plugin: "udp",
+        given: &[],
+        transport: Transport::Datagram,
+        message: |text| text.into(),
+        acknowledgement: None,
+    },
+    ListeningInput {
+        plugin: "syslog",
+        given: &[],
+        transport: Transport::Stream,
+        message: syslog_line,
+        acknowledgement: None,
+    },
+    ListeningInput {
+        plugin: "syslog",
+        given: &[],
+        transport: Transport::Datagram,
+        message: syslog_line,
+        acknowledgement: None,
+    },
     ListeningInput {
         plugin: "gelf",
         given: &[("use_tcp", "true"), ("use_udp", "false")],
         transport: Transport::Stream,
         message: |text| [gelf_message(text), vec![0]].concat(),
+        acknowledgement: None,
     },
-    ListeningInput { plugin: "gelf", given: &[], transport: Transport::Datagram, message: gelf_message },
-    ListeningInput { plugin: "beats", given: &[], transport: Transport::Stream, message: beats_window },
+    ListeningInput {
+        plugin: "gelf",
+        given: &[],
+        transport: Transport::Datagram,
+        message: gelf_message,
+        acknowledgement: None,
+    },
+    ListeningInput {
+        plugin: "beats",
+        given: &[],
+        transport: Transport::Stream,
+        message: beats_window,
+        acknowledgement: Some(b"2A\0\0\0\x01"),
+    },
     ListeningInput {
         plugin: "http",
         given: &[],
         transport: Transport::Stream,
         message: |text| request("text/plain", text),
+        acknowledgement: Some(b"HTTP/1.1 200"),
     },
     ListeningInput {
         plugin: "otlp",
@@ -50,6 +89,7 @@ const INPUTS: &[ListeningInput] = &[
             let body = format!(r#"{{"resourceLogs":[{{"scopeLogs":[{{"logRecords":[{record}]}}]}}]}}"#);
             request("application/json", &body)
         },
+        acknowledgement: Some(b"HTTP/1.1 200"),
     },
 ];
 
@@ -73,7 +113,7 @@ fn beats_window(text: &str) -> Vec<u8> {
 
 fn request(media_type: &str, body: &str) -> Vec<u8> {
     let length = body.len();
-    format!("POST /v1/logs HTTP/1.1\r\nhost: localhost\r\ncontent-type: {media_type}\r\ncontent-length: {length}\r\n\r\n{body}").into()
+    format!("POST /v1/logs HTTP/1.1\r\nhost: localhost\r\nconnection: close\r\ncontent-type: {media_type}\r\ncontent-length: {length}\r\n\r\n{body}").into()
 }
 
 impl ListeningInput {
@@ -152,5 +192,29 @@ async fn a_second_instance_is_refused_and_the_first_goes_on() {
         first.store(1).await;
         drop(sent);
         assert_eq!(texts(&first.stop().await), ["still here"], "{of}");
+    }
+}
+
+#[tokio::test]
+async fn what_a_kill_loses_was_not_acknowledged() {
+    for input in INPUTS {
+        let Some(expected) = input.acknowledgement else { continue };
+        let port = free_port().await;
+        let mut first = input.start(port).await;
+        let mut stream = input.send(port, "lost").await.unwrap();
+        let taken = first.pipeline.next().await.unwrap();
+        first.kill().await;
+        drop(taken);
+        let mut answer = Vec::new();
+        // The connection is closed, or reset.
+        let closed = tokio::time::timeout(PATIENCE, stream.read_to_end(&mut answer)).await;
+        assert!(closed.is_ok() && !answer.windows(expected.len()).any(|part| part == expected), "{answer:?}");
+        let mut second = input.start(port).await;
+        let mut stream = input.send(port, "again").await.unwrap();
+        second.store(1).await;
+        let mut answer = vec![0; expected.len()];
+        tokio::time::timeout(PATIENCE, stream.read_exact(&mut answer)).await.unwrap().unwrap();
+        assert_eq!(answer, expected, "{}", input.plugin);
+        assert_eq!(texts(&second.stop().await), ["again"]);
     }
 }
