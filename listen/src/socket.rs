@@ -11,11 +11,11 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 
-/// Time for which a socket waits for the next listener.
-const PARKED: Duration = Duration::from_secs(10);
+/// Time for which a socket waits for the next listener: longer than other inputs of a pipeline have to stop at a reload.
+const PARKED: Duration = Duration::from_secs(20);
 
 /// Sockets that wait, by the host and port asked for; its clones are the same. There are at most as many as
-/// listeners have ended within ten seconds.
+/// listeners have ended within twenty seconds.
 #[derive(Debug)]
 pub struct ReservedSockets<S = TcpListener>(Arc<Mutex<State<S>>>);
 
@@ -58,7 +58,15 @@ impl<S: Send + 'static> ReservedSockets<S> {
         self.0.lock().sockets.remove(&(host.to_owned(), port)).map(|(_, socket)| socket)
     }
 
-    /// Lets a socket wait for the next listener, for ten seconds. One whose port the system chose is closed: the next listener
+    /// Closes the sockets that wait for this port, whatever their host; returns whether there were any.
+    pub fn close_port(&self, port: u16) -> bool {
+        let mut state = self.0.lock();
+        let before = state.sockets.len();
+        state.sockets.retain(|(_, parked), _| *parked != port);
+        state.sockets.len() < before
+    }
+
+    /// Lets a socket wait for the next listener, for twenty seconds. One whose port the system chose is closed: the next listener
     /// asks for a port of its own.
     ///
     /// # Panics

@@ -4,12 +4,14 @@
 //! room for. An input that ends leaves its socket with that buffer to the next one of its address.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use socket2::SockRef;
 use tokio::net::UdpSocket;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
 use super::sockets::PARKED_DATAGRAMS;
@@ -57,9 +59,15 @@ impl DatagramSocket {
 
     /// Takes the socket of an input before this one, or binds the address.
     async fn bind(&self) -> std::io::Result<UdpSocket> {
-        match PARKED_DATAGRAMS.take(&self.host, self.port) {
-            Some(socket) => Ok(socket),
-            None => UdpSocket::bind((self.host.as_str(), self.port)).await,
+        if let Some(socket) = PARKED_DATAGRAMS.take(&self.host, self.port) {
+            return Ok(socket);
+        }
+        match UdpSocket::bind((self.host.as_str(), self.port)).await {
+            // The input before this one had another host.
+            Err(error) if error.kind() == ErrorKind::AddrInUse && PARKED_DATAGRAMS.close_port(self.port) => {
+                UdpSocket::bind((self.host.as_str(), self.port)).await
+            }
+            bound => bound,
         }
     }
 
@@ -80,8 +88,10 @@ impl DatagramSocket {
         let bound = socket.local_addr().map_err(failed)?;
         tracing::info!(address = %bound, input = self.name, "an input listens over UDP");
         self.address.send_replace(Some(bound));
-        self.receive(&socket, protocol, context).await;
-        PARKED_DATAGRAMS.park(host, port, socket);
+        let guard = ParkGuard { host, port, socket: Some(socket) };
+        if let Some(socket) = &guard.socket {
+            self.receive(socket, protocol, context).await;
+        }
         Ok(())
     }
 
@@ -128,6 +138,22 @@ impl DatagramSocket {
 
     fn copy(&self, buffer: &[u8], length: usize) -> Bytes {
         Bytes::copy_from_slice(buffer.get(..length.min(self.max_bytes)).unwrap_or_default())
+    }
+}
+
+/// Leaves a socket to the next input of its address, also where this one is ended while it waits for the pipeline.
+struct ParkGuard<'a> {
+    host: &'a str,
+    port: u16,
+    socket: Option<UdpSocket>,
+}
+
+impl Drop for ParkGuard<'_> {
+    fn drop(&mut self) {
+        // Without a runtime, nothing is to follow.
+        if let (Some(socket), Ok(_)) = (self.socket.take(), Handle::try_current()) {
+            PARKED_DATAGRAMS.park(self.host, self.port, socket);
+        }
     }
 }
 
@@ -194,6 +220,30 @@ mod tests {
         next.stop.send_replace(true);
         running.await.unwrap();
         assert_eq!((pipeline.messages(), next.messages()), (vec!["one".to_owned()], vec!["two".to_owned()]));
+    }
+
+    #[tokio::test]
+    async fn an_input_that_is_ended_while_the_pipeline_is_behind_leaves_its_socket() {
+        let port = UdpSocket::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+        let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let mut behind = Pipeline::new(1);
+        let (socket, running) = start(port, &mut behind);
+        socket.address.subscribe().wait_for(Option::is_some).await.unwrap();
+        client.send_to(b"taken", ("127.0.0.1", port)).await.unwrap();
+        let _full = behind.next().await.unwrap();
+        behind.stop.send_replace(true);
+        running.abort();
+        let _ = running.await;
+        client.send_to(b"kept", ("127.0.0.1", port)).await.unwrap();
+        let mut next = Pipeline::new(4);
+        let (_socket, running) = start(port, &mut next);
+        next.take().await.unwrap().unwrap();
+        assert_eq!(next.messages(), ["kept"]);
+        next.stop.send_replace(true);
+        running.await.unwrap();
+        // An input of another host takes the port, though not the socket.
+        let wide = DatagramSocket::new("udp", "0.0.0.0".to_owned(), port);
+        assert_eq!(wide.bind().await.unwrap().local_addr().unwrap().port(), port);
     }
 
     #[test]
