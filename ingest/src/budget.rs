@@ -8,7 +8,7 @@
 //! pipeline is stuck, and so on. So a pipeline whose output is down never takes the last byte from the others.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use millrace_listen::Reserve;
 use parking_lot::Mutex;
@@ -69,6 +69,8 @@ pub struct Reservation {
 pub struct AnswerAllowance {
     /// Reservation, and the most bytes that it may have.
     state: Option<(Mutex<Reservation>, u64)>,
+    /// `true` once the log has a refusal.
+    has_warned: AtomicBool,
 }
 
 /// Part of an allowance for an answer that is read, given back on drop.
@@ -79,15 +81,25 @@ pub struct AnswerReservation<'a> {
     bytes: u64,
 }
 
-/// The answers to a delivery take too much memory.
+/// Answers take too much memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the answers to the events of a delivery take more than [{0}] bytes: lower [pipeline.batch.size]")]
-pub struct AnswersExceeded(u64);
+pub enum AnswersExceeded {
+    /// One alone does.
+    #[error(
+        "the answer takes more than [{0}] bytes of memory: ask for less, or raise [pipelines.memory_bytes]"
+    )]
+    One(u64),
+    /// Those to all events of a delivery do.
+    #[error(
+        "the answers to the events of a delivery take more than [{0}] bytes of memory: lower [pipeline.batch.size]"
+    )]
+    All(u64),
+}
 
 impl AnswerAllowance {
     /// Makes the allowance of a delivery.
     pub fn new(share: &PipelineShare) -> Self {
-        Self { state: Some((Mutex::new(share.empty()), share.most())) }
+        Self { state: Some((Mutex::new(share.empty()), share.most())), has_warned: AtomicBool::new(false) }
     }
 
     /// Begins an answer.
@@ -114,7 +126,7 @@ impl AnswerAllowance {
 }
 
 impl AnswerReservation<'_> {
-    /// Reserves further bytes for the answer.
+    /// Reserves further bytes for the answer. The log has the first refusal of a delivery.
     ///
     /// # Errors
     /// The answers to the delivery would take too much memory.
@@ -123,7 +135,13 @@ impl AnswerReservation<'_> {
             let mut reservation = reservation.lock();
             let all = reservation.bytes().saturating_add(by);
             if all > *most {
-                return Err(AnswersExceeded(*most));
+                let is_alone = self.bytes.saturating_add(by) > *most;
+                let exceeded =
+                    if is_alone { AnswersExceeded::One(*most) } else { AnswersExceeded::All(*most) };
+                if !self.allowance.has_warned.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(reason = %exceeded, "a filter drops answers of a server, and tags their events");
+                }
+                return Err(exceeded);
             }
             reservation.set(all);
             self.bytes += by;
@@ -355,7 +373,8 @@ mod tests {
         let mut answer = allowance.answer();
         assert_eq!((answer.grow(400), budget.used()), (Ok(()), 1_400));
         let mut second = allowance.answer();
-        assert_eq!(second.grow(200), Err(AnswersExceeded(500)));
+        assert_eq!(second.grow(200), Err(AnswersExceeded::All(500)));
+        assert_eq!(second.grow(501), Err(AnswersExceeded::One(500)));
         drop(answer);
         assert_eq!(second.grow(200), Ok(()));
         drop(second);

@@ -59,8 +59,8 @@ enum Bound {
     Room(Reservation, u64),
     /// They may come to so many bytes, but for the one with this number.
     Piece { until: u64, first: usize },
-    /// They are handed on before they take more bytes than these, but for a single one.
-    Chunks(u64, ChunkSink),
+    /// They are handed on before they take more bytes than `most`, but for a single one, which may have `most_of_one`.
+    Chunks { most: u64, most_of_one: u64, sink: ChunkSink },
 }
 
 /// Takes a chunk of events, with `true` for the last one, and returns once there is memory for another; `false` where no more are taken.
@@ -87,25 +87,20 @@ impl Events {
         Self { each, bound: Bound::Room(reservation, taken), ..Self::default() }
     }
 
-    /// Makes a list that hands its events on before they take more than so many bytes; `each` is what will be added to every event.
-    /// What was handed on is not taken back: a value of JSON that turns out to be none then keeps the events before the fault.
-    pub(crate) fn in_chunks(most: u64, each: u64, sink: ChunkSink) -> Self {
-        Self { each, bound: Bound::Chunks(most, sink), ..Self::default() }
+    /// Makes a list that hands its events on before they take more than `most` bytes. There is no room for a value of more than
+    /// `most_of_one`, and others go on behind it. `each` is what will be added to every event. What was handed on is not taken back: a value of JSON that turns out to be none then keeps the events before the fault.
+    pub(crate) fn in_chunks((most, most_of_one): (u64, u64), each: u64, sink: ChunkSink) -> Self {
+        Self { each, bound: Bound::Chunks { most, most_of_one, sink }, ..Self::default() }
     }
 
     /// Returns whether events are handed on while others are decoded.
     pub(super) fn is_handed_on_in_chunks(&self) -> bool {
-        matches!(self.bound, Bound::Chunks(..))
+        matches!(self.bound, Bound::Chunks { .. })
     }
 
     /// Returns the number of all events so far, with those that were handed on.
     pub(super) fn total(&self) -> usize {
         self.handed_on + self.list.len()
-    }
-
-    /// Takes no more events: what is decoded is dropped.
-    pub(crate) fn close(&mut self) {
-        self.is_closed = true;
     }
 
     /// Hands on the events that are there as the last chunk, which may be empty.
@@ -116,7 +111,7 @@ impl Events {
     fn hand_on(&mut self, is_last: bool) {
         let list = self.take_list();
         self.handed_on += list.len();
-        if let Bound::Chunks(_, ChunkSink(take)) = &mut self.bound
+        if let Bound::Chunks { sink: ChunkSink(take), .. } = &mut self.bound
             && (is_last || !list.is_empty())
             && !take(list, is_last)
         {
@@ -238,7 +233,15 @@ impl Events {
             event.set_provenance(self.here());
         }
         let bytes = bytes.unwrap_or_else(|| event.bytes()) + self.each;
-        let alone = matches!(self.bound, Bound::Piece { first, .. } if first == self.list.len());
+        // An event that is there already takes its memory, whatever is done with it.
+        let alone = match &self.bound {
+            Bound::Piece { first, .. } => *first == self.list.len(),
+            Bound::Chunks { most, .. } => bytes > *most,
+            Bound::None | Bound::Room(..) => false,
+        };
+        if alone && self.is_handed_on_in_chunks() && !self.list.is_empty() {
+            self.hand_on(false);
+        }
         let has_room = (alone && !self.is_full()) || self.has_room(bytes);
         if has_room {
             self.bytes += bytes;
@@ -274,11 +277,12 @@ impl Events {
         let all = self.bytes.saturating_add(bytes);
         let outcome = match &mut self.bound {
             Bound::None => Ok(()),
-            Bound::Chunks(most, _) => {
+            Bound::Chunks { most, most_of_one, .. } => {
+                let is_within = bytes <= *most_of_one;
                 if all > *most {
                     self.hand_on(false);
                 }
-                return !self.is_closed;
+                return is_within && !self.is_closed;
             }
             Bound::Piece { until, .. } if all > *until => Err(ShareExceeded::Never(*until)),
             Bound::Piece { .. } => Ok(()),
@@ -353,7 +357,7 @@ impl Events {
         }
         let mut reservation = match self.bound {
             Bound::Room(reservation, _) => reservation,
-            Bound::None | Bound::Piece { .. } | Bound::Chunks(..) => Reservation::default(),
+            Bound::None | Bound::Piece { .. } | Bound::Chunks { .. } => Reservation::default(),
         };
         reservation.set(self.bytes);
         Ok((self.list, reservation))
@@ -439,7 +443,7 @@ mod tests {
             left -= 1;
             sender.send(list).is_ok() && left > 0
         });
-        let mut events = Events::in_chunks(10_000, 0, sink);
+        let mut events = Events::in_chunks((10_000, 100_000), 0, sink);
         let codec: Arc<dyn Codec> = build(options("json", &[("ecs_compatibility", "v8".into())])).unwrap();
         let mut decoder = codec.decoder();
         // An array is read element by element; a large object is an event; an array that is none is an event with its text.

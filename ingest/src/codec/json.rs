@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 
 use super::charset::Charset;
 use super::plain::message;
-use super::{Codec, Decoder, Events, OriginalText};
+use super::{Codec, Decoder, Events, OriginalText, TOO_MANY};
 use crate::event::Scratch;
 use crate::{Event, Fault, FieldReference, Options};
 
@@ -153,6 +153,11 @@ impl Reader {
                 LeadingValue::Nothing => return LeadingValue::Incomplete,
                 LeadingValue::Read(_) if events.is_full() => return LeadingValue::Read(text.len()),
                 LeadingValue::Read(length) => at += length,
+                // The array is complete, so that an element has what no value has: a number out of range, too many levels.
+                LeadingValue::Incomplete | LeadingValue::Wrong if events.is_handed_on_in_chunks() => {
+                    events.push(failed(text.get(at..).unwrap_or_default()));
+                    return LeadingValue::Read(text.len());
+                }
                 other => return other,
             }
             match behind_space(at) {
@@ -174,7 +179,15 @@ impl Reader {
             }
         }
         if !events.has_room(value_bytes_of(text.as_bytes())) {
-            return LeadingValue::Read(text.len());
+            if events.is_full() || !events.is_handed_on_in_chunks() {
+                return LeadingValue::Read(text.len());
+            }
+            // Others go on behind a value that is too large.
+            let read = complete_value(text);
+            if let LeadingValue::Read(length) = read {
+                events.push(too_large(text.get(..length).unwrap_or_default()));
+            }
+            return read;
         }
         let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
         match values.next() {
@@ -237,6 +250,13 @@ pub(crate) fn value_bytes_of(text: &[u8]) -> u64 {
         }
     }
     values * VALUE + length
+}
+
+/// Makes the event of a value whose parts would take too much memory.
+fn too_large(text: &str) -> Event {
+    let mut event = message(Charset::Utf8, text.trim_matches(SPACE).as_bytes());
+    event.tag(TOO_MANY);
+    event
 }
 
 fn failed(text: &str) -> Event {

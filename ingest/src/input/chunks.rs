@@ -28,7 +28,19 @@ pub(super) struct ChunkedDecoding<T> {
     permits: mpsc::Sender<()>,
     chunks: mpsc::Receiver<SentChunk>,
     work: JoinHandle<T>,
+    /// Memory of the first chunk.
+    first: Option<Reservation>,
+    source: BodySource,
     is_through: bool,
+}
+
+/// Origin of a body, which says what becomes of it when the input is to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum BodySource {
+    /// It can be read again: the rest is left.
+    Repeatable,
+    /// It is nowhere else: all of it goes on to the end of the pipeline.
+    Unrepeatable,
 }
 
 /// A chunk on its way from the decoder.
@@ -39,33 +51,32 @@ struct SentChunk {
 }
 
 impl<T: Send + 'static> ChunkedDecoding<T> {
-    /// Begins to decode on another thread. `complete` gives each event what the input adds to it.
-    pub(super) fn start(
+    /// Waits for memory and begins to decode on another thread. `complete` gives each event what the input adds to it. `None` when the
+    /// input is to stop.
+    pub(super) async fn start(
         context: &Context,
+        source: BodySource,
         mut complete: impl FnMut(&mut Event) + Send + 'static,
         decode: impl FnOnce(&mut Events) -> T + Send + 'static,
-    ) -> Self {
-        let most = context.budget.piece();
+    ) -> Option<Self> {
+        let first = Some(reserve(context, source).await?);
+        let (most, most_of_one) = (context.budget.piece(), context.budget.most());
         let (permits, mut permitted) = mpsc::channel::<()>(1);
         let (sender, chunks) = mpsc::channel(1);
         let work = spawn_blocking(move || {
             let each = added_bytes(&mut complete);
-            let is_wanted = permitted.blocking_recv().is_some();
             let sink = ChunkSink::new(move |mut events: Vec<Event>, is_last| {
                 events.iter_mut().for_each(&mut complete);
                 let bytes = events.iter().map(Event::bytes).sum();
                 let is_sent = sender.blocking_send(SentChunk { events, bytes, is_last }).is_ok();
                 is_sent && (is_last || permitted.blocking_recv().is_some())
             });
-            let mut events = Events::in_chunks(most, each, sink);
-            if !is_wanted {
-                events.close();
-            }
+            let mut events = Events::in_chunks((most, most_of_one), each, sink);
             let outcome = decode(&mut events);
             events.end_chunks();
             outcome
         });
-        Self { context: context.clone(), permits, chunks, work, is_through: false }
+        Some(Self { context: context.clone(), permits, chunks, work, first, source, is_through: false })
     }
 
     /// Waits for memory, and for the next chunk that takes it. `None` behind the last one, or when the input is to stop.
@@ -73,9 +84,15 @@ impl<T: Send + 'static> ChunkedDecoding<T> {
         if self.is_through {
             return None;
         }
-        let mut held = reserve_piece(&self.context).await?;
-        // A decoder that panicked takes none; its outcome says so.
-        self.permits.send(()).await.ok()?;
+        let mut held = match self.first.take() {
+            Some(first) => first,
+            None => {
+                let held = reserve(&self.context, self.source).await?;
+                // A decoder that panicked takes none; its outcome says so.
+                self.permits.send(()).await.ok()?;
+                held
+            }
+        };
         let SentChunk { events, bytes, is_last } = self.chunks.recv().await?;
         self.is_through = is_last;
         held.set(bytes);
@@ -98,6 +115,14 @@ impl<T: Send + 'static> ChunkedDecoding<T> {
             }
         }
         self.finish().await
+    }
+}
+
+/// Waits for memory. When the input is to stop, there is none for a body that can be read again.
+async fn reserve(context: &Context, source: BodySource) -> Option<Reservation> {
+    match reserve_piece(context).await {
+        None if source == BodySource::Unrepeatable => Some(context.budget.empty()),
+        held => held,
     }
 }
 
@@ -124,6 +149,7 @@ mod tests {
         let codec = codec::build(options(codec, &[])).unwrap();
         let decoding = ChunkedDecoding::start(
             &context,
+            BodySource::Repeatable,
             |event| event.set_text("added", "a text that each event gets"),
             move |events| {
                 let mut decoder = codec.decoder();
@@ -131,7 +157,9 @@ mod tests {
                 decoder.finish(events);
                 "through"
             },
-        );
+        )
+        .await
+        .unwrap();
         let (mut batches, mut most) = (Vec::new(), 0);
         let take = async {
             while let Some(batch) = pipeline.next().await {
@@ -166,27 +194,46 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_decoder_ends_with_its_input() {
-        let mut pipeline = Pipeline::new(1);
+    async fn a_body_that_is_nowhere_else_goes_on_when_its_input_is_to_stop() {
+        for (source, is_whole) in [(BodySource::Repeatable, false), (BodySource::Unrepeatable, true)] {
+            let mut pipeline = Pipeline::new(1);
+            pipeline.budget = Budget::new(1 << 20);
+            let context = pipeline.context();
+            let decode = |events: &mut Events| {
+                let codec = codec::build(options("line", &[])).unwrap();
+                codec.decoder().decode("a\n".repeat(5_000).as_bytes(), events);
+            };
+            let decoding = ChunkedDecoding::start(&context, source, |_| {}, decode).await.unwrap();
+            let stopped = async {
+                pipeline.take().await.unwrap().unwrap();
+                pipeline.stop.send_replace(true);
+                while pipeline.take().await.is_some() {}
+            };
+            drop(context);
+            let (outcome, ()) = tokio::join!(decoding.send(), stopped);
+            assert_eq!((outcome.is_some(), pipeline.events.len() == 5_000), (is_whole, is_whole));
+        }
+    }
+
+    #[tokio::test]
+    async fn a_value_that_is_too_large_is_an_event_with_its_text() {
+        let mut pipeline = Pipeline::new(8);
         pipeline.budget = Budget::new(1 << 20);
         let context = pipeline.context();
-        let decoding = ChunkedDecoding::start(
-            &context,
-            |_| {},
-            |events| {
-                let codec = codec::build(options("line", &[])).unwrap();
-                while !events.is_full() {
-                    codec.decoder().decode(b"a\nb\n", events);
-                }
-            },
-        );
-        let stopped = async {
-            pipeline.next().await.unwrap();
-            pipeline.stop.send_replace(true);
-            while pipeline.next().await.is_some() {}
-        };
+        // Its values take more than the pipeline may have. An object that ends with a repeated name is no scanned one.
+        let large = format!("{{\"a\":[{}1],\"b\":1,\"b\":2}}", "1,".repeat(10_000));
+        let body = format!("{{\"n\":1}} {large} {{\"n\":2}}");
+        let codec = codec::build(options("json", &[])).unwrap();
+        let decode = move |events: &mut Events| codec.decoder().decode(body.as_bytes(), events);
+        let decoding =
+            ChunkedDecoding::start(&context, BodySource::Repeatable, |_| {}, decode).await.unwrap();
         drop(context);
-        let (outcome, ()) = tokio::join!(decoding.send(), stopped);
-        assert_eq!(outcome, None);
+        let take = async { while pipeline.take().await.is_some() {} };
+        let (outcome, ()) = tokio::join!(decoding.send(), take);
+        assert!(outcome.is_some());
+        let [first, too_large, last] = &pipeline.events[..] else { panic!("{}", pipeline.events.len()) };
+        assert_eq!((&first.fields()["n"], &last.fields()["n"]), (&1.into(), &2.into()));
+        assert_eq!(too_large.fields()["message"], large);
+        assert_eq!(too_large.fields()["tags"], serde_json::json!(["_toomanyevents"]));
     }
 }

@@ -16,7 +16,7 @@ use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
-use super::chunks::ChunkedDecoding;
+use super::chunks::{BodySource, ChunkedDecoding};
 use super::timer::Timer;
 use super::{Context, Input, InputError, additions, host_name, stopped};
 use crate::codec::{self, Codec, Events};
@@ -137,7 +137,10 @@ impl Exec {
             decoder.decode(&output.bytes, events);
             decoder.finish(events);
         };
-        ChunkedDecoding::start(context, complete, decode).send().await.is_some()
+        match ChunkedDecoding::start(context, BodySource::Unrepeatable, complete, decode).await {
+            Some(decoding) => decoding.send().await.is_some(),
+            None => false,
+        }
     }
 }
 

@@ -1,9 +1,10 @@
-//! Reloads of listening inputs, second instances and kills of them, for all of them.
+//! Reloads of listening inputs, second instances and abrupt ends. `lumberjack` and `elastic_agent` are `beats` by other names.
 
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
-use tokio::net::{TcpStream, UdpSocket};
+use tokio::net::{TcpListener, TcpStream, UdpSocket};
 
 use super::build;
+use super::sockets::{PARKED, PARKED_DATAGRAMS};
 use super::stream::tests::{PATIENCE, RunningInput};
 use super::testing::{OptionValue, Pipeline, options};
 
@@ -146,8 +147,19 @@ impl ListeningInput {
 
 /// Returns a port that is free for both transports by now.
 async fn free_port() -> u16 {
-    let socket = UdpSocket::bind("127.0.0.1:0").await.unwrap();
-    socket.local_addr().unwrap().port()
+    loop {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let port = listener.local_addr().unwrap().port();
+        if UdpSocket::bind(("127.0.0.1", port)).await.is_ok() {
+            return port;
+        }
+    }
+}
+
+/// Closes the sockets that wait for another input: the runtime of the test ends.
+fn close(port: u16) {
+    PARKED.close_port(port);
+    PARKED_DATAGRAMS.close_port(port);
 }
 
 /// Texts of the messages that a pipeline has stored.
@@ -175,6 +187,7 @@ async fn a_reload_keeps_what_comes_in_between() {
             (vec!["before".into()], vec!["between".into()]),
             "{of}"
         );
+        close(port);
     }
 }
 
@@ -192,6 +205,7 @@ async fn a_second_instance_is_refused_and_the_first_goes_on() {
         first.store(1).await;
         drop(sent);
         assert_eq!(texts(&first.stop().await), ["still here"], "{of}");
+        close(port);
     }
 }
 
@@ -216,5 +230,6 @@ async fn what_a_kill_loses_was_not_acknowledged() {
         tokio::time::timeout(PATIENCE, stream.read_exact(&mut answer)).await.unwrap().unwrap();
         assert_eq!(answer, expected, "{}", input.plugin);
         assert_eq!(texts(&second.stop().await), ["again"]);
+        close(port);
     }
 }

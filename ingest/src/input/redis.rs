@@ -5,6 +5,7 @@
 //! the connection breaks during the read. Messages of channels are lost while nobody listens.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -25,6 +26,16 @@ use crate::{Ack, Batch, Fault, Options};
 const BATCH_COUNT: i64 = 125;
 /// Time that a read waits for elements or messages, so that a stop is noticed.
 const WAIT: Duration = Duration::from_secs(1);
+
+/// Takes up to so many elements, until they have so many bytes.
+const POP_SCRIPT: &str = "local all, bytes = {}, 0
+while #all < tonumber(ARGV[1]) and bytes < tonumber(ARGV[2]) do
+  local one = redis.call('LPOP', KEYS[1])
+  if not one then break end
+  all[#all + 1] = one
+  bytes = bytes + #one
+end
+return all";
 
 /// Messages of channels that wait to be decoded, and their bytes; a single one may be larger. The server keeps the others, and closes
 /// the connection where they become too many for it.
@@ -58,6 +69,8 @@ struct Settings {
     key: String,
     data_type: DataType,
     batch_count: usize,
+    /// `true` once the server has refused a script.
+    refuses_scripts: AtomicBool,
 }
 
 impl Redis {
@@ -85,8 +98,13 @@ impl Redis {
         let _ = o.take("command_map").map(|(at, _)| o.fault(at, "option [command_map] is not supported"));
         let codec = codec::take(o, "json");
         options.finish()?;
-        let settings =
-            Settings { server, key, data_type, batch_count: usize::try_from(batch_count).unwrap_or(1) };
+        let settings = Settings {
+            server,
+            key,
+            data_type,
+            batch_count: usize::try_from(batch_count).unwrap_or(1),
+            refuses_scripts: AtomicBool::new(false),
+        };
         Ok(Self { settings: Arc::new(settings), codec: codec? })
     }
 
@@ -116,17 +134,15 @@ impl Redis {
     }
 
     async fn read_list(&self, mut connection: Connection, context: &Context) -> Result<(), InputError> {
-        let mut largest = 0;
         while !*context.stopping.borrow() {
             let Some(mut held) = reserve_piece(context).await else { return Ok(()) };
             let settings = Arc::clone(&self.settings);
-            let (most_bytes, expected) = (held.bytes(), largest);
+            let most_bytes = held.bytes();
             let (popped, back) =
-                offload(move || (settings.pop(&mut connection, most_bytes, expected), connection)).await;
+                offload(move || (settings.pop(&mut connection, most_bytes), connection)).await;
             connection = back;
             let elements = Arc::new(popped.map_err(failed)?);
             let lengths = elements.iter().map(|element| element.len() as u64);
-            largest = lengths.clone().max().unwrap_or(largest);
             // Elements stay until their events are stored: they may have to be put back.
             held.set(lengths.sum());
             let mut stored = 0;
@@ -253,28 +269,44 @@ impl Settings {
         self.server.connect(WAIT)
     }
 
-    /// Takes elements off the head of the list; none where none come in time.
-    ///
-    /// The server does not tell how large they are. So it takes as many at once as have room within `most_bytes` if none is larger than
-    /// those before them, in this read and in the one before it (`largest`).
-    fn pop(
-        &self,
-        connection: &mut Connection,
-        most_bytes: u64,
-        largest: u64,
-    ) -> Result<Vec<Vec<u8>>, RedisError> {
+    /// Takes elements off the head of the list until they have so many bytes; none where none come in time.
+    fn pop(&self, connection: &mut Connection, most_bytes: u64) -> Result<Vec<Vec<u8>>, RedisError> {
         let first: Option<(Vec<u8>, Vec<u8>)> =
             redis::cmd("BLPOP").arg(&self.key).arg(WAIT.as_secs()).query(connection)?;
         let Some((_, first)) = first else { return Ok(Vec::new()) };
-        let mut bytes = first.len() as u64;
-        let mut largest = largest.max(bytes);
+        let left = most_bytes.saturating_sub(first.len() as u64);
         let mut elements = vec![first];
-        loop {
-            let room = most_bytes.saturating_sub(bytes) / largest.max(1);
-            let count = usize::try_from(room).unwrap_or(usize::MAX).min(self.batch_count - elements.len());
-            if count == 0 {
-                return Ok(elements);
+        if self.batch_count == 1 || left == 0 {
+            return Ok(elements);
+        }
+        let mut popped = match self.refuses_scripts.load(Ordering::Relaxed) {
+            true => None,
+            false => {
+                let mut script = redis::cmd("EVAL");
+                script.arg(POP_SCRIPT).arg(1).arg(&self.key).arg(self.batch_count - 1).arg(left);
+                Some(script.query::<Vec<Vec<u8>>>(connection))
             }
+        };
+        if let Some(Err(error)) = &popped
+            && !error.is_io_error()
+        {
+            tracing::info!(%error, "redis runs no scripts: elements of the list are read by commands of their own");
+            self.refuses_scripts.store(true, Ordering::Relaxed);
+            popped = None;
+        }
+        match popped {
+            Some(Ok(more)) => elements.extend(more),
+            Some(Err(error)) => tracing::warn!(%error, "elements of a list of redis cannot be read"),
+            None => self.pop_in_steps(connection, left, &mut elements),
+        }
+        Ok(elements)
+    }
+
+    /// Takes further elements in steps, each as large as all before it, until they have so many bytes.
+    fn pop_in_steps(&self, connection: &mut Connection, most_bytes: u64, elements: &mut Vec<Vec<u8>>) {
+        let mut bytes = 0;
+        while elements.len() < self.batch_count && bytes < most_bytes {
+            let count = elements.len().min(self.batch_count - elements.len());
             // One round trip: LPOP with a count is unknown to servers before version 6.2.
             let mut pipe = redis::pipe();
             for _ in 0..count {
@@ -283,18 +315,14 @@ impl Settings {
             let more: Vec<Vec<u8>> = match pipe.query::<Vec<Option<Vec<u8>>>>(connection) {
                 Ok(more) => more.into_iter().flatten().collect(),
                 Err(error) => {
-                    tracing::warn!(%error, "elements of a list of redis cannot be read");
-                    return Ok(elements);
+                    return tracing::warn!(%error, "elements of a list of redis cannot be read");
                 }
             };
+            bytes += more.iter().map(|element| element.len() as u64).sum::<u64>();
             let is_empty = more.len() < count;
-            for element in more {
-                bytes += element.len() as u64;
-                largest = largest.max(element.len() as u64);
-                elements.push(element);
-            }
+            elements.extend(more);
             if is_empty {
-                return Ok(elements);
+                return;
             }
         }
     }

@@ -20,7 +20,7 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 use self::paging::{Cursor, PageEnd, SearchApi};
-use super::chunks::ChunkedDecoding;
+use super::chunks::{BodySource, ChunkedDecoding};
 use super::fetch::read_body;
 use super::stream::delivery::send;
 use super::timer::Timer;
@@ -247,9 +247,9 @@ impl Search {
         let page = self.next_page(client, cursor, slice).await?;
         let settings = Arc::clone(&self.settings);
         let decode = move |events: &mut Events| settings.events(&page, events);
-        let Some(read) = ChunkedDecoding::start(context, |_| {}, decode).send().await else {
-            return Ok(PageOutcome::PipelineGone);
-        };
+        let decoding = ChunkedDecoding::start(context, BodySource::Repeatable, |_| {}, decode).await;
+        let Some(decoding) = decoding else { return Ok(PageOutcome::PipelineGone) };
+        let Some(read) = decoding.send().await else { return Ok(PageOutcome::PipelineGone) };
         let end = read.map_err(InputError)?;
         let is_last = end.hits == 0;
         cursor.advance(end, is_last).map_err(InputError)?;

@@ -5,6 +5,7 @@ use std::fmt;
 use std::io::Write as _;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -40,6 +41,8 @@ const SHOWN_BYTES: usize = 1024;
 /// Events of one request of `json_batch`, and bytes of its body before compression; a single event may be larger.
 const MAX_BATCH_EVENTS: usize = 1_000;
 const MAX_BATCH_BYTES: usize = 5 << 20;
+/// Bytes of a batch that a server which refuses larger ones gets at least.
+const MIN_BATCH_BYTES: usize = 64 << 10;
 /// Redirects of one request.
 const MAX_REDIRECTS: usize = 10;
 
@@ -66,6 +69,8 @@ struct Requests {
     body: BodyFormat,
     mapping: Option<Vec<(Template, Mapping)>>,
     gzip: bool,
+    /// Most bytes of the body of a batch: fewer once the server has refused one as too large.
+    most_bytes: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -94,6 +99,8 @@ struct OutgoingRequest {
     url: Url,
     headers: HeaderMap,
     body: Bytes,
+    /// Bytes of the body before compression.
+    length: usize,
 }
 
 /// Result of one attempt.
@@ -185,8 +192,17 @@ fn configured(mut options: Options, first_pause: Duration) -> Result<Http, Vec<F
     }
     let client_options = HttpClientOptions::take(&mut options);
     options.finish()?;
-    let shared =
-        Arc::new(Requests { url, method, headers, authorization, content_type, body, mapping, gzip });
+    let shared = Arc::new(Requests {
+        url,
+        method,
+        headers,
+        authorization,
+        content_type,
+        body,
+        mapping,
+        gzip,
+        most_bytes: AtomicUsize::new(MAX_BATCH_BYTES),
+    });
     Ok(Http {
         shared,
         client_options,
@@ -321,6 +337,7 @@ impl Requests {
                 Err(reason) => refused.extend(refusals(batch, &reason)),
             }
         };
+        let most_bytes = self.most_bytes.load(Ordering::Relaxed);
         let mut first = range.start;
         let mut body = vec![b'['];
         for next in range.clone() {
@@ -332,7 +349,7 @@ impl Requests {
             if let Some((event, _)) = events.get(next) {
                 self.write_json(event, &mut body);
             }
-            if next > first && (body.len() >= MAX_BATCH_BYTES || next - first >= most) {
+            if next > first && (body.len() >= most_bytes || next - first >= most) {
                 let mut following = vec![b'['];
                 following.extend_from_slice(body.get(begin..).unwrap_or_default());
                 body.truncate(before);
@@ -391,6 +408,7 @@ impl Requests {
                 .map_err(|_| format!("[headers] makes no value of [{name}] of the event"))?;
             headers.insert(name.clone(), value);
         }
+        let length = body.len();
         let body = if self.gzip {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
             let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 4), Compression::default());
@@ -399,7 +417,7 @@ impl Requests {
         } else {
             body
         };
-        Ok(OutgoingRequest { events, url, headers, body: Bytes::from(body) })
+        Ok(OutgoingRequest { events, url, headers, body: Bytes::from(body), length })
     }
 }
 
@@ -500,7 +518,7 @@ impl Http {
                 attempt = self.attempt(&request) => attempt,
             };
             match attempt {
-                Attempt::Accepted => {}
+                Attempt::Accepted => backoff = Backoff::new(self.first_pause, LONGEST_PAUSE),
                 Attempt::Failed(reason) if self.retries => {
                     tracing::warn!(
                         reason,
@@ -511,6 +529,8 @@ impl Http {
                     backoff.wait(&mut stopping).await?;
                 }
                 Attempt::TooLarge(_) if request.events.len() > 1 => {
+                    let most_bytes = (request.length / 2).max(MIN_BATCH_BYTES);
+                    self.shared.most_bytes.fetch_min(most_bytes, Ordering::Relaxed);
                     let (shared, events, range) =
                         (Arc::clone(&self.shared), Arc::clone(&events), request.events);
                     let half = range.len().div_ceil(2);
@@ -541,7 +561,10 @@ impl Sink for Http {
         let (requests, mut refused) = offload(move || shared.make(&all)).await;
         let sends =
             requests.into_iter().map(|request| self.deliver(request, Arc::clone(&events), stopping.clone()));
-        let mut sends = futures::stream::iter(sends).buffered(self.concurrency);
+        // Batches of a delivery keep their order.
+        let concurrency =
+            if matches!(self.shared.body, BodyFormat::JsonBatch) { 1 } else { self.concurrency };
+        let mut sends = futures::stream::iter(sends).buffered(concurrency);
         while let Some(sent) = sends.next().await {
             refused.extend(sent?);
         }

@@ -354,6 +354,10 @@ impl RemoteFilter for Lookup {
     fn concurrency(&self) -> usize {
         CONCURRENCY
     }
+
+    fn has_large_answers(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -174,6 +174,10 @@ impl RemoteFilter for Http {
     fn concurrency(&self) -> usize {
         CONCURRENCY
     }
+
+    fn has_large_answers(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

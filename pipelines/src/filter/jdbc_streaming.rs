@@ -205,6 +205,10 @@ impl RemoteFilter for JdbcStreaming {
     fn concurrency(&self) -> usize {
         MAX_CONNECTIONS
     }
+
+    fn has_large_answers(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]

@@ -116,6 +116,11 @@ pub trait RemoteFilter: fmt::Debug + Send + Sync {
 
     /// Returns the number of events of a delivery that may wait for answers at the same time.
     fn concurrency(&self) -> usize;
+
+    /// Returns whether answers may be large, so that deliveries are to have few events.
+    fn has_large_answers(&self) -> bool {
+        false
+    }
 }
 
 /// A configured filter of either kind.
@@ -128,6 +133,14 @@ pub enum FilterPlugin {
 }
 
 impl FilterPlugin {
+    /// Returns whether it adds large answers of other servers.
+    pub(crate) fn has_large_answers(&self) -> bool {
+        match self {
+            Self::Local(_) => false,
+            Self::Remote(filter) => filter.has_large_answers(),
+        }
+    }
+
     /// Returns whether it is to be flushed.
     pub(crate) fn is_flushed(&self) -> bool {
         match self {

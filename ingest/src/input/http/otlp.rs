@@ -135,6 +135,14 @@ impl OtlpReader {
             }
             if events.is_full() { Err(ReadEnd::Full) } else { Ok(()) }
         });
+        if answer.rejected > 0 {
+            let (rejected, reason) = (answer.rejected, answer.reason.as_str());
+            tracing::warn!(
+                rejected,
+                reason,
+                "records of OpenTelemetry are no events, and their sender is told so"
+            );
+        }
         match outcome {
             Err(ReadEnd::Invalid(error)) => Err(error),
             Ok(()) | Err(ReadEnd::Full) => Ok(answer),

@@ -14,7 +14,7 @@ use reqwest::Client;
 use serde_json::{Map, Value, json};
 
 use self::settings::{PolledUrl, Settings};
-use super::chunks::ChunkedDecoding;
+use super::chunks::{BodySource, ChunkedDecoding};
 use super::fetch::read_body;
 use super::{Context, Input, InputError, host_name, mark_version};
 use crate::codec::Events;
@@ -115,7 +115,9 @@ impl HttpPoller {
                 }
                 Err(failure) => events.push(failure),
             };
-            if ChunkedDecoding::start(context, complete, decode).send().await.is_none() {
+            let decoding = ChunkedDecoding::start(context, BodySource::Repeatable, complete, decode).await;
+            let Some(decoding) = decoding else { return false };
+            if decoding.send().await.is_none() {
                 return false;
             }
         }

@@ -30,6 +30,11 @@ fn command(reader: &mut impl BufRead) -> Option<Vec<String>> {
 
 /// A server of one list. Returns its port.
 fn serve(list: Arc<Mutex<VecDeque<String>>>) -> u16 {
+    serve_scripts(list, false)
+}
+
+/// A server of one list that runs the script of the input, or no scripts. Returns its port.
+fn serve_scripts(list: Arc<Mutex<VecDeque<String>>>, runs_scripts: bool) -> u16 {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let port = listener.local_addr().unwrap().port();
     std::thread::spawn(move || {
@@ -45,6 +50,18 @@ fn serve(list: Arc<Mutex<VecDeque<String>>>) -> u16 {
                             Some(element) => format!("*2\r\n{}{}", bulk(&words[1]), bulk(&element)),
                             None => "*-1\r\n".to_owned(),
                         },
+                        "EVAL" if runs_scripts => {
+                            assert_eq!((words[1].as_str(), words[2].as_str()), (POP_SCRIPT, "1"));
+                            let (mut all, mut bytes) = (Vec::new(), 0);
+                            let mut list = list.lock();
+                            while all.len() < words[4].parse().unwrap() && bytes < words[5].parse().unwrap() {
+                                let Some(element) = list.pop_front() else { break };
+                                bytes += element.len();
+                                all.push(bulk(&element));
+                            }
+                            format!("*{}\r\n{}", all.len(), all.concat())
+                        }
+                        "EVAL" => "-NOPERM no scripts\r\n".to_owned(),
                         "LPOP" => {
                             list.lock().pop_front().map_or("$-1\r\n".to_owned(), |element| bulk(&element))
                         }
@@ -134,33 +151,35 @@ async fn elements_are_put_back_at_a_stop_and_over_a_new_connection() {
 
 #[tokio::test]
 async fn large_elements_take_no_more_memory_than_is_reserved() {
-    let list: Arc<Mutex<VecDeque<String>>> = Arc::default();
-    let element = |number: usize| match number {
-        // Elements become many times their size.
-        7 => format!("[{}{{\"message\":\"7\"}}]", "{},".repeat(500)),
-        _ => format!("{{\"message\":\"{number}\",\"text\":\"{}\"}}", "x".repeat(50_000)),
-    };
-    list.lock().extend((0..20).map(element));
-    let port = serve(Arc::clone(&list)).to_string();
-    let given = [("port", port.into()), ("key", "logs".into()), ("data_type", "list".into())];
-    let redis = Redis::new(options("redis", &given)).unwrap();
-    let mut pipeline = Pipeline::new(1);
-    // A read has 128 KiB.
-    pipeline.budget = Budget::new(4 << 20);
-    let (budget, context) = (pipeline.budget.clone(), pipeline.context());
-    let running = tokio::spawn(async move { redis.run(context).await });
-    let mut most = 0;
-    while pipeline.events.len() < 520 {
-        let batch = pipeline.next().await.unwrap();
-        most = most.max(budget.used());
-        pipeline.store(batch).unwrap();
+    for runs_scripts in [true, false] {
+        let list: Arc<Mutex<VecDeque<String>>> = Arc::default();
+        let element = |number: usize| match number {
+            // Elements become many times their size.
+            7 => format!("[{}{{\"message\":\"7\"}}]", "{},".repeat(500)),
+            _ => format!("{{\"message\":\"{number}\",\"text\":\"{}\"}}", "x".repeat(50_000)),
+        };
+        list.lock().extend((0..20).map(element));
+        let port = serve_scripts(Arc::clone(&list), runs_scripts).to_string();
+        let given = [("port", port.into()), ("key", "logs".into()), ("data_type", "list".into())];
+        let redis = Redis::new(options("redis", &given)).unwrap();
+        let mut pipeline = Pipeline::new(1);
+        // A read has 128 KiB.
+        pipeline.budget = Budget::new(4 << 20);
+        let (budget, context) = (pipeline.budget.clone(), pipeline.context());
+        let running = tokio::spawn(async move { redis.run(context).await });
+        let mut most = 0;
+        while pipeline.events.len() < 520 {
+            let batch = pipeline.next().await.unwrap();
+            most = most.max(budget.used());
+            pipeline.store(batch).unwrap();
+        }
+        pipeline.stop.send_replace(true);
+        running.await.unwrap().unwrap();
+        let messages = pipeline.events.iter().filter_map(|event| event.fields().get("message"));
+        let messages: Vec<&str> = messages.filter_map(serde_json::Value::as_str).collect();
+        assert_eq!(messages, (0..20).map(|number| number.to_string()).collect::<Vec<_>>());
+        assert!(most < 1 << 20, "{most}");
     }
-    pipeline.stop.send_replace(true);
-    running.await.unwrap().unwrap();
-    let messages = pipeline.events.iter().filter_map(|event| event.fields().get("message"));
-    let messages: Vec<&str> = messages.filter_map(serde_json::Value::as_str).collect();
-    assert_eq!(messages, (0..20).map(|number| number.to_string()).collect::<Vec<_>>());
-    assert!(most < 1 << 20, "{most}");
 }
 
 /// Sends messages to the first client that subscribes. Returns the port.

@@ -21,12 +21,12 @@ use object_store::{GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt as _};
 
 use self::object::{Lines, ObjectReader};
 use self::position::{ObjectOrder, ReadObjects};
-use super::chunks::{ChunkedDecoding, DecodedChunk};
+use super::chunks::{BodySource, ChunkedDecoding, DecodedChunk};
 use super::pending::{PendingBatches, RunEnd};
 use super::tcp::stream_codec;
 use super::{Context, Input, InputError, stopped};
 use crate::budget::Reservation;
-use crate::codec::{self, Codec};
+use crate::codec::{self, Codec, Events};
 use crate::pattern::{Deadline, Expression};
 use crate::{EcsCompatibility, Event, Fault, Move, Options, s3_bucket};
 
@@ -210,10 +210,13 @@ impl S3 {
             for step in reader.steps(chunk) {
                 let mut metadata = lines.object_metadata();
                 let complete = move |event: &mut Event| metadata.add_metadata(event);
-                let mut decoding = ChunkedDecoding::start(&delivery.context, complete, move |events| {
+                let decode = move |events: &mut Events| {
                     let outcome = reader.decode(step, events);
                     (reader, outcome)
-                });
+                };
+                let source = BodySource::Repeatable;
+                let decoding = ChunkedDecoding::start(&delivery.context, source, complete, decode).await;
+                let mut decoding = decoding.ok_or(RunEnd::Stopped)?;
                 while let Some(DecodedChunk { events, held }) = decoding.next().await {
                     let events = lines.complete(events);
                     delivery.read.current = Some((place, lines.count().max(stored)));
