@@ -8,7 +8,7 @@
 //! pipeline is stuck, and so on. So a pipeline whose output is down never takes the last byte from the others.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 
 use millrace_listen::Reserve;
 use parking_lot::Mutex;
@@ -61,6 +61,103 @@ pub enum ShareExceeded {
 pub struct Reservation {
     share: Option<PipelineShare>,
     bytes: u64,
+}
+
+/// Memory of one delivery for what filters add to its events from other servers. It counts in the share of the pipeline, but never
+/// waits: what would make room may be behind the delivery. Beyond half of the budget it refuses. The default one counts nothing.
+#[derive(Debug, Default)]
+pub struct AnswerAllowance {
+    /// Reservation, and the most bytes that it may have.
+    state: Option<(Mutex<Reservation>, u64)>,
+    /// `true` once the log has a refusal.
+    has_warned: AtomicBool,
+}
+
+/// Part of an allowance for an answer that is read, given back on drop.
+#[derive(Debug)]
+#[must_use = "dropping it gives the bytes back"]
+pub struct AnswerReservation<'a> {
+    allowance: &'a AnswerAllowance,
+    bytes: u64,
+}
+
+/// Answers take too much memory.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum AnswersExceeded {
+    /// One alone does.
+    #[error(
+        "the answer takes more than [{0}] bytes of memory: ask for less, or raise [pipelines.memory_bytes]"
+    )]
+    One(u64),
+    /// Those to all events of a delivery do.
+    #[error(
+        "the answers to the events of a delivery take more than [{0}] bytes of memory: lower [pipeline.batch.size]"
+    )]
+    All(u64),
+}
+
+impl AnswerAllowance {
+    /// Makes the allowance of a delivery.
+    pub fn new(share: &PipelineShare) -> Self {
+        Self { state: Some((Mutex::new(share.empty()), share.most())), has_warned: AtomicBool::new(false) }
+    }
+
+    /// Begins an answer.
+    pub fn answer(&self) -> AnswerReservation<'_> {
+        AnswerReservation { allowance: self, bytes: 0 }
+    }
+
+    /// Counts bytes that events have got already.
+    pub fn add(&self, bytes: u64) {
+        if let Some((reservation, _)) = &self.state {
+            let mut reservation = reservation.lock();
+            let all = reservation.bytes().saturating_add(bytes);
+            reservation.set(all);
+        }
+    }
+
+    /// Takes what was reserved, for as long as the events are in memory.
+    pub fn take(&self) -> Reservation {
+        self.state
+            .as_ref()
+            .map(|(reservation, _)| std::mem::take(&mut *reservation.lock()))
+            .unwrap_or_default()
+    }
+}
+
+impl AnswerReservation<'_> {
+    /// Reserves further bytes for the answer. The log has the first refusal of a delivery.
+    ///
+    /// # Errors
+    /// The answers to the delivery would take too much memory.
+    pub fn grow(&mut self, by: u64) -> Result<(), AnswersExceeded> {
+        if let Some((reservation, most)) = &self.allowance.state {
+            let mut reservation = reservation.lock();
+            let all = reservation.bytes().saturating_add(by);
+            if all > *most {
+                let is_alone = self.bytes.saturating_add(by) > *most;
+                let exceeded =
+                    if is_alone { AnswersExceeded::One(*most) } else { AnswersExceeded::All(*most) };
+                if !self.allowance.has_warned.swap(true, Ordering::Relaxed) {
+                    tracing::warn!(reason = %exceeded, "a filter drops answers of a server, and tags their events");
+                }
+                return Err(exceeded);
+            }
+            reservation.set(all);
+            self.bytes += by;
+        }
+        Ok(())
+    }
+}
+
+impl Drop for AnswerReservation<'_> {
+    fn drop(&mut self) {
+        if let Some((reservation, _)) = &self.allowance.state {
+            let mut reservation = reservation.lock();
+            let left = reservation.bytes().saturating_sub(self.bytes);
+            reservation.set(left);
+        }
+    }
 }
 
 impl Budget {
@@ -265,6 +362,27 @@ mod tests {
         assert_eq!(taken[2].grow(200), Err(ShareExceeded::ForNow(1200)));
         taken.clear();
         assert_eq!(budget.used(), 0);
+    }
+
+    #[test]
+    fn answers_to_a_delivery_are_bounded() {
+        let budget = Budget::new(1_000);
+        // Others have all of it: a delivery does not wait for them.
+        let _others = budget.share().overdraw(1_000);
+        let allowance = AnswerAllowance::new(&budget.share());
+        let mut answer = allowance.answer();
+        assert_eq!((answer.grow(400), budget.used()), (Ok(()), 1_400));
+        let mut second = allowance.answer();
+        assert_eq!(second.grow(200), Err(AnswersExceeded::All(500)));
+        assert_eq!(second.grow(501), Err(AnswersExceeded::One(500)));
+        drop(answer);
+        assert_eq!(second.grow(200), Ok(()));
+        drop(second);
+        allowance.add(30);
+        let held = allowance.take();
+        assert_eq!((held.bytes(), budget.used()), (30, 1_030));
+        drop((allowance, held));
+        assert_eq!(budget.used(), 1_000);
     }
 
     #[tokio::test]

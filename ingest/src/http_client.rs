@@ -8,8 +8,12 @@ use base64::engine::general_purpose::STANDARD;
 use reqwest::header::{AUTHORIZATION, HeaderMap, HeaderName, HeaderValue};
 use reqwest::redirect::Policy;
 use reqwest::{Method, Url};
+use serde_json::Value;
 use tokio::sync::OnceCell;
 
+use crate::budget::{AnswerAllowance, AnswerReservation, AnswersExceeded};
+use crate::codec::value_bytes_of;
+use crate::input::fetch::read_reserved_body;
 use crate::{Options, Secret, tls};
 
 /// Largest answer, in bytes.
@@ -127,6 +131,17 @@ pub struct HttpAnswer {
     pub body: Vec<u8>,
 }
 
+/// Why the body of an answer is not taken as JSON.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum JsonAnswerError {
+    /// Its values take too much memory.
+    #[error(transparent)]
+    Exceeded(AnswersExceeded),
+    /// It is no JSON, with the reason.
+    #[error("{0}")]
+    Invalid(String),
+}
+
 /// Without credentials.
 impl fmt::Debug for HttpClient {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
@@ -159,12 +174,24 @@ impl HttpClient {
 
     /// Sends a request and reads its answer, whatever its status.
     ///
+    /// # Errors
+    /// As [`Self::send_reserved`].
+    pub async fn send(&self, request: HttpRequest) -> Result<HttpAnswer, String> {
+        self.send_reserved(request, &mut AnswerAllowance::default().answer()).await
+    }
+
+    /// Sends a request and reads its answer, whatever its status. The body of the answer is reserved before it is kept.
+    ///
     /// Cancel safe: dropping the future drops the request.
     ///
     /// # Errors
     /// An address or a header that is none, a server that does not answer in time, or an answer that is too large. The text has no
     /// address, for that may have secrets.
-    pub async fn send(&self, request: HttpRequest) -> Result<HttpAnswer, String> {
+    pub async fn send_reserved(
+        &self,
+        request: HttpRequest,
+        reservation: &mut AnswerReservation<'_>,
+    ) -> Result<HttpAnswer, String> {
         let url = Url::parse(&request.url).map_err(|error| format!("the address is none: {error}"))?;
         if !matches!(url.scheme(), "http" | "https") {
             return Err(format!("the scheme [{}] is neither http nor https", url.scheme()));
@@ -199,8 +226,20 @@ impl HttpClient {
                 (name.as_str().to_owned(), String::from_utf8_lossy(value.as_bytes()).into_owned())
             })
             .collect();
-        let body = crate::input::fetch::read_body(answer, MAX_ANSWER_BYTES).await?;
+        let body = read_reserved_body(answer, MAX_ANSWER_BYTES, reservation).await?;
         Ok(HttpAnswer { status, headers, body })
+    }
+}
+
+impl HttpAnswer {
+    /// Parses the body as JSON, whose values are reserved before.
+    ///
+    /// # Errors
+    /// There is no memory for them, or the body is no JSON.
+    pub fn json(&self, reservation: &mut AnswerReservation<'_>) -> Result<Value, JsonAnswerError> {
+        let invalid = |error: serde_json::Error| JsonAnswerError::Invalid(error.to_string());
+        reservation.grow(value_bytes_of(&self.body)).map_err(JsonAnswerError::Exceeded)?;
+        serde_json::from_slice(&self.body).map_err(invalid)
     }
 }
 

@@ -11,18 +11,30 @@ use std::time::Duration;
 use parking_lot::Mutex;
 use tokio::net::TcpListener;
 
-/// Time for which a socket waits for the next listener.
-const PARKED: Duration = Duration::from_secs(10);
+/// Time for which a socket waits for the next listener: longer than other inputs of a pipeline have to stop at a reload.
+const PARKED: Duration = Duration::from_secs(20);
 
 /// Sockets that wait, by the host and port asked for; its clones are the same. There are at most as many as
-/// listeners have ended within ten seconds.
-#[derive(Clone, Debug, Default)]
-pub struct ReservedSockets(Arc<Mutex<State>>);
+/// listeners have ended within twenty seconds.
+#[derive(Debug)]
+pub struct ReservedSockets<S = TcpListener>(Arc<Mutex<State<S>>>);
 
-#[derive(Debug, Default)]
-struct State {
+#[derive(Debug)]
+struct State<S> {
     next: u64,
-    sockets: HashMap<(String, u16), (u64, TcpListener)>,
+    sockets: HashMap<(String, u16), (u64, S)>,
+}
+
+impl<S> Clone for ReservedSockets<S> {
+    fn clone(&self) -> Self {
+        Self(Arc::clone(&self.0))
+    }
+}
+
+impl<S> Default for ReservedSockets<S> {
+    fn default() -> Self {
+        Self(Arc::new(Mutex::new(State { next: 0, sockets: HashMap::new() })))
+    }
 }
 
 impl ReservedSockets {
@@ -31,20 +43,35 @@ impl ReservedSockets {
     /// # Errors
     /// An address in use or not this machine's. The text names it.
     pub async fn bind(&self, host: &str, port: u16) -> io::Result<TcpListener> {
-        if let Some((_, socket)) = self.0.lock().sockets.remove(&(host.to_owned(), port)) {
+        if let Some(socket) = self.take(host, port) {
             return Ok(socket);
         }
         TcpListener::bind((host, port)).await.map_err(|error| {
             io::Error::new(error.kind(), format!("cannot listen on [{host}:{port}]: {error}"))
         })
     }
+}
 
-    /// Lets a socket wait for the next listener, for ten seconds. One whose port the system chose is closed: the next listener
+impl<S: Send + 'static> ReservedSockets<S> {
+    /// Takes the socket that waits for this address, if one does.
+    pub fn take(&self, host: &str, port: u16) -> Option<S> {
+        self.0.lock().sockets.remove(&(host.to_owned(), port)).map(|(_, socket)| socket)
+    }
+
+    /// Closes the sockets that wait for this port, whatever their host; returns whether there were any.
+    pub fn close_port(&self, port: u16) -> bool {
+        let mut state = self.0.lock();
+        let before = state.sockets.len();
+        state.sockets.retain(|(_, parked), _| *parked != port);
+        state.sockets.len() < before
+    }
+
+    /// Lets a socket wait for the next listener, for twenty seconds. One whose port the system chose is closed: the next listener
     /// asks for a port of its own.
     ///
     /// # Panics
     /// Outside of a runtime.
-    pub fn park(&self, host: &str, port: u16, socket: TcpListener) {
+    pub fn park(&self, host: &str, port: u16, socket: S) {
         if port == 0 {
             return;
         }

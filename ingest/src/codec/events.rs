@@ -2,7 +2,11 @@
 //!
 //! The decoder of a stream may write documents to a block ([`Events::push_document`], or [`Events::begin_block`] for what readers of JSON
 //! scan). Their events get them when the block ends, so a decoder ends its block before it returns ([`Events::end_block`]).
+//!
+//! Where an input decodes all of its source in one call, the list hands its events on as soon as they take the memory of a chunk
+//! ([`Events::in_chunks`]). Decoders need not know: they only find fewer events in the list than they have added.
 
+use std::fmt;
 use std::ops::{Deref, DerefMut};
 
 use crate::budget::{Reservation, ShareExceeded};
@@ -28,6 +32,10 @@ pub struct Events {
     next: Option<Provenance>,
     /// Why events were dropped.
     exceeded: Option<ShareExceeded>,
+    /// Number of events that were handed on.
+    handed_on: usize,
+    /// `true` once nobody takes events any more.
+    is_closed: bool,
     /// Members and metadata that the input gives each event.
     additions: Additions,
     block: DocumentBlockBuilder,
@@ -51,6 +59,24 @@ enum Bound {
     Room(Reservation, u64),
     /// They may come to so many bytes, but for the one with this number.
     Piece { until: u64, first: usize },
+    /// They are handed on before they take more bytes than `most`, but for a single one, which may have `most_of_one`.
+    Chunks { most: u64, most_of_one: u64, sink: ChunkSink },
+}
+
+/// Takes a chunk of events, with `true` for the last one, and returns once there is memory for another; `false` where no more are taken.
+pub(crate) struct ChunkSink(Box<dyn FnMut(Vec<Event>, bool) -> bool + Send>);
+
+impl ChunkSink {
+    /// Makes a sink of a function.
+    pub(crate) fn new(take: impl FnMut(Vec<Event>, bool) -> bool + Send + 'static) -> Self {
+        Self(Box::new(take))
+    }
+}
+
+impl fmt::Debug for ChunkSink {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("ChunkSink").finish_non_exhaustive()
+    }
 }
 
 impl Events {
@@ -59,6 +85,38 @@ impl Events {
     pub fn within(reservation: Reservation, each: u64) -> Self {
         let taken = reservation.bytes();
         Self { each, bound: Bound::Room(reservation, taken), ..Self::default() }
+    }
+
+    /// Makes a list that hands its events on before they take more than `most` bytes. There is no room for a value of more than
+    /// `most_of_one`, and others go on behind it. `each` is what will be added to every event. What was handed on is not taken back: a value of JSON that turns out to be none then keeps the events before the fault.
+    pub(crate) fn in_chunks((most, most_of_one): (u64, u64), each: u64, sink: ChunkSink) -> Self {
+        Self { each, bound: Bound::Chunks { most, most_of_one, sink }, ..Self::default() }
+    }
+
+    /// Returns whether events are handed on while others are decoded.
+    pub(super) fn is_handed_on_in_chunks(&self) -> bool {
+        matches!(self.bound, Bound::Chunks { .. })
+    }
+
+    /// Returns the number of all events so far, with those that were handed on.
+    pub(super) fn total(&self) -> usize {
+        self.handed_on + self.list.len()
+    }
+
+    /// Hands on the events that are there as the last chunk, which may be empty.
+    pub(crate) fn end_chunks(&mut self) {
+        self.hand_on(true);
+    }
+
+    fn hand_on(&mut self, is_last: bool) {
+        let list = self.take_list();
+        self.handed_on += list.len();
+        if let Bound::Chunks { sink: ChunkSink(take), .. } = &mut self.bound
+            && (is_last || !list.is_empty())
+            && !take(list, is_last)
+        {
+            self.is_closed = true;
+        }
     }
 
     /// Sets the bytes that will be added to each event from here on.
@@ -175,7 +233,15 @@ impl Events {
             event.set_provenance(self.here());
         }
         let bytes = bytes.unwrap_or_else(|| event.bytes()) + self.each;
-        let alone = matches!(self.bound, Bound::Piece { first, .. } if first == self.list.len());
+        // An event that is there already takes its memory, whatever is done with it.
+        let alone = match &self.bound {
+            Bound::Piece { first, .. } => *first == self.list.len(),
+            Bound::Chunks { most, .. } => bytes > *most,
+            Bound::None | Bound::Room(..) => false,
+        };
+        if alone && self.is_handed_on_in_chunks() && !self.list.is_empty() {
+            self.hand_on(false);
+        }
         let has_room = (alone && !self.is_full()) || self.has_room(bytes);
         if has_room {
             self.bytes += bytes;
@@ -205,12 +271,19 @@ impl Events {
 
     /// Returns whether there is room for so many bytes more; if not, events are dropped from now on.
     pub(crate) fn has_room(&mut self, bytes: u64) -> bool {
-        if self.exceeded.is_some() {
+        if self.is_full() {
             return false;
         }
         let all = self.bytes.saturating_add(bytes);
         let outcome = match &mut self.bound {
             Bound::None => Ok(()),
+            Bound::Chunks { most, most_of_one, .. } => {
+                let is_within = bytes <= *most_of_one;
+                if all > *most {
+                    self.hand_on(false);
+                }
+                return is_within && !self.is_closed;
+            }
             Bound::Piece { until, .. } if all > *until => Err(ShareExceeded::Never(*until)),
             Bound::Piece { .. } => Ok(()),
             Bound::Room(reservation, taken) => {
@@ -226,11 +299,15 @@ impl Events {
 
     /// Returns whether events were dropped for want of memory: further decoded events are dropped too.
     pub fn is_full(&self) -> bool {
-        self.exceeded.is_some()
+        self.exceeded.is_some() || self.is_closed
     }
 
-    /// Drops the events behind the first so many.
+    /// Drops the events behind the first so many. In a list that hands them on they stay: how many of them are left in it depends on
+    /// the memory, and a source that is read again must give the same events.
     pub(crate) fn truncate(&mut self, length: usize) {
+        if self.is_handed_on_in_chunks() {
+            return;
+        }
         self.settle_block();
         for event in self.list.get(length..).unwrap_or_default() {
             self.bytes = self.bytes.saturating_sub(event.bytes() + self.each);
@@ -280,7 +357,7 @@ impl Events {
         }
         let mut reservation = match self.bound {
             Bound::Room(reservation, _) => reservation,
-            Bound::None | Bound::Piece { .. } => Reservation::default(),
+            Bound::None | Bound::Piece { .. } | Bound::Chunks { .. } => Reservation::default(),
         };
         reservation.set(self.bytes);
         Ok((self.list, reservation))
@@ -354,6 +431,36 @@ mod tests {
         assert_eq!(events.iter().filter(|event| event.fields().get("other").is_some()).count(), 3);
         assert_eq!(events.bytes(), events.iter().map(Event::bytes).sum::<u64>());
         assert!(events[3].document().is_some());
+    }
+
+    #[test]
+    fn events_are_handed_on_in_chunks() {
+        let (sender, chunks) = std::sync::mpsc::channel();
+        let mut left = 50;
+        let sink = ChunkSink::new(move |list: Vec<Event>, _| {
+            let bytes: u64 = list.iter().map(Event::bytes).sum();
+            assert!(bytes <= 10_000 || list.len() == 1, "{bytes}");
+            left -= 1;
+            sender.send(list).is_ok() && left > 0
+        });
+        let mut events = Events::in_chunks((10_000, 100_000), 0, sink);
+        let codec: Arc<dyn Codec> = build(options("json", &[("ecs_compatibility", "v8".into())])).unwrap();
+        let mut decoder = codec.decoder();
+        // An array is read element by element; a large object is an event; an array that is none is an event with its text.
+        let array = |count: usize| format!("[{}{{\"n\":0}}]", "{\"n\":1},".repeat(count));
+        let broken = format!("[{}", "{\"n\":1},".repeat(9));
+        let text = format!("{}{{\"t\":\"{}\"}}{broken}", array(99), "x".repeat(20_000));
+        decoder.decode(text.as_bytes(), &mut events);
+        decoder.finish(&mut events);
+        let all: Vec<Event> = chunks.try_iter().flatten().chain(events.take_list()).collect();
+        assert_eq!(all.len(), 100 + 1 + 1);
+        assert!(all[..100].iter().all(|event| event.fields()["n"].is_i64()));
+        assert!(all[100].fields()["event"]["original"].is_string(), "an object keeps its text");
+        assert_eq!(all[101].fields()["message"], broken);
+        // Nothing is decoded for nobody.
+        decoder.decode(array(100_000).as_bytes(), &mut events);
+        assert!(events.is_full());
+        assert!(chunks.try_iter().flatten().count() < 10_000);
     }
 
     #[test]

@@ -4,11 +4,12 @@ use std::sync::Arc;
 
 use chrono::Utc;
 use millrace_mapping::document::replace_lone_surrogates;
+use serde::de::IgnoredAny;
 use serde_json::{Map, Value};
 
 use super::charset::Charset;
 use super::plain::message;
-use super::{Codec, Decoder, Events, OriginalText};
+use super::{Codec, Decoder, Events, OriginalText, TOO_MANY};
 use crate::event::Scratch;
 use crate::{Event, Fault, FieldReference, Options};
 
@@ -88,7 +89,7 @@ impl Reader {
         let json = replaced.as_deref().and_then(|json| std::str::from_utf8(json).ok()).unwrap_or(text);
         let mut begin = 0;
         loop {
-            let before = events.len();
+            let before = events.total();
             match self.next(json.get(begin..).unwrap_or_default(), scratch, events) {
                 // What is dropped for want of room need not be read.
                 LeadingValue::Nothing | LeadingValue::Read(_) if events.is_full() => return bytes.len(),
@@ -96,7 +97,8 @@ impl Reader {
                 LeadingValue::Read(length) => {
                     let value = text.get(begin..begin + length).unwrap_or_default().trim_matches(SPACE);
                     // Of several events, none is the whole text.
-                    if self.original.is_kept && events.len() == before + 1 && value.starts_with(['{', '[']) {
+                    if self.original.is_kept && events.total() == before + 1 && value.starts_with(['{', '['])
+                    {
                         events.change_last(|event| self.original.keep(event, value));
                     }
                     begin += length;
@@ -117,6 +119,11 @@ impl Reader {
         let begin = text.len() - text.trim_start_matches(SPACE).len();
         match text.as_bytes().get(begin) {
             None => LeadingValue::Nothing,
+            // Events that are handed on at once are not taken back.
+            Some(b'[') if events.is_handed_on_in_chunks() => match complete_value(text) {
+                LeadingValue::Read(_) => self.array(text, begin, scratch, events),
+                other => other,
+            },
             Some(b'[') => {
                 let before = events.len();
                 let read = self.array(text, begin, scratch, events);
@@ -146,6 +153,11 @@ impl Reader {
                 LeadingValue::Nothing => return LeadingValue::Incomplete,
                 LeadingValue::Read(_) if events.is_full() => return LeadingValue::Read(text.len()),
                 LeadingValue::Read(length) => at += length,
+                // The array is complete, so that an element has what no value has: a number out of range, too many levels.
+                LeadingValue::Incomplete | LeadingValue::Wrong if events.is_handed_on_in_chunks() => {
+                    events.push(failed(text.get(at..).unwrap_or_default()));
+                    return LeadingValue::Read(text.len());
+                }
                 other => return other,
             }
             match behind_space(at) {
@@ -166,8 +178,16 @@ impl Reader {
                 return LeadingValue::Read(text.len() - rest.len() + length);
             }
         }
-        if !events.has_room(value_bytes_of(text)) {
-            return LeadingValue::Read(text.len());
+        if !events.has_room(value_bytes_of(text.as_bytes())) {
+            if events.is_full() || !events.is_handed_on_in_chunks() {
+                return LeadingValue::Read(text.len());
+            }
+            // Others go on behind a value that is too large.
+            let read = complete_value(text);
+            if let LeadingValue::Read(length) = read {
+                events.push(too_large(text.get(..length).unwrap_or_default()));
+            }
+            return read;
         }
         let mut values = serde_json::Deserializer::from_str(text).into_iter::<Value>();
         match values.next() {
@@ -199,11 +219,22 @@ impl Reader {
     }
 }
 
+/// Reads the value that a text begins with, and keeps nothing of it.
+fn complete_value(text: &str) -> LeadingValue {
+    let mut values = serde_json::Deserializer::from_str(text).into_iter::<IgnoredAny>();
+    match values.next() {
+        None => LeadingValue::Nothing,
+        Some(Ok(_)) => LeadingValue::Read(values.byte_offset()),
+        Some(Err(error)) if error.is_eof() => LeadingValue::Incomplete,
+        Some(Err(_)) => LeadingValue::Wrong,
+    }
+}
+
 /// Bytes that the values take at most that a text begins with: those between its first bracket and the one that closes it.
-fn value_bytes_of(text: &str) -> u64 {
+pub(crate) fn value_bytes_of(text: &[u8]) -> u64 {
     let (mut depth, mut values, mut length) = (0_usize, 1_u64, 0_u64);
     let (mut in_text, mut escaped) = (false, false);
-    for byte in text.bytes() {
+    for &byte in text {
         length += 1;
         match byte {
             _ if escaped => escaped = false,
@@ -219,6 +250,13 @@ fn value_bytes_of(text: &str) -> u64 {
         }
     }
     values * VALUE + length
+}
+
+/// Makes the event of a value whose parts would take too much memory.
+fn too_large(text: &str) -> Event {
+    let mut event = message(Charset::Utf8, text.trim_matches(SPACE).as_bytes());
+    event.tag(TOO_MANY);
+    event
 }
 
 fn failed(text: &str) -> Event {

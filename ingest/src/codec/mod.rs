@@ -24,7 +24,9 @@ use std::sync::Arc;
 use std::time::Duration;
 
 pub use charset::{Charset, WideCharset};
+pub(crate) use events::ChunkSink;
 pub use events::Events;
+pub(crate) use json::value_bytes_of;
 
 use crate::options::suggest;
 use crate::{Event, Fault, Options};

@@ -10,7 +10,7 @@ use chrono::{DateTime, Utc};
 use serde_json::{Map, Number, Value, json};
 
 use super::plain::undecoded;
-use super::{Codec, Decoder, Events};
+use super::{Codec, Decoder, Events, TOO_MANY};
 use crate::event::{TIMESTAMP, text_of};
 use crate::{Event, Fault, FieldReference, Options, Template};
 
@@ -186,7 +186,12 @@ impl ObjectStream {
                     None => events.push(undecoded(bytes.get(begin..reader.at).unwrap_or_default(), FAILURE)),
                 },
                 Err(Unread::Incomplete) if !is_last => return begin,
-                Err(Unread::NoRoom) => return bytes.len(),
+                Err(Unread::NoRoom) if events.is_full() => return bytes.len(),
+                Err(Unread::NoRoom) => {
+                    // The object is too large, and nothing tells where the next one begins.
+                    events.push(undecoded(bytes.get(begin..).unwrap_or_default(), TOO_MANY));
+                    return bytes.len();
+                }
                 Err(Unread::Incomplete | Unread::Malformed) => {
                     // Nothing tells where the next object begins.
                     events.push(undecoded(bytes.get(begin..).unwrap_or_default(), FAILURE));

@@ -1,17 +1,20 @@
 //! Datagrams that become events: what the inputs `udp`, `syslog` and `gelf` share.
 //!
 //! Nobody acknowledges datagrams. While the pipeline is behind, the system's buffer takes them, and drops those that it has no
-//! room for.
+//! room for. An input that ends leaves its socket with that buffer to the next one of its address.
 
 use std::fmt;
+use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use socket2::SockRef;
 use tokio::net::UdpSocket;
+use tokio::runtime::Handle;
 use tokio::sync::watch;
 
+use super::sockets::PARKED_DATAGRAMS;
 use super::stream::delivery::send;
 use super::{Context, InputError, reserve_piece, stopped};
 use crate::codec::Events;
@@ -54,6 +57,20 @@ impl DatagramSocket {
         Self { name, host, port, max_bytes: MAX_DATAGRAM, receive_buffer: None, address }
     }
 
+    /// Takes the socket of an input before this one, or binds the address.
+    async fn bind(&self) -> std::io::Result<UdpSocket> {
+        if let Some(socket) = PARKED_DATAGRAMS.take(&self.host, self.port) {
+            return Ok(socket);
+        }
+        match UdpSocket::bind((self.host.as_str(), self.port)).await {
+            // The input before this one had another host.
+            Err(error) if error.kind() == ErrorKind::AddrInUse && PARKED_DATAGRAMS.close_port(self.port) => {
+                UdpSocket::bind((self.host.as_str(), self.port)).await
+            }
+            bound => bound,
+        }
+    }
+
     /// Reads datagrams until the input is to stop.
     pub(super) async fn read(
         &self,
@@ -63,7 +80,7 @@ impl DatagramSocket {
         let (host, port) = (self.host.as_str(), self.port);
         let failed =
             |error: std::io::Error| InputError(format!("cannot listen on [{host}:{port}] over UDP: {error}"));
-        let socket = UdpSocket::bind((host, port)).await.map_err(failed)?;
+        let socket = self.bind().await.map_err(failed)?;
         let wanted = self.receive_buffer.unwrap_or(RECEIVE_BUFFER);
         if let Err(error) = SockRef::from(&socket).set_recv_buffer_size(wanted) {
             tracing::warn!(%error, bytes = wanted, input = self.name, "the system's buffer of a socket stays as it is");
@@ -71,12 +88,21 @@ impl DatagramSocket {
         let bound = socket.local_addr().map_err(failed)?;
         tracing::info!(address = %bound, input = self.name, "an input listens over UDP");
         self.address.send_replace(Some(bound));
+        let guard = ParkGuard { host, port, socket: Some(socket) };
+        if let Some(socket) = &guard.socket {
+            self.receive(socket, protocol, context).await;
+        }
+        Ok(())
+    }
+
+    /// Reads datagrams of a socket until the input is to stop, or the pipeline is gone.
+    async fn receive(&self, socket: &UdpSocket, protocol: Arc<dyn DatagramProtocol>, context: &Context) {
         let mut stopping = context.stopping.clone();
         let mut buffer = vec![0; MAX_DATAGRAM];
         loop {
             let received = tokio::select! {
                 biased;
-                () = stopped(&mut stopping) => return Ok(()),
+                () = stopped(&mut stopping) => return,
                 received = socket.recv_from(&mut buffer) => received,
             };
             let mut datagrams: Vec<(Bytes, SocketAddr)> = Vec::new();
@@ -98,12 +124,13 @@ impl DatagramSocket {
             let mut rest = datagrams.into_iter();
             // Compressed datagrams become many times their size: no more of them is in memory than was reserved, and one.
             while !rest.as_slice().is_empty() {
-                let Some(held) = reserve_piece(context).await else { return Ok(()) };
+                // When the input is to stop, what was read goes on to the end of the pipeline.
+                let held = reserve_piece(context).await.unwrap_or_else(|| context.budget.empty());
                 let (protocol, piece) = (Arc::clone(&protocol), context.budget.piece());
                 let events;
                 (events, rest) = offload(move || (decode_piece(&*protocol, &mut rest, piece), rest)).await;
                 if !send(events, held, context).await {
-                    return Ok(());
+                    return;
                 }
             }
         }
@@ -111,6 +138,22 @@ impl DatagramSocket {
 
     fn copy(&self, buffer: &[u8], length: usize) -> Bytes {
         Bytes::copy_from_slice(buffer.get(..length.min(self.max_bytes)).unwrap_or_default())
+    }
+}
+
+/// Leaves a socket to the next input of its address, also where this one is ended while it waits for the pipeline.
+struct ParkGuard<'a> {
+    host: &'a str,
+    port: u16,
+    socket: Option<UdpSocket>,
+}
+
+impl Drop for ParkGuard<'_> {
+    fn drop(&mut self) {
+        // Without a runtime, nothing is to follow.
+        if let (Some(socket), Ok(_)) = (self.socket.take(), Handle::try_current()) {
+            PARKED_DATAGRAMS.park(self.host, self.port, socket);
+        }
     }
 }
 
@@ -136,6 +179,7 @@ mod tests {
 
     use super::*;
     use crate::Event;
+    use crate::input::testing::Pipeline;
 
     /// A datagram to an event of its text.
     #[derive(Debug)]
@@ -147,6 +191,59 @@ mod tests {
             event.set_text("message", &String::from_utf8_lossy(datagram));
             events.push(event);
         }
+    }
+
+    /// Starts an input; returns its socket, and its task.
+    fn start(port: u16, pipeline: &mut Pipeline) -> (Arc<DatagramSocket>, tokio::task::JoinHandle<()>) {
+        let socket = Arc::new(DatagramSocket::new("udp", "127.0.0.1".to_owned(), port));
+        let (input, context) = (Arc::clone(&socket), pipeline.context());
+        let running = tokio::spawn(async move { input.read(Arc::new(Texts), &context).await.unwrap() });
+        (socket, running)
+    }
+
+    #[tokio::test]
+    async fn datagrams_that_come_between_two_inputs_are_kept() {
+        // A port that is free: a socket whose port the system chose is not kept.
+        let port = UdpSocket::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+        let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let mut pipeline = Pipeline::new(4);
+        let (socket, running) = start(port, &mut pipeline);
+        socket.address.subscribe().wait_for(Option::is_some).await.unwrap();
+        client.send_to(b"one", ("127.0.0.1", port)).await.unwrap();
+        pipeline.take().await.unwrap().unwrap();
+        pipeline.stop.send_replace(true);
+        running.await.unwrap();
+        client.send_to(b"two", ("127.0.0.1", port)).await.unwrap();
+        let mut next = Pipeline::new(4);
+        let (_socket, running) = start(port, &mut next);
+        next.take().await.unwrap().unwrap();
+        next.stop.send_replace(true);
+        running.await.unwrap();
+        assert_eq!((pipeline.messages(), next.messages()), (vec!["one".to_owned()], vec!["two".to_owned()]));
+    }
+
+    #[tokio::test]
+    async fn an_input_that_is_ended_while_the_pipeline_is_behind_leaves_its_socket() {
+        let port = UdpSocket::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+        let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let mut behind = Pipeline::new(1);
+        let (socket, running) = start(port, &mut behind);
+        socket.address.subscribe().wait_for(Option::is_some).await.unwrap();
+        client.send_to(b"taken", ("127.0.0.1", port)).await.unwrap();
+        let _full = behind.next().await.unwrap();
+        behind.stop.send_replace(true);
+        running.abort();
+        let _ = running.await;
+        client.send_to(b"kept", ("127.0.0.1", port)).await.unwrap();
+        let mut next = Pipeline::new(4);
+        let (_socket, running) = start(port, &mut next);
+        next.take().await.unwrap().unwrap();
+        assert_eq!(next.messages(), ["kept"]);
+        next.stop.send_replace(true);
+        running.await.unwrap();
+        // An input of another host takes the port, though not the socket.
+        let wide = DatagramSocket::new("udp", "0.0.0.0".to_owned(), port);
+        assert_eq!(wide.bind().await.unwrap().local_addr().unwrap().port(), port);
     }
 
     #[test]

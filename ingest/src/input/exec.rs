@@ -16,13 +16,13 @@ use parking_lot::Mutex;
 use rustix::process::{Pid, Signal, kill_process_group};
 use serde_json::Value;
 
-use super::stream::delivery::send;
+use super::chunks::{BodySource, ChunkedDecoding};
 use super::timer::Timer;
-use super::{Context, Input, InputError, additions, host_name, reserve_piece, stopped};
+use super::{Context, Input, InputError, additions, host_name, stopped};
 use crate::codec::{self, Codec, Events};
 use crate::event::{Additions, METADATA};
 use crate::offload::offload;
-use crate::{EcsCompatibility, Fault, FieldReference, Options};
+use crate::{EcsCompatibility, Event, Fault, FieldReference, Options};
 
 /// Longest output in bytes; the program is ended where it writes more.
 const MAX_OUTPUT: u64 = 64 << 20;
@@ -122,25 +122,25 @@ impl Exec {
             .at(&[METADATA, "input", "exec", "process", "elapsed_time"], nanoseconds)
     }
 
-    /// Makes the events of an output.
-    async fn events(&self, output: RunOutput) -> Events {
-        let mut decoder = self.codec.decoder();
-        let (mut events, output) = offload(move || {
-            let mut events = Events::default();
-            decoder.decode(&output.bytes, &mut events);
-            decoder.finish(&mut events);
-            (events, output)
-        })
-        .await;
-        let mut additions = self.additions(&output);
-        for event in events.iter_mut() {
-            if let Some(target) = &self.target {
+    /// Hands the events of an output on; returns `false` when the input is to stop.
+    async fn send(&self, output: RunOutput, context: &Context) -> bool {
+        let (mut additions, target) = (self.additions(&output), self.target.clone());
+        let complete = move |event: &mut Event| {
+            if let Some(target) = &target {
                 let fields = std::mem::take(event.fields_mut());
                 let _ = event.set(target, Value::Object(fields));
             }
             additions.add_to(event);
+        };
+        let mut decoder = self.codec.decoder();
+        let decode = move |events: &mut Events| {
+            decoder.decode(&output.bytes, events);
+            decoder.finish(events);
+        };
+        match ChunkedDecoding::start(context, BodySource::Unrepeatable, complete, decode).await {
+            Some(decoding) => decoding.send().await.is_some(),
+            None => false,
         }
-        events
     }
 }
 
@@ -224,7 +224,6 @@ impl Input for Exec {
         let mut number = 0;
         while self.timer.wait(number, &mut stopping).await {
             number += 1;
-            let Some(held) = reserve_piece(&context).await else { return Ok(()) };
             let program = RunningProgram::default();
             let (command, running) = (self.command.clone(), program.clone());
             let _guard = ProgramGuard(program);
@@ -237,7 +236,7 @@ impl Input for Exec {
             if output.is_cut {
                 tracing::warn!(max = MAX_OUTPUT, "the output of a program is cut");
             }
-            if !send(self.events(output).await, held, &context).await {
+            if !self.send(output, &context).await {
                 return Ok(());
             }
         }
@@ -271,6 +270,25 @@ mod tests {
         assert_eq!(event.fields()["command"], command);
         assert_eq!(event.metadata()["exit_status"], 3);
         assert!(event.metadata()["duration"].is_f64());
+    }
+
+    #[tokio::test]
+    async fn a_large_output_takes_no_more_memory_than_is_reserved() {
+        let given = [("schedule", [("in", "0s")].into()), ("codec", "line".into())];
+        let input = exec("yes '' | head -n 5000", &given);
+        let mut pipeline = Pipeline::new(1);
+        pipeline.budget = crate::budget::Budget::new(4 << 20);
+        let (budget, mut most) = (pipeline.budget.clone(), 0);
+        let run = input.run(pipeline.context());
+        let take = async {
+            while pipeline.take().await.is_some() {
+                most = most.max(budget.used());
+            }
+        };
+        let (ended, ()) = tokio::join!(run, take);
+        ended.unwrap();
+        assert_eq!(pipeline.events.len(), 5_000);
+        assert!(most <= 1 << 20, "{most}");
     }
 
     #[tokio::test]

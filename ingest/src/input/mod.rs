@@ -1,6 +1,7 @@
 //! Inputs: sources of batches. One file a source.
 
 mod beats;
+mod chunks;
 mod datagram;
 mod exec;
 pub(crate) mod fetch;
@@ -14,6 +15,8 @@ pub(crate) mod jdbc;
 mod kafka;
 #[cfg(test)]
 mod ledger;
+#[cfg(test)]
+mod lifecycle_tests;
 mod pending;
 mod pipeline;
 mod rabbitmq;

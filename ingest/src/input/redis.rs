@@ -5,15 +5,19 @@
 //! the connection breaks during the read. Messages of channels are lost while nobody listens.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
 use redis::{Connection, RedisError};
+use tokio::runtime::Handle;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore, mpsc};
 
 use super::stream::delivery::send;
 use super::{Context, Input, InputError, mark_version, reserve_piece, stopped};
 use crate::batch::NotStored;
-use crate::codec::{self, Codec, Events};
+use crate::budget::{PipelineShare, Reservation};
+use crate::codec::{self, Codec, Events, decode_piece};
 use crate::offload::offload;
 use crate::redis_server::RedisServer;
 use crate::{Ack, Batch, Fault, Options};
@@ -22,6 +26,21 @@ use crate::{Ack, Batch, Fault, Options};
 const BATCH_COUNT: i64 = 125;
 /// Time that a read waits for elements or messages, so that a stop is noticed.
 const WAIT: Duration = Duration::from_secs(1);
+
+/// Takes up to so many elements, until they have so many bytes.
+const POP_SCRIPT: &str = "local all, bytes = {}, 0
+while #all < tonumber(ARGV[1]) and bytes < tonumber(ARGV[2]) do
+  local one = redis.call('LPOP', KEYS[1])
+  if not one then break end
+  all[#all + 1] = one
+  bytes = bytes + #one
+end
+return all";
+
+/// Messages of channels that wait to be decoded, and their bytes; a single one may be larger. The server keeps the others, and closes
+/// the connection where they become too many for it.
+const MAX_MESSAGES: usize = 1_024;
+const MAX_MESSAGE_BYTES: usize = 4 << 20;
 
 /// Time that elements have to be stored once the input is to stop; then they are put back.
 const STOP_PATIENCE: Duration = Duration::from_secs(3);
@@ -50,6 +69,8 @@ struct Settings {
     key: String,
     data_type: DataType,
     batch_count: usize,
+    /// `true` once the server has refused a script.
+    refuses_scripts: AtomicBool,
 }
 
 impl Redis {
@@ -77,23 +98,37 @@ impl Redis {
         let _ = o.take("command_map").map(|(at, _)| o.fault(at, "option [command_map] is not supported"));
         let codec = codec::take(o, "json");
         options.finish()?;
-        let settings =
-            Settings { server, key, data_type, batch_count: usize::try_from(batch_count).unwrap_or(1) };
+        let settings = Settings {
+            server,
+            key,
+            data_type,
+            batch_count: usize::try_from(batch_count).unwrap_or(1),
+            refuses_scripts: AtomicBool::new(false),
+        };
         Ok(Self { settings: Arc::new(settings), codec: codec? })
     }
 
-    /// Makes the events of elements.
-    async fn decode(&self, elements: Arc<Vec<Vec<u8>>>) -> Events {
-        let codec = Arc::clone(&self.codec);
+    /// Makes the events of elements until they take the memory that is reserved for a read; returns them with the number of elements.
+    /// An element whose events would take more than a pipeline may have is one event, tagged `_toomanyevents`.
+    async fn decode(
+        &self,
+        elements: Arc<Vec<Vec<u8>>>,
+        first: usize,
+        budget: &PipelineShare,
+    ) -> (Events, usize) {
+        let (codec, most, piece) = (Arc::clone(&self.codec), budget.most(), budget.piece());
         offload(move || {
             let mut events = Events::default();
-            for element in &*elements {
-                let mut decoder = codec.decoder();
-                decoder.decode(element, &mut events);
-                decoder.finish(&mut events);
+            let mut count = 0;
+            for element in elements.iter().skip(first) {
+                decode_piece(&mut *codec.decoder(), element, true, most, &mut events);
+                count += 1;
+                if events.bytes() >= piece {
+                    break;
+                }
             }
             events.iter_mut().for_each(mark_version);
-            events
+            (events, count)
         })
         .await
     }
@@ -102,42 +137,31 @@ impl Redis {
         while !*context.stopping.borrow() {
             let Some(mut held) = reserve_piece(context).await else { return Ok(()) };
             let settings = Arc::clone(&self.settings);
-            let (elements, back) = offload(move || (settings.pop(&mut connection), connection)).await;
+            let most_bytes = held.bytes();
+            let (popped, back) =
+                offload(move || (settings.pop(&mut connection, most_bytes), connection)).await;
             connection = back;
-            let elements = Arc::new(elements.map_err(failed)?);
-            if elements.is_empty() {
-                continue;
-            }
-            let events = self.decode(Arc::clone(&elements)).await;
-            held.set(events.bytes());
-            let (ack, stored) = Ack::channel();
-            let batch = Batch { events: events.into_vec(), position: None, ack, held };
-            let outcome = async {
-                match context.batches.send(batch).await {
-                    Ok(()) => stored.await.unwrap_or(Err(NotStored::Ended)),
-                    Err(_) => Err(NotStored::Ended),
+            let elements = Arc::new(popped.map_err(failed)?);
+            let lengths = elements.iter().map(|element| element.len() as u64);
+            // Elements stay until their events are stored: they may have to be put back.
+            held.set(lengths.sum());
+            let mut stored = 0;
+            while stored < elements.len() {
+                let (events, count) = self.decode(Arc::clone(&elements), stored, &context.budget).await;
+                // They are few enough for the piece that was reserved; to wait beside the elements is not allowed.
+                let room = context.budget.overdraw(events.bytes());
+                if let Err(why) = store(events, room, context).await {
+                    self.put_back(connection, elements, stored).await;
+                    return Err(InputError(format!("elements of the list are put back: {why}")));
                 }
-            };
-            let mut stopping = context.stopping.clone();
-            let overdue = async {
-                stopped(&mut stopping).await;
-                tokio::time::sleep(STOP_PATIENCE).await;
-            };
-            let outcome = tokio::select! {
-                biased;
-                outcome = outcome => outcome,
-                () = overdue => Err(NotStored::Ended),
-            };
-            if let Err(why) = outcome {
-                self.put_back(connection, elements).await;
-                return Err(InputError(format!("elements of the list are put back: {why}")));
+                stored += count;
             }
         }
         Ok(())
     }
 
     /// Puts elements back, over new connections until it succeeds: they are nowhere else.
-    async fn put_back(&self, connection: Connection, elements: Arc<Vec<Vec<u8>>>) {
+    async fn put_back(&self, connection: Connection, elements: Arc<Vec<Vec<u8>>>, first: usize) {
         let mut connection = Some(connection);
         let mut pause = FIRST_PAUSE;
         loop {
@@ -145,7 +169,7 @@ impl Redis {
                 (Arc::clone(&self.settings), Arc::clone(&elements), connection.take());
             let outcome = offload(move || {
                 let mut connection = have.map_or_else(|| settings.connect(), Ok)?;
-                settings.put_back(&mut connection, &elements)
+                settings.put_back(&mut connection, elements.get(first..).unwrap_or_default())
             });
             let Err(error) = outcome.await else { return };
             tracing::warn!(%error, "elements of a list of redis cannot be put back yet; it is tried again");
@@ -155,26 +179,83 @@ impl Redis {
     }
 
     async fn read_channel(&self, connection: Connection, context: &Context) -> Result<(), InputError> {
-        let (sender, mut messages) = tokio::sync::mpsc::channel::<Vec<u8>>(1_024);
+        let (sender, mut messages) = mpsc::channel::<Message>(MAX_MESSAGES);
         let (settings, stopping) = (Arc::clone(&self.settings), context.stopping.clone());
+        let room =
+            MessageRoom { permits: Arc::new(Semaphore::new(MAX_MESSAGE_BYTES)), runtime: Handle::current() };
+        let permits = Arc::clone(&room.permits);
         let reading = tokio::task::spawn_blocking(move || {
-            settings.subscribe(connection, &sender, || *stopping.borrow())
+            settings.subscribe(connection, &sender, &room, || *stopping.borrow())
         });
-        while let Some(first) = messages.recv().await {
-            let mut elements = vec![first];
-            while elements.len() < self.settings.batch_count
-                && let Ok(next) = messages.try_recv()
-            {
-                elements.push(next);
+        'messages: while let Some(first) = messages.recv().await {
+            let (mut elements, mut held_messages) = (Vec::new(), Vec::new());
+            let mut next = Some(first);
+            while let Some(Message { payload, permit }) = next.take() {
+                elements.push(payload);
+                held_messages.push(permit);
+                if elements.len() < self.settings.batch_count {
+                    next = messages.try_recv().ok();
+                }
             }
-            let Some(held) = reserve_piece(context).await else { break };
-            let events = self.decode(Arc::new(elements)).await;
-            if !send(events, held, context).await {
-                break;
+            let elements = Arc::new(elements);
+            let mut taken = 0;
+            while taken < elements.len() {
+                // What was read goes on to the end of the pipeline.
+                let held = reserve_piece(context).await.unwrap_or_else(|| context.budget.empty());
+                let (events, count) = self.decode(Arc::clone(&elements), taken, &context.budget).await;
+                if !send(events, held, context).await {
+                    break 'messages;
+                }
+                taken += count;
             }
         }
+        permits.close();
         drop(messages);
         reading.await.unwrap_or(Ok(())).map_err(failed)
+    }
+}
+
+/// Hands the events of elements on and waits until they are stored. Once the input is to stop, that may take a while.
+async fn store(events: Events, held: Reservation, context: &Context) -> Result<(), NotStored> {
+    let (ack, stored) = Ack::channel();
+    let batch = Batch { events: events.into_vec(), position: None, ack, held };
+    let outcome = async {
+        match context.batches.send(batch).await {
+            Ok(()) => stored.await.unwrap_or(Err(NotStored::Ended)),
+            Err(_) => Err(NotStored::Ended),
+        }
+    };
+    let mut stopping = context.stopping.clone();
+    let overdue = async {
+        stopped(&mut stopping).await;
+        tokio::time::sleep(STOP_PATIENCE).await;
+    };
+    tokio::select! {
+        biased;
+        outcome = outcome => outcome,
+        () = overdue => Err(NotStored::Ended),
+    }
+}
+
+/// A message of a channel, with its part of what may wait.
+struct Message {
+    payload: Vec<u8>,
+    permit: OwnedSemaphorePermit,
+}
+
+/// Bytes of messages that may wait to be decoded.
+struct MessageRoom {
+    permits: Arc<Semaphore>,
+    runtime: Handle,
+}
+
+impl MessageRoom {
+    /// Waits until a message may wait; the calling thread waits. `None` where nobody takes messages any more.
+    fn admit(&self, payload: Vec<u8>) -> Option<Message> {
+        let bytes = payload.len().min(MAX_MESSAGE_BYTES);
+        let permits = Arc::clone(&self.permits).acquire_many_owned(u32::try_from(bytes).unwrap_or(u32::MAX));
+        let permit = self.runtime.block_on(permits).ok()?;
+        Some(Message { payload, permit })
     }
 }
 
@@ -188,24 +269,62 @@ impl Settings {
         self.server.connect(WAIT)
     }
 
-    /// Takes elements off the head of the list; none where none come in time.
-    fn pop(&self, connection: &mut Connection) -> Result<Vec<Vec<u8>>, RedisError> {
+    /// Takes elements off the head of the list until they have so many bytes; none where none come in time.
+    fn pop(&self, connection: &mut Connection, most_bytes: u64) -> Result<Vec<Vec<u8>>, RedisError> {
         let first: Option<(Vec<u8>, Vec<u8>)> =
             redis::cmd("BLPOP").arg(&self.key).arg(WAIT.as_secs()).query(connection)?;
         let Some((_, first)) = first else { return Ok(Vec::new()) };
+        let left = most_bytes.saturating_sub(first.len() as u64);
         let mut elements = vec![first];
-        // One round trip: LPOP with a count is unknown to servers before version 6.2.
-        let mut pipe = redis::pipe();
-        for _ in 1..self.batch_count {
-            pipe.cmd("LPOP").arg(&self.key);
+        if self.batch_count == 1 || left == 0 {
+            return Ok(elements);
         }
-        if self.batch_count > 1 {
-            match pipe.query::<Vec<Option<Vec<u8>>>>(connection) {
-                Ok(more) => elements.extend(more.into_iter().flatten()),
-                Err(error) => tracing::warn!(%error, "elements of a list of redis cannot be read"),
+        let mut popped = match self.refuses_scripts.load(Ordering::Relaxed) {
+            true => None,
+            false => {
+                let mut script = redis::cmd("EVAL");
+                script.arg(POP_SCRIPT).arg(1).arg(&self.key).arg(self.batch_count - 1).arg(left);
+                Some(script.query::<Vec<Vec<u8>>>(connection))
             }
+        };
+        if let Some(Err(error)) = &popped
+            && !error.is_io_error()
+        {
+            tracing::info!(%error, "redis runs no scripts: elements of the list are read by commands of their own");
+            self.refuses_scripts.store(true, Ordering::Relaxed);
+            popped = None;
+        }
+        match popped {
+            Some(Ok(more)) => elements.extend(more),
+            Some(Err(error)) => tracing::warn!(%error, "elements of a list of redis cannot be read"),
+            None => self.pop_in_steps(connection, left, &mut elements),
         }
         Ok(elements)
+    }
+
+    /// Takes further elements in steps, each as large as all before it, until they have so many bytes.
+    fn pop_in_steps(&self, connection: &mut Connection, most_bytes: u64, elements: &mut Vec<Vec<u8>>) {
+        let mut bytes = 0;
+        while elements.len() < self.batch_count && bytes < most_bytes {
+            let count = elements.len().min(self.batch_count - elements.len());
+            // One round trip: LPOP with a count is unknown to servers before version 6.2.
+            let mut pipe = redis::pipe();
+            for _ in 0..count {
+                pipe.cmd("LPOP").arg(&self.key);
+            }
+            let more: Vec<Vec<u8>> = match pipe.query::<Vec<Option<Vec<u8>>>>(connection) {
+                Ok(more) => more.into_iter().flatten().collect(),
+                Err(error) => {
+                    return tracing::warn!(%error, "elements of a list of redis cannot be read");
+                }
+            };
+            bytes += more.iter().map(|element| element.len() as u64).sum::<u64>();
+            let is_empty = more.len() < count;
+            elements.extend(more);
+            if is_empty {
+                return;
+            }
+        }
     }
 
     /// Puts elements back at the head of the list, in their order.
@@ -222,7 +341,8 @@ impl Settings {
     fn subscribe(
         &self,
         mut connection: Connection,
-        sender: &tokio::sync::mpsc::Sender<Vec<u8>>,
+        sender: &mpsc::Sender<Message>,
+        room: &MessageRoom,
         is_stopping: impl Fn() -> bool,
     ) -> Result<(), RedisError> {
         let mut subscription = connection.as_pubsub();
@@ -234,7 +354,8 @@ impl Settings {
         while !is_stopping() {
             match subscription.get_message() {
                 Ok(message) => {
-                    if sender.blocking_send(message.get_payload_bytes().to_vec()).is_err() {
+                    let admitted = room.admit(message.get_payload_bytes().to_vec());
+                    if admitted.is_none_or(|message| sender.blocking_send(message).is_err()) {
                         return Ok(());
                     }
                 }
@@ -267,145 +388,4 @@ impl Input for Redis {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::VecDeque;
-    use std::io::{BufRead, BufReader, Write};
-    use std::net::TcpListener;
-
-    use parking_lot::Mutex;
-
-    use super::*;
-    use crate::input::testing::{Pipeline, options, refuse};
-
-    /// Reads a command of the protocol; `None` at the end of the stream.
-    fn command(reader: &mut impl BufRead) -> Option<Vec<String>> {
-        let line = |reader: &mut dyn BufRead| {
-            let mut line = String::new();
-            reader.read_line(&mut line).ok().filter(|read| *read > 0)?;
-            line.trim_end().get(1..)?.parse::<usize>().ok()
-        };
-        let count = line(reader)?;
-        let words = (0..count).map(|_| {
-            let length = line(reader)?;
-            let mut word = vec![0; length + 2];
-            reader.read_exact(&mut word).ok()?;
-            word.truncate(length);
-            String::from_utf8(word).ok()
-        });
-        words.collect()
-    }
-
-    /// A server of one list. Returns its port.
-    fn serve(list: Arc<Mutex<VecDeque<String>>>) -> u16 {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let port = listener.local_addr().unwrap().port();
-        std::thread::spawn(move || {
-            for stream in listener.incoming() {
-                let Ok(mut stream) = stream else { return };
-                let list = Arc::clone(&list);
-                std::thread::spawn(move || {
-                    let mut reader = BufReader::new(stream.try_clone().unwrap());
-                    while let Some(words) = command(&mut reader) {
-                        let bulk = |text: &str| format!("${}\r\n{text}\r\n", text.len());
-                        let answer = match words[0].to_uppercase().as_str() {
-                            "BLPOP" => match list.lock().pop_front() {
-                                Some(element) => format!("*2\r\n{}{}", bulk(&words[1]), bulk(&element)),
-                                None => "*-1\r\n".to_owned(),
-                            },
-                            "LPOP" => {
-                                list.lock().pop_front().map_or("$-1\r\n".to_owned(), |element| bulk(&element))
-                            }
-                            "LPUSH" => {
-                                words[2..].iter().for_each(|element| list.lock().push_front(element.clone()));
-                                ":1\r\n".to_owned()
-                            }
-                            _ => "+OK\r\n".to_owned(),
-                        };
-                        if stream.write_all(answer.as_bytes()).is_err() {
-                            return;
-                        }
-                    }
-                });
-            }
-        });
-        port
-    }
-
-    #[tokio::test]
-    async fn elements_that_are_not_stored_are_put_back() {
-        let list: Arc<Mutex<VecDeque<String>>> = Arc::default();
-        list.lock().extend((0..5).map(|number| format!("{{\"message\":\"{number}\"}}")));
-        let port = serve(Arc::clone(&list)).to_string();
-        let given = [
-            ("port", port.into()),
-            ("key", "logs".into()),
-            ("data_type", "list".into()),
-            ("batch_count", "3".into()),
-        ];
-        let redis = Redis::new(options("redis", &given)).unwrap();
-        let mut pipeline = Pipeline::new(1);
-        let context = pipeline.context();
-        let refused = async { refuse(pipeline.next().await.unwrap(), NotStored::Ended) };
-        let (outcome, ()) = tokio::join!(redis.run(context.clone()), refused);
-        assert!(outcome.unwrap_err().to_string().contains("are put back"));
-        assert_eq!(list.lock().front().map(String::as_str), Some("{\"message\":\"0\"}"));
-        let running = tokio::spawn(async move { redis.run(context).await });
-        while pipeline.events.len() < 5 {
-            pipeline.take().await.unwrap().unwrap();
-        }
-        pipeline.stop.send_replace(true);
-        running.await.unwrap().unwrap();
-        assert_eq!(pipeline.messages(), ["0", "1", "2", "3", "4"]);
-        assert!(list.lock().is_empty());
-    }
-
-    #[tokio::test]
-    async fn elements_are_put_back_at_a_stop_and_over_a_new_connection() {
-        let list: Arc<Mutex<VecDeque<String>>> = Arc::default();
-        list.lock().extend((0..3).map(|number| format!("{{\"message\":\"{number}\"}}")));
-        let port = serve(Arc::clone(&list)).to_string();
-        let given = [("port", port.into()), ("key", "logs".into()), ("data_type", "list".into())];
-        let redis = Redis::new(options("redis", &given)).unwrap();
-        let mut pipeline = Pipeline::new(1);
-        let context = pipeline.context();
-        let stuck = async {
-            // The output never answers.
-            let held = pipeline.next().await.unwrap();
-            pipeline.stop.send_replace(true);
-            held
-        };
-        let (outcome, held) = tokio::join!(redis.run(context), stuck);
-        assert!(outcome.unwrap_err().to_string().contains("are put back"));
-        assert_eq!(list.lock().len(), 3);
-        drop(held);
-        let elements = Arc::new(vec![b"first".to_vec(), b"second".to_vec()]);
-        // Nobody answers on the other end of this connection.
-        let broken = TcpListener::bind("127.0.0.1:0").unwrap();
-        let client = redis::Client::open(("127.0.0.1", broken.local_addr().unwrap().port())).unwrap();
-        let answering = std::thread::spawn(move || {
-            let (stream, _) = broken.accept().unwrap();
-            let mut reader = BufReader::new(stream.try_clone().unwrap());
-            // The setup of the connection is answered, the next command is not.
-            while let Some(words) = command(&mut reader) {
-                if words[0].eq_ignore_ascii_case("LPUSH") {
-                    return;
-                }
-                (&stream).write_all(b"+OK\r\n").unwrap();
-            }
-        });
-        let connection = tokio::task::spawn_blocking(move || client.get_connection()).await.unwrap().unwrap();
-        redis.put_back(connection, elements).await;
-        answering.join().unwrap();
-        assert_eq!(list.lock().iter().take(2).collect::<Vec<_>>(), ["first", "second"]);
-    }
-
-    #[test]
-    fn options_are_checked() {
-        let given = [("ssl", "true".into()), ("path", "/run/redis.sock".into())];
-        let faults = Redis::new(options("redis", &given)).unwrap_err();
-        let all = faults.iter().map(|fault| fault.message.clone()).collect::<Vec<_>>().join("\n");
-        for part in ["option [key]", "option [data_type]", "a socket of this machine has no TLS"] {
-            assert!(all.contains(part), "{part}: {all}");
-        }
-    }
-}
+mod tests;

@@ -20,6 +20,7 @@ use serde_json::{Map, Value};
 use tokio::sync::watch;
 
 use self::paging::{Cursor, PageEnd, SearchApi};
+use super::chunks::{BodySource, ChunkedDecoding};
 use super::fetch::read_body;
 use super::stream::delivery::send;
 use super::timer::Timer;
@@ -247,14 +248,14 @@ impl Search {
         (cursor, slice): (&mut Cursor, u32),
     ) -> Result<PageOutcome, InputError> {
         let page = self.next_page(client, cursor, slice).await?;
-        let Some(held) = reserve_piece(context).await else { return Ok(PageOutcome::PipelineGone) };
         let settings = Arc::clone(&self.settings);
-        let (events, end) = offload(move || settings.events(&page)).await.map_err(InputError)?;
-        let is_last = events.is_empty();
+        let decode = move |events: &mut Events| settings.events(&page, events);
+        let decoding = ChunkedDecoding::start(context, BodySource::Repeatable, |_| {}, decode).await;
+        let Some(decoding) = decoding else { return Ok(PageOutcome::PipelineGone) };
+        let Some(read) = decoding.send().await else { return Ok(PageOutcome::PipelineGone) };
+        let end = read.map_err(InputError)?;
+        let is_last = end.hits == 0;
         cursor.advance(end, is_last).map_err(InputError)?;
-        if !send(events, held, context).await {
-            return Ok(PageOutcome::PipelineGone);
-        }
         Ok(if is_last || !cursor.has_next() { PageOutcome::Last } else { PageOutcome::Next })
     }
 
@@ -333,23 +334,23 @@ impl Search {
 }
 
 impl Settings {
-    /// Makes the events of a page; returns them with the end of the page.
+    /// Appends the events of a page; returns the end of the page.
     ///
     /// # Errors
     /// The page cannot be read, or documents are missing in it.
-    fn events(&self, page: &[u8]) -> Result<(Events, PageEnd), String> {
+    fn events(&self, page: &[u8], events: &mut Events) -> Result<PageEnd, String> {
         let page = read_page(page)?;
         let id = |id: Option<&RawValue>| {
             id.map(|id| serde_json::from_str(id.get())).transpose().map_err(unreadable)
         };
         let (scroll, point_in_time) = (id(page.scroll)?, id(page.point_in_time)?);
-        let mut sort = None;
-        let mut events = Events::default();
+        let (mut sort, mut hits) = (None, 0);
         for Hit { source, mut rest } in page.hits.hits {
-            self.decode(source.map_or("{}", RawValue::get), &rest, &mut events);
+            self.decode(source.map_or("{}", RawValue::get), &rest, events);
             sort = rest.remove("sort");
+            hits += 1;
         }
-        Ok((events, PageEnd { scroll, point_in_time, sort }))
+        Ok(PageEnd { hits, scroll, point_in_time, sort })
     }
 
     /// Makes the event of the aggregations of an answer.
@@ -367,11 +368,14 @@ impl Settings {
 
     /// Appends the event of an object of JSON.
     fn decode(&self, json: &str, hit: &Map<String, Value>, events: &mut Events) {
-        let before = events.len();
+        let mut own = Events::default();
         let mut decoder = self.json.line_decoder();
-        decoder.decode(json.as_bytes(), events);
-        decoder.finish(events);
-        events.iter_mut().skip(before).for_each(|event| self.complete(event, hit));
+        decoder.decode(json.as_bytes(), &mut own);
+        decoder.finish(&mut own);
+        for mut event in own.into_vec() {
+            self.complete(&mut event, hit);
+            events.push(event);
+        }
     }
 
     fn complete(&self, event: &mut Event, hit: &Map<String, Value>) {

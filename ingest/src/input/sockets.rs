@@ -6,6 +6,7 @@
 use std::sync::LazyLock;
 
 use millrace_listen::{Acceptor, Config, ReservedSockets};
+use tokio::net::UdpSocket;
 
 /// Accepts the connections of all inputs.
 pub(super) static ACCEPTOR: LazyLock<Acceptor> =
@@ -13,6 +14,10 @@ pub(super) static ACCEPTOR: LazyLock<Acceptor> =
 
 /// Listening sockets that wait for the next input of their address.
 pub(super) static PARKED: LazyLock<ReservedSockets> = LazyLock::new(ReservedSockets::default);
+
+/// Sockets for datagrams that wait for the next input of their address. The system keeps what comes meanwhile.
+pub(super) static PARKED_DATAGRAMS: LazyLock<ReservedSockets<UdpSocket>> =
+    LazyLock::new(ReservedSockets::default);
 
 /// Files that the process may have open.
 fn open_files() -> u64 {

@@ -1,9 +1,11 @@
-//! `http`: a request for each event, or for all events of a batch.
+//! `http`: a request for each event, or for many events of a delivery. A request that is too large for the server is sent in halves.
 
 use std::collections::BTreeSet;
 use std::fmt;
 use std::io::Write as _;
+use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::time::Duration;
 
 use async_trait::async_trait;
@@ -36,6 +38,11 @@ const LONGEST_PAUSE: Duration = Duration::from_secs(60);
 /// Bytes of an answer that a log or a dead letter shows.
 const SHOWN_BYTES: usize = 1024;
 
+/// Events of one request of `json_batch`, and bytes of its body before compression; a single event may be larger.
+const MAX_BATCH_EVENTS: usize = 1_000;
+const MAX_BATCH_BYTES: usize = 5 << 20;
+/// Bytes of a batch that a server which refuses larger ones gets at least.
+const MIN_BATCH_BYTES: usize = 64 << 10;
 /// Redirects of one request.
 const MAX_REDIRECTS: usize = 10;
 
@@ -62,6 +69,8 @@ struct Requests {
     body: BodyFormat,
     mapping: Option<Vec<(Template, Mapping)>>,
     gzip: bool,
+    /// Most bytes of the body of a batch: fewer once the server has refused one as too large.
+    most_bytes: AtomicUsize,
 }
 
 #[derive(Debug)]
@@ -80,12 +89,18 @@ enum Mapping {
     Hash(Vec<(Template, Mapping)>),
 }
 
+/// Events with their stable ids.
+type SentEvents = Arc<Vec<(Arc<Event>, Option<String>)>>;
+
 /// A request with the events that it has.
 struct OutgoingRequest {
-    events: Vec<usize>,
+    /// Numbers of the events, one after the other.
+    events: Range<usize>,
     url: Url,
     headers: HeaderMap,
     body: Bytes,
+    /// Bytes of the body before compression.
+    length: usize,
 }
 
 /// Result of one attempt.
@@ -93,6 +108,8 @@ enum Attempt {
     Accepted,
     /// The request is to be sent again.
     Failed(String),
+    /// The body is too large for the server.
+    TooLarge(String),
     Refused(String),
 }
 
@@ -170,8 +187,17 @@ fn configured(mut options: Options, first_pause: Duration) -> Result<Http, Vec<F
     let concurrency = options.integer("pool_max", 1..=10_000).unwrap_or(50);
     let client_options = HttpClientOptions::take(&mut options);
     options.finish()?;
-    let shared =
-        Arc::new(Requests { url, method, headers, authorization, content_type, body, mapping, gzip });
+    let shared = Arc::new(Requests {
+        url,
+        method,
+        headers,
+        authorization,
+        content_type,
+        body,
+        mapping,
+        gzip,
+        most_bytes: AtomicUsize::new(MAX_BATCH_BYTES),
+    });
     Ok(Http {
         shared,
         client_options,
@@ -270,30 +296,11 @@ fn render_members(members: &[(Template, Mapping)], event: &Event) -> Map<String,
 impl Requests {
     /// Makes the requests of events; an event that has no address or no header is refused.
     fn make(&self, events: &[(Arc<Event>, Option<String>)]) -> (Vec<OutgoingRequest>, Vec<RefusedEvent>) {
+        if let BodyFormat::JsonBatch = self.body {
+            return self.make_batches(events, 0..events.len(), MAX_BATCH_EVENTS);
+        }
         let mut refused = Vec::new();
         let mut requests = Vec::new();
-        if let BodyFormat::JsonBatch = self.body {
-            let mut body = vec![b'['];
-            for (number, (event, _)) in events.iter().enumerate() {
-                if number > 0 {
-                    body.push(b',');
-                }
-                self.write_json(event, &mut body);
-            }
-            body.push(b']');
-            let first = events
-                .first()
-                .map_or_else(|| Event::new(chrono::DateTime::UNIX_EPOCH), |(event, _)| (**event).clone());
-            match self.request((0..events.len()).collect(), &first, body) {
-                Ok(request) => requests.push(request),
-                Err(reason) => {
-                    refused.extend(
-                        (0..events.len()).map(|event| RefusedEvent { event, reason: reason.clone() }),
-                    );
-                }
-            }
-            return (requests, refused);
-        }
         for (number, (event, _)) in events.iter().enumerate() {
             let mut body = Vec::with_capacity(512);
             match &self.body {
@@ -301,10 +308,52 @@ impl Requests {
                 BodyFormat::Message(template) => body.extend_from_slice(template.render(event).as_bytes()),
                 BodyFormat::Json | BodyFormat::JsonBatch => self.write_json(event, &mut body),
             }
-            match self.request(vec![number], event, body) {
+            match self.request(number..number + 1, event, body) {
                 Ok(request) => requests.push(request),
                 Err(reason) => refused.push(RefusedEvent { event: number, reason }),
             }
+        }
+        (requests, refused)
+    }
+
+    /// Makes requests of up to so many events each, of those of a range. The first event of a request gives its address and its headers.
+    fn make_batches(
+        &self,
+        events: &[(Arc<Event>, Option<String>)],
+        range: Range<usize>,
+        most: usize,
+    ) -> (Vec<OutgoingRequest>, Vec<RefusedEvent>) {
+        let (mut requests, mut refused) = (Vec::new(), Vec::new());
+        let mut end = |batch: Range<usize>, mut body: Vec<u8>| {
+            body.push(b']');
+            let Some((event, _)) = events.get(batch.start) else { return };
+            match self.request(batch.clone(), event, body) {
+                Ok(request) => requests.push(request),
+                Err(reason) => refused.extend(refusals(batch, &reason)),
+            }
+        };
+        let most_bytes = self.most_bytes.load(Ordering::Relaxed);
+        let mut first = range.start;
+        let mut body = vec![b'['];
+        for next in range.clone() {
+            let before = body.len();
+            if next > first {
+                body.push(b',');
+            }
+            let begin = body.len();
+            if let Some((event, _)) = events.get(next) {
+                self.write_json(event, &mut body);
+            }
+            if next > first && (body.len() >= most_bytes || next - first >= most) {
+                let mut following = vec![b'['];
+                following.extend_from_slice(body.get(begin..).unwrap_or_default());
+                body.truncate(before);
+                end(first..next, std::mem::replace(&mut body, following));
+                first = next;
+            }
+        }
+        if first < range.end {
+            end(first..range.end, body);
         }
         (requests, refused)
     }
@@ -340,7 +389,7 @@ impl Requests {
         }
     }
 
-    fn request(&self, events: Vec<usize>, event: &Event, body: Vec<u8>) -> Result<OutgoingRequest, String> {
+    fn request(&self, events: Range<usize>, event: &Event, body: Vec<u8>) -> Result<OutgoingRequest, String> {
         let address = self.url.render(event);
         let url =
             parse_url(&address).map_err(|error| format!("[url] makes no address of the event: {error}"))?;
@@ -354,6 +403,7 @@ impl Requests {
                 .map_err(|_| format!("[headers] makes no value of [{name}] of the event"))?;
             headers.insert(name.clone(), value);
         }
+        let length = body.len();
         let body = if self.gzip {
             headers.insert(CONTENT_ENCODING, HeaderValue::from_static("gzip"));
             let mut encoder = GzEncoder::new(Vec::with_capacity(body.len() / 4), Compression::default());
@@ -362,8 +412,13 @@ impl Requests {
         } else {
             body
         };
-        Ok(OutgoingRequest { events, url, headers, body: Bytes::from(body) })
+        Ok(OutgoingRequest { events, url, headers, body: Bytes::from(body), length })
     }
+}
+
+/// Returns the refusals of events for one reason.
+fn refusals(events: Range<usize>, reason: &str) -> impl Iterator<Item = RefusedEvent> {
+    events.map(move |event| RefusedEvent { event, reason: reason.to_owned() })
 }
 
 /// Escapes a text of a form.
@@ -434,41 +489,57 @@ impl Http {
             shown.extend(chunk.iter().take(SHOWN_BYTES - shown.len()));
         }
         let reason = format!("the server answers {status}: {}", String::from_utf8_lossy(&shown));
-        if self.retryable.contains(&status) { Attempt::Failed(reason) } else { Attempt::Refused(reason) }
+        match status {
+            status if self.retryable.contains(&status) => Attempt::Failed(reason),
+            413 => Attempt::TooLarge(reason),
+            _ => Attempt::Refused(reason),
+        }
     }
 
-    /// Sends a request until it is accepted or refused.
+    /// Sends a request until it is accepted or refused. One that is too large becomes two of half its events.
     async fn deliver(
         &self,
         request: OutgoingRequest,
+        events: SentEvents,
         mut stopping: watch::Receiver<bool>,
     ) -> Result<Vec<RefusedEvent>, SinkInterrupted> {
         let mut backoff = Backoff::new(self.first_pause, LONGEST_PAUSE);
-        loop {
+        let mut refused = Vec::new();
+        let mut requests = vec![request];
+        while let Some(request) = requests.pop() {
             let attempt = tokio::select! {
                 biased;
                 () = stopped(&mut stopping) => return Err(SinkInterrupted),
                 attempt = self.attempt(&request) => attempt,
             };
-            let reason = match attempt {
-                Attempt::Accepted => return Ok(Vec::new()),
+            match attempt {
+                Attempt::Accepted => backoff = Backoff::new(self.first_pause, LONGEST_PAUSE),
                 Attempt::Failed(reason) if self.retries => {
                     tracing::warn!(
                         reason,
                         host = request.url.host_str(),
                         "the output http sends a request again"
                     );
+                    requests.push(request);
                     backoff.wait(&mut stopping).await?;
-                    continue;
                 }
-                Attempt::Failed(reason) | Attempt::Refused(reason) => reason,
-            };
-            return Ok(request
-                .events
-                .iter()
-                .map(|event| RefusedEvent { event: *event, reason: reason.clone() })
-                .collect());
+                Attempt::TooLarge(_) if request.events.len() > 1 => {
+                    let most_bytes = (request.length / 2).max(MIN_BATCH_BYTES);
+                    self.shared.most_bytes.fetch_min(most_bytes, Ordering::Relaxed);
+                    let (shared, events, range) =
+                        (Arc::clone(&self.shared), Arc::clone(&events), request.events);
+                    let half = range.len().div_ceil(2);
+                    let (halves, of_halves) =
+                        offload(move || shared.make_batches(&events, range, half)).await;
+                    requests.extend(halves.into_iter().rev());
+                    refused.extend(of_halves);
+                }
+                Attempt::Failed(reason) | Attempt::TooLarge(reason) | Attempt::Refused(reason) => {
+                    refused.extend(refusals(request.events, &reason));
+                }
+            }
         }
+        Ok(refused)
     }
 }
 
@@ -480,10 +551,15 @@ impl Sink for Http {
         stopping: watch::Receiver<bool>,
         _place: OrderTicket,
     ) -> Result<Vec<RefusedEvent>, SinkInterrupted> {
-        let (shared, events) = (Arc::clone(&self.shared), events.to_vec());
-        let (requests, mut refused) = offload(move || shared.make(&events)).await;
-        let sends = requests.into_iter().map(|request| self.deliver(request, stopping.clone()));
-        let mut sends = futures::stream::iter(sends).buffered(self.concurrency);
+        let events: SentEvents = Arc::new(events.to_vec());
+        let (shared, all) = (Arc::clone(&self.shared), Arc::clone(&events));
+        let (requests, mut refused) = offload(move || shared.make(&all)).await;
+        let sends =
+            requests.into_iter().map(|request| self.deliver(request, Arc::clone(&events), stopping.clone()));
+        // Batches of a delivery keep their order.
+        let concurrency =
+            if matches!(self.shared.body, BodyFormat::JsonBatch) { 1 } else { self.concurrency };
+        let mut sends = futures::stream::iter(sends).buffered(concurrency);
         while let Some(sent) = sends.next().await {
             refused.extend(sent?);
         }

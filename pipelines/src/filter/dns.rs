@@ -11,6 +11,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use millrace_ingest::budget::AnswerAllowance;
 use millrace_ingest::{Event, Fault, FieldReference, Options, Setting};
 use millrace_runtime::{GenerationalCache, Instant};
 use parking_lot::Mutex;
@@ -244,7 +245,7 @@ impl Dns {
 
 #[async_trait]
 impl RemoteFilter for Dns {
-    async fn apply(&self, event: &mut Event) -> Outcome {
+    async fn apply(&self, event: &mut Event, _allowance: &AnswerAllowance) -> Outcome {
         let is_matched = self.apply_to(event, &self.resolve, Direction::Resolve).await
             && self.apply_to(event, &self.reverse, Direction::Reverse).await;
         if is_matched { Outcome::Matched } else { Outcome::Unmatched }

@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use async_trait::async_trait;
+use millrace_ingest::budget::{AnswerAllowance, AnswerReservation};
 use millrace_ingest::http_client::{HttpClient, HttpRequest, authorization_header};
 use millrace_ingest::{Event, Fault, FieldReference, Options, Setting, Template, resolve_cloud_options};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
@@ -271,17 +272,16 @@ impl Lookup {
         HttpRequest { method: "POST".to_owned(), url, headers: self.headers.clone(), body }
     }
 
-    async fn search(&self, event: &Event) -> Result<Value, String> {
+    async fn search(&self, event: &Event, reservation: &mut AnswerReservation<'_>) -> Result<Value, String> {
         let mut reason = String::new();
         let first = self.first_host.load(Ordering::Relaxed);
         for (place, host) in
             self.hosts.iter().enumerate().cycle().skip(first).take(self.hosts.len() + self.retries)
         {
-            match self.client.send(self.request(host, event)).await {
+            match self.client.send_reserved(self.request(host, event), reservation).await {
                 Ok(answer) if (200..300).contains(&answer.status) => {
                     self.first_host.store(place, Ordering::Relaxed);
-                    let answer: Value =
-                        serde_json::from_slice(&answer.body).map_err(|error| error.to_string())?;
+                    let answer = answer.json(reservation).map_err(|error| error.to_string())?;
                     if answer.pointer("/_shards/failures").is_some() {
                         return Err("a shard of the server failed".to_owned());
                     }
@@ -334,8 +334,9 @@ impl Lookup {
 
 #[async_trait]
 impl RemoteFilter for Lookup {
-    async fn apply(&self, event: &mut Event) -> Outcome {
-        let copied = match self.search(event).await {
+    async fn apply(&self, event: &mut Event, allowance: &AnswerAllowance) -> Outcome {
+        let mut reservation = allowance.answer();
+        let copied = match self.search(event, &mut reservation).await {
             Ok(answer) => self.copy(event, &answer),
             Err(reason) => Err(reason),
         };
@@ -352,6 +353,10 @@ impl RemoteFilter for Lookup {
 
     fn concurrency(&self) -> usize {
         CONCURRENCY
+    }
+
+    fn has_large_answers(&self) -> bool {
+        true
     }
 }
 

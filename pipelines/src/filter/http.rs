@@ -4,7 +4,8 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
-use millrace_ingest::http_client::{HttpAnswer, HttpClient, HttpRequest};
+use millrace_ingest::budget::{AnswerAllowance, AnswerReservation};
+use millrace_ingest::http_client::{HttpAnswer, HttpClient, HttpRequest, JsonAnswerError};
 use millrace_ingest::{Event, Fault, FieldReference, Options, Template};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Map, Value};
@@ -113,12 +114,17 @@ impl Http {
         HttpRequest { method: self.method.to_owned(), url, headers, body }
     }
 
-    fn set(&self, event: &mut Event, answer: HttpAnswer) -> Result<(), String> {
+    fn set(
+        &self,
+        event: &mut Event,
+        answer: HttpAnswer,
+        reservation: &mut AnswerReservation<'_>,
+    ) -> Result<(), String> {
         let mut headers = Map::new();
-        for (name, value) in answer.headers {
-            let value = Value::from(value);
-            match headers.get_mut(&name) {
-                None => drop(headers.insert(name, value)),
+        for (name, value) in &answer.headers {
+            let value = Value::from(value.as_str());
+            match headers.get_mut(name) {
+                None => drop(headers.insert(name.clone(), value)),
                 Some(Value::Array(values)) => values.push(value),
                 Some(single) => *single = Value::Array(vec![single.take(), value]),
             }
@@ -131,12 +137,14 @@ impl Http {
             return Ok(());
         }
         if !is_json {
+            reservation.grow(answer.body.len() as u64).map_err(|error| error.to_string())?;
             let text = String::from_utf8_lossy(&answer.body);
             return event.set(&self.target_body, Value::from(text.trim()));
         }
-        match serde_json::from_slice::<Value>(&answer.body) {
+        match answer.json(reservation) {
             Ok(value) => event.set(&self.target_body, value),
-            Err(_) => {
+            Err(JsonAnswerError::Exceeded(error)) => Err(error.to_string()),
+            Err(JsonAnswerError::Invalid(_)) => {
                 self.tags_on_json_failure.iter().for_each(|tag| event.tag(tag));
                 Ok(())
             }
@@ -146,12 +154,15 @@ impl Http {
 
 #[async_trait]
 impl RemoteFilter for Http {
-    async fn apply(&self, event: &mut Event) -> Outcome {
-        let reason = match self.client.send(self.request(event)).await {
-            Ok(answer) if (200..300).contains(&answer.status) => match self.set(event, answer) {
-                Ok(()) => return Outcome::Matched,
-                Err(reason) => reason,
-            },
+    async fn apply(&self, event: &mut Event, allowance: &AnswerAllowance) -> Outcome {
+        let mut reservation = allowance.answer();
+        let reason = match self.client.send_reserved(self.request(event), &mut reservation).await {
+            Ok(answer) if (200..300).contains(&answer.status) => {
+                match self.set(event, answer, &mut reservation) {
+                    Ok(()) => return Outcome::Matched,
+                    Err(reason) => reason,
+                }
+            }
             Ok(answer) => format!("the server answers {}", answer.status),
             Err(reason) => reason,
         };
@@ -163,10 +174,15 @@ impl RemoteFilter for Http {
     fn concurrency(&self) -> usize {
         CONCURRENCY
     }
+
+    fn has_large_answers(&self) -> bool {
+        true
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use millrace_ingest::budget::Budget;
     use millrace_ingest::{Location, Setting};
     use serde_json::json;
 
@@ -217,6 +233,23 @@ mod tests {
             "{request}"
         );
         assert!(request.ends_with("{\"id\":\"7\"}"), "{request}");
+    }
+
+    #[tokio::test]
+    async fn answers_to_a_delivery_take_bounded_memory() {
+        // Values take many times the bytes of the answer.
+        let answer = format!("[{}[]]", "[],".repeat(1_000));
+        let (address, _) = answering_server("200 OK", "application/json", &answer).await;
+        let filter = filter(&format!("http://{address}/"), vec![]);
+        let budget = Budget::new(400_000);
+        let allowance = AnswerAllowance::new(&budget.share());
+        for (added, outcome) in [(0, Outcome::Matched), (150_000, Outcome::Unmatched)] {
+            allowance.add(added);
+            let mut event = Event::new(chrono::DateTime::UNIX_EPOCH);
+            assert_eq!(filter.apply(&mut event, &allowance).await, outcome);
+            assert_eq!(event.fields().contains_key("tags"), outcome == Outcome::Unmatched);
+            assert_eq!(budget.used(), added, "the answer itself is gone");
+        }
     }
 
     #[tokio::test]

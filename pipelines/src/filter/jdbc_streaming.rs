@@ -5,6 +5,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use async_trait::async_trait;
+use millrace_ingest::budget::AnswerAllowance;
 use millrace_ingest::database::{DatabaseLookup, MAX_CONNECTIONS};
 use millrace_ingest::{Event, Fault, FieldReference, Options, Setting, Template};
 use millrace_runtime::{GenerationalCache, Instant};
@@ -176,7 +177,7 @@ impl JdbcStreaming {
 
 #[async_trait]
 impl RemoteFilter for JdbcStreaming {
-    async fn apply(&self, event: &mut Event) -> Outcome {
+    async fn apply(&self, event: &mut Event, _allowance: &AnswerAllowance) -> Outcome {
         let rows = match self.rows(event).await {
             Ok(rows) => rows,
             Err(reason) => {
@@ -203,6 +204,10 @@ impl RemoteFilter for JdbcStreaming {
 
     fn concurrency(&self) -> usize {
         MAX_CONNECTIONS
+    }
+
+    fn has_large_answers(&self) -> bool {
+        true
     }
 }
 

@@ -45,6 +45,7 @@ use std::fmt;
 use std::sync::Arc;
 
 use async_trait::async_trait;
+use millrace_ingest::budget::AnswerAllowance;
 use millrace_ingest::options::suggest;
 use millrace_ingest::{Event, Fault, Options, refresh};
 
@@ -135,11 +136,16 @@ pub trait Filter: fmt::Debug + Send + Sync {
 /// A configured filter that asks other servers. Its future is polled on a thread for computing, within a runtime.
 #[async_trait]
 pub trait RemoteFilter: fmt::Debug + Send + Sync {
-    /// Changes an event.
-    async fn apply(&self, event: &mut Event) -> Outcome;
+    /// Changes an event. An answer is read within the allowance of the delivery; its caller counts what the event has got.
+    async fn apply(&self, event: &mut Event, allowance: &AnswerAllowance) -> Outcome;
 
     /// Returns the number of events of a delivery that may wait for answers at the same time.
     fn concurrency(&self) -> usize;
+
+    /// Returns whether answers may be large, so that deliveries are to have few events.
+    fn has_large_answers(&self) -> bool {
+        false
+    }
 }
 
 /// A configured filter of either kind.
@@ -152,6 +158,14 @@ pub enum FilterPlugin {
 }
 
 impl FilterPlugin {
+    /// Returns whether it adds large answers of other servers.
+    pub(crate) fn has_large_answers(&self) -> bool {
+        match self {
+            Self::Local(_) => false,
+            Self::Remote(filter) => filter.has_large_answers(),
+        }
+    }
+
     /// Returns whether it is to be flushed.
     pub(crate) fn is_flushed(&self) -> bool {
         match self {

@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use async_trait::async_trait;
 use chrono::Utc;
+use millrace_ingest::budget::AnswerAllowance;
 use millrace_ingest::{Event, Fault, Options, Template};
 use parking_lot::Mutex;
 
@@ -61,7 +62,7 @@ impl Sleep {
 
 #[async_trait]
 impl RemoteFilter for Sleep {
-    async fn apply(&self, event: &mut Event) -> Outcome {
+    async fn apply(&self, event: &mut Event, _allowance: &AnswerAllowance) -> Outcome {
         if let Some(pause) = self.pause(event) {
             tokio::time::sleep(pause).await;
         }

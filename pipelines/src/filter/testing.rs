@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use chrono::DateTime;
 use millrace_ingest::Event;
+use millrace_ingest::budget::AnswerAllowance;
 use parking_lot::Mutex;
 use serde_json::Value;
 use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
@@ -14,7 +15,7 @@ use super::{Outcome, RemoteFilter};
 /// Applies a filter to an event with these fields; returns the fields behind it.
 pub(super) async fn apply_remote(filter: &Arc<dyn RemoteFilter>, fields: Value) -> (Outcome, Value) {
     let mut event = Event::from_fields(fields.as_object().cloned().unwrap(), DateTime::UNIX_EPOCH);
-    let outcome = filter.apply(&mut event).await;
+    let outcome = filter.apply(&mut event, &AnswerAllowance::default()).await;
     (outcome, Value::Object(event.fields().clone()))
 }
 

@@ -4,6 +4,7 @@ use std::fs;
 use std::path::Path;
 
 use chrono::{TimeZone, Utc};
+use millrace_ingest::budget::AnswerAllowance;
 use millrace_ingest::options::{Location, Setting};
 use millrace_ingest::{Event, Options};
 use serde::Deserialize;
@@ -72,7 +73,7 @@ fn run(filter: &str, case: Case) -> Result<(), String> {
         FilterPlugin::Local(filter) => filter.apply(&mut event, &mut made),
         FilterPlugin::Remote(filter) => {
             let runtime = tokio::runtime::Builder::new_current_thread().enable_all().build().unwrap();
-            runtime.block_on(filter.apply(&mut event))
+            runtime.block_on(filter.apply(&mut event, &AnswerAllowance::default()))
         }
     };
     let outcome = match outcome {

@@ -149,6 +149,15 @@ impl Graph {
         is_flushed
     }
 
+    /// Returns whether one of its filters adds large answers of other servers.
+    pub(crate) fn has_large_answers(&self) -> bool {
+        let mut has_large_answers = false;
+        each_plugin(&self.filters, &mut |node: &FilterNode| {
+            has_large_answers |= node.filter.has_large_answers()
+        });
+        has_large_answers
+    }
+
     /// Returns the addresses at which it takes events of other pipelines.
     pub(crate) fn receiving_addresses(&self) -> HashSet<String> {
         self.inputs.iter().filter_map(|node| node.input.pipeline_address().map(str::to_owned)).collect()

@@ -9,6 +9,7 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use futures::{FutureExt, StreamExt};
+use millrace_ingest::budget::AnswerAllowance;
 use millrace_ingest::{Event, Provenance};
 use millrace_runtime::Instant;
 use millrace_runtime::panic_text;
@@ -58,6 +59,8 @@ pub(crate) struct Flow {
     pub(crate) rejected: Vec<RejectedEvent>,
     /// Flush of the filters on the way, behind the events.
     pub(crate) flush: Option<Flush>,
+    /// Memory for what filters add from other servers.
+    pub(crate) allowance: Arc<AnswerAllowance>,
 }
 
 /// Origin of events that the clock makes.
@@ -193,8 +196,12 @@ impl Flow {
         node.label.meter.came_in(selected.len());
         let slots: Vec<(usize, Slot)> =
             selected.into_iter().filter_map(|at| Some((at, self.slots.get_mut(at)?.take()?))).collect();
+        let allowance = Arc::clone(&self.allowance);
+        let allowance = &*allowance;
         let lookups = slots.into_iter().map(|(at, mut slot)| async move {
-            let outcome = AssertUnwindSafe(filter.apply(&mut slot.event)).catch_unwind().await;
+            let before = slot.event.bytes();
+            let outcome = AssertUnwindSafe(filter.apply(&mut slot.event, allowance)).catch_unwind().await;
+            allowance.add(slot.event.bytes().saturating_sub(before));
             (at, slot, outcome)
         });
         let mut lookups = futures::stream::iter(lookups).buffered(filter.concurrency().max(1));

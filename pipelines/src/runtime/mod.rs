@@ -58,6 +58,8 @@ use sequence::Sequence;
 
 /// Deliveries that may wait for sinks and the store, beside those that are computed.
 const WAITING: usize = 4;
+/// Most events of a delivery whose filters add large answers of other servers: these have memory for a delivery together.
+const MAX_ANSWERED_EVENTS: usize = 500;
 /// Time that what is cut off has to tell its sources.
 const CUT: Duration = Duration::from_secs(2);
 
@@ -208,7 +210,7 @@ impl Pipeline {
             id,
             store,
             compute,
-            batch_size: BatchSize::new(settings.batch_size),
+            batch_size: BatchSize::new(delivery_size(&settings, &graph)),
             settings: watch::Sender::new(settings),
             budget,
             meter: Arc::default(),
@@ -261,6 +263,7 @@ impl Pipeline {
         for running in go {
             running.stopped(deadline).await;
         }
+        self.shared.batch_size.set(delivery_size(&self.shared.settings.borrow(), &graph));
         let former = self.shared.generations.current();
         let before = self.shared.generations.replace(Arc::new(graph));
         flush::finish(former, &self.waiting);
@@ -341,7 +344,8 @@ impl Pipeline {
 
     /// Changes how it runs, from the next delivery on.
     pub fn set(&self, settings: Settings) {
-        self.shared.batch_size.set(settings.batch_size);
+        let generation = self.shared.generations.current();
+        self.shared.batch_size.set(delivery_size(&settings, &generation.graph));
         self.shared.settings.send_replace(settings);
     }
 
@@ -395,6 +399,14 @@ impl Drop for Pipeline {
     }
 }
 
+/// Returns the most events of a delivery.
+fn delivery_size(settings: &Settings, graph: &Graph) -> usize {
+    match graph.has_large_answers() {
+        true => settings.batch_size.min(MAX_ANSWERED_EVENTS),
+        false => settings.batch_size,
+    }
+}
+
 /// Takes deliveries from the queue and makes tasks of them, until the queue ends.
 async fn dispatch(shared: Arc<RuntimeContext>, mut queue: Queue) {
     let mut deliveries = JoinSet::new();
@@ -408,7 +420,9 @@ async fn dispatch(shared: Arc<RuntimeContext>, mut queue: Queue) {
             workers = settings.workers;
             computing = Arc::new(Semaphore::new(workers));
         }
-        while deliveries.len() >= workers + WAITING {
+        // Answers of other servers may have taken more memory than the pipeline may have: what ends gives it back.
+        let is_over = || shared.budget.used() > shared.budget.most();
+        while deliveries.len() >= workers + WAITING || (!deliveries.is_empty() && is_over()) {
             reap(&shared, deliveries.join_next().await);
         }
         while let Some(ended) = deliveries.try_join_next() {
@@ -418,7 +432,7 @@ async fn dispatch(shared: Arc<RuntimeContext>, mut queue: Queue) {
         let Ok(turn_to_compute) = Arc::clone(&computing).acquire_owned().await else { break };
         // Where nothing is under way, waiting for more would only make somebody wait.
         let patience = (!deliveries.is_empty()).then_some(settings.batch_delay);
-        let Some(delivery) = queue.take(settings.batch_size, patience, &ended).await else { break };
+        let Some(delivery) = queue.take(shared.batch_size.get(), patience, &ended).await else { break };
         let moves = delivery.iter().filter_map(|entry| entry.batch.position.as_ref());
         let Some(queued_for) = delivery.first().map(|entry| &entry.generation) else { continue };
         let generation = shared.generations.instead_of(queued_for);
@@ -436,7 +450,8 @@ async fn dispatch(shared: Arc<RuntimeContext>, mut queue: Queue) {
         deliveries.spawn(async move {
             let meter = Arc::clone(&shared.meter);
             let id = Arc::clone(&shared.id);
-            let filtered = work::run(id, delivery, generation, meter, is_last);
+            let share = shared.budget.clone();
+            let filtered = work::run((id, share), delivery, generation, meter, is_last);
             let work = compute_future::run(&shared.compute, filtered).await;
             drop(turn_to_compute);
             match work {

@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
 use millrace_catalog::operation::WriteOp;
-use millrace_ingest::budget::Reservation;
+use millrace_ingest::budget::{AnswerAllowance, PipelineShare, Reservation};
 use millrace_ingest::output::{Local, LocalWrite, Output, Sink};
 use millrace_ingest::{Ack, Event, Move, Provenance};
 use millrace_runtime::Instant;
@@ -88,9 +88,10 @@ pub(super) struct SinkEvents {
 /// Places of events that sinks have taken, by the ids of outputs.
 pub(super) type AcceptedPositions = HashMap<Arc<str>, Vec<usize>>;
 
-/// Takes a delivery through a graph. `is_last` says that no more come for this graph.
+/// Takes a delivery through a graph. `is_last` says that no more come for this graph. What filters add from other servers counts in the
+/// share of the pipeline, as its events do.
 pub(super) async fn run(
-    pipeline: Arc<str>,
+    (pipeline, share): (Arc<str>, PipelineShare),
     entries: Vec<Entry>,
     generation: Arc<Generation>,
     meter: Arc<Meter>,
@@ -98,7 +99,9 @@ pub(super) async fn run(
 ) -> FilteredDelivery {
     let began = Instant::now();
     let flush = if is_last { Flush::Final } else { Flush::Due };
-    let mut flow = Flow { flush: generation.graph.is_flushed().then_some(flush), ..Flow::default() };
+    let allowance = Arc::new(AnswerAllowance::new(&share));
+    let flush = generation.graph.is_flushed().then_some(flush);
+    let mut flow = Flow { flush, allowance: Arc::clone(&allowance), ..Flow::default() };
     let (mut moves, mut acks) = (Vec::with_capacity(entries.len()), Vec::with_capacity(entries.len()));
     let mut held = Vec::with_capacity(entries.len());
     let total: usize = entries.iter().map(|entry| entry.batch.events.len()).sum();
@@ -135,6 +138,7 @@ pub(super) async fn run(
         }
         false => (Filtered { events: unfiltered, moves }, all, Vec::new()),
     };
+    held.push(allowance.take());
     meter.were_filtered(left.len());
     let plan = plan(&pipeline, &filtered, &left, &generation.graph.outputs, &AcceptedPositions::new());
     meter.took(began.elapsed());

@@ -48,8 +48,8 @@ pub(super) struct Listener {
 struct Settings {
     /// Name of the plugin.
     name: &'static str,
-    /// `true` if answers are those of OTLP.
-    answers_otlp: bool,
+    /// Reads requests in place of the codecs, where they are those of OTLP.
+    otlp: Option<otlp::OtlpReader>,
     host: String,
     port: u16,
     tls: Option<tls::Server>,
@@ -102,7 +102,7 @@ impl Listener {
         options.finish()?;
         let settings = Settings {
             name: "http",
-            answers_otlp: false,
+            otlp: None,
             host,
             port: u16::try_from(port).unwrap_or_default(),
             tls,

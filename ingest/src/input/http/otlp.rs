@@ -1,27 +1,25 @@
 //! `otlp`: logs of OpenTelemetry over HTTP, as events.
 //!
 //! Requests come as to the input `http`, and are answered once their events are stored. An event is the document that a record
-//! becomes, tagged where the record cannot become one.
+//! becomes. The answer counts the records that cannot become one. A request that cannot be read is refused.
 
 use std::sync::Arc;
 use std::time::Duration;
 
 use chrono::Utc;
 use http::StatusCode;
-use millrace_otlp::{Converter, DocumentMapping, Encoding, RequestError, read, reading_cost};
+use millrace_otlp::{Converter, DocumentMapping, Encoding, ExportAnswer, RequestError, read, reading_cost};
 use tokio::sync::watch;
 
 use super::{
     IDEMPOTENCY_SECONDS, Listener, MAX_CONTENT_LENGTH, MAX_PENDING_REQUESTS, Settings, authorization, field,
     idempotency,
 };
-use crate::codec::{self, Codec, Decoder, Events};
-use crate::{EcsCompatibility, Event, Fault, FieldReference, Options, tls};
+use crate::codec::{self, Codec, Events};
+use crate::{EcsCompatibility, Fault, FieldReference, Options, tls};
 
 /// Port where none is given.
 const PORT: i64 = 4318;
-/// Tag of a request or a record that cannot be read.
-const FAILURE: &str = "_otlpparsefailure";
 
 /// Makes the input.
 ///
@@ -42,16 +40,15 @@ pub(in crate::input) fn build(mut options: Options) -> Result<Listener, Vec<Faul
     let json = codec::build(Options::new("json", options.at(), []));
     options.finish()?;
     let json = json?;
-    let of = |encoding| Arc::new(OtlpCodec { encoding, mapping, json: Arc::clone(&json) }) as Arc<dyn Codec>;
     let settings = Settings {
         name: "otlp",
-        answers_otlp: true,
+        otlp: Some(OtlpReader { mapping, json: Arc::clone(&json) }),
         host,
         port: u16::try_from(port).unwrap_or_default(),
         tls,
         authorization,
-        codec: of(Encoding::Protobuf),
-        codecs: vec![(Encoding::Json.media_type().to_owned(), of(Encoding::Json))],
+        codec: json,
+        codecs: Vec::new(),
         response_code: StatusCode::OK,
         response_headers: Vec::new(),
         max_content_length: longest.unsigned_abs(),
@@ -78,23 +75,12 @@ pub(super) fn is_other_signal(path: &str) -> bool {
     })
 }
 
-/// Requests to events.
+/// Makes events of requests.
 #[derive(Clone, Debug)]
-struct OtlpCodec {
-    encoding: Encoding,
+pub(super) struct OtlpReader {
     mapping: DocumentMapping,
     /// Makes events of documents.
     json: Arc<dyn Codec>,
-}
-
-impl Codec for OtlpCodec {
-    fn decoder(&self) -> Box<dyn Decoder> {
-        Box::new(self.clone())
-    }
-
-    fn encode(&self, event: &Event, out: &mut Vec<u8>) {
-        event.write_json(out);
-    }
 }
 
 /// Why the rest of a request is not read.
@@ -109,10 +95,21 @@ impl From<RequestError> for ReadEnd {
     }
 }
 
-impl Decoder for OtlpCodec {
-    fn decode(&mut self, bytes: &[u8], events: &mut Events) {
-        if !events.has_room(reading_cost(self.encoding, bytes)) {
-            return;
+impl OtlpReader {
+    /// Appends the events of a request, until there is no memory for more ([`Events::is_full`]). Returns an answer that counts the
+    /// records that cannot become events.
+    ///
+    /// # Errors
+    /// The request cannot be read. Events of the records before the fault may be there.
+    pub(super) fn read(
+        &self,
+        encoding: Encoding,
+        bytes: &[u8],
+        events: &mut Events,
+    ) -> Result<ExportAnswer, RequestError> {
+        let mut answer = ExportAnswer::default();
+        if !events.has_room(reading_cost(encoding, bytes)) {
+            return Ok(answer);
         }
         let now_ns =
             Utc::now().timestamp_nanos_opt().and_then(|now| u64::try_from(now).ok()).unwrap_or_default();
@@ -120,7 +117,7 @@ impl Decoder for OtlpCodec {
         let mut decoder = self.json.line_decoder();
         let mut document = Vec::new();
         let index_field = FieldReference::parse("[@metadata][index]").ok();
-        let outcome: Result<(), ReadEnd> = read(self.encoding, bytes, |context, record| {
+        let outcome: Result<(), ReadEnd> = read(encoding, bytes, |context, record| {
             document.clear();
             let before = events.len();
             let converted = record.and_then(|record| {
@@ -134,24 +131,23 @@ impl Decoder for OtlpCodec {
                         let _ = event.set(field, serde_json::Value::from(&*index));
                     }
                 }
-                Err(reason) => events.push(failed(&reason)),
+                Err(reason) => answer.reject(&reason),
             }
             if events.is_full() { Err(ReadEnd::Full) } else { Ok(()) }
         });
-        if let Err(ReadEnd::Invalid(error)) = outcome {
-            events.push(failed(&error.to_string()));
+        if answer.rejected > 0 {
+            let (rejected, reason) = (answer.rejected, answer.reason.as_str());
+            tracing::warn!(
+                rejected,
+                reason,
+                "records of OpenTelemetry are no events, and their sender is told so"
+            );
+        }
+        match outcome {
+            Err(ReadEnd::Invalid(error)) => Err(error),
+            Ok(()) | Err(ReadEnd::Full) => Ok(answer),
         }
     }
-
-    fn finish(&mut self, _events: &mut Events) {}
-}
-
-/// Makes the event of what cannot be read; it says why.
-fn failed(reason: &str) -> Event {
-    let mut event = Event::new(Utc::now());
-    event.set_text("message", reason);
-    event.tag(FAILURE);
-    event
 }
 
 #[cfg(test)]
@@ -176,21 +172,19 @@ mod tests {
     #[test]
     fn records_become_events() {
         let input = build(options("otlp", &[("mapping", "ecs".into()), ("port", "0".into())])).unwrap();
-        let json = &input.settings.codecs[0].1;
+        let reader = input.settings.otlp.as_ref().unwrap();
         let body = br#"{"resourceLogs":[{"resource":{"attributes":[{"key":"service.name","value":{"stringValue":"shop"}}]},
             "scopeLogs":[{"logRecords":[
-                {"timeUnixNano":"1544712660300000000","body":{"stringValue":"hello"}},{"traceId":"zz"}]}]}]}"#;
+                {"timeUnixNano":"1544712660300000000","body":{"stringValue":"hello"}},{"traceId":"zz"},{"traceId":"abcd"}]}]}]}"#;
         let mut events = Events::default();
-        json.decoder().decode(body, &mut events);
-        assert_eq!(events.len(), 2);
+        let answer = reader.read(Encoding::Json, body, &mut events).unwrap();
+        assert_eq!(events.len(), 1);
         assert_eq!(events[0].fields()["message"], "hello");
         assert_eq!(events[0].fields()["service.name"], "shop");
         assert_eq!(events[0].metadata()["index"], "logs-generic-default");
         assert_eq!(events[0].timestamp_text(), "2018-12-13T14:51:00.300Z");
-        assert_eq!(events[1].fields()["tags"], serde_json::json!([FAILURE]));
-        let mut events = Events::default();
-        input.settings.codec.decoder().decode(b"\xff\xff", &mut events);
-        assert_eq!(events[0].fields()["tags"], serde_json::json!([FAILURE]));
+        assert!(answer.rejected == 2 && !answer.reason.is_empty(), "{answer:?}");
+        reader.read(Encoding::Protobuf, b"\xff\xff", &mut Events::default()).unwrap_err();
         let faults = build(options("otlp", &[("codec", "json".into())])).unwrap_err();
         assert!(faults[0].message.contains("has no option [codec]"), "{faults:?}");
     }

@@ -155,17 +155,16 @@ impl Service {
     pub(super) async fn call(self: Arc<Self>, request: Request<Incoming>, peer: SocketAddr) -> Answer {
         let media_type = request.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok());
         let otlp =
-            self.settings.answers_otlp.then(|| Encoding::of_media_type(media_type.unwrap_or_default()));
+            self.settings.otlp.as_ref().map(|_| Encoding::of_media_type(media_type.unwrap_or_default()));
         if otlp == Some(None) {
             let reason = "send OTLP as [application/x-protobuf] or [application/json]";
             return Refusal::new(StatusCode::UNSUPPORTED_MEDIA_TYPE, reason).answer();
         }
         match self.take(request, peer).await {
-            Ok(()) => match otlp.flatten() {
+            Ok(export) => match otlp.flatten() {
                 None => self.accepted(),
                 Some(encoding) => {
-                    let mut answer =
-                        Response::new(Full::new(ExportAnswer::default().encode(encoding).into()));
+                    let mut answer = Response::new(Full::new(export.encode(encoding).into()));
                     let media_type = HeaderValue::from_static(encoding.media_type());
                     answer.headers_mut().insert(CONTENT_TYPE, media_type);
                     answer
@@ -189,7 +188,12 @@ impl Service {
         answer
     }
 
-    async fn take(self: &Arc<Self>, request: Request<Incoming>, peer: SocketAddr) -> Result<(), Refusal> {
+    /// Has the events of a request stored. The answer of OTLP says which of its records are none.
+    async fn take(
+        self: &Arc<Self>,
+        request: Request<Incoming>,
+        peer: SocketAddr,
+    ) -> Result<ExportAnswer, Refusal> {
         let (head, mut body) = request.into_parts();
         // What the head takes counts, too: there may be many.
         let mut room_of_head = self.context.budget.empty();
@@ -225,14 +229,15 @@ impl Service {
         // Parsing is not for the threads that answer.
         let parsed = tokio::task::spawn_blocking(move || service.events(&head, body, peer));
         let parsed = parsed.await;
-        let (events, reservation) =
+        let (events, reservation, export) =
             parsed.map_err(|_| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, "decoding failed"))??;
         if events.is_empty() {
-            return Ok(());
+            return Ok(export);
         }
         // Only now: clients that send slowly take nobody's place.
         let _place = self.pending.try_acquire().map_err(|_| behind())?;
-        self.hand_on(events, reservation, key).await
+        self.hand_on(events, reservation, key).await?;
+        Ok(export)
     }
 
     /// Refuses what a browser on this machine sends for a page of somewhere else, where whoever is on the machine is trusted.
@@ -247,7 +252,7 @@ impl Service {
 
     /// Refuses traces, metrics and profiles of OpenTelemetry: read as logs, they would be empty requests.
     fn check_signal(&self, path: &str) -> Result<(), Refusal> {
-        if self.settings.answers_otlp && is_other_signal(path) {
+        if self.settings.otlp.is_some() && is_other_signal(path) {
             let reason = "the input takes logs only: send them to [/v1/logs]";
             return Err(Refusal::new(StatusCode::NOT_FOUND, reason));
         }
@@ -280,7 +285,7 @@ impl Service {
         head: &http::request::Parts,
         body: ReservedRequestBody,
         peer: SocketAddr,
-    ) -> Result<(Vec<Event>, Reservation), Refusal> {
+    ) -> Result<(Vec<Event>, Reservation, ExportAnswer), Refusal> {
         let media_type =
             head.headers.get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let content_type = media_type;
@@ -312,9 +317,19 @@ impl Service {
         if head.headers.contains_key(IDEMPOTENCY_KEY) {
             events.begin_record(xxh3_128(&body), 0);
         }
-        let mut decoder = codec.decoder();
-        decoder.decode(&body, &mut events);
-        decoder.finish(&mut events);
+        let export = match &self.settings.otlp {
+            None => {
+                let mut decoder = codec.decoder();
+                decoder.decode(&body, &mut events);
+                decoder.finish(&mut events);
+                ExportAnswer::default()
+            }
+            Some(otlp) => {
+                let encoding = Encoding::of_media_type(content_type).unwrap_or(Encoding::Protobuf);
+                let read = otlp.read(encoding, &body, &mut events);
+                read.map_err(|error| Refusal::new(StatusCode::BAD_REQUEST, error.to_string()))?
+            }
+        };
         drop(body);
         let (mut events, reservation) = events.into_parts()?;
         for event in &mut events {
@@ -330,7 +345,7 @@ impl Service {
                 }
             }
         }
-        Ok((events, reservation))
+        Ok((events, reservation, export))
     }
 
     /// Hands events to the pipeline and waits until they are stored. That goes on if the client goes away.

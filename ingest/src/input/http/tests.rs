@@ -33,8 +33,10 @@ async fn start_within(given: &[(&str, OptionValue)], pipeline: Pipeline, accepto
         given.push(("port", "0".into()));
     }
     given.push(("host", "127.0.0.1".into()));
-    let input = Listener::new(options("http", &given)).unwrap();
-    let mut pipeline = pipeline;
+    serve(Listener::new(options("http", &given)).unwrap(), pipeline, acceptor).await
+}
+
+async fn serve(input: Listener, mut pipeline: Pipeline, acceptor: Acceptor) -> RunningInput {
     let context = pipeline.context();
     let source = format!("{} idempotency", input.identity());
     let keys = idempotency::Keys::load(source, input.settings.idempotency, &context).await.unwrap();
@@ -511,4 +513,33 @@ async fn a_request_that_no_queue_accepts_is_refused() {
     assert!(!sent.is_finished());
     running.pipeline.store(accepted).unwrap();
     assert_eq!(answer(sent).await.0, StatusCode::OK);
+}
+
+#[tokio::test]
+async fn records_of_otlp_that_are_no_events_are_counted_in_the_answer() {
+    let given = [("port", "0".into()), ("host", "127.0.0.1".into())];
+    let input = build_otlp(options("otlp", &given)).unwrap();
+    let mut running = serve(input, Pipeline::new(4), listener::ACCEPTOR.clone()).await;
+    let post = |running: &RunningInput, body: &str| {
+        running.post(body.to_owned()).header("content-type", "application/json")
+    };
+    let records =
+        |records: &str| format!(r#"{{"resourceLogs":[{{"scopeLogs":[{{"logRecords":[{records}]}}]}}]}}"#);
+    let good = r#"{"body":{"stringValue":"hello"}}"#;
+    let request = post(&running, &records(good));
+    assert_eq!(running.stored(request).await, (StatusCode::OK, "{}".to_owned()));
+    for (all, stored) in
+        [(format!(r#"{good},{{"traceId":"abcd"}}"#), 2), (r#"{"traceId":"abcd"}"#.to_owned(), 2)]
+    {
+        let request = post(&running, &records(&all));
+        let (status, answer) = running.stored(request).await;
+        let answer: Value = serde_json::from_str(&answer).unwrap();
+        assert_eq!((status, &answer["partialSuccess"]["rejectedLogRecords"]), (StatusCode::OK, &json!("1")));
+        assert!(answer["partialSuccess"]["errorMessage"].as_str().unwrap().contains("trace"), "{answer}");
+        assert_eq!(running.pipeline.events.len(), stored);
+    }
+    let request = post(&running, &records("{]"));
+    let (status, reason) = running.stored(request).await;
+    assert_eq!(status, StatusCode::BAD_REQUEST, "{reason}");
+    assert_eq!(running.pipeline.events.len(), 2);
 }

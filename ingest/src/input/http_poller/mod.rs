@@ -14,12 +14,10 @@ use reqwest::Client;
 use serde_json::{Map, Value, json};
 
 use self::settings::{PolledUrl, Settings};
+use super::chunks::{BodySource, ChunkedDecoding};
 use super::fetch::read_body;
-use super::stream::delivery::send;
-use super::{Context, Input, InputError, host_name, mark_version, reserve_piece};
-use crate::budget::Reservation;
+use super::{Context, Input, InputError, host_name, mark_version};
 use crate::codec::Events;
-use crate::offload::offload;
 use crate::{Event, Fault, Options};
 
 /// Longest answer in bytes.
@@ -69,52 +67,22 @@ impl HttpPoller {
         FetchOutcome { head, body, took: began.elapsed() }
     }
 
-    /// Makes the events of an answer.
-    fn events(settings: &Settings, host: &str, name: &str, url: &PolledUrl, fetched: FetchOutcome) -> Events {
-        let metadata = match settings.ecs.is_enabled() {
-            true => schema_metadata(settings, host, name, url, &fetched),
-            false => own_metadata(host, name, url, &fetched),
+    /// Makes the event of a request that failed.
+    fn failure(&self, name: &str, url: &PolledUrl, error: &str, took: Duration) -> Event {
+        let mut event = Event::new(Utc::now());
+        event.tag(FAILURE);
+        let request = url.describe();
+        let failure = match self.settings.ecs.is_enabled() {
+            false => json!({ "http_request_failure": { "name": name, "request": request, "error": error,
+                "runtime_seconds": took.as_secs_f64() } }),
+            true => json!({ "error": { "message": error }, "host": { "hostname": self.host },
+                "url": { "full": request["url"] }, "http": { "request": { "method": request["method"] } },
+                "event": { "duration": nanoseconds(took) } }),
         };
-        let FetchOutcome { body, took, .. } = fetched;
-        let mut events = Events::default();
-        match body {
-            Ok(body) => {
-                let mut decoder = settings.codec.decoder();
-                decoder.decode(&body, &mut events);
-                decoder.finish(&mut events);
-            }
-            Err(error) => {
-                let mut event = Event::new(Utc::now());
-                event.tag(FAILURE);
-                let request = url.describe();
-                let failure = match settings.ecs.is_enabled() {
-                    false => {
-                        json!({ "http_request_failure": { "name": name, "request": request, "error": error,
-                        "runtime_seconds": took.as_secs_f64() } })
-                    }
-                    true => json!({ "error": { "message": error }, "host": { "hostname": host },
-                        "url": { "full": request["url"] }, "http": { "request": { "method": request["method"] } },
-                        "event": { "duration": nanoseconds(took) } }),
-                };
-                if let Value::Object(failure) = failure {
-                    event.fields_mut().extend(failure);
-                }
-                events.push(event);
-            }
+        if let Value::Object(failure) = failure {
+            event.fields_mut().extend(failure);
         }
-        for event in events.iter_mut() {
-            mark_version(event);
-            if let Some(target) = &settings.target {
-                let fields = std::mem::take(event.fields_mut());
-                let _ = event.set(target, Value::Object(fields));
-                mark_version(event);
-            }
-            if let Some(target) = &settings.metadata_target {
-                // A field that is something else stays.
-                let _ = event.set(target, metadata.clone());
-            }
-        }
-        events
+        event
     }
 
     async fn poll(&self, client: &Client, context: &Context) -> bool {
@@ -123,11 +91,33 @@ impl HttpPoller {
             if let Err(error) = &fetched.body {
                 tracing::warn!(name, error, "a request of http_poller failed");
             }
-            let Some(held): Option<Reservation> = reserve_piece(context).await else { return false };
-            let (settings, host, name, url) =
-                (Arc::clone(&self.settings), self.host.clone(), name.clone(), url.clone());
-            let events = offload(move || Self::events(&settings, &host, &name, &url, fetched)).await;
-            if !send(events, held, context).await {
+            let settings = &self.settings;
+            let metadata = match settings.ecs.is_enabled() {
+                true => schema_metadata(settings, &self.host, name, url, &fetched),
+                false => own_metadata(&self.host, name, url, &fetched),
+            };
+            let (target, mut addition) = (settings.target.clone(), settings.metadata_addition(metadata));
+            let complete = move |event: &mut Event| {
+                if let Some(target) = &target {
+                    let fields = std::mem::take(event.fields_mut());
+                    let _ = event.set(target, Value::Object(fields));
+                }
+                mark_version(event);
+                addition.add_to(event);
+            };
+            let FetchOutcome { body, took, .. } = fetched;
+            let body = body.map_err(|error| self.failure(name, url, &error, took));
+            let mut decoder = settings.codec.decoder();
+            let decode = move |events: &mut Events| match body {
+                Ok(body) => {
+                    decoder.decode(&body, events);
+                    decoder.finish(events);
+                }
+                Err(failure) => events.push(failure),
+            };
+            let decoding = ChunkedDecoding::start(context, BodySource::Repeatable, complete, decode).await;
+            let Some(decoding) = decoding else { return false };
+            if decoding.send().await.is_none() {
                 return false;
             }
         }
@@ -243,6 +233,35 @@ mod tests {
         assert!(!one.fields()["meta"].to_string().contains("secret"));
         assert_eq!(failed.fields()["tags"], serde_json::json!([FAILURE]));
         assert_eq!(failed.fields()["http_request_failure"]["name"], "down");
+    }
+
+    #[test]
+    fn events_of_an_answer_share_its_metadata() {
+        let given = |target: &str| {
+            let given = [
+                ("urls", [("up", "http://localhost/")].into()),
+                ("schedule", [("in", "0s")].into()),
+                ("metadata_target", target.into()),
+            ];
+            HttpPoller::new(options("http_poller", &given)).unwrap()
+        };
+        for target in ["[@metadata][poller]", "[@metadata]", "meta", "[meta][of]"] {
+            let settings = given(target).settings;
+            let mut addition = settings.metadata_addition(json!({"name": "up"}));
+            let mut events = [Event::new(Utc::now()), Event::new(Utc::now())];
+            events.iter_mut().for_each(|event| addition.add_to(event));
+            for event in &events {
+                let name = match target {
+                    "[@metadata][poller]" => &event.metadata()["poller"]["name"],
+                    "[@metadata]" => &event.metadata()["name"],
+                    "meta" => &event.fields()["meta"]["name"],
+                    _ => &event.fields()["meta"]["of"]["name"],
+                };
+                assert_eq!(name, "up", "{target}");
+            }
+            let is_shared = std::ptr::eq(events[0].metadata(), events[1].metadata());
+            assert!(is_shared, "{target}");
+        }
     }
 
     #[test]

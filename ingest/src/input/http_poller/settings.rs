@@ -8,9 +8,10 @@ use reqwest::{Client, Method, RequestBuilder, Url};
 use serde_json::Value;
 
 use crate::codec::{self, Codec};
+use crate::event::{Additions, METADATA, SharedValue};
 use crate::http_client::HttpClientOptions;
 use crate::input::timer::Timer;
-use crate::{EcsCompatibility, Fault, FieldReference, Options, Secret, Setting};
+use crate::{EcsCompatibility, Event, Fault, FieldReference, Options, Secret, Setting};
 
 /// Seconds that a request may take where nothing is said.
 const REQUEST_TIMEOUT: i64 = 60;
@@ -29,6 +30,28 @@ pub(super) struct Settings {
     client_options: HttpClientOptions,
     timeout: Duration,
     connect_timeout: Duration,
+}
+
+/// What the events of an answer get: the description of their request and its answer.
+#[derive(Debug)]
+pub(super) enum MetadataAddition {
+    /// Events share their metadata.
+    Shared(Box<Additions>),
+    /// A field has it as it is written.
+    Field(FieldReference, SharedValue),
+    None,
+}
+
+impl MetadataAddition {
+    /// Gives it to an event.
+    pub(super) fn add_to(&mut self, event: &mut Event) {
+        match self {
+            Self::Shared(additions) => additions.add_metadata(event),
+            // A field that is something else stays.
+            Self::Field(target, value) => drop(event.set_written(target, value)),
+            Self::None => {}
+        }
+    }
 }
 
 /// A request that is sent in each run.
@@ -117,6 +140,18 @@ impl Settings {
             timeout,
             connect_timeout,
         })
+    }
+
+    /// Returns the addition of a description.
+    pub(super) fn metadata_addition(&self, description: Value) -> MetadataAddition {
+        let Some(target) = &self.metadata_target else { return MetadataAddition::None };
+        let path: Vec<&str> = target.path().iter().map(String::as_str).collect();
+        match path.first() {
+            Some(&METADATA) => {
+                MetadataAddition::Shared(Box::new(Additions::default().at(&path, description)))
+            }
+            _ => MetadataAddition::Field(target.clone(), SharedValue::from(description)),
+        }
     }
 
     /// Makes the client.

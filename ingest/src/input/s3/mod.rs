@@ -21,12 +21,12 @@ use object_store::{GetOptions, ObjectMeta, ObjectStore, ObjectStoreExt as _};
 
 use self::object::{Lines, ObjectReader};
 use self::position::{ObjectOrder, ReadObjects};
+use super::chunks::{BodySource, ChunkedDecoding, DecodedChunk};
 use super::pending::{PendingBatches, RunEnd};
 use super::tcp::stream_codec;
-use super::{Context, Input, InputError, reserve_piece, stopped};
+use super::{Context, Input, InputError, stopped};
 use crate::budget::Reservation;
-use crate::codec::{self, Codec};
-use crate::offload::offload;
+use crate::codec::{self, Codec, Events};
 use crate::pattern::{Deadline, Expression};
 use crate::{EcsCompatibility, Event, Fault, Move, Options, s3_bucket};
 
@@ -208,24 +208,28 @@ impl S3 {
             };
             is_open = chunk.is_some();
             for step in reader.steps(chunk) {
-                let held = reserve_piece(&delivery.context).await.ok_or(RunEnd::Stopped)?;
-                let (back, events) = offload(move || {
-                    let events = reader.decode(step);
-                    (reader, events)
-                })
-                .await;
-                reader = back;
-                let events = match events {
-                    Ok(events) => lines.complete(events),
-                    Err(error) => {
-                        // It stays as it is: others must not wait for it.
-                        tracing::error!(bucket = self.bucket, key, %error, "an object is damaged: the rest of it is not read");
-                        (is_open, is_whole) = (false, false);
-                        break;
-                    }
+                let mut metadata = lines.object_metadata();
+                let complete = move |event: &mut Event| metadata.add_metadata(event);
+                let decode = move |events: &mut Events| {
+                    let outcome = reader.decode(step, events);
+                    (reader, outcome)
                 };
-                delivery.read.current = Some((place, lines.count().max(stored)));
-                delivery.send(events, held).await?;
+                let source = BodySource::Repeatable;
+                let decoding = ChunkedDecoding::start(&delivery.context, source, complete, decode).await;
+                let mut decoding = decoding.ok_or(RunEnd::Stopped)?;
+                while let Some(DecodedChunk { events, held }) = decoding.next().await {
+                    let events = lines.complete(events);
+                    delivery.read.current = Some((place, lines.count().max(stored)));
+                    delivery.send(events, held).await?;
+                }
+                let (back, outcome) = decoding.finish().await.ok_or(RunEnd::Stopped)?;
+                reader = back;
+                if let Err(error) = outcome {
+                    // It stays as it is: others must not wait for it.
+                    tracing::error!(bucket = self.bucket, key, %error, "an object is damaged: the rest of it is not read");
+                    (is_open, is_whole) = (false, false);
+                    break;
+                }
             }
         }
         delivery.read.insert(place);

@@ -11,9 +11,9 @@ use serde_json::{Map, Value, json};
 use super::Settings;
 use super::position::ObjectOrder;
 use crate::codec::{Decoder, Events};
-use crate::event::METADATA;
+use crate::event::Additions;
 use crate::input::mark_version;
-use crate::{EcsCompatibility, Event, FieldReference, Provenance};
+use crate::{EcsCompatibility, Event, Provenance};
 
 /// Bytes that are decoded at once.
 const STEP: usize = 256 << 10;
@@ -66,24 +66,23 @@ impl ObjectReader {
     ///
     /// # Errors
     /// The object is not compressed as its name says.
-    pub(super) fn decode(&mut self, step: Step) -> std::io::Result<Events> {
-        let mut events = Events::default();
+    pub(super) fn decode(&mut self, step: Step, events: &mut Events) -> std::io::Result<()> {
         let Self { decoder, inflate, .. } = self;
         match (step, inflate) {
-            (Step::Bytes(bytes), None) => decoder.decode(&bytes, &mut events),
+            (Step::Bytes(bytes), None) => decoder.decode(&bytes, events),
             (Step::Bytes(bytes), Some(inflate)) => {
                 inflate.write_all(&bytes)?;
-                decoder.decode(&mem::take(inflate.get_mut()), &mut events);
+                decoder.decode(&mem::take(inflate.get_mut()), events);
             }
             (Step::End, inflate) => {
                 if let Some(inflate) = inflate {
                     inflate.try_finish()?;
-                    decoder.decode(&mem::take(inflate.get_mut()), &mut events);
+                    decoder.decode(&mem::take(inflate.get_mut()), events);
                 }
-                decoder.finish(&mut events);
+                decoder.finish(events);
             }
         }
-        Ok(events)
+        Ok(())
     }
 }
 
@@ -92,8 +91,9 @@ pub(super) struct Lines {
     place: ObjectOrder,
     stored: u64,
     count: u64,
-    target: Option<FieldReference>,
     properties: Map<String, Value>,
+    /// Metadata that the events share.
+    metadata: Additions,
     ecs: EcsCompatibility,
     version: Option<String>,
     fields: Option<String>,
@@ -109,8 +109,24 @@ impl Lines {
             properties.insert("etag".to_owned(), json!(object.e_tag));
             properties.insert("version_id".to_owned(), json!(object.version));
         }
-        let target = FieldReference::parse(&format!("[{METADATA}][s3]")).ok();
-        Self { place, stored, count: 0, target, properties, ecs: settings.ecs, version: None, fields: None }
+        let (ecs, metadata) = (settings.ecs, Additions::default());
+        let mut lines =
+            Self { place, stored, count: 0, properties, metadata, ecs, version: None, fields: None };
+        lines.describe();
+        lines
+    }
+
+    /// Makes the metadata of the events from here on.
+    fn describe(&mut self) {
+        let mut properties = self.properties.clone();
+        let headers = [("version", &self.version), ("fields", &self.fields)];
+        let headers = headers.into_iter().filter_map(|(name, value)| Some((name, value.as_ref()?)));
+        let headers: Map<String, Value> =
+            headers.map(|(name, value)| (name.to_owned(), value.as_str().into())).collect();
+        if self.ecs.is_enabled() && !headers.is_empty() {
+            properties.insert("cloudfront".to_owned(), Value::Object(headers));
+        }
+        self.metadata = Additions::default().metadata("s3", properties);
     }
 
     /// Returns the number of events so far.
@@ -118,10 +134,15 @@ impl Lines {
         self.count
     }
 
-    /// Completes the events of a step.
-    pub(super) fn complete(&mut self, events: Events) -> Vec<Event> {
-        let events = events.into_vec().into_iter();
-        events.filter_map(|event| self.complete_one(event)).collect()
+    /// Returns the metadata of the object, so that decoded events count it from the start.
+    pub(super) fn object_metadata(&self) -> Additions {
+        Additions::default().metadata("s3", self.properties.clone())
+    }
+
+    /// Completes events.
+    pub(super) fn complete(&mut self, events: Vec<Event>) -> Vec<Event> {
+        self.metadata.renew();
+        events.into_iter().filter_map(|event| self.complete_one(event)).collect()
     }
 
     fn complete_one(&mut self, mut event: Event) -> Option<Event> {
@@ -131,34 +152,26 @@ impl Lines {
         let line = message.filter(|message| message.starts_with('#'));
         if let Some(version) = line.and_then(|line| line.strip_prefix(VERSION_LINE)) {
             self.version = Some(version.trim().to_owned());
+            self.describe();
             return None;
         }
         if let Some(fields) = line.and_then(|line| line.strip_prefix(FIELDS_LINE)) {
             self.fields = Some(fields.trim().to_owned());
+            self.describe();
             return None;
         }
         if number < self.stored {
             return None;
         }
         mark_version(&mut event);
-        let mut properties = self.properties.clone();
-        let mut cloudfront = Map::new();
-        for (name, value) in [("version", &self.version), ("fields", &self.fields)] {
-            match value {
-                Some(value) if self.ecs.is_enabled() => {
-                    cloudfront.insert(name.to_owned(), value.as_str().into());
+        if !self.ecs.is_enabled() {
+            for (name, value) in [("version", &self.version), ("fields", &self.fields)] {
+                if let Some(value) = value {
+                    event.set_missing(&format!("cloudfront_{name}"), value);
                 }
-                Some(value) => event.set_missing(&format!("cloudfront_{name}"), value),
-                None => {}
             }
         }
-        if !cloudfront.is_empty() {
-            properties.insert("cloudfront".to_owned(), Value::Object(cloudfront));
-        }
-        if let Some(target) = &self.target {
-            // Metadata that is something else stays.
-            let _ = event.set(target, Value::Object(properties));
-        }
+        self.metadata.add_metadata(&mut event);
         let record = u128::from(self.place.hash) << 64 | u128::from(number);
         let incarnation = self.place.time_ms.cast_unsigned();
         event.set_provenance(Some(Provenance { record, incarnation, ordinal: 0 }));

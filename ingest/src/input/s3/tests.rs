@@ -7,6 +7,7 @@ use flate2::write::GzEncoder;
 use object_store::memory::InMemory;
 
 use super::*;
+use crate::budget::Budget;
 use crate::input::testing::{Pipeline, StoredPositions, options};
 
 fn input(store: &Arc<InMemory>, backup: Option<&str>, deletes: bool) -> S3 {
@@ -31,6 +32,15 @@ async fn put(store: &InMemory, key: &str, text: &[u8]) {
 
 /// Reads as if all objects had been there for long.
 async fn read(input: &S3, pipeline: &mut Pipeline) -> Result<(), InputError> {
+    read_watching(input, pipeline, || {}).await
+}
+
+/// Reads, and calls a function for each batch before it is stored.
+async fn read_watching(
+    input: &S3,
+    pipeline: &mut Pipeline,
+    mut watch: impl FnMut(),
+) -> Result<(), InputError> {
     let context = pipeline.context();
     let partition = "b/logs/2".to_owned();
     let run = async {
@@ -59,7 +69,13 @@ async fn read(input: &S3, pipeline: &mut Pipeline) -> Result<(), InputError> {
             _ => Ok(()),
         }
     };
-    let (ended, ()) = tokio::join!(run, async { while pipeline.take().await.is_some() {} });
+    let take = async {
+        while let Some(batch) = pipeline.next().await {
+            watch();
+            pipeline.store(batch).unwrap();
+        }
+    };
+    let (ended, ()) = tokio::join!(run, take);
     ended
 }
 
@@ -128,6 +144,25 @@ async fn reading_goes_on_within_an_object() {
     let numbers: Vec<usize> =
         numbers.map(|message| message.split(' ').next().unwrap().parse().unwrap()).collect();
     assert_eq!(numbers, (0..1_000).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_compressed_object_takes_no_more_memory_than_is_reserved() {
+    let store = Arc::new(InMemory::new());
+    // Short lines, and an array of JSON in one line.
+    let mut gzip = GzEncoder::new(Vec::new(), Compression::default());
+    gzip.write_all(&b"{}\n".repeat(5_000)).unwrap();
+    put(&store, "logs/2025.gz", &gzip.finish().unwrap()).await;
+    let array = format!("[{}{{}}]\n", "{},".repeat(4_999));
+    put(&store, "logs/2026", array.as_bytes()).await;
+    let mut input = input(&store, None, false);
+    input.codec = codec::build(options("json_lines", &[])).unwrap();
+    let mut pipeline = Pipeline::new(1);
+    pipeline.budget = Budget::new(4 << 20);
+    let (budget, mut most) = (pipeline.budget.clone(), 0);
+    read_watching(&input, &mut pipeline, || most = most.max(budget.used())).await.unwrap();
+    assert_eq!(pipeline.events.len(), 10_000);
+    assert!(most <= 1 << 20, "{most}");
 }
 
 #[tokio::test]

@@ -37,6 +37,8 @@ impl SearchApi {
 /// End of a page, from which the next one begins.
 #[derive(Debug, Default)]
 pub(super) struct PageEnd {
+    /// Number of documents.
+    pub(super) hits: usize,
     pub(super) scroll: Option<String>,
     pub(super) point_in_time: Option<String>,
     /// Sort values of the last document.

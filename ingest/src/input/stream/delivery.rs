@@ -8,7 +8,15 @@ use crate::{Ack, Batch, Event};
 /// Hands events to the pipeline in batches and waits while it is behind. Returns `false` where the pipeline is gone.
 pub(in crate::input) async fn send(events: Events, mut held: Reservation, context: &Context) -> bool {
     held.set(events.bytes());
-    let mut events = events.into_vec();
+    send_list(events.into_vec(), held, context).await
+}
+
+/// Hands events to the pipeline as [`send`] does. The reservation is that of these events.
+pub(in crate::input) async fn send_list(
+    mut events: Vec<Event>,
+    mut held: Reservation,
+    context: &Context,
+) -> bool {
     while !events.is_empty() {
         let rest = events.split_off(events.len().min(context.batch_size.get()));
         let part = match rest.is_empty() {

@@ -91,6 +91,64 @@ async fn overloaded_servers_get_the_request_again() {
 }
 
 #[tokio::test]
+async fn a_request_that_is_too_large_is_sent_in_halves() {
+    // Three events, then two and one, then one and one: one of these is too large by itself.
+    let (address, requests) = server(&[413, 413, 200, 413, 503, 200]).await;
+    let given = [
+        ("url", format!("{address}/%{{n}}").into()),
+        ("http_method", "post".into()),
+        ("format", "json_batch".into()),
+        ("mapping", [("m", "%{n}")].into()),
+    ];
+    let refused = send(&given, 3).await;
+    assert!(matches!(refused.as_slice(), [refused] if refused.event == 1), "{refused:?}");
+    let requests = requests.await.unwrap();
+    let sent = [
+        ("/0", r#"[{"m":"0"},{"m":"1"},{"m":"2"}]"#),
+        ("/0", r#"[{"m":"0"},{"m":"1"}]"#),
+        ("/0", r#"[{"m":"0"}]"#),
+        ("/1", r#"[{"m":"1"}]"#),
+        ("/2", r#"[{"m":"2"}]"#),
+        ("/2", r#"[{"m":"2"}]"#),
+    ];
+    assert_eq!(requests.len(), sent.len());
+    for (request, (path, body)) in requests.iter().zip(sent) {
+        assert!(request.starts_with(&format!("POST {path} ")) && request.ends_with(body), "{request}");
+    }
+}
+
+#[test]
+fn requests_of_many_events_are_bounded() {
+    let given = [
+        ("url", "http://a/".into()),
+        ("http_method", "post".into()),
+        ("format", "json_batch".into()),
+        ("mapping", [("m", "%{text}")].into()),
+    ];
+    let http = configured(options("http", &given), FIRST_PAUSE).unwrap();
+    for (count, bytes, expected) in [(2_500, 1, 3), (20, 1 << 20, 5), (2, 6 << 20, 2), (0, 0, 0)] {
+        let event = |_| {
+            let mut event = Event::new(chrono::DateTime::UNIX_EPOCH);
+            event.set_text("text", &"x".repeat(bytes));
+            (Arc::new(event), None)
+        };
+        let events: Vec<_> = (0..count).map(event).collect();
+        let (requests, refused) = http.shared.make(&events);
+        assert!(refused.is_empty());
+        assert_eq!(requests.len(), expected, "{count} {bytes}");
+        let mut next = 0;
+        for request in requests {
+            assert_eq!(request.events.start, next);
+            next = request.events.end;
+            assert!(request.events.len() == 1 || request.body.len() <= MAX_BATCH_BYTES);
+            let sent: Vec<Value> = serde_json::from_slice(&request.body).unwrap();
+            assert_eq!(sent.len(), request.events.len());
+        }
+        assert_eq!(next, count);
+    }
+}
+
+#[tokio::test]
 async fn redirects_that_lose_the_body_refuse_the_event() {
     let (address, requests) = server(&[301, 308, 200]).await;
     let given = [("url", address.into()), ("http_method", "post".into()), ("pool_max", "1".into())];

@@ -1,6 +1,7 @@
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use millrace_ingest::Location;
+use millrace_ingest::budget::AnswerAllowance;
 use serde_json::json;
 use tokio::net::UdpSocket;
 
@@ -54,7 +55,7 @@ fn filter(given: Vec<(&str, Setting)>) -> Result<Arc<dyn RemoteFilter>, Vec<Faul
 
 async fn apply(filter: &Arc<dyn RemoteFilter>, fields: Value) -> (Outcome, Value) {
     let mut event = Event::from_fields(fields.as_object().cloned().unwrap(), chrono::DateTime::UNIX_EPOCH);
-    let outcome = filter.apply(&mut event).await;
+    let outcome = filter.apply(&mut event, &AnswerAllowance::default()).await;
     (outcome, Value::Object(event.fields().clone()))
 }
 

@@ -1,5 +1,7 @@
 //! Filters that wait for other servers, and filters that the clock flushes.
 
+use millrace_ingest::budget::AnswerAllowance;
+
 use super::*;
 use crate::filter::{Flush, RemoteFilter};
 
@@ -9,7 +11,7 @@ struct Waiting;
 
 #[async_trait]
 impl RemoteFilter for Waiting {
-    async fn apply(&self, event: &mut Event) -> Outcome {
+    async fn apply(&self, event: &mut Event, _allowance: &AnswerAllowance) -> Outcome {
         let seconds = event.fields()["n"].as_i64().unwrap();
         let seconds = u64::try_from(seconds).expect("no time is negative");
         tokio::time::sleep(Duration::from_secs(seconds)).await;
