@@ -18,6 +18,7 @@ use crate::LifecycleContext;
 use crate::error::Result;
 use crate::execute::delete_index;
 use crate::index_age::{daily_series, origin_ms};
+use crate::written::name_that_writes;
 
 /// Time between two deletions, in milliseconds.
 const INTERVAL_MS: i64 = 300_000;
@@ -136,15 +137,6 @@ fn expected_time(remaining: u64, bytes: u64, oldest_ms: i64, now_ms: i64) -> Opt
     Some(now_ms.saturating_add(wait_ms as i64))
 }
 
-/// Returns whether an alias writes to an index: it names the index as its write index, or has no other one.
-fn is_alias_written(metadata: &Metadata, meta: &IndexMeta, now_ms: i64) -> bool {
-    let writes_to_it = |alias: &String| {
-        let written = metadata.write_index(alias, now_ms);
-        written.is_ok_and(|written| written.is_some_and(|written| written.uuid == meta.uuid))
-    };
-    meta.aliases.keys().any(writes_to_it)
-}
-
 /// Returns whether an index is behind a rollover.
 fn is_rolled_over(metadata: &Metadata, meta: &IndexMeta) -> bool {
     // A rollover of an earlier version left no record, but the alias with its new write index.
@@ -173,18 +165,19 @@ fn retained(engine: &Engine, metadata: &Metadata) -> Vec<RetainedIndex> {
         }
     }
     let is_whole = |meta: &IndexMeta| match (meta.data_stream(), daily_series(&meta.name)) {
-        (Some(_), _) => metadata.stream_written_to(meta).is_none(),
+        (Some(_), _) => true,
         (None, Some((series, end_ms))) => {
             newest.get(series).is_some_and(|latest| **latest != *meta.name)
                 && end_ms.saturating_add(DAY_GRACE_MS) <= now_ms
-                && !is_alias_written(metadata, meta, now_ms)
         }
-        (None, None) => is_rolled_over(metadata, meta) && !is_alias_written(metadata, meta, now_ms),
+        (None, None) => is_rolled_over(metadata, meta),
     };
     let one = |meta: &Arc<IndexMeta>| RetainedIndex {
         meta: Arc::clone(meta),
         bytes: published_bytes(engine, &meta.name),
-        is_removable: !meta.flag(RETENTION_HOLD) && is_whole(meta),
+        is_removable: !meta.flag(RETENTION_HOLD)
+            && is_whole(meta)
+            && name_that_writes(metadata, meta, now_ms).is_none(),
     };
     ordinary().map(one).collect()
 }
@@ -249,7 +242,7 @@ pub(crate) async fn enforce(context: &LifecycleContext) -> Result<()> {
     for PlannedDeletion { meta, limit, .. } in
         planned(context).await?.into_iter().filter(|deletion| deletion.is_due())
     {
-        match delete_index(context, &meta).await {
+        match delete_index(context, &meta, name_that_writes).await {
             Ok(()) => tracing::info!(
                 index = &*meta.name,
                 setting = limit.setting,
