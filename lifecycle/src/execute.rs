@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use millrace_catalog::access::{Action, Principal};
 use millrace_catalog::metadata::{
-    CreateIndex, IndexMeta, IndicesOptions, Metadata, MetadataChange, RETENTION_HOLD, Uuid,
+    CreateIndex, IndexMeta, IndicesOptions, Metadata, MetadataChange, RETENTION_HOLD, RETENTION_HOLDS, Uuid,
     parse_alias_actions,
 };
 use millrace_engine::Session;
@@ -115,8 +115,8 @@ pub(crate) async fn execute(
             .await?;
             ActionOutcome::done("Successfully opened index")
         }
-        ActionSpec::Delete if meta.flag(RETENTION_HOLD) => {
-            Ok(ActionOutcome::Pending(format!("held by [{RETENTION_HOLD}]")))
+        ActionSpec::Delete if context.engine.metadata().is_held(meta) => {
+            Ok(ActionOutcome::Pending(held_by(meta)))
         }
         ActionSpec::Delete => {
             if let Some(name) = name_after_rollover(&context.engine.metadata(), meta, now_ms(context)) {
@@ -162,6 +162,11 @@ pub(crate) fn template_context<'a>(
         message: &managed.progress.message,
         cause: managed.progress.cause.as_deref().unwrap_or_default(),
     }
+}
+
+/// Says by which setting an index is held.
+pub(crate) fn held_by(meta: &IndexMeta) -> String {
+    format!("held by [{}]", if meta.flag(RETENTION_HOLD) { RETENTION_HOLD } else { RETENTION_HOLDS })
 }
 
 /// Returns whether documents of an index may be written.
@@ -241,10 +246,8 @@ pub(crate) async fn delete_index(
 ) -> Result<()> {
     let name = &*meta.name;
     change(context, Action::DeleteIndex, "DELETE", &[name], |state, now| match state.index(name) {
-        Some(current) if current.uuid == meta.uuid && current.flag(RETENTION_HOLD) => {
-            Err(StoreError::IllegalArgument(format!(
-                "index [{name}] is not deleted: its setting [{RETENTION_HOLD}] is [true]"
-            )))
+        Some(current) if current.uuid == meta.uuid && state.is_held(current) => {
+            Err(StoreError::IllegalArgument(format!("index [{name}] is not deleted: {}", held_by(current))))
         }
         Some(current) if current.uuid == meta.uuid => match written_by(state, current, now) {
             Some(by) => Err(StoreError::IllegalArgument(format!(

@@ -8,9 +8,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use millrace_catalog::access::NameClass;
-use millrace_catalog::metadata::{
-    IndexMeta, Metadata, RESIZE_PENDING, RETENTION_HOLD, RetentionLimit, SpaceLimit,
-};
+use millrace_catalog::metadata::{IndexMeta, Metadata, RESIZE_PENDING, RetentionLimit, SpaceLimit};
 use millrace_engine::Engine;
 use millrace_mapping::pattern;
 use millrace_runtime::{Priority, sync};
@@ -184,7 +182,7 @@ fn retained(engine: &Engine, metadata: &Metadata) -> Vec<RetainedIndex> {
     let one = |meta: &Arc<IndexMeta>| RetainedIndex {
         meta: Arc::clone(meta),
         bytes: published_bytes(engine, &meta.name),
-        is_removable: !meta.flag(RETENTION_HOLD)
+        is_removable: !metadata.is_held(meta)
             && is_whole(meta)
             && !is_copying(meta)
             && name_that_writes(metadata, meta, now_ms).is_none(),

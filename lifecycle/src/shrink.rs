@@ -9,8 +9,7 @@ use std::sync::Arc;
 
 use millrace_catalog::access::Action;
 use millrace_catalog::metadata::{
-    AliasAction, IndexMeta, Metadata, RESIZE_PENDING, RETENTION_HOLD, ResizeIndex, ResizeKind,
-    parse_alias_actions,
+    AliasAction, IndexMeta, Metadata, RESIZE_PENDING, ResizeIndex, ResizeKind, parse_alias_actions,
 };
 use millrace_engine::{Index, Session};
 use millrace_runtime::Error as StoreError;
@@ -18,7 +17,7 @@ use serde_json::{Value, json};
 
 use crate::LifecycleContext;
 use crate::error::{Error, Result};
-use crate::execute::{ActionOutcome, accepts_writes, change, update_setting};
+use crate::execute::{ActionOutcome, accepts_writes, change, held_by, update_setting};
 use crate::index_age::{ORIGINATION_DATE, origination_ms};
 use crate::managed::ManagedIndex;
 use crate::policy::ShrinkTarget;
@@ -51,8 +50,8 @@ pub(crate) async fn shrink(
                 "Skipped shrink action: the index backs data stream [{stream}], which would lose its documents"
             ));
         }
-        if meta.flag(RETENTION_HOLD) {
-            return Ok(ActionOutcome::Pending(format!("held by [{RETENTION_HOLD}]")));
+        if context.engine.metadata().is_held(meta) {
+            return Ok(ActionOutcome::Pending(held_by(meta)));
         }
     }
     let is_copied = !is_shrunken(&context.engine.metadata(), meta, name)?;
@@ -163,7 +162,7 @@ fn added_aliases(source: &IndexMeta, target: &str) -> Vec<Value> {
 /// End of the replacement of a source.
 enum Replacement {
     Done,
-    Held,
+    Held(String),
     /// The source is gone, and with it the copy that was made of it.
     SourceGone,
 }
@@ -182,11 +181,10 @@ async fn replace_source(
     change(context, Action::PutAliases, "POST", &["_aliases"], |state, now| {
         let Some(current) = state.index(source).filter(|current| current.uuid == meta.uuid) else {
             replacement = Replacement::SourceGone;
-            let copy = state.index(name).filter(|copy| is_copied && is_copy_of(copy, meta));
-            return Ok(copy.map(|copy| state.delete_unfinished(Some(copy))).unwrap_or_default());
+            return Ok(Vec::new());
         };
-        if current.flag(RETENTION_HOLD) {
-            replacement = Replacement::Held;
+        if state.is_held(current) {
+            replacement = Replacement::Held(held_by(current));
             return Ok(Vec::new());
         }
         if !is_shrunken(state, current, name).unwrap_or(false) {
@@ -201,10 +199,15 @@ async fn replace_source(
     })
     .await?;
     match replacement {
-        Replacement::Held => return Ok(ActionOutcome::Pending(format!("held by [{RETENTION_HOLD}]"))),
+        Replacement::Held(reason) => return Ok(ActionOutcome::Pending(reason)),
         Replacement::Done => context.audit(Action::DeleteIndex, "DELETE", &[source]),
         Replacement::SourceGone => {
             tracing::info!(index = source, target = name, "an index was deleted while its policy shrank it");
+            change(context, Action::DeleteIndex, "DELETE", &[name], |state, _| {
+                let copy = state.index(name).filter(|copy| is_copied && is_copy_of(copy, meta));
+                Ok(copy.map(|copy| state.delete_unfinished(Some(copy))).unwrap_or_default())
+            })
+            .await?;
         }
     }
     Ok(ActionOutcome::Deleted)

@@ -87,7 +87,7 @@ async fn documents_of_a_held_index_stay() {
     for index in ["alert", "alert_error"] {
         store.create_index(index, Value::Null).await;
     }
-    hold(&store, "alert").await;
+    store.set(json!({"retention.hold": "alert, .audit-*"})).await;
     store.advance(DAY_MS).await;
     let deleted: Vec<String> = store.audit.0.lock().clone();
     assert!(deleted.iter().any(|line| line.starts_with("alert_error @timestamp")), "{deleted:?}");
