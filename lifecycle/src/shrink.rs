@@ -220,7 +220,7 @@ fn check_unwritten(metadata: &Metadata, source: &Index, target: &str) -> millrac
         return Ok(());
     }
     Err(StoreError::IllegalArgument(format!(
-        "index [{target}] does not have all documents of [{}], which took writes since the copy; delete [{target}] and retry",
+        "index [{target}] does not have all documents of [{}], or an earlier version made it; delete [{target}] and retry",
         source.meta().name
     )))
 }
