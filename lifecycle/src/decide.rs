@@ -12,8 +12,10 @@ pub(crate) struct IndexMeasure {
     pub created_ms: i64,
     /// Time from which on its age counts for transitions, in milliseconds, where a setting names it.
     pub origination_ms: Option<i64>,
-    /// Time of its last rollover by whatever request, in milliseconds.
+    /// Time of its last rollover by whatever request, in milliseconds; `None` where a name may write to it.
     pub rollover_ms: Option<i64>,
+    /// `true` if a name writes to it beyond doubt: then a rollover by its policy has not ended its writes.
+    pub is_written: bool,
     /// Documents.
     pub docs: u64,
     /// Bytes.
@@ -76,7 +78,7 @@ fn is_met(condition: &TransitionCondition, progress: &Progress, measure: IndexMe
         TransitionCondition::DocCount(docs) => measure.docs >= *docs,
         TransitionCondition::Size(bytes) => measure.bytes >= *bytes,
         TransitionCondition::RolloverAge(age) => {
-            let rollover_ms = measure.rollover_ms.or(progress.rollover_ms);
+            let rollover_ms = measure.rollover_ms.or(progress.rollover_ms.filter(|_| !measure.is_written));
             rollover_ms.is_some_and(|time| has_passed(measure.origination_ms.unwrap_or(time), *age, now_ms))
         }
         TransitionCondition::StateAge(age) => has_passed(progress.state_ms, *age, now_ms),
@@ -171,6 +173,12 @@ mod tests {
         let written = IndexMeasure { rollover_ms: None, ..old };
         assert!(matches!(step(written, 29 * DAY_MS - 1), NextStep::Wait(_)));
         assert_eq!(step(written, 29 * DAY_MS), NextStep::Enter("gone".into()));
+        // Its policy has rolled it over, and its alias was put back.
+        progress.rollover_ms = Some(0);
+        let step = |measure: IndexMeasure, now_ms: i64| next_step(&policy(), &progress, measure, now_ms);
+        assert_eq!(step(IndexMeasure::default(), 2 * DAY_MS), NextStep::Enter("warm".into()));
+        let written = IndexMeasure { is_written: true, ..IndexMeasure::default() };
+        assert!(matches!(step(written, 2 * DAY_MS), NextStep::Wait(_)));
         let conditions =
             RolloverConditions { min_index_age: Some(Duration::from_secs(86_400)), ..Default::default() };
         assert!(!is_rollover_due(&conditions, old, DAY_MS - 1), "a rollover goes by the creation");

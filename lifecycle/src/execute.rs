@@ -5,7 +5,7 @@ use std::sync::Arc;
 use chrono::{DateTime, Utc};
 use millrace_catalog::access::{Action, Principal};
 use millrace_catalog::metadata::{
-    CreateIndex, IndexMeta, IndicesOptions, Metadata, MetadataChange, RETENTION_HOLD, Uuid,
+    CreateIndex, IndexMeta, IndicesOptions, Metadata, MetadataChange, RETENTION_HOLD, RETENTION_HOLDS, Uuid,
     parse_alias_actions,
 };
 use millrace_engine::Session;
@@ -18,6 +18,7 @@ use crate::error::{Error, Result};
 use crate::index_age::origination_ms;
 use crate::managed::{ManagedIndex, Progress};
 use crate::policy::{ActionSpec, RolloverConditions, TemplateContext};
+use crate::written::{name_that_surely_writes, name_that_writes};
 use crate::{LifecycleContext, PolicyMessage, shrink};
 
 /// Settings that name the alias of an index for rollovers; the first that is set counts.
@@ -114,11 +115,14 @@ pub(crate) async fn execute(
             .await?;
             ActionOutcome::done("Successfully opened index")
         }
-        ActionSpec::Delete if meta.flag(RETENTION_HOLD) => {
-            Ok(ActionOutcome::Pending(format!("held by [{RETENTION_HOLD}]")))
+        ActionSpec::Delete if context.engine.metadata().is_held(meta) => {
+            Ok(ActionOutcome::Pending(held_by(meta)))
         }
         ActionSpec::Delete => {
-            delete_index(context, meta).await?;
+            if let Some(name) = name_after_rollover(&context.engine.metadata(), meta, now_ms(context)) {
+                return Ok(ActionOutcome::Pending(format!("it was rolled over, but [{name}] writes to it")));
+            }
+            delete_index(context, meta, name_after_rollover).await?;
             Ok(ActionOutcome::Deleted)
         }
         ActionSpec::Alias(actions) => {
@@ -158,6 +162,11 @@ pub(crate) fn template_context<'a>(
         message: &managed.progress.message,
         cause: managed.progress.cause.as_deref().unwrap_or_default(),
     }
+}
+
+/// Says by which setting an index is held.
+pub(crate) fn held_by(meta: &IndexMeta) -> String {
+    format!("held by [{}]", if meta.flag(RETENTION_HOLD) { RETENTION_HOLD } else { RETENTION_HOLDS })
 }
 
 /// Returns whether documents of an index may be written.
@@ -212,19 +221,40 @@ pub(crate) async fn update_setting(
     .await
 }
 
-/// Deletes an index, if it is still the one that is meant. One that is held, and the write index of a data stream, is not.
+/// Returns a name that writes to an index although a rollover is on its record: aliases were put back, or are those of a shrunken index.
+fn name_after_rollover<'a>(metadata: &Metadata, meta: &'a IndexMeta, now_ms: i64) -> Option<&'a str> {
+    surely_written_by(metadata, meta, now_ms).filter(|_| meta.last_rollover_ms().is_some())
+}
+
+fn surely_written_by<'a>(metadata: &Metadata, meta: &'a IndexMeta, now_ms: i64) -> Option<&'a str> {
+    name_that_surely_writes(metadata, meta, rollover_target(meta).ok(), now_ms)
+}
+
+fn now_ms(context: &LifecycleContext) -> i64 {
+    context.engine.clock().now_ms()
+}
+
+/// Deletes an index, if it is still the one that is meant. One that is held, that `written_by` finds a name for, and the write index of a
+/// data stream, is not.
 ///
 /// # Errors
 /// Why it is not deleted.
-pub(crate) async fn delete_index(context: &LifecycleContext, meta: &Arc<IndexMeta>) -> Result<()> {
+pub(crate) async fn delete_index(
+    context: &LifecycleContext,
+    meta: &Arc<IndexMeta>,
+    written_by: for<'a> fn(&Metadata, &'a IndexMeta, i64) -> Option<&'a str>,
+) -> Result<()> {
     let name = &*meta.name;
     change(context, Action::DeleteIndex, "DELETE", &[name], |state, now| match state.index(name) {
-        Some(current) if current.uuid == meta.uuid && current.flag(RETENTION_HOLD) => {
-            Err(StoreError::IllegalArgument(format!(
-                "index [{name}] is not deleted: its setting [{RETENTION_HOLD}] is [true]"
-            )))
+        Some(current) if current.uuid == meta.uuid && state.is_held(current) => {
+            Err(StoreError::IllegalArgument(format!("index [{name}] is not deleted: {}", held_by(current))))
         }
-        Some(current) if current.uuid == meta.uuid => state.delete_indices(name, &any_state(), now),
+        Some(current) if current.uuid == meta.uuid => match written_by(state, current, now) {
+            Some(by) => Err(StoreError::IllegalArgument(format!(
+                "index [{name}] is not deleted: [{by}] writes to it"
+            ))),
+            None => state.delete_indices(name, &any_state(), now),
+        },
         _ => Ok(Vec::new()),
     })
     .await
@@ -315,7 +345,7 @@ async fn roll_over(
         (Err(_), Some(time)) => return ActionOutcome::rolled_over(ALREADY, time),
         (Err(error), None) => return Err(error),
     };
-    let now_ms = context.engine.clock().now_ms();
+    let now_ms = now_ms(context);
     if let Some(time) = past_rollover(&context.engine.metadata(), meta, target, now_ms)? {
         return ActionOutcome::rolled_over(ALREADY, time);
     }
@@ -414,10 +444,13 @@ fn holds_index(manifest: &Manifest, meta: &IndexMeta) -> bool {
 
 /// Takes the figures of an index.
 pub(crate) fn measure(context: &LifecycleContext, meta: &IndexMeta) -> IndexMeasure {
+    let (metadata, now_ms) = (context.engine.metadata(), context.engine.clock().now_ms());
+    let may_be_written = name_that_writes(&metadata, meta, now_ms).is_some();
     let mut measure = IndexMeasure {
         created_ms: meta.created_ms,
         origination_ms: origination_ms(meta),
-        rollover_ms: meta.last_rollover_ms(),
+        rollover_ms: meta.last_rollover_ms().filter(|_| !may_be_written),
+        is_written: surely_written_by(&metadata, meta, now_ms).is_some(),
         ..IndexMeasure::default()
     };
     let Ok(index) = context.engine.index(&meta.name) else { return measure };

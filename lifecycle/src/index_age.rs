@@ -31,8 +31,14 @@ fn named_day_ms(name: &str) -> Option<i64> {
 /// Returns the time from which on the age of an index counts, in milliseconds: that of its settings, the begin of the day in its name, or the
 /// creation of the index that its documents came to first.
 pub(crate) fn origin_ms(meta: &IndexMeta) -> i64 {
-    let day_ms = || daily_series(&meta.name).map(|(_, end_ms)| end_ms - DAY_MS);
+    let day_ms = || daily_series(dated_name(meta)).map(|(_, end_ms)| end_ms - DAY_MS);
     origination_ms(meta).or_else(day_ms).unwrap_or_else(|| meta.original_created_ms())
+}
+
+/// Returns the name whose date is that of an index: that of the source for a shrunken index that took its place and its name.
+pub(crate) fn dated_name(meta: &IndexMeta) -> &str {
+    let source = meta.setting("index.resize.source.name");
+    source.filter(|source| meta.aliases.contains_key(*source)).unwrap_or(&meta.name)
 }
 
 /// Returns the name without the date at its end, and the end of that day in milliseconds, where it has a date: `logs-2026.11.29`.

@@ -9,7 +9,7 @@
 //! - [`execute`], [`pass`]: actions, and the steps of an index until it has to wait
 //! - [`shrink`]: the action of that name
 //! - [`retention`]: the oldest indices go where space is short; [`document_retention`]: documents of the server's own by their age
-//! - [`index_age`]: the times from which on the age of an index counts
+//! - [`index_age`]: the times from which on the age of an index counts; [`written`]: the names that write to an index
 //! - [`snapshot_policy`]: creation and deletion of snapshots by schedule
 //! - [`restored_policies`]: policies of a restore
 //! - [`runner`]: the event loop that has all of it done
@@ -33,6 +33,7 @@ mod runner;
 mod shrink;
 mod snapshot_policy;
 mod stored_policy;
+mod written;
 
 use std::fmt;
 use std::sync::Arc;

@@ -4,11 +4,11 @@
 //! that a data stream or an alias writes to is never deleted, nor one with `index.retention.hold`. The plan is shown before it is carried
 //! out.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 
 use millrace_catalog::access::NameClass;
-use millrace_catalog::metadata::{IndexMeta, Metadata, RETENTION_HOLD, RetentionLimit, SpaceLimit};
+use millrace_catalog::metadata::{IndexMeta, Metadata, RESIZE_PENDING, RetentionLimit, SpaceLimit};
 use millrace_engine::Engine;
 use millrace_mapping::pattern;
 use millrace_runtime::{Priority, sync};
@@ -17,7 +17,8 @@ use serde_json::{Value, json};
 use crate::LifecycleContext;
 use crate::error::Result;
 use crate::execute::delete_index;
-use crate::index_age::{daily_series, origin_ms};
+use crate::index_age::{daily_series, dated_name, origin_ms};
+use crate::written::name_that_writes;
 
 /// Time between two deletions, in milliseconds.
 const INTERVAL_MS: i64 = 300_000;
@@ -136,15 +137,6 @@ fn expected_time(remaining: u64, bytes: u64, oldest_ms: i64, now_ms: i64) -> Opt
     Some(now_ms.saturating_add(wait_ms as i64))
 }
 
-/// Returns whether an alias writes to an index: it names the index as its write index, or has no other one.
-fn is_alias_written(metadata: &Metadata, meta: &IndexMeta, now_ms: i64) -> bool {
-    let writes_to_it = |alias: &String| {
-        let written = metadata.write_index(alias, now_ms);
-        written.is_ok_and(|written| written.is_some_and(|written| written.uuid == meta.uuid))
-    };
-    meta.aliases.keys().any(writes_to_it)
-}
-
 /// Returns whether an index is behind a rollover.
 fn is_rolled_over(metadata: &Metadata, meta: &IndexMeta) -> bool {
     // A rollover of an earlier version left no record, but the alias with its new write index.
@@ -166,25 +158,34 @@ fn retained(engine: &Engine, metadata: &Metadata) -> Vec<RetainedIndex> {
     let now_ms = engine.clock().now_ms();
     let ordinary = || metadata.indices().filter(|meta| NameClass::new(&meta.name) == NameClass::Ordinary);
     let mut newest: HashMap<&str, &str> = HashMap::new();
+    // A deletion of either would break off the copy, which is made again then.
+    let mut copied: HashSet<&str> = HashSet::new();
     for meta in ordinary() {
-        if let Some((series, _)) = daily_series(&meta.name) {
-            let latest = newest.entry(series).or_insert(&meta.name);
-            *latest = (*latest).max(&meta.name);
+        let name = dated_name(meta);
+        if let Some((series, _)) = daily_series(name) {
+            let latest = newest.entry(series).or_insert(name);
+            *latest = (*latest).max(name);
+        }
+        if meta.flag(RESIZE_PENDING) {
+            copied.extend(meta.setting("index.resize.source.name"));
         }
     }
-    let is_whole = |meta: &IndexMeta| match (meta.data_stream(), daily_series(&meta.name)) {
-        (Some(_), _) => metadata.stream_written_to(meta).is_none(),
+    let is_copying = |meta: &IndexMeta| meta.flag(RESIZE_PENDING) || copied.contains(&*meta.name);
+    let is_whole = |meta: &IndexMeta| match (meta.data_stream(), daily_series(dated_name(meta))) {
+        (Some(_), _) => true,
         (None, Some((series, end_ms))) => {
-            newest.get(series).is_some_and(|latest| **latest != *meta.name)
+            newest.get(series).is_some_and(|latest| *latest != dated_name(meta))
                 && end_ms.saturating_add(DAY_GRACE_MS) <= now_ms
-                && !is_alias_written(metadata, meta, now_ms)
         }
-        (None, None) => is_rolled_over(metadata, meta) && !is_alias_written(metadata, meta, now_ms),
+        (None, None) => is_rolled_over(metadata, meta),
     };
     let one = |meta: &Arc<IndexMeta>| RetainedIndex {
         meta: Arc::clone(meta),
         bytes: published_bytes(engine, &meta.name),
-        is_removable: !meta.flag(RETENTION_HOLD) && is_whole(meta),
+        is_removable: !metadata.is_held(meta)
+            && is_whole(meta)
+            && !is_copying(meta)
+            && name_that_writes(metadata, meta, now_ms).is_none(),
     };
     ordinary().map(one).collect()
 }
@@ -249,7 +250,7 @@ pub(crate) async fn enforce(context: &LifecycleContext) -> Result<()> {
     for PlannedDeletion { meta, limit, .. } in
         planned(context).await?.into_iter().filter(|deletion| deletion.is_due())
     {
-        match delete_index(context, &meta).await {
+        match delete_index(context, &meta, name_that_writes).await {
             Ok(()) => tracing::info!(
                 index = &*meta.name,
                 setting = limit.setting,

@@ -2,23 +2,22 @@
 //!
 //! The target is found by its name and the uuid of its source, so that a repetition does not copy again. A start deletes the target
 //! that a crash left unfinished. The source stays blocked: its documents and those of the target are not to part. With `replace_source` one
-//! change of the metadata deletes the source and gives the target its aliases and its name, so that no search finds a document twice or not
-//! at all.
+//! change of the metadata deletes the source and gives the target its aliases and its name: no search by these finds a document twice or not
+//! at all. The target records the sequence numbers that its copy went up to; a source that has others now is not deleted.
 
 use std::sync::Arc;
 
 use millrace_catalog::access::Action;
 use millrace_catalog::metadata::{
-    AliasAction, IndexMeta, Metadata, RESIZE_PENDING, RETENTION_HOLD, ResizeIndex, ResizeKind,
-    parse_alias_actions,
+    AliasAction, IndexMeta, Metadata, RESIZE_PENDING, ResizeIndex, ResizeKind, parse_alias_actions,
 };
-use millrace_engine::Session;
+use millrace_engine::{Index, Session};
 use millrace_runtime::Error as StoreError;
 use serde_json::{Value, json};
 
 use crate::LifecycleContext;
 use crate::error::{Error, Result};
-use crate::execute::{ActionOutcome, accepts_writes, change, update_setting};
+use crate::execute::{ActionOutcome, accepts_writes, change, held_by, update_setting};
 use crate::index_age::{ORIGINATION_DATE, origination_ms};
 use crate::managed::ManagedIndex;
 use crate::policy::ShrinkTarget;
@@ -51,11 +50,12 @@ pub(crate) async fn shrink(
                 "Skipped shrink action: the index backs data stream [{stream}], which would lose its documents"
             ));
         }
-        if meta.flag(RETENTION_HOLD) {
-            return Ok(ActionOutcome::Pending(format!("held by [{RETENTION_HOLD}]")));
+        if context.engine.metadata().is_held(meta) {
+            return Ok(ActionOutcome::Pending(held_by(meta)));
         }
     }
-    if !is_shrunken(&context.engine.metadata(), meta, name)? {
+    let is_copied = !is_shrunken(&context.engine.metadata(), meta, name)?;
+    if is_copied {
         let copied = copy(context, meta, managed, (target, name), shards).await;
         if copied.is_err() && was_writable {
             let unblocked = update_setting(context, meta, WRITE_BLOCK, "false".to_owned()).await;
@@ -64,9 +64,12 @@ pub(crate) async fn shrink(
             }
         }
         copied?;
+    } else {
+        let source = context.engine.index(&meta.name)?;
+        check_unwritten(&context.engine.metadata(), &source, name)?;
     }
     if target.replace_source {
-        return replace_source(context, meta, name).await;
+        return replace_source(context, meta, name, is_copied).await;
     }
     if target.switch_aliases {
         switch_aliases(context, meta, name).await?;
@@ -78,7 +81,7 @@ pub(crate) async fn shrink(
 fn is_shrunken(metadata: &Metadata, meta: &IndexMeta, name: &str) -> Result<bool> {
     match metadata.index(name) {
         None => Ok(false),
-        Some(existing) if existing.setting("index.resize.source.uuid") != Some(meta.uuid_text().as_str()) => {
+        Some(existing) if !is_copy_of(existing, meta) => {
             let uuid = existing.uuid_text();
             Err(StoreError::IndexAlreadyExists { index: name.to_owned(), uuid }.into())
         }
@@ -114,11 +117,10 @@ async fn copy(
     }
     if target.replace_source {
         settings[POLICY_ID] = managed.policy_id.as_str().into();
-        if origination_ms(meta).is_none() {
-            // Its age goes on.
-            let since_ms = meta.last_rollover_ms().or(managed.progress.rollover_ms);
-            settings[ORIGINATION_DATE] = since_ms.unwrap_or(meta.created_ms).to_string().into();
-        }
+        // Its age goes on, also where it comes from the name of the source.
+        let since_ms =
+            origination_ms(meta).or_else(|| meta.last_rollover_ms()).or(managed.progress.rollover_ms);
+        settings[ORIGINATION_DATE] = since_ms.unwrap_or(meta.created_ms).to_string().into();
     }
     let body = json!({ "settings": settings, "aliases": target.aliases });
     let request = ResizeIndex::parse(ResizeKind::Shrink, &meta.name, name, &body)?;
@@ -157,34 +159,74 @@ fn added_aliases(source: &IndexMeta, target: &str) -> Vec<Value> {
     added.collect()
 }
 
-/// Deletes the source, and gives the target its aliases and its name.
+/// End of the replacement of a source.
+enum Replacement {
+    Done,
+    Held(String),
+    /// The source is gone, and with it the copy that was made of it.
+    SourceGone,
+}
+
+/// Deletes the source, and gives the target its aliases and its name. A target that this action has copied goes with a source that was
+/// deleted meanwhile: what a user has deleted does not come back.
 async fn replace_source(
     context: &LifecycleContext,
     meta: &Arc<IndexMeta>,
     name: &str,
+    is_copied: bool,
 ) -> Result<ActionOutcome> {
     let source = &*meta.name;
-    let mut held = false;
+    let index = context.engine.index(source);
+    let mut replacement = Replacement::Done;
     change(context, Action::PutAliases, "POST", &["_aliases"], |state, now| {
         let Some(current) = state.index(source).filter(|current| current.uuid == meta.uuid) else {
+            replacement = Replacement::SourceGone;
             return Ok(Vec::new());
         };
-        held = current.flag(RETENTION_HOLD);
-        if held {
+        if state.is_held(current) {
+            replacement = Replacement::Held(held_by(current));
             return Ok(Vec::new());
         }
         if !is_shrunken(state, current, name).unwrap_or(false) {
             let reason = format!("index [{name}] does not have all documents of [{source}] any more; retry");
             return Err(StoreError::Rejected(reason));
         }
+        match &index {
+            Ok(index) => check_unwritten(state, index, name)?,
+            Err(error) => return Err(StoreError::Rejected(error.to_string())),
+        }
         state.update_aliases(&replacing_actions(current, name)?, now)
     })
     .await?;
-    if held {
-        return Ok(ActionOutcome::Pending(format!("held by [{RETENTION_HOLD}]")));
+    match replacement {
+        Replacement::Held(reason) => return Ok(ActionOutcome::Pending(reason)),
+        Replacement::Done => context.audit(Action::DeleteIndex, "DELETE", &[source]),
+        Replacement::SourceGone => {
+            tracing::info!(index = source, target = name, "an index was deleted while its policy shrank it");
+            change(context, Action::DeleteIndex, "DELETE", &[name], |state, _| {
+                let copy = state.index(name).filter(|copy| is_copied && is_copy_of(copy, meta));
+                Ok(copy.map(|copy| state.delete_unfinished(Some(copy))).unwrap_or_default())
+            })
+            .await?;
+        }
     }
-    context.audit(Action::DeleteIndex, "DELETE", &[source]);
     Ok(ActionOutcome::Deleted)
+}
+
+/// Refuses a target whose source has taken writes since the copy: a block that was lifted and set again let them through.
+fn check_unwritten(metadata: &Metadata, source: &Index, target: &str) -> millrace_runtime::Result<()> {
+    let copied = metadata.index(target).and_then(|target| target.copied_seq_nos());
+    if copied.is_some_and(|copied| copied == source.next_seq_nos()) {
+        return Ok(());
+    }
+    Err(StoreError::IllegalArgument(format!(
+        "index [{target}] does not have all documents of [{}], or an earlier version made it; delete [{target}] and retry",
+        source.meta().name
+    )))
+}
+
+fn is_copy_of(target: &IndexMeta, source: &IndexMeta) -> bool {
+    target.setting("index.resize.source.uuid") == Some(source.uuid_text().as_str())
 }
 
 fn replacing_actions(source: &IndexMeta, target: &str) -> millrace_runtime::Result<Vec<AliasAction>> {

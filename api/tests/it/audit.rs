@@ -190,7 +190,9 @@ async fn what_is_refused_of_a_request_of_many_is_told_in_one_document() {
 async fn blocks_of_indices_are_not_told_as_refusals_of_rights() {
     let node = audited().await;
     let admin = basic("admin", "secret");
-    let settings = json!({"persistent": {"plugins.sql.delete.enabled": true}});
+    // Holds of the server's own indices are set here alone.
+    let settings =
+        json!({"persistent": {"plugins.sql.delete.enabled": true, "retention.hold": "alert,.audit-*"}});
     ask(&node, &admin, "PUT /_cluster/settings", settings, 200).await;
     ask(&node, &admin, "PUT /logs/_doc/1?refresh=true", json!({"n": 1}), 201).await;
     ask(&node, &admin, "PUT /logs/_settings", json!({"index.blocks.write": true}), 200).await;

@@ -417,8 +417,9 @@ impl SystemDocument for SnapshotPolicy {
             serde_json::from_slice(source).map_err(|error| error.to_string())?;
         let (body, revision) = (document.policy, document.revision);
         let mut readable = body.clone();
-        // An earlier version stored channels, and sent nothing.
-        if readable["notification"].get("channel").is_some() {
+        // An earlier version stored any notification, and sent nothing. The snapshots go on without it.
+        if let Err(error) = OutcomeNotification::parse(&readable["notification"]) {
+            tracing::warn!(policy = id, %error, "the stored notification of a policy of snapshots has no effect; put the policy again");
             readable["notification"] = Value::Null;
         }
         let policy = Self::parse(id, &readable, 0, None).map_err(|error| error.to_string())?;

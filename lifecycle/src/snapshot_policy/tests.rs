@@ -37,6 +37,17 @@ fn a_clock_that_was_ahead_stops_no_policy() {
 }
 
 #[test]
+fn a_stored_notification_that_is_none_stops_no_snapshots() {
+    let policy = SnapshotPolicy::parse("p", &body(), 0, None).unwrap();
+    for stored in [json!({"channel": {"id": "c"}}), json!({"conditions": {"sometimes": 1}}), json!("ops")] {
+        let mut document: Value = serde_json::from_slice(&policy.encode()).unwrap();
+        document["policy"]["notification"] = stored.clone();
+        let read = SnapshotPolicy::decode("p", &document.to_string().into()).unwrap();
+        assert_eq!((read.notification, &read.body["notification"]), (None, &stored));
+    }
+}
+
+#[test]
 fn snapshots_go_by_age_and_number_but_some_stay() {
     let snapshots = |days: &[i64]| -> Vec<SnapshotAge> {
         days.iter().map(|day| SnapshotAge { name: day.to_string(), started_ms: day * DAY_MS }).collect()

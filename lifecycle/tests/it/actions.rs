@@ -119,6 +119,72 @@ async fn a_shrunken_index_of_ilm_takes_the_place_of_its_source() {
     assert_eq!(store.names(), ["beat-000002"]);
 }
 
+/// A policy of `_ilm` that shrinks at once and deletes at an age.
+fn shrinks_and_deletes(min_age: &str) -> Value {
+    json!({"policy": {"phases": {
+        "warm": {"min_age": "0ms", "actions": {"shrink": {"number_of_shards": 1}}},
+        "delete": {"min_age": min_age, "actions": {"delete": {}}},
+    }}})
+}
+
+async fn shrink_by_request(store: &Store, source: &str, target: &str) {
+    let request = ResizeIndex::parse(ResizeKind::Shrink, source, target, &Value::Null).unwrap();
+    let session = Session::new(&store.engine, Principal::system(), Action::Resize).unwrap();
+    session.resize(&request).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_source_with_documents_that_its_target_lacks_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), START_MS).await;
+    let blocked = |blocked: bool| json!({ "index.blocks.write": blocked });
+    for index in ["later", "same"] {
+        store.create_index(index, json!({"settings": {"number_of_shards": 2}})).await;
+        store.fill(index, 5).await;
+        store.set_index(index, blocked(true)).await;
+        shrink_by_request(&store, index, &format!("{index}_shrunken")).await;
+    }
+    store.set_index("later", blocked(false)).await;
+    store.fill("later", 1).await;
+    store.set_index("later", blocked(true)).await;
+    store.kill().await;
+    let store = Store::open(dir.path(), START_MS).await;
+    store.lifecycle.put_ilm_policy("shipped", &shrinks_and_deletes("9d"), Some("admin")).await.unwrap();
+    let both = [store.meta("later"), store.meta("same")];
+    store.lifecycle.add_policy(&both, "shipped").await.unwrap();
+    for _ in 0..3 {
+        store.advance(1).await;
+    }
+    assert_eq!(store.names(), ["later", "later_shrunken", "same_shrunken"]);
+    assert_eq!((docs(&store, "later"), docs(&store, "same_shrunken")), (6, 5));
+    let refused = store.explain("later").await;
+    let cause = refused["info"]["cause"].as_str().unwrap_or_default();
+    assert!(cause.contains("[later_shrunken] does not have all documents of [later]"), "{refused}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shrunken_index_is_as_old_as_its_source_says() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), START_MS).await;
+    store.lifecycle.put_ilm_policy("shipped", &shrinks_and_deletes("35d"), Some("admin")).await.unwrap();
+    // 31 days before the start.
+    let index = "logs-2025.12.01-000001";
+    let settings = json!({
+        "number_of_shards": 2, "index.lifecycle.name": "shipped", "index.lifecycle.parse_origination_date": true,
+    });
+    store.create_index(index, json!({ "settings": settings })).await;
+    store.fill(index, 5).await;
+    for _ in 0..3 {
+        store.advance(1).await;
+    }
+    assert_eq!(store.names(), [format!("{index}_shrunken")]);
+    store.advance(5 * DAY_MS).await;
+    for _ in 0..2 {
+        store.advance(1).await;
+    }
+    assert!(store.names().is_empty(), "{:?}", store.names());
+}
+
 #[tokio::test(flavor = "multi_thread")]
 async fn a_target_that_is_there_is_taken_if_it_is_of_the_same_source() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,6 +1,9 @@
 //! Retention by space, and documents of the server's own by their age.
 
-use millrace_catalog::metadata::{IndicesOptions, Metadata, Uuid};
+use std::time::Duration;
+
+use millrace_catalog::metadata::{IndicesOptions, Metadata, MetadataChange, ResizeIndex, ResizeKind, Uuid};
+use millrace_engine::Session;
 use serde_json::{Value, json};
 
 use crate::support::{DAY_MS, START_MS, Store};
@@ -14,8 +17,7 @@ async fn roll_over(store: &Store, target: &str) {
 }
 
 async fn hold(store: &Store, index: &str) {
-    let (options, held) = (IndicesOptions::open_only(), json!({"index.retention.hold": true}));
-    store.change(|state| state.update_settings(index, &options, &held, false, 0)).await.unwrap();
+    store.set_index(index, json!({"index.retention.hold": true})).await;
 }
 
 #[tokio::test(flavor = "multi_thread")]
@@ -85,33 +87,92 @@ async fn documents_of_a_held_index_stay() {
     for index in ["alert", "alert_error"] {
         store.create_index(index, Value::Null).await;
     }
-    hold(&store, "alert").await;
+    store.set(json!({"retention.hold": "alert, .audit-*"})).await;
     store.advance(DAY_MS).await;
     let deleted: Vec<String> = store.audit.0.lock().clone();
     assert!(deleted.iter().any(|line| line.starts_with("alert_error @timestamp")), "{deleted:?}");
     assert!(!deleted.iter().any(|line| line.starts_with("alert @timestamp")), "{deleted:?}");
 }
 
+/// Waits until no file of a deleted index is left.
+async fn all_freed(store: &Store) {
+    let freed = async {
+        while store.engine.unfreed_bytes() > 0 {
+            tokio::task::yield_now().await;
+        }
+    };
+    tokio::time::timeout(Duration::from_secs(10), freed).await.expect("files of deleted indices stay");
+}
+
 #[tokio::test(flavor = "multi_thread")]
-async fn files_that_a_search_holds_are_counted_until_they_go() {
+async fn files_of_a_deleted_index_are_counted_until_they_go() {
     let dir = tempfile::tempdir().unwrap();
     let store = Store::open(dir.path(), START_MS).await;
     store.create_index("a", Value::Null).await;
-    store.fill("a", 10).await;
-    let index = store.engine.index("a").unwrap();
-    store.engine.flush(std::slice::from_ref(&index)).await.unwrap();
-    let snapshot = index.snapshot().await.unwrap();
-    while store.engine.unfreed_bytes() > 0 {
-        tokio::task::yield_now().await;
+    let index = [store.engine.index("a").unwrap()];
+    for _ in 0..2 {
+        store.fill("a", 10).await;
+        store.engine.flush(&index).await.unwrap();
     }
+    let before_merge = index[0].snapshot().await.unwrap();
+    Session::system(&store.engine).force_merge(&index, 1).await.unwrap();
+    assert_eq!(store.engine.unfreed_bytes(), 0, "no deletion is to wait for replaced segments");
+    let snapshot = index[0].snapshot().await.unwrap();
     drop(index);
     let options = IndicesOptions::open_only();
     store.change(|state| state.delete_indices("a", &options, 0)).await.unwrap();
     assert!(store.engine.unfreed_bytes() > 0, "the snapshot holds the files");
     drop(snapshot);
-    while store.engine.unfreed_bytes() > 0 {
-        tokio::task::yield_now().await;
+    all_freed(&store).await;
+    drop(before_merge);
+    assert_eq!(store.engine.unfreed_bytes(), 0);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn indices_of_a_resizing_stay_until_its_end() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), START_MS).await;
+    let body = json!({"settings": {"number_of_shards": 2}, "aliases": {"app": {"is_write_index": true}}});
+    store.create_index("app-000001", body).await;
+    store.fill("app", 5).await;
+    roll_over(&store, "app").await;
+    store.set_index("app-000001", json!({"index.blocks.write": true})).await;
+    let request = ResizeIndex::parse(ResizeKind::Shrink, "app-000001", "small", &Value::Null).unwrap();
+    let mapping = store.engine.index("app-000001").unwrap().mapping().to_json();
+    let begin = |state: &Metadata| {
+        let plan = state.plan_resize(&request, START_MS, Uuid::new_v4())?;
+        Ok(vec![MetadataChange::PutIndex { meta: plan.pending, mapping: Some(mapping) }])
+    };
+    store.change(begin).await.unwrap();
+    store.set(json!({"retention.max_disk_used": "*:1b"})).await;
+    store.advance(5 * DAY_MS).await;
+    assert_eq!(store.names(), ["app-000001", "app-000002", "small"]);
+    let broken = |state: &Metadata| Ok(state.delete_unfinished(None));
+    store.change(broken).await.unwrap();
+    store.advance(300_000).await;
+    assert_eq!(store.names(), ["app-000002"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_shrunken_index_of_a_day_goes_as_its_source_would() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), START_MS).await;
+    let phases = json!({"warm": {"min_age": "0ms", "actions": {"shrink": {"number_of_shards": 1}}}});
+    let body = json!({"policy": {"phases": phases}});
+    store.lifecycle.put_ilm_policy("shipped", &body, Some("admin")).await.unwrap();
+    for day in ["logs-2026.01.01", "logs-2026.01.02"] {
+        let settings = json!({"number_of_shards": 2, "index.lifecycle.name": "shipped"});
+        store.create_index(day, json!({ "settings": settings })).await;
+        store.fill(day, 5).await;
     }
+    for _ in 0..3 {
+        store.advance(1).await;
+    }
+    let newest = "logs-2026.01.02_shrunken";
+    assert_eq!(store.names(), ["logs-2026.01.01_shrunken", newest]);
+    store.set(json!({"retention.max_bytes": "logs-*:1b"})).await;
+    store.advance(5 * DAY_MS).await;
+    assert_eq!(store.names(), [newest]);
 }
 
 #[tokio::test(flavor = "multi_thread")]

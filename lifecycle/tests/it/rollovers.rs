@@ -1,6 +1,6 @@
 //! Rollovers by policies, by requests and by clients, and the ages that count from them.
 
-use millrace_catalog::metadata::Uuid;
+use millrace_catalog::metadata::{Uuid, parse_alias_actions};
 use serde_json::{Value, json};
 
 use crate::support::{DAY_MS, START_MS, Store};
@@ -136,4 +136,65 @@ async fn the_origination_date_is_the_begin_of_an_age() {
     store.advance(DAY_MS).await;
     store.advance(1).await;
     assert_eq!(store.names(), ["new"]);
+}
+
+/// Makes one index of an alias its write index.
+async fn write_to(store: &Store, alias: &str, written: &str, other: &str) {
+    let add =
+        |index: &str| json!({"add": {"index": index, "alias": alias, "is_write_index": index == written}});
+    let actions = parse_alias_actions(&json!({"actions": [add(other), add(written)]})).unwrap();
+    store.change(|state| state.update_aliases(&actions, 0)).await.unwrap();
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_that_its_alias_writes_to_again_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), START_MS).await;
+    store.lifecycle.put_ilm_policy("shipped", &rolls_over_and_deletes(), Some("admin")).await.unwrap();
+    store.create_index("beat-000001", index("beat", json!({"is_write_index": true}))).await;
+    roll_over(&store, "beat", START_MS).await;
+    store.advance(1).await;
+    assert_eq!(store.explain("beat-000001").await["rolled_over"], true);
+    write_to(&store, "beat", "beat-000001", "beat-000002").await;
+    for _ in 0..4 {
+        store.advance(DAY_MS).await;
+    }
+    assert_eq!(store.names(), ["beat-000001", "beat-000002"]);
+    // An index that waits for its deletion is written to again.
+    let hold = |held: bool| json!({ "index.retention.hold": held });
+    store.set_index("beat-000001", hold(true)).await;
+    write_to(&store, "beat", "beat-000002", "beat-000001").await;
+    store.advance(1).await;
+    store.advance(1).await;
+    assert_eq!(store.explain("beat-000001").await["action"]["name"], "delete");
+    write_to(&store, "beat", "beat-000001", "beat-000002").await;
+    store.set_index("beat-000001", hold(false)).await;
+    store.advance(1).await;
+    assert_eq!(store.names(), ["beat-000001", "beat-000002"]);
+    let waits = store.explain("beat-000001").await;
+    assert!(waits["info"]["message"].as_str().unwrap_or_default().contains("[beat] writes to it"), "{waits}");
+    write_to(&store, "beat", "beat-000002", "beat-000001").await;
+    store.advance(1).await;
+    assert_eq!(store.names(), ["beat-000002"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn an_index_that_another_alias_writes_to_stays() {
+    let dir = tempfile::tempdir().unwrap();
+    let store = Store::open(dir.path(), START_MS).await;
+    let waits = json!({
+        "default_state": "hot",
+        "states": [
+            {"name": "hot", "transitions": [{"state_name": "gone", "conditions": {"min_rollover_age": "2d"}}]},
+            {"name": "gone", "actions": [{"delete": {}}]},
+        ],
+        "ism_template": [{"index_patterns": ["*-000001"]}],
+    });
+    store.lifecycle.put_policy("waits", &waits, None, Some("admin")).await.unwrap();
+    store.create_index("app-000001", json!({"aliases": {"app": {}, "second": {}}})).await;
+    roll_over(&store, "second", START_MS).await;
+    for _ in 0..4 {
+        store.advance(DAY_MS).await;
+    }
+    assert_eq!(store.names(), ["app-000001", "app-000002"]);
 }

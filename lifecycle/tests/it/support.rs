@@ -8,7 +8,8 @@ use bytes::Bytes;
 use futures::future::BoxFuture;
 use millrace_catalog::access::{Action, ActionSet, Caller, Grant, NamePattern, Principal, Privileges};
 use millrace_catalog::metadata::{
-    ClusterSettingsUpdate, IndexMeta, Metadata, MetadataChange, TemplateKind, Uuid, parse_index_template,
+    ClusterSettingsUpdate, IndexMeta, IndicesOptions, Metadata, MetadataChange, TemplateKind, Uuid,
+    parse_index_template,
 };
 use millrace_engine::{Action as WriteAction, Config, Engine, RefreshPolicy, WriteOp};
 use millrace_lifecycle::{
@@ -90,13 +91,17 @@ pub(crate) struct Store {
 impl Store {
     pub(crate) async fn open(dir: &Path, now_ms: i64) -> Self {
         let clock = Arc::new(ManualClock::new(now_ms));
-        let engine = loop {
-            let config = Config { data_dir: dir.join("data"), ..Config::default() };
-            match Engine::open(config, clock.clone()).await {
-                Err(Error::Locked(_)) => tokio::task::yield_now().await,
-                other => break other.unwrap(),
+        let opened = async {
+            loop {
+                let config = Config { data_dir: dir.join("data"), ..Config::default() };
+                match Engine::open(config, clock.clone()).await {
+                    Err(Error::Locked(_)) => tokio::task::yield_now().await,
+                    other => break other.unwrap(),
+                }
             }
         };
+        let opened = tokio::time::timeout(Duration::from_secs(30), opened).await;
+        let engine = opened.expect("the store before lets go of its directory");
         let config = SnapshotConfig { path_repo: vec![dir.join("backups")], ..SnapshotConfig::default() };
         let snapshots = SnapshotService::open(Arc::clone(&engine), config).await.unwrap();
         let audit = Arc::new(RecordedAudit::default());
@@ -143,6 +148,11 @@ impl Store {
     pub(crate) async fn set(&self, persistent: Value) {
         let update = ClusterSettingsUpdate::parse(&json!({ "persistent": persistent })).unwrap();
         self.change(|state| state.update_cluster_settings(&update)).await.unwrap();
+    }
+
+    pub(crate) async fn set_index(&self, index: &str, settings: Value) {
+        let options = IndicesOptions::open_only();
+        self.change(|state| state.update_settings(index, &options, &settings, false, 0)).await.unwrap();
     }
 
     /// Writes documents and makes segments of them.

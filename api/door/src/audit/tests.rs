@@ -229,9 +229,11 @@ async fn a_held_day_stays() {
     let site = Site::start(Duration::ZERO).await;
     site.record("ann");
     site.audit.flush().await.unwrap();
-    let (day, options) = (".audit-2023.11.14", IndicesOptions::open_only());
-    let hold = json!({"index.retention.hold": true});
-    site.session.change(|state| state.update_settings(day, &options, &hold, false, 0)).await.unwrap();
+    // As an administrator does, who may not change the settings of these indices.
+    let day = ".audit-2023.11.14";
+    let hold = json!({"persistent": {"retention.hold": format!("alert, {day}")}});
+    let update = ClusterSettingsUpdate::parse(&hold).unwrap();
+    site.session.change(|state| state.update_cluster_settings(&update)).await.unwrap();
     for _ in 0..2 {
         site.clock.advance_ms(5 * DAY_MS);
         site.record("ann");

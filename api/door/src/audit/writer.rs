@@ -7,7 +7,7 @@ use std::collections::BTreeSet;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use millrace_catalog::metadata::{IndexMeta, IndicesOptions, RETENTION_HOLD};
+use millrace_catalog::metadata::{IndexMeta, IndicesOptions};
 use millrace_engine::{Action as Operation, Engine, RefreshPolicy, Session, WriteOp};
 use millrace_runtime::{Error as StoreError, EventHandler, Instant, Kind, Mailbox};
 use parking_lot::Mutex;
@@ -192,10 +192,10 @@ impl EventWriter {
     async fn remove_expired(&self) -> Result<(), StoreError> {
         let session = Session::system(&self.engine()?);
         let now_ms = session.clock().now_ms();
-        let is_expired = |meta: &&Arc<IndexMeta>| {
-            index::is_expired(&meta.name, now_ms, self.config.retention) && !meta.flag(RETENTION_HOLD)
-        };
         let metadata = session.metadata();
+        let is_expired = |meta: &&Arc<IndexMeta>| {
+            index::is_expired(&meta.name, now_ms, self.config.retention) && !metadata.is_held(meta)
+        };
         let expired: Vec<String> =
             metadata.indices().filter(is_expired).map(|meta| meta.name.to_string()).collect();
         for name in expired {

@@ -39,6 +39,7 @@ const KNOWN: &[(&str, Kind, &str)] = &[
     ("retention.max_age.dead_letters", Time, retention::OWN_RETENTION[4].3),
     ("retention.max_age.tasks", Time, retention::OWN_RETENTION[5].3),
     ("retention.max_age.agent_status", Time, retention::OWN_RETENTION[6].3),
+    (retention::RETENTION_HOLDS, Text, ""),
     ("retention.max_bytes", Text, ""),
     ("retention.max_disk_used", Text, ""),
     ("search.max_buckets", Int(0, i32::MAX as i64), "65535"),
@@ -215,6 +216,9 @@ fn check(scope: &str, key: &str, value: Option<&Value>) -> Result<()> {
         kind.check(key, value)?;
         if key == "action.auto_create_index" {
             check_auto_create(value)?;
+        }
+        if key == retention::RETENTION_HOLDS {
+            retention::check_holds(value.as_str().unwrap_or_default())?;
         }
         for setting in [retention::MAX_BYTES, retention::MAX_DISK_USED] {
             if key == setting {

@@ -10,6 +10,7 @@ use serde_json::{Map, Value, json};
 use super::aliases::{check_alias_consistent, parse_alias};
 use super::data_streams::{DATA_STREAM, TIMESTAMP_FIELD, check_timestamp_mapping, timestamp_mapping};
 use super::names::{check_alias_name, check_index_name};
+use super::rollover::ROLLOVER_INFO;
 use super::{
     IndexMeta, Layers, Metadata, MetadataChange, Uuid, builtin_templates, date_math, index_settings,
     index_sort, mapping_body, settings,
@@ -123,7 +124,10 @@ impl Metadata {
                 reason: "already exists as data stream".into(),
             });
         }
-        index_settings::check(&request.settings)?;
+        // Tools that copy an index send back what its settings show; its rollovers are not the copy's.
+        let mut given = request.settings.clone();
+        given.shift_remove(ROLLOVER_INFO);
+        index_settings::check(&given)?;
         let hidden = request.settings.get("index.hidden").map(|value| value == "true");
         let (layers, timestamp_field) = match &request.data_stream {
             Some(stream) => self.stream_layers(stream)?,
@@ -140,7 +144,7 @@ impl Metadata {
         };
 
         let mut settings = layers.settings;
-        for (key, value) in &request.settings {
+        for (key, value) in &given {
             if value.is_null() {
                 settings.shift_remove(key);
             } else {

@@ -184,6 +184,7 @@ const KNOWN: &[IndexSetting] = &[
     setting("index.data_stream.timestamp_field", Text, Private, ""),
     setting("index.rollover.info", List, Private, ""),
     setting("index.retention.hold", Bool, Dynamic, "false"),
+    setting("index.resize.source.seq_nos", List, Private, ""),
     setting("index.resize.*", Text, Private, ""),
     setting("index.shrink.*", Text, Private, ""),
     setting("index.verified_before_close", Text, Private, ""),

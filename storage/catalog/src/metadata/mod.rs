@@ -63,7 +63,7 @@ pub use mapping_body::split_type;
 pub use names::{check_alias_name, check_index_name};
 pub use resize::{RESIZE_PENDING, ResizeIndex, ResizeKind, ResizePlan, fewest_shards};
 pub use restore::{RESTORE_PENDING, RestoreIndex};
-pub use retention::{OwnRetention, RETENTION_HOLD, RetentionLimit, SpaceLimit};
+pub use retention::{OwnRetention, RETENTION_HOLD, RETENTION_HOLDS, RetentionLimit, SpaceLimit};
 pub use rollover::RolloverPlan;
 pub use settings::{
     did_you_mean, edit_distance, flatten, nest, parse_bytes, parse_time, render as render_settings, similar,

@@ -38,6 +38,8 @@ const OWN_SETTINGS: [&str; 12] = [
     "index.restore.*",
     ROLLOVER_INFO,
 ];
+/// Setting of a complete target with the next sequence numbers of the shards of its source, which tell that nothing was written later.
+const COPIED_SEQ_NOS: &str = "index.resize.source.seq_nos";
 /// Setting of a target with the time at which the documents' first index was created, in milliseconds.
 const ORIGINAL_CREATION: &str = "index.resize.source.creation_date";
 
@@ -105,6 +107,12 @@ impl IndexMeta {
     /// Returns the time at which the index was created, in milliseconds; for the target of a resizing that of the first source.
     pub fn original_created_ms(&self) -> i64 {
         self.integer(ORIGINAL_CREATION).unwrap_or(self.created_ms)
+    }
+
+    /// Returns the next sequence numbers that the shards of the source had when the target was complete; `None` where none are recorded.
+    pub fn copied_seq_nos(&self) -> Option<Vec<u64>> {
+        let recorded = self.settings.get(COPIED_SEQ_NOS)?.as_array()?;
+        recorded.iter().map(|seq_no| seq_no.as_str()?.parse().ok()).collect()
     }
 }
 
@@ -201,14 +209,18 @@ impl Metadata {
         Ok(())
     }
 
-    /// Decides to give a target that has all documents its own settings.
+    /// Decides to give a target that has all documents its own settings. `seq_nos` are the next sequence numbers of the source's shards.
     ///
     /// # Errors
-    /// `IndexNotFound` where it was deleted meanwhile, `IllegalArgument` where its source takes writes again.
-    pub fn complete_resize(&self, plan: &ResizePlan) -> Result<Vec<MetadataChange>> {
+    /// `IndexNotFound` where it or its source was deleted meanwhile, `IllegalArgument` where its source takes writes again.
+    pub fn complete_resize(&self, plan: &ResizePlan, seq_nos: &[u64]) -> Result<Vec<MetadataChange>> {
         let name = &plan.complete.name;
         let source = self.indices.get(&plan.source.name).filter(|source| source.uuid == plan.source.uuid);
-        if source.is_some_and(|source| takes_writes(source)) {
+        // Documents that a user deletes are not to stay in a copy that is not there yet.
+        let Some(source) = source else {
+            return Err(Error::IndexNotFound { index: plan.source.name.to_string() });
+        };
+        if takes_writes(source) {
             return refuse(format!(
                 "index {} must stay read-only while its documents are copied to [{name}]; block its writes and repeat",
                 plan.source.name
@@ -222,6 +234,8 @@ impl Metadata {
                 for (key, value) in &plan.complete.settings {
                     meta.settings.entry(key.clone()).or_insert_with(|| value.clone());
                 }
+                let seq_nos: Vec<Value> = seq_nos.iter().map(|seq_no| seq_no.to_string().into()).collect();
+                meta.settings.insert(COPIED_SEQ_NOS.into(), seq_nos.into());
                 Ok(vec![MetadataChange::replace(meta)])
             }
             _ => Err(Error::IndexNotFound { index: name.to_string() }),
@@ -366,11 +380,12 @@ mod tests {
         let state = state.apply(&[put]);
         let pending = state.index("t").unwrap();
         assert!(!pending.flag("index.blocks.write") && pending.settings.contains_key(RESIZE_PENDING));
-        let state = state.apply(&state.complete_resize(&plan).unwrap());
+        let state = state.apply(&state.complete_resize(&plan, &[7, 9]).unwrap());
         let meta = state.index("t").unwrap();
         assert!(meta.flag("index.blocks.write") && !meta.settings.contains_key(RESIZE_PENDING));
         assert_eq!((meta.shards, meta.replicas, meta.setting("index.priority")), (4, 0, Some("9")));
         assert_eq!(meta.setting("index.resize.source.name"), Some("s"));
+        assert_eq!((meta.copied_seq_nos(), pending.copied_seq_nos()), (Some(vec![7, 9]), None));
         assert_eq!((meta.created_ms, meta.original_created_ms()), (NOW, 1));
         assert!(meta.aliases.contains_key("a"));
         assert!(state.delete_unfinished(None).is_empty());
@@ -386,12 +401,13 @@ mod tests {
         let options = super::super::IndicesOptions::open_only();
         let lifted = json!({"index.blocks.write": false});
         let written = state.apply(&state.update_settings("s", &options, &lifted, false, NOW).unwrap());
-        let refused = written.complete_resize(&plan).unwrap_err().to_string();
+        let refused = written.complete_resize(&plan, &[0, 0]).unwrap_err().to_string();
         assert!(refused.contains("must stay read-only"), "{refused}");
-        // A source that is gone has no more documents.
+        // Documents that were deleted with their index do not come back.
         let source = &plan.source;
         let gone = MetadataChange::DeleteIndex { name: Arc::clone(&source.name), uuid: source.uuid };
-        assert!(state.apply(&[gone]).complete_resize(&plan).is_ok());
+        let refused = state.apply(&[gone]).complete_resize(&plan, &[0, 0]).unwrap_err();
+        assert!(matches!(refused, Error::IndexNotFound { index } if index == "s"));
     }
 
     #[test]

@@ -5,10 +5,11 @@
 
 use std::time::Duration;
 
+use millrace_mapping::pattern;
 use millrace_runtime::{Error, Result};
 use serde_json::Value;
 
-use super::{Metadata, parse_bytes, parse_time};
+use super::{IndexMeta, Metadata, parse_bytes, parse_time};
 
 /// Setting with the bytes that indices of a pattern may have.
 pub(super) const MAX_BYTES: &str = "retention.max_bytes";
@@ -29,7 +30,9 @@ pub(super) const OWN_RETENTION: [(&str, &str, &str, &str); 7] = [
 ];
 /// Setting that keeps an index from deletion by policies, by retention, and by the age of its documents.
 pub const RETENTION_HOLD: &str = "index.retention.hold";
-/// Limits of a setting, at most.
+/// Cluster setting with the names and patterns of indices that are held as by [`RETENTION_HOLD`], which nobody sets for the server's own.
+pub const RETENTION_HOLDS: &str = "retention.hold";
+/// Limits of a setting, at most; names and patterns of held indices, too.
 const MAX_LIMITS: usize = 1_000;
 
 /// Space that indices of a pattern may take.
@@ -88,6 +91,24 @@ pub(super) fn parse(setting: &'static str, text: &str) -> Result<Vec<RetentionLi
     Ok(limits)
 }
 
+/// Lists the names and patterns of a setting.
+fn held_patterns(text: &str) -> impl Iterator<Item = &str> {
+    text.split(',').map(str::trim).filter(|part| !part.is_empty())
+}
+
+/// Checks the value of [`RETENTION_HOLDS`].
+///
+/// # Errors
+/// [`Error::IllegalArgument`] for too many names.
+pub(super) fn check_holds(text: &str) -> Result<()> {
+    match held_patterns(text).count() {
+        count if count > MAX_LIMITS => Err(Error::IllegalArgument(format!(
+            "setting [{RETENTION_HOLDS}] has [{count}] names and patterns, more than [{MAX_LIMITS}]"
+        ))),
+        _ => Ok(()),
+    }
+}
+
 /// Age from which on documents of an index of the server's own are deleted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct OwnRetention {
@@ -107,10 +128,21 @@ impl Metadata {
             // What is stored was checked.
             let max_age =
                 value.as_ref().and_then(Value::as_str).and_then(|text| parse_time(text).ok()).flatten();
-            let is_held = self.index(index).is_some_and(|meta| meta.flag(RETENTION_HOLD));
+            let is_held = self.index(index).is_some_and(|meta| self.is_held(meta));
             OwnRetention { index, field, max_age: max_age.filter(|_| !is_held) }
         };
         OWN_RETENTION.into_iter().map(read).collect()
+    }
+
+    /// Returns whether an index is held: by a setting of its own, or by its name or that of its stream in a setting of the cluster.
+    pub fn is_held(&self, meta: &IndexMeta) -> bool {
+        let holds =
+            self.explicit_cluster_setting(RETENTION_HOLDS).and_then(Value::as_str).unwrap_or_default();
+        let is_named = |held: &str| {
+            pattern::matches(held, &meta.name)
+                || meta.data_stream().is_some_and(|stream| pattern::matches(held, stream))
+        };
+        meta.flag(RETENTION_HOLD) || held_patterns(holds).any(is_named)
     }
 
     /// Lists the limits of retention by space.
@@ -147,6 +179,27 @@ mod tests {
         let created = state.create_index("alert_error", &held, 0, super::super::Uuid::from_u128(1)).unwrap();
         let own = state.apply(&created).own_retention();
         assert_eq!(own.iter().find(|own| own.index == "alert_error").unwrap().max_age, None);
+    }
+
+    #[test]
+    fn a_setting_of_the_cluster_holds_indices_by_their_names() {
+        let with = |holds: &str| {
+            let holds = serde_json::json!({"persistent": {"retention.hold": holds}});
+            let update = super::super::ClusterSettingsUpdate::parse(&holds).unwrap();
+            let state = Metadata::default();
+            let body = Value::Null;
+            let created = state.create_index("alert", &body, 0, super::super::Uuid::from_u128(1)).unwrap();
+            let state = state.apply(&created);
+            Ok::<_, Error>(state.apply(&state.update_cluster_settings(&update)?))
+        };
+        for (holds, held) in [("", false), ("alert", true), (".audit-*, al*", true), ("alert_error", false)] {
+            let state = with(holds).unwrap();
+            assert_eq!(state.is_held(state.index("alert").unwrap()), held, "{holds}");
+            let own = state.own_retention();
+            assert_eq!(own.iter().find(|own| own.index == "alert").unwrap().max_age.is_none(), held);
+        }
+        assert!(with(&"a,".repeat(MAX_LIMITS)).is_ok());
+        assert!(with(&"a,".repeat(MAX_LIMITS + 1)).unwrap_err().to_string().contains("retention.hold"));
     }
 
     #[test]

@@ -265,6 +265,9 @@ mod tests {
         assert_eq!((rolled.rollover_ms("logs"), rolled.rollover_ms("other")), (Some(5), Some(9)));
         assert_eq!((rolled.rollover_ms("none"), rolled.last_rollover_ms()), (None, Some(9)));
         assert_eq!(state.index("logs-000002").unwrap().last_rollover_ms(), None);
+        // A copy of all settings is taken without them.
+        let copied = with_index(&state, "copy", json!({"settings": {"index.rollover.info": ["5:logs"]}}));
+        assert_eq!(copied.index("copy").unwrap().last_rollover_ms(), None);
         // It is no user's to set.
         let refused = state.update_settings(
             "logs-000002",

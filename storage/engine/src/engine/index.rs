@@ -178,6 +178,11 @@ impl Index {
         &self.shards
     }
 
+    /// Lists the sequence numbers that the next operations of the shards get: the same ones mean that nothing was written.
+    pub fn next_seq_nos(&self) -> Vec<u64> {
+        self.shards.iter().map(|shard| shard.next_seq_no()).collect()
+    }
+
     /// Decides the shard of a routing value, as OpenSearch does.
     pub(super) fn shard_of(&self, routing: &str) -> u32 {
         shard_of(routing, self.shards.len() as u32, self.routing_shards)

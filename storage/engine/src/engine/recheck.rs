@@ -20,7 +20,7 @@ pub(super) fn recheck(decided: &Metadata, now: &Metadata, changes: &[MetadataCha
             old => recheck_created(old, meta, decided, now),
         },
         MetadataChange::DeleteIndex { name, uuid } => match now.index(name) {
-            Some(index) if index.uuid == *uuid => Ok(()),
+            Some(index) if index.uuid == *uuid => recheck_deleted(index, decided, now),
             _ => Err(Error::IndexNotFound { index: name.to_string() }),
         },
         // The change holds all settings: those that others have put meanwhile would be lost.
@@ -90,6 +90,20 @@ fn recheck_created(
     recheck_aliases(meta, decided, now)
 }
 
+/// A hold that was set meanwhile, or a block of writes that was lifted, may be what the deletion had asked for.
+fn recheck_deleted(index: &IndexMeta, decided: &Metadata, now: &Metadata) -> Result<()> {
+    let is_blocked =
+        |meta: &IndexMeta| meta.flag("index.blocks.write") || meta.flag("index.blocks.read_only");
+    match decided.index(&index.name) {
+        Some(old)
+            if (now.is_held(index) && !decided.is_held(old)) || (is_blocked(old) && !is_blocked(index)) =>
+        {
+            Err(changed_meanwhile("index", &index.name))
+        }
+        _ => Ok(()),
+    }
+}
+
 /// An alias is no index, and has one index at most that is written to.
 fn recheck_aliases(meta: &IndexMeta, decided: &Metadata, now: &Metadata) -> Result<()> {
     let writers = |metadata: &Metadata, alias: &str| -> Vec<Arc<str>> {
@@ -143,6 +157,16 @@ mod tests {
             [MetadataChange::DeleteIndex { name: "new".into(), uuid: done.index("new").unwrap().uuid }];
         recheck(&done, &done, &delete).unwrap();
         assert!(matches!(recheck(&done, &start, &delete), Err(Error::IndexNotFound { .. })));
+        let set = |state: &Metadata, settings: serde_json::Value| {
+            let options = millrace_catalog::metadata::IndicesOptions::open_only();
+            state.apply(&state.update_settings("new", &options, &settings, false, 0).unwrap())
+        };
+        let held = set(&done, json!({"index.retention.hold": true}));
+        assert!(matches!(recheck(&done, &held, &delete), Err(Error::Rejected(_))));
+        recheck(&held, &held, &delete).unwrap();
+        let blocked = set(&done, json!({"index.blocks.write": true}));
+        assert!(matches!(recheck(&blocked, &done, &delete), Err(Error::Rejected(_))));
+        recheck(&done, &blocked, &delete).unwrap();
         let meta = start.index("old").unwrap();
         let changed = MetadataChange::PutIndex {
             meta: Arc::new(IndexMeta { open: false, ..IndexMeta::clone(meta) }),

@@ -25,14 +25,16 @@ impl Engine {
     /// Copies the documents of a planned resizing into its target, which is there, and completes the target.
     ///
     /// # Errors
-    /// A document that cannot be read or written; then the target is deleted.
+    /// A document that cannot be read or written, and a source that is deleted or takes writes meanwhile; then the target is deleted.
     pub fn fill_resized(self: &Arc<Self>, plan: ResizePlan) -> BoxFuture<'static, Result<()>> {
         let engine = Arc::clone(self);
         Box::pin(sync::uninterrupted(async move {
             let principal = Principal::system();
             let copied = engine.copy_documents(&plan).await;
             let completed = match copied {
-                Ok(()) => engine.change(&principal, |state| state.complete_resize(&plan)).await,
+                Ok(seq_nos) => {
+                    engine.change(&principal, |state| state.complete_resize(&plan, &seq_nos)).await
+                }
                 Err(error) => Err(error),
             };
             if completed.is_err() {
@@ -46,11 +48,10 @@ impl Engine {
         }))
     }
 
-    async fn copy_documents(&self, plan: &ResizePlan) -> Result<()> {
+    /// Returns the next sequence numbers of the source's shards, which the copy has everything below.
+    async fn copy_documents(&self, plan: &ResizePlan) -> Result<Vec<u64>> {
         let source = self.index(&plan.source.name)?;
-        let next_seq_nos =
-            || -> Vec<u64> { source.shards().iter().map(|shard| shard.next_seq_no()).collect() };
-        let before = next_seq_nos();
+        let before = source.next_seq_nos();
         let mut frames = self.read_back_stored(&source).await?;
         let (mut batch, mut batch_bytes): (Vec<WriteOp>, usize) = (Vec::new(), 0);
         while let Some(frame) = frames.next().await? {
@@ -75,7 +76,7 @@ impl Engine {
         }
         self.write_copies(plan, batch).await?;
         // A block that was lifted and set again in between let writes through.
-        if next_seq_nos() != before {
+        if source.next_seq_nos() != before {
             let (from, to) = (&plan.source.name, &plan.pending.name);
             let reason =
                 format!("index {from} took writes while its documents were copied to [{to}]; repeat");
@@ -83,7 +84,8 @@ impl Engine {
         }
         let target = [self.index(&plan.pending.name)?];
         self.flush(&target).await?;
-        self.refresh(&target).await
+        self.refresh(&target).await?;
+        Ok(before)
     }
 
     async fn write_copies(&self, plan: &ResizePlan, ops: Vec<WriteOp>) -> Result<()> {

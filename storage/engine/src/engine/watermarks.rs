@@ -104,7 +104,7 @@ impl Engine {
         Ok(self.segment_space().await?.free)
     }
 
-    /// Returns the bytes of deleted indices and replaced segments whose files are still there: searches, snapshots or the deletion use them.
+    /// Returns the bytes of deleted indices whose files are still there: searches, snapshots or the deletion use them.
     pub fn unfreed_bytes(&self) -> u64 {
         self.inner.env().unfreed_bytes()
     }

@@ -490,7 +490,7 @@ impl Shard {
         }
         if state.closed {
             // What comes of the flush of a deleted index goes the way of its other files.
-            state.segments.iter().for_each(|s| s.segment.discard());
+            state.segments.iter().for_each(|s| s.segment.discard_with_index());
         }
         replaced
     }
@@ -504,7 +504,7 @@ impl Shard {
         }
         state.closed = true;
         for segment in &state.segments {
-            segment.segment.discard();
+            segment.segment.discard_with_index();
         }
         self.searchable.send_replace(u64::MAX);
         state.unflushed_bytes()

@@ -236,6 +236,13 @@ impl Segment {
         }
     }
 
+    /// Has the files of a stored segment of a deleted index deleted once nobody uses it any more; they count as unfreed until then.
+    pub fn discard_with_index(&self) {
+        if let Kind::Stored(stored) = &*self.kind {
+            stored.discard_with_index();
+        }
+    }
+
     /// Returns the rows in memory, if it has such.
     pub fn as_memory(&self) -> Option<&Memory> {
         match &*self.kind {

@@ -63,7 +63,7 @@ pub struct Env {
     pub(crate) counts: Arc<CountCache>,
     pub(crate) frequent: Arc<FrequentCache>,
     pub(crate) runtime: Handle,
-    /// Bytes of discarded segments whose files are still there.
+    /// Bytes of segments of deleted indices whose files are still there.
     unfreed_bytes: Arc<AtomicU64>,
 }
 
@@ -73,7 +73,8 @@ impl Env {
         [("files", self.files.figures()), ("opened_files", self.opened.figures())]
     }
 
-    /// Returns the bytes of files that go once their last user lets go of them: of deleted indices and of replaced segments.
+    /// Returns the bytes of files of deleted indices that go once their last user lets go of them. Those of replaced segments do not count:
+    /// a reader that stays would keep retention from any deletion.
     pub fn unfreed_bytes(&self) -> u64 {
         self.unfreed_bytes.load(Ordering::Relaxed)
     }
@@ -157,6 +158,8 @@ pub struct StoredSegment {
     ascending: OnceLock<bool>,
     /// Set if the files are to go with the last user of the segment.
     discarded: AtomicBool,
+    /// Set if the index was deleted: then the files count as unfreed.
+    index_deleted: AtomicBool,
     pub(super) damage: DamageRecord,
 }
 
@@ -169,7 +172,7 @@ impl Drop for StoredSegment {
         }
         FileKind::ALL.into_iter().for_each(|kind| self.env.files.forget((id, kind)));
         let (objects, unfreed) = (Arc::clone(&self.env.objects), Arc::clone(&self.env.unfreed_bytes));
-        let bytes = self.file_bytes();
+        let bytes = if self.index_deleted.load(Ordering::Relaxed) { self.file_bytes() } else { 0 };
         self.env.runtime.spawn(async move {
             if let Err(error) = delete_files(&objects, index, shard, id).await {
                 let directory = directory_path(index, shard, id);
@@ -221,13 +224,20 @@ impl StoredSegment {
             row_bytes: OnceLock::new(),
             ascending: OnceLock::new(),
             discarded: AtomicBool::new(false),
+            index_deleted: AtomicBool::new(false),
             damage: DamageRecord::default(),
         }
     }
 
     /// Has the files deleted once the last search that uses them has ended.
     pub(crate) fn discard(&self) {
-        if !self.discarded.swap(true, Ordering::Relaxed) {
+        self.discarded.store(true, Ordering::Relaxed);
+    }
+
+    /// Has the files of a deleted index deleted once the last search that uses them has ended, and counts them until then.
+    pub(crate) fn discard_with_index(&self) {
+        self.discarded.store(true, Ordering::Relaxed);
+        if !self.index_deleted.swap(true, Ordering::Relaxed) {
             self.env.unfreed_bytes.fetch_add(self.file_bytes(), Ordering::Relaxed);
         }
     }
