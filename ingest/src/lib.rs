@@ -14,6 +14,7 @@ pub mod database;
 pub mod dead_letter;
 pub mod dissect;
 pub mod event;
+mod former_options;
 #[doc(hidden)]
 pub mod fuzzing;
 pub mod geoip;

@@ -8,6 +8,7 @@ use std::ops::RangeInclusive;
 
 use serde_json::Number;
 
+use crate::former_options::instead_of;
 use crate::{FieldReference, Secret, Template};
 
 /// Least similarity of a suggestion.
@@ -412,7 +413,10 @@ impl Options {
     /// similar.
     pub fn finish(mut self) -> Result<(), Vec<Fault>> {
         for (name, at, _) in std::mem::take(&mut self.given) {
-            let suggestion = suggest(&name, self.known.iter().copied());
+            let suggestion = match instead_of(&self.plugin, &name) {
+                Some(instead) => format!(": {instead}"),
+                None => suggest(&name, self.known.iter().copied()),
+            };
             let message = format!("[{}] has no option [{name}]{suggestion}", self.plugin);
             self.faults.push(Fault { at, message });
         }
@@ -467,6 +471,29 @@ mod tests {
         assert_eq!(options.text("none"), None);
         let faults = options.finish().unwrap_err();
         assert!(matches!(faults.as_slice(), [fault] if fault.message.contains("[none]")), "{faults:?}");
+    }
+
+    #[test]
+    fn former_options_name_what_stands_in_their_place() {
+        for (plugin, name, instead) in [
+            (
+                "elasticsearch",
+                "cluster",
+                "has no option [cluster]: give the addresses of its nodes by [hosts]",
+            ),
+            ("kv", "trim", "has no option [trim]: give [trim_value]"),
+            ("grok", "type", "has no option [type]: put the plugin into a branch"),
+            ("grok", "mtch", "has no option [mtch], did you mean [match]?"),
+        ] {
+            let mut options = Options::new(
+                plugin,
+                Location::default(),
+                [(name.to_owned(), Location::default(), text("x"))],
+            );
+            assert_eq!(options.text("match"), None);
+            let faults = options.finish().unwrap_err();
+            assert!(matches!(faults.as_slice(), [fault] if fault.message.contains(instead)), "{faults:?}");
+        }
     }
 
     #[test]

@@ -175,10 +175,29 @@ pub fn build(options: Options) -> Result<Arc<dyn Codec>, Vec<Fault>> {
         "netflow" => netflow::build(options),
         "plain" => plain::build(options),
         "rubydebug" => rubydebug::build(options),
+        unknown if let Some(instead) = instead_of(unknown) => {
+            Err(vec![Fault { at, message: format!("codec [{unknown}] is not supported: {instead}") }])
+        }
         unknown => {
             let suggestion = suggest(unknown, NAMES.iter().copied());
             Err(vec![Fault { at, message: format!("there is no codec [{unknown}]{suggestion}") }])
         }
+    }
+}
+
+/// Returns what to do instead of a codec that is known and not there.
+fn instead_of(name: &str) -> Option<&'static str> {
+    match name {
+        "collectd" => Some("have collectd post JSON to [http] by its plugin write_http"),
+        "sflow" => Some(
+            "have a collector such as goflow2 turn it into JSON; NetFlow and IPFIX are read by [netflow]",
+        ),
+        "oldlogstashjson" | "json_spooler" | "edn" | "edn_lines" => {
+            Some("have the sender write JSON, for [json] or [json_lines]")
+        }
+        "cloudtrail" => Some("read by [json], and split the array by the filter split"),
+        "fluent" | "protobuf" | "cloudfront" => Some("have the sender write JSON, msgpack or Avro"),
+        _ => None,
     }
 }
 

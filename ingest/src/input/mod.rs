@@ -233,6 +233,12 @@ fn instead_of(name: &str) -> Option<&'static str> {
     match name {
         "azure_event_hubs" => Some("read the hub by [kafka], whose protocol it speaks"),
         "cloudwatch_logs" | "cloudwatch" => Some("have the logs exported to a bucket and read them by [s3]"),
+        "dead_letter_queue" => Some(
+            "dead letters are an index here: read that by [opensearch], or replay them once their reason is gone",
+        ),
+        "log4j" | "log4j2" => {
+            Some("have the program write lines of JSON to [tcp], or a log that [file] reads")
+        }
         "imap" | "irc" | "jms" | "relp" | "stomp" | "websocket" | "xmpp" => {
             Some("have a program post its messages to [http], or send lines to [tcp]")
         }

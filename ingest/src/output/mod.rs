@@ -199,11 +199,22 @@ fn instead_of(name: &str) -> Option<&'static str> {
         "elasticsearch_http" | "elasticsearch_river" | "amazon_es" => {
             Some("it is [opensearch] today, with [hosts]")
         }
-        "lumberjack" => Some("send to [tcp] with codec json_lines, or to [http]"),
+        "lumberjack" | "logstash" => Some("send to [tcp] with codec json_lines, or to [http]"),
+        "sqs" | "sns" | "kinesis" | "google_pubsub" => {
+            Some("write to [s3], [kafka] or [rabbitmq], or post to an HTTP interface by [http]")
+        }
+        "nagios" | "nagios_nsca" | "pagerduty" | "jira" => {
+            Some("post to its HTTP interface by [http], or send an [email]")
+        }
+        name if name.starts_with("microsoft-") => {
+            Some("post to the data collection of Azure Monitor by [http]")
+        }
         "noop" => Some("it is [null] today"),
         "gelf" => Some("send to [tcp] or [udp], whose codec makes the message"),
         "mongodb" | "jdbc" | "clickhouse" | "loki" | "riemann" | "rollbar" | "newrelic" | "logentries"
-        | "azure_loganalytics" | "datadog" | "splunk" => Some("post to its HTTP interface by [http]"),
+        | "azure_loganalytics" | "elasticapm" | "solr_http" | "influxdb" | "datadog" | "splunk" => {
+            Some("post to its HTTP interface by [http]")
+        }
         _ => None,
     }
 }

@@ -87,7 +87,14 @@ pub const NAMES: &[&str] = &[
 
 /// Filters that are not supported, and what to do in their place.
 const REFUSED: &[(&str, &str)] = &[
+    ("alter", "change fields by mutate and translate"),
+    ("anonymize", "it is fingerprint today"),
+    ("elapsed", "relate events by aggregate"),
     ("elastic_integration", "name an ingest pipeline in the output"),
+    ("environment", "add ${NAME} by mutate and add_field"),
+    ("grep", "drop events within a branch, such as if [message] !~ /…/ { drop { } }"),
+    ("memcached", "look values up by translate, http or elasticsearch"),
+    ("metrics", "count by aggregate, or by an aggregation of a search in the index"),
     ("multiline", "join lines by the codec multiline of the input"),
     ("rest", "ask servers by the filter http"),
 ];
