@@ -10,12 +10,17 @@ use millrace_ingest::Event;
 use millrace_ingest::pattern::{Deadline, Expression};
 
 use super::methods;
-use super::syntax::{AssignOp, Block, Call, Expr, Position, RegexFlags, Rescue, Script, Target, TextItem};
+use super::syntax::{
+    AssignOp, Block, Call, Expr, Function, Position, RegexFlags, Rescue, Script, Target, TextItem,
+};
 use super::value::{MatchData, Members, RaisedError, Val, empty_nested};
 pub(super) use bounds::MAX_BYTES;
 
 /// Number of the next run.
 static RUNS: AtomicU64 = AtomicU64::new(0);
+
+/// Most expressions that wait for one another within functions: each takes a part of the stack.
+const MAX_NESTING: usize = 250;
 
 /// A change of the order of evaluation.
 #[derive(Debug)]
@@ -54,6 +59,13 @@ pub(super) struct Interpreter<'a> {
     bytes: usize,
     expressions: HashMap<String, Arc<Expression>>,
     pub(super) deadline: Deadline,
+    functions: Vec<Option<Arc<Function>>>,
+    /// Calls of functions that have not returned.
+    calls: usize,
+    /// Expressions that wait for the one that is evaluated.
+    nesting: usize,
+    /// Local variables of functions that have returned, kept so that values which contain themselves are freed.
+    returned: Vec<Val>,
     /// Number of this run among those of the process.
     run: u64,
 }
@@ -71,6 +83,10 @@ impl<'a> Interpreter<'a> {
             bytes: 0,
             expressions: HashMap::new(),
             deadline: Deadline::default(),
+            functions: Vec::new(),
+            calls: 0,
+            nesting: 0,
+            returned: Vec::new(),
             run: RUNS.fetch_add(1, Ordering::Relaxed),
         }
     }
@@ -87,6 +103,7 @@ impl<'a> Interpreter<'a> {
     /// # Errors
     /// An error that nothing rescues, or a bound that is exceeded.
     pub(super) fn run(&mut self, script: &Script) -> Result<Val, RaisedError> {
+        self.functions.clone_from(&script.functions);
         match self.eval(&script.body) {
             Ok(value) | Err(Flow::Next(value) | Flow::Break(value) | Flow::Return(value)) => Ok(value),
             Err(Flow::Raise(error)) => Err(error),
@@ -97,6 +114,7 @@ impl<'a> Interpreter<'a> {
     /// Empties local variables, so that values which contain themselves are freed. Variables that outlive the event must not share them.
     pub(super) fn empty_locals(&mut self) {
         empty_nested(std::mem::take(&mut self.slots));
+        empty_nested(std::mem::take(&mut self.returned));
     }
 
     pub(super) fn set_match(&mut self, found: Option<MatchData>) -> Val {
@@ -105,6 +123,45 @@ impl<'a> Interpreter<'a> {
     }
 
     pub(super) fn eval(&mut self, expr: &Expr) -> Evaluated {
+        if self.calls > 0 && self.nesting >= MAX_NESTING {
+            return Err(Flow::Exceeded("functions of the script call one another too deep".to_owned()));
+        }
+        self.nesting += 1;
+        let value = self.evaluate(expr);
+        self.nesting -= 1;
+        value
+    }
+
+    /// Calls a function of the script.
+    fn call_function(&mut self, number: usize, args: Vec<Val>, at: Position) -> Evaluated {
+        let Some(Some(function)) = self.functions.get(number).cloned() else {
+            let message = format!("undefined function at {at}");
+            return Err(RaisedError::new(methods::NO_METHOD, message).into());
+        };
+        if args.len() != function.parameters {
+            return Err(RaisedError::argument(format!(
+                "[{}] has {} parameters, and is called with {} arguments at {at}",
+                function.name,
+                function.parameters,
+                args.len()
+            ))
+            .into());
+        }
+        self.step(function.slots)?;
+        let mut slots = args;
+        slots.resize(function.slots, Val::Nil);
+        let outer = std::mem::replace(&mut self.slots, slots);
+        self.calls += 1;
+        let value = self.eval(&function.body);
+        self.calls -= 1;
+        self.returned.append(&mut std::mem::replace(&mut self.slots, outer));
+        match value {
+            Err(Flow::Return(value) | Flow::Next(value) | Flow::Break(value)) => Ok(value),
+            other => other,
+        }
+    }
+
+    fn evaluate(&mut self, expr: &Expr) -> Evaluated {
         self.step(1)?;
         match expr {
             Expr::Nil => Ok(Val::Nil),
@@ -179,6 +236,10 @@ impl<'a> Interpreter<'a> {
                 Err(flow) => Err(flow),
             },
             Expr::Call(call) => self.call(call),
+            Expr::CallFunction { function, args, at } => {
+                let args = self.eval_all(args)?;
+                self.call_function(*function, args, *at)
+            }
             Expr::Sequence(statements) => {
                 let mut last = Val::Nil;
                 for statement in statements {
