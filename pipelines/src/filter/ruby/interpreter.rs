@@ -1,6 +1,7 @@
 //! Evaluation of scripts, within the bounds of [`bounds`].
 
 mod bounds;
+mod functions;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -18,9 +19,6 @@ pub(super) use bounds::MAX_BYTES;
 
 /// Number of the next run.
 static RUNS: AtomicU64 = AtomicU64::new(0);
-
-/// Most expressions that wait for one another within functions: each takes a part of the stack.
-const MAX_NESTING: usize = 250;
 
 /// A change of the order of evaluation.
 #[derive(Debug)]
@@ -120,45 +118,6 @@ impl<'a> Interpreter<'a> {
     pub(super) fn set_match(&mut self, found: Option<MatchData>) -> Val {
         self.last_match = found.map(Arc::new);
         self.last_match.as_ref().map_or(Val::Nil, |found| Val::Match(Arc::clone(found)))
-    }
-
-    pub(super) fn eval(&mut self, expr: &Expr) -> Evaluated {
-        if self.calls > 0 && self.nesting >= MAX_NESTING {
-            return Err(Flow::Exceeded("functions of the script call one another too deep".to_owned()));
-        }
-        self.nesting += 1;
-        let value = self.evaluate(expr);
-        self.nesting -= 1;
-        value
-    }
-
-    /// Calls a function of the script.
-    fn call_function(&mut self, number: usize, args: Vec<Val>, at: Position) -> Evaluated {
-        let Some(Some(function)) = self.functions.get(number).cloned() else {
-            let message = format!("undefined function at {at}");
-            return Err(RaisedError::new(methods::NO_METHOD, message).into());
-        };
-        if args.len() != function.parameters {
-            return Err(RaisedError::argument(format!(
-                "[{}] has {} parameters, and is called with {} arguments at {at}",
-                function.name,
-                function.parameters,
-                args.len()
-            ))
-            .into());
-        }
-        self.step(function.slots)?;
-        let mut slots = args;
-        slots.resize(function.slots, Val::Nil);
-        let outer = std::mem::replace(&mut self.slots, slots);
-        self.calls += 1;
-        let value = self.eval(&function.body);
-        self.calls -= 1;
-        self.returned.append(&mut std::mem::replace(&mut self.slots, outer));
-        match value {
-            Err(Flow::Return(value) | Flow::Next(value) | Flow::Break(value)) => Ok(value),
-            other => other,
-        }
     }
 
     fn evaluate(&mut self, expr: &Expr) -> Evaluated {
