@@ -253,6 +253,7 @@ fn unknown_names_and_options_are_faults() {
         let faults = given(name, json!({"nonsense": 1})).unwrap_err();
         assert!(faults.iter().any(|fault| fault.message.contains("[nonsense]")), "{name}");
     }
+    assert!(given("sflow", json!({})).unwrap_err()[0].message.contains("for codec netflow"));
     assert!(given("jsn_lines", json!({})).unwrap_err()[0].message.contains("did you mean [json_lines]?"));
 }
 

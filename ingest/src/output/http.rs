@@ -129,6 +129,8 @@ pub(super) fn build(options: Options) -> Result<Output, Vec<Fault>> {
 }
 
 fn configured(mut options: Options, first_pause: Duration) -> Result<Http, Vec<Fault>> {
+    // The body is what [format] says, as in Logstash, whatever it is.
+    let _ = crate::codec::take(&mut options, "plain");
     let url = options.required_text("url");
     let url = Template::parse(&url);
     if url.is_constant() && !url.as_str().is_empty() && parse_url(url.as_str()).is_err() {

@@ -200,6 +200,9 @@ fn instead_of(name: &str) -> Option<&'static str> {
             Some("it is [opensearch] today, with [hosts]")
         }
         "lumberjack" => Some("send to [tcp] with codec json_lines, or to [http]"),
+        name if name.starts_with("microsoft-") => {
+            Some("post to the data collection of Azure Monitor by [http]")
+        }
         "noop" => Some("it is [null] today"),
         "gelf" => Some("send to [tcp] or [udp], whose codec makes the message"),
         "graphite" | "graphtastic" | "opentsdb" => {
@@ -232,13 +235,14 @@ fn instead_of(name: &str) -> Option<&'static str> {
         | "http_stream"
         | "librato"
         | "metriccatcher"
-        | "microsoft-sentinel-log-analytics-logstash-output-plugin"
         | "redmine"
         | "riak"
         | "solr_http"
         | "timber" => Some("post to its HTTP interface by [http]"),
         "mongodb" | "jdbc" | "clickhouse" | "loki" | "riemann" | "rollbar" | "newrelic" | "logentries"
-        | "azure_loganalytics" | "datadog" | "splunk" => Some("post to its HTTP interface by [http]"),
+        | "azure_loganalytics" | "elasticapm" | "datadog" | "splunk" => {
+            Some("post to its HTTP interface by [http]")
+        }
         _ => None,
     }
 }

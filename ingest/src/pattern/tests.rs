@@ -99,6 +99,7 @@ fn faults_name_what_is_wrong() {
     assert!(fault("%{COMBINEDAPACHELOGS}").contains("did you mean [COMBINEDAPACHELOG]?"));
     assert!(fault("(a").contains("[(a]"));
     assert!(fault("[a-z&&[^b]]").contains("&&"));
+    assert!(fault("[a-[bc]]").contains("backslash before the [-]"));
     assert!(fault("(*ACCEPT)").contains("(*"));
     assert!(fault("(?~a)").contains("absent"));
     assert!(library.define("A-B", "x").is_err());
@@ -172,6 +173,17 @@ fn the_syntax_is_that_of_oniguruma() {
         (r"^[a[:.,]b]+$", "a:.b,", true),
         (r"^[a[:.,]b]+$", "a[", false),
         (r"^[[:alpha:]:]+$", "a:b", true),
+        // A hyphen at the end of a set within a set is a character.
+        (r"^x[a[9+-]b]y$", "x:y", false),
+        (r"^[a[9+-]b]+$", "a9+-b", true),
+        (r"^[(a[0-9.+-])b]+$", "(0.+-)b", true),
+        (r"^[9[-a]]$", "-", true),
+        (r"^[9[-a]]$", ":", false),
+        (r"^[-b[a]]+$", "-ba", true),
+        // It does not end a range around it.
+        (r"^[a[9]-z]+$", "9bz", true),
+        (r"^[a-[x]d]+$", "bx", true),
+        (r"^[a-c[x]-]+$", "b-x", true),
         (r"(?>a+)b", "aab", true),
     ] {
         assert_eq!(matches(pattern, text), expected, "{pattern} on {text:?}");

@@ -350,7 +350,8 @@ impl<'a> Translation<'a> {
         Ok(())
     }
 
-    /// A set, whose opening bracket was read. Sets within it that are not negated become part of it.
+    /// A set, whose opening bracket was read. Sets within it that are not negated become part of it: they are put before
+    /// its own members, so that a range has the same ends as without them.
     fn set(&mut self, depth: usize) -> Result<(), String> {
         if depth > MAX_SETS {
             return Err(format!("sets are nested more than {MAX_SETS} deep"));
@@ -361,21 +362,49 @@ impl<'a> Translation<'a> {
         } else if negated {
             return Err("a set within a set cannot be negated".to_owned());
         }
+        let start = self.out.len();
+        let mut inner = String::new();
         let mut first = true;
+        // A range that has no end yet, and a set within the set behind it.
+        let (mut is_range, mut is_interrupted) = (false, false);
         loop {
             let Some(letter) = self.rest.next() else { return Err("a set [ is not closed".to_owned()) };
+            if letter == '[' && !(self.rest.peek() == Some(&':') && self.is_posix_class()) {
+                let own = self.out.split_off(start);
+                self.set(depth + 1)?;
+                inner.push_str(&self.out.split_off(start));
+                self.out.push_str(&own);
+                is_interrupted = is_range;
+                first = false;
+                continue;
+            }
+            if letter == ']' && !first && is_interrupted {
+                return Err(
+                    "a range in a set has another set as its end; put a backslash before the [-]".to_owned()
+                );
+            }
+            let closes = self.rest.peek() == Some(&']');
+            is_range = letter == '-' && !first && !closes;
+            is_interrupted = false;
             match letter {
+                // At either end it is no range, and the set becomes part of another one.
+                '-' if depth > 0 && (first || closes) => self.out.push_str("\\-"),
                 ']' if first => self.out.push_str("\\]"),
                 ']' => break,
                 '\\' => self.escape_in_set()?,
-                '[' if self.rest.peek() == Some(&':') && self.posix_class()? => {}
-                '[' => self.set(depth + 1)?,
+                '[' => self.posix_class()?,
                 '&' if self.rest.peek() == Some(&'&') => {
                     return Err("[&&] in a set is not supported; use a look-ahead".to_owned());
                 }
                 other => self.out.push(other),
             }
             first = false;
+        }
+        if !inner.is_empty() {
+            if self.out.get(start..).is_some_and(|own| own.starts_with('-')) {
+                inner.push('\\');
+            }
+            self.out.insert_str(start, &inner);
         }
         if depth == 0 {
             self.out.push(']');
@@ -396,14 +425,17 @@ impl<'a> Translation<'a> {
         Ok(())
     }
 
-    /// `[:name:]`, of which the opening bracket was read; whether it is one: else the bracket opens a set within the set.
-    fn posix_class(&mut self) -> Result<bool, String> {
+    /// `[:name:]`, of which the opening bracket was read, has no other characters than these: else the bracket opens a set within the set.
+    fn is_posix_class(&self) -> bool {
         let mut ahead = self.rest.clone();
         ahead.next();
-        let name: String = ahead.by_ref().take_while(|letter| *letter != ':').take(16).collect();
-        if ahead.next() != Some(']') {
-            return Ok(false);
-        }
+        ahead.by_ref().take_while(|letter| *letter != ':').take(16).for_each(drop);
+        ahead.next() == Some(']')
+    }
+
+    /// Translates `[:name:]`, of which the opening bracket was read.
+    fn posix_class(&mut self) -> Result<(), String> {
+        let name: String = self.rest.clone().skip(1).take_while(|letter| *letter != ':').take(16).collect();
         let (negated, class) = name.strip_prefix('^').map_or((false, name.as_str()), |class| (true, class));
         let members = match class {
             "alpha" => "\\p{L}\\p{M}",
@@ -429,7 +461,7 @@ impl<'a> Translation<'a> {
         for _ in 0..name.chars().count() + 3 {
             self.rest.next();
         }
-        Ok(true)
+        Ok(())
     }
 }
 

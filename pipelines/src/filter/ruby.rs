@@ -61,6 +61,7 @@ struct RubyState {
 pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>> {
     let is_given = |name: &str, options: &Options| options.given().any(|(given, _)| given == name);
     let (has_code, has_path) = (is_given("code", &options), is_given("path", &options));
+    let has_init = is_given("init", &options);
     let code = script(&mut options, "code");
     let init = script(&mut options, "init");
     let file = script_file(&mut options);
@@ -70,6 +71,11 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>>
     let tag_with_message = options.boolean("tag_with_exception_message").unwrap_or(false);
     if has_code == has_path {
         options.fault_here("[ruby] needs either the option [code], or [path] with a file of scripts");
+    }
+    // What a script that is refused would assign is not known.
+    if code.is_some() == has_code && init.is_some() == has_init && file.is_some() == has_path {
+        let scripts = code.iter().chain(&init).chain(file.iter().flat_map(ScriptFile::scripts));
+        unassigned_globals(scripts).into_iter().for_each(|fault| options.fault_here(fault));
     }
     let mut state = RubyState::default();
     if let Some(init) = &init
@@ -81,6 +87,13 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>>
     let script = match file {
         None => code,
         Some(file) => {
+            let mut run = Interpreter::new(file.constants.slots, Vec::new(), &mut state.variables);
+            if let Err(error) = run.run(&file.constants) {
+                options.fault_here(format!(
+                    "a constant of [path] of [ruby] fails: {} ({})",
+                    error.message, error.class
+                ));
+            }
             if let Some(register) = &file.register {
                 let mut run = Interpreter::new(register.slots, Vec::new(), &mut state.variables);
                 run.bind(vec![Val::from_json(&Value::Object(parameters))]);
@@ -99,6 +112,20 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>>
     let has_state = script.has_state;
     let state = Mutex::new(state);
     Ok(Arc::new(Ruby { script, state, has_state, tags_on_exception, tag_with_message, returns_events }))
+}
+
+/// Global variables are those of one filter: one that no script of it assigns would be another filter's, and always `nil`.
+fn unassigned_globals<'a>(scripts: impl Iterator<Item = &'a Script> + Clone) -> Vec<String> {
+    let mut unassigned: Vec<String> = Vec::new();
+    for (name, at) in scripts.clone().flat_map(|script| &script.globals.named) {
+        if !scripts.clone().any(|script| script.globals.assigned.contains(name)) {
+            unassigned.push(format!(
+                "{at}: no script of this filter assigns the global variable [{name}], and those of other filters are not seen: use \
+                 @metadata of the event"
+            ));
+        }
+    }
+    unassigned
 }
 
 /// Takes the file of scripts.
@@ -303,12 +330,31 @@ mod tests {
         assert_eq!((apply(json!({"a": 1})).0, apply(json!({"a": 1})).2), (Outcome::Matched, 1));
         for (code, expected) in [
             ("def register(params)\nend", "no `def filter(event)`"),
-            ("def helper(x)\nend\ndef filter(event)\n[event]\nend", "[def helper] is not supported"),
+            (
+                "def filter(event)\n[event]\nend\ndef filter(event)\n[event]\nend",
+                "[def filter] is not supported",
+            ),
+            (
+                "NAMES = [1].first(-1)\ndef filter(event)\n[event]\nend",
+                "a constant of [path] of [ruby] fails",
+            ),
+            ("NAMES = [\ndef filter(event)\n[event]\nend", "[def filter] is not expected here"),
             ("event.set('a', 1)", "a file of scripts has"),
         ] {
             std::fs::write(file.path(), code).unwrap();
             let faults = build(Options::new("ruby", Location::default(), given(file.path()))).unwrap_err();
             assert!(faults[0].message.contains(expected), "{faults:?}");
+        }
+        let code = "require 'set'\nNAMES = ['x', 'y'].freeze\nLENGTHS = NAMES.map { |name| name.length + 1 }\n\
+            def register(params)\n  @n = count(0)\nend\n\
+            def filter(event)\n  event.set('n', count(@n))\n  event.set('all', LENGTHS)\n  [event]\nend\n\
+            def count(n)\n  @calls = (@calls || 0) + 1\n  n + NAMES.length + @calls\nend\n";
+        std::fs::write(file.path(), code).unwrap();
+        let filter = build(Options::new("ruby", Location::default(), given(file.path()))).unwrap();
+        for n in [7, 8] {
+            let mut event = Event::new(DateTime::UNIX_EPOCH);
+            assert_eq!(filter.apply(&mut event, &mut Vec::new()), Outcome::Matched);
+            assert_eq!((&event.fields()["n"], &event.fields()["all"]), (&json!(n), &json!([2, 2])));
         }
         std::fs::write(file.path(), "def filter(event)\n  event\nend").unwrap();
         let filter = build(Options::new("ruby", Location::default(), given(file.path()))).unwrap();
@@ -343,6 +389,15 @@ mod tests {
         let run = || outcome(&format!("1{}", "+1".repeat(400)));
         let thread = std::thread::Builder::new().stack_size(8 << 20).spawn(run).unwrap();
         assert_eq!(thread.join().unwrap(), Outcome::Matched);
+        for code in [
+            "def f(x)\n f(x + 1)\nend\nf(1)",
+            "def f(x)\n [x].each { |y| f([y].map { |z| z + 1 }.first) }\nend\nf(1)",
+            "def f(h)\n h.each_with_object({}) { |(k, v), all| all[k] = f({k => v}) }\nend\nf({'a' => 1})",
+            "def f(x)\n (1..2).each { |y| case y\n when 1 then x.sort_by { |z| \"#{f([z]).map { |a| a }}\" }\n end }\nend\nf([1, 2])",
+        ] {
+            let thread = std::thread::Builder::new().stack_size(8 << 20).spawn(|| outcome(code)).unwrap();
+            assert_eq!(thread.join().unwrap(), Outcome::Unmatched, "{code}");
+        }
         assert_eq!(outcome(&"event.set('a', 1 + 1)\n".repeat(600)), Outcome::Matched);
         for code in [
             format!("1{}", "+1".repeat(16_000)),

@@ -45,7 +45,11 @@ impl Parser<'_> {
         }
         if self.faults.is_empty() && definition.inputs.is_empty() {
             let end = self.cursor.offset();
-            self.fault(end, "the pipeline has no input; add a section `input { … }`");
+            self.fault(
+                end,
+                "the pipeline has no input; add a section `input { … }`, or, if it is a part of a pipeline such as the files of conf.d, \
+                 name all parts by `path.config` in a pipelines.yml and check its directory",
+            );
         }
         definition
     }

@@ -65,6 +65,8 @@ async fn each_event_is_a_request_and_refusals_are_for_good() {
         ("http_method", "post".into()),
         ("headers", [("x-number", "%{n}")].into()),
         ("pool_max", "1".into()),
+        // It has no effect.
+        ("codec", "json_lines".into()),
     ];
     let refused = send(&given, 2).await;
     assert_eq!(refused.len(), 1);

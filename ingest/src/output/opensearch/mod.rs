@@ -31,6 +31,9 @@ const WITHOUT_EFFECT: &[&str] = &[
     "pool_max_per_route",
     "resurrect_delay",
     "silence_errors_in_log",
+    "sniffing",
+    "sniffing_delay",
+    "sniffing_path",
     "failure_type_logging_whitelist",
     "validate_after_inactivity",
 ];
@@ -44,8 +47,6 @@ const NOT_SUPPORTED: &[(&str, &str)] = &[
     ("script_lang", "scripts are not supported, use a filter"),
     ("script_type", "scripts are not supported, use a filter"),
     ("script_var_name", "scripts are not supported, use a filter"),
-    ("sniffing_delay", "give all [hosts]"),
-    ("sniffing_path", "give all [hosts]"),
 ];
 
 /// Options of life cycles, which have an effect in Logstash unless `ilm_enabled` is false.
@@ -84,12 +85,10 @@ pub(super) fn build(mut options: Options) -> Result<Output, Vec<Fault>> {
     resolve_cloud_options(&mut options);
     refuse_life_cycles(&mut options);
     let template = IndexTemplate::take(&mut options);
-    for (name, why) in
-        [("scripted_upsert", "scripts are not supported, use a filter"), ("sniffing", "give all [hosts]")]
-    {
-        if options.boolean(name) == Some(true) {
-            options.fault_here(format!("[{name} => true] is not supported: {why}"));
-        }
+    if options.boolean("scripted_upsert") == Some(true) {
+        options.fault_here(
+            "[scripted_upsert => true] is not supported: scripts are not supported, use a filter",
+        );
     }
     // Documents are JSON, whatever it is.
     let _ = codec::take(&mut options, "plain");

@@ -38,21 +38,8 @@ impl IndexTemplate {
         if manage == Some("false") {
             return None;
         }
-        let Some(file) = file else {
-            for (option, is_given) in [
-                ("manage_template", manage == Some("true")),
-                ("template_name", name.is_some()),
-                ("template_overwrite", overwrites == Some(true)),
-            ] {
-                if is_given {
-                    options.fault_here(format!(
-                        "option [{option}] needs the option [template], a file; or put the template over the API (PUT _index_template/<name>), and give \
-                         manage_template => false"
-                    ));
-                }
-            }
-            return None;
-        };
+        // Logstash would put a template of its own; there is none here, and the other options are about it.
+        let file = file?;
         let name = name.unwrap_or_else(|| DEFAULT_NAME.to_owned());
         if name.is_empty() || !name.bytes().all(|byte| byte.is_ascii_alphanumeric() || b"_-.".contains(&byte))
         {

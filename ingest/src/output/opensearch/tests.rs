@@ -483,9 +483,6 @@ fn what_changes_where_documents_land_is_refused() {
         ("ilm_pattern", "000001", "[index]"),
         ("ilm_policy", "logs", "[index]"),
         ("ilm_enabled", "true", "[index]"),
-        ("template_name", "logs", "_index_template"),
-        ("template_overwrite", "true", "_index_template"),
-        ("manage_template", "true", "_index_template"),
         ("data_stream_dataset", "logs", "[data_stream => true]"),
     ] {
         let faults = faults(&[(name, value.into())]);
@@ -497,6 +494,8 @@ fn what_changes_where_documents_land_is_refused() {
         &[("ilm_enabled", OptionValue::from("auto"))][..],
         &[("ilm_enabled", "false".into()), ("ilm_rollover_alias", "logs".into())],
         &[("manage_template", "false".into()), ("template_name", "logs".into())],
+        &[("manage_template", "true".into()), ("template_overwrite", "true".into())],
+        &[("sniffing", "true".into()), ("sniffing_path", "/_nodes".into())],
         &[("data_stream", "auto".into())],
     ] {
         assert_eq!(faults(given), []);
@@ -559,9 +558,19 @@ async fn another_server_gets_the_template_first() {
     let sink = remote(&server, &[("template", path.clone())]);
     assert_eq!(sink.send(&events(1), stop.subscribe(), OrderTicket::new().0).await, Ok(Vec::new()));
     assert_eq!(requests(&server), ["/_template/logstash", "/_bulk"]);
+    // Without a file there is no template, whatever is said about it.
+    let server = Server::start(&[]).await;
+    let about = [
+        ("manage_template", "true"),
+        ("template_name", "x"),
+        ("template_overwrite", "true"),
+        ("sniffing", "true"),
+    ];
+    let sink = remote(&server, &about.map(|(name, value)| (name, value.into())));
+    assert_eq!(sink.send(&events(1), stop.subscribe(), OrderTicket::new().0).await, Ok(Vec::new()));
+    assert_eq!(requests(&server), ["/_bulk"]);
     let hosts = ("hosts", OptionValue::from("a"));
     for (given, expected) in [
-        (vec![hosts.clone(), ("template_name", "x".into())], "needs the option [template]"),
         (vec![hosts.clone(), ("template", "/nonexistent.json".into())], "cannot be read"),
         (vec![hosts, ("template", path), ("template_name", "a/b".into())], "[template_name] must have"),
     ] {

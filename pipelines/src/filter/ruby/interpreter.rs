@@ -1,6 +1,7 @@
 //! Evaluation of scripts, within the bounds of [`bounds`].
 
 mod bounds;
+mod functions;
 
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +11,9 @@ use millrace_ingest::Event;
 use millrace_ingest::pattern::{Deadline, Expression};
 
 use super::methods;
-use super::syntax::{AssignOp, Block, Call, Expr, Position, RegexFlags, Rescue, Script, Target, TextItem};
+use super::syntax::{
+    AssignOp, Block, Call, Expr, Function, Position, RegexFlags, Rescue, Script, Target, TextItem,
+};
 use super::value::{MatchData, Members, RaisedError, Val, empty_nested};
 pub(super) use bounds::MAX_BYTES;
 
@@ -54,6 +57,13 @@ pub(super) struct Interpreter<'a> {
     bytes: usize,
     expressions: HashMap<String, Arc<Expression>>,
     pub(super) deadline: Deadline,
+    functions: Vec<Option<Arc<Function>>>,
+    /// Calls of functions that have not returned.
+    calls: usize,
+    /// Expressions that wait for the one that is evaluated.
+    nesting: usize,
+    /// Local variables of functions that have returned, kept so that values which contain themselves are freed.
+    returned: Vec<Val>,
     /// Number of this run among those of the process.
     run: u64,
 }
@@ -71,6 +81,10 @@ impl<'a> Interpreter<'a> {
             bytes: 0,
             expressions: HashMap::new(),
             deadline: Deadline::default(),
+            functions: Vec::new(),
+            calls: 0,
+            nesting: 0,
+            returned: Vec::new(),
             run: RUNS.fetch_add(1, Ordering::Relaxed),
         }
     }
@@ -87,6 +101,7 @@ impl<'a> Interpreter<'a> {
     /// # Errors
     /// An error that nothing rescues, or a bound that is exceeded.
     pub(super) fn run(&mut self, script: &Script) -> Result<Val, RaisedError> {
+        self.functions.clone_from(&script.functions);
         match self.eval(&script.body) {
             Ok(value) | Err(Flow::Next(value) | Flow::Break(value) | Flow::Return(value)) => Ok(value),
             Err(Flow::Raise(error)) => Err(error),
@@ -97,6 +112,7 @@ impl<'a> Interpreter<'a> {
     /// Empties local variables, so that values which contain themselves are freed. Variables that outlive the event must not share them.
     pub(super) fn empty_locals(&mut self) {
         empty_nested(std::mem::take(&mut self.slots));
+        empty_nested(std::mem::take(&mut self.returned));
     }
 
     pub(super) fn set_match(&mut self, found: Option<MatchData>) -> Val {
@@ -104,7 +120,7 @@ impl<'a> Interpreter<'a> {
         self.last_match.as_ref().map_or(Val::Nil, |found| Val::Match(Arc::clone(found)))
     }
 
-    pub(super) fn eval(&mut self, expr: &Expr) -> Evaluated {
+    fn evaluate(&mut self, expr: &Expr) -> Evaluated {
         self.step(1)?;
         match expr {
             Expr::Nil => Ok(Val::Nil),
@@ -179,6 +195,10 @@ impl<'a> Interpreter<'a> {
                 Err(flow) => Err(flow),
             },
             Expr::Call(call) => self.call(call),
+            Expr::CallFunction { function, args, at } => {
+                let args = self.eval_all(args)?;
+                self.call_function(*function, args, *at)
+            }
             Expr::Sequence(statements) => {
                 let mut last = Val::Nil;
                 for statement in statements {

@@ -265,13 +265,15 @@ impl<'a> Lexer<'a> {
             self.skip(1);
             return Ok(TokenKind::Group(0));
         }
-        match self.word(false).parse() {
-            Ok(group) => Ok(TokenKind::Group(group)),
-            Err(_) => {
-                self.rest = at;
-                self.fault("global variables are not supported, but for $~ and $1 to $9: use @name")
-            }
+        let word = self.word(false);
+        if let Ok(group) = word.parse() {
+            return Ok(TokenKind::Group(group));
         }
+        if word.starts_with(|letter: char| letter.is_alphabetic() || letter == '_') {
+            return Ok(TokenKind::State(format!("${word}")));
+        }
+        self.rest = at;
+        self.fault("special variables are not supported, but for $~ and $1 to $9")
     }
 
     fn number(&mut self) -> Result<TokenKind, SyntaxFault> {

@@ -3,6 +3,7 @@
 //! A parser knows the local variables of its scope, which have numbered slots, and refuses methods, functions and constants that
 //! the interpreter does not have, by their names and places.
 
+mod functions;
 mod primary;
 mod statements;
 
@@ -10,7 +11,9 @@ use std::sync::Arc;
 
 use super::lexer::Lexer;
 use super::methods;
-use super::syntax::{AssignOp, Call, Expr, Position, Script, SyntaxFault, Target, TextItem};
+use super::syntax::{
+    AssignOp, Call, Expr, Function, Globals, Position, Script, SyntaxFault, Target, TextItem,
+};
 use super::token::{Token, TokenKind, TokenText};
 
 /// Deepest nesting of a script.
@@ -27,6 +30,13 @@ pub(super) struct Parser {
     scopes: Vec<Vec<(String, usize)>>,
     slots: usize,
     has_state: bool,
+    globals: Globals,
+    /// Names of the functions that the script defines, and those that are parsed.
+    functions: Vec<(String, Option<Arc<Function>>)>,
+    is_in_function: bool,
+    functions_have_state: bool,
+    /// Constants that a file of scripts sets.
+    constants: Vec<String>,
     depth: usize,
     /// Links in a row of what was parsed last; an upper bound.
     height: usize,
@@ -55,7 +65,9 @@ pub(super) fn parse_with(text: &str, variables: &[&str]) -> ParseResult<Script> 
     let mut parser = Parser::new(tokens, variables);
     let body = parser.statements(&[])?;
     parser.expect_end()?;
-    Ok(parser.end_scope(body))
+    let mut script = parser.end_scope(body);
+    script.functions = parser.take_functions();
+    Ok(script)
 }
 
 impl Parser {
@@ -67,6 +79,11 @@ impl Parser {
             scopes: Vec::new(),
             slots: 0,
             has_state: false,
+            globals: Globals::default(),
+            functions: Vec::new(),
+            is_in_function: false,
+            functions_have_state: false,
+            constants: Vec::new(),
             depth: 0,
             height: 0,
             is_loop_condition: false,
@@ -74,6 +91,7 @@ impl Parser {
             block_method: None,
         };
         parser.begin_scope(variables);
+        parser.name_functions();
         parser
     }
 
@@ -86,8 +104,9 @@ impl Parser {
     }
 
     /// Makes the script of its statements.
-    pub(super) fn end_scope(&self, body: Expr) -> Script {
-        Script { body, slots: self.slots, has_state: self.has_state }
+    pub(super) fn end_scope(&mut self, body: Expr) -> Script {
+        let globals = std::mem::take(&mut self.globals);
+        Script { body, slots: self.slots, has_state: self.has_state, globals, functions: Vec::new() }
     }
 
     fn token(&self) -> &Token {
@@ -210,9 +229,13 @@ impl Parser {
         slot
     }
 
-    fn state(&mut self, name: &str) -> Arc<str> {
+    fn state(&mut self, name: &str, at: Position) -> Arc<str> {
         self.has_state = true;
-        Arc::from(name)
+        let name: Arc<str> = Arc::from(name);
+        if name.starts_with('$') {
+            self.globals.named.push((Arc::clone(&name), at));
+        }
+        name
     }
 
     /// Parses an expression that may assign.
@@ -286,7 +309,12 @@ impl Parser {
     fn target(&mut self, left: Expr, at: Position) -> ParseResult<Target> {
         match left {
             Expr::Local(slot) => Ok(Target::Local(slot)),
-            Expr::State(name) => Ok(Target::State(name)),
+            Expr::State(name) => {
+                if name.starts_with('$') {
+                    self.globals.assigned.insert(Arc::clone(&name));
+                }
+                Ok(Target::State(name))
+            }
             Expr::Call(call) => match *call {
                 Call { receiver: Some(receiver), name: "[]", args, block: None, at, .. } => {
                     Ok(Target::Element { receiver: Box::new(receiver), index: args, at })

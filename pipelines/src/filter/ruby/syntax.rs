@@ -1,5 +1,6 @@
 //! Syntax trees of scripts.
 
+use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock};
 
 use millrace_ingest::pattern::Expression;
@@ -31,8 +32,30 @@ pub(super) struct SyntaxFault {
 pub(super) struct Script {
     pub(super) body: Expr,
     pub(super) slots: usize,
-    /// `true` if it has instance or class variables, which outlive an event.
+    /// `true` if it has instance, class or global variables, which outlive an event.
     pub(super) has_state: bool,
+    pub(super) globals: Globals,
+    /// Functions by the numbers of their calls; `None` for one whose definition was not read.
+    pub(super) functions: Vec<Option<Arc<Function>>>,
+}
+
+/// A function that a script defines.
+#[derive(Debug)]
+pub(super) struct Function {
+    pub(super) name: String,
+    /// Number of parameters, which are in the first slots.
+    pub(super) parameters: usize,
+    pub(super) slots: usize,
+    pub(super) body: Expr,
+}
+
+/// Global variables of a script.
+#[derive(Debug, Default)]
+pub(super) struct Globals {
+    /// All, with their places.
+    pub(super) named: Vec<(Arc<str>, Position)>,
+    /// Those that the script assigns.
+    pub(super) assigned: BTreeSet<Arc<str>>,
 }
 
 /// An expression.
@@ -80,6 +103,12 @@ pub(super) enum Expr {
     Not(Box<Expr>),
     Defined(Box<Expr>),
     Call(Box<Call>),
+    /// A call of a function of the script, by its number.
+    CallFunction {
+        function: usize,
+        args: Vec<Expr>,
+        at: Position,
+    },
     Sequence(Vec<Expr>),
     If {
         condition: Box<Expr>,

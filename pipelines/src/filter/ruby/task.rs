@@ -41,7 +41,7 @@ impl TaskScript {
         let script = parser::parse_with(text, &VARIABLES)
             .map_err(|fault| format!("{}: {}", fault.at, fault.message))?;
         if script.has_state {
-            return Err("variables with @ are not supported here: put values into map".to_owned());
+            return Err("variables with @ or $ are not supported here: put values into map".to_owned());
         }
         Ok(Self(script))
     }

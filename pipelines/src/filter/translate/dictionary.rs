@@ -1,10 +1,13 @@
 //! Dictionaries: pairs of YAML, JSON or CSV files, and the ways to look a text up.
 
+use std::fmt;
 use std::path::Path;
 
 use millrace_ingest::csv::CsvDialect;
 use millrace_ingest::event::text_of;
 use millrace_ingest::pattern::{Deadline, Expression};
+use serde::de::{EnumAccess, IgnoredAny, MapAccess, SeqAccess, VariantAccess as _, Visitor};
+use serde::{Deserialize, Deserializer};
 use serde_json::{Map, Value};
 
 use super::super::refresh::read_text;
@@ -150,14 +153,12 @@ pub(super) fn read(path: &Path, max_code_points: Option<u64>) -> Result<Pairs, S
         // As in Logstash, an empty file is an empty dictionary, whatever its form.
         _ if text.trim().is_empty() => Ok(Pairs::new()),
         "yaml" => {
-            let yaml: serde_norway::Value =
-                serde_norway::from_str(&text).map_err(|error| wrong(error.to_string()))?;
-            match yaml {
-                serde_norway::Value::Null => Ok(Pairs::new()),
-                serde_norway::Value::Mapping(pairs) => Ok(pairs
-                    .into_iter()
-                    .map(|(key, value)| (text_of(&json_of(key)), json_of(value)))
-                    .collect()),
+            // As in Logstash, a document behind another one is not read.
+            let first = serde_norway::Deserializer::from_str(&text).next();
+            let yaml = first.map(Yaml::deserialize).transpose().map_err(|error| wrong(error.to_string()))?;
+            match yaml.map_or(Value::Null, |Yaml(value)| value) {
+                Value::Null => Ok(Pairs::new()),
+                Value::Object(pairs) => Ok(pairs),
                 _ => Err(wrong("it must have keys with values".to_owned())),
             }
         }
@@ -183,23 +184,94 @@ pub(super) fn read(path: &Path, max_code_points: Option<u64>) -> Result<Pairs, S
     }
 }
 
-fn json_of(value: serde_norway::Value) -> Value {
-    match value {
-        serde_norway::Value::Mapping(members) => Value::Object(
-            members.into_iter().map(|(key, value)| (text_of(&json_of(key)), json_of(value))).collect(),
-        ),
-        serde_norway::Value::Sequence(elements) => Value::Array(elements.into_iter().map(json_of).collect()),
-        serde_norway::Value::Tagged(tagged) => json_of(tagged.value),
-        serde_norway::Value::String(text) => Value::String(text),
-        serde_norway::Value::Bool(value) => Value::Bool(value),
-        serde_norway::Value::Null => Value::Null,
-        serde_norway::Value::Number(number) => serde_json::to_value(number).unwrap_or(Value::Null),
+/// A value of YAML as one of JSON, without its tag. As in Logstash, the last one of equal keys counts.
+struct Yaml(Value);
+
+impl<'de> Deserialize<'de> for Yaml {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        deserializer.deserialize_any(YamlVisitor).map(Self)
+    }
+}
+
+struct YamlVisitor;
+
+impl<'de> Visitor<'de> for YamlVisitor {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("a value of YAML")
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(Value::Bool(value))
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(text.into())
+    }
+
+    fn visit_string<E>(self, text: String) -> Result<Value, E> {
+        Ok(Value::String(text))
+    }
+
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_none<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_some<D: Deserializer<'de>>(self, inner: D) -> Result<Value, D::Error> {
+        inner.deserialize_any(self)
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<Value, A::Error> {
+        let mut array = Vec::new();
+        while let Some(Yaml(element)) = elements.next_element()? {
+            array.push(element);
+        }
+        Ok(Value::Array(array))
+    }
+
+    fn visit_map<A: MapAccess<'de>>(self, mut members: A) -> Result<Value, A::Error> {
+        let mut pairs = Pairs::new();
+        while let Some((Yaml(key), Yaml(value))) = members.next_entry()? {
+            pairs.insert(text_of(&key), value);
+        }
+        Ok(Value::Object(pairs))
+    }
+
+    fn visit_enum<A: EnumAccess<'de>>(self, tagged: A) -> Result<Value, A::Error> {
+        let (IgnoredAny, value) = tagged.variant()?;
+        value.newtype_variant().map(|Yaml(value)| value)
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_of_equal_keys_counts_and_the_first_document() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("a.yaml");
+        std::fs::write(&path, "---\na: 1\nb: !tag x\n1.5: [~, {c: 1, c: 2}]\na: 2\n---\nz: 1\n").unwrap();
+        let pairs = read(&path, None).unwrap();
+        assert_eq!(Value::Object(pairs), serde_json::json!({"a": 2, "b": "x", "1.5": [null, {"c": 2}]}));
+    }
 
     #[test]
     fn files_are_read_by_their_extension() {

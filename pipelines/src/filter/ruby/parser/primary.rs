@@ -84,7 +84,7 @@ impl Parser {
     }
 
     /// Parses the arguments and the block of a call behind its name.
-    fn finish_call(
+    pub(super) fn finish_call(
         &mut self,
         receiver: Option<Expr>,
         name: &'static str,
@@ -115,7 +115,11 @@ impl Parser {
     /// Returns whether an argument without parentheses begins here.
     fn begins_argument(&self, is_function: bool) -> bool {
         if !self.token().spaced {
-            return false;
+            // `value.is_a?String`
+            let before = self.next.checked_sub(1).and_then(|before| self.tokens.get(before));
+            let asks = before
+                .is_some_and(|token| matches!(&token.kind, TokenKind::Name(name) if name.ends_with('?')));
+            return asks && matches!(self.kind(), TokenKind::Constant(_) | TokenKind::Name(_));
         }
         let next_is_tight = self.tokens.get(self.next + 1).is_some_and(|token| !token.spaced);
         match self.kind() {
@@ -289,6 +293,9 @@ impl Parser {
         let at = self.at();
         self.take_op("::");
         let path = self.constant_path()?;
+        if self.constants.contains(&path) {
+            return Ok(Expr::State(self.state(&path, at)));
+        }
         if self.is_op("(") && !self.token().spaced {
             return match methods::function(&path) {
                 Some(name) => self.finish_call(None, name, false, at),
@@ -308,7 +315,7 @@ impl Parser {
             TokenKind::Float(number) => Ok(Expr::Float(number)),
             TokenKind::Symbol(name) => Ok(Expr::Symbol(Arc::from(name))),
             TokenKind::Group(group) => Ok(Expr::Group(group)),
-            TokenKind::State(name) => Ok(Expr::State(self.state(&name))),
+            TokenKind::State(name) => Ok(Expr::State(self.state(&name, at))),
             TokenKind::Words(words) => {
                 let text = |word: String| Expr::Text(vec![super::TextItem::Literal(Arc::from(word))]);
                 Ok(Expr::Array(words.into_iter().map(text).collect()))
@@ -368,6 +375,9 @@ impl Parser {
                 return Ok(Expr::Local(slot));
             }
         }
+        if let Some(function) = self.function(name) {
+            return self.function_call(function, at);
+        }
         match methods::function(name) {
             Some(name) => self.finish_call(None, name, false, at),
             None => {
@@ -422,7 +432,8 @@ impl Parser {
                     _ => Expr::Break(value),
                 })
             }
-            "def" | "class" | "module" => {
+            "def" => self.deeper(|parser| parser.function_definition(at)),
+            "class" | "module" => {
                 self.fault(at, format!("[{word}] is not supported: write the code where it is needed"))
             }
             other => {

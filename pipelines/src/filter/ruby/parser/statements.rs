@@ -157,10 +157,16 @@ impl Parser {
         self.target(left, at)
     }
 
+    /// Takes a `then`, which may stand on the next line.
+    fn take_then(&mut self) {
+        self.skip_newlines();
+        self.take_keyword("then");
+    }
+
     /// Parses `if` or `unless` behind its keyword.
     pub(super) fn branch(&mut self, is_unless: bool) -> ParseResult<Expr> {
         let condition = Box::new(self.logical()?);
-        self.take_keyword("then");
+        self.take_then();
         let then = Box::new(self.statements(&["elsif", "else", "end"])?);
         let otherwise = if self.take_keyword("elsif") {
             return Ok(Expr::If {
@@ -229,7 +235,7 @@ impl Parser {
                     break;
                 }
             }
-            self.take_keyword("then");
+            self.take_then();
             arms.push((values, self.statements(&["when", "else", "end"])?));
         }
         let otherwise = if self.take_keyword("else") { self.statements(&["end"])? } else { Expr::Nil };
@@ -273,7 +279,7 @@ impl Parser {
         } else {
             None
         };
-        self.take_keyword("then");
+        self.take_then();
         let body = self.statements(&["rescue", "else", "ensure", "end"])?;
         Ok(Rescue { classes, variable, body })
     }
