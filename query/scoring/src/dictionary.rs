@@ -47,11 +47,14 @@ pub(super) fn prepare_terms(
 
 /// Bytes of terms, for each row, after which a walk over a dictionary takes longer than to read the column would.
 const BYTES_A_ROW: u64 = 1;
+/// Bytes of terms for each row among which ranges are looked for: those of one term, since to read a row takes longer than that.
+const BYTES_A_RANGE: u64 = 32;
 /// Rows of a segment from which its column may be read instead.
 const MANY_ROWS: u32 = 10_000;
 
 /// Prepares the values of a pattern; on text fields, the terms. Where all terms would be walked and these are many, the column is read:
-/// a string is looked through faster than the transducer is walked. Strings that hardly repeat are known to be many terms.
+/// a string is looked through faster than the transducer is walked. Strings that hardly repeat are known to be many terms; of ranges,
+/// a walk may still pass few.
 pub(super) fn prepare_pattern(
     source: &Source,
     (path, text, column): (PathId, bool, Option<StringColumn>),
@@ -59,14 +62,19 @@ pub(super) fn prepare_pattern(
     score: f32,
     among: Option<&RoaringBitmap>,
 ) -> Result<SharedCondition> {
-    let everywhere = pattern.start().is_empty() && pattern.literals().next().is_some();
+    let has_halves = pattern.has_halves();
+    let everywhere = has_halves || pattern.start().is_empty() && pattern.literals().next().is_some();
     if let Some(column) = column.filter(|_| everywhere && source.reader.rows() >= MANY_ROWS) {
         let in_column =
             || RowSet::found(source, column_matching::rows(source, column, pattern, among)?, score);
-        if source.reader.hardly_repeats(column.path)? {
+        if !has_halves && source.reader.hardly_repeats(column.path)? {
             return in_column();
         }
-        let steps = Cell::new(u64::from(source.reader.rows()) * BYTES_A_ROW);
+        let most = u64::from(source.reader.rows()) * BYTES_A_ROW;
+        let steps = Cell::new(match among {
+            Some(among) if has_halves => most.min(among.len().saturating_mul(BYTES_A_RANGE)),
+            _ => most,
+        });
         let walk = pattern.until(source.work.stop()).within(&steps);
         let rows = source.inverted.matching_rows(path, walk)?;
         return match steps.get() {

@@ -10,7 +10,7 @@ use millrace_work::error::{Error, Result};
 use super::fields::Fields;
 use super::view::IndexView;
 use crate::table::predicate::Predicate;
-use crate::table::resolve::resolve;
+use crate::table::resolve::resolve_filter;
 
 /// Two times that have nothing in common, under any rounding, and between which other times in filters are: a clause that is the
 /// same at both does not depend on time. Dates in nanoseconds reach as far.
@@ -182,7 +182,7 @@ fn resolved(
     part: ClauseContainer,
     now_ms: i64,
 ) -> Result<ResolvedPredicate> {
-    let mut resolved = resolve(predicate, view.context(mapping, now_ms))?;
+    let mut resolved = resolve_filter(predicate, view.context(mapping, now_ms))?;
     if resolved.node.scores_decide() {
         return Err(Error::IllegalArgument(format!(
             "its scores decide what matches, so it is no filter: [{predicate}]"

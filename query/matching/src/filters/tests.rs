@@ -31,7 +31,7 @@ fn mapping() -> Mapping {
     let body = json!({"properties": {
         "message": {"type": "text"}, "level": {"type": "keyword"}, "size": {"type": "long"},
         "ratio": {"type": "double"}, "at": {"type": "date"}, "ip": {"type": "ip"},
-        "severity": {"type": "alias", "path": "level"}, "labels": {"type": "flat_object"},
+        "validity": {"type": "date_range"}, "severity": {"type": "alias", "path": "level"}, "labels": {"type": "flat_object"},
         "items": {"type": "nested", "properties": {"name": {"type": "keyword"}, "count": {"type": "integer"}}}
     }});
     Mapping::parse(&body, &Map::new()).unwrap()
@@ -214,6 +214,45 @@ fn now_is_the_time_of_each_document() {
     assert_eq!(matched(from_now, &view, &arrivals), [0]);
     // Their batches do not matter.
     assert_eq!(matched(recent, &view, &arrivals[1..3]), [1]);
+}
+
+#[test]
+fn ranges_of_a_filter_may_end_now_or_begin_now() {
+    let at = |row: usize, now_ms: i64, from: &str, to: &str| {
+        arrival(row, &json!({"validity": {"gte": from, "lte": to}}), now_ms)
+    };
+    let (now_ms, later_ms) = (1_700_000_000_000, 2_051_222_400_000);
+    let arrivals = [
+        at(0, now_ms, "2022-01-01", "2022-06-01"),
+        at(1, now_ms, "2023-02-01", "2023-03-01"),
+        at(2, now_ms, "2024-01-01", "2025-01-01"),
+        at(3, later_ms, "2024-01-01", "2025-01-01"),
+        at(4, later_ms, "2020-01-01", "2040-01-01"),
+    ];
+    let view = whole();
+    let so_far = json!({"range": {"validity": {"gte": "2023-01-01", "lte": "now"}}});
+    assert_eq!(matched(so_far.clone(), &view, &arrivals), [1, 3, 4]);
+    // In 2035, no time is between the two.
+    let from_now = json!({"range": {"validity": {"gte": "now", "lte": "2030-01-01"}}});
+    assert_eq!(matched(from_now.clone(), &view, &arrivals), [2]);
+    assert_eq!(matched(json!({"bool": {"must_not": from_now}}), &view, &arrivals), [0, 1, 3, 4]);
+    for relation in ["contains", "within"] {
+        let never = json!({"range": {"validity": {"gt": "now", "lt": "now-1h", "relation": relation}}});
+        assert_eq!(matched(never, &view, &arrivals), Vec::<u32>::new(), "{relation}");
+    }
+    // The first ten days of a month have no such time.
+    let this_month =
+        json!({"range": {"validity": {"gte": "now/M+10d", "lte": "now", "relation": "contains"}}});
+    assert_eq!(matched(this_month, &view, &arrivals), Vec::<u32>::new());
+    let narrowed = |rule: &Value| {
+        let documents = vec![DocumentRule::new(vec![rule.to_string().into()])];
+        Arc::new(IndexView::under(meta(), Arc::new(mapping()), documents, Vec::new()).unwrap())
+    };
+    assert_eq!(matched(json!({"match_all": {}}), &narrowed(&so_far), &arrivals), [1, 3, 4]);
+    assert_eq!(matched(json!({"match_all": {}}), &narrowed(&from_now), &arrivals), [2]);
+    let fixed = json!({"query": {"range": {"validity": {"gte": "2030-01-01", "lte": "2023-01-01"}}}});
+    let refused = Filter::compile(&fixed, &view).unwrap_err();
+    assert!(refused.reason().contains("is greater than `to` value"), "{refused}");
 }
 
 #[test]

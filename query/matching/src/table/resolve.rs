@@ -71,6 +71,14 @@ pub fn resolve(predicate: &Predicate, index: IndexContext<'_>) -> Result<Resolve
     resolve_under(predicate, index, usize::MAX)
 }
 
+/// Resolves a predicate of a filter, which outlives the time at which it is resolved: a range relative to `now` that is empty
+/// at this time matches nothing, where a search is refused.
+pub(crate) fn resolve_filter(predicate: &Predicate, index: IndexContext<'_>) -> Result<ResolvedPredicate> {
+    let mut resolver = Resolver { is_filter: true, ..Resolver::new(index, usize::MAX) };
+    let node = resolver.node(predicate).map_err(Error::failed_to_create_query)?;
+    Ok(ResolvedPredicate { node, statistics: resolver.statistics, expansions: resolver.expansions })
+}
+
 /// Resolves a predicate whose terms are chosen among those of the documents that the first `rules` for documents show.
 pub(crate) fn resolve_under(
     predicate: &Predicate,
@@ -99,7 +107,7 @@ pub(crate) fn resolve_within(
     rules: usize,
 ) -> Result<ResolvedPredicate> {
     let ResolvedPredicate { node, statistics, expansions } = before;
-    let mut resolver = Resolver { index, statistics, expansions, leaves: 0, scope: None, rules };
+    let mut resolver = Resolver { statistics, expansions, ..Resolver::new(index, rules) };
     let own = resolver.node(predicate).map_err(Error::failed_to_create_query)?;
     let node = match node {
         Node::And(parts) if parts.is_empty() => own,
@@ -149,9 +157,23 @@ pub(crate) struct Resolver<'a> {
     scope: Option<Scope>,
     /// Number of the rules for documents that show what terms are chosen among.
     rules: usize,
+    /// `true` for a filter, which other times are to come for.
+    is_filter: bool,
 }
 
 impl<'a> Resolver<'a> {
+    fn new(index: IndexContext<'a>, rules: usize) -> Self {
+        Self {
+            index,
+            statistics: Vec::new(),
+            expansions: Vec::new(),
+            leaves: 0,
+            scope: None,
+            rules,
+            is_filter: false,
+        }
+    }
+
     fn node(&mut self, predicate: &Predicate) -> Result<Node> {
         Ok(match predicate {
             Predicate::All => Node::All(Weight::Constant(1.0)),

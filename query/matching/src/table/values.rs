@@ -173,21 +173,41 @@ pub(crate) fn range_value(
         RangeType::Ip => ip(mapping, field, value, now_ms).map(Scalar::Ip),
         RangeType::Integer | RangeType::Long | RangeType::Date => match number(value)? {
             Number::Whole(whole) => Ok(Scalar::I64(in_limits(field, whole, value)? as i64)),
-            Number::Fraction(_) => Err(Error::IllegalArgument(format!(
-                "Value [{}] has a decimal part",
-                text(value).unwrap_or_default()
-            ))),
-        },
-        RangeType::Double => float(value).map(Scalar::F64),
-        RangeType::Float => {
-            let single = float(value)? as f32;
-            if single.is_finite() {
-                return Ok(Scalar::F64(single.into()));
+            Number::Fraction(fraction) => {
+                let outwards = if fraction < 0.0 { fraction.floor() } else { fraction.ceil() };
+                in_limits(field, outwards as i128, value)?;
+                let given = text(value).unwrap_or_default();
+                Err(Error::IllegalArgument(format!("Value [{given}] has a decimal part")))
             }
-            let shown = if single > 0.0 { "Infinity" } else { "-Infinity" };
-            Err(Error::IllegalArgument(format!("[float] supports only finite values, but got [{shown}]")))
+        },
+        RangeType::Double => finite("double", infinite(value).map_or_else(|| float(value), Ok)?),
+        RangeType::Float => {
+            let single = infinite(value).map_or_else(|| float(value), Ok)? as f32;
+            finite("float", single.into())
         }
     }
+}
+
+/// Reads a number that is beyond all of its type, or none by its name.
+fn infinite(value: &Value) -> Option<f64> {
+    let given = text(value).filter(|_| value.is_string() || value.is_number())?;
+    let given = given.trim();
+    let named = ["Infinity", "NaN"].contains(&given.trim_start_matches(['+', '-']));
+    let number = given.parse::<f64>().ok().filter(|number| !number.is_finite())?;
+    (named || given.bytes().any(|byte| byte.is_ascii_digit())).then_some(number)
+}
+
+/// Takes a number that is one of a range.
+fn finite(type_name: &str, number: f64) -> Result<Scalar> {
+    if number.is_finite() {
+        return Ok(Scalar::F64(number));
+    }
+    let shown = match number.is_nan() {
+        true => "NaN",
+        false if number > 0.0 => "Infinity",
+        false => "-Infinity",
+    };
+    Err(Error::IllegalArgument(format!("[{type_name}] supports only finite values, but got [{shown}]")))
 }
 
 /// Reads a range over a date field; `None` where it is empty. `format` and `time_zone` of the

@@ -58,6 +58,9 @@ enum PatternTail {
         lower: Box<str>,
         upper: Box<str>,
     },
+    /// Terms whose halves are the ends of a range that has a value in common with one of these: disjoint ranges, ascending, each
+    /// written as the terms are.
+    HalvesAcross(Arc<[String]>),
 }
 
 impl Pattern {
@@ -165,6 +168,12 @@ impl Pattern {
         Self::new(String::new(), PatternTail::Halves { lower: lower.into(), upper: upper.into() })
     }
 
+    /// Makes the pattern of the terms whose halves are the ends of a range that has a value in common with one of some ranges.
+    /// These are disjoint and ascending, and written as the terms are.
+    pub fn halves_across(ranges: Vec<String>) -> Self {
+        Self::new(String::new(), PatternTail::HalvesAcross(ranges.into()))
+    }
+
     /// Lets anything follow where terms near another are looked for.
     pub fn starting(self) -> Self {
         let rest = match self.rest {
@@ -208,9 +217,20 @@ impl Pattern {
         (self.is_containment && self.start.is_empty() && !self.inside.is_empty()).then_some(&*self.inside)
     }
 
+    /// Returns whether its terms are of two halves with a condition on each: a walk passes many terms that are none of it.
+    pub fn has_halves(&self) -> bool {
+        matches!(self.rest, PatternTail::Halves { .. } | PatternTail::HalvesAcross(_))
+    }
+
     /// Returns whether a term belongs to it.
     pub fn matches(&self, term: &str) -> bool {
         let Some(rest) = term.as_bytes().strip_prefix(self.start.as_bytes()) else { return false };
+        // Of a whole term, each half is compared at once.
+        match &self.rest {
+            PatternTail::Halves { lower, upper } => return has_halves_between((lower, upper), rest),
+            PatternTail::HalvesAcross(ranges) => return has_halves_across(ranges, rest),
+            _ => {}
+        }
         let mut state = Automaton::start(&self);
         for byte in rest {
             state = self.accept(&state, *byte);
@@ -259,7 +279,8 @@ enum StatePosition {
         lower: bool,
         upper: bool,
     },
-    /// So many bytes were read, with which the terms at these places start.
+    /// So many bytes were read, with which the terms at these places start; of ranges, their greatest ends, or in the second half
+    /// the least end of the first.
     Among {
         read: u32,
         from: u32,
@@ -327,6 +348,50 @@ fn halves_between(
         lower: anew || lower && below == Ordering::Equal,
         upper: anew || upper && above == Ordering::Equal,
     }
+}
+
+/// Returns whether each half of a term is between those of two others.
+fn has_halves_between((lower, upper): (&str, &str), term: &[u8]) -> bool {
+    let half = lower.len() / 2;
+    let (lower, upper) = (lower.as_bytes(), upper.as_bytes());
+    term.len() == lower.len()
+        && (&lower[..half]..=&upper[..half]).contains(&&term[..half])
+        && (&lower[half..]..=&upper[half..]).contains(&&term[half..])
+}
+
+/// Returns whether the halves of a term are the ends of a range that has a value in common with one of some ranges.
+fn has_halves_across(ranges: &[String], term: &[u8]) -> bool {
+    let half = ranges.first().map_or(0, String::len) / 2;
+    let Some((from, to)) = term.split_at_checked(half) else { return false };
+    let at = ranges.partition_point(|range| &range.as_bytes()[half..] < from);
+    to.len() == half && ranges.get(at).is_some_and(|range| &range.as_bytes()[..half] <= to)
+}
+
+/// Reads a byte of a term whose halves are the ends of a range. The first half leaves the first range that does not end before it:
+/// the second must not end before that begins.
+fn halves_across(ranges: &[String], read: u32, (from, to): (u32, u32), byte: u8) -> StatePosition {
+    let half = ranges.first().map_or(0, String::len) as u32 / 2;
+    if read >= half {
+        let least = ranges.get(from as usize).and_then(|range| range.as_bytes().get((read - half) as usize));
+        let Some(least) = least else { return StatePosition::Nowhere };
+        return match (from < to, byte.cmp(least)) {
+            (true, Ordering::Less) => StatePosition::Nowhere,
+            (true, Ordering::Equal) => StatePosition::Among { read: read + 1, from, to },
+            _ => StatePosition::Among { read: read + 1, from, to: from },
+        };
+    }
+    let next = |range: &String| range.as_bytes().get((half + read) as usize).copied();
+    let own = &ranges[from as usize..to as usize];
+    let place = |at: usize| from + at as u32;
+    let (from, to) = (
+        place(own.partition_point(|range| next(range) < Some(byte))),
+        place(own.partition_point(|range| next(range) <= Some(byte))),
+    );
+    if from as usize == ranges.len() {
+        return StatePosition::Nowhere;
+    }
+    let read = read + 1;
+    StatePosition::Among { read, from, to: if read == half { from + 1 } else { to } }
 }
 
 /// Returns whether a term that ends behind so many bytes is between two.
@@ -398,7 +463,9 @@ impl Automaton for &Pattern {
             }
             PatternTail::Near(near) => StatePosition::Row(Box::new(near.first())),
             PatternTail::NearStart(near) => near_start(near, near.first()),
-            PatternTail::OneOf(terms) => StatePosition::Among { read: 0, from: 0, to: terms.len() as u32 },
+            PatternTail::OneOf(terms) | PatternTail::HalvesAcross(terms) => {
+                StatePosition::Among { read: 0, from: 0, to: terms.len() as u32 }
+            }
             PatternTail::Between(from, to) => {
                 StatePosition::Between { read: 0, lower: from.is_some(), upper: to.is_some() }
             }
@@ -416,6 +483,9 @@ impl Automaton for &Pattern {
                 (StatePosition::Row(row), PatternTail::Near(near)) => near.accepts(row),
                 (StatePosition::Among { read, from, to }, PatternTail::OneOf(terms)) => {
                     from < to && terms[*from as usize].len() == *read as usize
+                }
+                (StatePosition::Among { read, .. }, PatternTail::HalvesAcross(ranges)) => {
+                    ranges.first().is_some_and(|range| range.len() == *read as usize)
                 }
                 (StatePosition::Between { read, lower, upper }, PatternTail::Between(from, to)) => {
                     ends_between((from, to), *read, (*lower, *upper))
@@ -455,8 +525,11 @@ impl Pattern {
             StatePosition::Anywhere | StatePosition::Nowhere => return reading.clone(),
             // Lists and bounds are compared byte by byte.
             StatePosition::Among { read, from, to } => {
-                let PatternTail::OneOf(terms) = &self.rest else { return reading.clone() };
-                let place = among(terms, *read, (*from, *to), byte);
+                let place = match &self.rest {
+                    PatternTail::OneOf(terms) => among(terms, *read, (*from, *to), byte),
+                    PatternTail::HalvesAcross(ranges) => halves_across(ranges, *read, (*from, *to), byte),
+                    _ => return reading.clone(),
+                };
                 return MatchState { place, character: 0, missing: 0 };
             }
             StatePosition::Between { read, lower, upper } => {

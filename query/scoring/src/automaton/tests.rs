@@ -223,3 +223,42 @@ fn halves_are_between_those_of_two_terms() {
     assert!(one.matches("1030") && !one.matches("1031") && !one.matches("1130"));
     assert!(pattern.only_prefix().is_none() && pattern.literals().next().is_none());
 }
+
+#[test]
+fn halves_are_looked_for_across_ranges() {
+    let walked = |pattern: &Pattern, term: &str| {
+        let mut state = Automaton::start(&pattern);
+        for byte in term.bytes() {
+            if !pattern.can_match(&state) {
+                return false;
+            }
+            state = pattern.accept(&state, byte);
+        }
+        pattern.is_match(&state)
+    };
+    let written = |(from, to): (u32, u32)| format!("{from:02}{to:02}");
+    for ranges in
+        [vec![(7, 7)], vec![(0, 3), (9, 9), (11, 20), (22, 24), (33, 40)], vec![(10, 10), (20, 20)], vec![]]
+    {
+        let across = Pattern::halves_across(ranges.iter().copied().map(written).collect());
+        let (lower, upper) = ("0012".to_owned(), "2529".to_owned());
+        let between = Pattern::halves_between(lower, upper);
+        for term in (0..45).flat_map(|from| (0..45).map(move |to| (from, to))) {
+            let text = written(term);
+            let shared = ranges.iter().any(|(from, to)| *from <= term.1 && term.0 <= *to);
+            // The halves of a term that is a range are in order.
+            if term.0 <= term.1 {
+                assert_eq!(
+                    (across.matches(&text), walked(&across, &text)),
+                    (shared, shared),
+                    "{ranges:?} {text}"
+                );
+            }
+            let inside = term.0 <= 25 && (12..=29).contains(&term.1);
+            assert_eq!((between.matches(&text), walked(&between, &text)), (inside, inside), "{text}");
+        }
+        for text in ["", "0", "070", "07070", "é7é7"] {
+            assert!(!across.matches(text) && !walked(&across, text), "{text}");
+        }
+    }
+}

@@ -560,6 +560,9 @@ fn leaf(rng: &mut StdRng, kind: &str) -> Option<Value> {
                 _ => json!({"term": {field: value}}),
             }
         }
+        "terms" if rng.random_bool(0.2) => {
+            json!({"terms": {"span": [rng.random_range(-6..9), rng.random_range(-6..9), 7]}})
+        }
         "terms" => {
             let (field, value) = valued(rng);
             let other =

@@ -3,9 +3,10 @@
 
 use std::sync::Arc;
 
+use millrace_mapping::fields::FieldRules;
 use serde_json::{Value, json};
 
-use crate::fixture::{Store, ids, value};
+use crate::fixture::{Store, ids, restricted_session, value};
 use crate::{ppl, sql};
 
 async fn store(file: &Value) -> Store {
@@ -144,6 +145,109 @@ async fn ranges_are_counted_and_else_refused() {
         let error = store.search("ranges", &[], body.clone()).await.unwrap_err();
         let shown = error.to_body().unwrap_or_default().to_string();
         assert!(error.status() == 400 && shown.contains(&expected), "{body}: {shown}");
+    }
+}
+
+#[tokio::test]
+async fn roles_show_documents_by_ranges_and_hide_fields_of_them() {
+    let store = store(&cases()).await;
+    let search = async |documents: Option<Value>, except: &[&str], body: Value| {
+        let fields = (!except.is_empty()).then(|| FieldRules::new(&["*"], except));
+        let session = restricted_session(&store, &[("ranges", documents, fields)]);
+        value(store.service.search(&session, "ranges", Vec::new(), Some(body)).await.unwrap())
+    };
+    let all = json!({"sort": ["_doc"]});
+    let relation =
+        |name: &str| json!({"range": {"d": {"gte": "2019-06-01", "lte": "now", "relation": name}}});
+    for (rule, expected) in [
+        (json!({"term": {"i": 3}}), vec!["1", "3", "5"]),
+        (json!({"terms": {"i": [2, 7]}}), vec!["1", "2", "3", "5", "6"]),
+        (json!({"bool": {"must_not": {"term": {"ip": "10.0.0.1"}}}}), vec!["3", "4", "5"]),
+        (relation("within"), vec!["1", "2", "6"]),
+        (relation("intersects"), vec!["1", "2", "3", "5", "6"]),
+    ] {
+        assert_eq!(ids(&search(Some(rule.clone()), &[], all.clone()).await), expected, "{rule}");
+    }
+    let narrowed = json!({"query": {"term": {"ip": "10.0.0.1"}}, "sort": ["_doc"]});
+    assert_eq!(ids(&search(Some(relation("within")), &[], narrowed).await), ["1", "2", "6"]);
+
+    // A field of which a bound is hidden is not there; its source shows the other bound.
+    for query in [
+        json!({"term": {"d": "2020-01-15"}}),
+        json!({"terms": {"d": ["2020-01-15"]}}),
+        json!({"range": {"d": {"gte": "2020-01-15"}}}),
+        json!({"exists": {"field": "d"}}),
+    ] {
+        let answer = search(None, &["d.gte"], json!({"query": query})).await;
+        assert_eq!(ids(&answer), Vec::<String>::new(), "{query}");
+    }
+    let answer = search(None, &["d.gte"], json!({"sort": ["_doc"], "fields": ["d", "i"], "size": 1})).await;
+    let hit = &answer["hits"]["hits"][0];
+    assert_eq!(hit["_source"]["d"], json!({"lte": "2020-01-31"}));
+    assert_eq!(hit["fields"], json!({"i": [{"gte": 1, "lte": 5}]}));
+    // The rule for documents may ask what is hidden.
+    assert_eq!(ids(&search(Some(relation("within")), &["d"], all).await), ["1", "2", "6"]);
+}
+
+/// Enough for a column to be read instead of a dictionary.
+const MANY: i64 = 12_000;
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn many_distinct_ranges_are_found_by_their_column() {
+    let store = Store::open().await;
+    let body = json!({"settings": {"number_of_shards": 1}, "mappings": {"properties": {
+        "n": {"type": "long"}, "kind": {"type": "keyword"}, "own": {"type": "long_range"},
+        "few": {"type": "integer_range"}, "indexed": {"type": "long_range", "doc_values": false}
+    }}});
+    store.create("many", &body).await;
+    let (from, to) = (|n: i64| n * 3, |n: i64| n * 3 + n % 50);
+    let document = |n: i64| {
+        // A second range, far away, in some.
+        let own = json!({"gte": from(n), "lte": to(n)});
+        let far = json!({"gte": from(n) + 1_000_000, "lt": from(n) + 1_000_002});
+        let own = if n % 7 == 0 { json!([own, far]) } else { own };
+        let few = json!({"gte": n % 10, "lte": n % 10 + 2});
+        let kind = format!("kind{}", n % 199);
+        (n.to_string(), Some(json!({"n": n, "kind": kind, "own": own, "indexed": own, "few": few})))
+    };
+    store.write("many", (0..MANY).map(document).collect()).await;
+    store.engine.flush(&[store.engine.index("many").unwrap()]).await.unwrap();
+    let range = |from: i64, to: i64, relation: &str| json!({"gte": from, "lte": to, "relation": relation});
+    let has = |n: i64, point: i64| {
+        from(n) <= point && point <= to(n)
+            || n % 7 == 0 && [point, point - 1].contains(&(from(n) + 1_000_000))
+    };
+    type Condition<'c> = &'c dyn Fn(i64) -> bool;
+    let points = [1_500_i64, 1_501, 9_000, 20_000, 1_000_021, 1_000_022, 35_990, -1];
+    let cases: [(&str, &str, Value, Condition<'_>); 6] = [
+        ("term", "own", json!(20_000), &|n| has(n, 20_000)),
+        ("terms", "own", json!(points), &|n| points.iter().any(|point| has(n, *point))),
+        ("range", "own", range(9_000, 9_100, "intersects"), &|n| from(n) <= 9_100 && to(n) >= 9_000),
+        ("range", "own", range(9_000, 9_010, "contains"), &|n| from(n) <= 9_000 && to(n) >= 9_010),
+        ("range", "own", range(1_000_000, 1_010_000, "within"), &|n| n % 7 == 0 && from(n) < 10_000),
+        ("terms", "few", json!([0, 11]), &|n| n % 10 == 0 || n % 10 == 9),
+    ];
+    let found = async |filters: Vec<Value>| {
+        let body = json!({"size": 0, "track_total_hits": true, "query": {"bool": {"filter": filters}},
+            "aggs": {"sum": {"sum": {"field": "n"}}}});
+        let answer = store.search("many", &[], body).await.unwrap();
+        (
+            answer["hits"]["total"]["value"].as_i64().unwrap(),
+            answer["aggregations"]["sum"]["value"].as_f64().unwrap(),
+        )
+    };
+    for (kind, field, condition, expected) in cases {
+        for field in if field == "own" { vec!["own", "indexed"] } else { vec![field] } {
+            let clause = json!({kind: {field: condition}});
+            for of_kind in [None, Some(7), Some(11)] {
+                let rows = (0..MANY).filter(|n| of_kind.is_none_or(|kind| n % 199 == kind) && expected(*n));
+                let rows: Vec<i64> = rows.collect();
+                let filter = of_kind.map(|kind| json!({"term": {"kind": format!("kind{kind}")}}));
+                let (count, sum) = found(filter.into_iter().chain([clause.clone()]).collect()).await;
+                let total = (rows.len() as i64, rows.iter().sum::<i64>() as f64);
+                assert_eq!((count, sum), total, "{clause} {of_kind:?}");
+            }
+        }
     }
 }
 

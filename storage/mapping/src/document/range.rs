@@ -1,5 +1,7 @@
 //! Values of range fields: objects of bounds, and blocks of addresses, each as one string (see [`RangeType`]).
 
+use std::sync::Arc;
+
 use jiter::{Jiter, Peek};
 
 use super::ChunkBuilder;
@@ -26,12 +28,32 @@ impl ChunkBuilder {
         }
         match self.range_object(json, leaf)? {
             Ok(text) => {
+                if let Some(target) = self.copy_target(leaf) {
+                    if !self.lenient {
+                        let reason = format!(
+                            "a range that is an object has no value for [{target}]: multi-fields and copy_to take values that are no objects"
+                        );
+                        return self.refuse(leaf, "null".to_owned(), Cause::argument(reason));
+                    }
+                    self.ignore(target);
+                }
                 let mapped = self.mapping.leaf(leaf);
                 let scopes = scopes_of(&self.mapping, mapped);
                 Ok(self.columns.push_str(scopes, mapped.field.column, text.as_bytes())?)
             }
             Err(refused) => self.refuse(leaf, refused.preview, refused.cause),
         }
+    }
+
+    /// Finds a field that takes values of a leaf as they are written: a multi-field, or a target of `copy_to`.
+    fn copy_target(&self, leaf: u32) -> Option<Arc<str>> {
+        // Where only some columns are read, the document was accepted before.
+        if self.wanted.is_some() {
+            return None;
+        }
+        let mapped = self.mapping.leaf(leaf);
+        let multi_field = mapped.fan.first().map(|sub| &self.mapping.leaf(*sub).field.path);
+        multi_field.or_else(|| mapped.rules.copy_to.first()).cloned()
     }
 
     /// Reads a range given as an object to its end, whatever is wrong with it.
@@ -132,7 +154,9 @@ mod tests {
                 "d": {"type": "date_range", "format": "yyyy-MM-dd||epoch_millis"},
                 "off": {"type": "integer_range", "index": false, "doc_values": false},
                 "lax": {"type": "integer_range", "ignore_malformed": true},
-                "k": {"type": "keyword", "fields": {"r": {"type": "ip_range"}}}
+                "k": {"type": "keyword", "fields": {"r": {"type": "ip_range"}}},
+                "multi": {"type": "ip_range", "fields": {"raw": {"type": "keyword"}}},
+                "copied": {"type": "ip_range", "copy_to": "all"}, "block": {"type": "keyword", "copy_to": "ip"}, "all": {"type": "text"}
             }
         });
         Arc::new(Mapping::parse(&body, &serde_json::Map::new()).unwrap())
@@ -162,6 +186,8 @@ mod tests {
         let integers = |from, to| whole(RangeType::Integer, from, to);
         let dates = |from, to| whole(RangeType::Date, from, to);
         const DAY: i64 = 86_400_000;
+        let zero = RangeType::Double.end(&Scalar::F64(0.0)).unwrap();
+        let zero = RangeType::Double.encode(zero, zero);
         for (source, path, expected) in [
             (json!({"i": {"gte": 1, "lte": 5}}), "i", vec![integers(1, 5)]),
             (json!({"i": {"gt": 1.0, "lt": "5"}}), "i", vec![integers(2, 4)]),
@@ -188,9 +214,28 @@ mod tests {
                 "ip",
                 vec![format!("{0:024x}0a000000{0:024x}0a000001", 0xffff), format!("{:032x}{:032x}", 1, 2)],
             ),
+            (json!({"x": {"gte": 0.0, "lte": -0.0}}), "x", vec![zero.clone()]),
+            (json!({"x": {"gte": -0.0, "lte": 0}}), "x", vec![zero]),
+            (json!({"multi": "0.0.0.0/0"}), "multi.raw", vec!["0.0.0.0/0".to_owned()]),
+            (json!({"copied": "0.0.0.0/0"}), "all", vec!["0.0.0.0/0".to_owned()]),
+            (json!({"block": "0.0.0.0/0"}), "ip", vec![format!("{0:024x}00000000{0:024x}ffffffff", 0xffff)]),
             (json!({"k": "0.0.0.0/0"}), "k.r", vec![format!("{0:024x}00000000{0:024x}ffffffff", 0xffff)]),
         ] {
             assert_eq!(values(&source, path).unwrap(), expected, "{source}");
+        }
+    }
+
+    #[test]
+    fn a_range_stays_where_a_later_mapping_copies_it() {
+        let mut builder = ChunkBuilder::new(mapping());
+        for field in ["multi", "copied"] {
+            let source = json!({field: {"gte": "::1", "lte": "::2"}}).to_string();
+            builder.push_accepted(field, source.as_bytes()).unwrap();
+        }
+        let (chunk, grown) = builder.finish();
+        for field in ["multi", "copied"] {
+            let column = grown.field(field).unwrap().column;
+            assert!(chunk.columns.iter().any(|found| found.id == column && found.rows.len() == 1), "{field}");
         }
     }
 
@@ -285,6 +330,16 @@ mod tests {
                 "no value of a field of type [integer_range] is greater than [2147483647]",
             ),
             (json!({"i": {"gte": 1, "lte": ""}}), "number_format_exception", "empty String"),
+            (
+                json!({"multi": {"gte": "10.0.0.1"}}),
+                "illegal_argument_exception",
+                "a range that is an object has no value for [multi.raw]: multi-fields and copy_to take values that are no objects",
+            ),
+            (
+                json!({"copied": ["10.0.0.0/8", {"gte": "10.0.0.1"}]}),
+                "illegal_argument_exception",
+                "a range that is an object has no value for [all]: multi-fields and copy_to take values that are no objects",
+            ),
             (json!({"l": {"gte": "1"}}), "illegal_argument_exception", "Long value passed as String"),
             (
                 json!({"l": {"gte": 1.5}}),

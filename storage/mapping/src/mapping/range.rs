@@ -56,9 +56,9 @@ fn whole(value: i64) -> RangeEnd {
     RangeEnd(u128::from(value.cast_unsigned() ^ (1 << 63)))
 }
 
-/// The number of a floating-point number: negative ones descend by their bits.
+/// The number of a floating-point number: negative ones descend by their bits. There is one zero.
 fn real(value: f64) -> RangeEnd {
-    let bits = value.to_bits();
+    let bits = if value == 0.0 { 0 } else { value.to_bits() };
     let sign = 1 << 63;
     RangeEnd(u128::from(if bits & sign == 0 { bits | sign } else { !bits }))
 }
@@ -307,7 +307,14 @@ mod tests {
         let up = f64::from(1.5_f32.next_up());
         assert_eq!(RangeType::Float.after(&Scalar::F64(1.5)), RangeType::Float.end(&Scalar::F64(up)));
         assert_eq!(RangeType::Double.after(&Scalar::F64(f64::INFINITY)), Some(RangeType::Double.greatest()));
-        for value in [-2.5, -0.0, 0.0, 7.25] {
+        assert_eq!(RangeType::Double.end(&Scalar::F64(-0.0)), RangeType::Double.end(&Scalar::F64(0.0)));
+        assert_eq!(
+            RangeType::Double.before(&Scalar::F64(f64::from_bits(1))),
+            RangeType::Double.end(&Scalar::F64(0.0))
+        );
+        let below = Scalar::F64(-f64::from_bits(1));
+        assert_eq!(RangeType::Double.after(&below), RangeType::Double.end(&Scalar::F64(0.0)));
+        for value in [-2.5, 0.0, 7.25] {
             let end = RangeType::Double.end(&Scalar::F64(value)).unwrap();
             assert_eq!(RangeType::Double.shown(end), format!("{value:?}"));
         }

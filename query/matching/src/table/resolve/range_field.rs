@@ -9,7 +9,7 @@ use millrace_dsl::json::text;
 use millrace_dsl::query::{Bound, RangeQuery, RangeRelation};
 use millrace_mapping::{Field, RangeEnd, RangeType, Scalar};
 use millrace_scoring::automaton::Pattern;
-use millrace_scoring::node::Node;
+use millrace_scoring::node::{Node, StringColumn};
 use millrace_scoring::operands::Weight;
 use millrace_work::error::{Error, Result};
 use serde_json::Value;
@@ -18,25 +18,36 @@ use super::{Resolver, searchable};
 use crate::table::values;
 
 impl Resolver<'_> {
-    /// Rows with a range that has a value in it; a date without a time of day is a whole day.
+    /// Rows with a range that has any of some values in it; a date without a time of day is a whole day.
     pub(super) fn ranges_with(
         &self,
         field: &Field,
         range_type: RangeType,
-        value: &Value,
+        values: &[Value],
         weight: Weight,
     ) -> Result<Node> {
-        let bound = Some(Bound { value: value.clone(), included: true });
-        let query = RangeQuery {
-            field: field.path.to_string(),
-            from: bound.clone(),
-            to: bound,
-            format: None,
-            time_zone: None,
-            relation: RangeRelation::Intersects,
-            common: Default::default(),
-        };
-        self.related_ranges(field, range_type, &query, weight)
+        if !values.is_empty() {
+            searchable(field)?;
+        }
+        let mut spans = Vec::with_capacity(values.len());
+        for value in values {
+            let bound = Some(Bound { value: value.clone(), included: true });
+            let query = RangeQuery {
+                field: field.path.to_string(),
+                from: bound.clone(),
+                to: bound,
+                format: None,
+                time_zone: None,
+                relation: RangeRelation::Intersects,
+                common: Default::default(),
+            };
+            spans.extend(self.ends(field, range_type, &query)?);
+        }
+        if spans.is_empty() {
+            return Ok(Node::None);
+        }
+        let spans = disjoint(spans).into_iter().map(|(from, to)| range_type.encode(from, to));
+        Ok(matching(field, Pattern::halves_across(spans.collect()), weight))
     }
 
     /// Rows with a range that has the relation of a clause to its range.
@@ -59,12 +70,14 @@ impl Resolver<'_> {
             RangeRelation::Contains => ((least, to), (from, greatest)),
             RangeRelation::Within => ((from, least), (greatest, to)),
         };
+        // No range lies within ends that are the wrong way round.
+        let (lower, upper) = if from > to { ((from, least), (greatest, to)) } else { (lower, upper) };
         let term = |(first, second)| range_type.encode(first, second);
-        let pattern = Arc::new(Pattern::halves_between(term(lower), term(upper)));
-        Ok(Node::Matching { path: field.id, text: false, column: None, pattern, weight })
+        Ok(matching(field, Pattern::halves_between(term(lower), term(upper)), weight))
     }
 
-    /// The ends of the range of a clause; `None` where nothing is between them.
+    /// The ends of the range of a clause; `None` where nothing is between them. A filter may have them the wrong way round at one
+    /// time and not at another: then they stay so.
     fn ends(
         &self,
         field: &Field,
@@ -85,6 +98,9 @@ impl Resolver<'_> {
         if let (Some(from), Some(to)) = (&from, &to)
             && range_type.end(from) > range_type.end(to)
         {
+            if self.is_filter && (is_relative(&query.from) || is_relative(&query.to)) {
+                return Ok(range_type.end(from).zip(range_type.end(to)));
+            }
             let given = |bound: &Option<Bound>| bound.as_ref().and_then(|bound| text(&bound.value));
             return Err(Error::IllegalArgument(format!(
                 "Range query `from` value ({}) is greater than `to` value ({})",
@@ -105,4 +121,29 @@ impl Resolver<'_> {
         };
         Ok(from.zip(to).filter(|(from, to)| from <= to))
     }
+}
+
+/// Returns whether a bound is a date relative to `now`.
+fn is_relative(bound: &Option<Bound>) -> bool {
+    let given = bound.as_ref().and_then(|bound| text(&bound.value));
+    given.is_some_and(|given| given.starts_with("now"))
+}
+
+/// Joins spans that have a value in common; they are in ascending order then.
+fn disjoint(mut spans: Vec<(RangeEnd, RangeEnd)>) -> Vec<(RangeEnd, RangeEnd)> {
+    spans.sort_unstable();
+    spans.dedup_by(|next, span| {
+        let joins = next.0 <= span.1;
+        if joins {
+            span.1 = span.1.max(next.1);
+        }
+        joins
+    });
+    spans
+}
+
+/// Makes the node of the rows whose ranges have a pattern.
+fn matching(field: &Field, pattern: Pattern, weight: Weight) -> Node {
+    let column = field.doc_values.then_some(StringColumn { path: field.column, ignore_above: None });
+    Node::Matching { path: field.id, text: false, column, pattern: Arc::new(pattern), weight }
 }

@@ -1,6 +1,7 @@
 //! Exact values: `term`, `terms`, and `match` on fields that are not analyzed.
 
 use std::collections::HashSet;
+use std::slice;
 
 use millrace_catalog::metadata::IndexMeta;
 use millrace_dsl::json::text;
@@ -56,6 +57,9 @@ impl LowerClause for TermsQuery {
             return node;
         }
         let Some(target) = resolver.target(&self.field) else { return Ok(Node::None) };
+        if let FieldType::Range(range_type) = target.field.field_type {
+            return resolver.ranges_with(target.field, range_type, &self.values, weight);
+        }
         let (mut exact, mut others) = (Vec::new(), Vec::new());
         for value in &self.values {
             // A value found by other means than one term, such as a whole day, stays a clause.
@@ -112,7 +116,9 @@ impl Resolver<'_> {
                     None => self.ip_between(field, range, weight),
                 }
             }
-            FieldType::Range(range_type) => self.ranges_with(field, range_type, value, weight),
+            FieldType::Range(range_type) => {
+                self.ranges_with(field, range_type, slice::from_ref(value), weight)
+            }
             _ => match self.exact_value(target, value)? {
                 None => Ok(Node::None),
                 Some(value) => {
