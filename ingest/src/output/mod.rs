@@ -227,18 +227,10 @@ fn instead_of(name: &str) -> Option<&'static str> {
         }
         "java_stdout" => Some("give [stdout]"),
         "sink" => Some("give [null]"),
-        "boundary"
-        | "circonus"
-        | "datadog_metrics"
-        | "dynatrace"
-        | "elastic_app_search"
-        | "http_stream"
-        | "librato"
-        | "metriccatcher"
-        | "redmine"
-        | "riak"
-        | "solr_http"
-        | "timber" => Some("post to its HTTP interface by [http]"),
+        "boundary" | "circonus" | "datadog_metrics" | "dynatrace" | "elastic_app_search" | "http_stream"
+        | "librato" | "metriccatcher" | "redmine" | "riak" | "solr_http" | "timber" => {
+            Some("post to its HTTP interface by [http]")
+        }
         "mongodb" | "jdbc" | "clickhouse" | "loki" | "riemann" | "rollbar" | "newrelic" | "logentries"
         | "azure_loganalytics" | "elasticapm" | "datadog" | "splunk" => {
             Some("post to its HTTP interface by [http]")
