@@ -570,7 +570,7 @@ fn all_faults_are_told_at_once() {
         "earliest, latest, none",
         "cooperative_sticky",
         "StringDeserializer",
-        "registries",
+        "codec => avro",
         "/nowhere/trust.jks",
         "did you mean [group_id]",
         "[jsno]",
