@@ -11,7 +11,6 @@ pub mod fuzzing;
 mod message;
 mod request;
 mod target;
-mod wire;
 
 pub use answer::ExportAnswer;
 pub use converter::{Converter, DocumentMapping, RecordError};
