@@ -131,21 +131,19 @@ impl AnswerReservation<'_> {
     /// # Errors
     /// The answers to the delivery would take too much memory.
     pub fn grow(&mut self, by: u64) -> Result<(), AnswersExceeded> {
-        if let Some((reservation, most)) = &self.allowance.state {
-            let mut reservation = reservation.lock();
-            let all = reservation.bytes().saturating_add(by);
-            if all > *most {
-                let is_alone = self.bytes.saturating_add(by) > *most;
-                let exceeded =
-                    if is_alone { AnswersExceeded::One(*most) } else { AnswersExceeded::All(*most) };
-                if !self.allowance.has_warned.swap(true, Ordering::Relaxed) {
-                    tracing::warn!(reason = %exceeded, "a filter drops answers of a server, and tags their events");
-                }
-                return Err(exceeded);
+        let Some((reservation, most)) = &self.allowance.state else { return Ok(()) };
+        let mut reservation = reservation.lock();
+        let all = reservation.bytes().saturating_add(by);
+        if all > *most {
+            let is_alone = self.bytes.saturating_add(by) > *most;
+            let exceeded = if is_alone { AnswersExceeded::One(*most) } else { AnswersExceeded::All(*most) };
+            if !self.allowance.has_warned.swap(true, Ordering::Relaxed) {
+                tracing::warn!(reason = %exceeded, "a filter drops answers of a server, and tags their events");
             }
-            reservation.set(all);
-            self.bytes += by;
+            return Err(exceeded);
         }
+        reservation.set(all);
+        self.bytes += by;
         Ok(())
     }
 }

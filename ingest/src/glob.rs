@@ -51,13 +51,18 @@ impl Glob {
 
     /// Files that match, and the directories that they may lie in. What cannot be read is left out.
     pub(crate) fn find(&self, files: &mut Vec<PathBuf>) {
-        let mut left = MAX_ENTRIES;
-        for pattern in &self.alternatives {
-            walk(Path::new("/"), pattern, 0, &mut left, files);
-        }
-        if left == 0 {
+        if !self.find_below(Path::new("/"), files) {
             tracing::warn!(pattern = ?self.alternatives, "not all files are looked at: there are over {MAX_ENTRIES}");
         }
+    }
+
+    /// Finds files below a directory; returns `false` where there are more entries than one look goes through.
+    fn find_below(&self, directory: &Path, files: &mut Vec<PathBuf>) -> bool {
+        let mut left = MAX_ENTRIES;
+        for pattern in &self.alternatives {
+            walk(directory, pattern, 0, &mut left, files);
+        }
+        left > 0
     }
 
     /// Directories without wildcards that the pattern begins with.
@@ -75,17 +80,16 @@ impl Glob {
 /// Finds the files that the pattern of a path names. A relative one begins at a directory. What cannot be read is left out.
 ///
 /// # Errors
-/// The reason why the pattern is refused.
+/// The reason why the pattern is refused, or more entries of directories than one look goes through.
 pub fn find_files(directory: &Path, pattern: &str) -> Result<Vec<PathBuf>, String> {
     let glob = Glob::new(pattern)?;
     let root = if pattern.starts_with('/') { Path::new("/") } else { directory };
-    let (mut files, mut left) = (Vec::new(), MAX_ENTRIES);
-    for pattern in &glob.alternatives {
-        walk(root, pattern, 0, &mut left, &mut files);
-    }
-    match left {
-        0 => Err(format!("pattern [{pattern}] goes through more than {MAX_ENTRIES} entries of directories")),
-        _ => Ok(files),
+    let mut files = Vec::new();
+    match glob.find_below(root, &mut files) {
+        true => Ok(files),
+        false => {
+            Err(format!("pattern [{pattern}] goes through more than {MAX_ENTRIES} entries of directories"))
+        }
     }
 }
 

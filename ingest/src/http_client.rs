@@ -131,7 +131,7 @@ pub struct HttpAnswer {
     pub body: Vec<u8>,
 }
 
-/// Why the body of an answer is not taken as JSON.
+/// Failure to take the body of an answer as JSON.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum JsonAnswerError {
     /// Its values take too much memory.

@@ -43,19 +43,33 @@ impl ReservedSockets {
     /// # Errors
     /// An address in use or not this machine's. The text names it.
     pub async fn bind(&self, host: &str, port: u16) -> io::Result<TcpListener> {
-        if let Some(socket) = self.take(host, port) {
-            return Ok(socket);
-        }
-        TcpListener::bind((host, port)).await.map_err(|error| {
+        let bound = self.take_or_bind(host, port, || TcpListener::bind((host, port))).await;
+        bound.map_err(|error| {
             io::Error::new(error.kind(), format!("cannot listen on [{host}:{port}]: {error}"))
         })
     }
 }
 
 impl<S: Send + 'static> ReservedSockets<S> {
-    /// Takes the socket that waits for this address, if one does.
-    pub fn take(&self, host: &str, port: u16) -> Option<S> {
-        self.0.lock().sockets.remove(&(host.to_owned(), port)).map(|(_, socket)| socket)
+    /// Takes the socket that waits for this address, or binds one. Those that wait for the port under another host give way.
+    ///
+    /// # Errors
+    /// As of the function that binds.
+    pub async fn take_or_bind<F: Future<Output = io::Result<S>>>(
+        &self,
+        host: &str,
+        port: u16,
+        bind: impl Fn() -> F,
+    ) -> io::Result<S> {
+        let parked = self.0.lock().sockets.remove(&(host.to_owned(), port));
+        if let Some((_, socket)) = parked {
+            return Ok(socket);
+        }
+        match bind().await {
+            // The listener before had another host.
+            Err(error) if error.kind() == io::ErrorKind::AddrInUse && self.close_port(port) => bind().await,
+            bound => bound,
+        }
     }
 
     /// Closes the sockets that wait for this port, whatever their host; returns whether there were any.
@@ -119,5 +133,15 @@ mod tests {
         let _free = parked.bind("127.0.0.1", port).await.unwrap();
         let error = parked.bind("127.0.0.1", port).await.unwrap_err();
         assert!(error.to_string().contains(&format!("[127.0.0.1:{port}]")), "{error}");
+    }
+
+    #[tokio::test]
+    async fn a_socket_gives_way_to_the_same_port_of_another_host() {
+        let parked = ReservedSockets::default();
+        let socket = parked.bind("0.0.0.0", 0).await.unwrap();
+        let port = socket.local_addr().unwrap().port();
+        parked.park("0.0.0.0", port, socket);
+        let socket = parked.bind("127.0.0.1", port).await.unwrap();
+        assert_eq!(socket.local_addr().unwrap().port(), port);
     }
 }

@@ -3,8 +3,8 @@
 //! The decoder of a stream may write documents to a block ([`Events::push_document`], or [`Events::begin_block`] for what readers of JSON
 //! scan). Their events get them when the block ends, so a decoder ends its block before it returns ([`Events::end_block`]).
 //!
-//! Where an input decodes all of its source in one call, the list hands its events on as soon as they take the memory of a chunk
-//! ([`Events::in_chunks`]). Decoders need not know: they only find fewer events in the list than they have added.
+//! The list of an input that decodes all of its source in one call hands its events on in chunks ([`Events::in_chunks`]): as soon as
+//! they take the memory of one. Decoders need not know: they only find fewer events in the list than they have added.
 
 use std::fmt;
 use std::ops::{Deref, DerefMut};
@@ -88,7 +88,8 @@ impl Events {
     }
 
     /// Makes a list that hands its events on before they take more than `most` bytes. There is no room for a value of more than
-    /// `most_of_one`, and others go on behind it. `each` is what will be added to every event. What was handed on is not taken back: a value of JSON that turns out to be none then keeps the events before the fault.
+    /// `most_of_one`, and others go on behind it. `each` is the number of bytes that will be added to every event. Events that were
+    /// handed on are not taken back: a value of JSON that turns out to be none then keeps the events before the fault.
     pub(crate) fn in_chunks((most, most_of_one): (u64, u64), each: u64, sink: ChunkSink) -> Self {
         Self { each, bound: Bound::Chunks { most, most_of_one, sink }, ..Self::default() }
     }

@@ -31,7 +31,8 @@ pub(super) struct ChunkedDecoding<T> {
     /// Memory of the first chunk.
     first: Option<Reservation>,
     source: BodySource,
-    is_through: bool,
+    /// `true` once the last chunk has come.
+    is_exhausted: bool,
 }
 
 /// Origin of a body, which says what becomes of it when the input is to stop.
@@ -76,12 +77,12 @@ impl<T: Send + 'static> ChunkedDecoding<T> {
             events.end_chunks();
             outcome
         });
-        Some(Self { context: context.clone(), permits, chunks, work, first, source, is_through: false })
+        Some(Self { context: context.clone(), permits, chunks, work, first, source, is_exhausted: false })
     }
 
     /// Waits for memory, and for the next chunk that takes it. `None` behind the last one, or when the input is to stop.
     pub(super) async fn next(&mut self) -> Option<DecodedChunk> {
-        if self.is_through {
+        if self.is_exhausted {
             return None;
         }
         let mut held = match self.first.take() {
@@ -94,17 +95,17 @@ impl<T: Send + 'static> ChunkedDecoding<T> {
             }
         };
         let SentChunk { events, bytes, is_last } = self.chunks.recv().await?;
-        self.is_through = is_last;
+        self.is_exhausted = is_last;
         held.set(bytes);
         (!events.is_empty()).then_some(DecodedChunk { events, held })
     }
 
     /// Waits for the end of the decoder, and returns its outcome; `None` where it was ended early. A panic of the decoder goes on here.
     pub(super) async fn finish(self) -> Option<T> {
-        let Self { permits, chunks, work, is_through, .. } = self;
+        let Self { permits, chunks, work, is_exhausted, .. } = self;
         drop((permits, chunks));
         let outcome = offload::outcome(work).await;
-        is_through.then_some(outcome)
+        is_exhausted.then_some(outcome)
     }
 
     /// Hands all events to the pipeline; returns the decoder's outcome, or `None` where the input is to stop or the pipeline is gone.

@@ -4,7 +4,6 @@
 //! room for. An input that ends leaves its socket with that buffer to the next one of its address.
 
 use std::fmt;
-use std::io::ErrorKind;
 use std::net::SocketAddr;
 use std::sync::Arc;
 
@@ -59,16 +58,8 @@ impl DatagramSocket {
 
     /// Takes the socket of an input before this one, or binds the address.
     async fn bind(&self) -> std::io::Result<UdpSocket> {
-        if let Some(socket) = PARKED_DATAGRAMS.take(&self.host, self.port) {
-            return Ok(socket);
-        }
-        match UdpSocket::bind((self.host.as_str(), self.port)).await {
-            // The input before this one had another host.
-            Err(error) if error.kind() == ErrorKind::AddrInUse && PARKED_DATAGRAMS.close_port(self.port) => {
-                UdpSocket::bind((self.host.as_str(), self.port)).await
-            }
-            bound => bound,
-        }
+        let (host, port) = (self.host.as_str(), self.port);
+        PARKED_DATAGRAMS.take_or_bind(host, port, || UdpSocket::bind((host, port))).await
     }
 
     /// Reads datagrams until the input is to stop.
@@ -193,29 +184,33 @@ mod tests {
         }
     }
 
-    /// Starts an input; returns its socket, and its task.
-    fn start(port: u16, pipeline: &mut Pipeline) -> (Arc<DatagramSocket>, tokio::task::JoinHandle<()>) {
-        let socket = Arc::new(DatagramSocket::new("udp", "127.0.0.1".to_owned(), port));
-        let (input, context) = (Arc::clone(&socket), pipeline.context());
-        let running = tokio::spawn(async move { input.read(Arc::new(Texts), &context).await.unwrap() });
-        (socket, running)
+    /// Returns a client and a port that is free: a socket whose port the system chose is not kept.
+    async fn client_and_port() -> (UdpSocket, u16) {
+        let port = UdpSocket::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
+        (UdpSocket::bind("127.0.0.1:0").await.unwrap(), port)
+    }
+
+    /// Starts an input that listens; returns its task.
+    async fn start(port: u16, pipeline: &mut Pipeline) -> tokio::task::JoinHandle<()> {
+        let socket = DatagramSocket::new("udp", "127.0.0.1".to_owned(), port);
+        let (mut address, context) = (socket.address.subscribe(), pipeline.context());
+        let running = tokio::spawn(async move { socket.read(Arc::new(Texts), &context).await.unwrap() });
+        address.wait_for(Option::is_some).await.unwrap();
+        running
     }
 
     #[tokio::test]
     async fn datagrams_that_come_between_two_inputs_are_kept() {
-        // A port that is free: a socket whose port the system chose is not kept.
-        let port = UdpSocket::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
-        let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let (client, port) = client_and_port().await;
         let mut pipeline = Pipeline::new(4);
-        let (socket, running) = start(port, &mut pipeline);
-        socket.address.subscribe().wait_for(Option::is_some).await.unwrap();
+        let running = start(port, &mut pipeline).await;
         client.send_to(b"one", ("127.0.0.1", port)).await.unwrap();
         pipeline.take().await.unwrap().unwrap();
         pipeline.stop.send_replace(true);
         running.await.unwrap();
         client.send_to(b"two", ("127.0.0.1", port)).await.unwrap();
         let mut next = Pipeline::new(4);
-        let (_socket, running) = start(port, &mut next);
+        let running = start(port, &mut next).await;
         next.take().await.unwrap().unwrap();
         next.stop.send_replace(true);
         running.await.unwrap();
@@ -224,11 +219,9 @@ mod tests {
 
     #[tokio::test]
     async fn an_input_that_is_ended_while_the_pipeline_is_behind_leaves_its_socket() {
-        let port = UdpSocket::bind("127.0.0.1:0").await.unwrap().local_addr().unwrap().port();
-        let client = UdpSocket::bind("127.0.0.1:0").await.unwrap();
+        let (client, port) = client_and_port().await;
         let mut behind = Pipeline::new(1);
-        let (socket, running) = start(port, &mut behind);
-        socket.address.subscribe().wait_for(Option::is_some).await.unwrap();
+        let running = start(port, &mut behind).await;
         client.send_to(b"taken", ("127.0.0.1", port)).await.unwrap();
         let _full = behind.next().await.unwrap();
         behind.stop.send_replace(true);
@@ -236,7 +229,7 @@ mod tests {
         let _ = running.await;
         client.send_to(b"kept", ("127.0.0.1", port)).await.unwrap();
         let mut next = Pipeline::new(4);
-        let (_socket, running) = start(port, &mut next);
+        let running = start(port, &mut next).await;
         next.take().await.unwrap().unwrap();
         assert_eq!(next.messages(), ["kept"]);
         next.stop.send_replace(true);

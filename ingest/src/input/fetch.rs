@@ -2,14 +2,14 @@
 
 use reqwest::Response;
 
-use crate::budget::AnswerReservation;
+use crate::budget::{AnswerAllowance, AnswerReservation};
 
 /// Reads the body of an answer of at most so many bytes.
 ///
 /// # Errors
 /// A body that is longer, or that breaks off.
 pub(crate) async fn read_body(response: Response, most: u64) -> Result<Vec<u8>, String> {
-    read_chunks(response, most, |_| Ok(())).await
+    read_reserved_body(response, most, &mut AnswerAllowance::default().answer()).await
 }
 
 /// Reads the body of an answer as [`read_body`] does, and reserves its bytes.
@@ -17,24 +17,16 @@ pub(crate) async fn read_body(response: Response, most: u64) -> Result<Vec<u8>, 
 /// # Errors
 /// As [`read_body`], and where there is no memory for it.
 pub(crate) async fn read_reserved_body(
-    response: Response,
-    most: u64,
-    reservation: &mut AnswerReservation<'_>,
-) -> Result<Vec<u8>, String> {
-    read_chunks(response, most, |bytes| reservation.grow(bytes).map_err(|error| error.to_string())).await
-}
-
-async fn read_chunks(
     mut response: Response,
     most: u64,
-    mut reserve: impl FnMut(u64) -> Result<(), String>,
+    reservation: &mut AnswerReservation<'_>,
 ) -> Result<Vec<u8>, String> {
     let mut body = Vec::new();
     while let Some(chunk) = response.chunk().await.map_err(|error| error.without_url().to_string())? {
         if (body.len() + chunk.len()) as u64 > most {
             return Err(format!("the answer exceeds [{most}] bytes"));
         }
-        reserve(chunk.len() as u64)?;
+        reservation.grow(chunk.len() as u64).map_err(|error| error.to_string())?;
         body.extend_from_slice(&chunk);
     }
     Ok(body)

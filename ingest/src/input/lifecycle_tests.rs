@@ -170,7 +170,7 @@ fn texts(pipeline: &Pipeline) -> Vec<String> {
 #[tokio::test]
 async fn a_reload_keeps_what_comes_in_between() {
     for input in INPUTS {
-        let of = format!("{} {:?}", input.plugin, input.transport);
+        let label = format!("{} {:?}", input.plugin, input.transport);
         let port = free_port().await;
         let mut first = input.start(port).await;
         let sent = input.send(port, "before").await;
@@ -185,7 +185,7 @@ async fn a_reload_keeps_what_comes_in_between() {
         assert_eq!(
             (texts(&stopped), texts(&second)),
             (vec!["before".into()], vec!["between".into()]),
-            "{of}"
+            "{label}"
         );
         close(port);
     }
@@ -194,17 +194,17 @@ async fn a_reload_keeps_what_comes_in_between() {
 #[tokio::test]
 async fn a_second_instance_is_refused_and_the_first_goes_on() {
     for input in INPUTS {
-        let of = format!("{} {:?}", input.plugin, input.transport);
+        let label = format!("{} {:?}", input.plugin, input.transport);
         let port = free_port().await;
         let mut first = input.start(port).await;
         let second = build(options(input.plugin, &input.options(port))).unwrap();
         let refused = tokio::time::timeout(PATIENCE, second.run(Pipeline::new(1).context())).await;
         let error = refused.expect("it ends").unwrap_err().to_string();
-        assert!(error.contains(&format!("cannot listen on [127.0.0.1:{port}]")), "{of}: {error}");
+        assert!(error.contains(&format!("cannot listen on [127.0.0.1:{port}]")), "{label}: {error}");
         let sent = input.send(port, "still here").await;
         first.store(1).await;
         drop(sent);
-        assert_eq!(texts(&first.stop().await), ["still here"], "{of}");
+        assert_eq!(texts(&first.stop().await), ["still here"], "{label}");
         close(port);
     }
 }

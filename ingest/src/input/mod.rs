@@ -267,8 +267,7 @@ fn instead_of(name: &str) -> Option<&'static str> {
         "varnishlog" | "eventlog" | "wmi" => {
             Some("have a program write a log that [file] reads, or a Beat send to [beats]")
         }
-        "zeromq" => Some("have a program post its messages to [http], or send lines to [tcp]"),
-        "imap" | "irc" | "jms" | "relp" | "stomp" | "websocket" | "xmpp" => {
+        "imap" | "irc" | "jms" | "relp" | "stomp" | "websocket" | "xmpp" | "zeromq" => {
             Some("have a program post its messages to [http], or send lines to [tcp]")
         }
         "journald" => Some("have `journalctl -f -o json` feed [stdin], or the journal forward to [syslog]"),

@@ -279,26 +279,25 @@ impl Settings {
         if self.batch_count == 1 || left == 0 {
             return Ok(elements);
         }
-        let mut popped = match self.refuses_scripts.load(Ordering::Relaxed) {
-            true => None,
-            false => {
-                let mut script = redis::cmd("EVAL");
-                script.arg(POP_SCRIPT).arg(1).arg(&self.key).arg(self.batch_count - 1).arg(left);
-                Some(script.query::<Vec<Vec<u8>>>(connection))
+        if !self.refuses_scripts.load(Ordering::Relaxed) {
+            let mut script = redis::cmd("EVAL");
+            script.arg(POP_SCRIPT).arg(1).arg(&self.key).arg(self.batch_count - 1).arg(left);
+            match script.query::<Vec<Vec<u8>>>(connection) {
+                Ok(more) => {
+                    elements.extend(more);
+                    return Ok(elements);
+                }
+                Err(error) if error.is_io_error() => {
+                    tracing::warn!(%error, "elements of a list of redis cannot be read");
+                    return Ok(elements);
+                }
+                Err(error) => {
+                    tracing::info!(%error, "redis runs no scripts: elements of the list are read by commands of their own");
+                    self.refuses_scripts.store(true, Ordering::Relaxed);
+                }
             }
-        };
-        if let Some(Err(error)) = &popped
-            && !error.is_io_error()
-        {
-            tracing::info!(%error, "redis runs no scripts: elements of the list are read by commands of their own");
-            self.refuses_scripts.store(true, Ordering::Relaxed);
-            popped = None;
         }
-        match popped {
-            Some(Ok(more)) => elements.extend(more),
-            Some(Err(error)) => tracing::warn!(%error, "elements of a list of redis cannot be read"),
-            None => self.pop_in_steps(connection, left, &mut elements),
-        }
+        self.pop_in_steps(connection, left, &mut elements);
         Ok(elements)
     }
 

@@ -23,7 +23,6 @@ const REMEDIES: &[Remedy] = &[
     (SEARCH_ENGINES, "retry_max_items", "leave it out: requests are repeated until the events are stored"),
     (SEARCH_ENGINES, "tracking_field", "give [query] a condition on the time, and [schedule]"),
     (SEARCH_ENGINES, "tracking_field_seed", "give [query] a condition on the time, and [schedule]"),
-    (SEARCH_ENGINES, "workers", "set [pipeline.workers] in pipelines.yml"),
     (
         SEARCH_ENGINES,
         "region",
@@ -81,8 +80,9 @@ const COMMON: &[(&str, &str)] = &[
 /// Returns the replacement of an option that a plugin does not have.
 pub(super) fn find(plugin: &str, option: &str) -> Option<&'static str> {
     let own = REMEDIES.iter().find(|(plugins, name, _)| *name == option && plugins.contains(&plugin));
-    let is_codec = crate::codec::NAMES.contains(&plugin);
-    let common =
-        || COMMON.iter().filter(|_| !is_codec).find(|(name, _)| *name == option).map(|(_, remedy)| *remedy);
-    own.map(|(.., remedy)| *remedy).or_else(common)
+    if let Some(&(_, _, remedy)) = own {
+        return Some(remedy);
+    }
+    let common = COMMON.iter().find(|(name, _)| *name == option && !crate::codec::NAMES.contains(&plugin));
+    common.map(|(_, remedy)| *remedy)
 }

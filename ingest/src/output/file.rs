@@ -54,7 +54,7 @@ struct FileOutputState {
     root: PathBuf,
     failures: String,
     codec: Arc<dyn Codec>,
-    /// Begin of each file.
+    /// Bytes that each file begins with; none without a header.
     header: Vec<u8>,
     gzip: bool,
     /// `true` if only the last event stays in a file.
@@ -220,8 +220,7 @@ impl FileOutputState {
         {
             known.used = Instant::now();
             // A rotation may have emptied it.
-            let is_empty = !self.header.is_empty() && known.file.metadata()?.len() == 0;
-            let header = if is_empty { self.header.as_slice() } else { &[] };
+            let header = self.missing_header(&known.file)?;
             return append(&mut known.file, &self.pack(header, text)?);
         }
         if open.len() >= MAX_OPEN
@@ -233,10 +232,16 @@ impl FileOutputState {
             self.make(directory)?;
         }
         let mut file = self.open(path)?;
-        let header = if file.metadata()?.len() == 0 { self.header.as_slice() } else { &[] };
+        let header = self.missing_header(&file)?;
         append(&mut file, &self.pack(header, text)?)?;
         open.insert(path.to_owned(), Open { file, used: Instant::now() });
         Ok(())
+    }
+
+    /// Returns the header if the file is empty, else nothing.
+    fn missing_header(&self, file: &File) -> io::Result<&[u8]> {
+        let is_missing = !self.header.is_empty() && file.metadata()?.len() == 0;
+        Ok(if is_missing { self.header.as_slice() } else { &[] })
     }
 
     /// Returns the bytes of a batch. Each is a member of its own, so that a file is whole whenever it is read.

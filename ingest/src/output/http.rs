@@ -323,7 +323,7 @@ impl Requests {
         &self,
         events: &[(Arc<Event>, Option<String>)],
         range: Range<usize>,
-        most: usize,
+        most_events: usize,
     ) -> (Vec<OutgoingRequest>, Vec<RefusedEvent>) {
         let (mut requests, mut refused) = (Vec::new(), Vec::new());
         let mut end = |batch: Range<usize>, mut body: Vec<u8>| {
@@ -346,7 +346,7 @@ impl Requests {
             if let Some((event, _)) = events.get(next) {
                 self.write_json(event, &mut body);
             }
-            if next > first && (body.len() >= most_bytes || next - first >= most) {
+            if next > first && (body.len() >= most_bytes || next - first >= most_events) {
                 let mut following = vec![b'['];
                 following.extend_from_slice(body.get(begin..).unwrap_or_default());
                 body.truncate(before);
@@ -531,10 +531,10 @@ impl Http {
                     let (shared, events, range) =
                         (Arc::clone(&self.shared), Arc::clone(&events), request.events);
                     let half = range.len().div_ceil(2);
-                    let (halves, of_halves) =
+                    let (halves, more_refused) =
                         offload(move || shared.make_batches(&events, range, half)).await;
                     requests.extend(halves.into_iter().rev());
-                    refused.extend(of_halves);
+                    refused.extend(more_refused);
                 }
                 Attempt::Failed(reason) | Attempt::TooLarge(reason) | Attempt::Refused(reason) => {
                     refused.extend(refusals(request.events, &reason));

@@ -216,10 +216,7 @@ fn instead_of(name: &str) -> Option<&'static str> {
         }
         "google_cloud_storage" => Some("write to its interface for S3 by [s3], with [endpoint]"),
         "google_bigquery" | "webhdfs" => Some("write files by [file] or [s3], and have it load these"),
-        "zabbix" | "nagios" | "nagios_nsca" => {
-            Some("post to its HTTP interface by [http], or have a rule with a channel send the alert")
-        }
-        "pagerduty" | "hipchat" | "slack" | "jira" => {
+        "zabbix" | "nagios" | "nagios_nsca" | "pagerduty" | "hipchat" | "slack" | "jira" => {
             Some("post to its HTTP interface by [http], or have a rule with a channel send the alert")
         }
         "irc" | "xmpp" | "stomp" | "websocket" | "zeromq" | "ganglia" | "logstash" => {
@@ -227,12 +224,10 @@ fn instead_of(name: &str) -> Option<&'static str> {
         }
         "java_stdout" => Some("give [stdout]"),
         "sink" => Some("give [null]"),
-        "boundary" | "circonus" | "datadog_metrics" | "dynatrace" | "elastic_app_search" | "http_stream"
-        | "librato" | "metriccatcher" | "redmine" | "riak" | "solr_http" | "timber" => {
-            Some("post to its HTTP interface by [http]")
-        }
-        "mongodb" | "jdbc" | "clickhouse" | "loki" | "riemann" | "rollbar" | "newrelic" | "logentries"
-        | "azure_loganalytics" | "elasticapm" | "datadog" | "splunk" => {
+        "azure_loganalytics" | "boundary" | "circonus" | "clickhouse" | "datadog" | "datadog_metrics"
+        | "dynatrace" | "elastic_app_search" | "elasticapm" | "http_stream" | "jdbc" | "librato"
+        | "logentries" | "loki" | "metriccatcher" | "mongodb" | "newrelic" | "redmine" | "riak"
+        | "riemann" | "rollbar" | "solr_http" | "splunk" | "timber" => {
             Some("post to its HTTP interface by [http]")
         }
         _ => None,

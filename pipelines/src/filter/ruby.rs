@@ -114,7 +114,7 @@ pub(super) fn build(mut options: Options) -> Result<Arc<dyn Filter>, Vec<Fault>>
     Ok(Arc::new(Ruby { script, state, has_state, tags_on_exception, tag_with_message, returns_events }))
 }
 
-/// Global variables are those of one filter: one that no script of it assigns would be another filter's, and always `nil`.
+/// Returns the faults of global variables that no script of the filter assigns: they would be those of another filter, and always `nil`.
 fn unassigned_globals<'a>(scripts: impl Iterator<Item = &'a Script> + Clone) -> Vec<String> {
     let mut unassigned: Vec<String> = Vec::new();
     for (name, at) in scripts.clone().flat_map(|script| &script.globals.named) {

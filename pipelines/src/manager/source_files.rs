@@ -221,7 +221,7 @@ pub(crate) fn find(directory: &Path) -> Result<BTreeMap<String, PipelineSource>,
     Ok(found.into_iter().map(|(id, found)| (id, found.done())).collect())
 }
 
-/// The one path of a file, however a pattern names it.
+/// Returns the path of a file without links and dots: the same however a pattern names it.
 fn canonical(path: &Path) -> PathBuf {
     std::fs::canonicalize(path).unwrap_or_else(|_| path.to_owned())
 }
@@ -340,11 +340,9 @@ fn one(
     for key in keys.keys().filter(|key| !KEYS.contains(&key.as_str())) {
         problems.push(format!("{DESCRIPTION} has an unknown key [{key}]{}", suggest(key, KEYS)));
     }
-    let paths = match keys.get("path.config") {
+    let paths: Option<Vec<String>> = match keys.get("path.config") {
         Some(Value::Sequence(paths)) if paths.len() <= MAX_FILES => {
-            let paths: Option<Vec<String>> =
-                paths.iter().map(|path| path.as_str().map(str::to_owned)).collect();
-            paths
+            paths.iter().map(|path| path.as_str().map(str::to_owned)).collect()
         }
         _ => None,
     };

@@ -188,7 +188,7 @@ impl Service {
         answer
     }
 
-    /// Has the events of a request stored. The answer of OTLP says which of its records are none.
+    /// Has the events of a request stored. The answer of OTLP counts the records that are no events.
     async fn take(
         self: &Arc<Self>,
         request: Request<Incoming>,

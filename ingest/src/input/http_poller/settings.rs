@@ -32,7 +32,7 @@ pub(super) struct Settings {
     connect_timeout: Duration,
 }
 
-/// What the events of an answer get: the description of their request and its answer.
+/// Description of a request and its answer, which the events of the answer get.
 #[derive(Debug)]
 pub(super) enum MetadataAddition {
     /// Events share their metadata.

@@ -16,9 +16,9 @@ const FETCH_AHEAD_KIB: &str = "16384";
 /// Pause of fetching once so much is there. The library's own second would leave the pipeline without work.
 const FETCH_AGAIN_MS: &str = "5";
 const DEFAULT_POLL_RECORDS: i64 = 500;
-/// Options for registries of schemas, which are not supported.
 /// Replacement of the options for registries of schemas.
 const AVRO: &str = "[codec => avro { schema_registry_url => … }]";
+/// Options for registries of schemas, which are not supported.
 const SCHEMAS: &[&str] = &[
     "schema_registry_url",
     "schema_registry_key",

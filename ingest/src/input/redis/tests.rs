@@ -1,4 +1,4 @@
-//! A server of one list or one channel.
+//! The input, against a server of one list or one channel.
 
 use std::collections::VecDeque;
 use std::io::{BufRead, BufReader, Write};
@@ -149,6 +149,21 @@ async fn elements_are_put_back_at_a_stop_and_over_a_new_connection() {
     assert_eq!(list.lock().iter().take(2).collect::<Vec<_>>(), ["first", "second"]);
 }
 
+/// Runs an input until the pipeline has stored so many events; returns the most memory that was in use.
+async fn run(redis: Redis, pipeline: &mut Pipeline, count: usize) -> u64 {
+    let context = pipeline.context();
+    let running = tokio::spawn(async move { redis.run(context).await });
+    let mut most = 0;
+    while pipeline.events.len() < count {
+        let batch = pipeline.next().await.unwrap();
+        most = most.max(pipeline.budget.used());
+        pipeline.store(batch).unwrap();
+    }
+    pipeline.stop.send_replace(true);
+    running.await.unwrap().unwrap();
+    most
+}
+
 #[tokio::test]
 async fn large_elements_take_no_more_memory_than_is_reserved() {
     for runs_scripts in [true, false] {
@@ -165,16 +180,7 @@ async fn large_elements_take_no_more_memory_than_is_reserved() {
         let mut pipeline = Pipeline::new(1);
         // A read has 128 KiB.
         pipeline.budget = Budget::new(4 << 20);
-        let (budget, context) = (pipeline.budget.clone(), pipeline.context());
-        let running = tokio::spawn(async move { redis.run(context).await });
-        let mut most = 0;
-        while pipeline.events.len() < 520 {
-            let batch = pipeline.next().await.unwrap();
-            most = most.max(budget.used());
-            pipeline.store(batch).unwrap();
-        }
-        pipeline.stop.send_replace(true);
-        running.await.unwrap().unwrap();
+        let most = run(redis, &mut pipeline, 520).await;
         let messages = pipeline.events.iter().filter_map(|event| event.fields().get("message"));
         let messages: Vec<&str> = messages.filter_map(serde_json::Value::as_str).collect();
         assert_eq!(messages, (0..20).map(|number| number.to_string()).collect::<Vec<_>>());
@@ -225,16 +231,7 @@ async fn messages_of_channels_become_events() {
         let redis = Redis::new(options("redis", &given)).unwrap();
         let mut pipeline = Pipeline::new(1);
         pipeline.budget = Budget::new(4 << 20);
-        let (budget, context) = (pipeline.budget.clone(), pipeline.context());
-        let running = tokio::spawn(async move { redis.run(context).await });
-        let mut most = 0;
-        while pipeline.events.len() < count {
-            let batch = pipeline.next().await.unwrap();
-            most = most.max(budget.used());
-            pipeline.store(batch).unwrap();
-        }
-        pipeline.stop.send_replace(true);
-        running.await.unwrap().unwrap();
+        let most = run(redis, &mut pipeline, count).await;
         let expected: Vec<String> = (0..count).map(|number| number.to_string()).collect();
         assert_eq!(pipeline.messages(), expected, "{data_type}");
         assert!(most < 1 << 20, "{most}");

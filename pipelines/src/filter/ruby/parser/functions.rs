@@ -108,8 +108,8 @@ impl Parser {
         self.is_in_function = false;
         self.functions_have_state |= self.has_state;
         self.has_state |= has_state;
-        let (_, slots) =
-            (std::mem::replace(&mut self.scopes, scopes), std::mem::replace(&mut self.slots, slots));
+        self.scopes = scopes;
+        let slots = std::mem::replace(&mut self.slots, slots);
         let function = Function { name: name.clone(), parameters: parameters.len(), slots, body };
         if let Some((_, parsed)) = self.functions.get_mut(number) {
             *parsed = Some(Arc::new(function));
